@@ -1,0 +1,23 @@
+"""The exceptions that users meet. Each message is one sentence: name, value, rule, next step."""
+
+from __future__ import annotations
+
+
+class TrimtabError(ValueError):
+    """Anything Trimtab refuses; catch this to catch them all."""
+
+
+class SettingError(TrimtabError):
+    """A setting is outside its range or contradicts another one."""
+
+
+class DataError(TrimtabError):
+    """A table cannot be used as it is."""
+
+
+class StoreError(TrimtabError):
+    """A file or saved bias table cannot be read or written."""
+
+
+class TrimtabWarning(UserWarning):
+    """Something works but is probably not what was meant."""

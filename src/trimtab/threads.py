@@ -1,0 +1,37 @@
+"""Runs a kernel over ranges of users on several threads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from trimtab.errors import SettingError
+
+
+def thread_count() -> int:
+    """Threads to use: `TRIMTAB_THREADS` if set, otherwise the cores this process may run on."""
+    text = os.environ.get("TRIMTAB_THREADS")
+    if text is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+    if not text.isdigit() or int(text) < 1:
+        raise SettingError(f"TRIMTAB_THREADS={text!r}: must be a whole number of at least 1")
+    return int(text)
+
+
+def ranges(n: int, parts: int) -> list[tuple[int, int]]:
+    """Cut 0..n into at most `parts` contiguous ranges of nearly equal length."""
+    parts = max(1, min(parts, n))
+    edges = [n * part // parts for part in range(parts + 1)]
+    return list(zip(edges[:-1], edges[1:], strict=True))
+
+
+def run_ranges(kernel: Callable[..., Any], n: int, *arrays: Any) -> list[Any]:
+    """Call `kernel(start, stop, *arrays)` over 0..n, one range a thread; results in range order."""
+    parts = ranges(n, thread_count() if n >= 4096 else 1)
+    if len(parts) == 1:
+        return [kernel(0, n, *arrays)]
+    with ThreadPoolExecutor(len(parts)) as pool:
+        jobs = [pool.submit(kernel, start, stop, *arrays) for start, stop in parts]
+        return [job.result() for job in jobs]
