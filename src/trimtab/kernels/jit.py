@@ -1,8 +1,14 @@
-"""How kernels are compiled: once per machine, cached on disk, never holding the interpreter's lock."""
+"""How kernels are compiled: once per machine, cached on disk, never holding the interpreter's lock.
+
+The compiler's own cache notices a change in a kernel's file but not in a file it calls into, so
+ours lies in a folder named after the content of all kernel files together.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import hashlib
 import os
 import sys
 import tempfile
@@ -11,41 +17,55 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numba
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 _NOTICE_AFTER_SECONDS = 1.5
 _NOTICE = "trimtab: compiling kernels, first run only (up to 20 s); later runs use the cached code"
 
 
-def _ensure_cache_folder() -> None:
-    """Point numba at a writable folder when neither the package's nor the user's is."""
+def _roots() -> Iterator[Path]:
+    """Where compiled kernels may be kept, the best place first."""
     if os.environ.get("NUMBA_CACHE_DIR"):
-        return
-    beside_source = Path(__file__).parent / "__pycache__"
-    candidates = [beside_source if beside_source.exists() else beside_source.parent]
+        yield Path(os.environ["NUMBA_CACHE_DIR"])
+    if os.environ.get("XDG_CACHE_HOME"):
+        yield Path(os.environ["XDG_CACHE_HOME"])
     with contextlib.suppress(RuntimeError):
-        candidates.append(Path.home())
-    if not any(os.access(folder, os.W_OK) for folder in candidates):
-        fallback = Path(tempfile.gettempdir()) / f"trimtab-kernels-{os.getuid()}"
-        fallback.mkdir(mode=0o700, exist_ok=True)
-        os.environ["NUMBA_CACHE_DIR"] = str(fallback)
+        yield Path.home() / ".cache"
+    user = os.getuid() if hasattr(os, "getuid") else "user"
+    yield Path(tempfile.gettempdir()) / f"trimtab-{user}"
 
 
-_ensure_cache_folder()
-
-import numba  # noqa: E402  (its cache folder is read at import)
+@functools.cache
+def cache_folder() -> str:
+    """A writable folder for this version of the kernels; made if it is not there."""
+    digest = hashlib.sha256()
+    for source in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(source.read_bytes())
+    for root in _roots():
+        folder = root / "trimtab" / f"kernels-{digest.hexdigest()[:16]}"
+        with contextlib.suppress(OSError):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if os.access(folder, os.W_OK):
+                return str(folder)
+    return tempfile.mkdtemp(prefix="trimtab-kernels-")
 
 
 def kernel(function: F) -> F:
     """Compile a function over arrays: no Python objects, cached, free of the interpreter's lock."""
-    compiled: F = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    # The cache's place is read when a function is decorated; other libraries keep theirs.
+    before = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = cache_folder()
+    try:
+        compiled: F = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    finally:
+        numba.config.CACHE_DIR = before
     return compiled
 
 
-def helper(function: F) -> F:
-    """Compile a small function that kernels call, inlined by the compiler where that pays."""
-    compiled: F = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
-    return compiled
+helper = kernel
+"""The same for small functions that only kernels call."""
 
 
 @contextlib.contextmanager

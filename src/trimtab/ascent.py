@@ -1,0 +1,302 @@
+"""Coordinate ascent on coded arrays: lists and purchases in, one bias per item out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from trimtab.coded import Codes, Flags, Floats, Ints, Lists, Sets
+from trimtab.kernels.worth import worth_table
+from trimtab.threads import ranges, run_ranges, thread_count
+
+if TYPE_CHECKING:
+    from trimtab.kernels.prepare import ByItem
+    from trimtab.kernels.rows import Problem, Rows
+
+Progress = Callable[[int, int, int], None]
+"""Called as progress(cycle, candidates visited in it, candidates)."""
+
+_CHUNKS = 64
+_SLACK = 7  # places kept below the top k + 1
+_LEAST_GAIN = 1e-6  # of the objective; a cycle that gains less is the last
+
+
+@dataclass(frozen=True)
+class AscentSettings:
+    """What the ascent maximises and when it stops; see `BiasLearner` for the meanings."""
+
+    k: int = 10
+    metric: str = "ndcg"
+    unlisted: str = "never"
+    penalty: float = 1.0
+    max_bias: float | None = 0.5
+    exclude_unsold: bool = False
+    max_cycles: int | None = 2
+    min_updates: float = 0.0
+    min_support: int = 1
+    min_exposure: int = 1
+
+
+class Solution(NamedTuple):
+    """The biases found, by item code, and how they came about."""
+
+    bias: Floats
+    excluded: Flags
+    gain: Floats
+    support: Ints
+    unit: float  # the median k-th score
+    before: Floats  # per unit, nan where nothing was bought
+    after: Floats
+    objective_before: float
+    objective_after: float
+    cycles: int
+    updates: int
+    order: Codes  # candidates as they were visited
+    converged: bool
+
+
+def median_score(kth_score: Floats, full: Flags, scores: Floats) -> float:
+    """The unit of penalties and caps: |median k-th score|, or the nearest thing to it above 0."""
+    for values in (kth_score[full], kth_score[~np.isnan(kth_score)]):
+        if len(values) and np.median(values) != 0:
+            return float(abs(np.median(values)))
+    largest = float(np.abs(scores).max(initial=0.0))
+    return largest if largest > 0 else 1.0
+
+
+class _Raw(NamedTuple):
+    """What the engine's own ranking gives."""
+
+    kth_score: Floats
+    value: Floats
+    exposure: Ints
+
+
+def _raw_tops(lists: Lists, bought: Sets, k: int, is_map: bool, worth: Floats, n_items: int) -> _Raw:
+    from trimtab.kernels.prepare import raw_tops
+
+    kth_score = np.empty(lists.n_units)
+    value = np.empty(lists.n_units)
+    parts: list[Ints] = []
+
+    def rank(start: int, stop: int) -> None:
+        exposure = np.zeros(n_items, np.int64)
+        raw_tops(start, stop, k, is_map, *lists, *bought, worth, kth_score, value, exposure)
+        parts.append(exposure)
+
+    run_ranges(rank, lists.n_units)
+    return _Raw(kth_score, value, np.sum(parts, axis=0))
+
+
+def _by_item(problem: Problem, wanted: Flags) -> ByItem:
+    """Lists by item, units ascending in each, whatever the number of threads."""
+    from trimtab.kernels import prepare
+
+    n_units = len(problem.source)
+    parts = ranges(n_units, thread_count())
+    room = np.zeros((len(parts), len(wanted)), np.int64)
+    starts = {start: room[part] for part, (start, _) in enumerate(parts)}
+
+    def counted(count: Callable[..., None]) -> Ints:
+        room[:] = 0
+        _run_parts(lambda a, b: count(a, b, problem, wanted, starts[a]), parts)
+        ends = np.cumsum(room.T.ravel()).reshape(room.T.shape).T
+        indptr = np.concatenate([[0], ends[-1]])
+        room[:] = ends - room
+        return indptr
+
+    indptr = counted(prepare.count_listers)
+    listers = np.empty(indptr[-1], np.int32)
+    scores = np.empty(indptr[-1])
+    _run_parts(
+        lambda a, b: prepare.write_listers(a, b, problem, wanted, starts[a], listers, scores), parts
+    )
+    if not problem.reaches_unlisted:
+        nobody = np.zeros(len(wanted) + 1, np.int64)
+        return prepare.ByItem(indptr, listers, scores, nobody, np.empty(0, np.int32))
+    buyers_indptr = counted(prepare.count_buyers)
+    buyers = np.empty(buyers_indptr[-1], np.int32)
+    _run_parts(
+        lambda a, b: prepare.write_buyers(a, b, problem, wanted, starts[a], buyers), parts
+    )
+    return prepare.ByItem(indptr, listers, scores, buyers_indptr, buyers)
+
+
+def _run_parts(job: Callable[[int, int], None], parts: list[tuple[int, int]]) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(len(parts)) as pool:
+        for done in [pool.submit(job, start, stop) for start, stop in parts]:
+            done.result()
+
+
+def _make_rows(problem: Problem, offset: Floats, n_items: int) -> Rows:
+    from trimtab.kernels import blocks, rows as rows_kernels
+
+    n_units = len(problem.source)
+    raised = blocks.make_blocks(n_items if problem.reaches_unlisted else 0)
+    if problem.reaches_unlisted:
+        for item in np.flatnonzero(offset > 0):
+            blocks.add_weight(raised, offset[item], item, 1)
+    n_groups = -(-n_units // rows_kernels.GROUP)
+    n_hits = int(problem.needs.sum()) if problem.reaches_unlisted else 0
+    rows = rows_kernels.Rows(
+        scores=np.empty(n_units * problem.width),
+        codes=np.empty(n_units * problem.width, np.int32),
+        length=np.zeros(n_units, np.int32),
+        floor=np.empty(n_units),
+        low_hit=np.empty(n_units, np.float32),
+        edge=np.empty(n_units, np.float32),
+        offset=offset,
+        group_floor=np.full(n_groups, -np.inf),
+        losses=blocks.make_blocks(n_hits),
+        raised=raised,
+    )
+    run_ranges(rows_kernels.fill_rows, n_units, problem, rows)
+    if n_units:
+        starts = np.arange(0, n_units, rows_kernels.GROUP)
+        rows.group_floor[:] = np.minimum.reduceat(rows.floor, starts)
+    if problem.reaches_unlisted:
+        rows_kernels.add_losses(0, n_units, problem, rows)
+    return rows
+
+
+def _make_problem(
+    lists: Lists, bought: Sets, settings: AscentSettings, raw: _Raw, weights: Floats | None
+) -> Problem:
+    """The units that can gain or lose, in the order of their k-th scores.
+
+    That order keeps the units that a raised item reaches first side by side in memory.
+    """
+    from trimtab.kernels.rows import Problem
+    from trimtab.kernels.steps import QUANTA
+
+    k = settings.k
+    n_bought = np.diff(bought.indptr)
+    learning = (n_bought > 0) & (np.diff(lists.indptr) > 0)
+    if weights is not None:
+        learning &= weights > 0
+    source = np.flatnonzero(learning)
+    source = source[np.argsort(raw.kth_score[source], kind="stable")].astype(np.int32)
+    quanta = QUANTA
+    if weights is not None:
+        # Sums must stay below 2**62 quanta.
+        quanta = min(QUANTA, 2.0 ** np.floor(61 - np.log2(max(1.0, float(weights.sum())))))
+    table = worth_table(settings.metric, k) * quanta
+    return Problem(
+        k=k,
+        width=k + 1 + _SLACK,
+        first=k - 1 if settings.metric == "acc" else 0,
+        is_map=settings.metric == "map",
+        reaches_unlisted=settings.unlisted == "zero",
+        weighted=weights is not None,
+        indptr=lists.indptr,
+        items=lists.items,
+        scores=lists.scores,
+        source=source,
+        bought_indptr=bought.indptr,
+        bought_items=bought.items,
+        needs=np.minimum(k, n_bought[source]).astype(np.int32),
+        weights=np.empty(0) if weights is None else weights[source],
+        worth_float=table,
+        worth=np.rint(table).astype(np.int64),
+    )
+
+
+def ascend(
+    lists: Lists,
+    bought: Sets,
+    n_items: int,
+    settings: AscentSettings,
+    weights: Floats | None = None,
+    start: Floats | None = None,
+    progress: Progress | None = None,
+) -> Solution:
+    """Biases that maximise the penalised metric, one item at a time, each exactly.
+
+    Args:
+        lists: scored items by unit; item codes in the order of the ids.
+        bought: items bought by the same units, ascending in each.
+        n_items: number of item codes.
+        settings: what to maximise and when to stop.
+        weights: one per unit; all 1 when absent.
+        start: biases to start from; 0 when absent.
+        progress: called now and then.
+    """
+    from trimtab.kernels import coordinate, prepare
+
+    k = settings.k
+    worth = worth_table(settings.metric, k)
+    raw = _raw_tops(lists, bought, k, settings.metric == "map", worth, n_items)
+    unit = median_score(raw.kth_score, np.diff(lists.indptr) >= k, lists.scores)
+    support = np.bincount(bought.items, minlength=n_items)
+    excluded = (support == 0) if settings.exclude_unsold else np.zeros(n_items, bool)
+    cap = np.inf if settings.max_bias is None else settings.max_bias * unit
+    offset = np.zeros(n_items) if start is None else np.clip(start, -cap, cap)
+    offset[excluded] = -np.inf
+    wanted = ~excluded & (
+        (support >= settings.min_support) | (raw.exposure >= settings.min_exposure)
+    )
+    problem = _make_problem(lists, bought, settings, raw, weights)
+    quanta = problem.worth_float[1, 0] / worth[1, 0]
+    rows = _make_rows(problem, offset, n_items)
+    by_item = _by_item(problem, wanted)
+    candidates = _visiting_order(wanted, by_item, support + raw.exposure)
+    rate = settings.penalty / unit * quanta
+    heaviest = 1.0 if weights is None else float(weights.max(initial=1.0))
+    most = int(problem.worth.max() * heaviest) + 4 * (k + 1) ** 2
+    gain = np.zeros(n_items, np.int64)
+    stamp = np.zeros(len(problem.source), np.int32)
+    levels = np.array(
+        [np.abs(lists.scores).max(initial=0.0), np.abs(offset[~excluded]).max(initial=0.0)]
+    )
+    penalties = int(np.rint(rate * np.abs(offset[~excluded])).astype(np.int64).sum())
+    counters = np.array([0, prepare.row_quanta(problem, rows), penalties])
+    objective_before = (counters[1] - counters[2]) / quanta
+    cycles = updates = 0
+    converged = False
+    while not converged and (settings.max_cycles is None or cycles < settings.max_cycles):
+        cycles += 1
+        objective = counters[1] - counters[2]
+        changed = 0
+        for begin, end in ranges(len(candidates), _CHUNKS):
+            changed += coordinate.visit_items(
+                problem, rows, by_item, candidates[begin:end], cap, 1e-6 * unit, rate, most,
+                gain, stamp, counters, levels,
+            )  # fmt: skip
+            if progress is not None:
+                progress(cycles, end, len(candidates))
+        updates += changed
+        gained = counters[1] - counters[2] - objective
+        converged = (
+            changed == 0
+            or changed < settings.min_updates * len(candidates)
+            or gained < _LEAST_GAIN * abs(objective)
+        )
+    after = np.where(np.diff(bought.indptr) > 0, 0.0, np.nan)
+    run_ranges(prepare.row_values, len(problem.source), problem, rows, worth, after)
+    return Solution(
+        bias=np.where(excluded, 0.0, offset),
+        excluded=excluded,
+        gain=gain / quanta,
+        support=support,
+        unit=unit,
+        before=raw.value,
+        after=after,
+        objective_before=objective_before,
+        objective_after=(counters[1] - counters[2]) / quanta,
+        cycles=cycles,
+        updates=updates,
+        order=candidates,
+        converged=converged,
+    )
+
+
+def _visiting_order(wanted: Flags, by_item: ByItem, weight: Ints) -> Codes:
+    """Candidates that anybody can gain or lose by, the most exposed and bought first."""
+    alive = (np.diff(by_item.indptr) + np.diff(by_item.buyers_indptr)) > 0
+    candidates = np.flatnonzero(wanted & alive)
+    return candidates[np.argsort(-weight[candidates], kind="stable")].astype(np.int32)

@@ -1,0 +1,224 @@
+"""Lists of an engine that knows the long run, and purchases of windows that drifted from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trimtab.coded import Codes, Floats, Ints, Lists, Sets
+from trimtab.datasets.checks import MOST_CODES, check_items, check_purchases, check_whole
+from trimtab.datasets.items import NEW, Items, generate_items
+from trimtab.datasets.tables import (
+    activity_quantiles,
+    category_sums,
+    lognormal_quantiles,
+    mixture,
+    stream_keys,
+)
+from trimtab.threads import run_ranges
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from trimtab.kernels.sampling import World
+
+_PURPOSE = 1
+# Above 1 the engine is surer of popular items than purchases are.
+_ENGINE_POWER = 1.15
+_NOISE_SPREAD = 0.8
+
+
+@dataclass(frozen=True)
+class DriftSettings:
+    """What `generate_drift` was asked for; checked when made."""
+
+    n_users: int = 10_000
+    n_items: int = 2_000
+    n_listed: int = 50
+    purchases_per_user: float = 3.0
+    drift: float = 0.5
+    n_categories: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse settings that no data can have."""
+        check_items(self.n_items, self.n_categories, self.drift, self.seed)
+        check_whole("n_users", self.n_users, 1, MOST_CODES)
+        rule = f"between 1 and n_items={self.n_items}"
+        check_whole("n_listed", self.n_listed, 1, self.n_items, rule)
+        check_purchases(self.purchases_per_user)
+
+
+@dataclass(frozen=True, eq=False)
+class DriftData:
+    """Lists and purchases of the same users, and the truth about the items.
+
+    User and item ids are the codes, from 0.
+
+    Attributes:
+        settings: What was asked for.
+        items: The catalogue, with each item's kind and trend.
+        lists: The engine's, made from the long run: score descending, then item ascending. A
+            score is the long-run chance that one purchase of the user is that item.
+        history: What users bought in a window before anything changed.
+        recent: What they bought in the window to learn from, after the change.
+        test: What they bought in the next one, which follows the same trends.
+    """
+
+    settings: DriftSettings
+    items: Items
+    lists: Lists
+    history: Sets
+    recent: Sets
+    test: Sets
+
+    @property
+    def n_users(self) -> int:
+        """Number of users, those who bought nothing included."""
+        return self.lists.n_units
+
+    @property
+    def n_items(self) -> int:
+        """Number of items in the catalogue."""
+        return self.items.n_items
+
+    @property
+    def kind(self) -> NDArray[np.int8]:
+        """Index into `KINDS` for each item."""
+        return self.items.kind
+
+    @property
+    def trend(self) -> Floats:
+        """Log of each item's popularity now over that of the long run; ±inf for new, withdrawn."""
+        return self.items.trend
+
+    @property
+    def category(self) -> Codes:
+        """Category of each item."""
+        return self.items.category
+
+    def recs(self) -> pa.Table:
+        """The lists: user_id, item_id, score."""
+        return _table(self.lists.indptr, self.lists.items, score=self.lists.scores)
+
+    def history_events(self) -> pa.Table:
+        """Purchases of the long-run window: user_id, item_id."""
+        return _table(self.history.indptr, self.history.items)
+
+    def recent_events(self) -> pa.Table:
+        """Purchases of the recent window: user_id, item_id."""
+        return _table(self.recent.indptr, self.recent.items)
+
+    def test_events(self) -> pa.Table:
+        """Purchases of the test window: user_id, item_id."""
+        return _table(self.test.indptr, self.test.items)
+
+    def catalogue(self) -> pa.Table:
+        """What a shop knows of its items: item_id, category."""
+        return self.items.catalogue()
+
+
+def generate_drift(
+    n_users: int = 10_000,
+    n_items: int = 2_000,
+    n_listed: int = 50,
+    purchases_per_user: float = 3.0,
+    drift: float = 0.5,
+    n_categories: int | None = None,
+    seed: int = 0,
+) -> DriftData:
+    """Lists and purchases in which the change of each item's popularity is known.
+
+    Users have favourite categories and a liking of their own for some items; the engine knows
+    both, and popularity as it was. With `drift=0` its order is the best there is, so nothing can
+    be gained. The same settings give the same bytes for any number of threads.
+
+    Args:
+        n_users: Users, each with a list; some buy nothing in a window.
+        n_items: Items in the catalogue. New ones are listed only when nothing else is left.
+        n_listed: Items in each list.
+        purchases_per_user: Mean distinct items a user buys in a window; heavy-tailed over users.
+        drift: From 0, no change at all, to 1, strong.
+        n_categories: Square root of `n_items` when left out.
+        seed: Another seed gives other data.
+
+    Raises:
+        SettingError: A setting is out of its range.
+
+    Example:
+        >>> data = generate_drift(n_users=100, n_items=200, n_listed=20)
+        >>> data.recs().shape, data.recent.n_units
+        ((2000, 3), 100)
+    """
+    settings = DriftSettings(
+        n_users, n_items, n_listed, purchases_per_user, drift, n_categories, seed
+    )
+    items = generate_items(n_items, drift, n_categories, seed)
+    listed = np.empty((n_users, n_listed), np.int32)
+    scores = np.empty((n_users, n_listed))
+    windows = _draw(settings, items, listed, scores)
+    indptr = np.arange(n_users + 1, dtype=np.int64) * n_listed
+    lists = Lists(indptr, listed.reshape(-1), scores.reshape(-1))
+    return DriftData(settings, items, lists, *windows)
+
+
+def _draw(settings: DriftSettings, items: Items, listed: Codes, scores: Floats) -> list[Sets]:
+    """Fill the lists; the purchases of the long run, the recent and the test window."""
+    from trimtab.kernels import sampling
+
+    keys = stream_keys(settings.seed, _PURPOSE, 6)
+    counts = np.zeros((3, settings.n_users), np.int32)
+    rates = activity_quantiles(float(settings.purchases_per_user))
+    run_compiled(sampling.draw_counts, settings.n_users, keys[5], rates, counts)
+    bounds = np.zeros((3, settings.n_users + 1), np.int64)
+    np.cumsum(counts, axis=1, out=bounds[:, 1:])
+    bought = tuple(np.empty(total, np.int32) for total in bounds[:, -1])
+    tables = (
+        _world(items),
+        mixture(items, items.long_run, _ENGINE_POWER),
+        mixture(items, items.long_run),
+        mixture(items, items.now),
+        lognormal_quantiles(_NOISE_SPREAD),
+    )
+    outputs = (listed, scores, bounds, bought, counts)
+    run_compiled(sampling.draw_users, settings.n_users, keys[:5], *tables, *outputs)
+    return [_packed(*window) for window in zip(bounds, counts, bought, strict=True)]
+
+
+def run_compiled(kernel: Any, n: int, *arrays: Any) -> None:
+    """Run a kernel over 0..n, compiled beforehand under a notice that says so."""
+    from trimtab.kernels.jit import compile_notice
+
+    with compile_notice():
+        kernel(0, 0, *arrays)
+    run_ranges(kernel, n, *arrays)
+
+
+def _world(items: Items) -> World:
+    from trimtab.kernels.sampling import World
+
+    sums = category_sums(items, items.long_run)
+    order = np.lexsort((-items.weight, items.kind == NEW)).astype(np.int32)
+    within = items.long_run / sums[items.category]
+    return World(items.category, within, sums / sums.sum(), items.change, order)
+
+
+def _packed(bounds: Ints, counts: Codes, loose: Codes) -> Sets:
+    """Sets without the room that repeated purchases left."""
+    from trimtab.kernels.sampling import pack
+
+    indptr = np.zeros(len(bounds), np.int64)
+    np.cumsum(counts, out=indptr[1:])
+    packed = np.empty(indptr[-1], np.int32)
+    run_compiled(pack, len(counts), bounds, indptr, loose, packed)
+    return Sets(indptr, packed)
+
+
+def _table(indptr: Ints, items: Codes, **columns: Floats) -> pa.Table:
+    import pyarrow as pa
+
+    users = np.repeat(np.arange(len(indptr) - 1, dtype=np.int64), np.diff(indptr))
+    return pa.table({"user_id": users, "item_id": items.astype(np.int64), **columns})

@@ -1,0 +1,136 @@
+"""A log of purchases over many days, in which items rise, fall, appear and vanish."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trimtab.coded import Floats
+from trimtab.datasets.checks import MOST_CODES, check_items, check_purchases, check_whole
+from trimtab.datasets.drift import run_compiled
+from trimtab.datasets.items import (
+    NEW,
+    SEASONAL,
+    SEASONAL_AMPLITUDE,
+    TRENDING,
+    WITHDRAWN,
+    Items,
+    generate_items,
+)
+from trimtab.datasets.tables import activity_quantiles, alias_table, mixture, stream_keys
+from trimtab.errors import SettingError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from trimtab.kernels.sampling import Calendar, Course
+
+_PURPOSE = 2
+_MOST_DAYS = 36_500
+_DAY = 86_400_000_000
+_WEEK = np.array([0.9, 0.9, 0.95, 1.0, 1.15, 1.3, 1.1])
+_HOURS = np.array(
+    [1, 1, 1, 1, 1, 2, 4, 6, 8, 9, 10, 11, 11, 10, 10, 10, 11, 13, 15, 16, 15, 11, 6, 3]
+)
+_START = date(2026, 1, 5)
+
+
+def generate_log(
+    n_users: int = 10_000,
+    n_items: int = 2_000,
+    days: int = 120,
+    purchases_per_user: float = 20.0,
+    drift: float = 0.5,
+    n_categories: int | None = None,
+    seed: int = 0,
+    start: date = _START,
+) -> pa.Table:
+    """Events user_id, item_id, timestamp (UTC), in order of time, from `start` on.
+
+    Items are those of `generate_items` with the same settings. Trending and fading ones change
+    over a tenth of the days, each from a day of its own, and reach their full `trend` by the end;
+    seasonal ones oscillate and end at theirs; new ones appear and withdrawn ones vanish somewhere
+    in the second half. Users come back for what they bought before in a fifth of cases.
+
+    Args:
+        n_users: Users; those who bought nothing are not in the log.
+        n_items: Items in the catalogue.
+        days: Length of the log; events lie in [start, start + days).
+        purchases_per_user: Mean events a user has over all days; heavy-tailed over users.
+        drift: From 0, no change at all, to 1, strong.
+        n_categories: Square root of `n_items` when left out.
+        seed: The same settings give the same bytes for any number of threads.
+        start: First day.
+
+    Raises:
+        SettingError: A setting is out of its range.
+
+    Example:
+        >>> generate_log(n_users=50, n_items=100, days=10).column_names
+        ['user_id', 'item_id', 'timestamp']
+    """
+    check_items(n_items, n_categories, drift, seed)
+    check_whole("n_users", n_users, 1, MOST_CODES)
+    check_whole("days", days, 1, _MOST_DAYS)
+    check_purchases(purchases_per_user)
+    if not isinstance(start, date):
+        raise SettingError(f"start={start!r}: must be a datetime.date")
+    items = generate_items(n_items, drift, n_categories, seed)
+    return _draw(n_users, items, days, float(purchases_per_user), drift, seed, start)
+
+
+def _draw(
+    n_users: int, items: Items, days: int, mean: float, drift: float, seed: int, start: date
+) -> pa.Table:
+    from trimtab.kernels import sampling
+
+    keys = stream_keys(seed, _PURPOSE, 3)
+    counts = np.zeros((1, n_users), np.int32)
+    run_compiled(sampling.draw_counts, n_users, keys[2], activity_quantiles(mean), counts)
+    bounds = np.concatenate([[0], np.cumsum(counts[0], dtype=np.int64)])
+    users, item_codes, times = np.empty((3, bounds[-1]), np.int64)
+    course = _course(items, days, drift, seed)
+    highest = mixture(items, items.weight * np.exp(_highest_log(items, course)))
+    tables = (mixture(items, items.long_run), highest, course, items.anchor)
+    outputs = (bounds, users, item_codes, times)
+    calendar = _calendar(days, start)
+    run_compiled(sampling.draw_log, n_users, keys[:2], *tables, calendar, *outputs)
+    return _table(users, item_codes, times, start)
+
+
+def _course(items: Items, days: int, drift: float, seed: int) -> Course:
+    """When and how each item changes; all have ended their change by the last day."""
+    from trimtab.kernels.sampling import Course
+
+    random = np.random.default_rng([seed, _PURPOSE])
+    late = (items.kind == NEW) | (items.kind == WITHDRAWN)
+    onset = days * np.where(late, *random.uniform([[0.5], [0.1]], [[1.0], [0.9]], (2, len(late))))
+    period = random.uniform(0.4, 1.0, len(late)) * days
+    amplitude = np.full(len(late), SEASONAL_AMPLITUDE * drift)
+    seasonal = np.where(items.kind == SEASONAL, items.trend, 0.0)
+    phase = np.arcsin(np.clip(seasonal / max(SEASONAL_AMPLITUDE * drift, 1e-300), -1.0, 1.0))
+    return Course(items.kind, items.trend, onset, amplitude, period, phase)
+
+
+def _highest_log(items: Items, course: Course) -> Floats:
+    """Log of the highest popularity each item ever has over its weight."""
+    rising = np.where(items.kind == TRENDING, items.trend, 0.0)
+    return np.where(items.kind == SEASONAL, course.amplitude, rising)
+
+
+def _calendar(days: int, start: date) -> Calendar:
+    from trimtab.kernels.sampling import Calendar
+
+    weekdays = (start.weekday() + np.arange(days)) % 7
+    return Calendar(*alias_table(_WEEK[weekdays]), *alias_table(_HOURS.astype(np.float64)))
+
+
+def _table(users: Floats, items: Floats, times: Floats, start: date) -> pa.Table:
+    import pyarrow as pa
+
+    order = np.argsort(times, kind="stable")
+    since_1970 = times[order] + (start - date(1970, 1, 1)).days * _DAY
+    stamps = pa.array(since_1970).cast(pa.timestamp("us", tz="UTC"))
+    return pa.table({"user_id": users[order], "item_id": items[order], "timestamp": stamps})

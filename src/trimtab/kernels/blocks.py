@@ -1,0 +1,225 @@
+"""An ordered multiset of (key, id) with integer weights, kept in sorted blocks.
+
+The order is key ascending, then id *descending*: an item `i` that is in everybody's list at score
+`b` has passed (key, id) when `b > key`, or `b == key` and `i < id`. So what it has passed is
+always a prefix. Adding a negative weight removes; an entry whose weight falls to 0 disappears.
+
+Finding is a binary search over the blocks and one inside a block; adding moves at most one
+block's entries.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from trimtab.coded import Codes, Floats, Ints
+from trimtab.kernels.jit import helper, kernel
+
+BLOCK = 256
+_N_BLOCKS = 0
+_N_FREE = 1
+
+
+class Blocks(NamedTuple):
+    """Entries of block `c` are at `c * BLOCK`; `order` lists the blocks by rising `floor`."""
+
+    keys: Floats
+    ids: Codes
+    weights: Ints
+    lengths: Codes
+    sums: Ints
+    order: Codes
+    floor_keys: Floats  # no entry of the block in this place of `order` comes before the floor
+    floor_ids: Codes
+    free: Codes
+    counts: Ints  # blocks in use, blocks free
+
+
+def make_blocks(max_entries: int) -> Blocks:
+    """An empty multiset with room for `max_entries` different (key, id)."""
+    # Merging neighbours leaves blocks more than 3/8 full on average, so this never runs out.
+    n = 4 * (max_entries // BLOCK + 1) + 8
+    blocks = Blocks(
+        keys=np.empty(n * BLOCK, np.float64),
+        ids=np.empty(n * BLOCK, np.int32),
+        weights=np.empty(n * BLOCK, np.int64),
+        lengths=np.zeros(n, np.int32),
+        sums=np.zeros(n, np.int64),
+        order=np.zeros(n, np.int32),
+        floor_keys=np.full(n, -np.inf),
+        floor_ids=np.full(n, np.iinfo(np.int32).max, np.int32),
+        free=np.arange(n - 1, -1, -1, dtype=np.int32),
+        counts=np.array([1, n - 1], np.int64),
+    )
+    return blocks  # block 0 is in use, and empty
+
+
+@helper
+def _comes_before(key_a, id_a, key_b, id_b):
+    return key_a < key_b or (key_a == key_b and id_a > id_b)
+
+
+@helper
+def find_block(blocks, key, item):
+    """Place in `order` of the block where (key, item) is or would be."""
+    low = 0
+    high = blocks.counts[_N_BLOCKS]
+    while high - low > 1:
+        middle = (low + high) >> 1
+        if _comes_before(key, item, blocks.floor_keys[middle], blocks.floor_ids[middle]):
+            high = middle
+        else:
+            low = middle
+    return low
+
+
+@helper
+def find_entry(blocks, block, key, item):
+    """Index of the first entry of the block that does not come before (key, item)."""
+    low = np.int64(block) * BLOCK
+    high = low + blocks.lengths[block]
+    while low < high:
+        middle = (low + high) >> 1
+        if _comes_before(blocks.keys[middle], blocks.ids[middle], key, item):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@helper
+def _drop_place(blocks, place):
+    n = blocks.counts[_N_BLOCKS]
+    blocks.free[blocks.counts[_N_FREE]] = blocks.order[place]
+    blocks.counts[_N_FREE] += 1
+    for p in range(place, n - 1):
+        blocks.order[p] = blocks.order[p + 1]
+        blocks.floor_keys[p] = blocks.floor_keys[p + 1]
+        blocks.floor_ids[p] = blocks.floor_ids[p + 1]
+    blocks.counts[_N_BLOCKS] = n - 1
+    blocks.floor_keys[0] = -np.inf
+    blocks.floor_ids[0] = np.iinfo(np.int32).max
+
+
+@helper
+def _move_entries(blocks, source, target, count):
+    for e in range(count):
+        blocks.keys[target + e] = blocks.keys[source + e]
+        blocks.ids[target + e] = blocks.ids[source + e]
+        blocks.weights[target + e] = blocks.weights[source + e]
+
+
+@kernel
+def merge_neighbours(blocks):
+    """Merge blocks that fit together, so that some become free again."""
+    place = 0
+    while place + 1 < blocks.counts[_N_BLOCKS]:
+        left = np.int64(blocks.order[place])
+        right = np.int64(blocks.order[place + 1])
+        n_left = blocks.lengths[left]
+        n_right = blocks.lengths[right]
+        if n_left + n_right <= BLOCK * 3 // 4:
+            _move_entries(blocks, right * BLOCK, left * BLOCK + n_left, n_right)
+            blocks.lengths[left] = n_left + n_right
+            blocks.sums[left] += blocks.sums[right]
+            blocks.lengths[right] = 0
+            blocks.sums[right] = 0
+            _drop_place(blocks, place + 1)
+        else:
+            place += 1
+
+
+@kernel
+def _split(blocks, place):
+    """Move the upper half of a full block into a new one behind it."""
+    left = np.int64(blocks.order[place])
+    blocks.counts[_N_FREE] -= 1
+    right = np.int64(blocks.free[blocks.counts[_N_FREE]])
+    n = blocks.counts[_N_BLOCKS]
+    half = BLOCK // 2
+    _move_entries(blocks, left * BLOCK + half, right * BLOCK, BLOCK - half)
+    moved = np.int64(0)
+    for e in range(right * BLOCK, right * BLOCK + BLOCK - half):
+        moved += blocks.weights[e]
+    blocks.lengths[left] = half
+    blocks.lengths[right] = BLOCK - half
+    blocks.sums[left] -= moved
+    blocks.sums[right] = moved
+    for p in range(n, place + 1, -1):
+        blocks.order[p] = blocks.order[p - 1]
+        blocks.floor_keys[p] = blocks.floor_keys[p - 1]
+        blocks.floor_ids[p] = blocks.floor_ids[p - 1]
+    blocks.order[place + 1] = right
+    blocks.floor_keys[place + 1] = blocks.keys[right * BLOCK]
+    blocks.floor_ids[place + 1] = blocks.ids[right * BLOCK]
+    blocks.counts[_N_BLOCKS] = n + 1
+
+
+@kernel
+def add_weight(blocks, key, item, weight):
+    """Add `weight` to the entry (key, item), which comes into being or vanishes as needed."""
+    place = find_block(blocks, key, item)
+    block = np.int64(blocks.order[place])
+    e = find_entry(blocks, block, key, item)
+    end = block * BLOCK + blocks.lengths[block]
+    if e < end and blocks.keys[e] == key and blocks.ids[e] == item:
+        blocks.weights[e] += weight
+        blocks.sums[block] += weight
+        if blocks.weights[e] == 0:
+            for x in range(e, end - 1):
+                blocks.keys[x] = blocks.keys[x + 1]
+                blocks.ids[x] = blocks.ids[x + 1]
+                blocks.weights[x] = blocks.weights[x + 1]
+            blocks.lengths[block] -= 1
+            if blocks.lengths[block] == 0 and blocks.counts[_N_BLOCKS] > 1:
+                _drop_place(blocks, place)
+        return
+    if blocks.lengths[block] == BLOCK:
+        if blocks.counts[_N_FREE] == 0:
+            merge_neighbours(blocks)
+            place = find_block(blocks, key, item)
+        _split(blocks, place)
+        place = find_block(blocks, key, item)
+        block = np.int64(blocks.order[place])
+        e = find_entry(blocks, block, key, item)
+        end = block * BLOCK + blocks.lengths[block]
+    for x in range(end, e, -1):
+        blocks.keys[x] = blocks.keys[x - 1]
+        blocks.ids[x] = blocks.ids[x - 1]
+        blocks.weights[x] = blocks.weights[x - 1]
+    blocks.keys[e] = key
+    blocks.ids[e] = item
+    blocks.weights[e] = weight
+    blocks.lengths[block] += 1
+    blocks.sums[block] += weight
+
+
+@kernel
+def passed_weight(blocks, key, item):
+    """Sum of the weights that `item`, in everybody's list at score `key`, has passed."""
+    place = find_block(blocks, key, item)
+    total = np.int64(0)
+    for p in range(place):
+        total += blocks.sums[blocks.order[p]]
+    block = np.int64(blocks.order[place])
+    for e in range(block * BLOCK, find_entry(blocks, block, key, item)):
+        total += blocks.weights[e]
+    return total
+
+
+@kernel
+def reach(blocks, budget):
+    """The first key at which the sum of the weights up to it exceeds `budget`; inf if none."""
+    total = np.int64(0)
+    for p in range(blocks.counts[_N_BLOCKS]):
+        block = np.int64(blocks.order[p])
+        if total + blocks.sums[block] > budget:
+            for e in range(block * BLOCK, block * BLOCK + blocks.lengths[block]):
+                total += blocks.weights[e]
+                if total > budget:
+                    return blocks.keys[e]
+        else:
+            total += blocks.sums[block]
+    return np.inf

@@ -1,0 +1,307 @@
+"""The head of every unit's current ranking, changed in place as biases change.
+
+A row holds the exact first `length` items of a unit's ranking (score descending, item ascending)
+under the current biases. It is kept at least `k + 1` long while the unit has that many items: to
+take an item out of the top k is to see what would replace it. Nothing outside the row comes
+before `floor`, the score of its last entry; `floor` is -inf when the row holds all there is.
+
+Rows also keep two cheap bounds in single precision, small enough to stay in the cache, so that
+most rows need not be touched: `low_hit`, the lowest score among the relevant items of the first
+k + 1 places that can lose anything, and `edge`, the score of place k + 1.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trimtab.coded import Codes, Floats, Ints
+from trimtab.kernels.blocks import BLOCK, Blocks, add_weight
+from trimtab.kernels.jit import helper, kernel
+
+GROUP = 256
+
+
+class Problem(NamedTuple):
+    """What does not change while learning."""
+
+    k: int
+    width: int  # room in a row
+    first: int  # the first place whose step counts: k - 1 for ACC, otherwise 0
+    is_map: bool
+    reaches_unlisted: bool  # unlisted items score their bias (unlisted="zero")
+    weighted: bool
+    indptr: Ints  # lists by source row
+    items: Codes
+    scores: Floats
+    source: Codes  # unit -> source row
+    bought_indptr: Ints  # by source row, items ascending
+    bought_items: Codes
+    needs: Codes  # unit -> min(k, number of relevant items)
+    weights: Floats  # unit -> weight, empty when all are 1
+    worth_float: Floats  # [need, place] in fixed-point quanta, before rounding
+    worth: Ints  # the same, rounded
+
+
+class Rows(NamedTuple):
+    """The heads of all rankings, and what they depend on."""
+
+    scores: Floats
+    codes: Codes  # item * 2 + relevant
+    length: Codes
+    floor: Floats
+    low_hit: NDArray[np.float32]
+    edge: NDArray[np.float32]
+    offset: Floats  # item -> bias, -inf when excluded
+    group_floor: Floats  # lower bound of `floor` over GROUP units
+    losses: Blocks  # what an item that everybody gets at score b would cost: (score, item) of hits
+    raised: Blocks  # items with a positive bias: (bias, item)
+
+
+@helper
+def worth_at(problem, unit, place):
+    """What a relevant item at this place adds to the unit's metric, in quanta (see `hit_step`)."""
+    if place >= problem.k:
+        return np.int64(0)
+    need = problem.needs[unit]
+    if problem.weighted:
+        return np.int64(np.rint(problem.weights[unit] * problem.worth_float[need, place]))
+    return problem.worth[need, place]
+
+
+@helper
+def hit_step(problem, unit, place, hits_before):
+    """What a relevant item loses when it is pushed from this place to the next: w_p."""
+    step = worth_at(problem, unit, place) - worth_at(problem, unit, place + 1)
+    if problem.is_map:
+        return step * (1 + hits_before)
+    return step
+
+
+@helper
+def round_down(x):
+    """A single-precision number not above x."""
+    if x > 3e38:
+        return np.float32(3e38)
+    if x < -3e38:
+        return np.float32(-np.inf)
+    return np.float32(x - abs(x) * 2.0**-22 - 1e-37)
+
+
+@helper
+def is_bought(problem, source, item):
+    """Whether the source row's unit bought the item."""
+    low = problem.bought_indptr[source]
+    end = problem.bought_indptr[source + 1]
+    high = end
+    while low < high:
+        middle = (low + high) >> 1
+        if problem.bought_items[middle] < item:
+            low = middle + 1
+        else:
+            high = middle
+    return low < end and problem.bought_items[low] == item
+
+
+@helper
+def is_listed(problem, source, item):
+    """Whether the item is on the source row's list."""
+    for e in range(problem.indptr[source], problem.indptr[source + 1]):
+        if problem.items[e] == item:
+            return True
+    return False
+
+
+@helper
+def note_bounds(problem, rows, unit, complete):
+    """Renew `floor`, `low_hit` and `edge` after the row has changed."""
+    base = unit * problem.width
+    n = np.int64(rows.length[unit])
+    floor = -np.inf if complete else rows.scores[base + n - 1]
+    rows.floor[unit] = floor
+    if floor < rows.group_floor[unit // GROUP]:
+        rows.group_floor[unit // GROUP] = floor
+    rows.edge[unit] = round_down(rows.scores[base + problem.k]) if n > problem.k else -np.inf
+    low_hit = np.float32(np.inf)
+    place = min(n - 1, problem.k)
+    while place >= problem.first:
+        if rows.codes[base + place] & 1:
+            low_hit = round_down(rows.scores[base + place])
+            break
+        place -= 1
+    rows.low_hit[unit] = low_hit
+
+
+@helper
+def _insert(problem, rows, base, n, score, item):
+    """Put an item that belongs in the row into it; returns the new length."""
+    p = n if n < problem.width else n - 1
+    while p > 0 and (
+        rows.scores[base + p - 1] < score
+        or (rows.scores[base + p - 1] == score and rows.codes[base + p - 1] > item)
+    ):
+        rows.scores[base + p] = rows.scores[base + p - 1]
+        rows.codes[base + p] = rows.codes[base + p - 1]
+        p -= 1
+    rows.scores[base + p] = score
+    rows.codes[base + p] = item
+    return min(n + 1, problem.width)
+
+
+@helper
+def _belongs(problem, rows, base, n, score, item):
+    """Whether an item is among the first `width`, given the n <= width seen so far."""
+    if n < problem.width:
+        return True
+    last = rows.scores[base + n - 1]
+    return score > last or (score == last and item < rows.codes[base + n - 1])
+
+
+@kernel
+def fill_row(problem, rows, unit):
+    """Rank a unit from scratch."""
+    base = unit * problem.width
+    source = np.int64(problem.source[unit])
+    n = 0
+    complete = True
+    # While filling, codes are plain items; relevance is looked up once for those that stay.
+    for e in range(problem.indptr[source], problem.indptr[source + 1]):
+        item = problem.items[e]
+        score = problem.scores[e] + rows.offset[item]
+        if score == -np.inf:
+            continue
+        complete = complete and n < problem.width
+        if _belongs(problem, rows, base, n, score, item):
+            n = _insert(problem, rows, base, n, score, item)
+    if problem.reaches_unlisted:
+        raised = rows.raised
+        p = raised.counts[0] - 1
+        open_end = True
+        while p >= 0 and open_end:
+            block = np.int64(raised.order[p])
+            e = block * BLOCK + raised.lengths[block] - 1
+            while e >= block * BLOCK:
+                item = raised.ids[e]
+                if not _belongs(problem, rows, base, n, raised.keys[e], item):
+                    # Blocks run from high to low here, so none of the rest belongs either.
+                    complete = False
+                    open_end = False
+                    break
+                if not is_listed(problem, source, item):
+                    complete = complete and n < problem.width
+                    n = _insert(problem, rows, base, n, raised.keys[e], item)
+                e -= 1
+            p -= 1
+    for p in range(base, base + n):
+        item = rows.codes[p]
+        rows.codes[p] = item * 2 + is_bought(problem, source, item)
+    rows.length[unit] = n
+    note_bounds(problem, rows, unit, complete)
+
+
+@kernel
+def fill_rows(start, stop, problem, rows):
+    """Rank the units from `start` to `stop` from scratch."""
+    for unit in range(start, stop):
+        fill_row(problem, rows, unit)
+
+
+@helper
+def _change_losses(problem, rows, unit, low, high, sign):
+    """Add (sign 1) or remove (sign -1) the unit's hits at places low..high in `losses`."""
+    base = unit * problem.width
+    hits = 0
+    if problem.is_map:
+        for p in range(base, base + low):
+            hits += rows.codes[p] & 1
+    for place in range(low, min(high + 1, min(problem.k, np.int64(rows.length[unit])))):
+        code = rows.codes[base + place]
+        if code & 1:
+            if place >= problem.first:
+                step = hit_step(problem, unit, place, hits)
+                if step != 0:
+                    key = max(rows.scores[base + place], 0.0)
+                    add_weight(rows.losses, key, code >> 1, sign * step)
+            hits += 1
+
+
+@kernel
+def add_losses(start, stop, problem, rows):
+    """Enter the hits of the units from `start` to `stop` into `losses`."""
+    for unit in range(start, stop):
+        if rows.low_hit[unit] < np.inf:
+            _change_losses(problem, rows, unit, 0, problem.k - 1, 1)
+
+
+@helper
+def move_item(problem, rows, unit, item, relevant, was_there, is_there, score):
+    """Change one item of a row: it was there or not, and is there now, at `score`, or not.
+
+    The item's offset, and its place among the raised, must be the new ones already.
+    """
+    k = problem.k
+    base = unit * problem.width
+    n = np.int64(rows.length[unit])
+    complete = rows.floor[unit] == -np.inf
+    old = n
+    if was_there:
+        for p in range(n):
+            if rows.codes[base + p] >> 1 == item:
+                old = p
+                break
+    new = n
+    if is_there:
+        new = 0
+        while new < n:
+            code = rows.codes[base + new]
+            there = rows.scores[base + new]
+            if code >> 1 != item and (there < score or (there == score and code >> 1 > item)):
+                break
+            new += 1
+        if old < new:
+            new -= 1
+    left = n - 1 if old < n else n  # entries besides the item
+    if new == problem.width and is_there and complete:
+        # It comes last behind a row that is full: from now on there is something outside.
+        note_bounds(problem, rows, unit, False)
+        return
+    enters = is_there and (new < left or complete)
+    if not enters:
+        new = n
+    if old == n and not enters:
+        return
+    low = min(old, new)
+    high = max(old, new)
+    counts = problem.reaches_unlisted and low < k and relevant
+    if problem.reaches_unlisted and not counts:
+        for p in range(base + low, base + min(min(high, k) + 1, n)):
+            counts = counts or (rows.codes[p] & 1) == 1
+    if counts:
+        _change_losses(problem, rows, unit, low, high, -1)
+    if old < n and not (enters and new <= old):
+        stop = new if enters else left
+        for p in range(base + old, base + stop):
+            rows.scores[p] = rows.scores[p + 1]
+            rows.codes[p] = rows.codes[p + 1]
+    if enters:
+        stop = left
+        if old < n:
+            stop = old if new < old else new
+        elif left == problem.width:
+            stop = left - 1
+            complete = False
+        for p in range(base + stop, base + new, -1):
+            rows.scores[p] = rows.scores[p - 1]
+            rows.codes[p] = rows.codes[p - 1]
+        rows.scores[base + new] = score
+        rows.codes[base + new] = item * 2 + relevant
+        left = min(left + 1, problem.width)
+    rows.length[unit] = left
+    if counts:
+        _change_losses(problem, rows, unit, low, high, 1)
+    if left <= k and not complete:
+        fill_row(problem, rows, unit)
+    else:
+        note_bounds(problem, rows, unit, complete)
