@@ -121,7 +121,7 @@ def by_ranx_arrays(columns: Columns) -> list[np.ndarray]:
     sizes = np.diff(truth.indptr)
     users = np.repeat(np.arange(columns.n_users), sizes)
     places = np.arange(len(users)) - truth.indptr[users]
-    qrels = np.zeros((columns.n_users, sizes.max(), 2))
+    qrels = np.full((columns.n_users, sizes.max(), 2), (-1.0, 0.0))
     qrels[users, places] = np.column_stack((truth.items, np.ones(len(users))))
     run = np.column_stack((columns.list_items, columns.list_scores))
     return ranx_values(qrels, run.reshape(columns.n_users, LISTED, 2))

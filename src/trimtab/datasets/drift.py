@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,14 +16,14 @@ from trimtab.datasets.tables import (
     category_sums,
     lognormal_quantiles,
     mixture,
+    run_compiled,
     stream_keys,
 )
-from trimtab.threads import run_ranges
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from trimtab.kernels.sampling import World
+    from trimtab.kernels.shoppers import World
 
 _PURPOSE = 1
 # Above 1 the engine is surer of popular items than purchases are.
@@ -167,12 +167,13 @@ def generate_drift(
 
 def _draw(settings: DriftSettings, items: Items, listed: Codes, scores: Floats) -> list[Sets]:
     """Fill the lists; the purchases of the long run, the recent and the test window."""
-    from trimtab.kernels import sampling
+    from trimtab.kernels.sampling import draw_counts
+    from trimtab.kernels.shoppers import draw_users
 
     keys = stream_keys(settings.seed, _PURPOSE, 6)
     counts = np.zeros((3, settings.n_users), np.int32)
     rates = activity_quantiles(float(settings.purchases_per_user))
-    run_compiled(sampling.draw_counts, settings.n_users, keys[5], rates, counts)
+    run_compiled(draw_counts, settings.n_users, keys[5], rates, counts)
     bounds = np.zeros((3, settings.n_users + 1), np.int64)
     np.cumsum(counts, axis=1, out=bounds[:, 1:])
     bought = tuple(np.empty(total, np.int32) for total in bounds[:, -1])
@@ -184,21 +185,12 @@ def _draw(settings: DriftSettings, items: Items, listed: Codes, scores: Floats) 
         lognormal_quantiles(_NOISE_SPREAD),
     )
     outputs = (listed, scores, bounds, bought, counts)
-    run_compiled(sampling.draw_users, settings.n_users, keys[:5], *tables, *outputs)
+    run_compiled(draw_users, settings.n_users, keys[:5], *tables, *outputs)
     return [_packed(*window) for window in zip(bounds, counts, bought, strict=True)]
 
 
-def run_compiled(kernel: Any, n: int, *arrays: Any) -> None:
-    """Run a kernel over 0..n, compiled beforehand under a notice that says so."""
-    from trimtab.kernels.jit import compile_notice
-
-    with compile_notice():
-        kernel(0, 0, *arrays)
-    run_ranges(kernel, n, *arrays)
-
-
 def _world(items: Items) -> World:
-    from trimtab.kernels.sampling import World
+    from trimtab.kernels.shoppers import World
 
     sums = category_sums(items, items.long_run)
     order = np.lexsort((-items.weight, items.kind == NEW)).astype(np.int32)
@@ -208,7 +200,7 @@ def _world(items: Items) -> World:
 
 def _packed(bounds: Ints, counts: Codes, loose: Codes) -> Sets:
     """Sets without the room that repeated purchases left."""
-    from trimtab.kernels.sampling import pack
+    from trimtab.kernels.shoppers import pack
 
     indptr = np.zeros(len(bounds), np.int64)
     np.cumsum(counts, out=indptr[1:])

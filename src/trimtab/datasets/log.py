@@ -2,37 +2,40 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, datetime
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trimtab.coded import Floats
+from trimtab.coded import Floats, Ints
 from trimtab.datasets.checks import MOST_CODES, check_items, check_purchases, check_whole
-from trimtab.datasets.drift import run_compiled
 from trimtab.datasets.items import (
-    NEW,
     SEASONAL,
     SEASONAL_AMPLITUDE,
     TRENDING,
-    WITHDRAWN,
     Items,
     generate_items,
 )
-from trimtab.datasets.tables import activity_quantiles, alias_table, mixture, stream_keys
+from trimtab.datasets.tables import (
+    activity_quantiles,
+    alias_slots,
+    mixture,
+    run_compiled,
+    stream_keys,
+)
 from trimtab.errors import SettingError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from trimtab.kernels.sampling import Calendar, Course
+    from trimtab.kernels.shoppers import Course
 
 _PURPOSE = 2
 _MOST_DAYS = 36_500
 _DAY = 86_400_000_000
 _WEEK = np.array([0.9, 0.9, 0.95, 1.0, 1.15, 1.3, 1.1])
 _HOURS = np.array(
-    [1, 1, 1, 1, 1, 2, 4, 6, 8, 9, 10, 11, 11, 10, 10, 10, 11, 13, 15, 16, 15, 11, 6, 3]
+    [1, 1, 1, 1, 1, 2, 4, 6, 8, 9, 10, 11, 11, 10, 10, 10, 11, 13, 15, 16, 15, 11, 6, 3], np.float64
 )
 _START = date(2026, 1, 5)
 
@@ -75,8 +78,8 @@ def generate_log(
     check_whole("n_users", n_users, 1, MOST_CODES)
     check_whole("days", days, 1, _MOST_DAYS)
     check_purchases(purchases_per_user)
-    if not isinstance(start, date):
-        raise SettingError(f"start={start!r}: must be a datetime.date")
+    if not isinstance(start, date) or isinstance(start, datetime):
+        raise SettingError(f"start={start!r}: must be a datetime.date, the first day")
     items = generate_items(n_items, drift, n_categories, seed)
     return _draw(n_users, items, days, float(purchases_per_user), drift, seed, start)
 
@@ -84,33 +87,37 @@ def generate_log(
 def _draw(
     n_users: int, items: Items, days: int, mean: float, drift: float, seed: int, start: date
 ) -> pa.Table:
-    from trimtab.kernels import sampling
+    from trimtab.kernels.sampling import draw_counts
+    from trimtab.kernels.shoppers import draw_log
 
     keys = stream_keys(seed, _PURPOSE, 3)
     counts = np.zeros((1, n_users), np.int32)
-    run_compiled(sampling.draw_counts, n_users, keys[2], activity_quantiles(mean), counts)
+    run_compiled(draw_counts, n_users, keys[2], activity_quantiles(mean), counts)
     bounds = np.concatenate([[0], np.cumsum(counts[0], dtype=np.int64)])
-    users, item_codes, times = np.empty((3, bounds[-1]), np.int64)
+    events = np.empty((3, bounds[-1]), np.int64)
     course = _course(items, days, drift, seed)
     highest = mixture(items, items.weight * np.exp(_highest_log(items, course)))
     tables = (mixture(items, items.long_run), highest, course, items.anchor)
-    outputs = (bounds, users, item_codes, times)
-    calendar = _calendar(days, start)
-    run_compiled(sampling.draw_log, n_users, keys[:2], *tables, calendar, *outputs)
-    return _table(users, item_codes, times, start)
+    weekdays = (start.weekday() + np.arange(days)) % 7
+    calendar = (alias_slots(_WEEK[weekdays]), alias_slots(_HOURS))
+    run_compiled(draw_log, n_users, keys[:2], *tables, *calendar, bounds, events)
+    return _table(events, start)
 
 
 def _course(items: Items, days: int, drift: float, seed: int) -> Course:
     """When and how each item changes; all have ended their change by the last day."""
-    from trimtab.kernels.sampling import Course
+    from trimtab.kernels.shoppers import Course
 
     random = np.random.default_rng([seed, _PURPOSE])
-    late = (items.kind == NEW) | (items.kind == WITHDRAWN)
-    onset = days * np.where(late, *random.uniform([[0.5], [0.1]], [[1.0], [0.9]], (2, len(late))))
-    period = random.uniform(0.4, 1.0, len(late)) * days
-    amplitude = np.full(len(late), SEASONAL_AMPLITUDE * drift)
-    seasonal = np.where(items.kind == SEASONAL, items.trend, 0.0)
-    phase = np.arcsin(np.clip(seasonal / max(SEASONAL_AMPLITUDE * drift, 1e-300), -1.0, 1.0))
+    n_items = items.n_items
+    ramped = random.uniform(0.1, 0.9, n_items)
+    sudden = random.uniform(0.5, 1.0, n_items)
+    onset = days * np.where(np.isinf(items.trend), sudden, ramped)
+    period = days * random.uniform(0.3, 0.9, n_items)
+    amplitude = np.full(n_items, SEASONAL_AMPLITUDE * drift)
+    end = np.divide(items.trend, amplitude, out=np.zeros(n_items), where=items.kind == SEASONAL)
+    phase = np.arcsin(np.clip(end, -1.0, 1.0))
+    phase = np.where(random.random(n_items) < 0.5, phase, np.pi - phase)
     return Course(items.kind, items.trend, onset, amplitude, period, phase)
 
 
@@ -120,16 +127,10 @@ def _highest_log(items: Items, course: Course) -> Floats:
     return np.where(items.kind == SEASONAL, course.amplitude, rising)
 
 
-def _calendar(days: int, start: date) -> Calendar:
-    from trimtab.kernels.sampling import Calendar
-
-    weekdays = (start.weekday() + np.arange(days)) % 7
-    return Calendar(*alias_table(_WEEK[weekdays]), *alias_table(_HOURS.astype(np.float64)))
-
-
-def _table(users: Floats, items: Floats, times: Floats, start: date) -> pa.Table:
+def _table(events: Ints, start: date) -> pa.Table:
     import pyarrow as pa
 
+    users, items, times = events
     order = np.argsort(times, kind="stable")
     since_1970 = times[order] + (start - date(1970, 1, 1)).days * _DAY
     stamps = pa.array(since_1970).cast(pa.timestamp("us", tz="UTC"))

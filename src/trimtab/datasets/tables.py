@@ -1,26 +1,27 @@
-"""Alias tables of a catalogue, and the random streams drawn with them."""
+"""What the generators share: random streams, tables to draw from, and running kernels."""
 
 from __future__ import annotations
 
 from statistics import NormalDist
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trimtab.coded import Codes, Floats, Ints
 from trimtab.datasets.items import Items
+from trimtab.threads import run_ranges
 
 if TYPE_CHECKING:
     from trimtab.kernels.sampling import Mixture
 
-_N_QUANTILES = 4096
+_N_QUANTILES = 1024
 _ACTIVITY_SPREAD = 1.0
 
 
 def stream_keys(seed: int, purpose: int, n: int) -> NDArray[np.uint64]:
     """Keys of `n` independent random streams for one purpose."""
-    return np.random.SeedSequence([seed, purpose]).generate_state(n, np.uint64)
+    return np.random.SeedSequence([seed, purpose]).generate_state(n, np.uint64).astype(np.uint64)
 
 
 def lognormal_quantiles(spread: float, mean: float | None = None) -> Floats:
@@ -35,8 +36,8 @@ def activity_quantiles(mean: float) -> Floats:
     return lognormal_quantiles(_ACTIVITY_SPREAD, mean)
 
 
-def alias_table(weights: Floats, pointers: Ints | None = None) -> tuple[Codes, Floats]:
-    """Each slot with its other one, and the chance of staying, by segments of `pointers`."""
+def alias_slots(weights: Floats, pointers: Ints | None = None) -> Codes:
+    """Slots that draw an index by its weight, a table for each segment of `pointers`."""
     from trimtab.kernels.sampling import build_alias
 
     if pointers is None:
@@ -44,13 +45,15 @@ def alias_table(weights: Floats, pointers: Ints | None = None) -> tuple[Codes, F
     other = np.zeros(len(weights), np.int32)
     chance = np.ones(len(weights))
     build_alias(pointers, weights, chance, other)
-    slots = np.arange(len(weights), dtype=np.int32)
-    return np.stack([slots, other], axis=1), chance
+    thresholds = np.minimum(chance * 2.0**31, 2.0**31 - 1).astype(np.int32)
+    own = np.arange(len(weights), dtype=np.int32)
+    return np.stack([thresholds, own, other], axis=1)
 
 
 def category_sums(items: Items, weights: Floats) -> Floats:
     """Sum of the weights in each category."""
-    return np.bincount(items.category, weights, minlength=items.n_categories)
+    sums = np.bincount(items.category, weights, minlength=items.n_categories)
+    return sums.astype(np.float64)
 
 
 def mixture(items: Items, weights: Floats, power: float = 1.0) -> Mixture:
@@ -60,6 +63,15 @@ def mixture(items: Items, weights: Floats, power: float = 1.0) -> Mixture:
     order = np.argsort(items.category, kind="stable").astype(np.int32)
     sizes = np.bincount(items.category, minlength=items.n_categories)
     pointers = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    slots, chance = alias_table(weights[order] ** power, pointers)
-    categories = alias_table(category_sums(items, weights))
-    return Mixture(pointers, order[slots], chance, *categories)
+    slots = alias_slots(weights[order] ** power, pointers)
+    slots[:, 1:] = order[slots[:, 1:]]
+    return Mixture(pointers, slots, alias_slots(category_sums(items, weights)))
+
+
+def run_compiled(kernel: Any, n: int, *arrays: Any) -> None:
+    """Run a kernel over 0..n, compiled beforehand under a notice that says so."""
+    from trimtab.kernels.jit import compile_notice
+
+    with compile_notice():
+        kernel(0, 0, *arrays)
+    run_ranges(kernel, n, *arrays)

@@ -17,96 +17,110 @@ from __future__ import annotations
 import numpy as np
 
 from trimtab.kernels.blocks import BLOCK, add_weight, reach
-from trimtab.kernels.jit import helper, kernel
+from trimtab.kernels.jit import helper, kernel, prefetch
 from trimtab.kernels.rows import GROUP, hit_step, move_item
 from trimtab.kernels.sorting import sort_curve
 from trimtab.kernels.steps import better, make_rules, penalty_of, too_narrow
 
+_AHEAD = 6
 _LISTER = 1
 _BUYER = 2
 
 
 @helper
-def _grown(values, deltas, n, extra):
-    """The same columns with room for `extra` more entries."""
-    if n + extra <= len(values):
-        return values, deltas
-    room = 2 * (n + extra)
-    new_values = np.empty(room, np.float64)
-    new_deltas = np.empty(room, np.int64)
-    new_values[:n] = values[:n]
-    new_deltas[:n] = deltas[:n]
-    return new_values, new_deltas
+def _with_room(column, n, extra):
+    """The same column with room for `extra` entries behind the first n."""
+    if n + extra <= len(column):
+        return column
+    longer = np.empty(2 * (n + extra), column.dtype)
+    for e in range(n):
+        longer[e] = column[e]
+    return longer
 
 
-@helper
-def _collect(problem, rows, unit, item, relevant, listed, own, up, up_d, n_up, down, down_d, n_down):
-    """Append one special unit's breakpoints: `up` those not passed at b = 0, `down` those passed.
+@kernel
+def _collect(problem, rows, item, who, owns, n_who, up, up_d, down, down_d, sizes):
+    """Append the special units' breakpoints: `up` those not passed at b = 0, `down` those passed.
 
-    Returns both lengths and what the item's current place adds to the value at b = 0. With a
-    shared curve, also cancels what the unit has in it.
+    Renews both lengths in `sizes`, and returns what the item's current places add to the value at
+    b = 0. With a shared curve, also cancels what these units have in it.
     """
     k = problem.k
-    base = unit * problem.width
-    n = np.int64(rows.length[unit])
+    n_up = sizes[0]
+    n_down = sizes[1]
     current = np.int64(0)
-    place = 0  # among the items besides this one
-    hits = 0
-    all_hits = 0  # this one included
-    above = False  # whether the item is now above the entry looked at
-    for p in range(n):
-        code = rows.codes[base + p]
-        score = rows.scores[base + p]
-        hit = code & 1
-        if problem.reaches_unlisted and hit == 1 and p < k:
-            if p >= problem.first:
-                step = hit_step(problem, unit, p, all_hits)
+    for x in range(n_who):
+        if x + _AHEAD < n_who:
+            ahead = (who[x + _AHEAD] >> 2) * problem.width
+            prefetch(rows.scores, ahead)
+            prefetch(rows.scores, ahead + 8)
+            prefetch(rows.codes, ahead)
+        unit = who[x] >> 2
+        relevant = (who[x] >> 1) & 1
+        listed = who[x] & 1
+        own = owns[x]
+        base = unit * problem.width
+        place = 0  # among the items besides this one
+        hits = 0
+        all_hits = 0  # this one included
+        above = False  # whether the item is now above the entry looked at
+        for p in range(np.int64(rows.length[unit])):
+            code = np.int64(rows.codes[base + p])
+            score = rows.scores[base + p]
+            hit = code & 1
+            if problem.reaches_unlisted and hit == 1 and p < k:
+                if p >= problem.first:
+                    step = hit_step(problem, unit, p, all_hits)
+                    if step != 0:
+                        up[n_up] = max(score, 0.0)
+                        up_d[n_up] = step
+                        n_up += 1
+                all_hits += 1
+            if code >> 1 == item:
+                above = True
+                continue
+            if place == k:
+                break
+            if hit != relevant and place >= problem.first:
+                step = hit_step(problem, unit, place, hits)
                 if step != 0:
-                    up[n_up] = max(score, 0.0)
-                    up_d[n_up] = step
-                    n_up += 1
-            all_hits += 1
-        if code >> 1 == item:
-            above = True
-            continue
-        if place == k:
-            break
-        if hit != relevant and place >= problem.first:
-            step = hit_step(problem, unit, place, hits)
-            if step != 0:
-                delta = step if relevant else -step
-                passed = listed and (own > score or (own == score and item < code >> 1))
-                if passed:
-                    down[n_down] = score - own
-                    down_d[n_down] = delta
-                    n_down += 1
-                    if not above:
-                        current -= delta
-                else:
-                    up[n_up] = score - own if listed else max(score, 0.0)
-                    up_d[n_up] = delta
-                    n_up += 1
-                    if above:
-                        current += delta
-        place += 1
-        hits += hit
-    if relevant and not listed:
-        # Places that nothing claims: the item takes the first of them as soon as b > 0.
-        delta = np.int64(0)
-        for empty in range(max(place, problem.first), k):
-            delta += hit_step(problem, unit, empty, hits)
-        if delta != 0:
-            up[n_up] = 0.0
-            up_d[n_up] = delta
-            n_up += 1
-            if above:
-                current += delta
-    return n_up, n_down, current
+                    delta = step if relevant == 1 else -step
+                    passed = own > score or (own == score and item < code >> 1)
+                    if listed == 1 and passed:
+                        down[n_down] = score - own
+                        down_d[n_down] = delta
+                        n_down += 1
+                        if not above:
+                            current -= delta
+                    else:
+                        up[n_up] = score - own if listed == 1 else max(score, 0.0)
+                        up_d[n_up] = delta
+                        n_up += 1
+                        if above:
+                            current += delta
+            place += 1
+            hits += hit
+        if relevant == 1 and listed == 0:
+            # Places that nothing claims: the item takes the first of them as soon as b > 0.
+            delta = np.int64(0)
+            for empty in range(max(place, problem.first), k):
+                delta += hit_step(problem, unit, empty, hits)
+            if delta != 0:
+                up[n_up] = 0.0
+                up_d[n_up] = delta
+                n_up += 1
+                if above:
+                    current += delta
+    sizes[0] = n_up
+    sizes[1] = n_down
+    return current
 
 
-@helper
-def _best_below(down, down_d, n_down, rules, best_value, best_bias):
-    """Best bias below 0: walk down from 0, dropping breakpoints."""
+@kernel
+def _best_below(down, down_d, n_down, rules):
+    """Best bias at or below 0: walk down from 0, dropping breakpoints."""
+    best_value = np.int64(0)
+    best_bias = 0.0
     value = np.int64(0)
     pending = False
     high = 0.0
@@ -139,7 +153,7 @@ def _best_below(down, down_d, n_down, rules, best_value, best_bias):
     return best_value, best_bias
 
 
-@helper
+@kernel
 def _best_above(problem, losses, up, up_d, n_up, limit, rules, bar, best_value, best_bias):
     """Best bias above 0: merge the item's own breakpoints with the shared losses.
 
@@ -269,10 +283,10 @@ def _apply_move(problem, rows, by_item, item, old, new, stamp, visit):
         if new > 0:
             add_weight(rows.raised, new, item, 1)
     for e in range(by_item.indptr[item], by_item.indptr[item + 1]):
-        unit = np.int64(by_item.listers[e] >> 1)
+        lister = np.int64(by_item.listers[e])
         own = by_item.scores[e]
-        if own + highest >= rows.floor[unit]:
-            move_item(problem, rows, unit, item, by_item.listers[e] & 1, True, True, own + new)
+        if own + highest >= rows.floor[lister >> 1]:
+            move_item(problem, rows, lister >> 1, item, lister & 1, 1, 1, own + new)
     if not problem.reaches_unlisted or highest <= 0:
         return
     _stamp_special(by_item, item, stamp, visit)
@@ -282,10 +296,83 @@ def _apply_move(problem, rows, by_item, item, old, new, stamp, visit):
             lowest = np.inf
             for unit in range(group * GROUP, min(n_units, (group + 1) * GROUP)):
                 if rows.floor[unit] <= highest and stamp[unit] != visit * 4 + _LISTER:
-                    bought = np.int32(stamp[unit] == visit * 4 + _BUYER)
-                    move_item(problem, rows, unit, item, bought, old > 0, new > 0, new)
+                    bought = np.int64(stamp[unit] == visit * 4 + _BUYER)
+                    move_item(
+                        problem, rows, np.int64(unit), item, bought,
+                        np.int64(old > 0), np.int64(new > 0), new,
+                    )  # fmt: skip
                 lowest = min(lowest, rows.floor[unit])
             rows.group_floor[group] = lowest
+
+
+@kernel
+def _gather_listers(rows, by_item, item, bias, cap, who, owns, later):
+    """The listers that matter whatever happens, into `who`; those that may, into `later`.
+
+    A lister without a relevant item that can lose, or with one only beyond the cap, is neither.
+    """
+    n_who = 0
+    n_later = 0
+    reachable = max(bias, 0.0)
+    for e in range(by_item.indptr[item], by_item.indptr[item + 1]):
+        lister = np.int64(by_item.listers[e])
+        own = by_item.scores[e]
+        low_hit = rows.low_hit[lister >> 1]
+        if lister & 1 == 1 or low_hit <= own + reachable:
+            who[n_who] = lister * 2 + 1
+            owns[n_who] = own
+            n_who += 1
+        elif low_hit <= own + cap:
+            later[n_later] = e
+            n_later += 1
+    return n_who, n_later
+
+
+@kernel
+def _gather_later(rows, by_item, later, n_later, limit, who, owns):
+    """Move from `later` to `who` the listers that a bias up to `limit` reaches."""
+    n_who = 0
+    kept = 0
+    for x in range(n_later):
+        e = later[x]
+        lister = np.int64(by_item.listers[e])
+        if rows.low_hit[lister >> 1] <= by_item.scores[e] + limit:
+            who[n_who] = lister * 2 + 1
+            owns[n_who] = by_item.scores[e]
+            n_who += 1
+        else:
+            later[kept] = e
+            kept += 1
+    return n_who, kept
+
+
+@kernel
+def _gather_raised(rows, bias, stamp, visit, who, owns, n_who):
+    """Add the units that have the raised item in their row without listing or having bought it."""
+    n_units = len(rows.floor)
+    for group in range(len(rows.group_floor)):
+        if rows.group_floor[group] <= bias:
+            for unit in range(group * GROUP, min(n_units, (group + 1) * GROUP)):
+                if rows.floor[unit] <= bias and stamp[unit] >> 2 != visit:
+                    who = _with_room(who, n_who, 1)
+                    owns = _with_room(owns, n_who, 1)
+                    who[n_who] = np.int64(unit) * 4
+                    owns[n_who] = 0.0
+                    n_who += 1
+    return who, owns, n_who
+
+
+@kernel
+def _gather_buyers(rows, by_item, item, above, limit, who, owns):
+    """The buyers who do not list the item and whose place k + 1 scores in (above, limit]."""
+    n_who = 0
+    for e in range(by_item.buyers_indptr[item], by_item.buyers_indptr[item + 1]):
+        unit = np.int64(by_item.buyers[e])
+        if above < rows.edge[unit] <= limit or (above == -np.inf and rows.edge[unit] <= limit):
+            who[n_who] = unit * 4 + 2
+            owns[n_who] = 0.0
+            n_who += 1
+    return n_who
 
 
 @kernel
@@ -312,115 +399,85 @@ def visit_items(
     up_d = np.empty(1024, np.int64)
     down = np.empty(1024, np.float64)
     down_d = np.empty(1024, np.int64)
+    who = np.empty(1024, np.int64)
+    owns = np.empty(1024, np.float64)
     later = np.empty(1024, np.int64)
+    sizes = np.zeros(2, np.int64)
     room = 2 * problem.k + 2
     n_changed = 0
     for c in range(len(candidates)):
-        item = candidates[c]
+        item = np.int64(candidates[c])
         counters[0] += 1
         visit = counters[0]
         bias = rows.offset[item]
         rules = make_rules(cap, margin, rate, levels[0] + levels[1])
-        n_up = 0
-        n_down = 0
-        n_later = 0
+        n_listers = by_item.indptr[item + 1] - by_item.indptr[item]
+        n_buyers = by_item.buyers_indptr[item + 1] - by_item.buyers_indptr[item]
+        who = _with_room(who, 0, max(n_listers, n_buyers))
+        owns = _with_room(owns, 0, max(n_listers, n_buyers))
+        later = _with_room(later, 0, n_listers)
+        sizes[:] = 0
         current = np.int64(0)
-        raised = problem.reaches_unlisted and bias > 0
-        start = by_item.indptr[item]
-        stop = by_item.indptr[item + 1]
-        if stop - start > len(later):
-            later = np.empty(2 * (stop - start), np.int64)
-        reachable = max(bias, 0.0)
-        for e in range(start, stop):
-            unit = np.int64(by_item.listers[e] >> 1)
-            relevant = by_item.listers[e] & 1
-            own = by_item.scores[e]
-            low_hit = rows.low_hit[unit]
-            if relevant or low_hit <= own + reachable:
-                up, up_d = _grown(up, up_d, n_up, room)
-                down, down_d = _grown(down, down_d, n_down, room)
-                n_up, n_down, change = _collect(
-                    problem, rows, unit, item, relevant, True, own,
-                    up, up_d, n_up, down, down_d, n_down,
-                )  # fmt: skip
-                current += change
-            elif low_hit <= own + cap:
-                later[n_later] = e
-                n_later += 1
-        if raised:
-            _stamp_special(by_item, item, stamp, visit)
-            for group in range(len(rows.group_floor)):
-                if rows.group_floor[group] <= bias:
-                    for unit in range(group * GROUP, min(len(rows.floor), (group + 1) * GROUP)):
-                        if rows.floor[unit] <= bias and stamp[unit] >> 2 != visit:
-                            up, up_d = _grown(up, up_d, n_up, room)
-                            n_up, n_down, change = _collect(
-                                problem, rows, unit, item, 0, False, 0.0,
-                                up, up_d, n_up, down, down_d, n_down,
-                            )  # fmt: skip
-                            current += change
-        buyers_start = by_item.buyers_indptr[item]
-        buyers_stop = by_item.buyers_indptr[item + 1]
-        buyers_limit = np.inf
-        if buyers_stop > buyers_start:
-            budget = _gain_left(up_d, n_up) + 2 * most * (buyers_stop - buyers_start)
-            buyers_limit = max(min(reach(rows.losses, budget), cap), bias) + 4 * rules.margin
-            for e in range(buyers_start, buyers_stop):
-                unit = np.int64(by_item.buyers[e])
-                if rows.edge[unit] <= buyers_limit:
-                    up, up_d = _grown(up, up_d, n_up, room)
-                    n_up, n_down, change = _collect(
-                        problem, rows, unit, item, 1, False, 0.0,
-                        up, up_d, n_up, down, down_d, n_down,
-                    )  # fmt: skip
-                    current += change
-        bar = current - penalty_of(bias, rules)
+        limit = -1.0
+        buyers_limit = -np.inf
         best_value = np.int64(0)
         best = 0.0
-        sort_curve(down, down_d, n_down)
-        best_value, best = _best_below(down, down_d, n_down, rules, best_value, best)
-        budget = _gain_left(up_d, n_up) - max(bar, best_value)
-        limit = -1.0
-        if budget >= 0:
-            limit = min(_highest_gain(up, up_d, n_up), cap)
-            if problem.reaches_unlisted and limit > 0:
-                limit = min(limit, reach(rows.losses, budget))
-        if limit >= 0:
-            limit += 4 * rules.margin
-            value_below = best_value
-            best_below = best
-            while True:
-                kept = 0
-                for x in range(n_later):
-                    e = later[x]
-                    unit = np.int64(by_item.listers[e] >> 1)
-                    own = by_item.scores[e]
-                    if rows.low_hit[unit] <= own + limit:
-                        up, up_d = _grown(up, up_d, n_up, room)
-                        n_up, n_down, change = _collect(
-                            problem, rows, unit, item, 0, True, own,
-                            up, up_d, n_up, down, down_d, n_down,
-                        )  # fmt: skip
-                    else:
-                        later[kept] = e
-                        kept += 1
-                n_later = kept
-                sort_curve(up, up_d, n_up)
-                best_value, best, unsure = _best_above(
-                    problem, rows.losses, up, up_d, n_up, limit, rules, bar, value_below, best_below
+        bar = np.int64(0)
+        n_later = 0
+        # First who matters in any case, then the buyers whom a bias worth its losses can reach,
+        # then the listers whom it can, and, if narrow intervals lead beyond that, everybody.
+        for stage in range(4):
+            if stage == 0:
+                n_who, n_later = _gather_listers(rows, by_item, item, bias, cap, who, owns, later)
+                if problem.reaches_unlisted and bias > 0:
+                    _stamp_special(by_item, item, stamp, visit)
+                    who, owns, n_who = _gather_raised(
+                        rows, bias, stamp, visit, who, owns, n_who
+                    )
+            elif stage == 1:
+                if n_buyers == 0:
+                    continue
+                budget = _gain_left(up_d, sizes[0]) + 2 * most * n_buyers
+                buyers_limit = max(min(reach(rows.losses, budget), cap), bias) + 4 * rules.margin
+                n_who = _gather_buyers(rows, by_item, item, -np.inf, buyers_limit, who, owns)
+            elif stage == 2:
+                bar = current - penalty_of(bias, rules)
+                sort_curve(down, down_d, sizes[1])
+                best_value, best = _best_below(down, down_d, sizes[1], rules)
+                budget = _gain_left(up_d, sizes[0]) - max(bar, best_value)
+                if budget < 0:
+                    break
+                limit = min(_highest_gain(up, up_d, sizes[0]), cap)
+                if problem.reaches_unlisted and limit > 0:
+                    limit = min(limit, reach(rows.losses, budget))
+                if limit < 0:
+                    break
+                limit += 4 * rules.margin
+                n_who, n_later = _gather_later(rows, by_item, later, n_later, limit, who, owns)
+            else:
+                limit = np.inf
+                n_who, n_later = _gather_later(rows, by_item, later, n_later, limit, who, owns)
+                who = _with_room(who, n_who, n_buyers)
+                owns = _with_room(owns, n_who, n_buyers)
+                n_who += _gather_buyers(
+                    rows, by_item, item, buyers_limit, np.inf, who[n_who:], owns[n_who:]
+                )
+            up = _with_room(up, sizes[0], n_who * room)
+            up_d = _with_room(up_d, sizes[0], n_who * room)
+            down = _with_room(down, sizes[1], n_who * room)
+            down_d = _with_room(down_d, sizes[1], n_who * room)
+            current += _collect(
+                problem, rows, item, who, owns, n_who, up, up_d, down, down_d, sizes
+            )
+            if stage >= 2:
+                sort_curve(up, up_d, sizes[0])
+                above_value, above, unsure = _best_above(
+                    problem, rows.losses, up, up_d, sizes[0], limit, rules, bar, best_value, best
                 )
                 if not unsure:
+                    best_value = above_value
+                    best = above
                     break
-                # A chain of intervals too narrow to stand in led past the limit: take everything.
-                limit = np.inf
-                for e in range(buyers_start, buyers_stop):
-                    unit = np.int64(by_item.buyers[e])
-                    if rows.edge[unit] > buyers_limit:
-                        up, up_d = _grown(up, up_d, n_up, room)
-                        n_up, n_down, change = _collect(
-                            problem, rows, unit, item, 1, False, 0.0,
-                            up, up_d, n_up, down, down_d, n_down,
-                        )  # fmt: skip
         if best_value > bar:
             counters[2] += penalty_of(best, rules) - penalty_of(bias, rules)
             moved = best_value + penalty_of(best, rules) - current

@@ -18,6 +18,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -66,6 +70,24 @@ def kernel(function: F) -> F:
 
 helper = kernel
 """The same for small functions that only kernels call."""
+
+
+@intrinsic
+def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
+    """Ask for the cache line of array[index] ahead of its use; out-of-range places are harmless."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        array_type, _ = signature.args
+        data = context.make_array(array_type)(context, builder, args[0]).data
+        place = builder.gep(data, [args[1]])
+        byte = ir.IntType(8).as_pointer()
+        word = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        builder.call(function, [builder.bitcast(place, byte), word(0), word(3), word(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64), codegen
 
 
 @contextlib.contextmanager
