@@ -139,8 +139,8 @@ def _make_rows(problem: Problem, offset: Floats, n_items: int) -> Rows:
     n_units = len(problem.source)
     raised = blocks.make_blocks(n_items if problem.reaches_unlisted else 0)
     if problem.reaches_unlisted:
-        for item in np.flatnonzero(offset > 0):
-            blocks.add_weight(raised, offset[item], item, 1)
+        positive = np.flatnonzero(offset > 0)
+        blocks.add_weights(raised, offset[positive], positive, np.ones(len(positive), np.int64))
     n_groups = -(-n_units // rows_kernels.GROUP)
     n_hits = int(problem.needs.sum()) if problem.reaches_unlisted else 0
     rows = rows_kernels.Rows(
@@ -187,6 +187,7 @@ def _make_problem(
         quanta = min(QUANTA, 2.0 ** np.floor(61 - np.log2(max(1.0, float(weights.sum())))))
     table = worth_table(settings.metric, k) * quanta
     return Problem(
+        n_units=len(source),
         k=k,
         width=k + 1 + _SLACK,
         first=k - 1 if settings.metric == "acc" else 0,
@@ -201,8 +202,8 @@ def _make_problem(
         bought_items=bought.items,
         needs=np.minimum(k, n_bought[source]).astype(np.int32),
         weights=np.empty(0) if weights is None else weights[source],
-        worth_float=table,
-        worth=np.rint(table).astype(np.int64),
+        worth_float=table.ravel(),
+        worth=np.rint(table.ravel()).astype(np.int64),
     )
 
 
@@ -241,7 +242,7 @@ def ascend(
         (support >= settings.min_support) | (raw.exposure >= settings.min_exposure)
     )
     problem = _make_problem(lists, bought, settings, raw, weights)
-    quanta = problem.worth_float[1, 0] / worth[1, 0]
+    quanta = problem.worth_float[k + 1] / worth[1, 0]
     rows = _make_rows(problem, offset, n_items)
     by_item = _by_item(problem, wanted)
     candidates = _visiting_order(wanted, by_item, support + raw.exposure)

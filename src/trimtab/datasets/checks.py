@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import numbers
 from typing import Any
 
 from trimtab.errors import SettingError
 
 MOST_CODES = 2**31 - 1
+MOST_PURCHASES = 1_000_000
 
 
 def check_whole(name: str, value: Any, low: int, high: int | None, rule: str = "") -> None:
@@ -26,10 +26,11 @@ def check_drift(drift: Any) -> None:
 
 
 def check_purchases(purchases_per_user: Any) -> None:
-    """Refuse a mean number of purchases that is not positive and finite."""
+    """Refuse a mean number of purchases that nobody has."""
     value = purchases_per_user
-    if not isinstance(value, numbers.Real) or not math.isfinite(value) or value <= 0.0:
-        raise SettingError(f"purchases_per_user={value!r}: must be a number above 0")
+    if not isinstance(value, numbers.Real) or not 0.0 < float(value) <= MOST_PURCHASES:
+        rule = f"must be above 0 and at most {MOST_PURCHASES}"
+        raise SettingError(f"purchases_per_user={value!r}: {rule}")
 
 
 def check_items(n_items: Any, n_categories: Any, drift: Any, seed: Any) -> None:

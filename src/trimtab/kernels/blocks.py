@@ -5,7 +5,7 @@ The order is key ascending, then id *descending*: an item `i` that is in everybo
 always a prefix. Adding a negative weight removes; an entry whose weight falls to 0 disappears.
 
 Finding is a binary search over the blocks and one inside a block; adding moves at most one
-block's entries.
+block's entries. All but the last two functions take `bare(blocks)`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from trimtab.coded import Codes, Floats, Ints
-from trimtab.kernels.jit import helper, kernel
+from trimtab.kernels.jit import bare, helper, kernel
 
 BLOCK = 256
 _N_BLOCKS = 0
@@ -78,7 +78,7 @@ def find_block(blocks, key, item):
 @helper
 def find_entry(blocks, block, key, item):
     """Index of the first entry of the block that does not come before (key, item)."""
-    low = np.int64(block) * BLOCK
+    low = block * BLOCK
     high = low + blocks.lengths[block]
     while low < high:
         middle = (low + high) >> 1
@@ -111,7 +111,7 @@ def _move_entries(blocks, source, target, count):
         blocks.weights[target + e] = blocks.weights[source + e]
 
 
-@kernel
+@helper
 def merge_neighbours(blocks):
     """Merge blocks that fit together, so that some become free again."""
     place = 0
@@ -131,7 +131,7 @@ def merge_neighbours(blocks):
             place += 1
 
 
-@kernel
+@helper
 def _split(blocks, place):
     """Move the upper half of a full block into a new one behind it."""
     left = np.int64(blocks.order[place])
@@ -157,7 +157,7 @@ def _split(blocks, place):
     blocks.counts[_N_BLOCKS] = n + 1
 
 
-@kernel
+@helper
 def add_weight(blocks, key, item, weight):
     """Add `weight` to the entry (key, item), which comes into being or vanishes as needed."""
     place = find_block(blocks, key, item)
@@ -196,7 +196,7 @@ def add_weight(blocks, key, item, weight):
     blocks.sums[block] += weight
 
 
-@kernel
+@helper
 def passed_weight(blocks, key, item):
     """Sum of the weights that `item`, in everybody's list at score `key`, has passed."""
     place = find_block(blocks, key, item)
@@ -209,7 +209,7 @@ def passed_weight(blocks, key, item):
     return total
 
 
-@kernel
+@helper
 def reach(blocks, budget):
     """The first key at which the sum of the weights up to it exceeds `budget`; inf if none."""
     total = np.int64(0)
@@ -223,3 +223,21 @@ def reach(blocks, budget):
         else:
             total += blocks.sums[block]
     return np.inf
+
+
+@kernel
+def add_weights(blocks, keys, items, weights):
+    """Add many weights, one after the other."""
+    inside = bare(blocks)
+    for e in range(len(keys)):
+        add_weight(inside, keys[e], np.int64(items[e]), weights[e])
+
+
+@kernel
+def passed_weights(blocks, keys, items):
+    """Sums of the weights passed, for many (key, item)."""
+    inside = bare(blocks)
+    sums = np.empty(len(keys), np.int64)
+    for e in range(len(keys)):
+        sums[e] = passed_weight(inside, keys[e], np.int64(items[e]))
+    return sums

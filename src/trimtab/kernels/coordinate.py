@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from trimtab.kernels.blocks import BLOCK, add_weight, reach
-from trimtab.kernels.jit import helper, kernel, prefetch
+from trimtab.kernels.jit import bare, helper, kernel, prefetch
 from trimtab.kernels.rows import GROUP, hit_step, move_item
 from trimtab.kernels.sorting import sort_curve
 from trimtab.kernels.steps import better, make_rules, penalty_of, too_narrow
@@ -38,7 +38,7 @@ def _with_room(column, n, extra):
     return longer
 
 
-@kernel
+@helper
 def _collect(problem, rows, item, who, owns, n_who, up, up_d, down, down_d, sizes):
     """Append the special units' breakpoints: `up` those not passed at b = 0, `down` those passed.
 
@@ -116,7 +116,7 @@ def _collect(problem, rows, item, who, owns, n_who, up, up_d, down, down_d, size
     return current
 
 
-@kernel
+@helper
 def _best_below(down, down_d, n_down, rules):
     """Best bias at or below 0: walk down from 0, dropping breakpoints."""
     best_value = np.int64(0)
@@ -153,7 +153,7 @@ def _best_below(down, down_d, n_down, rules):
     return best_value, best_bias
 
 
-@kernel
+@helper
 def _best_above(problem, losses, up, up_d, n_up, limit, rules, bar, best_value, best_bias):
     """Best bias above 0: merge the item's own breakpoints with the shared losses.
 
@@ -272,7 +272,7 @@ def _stamp_special(by_item, item, stamp, visit):
         stamp[by_item.buyers[e]] = visit * 4 + _BUYER
 
 
-@kernel
+@helper
 def _apply_move(problem, rows, by_item, item, old, new, stamp, visit):
     """Give an item its new bias in every row that it enters, leaves or moves in."""
     rows.offset[item] = new
@@ -290,8 +290,8 @@ def _apply_move(problem, rows, by_item, item, old, new, stamp, visit):
     if not problem.reaches_unlisted or highest <= 0:
         return
     _stamp_special(by_item, item, stamp, visit)
-    n_units = len(rows.floor)
-    for group in range(len(rows.group_floor)):
+    n_units = problem.n_units
+    for group in range((n_units + GROUP - 1) // GROUP):
         if rows.group_floor[group] <= highest:
             lowest = np.inf
             for unit in range(group * GROUP, min(n_units, (group + 1) * GROUP)):
@@ -305,7 +305,7 @@ def _apply_move(problem, rows, by_item, item, old, new, stamp, visit):
             rows.group_floor[group] = lowest
 
 
-@kernel
+@helper
 def _gather_listers(rows, by_item, item, bias, cap, who, owns, later):
     """The listers that matter whatever happens, into `who`; those that may, into `later`.
 
@@ -328,7 +328,7 @@ def _gather_listers(rows, by_item, item, bias, cap, who, owns, later):
     return n_who, n_later
 
 
-@kernel
+@helper
 def _gather_later(rows, by_item, later, n_later, limit, who, owns):
     """Move from `later` to `who` the listers that a bias up to `limit` reaches."""
     n_who = 0
@@ -346,11 +346,11 @@ def _gather_later(rows, by_item, later, n_later, limit, who, owns):
     return n_who, kept
 
 
-@kernel
-def _gather_raised(rows, bias, stamp, visit, who, owns, n_who):
+@helper
+def _gather_raised(problem, rows, bias, stamp, visit, who, owns, n_who):
     """Add the units that have the raised item in their row without listing or having bought it."""
-    n_units = len(rows.floor)
-    for group in range(len(rows.group_floor)):
+    n_units = problem.n_units
+    for group in range((n_units + GROUP - 1) // GROUP):
         if rows.group_floor[group] <= bias:
             for unit in range(group * GROUP, min(n_units, (group + 1) * GROUP)):
                 if rows.floor[unit] <= bias and stamp[unit] >> 2 != visit:
@@ -362,10 +362,9 @@ def _gather_raised(rows, bias, stamp, visit, who, owns, n_who):
     return who, owns, n_who
 
 
-@kernel
-def _gather_buyers(rows, by_item, item, above, limit, who, owns):
+@helper
+def _gather_buyers(rows, by_item, item, above, limit, who, owns, n_who):
     """The buyers who do not list the item and whose place k + 1 scores in (above, limit]."""
-    n_who = 0
     for e in range(by_item.buyers_indptr[item], by_item.buyers_indptr[item + 1]):
         unit = np.int64(by_item.buyers[e])
         if above < rows.edge[unit] <= limit or (above == -np.inf and rows.edge[unit] <= limit):
@@ -377,14 +376,15 @@ def _gather_buyers(rows, by_item, item, above, limit, who, owns):
 
 @kernel
 def visit_items(
-    problem, rows, by_item, candidates, cap, margin, rate, most, gain, stamp, counters, levels
-):
+    given, given_rows, lists_by_item, candidates, cap, margin, rate, most,
+    gain, stamp, counters, levels,
+):  # fmt: skip
     """Give each candidate in turn its best bias; returns how many changed.
 
     Args:
-        problem: what does not change.
-        rows: the current rankings; changed in place.
-        by_item: lists by item.
+        given: what does not change.
+        given_rows: the current rankings; changed in place.
+        lists_by_item: who lists and who bought each item.
         candidates: item codes in the order of their visits.
         cap: the largest |bias|; inf for none.
         margin: distance from a breakpoint.
@@ -395,6 +395,9 @@ def visit_items(
         counters: visits so far, the metric's sum and the penalty's sum in quanta; changed.
         levels: largest |score| and largest |bias| so far; changed.
     """
+    problem = bare(given)
+    rows = bare(given_rows)
+    by_item = bare(lists_by_item)
     up = np.empty(1024, np.float64)
     up_d = np.empty(1024, np.int64)
     down = np.empty(1024, np.float64)
@@ -416,7 +419,8 @@ def visit_items(
         who = _with_room(who, 0, max(n_listers, n_buyers))
         owns = _with_room(owns, 0, max(n_listers, n_buyers))
         later = _with_room(later, 0, n_listers)
-        sizes[:] = 0
+        sizes[0] = 0
+        sizes[1] = 0
         current = np.int64(0)
         limit = -1.0
         buyers_limit = -np.inf
@@ -432,14 +436,14 @@ def visit_items(
                 if problem.reaches_unlisted and bias > 0:
                     _stamp_special(by_item, item, stamp, visit)
                     who, owns, n_who = _gather_raised(
-                        rows, bias, stamp, visit, who, owns, n_who
+                        problem, rows, bias, stamp, visit, who, owns, n_who
                     )
             elif stage == 1:
                 if n_buyers == 0:
                     continue
                 budget = _gain_left(up_d, sizes[0]) + 2 * most * n_buyers
                 buyers_limit = max(min(reach(rows.losses, budget), cap), bias) + 4 * rules.margin
-                n_who = _gather_buyers(rows, by_item, item, -np.inf, buyers_limit, who, owns)
+                n_who = _gather_buyers(rows, by_item, item, -np.inf, buyers_limit, who, owns, 0)
             elif stage == 2:
                 bar = current - penalty_of(bias, rules)
                 sort_curve(down, down_d, sizes[1])
@@ -459,8 +463,8 @@ def visit_items(
                 n_who, n_later = _gather_later(rows, by_item, later, n_later, limit, who, owns)
                 who = _with_room(who, n_who, n_buyers)
                 owns = _with_room(owns, n_who, n_buyers)
-                n_who += _gather_buyers(
-                    rows, by_item, item, buyers_limit, np.inf, who[n_who:], owns[n_who:]
+                n_who = _gather_buyers(
+                    rows, by_item, item, buyers_limit, np.inf, who, owns, n_who
                 )
             up = _with_room(up, sizes[0], n_who * room)
             up_d = _with_room(up_d, sizes[0], n_who * room)

@@ -72,22 +72,55 @@ helper = kernel
 """The same for small functions that only kernels call."""
 
 
+def _bare_type(given: Any) -> Any:
+    """The type of `bare(given)`."""
+    if isinstance(given, types.Array):
+        return types.CPointer(given.dtype)
+    if isinstance(given, types.BaseNamedTuple):
+        return types.NamedTuple([_bare_type(t) for t in given.types], given.instance_class)
+    return given
+
+
+def _bare_value(context: Any, builder: Any, given: Any, value: Any) -> Any:
+    if isinstance(given, types.Array):
+        return context.make_array(given)(context, builder, value).data
+    if isinstance(given, types.BaseNamedTuple):
+        parts = [
+            _bare_value(context, builder, part, builder.extract_value(value, place))
+            for place, part in enumerate(given.types)
+        ]
+        return context.make_tuple(builder, _bare_type(given), parts)
+    return value
+
+
 @intrinsic
-def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
-    """Ask for the cache line of array[index] ahead of its use; out-of-range places are harmless."""
+def bare(typingctx: Any, group: Any) -> Any:
+    """The same named tuple with a plain pointer in place of each array.
+
+    Arrays cost seven arguments and an atomic reference count wherever they go; pointers cost one
+    and nothing. The caller keeps the arrays alive, and indices are flat and not checked.
+    """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        array_type, _ = signature.args
-        data = context.make_array(array_type)(context, builder, args[0]).data
-        place = builder.gep(data, [args[1]])
+        return _bare_value(context, builder, signature.args[0], args[0])
+
+    return _bare_type(group)(group), codegen
+
+
+@intrinsic
+def prefetch(typingctx: Any, pointer: Any, index: Any) -> Any:
+    """Ask for the cache line of pointer[index] ahead of its use."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         byte = ir.IntType(8).as_pointer()
         word = ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
         function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        builder.call(function, [builder.bitcast(place, byte), word(0), word(3), word(1)])
+        place = builder.bitcast(builder.gep(args[0], [args[1]]), byte)
+        builder.call(function, [place, word(0), word(3), word(1)])
         return context.get_dummy_value()
 
-    return types.void(array, types.int64), codegen
+    return types.void(pointer, types.int64), codegen
 
 
 @contextlib.contextmanager

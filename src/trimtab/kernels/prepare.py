@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from trimtab.coded import Codes, Floats, Ints
-from trimtab.kernels.jit import helper, kernel
+from trimtab.kernels.jit import bare, helper, kernel
 from trimtab.kernels.rows import is_bought, is_listed, worth_at
 
 
@@ -84,8 +84,10 @@ def raw_tops(
 
 
 @kernel
-def row_values(start, stop, problem, rows, worth, value):
+def row_values(start, stop, given, given_rows, worth, value):
     """The metric of each unit's current ranking, written at its source row."""
+    problem = bare(given)
+    rows = bare(given_rows)
     for unit in range(start, stop):
         total = 0.0
         hits = 0
@@ -98,10 +100,12 @@ def row_values(start, stop, problem, rows, worth, value):
 
 
 @kernel
-def row_quanta(problem, rows):
+def row_quanta(given, given_rows):
     """The weighted sum of the metric over all current rankings, in quanta."""
+    problem = bare(given)
+    rows = bare(given_rows)
     total = np.int64(0)
-    for unit in range(len(rows.length)):
+    for unit in range(problem.n_units):
         hits = 0
         base = unit * problem.width
         for p in range(min(problem.k, np.int64(rows.length[unit]))):
@@ -112,23 +116,25 @@ def row_quanta(problem, rows):
 
 
 @kernel
-def count_listers(start, stop, problem, wanted, counts):
+def count_listers(start, stop, given, wanted, counts):
     """Count, for the wanted items, the list entries of the units from `start` to `stop`."""
+    problem = bare(given)
     for unit in range(start, stop):
         source = np.int64(problem.source[unit])
         for e in range(problem.indptr[source], problem.indptr[source + 1]):
-            item = problem.items[e]
+            item = np.int64(problem.items[e])
             if wanted[item]:
                 counts[item] += 1
 
 
 @kernel
-def write_listers(start, stop, problem, wanted, cursors, listers, scores):
+def write_listers(start, stop, given, wanted, cursors, listers, scores):
     """Write the counted entries at the items' cursors, which move on."""
+    problem = bare(given)
     for unit in range(start, stop):
         source = np.int64(problem.source[unit])
         for e in range(problem.indptr[source], problem.indptr[source + 1]):
-            item = problem.items[e]
+            item = np.int64(problem.items[e])
             if wanted[item]:
                 at = cursors[item]
                 cursors[item] = at + 1
@@ -137,23 +143,25 @@ def write_listers(start, stop, problem, wanted, cursors, listers, scores):
 
 
 @kernel
-def count_buyers(start, stop, problem, wanted, counts):
+def count_buyers(start, stop, given, wanted, counts):
     """Count, for the wanted items, the units that bought without listing."""
+    problem = bare(given)
     for unit in range(start, stop):
         source = np.int64(problem.source[unit])
         for e in range(problem.bought_indptr[source], problem.bought_indptr[source + 1]):
-            item = problem.bought_items[e]
+            item = np.int64(problem.bought_items[e])
             if wanted[item] and not is_listed(problem, source, item):
                 counts[item] += 1
 
 
 @kernel
-def write_buyers(start, stop, problem, wanted, cursors, buyers):
+def write_buyers(start, stop, given, wanted, cursors, buyers):
     """Write the counted buyers at the items' cursors, which move on."""
+    problem = bare(given)
     for unit in range(start, stop):
         source = np.int64(problem.source[unit])
         for e in range(problem.bought_indptr[source], problem.bought_indptr[source + 1]):
-            item = problem.bought_items[e]
+            item = np.int64(problem.bought_items[e])
             if wanted[item] and not is_listed(problem, source, item):
                 buyers[cursors[item]] = unit
                 cursors[item] += 1

@@ -8,6 +8,8 @@ before `floor`, the score of its last entry; `floor` is -inf when the row holds 
 Rows also keep two cheap bounds in single precision, small enough to stay in the cache, so that
 most rows need not be touched: `low_hit`, the lowest score among the relevant items of the first
 k + 1 places that can lose anything, and `edge`, the score of place k + 1.
+
+Functions whose first arguments are `problem` and `rows` take them bare, kernels with a range not.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from numpy.typing import NDArray
 
 from trimtab.coded import Codes, Floats, Ints
 from trimtab.kernels.blocks import BLOCK, Blocks, add_weight
-from trimtab.kernels.jit import helper, kernel
+from trimtab.kernels.jit import bare, helper, kernel
 
 GROUP = 256
 
@@ -27,6 +29,7 @@ GROUP = 256
 class Problem(NamedTuple):
     """What does not change while learning."""
 
+    n_units: int
     k: int
     width: int  # room in a row
     first: int  # the first place whose step counts: k - 1 for ACC, otherwise 0
@@ -41,7 +44,7 @@ class Problem(NamedTuple):
     bought_items: Codes
     needs: Codes  # unit -> min(k, number of relevant items)
     weights: Floats  # unit -> weight, empty when all are 1
-    worth_float: Floats  # [need, place] in fixed-point quanta, before rounding
+    worth_float: Floats  # [need * (k + 1) + place] in fixed-point quanta, before rounding
     worth: Ints  # the same, rounded
 
 
@@ -65,10 +68,10 @@ def worth_at(problem, unit, place):
     """What a relevant item at this place adds to the unit's metric, in quanta (see `hit_step`)."""
     if place >= problem.k:
         return np.int64(0)
-    need = problem.needs[unit]
+    at = problem.needs[unit] * (problem.k + 1) + place
     if problem.weighted:
-        return np.int64(np.rint(problem.weights[unit] * problem.worth_float[need, place]))
-    return problem.worth[need, place]
+        return np.int64(np.rint(problem.weights[unit] * problem.worth_float[at]))
+    return problem.worth[at]
 
 
 @helper
@@ -159,7 +162,7 @@ def _belongs(problem, rows, base, n, score, item):
     return score > last or (score == last and item < rows.codes[base + n - 1])
 
 
-@kernel
+@helper
 def fill_row(problem, rows, unit):
     """Rank a unit from scratch."""
     base = unit * problem.width
@@ -168,7 +171,7 @@ def fill_row(problem, rows, unit):
     complete = True
     # While filling, codes are plain items; relevance is looked up once for those that stay.
     for e in range(problem.indptr[source], problem.indptr[source + 1]):
-        item = problem.items[e]
+        item = np.int64(problem.items[e])
         score = problem.scores[e] + rows.offset[item]
         if score == -np.inf:
             continue
@@ -183,7 +186,7 @@ def fill_row(problem, rows, unit):
             block = np.int64(raised.order[p])
             e = block * BLOCK + raised.lengths[block] - 1
             while e >= block * BLOCK:
-                item = raised.ids[e]
+                item = np.int64(raised.ids[e])
                 if not _belongs(problem, rows, base, n, raised.keys[e], item):
                     # Blocks run from high to low here, so none of the rest belongs either.
                     complete = False
@@ -195,17 +198,19 @@ def fill_row(problem, rows, unit):
                 e -= 1
             p -= 1
     for p in range(base, base + n):
-        item = rows.codes[p]
+        item = np.int64(rows.codes[p])
         rows.codes[p] = item * 2 + is_bought(problem, source, item)
     rows.length[unit] = n
     note_bounds(problem, rows, unit, complete)
 
 
 @kernel
-def fill_rows(start, stop, problem, rows):
+def fill_rows(start, stop, given, given_rows):
     """Rank the units from `start` to `stop` from scratch."""
+    problem = bare(given)
+    rows = bare(given_rows)
     for unit in range(start, stop):
-        fill_row(problem, rows, unit)
+        fill_row(problem, rows, np.int64(unit))
 
 
 @helper
@@ -217,7 +222,7 @@ def _change_losses(problem, rows, unit, low, high, sign):
         for p in range(base, base + low):
             hits += rows.codes[p] & 1
     for place in range(low, min(high + 1, min(problem.k, np.int64(rows.length[unit])))):
-        code = rows.codes[base + place]
+        code = np.int64(rows.codes[base + place])
         if code & 1:
             if place >= problem.first:
                 step = hit_step(problem, unit, place, hits)
@@ -228,11 +233,12 @@ def _change_losses(problem, rows, unit, low, high, sign):
 
 
 @kernel
-def add_losses(start, stop, problem, rows):
+def add_losses(start, stop, given, given_rows):
     """Enter the hits of the units from `start` to `stop` into `losses`."""
+    problem = bare(given)
+    rows = bare(given_rows)
     for unit in range(start, stop):
-        if rows.low_hit[unit] < np.inf:
-            _change_losses(problem, rows, unit, 0, problem.k - 1, 1)
+        _change_losses(problem, rows, np.int64(unit), 0, problem.k - 1, 1)
 
 
 @helper
