@@ -20,7 +20,6 @@ Progress = Callable[[int, int, int], None]
 """Called as progress(cycle, candidates visited in it, candidates)."""
 
 _CHUNKS = 64
-_SLACK = 7  # places kept below the top k + 1
 _LEAST_GAIN = 1e-6  # of the objective; a cycle that gains less is the last
 
 
@@ -143,15 +142,16 @@ def _make_rows(problem: Problem, offset: Floats, n_items: int) -> Rows:
         blocks.add_weights(raised, offset[positive], positive, np.ones(len(positive), np.int64))
     n_groups = -(-n_units // rows_kernels.GROUP)
     n_hits = int(problem.needs.sum()) if problem.reaches_unlisted else 0
+    cells = np.empty(n_units * problem.stride)
     rows = rows_kernels.Rows(
-        scores=np.empty(n_units * problem.width),
-        codes=np.empty(n_units * problem.width, np.int32),
-        length=np.zeros(n_units, np.int32),
+        scores=cells,
+        codes=cells.view(np.int32),
         floor=np.empty(n_units),
         low_hit=np.empty(n_units, np.float32),
         edge=np.empty(n_units, np.float32),
         offset=offset,
         group_floor=np.full(n_groups, -np.inf),
+        group_edge=np.full(n_groups, -np.inf, np.float32),
         losses=blocks.make_blocks(n_hits),
         raised=raised,
     )
@@ -159,6 +159,7 @@ def _make_rows(problem: Problem, offset: Floats, n_items: int) -> Rows:
     if n_units:
         starts = np.arange(0, n_units, rows_kernels.GROUP)
         rows.group_floor[:] = np.minimum.reduceat(rows.floor, starts)
+        rows.group_edge[:] = np.minimum.reduceat(rows.edge, starts)
     if problem.reaches_unlisted:
         rows_kernels.add_losses(0, n_units, problem, rows)
     return rows
@@ -171,7 +172,7 @@ def _make_problem(
 
     That order keeps the units that a raised item reaches first side by side in memory.
     """
-    from trimtab.kernels.rows import Problem
+    from trimtab.kernels.rows import Problem, row_shape
     from trimtab.kernels.steps import QUANTA
 
     k = settings.k
@@ -186,10 +187,12 @@ def _make_problem(
         # Sums must stay below 2**62 quanta.
         quanta = min(QUANTA, 2.0 ** np.floor(61 - np.log2(max(1.0, float(weights.sum())))))
     table = worth_table(settings.metric, k) * quanta
+    width, stride = row_shape(k)
     return Problem(
         n_units=len(source),
         k=k,
-        width=k + 1 + _SLACK,
+        width=width,
+        stride=stride,
         first=k - 1 if settings.metric == "acc" else 0,
         is_map=settings.metric == "map",
         reaches_unlisted=settings.unlisted == "zero",

@@ -18,7 +18,7 @@ import numpy as np
 
 from trimtab.kernels.blocks import BLOCK, add_weight, reach
 from trimtab.kernels.jit import bare, helper, kernel, prefetch
-from trimtab.kernels.rows import GROUP, hit_step, move_item
+from trimtab.kernels.rows import GROUP, hit_step, move_item, raise_floor, tags_of
 from trimtab.kernels.sorting import sort_curve
 from trimtab.kernels.steps import better, make_rules, penalty_of, too_narrow
 
@@ -39,6 +39,12 @@ def _with_room(column, n, extra):
 
 
 @helper
+def _prefetch_row(problem, rows, unit):
+    for word in range(unit * problem.stride, (unit + 1) * problem.stride, 8):
+        prefetch(rows.scores, word)
+
+
+@helper
 def _collect(problem, rows, item, who, owns, n_who, up, up_d, down, down_d, sizes):
     """Append the special units' breakpoints: `up` those not passed at b = 0, `down` those passed.
 
@@ -51,21 +57,19 @@ def _collect(problem, rows, item, who, owns, n_who, up, up_d, down, down_d, size
     current = np.int64(0)
     for x in range(n_who):
         if x + _AHEAD < n_who:
-            ahead = (who[x + _AHEAD] >> 2) * problem.width
-            prefetch(rows.scores, ahead)
-            prefetch(rows.scores, ahead + 8)
-            prefetch(rows.codes, ahead)
+            _prefetch_row(problem, rows, who[x + _AHEAD] >> 2)
         unit = who[x] >> 2
         relevant = (who[x] >> 1) & 1
         listed = who[x] & 1
         own = owns[x]
-        base = unit * problem.width
+        base = unit * problem.stride
+        tags = tags_of(problem, unit)
         place = 0  # among the items besides this one
         hits = 0
         all_hits = 0  # this one included
         above = False  # whether the item is now above the entry looked at
-        for p in range(np.int64(rows.length[unit])):
-            code = np.int64(rows.codes[base + p])
+        for p in range(np.int64(rows.codes[tags + problem.width])):
+            code = np.int64(rows.codes[tags + p])
             score = rows.scores[base + p]
             hit = code & 1
             if problem.reaches_unlisted and hit == 1 and p < k:
@@ -154,11 +158,12 @@ def _best_below(down, down_d, n_down, rules):
 
 
 @helper
-def _best_above(problem, losses, up, up_d, n_up, limit, rules, bar, best_value, best_bias):
+def _best_above(problem, losses, up, up_d, n_up, bound, rules, bar, best_value, best_bias):
     """Best bias above 0: merge the item's own breakpoints with the shared losses.
 
-    Looks only for values above `bar`. Own breakpoints beyond `limit` may be missing; the last
-    value returned says whether the answer could depend on them.
+    Looks only for values above `bar`. Nothing beyond `bound` can be the best; own breakpoints
+    four margins beyond it may be missing, and the last value returned says whether the answer
+    could depend on them.
     """
     left = np.int64(0)
     for e in range(n_up):
@@ -178,6 +183,8 @@ def _best_above(problem, losses, up, up_d, n_up, limit, rules, bar, best_value, 
         if not pending and (value + left < best_value or value + left <= bar):
             return best_value, best_bias, False
         own = up[e] if e < n_up else np.inf
+        if not pending and own > bound:
+            return best_value, best_bias, False
         # The next shared loss; whole blocks below the next own breakpoint are taken at once.
         shared = np.inf
         while block_place < n_blocks:
@@ -223,7 +230,7 @@ def _best_above(problem, losses, up, up_d, n_up, limit, rules, bar, best_value, 
         if net == 0:
             continue
         if pending and not too_narrow(min(at, rules.cap) - low, rules):
-            if low + 2 * rules.margin > limit:
+            if low > bound + 2 * rules.margin:
                 return best_value, best_bias, True
             bias = low + min((min(at, rules.cap) - low) / 2, rules.margin)
             total = value - penalty_of(bias, rules)
@@ -237,7 +244,7 @@ def _best_above(problem, losses, up, up_d, n_up, limit, rules, bar, best_value, 
             pending = True
         low = at
     if pending and not too_narrow(rules.cap - low, rules):
-        if low + 2 * rules.margin > limit:
+        if low > bound + 2 * rules.margin:
             return best_value, best_bias, True
         bias = low + min((rules.cap - low) / 2, rules.margin)
         total = value - penalty_of(bias, rules)
@@ -264,6 +271,22 @@ def _highest_gain(up, up_d, n_up):
 
 
 @helper
+def _split_at(up, up_d, n_up, limit):
+    """Bring the entries up to the limit to the front; returns their number."""
+    n = 0
+    for e in range(n_up):
+        if up[e] <= limit:
+            value = up[e]
+            delta = up_d[e]
+            up[e] = up[n]
+            up_d[e] = up_d[n]
+            up[n] = value
+            up_d[n] = delta
+            n += 1
+    return n
+
+
+@helper
 def _stamp_special(by_item, item, stamp, visit):
     """Mark who lists the item and who bought it without listing it."""
     for e in range(by_item.indptr[item], by_item.indptr[item + 1]):
@@ -273,7 +296,7 @@ def _stamp_special(by_item, item, stamp, visit):
 
 
 @helper
-def _apply_move(problem, rows, by_item, item, old, new, stamp, visit):
+def _apply_move(problem, rows, by_item, item, old, new, stamp, visit, who, owns):
     """Give an item its new bias in every row that it enters, leaves or moves in."""
     rows.offset[item] = new
     highest = max(old, new)
@@ -282,11 +305,22 @@ def _apply_move(problem, rows, by_item, item, old, new, stamp, visit):
             add_weight(rows.raised, old, item, -1)
         if new > 0:
             add_weight(rows.raised, new, item, 1)
+    n_who = 0
     for e in range(by_item.indptr[item], by_item.indptr[item + 1]):
         lister = np.int64(by_item.listers[e])
         own = by_item.scores[e]
-        if own + highest >= rows.floor[lister >> 1]:
-            move_item(problem, rows, lister >> 1, item, lister & 1, 1, 1, own + new)
+        unit = lister >> 1
+        if own + highest >= rows.floor[unit]:
+            if own + highest < rows.edge[unit]:
+                raise_floor(rows, unit, own + highest)
+            else:
+                who[n_who] = lister
+                owns[n_who] = own
+                n_who += 1
+    for x in range(n_who):
+        if x + _AHEAD < n_who:
+            _prefetch_row(problem, rows, who[x + _AHEAD] >> 1)
+        move_item(problem, rows, who[x] >> 1, item, who[x] & 1, 1, 1, owns[x] + new)
     if not problem.reaches_unlisted or highest <= 0:
         return
     _stamp_special(by_item, item, stamp, visit)
@@ -296,11 +330,14 @@ def _apply_move(problem, rows, by_item, item, old, new, stamp, visit):
             lowest = np.inf
             for unit in range(group * GROUP, min(n_units, (group + 1) * GROUP)):
                 if rows.floor[unit] <= highest and stamp[unit] != visit * 4 + _LISTER:
-                    bought = np.int64(stamp[unit] == visit * 4 + _BUYER)
-                    move_item(
-                        problem, rows, np.int64(unit), item, bought,
-                        np.int64(old > 0), np.int64(new > 0), new,
-                    )  # fmt: skip
+                    if highest < rows.edge[unit]:
+                        raise_floor(rows, unit, highest)
+                    else:
+                        bought = np.int64(stamp[unit] == visit * 4 + _BUYER)
+                        move_item(
+                            problem, rows, np.int64(unit), item, bought,
+                            np.int64(old > 0), np.int64(new > 0), new,
+                        )  # fmt: skip
                 lowest = min(lowest, rows.floor[unit])
             rows.group_floor[group] = lowest
 
@@ -348,17 +385,21 @@ def _gather_later(rows, by_item, later, n_later, limit, who, owns):
 
 @helper
 def _gather_raised(problem, rows, bias, stamp, visit, who, owns, n_who):
-    """Add the units that have the raised item in their row without listing or having bought it."""
+    """Add the units with a hit that may have the raised item in their top k without listing it."""
     n_units = problem.n_units
     for group in range((n_units + GROUP - 1) // GROUP):
-        if rows.group_floor[group] <= bias:
+        if rows.group_edge[group] <= bias:
+            lowest = np.float32(np.inf)
             for unit in range(group * GROUP, min(n_units, (group + 1) * GROUP)):
-                if rows.floor[unit] <= bias and stamp[unit] >> 2 != visit:
+                edge = rows.edge[unit]
+                lowest = min(lowest, edge)
+                if edge <= bias and rows.low_hit[unit] < np.inf and stamp[unit] >> 2 != visit:
                     who = _with_room(who, n_who, 1)
                     owns = _with_room(owns, n_who, 1)
                     who[n_who] = np.int64(unit) * 4
                     owns[n_who] = 0.0
                     n_who += 1
+            rows.group_edge[group] = lowest
     return who, owns, n_who
 
 
@@ -456,8 +497,9 @@ def visit_items(
                     limit = min(limit, reach(rows.losses, budget))
                 if limit < 0:
                     break
-                limit += 4 * rules.margin
-                n_who, n_later = _gather_later(rows, by_item, later, n_later, limit, who, owns)
+                n_who, n_later = _gather_later(
+                    rows, by_item, later, n_later, limit + 4 * rules.margin, who, owns
+                )
             else:
                 limit = np.inf
                 n_who, n_later = _gather_later(rows, by_item, later, n_later, limit, who, owns)
@@ -474,9 +516,10 @@ def visit_items(
                 problem, rows, item, who, owns, n_who, up, up_d, down, down_d, sizes
             )
             if stage >= 2:
-                sort_curve(up, up_d, sizes[0])
+                n_up = _split_at(up, up_d, sizes[0], limit + 4 * rules.margin)
+                sort_curve(up, up_d, n_up)
                 above_value, above, unsure = _best_above(
-                    problem, rows.losses, up, up_d, sizes[0], limit, rules, bar, best_value, best
+                    problem, rows.losses, up, up_d, n_up, limit, rules, bar, best_value, best
                 )
                 if not unsure:
                     best_value = above_value
@@ -488,6 +531,6 @@ def visit_items(
             counters[1] += moved
             gain[item] = moved
             levels[1] = max(levels[1], abs(best))
-            _apply_move(problem, rows, by_item, item, bias, best, stamp, visit)
+            _apply_move(problem, rows, by_item, item, bias, best, stamp, visit, who, owns)
             n_changed += 1
     return n_changed

@@ -8,7 +8,7 @@ import numpy as np
 
 from trimtab.coded import Codes, Floats, Ints
 from trimtab.kernels.jit import bare, helper, kernel
-from trimtab.kernels.rows import is_bought, is_listed, worth_at
+from trimtab.kernels.rows import is_bought, is_listed, tags_of, worth_at
 
 
 class ByItem(NamedTuple):
@@ -91,9 +91,9 @@ def row_values(start, stop, given, given_rows, worth, value):
     for unit in range(start, stop):
         total = 0.0
         hits = 0
-        base = unit * problem.width
-        for p in range(min(problem.k, np.int64(rows.length[unit]))):
-            if rows.codes[base + p] & 1:
+        tags = tags_of(problem, unit)
+        for p in range(min(problem.k, np.int64(rows.codes[tags + problem.width]))):
+            if rows.codes[tags + p] & 1:
                 hits += 1
                 total += worth[problem.needs[unit], p] * (hits if problem.is_map else 1)
         value[problem.source[unit]] = total
@@ -107,9 +107,9 @@ def row_quanta(given, given_rows):
     total = np.int64(0)
     for unit in range(problem.n_units):
         hits = 0
-        base = unit * problem.width
-        for p in range(min(problem.k, np.int64(rows.length[unit]))):
-            if rows.codes[base + p] & 1:
+        tags = tags_of(problem, unit)
+        for p in range(min(problem.k, np.int64(rows.codes[tags + problem.width]))):
+            if rows.codes[tags + p] & 1:
                 hits += 1
                 total += worth_at(problem, unit, p) * (hits if problem.is_map else 1)
     return total

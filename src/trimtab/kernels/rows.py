@@ -1,9 +1,10 @@
 """The head of every unit's current ranking, changed in place as biases change.
 
-A row holds the exact first `length` items of a unit's ranking (score descending, item ascending)
-under the current biases. It is kept at least `k + 1` long while the unit has that many items: to
-take an item out of the top k is to see what would replace it. Nothing outside the row comes
-before `floor`, the score of its last entry; `floor` is -inf when the row holds all there is.
+A row holds the exact head of a unit's ranking (score descending, item ascending) under the current
+biases: the first `length` items, less those below `floor`. It is kept at least `k + 1` long while
+the unit has that many items: to take an item out of the top k is to see what would replace it.
+Nothing outside the row comes before `floor`, which is -inf when the row holds all there is. A change
+below place k + 1 only raises the floor; the row itself is touched when it matters.
 
 Rows also keep two cheap bounds in single precision, small enough to stay in the cache, so that
 most rows need not be touched: `low_hit`, the lowest score among the relevant items of the first
@@ -32,6 +33,7 @@ class Problem(NamedTuple):
     n_units: int
     k: int
     width: int  # room in a row
+    stride: int  # distance of rows, in 8-byte words
     first: int  # the first place whose step counts: k - 1 for ACC, otherwise 0
     is_map: bool
     reaches_unlisted: bool  # unlisted items score their bias (unlisted="zero")
@@ -51,16 +53,28 @@ class Problem(NamedTuple):
 class Rows(NamedTuple):
     """The heads of all rankings, and what they depend on."""
 
-    scores: Floats
-    codes: Codes  # item * 2 + relevant
-    length: Codes
+    scores: Floats  # a row's scores, its codes and its length lie side by side: few cache lines
+    codes: Codes  # the same memory; item * 2 + relevant
     floor: Floats
     low_hit: NDArray[np.float32]
     edge: NDArray[np.float32]
     offset: Floats  # item -> bias, -inf when excluded
     group_floor: Floats  # lower bound of `floor` over GROUP units
+    group_edge: NDArray[np.float32]  # lower bound of `edge` over GROUP units
     losses: Blocks  # what an item that everybody gets at score b would cost: (score, item) of hits
     raised: Blocks  # items with a positive bias: (bias, item)
+
+
+def row_shape(k: int) -> tuple[int, int]:
+    """Width and stride of rows: k + 1 places, some to spare, and whole cache lines."""
+    lines = -(-(12 * (k + 1 + max(4, k // 4)) + 4) // 64)
+    return (64 * lines - 4) // 12, 8 * lines
+
+
+@helper
+def tags_of(problem, unit):
+    """Where the row's codes begin; its length stands behind them."""
+    return 2 * (unit * problem.stride + problem.width)
 
 
 @helper
@@ -120,17 +134,21 @@ def is_listed(problem, source, item):
 @helper
 def note_bounds(problem, rows, unit, complete):
     """Renew `floor`, `low_hit` and `edge` after the row has changed."""
-    base = unit * problem.width
-    n = np.int64(rows.length[unit])
+    base = unit * problem.stride
+    tags = tags_of(problem, unit)
+    n = np.int64(rows.codes[tags + problem.width])
     floor = -np.inf if complete else rows.scores[base + n - 1]
     rows.floor[unit] = floor
     if floor < rows.group_floor[unit // GROUP]:
         rows.group_floor[unit // GROUP] = floor
-    rows.edge[unit] = round_down(rows.scores[base + problem.k]) if n > problem.k else -np.inf
+    edge = round_down(rows.scores[base + problem.k]) if n > problem.k else np.float32(-np.inf)
+    rows.edge[unit] = edge
+    if edge < rows.group_edge[unit // GROUP]:
+        rows.group_edge[unit // GROUP] = edge
     low_hit = np.float32(np.inf)
     place = min(n - 1, problem.k)
     while place >= problem.first:
-        if rows.codes[base + place] & 1:
+        if rows.codes[tags + place] & 1:
             low_hit = round_down(rows.scores[base + place])
             break
         place -= 1
@@ -138,34 +156,35 @@ def note_bounds(problem, rows, unit, complete):
 
 
 @helper
-def _insert(problem, rows, base, n, score, item):
+def _insert(problem, rows, base, tags, n, score, item):
     """Put an item that belongs in the row into it; returns the new length."""
     p = n if n < problem.width else n - 1
     while p > 0 and (
         rows.scores[base + p - 1] < score
-        or (rows.scores[base + p - 1] == score and rows.codes[base + p - 1] > item)
+        or (rows.scores[base + p - 1] == score and rows.codes[tags + p - 1] > item)
     ):
         rows.scores[base + p] = rows.scores[base + p - 1]
-        rows.codes[base + p] = rows.codes[base + p - 1]
+        rows.codes[tags + p] = rows.codes[tags + p - 1]
         p -= 1
     rows.scores[base + p] = score
-    rows.codes[base + p] = item
+    rows.codes[tags + p] = item
     return min(n + 1, problem.width)
 
 
 @helper
-def _belongs(problem, rows, base, n, score, item):
+def _belongs(problem, rows, base, tags, n, score, item):
     """Whether an item is among the first `width`, given the n <= width seen so far."""
     if n < problem.width:
         return True
     last = rows.scores[base + n - 1]
-    return score > last or (score == last and item < rows.codes[base + n - 1])
+    return score > last or (score == last and item < rows.codes[tags + n - 1])
 
 
 @helper
 def fill_row(problem, rows, unit):
     """Rank a unit from scratch."""
-    base = unit * problem.width
+    base = unit * problem.stride
+    tags = tags_of(problem, unit)
     source = np.int64(problem.source[unit])
     n = 0
     complete = True
@@ -176,8 +195,8 @@ def fill_row(problem, rows, unit):
         if score == -np.inf:
             continue
         complete = complete and n < problem.width
-        if _belongs(problem, rows, base, n, score, item):
-            n = _insert(problem, rows, base, n, score, item)
+        if _belongs(problem, rows, base, tags, n, score, item):
+            n = _insert(problem, rows, base, tags, n, score, item)
     if problem.reaches_unlisted:
         raised = rows.raised
         p = raised.counts[0] - 1
@@ -187,20 +206,20 @@ def fill_row(problem, rows, unit):
             e = block * BLOCK + raised.lengths[block] - 1
             while e >= block * BLOCK:
                 item = np.int64(raised.ids[e])
-                if not _belongs(problem, rows, base, n, raised.keys[e], item):
+                if not _belongs(problem, rows, base, tags, n, raised.keys[e], item):
                     # Blocks run from high to low here, so none of the rest belongs either.
                     complete = False
                     open_end = False
                     break
                 if not is_listed(problem, source, item):
                     complete = complete and n < problem.width
-                    n = _insert(problem, rows, base, n, raised.keys[e], item)
+                    n = _insert(problem, rows, base, tags, n, raised.keys[e], item)
                 e -= 1
             p -= 1
-    for p in range(base, base + n):
+    for p in range(tags, tags + n):
         item = np.int64(rows.codes[p])
         rows.codes[p] = item * 2 + is_bought(problem, source, item)
-    rows.length[unit] = n
+    rows.codes[tags + problem.width] = n
     note_bounds(problem, rows, unit, complete)
 
 
@@ -216,13 +235,14 @@ def fill_rows(start, stop, given, given_rows):
 @helper
 def _change_losses(problem, rows, unit, low, high, sign):
     """Add (sign 1) or remove (sign -1) the unit's hits at places low..high in `losses`."""
-    base = unit * problem.width
+    base = unit * problem.stride
+    tags = tags_of(problem, unit)
     hits = 0
     if problem.is_map:
-        for p in range(base, base + low):
+        for p in range(tags, tags + low):
             hits += rows.codes[p] & 1
-    for place in range(low, min(high + 1, min(problem.k, np.int64(rows.length[unit])))):
-        code = np.int64(rows.codes[base + place])
+    for place in range(low, min(high + 1, min(problem.k, np.int64(rows.codes[tags + problem.width])))):
+        code = np.int64(rows.codes[tags + place])
         if code & 1:
             if place >= problem.first:
                 step = hit_step(problem, unit, place, hits)
@@ -242,26 +262,35 @@ def add_losses(start, stop, given, given_rows):
 
 
 @helper
+def raise_floor(rows, unit, score):
+    """Note that something changed at a score below place k + 1."""
+    rows.floor[unit] = max(rows.floor[unit], score + abs(score) * 2.0**-50 + 1e-300)
+
+
+@helper
 def move_item(problem, rows, unit, item, relevant, was_there, is_there, score):
     """Change one item of a row: it was there or not, and is there now, at `score`, or not.
 
     The item's offset, and its place among the raised, must be the new ones already.
     """
     k = problem.k
-    base = unit * problem.width
-    n = np.int64(rows.length[unit])
+    base = unit * problem.stride
+    tags = tags_of(problem, unit)
+    n = np.int64(rows.codes[tags + problem.width])
     complete = rows.floor[unit] == -np.inf
+    while n > 0 and rows.scores[base + n - 1] < rows.floor[unit]:
+        n -= 1
     old = n
     if was_there:
         for p in range(n):
-            if rows.codes[base + p] >> 1 == item:
+            if rows.codes[tags + p] >> 1 == item:
                 old = p
                 break
     new = n
     if is_there:
         new = 0
         while new < n:
-            code = rows.codes[base + new]
+            code = rows.codes[tags + new]
             there = rows.scores[base + new]
             if code >> 1 != item and (there < score or (there == score and code >> 1 > item)):
                 break
@@ -282,15 +311,15 @@ def move_item(problem, rows, unit, item, relevant, was_there, is_there, score):
     high = max(old, new)
     counts = problem.reaches_unlisted and low < k and relevant
     if problem.reaches_unlisted and not counts:
-        for p in range(base + low, base + min(min(high, k) + 1, n)):
+        for p in range(tags + low, tags + min(min(high, k) + 1, n)):
             counts = counts or (rows.codes[p] & 1) == 1
     if counts:
         _change_losses(problem, rows, unit, low, high, -1)
     if old < n and not (enters and new <= old):
         stop = new if enters else left
-        for p in range(base + old, base + stop):
-            rows.scores[p] = rows.scores[p + 1]
-            rows.codes[p] = rows.codes[p + 1]
+        for p in range(old, stop):
+            rows.scores[base + p] = rows.scores[base + p + 1]
+            rows.codes[tags + p] = rows.codes[tags + p + 1]
     if enters:
         stop = left
         if old < n:
@@ -298,13 +327,13 @@ def move_item(problem, rows, unit, item, relevant, was_there, is_there, score):
         elif left == problem.width:
             stop = left - 1
             complete = False
-        for p in range(base + stop, base + new, -1):
-            rows.scores[p] = rows.scores[p - 1]
-            rows.codes[p] = rows.codes[p - 1]
+        for p in range(stop, new, -1):
+            rows.scores[base + p] = rows.scores[base + p - 1]
+            rows.codes[tags + p] = rows.codes[tags + p - 1]
         rows.scores[base + new] = score
-        rows.codes[base + new] = item * 2 + relevant
+        rows.codes[tags + new] = item * 2 + relevant
         left = min(left + 1, problem.width)
-    rows.length[unit] = left
+    rows.codes[tags + problem.width] = left
     if counts:
         _change_losses(problem, rows, unit, low, high, 1)
     if left <= k and not complete:
