@@ -154,6 +154,9 @@ def _make_rows(problem: Problem, offset: Floats, n_items: int) -> Rows:
         group_edge=np.full(n_groups, -np.inf, np.float32),
         losses=blocks.make_blocks(n_hits),
         raised=raised,
+        noted_keys=np.empty(problem.k),
+        noted_items=np.empty(problem.k, np.int64),
+        noted_steps=np.empty(problem.k, np.int64),
     )
     run_ranges(rows_kernels.fill_rows, n_units, problem, rows)
     if n_units:
@@ -231,6 +234,7 @@ def ascend(
         progress: called now and then.
     """
     from trimtab.kernels import coordinate, prepare
+    from trimtab.kernels.steps import MARGIN
 
     k = settings.k
     worth = worth_table(settings.metric, k)
@@ -253,12 +257,16 @@ def ascend(
     heaviest = 1.0 if weights is None else float(weights.max(initial=1.0))
     most = int(problem.worth.max() * heaviest) + 4 * (k + 1) ** 2
     gain = np.zeros(n_items, np.int64)
-    stamp = np.zeros(len(problem.source), np.int32)
+    most_buyers = int(support.max(initial=0))
+    n_hits = int(problem.needs.sum())
+    scratch = coordinate.make_scratch(problem.n_units, n_hits, most_buyers, k)
     levels = np.array(
         [np.abs(lists.scores).max(initial=0.0), np.abs(offset[~excluded]).max(initial=0.0)]
     )
     penalties = int(np.rint(rate * np.abs(offset[~excluded])).astype(np.int64).sum())
-    counters = np.array([0, prepare.row_quanta(problem, rows), penalties])
+    after = np.where(np.diff(bought.indptr) > 0, 0.0, np.nan)
+    at_start = sum(run_ranges(prepare.row_values, problem.n_units, problem, rows, worth, after))
+    counters = np.array([0, at_start, penalties])
     objective_before = (counters[1] - counters[2]) / quanta
     cycles = updates = 0
     converged = False
@@ -268,8 +276,8 @@ def ascend(
         changed = 0
         for begin, end in ranges(len(candidates), _CHUNKS):
             changed += coordinate.visit_items(
-                problem, rows, by_item, candidates[begin:end], cap, 1e-6 * unit, rate, most,
-                gain, stamp, counters, levels,
+                problem, rows, by_item, scratch, candidates[begin:end], cap, MARGIN * unit, rate, most,
+                gain, counters, levels,
             )  # fmt: skip
             if progress is not None:
                 progress(cycles, end, len(candidates))
@@ -280,8 +288,7 @@ def ascend(
             or changed < settings.min_updates * len(candidates)
             or gained < _LEAST_GAIN * abs(objective)
         )
-    after = np.where(np.diff(bought.indptr) > 0, 0.0, np.nan)
-    run_ranges(prepare.row_values, len(problem.source), problem, rows, worth, after)
+    run_ranges(prepare.row_values, problem.n_units, problem, rows, worth, after)
     return Solution(
         bias=np.where(excluded, 0.0, offset),
         excluded=excluded,

@@ -14,12 +14,15 @@ summation cannot matter. The rule for placing a bias in an interval is in `steps
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
+from trimtab.coded import Codes, Floats, Ints
 from trimtab.kernels.blocks import BLOCK, add_weight, reach
 from trimtab.kernels.jit import bare, helper, kernel, prefetch
 from trimtab.kernels.rows import GROUP, hit_step, move_item, raise_floor, tags_of
-from trimtab.kernels.sorting import sort_curve
+from trimtab.kernels.sorting import STACK, sort_curve
 from trimtab.kernels.steps import better, make_rules, penalty_of, too_narrow
 
 _AHEAD = 6
@@ -27,15 +30,40 @@ _LISTER = 1
 _BUYER = 2
 
 
-@helper
-def _with_room(column, n, extra):
-    """The same column with room for `extra` entries behind the first n."""
-    if n + extra <= len(column):
-        return column
-    longer = np.empty(2 * (n + extra), column.dtype)
-    for e in range(n):
-        longer[e] = column[e]
-    return longer
+class Scratch(NamedTuple):
+    """Room to work in, large enough for any item."""
+
+    who: Ints  # units special to the item: unit * 4 + relevant * 2 + listed
+    owns: Floats  # their own scores for it
+    later: Ints  # entries of its listers that may matter
+    up: Floats  # breakpoints not passed at b = 0, and their deltas
+    up_deltas: Ints
+    down: Floats  # breakpoints passed at b = 0, and their deltas
+    down_deltas: Ints
+    sizes: Ints  # how many of both
+    stack: Ints
+    stamp: Codes  # unit -> 4 * visit + why it is special
+
+
+def make_scratch(n_units: int, n_hits: int, most_buyers: int, k: int) -> Scratch:
+    """Room for any item of a problem.
+
+    A unit has at most as many breakpoints as hits, once its own and once to cancel the shared
+    ones; one that bought the item has up to k of its own.
+    """
+    room = 2 * n_hits + most_buyers * (k + 1) + 1
+    return Scratch(
+        who=np.empty(n_units, np.int64),
+        owns=np.empty(n_units),
+        later=np.empty(n_units, np.int64),
+        up=np.empty(room),
+        up_deltas=np.empty(room, np.int64),
+        down=np.empty(room),
+        down_deltas=np.empty(room, np.int64),
+        sizes=np.zeros(2, np.int64),
+        stack=np.empty(STACK, np.int64),
+        stamp=np.zeros(n_units, np.int32),
+    )
 
 
 @helper
@@ -45,15 +73,20 @@ def _prefetch_row(problem, rows, unit):
 
 
 @helper
-def _collect(problem, rows, item, who, owns, n_who, up, up_d, down, down_d, sizes):
+def _collect(problem, rows, item, scratch, n_who):
     """Append the special units' breakpoints: `up` those not passed at b = 0, `down` those passed.
 
     Renews both lengths in `sizes`, and returns what the item's current places add to the value at
     b = 0. With a shared curve, also cancels what these units have in it.
     """
     k = problem.k
-    n_up = sizes[0]
-    n_down = sizes[1]
+    who = scratch.who
+    up = scratch.up
+    up_d = scratch.up_deltas
+    down = scratch.down
+    down_d = scratch.down_deltas
+    n_up = scratch.sizes[0]
+    n_down = scratch.sizes[1]
     current = np.int64(0)
     for x in range(n_who):
         if x + _AHEAD < n_who:
@@ -61,12 +94,12 @@ def _collect(problem, rows, item, who, owns, n_who, up, up_d, down, down_d, size
         unit = who[x] >> 2
         relevant = (who[x] >> 1) & 1
         listed = who[x] & 1
-        own = owns[x]
+        own = scratch.owns[x]
         base = unit * problem.stride
         tags = tags_of(problem, unit)
-        place = 0  # among the items besides this one
-        hits = 0
-        all_hits = 0  # this one included
+        place = np.int64(0)  # among the items besides this one
+        hits = np.int64(0)
+        all_hits = np.int64(0)  # this one included
         above = False  # whether the item is now above the entry looked at
         for p in range(np.int64(rows.codes[tags + problem.width])):
             code = np.int64(rows.codes[tags + p])
@@ -115,8 +148,8 @@ def _collect(problem, rows, item, who, owns, n_who, up, up_d, down, down_d, size
                 n_up += 1
                 if above:
                     current += delta
-    sizes[0] = n_up
-    sizes[1] = n_down
+    scratch.sizes[0] = n_up
+    scratch.sizes[1] = n_down
     return current
 
 
@@ -287,24 +320,24 @@ def _split_at(up, up_d, n_up, limit):
 
 
 @helper
-def _stamp_special(by_item, item, stamp, visit):
+def _stamp_special(by_item, item, scratch, visit):
     """Mark who lists the item and who bought it without listing it."""
     for e in range(by_item.indptr[item], by_item.indptr[item + 1]):
-        stamp[by_item.listers[e] >> 1] = visit * 4 + _LISTER
+        scratch.stamp[by_item.listers[e] >> 1] = visit * 4 + _LISTER
     for e in range(by_item.buyers_indptr[item], by_item.buyers_indptr[item + 1]):
-        stamp[by_item.buyers[e]] = visit * 4 + _BUYER
+        scratch.stamp[by_item.buyers[e]] = visit * 4 + _BUYER
 
 
 @helper
-def _apply_move(problem, rows, by_item, item, old, new, stamp, visit, who, owns):
+def _apply_move(problem, rows, by_item, item, old, new, scratch, visit):
     """Give an item its new bias in every row that it enters, leaves or moves in."""
     rows.offset[item] = new
     highest = max(old, new)
     if problem.reaches_unlisted:
-        if old > 0:
-            add_weight(rows.raised, old, item, -1)
-        if new > 0:
-            add_weight(rows.raised, new, item, 1)
+        for bias, change in ((old, np.int64(-1)), (new, np.int64(1))):
+            if bias > 0:
+                add_weight(rows.raised, bias, item, change)
+    there = np.int64(1)  # numba compiles anew for a literal
     n_who = 0
     for e in range(by_item.indptr[item], by_item.indptr[item + 1]):
         lister = np.int64(by_item.listers[e])
@@ -314,26 +347,28 @@ def _apply_move(problem, rows, by_item, item, old, new, stamp, visit, who, owns)
             if own + highest < rows.edge[unit]:
                 raise_floor(rows, unit, own + highest)
             else:
-                who[n_who] = lister
-                owns[n_who] = own
+                scratch.who[n_who] = lister
+                scratch.owns[n_who] = own
                 n_who += 1
     for x in range(n_who):
         if x + _AHEAD < n_who:
-            _prefetch_row(problem, rows, who[x + _AHEAD] >> 1)
-        move_item(problem, rows, who[x] >> 1, item, who[x] & 1, 1, 1, owns[x] + new)
+            _prefetch_row(problem, rows, scratch.who[x + _AHEAD] >> 1)
+        lister = scratch.who[x]
+        score = scratch.owns[x] + new
+        move_item(problem, rows, lister >> 1, item, lister & 1, there, there, score)
     if not problem.reaches_unlisted or highest <= 0:
         return
-    _stamp_special(by_item, item, stamp, visit)
+    _stamp_special(by_item, item, scratch, visit)
     n_units = problem.n_units
     for group in range((n_units + GROUP - 1) // GROUP):
         if rows.group_floor[group] <= highest:
             lowest = np.inf
             for unit in range(group * GROUP, min(n_units, (group + 1) * GROUP)):
-                if rows.floor[unit] <= highest and stamp[unit] != visit * 4 + _LISTER:
+                if rows.floor[unit] <= highest and scratch.stamp[unit] != visit * 4 + _LISTER:
                     if highest < rows.edge[unit]:
                         raise_floor(rows, unit, highest)
                     else:
-                        bought = np.int64(stamp[unit] == visit * 4 + _BUYER)
+                        bought = np.int64(scratch.stamp[unit] == visit * 4 + _BUYER)
                         move_item(
                             problem, rows, np.int64(unit), item, bought,
                             np.int64(old > 0), np.int64(new > 0), new,
@@ -343,48 +378,48 @@ def _apply_move(problem, rows, by_item, item, old, new, stamp, visit, who, owns)
 
 
 @helper
-def _gather_listers(rows, by_item, item, bias, cap, who, owns, later):
+def _gather_listers(rows, by_item, item, bias, cap, scratch):
     """The listers that matter whatever happens, into `who`; those that may, into `later`.
 
     A lister without a relevant item that can lose, or with one only beyond the cap, is neither.
     """
-    n_who = 0
-    n_later = 0
+    n_who = np.int64(0)
+    n_later = np.int64(0)
     reachable = max(bias, 0.0)
     for e in range(by_item.indptr[item], by_item.indptr[item + 1]):
         lister = np.int64(by_item.listers[e])
         own = by_item.scores[e]
         low_hit = rows.low_hit[lister >> 1]
         if lister & 1 == 1 or low_hit <= own + reachable:
-            who[n_who] = lister * 2 + 1
-            owns[n_who] = own
+            scratch.who[n_who] = lister * 2 + 1
+            scratch.owns[n_who] = own
             n_who += 1
         elif low_hit <= own + cap:
-            later[n_later] = e
+            scratch.later[n_later] = e
             n_later += 1
     return n_who, n_later
 
 
 @helper
-def _gather_later(rows, by_item, later, n_later, limit, who, owns):
+def _gather_later(rows, by_item, n_later, limit, scratch):
     """Move from `later` to `who` the listers that a bias up to `limit` reaches."""
-    n_who = 0
-    kept = 0
+    n_who = np.int64(0)
+    kept = np.int64(0)
     for x in range(n_later):
-        e = later[x]
+        e = scratch.later[x]
         lister = np.int64(by_item.listers[e])
         if rows.low_hit[lister >> 1] <= by_item.scores[e] + limit:
-            who[n_who] = lister * 2 + 1
-            owns[n_who] = by_item.scores[e]
+            scratch.who[n_who] = lister * 2 + 1
+            scratch.owns[n_who] = by_item.scores[e]
             n_who += 1
         else:
-            later[kept] = e
+            scratch.later[kept] = e
             kept += 1
     return n_who, kept
 
 
 @helper
-def _gather_raised(problem, rows, bias, stamp, visit, who, owns, n_who):
+def _gather_raised(problem, rows, bias, visit, scratch, n_who):
     """Add the units with a hit that may have the raised item in their top k without listing it."""
     n_units = problem.n_units
     for group in range((n_units + GROUP - 1) // GROUP):
@@ -393,32 +428,96 @@ def _gather_raised(problem, rows, bias, stamp, visit, who, owns, n_who):
             for unit in range(group * GROUP, min(n_units, (group + 1) * GROUP)):
                 edge = rows.edge[unit]
                 lowest = min(lowest, edge)
-                if edge <= bias and rows.low_hit[unit] < np.inf and stamp[unit] >> 2 != visit:
-                    who = _with_room(who, n_who, 1)
-                    owns = _with_room(owns, n_who, 1)
-                    who[n_who] = np.int64(unit) * 4
-                    owns[n_who] = 0.0
+                special = scratch.stamp[unit] >> 2 == visit
+                if edge <= bias and rows.low_hit[unit] < np.inf and not special:
+                    scratch.who[n_who] = unit * 4
+                    scratch.owns[n_who] = 0.0
                     n_who += 1
             rows.group_edge[group] = lowest
-    return who, owns, n_who
+    return n_who
 
 
 @helper
-def _gather_buyers(rows, by_item, item, above, limit, who, owns, n_who):
-    """The buyers who do not list the item and whose place k + 1 scores in (above, limit]."""
+def _gather_buyers(rows, by_item, item, above, limit, scratch, n_who):
+    """Add the buyers who do not list the item and whose place k + 1 scores in (above, limit]."""
     for e in range(by_item.buyers_indptr[item], by_item.buyers_indptr[item + 1]):
         unit = np.int64(by_item.buyers[e])
-        if above < rows.edge[unit] <= limit or (above == -np.inf and rows.edge[unit] <= limit):
-            who[n_who] = unit * 4 + 2
-            owns[n_who] = 0.0
+        edge = np.float64(rows.edge[unit])
+        if edge <= limit and (edge > above or above == -np.inf):
+            scratch.who[n_who] = unit * 4 + 2
+            scratch.owns[n_who] = 0.0
             n_who += 1
     return n_who
 
 
+@helper
+def _best_bias(problem, rows, by_item, item, bias, visit, rules, most, scratch):
+    """The best bias of an item, its value and the current value, in quanta relative to b = 0.
+
+    First come those who matter in any case, then the buyers whom a bias worth its losses can
+    reach, then the listers whom it can, and, if narrow intervals lead beyond that, everybody.
+    """
+    sizes = scratch.sizes
+    sizes[0] = 0
+    sizes[1] = 0
+    none = np.int64(0)
+    n_buyers = by_item.buyers_indptr[item + 1] - by_item.buyers_indptr[item]
+    buyers_limit = -np.inf
+    limit = np.inf
+    current = none
+    best_value = none
+    best = 0.0
+    bar = none
+    n_later = none
+    n_who = none
+    for stage in range(4):
+        if stage == 0:
+            n_who, n_later = _gather_listers(rows, by_item, item, bias, rules.cap, scratch)
+            if problem.reaches_unlisted and bias > 0:
+                _stamp_special(by_item, item, scratch, visit)
+                n_who = _gather_raised(problem, rows, bias, visit, scratch, n_who)
+        elif stage == 1:
+            if n_buyers == 0:
+                continue
+            budget = _gain_left(scratch.up_deltas, sizes[0]) + 2 * most * n_buyers
+            reached = min(reach(rows.losses, budget), rules.cap)
+            buyers_limit = max(reached, bias) + 4 * rules.margin
+            n_who = _gather_buyers(rows, by_item, item, -np.inf, buyers_limit, scratch, none)
+        elif stage == 2:
+            bar = current - penalty_of(bias, rules)
+            sort_curve(scratch.down, scratch.down_deltas, sizes[1], scratch.stack)
+            best_value, best = _best_below(scratch.down, scratch.down_deltas, sizes[1], rules)
+            budget = _gain_left(scratch.up_deltas, sizes[0]) - max(bar, best_value)
+            limit = min(_highest_gain(scratch.up, scratch.up_deltas, sizes[0]), rules.cap)
+            if problem.reaches_unlisted and limit > 0:
+                limit = min(limit, reach(rows.losses, budget))
+            if budget < 0 or limit < 0:
+                break
+            reached = limit + 4 * rules.margin
+            n_who, n_later = _gather_later(rows, by_item, n_later, reached, scratch)
+        else:
+            limit = np.inf
+            n_who, n_later = _gather_later(rows, by_item, n_later, limit, scratch)
+            n_who = _gather_buyers(rows, by_item, item, buyers_limit, limit, scratch, n_who)
+        current += _collect(problem, rows, item, scratch, n_who)
+        if stage >= 2:
+            n_up = _split_at(scratch.up, scratch.up_deltas, sizes[0], limit + 4 * rules.margin)
+            sort_curve(scratch.up, scratch.up_deltas, n_up, scratch.stack)
+            value, above, unsure = _best_above(
+                problem, rows.losses, scratch.up, scratch.up_deltas, n_up, limit, rules,
+                bar, best_value, best,
+            )  # fmt: skip
+            if not unsure:
+                best_value = value
+                best = above
+                break
+    return best_value, best, current
+
+
 @kernel
 def visit_items(
-    given, given_rows, lists_by_item, candidates, cap, margin, rate, most,
-    gain, stamp, counters, levels,
+    given, given_rows, lists_by_item, room, candidates, cap, margin, rate, most,
+    gain, counters, levels,
 ):  # fmt: skip
     """Give each candidate in turn its best bias; returns how many changed.
 
@@ -426,111 +525,36 @@ def visit_items(
         given: what does not change.
         given_rows: the current rankings; changed in place.
         lists_by_item: who lists and who bought each item.
+        room: scratch.
         candidates: item codes in the order of their visits.
         cap: the largest |bias|; inf for none.
         margin: distance from a breakpoint.
         rate: penalty in quanta per unit of bias.
         most: the most that one unit can gain or lose, in quanta.
         gain: per item, what its last move added, in quanta; changed in place.
-        stamp: scratch, one int32 per unit.
         counters: visits so far, the metric's sum and the penalty's sum in quanta; changed.
         levels: largest |score| and largest |bias| so far; changed.
     """
     problem = bare(given)
     rows = bare(given_rows)
     by_item = bare(lists_by_item)
-    up = np.empty(1024, np.float64)
-    up_d = np.empty(1024, np.int64)
-    down = np.empty(1024, np.float64)
-    down_d = np.empty(1024, np.int64)
-    who = np.empty(1024, np.int64)
-    owns = np.empty(1024, np.float64)
-    later = np.empty(1024, np.int64)
-    sizes = np.zeros(2, np.int64)
-    room = 2 * problem.k + 2
+    scratch = bare(room)
     n_changed = 0
     for c in range(len(candidates)):
         item = np.int64(candidates[c])
         counters[0] += 1
-        visit = counters[0]
         bias = rows.offset[item]
         rules = make_rules(cap, margin, rate, levels[0] + levels[1])
-        n_listers = by_item.indptr[item + 1] - by_item.indptr[item]
-        n_buyers = by_item.buyers_indptr[item + 1] - by_item.buyers_indptr[item]
-        who = _with_room(who, 0, max(n_listers, n_buyers))
-        owns = _with_room(owns, 0, max(n_listers, n_buyers))
-        later = _with_room(later, 0, n_listers)
-        sizes[0] = 0
-        sizes[1] = 0
-        current = np.int64(0)
-        limit = -1.0
-        buyers_limit = -np.inf
-        best_value = np.int64(0)
-        best = 0.0
-        bar = np.int64(0)
-        n_later = 0
-        # First who matters in any case, then the buyers whom a bias worth its losses can reach,
-        # then the listers whom it can, and, if narrow intervals lead beyond that, everybody.
-        for stage in range(4):
-            if stage == 0:
-                n_who, n_later = _gather_listers(rows, by_item, item, bias, cap, who, owns, later)
-                if problem.reaches_unlisted and bias > 0:
-                    _stamp_special(by_item, item, stamp, visit)
-                    who, owns, n_who = _gather_raised(
-                        problem, rows, bias, stamp, visit, who, owns, n_who
-                    )
-            elif stage == 1:
-                if n_buyers == 0:
-                    continue
-                budget = _gain_left(up_d, sizes[0]) + 2 * most * n_buyers
-                buyers_limit = max(min(reach(rows.losses, budget), cap), bias) + 4 * rules.margin
-                n_who = _gather_buyers(rows, by_item, item, -np.inf, buyers_limit, who, owns, 0)
-            elif stage == 2:
-                bar = current - penalty_of(bias, rules)
-                sort_curve(down, down_d, sizes[1])
-                best_value, best = _best_below(down, down_d, sizes[1], rules)
-                budget = _gain_left(up_d, sizes[0]) - max(bar, best_value)
-                if budget < 0:
-                    break
-                limit = min(_highest_gain(up, up_d, sizes[0]), cap)
-                if problem.reaches_unlisted and limit > 0:
-                    limit = min(limit, reach(rows.losses, budget))
-                if limit < 0:
-                    break
-                n_who, n_later = _gather_later(
-                    rows, by_item, later, n_later, limit + 4 * rules.margin, who, owns
-                )
-            else:
-                limit = np.inf
-                n_who, n_later = _gather_later(rows, by_item, later, n_later, limit, who, owns)
-                who = _with_room(who, n_who, n_buyers)
-                owns = _with_room(owns, n_who, n_buyers)
-                n_who = _gather_buyers(
-                    rows, by_item, item, buyers_limit, np.inf, who, owns, n_who
-                )
-            up = _with_room(up, sizes[0], n_who * room)
-            up_d = _with_room(up_d, sizes[0], n_who * room)
-            down = _with_room(down, sizes[1], n_who * room)
-            down_d = _with_room(down_d, sizes[1], n_who * room)
-            current += _collect(
-                problem, rows, item, who, owns, n_who, up, up_d, down, down_d, sizes
-            )
-            if stage >= 2:
-                n_up = _split_at(up, up_d, sizes[0], limit + 4 * rules.margin)
-                sort_curve(up, up_d, n_up)
-                above_value, above, unsure = _best_above(
-                    problem, rows.losses, up, up_d, n_up, limit, rules, bar, best_value, best
-                )
-                if not unsure:
-                    best_value = above_value
-                    best = above
-                    break
-        if best_value > bar:
-            counters[2] += penalty_of(best, rules) - penalty_of(bias, rules)
-            moved = best_value + penalty_of(best, rules) - current
-            counters[1] += moved
-            gain[item] = moved
+        value, best, current = _best_bias(
+            problem, rows, by_item, item, bias, counters[0], rules, most, scratch
+        )
+        before = penalty_of(bias, rules)
+        if value > current - before:
+            after = penalty_of(best, rules)
+            counters[1] += value + after - current
+            counters[2] += after - before
+            gain[item] = value + after - current
             levels[1] = max(levels[1], abs(best))
-            _apply_move(problem, rows, by_item, item, bias, best, stamp, visit, who, owns)
+            _apply_move(problem, rows, by_item, item, bias, best, scratch, counters[0])
             n_changed += 1
     return n_changed

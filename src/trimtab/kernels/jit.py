@@ -25,6 +25,7 @@ from numba.extending import intrinsic
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 _NOTICE_AFTER_SECONDS = 1.5
 _NOTICE = "trimtab: compiling kernels, first run only (up to 20 s); later runs use the cached code"
 
@@ -62,14 +63,16 @@ def kernel(function: F) -> F:
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = cache_folder()
     try:
-        compiled: F = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+        compiled: F = numba.njit(cache=True, **_OPTIONS)(function)
     finally:
         numba.config.CACHE_DIR = before
     return compiled
 
 
-helper = kernel
-"""The same for small functions that only kernels call."""
+def helper(function: F) -> F:
+    """Compile a function that only kernels call, as part of them."""
+    compiled: F = numba.njit(no_cpython_wrapper=True, **_OPTIONS)(function)
+    return compiled
 
 
 def _bare_type(given: Any) -> Any:

@@ -85,9 +85,10 @@ def raw_tops(
 
 @kernel
 def row_values(start, stop, given, given_rows, worth, value):
-    """The metric of each unit's current ranking, written at its source row."""
+    """The metric of each unit's current ranking, written at its source row; the sum in quanta."""
     problem = bare(given)
     rows = bare(given_rows)
+    quanta = np.int64(0)
     for unit in range(start, stop):
         total = 0.0
         hits = 0
@@ -95,24 +96,11 @@ def row_values(start, stop, given, given_rows, worth, value):
         for p in range(min(problem.k, np.int64(rows.codes[tags + problem.width]))):
             if rows.codes[tags + p] & 1:
                 hits += 1
-                total += worth[problem.needs[unit], p] * (hits if problem.is_map else 1)
+                times = hits if problem.is_map else 1
+                total += worth[problem.needs[unit], p] * times
+                quanta += worth_at(problem, unit, p) * times
         value[problem.source[unit]] = total
-
-
-@kernel
-def row_quanta(given, given_rows):
-    """The weighted sum of the metric over all current rankings, in quanta."""
-    problem = bare(given)
-    rows = bare(given_rows)
-    total = np.int64(0)
-    for unit in range(problem.n_units):
-        hits = 0
-        tags = tags_of(problem, unit)
-        for p in range(min(problem.k, np.int64(rows.codes[tags + problem.width]))):
-            if rows.codes[tags + p] & 1:
-                hits += 1
-                total += worth_at(problem, unit, p) * (hits if problem.is_map else 1)
-    return total
+    return quanta
 
 
 @kernel

@@ -63,6 +63,9 @@ class Rows(NamedTuple):
     group_edge: NDArray[np.float32]  # lower bound of `edge` over GROUP units
     losses: Blocks  # what an item that everybody gets at score b would cost: (score, item) of hits
     raised: Blocks  # items with a positive bias: (bias, item)
+    noted_keys: Floats  # scratch for one unit's hits before a change
+    noted_items: Ints
+    noted_steps: Ints
 
 
 def row_shape(k: int) -> tuple[int, int]:
@@ -186,7 +189,7 @@ def fill_row(problem, rows, unit):
     base = unit * problem.stride
     tags = tags_of(problem, unit)
     source = np.int64(problem.source[unit])
-    n = 0
+    n = np.int64(0)
     complete = True
     # While filling, codes are plain items; relevance is looked up once for those that stay.
     for e in range(problem.indptr[source], problem.indptr[source + 1]):
@@ -233,23 +236,60 @@ def fill_rows(start, stop, given, given_rows):
 
 
 @helper
-def _change_losses(problem, rows, unit, low, high, sign):
-    """Add (sign 1) or remove (sign -1) the unit's hits at places low..high in `losses`."""
+def _note_hits(problem, rows, unit, low, high):
+    """Write down the unit's hits at places low..high that can lose; returns their number."""
     base = unit * problem.stride
     tags = tags_of(problem, unit)
-    hits = 0
+    n = np.int64(0)
+    hits = np.int64(0)
     if problem.is_map:
         for p in range(tags, tags + low):
             hits += rows.codes[p] & 1
-    for place in range(low, min(high + 1, min(problem.k, np.int64(rows.codes[tags + problem.width])))):
+    stop = min(high + 1, min(problem.k, np.int64(rows.codes[tags + problem.width])))
+    for place in range(low, stop):
         code = np.int64(rows.codes[tags + place])
         if code & 1:
             if place >= problem.first:
                 step = hit_step(problem, unit, place, hits)
                 if step != 0:
-                    key = max(rows.scores[base + place], 0.0)
-                    add_weight(rows.losses, key, code >> 1, sign * step)
+                    rows.noted_keys[n] = max(rows.scores[base + place], 0.0)
+                    rows.noted_items[n] = code >> 1
+                    rows.noted_steps[n] = step
+                    n += 1
             hits += 1
+    return n
+
+
+@helper
+def _renew_losses(problem, rows, unit, low, high, n):
+    """Bring `losses` up to date with places low..high, given the n hits noted before.
+
+    A hit that only changed its place keeps its key, so that one addition will do.
+    """
+    base = unit * problem.stride
+    tags = tags_of(problem, unit)
+    hits = np.int64(0)
+    if problem.is_map:
+        for p in range(tags, tags + low):
+            hits += rows.codes[p] & 1
+    stop = min(high + 1, min(problem.k, np.int64(rows.codes[tags + problem.width])))
+    for place in range(low, stop):
+        code = np.int64(rows.codes[tags + place])
+        if code & 1:
+            step = hit_step(problem, unit, place, hits) if place >= problem.first else np.int64(0)
+            key = max(rows.scores[base + place], 0.0)
+            for x in range(n):
+                if rows.noted_items[x] == code >> 1 and rows.noted_keys[x] == key:
+                    step -= rows.noted_steps[x]
+                    rows.noted_steps[x] = 0
+            if step != 0:
+                add_weight(rows.losses, key, code >> 1, step)
+            hits += 1
+    for x in range(n):
+        if rows.noted_steps[x] != 0:
+            add_weight(
+                rows.losses, rows.noted_keys[x], rows.noted_items[x], -rows.noted_steps[x]
+            )
 
 
 @kernel
@@ -257,8 +297,9 @@ def add_losses(start, stop, given, given_rows):
     """Enter the hits of the units from `start` to `stop` into `losses`."""
     problem = bare(given)
     rows = bare(given_rows)
+    none = np.int64(0)  # numba compiles anew for a literal
     for unit in range(start, stop):
-        _change_losses(problem, rows, np.int64(unit), 0, problem.k - 1, 1)
+        _renew_losses(problem, rows, np.int64(unit), none, problem.k - 1, none)
 
 
 @helper
@@ -300,7 +341,8 @@ def move_item(problem, rows, unit, item, relevant, was_there, is_there, score):
     left = n - 1 if old < n else n  # entries besides the item
     if new == problem.width and is_there and complete:
         # It comes last behind a row that is full: from now on there is something outside.
-        note_bounds(problem, rows, unit, False)
+        complete = False
+        note_bounds(problem, rows, unit, complete)
         return
     enters = is_there and (new < left or complete)
     if not enters:
@@ -313,8 +355,7 @@ def move_item(problem, rows, unit, item, relevant, was_there, is_there, score):
     if problem.reaches_unlisted and not counts:
         for p in range(tags + low, tags + min(min(high, k) + 1, n)):
             counts = counts or (rows.codes[p] & 1) == 1
-    if counts:
-        _change_losses(problem, rows, unit, low, high, -1)
+    n_noted = _note_hits(problem, rows, unit, low, high) if counts else np.int64(0)
     if old < n and not (enters and new <= old):
         stop = new if enters else left
         for p in range(old, stop):
@@ -335,7 +376,7 @@ def move_item(problem, rows, unit, item, relevant, was_there, is_there, score):
         left = min(left + 1, problem.width)
     rows.codes[tags + problem.width] = left
     if counts:
-        _change_losses(problem, rows, unit, low, high, 1)
+        _renew_losses(problem, rows, unit, low, high, n_noted)
     if left <= k and not complete:
         fill_row(problem, rows, unit)
     else:

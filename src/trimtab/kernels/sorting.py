@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from trimtab.kernels.jit import kernel
+from trimtab.kernels.jit import helper
 
 _SHORT = 24
 
 
-@kernel
-def sort_curve(values, deltas, n):
-    """Sort the first `n` (value, delta) by value, ascending, in place."""
-    stack = np.empty((64, 2), np.int64)
+STACK = 128
+
+
+@helper
+def sort_curve(values, deltas, n, stack):
+    """Sort the first `n` (value, delta) by value, ascending, in place; `stack` is scratch."""
     depth = 1
-    stack[0, 0] = 0
-    stack[0, 1] = n - 1
+    stack[0] = 0
+    stack[1] = n - 1
     while depth > 0:
         depth -= 1
-        low = stack[depth, 0]
-        high = stack[depth, 1]
+        low = stack[2 * depth]
+        high = stack[2 * depth + 1]
         while high - low > _SHORT:
             # Median of three as the pivot; the longer side waits on the stack.
             middle = (low + high) >> 1
@@ -44,12 +44,12 @@ def sort_curve(values, deltas, n):
                     i += 1
                     j -= 1
             if j - low > high - i:
-                stack[depth, 0] = low
-                stack[depth, 1] = j
+                stack[2 * depth] = low
+                stack[2 * depth + 1] = j
                 low = i
             else:
-                stack[depth, 0] = i
-                stack[depth, 1] = high
+                stack[2 * depth] = i
+                stack[2 * depth + 1] = high
                 high = j
             depth += 1
         for a in range(low + 1, high + 1):
