@@ -10,14 +10,14 @@ import numpy as np
 
 from trimtab.coded import Codes, Flags, Floats, Ints, Lists, Sets
 from trimtab.kernels.worth import worth_table
+from trimtab.metrics import unit_metrics
+from trimtab.progress import Progress
+from trimtab.ranking import rank_lists
 from trimtab.threads import ranges, run_ranges, thread_count
 
 if TYPE_CHECKING:
     from trimtab.kernels.prepare import ByItem
     from trimtab.kernels.rows import Problem, Rows
-
-Progress = Callable[[int, int, int], None]
-"""Called as progress(cycle, candidates visited in it, candidates)."""
 
 _CHUNKS = 64
 _LEAST_GAIN = 1e-6  # of the objective; a cycle that gains less is the last
@@ -74,7 +74,9 @@ class _Raw(NamedTuple):
     exposure: Ints
 
 
-def _raw_tops(lists: Lists, bought: Sets, k: int, is_map: bool, worth: Floats, n_items: int) -> _Raw:
+def _raw_tops(
+    lists: Lists, bought: Sets, k: int, is_map: bool, worth: Floats, n_items: int
+) -> _Raw:
     from trimtab.kernels.prepare import raw_tops
 
     kth_score = np.empty(lists.n_units)
@@ -118,9 +120,7 @@ def _by_item(problem: Problem, wanted: Flags) -> ByItem:
         return prepare.ByItem(indptr, listers, scores, nobody, np.empty(0, np.int32))
     buyers_indptr = counted(prepare.count_buyers)
     buyers = np.empty(buyers_indptr[-1], np.int32)
-    _run_parts(
-        lambda a, b: prepare.write_buyers(a, b, problem, wanted, starts[a], buyers), parts
-    )
+    _run_parts(lambda a, b: prepare.write_buyers(a, b, problem, wanted, starts[a], buyers), parts)
     return prepare.ByItem(indptr, listers, scores, buyers_indptr, buyers)
 
 
@@ -133,7 +133,8 @@ def _run_parts(job: Callable[[int, int], None], parts: list[tuple[int, int]]) ->
 
 
 def _make_rows(problem: Problem, offset: Floats, n_items: int) -> Rows:
-    from trimtab.kernels import blocks, rows as rows_kernels
+    from trimtab.kernels import blocks
+    from trimtab.kernels import rows as rows_kernels
 
     n_units = len(problem.source)
     raised = blocks.make_blocks(n_items if problem.reaches_unlisted else 0)
@@ -183,8 +184,8 @@ def _make_problem(
     learning = (n_bought > 0) & (np.diff(lists.indptr) > 0)
     if weights is not None:
         learning &= weights > 0
-    source = np.flatnonzero(learning)
-    source = source[np.argsort(raw.kth_score[source], kind="stable")].astype(np.int32)
+    by_score = np.argsort(raw.kth_score[learning], kind="stable")
+    source: Codes = np.flatnonzero(learning)[by_score].astype(np.int32)
     quanta = QUANTA
     if weights is not None:
         # Sums must stay below 2**62 quanta.
@@ -220,6 +221,7 @@ def ascend(
     settings: AscentSettings,
     weights: Floats | None = None,
     start: Floats | None = None,
+    unit: float | None = None,
     progress: Progress | None = None,
 ) -> Solution:
     """Biases that maximise the penalised metric, one item at a time, each exactly.
@@ -231,7 +233,8 @@ def ascend(
         settings: what to maximise and when to stop.
         weights: one per unit; all 1 when absent.
         start: biases to start from; 0 when absent.
-        progress: called now and then.
+        unit: what penalties and caps are measured in; the median k-th score when absent.
+        progress: called now and then with (cycle, candidates visited in it, candidates).
     """
     from trimtab.kernels import coordinate, prepare
     from trimtab.kernels.steps import MARGIN
@@ -239,7 +242,8 @@ def ascend(
     k = settings.k
     worth = worth_table(settings.metric, k)
     raw = _raw_tops(lists, bought, k, settings.metric == "map", worth, n_items)
-    unit = median_score(raw.kth_score, np.diff(lists.indptr) >= k, lists.scores)
+    if unit is None:
+        unit = median_score(raw.kth_score, np.diff(lists.indptr) >= k, lists.scores)
     support = np.bincount(bought.items, minlength=n_items)
     excluded = (support == 0) if settings.exclude_unsold else np.zeros(n_items, bool)
     cap = np.inf if settings.max_bias is None else settings.max_bias * unit
@@ -276,8 +280,8 @@ def ascend(
         changed = 0
         for begin, end in ranges(len(candidates), _CHUNKS):
             changed += coordinate.visit_items(
-                problem, rows, by_item, scratch, candidates[begin:end], cap, MARGIN * unit, rate, most,
-                gain, counters, levels,
+                problem, rows, by_item, scratch, candidates[begin:end],
+                cap, MARGIN * unit, rate, most, gain, counters, levels,
             )  # fmt: skip
             if progress is not None:
                 progress(cycles, end, len(candidates))
@@ -311,3 +315,30 @@ def _visiting_order(wanted: Flags, by_item: ByItem, weight: Ints) -> Codes:
     alive = (np.diff(by_item.indptr) + np.diff(by_item.buyers_indptr)) > 0
     candidates = np.flatnonzero(wanted & alive)
     return candidates[np.argsort(-weight[candidates], kind="stable")].astype(np.int32)
+
+
+def rescore(
+    lists: Lists,
+    bought: Sets,
+    n_items: int,
+    settings: AscentSettings,
+    weights: Floats | None,
+    bags: list[Solution],
+) -> Solution:
+    """The average of several solutions, judged on all units."""
+    bias = np.mean([bag.bias for bag in bags], axis=0)
+    first = bags[0]
+    top = rank_lists(lists, settings.k, bias, first.excluded, settings.unlisted == "zero")
+    after = getattr(unit_metrics(top, bought, settings.k), settings.metric)
+    heavy = np.ones(lists.n_units) if weights is None else weights
+    rate = settings.penalty / first.unit
+    return first._replace(
+        bias=bias,
+        gain=np.mean([bag.gain for bag in bags], axis=0),
+        after=after,
+        objective_before=float(np.nansum(heavy * first.before)),
+        objective_after=float(np.nansum(heavy * after) - rate * np.abs(bias).sum()),
+        cycles=max(bag.cycles for bag in bags),
+        updates=sum(bag.updates for bag in bags),
+        converged=all(bag.converged for bag in bags),
+    )

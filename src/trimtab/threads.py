@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any
 
 from trimtab.errors import SettingError
@@ -14,7 +15,11 @@ def thread_count() -> int:
     """Threads to use: `TRIMTAB_THREADS` if set, otherwise the cores this process may run on."""
     text = os.environ.get("TRIMTAB_THREADS")
     if text is None:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+        return (
+            len(os.sched_getaffinity(0))
+            if hasattr(os, "sched_getaffinity")
+            else (os.cpu_count() or 1)
+        )
     if not text.isdigit() or int(text) < 1:
         raise SettingError(f"TRIMTAB_THREADS={text!r}: must be a whole number of at least 1")
     return int(text)
@@ -24,7 +29,7 @@ def ranges(n: int, parts: int) -> list[tuple[int, int]]:
     """Cut 0..n into at most `parts` contiguous ranges of nearly equal length."""
     parts = max(1, min(parts, n))
     edges = [n * part // parts for part in range(parts + 1)]
-    return list(zip(edges[:-1], edges[1:], strict=True))
+    return list(pairwise(edges))
 
 
 def run_ranges(kernel: Callable[..., Any], n: int, *arrays: Any) -> list[Any]:

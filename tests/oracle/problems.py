@@ -1,21 +1,25 @@
-"""Random small problems, half of them full of ties, in both coded and readable form."""
+"""Random problems in coded and readable form; half of them full of ties."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trimtab.ascent import AscentSettings
+from trimtab.ascent import AscentSettings, Solution, ascend
 from trimtab.coded import Lists, Sets
-from trimtab.kernels.reference import Unit
+from trimtab.kernels.literal import climb_literal
+from trimtab.kernels.reference import Task, Unit
 
 METRICS = ("acc", "map", "ndcg")
 MODES = ("never", "zero")
+PAIRS = [(metric, unlisted) for metric in METRICS for unlisted in MODES]
 
 
 @dataclass(frozen=True)
-class Small:
+class Case:
+    """Everything that `ascend` is given."""
+
     lists: Lists
     bought: Sets
     n_items: int
@@ -28,18 +32,88 @@ class Small:
         for u in range(self.lists.n_units):
             row = slice(self.lists.indptr[u], self.lists.indptr[u + 1])
             bought = self.bought.items[self.bought.indptr[u] : self.bought.indptr[u + 1]]
-            listed = zip(self.lists.items[row].tolist(), self.lists.scores[row].tolist(), strict=True)
+            scores = self.lists.scores[row].tolist()
+            listed = zip(self.lists.items[row].tolist(), scores, strict=True)
             weight = 1.0 if self.weights is None else float(self.weights[u])
             units.append(Unit(dict(listed), frozenset(bought.tolist()), weight))
         return tuple(units)
 
+    def solve(self) -> Solution:
+        start = None if self.start is None else self.start.copy()
+        return ascend(self.lists, self.bought, self.n_items, self.settings, self.weights, start)
+
+    def solve_literally(self, found: Solution, keep_idle: bool = True) -> np.ndarray:
+        return climb_literal(
+            self.lists, self.bought, self.n_items, self.settings, found.order, found.unit,
+            found.excluded, self.weights, self.start, found.cycles, keep_idle,
+        )  # fmt: skip
+
+    def task(self, found: Solution) -> Task:
+        """The same in the words of the reference."""
+        settings = self.settings
+        return Task(
+            units=self.units(),
+            k=settings.k,
+            metric=settings.metric,
+            unlisted=settings.unlisted,
+            rate=settings.penalty / found.unit,
+            cap=np.inf if settings.max_bias is None else settings.max_bias * found.unit,
+            unit_score=found.unit,
+            excluded=frozenset(np.flatnonzero(found.excluded).tolist()),
+        )
+
+    def first_biases(self, found: Solution) -> np.ndarray:
+        """Where the ascent starts: inside the cap, -inf where excluded."""
+        cap = np.inf if self.settings.max_bias is None else self.settings.max_bias * found.unit
+        bias = np.zeros(self.n_items) if self.start is None else np.clip(self.start, -cap, cap)
+        return np.where(found.excluded, -np.inf, bias)
+
+    def permuted(self, rng: np.random.Generator) -> Case:
+        """The same units in another order, each with its list in another order."""
+        order = rng.permutation(self.lists.n_units)
+        rows = [rng.permutation(np.arange(*self.lists.indptr[[u, u + 1]])) for u in order]
+        sets = [np.arange(*self.bought.indptr[[u, u + 1]]) for u in order]
+        entries, chosen = np.concatenate(rows), np.concatenate(sets)
+        lists = Lists(
+            ends_of(rows), self.lists.items[entries].copy(), self.lists.scores[entries].copy()
+        )
+        return replace(
+            self,
+            lists=lists,
+            bought=Sets(ends_of(sets), self.bought.items[chosen].copy()),
+            weights=None if self.weights is None else self.weights[order],
+        )
+
+    def scaled(self, factor: float) -> Case:
+        """The same with all scores and starting biases times a factor."""
+        return replace(
+            self,
+            lists=self.lists._replace(scores=self.lists.scores * factor),
+            start=None if self.start is None else self.start * factor,
+        )
+
+
+def ends_of(rows: list) -> np.ndarray:
+    return np.cumsum([0, *map(len, rows)]).astype(np.int64)
+
 
 def to_csr(rows: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
-    indptr = np.cumsum([0, *map(len, rows)]).astype(np.int64)
-    return indptr, np.array([i for row in rows for i in row], np.int32)
+    return ends_of(rows), np.array([i for row in rows for i in row], np.int32)
 
 
-def draw_small(seed: int, metric: str, unlisted: str) -> Small:
+def draw_settings(rng: np.random.Generator, k: int, metric: str, unlisted: str) -> AscentSettings:
+    return AscentSettings(
+        k=k,
+        metric=metric,
+        unlisted=unlisted,
+        penalty=float(rng.choice([0.0, 0.0, 0.3, 1.0])),
+        max_bias=rng.choice([None, None, 0.5, 2.0]),
+        exclude_unsold=bool(rng.integers(0, 2)),
+        max_cycles=int(rng.integers(1, 4)),
+    )
+
+
+def draw_small(seed: int, metric: str, unlisted: str) -> Case:
     """Up to 9 units, 8 items, k up to 5; short and empty lists; weights, penalties, caps, starts."""
     rng = np.random.default_rng([seed, METRICS.index(metric), MODES.index(unlisted)])
     n_units, n_items = rng.integers(1, 10), rng.integers(2, 9)
@@ -55,20 +129,66 @@ def draw_small(seed: int, metric: str, unlisted: str) -> Small:
         some = rng.permutation(n_items)[: rng.integers(0, min(4, n_items) + 1)]
         bought.append(sorted(some.tolist()))
     indptr, items = to_csr(lists)
-    settings = AscentSettings(
-        k=int(rng.integers(1, 6)),
-        metric=metric,
-        unlisted=unlisted,
-        penalty=float(rng.choice([0.0, 0.0, 0.3, 1.0])),
-        max_bias=rng.choice([None, None, 0.5, 2.0]),
-        exclude_unsold=bool(rng.integers(0, 2)),
-        max_cycles=int(rng.integers(1, 4)),
-    )
+    settings = draw_settings(rng, int(rng.integers(1, 6)), metric, unlisted)
     weights = None if rng.random() < 0.5 else rng.choice([0.0, 0.5, 1.0, 2.0, 1 / 3], n_units)
     start = None
     if rng.random() < 0.4:
-        start = np.round(rng.normal(size=n_items) / 2, 2 if ties else 12)
-    return Small(
+        # Quarters stand on breakpoints when scores are quarters.
+        start = np.round(rng.normal(size=n_items) * 2) / 4 if ties else rng.normal(size=n_items) / 2
+    return Case(
         Lists(indptr, items, np.array(scores)), Sets(*to_csr(bought)), int(n_items), settings,
         weights, start,
     )  # fmt: skip
+
+
+def draw_medium(
+    seed: int, metric: str, unlisted: str, k: int, n_listed: int, n_units: int = 300
+) -> Case:
+    """Lists much longer than the rows kept of them; even seeds are full of ties, some start warm."""
+    rng = np.random.default_rng([seed, METRICS.index(metric), MODES.index(unlisted), k])
+    n_items = 2 * n_listed
+    popular = np.sort(rng.random(n_items))
+    lists, scores, bought = [], [], []
+    for _ in range(n_units):
+        size = n_listed if rng.random() < 0.9 else int(rng.integers(0, n_listed))
+        liking = popular + rng.random(n_items) * 0.7
+        items = np.argsort(-liking)[:size]
+        raw = np.round(liking[items] * 8) / 8 if seed % 2 == 0 else liking[items]
+        lists.append(items.tolist())
+        scores.extend(raw.tolist())
+        trend = rng.random(n_items) * (1.5 - popular)
+        bought.append(sorted(np.argsort(-trend)[: rng.integers(0, 5)].tolist()))
+    indptr, items = to_csr(lists)
+    settings = replace(draw_settings(rng, k, metric, unlisted), max_cycles=4)
+    weights = None if seed % 3 == 0 else rng.choice([0.0, 0.5, 1.0, 1 / 3], n_units)
+    start = None
+    if seed % 4 >= 2:
+        start = np.round(rng.normal(size=n_items) * 2) / 8
+    return Case(
+        Lists(indptr, items, np.array(scores)), Sets(*to_csr(bought)), n_items, settings,
+        weights, start,
+    )  # fmt: skip
+
+
+def draw_narrow(seed: int, metric: str, unlisted: str) -> Case:
+    """Scores a fraction of the narrowest interval apart, beside one that is 2**30 times as large."""
+    rng = np.random.default_rng([seed, METRICS.index(metric), MODES.index(unlisted), 99])
+    case = draw_small(seed, metric, unlisted)
+    step = 2.0**-46 * 2.0**30 * rng.choice([0.3, 0.6, 0.9])
+    scores = 1 + rng.integers(0, 12, len(case.lists.scores)) * step
+    if len(scores):
+        scores[rng.integers(len(scores))] = 2.0**30
+    start = None if case.start is None else np.round(case.start * 20) * step
+    return replace(case, lists=case.lists._replace(scores=scores), start=start)
+
+
+def draw_ulps(seed: int, metric: str, unlisted: str) -> Case:
+    """Scores and biases a few units in the last place apart."""
+    rng = np.random.default_rng([seed, METRICS.index(metric), MODES.index(unlisted), 98])
+    case = draw_small(seed, metric, unlisted)
+    scores = rng.choice([0.1, 0.3, 1 / 3, 0.7, 1.1], len(case.lists.scores))
+    for _ in range(int(rng.integers(0, 4))):
+        moved = rng.random(len(scores)) < 0.5
+        scores = np.where(moved, np.nextafter(scores, np.inf), scores)
+    start = None if case.start is None else rng.choice([0.0, 0.2, 0.1, 0.7, -0.6], case.n_items)
+    return replace(case, lists=case.lists._replace(scores=scores), start=start)

@@ -41,7 +41,8 @@ def make_blocks(max_entries: int) -> Blocks:
     """An empty multiset with room for `max_entries` different (key, id)."""
     # Merging neighbours leaves blocks more than 3/8 full on average, so this never runs out.
     n = 4 * (max_entries // BLOCK + 1) + 8
-    blocks = Blocks(
+    # Block 0 is in use, and empty.
+    return Blocks(
         keys=np.empty(n * BLOCK, np.float64),
         ids=np.empty(n * BLOCK, np.int32),
         weights=np.empty(n * BLOCK, np.int64),
@@ -53,7 +54,6 @@ def make_blocks(max_entries: int) -> Blocks:
         free=np.arange(n - 1, -1, -1, dtype=np.int32),
         counts=np.array([1, n - 1], np.int64),
     )
-    return blocks  # block 0 is in use, and empty
 
 
 @helper

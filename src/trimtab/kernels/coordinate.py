@@ -40,7 +40,7 @@ class Scratch(NamedTuple):
     up_deltas: Ints
     down: Floats  # breakpoints passed at b = 0, and their deltas
     down_deltas: Ints
-    sizes: Ints  # how many of both
+    sizes: Ints  # how many of both, and how often everybody had to be looked at
     stack: Ints
     stamp: Codes  # unit -> 4 * visit + why it is special
 
@@ -60,7 +60,7 @@ def make_scratch(n_units: int, n_hits: int, most_buyers: int, k: int) -> Scratch
         up_deltas=np.empty(room, np.int64),
         down=np.empty(room),
         down_deltas=np.empty(room, np.int64),
-        sizes=np.zeros(2, np.int64),
+        sizes=np.zeros(3, np.int64),
         stack=np.empty(STACK, np.int64),
         stamp=np.zeros(n_units, np.int32),
     )
@@ -496,6 +496,7 @@ def _best_bias(problem, rows, by_item, item, bias, visit, rules, most, scratch):
             reached = limit + 4 * rules.margin
             n_who, n_later = _gather_later(rows, by_item, n_later, reached, scratch)
         else:
+            sizes[2] += 1
             limit = np.inf
             n_who, n_later = _gather_later(rows, by_item, n_later, limit, scratch)
             n_who = _gather_buyers(rows, by_item, item, buyers_limit, limit, scratch, n_who)

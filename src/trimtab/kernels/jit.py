@@ -15,15 +15,13 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numba
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 _NOTICE_AFTER_SECONDS = 1.5
@@ -57,22 +55,20 @@ def cache_folder() -> str:
     return tempfile.mkdtemp(prefix="trimtab-kernels-")
 
 
-def kernel(function: F) -> F:
+def kernel(function: Callable[..., Any]) -> Any:
     """Compile a function over arrays: no Python objects, cached, free of the interpreter's lock."""
     # The cache's place is read when a function is decorated; other libraries keep theirs.
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = cache_folder()
     try:
-        compiled: F = numba.njit(cache=True, **_OPTIONS)(function)
+        return numba.njit(cache=True, **_OPTIONS)(function)
     finally:
         numba.config.CACHE_DIR = before
-    return compiled
 
 
-def helper(function: F) -> F:
+def helper(function: Callable[..., Any]) -> Any:
     """Compile a function that only kernels call, as part of them."""
-    compiled: F = numba.njit(no_cpython_wrapper=True, **_OPTIONS)(function)
-    return compiled
+    return numba.njit(no_cpython_wrapper=True, **_OPTIONS)(function)
 
 
 def _bare_type(given: Any) -> Any:

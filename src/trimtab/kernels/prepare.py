@@ -59,7 +59,7 @@ def raw_tops(
     start, stop, k, is_map, indptr, items, scores, bought_indptr, bought_items, worth,
     kth_score, value, exposure,
 ):  # fmt: skip
-    """Rank each row as the engine did: its k-th score, its metric, and how often items are in top k.
+    """Rank each row as the engine did: k-th score, metric, and how often items are in a top k.
 
     A row shorter than k has its last score, an empty one nan; the metric of a unit that bought
     nothing is nan. `worth` is by [min(k, relevant items), place].

@@ -187,7 +187,9 @@ def climb(
     return bias
 
 
-def line_curve(unit: Unit, bias: Mapping[int, float], direction: Mapping[int, float], task: Task) -> dict[float, int]:
+def line_curve(
+    unit: Unit, bias: Mapping[int, float], direction: Mapping[int, float], task: Task
+) -> dict[float, int]:
     """One unit's staircase along any direction x: s -> metric of the ranking by f + b + s*x.
 
     For listed items only. An item's indicator as the direction gives that item's own staircase.
@@ -197,15 +199,14 @@ def line_curve(unit: Unit, bias: Mapping[int, float], direction: Mapping[int, fl
         for i, f in unit.listed.items()
         if i not in task.excluded
     ]
-    crossings = sorted(
-        {(g - f) / (x - z) for f, x, _ in lines for g, z, _ in lines if x > z}
-    )
+    crossings = sorted({(g - f) / (x - z) for f, x, _ in lines for g, z, _ in lines if x > z})
+
     def at(s: float) -> int:
         order = sorted(lines, key=lambda line: (-(line[0] + s * line[1]), line[2]))
         return value(unit, [i for _, _, i in order], task)
 
     ends = [crossings[0] - 1, *crossings, crossings[-1] + 1] if crossings else []
-    middles = [(a + b) / 2 for a, b in zip(ends[:-1], ends[1:], strict=True)]
+    middles = [(a + b) / 2 for a, b in pairwise(ends)]
     values = [at(s) for s in middles]
     changes = zip(crossings, values[:-1], values[1:], strict=True)
     return {s: after - before for s, before, after in changes if after != before}

@@ -3,8 +3,8 @@
 A row holds the exact head of a unit's ranking (score descending, item ascending) under the current
 biases: the first `length` items, less those below `floor`. It is kept at least `k + 1` long while
 the unit has that many items: to take an item out of the top k is to see what would replace it.
-Nothing outside the row comes before `floor`, which is -inf when the row holds all there is. A change
-below place k + 1 only raises the floor; the row itself is touched when it matters.
+Nothing outside the row comes before `floor`, which is -inf when the row holds all there is. A
+change below place k + 1 only raises the floor; the row itself is touched when it matters.
 
 Rows also keep two cheap bounds in single precision, small enough to stay in the cache, so that
 most rows need not be touched: `low_hit`, the lowest score among the relevant items of the first
@@ -142,12 +142,10 @@ def note_bounds(problem, rows, unit, complete):
     n = np.int64(rows.codes[tags + problem.width])
     floor = -np.inf if complete else rows.scores[base + n - 1]
     rows.floor[unit] = floor
-    if floor < rows.group_floor[unit // GROUP]:
-        rows.group_floor[unit // GROUP] = floor
+    rows.group_floor[unit // GROUP] = min(rows.group_floor[unit // GROUP], floor)
     edge = round_down(rows.scores[base + problem.k]) if n > problem.k else np.float32(-np.inf)
     rows.edge[unit] = edge
-    if edge < rows.group_edge[unit // GROUP]:
-        rows.group_edge[unit // GROUP] = edge
+    rows.group_edge[unit // GROUP] = min(rows.group_edge[unit // GROUP], edge)
     low_hit = np.float32(np.inf)
     place = min(n - 1, problem.k)
     while place >= problem.first:
@@ -287,9 +285,7 @@ def _renew_losses(problem, rows, unit, low, high, n):
             hits += 1
     for x in range(n):
         if rows.noted_steps[x] != 0:
-            add_weight(
-                rows.losses, rows.noted_keys[x], rows.noted_items[x], -rows.noted_steps[x]
-            )
+            add_weight(rows.losses, rows.noted_keys[x], rows.noted_items[x], -rows.noted_steps[x])
 
 
 @kernel

@@ -1,0 +1,312 @@
+"""ItemBias: what was learned, frozen; adds itself to scores, shows, saves and loads itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from trimtab.coded import Codes, Flags, Floats, Ints, Lists, Sets
+from trimtab.errors import DataError, TrimtabWarning
+from trimtab.frames import (
+    Table,
+    Units,
+    encode_units,
+    find_repeat,
+    group_scored,
+    group_sets,
+    known_ids,
+    merge_repeats,
+    read_frame,
+    read_scores,
+    take_ids,
+    write_frame,
+)
+from trimtab.ids import encode_ids
+from trimtab.ranking import rank_lists
+from trimtab.schema import DUPLICATES, ITEM, RANK, SCORE, USER, WINDOW, require_choice, require_k
+
+
+@dataclass(frozen=True)
+class Summary(Mapping[str, Any]):
+    """How a fit went; fields can be read as attributes or as keys."""
+
+    metric: str
+    k: int
+    before: float  # weighted mean of the metric on (recs, recent) by the engine's own ranking
+    after: float  # the same with the biases
+    objective_before: float  # weighted sum of the metric less penalties, where the ascent began
+    objective_after: float
+    n_users: int  # users (or user-window pairs) that bought something
+    n_skipped: int  # those with a list that bought nothing
+    n_items: int
+    n_candidates: int
+    n_excluded: int
+    cycles: int
+    updates: int
+    converged: bool
+    unit: float  # the median k-th score, in which penalty and max_bias are measured
+
+    @property
+    def lift(self) -> float:
+        """After / before - 1; nan when before is 0."""
+        return self.after / self.before - 1 if self.before else float("nan")
+
+    def __getitem__(self, key: str) -> Any:
+        return asdict(self)[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return (field.name for field in fields(self))
+
+    def __len__(self) -> int:
+        return len(fields(self))
+
+
+@dataclass(frozen=True, eq=False)
+class ItemBias:
+    """One bias per item, as learned by `BiasLearner.fit`; never changes.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> import trimtab as tt
+        >>> recs = pa.table({"user_id": [1, 1, 2, 2], "item_id": [7, 8, 7, 8],
+        ...                  "score": [0.9, 0.8, 0.6, 0.5]})
+        >>> recent = pa.table({"user_id": [1, 2], "item_id": [8, 8]})
+        >>> bias = tt.BiasLearner(k=1, penalty=0).fit(recs, recent)
+        >>> bias.apply(recs, k=1)["item_id"].to_pylist()
+        [8, 8]
+    """
+
+    item_ids: Any  # int64 array or Arrow strings, ascending
+    bias: Floats
+    excluded: Flags
+    gain: Floats
+    support: Ints
+    scale: str
+    unlisted: str
+    summary: Summary
+    settings: Mapping[str, Any]
+    window: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        for array in (self.bias, self.excluded, self.gain, self.support):
+            array.flags.writeable = False
+        object.__setattr__(self, "settings", MappingProxyType(dict(self.settings)))
+        object.__setattr__(self, "window", MappingProxyType(dict(self.window)))
+
+    def __len__(self) -> int:
+        return len(self.bias)
+
+    def __repr__(self) -> str:
+        moved = int(np.count_nonzero(self.bias))
+        return (
+            f"ItemBias({len(self)} items, {moved} with a bias, "
+            f"{int(self.excluded.sum())} excluded; "
+            f"{self.summary.metric}@{self.summary.k} {self.summary.before:.4f} -> "
+            f"{self.summary.after:.4f})"
+        )
+
+    def table(self) -> pa.Table:
+        """item_id, bias, excluded, gain, support: one row an item, ids ascending (Arrow)."""
+        return pa.table(
+            {
+                ITEM: pa.array(self.item_ids)
+                if isinstance(self.item_ids, np.ndarray)
+                else self.item_ids,
+                "bias": self.bias,
+                "excluded": pa.array(self.excluded),
+                "gain": self.gain,
+                "support": self.support,
+            }
+        )
+
+    def apply(
+        self,
+        recs: Any,
+        k: int = 10,
+        *,
+        exclude: Any | None = None,
+        allowed: Any | None = None,
+        duplicates: str = "error",
+    ) -> Any:
+        """The top k of every user with the biases added.
+
+        Args:
+            recs: user_id, item_id, score (and window, if there are several): the engine's lists.
+            k: places per user; a user with fewer items gets fewer rows.
+            exclude: user_id, item_id: pairs that must not be shown.
+            allowed: item_id: if given, nothing else is shown.
+            duplicates: what to do when `recs` has a (user, item) twice: "error", or merge the
+                scores by "max", "mean" or "sum".
+
+        Returns:
+            user_id, item_id, score (with bias), rank (from 1), ordered by user and rank, as the
+            same kind of frame as `recs`. Items that the bias table does not know have bias 0
+            (see `count_unknown`).
+        """
+        require_k(k)
+        coded = read_lists(recs, self.scale, self.unlisted, duplicates)
+        items = self._align(coded)
+        hidden = None if exclude is None else _read_pairs(exclude, coded, items.ids)
+        keep_out = (
+            items.excluded if allowed is None else items.excluded | ~_read_allowed(allowed, items)
+        )
+        lists = Lists(coded.lists.indptr, items.codes, coded.lists.scores)
+        _warn_if_short(lists, k)
+        top = rank_lists(lists, k, items.bias, keep_out, self.unlisted == "zero", hidden)
+        return _write_top(top, coded, items.ids, self.scale)
+
+    def count_unknown(self, recs: Any) -> int:
+        """How many different items of `recs` the bias table does not know."""
+        table = read_frame(recs, "recs", ITEM)
+        ids, (_, own) = encode_ids(
+            [table.ids(ITEM), known_ids("the bias table", ITEM, self.item_ids)]
+        )
+        return len(ids) - len(own)
+
+    def save(self, folder: str | Path) -> None:
+        """Write into a folder; a reader sees the old version or the new one, never a mixture."""
+        from trimtab.storage import save_bias
+
+        save_bias(self, Path(folder))
+
+    @staticmethod
+    def load(folder: str | Path) -> ItemBias:
+        """Read what `save` wrote, checked against its checksum."""
+        from trimtab.storage import load_bias
+
+        return load_bias(Path(folder))
+
+    def _align(self, coded: CodedRecs) -> _Aligned:
+        """Biases by the codes of `recs`' items and ours together."""
+        ours = known_ids("the bias table", ITEM, self.item_ids)
+        theirs = known_ids("recs", ITEM, coded.item_ids)
+        ids, (from_recs, from_bias) = encode_ids([theirs, ours])
+        bias = np.zeros(len(ids))
+        bias[from_bias] = self.bias
+        excluded = np.zeros(len(ids), bool)
+        excluded[from_bias] = self.excluded
+        return _Aligned(ids, from_recs[coded.lists.items], bias, excluded)
+
+
+@dataclass(frozen=True)
+class _Aligned:
+    ids: Any
+    codes: Codes  # of the lists' items
+    bias: Floats
+    excluded: Flags
+
+
+@dataclass(frozen=True)
+class CodedRecs:
+    """A table of recommendations as lists by unit."""
+
+    table: Table
+    units: Units
+    item_ids: Any
+    lists: Lists
+
+
+def read_lists(recs: Any, scale: str, unlisted: str, duplicates: str) -> CodedRecs:
+    """Read and check recommendations by themselves."""
+    table = read_frame(recs, "recs", USER, ITEM, SCORE, optional=(WINDOW,))
+    units, (unit_codes,) = encode_units(table)
+    item_ids, (item_codes,) = encode_ids([table.ids(ITEM)])
+    lists = code_lists(table, unit_codes, item_codes, units, item_ids, scale, unlisted, duplicates)
+    return CodedRecs(table, units, item_ids, lists)
+
+
+def code_lists(
+    table: Table, unit_codes: Codes, item_codes: Codes, units: Units, item_ids: Any,
+    scale: str, unlisted: str, duplicates: str,
+) -> Lists:  # fmt: skip
+    """Lists by unit, scores on the scale that biases are added on."""
+    require_choice("duplicates", duplicates, DUPLICATES)
+    scores, lowest = read_scores(table)
+    if unlisted == "zero" and lowest < 0:
+        raise DataError(
+            f"column '{SCORE}' of recs has {lowest:g}: unlisted='zero' needs scores of at least 0; "
+            f"shift the scores or use unlisted='never'"
+        )
+    if scale == "log" and lowest <= 0:
+        raise DataError(
+            f"column '{SCORE}' of recs has {lowest:g}: scale='log' needs scores above 0; "
+            f"drop such rows or use scale='additive'"
+        )
+    lists = group_scored(unit_codes, item_codes, scores, len(units))
+    repeated = find_repeat(lists, len(item_ids))
+    if repeated and duplicates == "error":
+        unit, item = repeated
+        user = take_ids(units.users, units.user_codes[[unit]])[0]
+        raise DataError(
+            f"recs has user_id {user} with item_id {take_ids(item_ids, np.array([item]))[0]} more "
+            f"than once; drop the repeats or pass duplicates='max', 'mean' or 'sum'"
+        )
+    if repeated:
+        lists = merge_repeats(lists, duplicates)
+    return Lists(lists.indptr, lists.items, np.log(lists.scores)) if scale == "log" else lists
+
+
+def _warn_if_short(lists: Lists, k: int) -> None:
+    longest = int(np.diff(lists.indptr).max(initial=0))
+    if longest < k:
+        warn(
+            f"k={k} is longer than the longest list ({longest}): places stay empty; "
+            f"lower k or list more"
+        )
+
+
+def warn(message: str) -> None:
+    """Warn the caller of a public method."""
+    import warnings
+
+    warnings.warn(message, TrimtabWarning, stacklevel=3)
+
+
+def _read_pairs(exclude: Any, coded: CodedRecs, item_ids: Any) -> Sets:
+    """What each unit must not get; pairs of other users or items do not matter."""
+    pairs = read_frame(exclude, "exclude", USER, ITEM)
+    users = known_ids("recs", USER, coded.units.users)
+    _, (known_users, pair_users) = encode_ids([users, pairs.ids(USER)])
+    _, (known_items, pair_items) = encode_ids([known_ids("recs", ITEM, item_ids), pairs.ids(ITEM)])
+    user_of = _back_to(known_users, pair_users)
+    item_of = _back_to(known_items, pair_items)
+    matter = (user_of >= 0) & (item_of >= 0)
+    by_user = group_sets(user_of[matter], item_of[matter], len(coded.units.users))
+    lengths = np.diff(by_user.indptr)[coded.units.user_codes]
+    indptr = np.concatenate([[0], np.cumsum(lengths)])
+    starts = by_user.indptr[coded.units.user_codes]
+    places = np.arange(indptr[-1]) - np.repeat(indptr[:-1] - starts, lengths)
+    return Sets(indptr, by_user.items[places])
+
+
+def _back_to(known: Codes, wanted: Codes) -> Codes:
+    """Places in `known` of the wanted codes; -1 where there is none."""
+    table = np.full(int(max(known.max(initial=-1), wanted.max(initial=-1))) + 1, -1, np.int32)
+    table[known] = np.arange(len(known), dtype=np.int32)
+    return table[wanted]
+
+
+def _read_allowed(allowed: Any, items: _Aligned) -> Flags:
+    table = read_frame(allowed, "allowed", ITEM)
+    _, (known, wanted) = encode_ids([known_ids("recs", ITEM, items.ids), table.ids(ITEM)])
+    flags = np.zeros(len(items.ids), bool)
+    places = _back_to(known, wanted)
+    flags[places[places >= 0]] = True
+    return flags
+
+
+def _write_top(top: Lists, coded: CodedRecs, item_ids: Any, scale: str) -> Any:
+    lengths = np.diff(top.indptr)
+    units = np.repeat(np.arange(top.n_units, dtype=np.int32), lengths)
+    ranks = np.arange(len(units)) - np.repeat(top.indptr[:-1], lengths) + 1
+    columns = coded.units.columns(units)
+    columns[ITEM] = take_ids(item_ids, top.items)
+    columns[SCORE] = np.exp(top.scores) if scale == "log" else top.scores
+    columns[RANK] = ranks.astype(np.int64)
+    return write_frame(columns, coded.table)

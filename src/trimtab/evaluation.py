@@ -1,0 +1,56 @@
+"""Judges a table of recommendations against what was bought."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from trimtab.coded import Sets
+from trimtab.errors import DataError
+from trimtab.frames import encode_units, group_sets, rank_order, read_frame, read_weights
+from trimtab.ids import encode_ids
+from trimtab.metrics import mean_metrics, unit_metrics
+from trimtab.schema import ITEM, RANK, SCORE, USER, WINDOW, require_columns, require_k
+
+
+def evaluate(
+    topk: Any, truth: Any, k: int = 10, weights: Any | None = None
+) -> dict[str, float | int]:
+    """ACC@k, MAP@k and NDCG@k of recommendations.
+
+    Args:
+        topk: user_id, item_id and rank (from 1), or score where there is no rank; rows beyond k do
+            not count. Ties in rank or score go to the smaller item id.
+        truth: user_id, item_id: what was bought; repeated rows count once.
+        k: places that count.
+        weights: user_id, weight; users not in it weigh 1.
+
+    Returns:
+        `acc`, `map`, `ndcg` (means over users who bought something; those without a list count as
+        0), `n_users` (how many those are) and `n_skipped` (users with a list who bought nothing).
+
+    Example:
+        >>> import pyarrow as pa
+        >>> topk = pa.table({"user_id": [1, 1], "item_id": [7, 8], "rank": [1, 2]})
+        >>> truth = pa.table({"user_id": [1], "item_id": [8]})
+        >>> evaluate(topk, truth, k=2)["acc"]
+        0.5
+    """
+    require_k(k)
+    top = read_frame(topk, "topk", USER, ITEM, optional=(RANK, SCORE, WINDOW))
+    if not top.has(RANK):
+        require_columns("topk", top.columns.column_names, [SCORE])
+    bought = read_frame(truth, "truth", USER, ITEM, optional=(WINDOW,))
+    units, (top_units, bought_units) = encode_units(top, bought)
+    _, (top_items, bought_items) = encode_ids([top.ids(ITEM), bought.ids(ITEM)])
+    order = rank_order(top, top_units, top_items)
+    indptr = np.searchsorted(top_units[order], np.arange(len(units) + 1)).astype(np.int64)
+    ranked = Sets(indptr, top_items[order])
+    per_unit = unit_metrics(ranked, group_sets(bought_units, bought_items, len(units)), k)
+    if not np.isin(bought_units, top_units).any():
+        raise DataError(
+            f"no {USER} of truth is in topk: they must share users; check that both are of the "
+            f"same log"
+        )
+    return mean_metrics(per_unit, None if weights is None else read_weights(weights, units))

@@ -1,0 +1,244 @@
+"""Any data frame to integer codes, and back to the caller's own kind of frame."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import pyarrow as pa
+
+from trimtab.coded import Codes, Floats, Ints, Lists, Sets
+from trimtab.errors import DataError
+from trimtab.ids import IdColumn, as_read_only, encode_ids, id_column
+from trimtab.schema import ITEM, RANK, SCORE, USER, WEIGHT, WINDOW, require_columns, require_rows
+from trimtab.threads import run_ranges
+
+
+@dataclass(frozen=True)
+class Table:
+    """A caller's frame as Arrow columns, remembering what kind of frame it was."""
+
+    name: str
+    columns: pa.Table
+    backend: Any
+    lazy: bool
+    schema: dict[str, Any]
+
+    def __len__(self) -> int:
+        return int(self.columns.num_rows)
+
+    def has(self, column: str) -> bool:
+        """Whether the table has such a column."""
+        return column in self.columns.column_names
+
+    def ids(self, column: str) -> IdColumn:
+        """A column of ids, checked."""
+        return id_column(self.name, column, self.columns[column])
+
+
+def read_frame(frame: Any, name: str, *needed: str, optional: tuple[str, ...] = ()) -> Table:
+    """Read the columns that matter; refuse a frame that lacks one or has no rows."""
+    try:
+        given = nw.from_native(frame)
+    except TypeError as error:
+        raise DataError(
+            f"{name} is a {type(frame).__name__}: pass a pandas, polars or pyarrow data frame"
+        ) from error
+    schema = given.collect_schema()
+    require_columns(name, schema.names(), needed)
+    picked = given.select(*needed, *(c for c in optional if c in schema.names()))
+    lazy = isinstance(picked, nw.LazyFrame)
+    eager = picked.collect() if lazy else picked
+    columns = eager.to_arrow()
+    require_rows(name, columns.num_rows)
+    return Table(name, columns, given.implementation, lazy, dict(schema))
+
+
+def write_frame(columns: dict[str, Any], like: Table) -> Any:
+    """A frame of the same kind as `like`, ids in the types they came in."""
+    eager = nw.from_arrow(pa.table(columns), backend=_eager_backend(like))
+    types = {c: t for c, t in like.schema.items() if c in (USER, ITEM, WINDOW) and c in columns}
+    eager = eager.with_columns(nw.col(c).cast(t) for c, t in types.items() if eager.schema[c] != t)
+    return (eager.lazy() if like.lazy else eager).to_native()
+
+
+def _eager_backend(table: Table) -> Any:
+    if table.backend.is_pandas_like() or table.backend.is_polars():
+        return table.backend
+    return nw.Implementation.PYARROW
+
+
+def read_scores(table: Table, column: str = SCORE) -> tuple[Floats, float]:
+    """A column of finite numbers as float64, and the lowest of them."""
+    from trimtab.kernels.coding import copy_scores
+
+    given = table.columns[column]
+    if given.null_count:
+        raise DataError(
+            f"column '{column}' of {table.name} has {given.null_count} missing values; "
+            f"drop those rows"
+        )
+    if not (pa.types.is_integer(given.type) or pa.types.is_floating(given.type)):
+        raise DataError(f"column '{column}' of {table.name} holds {given.type}: it must be numbers")
+    values = as_read_only(given.cast(pa.float64(), safe=False))
+    scores = np.empty(len(values))
+    found = run_ranges(copy_scores, len(values), values, scores)
+    bad = next((row for row, _ in found if row >= 0), None)
+    if bad is not None:
+        raise DataError(
+            f"column '{column}' of {table.name} has {values[bad]} in row {bad}: it must be finite; "
+            f"drop such rows or mend the engine's scores"
+        )
+    return scores, min(low for _, low in found)
+
+
+@dataclass(frozen=True)
+class Units:
+    """The users, or (user, window) pairs, behind unit codes; ascending."""
+
+    users: Any
+    user_codes: Codes  # by unit
+    windows: Any | None
+    window_codes: Codes | None
+
+    def __len__(self) -> int:
+        return len(self.user_codes)
+
+    def columns(self, units: Ints | Codes) -> dict[str, Any]:
+        """The id columns of the given units."""
+        taken = {USER: take_ids(self.users, self.user_codes[units])}
+        if self.windows is not None and self.window_codes is not None:
+            taken[WINDOW] = take_ids(self.windows, self.window_codes[units])
+        return taken
+
+
+def take_ids(ids: Any, codes: Codes) -> Any:
+    """The ids behind codes."""
+    return ids[codes] if isinstance(ids, np.ndarray) else ids.take(pa.array(codes))
+
+
+def encode_units(*tables: Table) -> tuple[Units, list[Codes]]:
+    """Units over all tables, and each table's rows as unit codes."""
+    users, user_codes = encode_ids([table.ids(USER) for table in tables])
+    windowed = [table.has(WINDOW) for table in tables]
+    if not any(windowed):
+        return Units(users, np.arange(len(users), dtype=np.int32), None, None), user_codes
+    if not all(windowed):
+        have = tables[windowed.index(True)].name
+        lack = tables[windowed.index(False)].name
+        raise DataError(
+            f"{have} has a column '{WINDOW}' but {lack} has none; give it to both or to neither"
+        )
+    from trimtab.kernels.coding import pair_up
+
+    windows, window_codes = encode_ids([_window_ids(table) for table in tables])
+    pairs = []
+    for table, by_user, by_window in zip(tables, user_codes, window_codes, strict=True):
+        pair = np.empty(len(table), np.int64)
+        run_ranges(pair_up, len(pair), by_user, by_window, len(windows), pair)
+        pair.flags.writeable = False
+        pairs.append(IdColumn(table.name, WINDOW, pair))
+    distinct, unit_codes = encode_ids(pairs)
+    by_user, by_window = np.divmod(np.asarray(distinct), len(windows))
+    units = Units(users, by_user.astype(np.int32), windows, by_window.astype(np.int32))
+    return units, unit_codes
+
+
+def _window_ids(table: Table) -> IdColumn:
+    """Windows are labels: integers, strings, or dates as text."""
+    column = table.columns[WINDOW]
+    if pa.types.is_temporal(column.type):
+        column = column.cast(pa.string())
+    return id_column(table.name, WINDOW, column)
+
+
+def group_scored(units: Codes, items: Codes, scores: Floats, n_units: int) -> Lists:
+    """Rows as lists by unit; the arrays themselves where rows are in order already."""
+    from trimtab.kernels import coding
+
+    indptr = np.zeros(n_units + 1, np.int64)
+    if coding.count_rows(units, indptr):
+        return Lists(indptr, items, scores)
+    grouped = Lists(indptr, np.empty_like(items), np.empty_like(scores))
+    coding.group_scored_rows(units, items, scores, indptr[:-1].copy(), *grouped[1:])
+    return grouped
+
+
+def group_sets(units: Codes, items: Codes, n_units: int) -> Sets:
+    """Rows as sets by unit: ascending, each item once."""
+    from trimtab.kernels import coding
+
+    indptr = np.zeros(n_units + 1, np.int64)
+    coding.count_rows(units, indptr)
+    grouped = np.empty(len(items), np.int32)
+    coding.group_rows(units, items, indptr[:-1].copy(), grouped)
+    lengths = np.empty(n_units, np.int64)
+    run_ranges(coding.distinct_sorted, n_units, indptr, grouped, lengths)
+    if lengths.sum() == len(grouped):
+        return Sets(indptr, grouped)
+    closed = Sets(np.zeros(n_units + 1, np.int64), np.empty(int(lengths.sum()), np.int32))
+    coding.close_gaps(indptr, grouped, lengths, *closed)
+    return closed
+
+
+def find_repeat(lists: Lists, n_items: int) -> tuple[int, int] | None:
+    """The first (unit, item) that occurs twice in a list."""
+    from trimtab.kernels import coding
+
+    found = run_ranges(coding.find_repeat, lists.n_units, lists.indptr, lists.items, n_items)
+    return next(((int(unit), int(item)) for unit, item in found if unit >= 0), None)
+
+
+def merge_repeats(lists: Lists, how: str) -> Lists:
+    """Lists with each item once, scores of repeated ones merged by max, mean or sum."""
+    units = np.repeat(np.arange(lists.n_units), np.diff(lists.indptr))
+    order = np.lexsort((lists.scores, lists.items, units))
+    units, items, scores = units[order], lists.items[order], lists.scores[order]
+    first = np.flatnonzero(np.r_[True, (np.diff(units) != 0) | (np.diff(items) != 0)])
+    ends = np.r_[first[1:], len(items)]
+    # Scores ascend within a pair, so that sums do not depend on the order of rows.
+    merged = scores[ends - 1] if how == "max" else np.add.reduceat(scores, first)
+    if how == "mean":
+        merged = merged / (ends - first)
+    indptr = np.searchsorted(units[first], np.arange(lists.n_units + 1)).astype(np.int64)
+    return Lists(indptr, np.ascontiguousarray(items[first]), merged)
+
+
+def read_weights(frame: Any, units: Units) -> Floats:
+    """One weight per unit: that of its user, 1 for users not in the table."""
+    table = read_frame(frame, "weights", USER, WEIGHT)
+    values, lowest = read_scores(table, WEIGHT)
+    if lowest < 0:
+        raise DataError(f"column '{WEIGHT}' of weights has {lowest:g}: weights must be at least 0")
+    known = IdColumn("recs", USER, _id_values(units.users))
+    _, (user_codes, weight_codes) = encode_ids([known, table.ids(USER)])
+    counts = np.bincount(weight_codes, minlength=1)
+    if counts.max() > 1:
+        raise DataError(f"column '{USER}' of weights has a user twice; give each user one weight")
+    by_code = np.ones(max(int(user_codes.max(initial=0)), int(weight_codes.max())) + 1)
+    by_code[weight_codes] = values
+    return by_code[user_codes][units.user_codes]
+
+
+def _id_values(ids: Any) -> Any:
+    if isinstance(ids, np.ndarray):
+        view = ids.astype(np.int64, copy=False).view()
+        view.flags.writeable = False
+        return view
+    return pa.chunked_array([ids])
+
+
+def known_ids(name: str, column: str, ids: Any) -> IdColumn:
+    """Ids that Trimtab itself holds, as a column to encode with others."""
+    return IdColumn(name, column, _id_values(ids))
+
+
+def rank_order(table: Table, units: Codes, items: Codes) -> Ints:
+    """Rows ordered by unit, then by rank, or by score and item where there is no rank."""
+    if table.has(RANK):
+        ranks, _ = read_scores(table, RANK)
+        return np.lexsort((items, ranks, units))
+    scores, _ = read_scores(table, SCORE)
+    return np.lexsort((items, -scores, units))

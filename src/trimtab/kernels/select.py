@@ -1,0 +1,88 @@
+"""The top k of every list under given biases: what is recommended."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from trimtab.kernels.jit import helper, kernel
+
+
+@helper
+def _in_range(items, first, end, item):
+    for e in range(first, end):
+        if items[e] == item:
+            return True
+    return False
+
+
+@helper
+def _take(out_items, out_scores, base, n, k, score, item):
+    """Put an item into the sorted top k at `base`, if it belongs there; returns the new length."""
+    p = base + n
+    if n == k:
+        last = out_scores[p - 1]
+        if score < last or (score == last and item > out_items[p - 1]):
+            return n
+        p -= 1
+        n -= 1
+    while p > base and (
+        out_scores[p - 1] < score or (out_scores[p - 1] == score and out_items[p - 1] > item)
+    ):
+        out_scores[p] = out_scores[p - 1]
+        out_items[p] = out_items[p - 1]
+        p -= 1
+    out_scores[p] = score
+    out_items[p] = item
+    return n + 1
+
+
+@kernel
+def select_top(
+    start, stop, k, indptr, items, scores, offset, raised, hidden_indptr, hidden,
+    out_items, out_scores, lengths,
+):  # fmt: skip
+    """Write each unit's top k by (score + offset descending, item ascending) at unit * k.
+
+    Args:
+        start: first unit.
+        stop: one past the last.
+        k: places.
+        indptr: lists by unit.
+        items: their items.
+        scores: their scores.
+        offset: what is added by item; -inf leaves the item out.
+        raised: items that everybody gets at score `offset`, in ranking order; may be empty.
+        hidden_indptr: items that a unit must not get; empty when there are none.
+        hidden: those items.
+        out_items: items of the top k.
+        out_scores: their scores.
+        lengths: places taken.
+    """
+    has_hidden = len(hidden) > 0
+    for unit in range(start, stop):
+        base = unit * k
+        n = 0
+        first = indptr[unit]
+        end = indptr[unit + 1]
+        for e in range(first, end):
+            item = items[e]
+            score = scores[e] + offset[item]
+            if score == -np.inf:
+                continue
+            if has_hidden and _in_range(hidden, hidden_indptr[unit], hidden_indptr[unit + 1], item):
+                continue
+            n = _take(out_items, out_scores, base, n, k, score, item)
+        if end > first:
+            for x in range(len(raised)):
+                item = raised[x]
+                score = offset[item]
+                if n == k and score < out_scores[base + n - 1]:
+                    break
+                if _in_range(items, first, end, item):
+                    continue
+                if has_hidden and _in_range(
+                    hidden, hidden_indptr[unit], hidden_indptr[unit + 1], item
+                ):
+                    continue
+                n = _take(out_items, out_scores, base, n, k, score, item)
+        lengths[unit] = n

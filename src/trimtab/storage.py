@@ -1,0 +1,148 @@
+"""A saved bias table: one Parquet file and a JSON header that names it.
+
+The header is replaced last, in one step, so that a reader who follows it finds a whole table.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from trimtab.bias import ItemBias, Summary
+from trimtab.errors import StoreError
+from trimtab.files import publish
+from trimtab.schema import ITEM
+
+FORMAT = "trimtab-item-bias"
+VERSION = 1
+HEADER = "header.json"
+_COLUMNS = {
+    "bias": pa.float64(),
+    "excluded": pa.bool_(),
+    "gain": pa.float64(),
+    "support": pa.int64(),
+}
+_TRIES = 3
+
+
+def save_bias(bias: ItemBias, folder: Path) -> None:
+    """Publish a bias table in a folder, in place of the one that may be there."""
+    buffer = io.BytesIO()
+    pq.write_table(bias.table(), buffer, compression="zstd")
+    content = buffer.getvalue()
+    checksum = hashlib.sha256(content).hexdigest()
+    name = f"bias-{checksum[:16]}.parquet"
+    header = {
+        "format": FORMAT,
+        "version": VERSION,
+        "scale": bias.scale,
+        "unlisted": bias.unlisted,
+        "data": name,
+        "rows": len(bias),
+        "checksum": f"sha256:{checksum}",
+        "settings": dict(bias.settings),
+        "window": dict(bias.window),
+        "summary": {key: _to_json(value) for key, value in asdict(bias.summary).items()},
+    }
+    with publish(folder / name) as file:
+        file.write(content)
+    with publish(folder / HEADER) as file:
+        file.write(json.dumps(header, indent=2, ensure_ascii=False, allow_nan=False).encode())
+    for old in folder.glob("bias-*.parquet"):
+        if old.name != name:
+            old.unlink(missing_ok=True)
+
+
+def _to_json(value: Any) -> Any:
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def load_bias(folder: Path) -> ItemBias:
+    """Read a bias table, following the header again when it was replaced meanwhile."""
+    for _ in range(_TRIES - 1):
+        header = _read_header(folder)
+        try:
+            return _read_data(folder, header)
+        except FileNotFoundError:
+            continue
+    try:
+        header = _read_header(folder)
+        return _read_data(folder, header)
+    except FileNotFoundError as error:
+        raise StoreError(
+            f"{folder}: the table '{header['data']}' is missing; save it again"
+        ) from error
+
+
+def _read_header(folder: Path) -> dict[str, Any]:
+    path = folder / HEADER
+    try:
+        header = json.loads(path.read_bytes())
+    except FileNotFoundError as error:
+        raise StoreError(
+            f"{folder}: no saved bias here ({HEADER} is missing); check the path"
+        ) from error
+    except NotADirectoryError as error:
+        raise StoreError(f"{folder}: not a folder; pass the folder that was saved to") from error
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{path}: not a readable header ({error}); save the bias again") from error
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise StoreError(f"{path}: not a saved bias of Trimtab; check the path")
+    if not isinstance(header.get("version"), int) or header["version"] > VERSION:
+        raise StoreError(
+            f"{path}: format version {header.get('version')}, but this Trimtab reads up to "
+            f"{VERSION}; upgrade trimtab"
+        )
+    return header
+
+
+def _read_data(folder: Path, header: dict[str, Any]) -> ItemBias:
+    try:
+        path = folder / Path(str(header["data"])).name
+        content = path.read_bytes()
+        checksum = f"sha256:{hashlib.sha256(content).hexdigest()}"
+        if checksum != header["checksum"]:
+            raise StoreError(
+                f"{path}: the checksum does not match the header's: the file was changed or cut "
+                f"short; save the bias again"
+            )
+        table = pq.read_table(io.BytesIO(content))
+        return _rebuild(table, header)
+    except FileNotFoundError:
+        raise
+    except (KeyError, TypeError, OSError, pa.ArrowException) as error:
+        raise StoreError(
+            f"{folder}: the saved bias is not whole ({error!r}); save it again"
+        ) from error
+
+
+def _rebuild(table: pa.Table, header: dict[str, Any]) -> ItemBias:
+    if table.num_rows != header["rows"]:
+        raise StoreError(
+            f"{table.num_rows} rows, but the header says {header['rows']}; save it again"
+        )
+    ids = table[ITEM].combine_chunks()
+    numbers = pa.types.is_integer(ids.type)
+    columns = {name: np.array(table[name].cast(kind).to_numpy()) for name, kind in _COLUMNS.items()}
+    known = {field.name for field in fields(Summary)}
+    summary: dict[str, Any] = {
+        k: math.nan if v is None else v for k, v in header["summary"].items() if k in known
+    }
+    return ItemBias(
+        item_ids=np.array(ids.to_numpy()) if numbers else ids.cast(pa.large_string()),
+        scale=header["scale"],
+        unlisted=header["unlisted"],
+        summary=Summary(**summary),
+        settings=header["settings"],
+        window=header["window"],
+        **columns,
+    )
