@@ -39,8 +39,9 @@ class Case:
         return tuple(units)
 
     def solve(self) -> Solution:
-        start = None if self.start is None else self.start.copy()
-        return ascend(self.lists, self.bought, self.n_items, self.settings, self.weights, start)
+        return ascend(
+            self.lists, self.bought, self.n_items, self.settings, self.weights, self.start
+        )
 
     def solve_literally(self, found: Solution, keep_idle: bool = True) -> np.ndarray:
         return climb_literal(

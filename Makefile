@@ -1,0 +1,36 @@
+# Everything happens in a virtual environment of the project's own; only Python 3.11+ and make are
+# needed. PYTHON may name another interpreter: make test PYTHON=python3.12
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test lint types check benchmark clean
+
+demo: $(READY)  ## learn on generated drift, judged on later days
+	$(BIN)/trimtab demo
+
+test: $(READY)  ## all tests
+	$(BIN)/python -m pytest -n auto --dist loadfile
+
+lint: $(READY)
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
+
+types: $(READY)
+	$(BIN)/mypy
+
+check: lint types test
+
+benchmark: $(READY)  ## the figures of docs/benchmarks.md, some minutes
+	$(BIN)/python benchmarks/metrics.py
+	$(BIN)/python benchmarks/fit.py
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Trimtab needs Python 3.11 or newer: make PYTHON=...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $(READY)
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build dist

@@ -1,0 +1,205 @@
+"""The command line: parse, call, print."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from trimtab.bias import ItemBias
+from trimtab.errors import StoreError, TrimtabError
+from trimtab.evaluation import evaluate as evaluate_frames
+from trimtab.files import read_table, write_table
+from trimtab.learn import BiasLearner
+
+app = typer.Typer(
+    name="trimtab",
+    help="Keep a recommender on trend: learn one bias per item from the last days of feedback.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+console = Console()
+
+_ERROR_STATUS = 2
+
+RecsFile = Annotated[Path, typer.Option("--recs", help="user_id, item_id, score: the lists.")]
+Places = Annotated[int, typer.Option("--k", help="Places per user.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print figures as JSON.")]
+Merge = Annotated[
+    str, typer.Option("--duplicates", help="A (user, item) twice: error, max, mean or sum.")
+]
+
+
+@app.callback(invoke_without_command=True)
+def version_option(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """Keep a recommender on trend: learn one bias per item from the last days of feedback."""
+    if version:
+        from trimtab import __version__
+
+        print(__version__)
+        raise typer.Exit
+
+
+@app.command()
+def fit(
+    recs: RecsFile,
+    recent: Annotated[Path, typer.Option("--recent", help="user_id, item_id: recent purchases.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for the learned biases.")],
+    k: Places = 10,
+    metric: Annotated[str, typer.Option(help="acc, map or ndcg.")] = "ndcg",
+    paper: Annotated[bool, typer.Option("--paper", help="The paper's settings.")] = False,
+    weights: Annotated[Path | None, typer.Option(help="user_id, weight.")] = None,
+    start: Annotated[Path | None, typer.Option(help="Folder of biases to start from.")] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Any other setting, as in --set penalty=0.5; may be repeated."),
+    ] = None,
+    duplicates: Merge = "error",
+    as_json: AsJson = False,
+) -> None:
+    """Learn one bias per item and save them in a folder."""
+    settings = {"k": k, "metric": metric, **_parse_settings(setting or [])}
+    learner = BiasLearner.paper(**settings) if paper else BiasLearner(**settings)
+    bias = learner.fit(
+        read_table(recs),
+        read_table(recent),
+        weights=None if weights is None else read_table(weights),
+        start=None if start is None else ItemBias.load(start),
+        duplicates=duplicates,
+    )
+    bias.save(out)
+    if as_json:
+        print(json.dumps({**bias.summary, "lift": bias.summary.lift}))
+        return
+    _print_fit(bias)
+    console.print(f"saved to {out}", highlight=False, markup=False, soft_wrap=True)
+
+
+@app.command()
+def apply(
+    bias: Annotated[Path, typer.Option("--bias", help="Folder of saved biases.")],
+    recs: RecsFile,
+    out: Annotated[Path, typer.Option("--out", help="The re-ranked top k, .parquet or .csv.")],
+    k: Places = 10,
+    exclude: Annotated[Path | None, typer.Option(help="user_id, item_id: not to be shown.")] = None,
+    allowed: Annotated[Path | None, typer.Option(help="item_id: nothing else is shown.")] = None,
+    duplicates: Merge = "error",
+) -> None:
+    """Add saved biases to lists and write the top k."""
+    if out.suffix.lower() not in (".parquet", ".csv"):
+        raise StoreError(f"{out}: unknown kind of file; end the name in .parquet or .csv")
+    loaded = ItemBias.load(bias)
+    lists = read_table(recs)
+    top = loaded.apply(
+        lists,
+        k,
+        exclude=None if exclude is None else read_table(exclude),
+        allowed=None if allowed is None else read_table(allowed),
+        duplicates=duplicates,
+    )
+    write_table(top, out)
+    unknown = loaded.count_unknown(lists)
+    console.print(
+        f"wrote {top.num_rows} rows to {out}; {unknown} items without a learned bias count as 0",
+        highlight=False, markup=False, soft_wrap=True,
+    )  # fmt: skip
+
+
+@app.command()
+def evaluate(
+    topk: Annotated[Path, typer.Option("--topk", help="user_id, item_id, rank (or score).")],
+    truth: Annotated[Path, typer.Option("--truth", help="user_id, item_id: what was bought.")],
+    k: Places = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Judge lists by what was bought: ACC, MAP and NDCG at k."""
+    figures = evaluate_frames(read_table(topk), read_table(truth), k)
+    if as_json:
+        print(json.dumps(figures))
+        return
+    table = Table("metric", "value")
+    for name in ("acc", "map", "ndcg"):
+        table.add_row(f"{name.upper()}@{k}", f"{figures[name]:.6f}")
+    console.print(table)
+    console.print(
+        f"{figures['n_users']} users who bought something; "
+        f"{figures['n_skipped']} with a list bought nothing and do not count"
+    )
+
+
+@app.command()
+def demo(
+    users: Annotated[int, typer.Option(help="Number of generated users.")] = 20_000,
+    seed: Annotated[int, typer.Option(help="Of the generated data.")] = 0,
+) -> None:
+    """Learn on generated purchases with and without drift; judge on later days."""
+    from trimtab.demo import run_demo
+
+    run_demo(users, seed, console)
+
+
+def _parse_settings(pairs: list[str]) -> dict[str, Any]:
+    """name=value pairs as settings; values as JSON where they are, otherwise as text."""
+    known = [field.name for field in fields(BiasLearner)]
+    settings: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or name not in known:
+            raise TrimtabError(f"--set {pair}: must be name=value with one of {', '.join(known)}")
+        words = {"none": None, "true": True, "false": False}
+        try:
+            settings[name] = words[text.lower()] if text.lower() in words else json.loads(text)
+        except ValueError:
+            settings[name] = text
+    return settings
+
+
+def _print_fit(bias: ItemBias) -> None:
+    summary = bias.summary
+    table = Table("", "before", "after", "lift")
+    table.add_row(
+        f"{summary.metric.upper()}@{summary.k} on the recent window",
+        f"{summary.before:.6f}", f"{summary.after:.6f}", f"{summary.lift:+.2%}",
+    )  # fmt: skip
+    console.print(table)
+    console.print(
+        f"{int((bias.bias != 0).sum())} of {summary.n_items} items have a bias, "
+        f"{summary.n_excluded} are excluded; {summary.n_users} users, {summary.cycles} cycles, "
+        f"{summary.updates} updates"
+    )
+    console.print("The gain on the window itself flatters: judge on later days with `evaluate`.")
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    print(f"trimtab: warning: {message}", file=sys.stderr)
+
+
+def guarded(command: Callable[[], Any]) -> int:
+    """Run a command; its refusals become one sentence and status 2."""
+    try:
+        command()
+    except TrimtabError as error:
+        print(f"trimtab: {error}", file=sys.stderr)
+        return _ERROR_STATUS
+    except KeyboardInterrupt:
+        print("trimtab: stopped", file=sys.stderr)
+        return 130
+    return 0
+
+
+def main() -> None:
+    """Entry point of the `trimtab` command."""
+    warnings.showwarning = _show_warning
+    sys.exit(guarded(app))

@@ -1,0 +1,111 @@
+"""The kernel against brute force, the readable reference and the published loop, problem by problem.
+
+For thousands of small problems each visit is judged by ranking everybody from scratch: the step
+taken is the best there is, the gain claimed is the gain had, and the objective never falls.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from brute import best_total, metric_sum, to_dense, unit_metric
+from problems import MODES, PAIRS, Case, draw_narrow, draw_small, draw_ulps
+from watch import Record, record
+
+from trimtab.kernels.reference import climb
+from trimtab.kernels.steps import QUANTA
+
+PROBLEMS = 3_000
+PARTS = 6  # so that a failure stops early and workers can share
+WITH_REFERENCE = 3  # every third
+# A unit's metric is a sum of at most 5 hits, each rounded to quanta.
+TOLERANCE = 1e-7
+
+
+def check_visits(case: Case, watched: Record) -> None:
+    dense = to_dense(case)
+    found = watched.found
+    settings = case.settings
+    rate = settings.penalty / found.unit
+    cap = np.inf if settings.max_bias is None else settings.max_bias * found.unit
+    bias = case.first_biases(found)
+    for visit in watched.visits:
+        assert visit.bias.tobytes() == bias.tobytes()
+        bias[visit.item] = visit.new
+        before, after = metric_sum(dense, visit.bias), metric_sum(dense, bias)
+        reached = after - rate * abs(visit.new)
+        best = best_total(dense, visit.bias, visit.item, rate, cap, visit.narrow)
+        assert reached >= best - rate * visit.margin - TOLERANCE
+        rise = np.diff(visit.metric)[0] - np.diff(visit.penalty)[0]
+        if visit.new == visit.bias[visit.item]:
+            assert rise == 0
+        else:
+            assert rise > 0
+            assert abs(visit.new) <= cap
+            assert visit.gain == np.diff(visit.metric)[0]
+            assert visit.gain / QUANTA == pytest.approx(after - before, abs=TOLERANCE)
+        assert visit.metric[1] / QUANTA == pytest.approx(after, abs=TOLERANCE)
+    assert np.where(found.excluded, 0.0, bias).tobytes() == found.bias.tobytes()
+
+
+def check_solution(case: Case, watched: Record) -> None:
+    dense = to_dense(case)
+    found = watched.found
+    rate = case.settings.penalty / found.unit
+    first = case.first_biases(found)
+    last = np.where(found.excluded, -np.inf, found.bias)
+    for bias, objective in ((first, found.objective_before), (last, found.objective_after)):
+        penalty = rate * np.abs(bias[~found.excluded]).sum()
+        assert objective == pytest.approx(metric_sum(dense, bias) - penalty, abs=TOLERANCE)
+    learning = (np.diff(case.bought.indptr) > 0) & (dense.weights > 0)
+    for unit in np.flatnonzero(learning):
+        assert found.after[unit] == pytest.approx(unit_metric(dense, unit, last), abs=1e-12)
+        raw = unit_metric(dense._replace(reaches_unlisted=False), unit, np.zeros(case.n_items))
+        assert found.before[unit] == pytest.approx(raw, abs=1e-12)
+    assert np.isnan(found.before[np.diff(case.bought.indptr) == 0]).all()
+
+
+def check_same_bytes(case: Case, watched: Record, keep_idle: bool, with_reference: bool) -> None:
+    found = watched.found
+    literal = case.solve_literally(found, keep_idle)
+    assert literal.tobytes() == found.bias.tobytes()
+    if with_reference:
+        start = {i: b for i, b in enumerate(case.first_biases(found).tolist()) if b > -np.inf}
+        climbed = climb(case.task(found), found.order.tolist(), start, found.cycles)
+        reference = np.array([climbed.get(item, 0.0) for item in range(case.n_items)])
+        assert reference.tobytes() == found.bias.tobytes()
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize(("metric", "unlisted"), PAIRS)
+def test_small_problems(metric: str, unlisted: str, part: int) -> None:
+    n_moves = 0
+    for seed in range(part, PROBLEMS, PARTS):
+        case = draw_small(seed, metric, unlisted)
+        watched = record(case)
+        check_visits(case, watched)
+        check_solution(case, watched)
+        round_of = seed // PARTS
+        check_same_bytes(case, watched, round_of % 2 == 0, round_of % WITH_REFERENCE == 0)
+        n_moves += watched.found.updates
+    assert n_moves > PROBLEMS / PARTS / 2
+
+
+@pytest.mark.parametrize("draw", [draw_narrow, draw_ulps])
+@pytest.mark.parametrize(("metric", "unlisted"), PAIRS)
+def test_scores_too_close_to_stand_between(draw, metric: str, unlisted: str) -> None:
+    for seed in range(300):
+        case = draw(seed, metric, unlisted)
+        watched = record(case)
+        check_visits(case, watched)
+        check_same_bytes(case, watched, keep_idle=True, with_reference=True)
+
+
+@pytest.mark.parametrize("unlisted", MODES)
+def test_narrow_intervals_lead_to_a_second_look(unlisted: str) -> None:
+    """The search for the best bias ends early, except where intervals are too narrow."""
+    looks = 0
+    for seed in range(300):
+        watched = record(draw_narrow(seed, "ndcg", unlisted))
+        looks += int(watched.state.scratch.sizes[2]) if watched.state else 0
+    assert looks > 10

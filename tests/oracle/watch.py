@@ -1,0 +1,111 @@
+"""Runs `ascend` one candidate at a time, with all that the kernel works on in view."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+from problems import Case
+
+from trimtab.ascent import Solution
+from trimtab.kernels import coordinate
+from trimtab.kernels.blocks import BLOCK, Blocks
+from trimtab.kernels.prepare import ByItem
+from trimtab.kernels.rows import Problem, Rows
+
+
+class State(NamedTuple):
+    """The first four arguments of `visit_items`."""
+
+    problem: Problem
+    rows: Rows
+    by_item: ByItem
+    scratch: coordinate.Scratch
+
+
+class Visit(NamedTuple):
+    """One candidate: before and after, sums in quanta."""
+
+    item: int
+    bias: np.ndarray  # of all items before; -inf where excluded
+    new: float
+    gain: int
+    metric: tuple[int, int]
+    penalty: tuple[int, int]
+    margin: float
+    narrow: float
+
+
+class Record(NamedTuple):
+    """A solution and how it came about."""
+
+    found: Solution
+    visits: list[Visit]
+    state: State | None  # None when nothing was visited
+
+
+@contextmanager
+def replaced_visits(visit: Callable[..., int]) -> Iterator[None]:
+    plain = coordinate.visit_items
+    coordinate.visit_items = visit
+    try:
+        yield
+    finally:
+        coordinate.visit_items = plain
+
+
+def record(case: Case, look: Callable[[State, int], None] | None = None) -> Record:
+    """Solve a case; `look` is called before each visit with the state and the item."""
+    plain = coordinate.visit_items
+    visits: list[Visit] = []
+    states: list[State] = []
+
+    def visit(*given: Any) -> int:
+        state = State(*given[:4])
+        candidates, cap, margin, rate, most, gain, counters, levels = given[4:]
+        states[:] = [state]
+        n_changed = 0
+        for place, item in enumerate(candidates.tolist()):
+            if look is not None:
+                look(state, item)
+            bias, (_, metric, penalty) = state.rows.offset.copy(), counters.tolist()
+            narrow = 2.0**-46 * levels.sum()
+            n_changed += plain(
+                *state, candidates[place : place + 1], cap, margin, rate, most,
+                gain, counters, levels,
+            )  # fmt: skip
+            changes = ((metric, int(counters[1])), (penalty, int(counters[2])))
+            new = float(state.rows.offset[item])
+            visits.append(
+                Visit(item, bias, new, int(gain[item]), *changes, max(margin, narrow / 2), narrow)
+            )
+        return n_changed
+
+    with replaced_visits(visit):
+        found = case.solve()
+    return Record(found, visits, states[0] if states else None)
+
+
+def build(case: Case) -> State | None:
+    """What the kernel would work on, before the first visit; None without candidates."""
+    states: list[State] = []
+
+    def visit(*given: Any) -> int:
+        states.append(State(*given[:4]))
+        return 0
+
+    with replaced_visits(visit):
+        case.solve()
+    return states[0] if states else None
+
+
+def entries_of(blocks: Blocks) -> list[tuple[float, int, int]]:
+    """(key, id, weight) of a multiset, in its own order."""
+    entries = []
+    for block in blocks.order[: blocks.counts[0]].tolist():
+        inside = slice(block * BLOCK, block * BLOCK + int(blocks.lengths[block]))
+        columns = (blocks.keys[inside], blocks.ids[inside], blocks.weights[inside])
+        entries += list(zip(*(column.tolist() for column in columns), strict=True))
+    return entries
