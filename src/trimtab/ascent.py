@@ -62,8 +62,7 @@ def median_score(kth_score: Floats, full: Flags, scores: Floats) -> float:
     for values in (kth_score[full], kth_score[~np.isnan(kth_score)]):
         if len(values) and np.median(values) != 0:
             return float(abs(np.median(values)))
-    largest = float(np.abs(scores).max(initial=0.0))
-    return largest if largest > 0 else 1.0
+    return _largest(scores) or 1.0
 
 
 class _Raw(NamedTuple):
@@ -264,9 +263,7 @@ def ascend(
     most_buyers = int(support.max(initial=0))
     n_hits = int(problem.needs.sum())
     scratch = coordinate.make_scratch(problem.n_units, n_hits, most_buyers, k)
-    levels = np.array(
-        [np.abs(lists.scores).max(initial=0.0), np.abs(offset[~excluded]).max(initial=0.0)]
-    )
+    levels = np.array([_largest(lists.scores), _largest(offset[~excluded])])
     penalties = int(np.rint(rate * np.abs(offset[~excluded])).astype(np.int64).sum())
     after = np.where(np.diff(bought.indptr) > 0, 0.0, np.nan)
     at_start = sum(run_ranges(prepare.row_values, problem.n_units, problem, rows, worth, after))
@@ -308,6 +305,11 @@ def ascend(
         order=candidates,
         converged=converged,
     )
+
+
+def _largest(numbers: Floats) -> float:
+    """The largest absolute value, without a copy of it all."""
+    return max(float(numbers.max(initial=0.0)), -float(numbers.min(initial=0.0)))
 
 
 def _visiting_order(wanted: Flags, by_item: ByItem, weight: Ints) -> Codes:

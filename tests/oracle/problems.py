@@ -174,13 +174,22 @@ def draw_medium(
 def draw_narrow(seed: int, metric: str, unlisted: str) -> Case:
     """Scores a fraction of the narrowest interval apart, beside one that is 2**30 times as large."""
     rng = np.random.default_rng([seed, METRICS.index(metric), MODES.index(unlisted), 99])
-    case = draw_small(seed, metric, unlisted)
-    step = 2.0**-46 * 2.0**30 * rng.choice([0.3, 0.6, 0.9])
-    scores = 1 + rng.integers(0, 12, len(case.lists.scores)) * step
-    if len(scores):
-        scores[rng.integers(len(scores))] = 2.0**30
-    start = None if case.start is None else np.round(case.start * 20) * step
-    return replace(case, lists=case.lists._replace(scores=scores), start=start)
+    n_units, n_items = int(rng.choice([10, 40])), 6
+    step = 2.0**-46 * 2.0**30 * rng.choice([0.1, 0.3, 0.6, 0.9])
+    levels = int(rng.choice([12, 60]))
+    lists, scores, bought = [], [], []
+    for _ in range(n_units):
+        lists.append(rng.permutation(n_items)[: rng.integers(1, n_items + 1)].tolist())
+        scores.extend((1 + rng.integers(0, levels, len(lists[-1])) * step).tolist())
+        bought.append(sorted(rng.permutation(n_items)[: rng.integers(1, 3)].tolist()))
+    scores[0] = 2.0**30
+    indptr, items = to_csr(lists)
+    settings = draw_settings(rng, int(rng.integers(1, 4)), metric, unlisted)
+    start = None if rng.random() < 0.5 else rng.integers(-20, 20, n_items) * step
+    return Case(
+        Lists(indptr, items, np.array(scores)), Sets(*to_csr(bought)), n_items, settings, None,
+        start,
+    )  # fmt: skip
 
 
 def draw_ulps(seed: int, metric: str, unlisted: str) -> Case:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from brute import best_total, metric_sum, to_dense, unit_metric
-from problems import MODES, PAIRS, Case, draw_narrow, draw_small, draw_ulps
+from problems import PAIRS, Case, draw_narrow, draw_small, draw_ulps
 from watch import Record, record
 
 from trimtab.kernels.reference import climb
@@ -22,6 +22,10 @@ WITH_REFERENCE = 3  # every third
 TOLERANCE = 1e-7
 
 
+def near(left: float, right: float) -> bool:
+    return abs(left - right) <= TOLERANCE
+
+
 def check_visits(case: Case, watched: Record) -> None:
     dense = to_dense(case)
     found = watched.found
@@ -29,22 +33,25 @@ def check_visits(case: Case, watched: Record) -> None:
     rate = settings.penalty / found.unit
     cap = np.inf if settings.max_bias is None else settings.max_bias * found.unit
     bias = case.first_biases(found)
+    before = metric_sum(dense, bias)
     for visit in watched.visits:
         assert visit.bias.tobytes() == bias.tobytes()
-        bias[visit.item] = visit.new
-        before, after = metric_sum(dense, visit.bias), metric_sum(dense, bias)
-        reached = after - rate * abs(visit.new)
-        best = best_total(dense, visit.bias, visit.item, rate, cap, visit.narrow)
-        assert reached >= best - rate * visit.margin - TOLERANCE
-        rise = np.diff(visit.metric)[0] - np.diff(visit.penalty)[0]
-        if visit.new == visit.bias[visit.item]:
-            assert rise == 0
+        old, new = visit.bias[visit.item], visit.new
+        best = best_total(dense, bias, visit.item, rate, cap, visit.narrow)
+        bias[visit.item] = new
+        after = metric_sum(dense, bias)
+        assert after - rate * abs(new) >= best - rate * visit.margin - TOLERANCE
+        gain = visit.metric[1] - visit.metric[0]
+        rise = gain - visit.penalty[1] + visit.penalty[0]
+        if new == old:
+            assert gain == rise == 0
         else:
             assert rise > 0
-            assert abs(visit.new) <= cap
-            assert visit.gain == np.diff(visit.metric)[0]
-            assert visit.gain / QUANTA == pytest.approx(after - before, abs=TOLERANCE)
-        assert visit.metric[1] / QUANTA == pytest.approx(after, abs=TOLERANCE)
+            assert abs(new) <= cap
+            assert visit.gain == gain
+            assert near(gain / QUANTA, after - before)
+        assert near(visit.metric[1] / QUANTA, after)
+        before = after
     assert np.where(found.excluded, 0.0, bias).tobytes() == found.bias.tobytes()
 
 
@@ -56,13 +63,13 @@ def check_solution(case: Case, watched: Record) -> None:
     last = np.where(found.excluded, -np.inf, found.bias)
     for bias, objective in ((first, found.objective_before), (last, found.objective_after)):
         penalty = rate * np.abs(bias[~found.excluded]).sum()
-        assert objective == pytest.approx(metric_sum(dense, bias) - penalty, abs=TOLERANCE)
-    learning = (np.diff(case.bought.indptr) > 0) & (dense.weights > 0)
-    for unit in np.flatnonzero(learning):
-        assert found.after[unit] == pytest.approx(unit_metric(dense, unit, last), abs=1e-12)
-        raw = unit_metric(dense._replace(reaches_unlisted=False), unit, np.zeros(case.n_items))
-        assert found.before[unit] == pytest.approx(raw, abs=1e-12)
-    assert np.isnan(found.before[np.diff(case.bought.indptr) == 0]).all()
+        assert near(objective, metric_sum(dense, bias) - penalty)
+    shown, raw = dense._replace(reaches_unlisted=False), np.zeros(case.n_items)
+    sizes = np.diff(case.bought.indptr)
+    for unit in np.flatnonzero((sizes > 0) & (dense.weights > 0)):
+        assert near(found.before[unit], unit_metric(shown, unit, raw))
+        assert near(found.after[unit], unit_metric(dense, unit, last))
+    assert np.isnan(found.before[sizes == 0]).all()
 
 
 def check_same_bytes(case: Case, watched: Record, keep_idle: bool, with_reference: bool) -> None:
@@ -94,18 +101,18 @@ def test_small_problems(metric: str, unlisted: str, part: int) -> None:
 @pytest.mark.parametrize("draw", [draw_narrow, draw_ulps])
 @pytest.mark.parametrize(("metric", "unlisted"), PAIRS)
 def test_scores_too_close_to_stand_between(draw, metric: str, unlisted: str) -> None:
-    for seed in range(300):
+    for seed in range(150):
         case = draw(seed, metric, unlisted)
         watched = record(case)
         check_visits(case, watched)
-        check_same_bytes(case, watched, keep_idle=True, with_reference=True)
+        check_same_bytes(case, watched, keep_idle=True, with_reference=seed % 3 == 0)
 
 
-@pytest.mark.parametrize("unlisted", MODES)
-def test_narrow_intervals_lead_to_a_second_look(unlisted: str) -> None:
+@pytest.mark.parametrize(("metric", "unlisted"), PAIRS)
+def test_narrow_intervals_lead_to_a_second_look(metric: str, unlisted: str) -> None:
     """The search for the best bias ends early, except where intervals are too narrow."""
     looks = 0
-    for seed in range(300):
-        watched = record(draw_narrow(seed, "ndcg", unlisted))
+    for seed in range(150):
+        watched = record(draw_narrow(seed, metric, unlisted))
         looks += int(watched.state.scratch.sizes[2]) if watched.state else 0
     assert looks > 10
