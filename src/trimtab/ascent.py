@@ -94,15 +94,17 @@ def _raw_tops(
 def _by_item(problem: Problem, wanted: Flags) -> ByItem:
     """Lists by item, units ascending in each, whatever the number of threads."""
     from trimtab.kernels import prepare
+    from trimtab.kernels.jit import pack
 
-    n_units = len(problem.source)
+    packed = pack(problem)
+    n_units = problem.n_units
     parts = ranges(n_units, thread_count())
     room = np.zeros((len(parts), len(wanted)), np.int64)
     starts = {start: room[part] for part, (start, _) in enumerate(parts)}
 
     def counted(count: Callable[..., None]) -> Ints:
         room[:] = 0
-        _run_parts(lambda a, b: count(a, b, problem, wanted, starts[a]), parts)
+        _run_parts(lambda a, b: count(a, b, packed, wanted, starts[a]), parts)
         ends = np.cumsum(room.T.ravel()).reshape(room.T.shape).T
         indptr = np.concatenate([[0], ends[-1]])
         room[:] = ends - room
@@ -112,14 +114,14 @@ def _by_item(problem: Problem, wanted: Flags) -> ByItem:
     listers = np.empty(indptr[-1], np.int32)
     scores = np.empty(indptr[-1])
     _run_parts(
-        lambda a, b: prepare.write_listers(a, b, problem, wanted, starts[a], listers, scores), parts
+        lambda a, b: prepare.write_listers(a, b, packed, wanted, starts[a], listers, scores), parts
     )
     if not problem.reaches_unlisted:
         nobody = np.zeros(len(wanted) + 1, np.int64)
         return prepare.ByItem(indptr, listers, scores, nobody, np.empty(0, np.int32))
     buyers_indptr = counted(prepare.count_buyers)
     buyers = np.empty(buyers_indptr[-1], np.int32)
-    _run_parts(lambda a, b: prepare.write_buyers(a, b, problem, wanted, starts[a], buyers), parts)
+    _run_parts(lambda a, b: prepare.write_buyers(a, b, packed, wanted, starts[a], buyers), parts)
     return prepare.ByItem(indptr, listers, scores, buyers_indptr, buyers)
 
 
@@ -134,6 +136,7 @@ def _run_parts(job: Callable[[int, int], None], parts: list[tuple[int, int]]) ->
 def _make_rows(problem: Problem, offset: Floats, n_items: int) -> Rows:
     from trimtab.kernels import blocks
     from trimtab.kernels import rows as rows_kernels
+    from trimtab.kernels.jit import pack
 
     n_units = len(problem.source)
     raised = blocks.make_blocks(n_items if problem.reaches_unlisted else 0)
@@ -158,13 +161,13 @@ def _make_rows(problem: Problem, offset: Floats, n_items: int) -> Rows:
         noted_items=np.empty(problem.k, np.int64),
         noted_steps=np.empty(problem.k, np.int64),
     )
-    run_ranges(rows_kernels.fill_rows, n_units, problem, rows)
+    run_ranges(rows_kernels.fill_rows, n_units, pack(problem), pack(rows))
     if n_units:
         starts = np.arange(0, n_units, rows_kernels.GROUP)
         rows.group_floor[:] = np.minimum.reduceat(rows.floor, starts)
         rows.group_edge[:] = np.minimum.reduceat(rows.edge, starts)
     if problem.reaches_unlisted:
-        rows_kernels.add_losses(0, n_units, problem, rows)
+        rows_kernels.add_losses(0, n_units, pack(problem), pack(rows))
     return rows
 
 
@@ -236,6 +239,7 @@ def ascend(
         progress: called now and then with (cycle, candidates visited in it, candidates).
     """
     from trimtab.kernels import coordinate, prepare
+    from trimtab.kernels.jit import pack
     from trimtab.kernels.steps import MARGIN
 
     k = settings.k
@@ -266,7 +270,8 @@ def ascend(
     levels = np.array([_largest(lists.scores), _largest(offset[~excluded])])
     penalties = int(np.rint(rate * np.abs(offset[~excluded])).astype(np.int64).sum())
     after = np.where(np.diff(bought.indptr) > 0, 0.0, np.nan)
-    at_start = sum(run_ranges(prepare.row_values, problem.n_units, problem, rows, worth, after))
+    packed = (pack(problem), pack(rows))
+    at_start = sum(run_ranges(prepare.row_values, problem.n_units, *packed, worth, after))
     counters = np.array([0, at_start, penalties])
     objective_before = (counters[1] - counters[2]) / quanta
     cycles = updates = 0
@@ -289,7 +294,7 @@ def ascend(
             or changed < settings.min_updates * len(candidates)
             or gained < _LEAST_GAIN * abs(objective)
         )
-    run_ranges(prepare.row_values, problem.n_units, problem, rows, worth, after)
+    run_ranges(prepare.row_values, problem.n_units, *packed, worth, after)
     return Solution(
         bias=np.where(excluded, 0.0, offset),
         excluded=excluded,

@@ -94,10 +94,15 @@ class ItemBias:
     window: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        for array in (self.bias, self.excluded, self.gain, self.support):
-            array.flags.writeable = False
+        for array in (self.item_ids, self.bias, self.excluded, self.gain, self.support):
+            if isinstance(array, np.ndarray):
+                array.flags.writeable = False
         object.__setattr__(self, "settings", MappingProxyType(dict(self.settings)))
         object.__setattr__(self, "window", MappingProxyType(dict(self.window)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        parts = (getattr(self, field.name) for field in fields(self))
+        return ItemBias, tuple(dict(p) if isinstance(p, MappingProxyType) else p for p in parts)
 
     def __len__(self) -> int:
         return len(self.bias)
@@ -157,7 +162,7 @@ class ItemBias:
             items.excluded if allowed is None else items.excluded | ~_read_allowed(allowed, items)
         )
         lists = Lists(coded.lists.indptr, items.codes, coded.lists.scores)
-        _warn_if_short(lists, k)
+        warn_if_short(lists, k)
         top = rank_lists(lists, k, items.bias, keep_out, self.unlisted == "zero", hidden)
         return _write_top(top, coded, items.ids, self.scale)
 
@@ -242,17 +247,17 @@ def code_lists(
     repeated = find_repeat(lists, len(item_ids))
     if repeated and duplicates == "error":
         unit, item = repeated
-        user = take_ids(units.users, units.user_codes[[unit]])[0]
         raise DataError(
-            f"recs has user_id {user} with item_id {take_ids(item_ids, np.array([item]))[0]} more "
-            f"than once; drop the repeats or pass duplicates='max', 'mean' or 'sum'"
+            f"recs has {units.label(unit)} with {ITEM} {take_ids(item_ids, np.array([item]))[0]} "
+            f"more than once; drop the repeats or pass duplicates='max', 'mean' or 'sum'"
         )
     if repeated:
         lists = merge_repeats(lists, duplicates)
     return Lists(lists.indptr, lists.items, np.log(lists.scores)) if scale == "log" else lists
 
 
-def _warn_if_short(lists: Lists, k: int) -> None:
+def warn_if_short(lists: Lists, k: int) -> None:
+    """Warn of a k that no list fills."""
     longest = int(np.diff(lists.indptr).max(initial=0))
     if longest < k:
         warn(
@@ -262,15 +267,21 @@ def _warn_if_short(lists: Lists, k: int) -> None:
 
 
 def warn(message: str) -> None:
-    """Warn the caller of a public method."""
+    """Warn at the line, outside of Trimtab, that called it."""
+    import sys
     import warnings
 
-    warnings.warn(message, TrimtabWarning, stacklevel=3)
+    level, frame = 1, sys._getframe()
+    while frame.f_back and frame.f_globals["__name__"].partition(".")[0] == "trimtab":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, TrimtabWarning, stacklevel=level)
 
 
-def _read_pairs(exclude: Any, coded: CodedRecs, item_ids: Any) -> Sets:
+def _read_pairs(exclude: Any, coded: CodedRecs, item_ids: Any) -> Sets | None:
     """What each unit must not get; pairs of other users or items do not matter."""
-    pairs = read_frame(exclude, "exclude", USER, ITEM)
+    pairs = read_frame(exclude, "exclude", USER, ITEM, may_be_empty=True)
+    if len(pairs) == 0:
+        return None
     users = known_ids("recs", USER, coded.units.users)
     _, (known_users, pair_users) = encode_ids([users, pairs.ids(USER)])
     _, (known_items, pair_items) = encode_ids([known_ids("recs", ITEM, item_ids), pairs.ids(ITEM)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import warnings
 from collections.abc import Callable
@@ -10,15 +11,17 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from trimtab.bias import ItemBias
-from trimtab.errors import StoreError, TrimtabError
+from trimtab.errors import TrimtabError
 from trimtab.evaluation import evaluate as evaluate_frames
-from trimtab.files import read_table, write_table
+from trimtab.files import read_tables, require_kind, require_place, write_table
 from trimtab.learn import BiasLearner
+from trimtab.schema import ITEM
 
 app = typer.Typer(
     name="trimtab",
@@ -58,7 +61,9 @@ def fit(
     recent: Annotated[Path, typer.Option("--recent", help="user_id, item_id: recent purchases.")],
     out: Annotated[Path, typer.Option("--out", help="Folder for the learned biases.")],
     k: Places = 10,
-    metric: Annotated[str, typer.Option(help="acc, map or ndcg.")] = "ndcg",
+    metric: Annotated[
+        str | None, typer.Option(help="acc, map or ndcg (default: ndcg, or acc with --paper).")
+    ] = None,
     paper: Annotated[bool, typer.Option("--paper", help="The paper's settings.")] = False,
     weights: Annotated[Path | None, typer.Option(help="user_id, weight.")] = None,
     start: Annotated[Path | None, typer.Option(help="Folder of biases to start from.")] = None,
@@ -70,18 +75,16 @@ def fit(
     as_json: AsJson = False,
 ) -> None:
     """Learn one bias per item and save them in a folder."""
-    settings = {"k": k, "metric": metric, **_parse_settings(setting or [])}
+    settings = {"k": k, **({"metric": metric} if metric else {}), **_parse_settings(setting or [])}
     learner = BiasLearner.paper(**settings) if paper else BiasLearner(**settings)
-    bias = learner.fit(
-        read_table(recs),
-        read_table(recent),
-        weights=None if weights is None else read_table(weights),
-        start=None if start is None else ItemBias.load(start),
-        duplicates=duplicates,
-    )
+    require_place(out)
+    loaded = None if start is None else ItemBias.load(start)
+    lists, sales, by_user = read_tables(recs, recent, weights, text=_text_columns(loaded))
+    bias = learner.fit(lists, sales, weights=by_user, start=loaded, duplicates=duplicates)
     bias.save(out)
     if as_json:
-        print(json.dumps({**bias.summary, "lift": bias.summary.lift}))
+        lift = bias.summary.lift
+        print(json.dumps({**bias.summary, "lift": None if math.isnan(lift) else lift}))
         return
     _print_fit(bias)
     console.print(f"saved to {out}", highlight=False, markup=False, soft_wrap=True)
@@ -98,17 +101,11 @@ def apply(
     duplicates: Merge = "error",
 ) -> None:
     """Add saved biases to lists and write the top k."""
-    if out.suffix.lower() not in (".parquet", ".csv"):
-        raise StoreError(f"{out}: unknown kind of file; end the name in .parquet or .csv")
+    require_kind(out)
+    require_place(out.parent)
     loaded = ItemBias.load(bias)
-    lists = read_table(recs)
-    top = loaded.apply(
-        lists,
-        k,
-        exclude=None if exclude is None else read_table(exclude),
-        allowed=None if allowed is None else read_table(allowed),
-        duplicates=duplicates,
-    )
+    lists, pairs, items = read_tables(recs, exclude, allowed, text=_text_columns(loaded))
+    top = loaded.apply(lists, k, exclude=pairs, allowed=items, duplicates=duplicates)
     write_table(top, out)
     unknown = loaded.count_unknown(lists)
     console.print(
@@ -125,7 +122,8 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Judge lists by what was bought: ACC, MAP and NDCG at k."""
-    figures = evaluate_frames(read_table(topk), read_table(truth), k)
+    lists, bought = read_tables(topk, truth)
+    figures = evaluate_frames(lists, bought, k)
     if as_json:
         print(json.dumps(figures))
         return
@@ -164,6 +162,11 @@ def _parse_settings(pairs: list[str]) -> dict[str, Any]:
         except ValueError:
             settings[name] = text
     return settings
+
+
+def _text_columns(bias: ItemBias | None) -> tuple[str, ...]:
+    """Columns that must be read as text to match saved biases."""
+    return () if bias is None or isinstance(bias.item_ids, np.ndarray) else (ITEM,)
 
 
 def _print_fit(bias: ItemBias) -> None:

@@ -47,10 +47,12 @@ def evaluate(
     order = rank_order(top, top_units, top_items)
     indptr = np.searchsorted(top_units[order], np.arange(len(units) + 1)).astype(np.int64)
     ranked = Sets(indptr, top_items[order])
-    per_unit = unit_metrics(ranked, group_sets(bought_units, bought_items, len(units)), k)
+    sets = group_sets(bought_units, bought_items, len(units))
     if not np.isin(bought_units, top_units).any():
         raise DataError(
-            f"no {USER} of truth is in topk: they must share users; check that both are of the "
-            f"same log"
+            f"no {USER} of truth is in topk (truth has {units.label(bought_units[0])}, topk "
+            f"{units.label(top_units[0])}): they must share users; check that both use the same ids"
         )
-    return mean_metrics(per_unit, None if weights is None else read_weights(weights, units))
+    judged = np.diff(sets.indptr) > 0
+    by_unit = None if weights is None else read_weights(weights, units, judged, "topk")
+    return mean_metrics(unit_metrics(ranked, sets, k), by_unit)

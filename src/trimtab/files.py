@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -16,16 +16,18 @@ from trimtab.errors import StoreError
 from trimtab.schema import ITEM, USER, WINDOW
 
 _ID_COLUMNS = (USER, ITEM, WINDOW)
-_CANONICAL_WHOLE = r"^(0|-?[1-9][0-9]{0,17})$"
+_CANONICAL_WHOLE = r"^(0|-?[1-9][0-9]{0,18})$"
 _FORMULA = r"^([=+\-@\t\r'])"  # what a spreadsheet may run, and our own mark
+_TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 _DEFUSED = r"^'([=+\-@\t\r'])"
 
 
 @contextlib.contextmanager
 def publish(path: Path) -> Iterator[BinaryIO]:
     """Open a file that appears under its name only when complete, and not at all on failure."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    require_place(path.parent)
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
     except OSError as error:
         raise StoreError(f"cannot write in {path.parent}: {error.strerror}") from error
@@ -42,6 +44,15 @@ def publish(path: Path) -> Iterator[BinaryIO]:
         Path(name).unlink(missing_ok=True)
 
 
+def require_place(folder: Path) -> None:
+    """Refuse a folder that can be neither written in nor made; makes nothing."""
+    nearest = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    if not nearest.is_dir():
+        raise StoreError(f"cannot write in {folder}: {nearest} is not a folder; choose another")
+    if not os.access(nearest, os.W_OK):
+        raise StoreError(f"cannot write in {folder}: {nearest} is read-only; choose another")
+
+
 def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
@@ -53,48 +64,98 @@ def read_table(path: Path) -> pa.Table:
     if not path.exists():
         raise StoreError(f"{path}: no such file; check the path")
     try:
-        if path.suffix.lower() == ".csv":
-            return _read_csv(path)
-        import pyarrow.parquet as pq
-
-        return pq.read_table(path)
+        table = _read_csv(path) if _is_csv(path) else _read_parquet(path)
     except (pa.ArrowException, OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
-        kind = "CSV" if path.suffix.lower() == ".csv" else "Parquet"
+        kind = "CSV" if _is_csv(path) else "Parquet"
         raise StoreError(
             f"{path}: not a readable {kind} file ({reason}); write it again as Parquet or CSV"
         ) from error
+    twice = [name for name in table.column_names if table.column_names.count(name) > 1]
+    if twice:
+        raise StoreError(f"{path}: column '{twice[0]}' occurs twice; drop or rename one")
+    return table
+
+
+def _read_parquet(path: Path) -> pa.Table:
+    import pyarrow.parquet as pq
+
+    return pq.read_table(path)
 
 
 def _read_csv(path: Path) -> pa.Table:
     from pyarrow import csv
 
     types = dict.fromkeys(_ID_COLUMNS, pa.string())
-    options = csv.ConvertOptions(column_types=types, strings_can_be_null=True)
+    # Only an empty field is a missing value: 'NA' and 'null' are ids like any other.
+    options = csv.ConvertOptions(column_types=types, null_values=[""], strings_can_be_null=True)
     table = csv.read_csv(path, convert_options=options)
-    for name in _ID_COLUMNS:
-        if name in table.column_names:
-            place = table.column_names.index(name)
-            table = table.set_column(place, name, _plain_ids(table[name]))
+    for place, name in enumerate(table.column_names):
+        if name in _ID_COLUMNS:
+            table = table.set_column(place, name, _plain_ids(table.column(place)))
     return table
 
 
 def _plain_ids(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Whole numbers if all are written as such ('007' is not), otherwise text, marks taken off."""
     if len(column) and pc.all(pc.match_substring_regex(column, _CANONICAL_WHOLE)).as_py():
-        return column.cast(pa.int64())
+        with contextlib.suppress(pa.ArrowInvalid):  # beyond 64 bits
+            return column.cast(pa.int64())
     return pc.replace_substring_regex(column, _DEFUSED, r"\1")
+
+
+def read_tables(*paths: Path | None, text: Collection[str] = ()) -> list[Any]:
+    """Several tables that belong together; None stays None.
+
+    Whether '12' in a CSV file is a number or text shows only in the other tables: it is text if
+    their ids of the same name are, or if `text` names the column.
+    """
+    tables = [None if path is None else read_table(path) for path in paths]
+    for name in _ID_COLUMNS:
+        if name in text or any(_holds_text(table, name) for table in tables):
+            tables = [
+                _as_text(table, name) if path and _is_csv(path) else table
+                for path, table in zip(paths, tables, strict=True)
+            ]
+    return tables
+
+
+def _holds_text(table: pa.Table | None, name: str) -> bool:
+    if table is None or name not in table.column_names:
+        return False
+    return _is_text(_plain_type(table[name].type))
+
+
+def _as_text(table: pa.Table, name: str) -> pa.Table:
+    if name not in table.column_names:
+        return table
+    place = table.column_names.index(name)
+    return table.set_column(place, name, table[name].cast(pa.string()))
+
+
+def _is_csv(path: Path) -> bool:
+    return path.suffix.lower() == ".csv"
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return any(is_kind(kind) for is_kind in _TEXT)
+
+
+def require_kind(path: Path) -> None:
+    """Refuse a name that does not say which kind of file to write."""
+    if path.suffix.lower() not in (".csv", ".parquet"):
+        raise StoreError(f"{path}: unknown kind of file; end the name in .parquet or .csv")
 
 
 def write_table(table: pa.Table, path: Path) -> None:
     """Write Parquet or CSV, by the file's ending."""
-    suffix = path.suffix.lower()
-    if suffix not in (".csv", ".parquet"):
-        raise StoreError(
-            f"{path}: unknown kind of file '{suffix}'; end the name in .parquet or .csv"
-        )
+    require_kind(path)
     with publish(path) as file:
-        if suffix == ".csv":
+        if _is_csv(path):
             from pyarrow import csv
 
             csv.write_csv(_defused(table), file)
@@ -108,8 +169,8 @@ def _defused(table: pa.Table) -> pa.Table:
     """Text that a spreadsheet would run as a formula gets a leading apostrophe."""
     columns: dict[str, Any] = {}
     for name in table.column_names:
-        column = table[name]
-        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-            column = pc.replace_substring_regex(column, _FORMULA, r"'\1")
+        column = table[name].cast(_plain_type(table[name].type))
+        if _is_text(column.type):
+            column = pc.replace_substring_regex(column.cast(pa.large_string()), _FORMULA, r"'\1")
         columns[name] = column
     return pa.table(columns)

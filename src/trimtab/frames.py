@@ -8,12 +8,15 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from trimtab.coded import Codes, Floats, Ints, Lists, Sets
+from trimtab.coded import Codes, Flags, Floats, Ints, Lists, Sets
 from trimtab.errors import DataError
 from trimtab.ids import IdColumn, as_read_only, encode_ids, id_column
 from trimtab.schema import ITEM, RANK, SCORE, USER, WEIGHT, WINDOW, require_columns, require_rows
 from trimtab.threads import run_ranges
+
+_NUMBERS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
 
 
 @dataclass(frozen=True)
@@ -22,9 +25,8 @@ class Table:
 
     name: str
     columns: pa.Table
-    backend: Any
+    sample: Any  # the same columns in the caller's own kind of frame, without rows
     lazy: bool
-    schema: dict[str, Any]
 
     def __len__(self) -> int:
         return int(self.columns.num_rows)
@@ -38,36 +40,73 @@ class Table:
         return id_column(self.name, column, self.columns[column])
 
 
-def read_frame(frame: Any, name: str, *needed: str, optional: tuple[str, ...] = ()) -> Table:
+def read_frame(
+    frame: Any,
+    name: str,
+    *needed: str,
+    optional: tuple[str, ...] = (),
+    may_be_empty: bool = False,
+) -> Table:
     """Read the columns that matter; refuse a frame that lacks one or has no rows."""
+    given = _from_native(frame, name)
+    found = given.collect_schema().names()
+    require_columns(name, found, needed)
+    picked = given.select(*needed, *(c for c in optional if c in found))
+    lazy = isinstance(picked, nw.LazyFrame)
+    eager = picked.collect() if lazy else picked
     try:
-        given = nw.from_native(frame)
+        columns = eager.to_arrow()
+    except pa.ArrowException as error:  # an object column of pandas can hold anything
+        reason = ", ".join(map(str, error.args))
+        raise DataError(f"{name} cannot be read ({reason}); give each column one type") from error
+    if not may_be_empty:
+        require_rows(name, columns.num_rows)
+    return Table(name, columns, eager.head(0), lazy)
+
+
+def _from_native(frame: Any, name: str) -> Any:
+    try:
+        return nw.from_native(frame)
     except TypeError as error:
         raise DataError(
             f"{name} is a {type(frame).__name__}: pass a pandas, polars or pyarrow data frame"
         ) from error
-    schema = given.collect_schema()
-    require_columns(name, schema.names(), needed)
-    picked = given.select(*needed, *(c for c in optional if c in schema.names()))
-    lazy = isinstance(picked, nw.LazyFrame)
-    eager = picked.collect() if lazy else picked
-    columns = eager.to_arrow()
-    require_rows(name, columns.num_rows)
-    return Table(name, columns, given.implementation, lazy, dict(schema))
+    except nw.exceptions.DuplicateError as error:
+        raise DataError(f"{name} has two columns of one name; drop or rename one") from error
 
 
 def write_frame(columns: dict[str, Any], like: Table) -> Any:
-    """A frame of the same kind as `like`, ids in the types they came in."""
-    eager = nw.from_arrow(pa.table(columns), backend=_eager_backend(like))
-    types = {c: t for c, t in like.schema.items() if c in (USER, ITEM, WINDOW) and c in columns}
-    eager = eager.with_columns(nw.col(c).cast(t) for c, t in types.items() if eager.schema[c] != t)
+    """A frame of the same kind as `like`, ids in the types they came in, if they fit in them."""
+    backend = like.sample.implementation
+    is_pandas = backend.is_pandas_like()
+    own_types = like.sample.to_native().dtypes if is_pandas else like.sample.schema
+    arrays = {c: v if isinstance(v, pa.Array) else pa.array(v) for c, v in columns.items()}
+    fitting = {}
+    for name in (c for c in (USER, ITEM, WINDOW) if c in arrays):
+        cast = _cast_if_fit(arrays[name], like.columns[name].type, own_types[name])
+        if cast is not None:
+            arrays[name], fitting[name] = cast, own_types[name]
+    eager = nw.from_arrow(pa.table(arrays), backend=backend)
+    if is_pandas:
+        eager = nw.from_native(eager.to_native().astype(fitting))
+    elif backend.is_polars():
+        eager = eager.with_columns(nw.col(name).cast(kind) for name, kind in fitting.items())
     return (eager.lazy() if like.lazy else eager).to_native()
 
 
-def _eager_backend(table: Table) -> Any:
-    if table.backend.is_pandas_like() or table.backend.is_polars():
-        return table.backend
-    return nw.Implementation.PYARROW
+def _cast_if_fit(array: pa.Array, kind: pa.DataType, own_type: Any) -> pa.Array | None:
+    """An array of the Arrow type that stands for a frame's own type; None if values do not fit."""
+    categories = getattr(own_type, "categories", None)
+    if categories is not None and not set(pc.unique(array).to_pylist()) <= set(categories):
+        return None
+    try:
+        if not pa.types.is_dictionary(kind):
+            return array.cast(kind)
+        encoded = array.cast(kind.value_type).dictionary_encode()
+        indices = encoded.indices.cast(kind.index_type)
+        return pa.DictionaryArray.from_arrays(indices, encoded.dictionary, ordered=kind.ordered)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
 
 
 def read_scores(table: Table, column: str = SCORE) -> tuple[Floats, float]:
@@ -77,19 +116,22 @@ def read_scores(table: Table, column: str = SCORE) -> tuple[Floats, float]:
     given = table.columns[column]
     if given.null_count:
         raise DataError(
-            f"column '{column}' of {table.name} has {given.null_count} missing values; "
-            f"drop those rows"
+            f"column '{column}' of {table.name} lacks a value in {given.null_count} of "
+            f"{len(table)} rows; drop those rows"
         )
-    if not (pa.types.is_integer(given.type) or pa.types.is_floating(given.type)):
-        raise DataError(f"column '{column}' of {table.name} holds {given.type}: it must be numbers")
+    if not any(is_kind(given.type) for is_kind in _NUMBERS):
+        raise DataError(
+            f"column '{column}' of {table.name} holds {given.type}: it must be numbers; "
+            f"cast the column"
+        )
     values = as_read_only(given.cast(pa.float64(), safe=False))
     scores = np.empty(len(values))
     found = run_ranges(copy_scores, len(values), values, scores)
     bad = next((row for row, _ in found if row >= 0), None)
     if bad is not None:
         raise DataError(
-            f"column '{column}' of {table.name} has {values[bad]} in row {bad}: it must be finite; "
-            f"drop such rows or mend the engine's scores"
+            f"column '{column}' of {table.name} has {values[bad]} in row {bad} (from 0): it must "
+            f"be finite; mend or drop such rows"
         )
     return scores, min(low for _, low in found)
 
@@ -105,6 +147,11 @@ class Units:
 
     def __len__(self) -> int:
         return len(self.user_codes)
+
+    def label(self, unit: int) -> str:
+        """One unit in words."""
+        found = self.columns(np.array([unit], np.int32))
+        return " in ".join(f"{name} {ids[0]}" for name, ids in found.items())
 
     def columns(self, units: Ints | Codes) -> dict[str, Any]:
         """The id columns of the given units."""
@@ -147,9 +194,13 @@ def encode_units(*tables: Table) -> tuple[Units, list[Codes]]:
 
 
 def _window_ids(table: Table) -> IdColumn:
-    """Windows are labels: integers, strings, or dates as text."""
+    """Windows are labels: integers, strings, or dates and times as text."""
     column = table.columns[WINDOW]
-    if pa.types.is_temporal(column.type):
+    if pa.types.is_timestamp(column.type):
+        # The same text for any unit of time, and that of a date for midnight.
+        column = column.cast(pa.timestamp("us", column.type.tz), safe=False).cast(pa.string())
+        column = pc.replace_substring_regex(column, r" 00:00:00\.000000$", "")
+    elif pa.types.is_date(column.type):
         column = column.cast(pa.string())
     return id_column(table.name, WINDOW, column)
 
@@ -206,20 +257,37 @@ def merge_repeats(lists: Lists, how: str) -> Lists:
     return Lists(indptr, np.ascontiguousarray(items[first]), merged)
 
 
-def read_weights(frame: Any, units: Units) -> Floats:
-    """One weight per unit: that of its user, 1 for users not in the table."""
+def read_weights(frame: Any, units: Units, judged: Flags, name: str) -> Floats:
+    """One weight per unit: that of its user, 1 for users not in the table.
+
+    Args:
+        frame: user_id, weight.
+        units: of the other tables.
+        judged: the units that bought something; one of them must weigh more than 0.
+        name: of the table that the units come from.
+    """
     table = read_frame(frame, "weights", USER, WEIGHT)
     values, lowest = read_scores(table, WEIGHT)
     if lowest < 0:
         raise DataError(f"column '{WEIGHT}' of weights has {lowest:g}: weights must be at least 0")
-    known = IdColumn("recs", USER, _id_values(units.users))
-    _, (user_codes, weight_codes) = encode_ids([known, table.ids(USER)])
-    counts = np.bincount(weight_codes, minlength=1)
+    users, (user_codes, weight_codes) = encode_ids(
+        [known_ids(name, USER, units.users), table.ids(USER)]
+    )
+    counts = np.bincount(weight_codes)
     if counts.max() > 1:
-        raise DataError(f"column '{USER}' of weights has a user twice; give each user one weight")
-    by_code = np.ones(max(int(user_codes.max(initial=0)), int(weight_codes.max())) + 1)
+        (user,) = take_ids(users, np.array([counts.argmax()]))
+        raise DataError(
+            f"column '{USER}' of weights has {user} more than once; give each user one weight"
+        )
+    by_code = np.ones(len(users))
     by_code[weight_codes] = values
-    return by_code[user_codes][units.user_codes]
+    weights: Floats = by_code[user_codes][units.user_codes]
+    if not (weights[judged] > 0).any():
+        raise DataError(
+            f"column '{WEIGHT}' of weights is 0 for every user who bought something: give at "
+            f"least one a weight above 0"
+        )
+    return weights
 
 
 def _id_values(ids: Any) -> Any:

@@ -36,7 +36,8 @@ def id_column(table: str, name: str, column: pa.ChunkedArray) -> IdColumn:
     """Check a column of ids and bring it into one of the two kinds."""
     if column.null_count:
         raise DataError(
-            f"column '{name}' of {table} has {column.null_count} missing values; drop those rows"
+            f"column '{name}' of {table} lacks a value in {column.null_count} of {len(column)} "
+            f"rows; drop those rows"
         )
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.ascent import AscentSettings, Solution, ascend, rescore
-from trimtab.bias import ItemBias, Summary, code_lists, warn
+from trimtab.bias import ItemBias, Summary, code_lists, warn, warn_if_short
 from trimtab.coded import Codes, Floats, Lists, Sets
 from trimtab.errors import DataError, SettingError
 from trimtab.frames import (
@@ -23,6 +23,7 @@ from trimtab.frames import (
     known_ids,
     read_frame,
     read_weights,
+    take_ids,
 )
 from trimtab.ids import encode_ids
 from trimtab.progress import Progress, progress_reporter
@@ -37,11 +38,14 @@ from trimtab.schema import (
     USER,
     WINDOW,
     require_choice,
-    require_k,
+    require_flag,
     require_number,
     require_whole,
 )
 
+_WHOLE = {"k": 1, "max_cycles": 1, "min_support": 0, "min_exposure": 0, "n_bags": 0, "seed": 0}
+_NUMBERS = {"penalty": (0,), "max_bias": (0,), "min_updates": (0, 1)}
+_MAY_BE_NONE = ("max_bias", "max_cycles")
 _LEAST_OVERLAP = 0.1  # below this share of common users or items, `fit` warns
 
 
@@ -87,23 +91,28 @@ class BiasLearner:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        require_k(self.k)
-        require_choice("metric", self.metric, METRICS)
-        require_choice("scale", self.scale, SCALES)
-        require_choice("unlisted", self.unlisted, UNLISTED)
-        require_number("penalty", self.penalty, 0)
-        if self.max_bias is not None:
-            require_number("max_bias", self.max_bias, 0)
-        if self.max_cycles is not None:
-            require_whole("max_cycles", self.max_cycles, 1)
-        require_number("min_updates", self.min_updates, 0, 1)
-        for name in ("min_support", "min_exposure", "n_bags", "seed"):
-            require_whole(name, getattr(self, name), 0)
+        for name, choices in (("metric", METRICS), ("scale", SCALES), ("unlisted", UNLISTED)):
+            require_choice(name, getattr(self, name), choices)
+        for name, least in _WHOLE.items():
+            self._settle(name, require_whole, int, least)
+        for name, bounds in _NUMBERS.items():
+            self._settle(name, require_number, float, *bounds)
+        require_flag("exclude_unsold", self.exclude_unsold)
         if self.scale == "log" and self.unlisted != "never":
             raise SettingError(
                 f"unlisted={self.unlisted!r} with scale='log': a score of 0 stays 0 when "
                 f"multiplied; use unlisted='never'"
             )
+
+    def _settle(
+        self, name: str, check: Callable[..., None], kind: type[int | float], *bounds: float
+    ) -> None:
+        """Check a number and keep it as a plain one, which can be saved."""
+        value = getattr(self, name)
+        if value is None and name in _MAY_BE_NONE:
+            return
+        check(name, value, *bounds)
+        object.__setattr__(self, name, kind(value))
 
     @classmethod
     def paper(cls, k: int = 10, metric: str = "acc", **overrides: Any) -> BiasLearner:
@@ -144,9 +153,10 @@ class BiasLearner:
             progress: a bar on stderr for long fits (True, or None for "if it is a terminal"), none
                 (False), or a function called with (cycle, items visited, items).
         """
-        _warm_up()
-        coded = _read(self, recs, recent, weights, start, duplicates)
+        tables = _read(recs, recent)
         _check_unused(history, items)
+        _warm_up()
+        coded = _encode(self, *tables, weights, start, duplicates)
         report, close = progress_reporter(progress, self.max_cycles, max(1, self.n_bags))
         try:
             solution = self._solve(coded, report)
@@ -220,7 +230,8 @@ def _warm_up() -> None:
         recs = pa.table({USER: [1, 0], ITEM: [0, 1], SCORE: [1.0, 0.5]})
         recent = pa.table({USER: [0, 1, 1], ITEM: [1, 0, 0]})
         learner = BiasLearner(k=1)
-        learner._solve(_read(learner, recs, recent, None, None, "error"), lambda bag: None)
+        coded = _encode(learner, *_read(recs, recent), None, None, "error")
+        learner._solve(coded, lambda bag: None)
 
 
 @dataclass(frozen=True)
@@ -244,35 +255,37 @@ class _Coded:
         return self.lists, self.bought, self.n_items
 
 
-def _read(
+def _read(recs: Any, recent: Any) -> tuple[Table, Table]:
+    """Both tables, refused before any kernel is loaded when a column is missing."""
+    return (
+        read_frame(recs, "recs", USER, ITEM, SCORE, optional=(WINDOW,)),
+        read_frame(recent, "recent", USER, ITEM, optional=(WINDOW, TIMESTAMP)),
+    )
+
+
+def _encode(
     learner: BiasLearner,
-    recs: Any,
-    recent: Any,
+    table: Table,
+    sales: Table,
     weights: Any,
     start: ItemBias | None,
     duplicates: str,
 ) -> _Coded:
-    table = read_frame(recs, "recs", USER, ITEM, SCORE, optional=(WINDOW,))
-    sales = read_frame(recent, "recent", USER, ITEM, optional=(WINDOW, TIMESTAMP))
     units, (list_units, sale_units) = encode_units(table, sales)
     item_ids, (list_items, sale_items) = encode_ids([table.ids(ITEM), sales.ids(ITEM)])
-    _check_overlap(USER, list_units, sale_units, len(units))
-    _check_overlap(ITEM, list_items, sale_items, len(item_ids))
+    unit_name = USER if units.windows is None else f"({USER}, {WINDOW})"
+    _check_overlap(unit_name, list_units, sale_units, len(units), units.label)
+    _check_overlap(
+        ITEM, list_items, sale_items, len(item_ids),
+        lambda item: f"{ITEM} {take_ids(item_ids, np.array([item]))[0]}",
+    )  # fmt: skip
     lists = code_lists(
         table, list_units, list_items, units, item_ids, learner.scale, learner.unlisted, duplicates
     )
-    longest = int(np.diff(lists.indptr).max())
-    if longest < learner.k:
-        warn(
-            f"k={learner.k} is longer than the longest list ({longest}): places stay empty; "
-            f"lower k or list more"
-        )
-    by_unit = None if weights is None else read_weights(weights, units)
+    warn_if_short(lists, learner.k)
     bought = group_sets(sale_units, sale_items, len(units))
-    if by_unit is not None and not (by_unit[np.diff(bought.indptr) > 0] > 0).any():
-        raise DataError(
-            "weights are 0 for every user of recent: give at least one a weight above 0"
-        )
+    judged = np.diff(bought.indptr) > 0
+    by_unit = None if weights is None else read_weights(weights, units, judged, "recs")
     return _Coded(
         units,
         item_ids,
@@ -284,7 +297,9 @@ def _read(
     )
 
 
-def _check_overlap(column: str, listed: Codes, bought: Codes, n: int) -> None:
+def _check_overlap(
+    name: str, listed: Codes, bought: Codes, n: int, label: Callable[[int], str]
+) -> None:
     in_recs = np.zeros(n, bool)
     in_recs[listed] = True
     in_recent = np.zeros(n, bool)
@@ -293,19 +308,23 @@ def _check_overlap(column: str, listed: Codes, bought: Codes, n: int) -> None:
     of = int(in_recent.sum())
     if common == 0:
         raise DataError(
-            f"no {column} of recent is in recs: nothing can be learned; check that both tables use "
-            f"the same ids"
+            f"no {name} of recent is in recs (recent has {label(bought[0])}, recs "
+            f"{label(listed[0])}): nothing can be learned; check that both use the same ids"
         )
     if common < _LEAST_OVERLAP * of:
         warn(
-            f"only {common} of {of} different {column}s of recent are in recs: little can be "
-            f"learned; check that both tables are of the same log"
+            f"only {common} of {of} different values of {name} in recent are in recs: little can "
+            f"be learned; check that both tables are of the same log"
         )
 
 
 def _start_biases(start: ItemBias | None, item_ids: Any, learner: BiasLearner) -> Floats | None:
     if start is None:
         return None
+    if not isinstance(start, ItemBias):
+        raise DataError(
+            f"start is a {type(start).__name__}: pass an ItemBias, as from ItemBias.load(folder)"
+        )
     if start.scale != learner.scale:
         raise SettingError(
             f"start has scale='{start.scale}', the learner scale='{learner.scale}': they must be "

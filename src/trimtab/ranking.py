@@ -39,6 +39,8 @@ def rank_lists(
     if reaches_unlisted:
         positive = np.flatnonzero(offset > 0)
         raised = positive[np.argsort(-offset[positive], kind="stable")].astype(np.int32)
+    # No more places than can be filled, however large k is.
+    k = max(1, min(k, int(np.diff(lists.indptr).max(initial=0)) + len(raised)))
     none = Sets(np.zeros(1, np.int64), np.empty(0, np.int32))
     items = np.empty(lists.n_units * k, np.int32)
     scores = np.empty(lists.n_units * k)

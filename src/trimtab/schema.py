@@ -49,8 +49,10 @@ def require_choice(name: str, value: Any, choices: Sequence[str]) -> None:
 
 def require_whole(name: str, value: Any, least: int) -> None:
     """Refuse anything but a whole number of at least `least`."""
-    if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise SettingError(f"{name}={value!r}: must be a whole number of at least {least}")
+    if value < least:
+        raise SettingError(f"{name}={value}: must be at least {least}")
 
 
 def require_number(name: str, value: Any, least: float, most: float = math.inf) -> None:
@@ -61,10 +63,15 @@ def require_number(name: str, value: Any, least: float, most: float = math.inf) 
     except TypeError:
         fits = False
     if not fits:
-        raise SettingError(f"{name}={value!r}: must be a number, {bounds}")
+        raise SettingError(f"{name}={value!r}: must be a finite number, {bounds}")
+
+
+def require_flag(name: str, value: Any) -> None:
+    """Refuse anything but True and False."""
+    if value is not True and value is not False:
+        raise SettingError(f"{name}={value!r}: must be True or False")
 
 
 def require_k(k: Any) -> None:
     """Refuse a k below 1."""
-    if isinstance(k, bool) or not hasattr(k, "__index__") or k < 1:
-        raise SettingError(f"k={k!r}: must be at least 1")
+    require_whole("k", k, 1)

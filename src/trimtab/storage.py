@@ -5,10 +5,12 @@ The header is replaced last, in one step, so that a reader who follows it finds 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
 import math
+import time
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -31,7 +33,9 @@ _COLUMNS = {
     "gain": pa.float64(),
     "support": pa.int64(),
 }
-_TRIES = 3
+_TRIES = 20
+_WAIT_SECONDS = 0.01  # before following the header again
+_ABANDONED_SECONDS = 3600  # a part of a file untouched for so long was left by a killed writer
 
 
 def save_bias(bias: ItemBias, folder: Path) -> None:
@@ -57,9 +61,18 @@ def save_bias(bias: ItemBias, folder: Path) -> None:
         file.write(content)
     with publish(folder / HEADER) as file:
         file.write(json.dumps(header, indent=2, ensure_ascii=False, allow_nan=False).encode())
+    with contextlib.suppress(OSError):
+        _clean(folder, name)
+
+
+def _clean(folder: Path, current: str) -> None:
+    """Remove what earlier writers left."""
     for old in folder.glob("bias-*.parquet"):
-        if old.name != name:
+        if old.name != current:
             old.unlink(missing_ok=True)
+    for part in folder.glob(".*.part"):
+        if part.stat().st_mtime < time.time() - _ABANDONED_SECONDS:
+            part.unlink(missing_ok=True)
 
 
 def _to_json(value: Any) -> Any:
@@ -68,19 +81,13 @@ def _to_json(value: Any) -> Any:
 
 def load_bias(folder: Path) -> ItemBias:
     """Read a bias table, following the header again when it was replaced meanwhile."""
-    for _ in range(_TRIES - 1):
+    for _ in range(_TRIES):
         header = _read_header(folder)
         try:
             return _read_data(folder, header)
         except FileNotFoundError:
-            continue
-    try:
-        header = _read_header(folder)
-        return _read_data(folder, header)
-    except FileNotFoundError as error:
-        raise StoreError(
-            f"{folder}: the table '{header['data']}' is missing; save it again"
-        ) from error
+            time.sleep(_WAIT_SECONDS)
+    raise StoreError(f"{folder}: the table '{header['data']}' is missing; save the bias again")
 
 
 def _read_header(folder: Path) -> dict[str, Any]:
@@ -115,21 +122,18 @@ def _read_data(folder: Path, header: dict[str, Any]) -> ItemBias:
                 f"{path}: the checksum does not match the header's: the file was changed or cut "
                 f"short; save the bias again"
             )
-        table = pq.read_table(io.BytesIO(content))
-        return _rebuild(table, header)
+        return _rebuild(pq.read_table(io.BytesIO(content)), header)
     except FileNotFoundError:
         raise
     except (KeyError, TypeError, OSError, pa.ArrowException) as error:
         raise StoreError(
-            f"{folder}: the saved bias is not whole ({error!r}); save it again"
+            f"{folder}: the saved bias is not whole ({error!r}); save the bias again"
         ) from error
 
 
 def _rebuild(table: pa.Table, header: dict[str, Any]) -> ItemBias:
     if table.num_rows != header["rows"]:
-        raise StoreError(
-            f"{table.num_rows} rows, but the header says {header['rows']}; save it again"
-        )
+        raise KeyError(f"{table.num_rows} rows, but the header says {header['rows']}")
     ids = table[ITEM].combine_chunks()
     numbers = pa.types.is_integer(ids.type)
     columns = {name: np.array(table[name].cast(kind).to_numpy()) for name, kind in _COLUMNS.items()}

@@ -5,7 +5,7 @@ The order is key ascending, then id *descending*: an item `i` that is in everybo
 always a prefix. Adding a negative weight removes; an entry whose weight falls to 0 disappears.
 
 Finding is a binary search over the blocks and one inside a block; adding moves at most one
-block's entries. All but the last two functions take `bare(blocks)`.
+block's entries. Helpers take `unpack_blocks(pack(blocks))`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from trimtab.coded import Codes, Floats, Ints
-from trimtab.kernels.jit import bare, helper, kernel
+from trimtab.kernels.jit import helper, kernel, pack, unpacker
 
 BLOCK = 256
 _N_BLOCKS = 0
@@ -35,6 +35,9 @@ class Blocks(NamedTuple):
     floor_ids: Codes
     free: Codes
     counts: Ints  # blocks in use, blocks free
+
+
+unpack_blocks = unpacker(Blocks)
 
 
 def make_blocks(max_entries: int) -> Blocks:
@@ -226,18 +229,26 @@ def reach(blocks, budget):
 
 
 @kernel
-def add_weights(blocks, keys, items, weights):
-    """Add many weights, one after the other."""
-    inside = bare(blocks)
+def _add_weights(packed, keys, items, weights):
+    blocks = unpack_blocks(packed)
     for e in range(len(keys)):
-        add_weight(inside, keys[e], np.int64(items[e]), weights[e])
+        add_weight(blocks, keys[e], np.int64(items[e]), weights[e])
 
 
 @kernel
-def passed_weights(blocks, keys, items):
-    """Sums of the weights passed, for many (key, item)."""
-    inside = bare(blocks)
-    sums = np.empty(len(keys), np.int64)
+def _passed_weights(packed, keys, items, sums):
+    blocks = unpack_blocks(packed)
     for e in range(len(keys)):
-        sums[e] = passed_weight(inside, keys[e], np.int64(items[e]))
+        sums[e] = passed_weight(blocks, keys[e], np.int64(items[e]))
+
+
+def add_weights(blocks: Blocks, keys: Floats, items: Ints, weights: Ints) -> None:
+    """Add many weights, one after the other."""
+    _add_weights(pack(blocks), keys, items, weights)
+
+
+def passed_weights(blocks: Blocks, keys: Floats, items: Ints) -> Ints:
+    """Sums of the weights passed, for many (key, item)."""
+    sums = np.empty(len(keys), np.int64)
+    _passed_weights(pack(blocks), keys, items, sums)
     return sums

@@ -20,8 +20,19 @@ import numpy as np
 
 from trimtab.coded import Codes, Floats, Ints
 from trimtab.kernels.blocks import BLOCK, add_weight, reach
-from trimtab.kernels.jit import bare, helper, kernel, prefetch
-from trimtab.kernels.rows import GROUP, hit_step, move_item, raise_floor, tags_of
+from trimtab.kernels.jit import helper, kernel, pack, prefetch, unpacker
+from trimtab.kernels.prepare import ByItem, unpack_by_item
+from trimtab.kernels.rows import (
+    GROUP,
+    Problem,
+    Rows,
+    hit_step,
+    move_item,
+    raise_floor,
+    tags_of,
+    unpack_problem,
+    unpack_rows,
+)
 from trimtab.kernels.sorting import STACK, sort_curve
 from trimtab.kernels.steps import better, make_rules, penalty_of, too_narrow
 
@@ -43,6 +54,9 @@ class Scratch(NamedTuple):
     sizes: Ints  # how many of both, and how often everybody had to be looked at
     stack: Ints
     stamp: Codes  # unit -> 4 * visit + why it is special
+
+
+unpack_scratch = unpacker(Scratch)
 
 
 def make_scratch(n_units: int, n_hits: int, most_buyers: int, k: int) -> Scratch:
@@ -516,30 +530,15 @@ def _best_bias(problem, rows, by_item, item, bias, visit, rules, most, scratch):
 
 
 @kernel
-def visit_items(
-    given, given_rows, lists_by_item, room, candidates, cap, margin, rate, most,
+def _visit(
+    packed, packed_rows, packed_by_item, packed_scratch, candidates, cap, margin, rate, most,
     gain, counters, levels,
 ):  # fmt: skip
-    """Give each candidate in turn its best bias; returns how many changed.
-
-    Args:
-        given: what does not change.
-        given_rows: the current rankings; changed in place.
-        lists_by_item: who lists and who bought each item.
-        room: scratch.
-        candidates: item codes in the order of their visits.
-        cap: the largest |bias|; inf for none.
-        margin: distance from a breakpoint.
-        rate: penalty in quanta per unit of bias.
-        most: the most that one unit can gain or lose, in quanta.
-        gain: per item, what its last move added, in quanta; changed in place.
-        counters: visits so far, the metric's sum and the penalty's sum in quanta; changed.
-        levels: largest |score| and largest |bias| so far; changed.
-    """
-    problem = bare(given)
-    rows = bare(given_rows)
-    by_item = bare(lists_by_item)
-    scratch = bare(room)
+    """Give each candidate in turn its best bias; see `visit_items`."""
+    problem = unpack_problem(packed)
+    rows = unpack_rows(packed_rows)
+    by_item = unpack_by_item(packed_by_item)
+    scratch = unpack_scratch(packed_scratch)
     n_changed = 0
     for c in range(len(candidates)):
         item = np.int64(candidates[c])
@@ -559,3 +558,38 @@ def visit_items(
             _apply_move(problem, rows, by_item, item, bias, best, scratch, counters[0])
             n_changed += 1
     return n_changed
+
+
+def visit_items(
+    problem: Problem,
+    rows: Rows,
+    by_item: ByItem,
+    scratch: Scratch,
+    candidates: Codes,
+    cap: float,
+    margin: float,
+    rate: float,
+    most: int,
+    gain: Ints,
+    counters: Ints,
+    levels: Floats,
+) -> int:
+    """Give each candidate in turn its best bias; returns how many changed.
+
+    Args:
+        problem: what does not change.
+        rows: the current rankings; changed in place.
+        by_item: who lists and who bought each item.
+        scratch: room to work in.
+        candidates: item codes in the order of their visits.
+        cap: the largest |bias|; inf for none.
+        margin: distance from a breakpoint.
+        rate: penalty in quanta per unit of bias.
+        most: the most that one unit can gain or lose, in quanta.
+        gain: per item, what its last move added, in quanta; changed in place.
+        counters: visits so far, the metric's sum and the penalty's sum in quanta; changed.
+        levels: largest |score| and largest |bias| so far; changed.
+    """
+    packed = (pack(problem), pack(rows), pack(by_item), pack(scratch))
+    changed = _visit(*packed, candidates, cap, margin, rate, most, gain, counters, levels)
+    return int(changed)

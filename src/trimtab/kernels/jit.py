@@ -9,19 +9,24 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import itertools
 import os
 import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numba
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+from numba.np.numpy_support import as_dtype
+
+from trimtab.coded import Codes, Floats, Ints, Singles
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 _NOTICE_AFTER_SECONDS = 1.5
@@ -104,6 +109,68 @@ def bare(typingctx: Any, group: Any) -> Any:
         return _bare_value(context, builder, signature.args[0], args[0])
 
     return _bare_type(group)(group), codegen
+
+
+_POINTED: dict[Any, Any] = {
+    Ints: types.int64,
+    Codes: types.int32,
+    Floats: types.float64,
+    Singles: types.float32,
+}
+_WHOLE: dict[Any, Any] = {int: types.int64, bool: types.boolean}
+
+
+def _unpacked_type(hint: Any) -> Any:
+    if hint in _POINTED:
+        return types.CPointer(_POINTED[hint])
+    if hint in _WHOLE:
+        return _WHOLE[hint]
+    return types.NamedTuple([_unpacked_type(h) for h in get_type_hints(hint).values()], hint)
+
+
+def pack(group: Any) -> Ints:
+    """A named tuple of arrays, whole numbers and such tuples, as a table of addresses and numbers.
+
+    The caller keeps the arrays alive. A kernel that takes it compiles several times faster than
+    one that takes the arrays; `unpacker` gives it back the fields.
+    """
+    words: list[int] = []
+    for (name, hint), value in zip(get_type_hints(type(group)).items(), group, strict=True):
+        if hint in _POINTED:
+            dtype = as_dtype(_POINTED[hint])
+            assert value.dtype == dtype and value.flags.c_contiguous, name  # noqa: PT018
+            words.append(value.ctypes.data)
+        elif hint in _WHOLE:
+            words.append(int(value))
+        else:
+            words.extend(pack(value).tolist())
+    return np.array(words, np.int64)
+
+
+def unpacker(kind: Any) -> Any:
+    """A function for kernels: from `pack`'s table back to the fields, `bare` as it were."""
+    result = _unpacked_type(kind)
+
+    @intrinsic
+    def unpack(typingctx: Any, table: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            data = context.make_array(signature.args[0])(context, builder, args[0]).data
+            places = itertools.count()
+
+            def read(hint: Any) -> Any:
+                if hint not in _POINTED and hint not in _WHOLE:
+                    parts = [read(h) for h in get_type_hints(hint).values()]
+                    return context.make_tuple(builder, _unpacked_type(hint), parts)
+                word = builder.load(builder.gep(data, [ir.Constant(ir.IntType(64), next(places))]))
+                if hint in _POINTED:
+                    return builder.inttoptr(word, context.get_value_type(_unpacked_type(hint)))
+                return word if hint is int else builder.trunc(word, ir.IntType(1))
+
+            return read(kind)
+
+        return result(table), codegen
+
+    return unpack
 
 
 @intrinsic

@@ -7,8 +7,15 @@ from typing import NamedTuple
 import numpy as np
 
 from trimtab.coded import Codes, Floats, Ints
-from trimtab.kernels.jit import bare, helper, kernel
-from trimtab.kernels.rows import is_bought, is_listed, tags_of, worth_at
+from trimtab.kernels.jit import helper, kernel, unpacker
+from trimtab.kernels.rows import (
+    is_bought,
+    is_listed,
+    tags_of,
+    unpack_problem,
+    unpack_rows,
+    worth_at,
+)
 
 
 class ByItem(NamedTuple):
@@ -19,6 +26,9 @@ class ByItem(NamedTuple):
     scores: Floats
     buyers_indptr: Ints
     buyers: Codes  # units that do not list the item
+
+
+unpack_by_item = unpacker(ByItem)
 
 
 @helper
@@ -84,10 +94,10 @@ def raw_tops(
 
 
 @kernel
-def row_values(start, stop, given, given_rows, worth, value):
+def row_values(start, stop, packed, packed_rows, worth, value):
     """The metric of each unit's current ranking, written at its source row; the sum in quanta."""
-    problem = bare(given)
-    rows = bare(given_rows)
+    problem = unpack_problem(packed)
+    rows = unpack_rows(packed_rows)
     quanta = np.int64(0)
     for unit in range(start, stop):
         total = 0.0
@@ -104,9 +114,9 @@ def row_values(start, stop, given, given_rows, worth, value):
 
 
 @kernel
-def count_listers(start, stop, given, wanted, counts):
+def count_listers(start, stop, packed, wanted, counts):
     """Count, for the wanted items, the list entries of the units from `start` to `stop`."""
-    problem = bare(given)
+    problem = unpack_problem(packed)
     for unit in range(start, stop):
         source = np.int64(problem.source[unit])
         for e in range(problem.indptr[source], problem.indptr[source + 1]):
@@ -116,9 +126,9 @@ def count_listers(start, stop, given, wanted, counts):
 
 
 @kernel
-def write_listers(start, stop, given, wanted, cursors, listers, scores):
+def write_listers(start, stop, packed, wanted, cursors, listers, scores):
     """Write the counted entries at the items' cursors, which move on."""
-    problem = bare(given)
+    problem = unpack_problem(packed)
     for unit in range(start, stop):
         source = np.int64(problem.source[unit])
         for e in range(problem.indptr[source], problem.indptr[source + 1]):
@@ -131,9 +141,9 @@ def write_listers(start, stop, given, wanted, cursors, listers, scores):
 
 
 @kernel
-def count_buyers(start, stop, given, wanted, counts):
+def count_buyers(start, stop, packed, wanted, counts):
     """Count, for the wanted items, the units that bought without listing."""
-    problem = bare(given)
+    problem = unpack_problem(packed)
     for unit in range(start, stop):
         source = np.int64(problem.source[unit])
         for e in range(problem.bought_indptr[source], problem.bought_indptr[source + 1]):
@@ -143,9 +153,9 @@ def count_buyers(start, stop, given, wanted, counts):
 
 
 @kernel
-def write_buyers(start, stop, given, wanted, cursors, buyers):
+def write_buyers(start, stop, packed, wanted, cursors, buyers):
     """Write the counted buyers at the items' cursors, which move on."""
-    problem = bare(given)
+    problem = unpack_problem(packed)
     for unit in range(start, stop):
         source = np.int64(problem.source[unit])
         for e in range(problem.bought_indptr[source], problem.bought_indptr[source + 1]):

@@ -10,7 +10,7 @@ Rows also keep two cheap bounds in single precision, small enough to stay in the
 most rows need not be touched: `low_hit`, the lowest score among the relevant items of the first
 k + 1 places that can lose anything, and `edge`, the score of place k + 1.
 
-Functions whose first arguments are `problem` and `rows` take them bare, kernels with a range not.
+Kernels take `pack(problem)` and `pack(rows)`; helpers take what `unpack_...` makes of those.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from trimtab.coded import Codes, Floats, Ints
+from trimtab.coded import Codes, Floats, Ints, Singles
 from trimtab.kernels.blocks import BLOCK, Blocks, add_weight
-from trimtab.kernels.jit import bare, helper, kernel
+from trimtab.kernels.jit import helper, kernel, unpacker
 
 GROUP = 256
 
@@ -56,16 +55,20 @@ class Rows(NamedTuple):
     scores: Floats  # a row's scores, its codes and its length lie side by side: few cache lines
     codes: Codes  # the same memory; item * 2 + relevant
     floor: Floats
-    low_hit: NDArray[np.float32]
-    edge: NDArray[np.float32]
+    low_hit: Singles
+    edge: Singles
     offset: Floats  # item -> bias, -inf when excluded
     group_floor: Floats  # lower bound of `floor` over GROUP units
-    group_edge: NDArray[np.float32]  # lower bound of `edge` over GROUP units
+    group_edge: Singles  # lower bound of `edge` over GROUP units
     losses: Blocks  # what an item that everybody gets at score b would cost: (score, item) of hits
     raised: Blocks  # items with a positive bias: (bias, item)
     noted_keys: Floats  # scratch for one unit's hits before a change
     noted_items: Ints
     noted_steps: Ints
+
+
+unpack_problem = unpacker(Problem)
+unpack_rows = unpacker(Rows)
 
 
 def row_shape(k: int) -> tuple[int, int]:
@@ -225,10 +228,10 @@ def fill_row(problem, rows, unit):
 
 
 @kernel
-def fill_rows(start, stop, given, given_rows):
+def fill_rows(start, stop, packed, packed_rows):
     """Rank the units from `start` to `stop` from scratch."""
-    problem = bare(given)
-    rows = bare(given_rows)
+    problem = unpack_problem(packed)
+    rows = unpack_rows(packed_rows)
     for unit in range(start, stop):
         fill_row(problem, rows, np.int64(unit))
 
@@ -289,10 +292,10 @@ def _renew_losses(problem, rows, unit, low, high, n):
 
 
 @kernel
-def add_losses(start, stop, given, given_rows):
+def add_losses(start, stop, packed, packed_rows):
     """Enter the hits of the units from `start` to `stop` into `losses`."""
-    problem = bare(given)
-    rows = bare(given_rows)
+    problem = unpack_problem(packed)
+    rows = unpack_rows(packed_rows)
     none = np.int64(0)  # numba compiles anew for a literal
     for unit in range(start, stop):
         _renew_losses(problem, rows, np.int64(unit), none, problem.k - 1, none)
