@@ -122,7 +122,9 @@ def _read_data(folder: Path, header: dict[str, Any]) -> ItemBias:
                 f"{path}: the checksum does not match the header's: the file was changed or cut "
                 f"short; save the bias again"
             )
-        return _rebuild(pq.read_table(io.BytesIO(content)), header)
+        # Arrow's threads reading a Python file can abort a process that is about to end.
+        table = pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)
+        return _rebuild(table, header)
     except FileNotFoundError:
         raise
     except (KeyError, TypeError, OSError, pa.ArrowException) as error:

@@ -36,9 +36,7 @@ def to_dense(case: Case) -> Dense:
     bought[buyers, case.bought.items] = True
     weights = np.ones(n_units) if case.weights is None else case.weights
     metric = METRICS.index(case.settings.metric)
-    return Dense(
-        scores, bought, weights, case.settings.k, metric, case.settings.unlisted == "zero"
-    )
+    return Dense(scores, bought, weights, case.settings.k, metric, case.settings.unlisted == "zero")
 
 
 @numba.njit

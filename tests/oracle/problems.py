@@ -115,7 +115,7 @@ def draw_settings(rng: np.random.Generator, k: int, metric: str, unlisted: str) 
 
 
 def draw_small(seed: int, metric: str, unlisted: str) -> Case:
-    """Up to 9 units, 8 items, k up to 5; short and empty lists; weights, penalties, caps, starts."""
+    """Up to 9 units, 8 items, k up to 5; short lists, weights, penalties, caps, starts."""
     rng = np.random.default_rng([seed, METRICS.index(metric), MODES.index(unlisted)])
     n_units, n_items = rng.integers(1, 10), rng.integers(2, 9)
     ties = seed % 2 == 0
@@ -134,8 +134,9 @@ def draw_small(seed: int, metric: str, unlisted: str) -> Case:
     weights = None if rng.random() < 0.5 else rng.choice([0.0, 0.5, 1.0, 2.0, 1 / 3], n_units)
     start = None
     if rng.random() < 0.4:
-        # Quarters stand on breakpoints when scores are quarters.
-        start = np.round(rng.normal(size=n_items) * 2) / 4 if ties else rng.normal(size=n_items) / 2
+        start = rng.normal(size=n_items) * rng.choice([0.5, 3.0])
+        if ties:
+            start = np.round(start * 4) / 4  # on breakpoints, as scores are quarters too
     return Case(
         Lists(indptr, items, np.array(scores)), Sets(*to_csr(bought)), int(n_items), settings,
         weights, start,
@@ -145,7 +146,7 @@ def draw_small(seed: int, metric: str, unlisted: str) -> Case:
 def draw_medium(
     seed: int, metric: str, unlisted: str, k: int, n_listed: int, n_units: int = 300
 ) -> Case:
-    """Lists much longer than the rows kept of them; even seeds are full of ties, some start warm."""
+    """Lists much longer than the rows kept of them; even seeds full of ties, some warm."""
     rng = np.random.default_rng([seed, METRICS.index(metric), MODES.index(unlisted), k])
     n_items = 2 * n_listed
     popular = np.sort(rng.random(n_items))
@@ -157,14 +158,14 @@ def draw_medium(
         raw = np.round(liking[items] * 8) / 8 if seed % 2 == 0 else liking[items]
         lists.append(items.tolist())
         scores.extend(raw.tolist())
-        trend = rng.random(n_items) * (1.5 - popular)
+        trend = rng.random(n_items) * (1.2 - np.abs(popular - 0.6))
         bought.append(sorted(np.argsort(-trend)[: rng.integers(0, 5)].tolist()))
     indptr, items = to_csr(lists)
     settings = replace(draw_settings(rng, k, metric, unlisted), max_cycles=4)
     weights = None if seed % 3 == 0 else rng.choice([0.0, 0.5, 1.0, 1 / 3], n_units)
     start = None
     if seed % 4 >= 2:
-        start = np.round(rng.normal(size=n_items) * 2) / 8
+        start = np.round(rng.normal(size=n_items) * rng.choice([2, 16])) / 8
     return Case(
         Lists(indptr, items, np.array(scores)), Sets(*to_csr(bought)), n_items, settings,
         weights, start,
@@ -172,7 +173,7 @@ def draw_medium(
 
 
 def draw_narrow(seed: int, metric: str, unlisted: str) -> Case:
-    """Scores a fraction of the narrowest interval apart, beside one that is 2**30 times as large."""
+    """Scores a fraction of the narrowest interval apart, beside one 2**30 times as large."""
     rng = np.random.default_rng([seed, METRICS.index(metric), MODES.index(unlisted), 99])
     n_units, n_items = int(rng.choice([10, 40])), 6
     step = 2.0**-46 * 2.0**30 * rng.choice([0.1, 0.3, 0.6, 0.9])

@@ -1,4 +1,4 @@
-"""The kernel against brute force, the readable reference and the published loop, problem by problem.
+"""The kernel against brute force, the readable reference and the published loop.
 
 For thousands of small problems each visit is judged by ranking everybody from scratch: the step
 taken is the best there is, the gain claimed is the gain had, and the objective never falls.

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 from problems import Case
 
+from trimtab import ascent
 from trimtab.ascent import Solution
 from trimtab.kernels import coordinate
 from trimtab.kernels.blocks import BLOCK, Blocks
@@ -46,14 +48,19 @@ class Record(NamedTuple):
     state: State | None  # None when nothing was visited
 
 
+def run_in_turn(job: Callable[[int, int], None], parts: list[tuple[int, int]]) -> None:
+    for start, stop in parts:
+        job(start, stop)
+
+
 @contextmanager
 def replaced_visits(visit: Callable[..., int]) -> Iterator[None]:
-    plain = coordinate.visit_items
-    coordinate.visit_items = visit
-    try:
+    """Have `ascend` call `visit` for `visit_items`, on one thread: pools would cost most of all."""
+    with (
+        patch.object(coordinate, "visit_items", visit),
+        patch.object(ascent, "_run_parts", run_in_turn),
+    ):
         yield
-    finally:
-        coordinate.visit_items = plain
 
 
 def record(case: Case, look: Callable[[State, int], None] | None = None) -> Record:

@@ -151,7 +151,7 @@ def _fill_scores(state, favourites, world, noise, draft):
         draft.scores[place] = own * draft.liking[place] + taste
 
 
-@helper
+@kernel
 def _fill_ranks(items, scores, ranks):
     """Rank of each item: score descending, then item ascending.
 

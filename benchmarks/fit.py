@@ -1,0 +1,359 @@
+"""Times a fit at 1M users x 50 listed x 100K items, and all that it promises, in one run.
+
+    python benchmarks/fit.py                        # all parts, about 10 minutes
+    python benchmarks/fit.py --only learner,literal
+    python benchmarks/fit.py --quick                # a tenth of the size, to see that it runs
+
+The yardstick is one default `np.argsort` of all listed scores as float64, measured again and again
+in between, because machines are noisy; every ratio is of medians, and all seconds are printed.
+Compiling comes before the clocks start. Exits with status 1 when a target is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from trimtab.ascent import AscentSettings, Solution, ascend
+from trimtab.coded import Lists, Sets
+from trimtab.datasets import DriftData, generate_drift
+from trimtab.kernels.literal import climb_literal
+
+K = 10
+N_LISTED = 50
+PURCHASES = 3.0
+HERE = Path(__file__).parent
+
+
+class Result(NamedTuple):
+    """One line of the table; a target of None is for information."""
+
+    name: str
+    value: float
+    target: float | None
+    at_least: bool = False
+
+    @property
+    def met(self) -> bool:
+        """Whether the target is kept."""
+        if self.target is None:
+            return True
+        return self.value >= self.target if self.at_least else self.value <= self.target
+
+
+class Sizes(NamedTuple):
+    """How much data each part takes."""
+
+    users: int
+    items: int
+    literal_users: int
+    literal_items: int
+    rounds: int
+
+
+FULL = Sizes(1_000_000, 100_000, 20_000, 5_500, 3)  # of 5,500 items about 5,000 are candidates
+QUICK = Sizes(100_000, 10_000, 4_000, 1_000, 1)
+
+
+def paper(metric: str) -> AscentSettings:
+    return AscentSettings(
+        K, metric, unlisted="zero", penalty=0.0, max_bias=None, exclude_unsold=True
+    )
+
+
+@dataclass
+class Bench:
+    """The data, made once, and the seconds measured in the current part, by name."""
+
+    sizes: Sizes
+    seconds: dict[str, list[float]] = field(default_factory=dict)
+
+    @cached_property
+    def data(self) -> DriftData:
+        """The large table."""
+        return self.make(self.sizes.users, self.sizes.items)
+
+    def make(self, n_users: int, n_items: int) -> DriftData:
+        """Lists and purchases of a size."""
+        start = time.perf_counter()
+        data = generate_drift(n_users, n_items, N_LISTED, PURCHASES, seed=1)
+        made = f"{n_users:,} users x {N_LISTED} of {n_items:,} items"
+        bought = f"{len(data.recent.items):,} recent purchases"
+        print(f"made {made}, {bought}, in {time.perf_counter() - start:.1f} s", flush=True)
+        return data
+
+    def time(self, name: str, function: Callable[[], Any]) -> Any:
+        """What the function returns; its seconds are noted and printed."""
+        start = time.perf_counter()
+        value = function()
+        seconds = time.perf_counter() - start
+        self.seconds.setdefault(name, []).append(seconds)
+        print(f"  {name:46} {seconds:8.3f} s", flush=True)
+        return value
+
+    def median(self, name: str) -> float:
+        """The median of the seconds noted under a name."""
+        return median(self.seconds[name])
+
+    def argsort(self) -> None:
+        """Time the yardstick."""
+        self.time("argsort", lambda: np.argsort(self.data.lists.scores))
+
+    def ascend(self, name: str, data: DriftData, settings: AscentSettings) -> Solution:
+        """Time the learner."""
+        return self.time(name, lambda: ascend(data.lists, data.recent, data.n_items, settings))
+
+
+def warm_up() -> None:
+    """Compile, or load compiled code, for every kind of problem."""
+    data = generate_drift(2_000, 300, 20, 3.0)
+    for settings in (paper("acc"), paper("ndcg"), AscentSettings(K)):
+        found = ascend(data.lists, data.recent, data.n_items, settings)
+    literal_biases(data, AscentSettings(K), found, keep_idle=True)
+
+
+# The parts, each giving lines of the table -------------------------------------------------------
+
+
+def time_learner(bench: Bench) -> list[Result]:
+    """The learner on coded arrays against one argsort of the listed scores."""
+    kinds = {f"learner, {metric}": paper(metric) for metric in ("acc", "map", "ndcg")}
+    kinds["learner, ndcg, robust settings"] = AscentSettings(K)
+    for _ in range(bench.sizes.rounds):
+        for name, settings in kinds.items():
+            bench.argsort()
+            bench.ascend(name, bench.data, settings)
+    bench.argsort()
+    targets = dict(zip(kinds, (1.5, 3.0, 3.0, None), strict=True))
+    yardstick = bench.median("argsort")
+    return [
+        Result(f"{name} / argsort", bench.median(name) / yardstick, target)
+        for name, target in targets.items()
+    ]
+
+
+def time_public_fit(bench: Bench) -> list[Result]:
+    """What reading an Arrow table with integer ids adds to the learner."""
+    import trimtab as tt
+
+    recs, recent = bench.data.recs(), bench.data.recent_events()
+    learner = tt.BiasLearner.paper(k=K, metric="acc")
+    for _ in range(bench.sizes.rounds):
+        bench.argsort()
+        bench.ascend("learner, acc", bench.data, paper("acc"))
+        bench.time("public fit, acc", lambda: learner.fit(recs, recent, progress=False))
+    added = bench.median("public fit, acc") - bench.median("learner, acc")
+    return [Result("(public fit - learner) / argsort", added / bench.median("argsort"), 1.0)]
+
+
+def time_apply(bench: Bench) -> list[Result]:
+    """The top 10 with biases, on coded arrays, against one argsort."""
+    from trimtab.ranking import rank_lists
+
+    data = bench.data
+    found = bench.ascend("learner, acc", data, paper("acc"))
+    rank_lists(generate_drift(100, 60, 50).lists, K, np.zeros(60))
+    results = []
+    for unlisted in ("zero", "never"):
+        name = f"apply, unlisted={unlisted}"
+        for _ in range(bench.sizes.rounds):
+            bench.argsort()
+            bench.time(
+                name,
+                lambda reach=unlisted == "zero": rank_lists(
+                    data.lists, K, found.bias, found.excluded, reach
+                ),
+            )
+        results.append(
+            Result(f"{name} / argsort", bench.median(name) / bench.median("argsort"), 0.5)
+        )
+    return results
+
+
+def literal_biases(
+    data: DriftData, settings: AscentSettings, found: Solution, keep_idle: bool
+) -> np.ndarray:
+    return climb_literal(
+        data.lists, data.recent, data.n_items, settings, found.order, found.unit, found.excluded,
+        cycles=found.cycles, keep_idle=keep_idle,
+    )  # fmt: skip
+
+
+def time_literal(bench: Bench) -> list[Result]:
+    """The published loop, compiled, over the learner: how many times as long, for the same bytes.
+
+    As published, every user's breakpoints are sorted for every item. A kinder version sorts only
+    those that change something; for NDCG, with its ten breakpoints a user, only that is run.
+    """
+    data = bench.make(bench.sizes.literal_users, bench.sizes.literal_items)
+    results = []
+    for metric, ways in (("acc", (True, False)), ("ndcg", (False,))):
+        settings = paper(metric)
+        name = f"learner, {metric}, {data.n_users:,} users"
+        for _ in range(3):
+            found = bench.ascend(name, data, settings)
+        print(f"  {len(found.order):,} candidates, {found.cycles} cycles, {found.updates:,} moves")
+        for keep_idle in ways:
+            way = f"published loop, {metric}" + ("" if keep_idle else ", kinder")
+            biases = bench.time(
+                way, lambda s=settings, f=found, i=keep_idle: literal_biases(data, s, f, i)
+            )
+            if biases.tobytes() != found.bias.tobytes():
+                sys.exit(f"{way}: other biases than the learner's")
+            ratio = bench.median(way) / bench.median(name)
+            results.append(Result(f"{way} / learner", ratio, 50.0, at_least=True))
+    return results
+
+
+def spread_items(data: DriftData) -> tuple[Lists, Sets]:
+    """The same rows with each item split in two, one for even users and one for odd ones."""
+
+    def split(rows: Lists | Sets) -> np.ndarray:
+        users = np.repeat(np.arange(rows.n_units, dtype=np.int32), np.diff(rows.indptr))
+        return rows.items * 2 + users % 2
+
+    return (
+        data.lists._replace(items=split(data.lists)),
+        data.recent._replace(items=split(data.recent)),
+    )
+
+
+def idle_items(data: DriftData) -> tuple[Lists, Sets]:
+    """The same rows in a catalogue in which every second item is new, unlisted and unsold."""
+    return (
+        data.lists._replace(items=data.lists.items * 2),
+        data.recent._replace(items=data.recent.items * 2),
+    )
+
+
+def time_scaling(bench: Bench) -> list[Result]:
+    """What twice the users cost, and twice the items for the same number of rows.
+
+    Doubling the items can mean two things, and both must be cheap: the new ones are just there,
+    or the same purchases and list entries fall on twice as many, so that twice as many are tried.
+    """
+    data, results = bench.data, []
+    half = bench.make(bench.sizes.users // 2, bench.sizes.items)
+    wider = {"idle items": idle_items(data), "spread items": spread_items(data)}
+    for metric in ("acc", "ndcg"):
+        settings = paper(metric)
+        names = [f"learner, {metric}", f"half the users, {metric}"]
+        for _ in range(bench.sizes.rounds):
+            found = bench.ascend(names[0], data, settings)
+            bench.ascend(names[1], half, settings)
+            for kind, (lists, bought) in wider.items():
+                other = bench.time(
+                    f"{kind}, {metric}",
+                    lambda rows=lists, sets=bought, s=settings: ascend(
+                        rows, sets, 2 * data.n_items, s
+                    ),
+                )
+                if kind == "idle items" and other.bias[::2].tobytes() != found.bias.tobytes():
+                    sys.exit("idle items change the biases")
+        whole, halved = map(bench.median, names)
+        results.append(Result(f"twice the users, {metric}", whole / halved, 2.3))
+        results += [
+            Result(
+                f"twice the items, {kind}, {metric}", bench.median(f"{kind}, {metric}") / whole, 1.3
+            )
+            for kind in wider
+        ]
+    return results
+
+
+def run_child(script: str, *arguments: str, **variables: str) -> dict[str, float]:
+    command = [sys.executable, str(HERE / script), *arguments]
+    environment = {**os.environ, **variables}
+    done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(done.stdout)
+
+
+def measure_memory(bench: Bench) -> list[Result]:
+    """Peak memory of a fresh process, its input included, over the bytes of that input."""
+    data, results = bench.data, []
+    with tempfile.TemporaryDirectory() as folder:
+        arrays = {
+            "indptr": data.lists.indptr, "items": data.lists.items, "scores": data.lists.scores,
+            "bought_indptr": data.recent.indptr, "bought_items": data.recent.items,
+        }  # fmt: skip
+        for name, array in arrays.items():
+            np.save(Path(folder) / f"{name}.npy", array)
+        for metric in ("acc", "ndcg"):
+            sizes = run_child("fit_memory.py", folder, str(data.n_items), metric)
+            print(f"  {metric}: input {sizes['input_mb']:.0f} MB, peak {sizes['peak_mb']:.0f} MB")
+            ratio = sizes["peak_mb"] / sizes["input_mb"]
+            results.append(Result(f"peak memory / input, {metric}", ratio, 4.0))
+    return results
+
+
+def time_start(bench: Bench) -> list[Result]:
+    """How much longer the first fit of a process takes than the second."""
+    results = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name, target in (("empty cache", 20.0), ("cached kernels", 1.0)):
+            seconds = run_child("fit_start.py", NUMBA_CACHE_DIR=folder)
+            shown = ", ".join(f"{what} {value:.2f} s" for what, value in seconds.items())
+            print(f"  {name}: {shown}", flush=True)
+            extra = seconds["first fit"] - seconds["second fit"]
+            results.append(Result(f"first fit - second fit, {name}, seconds", extra, target))
+    return results
+
+
+PARTS: dict[str, Callable[[Bench], list[Result]]] = {
+    "learner": time_learner,
+    "public": time_public_fit,
+    "apply": time_apply,
+    "literal": time_literal,
+    "scaling": time_scaling,
+    "memory": measure_memory,
+    "start": time_start,
+}
+
+
+def print_table(results: list[Result]) -> None:
+    print(f"\n{'':56} {'measured':>9}  {'target':>9}")
+    for result in results:
+        target = ""
+        if result.target is not None:
+            target = f"{'>=' if result.at_least else '<='} {result.target:g}"
+        missed = "" if result.met else "  MISSED"
+        print(f"{result.name:56} {result.value:9.2f}  {target:>9}{missed}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", help=f"some of {','.join(PARTS)}", default=",".join(PARTS))
+    parser.add_argument("--quick", action="store_true", help="a tenth of the size, once each")
+    given = parser.parse_args()
+    chosen = given.only.split(",")
+    if unknown := set(chosen) - set(PARTS):
+        parser.error(f"--only {min(unknown)}: there are {', '.join(PARTS)}")
+    bench = Bench(QUICK if given.quick else FULL)
+    warm_up()
+    results = []
+    for name in chosen:
+        print(f"{name}: {PARTS[name].__doc__.splitlines()[0]}", flush=True)
+        bench.seconds.clear()
+        results += PARTS[name](bench)
+    print_table(results)
+    if given.quick:
+        print("targets are for the full size")
+        return 0
+    return int(not all(result.met for result in results))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+"""What several tests share: generated data, and the real command line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from trimtab.datasets import DriftData, generate_drift
+
+Cli = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="session")
+def data() -> DriftData:
+    """A few hundred users: quick to learn from."""
+    return generate_drift(n_users=400, n_items=120, n_listed=20, drift=1.0, seed=3)
+
+
+@pytest.fixture(scope="session")
+def many() -> DriftData:
+    """Enough users for work to be split among threads."""
+    return generate_drift(n_users=5_000, n_items=300, n_listed=15, drift=1.0, seed=4)
+
+
+@pytest.fixture(scope="session")
+def trimtab() -> Cli:
+    """Runs the installed `trimtab` command, as a user would, in a given folder."""
+    script = Path(sysconfig.get_path("scripts")) / "trimtab"
+
+    def run(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(script), *map(str, arguments)],
+            cwd=cwd,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "COLUMNS": "200"},
+            check=False,
+            timeout=300,
+        )
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def bytes_of() -> Callable[[pa.Table], bytes]:
+    """A table as bytes, for comparing down to the last bit."""
+
+    def serialise(table: pa.Table) -> bytes:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table.combine_chunks())
+        return bytes(sink.getvalue())
+
+    return serialise

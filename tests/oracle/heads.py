@@ -1,0 +1,83 @@
+"""What the kernel keeps about each unit, checked against rankings made from scratch."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+from brute import Dense, rank
+from problems import Case
+from watch import State, entries_of
+
+from trimtab.kernels.rows import GROUP
+
+
+def totals(dense: Dense, unit: int, bias: np.ndarray) -> np.ndarray:
+    listed = dense.scores[unit]
+    return np.where(np.isnan(listed), 0.0, listed) + bias
+
+
+def check_row(state: State, dense: Dense, unit: int, ranked: np.ndarray) -> None:
+    """One row is the exact head of a ranking, long enough, and its bounds hold."""
+    problem, rows = state.problem, state.rows
+    source = problem.source[unit]
+    base = unit * problem.stride
+    tags = 2 * (base + problem.width)
+    length = rows.codes[tags + problem.width]
+    floor = rows.floor[unit]
+    scores = rows.scores[base : base + length]
+    length = int((scores >= floor).sum())
+    scores = scores[:length]
+    total = totals(dense, source, rows.offset)
+    assert length >= min(problem.k + 1, len(ranked))
+    assert scores.tobytes() == total[ranked[:length]].tobytes()
+    codes = ranked * 2 + dense.bought[source, ranked]
+    assert np.array_equal(rows.codes[tags : tags + length], codes[:length])
+    assert floor > -np.inf or length == len(ranked)
+    edge = total[ranked[problem.k]] if len(ranked) > problem.k else -np.inf
+    assert edge * (1 - np.sign(edge) * 1e-6) - 1e-30 <= rows.edge[unit] <= edge
+    head = ranked[problem.first : problem.k + 1]
+    hits = total[head[dense.bought[source, head]]]
+    low = hits.min() if len(hits) else np.inf
+    assert low * (1 - np.sign(low) * 1e-6) - 1e-30 <= rows.low_hit[unit] <= low
+    assert rows.group_floor[unit // GROUP] <= floor
+    assert rows.group_edge[unit // GROUP] <= rows.edge[unit]
+
+
+def unit_losses(state: State, dense: Dense, unit: int, ranked: np.ndarray) -> Counter:
+    """What a unit's hits lose when pushed one place down, by (score, item)."""
+    problem = state.problem
+    source = problem.source[unit]
+    k = problem.k
+    total = totals(dense, source, state.rows.offset)
+    values = problem.worth_float.reshape(k + 1, k + 1)[problem.needs[unit]]
+    worth = np.rint(dense.weights[source] * values).astype(np.int64)
+    losses: Counter = Counter()
+    hits = 0
+    for place, item in enumerate(ranked[:k].tolist()):
+        if dense.bought[source, item]:
+            step = int(worth[place] - worth[place + 1]) * (1 + hits if problem.is_map else 1)
+            hits += 1
+            if step and place >= problem.first:
+                losses[max(float(total[item]), 0.0), item] += step
+    return losses
+
+
+def check_state(state: State, case: Case, dense: Dense) -> None:
+    """Every row, the shared losses and the raised items are what a fresh start would give."""
+    problem, rows = state.problem, state.rows
+    losses: Counter = Counter()
+    for unit in range(problem.n_units):
+        ranked = rank(dense, problem.source[unit], rows.offset, case.n_items)
+        check_row(state, dense, unit, ranked)
+        losses.update(unit_losses(state, dense, unit, ranked))
+    if problem.reaches_unlisted:
+        raised = {(b, i): 1 for i, b in enumerate(rows.offset.tolist()) if b > 0}
+        check_entries(entries_of(rows.losses), losses)
+        check_entries(entries_of(rows.raised), raised)
+
+
+def check_entries(entries: list[tuple[float, int, int]], expected: dict) -> None:
+    order = [(key, -item) for key, item, _ in entries]
+    assert order == sorted(order)
+    assert {(key, item): weight for key, item, weight in entries} == expected

@@ -1,0 +1,206 @@
+"""An item's curve, made of shared losses and special units, is the plain one everywhere."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import count, pairwise
+
+import numba
+import numpy as np
+import pytest
+from brute import MAP, Dense, crossings, rank, to_dense
+from heads import unit_losses
+from problems import METRICS, PAIRS, Case, draw_medium, draw_small
+from watch import State, build, entries_of, record
+
+from trimtab.kernels.blocks import passed_weights
+from trimtab.kernels.coordinate import (
+    _collect,
+    _gather_buyers,
+    _gather_later,
+    _gather_listers,
+    _gather_raised,
+    _stamp_special,
+)
+from trimtab.kernels.jit import bare
+from trimtab.kernels.reference import item_curve, line_curve
+
+FINE = 2.0**-20  # quarters and eighths plus this are exact
+looks = count(1_000_000)  # the kernel's own visits have lower numbers
+
+
+@numba.njit
+def collect_all(given, given_rows, lists_by_item, room, item, visit):
+    """Everybody special to the item, into the scratch; returns the value at its current bias."""
+    problem, rows, by_item = bare(given), bare(given_rows), bare(lists_by_item)
+    scratch = bare(room)
+    scratch.sizes[0] = 0
+    scratch.sizes[1] = 0
+    bias = rows.offset[item]
+    n_who, n_later = _gather_listers(rows, by_item, item, bias, np.inf, scratch)
+    if problem.reaches_unlisted and bias > 0:
+        _stamp_special(by_item, item, scratch, visit)
+        n_who = _gather_raised(problem, rows, bias, visit, scratch, n_who)
+    current = _collect(problem, rows, item, scratch, n_who)
+    n_who, n_later = _gather_later(rows, by_item, n_later, np.inf, scratch)
+    n_who = _gather_buyers(rows, by_item, item, -np.inf, np.inf, scratch, np.int64(n_who))
+    return current + _collect(problem, rows, item, scratch, n_who)
+
+
+def kernel_value(state: State, bias: float) -> int:
+    """The collected curve at a bias that is on no breakpoint, relative to 0."""
+    scratch = state.scratch
+    n_up, n_down, _ = scratch.sizes
+    if bias < 0:
+        return -int(scratch.down_deltas[:n_down][scratch.down[:n_down] > bias].sum())
+    value = int(scratch.up_deltas[:n_up][scratch.up[:n_up] < bias].sum())
+    if state.problem.reaches_unlisted:
+        value -= sum(weight for key, _, weight in entries_of(state.rows.losses) if key < bias)
+    return value
+
+
+def quanta_by_place(state: State, dense: Dense) -> np.ndarray:
+    """What a hit is worth by [source row, place]; 0 for units that cannot learn."""
+    problem = state.problem
+    worth = np.zeros((len(dense.weights), problem.k + 1), np.int64)
+    table = problem.worth_float.reshape(problem.k + 1, problem.k + 1)
+    weights = dense.weights[problem.source, None]
+    worth[problem.source] = np.rint(weights * table[problem.needs]).astype(np.int64)
+    return worth
+
+
+@numba.njit
+def unit_quanta(dense, worth, unit, bias):
+    """One unit's metric in quanta, ranked from scratch."""
+    total = 0
+    hits = 0
+    for place, item in enumerate(rank(dense, unit, bias, dense.k)):
+        if dense.bought[unit, item]:
+            hits += 1
+            total += worth[unit, place] * (hits if dense.metric == MAP else 1)
+    return total
+
+
+@numba.njit
+def quanta_at(dense, worth, bias, item, value):
+    """All units' metric in quanta with one item's bias changed."""
+    changed = bias.copy()
+    changed[item] = value
+    total = 0
+    for unit in range(len(worth)):
+        total += unit_quanta(dense, worth, unit, changed)
+    return total
+
+
+def points_off_ties(ends: np.ndarray, exact: bool) -> list[float]:
+    """A point inside every interval; with coarse scores also next to each breakpoint."""
+    narrow = 2.0**-46 * (2 + np.abs(ends).max())
+    points = [ends[0] - 1, ends[-1] + 1]
+    points += [a + (b - a) / 2 for a, b in pairwise(ends) if b - a > narrow]
+    return points + [c + side for c in ends for side in (-FINE, FINE) if exact]
+
+
+def check_off_ties(case: Case, dense: Dense, state: State, item: int, exact: bool) -> None:
+    collect_all(*state, item, next(looks))
+    worth, bias = quanta_by_place(state, dense), state.rows.offset
+    at_0 = quanta_at(dense, worth, bias, item, 0.0)
+    for point in points_off_ties(crossings(dense, bias, item, 0.0), exact):
+        plain = quanta_at(dense, worth, bias, item, point) - at_0
+        assert kernel_value(state, point) == plain
+
+
+@pytest.mark.parametrize(("metric", "unlisted"), PAIRS)
+def test_curves_between_breakpoints(metric: str, unlisted: str) -> None:
+    """Before every visit of some ascents, so with raised items and shared losses on the move."""
+    cases = [draw_small(seed, metric, unlisted) for seed in range(80)]
+    cases += [draw_medium(seed, metric, unlisted, 3, 20, n_units=25) for seed in range(4)]
+    for seed, case in enumerate(cases):
+        dense = to_dense(case)
+        # After the first move biases are off the grid of scores.
+        exact = seed % 2 == 0 and seed < 80
+        fresh = build(case)
+        for item in case.solve().order.tolist() if fresh else []:
+            check_off_ties(case, dense, fresh, item, exact)
+        record(case, lambda state, item: check_off_ties(case, dense, state, item, False))  # noqa: B023
+
+
+@pytest.mark.parametrize(("metric", "unlisted"), PAIRS)
+def test_curves_on_breakpoints(metric: str, unlisted: str) -> None:
+    """Where an item stands exactly on a tie, what it has passed depends on the ids."""
+    for seed in range(60):
+        case = draw_small(seed, metric, unlisted)
+        case = replace(case, settings=replace(case.settings, max_bias=None))
+        found, dense = case.solve(), to_dense(case)
+        if not len(found.order):
+            continue
+        item = int(found.order[seed % len(found.order)])
+        first = case.first_biases(found)
+        ties = crossings(dense, first, item, 0.0)
+        for tie in [*ties, *np.nextafter(ties, np.inf), *np.nextafter(ties, -np.inf)]:
+            start = np.where(found.excluded, 0.0, first)
+            start[item] = tie
+            state = build(replace(case, start=start))
+            current = collect_all(*state, item, next(looks))
+            worth, bias = quanta_by_place(state, dense), state.rows.offset
+            plain = quanta_at(dense, worth, bias, item, tie)
+            assert current == plain - quanta_at(dense, worth, bias, item, 0.0)
+
+
+def check_shared(state: State, dense: Dense, item: int) -> None:
+    """The shared losses less the special units' part are the plain losses of all the others."""
+    problem, rows = state.problem, state.rows
+    worth = quanta_by_place(state, dense)
+    out = rows.offset.copy()
+    out[item] = 0.0
+    special, others = [], []
+    for unit, source in enumerate(problem.source.tolist()):
+        ranked = rank(dense, source, rows.offset, problem.width + len(out))
+        listed = not np.isnan(dense.scores[source, item])
+        if listed or dense.bought[source, item] or item in ranked[: problem.k]:
+            special += list(unit_losses(state, dense, unit, ranked).items())
+        else:
+            others.append(source)
+    keys = np.array([key for key, _, _ in entries_of(rows.losses)])
+    points = np.concatenate([keys, np.nextafter(keys, np.inf), np.nextafter(keys, -1.0)])
+    points = points[points > 0]
+    passed = passed_weights(rows.losses, points, np.full(len(points), item, np.int32))
+    for point, weight in zip(points.tolist(), passed.tolist(), strict=True):
+        there = out.copy()
+        there[item] = point
+        plain = sum(
+            unit_quanta(dense, worth, u, out) - unit_quanta(dense, worth, u, there) for u in others
+        )
+        theirs = sum(
+            step for (key, hit), step in special if point > key or (point == key and item < hit)
+        )
+        assert weight - theirs == plain
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_shared_losses_on_and_beside_breakpoints(metric: str) -> None:
+    cases = [draw_small(seed, metric, "zero") for seed in range(60)]
+    cases += [draw_medium(seed, metric, "zero", 3, 20, n_units=25) for seed in (0, 2)]
+    for case in cases:
+        dense = to_dense(case)
+        record(case, lambda state, item: check_shared(state, dense, item))  # noqa: B023
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_a_line_along_one_item_is_its_curve(metric: str) -> None:
+    n_steps = 0
+    for seed in range(300):
+        case = draw_small(seed, metric, "never")
+        found = case.solve()
+        task = case.task(found)
+        bias = {i: b for i, b in enumerate(case.first_biases(found).tolist()) if b > -np.inf}
+        for unit in task.units:
+            alone = replace(task, units=(unit,))
+            for item in unit.listed:
+                if item in task.excluded or not unit.bought:
+                    continue
+                there = {**bias, item: 0.0}
+                curve = item_curve(item, there, alone).steps
+                curve = {at: delta for at, delta in curve.items() if delta != 0}
+                assert line_curve(unit, there, {item: 1.0}, task) == curve
+                n_steps += len(curve)
+    assert n_steps > 500

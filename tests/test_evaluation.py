@@ -1,0 +1,223 @@
+"""Figures by hand, and that `fit` promises exactly what `apply` and `evaluate` then show."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import trimtab as tt
+from trimtab.datasets import generate_drift
+
+
+def table(*names, rows):
+    return pa.table({name: [row[place] for row in rows] for place, name in enumerate(names)})
+
+
+def ranked(*rows):
+    return table("user_id", "item_id", "rank", rows=rows)
+
+
+def bought(*rows):
+    return table("user_id", "item_id", rows=rows)
+
+
+# By hand ---------------------------------------------------------------------------------------
+
+
+def test_one_hit_at_the_second_place():
+    figures = tt.evaluate(ranked((1, 7, 1), (1, 8, 2), (1, 9, 3)), bought((1, 8)), k=3)
+    assert figures == {
+        "acc": pytest.approx(1 / 3),
+        "map": pytest.approx(1 / 2),
+        "ndcg": pytest.approx(1 / math.log2(3)),
+        "n_users": 1,
+        "n_skipped": 0,
+    }
+
+
+def test_hits_beyond_k_do_not_count():
+    figures = tt.evaluate(ranked((1, 7, 1), (1, 8, 2)), bought((1, 8)), k=1)
+    assert (figures["acc"], figures["map"], figures["ndcg"]) == (0, 0, 0)
+
+
+def test_a_buyer_without_a_list_counts_as_zero_and_a_list_without_purchases_not_at_all():
+    topk = ranked((1, 7, 1), (2, 7, 1), (3, 7, 1))
+    figures = tt.evaluate(topk, bought((1, 7), (9, 7)), k=1)
+    assert figures == {"acc": 0.5, "map": 0.5, "ndcg": 0.5, "n_users": 2, "n_skipped": 2}
+
+
+def test_repeated_purchases_count_once():
+    topk = ranked((1, 7, 1), (1, 8, 2))
+    once = tt.evaluate(topk, bought((1, 7), (1, 9)), k=2)
+    assert tt.evaluate(topk, bought((1, 7), (1, 9), (1, 7), (1, 7)), k=2) == once
+    assert once["map"] == 0.5
+
+
+def test_rank_decides_where_there_is_one_and_score_otherwise():
+    rows = [(1, 7, 2, 0.9), (1, 8, 1, 0.1)]
+    both = table("user_id", "item_id", "rank", "score", rows=rows)
+    assert tt.evaluate(both, bought((1, 8)), k=1)["acc"] == 1
+    assert tt.evaluate(both.drop_columns("rank"), bought((1, 8)), k=1)["acc"] == 0
+
+
+def test_equal_scores_go_to_the_smaller_id():
+    by_value = table("user_id", "item_id", "score", rows=[(1, 10, 0.5), (1, 9, 0.5)])
+    assert tt.evaluate(by_value, bought((1, 9)), k=1)["acc"] == 1
+    by_code_point = table("user_id", "item_id", "score", rows=[(1, "9", 0.5), (1, "10", 0.5)])
+    assert tt.evaluate(by_code_point, bought((1, "10")), k=1)["acc"] == 1
+    minus_zero = table("user_id", "item_id", "score", rows=[(1, 10, 0.0), (1, 9, -0.0)])
+    assert tt.evaluate(minus_zero, bought((1, 9)), k=1)["acc"] == 1
+
+
+def test_weights_weigh_users_and_default_to_one():
+    topk = ranked((1, 7, 1), (2, 7, 1), (3, 7, 1))
+    truth = bought((1, 7), (2, 8), (3, 8))
+    weights = table("user_id", "weight", rows=[(1, 3.0), (2, 0.0), (99, 5.0)])
+    assert tt.evaluate(topk, truth, k=1, weights=weights)["acc"] == pytest.approx(3 / 4)
+    assert tt.evaluate(topk, truth, k=1, weights=weights)["n_users"] == 3
+
+
+def test_a_user_in_two_windows_is_two_units():
+    topk = table("user_id", "item_id", "rank", "window", rows=[(1, 7, 1, "a"), (1, 7, 1, "b")])
+    truth = table("user_id", "item_id", "window", rows=[(1, 7, "a"), (1, 8, "c")])
+    figures = tt.evaluate(topk, truth, k=1)
+    assert figures == {"acc": 0.5, "map": 0.5, "ndcg": 0.5, "n_users": 2, "n_skipped": 1}
+
+
+# fit, apply and evaluate agree -----------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def tables(data):
+    """Lists that some buyers lack, and lists of users who bought nothing."""
+    recs, recent = data.recs(), data.recent_events()
+    recs = recs.filter(pc.not_equal(pc.bit_wise_and(recs["user_id"], 15), 3))
+    return recs, recent
+
+
+@pytest.fixture(scope="module")
+def weights(data):
+    values = np.random.default_rng(0).choice([0.0, 0.3, 1.0, 7.5], data.n_users)
+    # Half of the users have none, and some are not users at all.
+    return pa.table({"user_id": np.arange(0, 2 * data.n_users, 2), "weight": values})
+
+
+def check(learner, recs, recent, **options):
+    """What `fit` says of the biases is what they do."""
+    bias = learner.fit(recs, recent, **options)
+    weights = options.get("weights")
+    for figure, lists in (("before", recs), ("after", bias.apply(recs, k=learner.k))):
+        found = tt.evaluate(lists, recent, k=learner.k, weights=weights)
+        assert found[learner.metric] == pytest.approx(bias.summary[figure], abs=1e-9)
+        assert found["n_users"] == bias.summary.n_users
+        assert found["n_skipped"] == bias.summary.n_skipped
+    assert bias.summary.n_skipped > 0
+    return bias
+
+
+METRICS = ("acc", "map", "ndcg")
+SETTINGS = {
+    "default": {},
+    "free": {"penalty": 0, "max_bias": None, "max_cycles": None},
+    "zero": {"unlisted": "zero", "penalty": 0.1},
+    "zero and unsold": {"unlisted": "zero", "exclude_unsold": True, "max_bias": None, "penalty": 0},
+    "unsold": {"exclude_unsold": True},
+    "log": {"scale": "log", "penalty": 0.1},
+    "bags": {"n_bags": 3, "penalty": 0.1},
+    "bags and zero": {"n_bags": 2, "penalty": 0.1, "unlisted": "zero", "exclude_unsold": True},
+}
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_the_summary_is_what_evaluate_finds(metric, settings, tables):
+    learner = tt.BiasLearner(k=5, metric=metric, **SETTINGS[settings])
+    bias = check(learner, *tables)
+    assert bias.summary.after > bias.summary.before
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("settings", ["default", "zero and unsold", "log", "bags"])
+def test_the_same_with_weights(metric, settings, tables, weights):
+    check(tt.BiasLearner(k=5, metric=metric, **SETTINGS[settings]), *tables, weights=weights)
+
+
+def test_counts_are_those_of_the_tables(tables):
+    recs, recent = tables
+    listed, buyers = set(recs["user_id"].to_pylist()), set(recent["user_id"].to_pylist())
+    summary = tt.BiasLearner(k=5).fit(recs, recent).summary
+    assert buyers - listed
+    assert summary.n_users == len(buyers)
+    assert summary.n_skipped == len(listed - buyers) > 0
+    assert summary.n_items == len({*recs["item_id"].to_pylist(), *recent["item_id"].to_pylist()})
+
+
+LABELS = {
+    "int": [5, -3],
+    "word": ["this week", "last week"],
+    "date": [dt.date(2026, 11, 8), dt.date(2026, 11, 1)],
+    "time": [dt.datetime(2026, 11, 8, 6), dt.datetime(2026, 11, 8, 18)],
+}
+
+
+def stacked(make, labels):
+    parts = [
+        make(generate_drift(n_users=200, n_items=80, n_listed=15, drift=1.0, seed=seed))
+        for seed in (1, 2)
+    ]
+    parts = [
+        part.append_column("window", pa.array([label] * len(part)))
+        for part, label in zip(parts, labels, strict=True)
+    ]
+    return pa.concat_tables(parts)
+
+
+@pytest.mark.parametrize("labels", LABELS)
+@pytest.mark.parametrize("settings", ["default", "zero and unsold", "bags"])
+def test_windows_are_stacked(labels, settings, weights):
+    labels = LABELS[labels]
+    recs = stacked(lambda data: data.recs(), labels)
+    recent = stacked(lambda data: data.recent_events(), labels)
+    learner = tt.BiasLearner(k=5, **SETTINGS[settings])
+    bias = check(learner, recs, recent, weights=weights)
+    users = {(row["user_id"], row["window"]) for row in recent.to_pylist()}
+    assert bias.summary.n_users == len(users)
+    top = bias.apply(recs, k=5)
+    assert top.column_names == ["user_id", "window", "item_id", "score", "rank"]
+    assert top["window"].type == recs["window"].type
+
+
+def test_the_kind_of_window_does_not_matter(bytes_of):
+    results = set()
+    for labels in (["a", "b"], [1, 2], [dt.date(2026, 1, 1), dt.date(2026, 1, 2)]):
+        recs = stacked(lambda data: data.recs(), labels)
+        recent = stacked(lambda data: data.recent_events(), labels)
+        results.add(bytes_of(tt.BiasLearner(k=5, n_bags=2).fit(recs, recent).table()))
+    assert len(results) == 1
+
+
+@pytest.mark.parametrize("settings", ["default", "zero and unsold", "log", "bags"])
+def test_the_same_from_biases_of_yesterday(settings, tables, data):
+    learner = tt.BiasLearner(k=5, **SETTINGS[settings])
+    yesterday = learner.fit(data.recs(), data.history_events())
+    check(learner, *tables, start=yesterday)
+
+
+def test_the_same_for_merged_rows(tables):
+    recs, recent = tables
+    twice = pa.concat_tables([recs, recs.slice(0, 1000)])
+    bias = tt.BiasLearner(k=5).fit(twice, recent, duplicates="max")
+    assert bias.summary == tt.BiasLearner(k=5).fit(recs, recent).summary
+    assert bias.apply(twice, k=5, duplicates="max").equals(bias.apply(recs, k=5))
+
+
+@pytest.mark.parametrize("k", [1, 2, 20])
+def test_the_same_for_other_k(k, tables):
+    for metric in METRICS:
+        check(tt.BiasLearner(k=k, metric=metric), *tables)
+        check(tt.BiasLearner.paper(k=k, metric=metric), *tables)

@@ -1,0 +1,53 @@
+"""`import trimtab` stays light: nothing optional or heavy comes along."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+HEAVY = [
+    "numba", "llvmlite", "pandas", "polars", "scipy", "sklearn", "typer", "click", "rich", "ranx",
+    "duckdb", "altair", "plotly", "matplotlib", "pyspark", "starlette", "uvicorn", "msgspec",
+    "pyarrow.parquet", "pyarrow.dataset", "pyarrow.csv", "hypothesis", "pytest",
+]  # fmt: skip
+
+
+def run(code: str) -> str:
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert result.stderr == ""
+    return result.stdout
+
+
+def loaded_by(statement: str) -> set[str]:
+    return set(json.loads(run(f"{statement}; import sys, json; print(json.dumps([*sys.modules]))")))
+
+
+def test_nothing_heavy_is_imported():
+    assert loaded_by("import trimtab").isdisjoint(HEAVY)
+
+
+def test_the_command_line_starts_without_the_compiler():
+    modules = loaded_by("import trimtab.cli")
+    assert modules.isdisjoint({"numba", "llvmlite", "pandas", "polars", "scipy", "ranx"})
+    assert "typer" in modules
+
+
+def seconds(statement: str) -> float:
+    """The quickest of a few imports, each in a fresh process."""
+    timed = f"import time; t = time.perf_counter(); {statement}; print(time.perf_counter() - t)"
+    return min(float(run(timed)) for _ in range(3))
+
+
+def test_importing_takes_at_most_a_second_more_than_numpy():
+    assert seconds("import trimtab") - seconds("import numpy") <= 1.0
+
+
+def test_all_public_names_are_there():
+    import trimtab
+
+    for name in trimtab.__all__:
+        assert getattr(trimtab, name) is not None
+    assert trimtab.__version__

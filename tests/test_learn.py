@@ -1,0 +1,452 @@
+"""BiasLearner: settings that are checked, results one can see by eye, and no surprises."""
+
+from __future__ import annotations
+
+import io
+import math
+import sys
+from dataclasses import FrozenInstanceError, asdict, replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import trimtab as tt
+from trimtab.progress import progress_reporter
+
+
+def table(*names, rows):
+    return pa.table({name: [row[place] for row in rows] for place, name in enumerate(names)})
+
+
+def recs_of(*rows):
+    return table("user_id", "item_id", "score", rows=rows)
+
+
+def bought(*rows):
+    return table("user_id", "item_id", rows=rows)
+
+
+def biases(bias):
+    return dict(zip(bias.item_ids.tolist(), bias.bias.tolist(), strict=True))
+
+
+@pytest.fixture(scope="module")
+def tables(data):
+    return data.recs(), data.recent_events()
+
+
+# Seen by eye -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def checkerboard():
+    """Even users like even items, odd users odd ones; each lists six, the smallest id first.
+
+    The engine is right about everybody but for item 0, which nobody buys any more.
+    """
+    recs = recs_of(
+        *((u, i, (2.0 if u % 2 == i % 2 else 1.0) - i / 10) for u in range(8) for i in range(6))
+    )
+    recent = bought(*((u, i) for u in range(8) for i in ((2, 4) if u % 2 == 0 else (1, 3))))
+    return recs, recent
+
+
+@pytest.mark.parametrize("metric", ["acc", "map", "ndcg"])
+@pytest.mark.parametrize("unlisted", ["never", "zero"])
+def test_only_the_item_out_of_fashion_moves(checkerboard, metric, unlisted):
+    recs, recent = checkerboard
+    learner = tt.BiasLearner(k=2, metric=metric, unlisted=unlisted, penalty=0.01, max_bias=None)
+    bias = learner.fit(recs, recent)
+    found = biases(bias)
+    # Item 4 is next, at 1.6: item 0, at 2.0, must fall below it, and no further.
+    assert found.pop(0) == pytest.approx(-0.4, abs=1e-5)
+    assert set(found.values()) == {0.0}
+    assert bias.summary.after == 1
+    shown = bias.apply(recs, k=2).to_pylist()
+    assert [row["item_id"] for row in shown] == [2, 4, 1, 3] * 4
+
+
+def test_what_nobody_buys_can_be_excluded(checkerboard):
+    recs, recent = checkerboard
+    bias = tt.BiasLearner(k=2, exclude_unsold=True).fit(recs, recent)
+    assert bias.table()["excluded"].to_pylist() == [True, False, False, False, False, True]
+    assert set(biases(bias).values()) == {0.0}
+    assert bias.summary.after == 1
+    assert bias.summary.n_excluded == 2
+
+
+def test_a_true_checkerboard_leaves_nothing_to_learn(checkerboard):
+    recs, _ = checkerboard
+    recent = bought(*((u, i) for u in range(8) for i in range(6) if u % 2 == i % 2))
+    bias = tt.BiasLearner(k=3, penalty=0, max_bias=None).fit(recs, recent)
+    assert not bias.bias.any()
+    assert bias.summary.updates == 0
+    assert bias.summary.before == bias.summary.after == pytest.approx(1)
+    assert bias.summary.converged
+
+
+def test_gain_and_support_by_hand():
+    recs = recs_of((1, 7, 0.9), (1, 8, 0.8), (2, 7, 0.9), (2, 8, 0.5), (3, 7, 0.9), (3, 9, 0.1))
+    recent = bought((1, 8), (2, 8), (3, 7), (4, 8), (1, 8), (3, 99))
+    learner = tt.BiasLearner(k=1, metric="acc", penalty=0, max_bias=None)
+    bias = learner.fit(recs, recent)
+    # 7 is shown first and bought by one of three; 8 above 7 gains two users and loses none.
+    # 7 comes first: below 8 for user 1 and 2 (-0.4) it still is above 9 for user 3.
+    rows = {row["item_id"]: row for row in bias.table().to_pylist()}
+    assert {item: row["support"] for item, row in rows.items()} == {7: 1, 8: 3, 9: 0, 99: 1}
+    assert rows[7]["bias"] == pytest.approx(-0.4, abs=1e-5)
+    assert rows[7]["gain"] == pytest.approx(2)
+    assert {rows[item]["bias"] for item in (8, 9, 99)} == {0}
+    assert {rows[item]["gain"] for item in (8, 9, 99)} == {0}
+    assert bias.summary.before == pytest.approx(1 / 4)
+    assert bias.summary.after == pytest.approx(3 / 4)
+    assert bias.summary.objective_after - bias.summary.objective_before == pytest.approx(2)
+
+
+def test_an_unlisted_favourite_is_raised_for_everybody():
+    recs = recs_of(*((u, 7, 0.5) for u in range(3)), (3, 8, 0.25))
+    recent = bought((0, 8), (1, 8), (2, 8))
+    bias = tt.BiasLearner.paper(k=1).fit(recs, recent)
+    assert bias.apply(recs, k=1)["item_id"].to_pylist() == [8, 8, 8, 8]
+    assert bias.summary.after == 1
+    never = tt.BiasLearner(k=1).fit(recs, recent)
+    assert not never.bias.any()
+
+
+def test_a_bias_is_capped_in_units_of_the_median_kth_score():
+    recs = recs_of((1, 7, 1.0), (1, 8, 0.5), (2, 7, 1.0), (2, 8, 0.7), (3, 7, 1.0), (3, 8, 0.9))
+    recent = bought((1, 8), (2, 8), (3, 8))
+    # The gaps are 0.1, 0.3 and 0.5; one item may fall and the other rise, each gaining something.
+    for cap, expected in ((0.05, 0.0), (0.15, 1 / 3), (0.25, 2 / 3), (0.6, 1.0), (None, 1.0)):
+        bias = tt.BiasLearner(k=1, penalty=0, max_bias=cap).fit(recs, recent)
+        assert bias.summary.unit == 1.0
+        assert np.abs(bias.bias).max() <= (cap or 1)
+        assert bias.summary.after == pytest.approx(expected)
+
+
+def test_a_penalty_that_costs_more_than_it_gains_keeps_all_at_zero(tables):
+    bias = tt.BiasLearner(penalty=1e6).fit(*tables)
+    assert not bias.bias.any()
+    assert bias.summary.after == bias.summary.before
+
+
+# Settings --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"k": 0}, "k=0: must be at least 1"),
+        ({"k": 2.5}, "k=2.5: must be a whole number of at least 1"),
+        ({"k": "10"}, "k='10': must be a whole number"),
+        ({"k": True}, "k=True: must be a whole number"),
+        ({"k": None}, "k=None: must be a whole number"),
+        ({"metric": "mrr"}, "metric='mrr': must be one of acc, map, ndcg"),
+        ({"scale": "linear"}, "scale='linear': must be one of additive, log"),
+        ({"unlisted": "floor"}, "unlisted='floor': must be one of never, zero"),
+        ({"penalty": -1}, "penalty=-1: must be a finite number, at least 0"),
+        ({"penalty": math.nan}, "penalty=nan: must be a finite number"),
+        ({"penalty": None}, "penalty=None: must be a finite number"),
+        ({"max_bias": math.inf}, "max_bias=inf: must be a finite number"),
+        ({"max_bias": "none"}, "max_bias='none': must be a finite number"),
+        ({"exclude_unsold": "yes"}, "exclude_unsold='yes': must be True or False"),
+        ({"exclude_unsold": 1}, "exclude_unsold=1: must be True or False"),
+        ({"max_cycles": 0}, "max_cycles=0: must be at least 1"),
+        ({"min_updates": 1.5}, "min_updates=1.5: must be a finite number, between 0 and 1"),
+        ({"min_support": -1}, "min_support=-1: must be at least 0"),
+        ({"min_exposure": 0.5}, "min_exposure=0.5: must be a whole number of at least 0"),
+        ({"n_bags": -1}, "n_bags=-1: must be at least 0"),
+        ({"seed": "x"}, "seed='x': must be a whole number of at least 0"),
+        ({"scale": "log", "unlisted": "zero"}, "unlisted='zero' with scale='log': .* use unlisted"),
+    ],
+)
+def test_settings_out_of_range_are_refused_at_once(settings, message):
+    with pytest.raises(tt.SettingError, match=message):
+        tt.BiasLearner(**settings)
+    with pytest.raises(tt.TrimtabError):
+        tt.BiasLearner.paper(**settings)
+
+
+def test_settings_do_not_change():
+    learner = tt.BiasLearner()
+    with pytest.raises(FrozenInstanceError):
+        learner.k = 3
+    assert replace(learner, k=3) == tt.BiasLearner(k=3)
+
+
+def test_numpy_numbers_become_plain_ones():
+    learner = tt.BiasLearner(k=np.int32(3), penalty=np.float32(0.5), max_cycles=np.int64(4))
+    assert [type(v) for v in (learner.k, learner.penalty, learner.max_cycles)] == [int, float, int]
+
+
+def test_the_defaults():
+    assert asdict(tt.BiasLearner()) == {
+        "k": 10, "metric": "ndcg", "scale": "additive", "unlisted": "never", "penalty": 1.0,
+        "max_bias": 0.5, "exclude_unsold": False, "max_cycles": 2, "min_updates": 0.0,
+        "min_support": 1, "min_exposure": 1, "n_bags": 0, "seed": 0,
+    }  # fmt: skip
+
+
+def test_the_papers_settings():
+    paper = tt.BiasLearner.paper()
+    assert paper == tt.BiasLearner(
+        k=10, metric="acc", unlisted="zero", penalty=0, max_bias=None, exclude_unsold=True
+    )
+
+
+def test_the_papers_settings_can_be_overridden():
+    learner = tt.BiasLearner.paper(5, "map", unlisted="never", penalty=0.5, n_bags=2)
+    assert (learner.k, learner.metric, learner.unlisted) == (5, "map", "never")
+    assert (learner.penalty, learner.n_bags, learner.exclude_unsold) == (0.5, 2, True)
+    with pytest.raises(tt.SettingError, match="unknown setting 'penality'; there are k, metric, "):
+        tt.BiasLearner.paper(penality=0)
+
+
+def test_the_settings_go_with_the_result(tables):
+    learner = tt.BiasLearner(k=3, metric="map", seed=7)
+    bias = learner.fit(*tables)
+    assert tt.BiasLearner(**bias.settings) == learner
+    assert (bias.scale, bias.unlisted) == ("additive", "never")
+    assert (bias.summary.metric, bias.summary.k) == ("map", 3)
+
+
+# Fitting ---------------------------------------------------------------------------------------
+
+
+def test_a_second_fit_is_a_fresh_fit(tables, data, bytes_of):
+    for learner in (tt.BiasLearner(), tt.BiasLearner.paper(), tt.BiasLearner(n_bags=2)):
+        first = learner.fit(*tables)
+        learner.fit(data.recs(), data.test_events())
+        again, other = learner.fit(*tables), replace(learner).fit(*tables)
+        assert bytes_of(first.table()) == bytes_of(again.table()) == bytes_of(other.table())
+        assert first.summary == again.summary == other.summary
+
+
+@pytest.mark.parametrize("learner", [tt.BiasLearner(), tt.BiasLearner.paper(metric="ndcg")])
+def test_starting_from_the_own_result_never_lowers_the_objective(learner, tables):
+    bias = learner.fit(*tables)
+    warm = learner.fit(*tables, start=bias)
+    assert warm.summary.objective_before == pytest.approx(bias.summary.objective_after, abs=1e-6)
+    assert warm.summary.objective_after >= warm.summary.objective_before - 1e-9
+    assert warm.summary.before == bias.summary.before
+
+
+def test_starting_where_nothing_is_left_to_gain_changes_nothing(tables):
+    learner = tt.BiasLearner(max_cycles=None)
+    bias = learner.fit(*tables)
+    assert bias.summary.converged
+    warm = learner.fit(*tables, start=bias)
+    changed = np.count_nonzero(warm.bias != bias.bias)
+    assert warm.summary.cycles == 1
+    assert warm.summary.objective_after == pytest.approx(bias.summary.objective_after, rel=2e-6)
+    assert changed == 0 or warm.summary.objective_after > bias.summary.objective_after
+
+
+def test_starting_biases_are_matched_by_id():
+    recs = recs_of((1, 7, 0.9), (1, 8, 0.8), (2, 7, 0.9), (2, 8, 0.5))
+    learner = tt.BiasLearner(k=1, penalty=0, max_bias=None)
+    start = learner.fit(recs, bought((1, 8), (2, 8)))
+    later = recs_of((5, 3, 0.9), (5, 7, 0.85), (5, 8, 0.8))
+    warm = learner.fit(later, bought((5, 8), (5, 3)), start=start)
+    assert biases(warm)[7] == biases(start)[7] != 0
+    assert warm.summary.objective_before == pytest.approx(1.0)
+
+
+def test_starting_biases_are_clipped_to_the_cap(tables):
+    free = tt.BiasLearner(penalty=0, max_bias=None).fit(*tables)
+    bias = tt.BiasLearner(max_bias=0.25).fit(*tables, start=free)
+    assert np.abs(bias.bias).max() <= 0.25 * bias.summary.unit
+    assert np.abs(free.bias).max() > 0.25 * bias.summary.unit
+
+
+def test_a_start_that_is_none():
+    recs, recent = recs_of((1, 7, 0.9)), bought((1, 7))
+    learner = tt.BiasLearner(k=1)
+    bias = learner.fit(recs, recent)
+    with pytest.raises(tt.DataError, match=r"start is a str: pass an ItemBias, as from ItemBias.l"):
+        learner.fit(recs, recent, start="yesterday")
+    with pytest.raises(tt.SettingError, match="start has scale='additive', the learner scale='log"):
+        tt.BiasLearner(k=1, scale="log").fit(recs, recent, start=bias)
+    named = learner.fit(recs_of((1, "a", 0.9)), bought((1, "a")))
+    with pytest.raises(tt.DataError, match="'item_id' holds integers in recs but strings in start"):
+        learner.fit(recs, recent, start=named)
+
+
+def test_bags_are_drawn_by_the_seed(tables, bytes_of):
+    def fit(**settings):
+        return bytes_of(tt.BiasLearner(penalty=0.1, **settings).fit(*tables).table())
+
+    assert fit(n_bags=3, seed=1) == fit(n_bags=3, seed=1)
+    assert fit(n_bags=3, seed=1) != fit(n_bags=3, seed=2)
+    assert fit(n_bags=3, seed=1) != fit(n_bags=4, seed=1)
+    assert fit(seed=1) == fit(seed=2)
+
+
+def test_bags_average(tables):
+    single = [tt.BiasLearner(penalty=0.1, n_bags=n).fit(*tables) for n in (1, 2)]
+    one, two = (bias.bias for bias in single)
+    assert not np.array_equal(one, two)
+    halves = np.abs(two[one == 0])
+    assert single[1].summary.updates > single[0].summary.updates
+    assert halves.max() > 0
+    assert np.abs(two).max() <= 0.5 * single[1].summary.unit
+
+
+def test_whole_weights_are_repeated_users(tables):
+    recs, recent = tables
+    heavy = pa.table({"user_id": [0, 1, 2, 3, 4], "weight": [3, 3, 3, 3, 3]})
+    learner = tt.BiasLearner(k=5, penalty=0.1)
+    weighted = learner.fit(recs, recent, weights=heavy)
+
+    def repeated(frame):
+        user = frame["user_id"].to_numpy()
+        copies = [frame.set_column(0, "user_id", pa.array(user + shift)) for shift in (1000, 2000)]
+        return pa.concat_tables([frame, *(c.filter(pa.array(user < 5)) for c in copies)])
+
+    several = learner.fit(repeated(recs), repeated(recent))
+    # The unit is the median over lists, which repeating some of them moves a little.
+    assert weighted.summary.before == pytest.approx(several.summary.before)
+    assert weighted.summary.objective_before == pytest.approx(several.summary.objective_before)
+
+
+def test_the_heavier_user_decides():
+    recs = recs_of((1, 7, 0.9), (1, 8, 0.8), (2, 7, 0.9), (2, 8, 0.8))
+    recent = bought((1, 7), (2, 8))
+    learner = tt.BiasLearner(k=1, penalty=0.01, max_bias=None)
+    for of_first, of_second, moved in ((1, 2, True), (2, 1, False), (0, 1, True), (1, 0, False)):
+        weights = pa.table({"user_id": [1, 2], "weight": [of_first, of_second]})
+        bias = learner.fit(recs, recent, weights=weights)
+        assert bias.bias.any() == moved
+        best = max(of_first, of_second) / (of_first + of_second)
+        assert bias.summary.after == pytest.approx(best)
+
+
+# Candidates and stopping -----------------------------------------------------------------------
+
+
+def test_candidates_are_items_bought_or_shown_often_enough(tables, data):
+    recs, recent = tables
+    support = np.bincount(data.recent.items, minlength=data.n_items)
+    shown = tt.BiasLearner(penalty=1e6).fit(recs, recent).apply(recs)["item_id"].to_numpy()
+    exposure = np.bincount(shown, minlength=data.n_items)
+    for min_support, min_exposure in ((1, 1), (5, 10**6), (10**6, 40), (10, 60)):
+        bias = tt.BiasLearner(
+            penalty=0.1, min_support=min_support, min_exposure=min_exposure
+        ).fit(recs, recent)  # fmt: skip
+        wanted = (support >= min_support) | (exposure >= min_exposure)
+        assert not bias.bias[~wanted].any()
+        assert bias.summary.n_candidates <= wanted.sum()
+        assert bias.bias[wanted].any()
+    nobody = tt.BiasLearner(min_support=10**6, min_exposure=10**6).fit(recs, recent)
+    assert (nobody.summary.n_candidates, nobody.summary.updates) == (0, 0)
+    assert not nobody.bias.any()
+
+
+def test_more_cycles_gain_more_until_nothing_changes(tables):
+    runs = [tt.BiasLearner(max_cycles=n).fit(*tables).summary for n in (1, 2, None)]
+    assert [run.cycles for run in runs[:2]] == [1, 2]
+    assert runs[2].cycles > 2
+    assert runs[2].converged
+    objectives = [run.objective_after for run in runs]
+    assert objectives == sorted(objectives)
+    assert objectives[0] > runs[0].objective_before
+
+
+def test_few_updates_end_it_early(tables):
+    patient = tt.BiasLearner(max_cycles=None).fit(*tables).summary
+    hasty = tt.BiasLearner(max_cycles=None, min_updates=1.0).fit(*tables).summary
+    assert hasty.cycles == 1 < patient.cycles
+    assert hasty.converged
+
+
+# Progress --------------------------------------------------------------------------------------
+
+
+def test_progress_is_told_with_rising_numbers(tables):
+    seen = []
+    bias = tt.BiasLearner(max_cycles=None).fit(*tables, progress=lambda *told: seen.append(told))
+    assert seen == sorted(seen)
+    assert len(set(seen)) == len(seen)
+    assert {of for _, _, of in seen} == {bias.summary.n_candidates}
+    assert {cycle for cycle, _, _ in seen} == set(range(1, bias.summary.cycles + 1))
+    assert all(1 <= done <= of for _, done, of in seen)
+    assert seen[-1] == (bias.summary.cycles, bias.summary.n_candidates, bias.summary.n_candidates)
+
+
+def test_progress_does_not_change_the_result(tables, bytes_of):
+    shown = [
+        bytes_of(tt.BiasLearner().fit(*tables, progress=how).table())
+        for how in (None, False, True, lambda *told: None)
+    ]
+    assert len(set(shown)) == 1
+
+
+def test_every_bag_tells_its_progress(tables):
+    cycles = []
+    tt.BiasLearner(n_bags=2, max_cycles=1).fit(
+        *tables, progress=lambda cycle, done, of: cycles.append(done == of)
+    )
+    assert cycles.count(True) == 2
+
+
+class Screen(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_the_bar_appears_on_stderr_for_long_fits_only(monkeypatch):
+    monkeypatch.setattr("trimtab.progress._PATIENCE", 0.0)
+    monkeypatch.setenv("TERM", "xterm")
+    screen = Screen()
+    monkeypatch.setattr(sys, "stderr", screen)
+    report, close = progress_reporter(True, 2, 2)
+    report(0)(1, 5, 10)
+    report(1)(2, 10, 10)
+    close()
+    assert "learning, cycle 2, bag 2" in screen.getvalue()
+    assert progress_reporter(None, 2, 1)[0](0) is not None
+    assert progress_reporter(False, 2, 1)[0](0) is None
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    assert progress_reporter(None, 2, 1)[0](0) is None  # not a terminal
+
+
+def test_a_short_fit_shows_no_bar(monkeypatch):
+    screen = Screen()
+    monkeypatch.setattr(sys, "stderr", screen)
+    report, close = progress_reporter(True, 2, 1)
+    report(0)(1, 5, 10)
+    close()
+    assert screen.getvalue() == ""
+
+
+# What goes with a fit --------------------------------------------------------------------------
+
+
+def test_the_window_is_described(tables):
+    recs, recent = tables
+    assert tt.BiasLearner().fit(recs, recent).window == {
+        "rows": len(recent), "first": None, "last": None,
+    }  # fmt: skip
+    days = np.datetime64("2026-11-01T06") + np.arange(len(recent)).astype("m8[s]")
+    dated = recent.append_column("timestamp", pa.array(days[::-1]))
+    window = tt.BiasLearner().fit(recs, dated).window
+    assert window["first"] == "2026-11-01 06:00:00"
+    assert window["last"] > window["first"]
+
+
+def test_tables_not_used_yet_are_checked_and_said_to_be(tables, data):
+    learner = tt.BiasLearner()
+    with pytest.warns(tt.TrimtabWarning, match="history is not used by this learner"):
+        learner.fit(*tables, history=data.history_events())
+    with pytest.warns(tt.TrimtabWarning, match="items is not used by this learner") as seen:
+        learner.fit(*tables, items=data.catalogue())
+    assert seen[0].filename == __file__
+    with pytest.raises(tt.DataError, match="missing column 'category' in items; found item_id"):
+        learner.fit(*tables, items=data.catalogue().drop_columns("category"))
+
+
+def test_a_number_of_threads_that_is_none(tables, monkeypatch):
+    monkeypatch.setenv("TRIMTAB_THREADS", "many")
+    with pytest.raises(tt.SettingError, match="TRIMTAB_THREADS='many': must be a whole number"):
+        tt.BiasLearner().fit(*tables)
