@@ -191,7 +191,7 @@ def test_the_defaults():
 def test_the_papers_settings():
     paper = tt.BiasLearner.paper()
     assert paper == tt.BiasLearner(
-        k=10, metric="acc", unlisted="zero", penalty=0, max_bias=None, exclude_unsold=True
+        k=10, metric="ndcg", unlisted="zero", penalty=0, max_bias=None, exclude_unsold=True
     )
 
 

@@ -61,9 +61,7 @@ def fit(
     recent: Annotated[Path, typer.Option("--recent", help="user_id, item_id: recent purchases.")],
     out: Annotated[Path, typer.Option("--out", help="Folder for the learned biases.")],
     k: Places = 10,
-    metric: Annotated[
-        str | None, typer.Option(help="acc, map or ndcg (default: ndcg, or acc with --paper).")
-    ] = None,
+    metric: Annotated[str, typer.Option(help="acc, map or ndcg.")] = "ndcg",
     paper: Annotated[bool, typer.Option("--paper", help="The paper's settings.")] = False,
     weights: Annotated[Path | None, typer.Option(help="user_id, weight.")] = None,
     start: Annotated[Path | None, typer.Option(help="Folder of biases to start from.")] = None,
@@ -75,7 +73,7 @@ def fit(
     as_json: AsJson = False,
 ) -> None:
     """Learn one bias per item and save them in a folder."""
-    settings = {"k": k, **({"metric": metric} if metric else {}), **_parse_settings(setting or [])}
+    settings = {"k": k, "metric": metric, **_parse_settings(setting or [])}
     learner = BiasLearner.paper(**settings) if paper else BiasLearner(**settings)
     require_place(out)
     loaded = None if start is None else ItemBias.load(start)

@@ -6,11 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from trimtab.coded import Sets
 from trimtab.errors import DataError
-from trimtab.frames import encode_units, group_sets, rank_order, read_frame, read_weights
+from trimtab.frames import (
+    encode_units,
+    group_scored,
+    group_sets,
+    read_frame,
+    read_scores,
+    read_weights,
+)
 from trimtab.ids import encode_ids
 from trimtab.metrics import mean_metrics, unit_metrics
+from trimtab.ranking import rank_lists
 from trimtab.schema import ITEM, RANK, SCORE, USER, WINDOW, require_columns, require_k
 
 
@@ -43,10 +50,10 @@ def evaluate(
         require_columns("topk", top.columns.column_names, [SCORE])
     bought = read_frame(truth, "truth", USER, ITEM, optional=(WINDOW,))
     units, (top_units, bought_units) = encode_units(top, bought)
-    _, (top_items, bought_items) = encode_ids([top.ids(ITEM), bought.ids(ITEM)])
-    order = rank_order(top, top_units, top_items)
-    indptr = np.searchsorted(top_units[order], np.arange(len(units) + 1)).astype(np.int64)
-    ranked = Sets(indptr, top_items[order])
+    item_ids, (top_items, bought_items) = encode_ids([top.ids(ITEM), bought.ids(ITEM)])
+    height = -read_scores(top, RANK)[0] if top.has(RANK) else read_scores(top, SCORE)[0]
+    lists = group_scored(top_units, top_items, height, len(units))
+    ranked = rank_lists(lists, k, np.zeros(len(item_ids)))
     sets = group_sets(bought_units, bought_items, len(units))
     if not np.isin(bought_units, top_units).any():
         raise DataError(

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from trimtab.coded import Codes, Flags, Floats, Ints, Lists, Sets
 from trimtab.errors import DataError
 from trimtab.ids import IdColumn, as_read_only, encode_ids, id_column
-from trimtab.schema import ITEM, RANK, SCORE, USER, WEIGHT, WINDOW, require_columns, require_rows
+from trimtab.schema import ITEM, SCORE, USER, WEIGHT, WINDOW, require_columns, require_rows
 from trimtab.threads import run_ranges
 
 _NUMBERS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
@@ -301,12 +301,3 @@ def _id_values(ids: Any) -> Any:
 def known_ids(name: str, column: str, ids: Any) -> IdColumn:
     """Ids that Trimtab itself holds, as a column to encode with others."""
     return IdColumn(name, column, _id_values(ids))
-
-
-def rank_order(table: Table, units: Codes, items: Codes) -> Ints:
-    """Rows ordered by unit, then by rank, or by score and item where there is no rank."""
-    if table.has(RANK):
-        ranks, _ = read_scores(table, RANK)
-        return np.lexsort((items, ranks, units))
-    scores, _ = read_scores(table, SCORE)
-    return np.lexsort((items, -scores, units))

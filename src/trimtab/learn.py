@@ -115,7 +115,7 @@ class BiasLearner:
         object.__setattr__(self, name, kind(value))
 
     @classmethod
-    def paper(cls, k: int = 10, metric: str = "acc", **overrides: Any) -> BiasLearner:
+    def paper(cls, k: int = 10, metric: str = "ndcg", **overrides: Any) -> BiasLearner:
         """The paper's method: no penalty, no cap, unlisted items at 0, unsold ones excluded."""
         settings = {
             "unlisted": "zero", "penalty": 0.0, "max_bias": None, "exclude_unsold": True,
@@ -155,8 +155,9 @@ class BiasLearner:
         """
         tables = _read(recs, recent)
         _check_unused(history, items)
-        _warm_up()
+        _tiny_problem()
         coded = _encode(self, *tables, weights, start, duplicates)
+        _warm_up()
         report, close = progress_reporter(progress, self.max_cycles, max(1, self.n_bags))
         try:
             solution = self._solve(coded, report)
@@ -222,16 +223,26 @@ class BiasLearner:
 
 
 @functools.cache
-def _warm_up() -> None:
-    """Load or compile the kernels on a problem of two users, so that it can be told apart."""
+def _tiny_problem() -> _Coded:
+    """Load or compile the kernels that read tables, with two users, so that it can be told apart.
+
+    The others come later, so that tables that cannot be used are refused without waiting for them.
+    """
     from trimtab.kernels.jit import compile_notice
 
     with compile_notice():
         recs = pa.table({USER: [1, 0], ITEM: [0, 1], SCORE: [1.0, 0.5]})
         recent = pa.table({USER: [0, 1, 1], ITEM: [1, 0, 0]})
-        learner = BiasLearner(k=1)
-        coded = _encode(learner, *_read(recs, recent), None, None, "error")
-        learner._solve(coded, lambda bag: None)
+        return _encode(BiasLearner(k=1), *_read(recs, recent), None, None, "error")
+
+
+@functools.cache
+def _warm_up() -> None:
+    """Load or compile the kernels that learn."""
+    from trimtab.kernels.jit import compile_notice
+
+    with compile_notice():
+        BiasLearner(k=1)._solve(_tiny_problem(), lambda bag: None)
 
 
 @dataclass(frozen=True)
