@@ -11,7 +11,7 @@ demo: $(READY)  ## learn on generated drift, judged on later days
 	$(BIN)/trimtab demo
 
 test: $(READY)  ## all tests
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 lint: $(READY)
 	$(BIN)/ruff check src tests benchmarks

@@ -13,6 +13,16 @@ import pytest
 
 from trimtab.datasets import DriftData, generate_drift
 
+WITHOUT_OPTIONAL = """
+import sys
+
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name in ("pandas", "polars", "scipy", "ranx", "hypothesis", "pytest"):
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Blocker())
+"""
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -29,9 +39,13 @@ def many() -> DriftData:
 
 
 @pytest.fixture(scope="session")
-def trimtab() -> Cli:
-    """Runs the installed `trimtab` command, as a user would, in a given folder."""
+def trimtab(tmp_path_factory) -> Cli:
+    """Runs the installed `trimtab` command in a given folder, where nothing optional is found."""
     script = Path(sysconfig.get_path("scripts")) / "trimtab"
+    hooks = tmp_path_factory.mktemp("hooks")
+    (hooks / "sitecustomize.py").write_text(WITHOUT_OPTIONAL)
+    paths = [str(hooks), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "COLUMNS": "200"}
 
     def run(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -39,7 +53,7 @@ def trimtab() -> Cli:
             cwd=cwd,
             capture_output=True,
             text=True,
-            env={**os.environ, "COLUMNS": "200"},
+            env=environment,
             check=False,
             timeout=300,
         )

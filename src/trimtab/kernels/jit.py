@@ -128,6 +128,15 @@ def _unpacked_type(hint: Any) -> Any:
     return types.NamedTuple([_unpacked_type(h) for h in get_type_hints(hint).values()], hint)
 
 
+@functools.cache
+def _dtypes(kind: Any) -> dict[str, Any]:
+    """What the arrays of a named tuple hold, None for other fields; reading hints takes long."""
+    return {
+        name: as_dtype(_POINTED[hint]) if hint in _POINTED else None
+        for name, hint in get_type_hints(kind).items()
+    }
+
+
 def pack(group: Any) -> Ints:
     """A named tuple of arrays, whole numbers and such tuples, as a table of addresses and numbers.
 
@@ -135,15 +144,15 @@ def pack(group: Any) -> Ints:
     one that takes the arrays; `unpacker` gives it back the fields.
     """
     words: list[int] = []
-    for (name, hint), value in zip(get_type_hints(type(group)).items(), group, strict=True):
-        if hint in _POINTED:
-            dtype = as_dtype(_POINTED[hint])
+    kind: Any = type(group)
+    for (name, dtype), value in zip(_dtypes(kind).items(), group, strict=True):
+        if dtype is not None:
             assert value.dtype == dtype and value.flags.c_contiguous, name  # noqa: PT018
             words.append(value.ctypes.data)
-        elif hint in _WHOLE:
-            words.append(int(value))
-        else:
+        elif isinstance(value, tuple):
             words.extend(pack(value).tolist())
+        else:
+            words.append(int(value))
     return np.array(words, np.int64)
 
 
