@@ -453,7 +453,5 @@ def test_bad_log_settings(settings: dict, message: str) -> None:
 
 
 def test_importing_brings_no_compiler_along() -> None:
-    code = (
-        "import sys, trimtab.datasets; sys.exit('numba' in sys.modules)"
-    )
+    code = "import sys, trimtab.datasets; sys.exit('numba' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -101,7 +101,7 @@ def test_the_header_tells_people_what_is_there(learned, tmp_path):
     content = (tmp_path / header["data"]).read_bytes()
     assert header["checksum"] == f"sha256:{hashlib.sha256(content).hexdigest()}"
     assert (header["rows"], header["scale"], header["unlisted"]) == (120, "additive", "zero")
-    assert header["settings"]["metric"] == "acc"
+    assert header["settings"] == dict(learned.settings)
     assert header["summary"]["n_users"] == learned.summary.n_users
 
 

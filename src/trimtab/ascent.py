@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,13 +14,14 @@ from trimtab.kernels.worth import worth_table
 from trimtab.metrics import unit_metrics
 from trimtab.progress import Progress
 from trimtab.ranking import rank_lists
-from trimtab.threads import ranges, run_ranges, thread_count
+from trimtab.threads import LEAST_SPLIT, ranges, run_ranges, thread_count
 
 if TYPE_CHECKING:
     from trimtab.kernels.prepare import ByItem
     from trimtab.kernels.rows import Problem, Rows
 
-_CHUNKS = 64
+_CHUNKS = 64  # reports of progress in a cycle
+_CHUNK_LEAST = 256
 _LEAST_GAIN = 1e-6  # of the objective; a cycle that gains less is the last
 
 
@@ -98,7 +100,7 @@ def _by_item(problem: Problem, wanted: Flags) -> ByItem:
 
     packed = pack(problem)
     n_units = problem.n_units
-    parts = ranges(n_units, thread_count())
+    parts = ranges(n_units, thread_count() if n_units >= LEAST_SPLIT else 1)
     room = np.zeros((len(parts), len(wanted)), np.int64)
     starts = {start: room[part] for part, (start, _) in enumerate(parts)}
 
@@ -126,8 +128,9 @@ def _by_item(problem: Problem, wanted: Flags) -> ByItem:
 
 
 def _run_parts(job: Callable[[int, int], None], parts: list[tuple[int, int]]) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
+    if len(parts) == 1:
+        job(*parts[0])
+        return
     with ThreadPoolExecutor(len(parts)) as pool:
         for done in [pool.submit(job, start, stop) for start, stop in parts]:
             done.result()
@@ -240,6 +243,7 @@ def ascend(
     """
     from trimtab.kernels import coordinate, prepare
     from trimtab.kernels.jit import pack
+    from trimtab.kernels.special import make_scratch
     from trimtab.kernels.steps import MARGIN
 
     k = settings.k
@@ -266,7 +270,7 @@ def ascend(
     gain = np.zeros(n_items, np.int64)
     most_buyers = int(support.max(initial=0))
     n_hits = int(problem.needs.sum())
-    scratch = coordinate.make_scratch(problem.n_units, n_hits, most_buyers, k)
+    scratch = make_scratch(problem.n_units, n_hits, most_buyers, k)
     levels = np.array([_largest(lists.scores), _largest(offset[~excluded])])
     penalties = int(np.rint(rate * np.abs(offset[~excluded])).astype(np.int64).sum())
     after = np.where(np.diff(bought.indptr) > 0, 0.0, np.nan)
@@ -275,12 +279,13 @@ def ascend(
     counters = np.array([0, at_start, penalties])
     objective_before = (counters[1] - counters[2]) / quanta
     cycles = updates = 0
+    n_chunks = min(_CHUNKS, 1 + len(candidates) // _CHUNK_LEAST)
     converged = False
     while not converged and (settings.max_cycles is None or cycles < settings.max_cycles):
         cycles += 1
         objective = counters[1] - counters[2]
         changed = 0
-        for begin, end in ranges(len(candidates), _CHUNKS):
+        for begin, end in ranges(len(candidates), n_chunks):
             changed += coordinate.visit_items(
                 problem, rows, by_item, scratch, candidates[begin:end],
                 cap, MARGIN * unit, rate, most, gain, counters, levels,

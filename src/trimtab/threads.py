@@ -10,6 +10,8 @@ from typing import Any
 
 from trimtab.errors import SettingError
 
+LEAST_SPLIT = 4096  # shorter work is not worth a thread
+
 
 def thread_count() -> int:
     """Threads to use: `TRIMTAB_THREADS` if set, otherwise the cores this process may run on."""
@@ -34,7 +36,7 @@ def ranges(n: int, parts: int) -> list[tuple[int, int]]:
 
 def run_ranges(kernel: Callable[..., Any], n: int, *arrays: Any) -> list[Any]:
     """Call `kernel(start, stop, *arrays)` over 0..n, one range a thread; results in range order."""
-    parts = ranges(n, thread_count() if n >= 4096 else 1)
+    parts = ranges(n, thread_count() if n >= LEAST_SPLIT else 1)
     if len(parts) == 1:
         return [kernel(0, n, *arrays)]
     with ThreadPoolExecutor(len(parts)) as pool:

@@ -14,18 +14,27 @@ from trimtab.kernels.blocks import (
     merge_neighbours,
     passed_weights,
     reach,
+    unpack_blocks,
 )
-from trimtab.kernels.jit import bare
+from trimtab.kernels.jit import pack
 
 
 @numba.njit
-def merge(blocks):
-    merge_neighbours(bare(blocks))
+def merge_packed(packed):
+    merge_neighbours(unpack_blocks(packed))
 
 
 @numba.njit
-def reach_of(blocks, budget):
-    return reach(bare(blocks), budget)
+def reach_packed(packed, budget):
+    return reach(unpack_blocks(packed), budget)
+
+
+def merge(blocks: Blocks) -> None:
+    merge_packed(pack(blocks))
+
+
+def reach_of(blocks: Blocks, budget: int) -> float:
+    return reach_packed(pack(blocks), budget)
 
 
 class Plain:

@@ -14,37 +14,42 @@ from problems import METRICS, PAIRS, Case, draw_medium, draw_small
 from watch import State, build, entries_of, record
 
 from trimtab.kernels.blocks import passed_weights
-from trimtab.kernels.coordinate import (
-    _collect,
-    _gather_buyers,
-    _gather_later,
-    _gather_listers,
-    _gather_raised,
-    _stamp_special,
-)
-from trimtab.kernels.jit import bare
+from trimtab.kernels.jit import pack
+from trimtab.kernels.prepare import unpack_by_item
 from trimtab.kernels.reference import item_curve, line_curve
+from trimtab.kernels.rows import unpack_problem, unpack_rows
+from trimtab.kernels.special import (
+    collect,
+    gather_buyers,
+    gather_later,
+    gather_listers,
+    gather_raised,
+    stamp_special,
+    unpack_scratch,
+)
 
 FINE = 2.0**-20  # quarters and eighths plus this are exact
 looks = count(1_000_000)  # the kernel's own visits have lower numbers
 
 
 @numba.njit
-def collect_all(given, given_rows, lists_by_item, room, item, visit):
+def collect_all(packed, packed_rows, packed_by_item, packed_scratch, item, visit):
     """Everybody special to the item, into the scratch; returns the value at its current bias."""
-    problem, rows, by_item = bare(given), bare(given_rows), bare(lists_by_item)
-    scratch = bare(room)
+    problem = unpack_problem(packed)
+    rows = unpack_rows(packed_rows)
+    by_item = unpack_by_item(packed_by_item)
+    scratch = unpack_scratch(packed_scratch)
     scratch.sizes[0] = 0
     scratch.sizes[1] = 0
     bias = rows.offset[item]
-    n_who, n_later = _gather_listers(rows, by_item, item, bias, np.inf, scratch)
+    n_who, n_later = gather_listers(rows, by_item, item, bias, np.inf, scratch)
     if problem.reaches_unlisted and bias > 0:
-        _stamp_special(by_item, item, scratch, visit)
-        n_who = _gather_raised(problem, rows, bias, visit, scratch, n_who)
-    current = _collect(problem, rows, item, scratch, n_who)
-    n_who, n_later = _gather_later(rows, by_item, n_later, np.inf, scratch)
-    n_who = _gather_buyers(rows, by_item, item, -np.inf, np.inf, scratch, np.int64(n_who))
-    return current + _collect(problem, rows, item, scratch, n_who)
+        stamp_special(by_item, item, scratch, visit)
+        n_who = gather_raised(problem, rows, bias, visit, scratch, n_who)
+    current = collect(problem, rows, item, scratch, n_who)
+    n_who, n_later = gather_later(rows, by_item, n_later, np.inf, scratch)
+    n_who = gather_buyers(rows, by_item, item, -np.inf, np.inf, scratch, np.int64(n_who))
+    return current + collect(problem, rows, item, scratch, n_who)
 
 
 def kernel_value(state: State, bias: float) -> int:
@@ -101,7 +106,7 @@ def points_off_ties(ends: np.ndarray, exact: bool) -> list[float]:
 
 
 def check_off_ties(case: Case, dense: Dense, state: State, item: int, exact: bool) -> None:
-    collect_all(*state, item, next(looks))
+    collect_all(*map(pack, state), item, next(looks))
     worth, bias = quanta_by_place(state, dense), state.rows.offset
     at_0 = quanta_at(dense, worth, bias, item, 0.0)
     for point in points_off_ties(crossings(dense, bias, item, 0.0), exact):
@@ -140,7 +145,7 @@ def test_curves_on_breakpoints(metric: str, unlisted: str) -> None:
             start = np.where(found.excluded, 0.0, first)
             start[item] = tie
             state = build(replace(case, start=start))
-            current = collect_all(*state, item, next(looks))
+            current = collect_all(*map(pack, state), item, next(looks))
             worth, bias = quanta_by_place(state, dense), state.rows.offset
             plain = quanta_at(dense, worth, bias, item, tie)
             assert current == plain - quanta_at(dense, worth, bias, item, 0.0)

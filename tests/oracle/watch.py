@@ -16,6 +16,7 @@ from trimtab.kernels import coordinate
 from trimtab.kernels.blocks import BLOCK, Blocks
 from trimtab.kernels.prepare import ByItem
 from trimtab.kernels.rows import Problem, Rows
+from trimtab.kernels.special import Scratch
 
 
 class State(NamedTuple):
@@ -24,7 +25,7 @@ class State(NamedTuple):
     problem: Problem
     rows: Rows
     by_item: ByItem
-    scratch: coordinate.Scratch
+    scratch: Scratch
 
 
 class Visit(NamedTuple):

@@ -76,41 +76,6 @@ def helper(function: Callable[..., Any]) -> Any:
     return numba.njit(no_cpython_wrapper=True, **_OPTIONS)(function)
 
 
-def _bare_type(given: Any) -> Any:
-    """The type of `bare(given)`."""
-    if isinstance(given, types.Array):
-        return types.CPointer(given.dtype)
-    if isinstance(given, types.BaseNamedTuple):
-        return types.NamedTuple([_bare_type(t) for t in given.types], given.instance_class)
-    return given
-
-
-def _bare_value(context: Any, builder: Any, given: Any, value: Any) -> Any:
-    if isinstance(given, types.Array):
-        return context.make_array(given)(context, builder, value).data
-    if isinstance(given, types.BaseNamedTuple):
-        parts = [
-            _bare_value(context, builder, part, builder.extract_value(value, place))
-            for place, part in enumerate(given.types)
-        ]
-        return context.make_tuple(builder, _bare_type(given), parts)
-    return value
-
-
-@intrinsic
-def bare(typingctx: Any, group: Any) -> Any:
-    """The same named tuple with a plain pointer in place of each array.
-
-    Arrays cost seven arguments and an atomic reference count wherever they go; pointers cost one
-    and nothing. The caller keeps the arrays alive, and indices are flat and not checked.
-    """
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _bare_value(context, builder, signature.args[0], args[0])
-
-    return _bare_type(group)(group), codegen
-
-
 _POINTED: dict[Any, Any] = {
     Ints: types.int64,
     Codes: types.int32,
@@ -157,7 +122,11 @@ def pack(group: Any) -> Ints:
 
 
 def unpacker(kind: Any) -> Any:
-    """A function for kernels: from `pack`'s table back to the fields, `bare` as it were."""
+    """A function for kernels: from `pack`'s table back to the fields.
+
+    Arrays come back as plain pointers: indices are flat and not checked, and there is no reference
+    count, which would cost more than most kernels' work.
+    """
     result = _unpacked_type(kind)
 
     @intrinsic
