@@ -247,3 +247,16 @@ def test_wrong_usage_is_status_two(trimtab, tmp_path):
     assert result.returncode == 2
     assert "--recent" in result.stderr
     assert result.stdout == ""
+
+
+def test_evaluate_with_weights(trimtab, tmp_path):
+    pq.write_table(
+        pa.table({"user_id": [1, 2], "item_id": [7, 8], "rank": [1, 1]}), tmp_path / "t.parquet"
+    )
+    pq.write_table(pa.table({"user_id": [1, 2], "item_id": [7, 9]}), tmp_path / "b.parquet")
+    pq.write_table(pa.table({"user_id": [1], "weight": [3.0]}), tmp_path / "w.parquet")
+    arguments = ["--topk", tmp_path / "t.parquet", "--truth", tmp_path / "b.parquet", "--k", "1"]
+    done = trimtab(
+        "evaluate", *arguments, "--weights", tmp_path / "w.parquet", "--json", cwd=tmp_path
+    )
+    assert json.loads(done.stdout)["acc"] == 0.75

@@ -117,11 +117,12 @@ def evaluate(
     topk: Annotated[Path, typer.Option("--topk", help="user_id, item_id, rank (or score).")],
     truth: Annotated[Path, typer.Option("--truth", help="user_id, item_id: what was bought.")],
     k: Places = 10,
+    weights: Annotated[Path | None, typer.Option(help="user_id, weight.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Judge lists by what was bought: ACC, MAP and NDCG at k."""
-    lists, bought = read_tables(topk, truth)
-    figures = evaluate_frames(lists, bought, k)
+    lists, bought, by_user = read_tables(topk, truth, weights)
+    figures = evaluate_frames(lists, bought, k, by_user)
     if as_json:
         print(json.dumps(figures))
         return
