@@ -11,6 +11,8 @@ from heads import check_state
 from problems import PAIRS, draw_medium, draw_narrow, draw_small
 from watch import State, build, record
 
+from trimtab.kernels.rows import row_shape
+
 SHAPES = [(2, 40), (3, 40), (4, 40), (5, 40), (10, 45)]  # k, length of lists
 
 
@@ -28,6 +30,18 @@ def test_same_bytes_as_the_published_loop(
         if seed % 3 == 0:
             check_state(watched.state, case, to_dense(case))
     assert n_moves > 300
+
+
+@pytest.mark.parametrize("k", [2, 5, 10])
+@pytest.mark.parametrize(("metric", "unlisted"), PAIRS)
+def test_lists_that_just_fit_in_a_row(metric: str, unlisted: str, k: int) -> None:
+    """Raised items push the last ones out, and lowered ones let them in again."""
+    for seed in range(12):
+        n_listed = row_shape(k)[0] - seed % 3
+        case = draw_medium(seed, metric, unlisted, k, n_listed, n_units=100)
+        watched = record(case)
+        assert case.solve_literally(watched.found).tobytes() == watched.found.bias.tobytes()
+        check_state(watched.state, case, to_dense(case))
 
 
 @pytest.mark.parametrize(("k", "n_listed"), [(2, 40), (10, 45)])

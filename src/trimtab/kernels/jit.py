@@ -167,10 +167,15 @@ def prefetch(typingctx: Any, pointer: Any, index: Any) -> Any:
     return types.void(pointer, types.int64), codegen
 
 
+@functools.cache
+def _say_notice() -> None:
+    print(_NOTICE, file=sys.stderr)
+
+
 @contextlib.contextmanager
 def compile_notice() -> Iterator[None]:
     """Tell the user on stderr why nothing seems to happen, if compiling takes its time."""
-    timer = threading.Timer(_NOTICE_AFTER_SECONDS, lambda: print(_NOTICE, file=sys.stderr))
+    timer = threading.Timer(_NOTICE_AFTER_SECONDS, _say_notice)
     timer.daemon = True
     timer.start()
     try:

@@ -15,7 +15,7 @@ from trimtab.kernels.jit import helper, prefetch, unpacker
 from trimtab.kernels.rows import GROUP, hit_step, tags_of
 from trimtab.kernels.sorting import STACK
 
-AHEAD = 6  # rows to ask for before they are needed
+AHEAD = 8  # rows to ask for before they are needed
 LISTER = 1
 BUYER = 2
 
@@ -64,6 +64,9 @@ def prefetch_row(problem, rows, unit):
     """Ask for a unit's row."""
     for word in range(unit * problem.stride, (unit + 1) * problem.stride, 8):
         prefetch(rows.scores, word)
+    prefetch(rows.floor, unit)
+    prefetch(rows.low_hit, unit)
+    prefetch(rows.edge, unit)
 
 
 @helper
