@@ -151,6 +151,8 @@ def time_public_fit(bench: Bench) -> list[Result]:
 
     recs, recent = bench.data.recs(), bench.data.recent_events()
     learner = tt.BiasLearner.paper(k=K, metric="acc")
+    small = generate_drift(2_000, 300, 20, 3.0)
+    learner.fit(small.recs(), small.recent_events(), progress=False)
     for _ in range(bench.sizes.rounds):
         bench.argsort()
         bench.ascend("learner, acc", bench.data, paper("acc"))
