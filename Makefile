@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 
 .PHONY: demo test lint types check benchmark clean
 
-demo: $(READY)  ## learn on generated drift, judged on later days
+demo: $(READY)  ## the paper's experiments on a real retailer's year, and a page to look at
 	$(BIN)/trimtab demo
 
 test: $(READY)  ## all tests

@@ -18,7 +18,8 @@ import sys
 
 class Blocker:
     def find_spec(self, name, path=None, target=None):
-        if name in ("pandas", "polars", "scipy", "ranx", "hypothesis", "pytest"):
+        if name in ("pandas", "polars", "scipy", "ranx", "altair", "jinja2", "vl_convert", "duckdb",
+                    "hypothesis", "pytest"):
             raise ModuleNotFoundError(name)
 
 sys.meta_path.insert(0, Blocker())

@@ -285,12 +285,12 @@ STRANGERS = pa.table({"user_id": [1, *range(100, 120)], "item_id": [8] * 21})
 NOVELTIES = pa.table({"user_id": [1] * 21, "item_id": [8, *range(100, 120)]})
 WARNINGS = {
     "few users in common": (
-        "only 1 of 21 different values of user_id in recent are in recs: little can be learned",
+        "only 1 of 21 rows of recent have user_id that is in recs: little can be learned",
         {"recent": STRANGERS},
         2,
     ),
     "few items in common": (
-        "only 1 of 21 different values of item_id in recent are in recs",
+        "only 1 of 21 rows of recent have item_id that is in recs",
         {"recent": NOVELTIES},
         2,
     ),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from trimtab.coded import Codes, Floats, Lists, Sets
 from trimtab.errors import DataError
 from trimtab.frames import (
     encode_units,
@@ -16,7 +18,7 @@ from trimtab.frames import (
     read_weights,
 )
 from trimtab.ids import encode_ids
-from trimtab.metrics import mean_metrics, unit_metrics
+from trimtab.metrics import UnitMetrics, mean_metrics, unit_metrics
 from trimtab.ranking import rank_lists
 from trimtab.schema import ITEM, RANK, SCORE, USER, WINDOW, require_columns, require_k
 
@@ -44,6 +46,37 @@ def evaluate(
         >>> evaluate(topk, truth, k=2)["acc"]
         0.5
     """
+    judged, by_unit = _judge(topk, truth, k, weights)
+    return mean_metrics(judged.metrics, by_unit)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Lists and purchases on common codes, and the metrics of each unit (nan: bought nothing)."""
+
+    metrics: UnitMetrics
+    top: Lists  # the first k, in rank order
+    bought: Sets
+    n_items: int
+
+    def buyers(self) -> UnitMetrics:
+        """The metrics of those who bought something, in ascending order of their ids."""
+        acc, average_precision, ndcg, n_relevant = self.metrics
+        bought = n_relevant > 0
+        return UnitMetrics(acc[bought], average_precision[bought], ndcg[bought], n_relevant[bought])
+
+    def shown_to_buyers(self) -> Codes:
+        """Items in the lists of those who bought something, one entry a place."""
+        bought = np.repeat(self.metrics.n_relevant > 0, np.diff(self.top.indptr))
+        return self.top.items[bought]
+
+
+def judge_units(topk: Any, truth: Any, k: int = 10) -> Judged:
+    """What `evaluate` takes means of, unit by unit; the arguments are the same."""
+    return _judge(topk, truth, k, None)[0]
+
+
+def _judge(topk: Any, truth: Any, k: int, weights: Any | None) -> tuple[Judged, Floats | None]:
     require_k(k)
     top = read_frame(topk, "topk", USER, ITEM, optional=(RANK, SCORE, WINDOW))
     if not top.has(RANK):
@@ -60,6 +93,6 @@ def evaluate(
             f"no {USER} of truth is in topk (truth has {units.label(bought_units[0])}, topk "
             f"{units.label(top_units[0])}): they must share users; check that both use the same ids"
         )
-    judged = np.diff(sets.indptr) > 0
-    by_unit = None if weights is None else read_weights(weights, units, judged, "topk")
-    return mean_metrics(unit_metrics(ranked, sets, k), by_unit)
+    bought_any = np.diff(sets.indptr) > 0
+    by_unit = None if weights is None else read_weights(weights, units, bought_any, "topk")
+    return Judged(unit_metrics(ranked, sets, k), ranked, sets, len(item_ids)), by_unit

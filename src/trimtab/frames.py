@@ -75,6 +75,11 @@ def _from_native(frame: Any, name: str) -> Any:
         raise DataError(f"{name} has two columns of one name; drop or rename one") from error
 
 
+def column_names(frame: Any, name: str) -> list[str]:
+    """All columns of a caller's frame."""
+    return list(_from_native(frame, name).collect_schema().names())
+
+
 def write_frame(columns: dict[str, Any], like: Table) -> Any:
     """A frame of the same kind as `like`, ids in the types they came in, if they fit in them."""
     backend = like.sample.implementation

@@ -46,7 +46,7 @@ from trimtab.schema import (
 _WHOLE = {"k": 1, "max_cycles": 1, "min_support": 0, "min_exposure": 0, "n_bags": 0, "seed": 0}
 _NUMBERS = {"penalty": (0,), "max_bias": (0,), "min_updates": (0, 1)}
 _MAY_BE_NONE = ("max_bias", "max_cycles")
-_LEAST_OVERLAP = 0.1  # below this share of common users or items, `fit` warns
+_LEAST_OVERLAP = 0.05  # of purchases by listed users, or of listed items; below it, `fit` warns
 
 
 @dataclass(frozen=True)
@@ -311,21 +311,19 @@ def _encode(
 def _check_overlap(
     name: str, listed: Codes, bought: Codes, n: int, label: Callable[[int], str]
 ) -> None:
+    """Refuse purchases of nothing that is listed; warn of few that are."""
     in_recs = np.zeros(n, bool)
     in_recs[listed] = True
-    in_recent = np.zeros(n, bool)
-    in_recent[bought] = True
-    common = int((in_recs & in_recent).sum())
-    of = int(in_recent.sum())
+    common = int(np.count_nonzero(in_recs[bought]))
     if common == 0:
         raise DataError(
             f"no {name} of recent is in recs (recent has {label(bought[0])}, recs "
             f"{label(listed[0])}): nothing can be learned; check that both use the same ids"
         )
-    if common < _LEAST_OVERLAP * of:
+    if common < _LEAST_OVERLAP * len(bought):
         warn(
-            f"only {common} of {of} different values of {name} in recent are in recs: little can "
-            f"be learned; check that both tables are of the same log"
+            f"only {common} of {len(bought)} rows of recent have {name} that is in recs: little "
+            f"can be learned; check that both tables are of the same log"
         )
 
 

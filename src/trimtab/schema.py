@@ -17,6 +17,9 @@ WEIGHT = "weight"
 CATEGORY = "category"
 COUNT = "count"
 TIMESTAMP = "timestamp"
+QUANTITY = "quantity"
+PRICE = "price"
+NAME = "name"
 
 METRICS = ("acc", "map", "ndcg")
 SCALES = ("additive", "log")

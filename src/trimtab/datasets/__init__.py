@@ -1,15 +1,21 @@
-"""Data to try things on: a generator of lists, purchases and logs with known drift."""
+"""Logs to try things on: a real retailer's year, any file of events, and generated drift."""
 
 from trimtab.datasets.drift import DriftData, DriftSettings, generate_drift
+from trimtab.datasets.generated import generate_log
 from trimtab.datasets.items import KINDS, Items, generate_items
-from trimtab.datasets.log import generate_log
+from trimtab.datasets.journey import load_complete_journey
+from trimtab.datasets.logs import Log, make_log, read_log
 
 __all__ = [
     "KINDS",
     "DriftData",
     "DriftSettings",
     "Items",
+    "Log",
     "generate_drift",
     "generate_items",
     "generate_log",
+    "load_complete_journey",
+    "make_log",
+    "read_log",
 ]

@@ -16,7 +16,7 @@ def _in_range(items, first, end, item):
 
 
 @helper
-def _take(out_items, out_scores, base, n, k, score, item):
+def take_place(out_items, out_scores, base, n, k, score, item):
     """Put an item into the sorted top k at `base`, if it belongs there; returns the new length."""
     p = base + n
     if n == k:
@@ -71,7 +71,7 @@ def select_top(
                 continue
             if has_hidden and _in_range(hidden, hidden_indptr[unit], hidden_indptr[unit + 1], item):
                 continue
-            n = _take(out_items, out_scores, base, n, k, score, item)
+            n = take_place(out_items, out_scores, base, n, k, score, item)
         if end > first:
             for x in range(len(raised)):
                 item = raised[x]
@@ -84,5 +84,5 @@ def select_top(
                     hidden, hidden_indptr[unit], hidden_indptr[unit + 1], item
                 ):
                     continue
-                n = _take(out_items, out_scores, base, n, k, score, item)
+                n = take_place(out_items, out_scores, base, n, k, score, item)
         lengths[unit] = n

@@ -1,39 +1,24 @@
-"""The command line: parse, call, print."""
+"""Commands for biases on files: fit, apply, evaluate."""
 
 from __future__ import annotations
 
 import json
 import math
-import sys
-import warnings
-from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from trimtab.bias import ItemBias
+from trimtab.cli.terminal import console
 from trimtab.errors import TrimtabError
 from trimtab.evaluation import evaluate as evaluate_frames
 from trimtab.files import read_tables, require_kind, require_place, write_table
 from trimtab.learn import BiasLearner
 from trimtab.schema import ITEM
-
-app = typer.Typer(
-    name="trimtab",
-    help="Keep a recommender on trend: learn one bias per item from the last days of feedback.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-console = Console()
-
-_ERROR_STATUS = 2
 
 RecsFile = Annotated[Path, typer.Option("--recs", help="user_id, item_id, score: the lists.")]
 Places = Annotated[int, typer.Option("--k", help="Places per user.")]
@@ -43,19 +28,6 @@ Merge = Annotated[
 ]
 
 
-@app.callback(invoke_without_command=True)
-def version_option(
-    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
-) -> None:
-    """Keep a recommender on trend: learn one bias per item from the last days of feedback."""
-    if version:
-        from trimtab import __version__
-
-        print(__version__)
-        raise typer.Exit
-
-
-@app.command()
 def fit(
     recs: RecsFile,
     recent: Annotated[Path, typer.Option("--recent", help="user_id, item_id: recent purchases.")],
@@ -88,7 +60,6 @@ def fit(
     console.print(f"saved to {out}", highlight=False, markup=False, soft_wrap=True)
 
 
-@app.command()
 def apply(
     bias: Annotated[Path, typer.Option("--bias", help="Folder of saved biases.")],
     recs: RecsFile,
@@ -112,7 +83,6 @@ def apply(
     )  # fmt: skip
 
 
-@app.command()
 def evaluate(
     topk: Annotated[Path, typer.Option("--topk", help="user_id, item_id, rank (or score).")],
     truth: Annotated[Path, typer.Option("--truth", help="user_id, item_id: what was bought.")],
@@ -134,17 +104,6 @@ def evaluate(
         f"{figures['n_users']} users who bought something; "
         f"{figures['n_skipped']} with a list bought nothing and do not count"
     )
-
-
-@app.command()
-def demo(
-    users: Annotated[int, typer.Option(help="Number of generated users.")] = 20_000,
-    seed: Annotated[int, typer.Option(help="Of the generated data.")] = 0,
-) -> None:
-    """Learn on generated purchases with and without drift; judge on later days."""
-    from trimtab.demo import run_demo
-
-    run_demo(users, seed, console)
 
 
 def _parse_settings(pairs: list[str]) -> dict[str, Any]:
@@ -182,26 +141,3 @@ def _print_fit(bias: ItemBias) -> None:
         f"{summary.updates} updates"
     )
     console.print("The gain on the window itself flatters: judge on later days with `evaluate`.")
-
-
-def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    print(f"trimtab: warning: {message}", file=sys.stderr)
-
-
-def guarded(command: Callable[[], Any]) -> int:
-    """Run a command; its refusals become one sentence and status 2."""
-    try:
-        command()
-    except TrimtabError as error:
-        print(f"trimtab: {error}", file=sys.stderr)
-        return _ERROR_STATUS
-    except KeyboardInterrupt:
-        print("trimtab: stopped", file=sys.stderr)
-        return 130
-    return 0
-
-
-def main() -> None:
-    """Entry point of the `trimtab` command."""
-    warnings.showwarning = _show_warning
-    sys.exit(guarded(app))

@@ -1,0 +1,68 @@
+"""The command line: parse, call, print."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from trimtab.cli import biases, experiments
+from trimtab.errors import TrimtabError
+
+app = typer.Typer(
+    name="trimtab",
+    help="Keep a recommender on trend: learn one bias per item from the last days of feedback.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+_ERROR_STATUS = 2
+
+for command in (
+    experiments.demo,
+    biases.fit,
+    biases.apply,
+    biases.evaluate,
+    experiments.backtest,
+    experiments.report,
+):
+    app.command()(command)
+
+
+@app.callback(invoke_without_command=True)
+def version_option(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """Keep a recommender on trend: learn one bias per item from the last days of feedback."""
+    if version:
+        from trimtab import __version__
+
+        print(__version__)
+        raise typer.Exit
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    print(f"trimtab: warning: {message}", file=sys.stderr)
+
+
+def guarded(command: Callable[[], Any]) -> int:
+    """Run a command; its refusals become one sentence and status 2."""
+    try:
+        command()
+    except TrimtabError as error:
+        print(f"trimtab: {error}", file=sys.stderr)
+        return _ERROR_STATUS
+    except KeyboardInterrupt:
+        print("trimtab: stopped", file=sys.stderr)
+        return 130
+    return 0
+
+
+def main() -> None:
+    """Entry point of the `trimtab` command."""
+    warnings.showwarning = _show_warning
+    sys.exit(guarded(app))

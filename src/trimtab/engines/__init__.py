@@ -1,0 +1,9 @@
+"""Engines to put biases on, and honest baselines; each has `fit(events, as_of)` and `recommend`."""
+
+from trimtab.engines.base import Engine
+from trimtab.engines.category import Category
+from trimtab.engines.factorization import Factorization
+from trimtab.engines.markov import Markov
+from trimtab.engines.popularity import Popularity, Repeat
+
+__all__ = ["Category", "Engine", "Factorization", "Markov", "Popularity", "Repeat"]

@@ -1,0 +1,81 @@
+"""Category: what sells now in the categories that a user buys from.
+
+    P(i | u) = Σ_c P(i | c) · P(c | u)
+
+P(c | u) is the share of the user's purchases in category c, over everything known; P(i | c) is the
+share of item i in the purchases of c in the last days only (`window_days`), so that new and
+fading items count as they sell now. Items without a category are one category of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from trimtab.coded import Codes, Lists
+from trimtab.engines.base import Engine, Events
+from trimtab.engines.mixture import Mix, Rows, mix_lists, share_rows
+from trimtab.errors import SettingError
+from trimtab.frames import column_names, known_ids, read_frame
+from trimtab.ids import encode_ids, id_column
+from trimtab.schema import CATEGORY, ITEM
+
+
+class _Model(NamedTuple):
+    tastes: Mix  # P(c | u)
+    rows: Rows  # P(i | c)
+
+
+@dataclass(kw_only=True)
+class Category(Engine):
+    """Engine from what sells in a user's categories.
+
+    Args:
+        items: item_id and a column for each level of the taxonomy.
+        level: the column to use.
+        window_days: days that item popularity is taken from; None: all.
+    """
+
+    items: Any
+    level: str = CATEGORY
+    window_days: float | None = 28
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        levels = [column for column in column_names(self.items, "items") if column != ITEM]
+        if self.level not in levels:
+            found = ", ".join(levels) or "none"
+            raise SettingError(
+                f"level={self.level!r}: must be a column of items that groups them; found {found}"
+            )
+
+    def _learn(self, events: Events, item_ids: Any) -> _Model:
+        category_of, n_categories = self._categories(item_ids)
+        tastes = share_rows(
+            events.users, category_of[events.items], events.weights(self.decay_days),
+            events.n_users, n_categories,
+        )  # fmt: skip
+        recent = events.since(self.window_days)
+        popular = share_rows(
+            category_of[recent.items], recent.items, recent.weights(self.decay_days),
+            n_categories, events.n_items,
+        )  # fmt: skip
+        return _Model(tastes, Rows(*popular, events.n_items))
+
+    def _score(self, model: _Model, users: Codes, n: int) -> Lists:
+        return mix_lists(model.tastes.take(users), model.rows, n)
+
+    def _categories(self, item_ids: Any) -> tuple[Codes, int]:
+        """Category codes of the engine's items; items without one share the last code."""
+        table = read_frame(self.items, "items", ITEM, self.level)
+        labels = table.columns[self.level].combine_chunks().cast(pa.string()).dictionary_encode()
+        codes = labels.indices.fill_null(len(labels.dictionary)).to_numpy().astype(np.int32)
+        ours = known_ids("events", ITEM, item_ids)
+        theirs = id_column("items", ITEM, table.columns[ITEM])
+        ids, (our_codes, their_codes) = encode_ids([ours, theirs])
+        found = np.full(len(ids), len(labels.dictionary), np.int32)
+        found[their_codes] = codes
+        return found[our_codes], len(labels.dictionary) + 1

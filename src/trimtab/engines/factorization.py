@@ -1,0 +1,135 @@
+"""Matrix factorization by randomized SVD: item factors first, user factors given them.
+
+The matrix A has a row a user and a column an item. A randomized range finder (Halko, Martinsson
+and Tropp, 2011) gives an orthonormal basis Q of nearly all that A does to items; the leading right
+singular vectors V of A within it are the item factors, and A·V are the user factors: the best ones
+given V. The score of an item is its entry in A·V·Vᵀ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trimtab.coded import Codes, Lists, Singles
+from trimtab.engines.base import Engine, Events
+from trimtab.engines.mixture import close_lists
+from trimtab.engines.purchases import gather_purchases, pointers
+from trimtab.errors import TrimtabError
+from trimtab.schema import require_choice, require_whole
+from trimtab.threads import run_ranges
+
+WEIGHTINGS = ("binary", "frequency", "recency")
+_RECENCY_DAYS = 60.0
+_OVERSAMPLING = 10
+_POWER_STEPS = 4  # each sharpens the basis where singular values fall off slowly
+
+
+class _Model(NamedTuple):
+    users: Singles  # users x factors
+    blocks: Singles  # of items, as the kernel wants them
+    n_items: int
+
+
+@dataclass(kw_only=True)
+class Factorization(Engine):
+    """Engine from a low-rank approximation of who bought what.
+
+    Args:
+        n_factors: rank of the approximation.
+        weighting: "binary": 1 for what was bought; "frequency": log(1 + times bought);
+            "recency": the same with events weighed by exp(-age / decay_days), 60 days if that is
+            not set.
+        seed: of the range finder.
+    """
+
+    n_factors: int = 64
+    weighting: str = "frequency"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_whole("n_factors", self.n_factors, 1)
+        require_whole("seed", self.seed, 0)
+        require_choice("weighting", self.weighting, WEIGHTINGS)
+
+    def _learn(self, events: Events, item_ids: Any) -> _Model:
+        matrix = self._matrix(events.since(self.window_days))
+        items = item_factors(matrix, self.n_factors, self.seed)
+        profiles = matrix if self.window_days is None else self._matrix(events)
+        users = np.ascontiguousarray(profiles @ items, np.float32)
+        return _Model(users, _in_blocks(items), events.n_items)
+
+    def _matrix(self, events: Events) -> Any:
+        decay = self.decay_days
+        if self.weighting == "recency" and decay is None:
+            decay = _RECENCY_DAYS
+        bought = gather_purchases(events, events.weights(decay))
+        values = np.log1p(bought.weights)
+        if self.weighting == "binary":
+            values = events._replace(times=bought.last).weights(decay)
+        indptr = pointers(bought.users, bought.n_users)
+        shape = (bought.n_users, bought.n_items)
+        return _sparse().csr_array((values.astype(np.float32), bought.items, indptr), shape=shape)
+
+    def _score(self, model: _Model, users: Codes, n: int) -> Lists:
+        from trimtab.kernels.factors import rank_factors
+        from trimtab.kernels.jit import compile_notice
+
+        n = min(n, model.n_items)
+        factors = np.where((users >= 0)[:, None], model.users[users], np.float32(0))
+        items = np.empty(len(users) * n, np.int32)
+        scores = np.empty(len(users) * n)
+        lengths = np.zeros(len(users), np.int64)
+        with compile_notice():
+            run_ranges(rank_factors, len(users), n, factors, model.blocks, items, scores, lengths)
+        return close_lists(items, scores, lengths, n)
+
+
+def item_factors(matrix: Any, n_factors: int, seed: int) -> NDArray[Any]:
+    """The leading right singular vectors of a sparse matrix, items x factors.
+
+    Fewer than `n_factors` where the matrix has a smaller side; signs are such that each vector's
+    largest entry is above 0.
+    """
+    width = min(n_factors + _OVERSAMPLING, *matrix.shape)
+    random = np.random.default_rng(seed)
+    transposed = matrix.T.tocsr()
+    probes = random.standard_normal((matrix.shape[0], width), dtype=np.float32)
+    basis = _orthonormal(transposed @ probes.astype(matrix.dtype))
+    for _ in range(_POWER_STEPS):
+        basis = _orthonormal(transposed @ _orthonormal(matrix @ basis))
+    _, _, turn = np.linalg.svd(matrix @ basis, full_matrices=False)
+    vectors = (basis @ turn.T)[:, : min(n_factors, width)]
+    largest = np.abs(vectors).argmax(axis=0)
+    signs = np.where(vectors[largest, np.arange(vectors.shape[1])] < 0, -1.0, 1.0)
+    factors: NDArray[Any] = (vectors * signs).astype(matrix.dtype)
+    return factors
+
+
+def _in_blocks(items: NDArray[Any]) -> Singles:
+    """Item factors as blocks x factors x BLOCK, filled up with zeros."""
+    from trimtab.kernels.factors import BLOCK
+
+    n_items, n_factors = items.shape
+    n_blocks = -(-n_items // BLOCK)
+    filled = np.zeros((n_blocks * BLOCK, n_factors), np.float32)
+    filled[:n_items] = items
+    return np.ascontiguousarray(filled.reshape(n_blocks, BLOCK, n_factors).transpose(0, 2, 1))
+
+
+def _orthonormal(matrix: NDArray[Any]) -> NDArray[Any]:
+    return np.linalg.qr(matrix)[0]
+
+
+def _sparse() -> Any:
+    try:
+        from scipy import sparse
+    except ModuleNotFoundError as error:
+        raise TrimtabError(
+            "matrix factorization needs SciPy: pip install 'trimtab[engines]'"
+        ) from error
+    return sparse

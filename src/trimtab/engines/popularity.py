@@ -1,0 +1,52 @@
+"""Honest baselines: what is popular, and what a user buys anyway."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from trimtab.coded import Codes, Lists
+from trimtab.engines.base import Engine, Events
+from trimtab.engines.mixture import Mix, Rows, mix_lists, share_rows
+
+
+@dataclass(kw_only=True)
+class Popularity(Engine):
+    """Everybody gets what sells: the score is an item's share of all purchases."""
+
+    def _learn(self, events: Events, item_ids: Any) -> Rows:
+        recent = events.since(self.window_days)
+        all_in_one = np.zeros(len(recent.items), np.int32)
+        weights = recent.weights(self.decay_days)
+        return Rows(
+            *share_rows(all_in_one, recent.items, weights, 1, events.n_items), events.n_items
+        )
+
+    def _score(self, model: Rows, users: Codes, n: int) -> Lists:
+        for_all = Mix(np.array([0, 1]), np.zeros(1, np.int32), np.ones(1))
+        _, items, scores = mix_lists(for_all, model, n)
+        indptr = np.arange(len(users) + 1) * len(items)
+        return Lists(indptr, np.tile(items, len(users)), np.tile(scores, len(users)))
+
+
+class _Habits(NamedTuple):
+    mix: Mix
+    rows: Rows
+
+
+@dataclass(kw_only=True)
+class Repeat(Engine):
+    """Everybody gets what they bought before: the score is an item's share of the user's own."""
+
+    def _learn(self, events: Events, item_ids: Any) -> _Habits:
+        recent = events.since(self.window_days)
+        weights = recent.weights(self.decay_days)
+        shares = share_rows(recent.users, recent.items, weights, events.n_users, events.n_items)
+        own = np.arange(events.n_users, dtype=np.int32)
+        mix = Mix(np.arange(events.n_users + 1), own, np.ones(events.n_users))
+        return _Habits(mix, Rows(*shares, events.n_items))
+
+    def _score(self, model: _Habits, users: Codes, n: int) -> Lists:
+        return mix_lists(model.mix.take(users), model.rows, n)

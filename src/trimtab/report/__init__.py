@@ -1,0 +1,38 @@
+"""Report: the results of a backtest as charts and tables on one page that needs nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trimtab.errors import DataError
+from trimtab.files import publish
+from trimtab.report.page import require_libraries
+from trimtab.results import Results
+
+__all__ = ["build_page", "require_libraries", "write_report"]
+
+
+def write_report(results: Results, path: Path) -> None:
+    """Write the page, all at once."""
+    page = build_page(results)
+    with publish(path) as file:
+        file.write(page.encode())
+
+
+def build_page(results: Results) -> str:
+    """The page as HTML: the same text for the same results.
+
+    A section is there if its table has rows; only `results` must have some.
+
+    Raises:
+        TrimtabError: if the libraries that draw are not installed, or there is no result at all.
+    """
+    from trimtab.report.figures import overview
+    from trimtab.report.page import render
+    from trimtab.report.sections import all_sections
+
+    require_libraries()
+    view = overview(results)
+    if not view.lifts:
+        raise DataError("the table 'results' has no rows; run the backtest again")
+    return render(view, all_sections(view))
