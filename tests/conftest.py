@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sysconfig
@@ -42,24 +43,30 @@ def many() -> DriftData:
 @pytest.fixture(scope="session")
 def trimtab(tmp_path_factory) -> Cli:
     """Runs the installed `trimtab` command in a given folder, where nothing optional is found."""
-    script = Path(sysconfig.get_path("scripts")) / "trimtab"
     hooks = tmp_path_factory.mktemp("hooks")
     (hooks / "sitecustomize.py").write_text(WITHOUT_OPTIONAL)
-    paths = [str(hooks), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return functools.partial(_run, [str(hooks)])
+
+
+@pytest.fixture(scope="session")
+def trimtab_with_extras() -> Cli:
+    """Runs the installed `trimtab` command in a given folder, with all extras."""
+    return functools.partial(_run, [])
+
+
+def _run(hooks: list[str], *arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    script = Path(sysconfig.get_path("scripts")) / "trimtab"
+    paths = [*hooks, *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "COLUMNS": "200"}
-
-    def run(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [str(script), *map(str, arguments)],
-            cwd=cwd,
-            capture_output=True,
-            text=True,
-            env=environment,
-            check=False,
-            timeout=300,
-        )
-
-    return run
+    return subprocess.run(
+        [str(script), *map(str, arguments)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+        timeout=300,
+    )
 
 
 @pytest.fixture(scope="session")

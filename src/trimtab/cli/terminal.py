@@ -27,7 +27,8 @@ def progress_bar(total: int) -> Iterator[Callable[[str], None]]:
     columns = (
         BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"),
     )  # fmt: skip
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    screen = Console(stderr=True)
+    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
         task = bar.add_task("reading the log", total=total)
         begun = False
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from trimtab.coded import Codes, Lists
 from trimtab.engines.base import Engine, Events
-from trimtab.engines.mixture import Mix, Rows, mix_lists, share_rows
+from trimtab.engines.mixture import Mix, Rows, commonest_first, mix_lists, share_rows
 from trimtab.errors import SettingError
 from trimtab.frames import column_names, known_ids, read_frame
 from trimtab.ids import encode_ids, id_column
@@ -63,7 +63,7 @@ class Category(Engine):
             category_of[recent.items], recent.items, recent.weights(self.decay_days),
             n_categories, events.n_items,
         )  # fmt: skip
-        return _Model(tastes, Rows(*popular, events.n_items))
+        return _Model(tastes, commonest_first(popular, events.n_items))
 
     def _score(self, model: _Model, users: Codes, n: int) -> Lists:
         return mix_lists(model.tastes.take(users), model.rows, n)

@@ -33,12 +33,21 @@ _CHUNKS = 64  # of states, so that threads finish together
 
 
 class Followers(NamedTuple):
-    """What follows each state: CSR of items, the number of users, and the sum of weights if any."""
+    """What follows each state, in CSR form: how many users, and the sum of weights if any.
+
+    Items are numbered by how many users bought them, the commonest first.
+    """
 
     indptr: Ints
-    items: Codes
+    places: Codes
     counts: Codes
     sums: Floats
+    item_of: Codes  # by place
+
+    @property
+    def items(self) -> Codes:
+        """The followers themselves."""
+        return self.item_of[self.places]
 
 
 class Seeds(NamedTuple):
@@ -52,6 +61,7 @@ class Seeds(NamedTuple):
 class _Model(NamedTuple):
     rows: Rows  # what follows each item, then what follows each pair
     states: Mix  # each user's states, with weight 1
+    n_items: int
     pairs: Ints  # item codes of the pairs as first * n_items + second, ascending
     order: int
 
@@ -94,7 +104,10 @@ class Markov(Engine):
         if self.order == 2:
             pairs, pair_rows = _second_order(bought, weights, self)
             rows = stack_rows(rows, pair_rows)
-        return _Model(rows, _last_states(events, self.n_states), pairs, self.order)
+        if self.window_days is not None:
+            bought = gather_purchases(events, np.ones(len(events.times)))
+        states = _last_states(bought, self.n_states)
+        return _Model(rows, states, events.n_items, pairs, self.order)
 
     def _score(self, model: _Model, users: Codes, n: int) -> Lists:
         states = model.states.take(users)
@@ -102,7 +115,7 @@ class Markov(Engine):
             lengths = np.repeat(np.diff(states.indptr), np.diff(states.indptr))
             mix = Mix(states.indptr, states.rows, states.weights / lengths)
         else:
-            mix = _mix_pairs(states, model.pairs, model.rows.n_items)
+            mix = _mix_pairs(states, model.pairs, model.n_items)
         return mix_lists(mix, model.rows, n)
 
 
@@ -117,7 +130,7 @@ def _first_order(bought: Purchases, weights: Floats, least: int) -> Rows:
     followers = _count(Seeds(*bought.by_item()), bought, weights, least)
     by_row = weights if len(weights) else None
     totals = np.bincount(bought.items, by_row, minlength=bought.n_items).astype(np.float64)
-    return _rows(followers, totals, bought.n_items)
+    return _rows(followers, totals)
 
 
 def _second_order(bought: Purchases, weights: Floats, engine: Markov) -> tuple[Ints, Rows]:
@@ -131,7 +144,7 @@ def _second_order(bought: Purchases, weights: Floats, engine: Markov) -> tuple[I
         totals = n_both.astype(np.float64)
     else:
         totals = _pair_totals(both, left, right, bought, weights)
-    return pairs, _rows(followers, totals, bought.n_items)
+    return pairs, _rows(followers, totals)
 
 
 def _choose_pairs(seeds: Seeds, bought: Purchases, least: int, most: int) -> tuple[Ints, Ints]:
@@ -145,8 +158,9 @@ def _choose_pairs(seeds: Seeds, bought: Purchases, least: int, most: int) -> tup
     )
     found = _count(frequent, bought, _NO_WEIGHTS, least)
     left = np.repeat(np.arange(bought.n_items), np.diff(found.indptr))
-    upper = found.items > left
-    keys = left[upper] * bought.n_items + found.items[upper]
+    right = found.items
+    upper = right > left
+    keys = left[upper] * bought.n_items + right[upper]
     counts = found.counts[upper].astype(np.int64)
     best = np.sort(np.lexsort((keys, -counts))[:most])
     best = best[np.argsort(keys[best])]
@@ -195,7 +209,7 @@ def _count(seeds: Seeds, bought: Purchases, weights: Floats, least: int) -> Foll
         parts = [job.result() for job in jobs]
     places, counts, sums = (np.concatenate(column) for column in zip(*parts, strict=True))
     indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    return Followers(indptr, by_place[places], counts, sums)
+    return Followers(indptr, places, counts, sums, by_place)
 
 
 def _baskets(
@@ -218,17 +232,16 @@ def _baskets(
     )
 
 
-def _rows(followers: Followers, totals: Floats, n_items: int) -> Rows:
+def _rows(followers: Followers, totals: Floats) -> Rows:
     """Users, or sums of weights, over totals, by state."""
     above = followers.sums if len(followers.sums) else followers.counts.astype(np.float64)
     share = np.divide(1.0, totals, out=np.zeros(len(totals)), where=totals > 0)
     above *= np.repeat(share, np.diff(followers.indptr))
-    return Rows(followers.indptr, followers.items, above, n_items)
+    return Rows(followers.indptr, followers.places, above, followers.item_of)
 
 
-def _last_states(events: Events, n_states: int) -> Mix:
+def _last_states(bought: Purchases, n_states: int) -> Mix:
     """The last different purchases of each user, latest first."""
-    bought = gather_purchases(events, np.ones(len(events.times)))
     order = bought.latest_first()
     indptr = pointers(bought.users, bought.n_users)
     place = np.arange(len(order)) - np.repeat(indptr[:-1], np.diff(indptr))

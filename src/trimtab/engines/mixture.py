@@ -12,17 +12,12 @@ from trimtab.threads import run_ranges
 
 
 class Rows(NamedTuple):
-    """Rows of (item, value above 0), in CSR form."""
+    """Rows of (item, value), in CSR form; items by their place among all, commonest first."""
 
     indptr: Ints
-    items: Codes
+    places: Codes
     values: Floats
-    n_items: int
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows, empty ones included."""
-        return len(self.indptr) - 1
+    item_of: Codes  # by place
 
 
 class Mix(NamedTuple):
@@ -47,14 +42,13 @@ def mix_lists(mix: Mix, rows: Rows, n: int) -> Lists:
     from trimtab.kernels.mixing import mix_rows
 
     n_units = len(mix.indptr) - 1
-    n = min(n, rows.n_items)
+    n = max(1, min(n, len(rows.item_of)))
     items = np.empty(n_units * n, np.int32)
     scores = np.empty(n_units * n)
     lengths = np.zeros(n_units, np.int64)
     with compile_notice():
         run_ranges(
-            mix_rows, n_units, n, rows.n_items, *mix, rows.indptr, rows.items, rows.values,
-            items, scores, lengths,
+            mix_rows, n_units, n, *mix, *rows, items, scores, lengths
         )  # fmt: skip
     return close_lists(items, scores, lengths, n)
 
@@ -67,11 +61,20 @@ def close_lists(items: Codes, scores: Floats, lengths: Ints, n: int) -> Lists:
 
 
 def stack_rows(first: Rows, second: Rows) -> Rows:
-    """Rows of the second after those of the first."""
+    """Rows of the second after those of the first, which number items alike."""
     indptr = np.concatenate([first.indptr, second.indptr[1:] + first.indptr[-1]])
-    items = np.concatenate([first.items, second.items])
+    places = np.concatenate([first.places, second.places])
     values = np.concatenate([first.values, second.values])
-    return Rows(indptr, items, values, first.n_items)
+    return Rows(indptr, places, values, first.item_of)
+
+
+def commonest_first(shares: Mix, n_items: int) -> Rows:
+    """Shares of items by group as rows, items by how many groups have them."""
+    counts = np.bincount(shares.rows, minlength=n_items)
+    item_of = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)].astype(np.int32)
+    place_of = np.empty(n_items, np.int32)
+    place_of[item_of] = np.arange(len(item_of), dtype=np.int32)
+    return Rows(shares.indptr, place_of[shares.rows], shares.weights, item_of)
 
 
 def share_rows(
@@ -79,7 +82,7 @@ def share_rows(
 ) -> Mix:
     """Share of each member in its group's weight, by group, members ascending."""
     key = groups.astype(np.int64) * n_members + members
-    order = np.argsort(key, kind="stable")
+    order = np.lexsort((weights, key))  # sums do not depend on the order of rows
     starts = np.flatnonzero(np.diff(key[order], prepend=-1))
     sums = np.add.reduceat(weights[order], starts) if len(starts) else np.empty(0)
     group, member = np.divmod(key[order][starts], n_members)

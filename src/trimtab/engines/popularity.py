@@ -9,7 +9,7 @@ import numpy as np
 
 from trimtab.coded import Codes, Lists
 from trimtab.engines.base import Engine, Events
-from trimtab.engines.mixture import Mix, Rows, mix_lists, share_rows
+from trimtab.engines.mixture import Mix, Rows, commonest_first, mix_lists, share_rows
 
 
 @dataclass(kw_only=True)
@@ -20,9 +20,8 @@ class Popularity(Engine):
         recent = events.since(self.window_days)
         all_in_one = np.zeros(len(recent.items), np.int32)
         weights = recent.weights(self.decay_days)
-        return Rows(
-            *share_rows(all_in_one, recent.items, weights, 1, events.n_items), events.n_items
-        )
+        shares = share_rows(all_in_one, recent.items, weights, 1, events.n_items)
+        return commonest_first(shares, events.n_items)
 
     def _score(self, model: Rows, users: Codes, n: int) -> Lists:
         for_all = Mix(np.array([0, 1]), np.zeros(1, np.int32), np.ones(1))
@@ -46,7 +45,7 @@ class Repeat(Engine):
         shares = share_rows(recent.users, recent.items, weights, events.n_users, events.n_items)
         own = np.arange(events.n_users, dtype=np.int32)
         mix = Mix(np.arange(events.n_users + 1), own, np.ones(events.n_users))
-        return _Habits(mix, Rows(*shares, events.n_items))
+        return _Habits(mix, commonest_first(shares, events.n_items))
 
     def _score(self, model: _Habits, users: Codes, n: int) -> Lists:
         return mix_lists(model.mix.take(users), model.rows, n)

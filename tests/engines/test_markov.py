@@ -1,0 +1,209 @@
+"""Markov counts and scores against plain definitions."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from itertools import combinations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from trimtab.engines import Markov
+from trimtab.engines.base import Events
+from trimtab.engines.markov import count_first_order
+from trimtab.errors import SettingError
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+AS_OF = START + timedelta(days=30)
+DAY = 86_400_000_000
+
+
+def random_log(seed: int, n_users: int = 12, n_items: int = 7, n_events: int = 90) -> pa.Table:
+    """Few different times, so that many purchases are made at once."""
+    random = np.random.default_rng(seed)
+    days = random.integers(0, 8, n_events)
+    return pa.table(
+        {
+            "user_id": random.integers(0, n_users, n_events),
+            "item_id": random.integers(0, n_items, n_events),
+            "timestamp": [START + timedelta(days=int(day)) for day in days],
+        }
+    )
+
+
+def brute_counts(log: pa.Table) -> tuple[dict, dict]:
+    """Users who bought i strictly after j, and users who bought j."""
+    rows = list(zip(*(log[c].to_pylist() for c in log.column_names), strict=True))
+    after: dict = {}
+    for user, j, earlier in rows:
+        for other, i, later in rows:
+            if user == other and later > earlier:
+                after.setdefault((j, i), set()).add(user)
+    bought: dict = {}
+    for user, j, _ in rows:
+        bought.setdefault(j, set()).add(user)
+    return {k: len(v) for k, v in after.items()}, {k: len(v) for k, v in bought.items()}
+
+
+def brute_pair_counts(log: pa.Table) -> tuple[dict, dict]:
+    """Users who bought both of a pair, and i strictly after a purchase of each; users with both."""
+    rows = list(zip(*(log[c].to_pylist() for c in log.column_names), strict=True))
+    items = sorted({item for _, item, _ in rows})
+    after, both = {}, {}
+    for pair in combinations(items, 2):
+        for user in {user for user, _, _ in rows}:
+            times = [[t for u, i, t in rows if (u, i) == (user, item)] for item in pair]
+            if not all(times):
+                continue
+            both[pair] = both.get(pair, 0) + 1
+            since = max(min(own) for own in times)
+            for item in {i for u, i, t in rows if u == user and t > since}:
+                after[*pair, item] = after.get((*pair, item), 0) + 1
+    return after, both
+
+
+def coded(log: pa.Table, n_users: int = 12, n_items: int = 7) -> Events:
+    times = log["timestamp"].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
+    users = log["user_id"].to_numpy().astype(np.int32)
+    items = log["item_id"].to_numpy().astype(np.int32)
+    return Events(users, items, times, n_users, n_items, int(AS_OF.timestamp() * 1_000_000))
+
+
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("least", [1, 3])
+def test_first_order_counts_equal_brute_force(seed, least):
+    log = random_log(seed)
+    after, bought = brute_counts(log)
+    found, buyers = count_first_order(coded(log), least)
+    counts = {
+        (j, int(found.items[e])): int(found.counts[e])
+        for j in range(7)
+        for e in range(found.indptr[j], found.indptr[j + 1])
+    }
+    assert counts == {pair: count for pair, count in after.items() if count >= least}
+    assert {j: int(n) for j, n in enumerate(buyers) if n} == bought
+
+
+def learned(log: pa.Table, **settings: object) -> dict:
+    """What each row of a fitted engine says: by state, the value of each item."""
+    engine = Markov(**settings).fit(log, AS_OF)
+    model, ids = engine._fitted.model, engine._fitted.item_ids
+    n_items = len(ids)
+    states = [(ids[j],) for j in range(n_items)]
+    states += [(ids[pair // n_items], ids[pair % n_items]) for pair in model.pairs]
+    return {
+        (*state, ids[model.rows.item_of[model.rows.places[e]]]): model.rows.values[e]
+        for row, state in enumerate(states)
+        for e in range(model.rows.indptr[row], model.rows.indptr[row + 1])
+    }
+
+
+@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("support", [1, 2])
+def test_second_order_equals_brute_force(seed, support):
+    log = random_log(seed)
+    after, both = brute_pair_counts(log)
+    rows = learned(log, order=2, min_support=support, pair_support=2 * support)
+    triples = {state: value for state, value in rows.items() if len(state) == 3}
+    expected = {
+        state: count / both[state[:2]]
+        for state, count in after.items()
+        if count >= support and both[state[:2]] >= 2 * support
+    }
+    assert triples == pytest.approx(expected)
+    first, bought = brute_counts(log)
+    pairs = {state: value for state, value in rows.items() if len(state) == 2}
+    assert pairs == pytest.approx(
+        {(j, i): n / bought[j] for (j, i), n in first.items() if n >= support}
+    )
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_most_supported_pairs_are_kept(seed):
+    log = random_log(seed)
+    _, both = brute_pair_counts(log)
+    best = sorted(both, key=lambda pair: (-both[pair], pair))[:4]
+    engine = Markov(order=2, min_support=1, pair_support=1, max_pairs=4).fit(log, AS_OF)
+    assert [divmod(int(key), 7) for key in engine._fitted.model.pairs] == sorted(best)
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_decay_weighs_by_the_age_of_the_last_purchase(seed):
+    log = random_log(seed)
+    rows = list(zip(*(log[c].to_pylist() for c in log.column_names), strict=True))
+    first, last = {}, {}
+    for user, item, time in rows:
+        first[user, item] = min(time, first.get((user, item), time))
+        last[user, item] = max(time, last.get((user, item), time))
+    weight = {key: np.exp(-(AS_OF - time) / timedelta(days=5)) for key, time in last.items()}
+    expected = {}
+    for j, i in {(j, i) for j in range(7) for i in range(7)}:
+        above = sum(
+            weight[user, i]
+            for user in range(12)
+            if (user, j) in first and (user, i) in last and last[user, i] > first[user, j]
+        )
+        below = sum(weight[user, j] for user in range(12) if (user, j) in weight)
+        if above:
+            expected[j, i] = above / below
+    assert learned(log, min_support=1, decay_days=5) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("seed", range(10))
+def test_scores_are_means_over_states(seed, order):
+    log = random_log(seed)
+    settings = {"order": order, "min_support": 1, "pair_support": 3, "n_states": 4}
+    rows = learned(log, **settings)
+    recs = Markov(**settings).fit(log, AS_OF).recommend(n=7)
+    scores = {(u, i): s for u, i, s in zip(*recs.to_pydict().values(), strict=True)}
+    expected = {}
+    for user in range(12):
+        states = last_items(log, user, 4)
+        for item in range(7):
+            chance = [rows.get((j, item), 0.0) for j in states]
+            if order == 2 and len(states) > 1:
+                _, both = brute_pair_counts(log)
+                chance = [
+                    rows.get((*sorted(pair), item), 0.0)
+                    if both.get(tuple(sorted(pair)), 0) >= 3
+                    else (rows.get((pair[0], item), 0.0) + rows.get((pair[1], item), 0.0)) / 2
+                    for pair in combinations(states, 2)
+                ]
+            if sum(chance) > 0:
+                expected[user, item] = np.mean(chance)
+    assert scores == pytest.approx(expected)
+
+
+def last_items(log: pa.Table, user: int, n: int) -> list[int]:
+    """A user's different items, last bought first, ties by id."""
+    rows = zip(*(log[c].to_pylist() for c in log.column_names), strict=True)
+    last: dict = {}
+    for other, item, time in rows:
+        if other == user:
+            last[item] = max(time, last.get(item, time))
+    return sorted(last, key=lambda item: (-last[item].timestamp(), item))[:n]
+
+
+def test_a_window_limits_transitions_but_not_states():
+    log = pa.table(
+        {
+            "user_id": [1, 1, 2, 2, 3],
+            "item_id": [7, 8, 7, 9, 7],
+            "timestamp": [START + timedelta(days=d) for d in (1, 2, 20, 21, 3)],
+        }
+    )
+    recent = Markov(min_support=1, window_days=12, n_states=1).fit(log, AS_OF)
+    assert recent.recommend([3]).to_pylist() == [{"user_id": 3, "item_id": 9, "score": 1.0}]
+    everything = Markov(min_support=1, n_states=1).fit(log, AS_OF).recommend([3])
+    assert everything["score"].to_pylist() == pytest.approx([1 / 3, 1 / 3])
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("order", 0), ("order", 3), ("n_states", 0), ("min_support", 1.5), ("pair_support", True)],
+)
+def test_wrong_settings_are_refused(setting, value):
+    with pytest.raises(SettingError, match=f"{setting}="):
+        Markov(**{setting: value})
