@@ -22,8 +22,9 @@ types: $(READY)
 
 check: lint types test
 
-benchmark: $(READY)  ## the figures of docs/benchmarks.md, some minutes
+benchmark: $(READY)  ## the figures of docs/benchmarks.md, about 20 minutes
 	$(BIN)/python benchmarks/metrics.py
+	$(BIN)/python benchmarks/engines.py
 	$(BIN)/python benchmarks/fit.py
 
 $(READY): pyproject.toml constraints.txt
