@@ -37,15 +37,29 @@ def demo(out: Folder = Path("trimtab-demo")) -> None:
 def backtest(
     plan: Annotated[Path | None, typer.Argument(help="A TOML file; flags go over it.")] = None,
     out: Folder = Path("backtest"),
-    log: Annotated[str | None, typer.Option(help="Events; complete-journey if not given.")] = None,
-    tz: Annotated[str | None, typer.Option(help="The shop's time zone.")] = None,
+    log: Annotated[
+        str | None, typer.Option(help="Events, .parquet or .csv; complete-journey if not given.")
+    ] = None,
+    tz: Annotated[
+        str | None, typer.Option(help="The shop's time zone, like Europe/London.")
+    ] = None,
     items: Annotated[Path | None, typer.Option(help="item_id, name, and levels.")] = None,
-    date: Annotated[Names, typer.Option(help="First day of a test; may be repeated.")] = None,
+    date: Annotated[
+        Names, typer.Option(help="First day of a test, like 2017-11-01; may be repeated.")
+    ] = None,
     first: Annotated[str | None, typer.Option(help="First of rolling dates.")] = None,
     last: Annotated[str | None, typer.Option(help="Last of rolling dates.")] = None,
     every: Annotated[int | None, typer.Option(help="Days between rolling dates.")] = None,
-    engine: Annotated[Names, typer.Option(help="An engine; may be repeated.")] = None,
-    method: Annotated[Names, typer.Option(help="A method; may be repeated.")] = None,
+    engine: Annotated[
+        Names,
+        typer.Option(
+            help="markov, factorization, category, popularity or repeat; may be repeated."
+        ),
+    ] = None,
+    method: Annotated[
+        Names,
+        typer.Option(help="truncate, decay, distrdiff, ratio, paper or default; may be repeated."),
+    ] = None,
     metric: Annotated[Names, typer.Option(help="acc, map or ndcg; may be repeated.")] = None,
     k: Annotated[int | None, typer.Option(help="Places.")] = None,
     n_listed: Annotated[int | None, typer.Option(help="Length of lists.")] = None,
