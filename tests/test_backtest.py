@@ -237,10 +237,35 @@ BAD_PLANS = {
         "setting 'power' of method ratio: ratio has gamma",
     ),
     "bad setting of a learner": (
-        {"method": {"default": {"penalty": -1}}},
+        {"method": {"bold": {"kind": "default", "penalty": -1}}, "methods": ["bold"]},
         "penalty=-1: must be a finite number, at least 0",
     ),
-    "lists shorter than k": ({"n_listed": 4}, "n_listed=4: must be at least 10"),
+    "a known name for something else": (
+        {"method": {"default": {"kind": "paper"}}},
+        r"\[method.default\]: what is called default is just that; give one with other settings",
+    ),
+    "settings of a misspelt engine": (
+        {"engine": {"markof": {"order": 2}}},
+        r"\[engine.markof\]: no such engine is compared; compared are markov",
+    ),
+    "bad setting of a rival": (
+        {"method": {"truncate": {"days": "x"}}},
+        "days of method truncate='x': must be a finite number",
+    ),
+    "a window of half a day": (
+        {"training_windows": [0.5]},
+        "training_windows=0.5: must be a whole",
+    ),
+    "an engine's catalogue": (
+        {"engine": {"category": {"items": 3}}},
+        "setting 'items' of engine category: category has",
+    ),
+    "a list for a name": ({"engines": [["markov"]]}, r"engine \['markov'\]: must be a name"),
+    "a window beyond all time": (
+        {"engine": {"markov": {"window_days": 1e300}}},
+        "window_days=1e[+]300: must be a finite number, between 0 and 36500",
+    ),
+    "lists shorter than k": ({"n_listed": 4}, "n_listed=4: must be at least k=10"),
     "not a list": ({"engines": "markov"}, "engines='markov': must be a list"),
     "not a day": ({"dates": ["tomorrow"]}, "dates='tomorrow': must be a day like 2017-11-01"),
     "not a table": ({"engine": {"markov": 3}}, r"\[engine.markov\] must be a table of settings"),
@@ -268,6 +293,63 @@ def test_a_bad_date_is_refused_before_anything_is_done(tmp_path):
     with pytest.raises(DataError, match="as_of=2027-01-01: must be after"):
         run_backtest(make_plan(settings, LOG), LOG, tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def small_plan(**settings: object):
+    wanted = {"dates": ["2026-03-02"], "engines": ["popularity"], "methods": ["ratio"]}
+    return make_plan({**wanted, "metrics": ["ndcg"], "k": 5, "n_draws": 10, **settings}, LOG)
+
+
+def test_a_damaged_cell_is_judged_again(tmp_path):
+    first = run_backtest(small_plan(), LOG, tmp_path)
+    (cell,) = (tmp_path / CELLS).iterdir()
+    (cell / "results.parquet").write_bytes(b"PAR1")
+    steps: list[str] = []
+    again = run_backtest(small_plan(), LOG, tmp_path, steps.append)
+    assert not any("done before" in step for step in steps)
+    assert again.table("results").equals(first.table("results"))
+
+
+def test_tables_of_an_earlier_plan_go(tmp_path):
+    run_backtest(small_plan(methods=["default"]), LOG, tmp_path)
+    assert (tmp_path / "biases.parquet").exists()
+    run_backtest(small_plan(), LOG, tmp_path)
+    assert not (tmp_path / "biases.parquet").exists()
+
+
+def test_names_that_differ_in_a_sign_are_two_engines(tmp_path):
+    engine = {"kind": "popularity"}
+    names = ["a b", "a_b", "x" * 300]
+    plan = small_plan(engines=names, engine=dict.fromkeys(names, engine))
+    found = run_backtest(plan, LOG, tmp_path)
+    assert {row["engine"] for row in rows(found)} == set(names)
+
+
+def test_what_is_named_twice_is_compared_once(tmp_path):
+    twice = {"dates": ["2026-03-02"] * 2, "methods": ["ratio"] * 2, "metrics": ["ndcg"] * 2}
+    plan = small_plan(**twice)
+    assert len(plan.dates) == len(plan.metrics) == 1
+    assert [method.name for method in plan.methods] == ["long", "ratio"]
+
+
+def test_a_method_without_any_list_counts_as_0(tmp_path):
+    settings = {"engines": ["markov"], "methods": ["truncate"], "method": {"truncate": {"days": 1}}}
+    plan = small_plan(**settings, engine={"markov": {"min_support": 5}})
+    found = run_backtest(plan, LOG, tmp_path)
+    (row,) = rows(found, method="truncate")
+    assert (row["value"], row["lift"]) == (0.0, -1.0)
+
+
+def test_a_failure_says_where(tmp_path):
+    plan = small_plan(engines=["markov"], engine={"markov": {"min_support": 200}})
+    with pytest.raises(DataError, match=r"2026-03-02, engine markov, method ratio: recs is empty"):
+        run_backtest(plan, LOG, tmp_path)
+
+
+def test_the_same_lists_lift_by_exactly_0(tmp_path):
+    plan = small_plan(methods=["idle"], method={"idle": {"kind": "default", "max_bias": 0}})
+    (row,) = rows(run_backtest(plan, LOG, tmp_path), method="idle")
+    assert row["lift"] == 0.0
 
 
 def test_unfinished_or_foreign_results_are_refused(tmp_path):

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sysconfig
+import time
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -96,6 +102,23 @@ REFUSALS = {
         [*FLAGS, "--date", "2026-02-20", "--first", "2026-02-10", "--last", "2026-02-20"],
         "--date and --first or --last: give one or the other",
     ),
+    "a level without its engine": (
+        [
+            "--log",
+            "events.parquet",
+            "--engine",
+            "markov",
+            "--date",
+            "2026-02-20",
+            "--level",
+            "aisle",
+        ],
+        "--level aisle: goes with --engine category, which is not there",
+    ),
+    "every without a first": (
+        [*FLAGS, "--date", "2026-02-20", "--every", "3"],
+        "--every goes with --first and --last: dates are given already",
+    ),
     "no such plan": (["nothing.toml"], "nothing.toml: no such file"),
     "a plan that is no TOML": (["broken.toml"], "broken.toml: not a readable TOML file"),
     "a plan with unknown words": (["odd.toml"], "'colour' in odd.toml: unknown; known are log, tz"),
@@ -121,6 +144,24 @@ def test_refused_in_one_sentence(name, folder, trimtab_with_extras):
     assert message in run.stderr
     assert run.stderr.count("\n") == 1
     assert not (folder / "refused").exists()
+
+
+def test_a_stop_is_said_and_gone_on_from(folder):
+    script = Path(sysconfig.get_path("scripts")) / "trimtab"
+    days = ("--first", "2026-01-20", "--last", "2026-02-20", "--every", "1")
+    command = [script, "backtest", *FLAGS, *days, "--out", "stopped", "--no-report"]
+    run = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
+    try:
+        patience = time.monotonic() + 120
+        while not list((folder / "stopped").rglob("about.json")):
+            assert time.monotonic() < patience
+            time.sleep(0.02)
+        run.send_signal(signal.SIGINT)
+        _, words = run.communicate(timeout=60)
+    finally:
+        run.kill()
+    assert run.returncode == 130
+    assert words == "trimtab: stopped; what was finished is kept\n"
 
 
 def test_a_naive_log_with_its_zone(folder, trimtab_with_extras):

@@ -132,6 +132,63 @@ def test_bad_tables_are_refused(tmp_path):
         make_log(EVENTS, tz="UTC", items=pd.DataFrame({"sku": [1]}))
 
 
+ITEMS = {"item_id": [7, 8], "name": ["Tea", ""], "aisle": ["hot", "cold"]}
+BAD_ITEMS = {
+    "ids of another kind": (
+        {"item_id": ["7", "x"]},
+        "column 'item_id' holds integers in events but strings in items",
+    ),
+    "an id twice": ({"item_id": [7, 7]}, "column 'item_id' of items has ids more than once"),
+    "no id in common": ({"item_id": [70, 80]}, "no item_id of items is in events"),
+    "no ids at all": ({"item_id": [7.5, 8.5]}, "column 'item_id' of items holds double: ids must"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_ITEMS)
+def test_bad_catalogues_are_refused(name):
+    changed, message = BAD_ITEMS[name]
+    with pytest.raises(DataError, match=message):
+        make_log(EVENTS, tz="UTC", items=pa.table({**ITEMS, **changed}))
+
+
+def test_only_what_groups_items_is_a_level():
+    more = {"price": [1.5, 2.5], "weight": [0.1, 0.2], "tags": [["a"], []], "shelf": [3, None]}
+    events = EVENTS.append_column("category", pa.array(["a", "b", "c"]))
+    log = make_log(events, tz="UTC", items=pa.table({**ITEMS, **more}))
+    assert log.levels == ("category", "aisle", "shelf")
+    assert log.items["name"].to_pylist() == ["Tea", "8"]
+    assert log.items["shelf"].to_pylist() == ["3", None]
+
+
+BAD_EVENTS = {
+    "a missing user": (
+        "user_id",
+        [1, None, 2],
+        "column 'user_id' of events lacks a value in 1 of 3",
+    ),
+    "ids with a point": (
+        "item_id",
+        [1.5, 2.5, 3.5],
+        "column 'item_id' of events holds double: ids",
+    ),
+    "a missing quantity": ("quantity", [1, None, 2], "column 'quantity' of events lacks a value"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_EVENTS)
+def test_bad_columns_are_refused(name):
+    column, values, message = BAD_EVENTS[name]
+    place = EVENTS.column_names.index(column)
+    with pytest.raises(DataError, match=message):
+        make_log(EVENTS.set_column(place, column, pa.array(values)), tz="UTC")
+
+
+def test_an_offset_is_no_time_zone():
+    stamps = pd.to_datetime(["2026-07-01 12:00+02:00"] * 3)
+    with pytest.raises(DataError, match=r"has the offset \+02:00, which is no time zone: pass tz="):
+        make_log(EVENTS.to_pandas().assign(timestamp=stamps))
+
+
 def test_complete_journey():
     log = load_complete_journey()
     assert log.tz == "America/New_York"

@@ -57,6 +57,20 @@ def test_days_begin_in_the_shops_own_zone(tz):
     assert (items(split.recent), items(split.test)) == ([3, 4], [5, 6])
 
 
+def test_a_midnight_that_clocks_skip_belongs_to_its_day():
+    days = [(1, day, f"2018-11-{day:02}") for day in range(1, 12)]  # midnight of the 4th is skipped
+    split = split_log(log_of(*days, tz="America/Sao_Paulo"), "2018-11-04", recent_days=2)
+    assert items(split.recent) == [2, 3]
+    assert items(split.test) == [4, 5, 6, 7, 8, 9, 10]
+
+
+def test_a_test_that_runs_past_the_log_is_refused():
+    message = r"a test of 7 days ends on 2026-03-18, after the log's last day, 2026-03-17"
+    with pytest.raises(DataError, match=message):
+        split_log(log_of(*BASIC), "2026-03-12")
+    assert items(split_log(log_of(*BASIC), "2026-03-12", recent_days=5, test_days=6).test) == [6, 7]
+
+
 def test_a_day_of_23_hours():
     zone = "America/New_York"  # clocks go forward on 8 March 2026
     assert (
@@ -117,7 +131,9 @@ def test_a_window_without_returning_users_is_refused():
         split_log(newcomers, "2026-03-10")
 
 
-@pytest.mark.parametrize("days", [{"recent_days": 0}, {"test_days": -1}, {"recent_days": 1.5}])
+@pytest.mark.parametrize(
+    "days", [{"recent_days": 0}, {"test_days": -1}, {"recent_days": 1.5}, {"test_days": 10**12}]
+)
 def test_wrong_lengths_are_refused(days):
     with pytest.raises(SettingError, match=f"{next(iter(days))}="):
         split_log(log_of(*BASIC), "2026-03-10", **days)

@@ -18,10 +18,11 @@ import pyarrow as pa
 from trimtab.cells import Step, count_steps, judge_cell
 from trimtab.datasets.logs import Log
 from trimtab.engines.base import Engine
+from trimtab.errors import StoreError
 from trimtab.files import require_place
 from trimtab.instants import local_day, microseconds
 from trimtab.plan import Plan
-from trimtab.results import ABOUT, SCHEMAS, Results
+from trimtab.results import SCHEMAS, Results
 from trimtab.sales import rank_sellers
 from trimtab.schema import ITEM, TIMESTAMP, USER
 from trimtab.timeline import split_log
@@ -46,15 +47,25 @@ def run_backtest(plan: Plan, log: Log, folder: Path, step: Step = lambda text: N
         for name, engine in {**plan.engines, **plan.baselines}.items():
             alone = name not in plan.engines
             place = folder / CELLS / _cell_key(plan, mark, split.as_of, name, engine, alone)
-            if (place / ABOUT).exists():
+            cell = _find(place)
+            if cell is None:
+                cell = judge_cell(plan, log, split, name, engine, alone, step)
+                cell.save(place)
+            else:
                 for _ in range(count_steps(plan, alone)):
                     step(f"{split.as_of} {name}: done before")
-            else:
-                judge_cell(plan, log, split, name, engine, alone, step).save(place)
-            cells.append(Results.load(place))
+            cells.append(cell)
     results = Results(_about(plan, log), {**_merge(cells), "sellers": rank_sellers(log)})
     results.save(folder)
     return results
+
+
+def _find(place: Path) -> Results | None:
+    """A cell that was judged before; None if there is none, or it cannot be read."""
+    try:
+        return Results.load(place)
+    except StoreError:
+        return None
 
 
 def total_steps(plan: Plan) -> int:
@@ -70,6 +81,7 @@ def _cell_key(plan: Plan, mark: str, day: date, name: str, engine: Engine, alone
     settings = {
         "version": __version__,
         "log": mark,
+        "name": name,
         "engine": _engine_settings(engine),
         "alone": alone,
         "methods": [[m.name, m.kind, dict(m.settings)] for m in plan.methods],
@@ -81,7 +93,7 @@ def _cell_key(plan: Plan, mark: str, day: date, name: str, engine: Engine, alone
     }  # fmt: skip
     text = json.dumps(settings, sort_keys=True)
     safe = "".join(c if c.isalnum() else "_" for c in name)
-    return f"{day}-{safe}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    return f"{day}-{safe[:40]}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def _about(plan: Plan, log: Log) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from trimtab.bootstrap import lift_intervals
 from trimtab.coded import Floats
 from trimtab.datasets.logs import Log
 from trimtab.engines.base import Engine
-from trimtab.errors import DataError
+from trimtab.errors import DataError, TrimtabError
 from trimtab.evaluation import Judged, judge_units
 from trimtab.methods import Case, Method
 from trimtab.metrics import coverage, kl_divergence, lift, mean_metrics
@@ -35,7 +35,11 @@ def judge_cell(
     """All tables of one engine at one date; of the engine by itself only, if `alone`."""
     cell = _Cell(plan, log, split, name, engine, step)
     for method in plan.methods[:1] if alone else plan.methods:
-        cell.judge(method)
+        try:
+            cell.judge(method)
+        except TrimtabError as error:
+            where = f"{split.as_of}, engine {name}, method {method.name}"
+            raise DataError(f"{where}: {error}") from error
     cell.compare()
     if not alone and plan.training_windows:
         cell.judge_windows()
@@ -96,7 +100,7 @@ class _Cell:
             self._step(f"trained on {days:g} days")
             try:
                 lists = self._case.lists_of(replace(self._engine, window_days=days))
-                values[int(days)] = judge_units(lists, self._split.test, self._plan.k)
+                values[days] = judge_units(lists, self._split.test, self._plan.k)
             except DataError:  # nothing was sold in so short a time
                 continue
         whole = self._case.lists
@@ -104,10 +108,10 @@ class _Cell:
             whole = self._case.lists_of(replace(self._engine, window_days=None))
         values[_ALL_DAYS] = judge_units(whole, self._split.test, self._plan.k)
         means = {days: mean_metrics(judged.metrics) for days, judged in values.items()}
-        shortest = next(iter(means.values()))
+        shortest = means.get(min(self._plan.training_windows), {})
         for days, figures in means.items():
             for metric in self._plan.metrics:
-                value, base = figures[metric], shortest[metric]
+                value, base = figures[metric], shortest.get(metric, np.nan)
                 row = {"days": days, "metric": metric, "value": value}
                 row["relative"] = lift(value, base) + 1
                 self._rows["windows"].append({**self._key, **row})
@@ -136,7 +140,7 @@ class _Cell:
             np.concatenate(values, axis=1), np.tile(base, len(values)), self._plan.n_draws, seed
         )
         keys = [(key, metric) for key in self._judged for metric in self._plan.metrics]
-        means = np.concatenate(values, axis=1).mean(axis=0)
+        means = np.concatenate([value.mean(axis=0) for value in values])
         baselines = np.tile(base.mean(axis=0), len(values))
         for ((method, objective), metric), interval, value, baseline in zip(
             keys, found, means, baselines, strict=True
@@ -145,7 +149,8 @@ class _Cell:
                 {
                     **self._key, "method": method, "objective": objective, "metric": metric,
                     "value": float(value), "baseline": float(baseline),
-                    "lift": interval.lift, "lift_low": interval.low, "lift_high": interval.high,
+                    "lift": lift(float(value), float(baseline)),
+                    "lift_low": interval.low, "lift_high": interval.high,
                     "n_users": len(base),
                 }
             )  # fmt: skip

@@ -46,7 +46,7 @@ def evaluate(
         >>> evaluate(topk, truth, k=2)["acc"]
         0.5
     """
-    judged, by_unit = _judge(topk, truth, k, weights)
+    judged, by_unit = _judge(topk, truth, k, weights, may_miss=False)
     return mean_metrics(judged.metrics, by_unit)
 
 
@@ -72,13 +72,20 @@ class Judged:
 
 
 def judge_units(topk: Any, truth: Any, k: int = 10) -> Judged:
-    """What `evaluate` takes means of, unit by unit; the arguments are the same."""
-    return _judge(topk, truth, k, None)[0]
+    """What `evaluate` takes means of, unit by unit; the arguments are the same.
+
+    Lists that nobody in `truth` has, or no lists at all, are judged too: every hit is missed.
+    """
+    return _judge(topk, truth, k, None, may_miss=True)[0]
 
 
-def _judge(topk: Any, truth: Any, k: int, weights: Any | None) -> tuple[Judged, Floats | None]:
+def _judge(
+    topk: Any, truth: Any, k: int, weights: Any | None, may_miss: bool
+) -> tuple[Judged, Floats | None]:
     require_k(k)
-    top = read_frame(topk, "topk", USER, ITEM, optional=(RANK, SCORE, WINDOW))
+    top = read_frame(
+        topk, "topk", USER, ITEM, optional=(RANK, SCORE, WINDOW), may_be_empty=may_miss
+    )
     if not top.has(RANK):
         require_columns("topk", top.columns.column_names, [SCORE])
     bought = read_frame(truth, "truth", USER, ITEM, optional=(WINDOW,))
@@ -88,7 +95,7 @@ def _judge(topk: Any, truth: Any, k: int, weights: Any | None) -> tuple[Judged, 
     lists = group_scored(top_units, top_items, height, len(units))
     ranked = rank_lists(lists, k, np.zeros(len(item_ids)))
     sets = group_sets(bought_units, bought_items, len(units))
-    if not np.isin(bought_units, top_units).any():
+    if not may_miss and not np.isin(bought_units, top_units).any():
         raise DataError(
             f"no {USER} of truth is in topk (truth has {units.label(bought_units[0])}, topk "
             f"{units.label(top_units[0])}): they must share users; check that both use the same ids"

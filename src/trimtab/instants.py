@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import date, datetime, time, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -33,7 +34,8 @@ def require_zone(tz: Any) -> ZoneInfo:
 def as_utc(column: pa.ChunkedArray, tz: str | None) -> tuple[pa.ChunkedArray, str]:
     """Timestamps as microseconds of UTC, and the zone that days begin in.
 
-    Local times that a change of clocks makes ambiguous or skips are taken as the earlier instant.
+    Local times that occur twice when clocks go back are taken as the earlier instant, and those
+    that are skipped when clocks go forward as the instant of the change.
     """
     if column.null_count:
         raise DataError(
@@ -43,6 +45,11 @@ def as_utc(column: pa.ChunkedArray, tz: str | None) -> tuple[pa.ChunkedArray, st
     column = _parsed(column)
     if column.type.tz is not None:
         zone = column.type.tz if tz is None else tz
+        if tz is None and zone[:1] in "+-":
+            raise DataError(
+                f"column '{TIMESTAMP}' of events has the offset {zone}, which is no time zone: "
+                f"pass tz=, the shop's own, like tz='Europe/London' (--tz on the command line)"
+            )
         require_zone(zone)
         return column.cast(_STORED, safe=False), zone
     if tz is None:
@@ -51,7 +58,7 @@ def as_utc(column: pa.ChunkedArray, tz: str | None) -> tuple[pa.ChunkedArray, st
             f"tz='Europe/London' (--tz on the command line)"
         )
     local = column.cast(pa.timestamp("us"), safe=False)
-    zoned = pc.assume_timezone(local, tz, ambiguous="earliest", nonexistent="earliest")
+    zoned = pc.assume_timezone(local, tz, ambiguous="earliest", nonexistent="latest")
     return zoned.cast(_STORED), tz
 
 
@@ -67,13 +74,12 @@ def _parsed(column: pa.ChunkedArray) -> pa.ChunkedArray:
             f"text; cast the column"
         )
     for target in (pa.timestamp("us"), _STORED):
-        try:
+        with contextlib.suppress(pa.ArrowInvalid):
             return column.cast(target)
-        except pa.ArrowInvalid as error:
-            reason = error
     raise DataError(
-        f"column '{TIMESTAMP}' of events has text that is no ISO timestamp ({reason}); write "
-        f"times like 2026-03-01 10:00:00, all with an offset or all without"
+        f"column '{TIMESTAMP}' of events has text that is no ISO timestamp (the first is "
+        f"{column[0].as_py()!r}); write times like 2026-03-01 10:00:00, to the microsecond at "
+        f"most, all with an offset or all without"
     )
 
 

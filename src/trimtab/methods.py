@@ -17,7 +17,7 @@ from trimtab.errors import SettingError
 from trimtab.instants import as_datetime
 from trimtab.learn import BiasLearner
 from trimtab.rivals import decay, distribution_difference, popularity_ratio, truncate
-from trimtab.schema import USER, require_choice
+from trimtab.schema import USER, require_choice, require_number
 from trimtab.timeline import Split
 
 _LEARNER_SETTINGS = tuple(f.name for f in fields(BiasLearner) if f.name not in ("k", "metric"))
@@ -31,6 +31,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "default": _LEARNER_SETTINGS,
 }
 LEARNED = ("paper", "default")
+_RANGES = {"days": (0.01, 36_500.0), "factor": (0.0, 1e6), "gamma": (0.0, 100.0)}
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,9 @@ class Method:
                 )
         if self.learns:
             self._learner(10, "ndcg")
+            return
+        for setting, value in self.settings.items():
+            require_number(f"{setting} of method {self.name}", value, *_RANGES[setting])
 
     @property
     def learns(self) -> bool:

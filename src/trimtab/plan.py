@@ -14,8 +14,8 @@ from trimtab.datasets.logs import Log, read_log
 from trimtab.engines import Category, Engine, Factorization, Markov, Popularity, Repeat
 from trimtab.errors import SettingError, StoreError
 from trimtab.instants import read_day
-from trimtab.methods import KINDS, Method
-from trimtab.schema import METRICS, require_choice, require_k, require_number, require_whole
+from trimtab.methods import KINDS, LEARNED, Method
+from trimtab.schema import METRICS, require_choice, require_k, require_whole
 from trimtab.timeline import rolling_dates
 
 COMPLETE_JOURNEY = "complete-journey"
@@ -57,19 +57,21 @@ class Plan:
     n_listed: int = 50
     recent_days: int = 3
     test_days: int = 7
-    training_windows: tuple[float, ...] = ()
+    training_windows: tuple[int, ...] = ()
     n_draws: int = 1000
     seed: int = 0
 
     def __post_init__(self) -> None:
         require_k(self.k)
-        least = {"n_listed": self.k, "recent_days": 1, "test_days": 1, "n_draws": 1, "seed": 0}
+        if isinstance(self.n_listed, int) and self.n_listed < self.k:
+            raise SettingError(f"n_listed={self.n_listed}: must be at least k={self.k}")
+        least = {"n_listed": 1, "recent_days": 1, "test_days": 1, "n_draws": 1, "seed": 0}
         for name, value in least.items():
             require_whole(name, getattr(self, name), value)
         for metric in self.metrics:
             require_choice("metrics", metric, METRICS)
         for days in self.training_windows:
-            require_number("training_windows", days, 1)
+            require_whole("training_windows", days, 1)
         for name in ("dates", "engines", "metrics"):
             if not getattr(self, name):
                 raise SettingError(f"{name} is empty: give at least one")
@@ -96,6 +98,9 @@ def read_plan_file(path: Path) -> dict[str, Any]:
             raise SettingError(
                 f"{name!r} in {path}: unknown; known are {known}, [engine.NAME] and [method.NAME]"
             )
+    for name in ("log", "items", "tz"):
+        if not isinstance(settings.get(name, ""), str):
+            raise SettingError(f"{name}={settings[name]!r} in {path}: must be text")
     for name in ("log", "items"):
         if name in settings and settings[name] != COMPLETE_JOURNEY:
             settings[name] = str(path.parent / settings[name])
@@ -117,25 +122,28 @@ def make_plan(settings: Mapping[str, Any], log: Log) -> Plan:
             raise SettingError(f"{name}={settings[name]!r}: must be a list")
     given = settings.get("engine", {})
     default = ["markov", "factorization", *(["category"] if log.levels else [])]
+    engines, baselines = settings.get("engines", default), settings.get("baselines", [])
+    _require_used("engine", given, [*engines, *baselines])
+    _require_used("method", settings.get("method", {}), settings.get("methods", list(KINDS)))
     options: dict[str, Any] = {name: settings[name] for name in _NUMBERS if name in settings}
     for name in ("metrics", "training_windows"):
         if name in settings:
-            options[name] = tuple(settings[name])
+            options[name] = tuple(dict.fromkeys(settings[name]))
     if "methods" in settings:
         options["methods"] = make_methods(settings["methods"], settings.get("method", {}))
     else:
         options["methods"] = make_methods(list(KINDS), settings.get("method", {}))
     return Plan(
         dates=_dates(settings),
-        engines=make_engines(settings.get("engines", default), given, log),
-        baselines=make_engines(settings.get("baselines", []), given, log),
+        engines=make_engines(engines, given, log),
+        baselines=make_engines(baselines, given, log),
         **options,
     )
 
 
 def _dates(settings: Mapping[str, Any]) -> tuple[date, ...]:
     if "dates" in settings:
-        return tuple(read_day("dates", day) for day in settings["dates"])
+        return tuple(dict.fromkeys(read_day("dates", day) for day in settings["dates"]))
     if "first" in settings and "last" in settings:
         return tuple(rolling_dates(settings["first"], settings["last"], settings.get("every", 7)))
     raise SettingError("no dates: give dates, or first and last (and every, in days)")
@@ -146,21 +154,21 @@ def make_engines(names: Sequence[str], settings: Settings, log: Log) -> dict[str
     engines = {}
     for name in names:
         kind, options = _kind_and_options("engine", name, settings, tuple(ENGINES))
-        if kind == "category":
-            options = {"items": log.items, "level": _level(name, options, log), **options}
         allowed = [f.name for f in fields(ENGINES[kind]) if f.init and f.name != "items"]
-        for option in options.keys() - {"items"}:
+        for option in options:
             if option not in allowed:
                 raise SettingError(
                     f"setting {option!r} of engine {name}: {kind} has {', '.join(allowed)}"
                 )
+        if kind == "category":
+            options = {"items": log.items, **options, "level": _level(name, options, log)}
         engines[name] = ENGINES[kind](**options)
     return engines
 
 
 def make_methods(names: Sequence[str], settings: Settings) -> tuple[Method, ...]:
     """Methods by name, the engine alone first; `settings` as for engines."""
-    wanted = ["long", *(name for name in names if name != "long")]
+    wanted = dict.fromkeys(["long", *names])
     return tuple(
         Method(name, *_kind_and_options("method", name, settings, tuple(KINDS))) for name in wanted
     )
@@ -169,6 +177,8 @@ def make_methods(names: Sequence[str], settings: Settings) -> tuple[Method, ...]
 def _kind_and_options(
     what: str, name: str, settings: Settings, kinds: tuple[str, ...]
 ) -> tuple[str, dict[str, Any]]:
+    if not isinstance(name, str):
+        raise SettingError(f"{what} {name!r}: must be a name")
     options = settings.get(name, {}) if isinstance(settings, Mapping) else None
     if not isinstance(options, Mapping):
         raise SettingError(f"[{what}.{name}] must be a table of settings")
@@ -178,7 +188,23 @@ def _kind_and_options(
             f"{what} {name!r}: must be one of {', '.join(kinds)}, or have such a kind under "
             f"[{what}.{name}]"
         )
-    return kind, {key: value for key, value in options.items() if key != "kind"}
+    others = {key: value for key, value in options.items() if key != "kind"}
+    if name in kinds and (kind != name or (name in LEARNED and others)):
+        raise SettingError(
+            f"[{what}.{name}]: what is called {name} is just that; give one with other settings a "
+            f"name of its own, with kind = '{kind}'"
+        )
+    return kind, others
+
+
+def _require_used(what: str, settings: Settings, names: Sequence[str]) -> None:
+    """Refuse settings of what is not compared: most likely its name is misspelt."""
+    for name in settings:
+        if name not in names:
+            raise SettingError(
+                f"[{what}.{name}]: no such {what} is compared; compared are "
+                f"{', '.join(map(str, names))}"
+            )
 
 
 def _level(name: str, options: Mapping[str, Any], log: Log) -> str:

@@ -93,6 +93,8 @@ class Results:
         header = {"format": FORMAT, "version": VERSION, "tables": sorted(self.tables)}
         with publish(folder / ABOUT) as file:
             file.write(json.dumps({**header, "about": dict(self.about)}, indent=2).encode())
+        for name in SCHEMAS.keys() - self.tables.keys():  # left by an earlier run
+            (folder / f"{name}.parquet").unlink(missing_ok=True)
 
     @staticmethod
     def load(folder: Path) -> Results:

@@ -62,7 +62,7 @@ def require_number(name: str, value: Any, least: float, most: float = math.inf) 
     """Refuse anything but a finite number from `least` to `most`."""
     bounds = f"at least {least:g}" if most == math.inf else f"between {least:g} and {most:g}"
     try:
-        fits = math.isfinite(value) and least <= value <= most
+        fits = not isinstance(value, bool) and math.isfinite(value) and least <= value <= most
     except TypeError:
         fits = False
     if not fits:

@@ -22,7 +22,9 @@ from trimtab.coded import Ints
 from trimtab.datasets.logs import Log
 from trimtab.errors import DataError, SettingError
 from trimtab.instants import day_start, local_day, microseconds, read_day
-from trimtab.schema import TIMESTAMP, USER, require_whole
+from trimtab.schema import TIMESTAMP, USER, require_number, require_whole
+
+_MOST_DAYS = 36_500
 
 
 @dataclass(frozen=True)
@@ -54,10 +56,11 @@ def split_log(log: Log, as_of: Any, recent_days: int = 3, test_days: int = 7) ->
             bought anything before it.
     """
     day = read_day("as_of", as_of)
-    require_whole("recent_days", recent_days, 1)
-    require_whole("test_days", test_days, 1)
+    for name, days in (("recent_days", recent_days), ("test_days", test_days)):
+        require_whole(name, days, 1)
+        require_number(name, days, 1, _MOST_DAYS)
     times = microseconds(log.events[TIMESTAMP])
-    _require_inside(log, day, times)
+    _require_inside(log, day, test_days, times)
     recent_from, test_from, test_to = (
         day_start(day + timedelta(days), log.tz) for days in (-recent_days, 0, test_days)
     )
@@ -89,21 +92,27 @@ def rolling_dates(first: Any, last: Any, every: int = 7) -> list[date]:
     return [begin + timedelta(days) for days in range(0, (end - begin).days + 1, every)]
 
 
-def _require_inside(log: Log, day: date, times: Ints) -> None:
+def _require_inside(log: Log, day: date, test_days: int, times: Ints) -> None:
     first, last = local_day(times[0], log.tz), local_day(times[-1], log.tz)
     if not first < day <= last:
         raise DataError(
             f"as_of={day}: must be after the log's first day, {first}, and not after its last, "
             f"{last} ({log.tz}); choose a day in between"
         )
+    end = day + timedelta(test_days - 1)
+    if end > last:
+        raise DataError(
+            f"as_of={day}: a test of {test_days} days ends on {end}, after the log's last day, "
+            f"{last} ({log.tz}); choose an earlier day or fewer test_days"
+        )
 
 
 def _require_learnable(split: Split) -> None:
     windows = {
-        "recent": (split.recent, split.train, split.recent_from, split.test_from),
-        "test": (split.test, split.known, split.test_from, split.test_to),
+        "recent": (split.recent, split.train, split.recent_from, split.test_from, "shorter"),
+        "test": (split.test, split.known, split.test_from, split.test_to, "longer"),
     }
-    for name, (inside, before, start, stop) in windows.items():
+    for name, (inside, before, start, stop, length) in windows.items():
         days = f"{local_day(start, split.tz)} to {local_day(stop - 1, split.tz)}"
         if inside.num_rows == 0:
             raise DataError(
@@ -113,7 +122,7 @@ def _require_learnable(split: Split) -> None:
         if not _shares_users(inside, before):
             raise DataError(
                 f"as_of={split.as_of}: no buyer of the {name} window, {days}, bought anything "
-                f"before it; choose a later day or a longer window"
+                f"before it; choose a later day or a {length} window"
             )
 
 

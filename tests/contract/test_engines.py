@@ -115,6 +115,31 @@ def test_strangers_get_nothing_or_what_is_popular(name, engine):
     assert users == ({3, 10**6, 10**6 + 1} if name in GREETS_STRANGERS else {3})
 
 
+@pytest.mark.parametrize(
+    "users",
+    [[3, 5], np.array([5, 3, 3]), pd.Series([3, 5]), pl.Series([3, 5]), (u for u in (3, 5)),
+     pa.array([3, 5]), pd.DataFrame({"user_id": [3, 5]}), pl.LazyFrame({"user_id": [3, 5]})],
+    ids=lambda users: type(users).__name__,
+)  # fmt: skip
+def test_users_in_any_form(users):
+    recs = Popularity().fit(LOG, AS_OF).recommend(users, n=2)
+    assert recs["user_id"].to_pylist() == [3, 3, 5, 5]
+
+
+@pytest.mark.parametrize(
+    ("users", "message"),
+    [
+        ([2**70], "users, a list, cannot be read as ids"),
+        (3, "users, a int, cannot be read as ids"),
+        (["3"], "integers in events but strings in users"),
+        (pd.Series([1, None], dtype="Int64"), "column 'user_id' of users lacks a value"),
+    ],
+)
+def test_what_are_no_users_is_refused(users, message):
+    with pytest.raises(DataError, match=message):
+        Popularity().fit(LOG, AS_OF).recommend(users)
+
+
 def test_no_users_no_rows(engine):
     assert len(engine.recommend([])) == 0
 

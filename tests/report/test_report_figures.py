@@ -130,7 +130,7 @@ def test_raised_and_lowered_by_size_without_zeros() -> None:
     assert [row["name"] for row in fit.raised] == ["n3", "n1"]
     assert [row["name"] for row in fit.lowered] == ["n5", "n2"]
     assert moved(view, [fit]).startswith(
-        "Of the 2 items raised most (all tables together), 2 sold more in the test week than in "
+        "Of the 2 items raised most (all tables together), 2 sold more in the test than in "
         "the week before the window; of the 2 lowered most, 2 sold less."
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import warnings
 from collections.abc import Callable
@@ -49,6 +50,14 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     print(f"trimtab: warning: {message}", file=sys.stderr)
 
 
+class _Stopped(BaseException):
+    """Ctrl-C, under a name that the parser of commands does not swallow."""
+
+
+def _stop(*_: object) -> None:
+    raise _Stopped
+
+
 def guarded(command: Callable[[], Any]) -> int:
     """Run a command; its refusals become one sentence and status 2."""
     try:
@@ -56,8 +65,8 @@ def guarded(command: Callable[[], Any]) -> int:
     except TrimtabError as error:
         print(f"trimtab: {error}", file=sys.stderr)
         return _ERROR_STATUS
-    except KeyboardInterrupt:
-        print("trimtab: stopped", file=sys.stderr)
+    except _Stopped:
+        print("trimtab: stopped; what was finished is kept", file=sys.stderr)
         return 130
     return 0
 
@@ -65,4 +74,5 @@ def guarded(command: Callable[[], Any]) -> int:
 def main() -> None:
     """Entry point of the `trimtab` command."""
     warnings.showwarning = _show_warning
+    signal.signal(signal.SIGINT, _stop)
     sys.exit(guarded(app))

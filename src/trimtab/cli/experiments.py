@@ -35,7 +35,9 @@ def demo(out: Folder = Path("trimtab-demo")) -> None:
 
 
 def backtest(
-    plan: Annotated[Path | None, typer.Argument(help="A TOML file; flags go over it.")] = None,
+    plan: Annotated[
+        Path | None, typer.Argument(help="A TOML file, see docs/experiments.md; flags go over it.")
+    ] = None,
     out: Folder = Path("backtest"),
     log: Annotated[
         str | None, typer.Option(help="Events, .parquet or .csv; complete-journey if not given.")
@@ -58,9 +60,14 @@ def backtest(
     ] = None,
     method: Annotated[
         Names,
-        typer.Option(help="truncate, decay, distrdiff, ratio, paper or default; may be repeated."),
+        typer.Option(
+            metavar="NAME",
+            help="truncate, decay, distrdiff, ratio, paper or default; may be repeated.",
+        ),
     ] = None,
-    metric: Annotated[Names, typer.Option(help="acc, map or ndcg; may be repeated.")] = None,
+    metric: Annotated[
+        Names, typer.Option(metavar="NAME", help="acc, map or ndcg; may be repeated.")
+    ] = None,
     k: Annotated[int | None, typer.Option(help="Places.")] = None,
     n_listed: Annotated[int | None, typer.Option(help="Length of lists.")] = None,
     recent_days: Annotated[int | None, typer.Option(help="Days to learn from.")] = None,
@@ -103,6 +110,8 @@ def report(
     from trimtab.results import Results
 
     page = results / "report.html" if out is None else out
+    if page.suffix.lower() not in (".html", ".htm"):
+        raise SettingError(f"--out {page}: must end in .html")
     require_place(page.parent)
     loaded = Results.load(results)
     if tables:
@@ -130,7 +139,11 @@ def _settings(plan: Path | None, flags: dict[str, Any], level: str | None) -> di
     if "first" in given or "last" in given:
         settings.pop("dates", None)
     settings = {**settings, **given}
+    if "every" in given and "dates" in settings:
+        raise SettingError("--every goes with --first and --last: dates are given already")
     if level is not None:
+        if "category" not in settings.get("engines", ["category"]):
+            raise SettingError(f"--level {level}: goes with --engine category, which is not there")
         engines = dict(settings.get("engine", {}))
         engines["category"] = {**engines.get("category", {}), "level": level}
         settings["engine"] = engines

@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 
 from trimtab.errors import DataError
 from trimtab.files import read_table, read_tables
-from trimtab.frames import read_frame
+from trimtab.frames import column_names, read_frame
+from trimtab.ids import encode_ids, id_column
 from trimtab.instants import as_utc, require_zone
 from trimtab.schema import (
     CATEGORY,
@@ -22,11 +23,14 @@ from trimtab.schema import (
     QUANTITY,
     TIMESTAMP,
     USER,
-    require_columns,
     require_rows,
 )
 
 _OPTIONAL = (CATEGORY, QUANTITY, PRICE)
+_GROUPS = (
+    pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_integer,
+    pa.types.is_boolean,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ def read_log(path: str | Path, tz: str | None = None, items: str | Path | None =
         tz: time zone of the shop, like "Europe/London". Needed where timestamps say none; where
             they do, days begin in `tz` all the same.
         items: a file with item_id, and any of `name` (or `description`) and columns that group
-            items, from coarse to fine.
+            items, from coarse to fine: text, whole numbers or flags.
     """
     place = Path(path)
     if items is None:
@@ -89,7 +93,10 @@ def make_log(
     """
     if tz is not None:
         require_zone(tz)
-    table = read_frame(events, "events", USER, ITEM, TIMESTAMP, optional=_OPTIONAL).columns
+    given = read_frame(events, "events", USER, ITEM, TIMESTAMP, optional=_OPTIONAL)
+    for column in (USER, ITEM):
+        given.ids(column)  # refuses what is no id
+    table = given.columns
     stamps, zone = as_utc(table[TIMESTAMP], tz)
     table = table.set_column(table.column_names.index(TIMESTAMP), TIMESTAMP, stamps)
     table = _purchases(table).sort_by(TIMESTAMP)
@@ -102,6 +109,11 @@ def make_log(
 def _purchases(table: pa.Table) -> pa.Table:
     if QUANTITY not in table.column_names:
         return table
+    if table[QUANTITY].null_count:
+        raise DataError(
+            f"column '{QUANTITY}' of events lacks a value in {table[QUANTITY].null_count} of "
+            f"{len(table)} rows; drop those rows or the column"
+        )
     try:
         return table.filter(pc.greater(table[QUANTITY], 0))
     except pa.ArrowException as error:
@@ -113,43 +125,74 @@ def _purchases(table: pa.Table) -> pa.Table:
 
 def _catalogue(events: pa.Table, items: Any | None) -> tuple[pa.Table, tuple[str, ...]]:
     """Every item of the events once, with its name and levels, and the names of the levels."""
-    if items is None:
-        known = _own_categories(events)
-    else:
-        given = read_frame(items, "items", ITEM).columns
-        known = pa.table({**_all_columns(items), ITEM: given[ITEM]})
-    require_columns("items", known.column_names, [ITEM])
     ids = _sorted_unique(events[ITEM])
-    rows = pc.index_in(ids, known[ITEM].combine_chunks().cast(ids.type))
-    columns = {ITEM: ids, NAME: pc.fill_null(_names(known).take(rows), ids.cast(pa.string()))}
-    levels = tuple(c for c in known.column_names if c not in (ITEM, NAME, "description"))
-    for level in levels:
-        columns[level] = known[level].combine_chunks().cast(pa.string()).take(rows)
-    return pa.table(columns), levels
+    columns = {ITEM: ids, NAME: ids.cast(pa.string())}
+    tables = [_own_categories(events)] if CATEGORY in events.column_names else []
+    if items is not None:
+        tables.append(_known_items(items, events))
+    for known in tables:
+        rows = pc.index_in(ids, known[ITEM].combine_chunks())
+        for column in (c for c in known.column_names if c != ITEM):
+            found = _text(known[column]).take(rows)
+            if column == NAME:
+                named = pc.and_kleene(pc.is_valid(found), pc.not_equal(found, ""))
+                found = pc.if_else(pc.fill_null(named, False), found, columns[NAME])
+            columns[column] = found
+    return pa.table(columns), tuple(c for c in columns if c not in (ITEM, NAME))
 
 
-def _all_columns(frame: Any) -> dict[str, Any]:
-    import narwhals as nw
+def _known_items(items: Any, events: pa.Table) -> pa.Table:
+    """A table of items, checked: item_id, name where there is one, and what groups items."""
+    names = column_names(items, "items")
+    chosen = [c for c in names if c not in (ITEM, USER, TIMESTAMP, QUANTITY, PRICE)]
+    table = read_frame(items, "items", ITEM, optional=tuple(chosen))
+    encode_ids([id_column("events", ITEM, events[ITEM]), table.ids(ITEM)])  # of one kind
+    known = table.columns.set_column(0, ITEM, table.columns[ITEM].cast(_plain(events[ITEM].type)))
+    if pc.count_distinct(known[ITEM]).as_py() < len(known):
+        raise DataError(f"column '{ITEM}' of items has ids more than once; keep one row an item")
+    if not pc.any(pc.is_in(known[ITEM], pc.unique(events[ITEM].cast(known[ITEM].type)))).as_py():
+        raise DataError(
+            f"no {ITEM} of items is in events (items has {known[ITEM][0]}, events "
+            f"{events[ITEM][0]}); check that both use the same ids"
+        )
+    for shown in (NAME, "description"):
+        if shown in chosen and _groups(known[shown].type):
+            label = known[shown]
+            return known.select([ITEM, *_levels(known, chosen)]).append_column(NAME, label)
+    return known.select([ITEM, *_levels(known, chosen)])
 
-    given = nw.from_native(frame).lazy().collect().to_arrow()
-    return {name: given[name] for name in given.column_names}
+
+def _levels(known: pa.Table, chosen: list[str]) -> list[str]:
+    """Columns that group items: text, whole numbers and flags, but no names."""
+    return [c for c in chosen if c not in (NAME, "description") and _groups(known[c].type)]
+
+
+def _groups(kind: pa.DataType) -> bool:
+    return any(is_kind(_plain(kind)) for is_kind in _GROUPS)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _text(column: pa.ChunkedArray) -> pa.Array:
+    whole = column.cast(_plain(column.type)).combine_chunks()
+    if isinstance(whole, pa.ChunkedArray):
+        whole = pa.concat_arrays(whole.chunks)
+    return whole.cast(pa.string())
 
 
 def _own_categories(events: pa.Table) -> pa.Table:
     """The last category that the events give each item."""
-    if CATEGORY not in events.column_names:
-        return pa.table({ITEM: _sorted_unique(events[ITEM])})
+    if not _groups(events[CATEGORY].type):
+        raise DataError(
+            f"column '{CATEGORY}' of events holds {events[CATEGORY].type}: it must be text or "
+            f"whole numbers; cast or drop the column"
+        )
     rows = pa.table({ITEM: events[ITEM], CATEGORY: events[CATEGORY]})
     last = rows.append_column("row", pa.array(np.arange(len(rows))))
     last = last.group_by(ITEM, use_threads=False).aggregate([("row", "max")])
     return rows.take(last["row_max"])
-
-
-def _names(known: pa.Table) -> pa.Array:
-    for column in (NAME, "description"):
-        if column in known.column_names:
-            return known[column].combine_chunks().cast(pa.string())
-    return known[ITEM].combine_chunks().cast(pa.string())
 
 
 def _sorted_unique(column: pa.ChunkedArray) -> pa.Array:

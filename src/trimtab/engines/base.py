@@ -3,15 +3,17 @@
 An engine is its settings; `fit` learns and returns the engine itself; `recommend` gives lists of
 scores. `window_days` limits what is learned about items to the last days before `as_of`, while a
 user's own profile is taken from all that is known of the user. `decay_days` (β) weighs each event
-by exp(-age / β).
+by exp(-age / β). `Repeat`, which learns nothing about items, cuts and weighs the profile itself.
 """
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
+import narwhals as nw
 import numpy as np
 import pyarrow as pa
 
@@ -21,6 +23,8 @@ from trimtab.frames import Table, known_ids, read_frame, take_ids, write_frame
 from trimtab.ids import encode_ids, id_column
 from trimtab.instants import DAY, as_datetime, microseconds, read_instant, require_before
 from trimtab.schema import ITEM, SCORE, TIMESTAMP, USER, require_number, require_whole
+
+_MOST_DAYS = 36_500
 
 
 class Events(NamedTuple):
@@ -72,7 +76,7 @@ class Engine(ABC):
         for name in ("window_days", "decay_days"):
             value = getattr(self, name)
             if value is not None:
-                require_number(name, value, 0)
+                require_number(name, value, 0, _MOST_DAYS)
                 if value == 0:
                     raise SettingError(f"{name}=0: must be above 0, or None")
 
@@ -166,16 +170,19 @@ def _read_times(table: Table) -> Ints:
 
 
 def _user_column(users: Any) -> pa.ChunkedArray:
-    if isinstance(users, pa.ChunkedArray):
-        return users
-    if isinstance(users, pa.Array):
-        return pa.chunked_array([users])
-    if hasattr(users, "columns"):
-        return read_frame(users, "users", USER, may_be_empty=True).columns[USER]
+    """Ids given as a frame, a series, an Arrow or NumPy array, or anything to iterate over."""
+    if isinstance(users, pa.ChunkedArray | pa.Array):
+        return users if isinstance(users, pa.ChunkedArray) else pa.chunked_array([users])
+    with contextlib.suppress(TypeError):
+        return pa.chunked_array([nw.from_native(users, series_only=True).to_arrow()])
+    with contextlib.suppress(TypeError):
+        frame = nw.from_native(users)
+        return read_frame(frame.to_native(), "users", USER, may_be_empty=True).columns[USER]
     try:
         values = pa.array(users if isinstance(users, np.ndarray) else list(users))
-    except (TypeError, pa.ArrowException) as error:
+    except (TypeError, OverflowError, pa.ArrowException) as error:
         raise DataError(
-            f"users is a {type(users).__name__}: pass ids, or a frame with '{USER}'"
+            f"users, a {type(users).__name__}, cannot be read as ids ({error}); pass whole numbers "
+            f"of 64 bits or strings, or a frame with '{USER}'"
         ) from error
     return pa.chunked_array([values])

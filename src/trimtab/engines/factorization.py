@@ -55,6 +55,7 @@ class Factorization(Engine):
         require_whole("n_factors", self.n_factors, 1)
         require_whole("seed", self.seed, 0)
         require_choice("weighting", self.weighting, WEIGHTINGS)
+        _sparse()  # say now if it is missing, not after an hour of other work
 
     def _learn(self, events: Events, item_ids: Any) -> _Model:
         matrix = self._matrix(events.since(self.window_days))

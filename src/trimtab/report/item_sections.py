@@ -33,7 +33,7 @@ _N_ENDS = 30
 _SALES = (
     Mark("week before", kind="hollow"),
     Mark("in the window", "ochre", "tick"),
-    Mark("test week", kind="full"),
+    Mark("in the test", kind="full"),
 )
 
 
@@ -160,6 +160,6 @@ def _moved_table(fit: Learned, title: str) -> Table:
          *(Cell(decimal(row[f"sales_{when}"], 0)) for when in ("before", "recent", "after"))]
         for row in (*fit.raised, *fit.lowered)
     ]  # fmt: skip
-    columns = ["item", "bias", "week before", "in the window, a week", "test week"]
+    columns = ["item", "bias", "week before", "in the window, a week", "in the test, a week"]
     caption = f"{title}: biases, and buyers a week"
     return Table(caption, columns, body, folded=True)

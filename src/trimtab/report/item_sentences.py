@@ -85,7 +85,7 @@ def moved(view: Overview, fits: Sequence[Learned]) -> str:
     less = sum(_sold(row, "after") < _sold(row, "before") for row in down)
     return (
         f"Of the {count(len(up))} items raised most (all tables together), {count(more)} sold more "
-        f"in the test week than in the week before the window; of the {count(len(down))} lowered "
+        f"in the test than in the week before the window; of the {count(len(down))} lowered "
         f"most, {count(less)} sold less.{_shown_dates(view)}"
     )
 

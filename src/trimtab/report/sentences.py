@@ -31,8 +31,10 @@ def what_was_done(view: Overview) -> str:
     when = listed([day(date) for date in view.dates]) if view.few else _from_to(view)
     learned = _days_of(about.get("recent_days"), "the {} before")
     judged = _days_of(about.get("test_days"), "the {} from then on")
-    first = f"For {when}, biases were learned on {learned or 'the days before'}"
-    first += f" and every method was judged on {judged or 'the days after'}"
+    first = f"For {when}, "
+    if any(row.objective for row in view.lifts):
+        first += f"biases were learned on {learned or 'the days before'} and "
+    first += f"every method was judged on {judged or 'the days after'}"
     first += f", over {_engines(view.engines)}"
     lists = f"; lists of {view.cutoff}" if view.cutoff is not None else ""
     return f"{first}{lists}.{_log(view)}"
