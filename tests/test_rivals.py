@@ -8,7 +8,13 @@ import pytest
 
 from trimtab.engines import Category, Markov
 from trimtab.errors import DataError, SettingError
-from trimtab.rivals import decay, distribution_difference, popularity_ratio, truncate
+from trimtab.rivals import (
+    decay,
+    distribution_difference,
+    popularity_ratio,
+    recent_popularity,
+    truncate,
+)
 
 RECS = pa.table({"user_id": [1, 1, 2, 2], "item_id": [7, 8, 7, 9], "score": [3.0, 1.0, 0.5, 0.5]})
 RECENT = pa.table({"user_id": [1, 2, 2, 3], "item_id": [8, 8, 9, 8]})
@@ -54,6 +60,11 @@ def test_a_ratio_lifts_negative_scores_too():
     scores = popularity_ratio(recs, recs, RECENT, gamma=1)["score"].to_pylist()
     assert scores[1] == pytest.approx(-11 / 13)
     assert scores[0] == pytest.approx(-3 * 12 / 10)
+
+
+def test_recent_popularity():
+    scores = recent_popularity(RECS, RECENT, gamma=0.5)["score"].to_pylist()
+    assert scores == pytest.approx([3.0, 2.0, 0.5, 0.5 * 2**0.5])
 
 
 def test_nothing_listed_was_bought():

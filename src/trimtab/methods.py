@@ -16,7 +16,13 @@ from trimtab.engines.base import Engine
 from trimtab.errors import SettingError
 from trimtab.instants import as_datetime
 from trimtab.learn import BiasLearner
-from trimtab.rivals import decay, distribution_difference, popularity_ratio, truncate
+from trimtab.rivals import (
+    decay,
+    distribution_difference,
+    popularity_ratio,
+    recent_popularity,
+    truncate,
+)
 from trimtab.schema import USER, require_choice, require_number
 from trimtab.timeline import Split
 
@@ -27,10 +33,12 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "decay": ("days",),
     "distrdiff": ("factor",),
     "ratio": ("gamma",),
+    "recent": ("gamma",),
     "paper": _LEARNER_SETTINGS,
     "default": _LEARNER_SETTINGS,
 }
 LEARNED = ("paper", "default")
+USUAL = tuple(kind for kind in KINDS if kind != "recent")  # what is compared if nothing is said
 _RANGES = {"days": (0.01, 36_500.0), "factor": (0.0, 1e6), "gamma": (0.0, 100.0)}
 
 
@@ -125,4 +133,5 @@ _LISTS: Mapping[str, Callable[..., Any]] = {
     "decay": lambda case, **settings: case.lists_of(decay(case.engine, **settings)),
     "distrdiff": _difference,
     "ratio": _ratio,
+    "recent": lambda case, **settings: recent_popularity(case.lists, case.split.recent, **settings),
 }

@@ -14,7 +14,7 @@ from trimtab.datasets.logs import Log, read_log
 from trimtab.engines import Category, Engine, Factorization, Markov, Popularity, Repeat
 from trimtab.errors import SettingError, StoreError
 from trimtab.instants import read_day
-from trimtab.methods import KINDS, LEARNED, Method
+from trimtab.methods import KINDS, LEARNED, USUAL, Method
 from trimtab.schema import METRICS, require_choice, require_k, require_whole
 from trimtab.timeline import rolling_dates
 
@@ -50,7 +50,7 @@ class Plan:
 
     dates: tuple[date, ...]
     engines: Mapping[str, Engine]
-    methods: tuple[Method, ...] = tuple(Method(kind, kind) for kind in KINDS)
+    methods: tuple[Method, ...] = tuple(Method(kind, kind) for kind in USUAL)
     baselines: Mapping[str, Engine] = field(default_factory=dict)
     metrics: tuple[str, ...] = METRICS
     k: int = 10
@@ -124,7 +124,7 @@ def make_plan(settings: Mapping[str, Any], log: Log) -> Plan:
     default = ["markov", "factorization", *(["category"] if log.levels else [])]
     engines, baselines = settings.get("engines", default), settings.get("baselines", [])
     _require_used("engine", given, [*engines, *baselines])
-    _require_used("method", settings.get("method", {}), settings.get("methods", list(KINDS)))
+    _require_used("method", settings.get("method", {}), settings.get("methods", USUAL))
     options: dict[str, Any] = {name: settings[name] for name in _NUMBERS if name in settings}
     for name in ("metrics", "training_windows"):
         if name in settings:
@@ -132,7 +132,7 @@ def make_plan(settings: Mapping[str, Any], log: Log) -> Plan:
     if "methods" in settings:
         options["methods"] = make_methods(settings["methods"], settings.get("method", {}))
     else:
-        options["methods"] = make_methods(list(KINDS), settings.get("method", {}))
+        options["methods"] = make_methods(USUAL, settings.get("method", {}))
     return Plan(
         dates=_dates(settings),
         engines=make_engines(engines, given, log),

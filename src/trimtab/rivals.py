@@ -74,9 +74,20 @@ def popularity_ratio(recs: Any, shown: Any, recent: Any, gamma: float = 0.2) -> 
     if average == 0:
         return recs
     ratio = (bought + _PRIOR_LISTS * average) / (recommended + _PRIOR_LISTS)
-    by_row = ratio[items] ** gamma
-    values = scores.values
-    return scores.write(np.where(values >= 0, values * by_row, values / by_row))
+    return scores.write(_multiplied(scores.values, ratio[items] ** gamma))
+
+
+def recent_popularity(recs: Any, recent: Any, gamma: float = 0.1) -> Any:
+    """Lists with each score times (1 + recent purchases) ** gamma; below 0, divided by it.
+
+    Args:
+        recs: user_id, item_id, score.
+        recent: item_id: purchases of the last days.
+        gamma: 0 changes nothing.
+    """
+    require_number("gamma", gamma, 0)
+    scores, items, counts = _read(recs, recent=recent)
+    return scores.write(_multiplied(scores.values, (1.0 + counts["recent"][items]) ** gamma))
 
 
 class _Scores:
@@ -116,6 +127,11 @@ def _read(recs: Any, **tables: Any) -> tuple[_Scores, Any, dict[str, Floats]]:
         for name, codes in zip(tables, others, strict=True)
     }
     return scores, own[scores.item_codes], counts
+
+
+def _multiplied(scores: Floats, factors: Floats) -> Floats:
+    """Scores times factors; those below 0 divided, so that a larger factor always lifts."""
+    return np.where(scores >= 0, scores * factors, scores / factors)
 
 
 def _shares(counts: Floats) -> Floats:

@@ -62,7 +62,7 @@ def backtest(
         Names,
         typer.Option(
             metavar="NAME",
-            help="truncate, decay, distrdiff, ratio, paper or default; may be repeated.",
+            help="truncate, decay, distrdiff, ratio, recent, paper or default; may be repeated.",
         ),
     ] = None,
     metric: Annotated[
