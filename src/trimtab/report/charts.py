@@ -45,7 +45,7 @@ def domain_of(rows: Iterable[ChartRow], fields: Sequence[str]) -> Domain:
 def main_domain(rows: Sequence[ChartRow]) -> Domain:
     """The range of lifts without those few that would squeeze all others.
 
-    Left outside is what reaches beyond 10 % and more than twice as far as the next, and all that
+    Left outside is what reaches beyond 50 % and over four times as far as the next, and all that
     is farther still, as long as most dots stay inside.
     """
     cases: dict[tuple[str, str], list[ChartRow]] = {}
@@ -53,7 +53,7 @@ def main_domain(rows: Sequence[ChartRow]) -> Domain:
         cases.setdefault((row["label"], row["offset"]), []).append(row)
     order = sorted(cases.values(), key=_reach)
     for place in range(len(order) // 2 + 1, len(order)):
-        if _reach(order[place]) > max(0.1, 2 * _reach(order[place - 1])):
+        if _reach(order[place]) > max(0.5, 4 * _reach(order[place - 1])):
             order = order[:place]
             break
     return domain_of([row for own in order for row in own], _ENDS)
