@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -216,6 +218,18 @@ def test_a_plan_from_a_file(tmp_path):
     ]  # fmt: skip
     assert plan.methods[1].settings == {"penalty": 3.0}
     assert plan.metrics == ("ndcg",)
+
+
+def test_the_plan_in_the_docs_is_one(tmp_path):
+    guide = (Path(__file__).parent.parent / "docs" / "experiments.md").read_text()
+    (text,) = re.findall(r"```toml\n(.*?)```", guide, re.S)
+    (tmp_path / "plan.toml").write_text(text)
+    plan = make_plan(read_plan_file(tmp_path / "plan.toml"), LOG)
+    assert list(plan.engines) == ["markov", "factorization", "deep"]
+    assert [method.name for method in plan.methods] == [
+        "long", "truncate", "ratio", "default", "bold",
+    ]  # fmt: skip
+    assert len(plan.dates) == 26
 
 
 BAD_PLANS = {
