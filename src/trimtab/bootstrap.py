@@ -47,7 +47,8 @@ def lift_intervals(
         whole = lift(float(values[:, column].sum()), float(baseline[:, column].sum()))
         known = lifts[:, column][~np.isnan(lifts[:, column])]
         bounds = np.quantile(known, [tail, 1 - tail]) if len(known) else (np.nan, np.nan)
-        found.append(Interval(whole, float(bounds[0]), float(bounds[1])))
+        # What only the order of additions changes is no lift.
+        found.append(Interval(round(whole, 12), float(bounds[0]), float(bounds[1])))
     return found
 
 

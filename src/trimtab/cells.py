@@ -149,7 +149,7 @@ class _Cell:
                 {
                     **self._key, "method": method, "objective": objective, "metric": metric,
                     "value": float(value), "baseline": float(baseline),
-                    "lift": lift(float(value), float(baseline)),
+                    "lift": interval.lift,
                     "lift_low": interval.low, "lift_high": interval.high,
                     "n_users": len(base),
                 }

@@ -123,7 +123,7 @@ def read_tables(*paths: Path | None, text: Collection[str] = ()) -> list[Any]:
 def _holds_text(table: pa.Table | None, name: str) -> bool:
     if table is None or name not in table.column_names:
         return False
-    return _is_text(_plain_type(table[name].type))
+    return _is_text(plain_type(table[name].type))
 
 
 def _as_text(table: pa.Table, name: str) -> pa.Table:
@@ -137,7 +137,8 @@ def _is_csv(path: Path) -> bool:
     return path.suffix.lower() == ".csv"
 
 
-def _plain_type(kind: pa.DataType) -> pa.DataType:
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """The type of the values, where they are held in a dictionary too."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
@@ -169,7 +170,7 @@ def _defused(table: pa.Table) -> pa.Table:
     """Text that a spreadsheet would run as a formula gets a leading apostrophe."""
     columns: dict[str, Any] = {}
     for name in table.column_names:
-        column = table[name].cast(_plain_type(table[name].type))
+        column = table[name].cast(plain_type(table[name].type))
         if _is_text(column.type):
             column = pc.replace_substring_regex(column.cast(pa.large_string()), _FORMULA, r"'\1")
         columns[name] = column

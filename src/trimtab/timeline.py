@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from trimtab.coded import Ints
 from trimtab.datasets.logs import Log
@@ -127,6 +128,4 @@ def _require_learnable(split: Split) -> None:
 
 
 def _shares_users(inside: pa.Table, before: pa.Table) -> bool:
-    import pyarrow.compute as pc
-
     return bool(pc.any(pc.is_in(pc.unique(inside[USER]), pc.unique(before[USER]))).as_py())

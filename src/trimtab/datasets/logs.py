@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.errors import DataError
-from trimtab.files import read_table, read_tables
+from trimtab.files import plain_type, read_table, read_tables
 from trimtab.frames import column_names, read_frame
-from trimtab.ids import encode_ids, id_column
+from trimtab.ids import check_same_kind, id_column
 from trimtab.instants import as_utc, require_zone
 from trimtab.schema import (
     CATEGORY,
@@ -146,8 +146,10 @@ def _known_items(items: Any, events: pa.Table) -> pa.Table:
     names = column_names(items, "items")
     chosen = [c for c in names if c not in (ITEM, USER, TIMESTAMP, QUANTITY, PRICE)]
     table = read_frame(items, "items", ITEM, optional=tuple(chosen))
-    encode_ids([id_column("events", ITEM, events[ITEM]), table.ids(ITEM)])  # of one kind
-    known = table.columns.set_column(0, ITEM, table.columns[ITEM].cast(_plain(events[ITEM].type)))
+    check_same_kind([id_column("events", ITEM, events[ITEM]), table.ids(ITEM)])
+    known = table.columns.set_column(
+        0, ITEM, table.columns[ITEM].cast(plain_type(events[ITEM].type))
+    )
     if pc.count_distinct(known[ITEM]).as_py() < len(known):
         raise DataError(f"column '{ITEM}' of items has ids more than once; keep one row an item")
     if not pc.any(pc.is_in(known[ITEM], pc.unique(events[ITEM].cast(known[ITEM].type)))).as_py():
@@ -168,15 +170,11 @@ def _levels(known: pa.Table, chosen: list[str]) -> list[str]:
 
 
 def _groups(kind: pa.DataType) -> bool:
-    return any(is_kind(_plain(kind)) for is_kind in _GROUPS)
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
+    return any(is_kind(plain_type(kind)) for is_kind in _GROUPS)
 
 
 def _text(column: pa.ChunkedArray) -> pa.Array:
-    whole = column.cast(_plain(column.type)).combine_chunks()
+    whole = column.cast(plain_type(column.type)).combine_chunks()
     if isinstance(whole, pa.ChunkedArray):
         whole = pa.concat_arrays(whole.chunks)
     return whole.cast(pa.string())
@@ -196,7 +194,5 @@ def _own_categories(events: pa.Table) -> pa.Table:
 
 
 def _sorted_unique(column: pa.ChunkedArray) -> pa.Array:
-    values = pc.unique(column)
-    if pa.types.is_dictionary(values.type):
-        values = values.cast(values.type.value_type)
+    values = pc.unique(column.cast(plain_type(column.type)))
     return values.take(pc.sort_indices(values))

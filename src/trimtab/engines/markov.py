@@ -24,6 +24,7 @@ from trimtab.coded import Codes, Floats, Ints, Lists
 from trimtab.engines.base import Engine, Events
 from trimtab.engines.mixture import Mix, Rows, mix_lists, stack_rows
 from trimtab.engines.purchases import Purchases, gather_purchases, pointers
+from trimtab.errors import SettingError
 from trimtab.schema import require_whole
 from trimtab.threads import ranges, thread_count
 
@@ -89,8 +90,6 @@ class Markov(Engine):
         for name in ("order", "n_states", "min_support", "pair_support", "max_pairs"):
             require_whole(name, getattr(self, name), 1)
         if self.order > 2:
-            from trimtab.errors import SettingError
-
             raise SettingError(f"order={self.order}: must be 1 or 2")
 
     def _learn(self, events: Events, item_ids: Any) -> _Model:
@@ -162,7 +161,7 @@ def _choose_pairs(seeds: Seeds, bought: Purchases, least: int, most: int) -> tup
     upper = right > left
     keys = left[upper] * bought.n_items + right[upper]
     counts = found.counts[upper].astype(np.int64)
-    best = np.sort(np.lexsort((keys, -counts))[:most])
+    best = np.lexsort((keys, -counts))[:most]
     best = best[np.argsort(keys[best])]
     return keys[best], counts[best]
 
