@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
@@ -80,9 +81,9 @@ def test_figures_are_those_of_the_parts(results):
     before = Markov(min_support=1).fit(split.train, datetime(2026, 2, 27, tzinfo=UTC))
     tonight = seen.recommend(n=20)
     alone = tt.evaluate(tonight, split.test, k=5)
-    bias = tt.BiasLearner(k=5, metric="map").fit(before.recommend(n=20), split.recent)
+    bias = tt.BiasLearner.paper(k=5, metric="map").fit(before.recommend(n=20), split.recent)
     after = tt.evaluate(bias.apply(tonight, k=5), split.test, k=5)
-    key = {"date": "2026-03-02", "engine": "markov", "method": "default", "objective": "map"}
+    key = {"date": "2026-03-02", "engine": "markov", "method": "paper", "objective": "map"}
     (row,) = rows(results, **key, metric="map")
     assert row["value"] == pytest.approx(after["map"])
     assert row["baseline"] == pytest.approx(alone["map"])
@@ -91,6 +92,21 @@ def test_figures_are_those_of_the_parts(results):
     assert row["n_users"] == after["n_users"]
     (fit,) = rows(results, "fits", **key)
     assert fit["n_biases"] == np.count_nonzero(bias.bias) == len(rows(results, "biases", **key))
+
+
+def test_the_default_learns_with_history_and_categories(results):
+    split = split_log(LOG, "2026-02-20")
+    before = Markov(min_support=1).fit(split.train, datetime(2026, 2, 17, tzinfo=UTC))
+    seen = Markov(min_support=1).fit(split.known, datetime(2026, 2, 20, tzinfo=UTC))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", tt.GuardWarning)
+        bias = tt.BiasLearner(k=5, metric="acc").fit(
+            before.recommend(n=20), split.recent, history=split.train, items=LOG.catalogue()
+        )
+    after = tt.evaluate(bias.apply(seen.recommend(n=20), k=5), split.test, k=5)
+    key = {"date": "2026-02-20", "engine": "markov", "method": "default", "objective": "acc"}
+    (row,) = rows(results, **key, metric="acc")
+    assert row["value"] == pytest.approx(after["acc"])
 
 
 def test_the_engine_alone_lifts_nothing(results):

@@ -110,9 +110,9 @@ CASES = {
         settings={"unlisted": "zero"},
     ),
     "logarithm of zero": fit(
-        "column 'score' of recs has 0: scale='log' needs scores above 0; drop | scale='additive'",
+        "column 'score' of recs has 0: scale='log' needs scores above 0 when | scale='additive'",
         recs=change(RECS, "score", 0.0),
-        settings={"scale": "log"},
+        settings={"scale": "log", "method": "ascent"},
     ),
     "k below one": fit("k=0: must be at least 1", settings={"k": 0}, error=tt.SettingError),
     "negative weight": fit(
@@ -207,7 +207,7 @@ MORE = {
 
 @pytest.fixture(scope="module")
 def bias() -> tt.ItemBias:
-    return tt.BiasLearner(k=2).fit(RECS, RECENT)
+    return tt.BiasLearner(method="ascent", k=2).fit(RECS, RECENT)
 
 
 # In Python -------------------------------------------------------------------------------------
@@ -253,7 +253,7 @@ def test_evaluate_refuses_the_same_weights():
 def test_something_that_is_no_frame(frame):
     kind = type(frame).__name__
     with pytest.raises(tt.DataError, match=f"recs is a {kind}: pass a pandas, polars or pyarrow"):
-        tt.BiasLearner(k=2).fit(frame, RECENT)
+        tt.BiasLearner(method="ascent", k=2).fit(frame, RECENT)
 
 
 def test_a_pandas_column_of_mixed_types():
@@ -261,13 +261,13 @@ def test_a_pandas_column_of_mixed_types():
     for value in ("seven", object()):
         recs.loc[3, "item_id"] = value
         with pytest.raises(tt.DataError, match=r"recs cannot be read .*item_id.* one type"):
-            tt.BiasLearner(k=2).fit(recs, RECENT)
+            tt.BiasLearner(method="ascent", k=2).fit(recs, RECENT)
 
 
 def test_two_columns_of_one_name():
     twice = RECS.append_column("user_id", RECS["user_id"])
     with pytest.raises(tt.DataError, match="recs has two columns of one name; drop or rename one"):
-        tt.BiasLearner(k=2).fit(twice, RECENT)
+        tt.BiasLearner(method="ascent", k=2).fit(twice, RECENT)
 
 
 @pytest.mark.parametrize("duplicates", ["first", None])
@@ -276,7 +276,7 @@ def test_an_unknown_way_to_merge(duplicates, bias):
     with pytest.raises(tt.SettingError, match=message):
         bias.apply(RECS, k=2, duplicates=duplicates)
     with pytest.raises(tt.SettingError, match=message):
-        tt.BiasLearner(k=2).fit(RECS, RECENT, duplicates=duplicates)
+        tt.BiasLearner(method="ascent", k=2).fit(RECS, RECENT, duplicates=duplicates)
 
 
 # Warnings --------------------------------------------------------------------------------------
@@ -306,7 +306,7 @@ WARNINGS = {
 def test_python_warns(name):
     message, tables, k = WARNINGS[name]
     with pytest.warns(tt.TrimtabWarning) as seen:
-        tt.BiasLearner(k=k).fit(RECS, tables.get("recent", RECENT))
+        tt.BiasLearner(method="ascent", k=k).fit(RECS, tables.get("recent", RECENT))
     assert [str(warning.message).startswith(message) for warning in seen] == [True]
     assert seen[0].filename == __file__
 
@@ -315,7 +315,7 @@ def test_a_tenth_in_common_is_enough():
     recent = pa.table({"user_id": [1, *range(100, 109)], "item_id": [8] * 10})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        tt.BiasLearner(k=2).fit(RECS, recent)
+        tt.BiasLearner(method="ascent", k=2).fit(RECS, recent)
 
 
 # On the command line ---------------------------------------------------------------------------
@@ -436,15 +436,15 @@ FILES = {
         "bias: no saved bias here (header.json is missing); check the path",
     ),
     "a newer format": (
-        with_bias(lambda folder: edit_header(folder, version=2)),
-        "format version 2, but this Trimtab reads up to 1; upgrade trimtab",
+        with_bias(lambda folder: edit_header(folder, version=3)),
+        "format version 3, but this Trimtab reads up to 2; upgrade trimtab",
     ),
     "a checksum that does not match": (
         with_bias(damage_table), "the checksum does not match the header's | save the bias again"
     ),
     "an unknown setting": (
         with_arguments(*FIT, "--out", "out", "--set", "penality=1"),
-        "--set penality=1: must be name=value with one of k, metric, scale",
+        "--set penality=1: must be name=value with one of k, metric, method, scale",
     ),
     "an unknown ending": (
         with_arguments(*APPLY, "--out", "out.xlsx"),
@@ -500,6 +500,7 @@ def test_the_command_refuses(name, runs):
 def test_the_command_warns(name, runs):
     run = runs[name]
     assert run.result.returncode == 0
-    (line,) = run.stderr
+    line, guard = run.stderr
+    assert "held-out users bear out no lift" in guard
     assert line.startswith(f"trimtab: warning: {WARNINGS[name][0]}")
     assert "out/header.json" in run.after

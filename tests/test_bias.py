@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import trimtab as tt
-from trimtab.bias import Summary
+from trimtab.bias import WIDTH_90, Summary
 
 SUMMARY = Summary(
     metric="ndcg", k=2, before=0.25, after=0.5, objective_before=1.0, objective_after=2.0,
@@ -22,7 +22,7 @@ SUMMARY = Summary(
 )  # fmt: skip
 
 
-def make_bias(biases, excluded=(), scale="additive", unlisted="never"):
+def make_bias(biases, excluded=(), scale="additive", unlisted="never", fresh=(), error=0.0):
     """Biases by item id, as if they had been learned."""
     ids = sorted(biases)
     return tt.ItemBias(
@@ -31,6 +31,11 @@ def make_bias(biases, excluded=(), scale="additive", unlisted="never"):
         excluded=np.array([i in excluded for i in ids]),
         gain=np.zeros(len(ids)),
         support=np.ones(len(ids), np.int64),
+        low=np.array([biases[i] - WIDTH_90 * error for i in ids]),
+        high=np.array([biases[i] + WIDTH_90 * error for i in ids]),
+        trend=np.zeros(len(ids)),
+        category=np.zeros(len(ids)),
+        fresh=np.array([i in fresh for i in ids]),
         scale=scale,
         unlisted=unlisted,
         summary=SUMMARY,
@@ -213,7 +218,19 @@ def learned(data):
 def test_the_table_has_a_row_an_item(learned):
     shown = learned.table()
     assert shown.schema == pa.schema(
-        {"item_id": "int64", "bias": "f8", "excluded": "bool", "gain": "f8", "support": "int64"}
+        {
+            "item_id": "int64",
+            "bias": "f8",
+            "excluded": "bool",
+            "gain": "f8",
+            "support": "int64",
+            "low": "f8",
+            "high": "f8",
+            "trend": "f8",
+            "category": "f8",
+            "own": "f8",
+            "fresh": "bool",
+        }
     )
     assert len(shown) == len(learned) == learned.summary.n_items
     assert shown["item_id"].to_pylist() == sorted(set(shown["item_id"].to_pylist()))

@@ -136,7 +136,7 @@ SETTINGS = {
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_the_summary_is_what_evaluate_finds(metric, settings, tables):
-    learner = tt.BiasLearner(k=5, metric=metric, **SETTINGS[settings])
+    learner = tt.BiasLearner(method="ascent", k=5, metric=metric, **SETTINGS[settings])
     bias = check(learner, *tables)
     assert bias.summary.after > bias.summary.before
 
@@ -144,13 +144,17 @@ def test_the_summary_is_what_evaluate_finds(metric, settings, tables):
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("settings", ["default", "zero and unsold", "log", "bags"])
 def test_the_same_with_weights(metric, settings, tables, weights):
-    check(tt.BiasLearner(k=5, metric=metric, **SETTINGS[settings]), *tables, weights=weights)
+    check(
+        tt.BiasLearner(method="ascent", k=5, metric=metric, **SETTINGS[settings]),
+        *tables,
+        weights=weights,
+    )
 
 
 def test_counts_are_those_of_the_tables(tables):
     recs, recent = tables
     listed, buyers = set(recs["user_id"].to_pylist()), set(recent["user_id"].to_pylist())
-    summary = tt.BiasLearner(k=5).fit(recs, recent).summary
+    summary = tt.BiasLearner(method="ascent", k=5).fit(recs, recent).summary
     assert buyers - listed
     assert summary.n_users == len(buyers)
     assert summary.n_skipped == len(listed - buyers) > 0
@@ -183,7 +187,7 @@ def test_windows_are_stacked(labels, settings, weights):
     labels = LABELS[labels]
     recs = stacked(lambda data: data.recs(), labels)
     recent = stacked(lambda data: data.recent_events(), labels)
-    learner = tt.BiasLearner(k=5, **SETTINGS[settings])
+    learner = tt.BiasLearner(method="ascent", k=5, **SETTINGS[settings])
     bias = check(learner, recs, recent, weights=weights)
     users = {(row["user_id"], row["window"]) for row in recent.to_pylist()}
     assert bias.summary.n_users == len(users)
@@ -197,13 +201,15 @@ def test_the_kind_of_window_does_not_matter(bytes_of):
     for labels in (["a", "b"], [1, 2], [dt.date(2026, 1, 1), dt.date(2026, 1, 2)]):
         recs = stacked(lambda data: data.recs(), labels)
         recent = stacked(lambda data: data.recent_events(), labels)
-        results.add(bytes_of(tt.BiasLearner(k=5, n_bags=2).fit(recs, recent).table()))
+        results.add(
+            bytes_of(tt.BiasLearner(method="ascent", k=5, n_bags=2).fit(recs, recent).table())
+        )
     assert len(results) == 1
 
 
 @pytest.mark.parametrize("settings", ["default", "zero and unsold", "log", "bags"])
 def test_the_same_from_biases_of_yesterday(settings, tables, data):
-    learner = tt.BiasLearner(k=5, **SETTINGS[settings])
+    learner = tt.BiasLearner(method="ascent", k=5, **SETTINGS[settings])
     yesterday = learner.fit(data.recs(), data.history_events())
     check(learner, *tables, start=yesterday)
 
@@ -211,13 +217,13 @@ def test_the_same_from_biases_of_yesterday(settings, tables, data):
 def test_the_same_for_merged_rows(tables):
     recs, recent = tables
     twice = pa.concat_tables([recs, recs.slice(0, 1000)])
-    bias = tt.BiasLearner(k=5).fit(twice, recent, duplicates="max")
-    assert bias.summary == tt.BiasLearner(k=5).fit(recs, recent).summary
+    bias = tt.BiasLearner(method="ascent", k=5).fit(twice, recent, duplicates="max")
+    assert bias.summary == tt.BiasLearner(method="ascent", k=5).fit(recs, recent).summary
     assert bias.apply(twice, k=5, duplicates="max").equals(bias.apply(recs, k=5))
 
 
 @pytest.mark.parametrize("k", [1, 2, 20])
 def test_the_same_for_other_k(k, tables):
     for metric in METRICS:
-        check(tt.BiasLearner(k=k, metric=metric), *tables)
+        check(tt.BiasLearner(method="ascent", k=k, metric=metric), *tables)
         check(tt.BiasLearner.paper(k=k, metric=metric), *tables)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ import trimtab as tt
 from trimtab.frames import read_frame, read_scores
 
 IDS = ("user_id", "item_id")
-LEARNER = tt.BiasLearner(k=5, penalty=0.1)
+LEARNER = tt.BiasLearner(method="ascent", k=5, penalty=0.1)
 
 
 def chunked(table: pa.Table) -> pa.Table:
@@ -172,7 +173,9 @@ def test_evaluate_reads_every_kind_of_frame(frame, tables):
 # The order of rows and the number of threads ---------------------------------------------------
 
 
-@pytest.mark.parametrize("learner", [LEARNER, tt.BiasLearner.paper(k=5), tt.BiasLearner(n_bags=3)])
+@pytest.mark.parametrize(
+    "learner", [LEARNER, tt.BiasLearner.paper(k=5), tt.BiasLearner(method="ascent", n_bags=3)]
+)
 def test_shuffled_rows_give_the_same_bytes(learner, tables, bytes_of):
     rng = np.random.default_rng(0)
     recs, recent = tables
@@ -187,8 +190,8 @@ def test_shuffled_rows_give_the_same_bytes(learner, tables, bytes_of):
 @pytest.mark.parametrize(
     "learner",
     [
-        tt.BiasLearner(metric="map"),
-        tt.BiasLearner(scale="log", n_bags=2),
+        tt.BiasLearner(method="ascent", metric="map"),
+        tt.BiasLearner(method="ascent", scale="log", n_bags=2),
         tt.BiasLearner.paper(metric="ndcg"),
     ],
     ids=["default", "log", "paper"],
@@ -219,13 +222,17 @@ NAMED = NUMBERED | {"user_id": list("aabb"), "item_id": list("xyxy")}
 @pytest.fixture(scope="module")
 def numbered():
     recent = pa.table({"user_id": [4, 9], "item_id": [8, 8]})
-    return tt.BiasLearner(k=1, penalty=0, max_bias=None).fit(pa.table(NUMBERED), recent)
+    return tt.BiasLearner(method="ascent", k=1, penalty=0, max_bias=None).fit(
+        pa.table(NUMBERED), recent
+    )
 
 
 @pytest.fixture(scope="module")
 def named():
     recent = pa.table({"user_id": ["a", "b"], "item_id": ["y", "y"]})
-    return tt.BiasLearner(k=1, penalty=0, max_bias=None).fit(pa.table(NAMED), recent)
+    return tt.BiasLearner(method="ascent", k=1, penalty=0, max_bias=None).fit(
+        pa.table(NAMED), recent
+    )
 
 
 PANDAS_TYPES = [
@@ -318,7 +325,7 @@ def test_windows_keep_their_type(window, frame, numbered):
 
 
 def test_a_date_midnight_and_its_text_are_the_same_window():
-    learner = tt.BiasLearner(k=1, penalty=0, max_bias=None)
+    learner = tt.BiasLearner(method="ascent", k=1, penalty=0, max_bias=None)
     recs = pd.DataFrame({**NUMBERED, "window": pd.to_datetime([DAY] * 4).astype("datetime64[s]")})
     for labels in ([DAY] * 2, [dt.datetime(2026, 11, 1)] * 2, ["2026-11-01"] * 2):
         recent = pl.DataFrame({"user_id": [4, 9], "item_id": [8, 8], "window": labels})
@@ -331,11 +338,7 @@ def raised_item(item: Any) -> tt.ItemBias:
     recs = pa.Table.from_pylist([{**kind, "score": 0.0}])
     recent = pa.Table.from_pylist([kind, {**kind, "user_id": kind["user_id"] * 2}])
     bias = tt.BiasLearner.paper(k=1).fit(recs, recent)
-    raised = np.array([0.7])
-    return tt.ItemBias(
-        bias.item_ids, raised, bias.excluded, bias.gain, bias.support,
-        bias.scale, bias.unlisted, bias.summary, bias.settings, bias.window,
-    )  # fmt: skip
+    return replace(bias, bias=np.array([0.7]))
 
 
 @pytest.mark.parametrize(

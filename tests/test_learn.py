@@ -56,7 +56,9 @@ def checkerboard():
 @pytest.mark.parametrize("unlisted", ["never", "zero"])
 def test_only_the_item_out_of_fashion_moves(checkerboard, metric, unlisted):
     recs, recent = checkerboard
-    learner = tt.BiasLearner(k=2, metric=metric, unlisted=unlisted, penalty=0.01, max_bias=None)
+    learner = tt.BiasLearner(
+        method="ascent", k=2, metric=metric, unlisted=unlisted, penalty=0.01, max_bias=None
+    )
     bias = learner.fit(recs, recent)
     found = biases(bias)
     # Item 4 is next, at 1.6: item 0, at 2.0, must fall below it, and no further.
@@ -69,7 +71,7 @@ def test_only_the_item_out_of_fashion_moves(checkerboard, metric, unlisted):
 
 def test_what_nobody_buys_can_be_excluded(checkerboard):
     recs, recent = checkerboard
-    bias = tt.BiasLearner(k=2, exclude_unsold=True).fit(recs, recent)
+    bias = tt.BiasLearner(method="ascent", k=2, exclude_unsold=True).fit(recs, recent)
     assert bias.table()["excluded"].to_pylist() == [True, False, False, False, False, True]
     assert set(biases(bias).values()) == {0.0}
     assert bias.summary.after == 1
@@ -79,7 +81,7 @@ def test_what_nobody_buys_can_be_excluded(checkerboard):
 def test_a_true_checkerboard_leaves_nothing_to_learn(checkerboard):
     recs, _ = checkerboard
     recent = bought(*((u, i) for u in range(8) for i in range(6) if u % 2 == i % 2))
-    bias = tt.BiasLearner(k=3, penalty=0, max_bias=None).fit(recs, recent)
+    bias = tt.BiasLearner(method="ascent", k=3, penalty=0, max_bias=None).fit(recs, recent)
     assert not bias.bias.any()
     assert bias.summary.updates == 0
     assert bias.summary.before == bias.summary.after == pytest.approx(1)
@@ -89,7 +91,7 @@ def test_a_true_checkerboard_leaves_nothing_to_learn(checkerboard):
 def test_gain_and_support_by_hand():
     recs = recs_of((1, 7, 0.9), (1, 8, 0.8), (2, 7, 0.9), (2, 8, 0.5), (3, 7, 0.9), (3, 9, 0.1))
     recent = bought((1, 8), (2, 8), (3, 7), (4, 8), (1, 8), (3, 99))
-    learner = tt.BiasLearner(k=1, metric="acc", penalty=0, max_bias=None)
+    learner = tt.BiasLearner(method="ascent", k=1, metric="acc", penalty=0, max_bias=None)
     bias = learner.fit(recs, recent)
     # 7 is shown first and bought by one of three; 8 above 7 gains two users and loses none.
     # 7 comes first: below 8 for user 1 and 2 (-0.4) it still is above 9 for user 3.
@@ -110,7 +112,7 @@ def test_an_unlisted_favourite_is_raised_for_everybody():
     bias = tt.BiasLearner.paper(k=1).fit(recs, recent)
     assert bias.apply(recs, k=1)["item_id"].to_pylist() == [8, 8, 8, 8]
     assert bias.summary.after == 1
-    never = tt.BiasLearner(k=1).fit(recs, recent)
+    never = tt.BiasLearner(method="ascent", k=1).fit(recs, recent)
     assert not never.bias.any()
 
 
@@ -119,14 +121,14 @@ def test_a_bias_is_capped_in_units_of_the_median_kth_score():
     recent = bought((1, 8), (2, 8), (3, 8))
     # The gaps are 0.1, 0.3 and 0.5; one item may fall and the other rise, each gaining something.
     for cap, expected in ((0.05, 0.0), (0.15, 1 / 3), (0.25, 2 / 3), (0.6, 1.0), (None, 1.0)):
-        bias = tt.BiasLearner(k=1, penalty=0, max_bias=cap).fit(recs, recent)
+        bias = tt.BiasLearner(method="ascent", k=1, penalty=0, max_bias=cap).fit(recs, recent)
         assert bias.summary.unit == 1.0
         assert np.abs(bias.bias).max() <= (cap or 1)
         assert bias.summary.after == pytest.approx(expected)
 
 
 def test_a_penalty_that_costs_more_than_it_gains_keeps_all_at_zero(tables):
-    bias = tt.BiasLearner(penalty=1e6).fit(*tables)
+    bias = tt.BiasLearner(method="ascent", penalty=1e6).fit(*tables)
     assert not bias.bias.any()
     assert bias.summary.after == bias.summary.before
 
@@ -143,7 +145,7 @@ def test_a_penalty_that_costs_more_than_it_gains_keeps_all_at_zero(tables):
         ({"k": True}, "k=True: must be a whole number"),
         ({"k": None}, "k=None: must be a whole number"),
         ({"metric": "mrr"}, "metric='mrr': must be one of acc, map, ndcg"),
-        ({"scale": "linear"}, "scale='linear': must be one of additive, log"),
+        ({"scale": "linear"}, "scale='linear': must be one of auto, additive, log"),
         ({"unlisted": "floor"}, "unlisted='floor': must be one of never, zero"),
         ({"penalty": -1}, "penalty=-1: must be a finite number, at least 0"),
         ({"penalty": math.nan}, "penalty=nan: must be a finite number"),
@@ -163,36 +165,50 @@ def test_a_penalty_that_costs_more_than_it_gains_keeps_all_at_zero(tables):
 )
 def test_settings_out_of_range_are_refused_at_once(settings, message):
     with pytest.raises(tt.SettingError, match=message):
-        tt.BiasLearner(**settings)
+        tt.BiasLearner(method="ascent", **settings)
     with pytest.raises(tt.TrimtabError):
         tt.BiasLearner.paper(**settings)
 
 
 def test_settings_do_not_change():
-    learner = tt.BiasLearner()
+    learner = tt.BiasLearner(method="ascent")
     with pytest.raises(FrozenInstanceError):
         learner.k = 3
-    assert replace(learner, k=3) == tt.BiasLearner(k=3)
+    assert replace(learner, k=3) == tt.BiasLearner(method="ascent", k=3)
 
 
 def test_numpy_numbers_become_plain_ones():
-    learner = tt.BiasLearner(k=np.int32(3), penalty=np.float32(0.5), max_cycles=np.int64(4))
+    learner = tt.BiasLearner(
+        method="ascent", k=np.int32(3), penalty=np.float32(0.5), max_cycles=np.int64(4)
+    )
     assert [type(v) for v in (learner.k, learner.penalty, learner.max_cycles)] == [int, float, int]
 
 
 def test_the_defaults():
     assert asdict(tt.BiasLearner()) == {
-        "k": 10, "metric": "ndcg", "scale": "additive", "unlisted": "never", "penalty": 1.0,
-        "max_bias": 0.5, "exclude_unsold": False, "max_cycles": 2, "min_updates": 0.0,
-        "min_support": 1, "min_exposure": 1, "n_bags": 0, "seed": 0,
+        "k": 10, "metric": "ndcg", "method": "auto", "scale": "auto", "seed": 0,
+        "unlisted": "never", "penalty": 1.0, "max_bias": 0.5, "exclude_unsold": False,
+        "max_cycles": 2, "min_updates": 0.0, "min_support": 1, "min_exposure": 1, "n_bags": 0,
     }  # fmt: skip
+    assert tt.BiasLearner().is_hierarchy
+
+
+@pytest.mark.parametrize(
+    "settings", [{"penalty": 0}, {"unlisted": "zero"}, {"max_cycles": None}, {"n_bags": 3}]
+)
+def test_a_setting_of_the_ascent_chooses_it(settings):
+    assert not tt.BiasLearner(**settings).is_hierarchy
+    assert tt.BiasLearner(metric="acc", scale="additive", seed=4).is_hierarchy
+    with pytest.raises(tt.SettingError, match="with method='hierarchy': only the ascent has it"):
+        tt.BiasLearner(method="hierarchy", **settings)
 
 
 def test_the_papers_settings():
     paper = tt.BiasLearner.paper()
     assert paper == tt.BiasLearner(
-        k=10, metric="ndcg", unlisted="zero", penalty=0, max_bias=None, exclude_unsold=True
-    )
+        k=10, metric="ndcg", method="ascent", unlisted="zero", penalty=0, max_bias=None,
+        exclude_unsold=True,
+    )  # fmt: skip
 
 
 def test_the_papers_settings_can_be_overridden():
@@ -204,7 +220,7 @@ def test_the_papers_settings_can_be_overridden():
 
 
 def test_the_settings_go_with_the_result(tables):
-    learner = tt.BiasLearner(k=3, metric="map", seed=7)
+    learner = tt.BiasLearner(method="ascent", k=3, metric="map", seed=7)
     bias = learner.fit(*tables)
     assert tt.BiasLearner(**bias.settings) == learner
     assert (bias.scale, bias.unlisted) == ("additive", "never")
@@ -215,7 +231,11 @@ def test_the_settings_go_with_the_result(tables):
 
 
 def test_a_second_fit_is_a_fresh_fit(tables, data, bytes_of):
-    for learner in (tt.BiasLearner(), tt.BiasLearner.paper(), tt.BiasLearner(n_bags=2)):
+    for learner in (
+        tt.BiasLearner(method="ascent"),
+        tt.BiasLearner.paper(),
+        tt.BiasLearner(method="ascent", n_bags=2),
+    ):
         first = learner.fit(*tables)
         learner.fit(data.recs(), data.test_events())
         again, other = learner.fit(*tables), replace(learner).fit(*tables)
@@ -223,7 +243,9 @@ def test_a_second_fit_is_a_fresh_fit(tables, data, bytes_of):
         assert first.summary == again.summary == other.summary
 
 
-@pytest.mark.parametrize("learner", [tt.BiasLearner(), tt.BiasLearner.paper(metric="ndcg")])
+@pytest.mark.parametrize(
+    "learner", [tt.BiasLearner(method="ascent"), tt.BiasLearner.paper(metric="ndcg")]
+)
 def test_starting_from_the_own_result_never_lowers_the_objective(learner, tables):
     bias = learner.fit(*tables)
     warm = learner.fit(*tables, start=bias)
@@ -233,7 +255,7 @@ def test_starting_from_the_own_result_never_lowers_the_objective(learner, tables
 
 
 def test_starting_where_nothing_is_left_to_gain_changes_nothing(tables):
-    learner = tt.BiasLearner(max_cycles=None)
+    learner = tt.BiasLearner(method="ascent", max_cycles=None)
     bias = learner.fit(*tables)
     assert bias.summary.converged
     warm = learner.fit(*tables, start=bias)
@@ -245,7 +267,7 @@ def test_starting_where_nothing_is_left_to_gain_changes_nothing(tables):
 
 def test_starting_biases_are_matched_by_id():
     recs = recs_of((1, 7, 0.9), (1, 8, 0.8), (2, 7, 0.9), (2, 8, 0.5))
-    learner = tt.BiasLearner(k=1, penalty=0, max_bias=None)
+    learner = tt.BiasLearner(method="ascent", k=1, penalty=0, max_bias=None)
     start = learner.fit(recs, bought((1, 8), (2, 8)))
     later = recs_of((5, 3, 0.9), (5, 7, 0.85), (5, 8, 0.8))
     warm = learner.fit(later, bought((5, 8), (5, 3)), start=start)
@@ -254,20 +276,20 @@ def test_starting_biases_are_matched_by_id():
 
 
 def test_starting_biases_are_clipped_to_the_cap(tables):
-    free = tt.BiasLearner(penalty=0, max_bias=None).fit(*tables)
-    bias = tt.BiasLearner(max_bias=0.25).fit(*tables, start=free)
+    free = tt.BiasLearner(method="ascent", penalty=0, max_bias=None).fit(*tables)
+    bias = tt.BiasLearner(method="ascent", max_bias=0.25).fit(*tables, start=free)
     assert np.abs(bias.bias).max() <= 0.25 * bias.summary.unit
     assert np.abs(free.bias).max() > 0.25 * bias.summary.unit
 
 
 def test_a_start_that_is_none():
     recs, recent = recs_of((1, 7, 0.9)), bought((1, 7))
-    learner = tt.BiasLearner(k=1)
+    learner = tt.BiasLearner(method="ascent", k=1)
     bias = learner.fit(recs, recent)
     with pytest.raises(tt.DataError, match=r"start is a str: pass an ItemBias, as from ItemBias.l"):
         learner.fit(recs, recent, start="yesterday")
     with pytest.raises(tt.SettingError, match="start has scale='additive', the learner scale='log"):
-        tt.BiasLearner(k=1, scale="log").fit(recs, recent, start=bias)
+        tt.BiasLearner(method="ascent", k=1, scale="log").fit(recs, recent, start=bias)
     named = learner.fit(recs_of((1, "a", 0.9)), bought((1, "a")))
     with pytest.raises(tt.DataError, match="'item_id' holds integers in recs but strings in start"):
         learner.fit(recs, recent, start=named)
@@ -275,7 +297,9 @@ def test_a_start_that_is_none():
 
 def test_bags_are_drawn_by_the_seed(tables, bytes_of):
     def fit(**settings):
-        return bytes_of(tt.BiasLearner(penalty=0.1, **settings).fit(*tables).table())
+        return bytes_of(
+            tt.BiasLearner(method="ascent", penalty=0.1, **settings).fit(*tables).table()
+        )
 
     assert fit(n_bags=3, seed=1) == fit(n_bags=3, seed=1)
     assert fit(n_bags=3, seed=1) != fit(n_bags=3, seed=2)
@@ -284,7 +308,7 @@ def test_bags_are_drawn_by_the_seed(tables, bytes_of):
 
 
 def test_bags_average(tables):
-    single = [tt.BiasLearner(penalty=0.1, n_bags=n).fit(*tables) for n in (1, 2)]
+    single = [tt.BiasLearner(method="ascent", penalty=0.1, n_bags=n).fit(*tables) for n in (1, 2)]
     one, two = (bias.bias for bias in single)
     assert not np.array_equal(one, two)
     halves = np.abs(two[one == 0])
@@ -296,7 +320,7 @@ def test_bags_average(tables):
 def test_whole_weights_are_repeated_users(tables):
     recs, recent = tables
     heavy = pa.table({"user_id": [0, 1, 2, 3, 4], "weight": [3, 3, 3, 3, 3]})
-    learner = tt.BiasLearner(k=5, penalty=0.1)
+    learner = tt.BiasLearner(method="ascent", k=5, penalty=0.1)
     weighted = learner.fit(recs, recent, weights=heavy)
 
     def repeated(frame):
@@ -313,7 +337,7 @@ def test_whole_weights_are_repeated_users(tables):
 def test_the_heavier_user_decides():
     recs = recs_of((1, 7, 0.9), (1, 8, 0.8), (2, 7, 0.9), (2, 8, 0.8))
     recent = bought((1, 7), (2, 8))
-    learner = tt.BiasLearner(k=1, penalty=0.01, max_bias=None)
+    learner = tt.BiasLearner(method="ascent", k=1, penalty=0.01, max_bias=None)
     for of_first, of_second, moved in ((1, 2, True), (2, 1, False), (0, 1, True), (1, 0, False)):
         weights = pa.table({"user_id": [1, 2], "weight": [of_first, of_second]})
         bias = learner.fit(recs, recent, weights=weights)
@@ -328,7 +352,12 @@ def test_the_heavier_user_decides():
 def test_candidates_are_items_bought_or_shown_often_enough(tables, data):
     recs, recent = tables
     support = np.bincount(data.recent.items, minlength=data.n_items)
-    shown = tt.BiasLearner(penalty=1e6).fit(recs, recent).apply(recs)["item_id"].to_numpy()
+    shown = (
+        tt.BiasLearner(method="ascent", penalty=1e6)
+        .fit(recs, recent)
+        .apply(recs)["item_id"]
+        .to_numpy()
+    )
     exposure = np.bincount(shown, minlength=data.n_items)
     for min_support, min_exposure in ((1, 1), (5, 10**6), (10**6, 40), (10, 60)):
         bias = tt.BiasLearner(
@@ -338,13 +367,17 @@ def test_candidates_are_items_bought_or_shown_often_enough(tables, data):
         assert not bias.bias[~wanted].any()
         assert bias.summary.n_candidates <= wanted.sum()
         assert bias.bias[wanted].any()
-    nobody = tt.BiasLearner(min_support=10**6, min_exposure=10**6).fit(recs, recent)
+    nobody = tt.BiasLearner(method="ascent", min_support=10**6, min_exposure=10**6).fit(
+        recs, recent
+    )
     assert (nobody.summary.n_candidates, nobody.summary.updates) == (0, 0)
     assert not nobody.bias.any()
 
 
 def test_more_cycles_gain_more_until_nothing_changes(tables):
-    runs = [tt.BiasLearner(max_cycles=n).fit(*tables).summary for n in (1, 2, None)]
+    runs = [
+        tt.BiasLearner(method="ascent", max_cycles=n).fit(*tables).summary for n in (1, 2, None)
+    ]
     assert [run.cycles for run in runs[:2]] == [1, 2]
     assert runs[2].cycles > 2
     assert runs[2].converged
@@ -354,8 +387,8 @@ def test_more_cycles_gain_more_until_nothing_changes(tables):
 
 
 def test_few_updates_end_it_early(tables):
-    patient = tt.BiasLearner(max_cycles=None).fit(*tables).summary
-    hasty = tt.BiasLearner(max_cycles=None, min_updates=1.0).fit(*tables).summary
+    patient = tt.BiasLearner(method="ascent", max_cycles=None).fit(*tables).summary
+    hasty = tt.BiasLearner(method="ascent", max_cycles=None, min_updates=1.0).fit(*tables).summary
     assert hasty.cycles == 1 < patient.cycles
     assert hasty.converged
 
@@ -365,7 +398,9 @@ def test_few_updates_end_it_early(tables):
 
 def test_progress_is_told_with_rising_numbers(tables):
     seen = []
-    bias = tt.BiasLearner(max_cycles=None).fit(*tables, progress=lambda *told: seen.append(told))
+    bias = tt.BiasLearner(method="ascent", max_cycles=None).fit(
+        *tables, progress=lambda *told: seen.append(told)
+    )
     assert seen == sorted(seen)
     assert len(set(seen)) == len(seen)
     assert {of for _, _, of in seen} == {bias.summary.n_candidates}
@@ -376,7 +411,7 @@ def test_progress_is_told_with_rising_numbers(tables):
 
 def test_progress_does_not_change_the_result(tables, bytes_of):
     shown = [
-        bytes_of(tt.BiasLearner().fit(*tables, progress=how).table())
+        bytes_of(tt.BiasLearner(method="ascent").fit(*tables, progress=how).table())
         for how in (None, False, True, lambda *told: None)
     ]
     assert len(set(shown)) == 1
@@ -384,7 +419,7 @@ def test_progress_does_not_change_the_result(tables, bytes_of):
 
 def test_every_bag_tells_its_progress(tables):
     cycles = []
-    tt.BiasLearner(n_bags=2, max_cycles=1).fit(
+    tt.BiasLearner(method="ascent", n_bags=2, max_cycles=1).fit(
         *tables, progress=lambda cycle, done, of: cycles.append(done == of)
     )
     assert cycles.count(True) == 2
@@ -425,21 +460,21 @@ def test_a_short_fit_shows_no_bar(monkeypatch):
 
 def test_the_window_is_described(tables):
     recs, recent = tables
-    assert tt.BiasLearner().fit(recs, recent).window == {
+    assert tt.BiasLearner(method="ascent").fit(recs, recent).window == {
         "rows": len(recent), "first": None, "last": None,
     }  # fmt: skip
     days = np.datetime64("2026-11-01T06") + np.arange(len(recent)).astype("m8[s]")
     dated = recent.append_column("timestamp", pa.array(days[::-1]))
-    window = tt.BiasLearner().fit(recs, dated).window
+    window = tt.BiasLearner(method="ascent").fit(recs, dated).window
     assert window["first"] == "2026-11-01 06:00:00"
     assert window["last"] > window["first"]
 
 
-def test_tables_not_used_yet_are_checked_and_said_to_be(tables, data):
-    learner = tt.BiasLearner()
-    with pytest.warns(tt.TrimtabWarning, match="history is not used by this learner"):
+def test_tables_the_ascent_does_not_use_are_checked_and_said_to_be(tables, data):
+    learner = tt.BiasLearner(method="ascent")
+    with pytest.warns(tt.TrimtabWarning, match="history and items are used by the hierarchy only"):
         learner.fit(*tables, history=data.history_events())
-    with pytest.warns(tt.TrimtabWarning, match="items is not used by this learner") as seen:
+    with pytest.warns(tt.TrimtabWarning, match="this ascent learns without") as seen:
         learner.fit(*tables, items=data.catalogue())
     assert seen[0].filename == __file__
     with pytest.raises(tt.DataError, match="missing column 'category' in items; found item_id"):
@@ -449,4 +484,4 @@ def test_tables_not_used_yet_are_checked_and_said_to_be(tables, data):
 def test_a_number_of_threads_that_is_none(tables, monkeypatch):
     monkeypatch.setenv("TRIMTAB_THREADS", "many")
     with pytest.raises(tt.SettingError, match="TRIMTAB_THREADS='many': must be a whole number"):
-        tt.BiasLearner().fit(*tables)
+        tt.BiasLearner(method="ascent").fit(*tables)

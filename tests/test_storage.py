@@ -39,11 +39,19 @@ def with_ids(bias: tt.ItemBias, ids: object) -> tt.ItemBias:
         excluded=np.arange(n) % 2 == 0,
         gain=-values,
         support=np.arange(n) + 2**53 + 1,
+        low=values / 3,
+        high=np.full(n, np.nan),
+        trend=values / 7,
+        category=-values / 9,
+        fresh=np.arange(n) % 3 == 0,
     )
 
 
 def contents(bias: tt.ItemBias) -> tuple[object, ...]:
-    arrays = (bias.bias, bias.excluded, bias.gain, bias.support)
+    arrays = (
+        bias.bias, bias.excluded, bias.gain, bias.support, bias.low, bias.high, bias.trend,
+        bias.category, bias.fresh,
+    )  # fmt: skip
     return (
         bias.table()["item_id"].to_pylist(),
         *(array.tobytes() for array in arrays),
@@ -83,7 +91,9 @@ def test_awkward_numbers_and_ids_come_back(ids, learned, tmp_path):
 
 
 def test_settings_given_as_numpy_numbers_can_be_saved(data, tmp_path):
-    learner = tt.BiasLearner(k=np.int64(5), penalty=np.float32(0.5), seed=np.uint8(3))
+    learner = tt.BiasLearner(
+        method="ascent", k=np.int64(5), penalty=np.float32(0.5), seed=np.uint8(3)
+    )
     bias = learner.fit(data.recs(), data.recent_events())
     bias.save(tmp_path)
     assert tt.ItemBias.load(tmp_path).settings == bias.settings
@@ -209,6 +219,11 @@ def version_of(bias: tt.ItemBias, number: int) -> tt.ItemBias:
         excluded=np.zeros(n, bool),
         gain=np.zeros(n),
         support=np.full(n, number),
+        low=np.full(n, float(number)),
+        high=np.full(n, float(number)),
+        trend=np.zeros(n),
+        category=np.zeros(n),
+        fresh=np.zeros(n, bool),
         summary=replace(bias.summary, n_items=n),
     )
 
@@ -280,8 +295,8 @@ def test_a_header_of_something_else(content, saved):
 
 
 def test_a_newer_version_of_the_format(saved):
-    edit_header(saved, version=2)
-    with pytest.raises(StoreError, match="format version 2, but this Trimtab reads up to 1; upgr"):
+    edit_header(saved, version=3)
+    with pytest.raises(StoreError, match="format version 3, but this Trimtab reads up to 2; upgr"):
         tt.ItemBias.load(saved)
 
 

@@ -9,7 +9,14 @@ The README shows the rest.
 from __future__ import annotations
 
 from trimtab.bias import ItemBias, Summary
-from trimtab.errors import DataError, SettingError, StoreError, TrimtabError, TrimtabWarning
+from trimtab.errors import (
+    DataError,
+    GuardWarning,
+    SettingError,
+    StoreError,
+    TrimtabError,
+    TrimtabWarning,
+)
 from trimtab.evaluation import evaluate
 from trimtab.learn import BiasLearner
 from trimtab.metrics import lift
@@ -19,6 +26,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BiasLearner",
     "DataError",
+    "GuardWarning",
     "ItemBias",
     "SettingError",
     "StoreError",

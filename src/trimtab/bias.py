@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from trimtab.coded import Codes, Flags, Floats, Ints, Lists, Sets
 from trimtab.errors import DataError, TrimtabWarning
+from trimtab.explore import Chances, explore_lists, require_explore
 from trimtab.frames import (
     Table,
     Units,
@@ -29,7 +30,10 @@ from trimtab.frames import (
 )
 from trimtab.ids import encode_ids
 from trimtab.ranking import rank_lists
+from trimtab.scales import to_scale, to_scores
 from trimtab.schema import DUPLICATES, ITEM, RANK, SCORE, USER, WINDOW, require_choice, require_k
+
+WIDTH_90 = 1.6448536269514722  # standard errors to either side of a 90 % interval
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,15 @@ class Summary(Mapping[str, Any]):
     cycles: int
     updates: int
     converged: bool
-    unit: float  # the median k-th score, in which penalty and max_bias are measured
+    unit: float  # of biases: the median k-th score for "additive" ascent, 1 for logs
+    method: str = "ascent"
+    forecast: float | None = None  # the lift to expect on days to come, from held-out users
+    forecast_low: float | None = None  # its 90 % interval
+    forecast_high: float | None = None
+    concentration_before: float | None = None  # share of places that the 10 most shown items take
+    concentration_after: float | None = None
+    kept: Mapping[str, float] = field(default_factory=dict)  # how far each level was carried
+    coefficients: Mapping[str, float] = field(default_factory=dict)  # of the trend's features
 
     @property
     def lift(self) -> float:
@@ -87,6 +99,11 @@ class ItemBias:
     excluded: Flags
     gain: Floats
     support: Ints
+    low: Floats  # 90 % interval of the bias; nan where the method gives none
+    high: Floats
+    trend: Floats  # the part that all items share with their features,
+    category: Floats  # and that of the category; the rest is the item's own
+    fresh: Flags  # little is known of it yet
     scale: str
     unlisted: str
     summary: Summary
@@ -94,7 +111,8 @@ class ItemBias:
     window: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        for array in (self.item_ids, self.bias, self.excluded, self.gain, self.support):
+        for column in fields(self):
+            array = getattr(self, column.name)
             if isinstance(array, np.ndarray):
                 array.flags.writeable = False
         object.__setattr__(self, "settings", MappingProxyType(dict(self.settings)))
@@ -117,16 +135,25 @@ class ItemBias:
         )
 
     def table(self) -> pa.Table:
-        """item_id, bias, excluded, gain, support: one row an item, ids ascending (Arrow)."""
+        """One row an item, ids ascending (Arrow).
+
+        item_id, bias, excluded, gain, support; low and high, the bias's 90 % interval; trend,
+        category and own, the parts that add up to the bias; fresh, if little is known of the item.
+        """
+        ids = self.item_ids
         return pa.table(
             {
-                ITEM: pa.array(self.item_ids)
-                if isinstance(self.item_ids, np.ndarray)
-                else self.item_ids,
+                ITEM: pa.array(ids) if isinstance(ids, np.ndarray) else ids,
                 "bias": self.bias,
                 "excluded": pa.array(self.excluded),
                 "gain": self.gain,
                 "support": self.support,
+                "low": self.low,
+                "high": self.high,
+                "trend": self.trend,
+                "category": self.category,
+                "own": self.bias - self.trend - self.category,
+                "fresh": pa.array(self.fresh),
             }
         )
 
@@ -138,6 +165,8 @@ class ItemBias:
         exclude: Any | None = None,
         allowed: Any | None = None,
         duplicates: str = "error",
+        explore: int = 0,
+        seed: int = 0,
     ) -> Any:
         """The top k of every user with the biases added.
 
@@ -148,6 +177,11 @@ class ItemBias:
             allowed: item_id: if given, nothing else is shown.
             duplicates: what to do when `recs` has a (user, item) twice: "error", or merge the
                 scores by "max", "mean" or "sum".
+            explore: keep this many of the k places, the last ones, for listed items that little
+                is known of (`fresh`, or not in the bias table), chosen by Thompson sampling: by
+                their scores with a bias drawn from its uncertainty. Places that no such item
+                claims are filled as usual.
+            seed: of the draws.
 
         Returns:
             user_id, item_id, score (with bias), rank (from 1), ordered by user and rank, as the
@@ -155,16 +189,20 @@ class ItemBias:
             (see `count_unknown`).
         """
         require_k(k)
-        coded = read_lists(recs, self.scale, self.unlisted, duplicates)
+        require_explore(explore, k, seed)
+        coded = read_lists(recs, self.unlisted, duplicates)
         items = self._align(coded)
         hidden = None if exclude is None else _read_pairs(exclude, coded, items.ids)
         keep_out = (
             items.excluded if allowed is None else items.excluded | ~_read_allowed(allowed, items)
         )
-        lists = Lists(coded.lists.indptr, items.codes, coded.lists.scores)
+        lists, exponents = to_scale(coded.lists._replace(items=items.codes), self.scale)
         warn_if_short(lists, k)
         top = rank_lists(lists, k, items.bias, keep_out, self.unlisted == "zero", hidden)
-        return _write_top(top, coded, items.ids, self.scale)
+        if explore:
+            chances = Chances(items.bias, items.spread, items.fresh & ~keep_out)
+            top = explore_lists(lists, top, k, explore, chances, hidden, seed)
+        return _write_top(top, coded, items.ids, to_scores(top, exponents))
 
     def count_unknown(self, recs: Any) -> int:
         """How many different items of `recs` the bias table does not know."""
@@ -196,7 +234,13 @@ class ItemBias:
         bias[from_bias] = self.bias
         excluded = np.zeros(len(ids), bool)
         excluded[from_bias] = self.excluded
-        return _Aligned(ids, from_recs[coded.lists.items], bias, excluded)
+        fresh = np.ones(len(ids), bool)
+        fresh[from_bias] = self.fresh
+        errors = (self.high - self.low) / (2 * WIDTH_90)
+        widest = float(np.nanmax(errors)) if np.isfinite(errors).any() else 0.0
+        spread = np.full(len(ids), widest)
+        spread[from_bias] = np.nan_to_num(errors)
+        return _Aligned(ids, from_recs[coded.lists.items], bias, excluded, fresh, spread)
 
 
 @dataclass(frozen=True)
@@ -205,6 +249,8 @@ class _Aligned:
     codes: Codes  # of the lists' items
     bias: Floats
     excluded: Flags
+    fresh: Flags
+    spread: Floats  # standard error of the bias
 
 
 @dataclass(frozen=True)
@@ -217,31 +263,26 @@ class CodedRecs:
     lists: Lists
 
 
-def read_lists(recs: Any, scale: str, unlisted: str, duplicates: str) -> CodedRecs:
+def read_lists(recs: Any, unlisted: str, duplicates: str) -> CodedRecs:
     """Read and check recommendations by themselves."""
     table = read_frame(recs, "recs", USER, ITEM, SCORE, optional=(WINDOW,))
     units, (unit_codes,) = encode_units(table)
     item_ids, (item_codes,) = encode_ids([table.ids(ITEM)])
-    lists = code_lists(table, unit_codes, item_codes, units, item_ids, scale, unlisted, duplicates)
+    lists = code_lists(table, unit_codes, item_codes, units, item_ids, unlisted, duplicates)
     return CodedRecs(table, units, item_ids, lists)
 
 
 def code_lists(
     table: Table, unit_codes: Codes, item_codes: Codes, units: Units, item_ids: Any,
-    scale: str, unlisted: str, duplicates: str,
+    unlisted: str, duplicates: str,
 ) -> Lists:  # fmt: skip
-    """Lists by unit, scores on the scale that biases are added on."""
+    """Lists by unit, each item once."""
     require_choice("duplicates", duplicates, DUPLICATES)
     scores, lowest = read_scores(table)
     if unlisted == "zero" and lowest < 0:
         raise DataError(
             f"column '{SCORE}' of recs has {lowest:g}: unlisted='zero' needs scores of at least 0; "
             f"shift the scores or use unlisted='never'"
-        )
-    if scale == "log" and lowest <= 0:
-        raise DataError(
-            f"column '{SCORE}' of recs has {lowest:g}: scale='log' needs scores above 0; "
-            f"drop such rows or use scale='additive'"
         )
     lists = group_scored(unit_codes, item_codes, scores, len(units))
     repeated = find_repeat(lists, len(item_ids))
@@ -251,9 +292,7 @@ def code_lists(
             f"recs has {units.label(unit)} with {ITEM} {take_ids(item_ids, np.array([item]))[0]} "
             f"more than once; drop the repeats or pass duplicates='max', 'mean' or 'sum'"
         )
-    if repeated:
-        lists = merge_repeats(lists, duplicates)
-    return Lists(lists.indptr, lists.items, np.log(lists.scores)) if scale == "log" else lists
+    return merge_repeats(lists, duplicates) if repeated else lists
 
 
 def warn_if_short(lists: Lists, k: int) -> None:
@@ -266,15 +305,15 @@ def warn_if_short(lists: Lists, k: int) -> None:
         )
 
 
-def warn(message: str) -> None:
+def warn(message: str, kind: type[TrimtabWarning] = TrimtabWarning) -> None:
     """Warn at the line, outside of Trimtab, that called it."""
     import sys
     import warnings
 
     level, frame = 1, sys._getframe()
-    while frame.f_back and frame.f_globals["__name__"].partition(".")[0] == "trimtab":
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == "trimtab":
         level, frame = level + 1, frame.f_back
-    warnings.warn(message, TrimtabWarning, stacklevel=level)
+    warnings.warn(message, kind, stacklevel=level)
 
 
 def _read_pairs(exclude: Any, coded: CodedRecs, item_ids: Any) -> Sets | None:
@@ -312,12 +351,12 @@ def _read_allowed(allowed: Any, items: _Aligned) -> Flags:
     return flags
 
 
-def _write_top(top: Lists, coded: CodedRecs, item_ids: Any, scale: str) -> Any:
+def _write_top(top: Lists, coded: CodedRecs, item_ids: Any, scores: Floats) -> Any:
     lengths = np.diff(top.indptr)
     units = np.repeat(np.arange(top.n_units, dtype=np.int32), lengths)
     ranks = np.arange(len(units)) - np.repeat(top.indptr[:-1], lengths) + 1
     columns = coded.units.columns(units)
     columns[ITEM] = take_ids(item_ids, top.items)
-    columns[SCORE] = np.exp(top.scores) if scale == "log" else top.scores
+    columns[SCORE] = scores
     columns[RANK] = ranks.astype(np.int64)
     return write_frame(columns, coded.table)

@@ -61,7 +61,7 @@ class _Cell:
         self, plan: Plan, log: Log, split: Split, name: str, engine: Engine, step: Step
     ) -> None:
         self._plan, self._split, self._engine = plan, split, engine
-        self._case = Case(engine, split, plan.n_listed, plan.k)
+        self._case = Case(engine, split, plan.n_listed, plan.k, log.catalogue())
         self._sales = SalesCounter(log, split)
         self._key = {"date": str(split.as_of), "engine": name}
         self._report = step
@@ -177,6 +177,6 @@ class _Cell:
             for first, second in combinations(self._plan.metrics, 2):
                 one, two = (self._learned[method, m].bias != 0 for m in (first, second))
                 either = np.count_nonzero(one | two)
-                share = np.count_nonzero(one & two) / either if either else np.nan
+                share = np.count_nonzero(one & two) / either if either else None
                 pair = {"method": method, "first": first, "second": second, "share": share}
                 self._rows["overlap"].append({**self._key, **pair})

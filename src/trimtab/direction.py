@@ -48,48 +48,106 @@ class LineCurve(NamedTuple):
         return float(middles[nearest]), int(self.values[nearest])
 
 
-def trace_line(
-    lists: Lists, slopes: Floats, bought: Sets, k: int, metric: str, low: float, high: float,
-    weights: Floats | None = None,
-) -> LineCurve:  # fmt: skip
-    """The curve of a metric when every listed score moves by t times its slope.
+class HitLists(NamedTuple):
+    """Lists of the units that bought something of what they list; items ascend in each."""
+
+    lists: Lists
+    hits: Flags  # whether the unit bought it, by entry
+    n_bought: Ints  # by unit, listed or not
+    weights: Floats  # by unit
+    source: Ints  # codes of the units
+
+    @property
+    def n_units(self) -> int:
+        """Units with a hit."""
+        return self.lists.n_units
+
+    def take(self, chosen: Ints) -> HitLists:
+        """Some of the units."""
+        lengths = np.diff(self.lists.indptr)[chosen]
+        indptr = np.concatenate([[0], np.cumsum(lengths)])
+        entries = np.arange(indptr[-1]) + np.repeat(
+            self.lists.indptr[chosen] - indptr[:-1], lengths
+        )
+        lists = Lists(indptr, self.lists.items[entries], self.lists.scores[entries])
+        return HitLists(
+            lists,
+            self.hits[entries],
+            self.n_bought[chosen],
+            self.weights[chosen],
+            self.source[chosen],
+        )
+
+
+def gather_hits(lists: Lists, bought: Sets, weights: Floats | None = None) -> HitLists:
+    """The units that a metric can change for: with a hit on their list, and a weight above 0.
 
     Args:
         lists: scored items by unit.
+        bought: by the same units.
+        weights: of units; all 1 when absent.
+    """
+    from trimtab.kernels.choice import gather_lists, mark_hits
+
+    hits = np.zeros(len(lists.items), bool)
+    has_hit = np.zeros(lists.n_units, bool)
+    run_ranges(mark_hits, lists.n_units, lists.indptr, lists.items, *bought, hits, has_hit)
+    if weights is not None:
+        has_hit &= weights > 0
+    source = np.flatnonzero(has_hit)
+    indptr = np.concatenate([[0], np.cumsum(np.diff(lists.indptr)[source])])
+    n = int(indptr[-1])
+    out = np.empty(n, np.int32), np.empty(n), np.empty(n, bool)
+    run_ranges(gather_lists, len(source), source, *lists, hits, indptr, out)
+    weight = np.ones(len(source)) if weights is None else weights[source]
+    return HitLists(Lists(indptr, *out[:2]), out[2], np.diff(bought.indptr)[source], weight, source)
+
+
+def trace_line(
+    data: HitLists, slopes: Floats, k: int, metric: str, low: float, high: float
+) -> LineCurve:
+    """The curve of a metric when every listed score moves by t times its slope.
+
+    Args:
+        data: the units that the metric can change for.
         slopes: one per entry of the lists.
-        bought: by unit; units that bought nothing do not count.
         k: places that count.
         metric: "acc", "map" or "ndcg".
         low: smallest t.
         high: largest t.
-        weights: of units.
     """
-    from trimtab.kernels.direction import trace_units
-    from trimtab.kernels.worth import worth_table
-
-    hits = mark_bought(lists, bought)
-    n_units = lists.n_units
-    lengths = np.diff(lists.indptr)
-    n_hits = np.diff(np.concatenate([[0], np.cumsum(hits)])[lists.indptr])
-    room = np.concatenate([[0], np.cumsum(n_hits * lengths)]).astype(np.int64)
+    n_hits = np.diff(np.concatenate([[0], np.cumsum(data.hits)])[data.lists.indptr])
+    room = np.concatenate([[0], np.cumsum(n_hits * np.diff(data.lists.indptr))]).astype(np.int64)
     at, delta = np.empty(room[-1]), np.empty(room[-1], np.int64)
-    counts, values = room[:-1].copy(), np.zeros(n_units, np.int64)
-    weight = np.ones(n_units) if weights is None else weights
-    run_ranges(
-        trace_units, n_units, k, metric == "map", low, high, QUANTA, *lists, slopes, hits,
-        np.diff(bought.indptr), weight, worth_table(metric, k), at, delta, counts, values,
-    )  # fmt: skip
+    counts = room[:-1].copy()
+    values = _trace(data, slopes, k, metric, low, high, at, delta, counts)
     places = np.arange(room[-1]) - np.repeat(room[:-1], np.diff(room))
     used = places < np.repeat(counts, np.diff(room))
     return _sum_up(at[used], delta[used], int(values.sum()), low, high)
 
 
-def mark_bought(lists: Lists, bought: Sets) -> Flags:
-    """Whether the unit bought it, for each entry of the lists."""
-    n_items = int(max(lists.items.max(initial=0), bought.items.max(initial=0))) + 1
-    listed = np.repeat(np.arange(lists.n_units), np.diff(lists.indptr)) * n_items + lists.items
-    sold = np.repeat(np.arange(bought.n_units), np.diff(bought.indptr)) * n_items + bought.items
-    return np.isin(listed, sold)
+def values_at(data: HitLists, slopes: Floats, k: int, metric: str, t: float) -> Floats:
+    """The weighted metric of each unit when every listed score has moved by t times its slope."""
+    none = np.zeros(data.n_units, np.int64)
+    nowhere = np.empty(0), np.empty(0, np.int64)
+    # No end above the start: nothing is passed on the way.
+    return _trace(data, slopes, k, metric, t, -np.inf, *nowhere, none) / QUANTA
+
+
+def _trace(
+    data: HitLists, slopes: Floats, k: int, metric: str, low: float, high: float,
+    at: Floats, delta: Ints, counts: Ints,
+) -> Ints:  # fmt: skip
+    """Each unit's value at `low`, in quanta; fills its breakpoints."""
+    from trimtab.kernels.direction import trace_units
+    from trimtab.kernels.worth import worth_table
+
+    values = np.zeros(data.n_units, np.int64)
+    run_ranges(
+        trace_units, data.n_units, k, metric == "map", low, high, QUANTA, *data.lists, slopes,
+        data.hits, data.n_bought, data.weights, worth_table(metric, k), at, delta, counts, values,
+    )  # fmt: skip
+    return values
 
 
 def _sum_up(at: Floats, delta: Ints, value: int, low: float, high: float) -> LineCurve:

@@ -21,3 +21,7 @@ class StoreError(TrimtabError):
 
 class TrimtabWarning(UserWarning):
     """Something works but is probably not what was meant."""
+
+
+class GuardWarning(TrimtabWarning):
+    """Biases that may not help, or that make lists alike: look before shipping them."""

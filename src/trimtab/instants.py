@@ -31,7 +31,9 @@ def require_zone(tz: Any) -> ZoneInfo:
         ) from error
 
 
-def as_utc(column: pa.ChunkedArray, tz: str | None) -> tuple[pa.ChunkedArray, str]:
+def as_utc(
+    column: pa.ChunkedArray, tz: str | None, table: str = "events"
+) -> tuple[pa.ChunkedArray, str]:
     """Timestamps as microseconds of UTC, and the zone that days begin in.
 
     Local times that occur twice when clocks go back are taken as the earlier instant, and those
@@ -39,30 +41,32 @@ def as_utc(column: pa.ChunkedArray, tz: str | None) -> tuple[pa.ChunkedArray, st
     """
     if column.null_count:
         raise DataError(
-            f"column '{TIMESTAMP}' of events lacks a value in {column.null_count} of "
+            f"column '{TIMESTAMP}' of {table} lacks a value in {column.null_count} of "
             f"{len(column)} rows; drop those rows"
         )
-    column = _parsed(column)
+    column = _parsed(column, table)
     if column.type.tz is not None:
         zone = column.type.tz if tz is None else tz
         if tz is None and zone[:1] in "+-":
             raise DataError(
-                f"column '{TIMESTAMP}' of events has the offset {zone}, which is no time zone: "
+                f"column '{TIMESTAMP}' of {table} has the offset {zone}, which is no time zone: "
                 f"pass tz=, the shop's own, like tz='Europe/London' (--tz on the command line)"
             )
         require_zone(zone)
         return column.cast(_STORED, safe=False), zone
     if tz is None:
         raise DataError(
-            f"column '{TIMESTAMP}' of events says no time zone: pass tz=, the shop's own, like "
+            f"column '{TIMESTAMP}' of {table} says no time zone: pass tz=, the shop's own, like "
             f"tz='Europe/London' (--tz on the command line)"
         )
     local = column.cast(pa.timestamp("us"), safe=False)
+    if tz == "UTC":
+        return local.cast(pa.int64()).cast(_STORED), tz
     zoned = pc.assume_timezone(local, tz, ambiguous="earliest", nonexistent="latest")
     return zoned.cast(_STORED), tz
 
 
-def _parsed(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _parsed(column: pa.ChunkedArray, table: str) -> pa.ChunkedArray:
     kind = column.type
     if pa.types.is_timestamp(kind):
         return column
@@ -70,14 +74,14 @@ def _parsed(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return column.cast(pa.timestamp("us"))
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         raise DataError(
-            f"column '{TIMESTAMP}' of events holds {kind}: it must be timestamps, dates or ISO "
+            f"column '{TIMESTAMP}' of {table} holds {kind}: it must be timestamps, dates or ISO "
             f"text; cast the column"
         )
     for target in (pa.timestamp("us"), _STORED):
         with contextlib.suppress(pa.ArrowInvalid):
             return column.cast(target)
     raise DataError(
-        f"column '{TIMESTAMP}' of events has text that is no ISO timestamp (the first is "
+        f"column '{TIMESTAMP}' of {table} has text that is no ISO timestamp (the first is "
         f"{column[0].as_py()!r}); write times like 2026-03-01 10:00:00, to the microsecond at "
         f"most, all with an offset or all without"
     )

@@ -3,50 +3,39 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from trimtab.ascent import AscentSettings, Solution, ascend, rescore
-from trimtab.bias import ItemBias, Summary, code_lists, warn, warn_if_short
-from trimtab.coded import Codes, Floats, Lists, Sets
-from trimtab.errors import DataError, SettingError
-from trimtab.frames import (
-    Table,
-    Units,
-    encode_units,
-    group_sets,
-    known_ids,
-    read_frame,
-    read_weights,
-    take_ids,
-)
-from trimtab.ids import encode_ids
+from trimtab.bias import ItemBias, Summary, warn
+from trimtab.coded import Floats
+from trimtab.errors import DataError, GuardWarning, SettingError
 from trimtab.progress import Progress, progress_reporter
+from trimtab.reading import Coded, FitTables, encode_tables, start_biases
+from trimtab.scales import to_scale
 from trimtab.schema import (
-    CATEGORY,
     ITEM,
     METRICS,
-    SCALES,
     SCORE,
-    TIMESTAMP,
     UNLISTED,
     USER,
-    WINDOW,
     require_choice,
     require_flag,
     require_number,
     require_whole,
 )
 
+_METHODS = ("auto", "hierarchy", "ascent")
+_SCALES = ("auto", "additive", "log")
 _WHOLE = {"k": 1, "max_cycles": 1, "min_support": 0, "min_exposure": 0, "n_bags": 0, "seed": 0}
 _NUMBERS = {"penalty": (0,), "max_bias": (0,), "min_updates": (0, 1)}
 _MAY_BE_NONE = ("max_bias", "max_cycles")
-_LEAST_OVERLAP = 0.05  # of purchases by listed users, or of listed items; below it, `fit` warns
+_OF_BOTH = ("k", "metric", "method", "scale", "seed")  # settings of either method
 
 
 @dataclass(frozen=True)
@@ -56,8 +45,14 @@ class BiasLearner:
     Args:
         k: places per user.
         metric: "acc", "map" or "ndcg": what is maximised.
-        scale: "additive": the bias adds to the score; "log": it multiplies it by exp(bias), which
-            needs scores above 0.
+        method: "hierarchy", the robust default: a trend that items share, then categories, then
+            each item's own part, each carried as far as held-out users bear it out; "ascent": each
+            item's bias set to its own optimum, in turn. "auto" is the hierarchy, unless one of the
+            settings below `seed`, which are the ascent's, is given.
+        scale: "additive": the bias adds to the score; "log": it multiplies it by exp(bias) (and
+            divides scores below 0, so that a positive bias always lifts). "auto" is additive for
+            the ascent; for the hierarchy it is log, unless most k-th scores are 0 or below.
+        seed: for the folds of users, and for bootstrap samples.
         unlisted: "never": only listed items can be recommended; "zero": an item that is not on a
             user's list scores 0 plus its bias and is in the ranking when that is above 0 (needs
             scores of at least 0).
@@ -70,15 +65,15 @@ class BiasLearner:
         min_support: an item is a candidate with that many recent buyers,
         min_exposure: or with that many places in the engine's own top k.
         n_bags: average over that many bootstrap samples of users; 0: one fit on all.
-        seed: for the bootstrap samples.
 
-    The default is robust: a penalty and a cap, only listed items. `BiasLearner.paper()` is the
-    method of the paper.
+    `BiasLearner.paper()` is the method of the paper: the ascent without penalty or cap.
     """
 
     k: int = 10
     metric: str = "ndcg"
-    scale: str = "additive"
+    method: str = "auto"
+    scale: str = "auto"
+    seed: int = 0
     unlisted: str = "never"
     penalty: float = 1.0
     max_bias: float | None = 0.5
@@ -88,10 +83,11 @@ class BiasLearner:
     min_support: int = 1
     min_exposure: int = 1
     n_bags: int = 0
-    seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, choices in (("metric", METRICS), ("scale", SCALES), ("unlisted", UNLISTED)):
+        for name, choices in (
+            ("metric", METRICS), ("method", _METHODS), ("scale", _SCALES), ("unlisted", UNLISTED)
+        ):  # fmt: skip
             require_choice(name, getattr(self, name), choices)
         for name, least in _WHOLE.items():
             self._settle(name, require_whole, int, least)
@@ -103,6 +99,23 @@ class BiasLearner:
                 f"unlisted={self.unlisted!r} with scale='log': a score of 0 stays 0 when "
                 f"multiplied; use unlisted='never'"
             )
+        if self.method == "hierarchy" and self._of_ascent:
+            name = self._of_ascent[0]
+            raise SettingError(
+                f"{name}={getattr(self, name)!r} with method='hierarchy': only the ascent has it; "
+                f"leave it out or use method='ascent'"
+            )
+
+    @property
+    def _of_ascent(self) -> list[str]:
+        """Settings that only the ascent has and that are not at their defaults."""
+        own = (field for field in fields(self) if field.name not in _OF_BOTH)
+        return [field.name for field in own if getattr(self, field.name) != field.default]
+
+    @property
+    def is_hierarchy(self) -> bool:
+        """Whether it learns the hierarchy; otherwise it ascends item by item."""
+        return self.method == "hierarchy" or (self.method == "auto" and not self._of_ascent)
 
     def _settle(
         self, name: str, check: Callable[..., None], kind: type[int | float], *bounds: float
@@ -118,7 +131,8 @@ class BiasLearner:
     def paper(cls, k: int = 10, metric: str = "ndcg", **overrides: Any) -> BiasLearner:
         """The paper's method: no penalty, no cap, unlisted items at 0, unsold ones excluded."""
         settings = {
-            "unlisted": "zero", "penalty": 0.0, "max_bias": None, "exclude_unsold": True,
+            "method": "ascent", "unlisted": "zero", "penalty": 0.0, "max_bias": None,
+            "exclude_unsold": True,
         }  # fmt: skip
         unknown = set(overrides) - {field.name for field in fields(cls)}
         if unknown:
@@ -143,42 +157,71 @@ class BiasLearner:
         Args:
             recs: user_id, item_id, score: the engine's lists, made *before* the recent window.
             recent: user_id, item_id: what was bought in the window; repeated rows count once.
-                Both may carry a `window`: (user, window) is then what counts as one user.
-            history: long-run sales; checked, and not used by this learner yet.
-            items: item_id, category; checked, and not used by this learner yet.
+                Both may carry a `window`: (user, window) is then what counts as one user, and the
+                window with the greatest label is the newest. With a `timestamp`, events of
+                `history` from the window are left out.
+            history: sales before the window: events (item_id, and user_id and timestamp where
+                known), or item_id, count. Without it the trend is what the window alone tells.
+            items: item_id, category. Without it nothing is pooled by category.
             weights: user_id, weight; users not in it weigh 1.
-            start: biases to start from, yesterday's for example.
+            start: biases to start from, yesterday's for example. It saves the ascent time; the
+                hierarchy's optimum is one, wherever it starts.
             duplicates: what to do when `recs` has a (user, item) twice: "error", or merge the
                 scores by "max", "mean" or "sum".
             progress: a bar on stderr for long fits (True, or None for "if it is a terminal"), none
-                (False), or a function called with (cycle, items visited, items).
+                (False), or a function called with (cycle, items visited, items); the hierarchy
+                calls it with (1, steps done, steps).
         """
-        tables = _read(recs, recent)
-        _check_unused(history, items)
+        tables = FitTables.read(recs, recent, history, items)
+        if not self.is_hierarchy and (history is not None or items is not None):
+            tables = replace(tables, history=None, items=None)
+            warn("history and items are used by the hierarchy only: this ascent learns without")
         _tiny_problem()
-        coded = _encode(self, *tables, weights, start, duplicates)
-        _warm_up()
+        coded = encode_tables(tables, self.k, self.unlisted, weights, duplicates)
+        _check_start(start)
+        _warm_up(self.is_hierarchy)
+        if self.is_hierarchy:
+            from trimtab.robust import learn_robust
+
+            report, close = progress_reporter(progress, 1, 1)
+            try:
+                return learn_robust(self, coded, report(0))
+            finally:
+                close()
         report, close = progress_reporter(progress, self.max_cycles, max(1, self.n_bags))
         try:
-            solution = self._solve(coded, report)
+            return self._ascend(coded, start, report)
         finally:
             close()
-        return self._result(coded, solution)
 
-    def _solve(self, coded: _Coded, progress: Callable[[int], Progress | None]) -> Solution:
+    def _ascend(
+        self, coded: Coded, start: ItemBias | None, progress: Callable[[int], Progress | None]
+    ) -> ItemBias:
+        """The ascent, item by item."""
+        scale = "log" if self.scale == "log" else "additive"
+        if scale == "log" and coded.lists.scores.min(initial=1.0) <= 0:
+            raise DataError(
+                f"column '{SCORE}' of recs has {coded.lists.scores.min():g}: scale='log' "
+                f"needs scores above 0 when ascending; drop such rows or use scale='additive'"
+            )
+        coded = replace(coded, lists=to_scale(coded.lists, scale).lists)
+        solution = self._solve(coded, start_biases(start, coded.item_ids, scale), progress)
+        return self._result(coded, solution, scale)
+
+    def _solve(
+        self, coded: Coded, start: Floats | None, progress: Callable[[int], Progress | None]
+    ) -> Solution:
         ascent = AscentSettings(**{f.name: getattr(self, f.name) for f in fields(AscentSettings)})
         unit = 1.0 if self.scale == "log" else None
         if self.n_bags == 0:
-            return ascend(*coded.data, ascent, coded.weights, coded.start, unit, progress(0))
+            return ascend(*coded.data, ascent, coded.weights, start, unit, progress(0))
         bags = [
-            ascend(
-                *coded.data, ascent, self._bag_weights(coded, bag), coded.start, unit, progress(bag)
-            )
+            ascend(*coded.data, ascent, self._bag_weights(coded, bag), start, unit, progress(bag))
             for bag in range(self.n_bags)
         ]
         return rescore(*coded.data, ascent, coded.weights, bags)
 
-    def _bag_weights(self, coded: _Coded, bag: int) -> Floats:
+    def _bag_weights(self, coded: Coded, bag: int) -> Floats:
         """How often each unit with purchases is drawn; units are in the order of their ids."""
         drawn = np.flatnonzero(np.diff(coded.bought.indptr) > 0)
         rng = np.random.default_rng([self.seed, bag])
@@ -187,7 +230,7 @@ class BiasLearner:
         weights[drawn] = counts
         return weights if coded.weights is None else weights * coded.weights
 
-    def _result(self, coded: _Coded, solution: Solution) -> ItemBias:
+    def _result(self, coded: Coded, solution: Solution, scale: str) -> ItemBias:
         judged = np.diff(coded.bought.indptr) > 0
         weights = np.ones(len(judged)) if coded.weights is None else coded.weights
         total = float(weights[judged].sum())
@@ -208,13 +251,19 @@ class BiasLearner:
             converged=bool(solution.converged),
             unit=float(solution.unit),
         )
+        none = np.zeros(coded.n_items)
         return ItemBias(
             item_ids=coded.item_ids,
             bias=solution.bias,
             excluded=solution.excluded,
             gain=solution.gain,
             support=solution.support.astype(np.int64),
-            scale=self.scale,
+            low=np.full(coded.n_items, np.nan),
+            high=np.full(coded.n_items, np.nan),
+            trend=none,
+            category=none.copy(),
+            fresh=np.zeros(coded.n_items, bool),
+            scale=scale,
             unlisted=self.unlisted,
             summary=summary,
             settings=asdict(self),
@@ -223,7 +272,7 @@ class BiasLearner:
 
 
 @functools.cache
-def _tiny_problem() -> _Coded:
+def _tiny_problem() -> Coded:
     """Load or compile the kernels that read tables, with two users, so that it can be told apart.
 
     The others come later, so that tables that cannot be used are refused without waiting for them.
@@ -233,133 +282,27 @@ def _tiny_problem() -> _Coded:
     with compile_notice():
         recs = pa.table({USER: [1, 0], ITEM: [0, 1], SCORE: [1.0, 0.5]})
         recent = pa.table({USER: [0, 1, 1], ITEM: [1, 0, 0]})
-        return _encode(BiasLearner(k=1), *_read(recs, recent), None, None, "error")
+        return encode_tables(FitTables.read(recs, recent), 1, "never", None, "error")
 
 
 @functools.cache
-def _warm_up() -> None:
+def _warm_up(is_hierarchy: bool) -> None:
     """Load or compile the kernels that learn."""
     from trimtab.kernels.jit import compile_notice
 
     with compile_notice():
-        BiasLearner(k=1)._solve(_tiny_problem(), lambda bag: None)
+        if is_hierarchy:
+            from trimtab.robust import learn_robust
+
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", GuardWarning)
+                learn_robust(BiasLearner(k=1), _tiny_problem(), None)
+        else:
+            BiasLearner(k=1, method="ascent")._solve(_tiny_problem(), None, lambda bag: None)
 
 
-@dataclass(frozen=True)
-class _Coded:
-    """The tables of a fit as arrays."""
-
-    units: Units
-    item_ids: Any
-    lists: Lists
-    bought: Sets
-    weights: Floats | None
-    start: Floats | None
-    window: dict[str, Any]
-
-    @property
-    def n_items(self) -> int:
-        return len(self.item_ids)
-
-    @property
-    def data(self) -> tuple[Lists, Sets, int]:
-        return self.lists, self.bought, self.n_items
-
-
-def _read(recs: Any, recent: Any) -> tuple[Table, Table]:
-    """Both tables, refused before any kernel is loaded when a column is missing."""
-    return (
-        read_frame(recs, "recs", USER, ITEM, SCORE, optional=(WINDOW,)),
-        read_frame(recent, "recent", USER, ITEM, optional=(WINDOW, TIMESTAMP)),
-    )
-
-
-def _encode(
-    learner: BiasLearner,
-    table: Table,
-    sales: Table,
-    weights: Any,
-    start: ItemBias | None,
-    duplicates: str,
-) -> _Coded:
-    units, (list_units, sale_units) = encode_units(table, sales)
-    item_ids, (list_items, sale_items) = encode_ids([table.ids(ITEM), sales.ids(ITEM)])
-    unit_name = USER if units.windows is None else f"({USER}, {WINDOW})"
-    _check_overlap(unit_name, list_units, sale_units, len(units), units.label)
-    _check_overlap(
-        ITEM, list_items, sale_items, len(item_ids),
-        lambda item: f"{ITEM} {take_ids(item_ids, np.array([item]))[0]}",
-    )  # fmt: skip
-    lists = code_lists(
-        table, list_units, list_items, units, item_ids, learner.scale, learner.unlisted, duplicates
-    )
-    warn_if_short(lists, learner.k)
-    bought = group_sets(sale_units, sale_items, len(units))
-    judged = np.diff(bought.indptr) > 0
-    by_unit = None if weights is None else read_weights(weights, units, judged, "recs")
-    return _Coded(
-        units,
-        item_ids,
-        lists,
-        bought,
-        by_unit,
-        _start_biases(start, item_ids, learner),
-        _window(sales),
-    )
-
-
-def _check_overlap(
-    name: str, listed: Codes, bought: Codes, n: int, label: Callable[[int], str]
-) -> None:
-    """Refuse purchases of nothing that is listed; warn of few that are."""
-    in_recs = np.zeros(n, bool)
-    in_recs[listed] = True
-    common = int(np.count_nonzero(in_recs[bought]))
-    if common == 0:
-        raise DataError(
-            f"no {name} of recent is in recs (recent has {label(bought[0])}, recs "
-            f"{label(listed[0])}): nothing can be learned; check that both use the same ids"
-        )
-    if common < _LEAST_OVERLAP * len(bought):
-        warn(
-            f"only {common} of {len(bought)} rows of recent have {name} that is in recs: little "
-            f"can be learned; check that both tables are of the same log"
-        )
-
-
-def _start_biases(start: ItemBias | None, item_ids: Any, learner: BiasLearner) -> Floats | None:
-    if start is None:
-        return None
-    if not isinstance(start, ItemBias):
+def _check_start(start: Any) -> None:
+    if start is not None and not isinstance(start, ItemBias):
         raise DataError(
             f"start is a {type(start).__name__}: pass an ItemBias, as from ItemBias.load(folder)"
         )
-    if start.scale != learner.scale:
-        raise SettingError(
-            f"start has scale='{start.scale}', the learner scale='{learner.scale}': they must be "
-            f"the same; start without it"
-        )
-    ours = known_ids("recs", ITEM, item_ids)
-    theirs = known_ids("start", ITEM, start.item_ids)
-    ids, (our_codes, their_codes) = encode_ids([ours, theirs])
-    biases = np.zeros(len(ids))
-    biases[their_codes] = start.bias
-    return biases[our_codes]
-
-
-def _window(sales: Table) -> dict[str, Any]:
-    """What is known of when the purchases were made."""
-    first = last = None
-    if sales.has(TIMESTAMP):
-        bounds = pc.min_max(sales.columns[TIMESTAMP]).as_py()
-        first, last = str(bounds["min"]), str(bounds["max"])
-    return {"rows": len(sales), "first": first, "last": last}
-
-
-def _check_unused(history: Any | None, items: Any | None) -> None:
-    if history is not None:
-        read_frame(history, "history", ITEM)
-        warn("history is not used by this learner: it changes nothing")
-    if items is not None:
-        read_frame(items, "items", ITEM, CATEGORY)
-        warn("items is not used by this learner: it changes nothing")

@@ -7,13 +7,14 @@ A method has a kind and settings of that kind, such as `days` of "truncate" or `
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from trimtab.bias import ItemBias
 from trimtab.engines.base import Engine
-from trimtab.errors import SettingError
+from trimtab.errors import GuardWarning, SettingError
 from trimtab.instants import as_datetime
 from trimtab.learn import BiasLearner
 from trimtab.rivals import (
@@ -50,6 +51,7 @@ class Case:
     split: Split
     n_listed: int
     k: int
+    catalogue: Any | None = None  # item_id, category
 
     @functools.cached_property
     def before(self) -> Any:
@@ -107,7 +109,13 @@ class Method:
 
     def learn(self, case: Case, metric: str) -> ItemBias:
         """The biases it learns on the lists made before the window."""
-        return self._learner(case.k, metric).fit(case.before, case.split.recent)
+        learner = self._learner(case.k, metric)
+        known = {}
+        if learner.is_hierarchy:
+            known = {"history": case.split.train, "items": case.catalogue}
+        with warnings.catch_warnings():  # what comes of it is about to be judged
+            warnings.simplefilter("ignore", GuardWarning)
+            return learner.fit(case.before, case.split.recent, **known)
 
     def lists(self, case: Case) -> Any:
         """The lists it shows, for methods that learn no biases."""

@@ -94,7 +94,7 @@ class _Scores:
     """Scores of a table of lists by unit, that can be written back with others in their place."""
 
     def __init__(self, recs: Any) -> None:
-        coded = read_lists(recs, "additive", "never", "error")
+        coded = read_lists(recs, "never", "error")
         self._coded = coded
         self.values: Floats = coded.lists.scores
         self.lengths: Ints = np.diff(coded.lists.indptr)

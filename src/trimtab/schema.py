@@ -22,7 +22,7 @@ PRICE = "price"
 NAME = "name"
 
 METRICS = ("acc", "map", "ndcg")
-SCALES = ("additive", "log")
+
 UNLISTED = ("never", "zero")
 DUPLICATES = ("error", "max", "mean", "sum")
 

@@ -25,13 +25,18 @@ from trimtab.files import publish
 from trimtab.schema import ITEM
 
 FORMAT = "trimtab-item-bias"
-VERSION = 1
+VERSION = 2
 HEADER = "header.json"
 _COLUMNS = {
     "bias": pa.float64(),
     "excluded": pa.bool_(),
     "gain": pa.float64(),
     "support": pa.int64(),
+    "low": pa.float64(),
+    "high": pa.float64(),
+    "trend": pa.float64(),
+    "category": pa.float64(),
+    "fresh": pa.bool_(),
 }
 _TRIES = 20
 _WAIT_SECONDS = 0.01  # before following the header again
@@ -138,10 +143,12 @@ def _rebuild(table: pa.Table, header: dict[str, Any]) -> ItemBias:
         raise KeyError(f"{table.num_rows} rows, but the header says {header['rows']}")
     ids = table[ITEM].combine_chunks()
     numbers = pa.types.is_integer(ids.type)
+    if header["version"] == 1:
+        table = _from_first_version(table)
     columns = {name: np.array(table[name].cast(kind).to_numpy()) for name, kind in _COLUMNS.items()}
-    known = {field.name for field in fields(Summary)}
+    unknown = {field.name: None if field.default is None else math.nan for field in fields(Summary)}
     summary: dict[str, Any] = {
-        k: math.nan if v is None else v for k, v in header["summary"].items() if k in known
+        k: unknown[k] if v is None else v for k, v in header["summary"].items() if k in unknown
     }
     return ItemBias(
         item_ids=np.array(ids.to_numpy()) if numbers else ids.cast(pa.large_string()),
@@ -152,3 +159,12 @@ def _rebuild(table: pa.Table, header: dict[str, Any]) -> ItemBias:
         window=header["window"],
         **columns,
     )
+
+
+def _from_first_version(table: pa.Table) -> pa.Table:
+    """A table of the first format, which knew of no intervals and parts."""
+    unknown, none = np.full(table.num_rows, np.nan), np.zeros(table.num_rows)
+    added = {"low": unknown, "high": unknown, "trend": none, "category": none, "fresh": none != 0}
+    for name, values in added.items():
+        table = table.append_column(name, pa.array(values))
+    return table

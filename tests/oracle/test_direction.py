@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from trimtab.coded import Lists, Sets
-from trimtab.direction import QUANTA, trace_line
+from trimtab.direction import QUANTA, gather_hits, trace_line, values_at
 from trimtab.kernels.reference import Task, Unit, line_curve
 from trimtab.metrics import unit_metrics
 from trimtab.ranking import rank_lists
@@ -37,6 +37,19 @@ def pointers(lengths) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
+def traced(
+    lists: Lists, slopes, sets: Sets, k: int, metric: str, weights=None, low=LOW, high=HIGH
+):  # fmt: skip
+    data, along = gathered(lists, slopes, sets, weights)
+    return trace_line(data, along, k, metric, low, high)
+
+
+def gathered(lists: Lists, slopes, sets: Sets, weights=None):
+    """The units with hits, and the slopes of their entries."""
+    data = gather_hits(lists, sets, weights)
+    return data, gather_hits(lists._replace(scores=slopes), sets, weights).lists.scores
+
+
 def brute(lists: Lists, slopes, sets: Sets, k: int, metric: str, weights, t: float) -> float:
     """The weighted sum of the metric at t, by ranking everything anew."""
     n_items = int(max(lists.items.max(initial=0), sets.items.max(initial=0))) + 1
@@ -55,7 +68,7 @@ def intervals(curve) -> list[tuple[float, float]]:
 def test_curve_equals_brute_force_and_beats_a_grid(metric, hundred):
     for seed in range(100 * hundred, 100 * hundred + 100):
         lists, slopes, sets, k, weights = problem(seed)
-        curve = trace_line(lists, slopes, sets, k, metric, LOW, HIGH, weights)
+        curve = traced(lists, slopes, sets, k, metric, weights)
         assert (np.diff(curve.breakpoints) > 0).all()
         for (low, high), value in zip(intervals(curve), curve.values, strict=True):
             if high - low > 1e-9:  # several looks into each interval
@@ -83,9 +96,10 @@ def test_curve_equals_the_readable_one(metric, seed):
         listed = dict(zip(lists.items[own].tolist(), lists.scores[own].tolist(), strict=True))
         slope = dict(zip(lists.items[own].tolist(), slopes[own].tolist(), strict=True))
         steps = line_curve(Unit(listed, frozenset(bought)), {}, slope, task)
-        one = trace_line(
+        one = traced(
             Lists(pointers([len(listed)]), lists.items[own], lists.scores[own]), slopes[own],
-            Sets(pointers([len(bought)]), np.array(bought, np.int32)), k, metric, -1e9, 1e9,
+            Sets(pointers([len(bought)]), np.array(bought, np.int32)), k, metric,
+            low=-1e9, high=1e9,
         )  # fmt: skip
         expected = {at: delta for at, delta in sorted(steps.items()) if abs(delta) > 4}
         changes = np.diff(one.values)
@@ -97,7 +111,7 @@ def test_curve_equals_the_readable_one(metric, seed):
 def test_the_start_stays_unless_beaten():
     lists = Lists(pointers([2]), np.array([0, 1], np.int32), np.array([1.0, 0.0]))
     sets = Sets(pointers([1]), np.array([0], np.int32))
-    curve = trace_line(lists, np.array([0.0, 1.0]), sets, 1, "acc", -5.0, 5.0)
+    curve = traced(lists, np.array([0.0, 1.0]), sets, 1, "acc", low=-5.0, high=5.0)
     assert curve.breakpoints.tolist() == [1.0]
     assert curve.best(0.25) == (0.25, QUANTA)
     assert curve.best(3.0) == (-2.0, QUANTA)
@@ -113,6 +127,20 @@ def test_threads_change_nothing(monkeypatch):
     found = []
     for threads in ("1", "3"):
         monkeypatch.setenv("TRIMTAB_THREADS", threads)
-        found.append(trace_line(lists, slopes, sets, 5, "ndcg", -1.0, 1.0))
+        found.append(traced(lists, slopes, sets, 5, "ndcg", low=-1.0, high=1.0))
     np.testing.assert_array_equal(found[0].breakpoints, found[1].breakpoints)
     np.testing.assert_array_equal(found[0].values, found[1].values)
+
+
+@pytest.mark.parametrize("metric", ["acc", "map", "ndcg"])
+@pytest.mark.parametrize("seed", range(0, 300, 7))
+def test_values_of_units_are_those_of_ranking_anew(metric, seed):
+    lists, slopes, sets, k, weights = problem(seed)
+    data, along = gathered(lists, slopes, sets, weights)
+    for t in (0.0, 0.7310585, 2.0 / np.pi):
+        moved = Lists(lists.indptr, lists.items, lists.scores + t * slopes)
+        top = rank_lists(moved, k, np.zeros(9))
+        each = weights * getattr(unit_metrics(top, sets, k), metric)
+        found = values_at(data, along, k, metric, t)
+        assert found == pytest.approx(each[data.source], abs=1e-8)
+        assert np.nansum(each) == pytest.approx(found.sum(), abs=1e-8)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -35,6 +36,10 @@ def fit(
     k: Places = 10,
     metric: Annotated[str, typer.Option(help="acc, map or ndcg.")] = "ndcg",
     paper: Annotated[bool, typer.Option("--paper", help="The paper's settings.")] = False,
+    history: Annotated[
+        Path | None, typer.Option(help="Sales before the window: events, or item_id, count.")
+    ] = None,
+    items: Annotated[Path | None, typer.Option(help="item_id, category.")] = None,
     weights: Annotated[Path | None, typer.Option(help="user_id, weight.")] = None,
     start: Annotated[Path | None, typer.Option(help="Folder of biases to start from.")] = None,
     setting: Annotated[
@@ -49,12 +54,17 @@ def fit(
     learner = BiasLearner.paper(**settings) if paper else BiasLearner(**settings)
     require_place(out)
     loaded = None if start is None else ItemBias.load(start)
-    lists, sales, by_user = read_tables(recs, recent, weights, text=_text_columns(loaded))
-    bias = learner.fit(lists, sales, weights=by_user, start=loaded, duplicates=duplicates)
+    lists, sales, by_user, past, catalogue = read_tables(
+        recs, recent, weights, history, items, text=_text_columns(loaded)
+    )
+    bias = learner.fit(
+        lists, sales, history=past, items=catalogue, weights=by_user, start=loaded,
+        duplicates=duplicates,
+    )  # fmt: skip
     bias.save(out)
     if as_json:
-        lift = bias.summary.lift
-        print(json.dumps({**bias.summary, "lift": None if math.isnan(lift) else lift}))
+        figures = {**bias.summary, "lift": bias.summary.lift}
+        print(json.dumps({name: _plain(value) for name, value in figures.items()}))
         return
     _print_fit(bias)
     console.print(f"saved to {out}", highlight=False, markup=False, soft_wrap=True)
@@ -68,13 +78,19 @@ def apply(
     exclude: Annotated[Path | None, typer.Option(help="user_id, item_id: not to be shown.")] = None,
     allowed: Annotated[Path | None, typer.Option(help="item_id: nothing else is shown.")] = None,
     duplicates: Merge = "error",
+    explore: Annotated[
+        int, typer.Option(help="Places of the k for items that little is known of.")
+    ] = 0,
+    seed: Annotated[int, typer.Option(help="Of the draws when exploring.")] = 0,
 ) -> None:
     """Add saved biases to lists and write the top k."""
     require_kind(out)
     require_place(out.parent)
     loaded = ItemBias.load(bias)
     lists, pairs, items = read_tables(recs, exclude, allowed, text=_text_columns(loaded))
-    top = loaded.apply(lists, k, exclude=pairs, allowed=items, duplicates=duplicates)
+    top = loaded.apply(
+        lists, k, exclude=pairs, allowed=items, duplicates=duplicates, explore=explore, seed=seed
+    )
     write_table(top, out)
     unknown = loaded.count_unknown(lists)
     console.print(
@@ -135,9 +151,30 @@ def _print_fit(bias: ItemBias) -> None:
         f"{summary.before:.6f}", f"{summary.after:.6f}", f"{summary.lift:+.2%}",
     )  # fmt: skip
     console.print(table)
+    moved = f"{int((bias.bias != 0).sum())} of {summary.n_items} items have a bias"
+    if summary.method == "ascent":
+        console.print(
+            f"{moved}, {summary.n_excluded} are excluded; {summary.n_users} users, "
+            f"{summary.cycles} cycles, {summary.updates} updates"
+        )
+        console.print(
+            "The gain on the window itself flatters: judge on later days with `evaluate`."
+        )
+        return
+    console.print(f"{moved}; {summary.n_users} users")
+    if summary.forecast is not None:
+        console.print(
+            f"forecast for the days to come: {summary.forecast:+.1%} (90 % interval "
+            f"{summary.forecast_low:+.1%} to {summary.forecast_high:+.1%}), from users held out"
+        )
     console.print(
-        f"{int((bias.bias != 0).sum())} of {summary.n_items} items have a bias, "
-        f"{summary.n_excluded} are excluded; {summary.n_users} users, {summary.cycles} cycles, "
-        f"{summary.updates} updates"
+        f"the 10 most shown items take {summary.concentration_after:.0%} of all places "
+        f"({summary.concentration_before:.0%} before)"
     )
-    console.print("The gain on the window itself flatters: judge on later days with `evaluate`.")
+
+
+def _plain(value: Any) -> Any:
+    """A value that JSON has a word for."""
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    return dict(value) if isinstance(value, Mapping) else value

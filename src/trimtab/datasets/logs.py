@@ -57,6 +57,12 @@ class Log:
             f"{self.count(ITEM)} items, days in {self.tz})"
         )
 
+    def catalogue(self) -> pa.Table | None:
+        """item_id, category by the finest level; nothing if there is none."""
+        if not self.levels:
+            return None
+        return self.items.select([ITEM, self.levels[-1]]).rename_columns([ITEM, CATEGORY])
+
     def count(self, column: str) -> int:
         """Number of different values in a column of the events."""
         return int(pc.count_distinct(self.events[column]).as_py())

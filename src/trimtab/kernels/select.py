@@ -86,3 +86,58 @@ def select_top(
                     continue
                 n = take_place(out_items, out_scores, base, n, k, score, item)
         lengths[unit] = n
+
+
+@kernel
+def merge_explored(
+    start, stop, k, n_explored, top_indptr, top_items, top_scores, tried_indptr, tried_items,
+    indptr, items, scores, bias, out_items, out_scores, lengths,
+):  # fmt: skip
+    """Write each unit's top k with its last places given to items that are tried.
+
+    Args:
+        start: first unit.
+        stop: one past the last.
+        k: places.
+        n_explored: places to give away.
+        top_indptr: the top k by unit.
+        top_items: their items.
+        top_scores: their scores.
+        tried_indptr: items to try by unit, the most promising first.
+        tried_items: those items.
+        indptr: lists by unit.
+        items: their items.
+        scores: their scores.
+        bias: by item.
+        out_items: items of the merged top k, at unit * k.
+        out_scores: their scores with biases.
+        lengths: places taken.
+    """
+    for unit in range(start, stop):
+        base = unit * k
+        n = 0
+        end = top_indptr[unit + 1]
+        for e in range(top_indptr[unit], min(end, top_indptr[unit] + k - n_explored)):
+            out_items[base + n] = top_items[e]
+            out_scores[base + n] = top_scores[e]
+            n += 1
+        settled = n
+        for t in range(tried_indptr[unit], tried_indptr[unit + 1]):
+            if n - settled == n_explored:
+                break
+            item = tried_items[t]
+            if _in_range(out_items, base, base + n, item):
+                continue
+            for e in range(indptr[unit], indptr[unit + 1]):
+                if items[e] == item:
+                    out_scores[base + n] = scores[e] + bias[item]
+            out_items[base + n] = item
+            n += 1
+        for e in range(top_indptr[unit] + settled, end):
+            if n == k:
+                break
+            if not _in_range(out_items, base, base + n, top_items[e]):
+                out_items[base + n] = top_items[e]
+                out_scores[base + n] = top_scores[e]
+                n += 1
+        lengths[unit] = n

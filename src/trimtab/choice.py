@@ -1,0 +1,167 @@
+"""The choice model: coefficients of features, and effects of items, with priors.
+
+A smooth stand-in for the metric. It says which way to move; how far is then settled by the exact
+metric on users that were held out.
+"""
+
+from __future__ import annotations
+
+import functools
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from trimtab.coded import Codes, Floats, Ints
+from trimtab.direction import HitLists
+from trimtab.threads import ranges, thread_count
+
+_PARTS = 8  # summed in order, so that the number of threads changes nothing
+_LEAST_PART = 512
+_NEWTON_STEPS = 25
+_NEWTON_CLOSE = 1e-6  # of a coefficient times the spread of its feature
+_LONGEST_STEP = 2.0
+_EFFECT_STEPS = 12
+_EFFECT_DAMPING = 0.8
+_EFFECT_CLOSE = 1e-4
+_LEAST_SPREAD = 0.05  # of a feature within lists; features are logs
+LEAST_TRUST = 0.2  # in the engine's own score
+
+
+class Coefficients(NamedTuple):
+    """What the model found of the score (first) and the features."""
+
+    beta: Floats
+    covariance: Floats
+
+
+class Effects(NamedTuple):
+    """What the model found of groups of items."""
+
+    values: Floats
+    information: Floats  # what the units say of each, without its prior
+
+
+def fit_coefficients(
+    data: HitLists, weights: Floats, table_of: Ints, tables: Floats, ridge: float,
+    start: Floats | None = None,
+) -> Coefficients:  # fmt: skip
+    """The most likely coefficients, by Newton's method; that of the score has 1 as prior mean.
+
+    Args:
+        data: what was chosen.
+        weights: of units in the likelihood.
+        table_of: which table of features a unit sees.
+        tables: features by [table, item, feature].
+        ridge: the prior's weight in units, features measured by their spread within lists.
+        start: coefficients to start from.
+    """
+    p = tables.shape[2] + 1
+    prior = np.zeros(p)
+    prior[0] = 1.0
+    beta = prior.copy() if start is None else start.copy()
+    flat, _, _ = _coefficient_sums(data, weights, table_of, tables, np.zeros(p), spread_of=True)
+    spread = np.maximum(np.sqrt(flat), _LEAST_SPREAD)
+    pull = ridge * spread**2
+    for _ in range(_NEWTON_STEPS):
+        gradient, curvature, _ = _coefficient_sums(data, weights, table_of, tables, beta)
+        step = np.linalg.solve(curvature + np.diag(pull), gradient - pull * (beta - prior))
+        furthest = float(np.abs(step * spread).max())
+        beta = beta + step * min(1.0, _LONGEST_STEP / max(furthest, 1e-300))
+        if furthest < _NEWTON_CLOSE:
+            break
+    _, curvature, squares = _coefficient_sums(data, weights, table_of, tables, beta)
+    inverse = np.linalg.inv(curvature + np.diag(pull))
+    # The prior's own spread counts as evidence of one more unit of each kind.
+    return Coefficients(beta, inverse @ (squares + np.diag(pull)) @ inverse)
+
+
+def _coefficient_sums(
+    data: HitLists, weights: Floats, table_of: Ints, tables: Floats, beta: Floats,
+    spread_of: bool = False,
+) -> tuple[Floats, Floats, Floats]:  # fmt: skip
+    """Gradient, curvature and squared gradients; with `spread_of`, the mean spread in lists."""
+    from trimtab.kernels.choice import coefficient_sums
+
+    p = len(beta)
+
+    def part(start: int, stop: int) -> tuple[Floats, Floats, Floats]:
+        sums = np.zeros(p), np.zeros((p, p)), np.zeros((p, p))
+        coefficient_sums(
+            start, stop, data.lists.indptr, data.lists.items, data.lists.scores, data.hits,
+            weights, table_of, tables, beta, *sums,
+        )  # fmt: skip
+        return sums
+
+    gradient, curvature, squares = (
+        sum(column) for column in zip(*_run(part, data.n_units), strict=True)
+    )
+    curvature, squares = (
+        m + np.tril(m, -1).T for m in (np.asarray(curvature), np.asarray(squares))
+    )
+    if spread_of:
+        return np.diag(curvature) / max(float(weights.sum()), 1e-300), curvature, squares
+    return np.asarray(gradient), curvature, squares
+
+
+def fit_effects(
+    data: HitLists, weights: Floats, logits: Floats, groups: Codes, n_groups: int, precision: float
+) -> Effects:
+    """The most likely effects of groups of items, drawn to 0 by a prior.
+
+    Args:
+        data: what was chosen.
+        weights: of units in the likelihood.
+        logits: of entries, without the effects.
+        groups: of entries.
+        n_groups: number of groups.
+        precision: the prior's, in units that see the group's items.
+    """
+    effects, curvature = np.zeros(n_groups), np.zeros(n_groups)
+    for _ in range(_EFFECT_STEPS):
+        gradient, curvature, _ = _effect_sums(data, weights, logits, groups, effects)
+        step = _EFFECT_DAMPING * (gradient - precision * effects) / (curvature + precision)
+        effects = effects + step
+        if np.abs(step).max(initial=0.0) < _EFFECT_CLOSE:
+            break
+    return Effects(effects, curvature)
+
+
+def effect_variance(
+    data: HitLists, weights: Floats, logits: Floats, groups: Codes, n_groups: int
+) -> float:
+    """How far true effects spread around 0: what their gradients have beyond chance.
+
+    The expected square of a group's gradient at 0 is its noise plus its squared information times
+    the variance; summed over groups that gives the variance.
+    """
+    gradient, curvature, noise = _effect_sums(data, weights, logits, groups, np.zeros(n_groups))
+    beyond = float((gradient**2 - noise).sum())
+    return max(0.0, beyond) / max(float((curvature**2).sum()), 1e-300)
+
+
+def _effect_sums(
+    data: HitLists, weights: Floats, logits: Floats, groups: Codes, effects: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Gradient, curvature and noise of each group."""
+    from trimtab.kernels.choice import effect_sums
+
+    def part(start: int, stop: int) -> Floats:
+        sums = np.zeros((3, len(effects)))
+        effect_sums(
+            start, stop, data.lists.indptr, groups, logits, data.hits, weights, effects, *sums
+        )
+        return sums
+
+    gradient, curvature, noise = functools.reduce(np.add, _run(part, data.n_units))
+    return gradient, curvature, noise
+
+
+def _run(part: Any, n_units: int) -> list[Any]:
+    """`part` over a fixed number of ranges, on the threads there are; results in their order."""
+    cut = ranges(n_units, max(1, min(_PARTS, n_units // _LEAST_PART)))
+    n_threads = min(thread_count(), len(cut))
+    if n_threads <= 1:
+        return [part(*span) for span in cut]
+    with ThreadPoolExecutor(n_threads) as pool:
+        return list(pool.map(lambda span: part(*span), cut))

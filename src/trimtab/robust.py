@@ -1,0 +1,189 @@
+"""The hierarchy's biases as an `ItemBias`: gains, intervals, forecast, and what to warn of."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trimtab.bias import WIDTH_90, ItemBias, Summary, warn
+from trimtab.coded import Flags, Floats, Ints, Lists, Sets
+from trimtab.errors import GuardWarning
+from trimtab.hierarchy import Evidence, Forecast, Learned, learn_hierarchy
+from trimtab.kernels.worth import worth_table
+from trimtab.progress import Progress
+from trimtab.ranking import rank_lists
+from trimtab.reading import Coded
+from trimtab.scales import choose_scale, model_scores, to_scale
+
+if TYPE_CHECKING:
+    from trimtab.learn import BiasLearner
+
+# A forecast meets other users, and other days: twice the variance again.
+_OTHER_DAYS = np.sqrt(3.0)
+_MOST_SHOWN = 10
+_MORE_PLACES, _TIMES_MORE = 0.1, 1.5  # by which the most shown items' share may grow
+_LITTLE = 10  # lists, or sales
+
+
+def learn_robust(learner: BiasLearner, coded: Coded, progress: Progress | None) -> ItemBias:
+    """Learn the hierarchy and tell how it went."""
+    k, metric = learner.k, learner.metric
+    scale = choose_scale(coded.lists, k) if learner.scale == "auto" else learner.scale
+    lists = to_scale(coded.lists, scale).lists
+    model, unit = model_scores(lists, scale, k)
+    weights = np.ones(len(coded.units)) if coded.weights is None else coded.weights
+    evidence = Evidence(
+        lists, model, unit, coded.bought, weights, coded.units.user_codes, coded.windows,
+        coded.history, coded.categories, coded.n_items,
+    )  # fmt: skip
+    learned = learn_hierarchy(evidence, k, metric, learner.seed, progress)
+    before = rank_lists(lists, k, np.zeros(coded.n_items))
+    shown = np.bincount(before.items, minlength=coded.n_items)
+    support = np.bincount(coded.bought.items, minlength=coded.n_items)
+    fresh = _find_fresh(lists, support, coded)
+    bias, learned = _centre(learned, shown, fresh, coded.categories)
+    after = rank_lists(lists, k, bias)
+    judged = np.diff(coded.bought.indptr) > 0
+    total = float(weights[judged].sum())
+    worth_before, worth_after = (
+        _hit_worth(top, coded.bought, weights, k, metric, coded.n_items) for top in (before, after)
+    )
+    forecast, low, high = _interval(learned.forecast)
+    summary = Summary(
+        metric=metric,
+        k=k,
+        before=float(worth_before.sum() / total),
+        after=float(worth_after.sum() / total),
+        objective_before=float(worth_before.sum()),
+        objective_after=float(worth_after.sum()),
+        n_users=int(judged.sum()),
+        n_skipped=int((~judged).sum()),
+        n_items=coded.n_items,
+        n_candidates=coded.n_items,
+        n_excluded=0,
+        cycles=1,
+        updates=int(np.count_nonzero(bias)),
+        converged=True,
+        unit=unit,
+        method="hierarchy",
+        forecast=forecast,
+        forecast_low=low,
+        forecast_high=high,
+        concentration_before=_concentration(shown),
+        concentration_after=_concentration(np.bincount(after.items, minlength=coded.n_items)),
+        kept=learned.kept,
+        coefficients=learned.coefficients,
+    )
+    _warn_of(summary)
+    width = WIDTH_90 * learned.error
+    return ItemBias(
+        item_ids=coded.item_ids,
+        bias=bias,
+        excluded=np.zeros(coded.n_items, bool),
+        gain=worth_after - worth_before,
+        support=support.astype(np.int64),
+        low=bias - width,
+        high=bias + width,
+        trend=learned.trend,
+        category=learned.category,
+        fresh=fresh,
+        scale=scale,
+        unlisted=learner.unlisted,
+        summary=summary,
+        settings=asdict(learner),
+        window=coded.window,
+    )
+
+
+def _find_fresh(lists: Lists, support: Ints, coded: Coded) -> Flags:
+    """Items that were listed and sold too little to be known."""
+    listed = np.bincount(lists.items, minlength=coded.n_items)
+    sold = support.astype(np.float64)
+    if coded.history:
+        sold = sold + coded.history[-1].long
+    return (listed < _LITTLE) & (sold < _LITTLE)
+
+
+def _centre(learned: Learned, shown: Ints, fresh: Flags, categories: Any) -> tuple[Floats, Learned]:
+    """Biases with 0 for what the engine shows on average; fresh items pooled by category.
+
+    Only differences matter to a ranking, so that items the table does not know, at 0, are neither
+    favoured nor held back.
+    """
+    trend, category, own = learned.trend, learned.category, learned.own
+    share = shown / max(float(shown.sum()), 1.0)
+    trend = trend - share @ (trend + category + own)
+    total = trend + category + own
+    if fresh.any():
+        pooled = np.zeros(len(total))
+        if categories is not None:
+            pooled = _pooled(total, shown * ~fresh, categories)
+        trend = np.where(fresh, 0.0, trend)
+        category = np.where(fresh, pooled, category)
+        total = np.where(fresh, pooled, total)
+    return total, learned._replace(trend=trend, category=category, own=total - trend - category)
+
+
+def _pooled(total: Floats, shown: Ints, categories: Ints) -> Floats:
+    """The mean bias of an item's category, by what is shown; drawn to 0 where that is little."""
+    group = np.where(categories < 0, categories.max(initial=-1) + 1, categories)
+    sums = np.bincount(group, shown * total)
+    counts = np.bincount(group, shown)
+    means = sums / (counts + _LITTLE)
+    return np.where(categories < 0, 0.0, means[group])
+
+
+def _hit_worth(
+    top: Lists, bought: Sets, weights: Floats, k: int, metric: str, n_items: int
+) -> Floats:
+    """What each item's hits are worth in the weighted sum of the metric."""
+    from trimtab.kernels.choice import add_hit_worth
+
+    worth = np.zeros(n_items)
+    add_hit_worth(
+        0, top.n_units, k, metric == "map", top.indptr, top.items, *bought, weights,
+        worth_table(metric, k), worth,
+    )  # fmt: skip
+    return worth
+
+
+def _interval(forecast: Forecast) -> tuple[float | None, float | None, float | None]:
+    """The lift to come and its 90 % interval; nothing if there was nothing to lift."""
+    if np.isnan(forecast.lift):
+        return None, None, None
+    width = WIDTH_90 * _OTHER_DAYS * forecast.error
+    return forecast.lift, float(forecast.lift - width), float(forecast.lift + width)
+
+
+def _concentration(shown: Ints) -> float:
+    """Share of all places that the most shown items take."""
+    if len(shown) <= _MOST_SHOWN:
+        return 1.0
+    most = np.partition(shown, -_MOST_SHOWN)[-_MOST_SHOWN:]
+    return float(most.sum() / max(int(shown.sum()), 1))
+
+
+def _warn_of(summary: Summary) -> None:
+    """Say so before anyone ships biases that may not help, or show everybody the same."""
+    name = f"{summary.metric.upper()}@{summary.k}"
+    advice = "keep what you have for now, or learn from more users or days"
+    if summary.forecast is None or not any(summary.kept.values()):
+        warn(
+            f"held-out users bear out no lift of {name}, so that every bias is 0; {advice}",
+            GuardWarning,
+        )
+    elif summary.forecast <= 0:
+        warn(
+            f"the forecast is no lift of {name}: {summary.forecast:+.1%} (90 % interval "
+            f"{summary.forecast_low:+.1%} to {summary.forecast_high:+.1%}); {advice}",
+            GuardWarning,
+        )
+    before, after = summary.concentration_before or 0.0, summary.concentration_after or 0.0
+    if after > before + _MORE_PLACES and after > _TIMES_MORE * before:
+        warn(
+            f"the {_MOST_SHOWN} most shown items would take {after:.0%} of all places, up from "
+            f"{before:.0%}: lists grow alike; look at the largest biases before shipping",
+            GuardWarning,
+        )

@@ -1,0 +1,71 @@
+"""The scale that biases are added on: scores themselves, or their logs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from trimtab.coded import Floats, Ints, Lists
+from trimtab.ranking import rank_lists
+from trimtab.threads import run_ranges
+
+
+class Scaled(NamedTuple):
+    """Lists whose scores a bias adds to; with the exponents that lead back from logs."""
+
+    lists: Lists
+    exponents: Ints | None
+
+
+def to_scale(lists: Lists, scale: str) -> Scaled:
+    """Lists on a scale."""
+    if scale == "additive":
+        return Scaled(lists, None)
+    from trimtab.kernels.scales import log_keys
+
+    keys, exponents = np.empty(len(lists.scores)), np.empty(lists.n_units, np.int64)
+    run_ranges(log_keys, lists.n_units, lists.indptr, lists.scores, keys, exponents)
+    return Scaled(lists._replace(scores=keys), exponents)
+
+
+def to_scores(top: Lists, exponents: Ints | None) -> Floats:
+    """Scores of lists that biases were added to."""
+    if exponents is None:
+        return top.scores
+    from trimtab.kernels.scales import scores_of_keys
+
+    scores = np.empty(len(top.scores))
+    run_ranges(scores_of_keys, top.n_units, top.indptr, top.scores, exponents, scores)
+    return scores
+
+
+def choose_scale(lists: Lists, k: int) -> str:
+    """The log scale where the k-th scores are mostly above 0, the additive one otherwise."""
+    _, kth = _ends(lists, k)
+    return "log" if len(kth) and float(np.median(kth)) > 0 else "additive"
+
+
+def model_scores(lists: Lists, scale: str, k: int) -> tuple[Floats, float]:
+    """Scores as the choice model takes them, and what 1 of them is on the scale."""
+    if scale == "log":
+        from trimtab.kernels.scales import model_logs
+
+        logs = np.empty(len(lists.scores))
+        run_ranges(model_logs, lists.n_units, lists.indptr, lists.scores, logs)
+        return logs, 1.0
+    best, kth = _ends(lists, k)
+    unit = float(np.median(best - kth)) if len(kth) else 0.0
+    if unit <= 0:
+        unit = float(np.abs(lists.scores).max(initial=0.0)) or 1.0
+    highest = np.zeros(lists.n_units)
+    filled = np.diff(lists.indptr) > 0
+    highest[filled] = np.maximum.reduceat(lists.scores, lists.indptr[:-1][filled])
+    return (lists.scores - np.repeat(highest, np.diff(lists.indptr))) / unit, unit
+
+
+def _ends(lists: Lists, k: int) -> tuple[Floats, Floats]:
+    """The best and the k-th (or last) score of every list."""
+    top = rank_lists(lists, k, np.zeros(int(lists.items.max(initial=0)) + 1))
+    filled = np.diff(top.indptr) > 0
+    return top.scores[top.indptr[:-1][filled]], top.scores[top.indptr[1:][filled] - 1]

@@ -1,0 +1,327 @@
+"""The robust default: what it learns, what it forecasts, and what it leaves alone."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import trimtab as tt
+from trimtab.datasets import generate_drift
+
+DEFAULT = tt.BiasLearner()
+
+
+@pytest.fixture(scope="module")
+def drifted():
+    return generate_drift(n_users=6_000, n_items=800, n_listed=40, drift=0.6, seed=0)
+
+
+@pytest.fixture(scope="module")
+def learned(drifted):
+    return DEFAULT.fit(
+        drifted.recs(), drifted.recent_events(), history=drifted.history_events(),
+        items=drifted.catalogue(),
+    )  # fmt: skip
+
+
+def shuffled(table: pa.Table, seed: int) -> pa.Table:
+    return table.take(np.random.default_rng(seed).permutation(table.num_rows))
+
+
+def lift(bias: tt.ItemBias, data, metric: str = "ndcg") -> float:
+    recs, later = data.recs(), data.test_events()
+    after = tt.evaluate(bias.apply(recs, k=10), later)[metric]
+    return after / tt.evaluate(recs, later)[metric] - 1
+
+
+@pytest.mark.parametrize("metric", ["acc", "map", "ndcg"])
+def test_it_lifts_every_metric_on_later_days(metric, drifted):
+    learner = tt.BiasLearner(metric=metric)
+    bias = learner.fit(drifted.recs(), drifted.recent_events(), history=drifted.history_events())
+    came = lift(bias, drifted, metric)
+    assert came > 0.05
+    assert bias.summary.forecast == pytest.approx(came, abs=0.05)
+    assert bias.summary.forecast_low < bias.summary.forecast < bias.summary.forecast_high
+
+
+def test_the_summary_is_that_of_ranking_anew(drifted, learned):
+    recs, recent = drifted.recs(), drifted.recent_events()
+    assert learned.summary.method == "hierarchy"
+    assert learned.summary.before == pytest.approx(tt.evaluate(recs, recent)["ndcg"])
+    after = tt.evaluate(learned.apply(recs, k=10), recent)["ndcg"]
+    assert learned.summary.after == pytest.approx(after)
+    total = learned.summary.objective_after - learned.summary.objective_before
+    assert learned.gain.sum() == pytest.approx(total)
+    assert len(learned.summary.coefficients) == 6
+    top = learned.apply(recs, k=10)["item_id"].to_numpy()
+    most = np.sort(np.bincount(top))[-10:].sum() / len(top)
+    assert learned.summary.concentration_after == pytest.approx(most)
+
+
+def test_parts_add_up_and_intervals_hold_the_bias(learned):
+    table = learned.table().to_pandas()
+    parts = table["trend"] + table["category"] + table["own"]
+    assert parts.to_numpy() == pytest.approx(table["bias"].to_numpy())
+    assert (table["low"] < table["bias"]).all()
+    assert (table["bias"] < table["high"]).all()
+    # More buyers, a surer bias.
+    widths = table["high"] - table["low"]
+    many = table["support"] > table["support"].quantile(0.9)
+    assert widths[many].mean() < 0.7 * widths[table["support"] <= 1].mean()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_intervals_cover_the_truth(seed):
+    data = generate_drift(seed=seed)
+    bias = DEFAULT.fit(data.recs(), data.recent_events(), history=data.history_events())
+    listed = np.bincount(data.lists.items, minlength=data.n_items)
+    known = np.isfinite(data.trend) & (listed >= 10)
+    truth, weight = data.trend[known], listed[known]
+    table = bias.table().to_pandas().set_index("item_id").loc[np.flatnonzero(known)]
+    # Only differences matter to a ranking: compare around the mean of what is listed.
+    truth = truth - np.average(truth, weights=weight)
+    truth = truth + np.average(table["bias"], weights=weight)
+    covered = ((table["low"] <= truth) & (truth <= table["high"])).mean()
+    assert 0.85 <= covered <= 0.97
+
+
+@pytest.mark.parametrize("n_users", [2_000, 10_000])
+@pytest.mark.parametrize("seed", range(3))
+def test_without_drift_it_changes_almost_nothing(n_users, seed):
+    data = generate_drift(n_users=n_users, drift=0, seed=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", tt.GuardWarning)
+        bias = DEFAULT.fit(data.recs(), data.recent_events(), history=data.history_events())
+    assert -0.005 <= lift(bias, data) <= 0.005
+
+
+def test_nothing_borne_out_is_said_and_leaves_all_biases_at_zero():
+    data = generate_drift(n_users=300, n_items=200, n_listed=20, drift=0, seed=2)
+    with pytest.warns(tt.GuardWarning, match="no lift of NDCG@10, so that every bias is 0") as seen:
+        bias = DEFAULT.fit(data.recs(), data.recent_events())
+    assert seen[0].filename == __file__
+    assert not bias.bias.any()
+    assert bias.apply(data.recs()).equals(bias.apply(data.recs(), k=10))
+    assert set(bias.summary.kept.values()) == {0.0}
+
+
+def test_lists_without_a_hit_teach_nothing():
+    recs = pa.table({"user_id": [1, 1, 2], "item_id": [7, 8, 8], "score": [0.9, 0.8, 0.5]})
+    recent = pa.table({"user_id": [1, 2], "item_id": [9, 7]})
+    with pytest.warns(tt.GuardWarning, match="bear out no lift"):
+        bias = tt.BiasLearner(k=2).fit(recs, recent)
+    assert bias.bias.tolist() == [0.0, 0.0, 0.0]
+    assert bias.summary.forecast is None
+
+
+# The same answer -------------------------------------------------------------------------------
+
+
+def fit_all(data, learner=DEFAULT, shuffle: int | None = None) -> tt.ItemBias:
+    tables = data.recs(), data.recent_events(), data.history_events(), data.catalogue()
+    if shuffle is not None:
+        tables = tuple(shuffled(table, shuffle + n) for n, table in enumerate(tables))
+    recs, recent, history, items = tables
+    return learner.fit(recs, recent, history=history, items=items)
+
+
+def test_the_same_seed_and_shuffled_rows_give_the_same_bytes(drifted, learned, bytes_of):
+    again, mixed = fit_all(drifted), fit_all(drifted, shuffle=3)
+    assert bytes_of(again.table()) == bytes_of(learned.table())
+    assert bytes_of(mixed.table()) == bytes_of(learned.table())
+    assert mixed.summary == again.summary == learned.summary
+
+
+def test_another_seed_gives_other_folds(drifted, learned):
+    other = fit_all(drifted, tt.BiasLearner(seed=1))
+    assert other.bias.tolist() != learned.bias.tolist()
+    assert np.corrcoef(other.bias, learned.bias)[0, 1] > 0.95
+
+
+def test_threads_change_nothing(drifted, learned, bytes_of, monkeypatch):
+    monkeypatch.setenv("TRIMTAB_THREADS", "3")
+    assert bytes_of(fit_all(drifted).table()) == bytes_of(learned.table())
+
+
+@pytest.mark.parametrize("shift", [0.0, -1.0], ids=["log", "additive"])
+def test_scores_times_1024_give_the_same_ranking_to_the_byte(shift, drifted, bytes_of):
+    recs = drifted.recs()
+    scores = pc.add(recs["score"], shift)  # below 0, most of them, for the additive scale
+    small = recs.set_column(2, "score", scores)
+    large = recs.set_column(2, "score", pc.multiply(scores, 1024.0))
+    one, other = (DEFAULT.fit(r, drifted.recent_events()) for r in (small, large))
+    assert one.scale == other.scale == ("additive" if shift else "log")
+    top, top_of_large = one.apply(small), other.apply(large)
+    columns = ["user_id", "item_id", "rank"]
+    assert bytes_of(top.select(columns)) == bytes_of(top_of_large.select(columns))
+    assert (top["score"].to_numpy() * 1024.0).tobytes() == top_of_large[
+        "score"
+    ].to_numpy().tobytes()
+    assert lift(one, drifted) > (0.05 if not shift else -1)
+
+
+# What may be absent ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("history", [None, "counts", "items", "events"])
+def test_each_optional_input_only_adds_its_part(history, drifted):
+    events = drifted.history_events()
+    tables = {
+        None: None,
+        "counts": events.group_by("item_id").aggregate([("user_id", "count")])
+        .rename_columns({"user_id_count": "count"}),
+        "items": events.select(["item_id"]),
+        "events": events,
+    }  # fmt: skip
+    bias = DEFAULT.fit(drifted.recs(), drifted.recent_events(), history=tables[history])
+    n_features = {None: 2, "counts": 5, "items": 5, "events": 6}[history]
+    assert len(bias.summary.coefficients) == n_features
+    assert bias.summary.kept["category"] == 0
+    assert lift(bias, drifted) > 0.05
+
+
+def test_counts_and_events_without_users_say_the_same(drifted, bytes_of):
+    events = drifted.history_events().select(["item_id"])
+    counts = events.group_by("item_id").aggregate([([], "count_all")])
+    counts = counts.rename_columns({"count_all": "count"})
+    one, other = (
+        DEFAULT.fit(drifted.recs(), drifted.recent_events(), history=h) for h in (events, counts)
+    )
+    assert bytes_of(one.table()) == bytes_of(other.table())
+
+
+def timed(events: pa.Table, first: str, days: int, seed: int) -> pa.Table:
+    draws = np.random.default_rng(seed).uniform(0, days, events.num_rows)
+    times = pd.Timestamp(first) + pd.to_timedelta(draws, unit="D")
+    return events.append_column("timestamp", pa.array(times.as_unit("us")))
+
+
+def test_events_of_the_window_in_the_history_change_nothing(drifted, bytes_of):
+    recent = timed(drifted.recent_events(), "2026-03-01", 3, 0)
+    past = timed(drifted.history_events(), "2025-12-01", 90, 1)
+    clean = DEFAULT.fit(drifted.recs(), recent, history=past)
+    leaky = DEFAULT.fit(drifted.recs(), recent, history=pa.concat_tables([past, recent]))
+    assert len(clean.summary.coefficients) == 9
+    assert bytes_of(clean.table()) == bytes_of(leaky.table())
+
+
+def test_a_clock_with_a_zone_beside_one_without(drifted):
+    recent = timed(drifted.recent_events(), "2026-03-01", 3, 0)
+    past = timed(drifted.history_events(), "2025-12-01", 90, 1)
+    zoned = past.set_column(2, "timestamp", pc.assume_timezone(past["timestamp"], "UTC"))
+    with pytest.raises(tt.DataError, match="has a time zone in history but none in recent"):
+        DEFAULT.fit(drifted.recs(), recent, history=zoned)
+
+
+@pytest.mark.parametrize(
+    ("tables", "message"),
+    [
+        ({"history": {"item_id": [1], "count": [-2]}}, "'count' of history has -2: counts must be"),
+        ({"history": {"user_id": [1]}}, "missing column 'item_id' in history"),
+        ({"items": {"item_id": [1, 1], "category": ["a", "b"]}}, "'item_id' of items has 1 more"),
+        ({"items": {"item_id": [1]}}, "missing column 'category' in items"),
+    ],
+)
+def test_tables_that_cannot_be_used(tables, message, drifted):
+    given = {name: pa.table(columns) for name, columns in tables.items()}
+    with pytest.raises(tt.DataError, match=message):
+        DEFAULT.fit(drifted.recs(), drifted.recent_events(), **given)
+
+
+def test_earlier_windows_teach_and_judge(drifted):
+    def stacked(*tables):
+        labelled = [
+            table.append_column("window", pa.array([label] * table.num_rows))
+            for label, table in zip(("2026-03-01", "2026-03-04"), tables, strict=True)
+        ]
+        return pa.concat_tables(labelled)
+
+    recs = stacked(drifted.recs(), drifted.recs())
+    recent = stacked(drifted.test_events(), drifted.recent_events())
+    bias = DEFAULT.fit(recs, recent)
+    alone = DEFAULT.fit(drifted.recs(), drifted.recent_events())
+    assert bias.summary.n_users > 1.5 * alone.summary.n_users
+    # Learned on one window and judged on the other, as it will be used.
+    assert bias.summary.forecast > 0.05
+    assert bias.summary.forecast != alone.summary.forecast
+    both = np.isin(bias.item_ids, alone.item_ids)
+    assert np.corrcoef(bias.bias[both], alone.bias)[0, 1] > 0.8
+
+
+def test_weights_of_zero_count_for_nothing(drifted, bytes_of):
+    recs, recent = drifted.recs(), drifted.recent_events()
+    half = pc.less(recent["user_id"], 3000)
+    weights = pa.table({"user_id": np.arange(3000, 6000), "weight": np.zeros(3000)})
+    some = DEFAULT.fit(recs, recent, weights=weights)
+    fewer = DEFAULT.fit(recs, recent.filter(half))
+    known = ~some.fresh & ~fewer.fresh
+    assert some.bias[known] == pytest.approx(fewer.bias[known], abs=1e-9)
+    heavy = pa.table({"user_id": np.arange(6000), "weight": np.full(6000, 7.0)})
+    even = DEFAULT.fit(recs, recent, weights=heavy)
+    assert even.bias == pytest.approx(DEFAULT.fit(recs, recent).bias, abs=1e-6)
+
+
+# Items that little is known of -----------------------------------------------------------------
+
+
+def test_fresh_items_take_their_categorys_bias(drifted, learned):
+    new = pa.table(
+        {"item_id": [900, 901], "category": [drifted.catalogue()["category"][0].as_py(), None]}
+    )
+    catalogue = pa.concat_tables([drifted.catalogue(), new.cast(drifted.catalogue().schema)])
+    bias = DEFAULT.fit(
+        drifted.recs(), drifted.recent_events(), history=drifted.history_events(), items=catalogue
+    )
+    table = bias.table().to_pandas().set_index("item_id")
+    assert table.loc[[900, 901], "fresh"].all()
+    assert table.loc[900, "bias"] == table.loc[900, "category"] != 0
+    assert table.loc[901, "bias"] == 0
+    mates = drifted.category == drifted.category[0]
+    near = table.loc[np.flatnonzero(mates)]
+    assert near["bias"].min() <= table.loc[900, "bias"] <= near["bias"].max()
+
+
+def test_zero_and_negative_scores_are_ranked_as_they_should(drifted):
+    recs = drifted.recs().to_pandas()
+    last = recs.groupby("user_id").cumcount() >= 38
+    recs.loc[last, "score"] = np.where(recs.loc[last, "item_id"] % 2, 0.0, -0.5)
+    bias = DEFAULT.fit(recs, drifted.recent_events())
+    assert bias.scale == "log"
+    top = bias.apply(recs, k=40)
+    raw = recs.set_index(["user_id", "item_id"])["score"]
+    scores = raw.loc[pd.MultiIndex.from_frame(top[["user_id", "item_id"]])].to_numpy()
+    biases = pd.Series(bias.bias, index=np.asarray(bias.item_ids))[top["item_id"]].to_numpy()
+    expected = scores * np.exp(np.sign(scores) * biases)
+    assert top["score"].to_numpy() == pytest.approx(expected, rel=1e-9)
+    # Zero stays below what is above it and above what is below it, for everybody.
+    signs = np.sign(scores).reshape(-1, 40)
+    assert (np.diff(signs, axis=1) <= 0).all()
+
+
+def test_a_saved_table_comes_back(learned, tmp_path, bytes_of):
+    learned.save(tmp_path)
+    loaded = tt.ItemBias.load(tmp_path)
+    assert bytes_of(loaded.table()) == bytes_of(learned.table())
+    assert loaded.summary == learned.summary
+
+
+def test_lists_that_grow_alike_are_flagged():
+    random = np.random.default_rng(0)
+    n_users, n_items = 3000, 400
+    recs = pd.DataFrame(
+        {
+            "user_id": np.repeat(np.arange(n_users), 20),
+            "item_id": np.concatenate([random.permutation(n_items)[:20] for _ in range(n_users)]),
+            "score": random.uniform(0.4, 0.6, n_users * 20),
+        }
+    )
+    trendy = recs[recs["item_id"] < 40].groupby("user_id").head(1)[["user_id", "item_id"]]
+    learner = tt.BiasLearner(k=2)
+    with pytest.warns(tt.GuardWarning, match="most shown items would take .* up from .*: lists gr"):
+        bias = learner.fit(recs, trendy)
+    assert bias.summary.concentration_after > bias.summary.concentration_before + 0.1
