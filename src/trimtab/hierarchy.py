@@ -37,6 +37,7 @@ _OWN_PRECISION = 10.0
 _CATEGORY_PRECISION = 10.0
 _LONGEST = 2.0  # times what the model says
 _CLEARLY = 2.0  # standard errors
+_DOUBT = 0.5  # how much of a move an uncertain gain takes back
 _MOST_FOR_TREND = 20_000  # units; a handful of coefficients needs no more
 _MOST_FOR_CURVES = 100_000
 _STEPS = 2 * (N_FOLDS + 1)  # of progress
@@ -361,11 +362,11 @@ class _Study:
 def _borne_out(forecast: Forecast) -> float:
     """The share of a move that its held-out gain bears out.
 
-    Nearly all of it if the gain is beyond doubt, nothing if it is within a standard error of 0.
+    Nearly all of it if the gain is beyond doubt, nothing if it is lost in its standard error.
     """
-    if not forecast.lift > forecast.error:
+    if not forecast.lift > 0:
         return 0.0
-    return 1.0 - (forecast.error / forecast.lift) ** 2
+    return max(0.0, 1.0 - _DOUBT * (forecast.error / forecast.lift) ** 2)
 
 
 def _lift_of(data: HitLists, moved: Floats, k: int, metric: str) -> Forecast:

@@ -1,0 +1,111 @@
+"""What exploring costs and brings: relevance against coverage, novelty and share of fresh items.
+
+    python benchmarks/explore.py                       # a table
+    python benchmarks/explore.py --chart explore.png   # and a picture
+
+Complete Journey, category engine, lists of 100, the default learner; e of the 10 places go to items
+that little is known of. Means over dates.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import numpy as np
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+
+import trimtab as tt
+from trimtab.datasets import Log, load_complete_journey
+from trimtab.engines import Category
+from trimtab.instants import as_datetime
+from trimtab.timeline import rolling_dates, split_log
+
+K, N_LISTED, MOST = 10, 100, 3
+COLOUR = "#1f6f78"
+MEASURES = {
+    "ndcg": "NDCG@10 of the next 7 days",
+    "shown": "different items shown",
+    "novelty": "novelty: mean -log2 of a shown item's share of sales",
+    "fresh": "share of places with fresh items",
+}
+
+
+def explore_on(log: Log, day: Any) -> list[dict[str, float]]:
+    """One row for each number of places explored."""
+    split = split_log(log, day)
+    engine = Category(items=log.items, level=log.levels[-1])
+    before = engine.fit(split.train, as_datetime(split.recent_from)).recommend(None, N_LISTED)
+    tonight = engine.fit(split.known, as_datetime(split.test_from)).recommend(
+        split.test["user_id"], N_LISTED
+    )
+    bias = tt.BiasLearner(k=K).fit(before, split.recent, history=split.train, items=log.catalogue())
+    fresh = pd.Series(bias.fresh, index=np.asarray(bias.item_ids))
+    sold = split.known["item_id"].to_pandas().value_counts(normalize=True)
+    rows = []
+    for explore in range(MOST + 1):
+        top = bias.apply(tonight, k=K, explore=explore)
+        items = top["item_id"].to_pandas()
+        rows.append(
+            {
+                "explore": explore,
+                "ndcg": tt.evaluate(top, split.test, k=K)["ndcg"],
+                "shown": items.nunique(),
+                "novelty": float(-np.log2(items.map(sold)).mean()),
+                "fresh": float(items.map(fresh).fillna(True).astype(bool).mean()),
+            }
+        )
+    return rows
+
+
+def draw(means: pd.DataFrame, path: Path) -> None:
+    panels = [
+        alt.Chart(means.reset_index(), title=alt.Title(title, anchor="start", fontSize=12))
+        .mark_line(point=alt.OverlayMarkDef(size=60, color=COLOUR), color=COLOUR)
+        .encode(
+            alt.X("explore:O", title="places of 10 kept for fresh items")
+            .axis(labelAngle=0),
+            alt.Y(
+                f"{name}:Q", title=None, axis=alt.Axis(minExtent=40, maxExtent=40),
+                scale=alt.Scale(zero=name in ("fresh", "ndcg")),
+            ),
+        )
+        .properties(width=290, height=170)
+        for name, title in MEASURES.items()
+    ]  # fmt: skip
+    chart = (panels[0] | panels[1]) & (panels[2] | panels[3])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    chart.save(str(path), scale_factor=2)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--chart", type=Path)
+    options = parser.parse_args()
+    warnings.simplefilter("ignore", tt.GuardWarning)
+    log = load_complete_journey()
+    dates = rolling_dates("2017-06-14", "2017-12-13", every=28)
+    rows = [row for day in dates for row in explore_on(log, day)]
+    means = pd.DataFrame(rows).groupby("explore").mean()
+    table = Table("explore", *MEASURES.values(), title=f"{len(dates)} dates")
+    for explore, row in means.iterrows():
+        table.add_row(
+            str(explore),
+            f"{row['ndcg']:.4f} ({row['ndcg'] / means['ndcg'].iloc[0] - 1:+.1%})",
+            f"{row['shown']:.0f}", f"{row['novelty']:.2f}", f"{row['fresh']:.1%}",
+        )  # fmt: skip
+    Console().print(table)
+    if options.chart:
+        draw(means, options.chart)
+        print(f"drew {options.chart}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

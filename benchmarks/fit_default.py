@@ -1,0 +1,66 @@
+"""Times the default learner against a plain NDCG ascent of two cycles on the same tables.
+
+python benchmarks/fit_default.py                     # 1,000,000 users x 50, 100,000 items
+python benchmarks/fit_default.py --users 100000      # smaller
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import trimtab as tt
+from trimtab.datasets import generate_drift
+
+AIM = 12.0
+
+
+def seconds(job: Callable[[], Any]) -> tuple[float, Any]:
+    began = time.perf_counter()
+    result = job()
+    return time.perf_counter() - began, result
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--users", type=int, default=1_000_000)
+    parser.add_argument("--items", type=int, default=100_000)
+    parser.add_argument("--rounds", type=int, default=1)
+    options = parser.parse_args()
+    warnings.simplefilter("ignore", tt.GuardWarning)
+    small = generate_drift(n_users=2_000, n_items=500)
+    default, plain = tt.BiasLearner(), tt.BiasLearner(method="ascent")
+    for learner in (default, plain):  # kernels compiled and loaded
+        learner.fit(small.recs(), small.recent_events())
+    data = generate_drift(n_users=options.users, n_items=options.items)
+    recs, recent, later = data.recs(), data.recent_events(), data.test_events()
+    history, items = data.history_events(), data.catalogue()
+    before = tt.evaluate(recs, later)["ndcg"]
+    print(f"{options.users:,} users, {recs.num_rows:,} rows, {recent.num_rows:,} purchases")
+    for _ in range(options.rounds):
+        times, found = {}, {}
+        jobs: dict[str, Callable[[], tt.ItemBias]] = {
+            "plain ascent, 2 cycles": lambda: plain.fit(recs, recent),
+            "default": lambda: default.fit(recs, recent),
+            "default, with history and categories": lambda: default.fit(
+                recs, recent, history=history, items=items
+            ),
+        }
+        for name, job in jobs.items():
+            times[name], found[name] = seconds(job)
+        unit = times["plain ascent, 2 cycles"]
+        for name, spent in times.items():
+            lift = tt.evaluate(found[name].apply(recs), later)["ndcg"] / before - 1
+            print(f"{name:40s} {spent:7.1f} s  {spent / unit:5.1f} x  NDCG later {lift:+.1%}")
+        print(f"default / plain: {times['default'] / unit:.1f} (aim: at most {AIM:g})")
+    print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.1f} GiB")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
