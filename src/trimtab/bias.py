@@ -134,6 +134,16 @@ class ItemBias:
             f"{self.summary.after:.4f})"
         )
 
+    @property
+    def at_work(self) -> Flags:
+        """Items whose bias changed something on the window.
+
+        The ascent gives a bias to no other items; the hierarchy's trend gives one to all, but only
+        those count here whose hits gained or lost by it.
+        """
+        moved: Flags = self.bias != 0
+        return moved if self.summary.method == "ascent" else moved & (self.gain != 0)
+
     def table(self) -> pa.Table:
         """One row an item, ids ascending (Arrow).
 

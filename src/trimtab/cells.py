@@ -164,7 +164,7 @@ class _Cell:
         self._rows["divergence"].append({**key, "kl": kl})
 
     def _add_biases(self, key: dict[str, str], bias: ItemBias) -> None:
-        moved = np.flatnonzero(bias.bias)
+        moved = np.flatnonzero(bias.at_work)
         counts = {"n_biases": len(moved), "n_excluded": int(bias.excluded.sum())}
         self._rows["fits"].append({**key, **counts})
         self._rows["biases"] += [
@@ -175,7 +175,7 @@ class _Cell:
     def _add_overlap(self) -> None:
         for method in dict.fromkeys(name for name, _ in self._learned):
             for first, second in combinations(self._plan.metrics, 2):
-                one, two = (self._learned[method, m].bias != 0 for m in (first, second))
+                one, two = (self._learned[method, m].at_work for m in (first, second))
                 either = np.count_nonzero(one | two)
                 share = np.count_nonzero(one & two) / either if either else None
                 pair = {"method": method, "first": first, "second": second, "share": share}

@@ -63,6 +63,11 @@ def _tables(view: Overview) -> list[tuple[str, str]]:
             "KL(bought ‖ recommended) in nats over all items seen in either; counts of zero are "
             "taken as 0.01. 0 where both are alike.",
         ),
+        "fits": (
+            "Bias at work",
+            "A bias that changed something on the window it was learned on. The default gives most "
+            "items some bias; few of them move a hit.",
+        ),
         "biases": (
             "Sales",
             "Buyers a week: in the week before the window, in the window, and in the test.",

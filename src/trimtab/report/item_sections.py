@@ -93,7 +93,7 @@ def _curve(view: Overview, fit: Learned) -> Chart:
         for place in drawn_places(len(fit.rows))
     ]
     y = quantity("bias", "~r")
-    spec = line_chart(rows, numbers("items with a bias"), y, 180, points=False, zero=True)
+    spec = line_chart(rows, numbers("items with a bias at work"), y, 180, points=False, zero=True)
     title = f"{name.long}, {day(fit.date)}"
     return Chart(title, f"Sorted biases of {count(len(fit.rows))} items: {title}.", spec)
 

@@ -160,8 +160,8 @@ def _sizes_table(view: Overview, fits: Sequence[Row]) -> Table:
          *(Cell(count(means.get((method, objective)))) for method in methods for means in counts)]
         for objective in dict.fromkeys(row["objective"] for row in fits)
     ]  # fmt: skip
-    caption = f"Items with a bias, and items excluded{_mean_note(view)}"
-    columns = ["learned for", *["biases not 0", "excluded"] * len(methods)]
+    caption = f"Items with a bias at work, and items excluded{_mean_note(view)}"
+    columns = ["learned for", *["biases at work", "excluded"] * len(methods)]
     groups = [("", 1), *((_long_name(view, method), 2) for method in methods)]
     return Table(caption, columns, body, groups=groups, kind="small")
 
@@ -176,7 +176,7 @@ def _overlap_table(view: Overview, pairs: Sequence[Row]) -> Table:
         for first, second in kinds if first != second
     ]  # fmt: skip
     caption = (
-        f"Overlap: of the items with a bias under either objective, the share that has one under "
+        f"Overlap: of the items with a bias at work under either objective, the share under "
         f"both{_mean_note(view)}"
     )
     columns = ["learned for", *(_long_name(view, method) for method in methods)]
