@@ -229,6 +229,28 @@ def test_a_second_fit_starts_from_the_first(trimtab, folder, fitted, data):
     assert tt.ItemBias.load(folder / "yesterday").summary == expected.summary
 
 
+def test_history_categories_and_exploring(trimtab, folder, fitted, data, bytes_of):
+    pq.write_table(data.history_events(), folder / "past.parquet")
+    pq.write_table(data.catalogue(), folder / "items.parquet")
+    result = trimtab(
+        "fit", "--recs", "recs.parquet", "--recent", "recent.parquet", "--out", "informed",
+        "--k", 5, "--history", "past.parquet", "--items", "items.parquet", cwd=folder,
+    )  # fmt: skip
+    expected = tt.BiasLearner(k=5).fit(
+        data.recs(), data.recent_events(), history=data.history_events(), items=data.catalogue()
+    )
+    saved = tt.ItemBias.load(folder / "informed")
+    assert bytes_of(saved.table()) == bytes_of(expected.table())
+    assert f"forecast for the days to come: {expected.summary.forecast:+.1%}" in result.stdout
+    assert "the 10 most shown items take" in result.stdout
+    trimtab(
+        "apply", "--bias", "informed", "--recs", "recs.parquet", "--out", "explored.parquet",
+        "--k", 5, "--explore", 2, "--seed", 3, cwd=folder,
+    )  # fmt: skip
+    shown = expected.apply(data.recs(), k=5, explore=2, seed=3)
+    assert pq.read_table(folder / "explored.parquet").equals(shown)
+
+
 def test_a_lift_over_nothing_is_null(fitted):
     printed = json.loads(fitted["awkward"].stdout, parse_constant=pytest.fail)
     assert printed["before"] == 0 < printed["after"]

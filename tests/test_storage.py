@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import trimtab as tt
@@ -292,6 +293,25 @@ def test_a_header_of_something_else(content, saved):
     (saved / "header.json").write_text(content)
     with pytest.raises(StoreError, match="not a saved bias of Trimtab; check the path"):
         tt.ItemBias.load(saved)
+
+
+def test_the_first_version_of_the_format(learned, saved):
+    """Tables saved before there were intervals and parts can still be read."""
+    (path,) = saved.glob("bias-*.parquet")
+    table = pq.read_table(path).select(["item_id", "bias", "excluded", "gain", "support"])
+    pq.write_table(table, path)
+    header = json.loads((saved / "header.json").read_text())
+    added = ("method", "forecast", "forecast_low", "forecast_high", "concentration_before",
+             "concentration_after", "kept", "coefficients")  # fmt: skip
+    summary = {k: v for k, v in header["summary"].items() if k not in added}
+    checksum = f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
+    edit_header(saved, version=1, summary=summary, checksum=checksum)
+    loaded = tt.ItemBias.load(saved)
+    assert loaded.bias.tobytes() == learned.bias.tobytes()
+    assert np.isnan(loaded.low).all()
+    assert not loaded.fresh.any()
+    assert loaded.table()["own"].to_numpy().tobytes() == learned.bias.tobytes()
+    assert loaded.summary == learned.summary
 
 
 def test_a_newer_version_of_the_format(saved):
