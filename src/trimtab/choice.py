@@ -32,7 +32,7 @@ class Coefficients(NamedTuple):
     """What the model found of the score (first) and the features."""
 
     beta: Floats
-    covariance: Floats
+    pull: Floats  # the prior's precision, by coefficient
 
 
 class Effects(NamedTuple):
@@ -44,7 +44,7 @@ class Effects(NamedTuple):
 
 def fit_coefficients(
     data: HitLists, weights: Floats, table_of: Ints, tables: Floats, ridge: float,
-    start: Floats | None = None,
+    start: Coefficients | None = None,
 ) -> Coefficients:  # fmt: skip
     """The most likely coefficients, by Newton's method; that of the score has 1 as prior mean.
 
@@ -54,15 +54,17 @@ def fit_coefficients(
         table_of: which table of features a unit sees.
         tables: features by [table, item, feature].
         ridge: the prior's weight in units, features measured by their spread within lists.
-        start: coefficients to start from.
+        start: found on other units of the same data: where to start, and the prior.
     """
-    p = tables.shape[2] + 1
-    prior = np.zeros(p)
+    prior = np.zeros(tables.shape[2] + 1)
     prior[0] = 1.0
-    beta = prior.copy() if start is None else start.copy()
-    flat, _, _ = _coefficient_sums(data, weights, table_of, tables, np.zeros(p), spread_of=True)
-    spread = np.maximum(np.sqrt(flat), _LEAST_SPREAD)
-    pull = ridge * spread**2
+    if start is None:
+        none = np.zeros(len(prior))
+        _, curvature, _ = _coefficient_sums(data, weights, table_of, tables, none)
+        variance = np.diag(curvature) / max(float(weights.sum()), 1e-300)
+        start = Coefficients(prior, ridge * np.maximum(variance, _LEAST_SPREAD**2))
+    beta, pull = start
+    spread = np.sqrt(pull / ridge)
     for _ in range(_NEWTON_STEPS):
         gradient, curvature, _ = _coefficient_sums(data, weights, table_of, tables, beta)
         step = np.linalg.solve(curvature + np.diag(pull), gradient - pull * (beta - prior))
@@ -70,17 +72,23 @@ def fit_coefficients(
         beta = beta + step * min(1.0, _LONGEST_STEP / max(furthest, 1e-300))
         if furthest < _NEWTON_CLOSE:
             break
-    _, curvature, squares = _coefficient_sums(data, weights, table_of, tables, beta)
-    inverse = np.linalg.inv(curvature + np.diag(pull))
-    # The prior's own spread counts as evidence of one more unit of each kind.
-    return Coefficients(beta, inverse @ (squares + np.diag(pull)) @ inverse)
+    return Coefficients(beta, pull)
+
+
+def coefficient_errors(
+    data: HitLists, weights: Floats, table_of: Ints, tables: Floats, found: Coefficients
+) -> Floats:
+    """The covariance of coefficients, units being independent of each other."""
+    _, curvature, squares = _coefficient_sums(data, weights, table_of, tables, found.beta)
+    inverse = np.linalg.inv(curvature + np.diag(found.pull))
+    covariance: Floats = inverse @ (squares + np.diag(found.pull)) @ inverse
+    return covariance
 
 
 def _coefficient_sums(
-    data: HitLists, weights: Floats, table_of: Ints, tables: Floats, beta: Floats,
-    spread_of: bool = False,
-) -> tuple[Floats, Floats, Floats]:  # fmt: skip
-    """Gradient, curvature and squared gradients; with `spread_of`, the mean spread in lists."""
+    data: HitLists, weights: Floats, table_of: Ints, tables: Floats, beta: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Gradient, curvature and squared gradients."""
     from trimtab.kernels.choice import coefficient_sums
 
     p = len(beta)
@@ -99,8 +107,6 @@ def _coefficient_sums(
     curvature, squares = (
         m + np.tril(m, -1).T for m in (np.asarray(curvature), np.asarray(squares))
     )
-    if spread_of:
-        return np.diag(curvature) / max(float(weights.sum()), 1e-300), curvature, squares
     return np.asarray(gradient), curvature, squares
 
 

@@ -20,6 +20,7 @@ from trimtab.choice import (
     LEAST_TRUST,
     Coefficients,
     Effects,
+    coefficient_errors,
     effect_variance,
     fit_coefficients,
     fit_effects,
@@ -216,10 +217,10 @@ class _Study:
 
     def _fit_trend(self, chosen: Any, start: _Fit | None) -> _Fit:
         weights = self._worth * chosen
-        begin = None if start is None else start.coefficients.beta
         coefficients = fit_coefficients(
-            self._model, weights * self._sample, self._table_of, self._tables, _RIDGE, begin
-        )
+            self._model, weights * self._sample, self._table_of, self._tables, _RIDGE,
+            None if start is None else start.coefficients,
+        )  # fmt: skip
         self._step()
         fit = _Fit(coefficients, None, None)
         if self._groups is None:
@@ -246,7 +247,10 @@ class _Study:
         choices[self._items] = fit.own.information
         shrunken = spread / (1.0 + spread * np.maximum(information, choices))
         centred = self._now - self._seen @ self._now
-        of_trend = ((centred @ fit.coefficients.covariance[1:, 1:]) * centred).sum(axis=1)
+        covariance = coefficient_errors(
+            self._model, self._worth * self._sample, self._table_of, self._tables, fit.coefficients
+        )
+        of_trend = ((centred @ covariance[1:, 1:]) * centred).sum(axis=1)
         errors: Floats = np.sqrt(np.maximum(of_trend, 0.0) + shrunken) / fit.trust
         return errors
 

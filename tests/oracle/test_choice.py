@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trimtab.choice import effect_variance, fit_coefficients, fit_effects
+from trimtab.choice import coefficient_errors, effect_variance, fit_coefficients, fit_effects
 from trimtab.coded import Lists, Sets
 from trimtab.direction import gather_hits
 
@@ -70,9 +70,11 @@ def test_coefficients_maximise_the_penalised_likelihood(seed):
         return fitted - 0.5 * (pull * (beta - prior) ** 2).sum()
 
     assert_at_its_best(value, found.beta)
-    again = fit_coefficients(data, weights, table_of, tables, ridge, start=found.beta + 0.3)
+    elsewhere = found._replace(beta=found.beta + 0.3)
+    again = fit_coefficients(data, weights, table_of, tables, ridge, elsewhere)
     assert again.beta == pytest.approx(found.beta, abs=1e-6)
-    assert (np.linalg.eigvalsh(found.covariance) > 0).all()
+    covariance = coefficient_errors(data, weights, table_of, tables, found)
+    assert (np.linalg.eigvalsh(covariance) > 0).all()
 
 
 @pytest.mark.parametrize("seed", range(8))
