@@ -62,6 +62,12 @@ def test_draws_are_seeded_and_the_order_of_rows_does_not_matter():
     assert top.equals(BIAS.apply(mixed, k=4, explore=2, seed=5))
 
 
+def test_any_k_is_allowed():
+    with pytest.warns(tt.TrimtabWarning, match="longer than the longest list"):
+        top = BIAS.apply(LISTS, k=10**9, explore=1)
+    assert len(top) == len(LISTS)
+
+
 def test_what_must_not_be_shown_is_not_explored():
     pairs = pd.DataFrame({"user_id": np.arange(N_USERS), "item_id": 7})
     top = shown(3, exclude=pairs, allowed=pd.DataFrame({"item_id": [1, 2, 3, 4, 7, 8]}))

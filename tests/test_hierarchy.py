@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -234,15 +235,8 @@ def test_tables_that_cannot_be_used(tables, message, drifted):
 
 
 def test_earlier_windows_teach_and_judge(drifted):
-    def stacked(*tables):
-        labelled = [
-            table.append_column("window", pa.array([label] * table.num_rows))
-            for label, table in zip(("2026-03-01", "2026-03-04"), tables, strict=True)
-        ]
-        return pa.concat_tables(labelled)
-
-    recs = stacked(drifted.recs(), drifted.recs())
-    recent = stacked(drifted.test_events(), drifted.recent_events())
+    recs = stacked({"2026-03-01": drifted.recs(), "2026-03-04": drifted.recs()})
+    recent = stacked({"2026-03-01": drifted.test_events(), "2026-03-04": drifted.recent_events()})
     bias = DEFAULT.fit(recs, recent)
     alone = DEFAULT.fit(drifted.recs(), drifted.recent_events())
     assert bias.summary.n_users > 1.5 * alone.summary.n_users
@@ -325,3 +319,131 @@ def test_lists_that_grow_alike_are_flagged():
     with pytest.warns(tt.GuardWarning, match="most shown items would take .* up from .*: lists gr"):
         bias = learner.fit(recs, trendy)
     assert bias.summary.concentration_after > bias.summary.concentration_before + 0.1
+
+
+# Data that is not as it should be ---------------------------------------------------------------
+
+
+def stacked(tables: dict[str, pa.Table]) -> pa.Table:
+    return pa.concat_tables(
+        [t.append_column("window", pa.array([label] * t.num_rows)) for label, t in tables.items()]
+    )
+
+
+def test_windows_without_purchases_or_lists_change_nothing(drifted):
+    recs, recent = drifted.recs(), timed(drifted.recent_events(), "2026-03-04", 3, 0)
+    past = timed(drifted.history_events(), "2025-12-01", 90, 1)
+    alone = DEFAULT.fit(recs, recent, history=past)
+    for label in ("2026-03-01", "2026-03-07"):
+        more_lists = stacked({"2026-03-04": recs, label: recs})
+        bias = DEFAULT.fit(more_lists, stacked({"2026-03-04": recent}), history=past)
+        assert bias.bias == pytest.approx(alone.bias, abs=0.3)
+        assert np.corrcoef(bias.bias, alone.bias)[0, 1] > 0.99
+        strangers = timed(pa.table({"user_id": [1], "item_id": [3]}), label, 1, 0)
+        more_sales = stacked({"2026-03-04": recent, label: strangers})
+        bias = DEFAULT.fit(stacked({"2026-03-04": recs}), more_sales, history=past)
+        assert np.corrcoef(bias.bias, alone.bias)[0, 1] > 0.99
+
+
+@pytest.mark.parametrize("weight", [1e-12, 1e-3, 1e9, 1e300])
+def test_weights_may_be_measured_in_anything(weight, drifted, learned):
+    weights = pa.table({"user_id": np.arange(6000), "weight": np.full(6000, weight)})
+    bias = DEFAULT.fit(
+        drifted.recs(), drifted.recent_events(), history=drifted.history_events(),
+        items=drifted.catalogue(), weights=weights,
+    )  # fmt: skip
+    assert bias.bias == pytest.approx(learned.bias, abs=1e-6)
+    assert bias.summary.forecast == pytest.approx(learned.summary.forecast)
+
+
+def test_an_engine_that_never_hits_can_still_be_helped():
+    users = np.arange(400)
+    recs = pa.table(
+        {
+            "user_id": np.repeat(users, 2),
+            "item_id": np.tile([1, 2], 400),
+            "score": np.tile([0.9, 0.8], 400),
+        }
+    )
+    recent = pa.table({"user_id": users, "item_id": np.full(400, 2)})
+    bias = tt.BiasLearner(k=1).fit(recs, recent)
+    assert (bias.summary.before, bias.summary.after) == (0.0, 1.0)
+    assert bias.summary.forecast is None
+
+
+def test_one_item_that_everybody_wants_is_found():
+    random = np.random.default_rng(1)
+    n_users, n_items = 2000, 300
+    items = np.argsort(random.random((n_users, n_items)), axis=1)[:, :100]
+    items[:, 0] = np.where((items == 7).any(axis=1), items[:, 0], 7)
+    chosen = np.where(random.random(n_users) < 0.3, 7, items[:, 50])
+    recs = pa.table(
+        {"user_id": np.repeat(np.arange(n_users), 100), "item_id": items.ravel(),
+         "score": random.uniform(0.5, 0.6, items.size)}
+    )  # fmt: skip
+    recent = pa.table({"user_id": np.arange(n_users), "item_id": chosen})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", tt.GuardWarning)  # lists do grow alike
+        bias = DEFAULT.fit(recs, recent)
+    assert int(bias.item_ids[np.argmax(bias.bias)]) == 7
+    assert np.isfinite(bias.bias).all()
+    assert bias.summary.after > bias.summary.before + 0.1
+
+
+def test_dated_counts_and_days_leave_the_window_out(drifted, bytes_of):
+    recent = timed(drifted.recent_events(), "2026-03-01", 3, 0)
+    counts = drifted.history_events().group_by("item_id").aggregate([([], "count_all")])
+    counts = counts.rename_columns({"count_all": "count"})
+    dated = counts.append_column(
+        "timestamp", pa.array([pd.Timestamp("2026-02-01")] * len(counts), pa.timestamp("us"))
+    )
+    late = pa.table(
+        {"item_id": [5], "count": [10**6], "timestamp": [pd.Timestamp("2026-03-01 23:00")]}
+    )
+    clean = DEFAULT.fit(drifted.recs(), recent, history=dated)
+    leaky = pa.concat_tables([dated, late.cast(dated.schema)])
+    assert bytes_of(DEFAULT.fit(drifted.recs(), recent, history=leaky).table()) == bytes_of(
+        clean.table()
+    )
+    # Days begin before the first purchase in them.
+    past = timed(drifted.history_events(), "2025-12-01", 90, 1)
+    days = past.set_column(2, "timestamp", past["timestamp"].cast(pa.date32(), safe=False))
+    first = pa.table({"user_id": [1], "item_id": [5], "timestamp": [pd.Timestamp("2026-03-01")]})
+    later = pa.concat_tables([days, first.cast(days.schema)])
+    one, other = (DEFAULT.fit(drifted.recs(), recent, history=h) for h in (days, later))
+    assert bytes_of(one.table()) == bytes_of(other.table())
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.string(), pa.string_view(), pa.int16(), pa.null(), pa.dictionary(pa.int8(), "str")]
+)
+def test_categories_of_any_plain_kind(kind, drifted, learned):
+    codes = drifted.category % 100
+    if pa.types.is_null(kind):
+        column = pa.nulls(len(codes))
+    else:
+        plain = pa.array(codes) if pa.types.is_integer(kind) else pa.array([f"{c}" for c in codes])
+        column = plain.dictionary_encode() if pa.types.is_dictionary(kind) else plain.cast(kind)
+    items = pa.table({"item_id": np.arange(len(codes)), "category": column})
+    bias = DEFAULT.fit(drifted.recs(), drifted.recent_events(), items=items)
+    assert np.corrcoef(bias.bias, learned.bias)[0, 1] > 0.8
+
+
+def test_categories_that_are_lists(drifted):
+    items = pa.table({"item_id": [1], "category": [["a", "b"]]})
+    with pytest.raises(tt.DataError, match=r"column 'category' of items holds list.*: it must"):
+        DEFAULT.fit(drifted.recs(), drifted.recent_events(), items=items)
+
+
+def test_scores_of_every_size_keep_their_order():
+    scores = [1e300, 1.0, 1e-300, 5e-324, 0.0, -1e-300, -1.0, -1e300]
+    recs = pa.table({"user_id": [1] * 8, "item_id": np.arange(8), "score": scores})
+    data = generate_drift(n_users=400, n_items=120, n_listed=20, drift=1.0, seed=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", tt.GuardWarning)
+        bias = tt.BiasLearner(k=5).fit(data.recs(), data.recent_events())
+    flat = replace(bias, bias=np.zeros(len(bias)))
+    assert bias.scale == "log"
+    top = flat.apply(recs, k=8)
+    assert top["item_id"].to_pylist() == list(range(8))
+    assert top["score"].to_numpy() == pytest.approx(scores, rel=1e-12)

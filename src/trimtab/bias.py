@@ -61,8 +61,12 @@ class Summary(Mapping[str, Any]):
     forecast_high: float | None = None
     concentration_before: float | None = None  # share of places that the 10 most shown items take
     concentration_after: float | None = None
-    kept: Mapping[str, float] = field(default_factory=dict)  # how far each level was carried
-    coefficients: Mapping[str, float] = field(default_factory=dict)  # of the trend's features
+    kept: Mapping[str, float] = field(
+        default_factory=dict, hash=False
+    )  # how far each level was carried
+    coefficients: Mapping[str, float] = field(
+        default_factory=dict, hash=False
+    )  # of the trend's features
 
     @property
     def lift(self) -> float:

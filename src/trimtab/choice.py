@@ -21,9 +21,10 @@ _LEAST_PART = 512
 _NEWTON_STEPS = 25
 _NEWTON_CLOSE = 1e-6  # of a coefficient times the spread of its feature
 _LONGEST_STEP = 2.0
-_EFFECT_STEPS = 12
+_EFFECT_STEPS = 60
 _EFFECT_DAMPING = 0.8
-_EFFECT_CLOSE = 1e-4
+_EFFECT_CLOSE = 1e-3
+_LONGEST_EFFECT_STEP = 1.0  # further, chances and with them curvatures are others
 _LEAST_SPREAD = 0.05  # of a feature within lists; features are logs
 LEAST_TRUST = 0.2  # in the engine's own score
 
@@ -127,6 +128,7 @@ def fit_effects(
     for _ in range(_EFFECT_STEPS):
         gradient, curvature, _ = _effect_sums(data, weights, logits, groups, effects)
         step = _EFFECT_DAMPING * (gradient - precision * effects) / (curvature + precision)
+        step = np.clip(step, -_LONGEST_EFFECT_STEP, _LONGEST_EFFECT_STEP)
         effects = effects + step
         if np.abs(step).max(initial=0.0) < _EFFECT_CLOSE:
             break

@@ -56,11 +56,14 @@ def explore_lists(
     indptr = np.searchsorted(units, np.arange(lists.n_units + 1)).astype(np.int64)
     none = np.zeros(len(chances.bias))
     tried = rank_lists(Lists(indptr, items, drawn), k, none, hidden=hidden)
-    out_items, out_scores = np.empty(lists.n_units * k, np.int32), np.empty(lists.n_units * k)
+    # No more room than can be filled, however large k is.
+    longest = sum(int(np.diff(rows.indptr).max(initial=0)) for rows in (top, tried))
+    room = max(1, min(k, longest))
+    out_items, out_scores = np.empty(lists.n_units * room, np.int32), np.empty(lists.n_units * room)
     lengths = np.empty(lists.n_units, np.int64)
     run_ranges(
-        merge_explored, lists.n_units, k, n_explored, *top, tried.indptr, tried.items, *lists,
+        merge_explored, lists.n_units, k, room, n_explored, *top, tried.indptr, tried.items, *lists,
         chances.bias, out_items, out_scores, lengths,
     )  # fmt: skip
-    taken = (np.arange(k) < lengths[:, None]).ravel()
+    taken = (np.arange(room) < lengths[:, None]).ravel()
     return Lists(np.concatenate([[0], np.cumsum(lengths)]), out_items[taken], out_scores[taken])

@@ -70,7 +70,7 @@ def count_history(
     if times is None:
         times = np.arange(len(items), dtype=np.int64) * DAY  # every event a day of its own
     if before is None:
-        before = int(times.max(initial=0)) + 1
+        before = int(times.max()) + 1 if len(times) else 0
     if times.max(initial=before - 1) >= before:
         keep = times < before
         items, times = items[keep], times[keep]

@@ -12,6 +12,7 @@ the forecast.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,14 +26,16 @@ from trimtab.choice import (
     fit_coefficients,
     fit_effects,
 )
-from trimtab.coded import Codes, Floats, Ints, Lists, Sets
+from trimtab.coded import Codes, Flags, Floats, Ints, Lists, Sets
 from trimtab.direction import HitLists, gather_hits, trace_line, values_at
 from trimtab.features import Features, History, count_groups
 from trimtab.kernels.worth import discounts
 from trimtab.progress import Progress
 
 N_FOLDS = 4
-_TABLES = N_FOLDS + 1  # of a window: each fold left out, then none
+_PAIRS = tuple(combinations(range(N_FOLDS), 2))
+_TABLES = N_FOLDS + 1 + len(_PAIRS)  # of a window: each fold left out, none, each pair of folds
+_WHOLE = N_FOLDS  # the table that leaves none out
 _RIDGE = 10.0  # units
 _OWN_PRECISION = 10.0
 _CATEGORY_PRECISION = 10.0
@@ -41,6 +44,7 @@ _CLEARLY = 2.0  # standard errors
 _DOUBT = 0.5  # how much of a move an uncertain gain takes back
 _MOST_FOR_TREND = 20_000  # units; a handful of coefficients needs no more
 _MOST_FOR_CURVES = 100_000
+_MOST_CROSSINGS = 30_000_000
 _STEPS = 2 * (N_FOLDS + 1)  # of progress
 
 
@@ -74,9 +78,10 @@ class Evidence:
 
 
 class Forecast(NamedTuple):
-    """The lift that held-out users had, and an interval for users and days to come."""
+    """What held-out users gained."""
 
-    lift: float
+    sureness: float  # the gain in standard errors
+    lift: float  # nan where there was nothing before
     error: float  # standard error of `lift`
 
 
@@ -92,8 +97,17 @@ class Learned(NamedTuple):
     forecast: Forecast
 
 
+class _Part(NamedTuple):
+    """Units to fit on, and the table of features that each of them sees."""
+
+    chosen: Flags
+    table_of: Ints
+
+
 class _Fit(NamedTuple):
     """What the model found on some units."""
+
+    part: _Part
 
     coefficients: Coefficients
     category: Effects | None
@@ -139,7 +153,6 @@ class _Study:
         self._fold = folds[source]
         self._window = evidence.windows[source].astype(np.int64)
         self._build_tables(folds)
-        self._table_of = self._window * _TABLES + self._fold
         self._worth = self._unit_worth()
         self._sample = _sample(self._data.n_units, _MOST_FOR_TREND, seed)
         self._groups = None
@@ -160,10 +173,12 @@ class _Study:
             features = Features(e.history[window] if e.history else None)
             own = slice(window * N_FOLDS, (window + 1) * N_FOLDS)
             bought, listed = (part[own].sum(axis=0) for part in counts)
-            for fold in range(window * N_FOLDS, (window + 1) * N_FOLDS):
-                without = bought - counts.bought[fold], listed - counts.listed[fold]
-                made.append(features.build(*without, self._items))
-            made.append(features.build(bought, listed, self._items))
+            for left_out in (*((fold,) for fold in range(N_FOLDS)), (), *_PAIRS):
+                some = bought.copy(), listed.copy()
+                for fold in left_out:
+                    some[0][:] -= counts.bought[window * N_FOLDS + fold]
+                    some[1][:] -= counts.listed[window * N_FOLDS + fold]
+                made.append(features.build(*some, self._items))
         self.names = features.names
         self._tables = np.stack(made)
         self._now, self._bought = features.build(bought, listed), bought
@@ -184,11 +199,11 @@ class _Study:
         n_units = self._data.n_units
         if n_units == 0:
             return self._nothing()
-        chosen = np.flatnonzero(_sample(n_units, _MOST_FOR_CURVES, 1))
+        chosen = self._for_curves(np.flatnonzero(_sample(n_units, _MOST_FOR_CURVES, 1)))
         self._held = self._data.take(chosen)
         self._held_of = chosen
-        whole = self._fit_trend(np.ones(n_units, bool), None)
-        parts = [self._fit_trend(self._fold != fold, whole) for fold in range(N_FOLDS)]
+        whole = self._fit_trend(self._all_but(None), None)
+        parts = [self._fit_trend(self._all_but(fold), whole) for fold in range(N_FOLDS)]
         kept = {"trend": 1.0, "category": 0.0, "own": 1.0}
         moved = np.zeros(len(self._held.lists.items))
         trend = self._held_out(parts, self._trend_of)
@@ -198,8 +213,8 @@ class _Study:
             pooled = self._held_out(parts, self._category_of)
             kept["category"] = self._length(moved, pooled, 0.0)
             moved += kept["category"] * pooled
-        whole = self._fit_own(np.ones(n_units, bool), whole, kept)
-        parts = [self._fit_own(self._fold != fold, part, kept) for fold, part in enumerate(parts)]
+        whole = self._fit_own(whole, kept)
+        parts = [self._fit_own(part, kept) for part in parts]
         own = self._held_out(parts, self._own_of)
         kept["own"] = self._length(moved, own, 1.0)
         moved += kept["own"] * own
@@ -207,22 +222,44 @@ class _Study:
         kept = {level: length * borne_out for level, length in kept.items()}
         forecast = self._forecast(moved * borne_out)
         if self._window.max() > 0:
-            forecast = self._forecast_newest(kept) or forecast
+            newest = self._forecast_newest(kept)
+            forecast = forecast if newest is None or np.isnan(newest.lift) else newest
         return self._add_up(whole, kept, forecast)
+
+    def _for_curves(self, chosen: Ints) -> Ints:
+        """As many of the units as memory has room for the crossings of their hits."""
+        lengths = np.diff(self._data.lists.indptr)
+        n_hits = np.diff(np.concatenate([[0], np.cumsum(self._data.hits)])[self._data.lists.indptr])
+        crossings = np.cumsum((lengths * n_hits)[chosen])
+        return chosen[: max(1, int(np.searchsorted(crossings, _MOST_CROSSINGS, side="right")))]
 
     def _step(self) -> None:
         self._done += 1
         if self._progress is not None:
             self._progress(1, min(self._done, _STEPS), _STEPS)
 
-    def _fit_trend(self, chosen: Any, start: _Fit | None) -> _Fit:
-        weights = self._worth * chosen
+    def _all_but(self, left_out: int | None) -> _Part:
+        """All units but those of a fold.
+
+        A unit sees features without its own fold, and without the one left out: purchases of the
+        latter must not reach, by way of the others' features, what is judged on it.
+        """
+        tables = np.arange(N_FOLDS)
+        if left_out is not None:
+            for place, pair in enumerate(_PAIRS):
+                if left_out in pair:
+                    tables[sum(pair) - left_out] = N_FOLDS + 1 + place
+        chosen = np.ones(len(self._fold), bool) if left_out is None else self._fold != left_out
+        return _Part(chosen, self._window * _TABLES + tables[self._fold])
+
+    def _fit_trend(self, part: _Part, start: _Fit | None) -> _Fit:
+        weights = self._worth * part.chosen
         coefficients = fit_coefficients(
-            self._model, weights * self._sample, self._table_of, self._tables, _RIDGE,
+            self._model, weights * self._sample, part.table_of, self._tables, _RIDGE,
             None if start is None else start.coefficients,
         )  # fmt: skip
         self._step()
-        fit = _Fit(coefficients, None, None)
+        fit = _Fit(part, coefficients, None, None)
         if self._groups is None:
             return fit
         groups = self._groups[self._model.lists.items]
@@ -246,17 +283,25 @@ class _Study:
         choices = np.zeros(self._evidence.n_items)
         choices[self._items] = fit.own.information
         shrunken = spread / (1.0 + spread * np.maximum(information, choices))
-        centred = self._now - self._seen @ self._now
+        centred = self._centred()
         covariance = coefficient_errors(
-            self._model, self._worth * self._sample, self._table_of, self._tables, fit.coefficients
-        )
+            self._model, self._worth * self._sample, fit.part.table_of, self._tables,
+            fit.coefficients,
+        )  # fmt: skip
         of_trend = ((centred @ covariance[1:, 1:]) * centred).sum(axis=1)
         errors: Floats = np.sqrt(np.maximum(of_trend, 0.0) + shrunken) / fit.trust
         return errors
 
-    def _fit_own(self, chosen: Any, fit: _Fit, kept: dict[str, float]) -> _Fit:
+    def _centred(self) -> Floats:
+        """Features of all items now, around those of what is listed."""
+        # Not as a product of matrices, whose last bits depend on the machine.
+        centred: Floats = self._now - (self._seen[:, None] * self._now).sum(axis=0)
+        return centred
+
+    def _fit_own(self, fit: _Fit, kept: dict[str, float]) -> _Fit:
+        weights = self._worth * fit.part.chosen
         effects = fit_effects(
-            self._model, self._worth * chosen, self._logits(fit, kept), self._model.lists.items,
+            self._model, weights, self._logits(fit, kept), self._model.lists.items,
             len(self._items), _OWN_PRECISION,
         )  # fmt: skip
         self._step()
@@ -266,7 +311,7 @@ class _Study:
         """Of every entry, by the levels that were kept."""
         lists = self._model.lists
         lengths = np.diff(lists.indptr)
-        trend = self._scored(fit)[np.repeat(self._table_of, lengths), lists.items]
+        trend = self._scored(fit)[np.repeat(fit.part.table_of, lengths), lists.items]
         found = lists.scores + kept["trend"] * trend
         if fit.category is not None and self._groups is not None and kept.get("category"):
             pooled = fit.category.values[self._groups[lists.items]] / fit.trust
@@ -327,10 +372,10 @@ class _Study:
         judged = np.flatnonzero(self._window == newest)
         if len(judged) == 0 or len(judged) == len(self._window):
             return None
-        before = self._window < newest
-        fit = self._fit_own(before, self._fit_trend(before, None), kept)
+        before = self._all_but(None)._replace(chosen=self._window < newest)
+        fit = self._fit_own(self._fit_trend(before, None), kept)
         data = self._data.take(judged)
-        table = self._tables[newest * _TABLES - 1]
+        table = self._tables[(newest - 1) * _TABLES + _WHOLE]
         by_item = kept["trend"] * (table @ fit.slopes)
         if fit.category is not None:
             by_item = by_item + kept["category"] * self._category_of(fit, 0)[0]
@@ -342,8 +387,7 @@ class _Study:
     def _add_up(self, fit: _Fit, kept: dict[str, float], forecast: Forecast) -> Learned:
         """Biases of all items by the newest window, around what listed items have on average."""
         unit, n_items = self._evidence.unit, self._evidence.n_items
-        centred = self._now - self._seen @ self._now
-        trend = kept["trend"] * (centred @ fit.slopes)
+        trend = kept["trend"] * (self._centred() @ fit.slopes)
         category, own = np.zeros((2, n_items))
         if fit.category is not None:
             category = kept["category"] * fit.category.values[self._all_groups] / fit.trust
@@ -360,7 +404,7 @@ class _Study:
         wide = np.full(self._evidence.n_items, self._evidence.unit / np.sqrt(_OWN_PRECISION))
         none = {"trend": 0.0, "category": 0.0, "own": 0.0}
         flat = dict.fromkeys(self.names, 0.0)
-        return Learned(zero, zero, zero, wide, flat, none, Forecast(np.nan, np.nan))
+        return Learned(zero, zero, zero, wide, flat, none, Forecast(0.0, np.nan, np.nan))
 
 
 def _borne_out(forecast: Forecast) -> float:
@@ -368,20 +412,21 @@ def _borne_out(forecast: Forecast) -> float:
 
     Nearly all of it if the gain is beyond doubt, nothing if it is lost in its standard error.
     """
-    if not forecast.lift > 0:
+    if not forecast.sureness > 0:
         return 0.0
-    return max(0.0, 1.0 - _DOUBT * (forecast.error / forecast.lift) ** 2)
+    return max(0.0, 1.0 - _DOUBT / forecast.sureness**2)
 
 
 def _lift_of(data: HitLists, moved: Floats, k: int, metric: str) -> Forecast:
     """The lift of moving every entry, with its standard error over units."""
     before = values_at(data, moved, k, metric, 0.0)
     gains = values_at(data, moved, k, metric, 1.0) - before
-    total = before.sum()
+    gain, total = float(gains.sum()), float(before.sum())
+    sureness = gain / max(float(np.sqrt((gains**2).sum())), 1e-300)
     if total <= 0:
-        return Forecast(np.nan, np.nan)
-    lift = float(gains.sum() / total)
-    return Forecast(lift, float(np.sqrt(((gains - lift * before) ** 2).sum()) / total))
+        return Forecast(sureness, np.nan, np.nan)
+    lift = gain / total
+    return Forecast(sureness, lift, float(np.sqrt(((gains - lift * before) ** 2).sum()) / total))
 
 
 def _sample(n_units: int, most: int, seed: int) -> Any:

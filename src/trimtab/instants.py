@@ -87,6 +87,11 @@ def _parsed(column: pa.ChunkedArray, table: str) -> pa.ChunkedArray:
     )
 
 
+def has_zone(column: pa.ChunkedArray, table: str = "events") -> bool:
+    """Whether times are instants, not the clock of some place."""
+    return _parsed(column, table).type.tz is not None
+
+
 def microseconds(column: pa.ChunkedArray) -> Ints:
     """A column of `as_utc` as whole numbers."""
     values: Ints = as_read_only(column.cast(_STORED, safe=False).cast(pa.int64()))

@@ -14,6 +14,7 @@ from trimtab.bias import ItemBias, code_lists, warn, warn_if_short
 from trimtab.coded import Codes, Floats, Ints, Lists, Sets
 from trimtab.errors import DataError, SettingError
 from trimtab.features import History, count_history
+from trimtab.files import plain_type
 from trimtab.frames import (
     Table,
     Units,
@@ -26,7 +27,7 @@ from trimtab.frames import (
     take_ids,
 )
 from trimtab.ids import encode_ids
-from trimtab.instants import as_utc, microseconds
+from trimtab.instants import DAY, as_utc, has_zone, microseconds
 from trimtab.schema import CATEGORY, COUNT, ITEM, SCORE, TIMESTAMP, USER, WINDOW
 
 _LEAST_OVERLAP = 0.05  # of purchases by listed users, or of listed items; below it, `fit` warns
@@ -112,12 +113,15 @@ def encode_tables(tables: FitTables, k: int, unlisted: str, weights: Any, duplic
     by_unit = None if weights is None else read_weights(weights, units, judged, "recs")
     history: tuple[History, ...] = ()
     if tables.history is not None:
-        windows = (
-            np.zeros(len(sale_units), np.int32)
-            if units.window_codes is None
-            else units.window_codes[sale_units]
+        codes_of_units = units.window_codes
+        windows = np.zeros(1, np.int32) if codes_of_units is None else codes_of_units
+        of_sales = np.zeros(len(sale_units), np.int32)
+        if codes_of_units is not None:
+            of_sales = codes_of_units[sale_units]
+        n_windows = int(windows.max(initial=0)) + 1
+        history = _count_history(
+            tables.history, codes[0], recent, of_sales, n_windows, len(item_ids)
         )
-        history = _count_history(tables.history, codes[0], recent, windows, len(item_ids))
     categories = None
     if tables.items is not None:
         categories = _read_categories(tables.items, codes[-1], len(item_ids))
@@ -125,29 +129,45 @@ def encode_tables(tables: FitTables, k: int, unlisted: str, weights: Any, duplic
 
 
 def _count_history(
-    history: Table, items: Codes, recent: Table, windows: Codes, n_items: int
+    history: Table, items: Codes, recent: Table, windows: Codes, n_windows: int, n_items: int
 ) -> tuple[History, ...]:
-    """Long-run sales before each window."""
-    n_windows = int(windows.max(initial=0)) + 1
-    if history.has(COUNT):
-        sold, lowest = read_scores(history, COUNT)
-        if lowest < 0:
-            raise DataError(
-                f"column '{COUNT}' of history has {lowest:g}: counts must be at least 0"
+    """Long-run sales before each window; what was sold in a window is left out by its time."""
+    if not (history.has(TIMESTAMP) and recent.has(TIMESTAMP)):
+        if n_windows > 1:
+            warn(
+                f"recent has {n_windows} windows, but history or recent has no '{TIMESTAMP}': "
+                f"what earlier windows learn of the long run may hold their own sales; give both "
+                f"their times"
             )
-        return (
-            History(np.bincount(items, sold, minlength=n_items).astype(np.float64)),
-        ) * n_windows
-    users = encode_ids([history.ids(USER)])[1][0] if history.has(USER) else None
-    if not history.has(TIMESTAMP):
-        return (count_history(items, users, None, None, n_items),) * n_windows
-    times = _instants(history)
-    if not recent.has(TIMESTAMP):
-        return (count_history(items, users, times, None, n_items),) * n_windows
+        times = _instants(history) if history.has(TIMESTAMP) and not history.has(COUNT) else None
+        return (_count_before(history, items, times, None, n_items),) * n_windows
     _check_same_clock(history, recent)
-    sold_at = _instants(recent)
-    starts = [int(sold_at[windows == window].min()) for window in range(n_windows)]
-    return tuple(count_history(items, users, times, start, n_items) for start in starts)
+    times, sold_at = _instants(history), _instants(recent)
+    by_day = not np.any(times % DAY)  # dates: what was sold on the first day is of the window
+    found = []
+    for window in range(n_windows):
+        own = sold_at[windows == window]
+        start = int(own.min()) if len(own) else int(sold_at.min())
+        start = start // DAY * DAY if by_day else start
+        found.append(_count_before(history, items, times, start, n_items))
+    return tuple(found)
+
+
+def _count_before(
+    history: Table, items: Codes, times: Ints | None, start: int | None, n_items: int
+) -> History:
+    """Counts of the rows before an instant; of all rows without one."""
+    if not history.has(COUNT):
+        users = encode_ids([history.ids(USER)])[1][0] if history.has(USER) else None
+        return count_history(items, users, times, start, n_items)
+    sold, lowest = read_scores(history, COUNT)
+    if lowest < 0:
+        raise DataError(
+            f"column '{COUNT}' of history has {lowest:g}: counts must be at least 0; drop such rows"
+        )
+    if times is not None and start is not None:
+        items, sold = items[times < start], sold[times < start]
+    return History(np.bincount(items, sold, minlength=n_items).astype(np.float64))
 
 
 def _instants(table: Table) -> Ints:
@@ -156,10 +176,7 @@ def _instants(table: Table) -> Ints:
 
 def _check_same_clock(history: Table, recent: Table) -> None:
     """Refuse instants beside local times: their order is not known."""
-    zoned = [
-        pa.types.is_timestamp(kind) and kind.tz is not None
-        for kind in (table.columns[TIMESTAMP].type for table in (history, recent))
-    ]
+    zoned = [has_zone(table.columns[TIMESTAMP], table.name) for table in (history, recent)]
     if zoned[0] != zoned[1]:
         have, lack = ("history", "recent") if zoned[0] else ("recent", "history")
         raise DataError(
@@ -176,15 +193,32 @@ def _read_categories(table: Table, codes: Codes, n_items: int) -> Ints:
         raise DataError(
             f"column '{ITEM}' of items has {repeated} more than once; give each item one category"
         )
-    labels = pc.dictionary_encode(table.columns[CATEGORY].combine_chunks())
+    labels = pc.dictionary_encode(_plain_labels(table.columns[CATEGORY]))
     if isinstance(labels, pa.ChunkedArray):
         labels = labels.combine_chunks()
     # Numbered by name, so that the order of rows does not matter.
     order = pc.rank(labels.dictionary).to_numpy().astype(np.int64) - 1
-    found = labels.indices.fill_null(len(order)).to_numpy(zero_copy_only=False)
+    found = labels.indices.cast(pa.int64()).fill_null(len(order)).to_numpy(zero_copy_only=False)
     categories = np.full(n_items, -1, np.int64)
     categories[codes] = np.append(order, -1)[found]
     return categories
+
+
+def _plain_labels(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Categories as text or numbers; refuses what is neither."""
+    kind = plain_type(column.type)
+    if pa.types.is_null(kind) or pa.types.is_string(kind) or pa.types.is_string_view(kind):
+        kind = pa.large_string()
+    known = (
+        pa.types.is_large_string, pa.types.is_integer, pa.types.is_boolean, pa.types.is_floating,
+        pa.types.is_date,
+    )  # fmt: skip
+    if not any(is_kind(kind) for is_kind in known):
+        raise DataError(
+            f"column '{CATEGORY}' of items holds {column.type}: it must be text or whole numbers; "
+            f"cast the column"
+        )
+    return column.cast(kind)
 
 
 def _check_overlap(

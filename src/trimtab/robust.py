@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trimtab.bias import WIDTH_90, ItemBias, Summary, warn
-from trimtab.coded import Flags, Floats, Ints, Lists, Sets
+from trimtab.coded import Codes, Flags, Floats, Ints, Lists, Sets
 from trimtab.errors import GuardWarning
+from trimtab.features import History
 from trimtab.hierarchy import Evidence, Forecast, Learned, learn_hierarchy
 from trimtab.kernels.worth import worth_table
 from trimtab.progress import Progress
@@ -34,9 +35,10 @@ def learn_robust(learner: BiasLearner, coded: Coded, progress: Progress | None) 
     lists = to_scale(coded.lists, scale).lists
     model, unit = model_scores(lists, scale, k)
     weights = np.ones(len(coded.units)) if coded.weights is None else coded.weights
+    windows, history = _learning_windows(coded, weights)
     evidence = Evidence(
-        lists, model, unit, coded.bought, weights, coded.units.user_codes, coded.windows,
-        coded.history, coded.categories, coded.n_items,
+        lists, model, unit, coded.bought, _around_one(weights, coded.bought),
+        coded.units.user_codes, windows, history, coded.categories, coded.n_items,
     )  # fmt: skip
     learned = learn_hierarchy(evidence, k, metric, learner.seed, progress)
     before = rank_lists(lists, k, np.zeros(coded.n_items))
@@ -97,6 +99,30 @@ def learn_robust(learner: BiasLearner, coded: Coded, progress: Progress | None) 
     )
 
 
+def _learning_windows(coded: Coded, weights: Floats) -> tuple[Codes, tuple[History, ...]]:
+    """Windows with lists, purchases and weight, numbered anew, and the history before each.
+
+    Units of other windows teach nothing; they are put with the newest.
+    """
+    filled = np.diff(coded.lists.indptr) > 0
+    learning = filled & (np.diff(coded.bought.indptr) > 0) & (weights > 0)
+    used = np.zeros(int(coded.windows.max(initial=0)) + 1, bool)
+    used[coded.windows[learning]] = True
+    n_used = max(1, int(used.sum()))
+    renumbered = np.where(used, np.cumsum(used) - 1, n_used - 1).astype(np.int32)
+    if not coded.history:
+        return renumbered[coded.windows], ()
+    history = tuple(coded.history[window] for window in np.flatnonzero(used))
+    return renumbered[coded.windows], history or coded.history[-1:]
+
+
+def _around_one(weights: Floats, bought: Sets) -> Floats:
+    """Weights with a mean of 1 over units that bought something, whatever they are measured in."""
+    scaled = weights / max(float(weights.max(initial=0.0)), 1e-300)
+    mean = float(scaled[np.diff(bought.indptr) > 0].mean())
+    return scaled / mean if mean > 0 else scaled
+
+
 def _find_fresh(lists: Lists, support: Ints, coded: Coded) -> Flags:
     """Items that were listed and sold too little to be known."""
     listed = np.bincount(lists.items, minlength=coded.n_items)
@@ -114,7 +140,7 @@ def _centre(learned: Learned, shown: Ints, fresh: Flags, categories: Any) -> tup
     """
     trend, category, own = learned.trend, learned.category, learned.own
     share = shown / max(float(shown.sum()), 1.0)
-    trend = trend - share @ (trend + category + own)
+    trend = trend - float((share * (trend + category + own)).sum())
     total = trend + category + own
     if fresh.any():
         pooled = np.zeros(len(total))
@@ -169,12 +195,12 @@ def _warn_of(summary: Summary) -> None:
     """Say so before anyone ships biases that may not help, or show everybody the same."""
     name = f"{summary.metric.upper()}@{summary.k}"
     advice = "keep what you have for now, or learn from more users or days"
-    if summary.forecast is None or not any(summary.kept.values()):
+    if not any(summary.kept.values()):
         warn(
             f"held-out users bear out no lift of {name}, so that every bias is 0; {advice}",
             GuardWarning,
         )
-    elif summary.forecast <= 0:
+    elif summary.forecast is not None and summary.forecast <= 0:
         warn(
             f"the forecast is no lift of {name}: {summary.forecast:+.1%} (90 % interval "
             f"{summary.forecast_low:+.1%} to {summary.forecast_high:+.1%}); {advice}",

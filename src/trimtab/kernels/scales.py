@@ -17,9 +17,17 @@ import math
 
 import numpy as np
 
-from trimtab.kernels.jit import kernel
+from trimtab.kernels.jit import helper, kernel
 
 ZERO = 4096.0
+LOG_2 = math.log(2.0)
+
+
+@helper
+def _from_log(size, exponent):
+    """exp(size)·2**exponent, without a detour beyond what a number can hold."""
+    whole = math.floor(size / LOG_2)
+    return math.ldexp(np.exp(size - whole * LOG_2), int(whole) + exponent)
 
 
 @kernel
@@ -32,13 +40,12 @@ def log_keys(start, stop, indptr, scores, keys, exponents):
         exponent = math.frexp(largest)[1]
         exponents[unit] = exponent
         for place in range(indptr[unit], indptr[unit + 1]):
-            score = math.ldexp(scores[place], -exponent)
-            if score > 0.0:
-                keys[place] = np.log(score)
-            elif score == 0.0:
+            mantissa, own = math.frexp(abs(scores[place]))
+            if mantissa == 0.0:
                 keys[place] = -ZERO
-            else:
-                keys[place] = -2.0 * ZERO - np.log(-score)
+                continue
+            size = np.log(mantissa) + (own - exponent) * LOG_2
+            keys[place] = size if scores[place] > 0.0 else -2.0 * ZERO - size
 
 
 @kernel
@@ -49,11 +56,11 @@ def scores_of_keys(start, stop, indptr, keys, exponents, scores):
         for place in range(indptr[unit], indptr[unit + 1]):
             key = keys[place]
             if key > -0.75 * ZERO:
-                scores[place] = math.ldexp(np.exp(key), exponent)
+                scores[place] = _from_log(key, exponent)
             elif key > -1.25 * ZERO:
                 scores[place] = 0.0
             else:
-                scores[place] = -math.ldexp(np.exp(-key - 2.0 * ZERO), exponent)
+                scores[place] = -_from_log(-key - 2.0 * ZERO, exponent)
 
 
 @kernel

@@ -90,7 +90,7 @@ def select_top(
 
 @kernel
 def merge_explored(
-    start, stop, k, n_explored, top_indptr, top_items, top_scores, tried_indptr, tried_items,
+    start, stop, k, room, n_explored, top_indptr, top_items, top_scores, tried_indptr, tried_items,
     indptr, items, scores, bias, out_items, out_scores, lengths,
 ):  # fmt: skip
     """Write each unit's top k with its last places given to items that are tried.
@@ -99,6 +99,7 @@ def merge_explored(
         start: first unit.
         stop: one past the last.
         k: places.
+        room: places that can be filled; at most k.
         n_explored: places to give away.
         top_indptr: the top k by unit.
         top_items: their items.
@@ -109,12 +110,12 @@ def merge_explored(
         items: their items.
         scores: their scores.
         bias: by item.
-        out_items: items of the merged top k, at unit * k.
+        out_items: items of the merged top k, at unit * room.
         out_scores: their scores with biases.
         lengths: places taken.
     """
     for unit in range(start, stop):
-        base = unit * k
+        base = unit * room
         n = 0
         end = top_indptr[unit + 1]
         for e in range(top_indptr[unit], min(end, top_indptr[unit] + k - n_explored)):
@@ -123,7 +124,7 @@ def merge_explored(
             n += 1
         settled = n
         for t in range(tried_indptr[unit], tried_indptr[unit + 1]):
-            if n - settled == n_explored:
+            if n - settled == n_explored or n == room:
                 break
             item = tried_items[t]
             if _in_range(out_items, base, base + n, item):
@@ -134,7 +135,7 @@ def merge_explored(
             out_items[base + n] = item
             n += 1
         for e in range(top_indptr[unit] + settled, end):
-            if n == k:
+            if n == room:
                 break
             if not _in_range(out_items, base, base + n, top_items[e]):
                 out_items[base + n] = top_items[e]
