@@ -26,13 +26,50 @@ def seconds(job: Callable[[], Any]) -> tuple[float, Any]:
     return time.perf_counter() - began, result
 
 
+def on_a_real_log() -> None:
+    """Best of five turns each, without and with all that is known of the log."""
+    from trimtab.datasets import load_complete_journey
+    from trimtab.engines import Category, Factorization, Markov
+    from trimtab.methods import Case, Method
+    from trimtab.timeline import split_log
+
+    log = load_complete_journey()
+    engines = {
+        "markov": Markov(),
+        "factorization": Factorization(),
+        "category": Category(items=log.items, level=log.levels[-1]),
+    }
+    for day in ("2017-07-05", "2017-09-06", "2017-11-01", "2017-12-11"):
+        split = split_log(log, day)
+        for name, engine in engines.items():
+            case = Case(engine, split, 50, 10, log.catalogue())
+            recs, recent = case.before, split.recent
+            jobs: dict[str, Callable[[], Any]] = {
+                "plain": lambda r=recs, s=recent: tt.BiasLearner(method="ascent").fit(r, s),
+                "alone": lambda r=recs, s=recent: tt.BiasLearner().fit(r, s),
+                "informed": lambda c=case: Method("default", "default").learn(c, "ndcg"),
+            }
+            for job in jobs.values():
+                job()
+            best = {key: min(seconds(job)[0] for _ in range(5)) for key, job in jobs.items()}
+            print(
+                f"{day} {name:14s} plain {1000 * best['plain']:4.0f} ms, default "
+                f"{best['alone'] / best['plain']:4.1f} x, with {split.train.num_rows:,} events of "
+                f"history and categories {best['informed'] / best['plain']:4.1f} x"
+            )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--users", type=int, default=1_000_000)
     parser.add_argument("--items", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--real", action="store_true", help="on the Complete Journey instead")
     options = parser.parse_args()
     warnings.simplefilter("ignore", tt.GuardWarning)
+    if options.real:
+        on_a_real_log()
+        return 0
     small = generate_drift(n_users=2_000, n_items=500)
     default, plain = tt.BiasLearner(), tt.BiasLearner(method="ascent")
     for learner in (default, plain):  # kernels compiled and loaded
