@@ -2,6 +2,7 @@
 
 python benchmarks/fit_default.py                     # 1,000,000 users x 50, 100,000 items
 python benchmarks/fit_default.py --users 100000      # smaller
+    python benchmarks/fit_default.py --real              # the Complete Journey, four dates
 """
 
 from __future__ import annotations
