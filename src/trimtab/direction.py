@@ -62,6 +62,12 @@ class HitLists(NamedTuple):
         """Units with a hit."""
         return self.lists.n_units
 
+    @property
+    def n_hits(self) -> Ints:
+        """Listed items that each unit bought."""
+        counted: Ints = np.diff(np.concatenate([[0], np.cumsum(self.hits)])[self.lists.indptr])
+        return counted
+
     def take(self, chosen: Ints) -> HitLists:
         """Some of the units."""
         lengths = np.diff(self.lists.indptr)[chosen]
@@ -87,11 +93,11 @@ def gather_hits(lists: Lists, bought: Sets, weights: Floats | None = None) -> Hi
         bought: by the same units.
         weights: of units; all 1 when absent.
     """
-    from trimtab.kernels.choice import gather_lists, mark_hits
+    from trimtab.kernels.choice import gather_lists, mark_bought
 
     hits = np.zeros(len(lists.items), bool)
     has_hit = np.zeros(lists.n_units, bool)
-    run_ranges(mark_hits, lists.n_units, lists.indptr, lists.items, *bought, hits, has_hit)
+    run_ranges(mark_bought, lists.n_units, lists.indptr, lists.items, *bought, hits, has_hit)
     if weights is not None:
         has_hit &= weights > 0
     source = np.flatnonzero(has_hit)
@@ -116,8 +122,8 @@ def trace_line(
         low: smallest t.
         high: largest t.
     """
-    n_hits = np.diff(np.concatenate([[0], np.cumsum(data.hits)])[data.lists.indptr])
-    room = np.concatenate([[0], np.cumsum(n_hits * np.diff(data.lists.indptr))]).astype(np.int64)
+    crossings = data.n_hits * np.diff(data.lists.indptr)
+    room = np.concatenate([[0], np.cumsum(crossings)]).astype(np.int64)
     at, delta = np.empty(room[-1]), np.empty(room[-1], np.int64)
     counts = room[:-1].copy()
     values = _trace(data, slopes, k, metric, low, high, at, delta, counts)

@@ -31,6 +31,7 @@ from trimtab.direction import HitLists, gather_hits, trace_line, values_at
 from trimtab.features import Features, History, count_groups
 from trimtab.kernels.worth import discounts
 from trimtab.progress import Progress
+from trimtab.scales import model_scores
 
 N_FOLDS = 4
 _PAIRS = tuple(combinations(range(N_FOLDS), 2))
@@ -54,8 +55,8 @@ class Evidence:
 
     Args:
         lists: scored items by unit, on the scale that biases add to.
-        model: the same scores as the choice model takes them: logs, or in units.
-        unit: what 1 of `model` is in `lists`.
+        scale: "additive" or "log".
+        unit: what 1 is, in scores of `lists`, as the choice model takes them.
         bought: by unit.
         weights: by unit.
         users: code of each unit's user.
@@ -66,7 +67,7 @@ class Evidence:
     """
 
     lists: Lists
-    model: Floats
+    scale: str
     unit: float
     bought: Sets
     weights: Floats
@@ -145,9 +146,10 @@ class _Study:
         on_lists[self._data.lists.items] = True
         self._items = np.flatnonzero(on_lists)
         local = (np.cumsum(on_lists) - 1).astype(np.int32)[self._data.lists.items]
-        logs = gather_hits(lists._replace(scores=evidence.model), bought, evidence.weights)
-        self._data = self._data._replace(lists=self._data.lists._replace(items=local))
-        self._model = logs._replace(lists=logs.lists._replace(items=local))
+        numbered = self._data.lists._replace(items=local)
+        self._data = self._data._replace(lists=numbered)
+        taken = model_scores(numbered, evidence.scale, evidence.unit)
+        self._model = self._data._replace(lists=numbered._replace(scores=taken))
         n_users = int(evidence.users.max(initial=-1)) + 1
         folds = np.random.default_rng([seed, 0]).integers(0, N_FOLDS, n_users)[evidence.users]
         self._fold = folds[source]
@@ -187,11 +189,10 @@ class _Study:
     def _unit_worth(self) -> Floats:
         """What a unit's listed hits can be worth in the metric, 1 on average."""
         data, k = self._data, self._k
-        n_hits = np.diff(np.concatenate([[0], np.cumsum(data.hits)])[data.lists.indptr])
         need = np.minimum(data.n_bought, k)
         ideal = np.concatenate([[1.0], np.cumsum(discounts(self._metric, k))])[need]
         ideal = {"acc": np.ones(len(need)), "map": need.astype(np.float64)}.get(self._metric, ideal)
-        worth: Floats = data.weights * np.minimum(n_hits, k) / ideal
+        worth: Floats = data.weights * np.minimum(data.n_hits, k) / ideal
         return worth / max(float(worth.mean()), 1e-300) if len(worth) else worth
 
     def learn(self) -> Learned:
@@ -228,9 +229,7 @@ class _Study:
 
     def _for_curves(self, chosen: Ints) -> Ints:
         """As many of the units as memory has room for the crossings of their hits."""
-        lengths = np.diff(self._data.lists.indptr)
-        n_hits = np.diff(np.concatenate([[0], np.cumsum(self._data.hits)])[self._data.lists.indptr])
-        crossings = np.cumsum((lengths * n_hits)[chosen])
+        crossings = np.cumsum((np.diff(self._data.lists.indptr) * self._data.n_hits)[chosen])
         return chosen[: max(1, int(np.searchsorted(crossings, _MOST_CROSSINGS, side="right")))]
 
     def _step(self) -> None:

@@ -16,7 +16,7 @@ from trimtab.kernels.worth import worth_table
 from trimtab.progress import Progress
 from trimtab.ranking import rank_lists
 from trimtab.reading import Coded
-from trimtab.scales import choose_scale, model_scores, to_scale
+from trimtab.scales import choose_scale, model_unit, to_scale
 
 if TYPE_CHECKING:
     from trimtab.learn import BiasLearner
@@ -33,11 +33,11 @@ def learn_robust(learner: BiasLearner, coded: Coded, progress: Progress | None) 
     k, metric = learner.k, learner.metric
     scale = choose_scale(coded.lists, k) if learner.scale == "auto" else learner.scale
     lists = to_scale(coded.lists, scale).lists
-    model, unit = model_scores(lists, scale, k)
+    unit = model_unit(lists, scale, k)
     weights = np.ones(len(coded.units)) if coded.weights is None else coded.weights
     windows, history = _learning_windows(coded, weights)
     evidence = Evidence(
-        lists, model, unit, coded.bought, _around_one(weights, coded.bought),
+        lists, scale, unit, coded.bought, _around_one(weights, coded.bought),
         coded.units.user_codes, windows, history, coded.categories, coded.n_items,
     )  # fmt: skip
     learned = learn_hierarchy(evidence, k, metric, learner.seed, progress)

@@ -46,22 +46,28 @@ def choose_scale(lists: Lists, k: int) -> str:
     return "log" if len(kth) and float(np.median(kth)) > 0 else "additive"
 
 
-def model_scores(lists: Lists, scale: str, k: int) -> tuple[Floats, float]:
-    """Scores as the choice model takes them, and what 1 of them is on the scale."""
+def model_unit(lists: Lists, scale: str, k: int) -> float:
+    """What the choice model counts as 1: a factor of e, or what lies from first to k-th score."""
+    if scale == "log":
+        return 1.0
+    best, kth = _ends(lists, k)
+    unit = float(np.median(best - kth)) if len(kth) else 0.0
+    return unit if unit > 0 else float(np.abs(lists.scores).max(initial=0.0)) or 1.0
+
+
+def model_scores(lists: Lists, scale: str, unit: float) -> Floats:
+    """Scores as the choice model takes them: in units below the best of the list."""
     if scale == "log":
         from trimtab.kernels.scales import model_logs
 
         logs = np.empty(len(lists.scores))
         run_ranges(model_logs, lists.n_units, lists.indptr, lists.scores, logs)
-        return logs, 1.0
-    best, kth = _ends(lists, k)
-    unit = float(np.median(best - kth)) if len(kth) else 0.0
-    if unit <= 0:
-        unit = float(np.abs(lists.scores).max(initial=0.0)) or 1.0
+        return logs
     highest = np.zeros(lists.n_units)
     filled = np.diff(lists.indptr) > 0
     highest[filled] = np.maximum.reduceat(lists.scores, lists.indptr[:-1][filled])
-    return (lists.scores - np.repeat(highest, np.diff(lists.indptr))) / unit, unit
+    scores: Floats = (lists.scores - np.repeat(highest, np.diff(lists.indptr))) / unit
+    return scores
 
 
 def _ends(lists: Lists, k: int) -> tuple[Floats, Floats]:

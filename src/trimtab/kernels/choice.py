@@ -151,7 +151,7 @@ def effect_sums(
 
 
 @kernel
-def mark_hits(start, stop, indptr, items, bought_indptr, bought_items, hits, has_hit):
+def mark_bought(start, stop, indptr, items, bought_indptr, bought_items, hits, has_hit):
     """Mark the entries of a range of lists that the unit bought, and the units with one.
 
     `hits` and `has_hit` are all False before.
