@@ -19,6 +19,14 @@ class StoreError(TrimtabError):
     """A file or saved bias table cannot be read or written."""
 
 
+class BusyError(StoreError):
+    """Another process is writing to the same store."""
+
+
+class RefusedError(TrimtabError):
+    """The guard, or a check of the day's data, would not let biases be published."""
+
+
 class TrimtabWarning(UserWarning):
     """Something works but is probably not what was meant."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -38,10 +38,21 @@ def publish(path: Path) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
         Path(name).chmod(0o666 & ~_umask())
         Path(name).replace(path)
+        sync_folder(path.parent)
     except OSError as error:
         raise StoreError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
         Path(name).unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make sure that the names in a folder outlast a loss of power, where the system can."""
+    with contextlib.suppress(OSError):  # some file systems do not sync folders
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def require_place(folder: Path) -> None:
@@ -59,15 +70,20 @@ def _umask() -> int:
     return mask
 
 
-def read_table(path: Path) -> pa.Table:
-    """A Parquet file, a folder of them, or a CSV file with a header."""
+def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """A Parquet file, a folder of them, or a CSV file with a header.
+
+    Args:
+        path: the file or folder.
+        columns: those of them that there are; all without.
+    """
     if not path.exists():
         raise StoreError(f"{path}: no such file; check the path")
     try:
-        table = _read_csv(path) if _is_csv(path) else _read_parquet(path)
+        table = _read_csv(path) if is_csv(path) else _read_parquet(path, columns)
     except (pa.ArrowException, OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
-        kind = "CSV" if _is_csv(path) else "Parquet"
+        kind = "CSV" if is_csv(path) else "Parquet"
         raise StoreError(
             f"{path}: not a readable {kind} file ({reason}); write it again as Parquet or CSV"
         ) from error
@@ -77,10 +93,13 @@ def read_table(path: Path) -> pa.Table:
     return table
 
 
-def _read_parquet(path: Path) -> pa.Table:
+def _read_parquet(path: Path, columns: Sequence[str] | None) -> pa.Table:
     import pyarrow.parquet as pq
 
-    return pq.read_table(path)
+    if columns is None:
+        return pq.read_table(path)
+    data = pq.ParquetDataset(path)
+    return data.read([name for name in columns if name in data.schema.names])
 
 
 def _read_csv(path: Path) -> pa.Table:
@@ -105,19 +124,27 @@ def _plain_ids(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def read_tables(*paths: Path | None, text: Collection[str] = ()) -> list[Any]:
-    """Several tables that belong together; None stays None.
+    """Several tables that belong together; None stays None; see `match_kinds` for `text`."""
+    tables = [None if path is None else read_table(path) for path in paths]
+    return match_kinds(tables, [path is not None and is_csv(path) for path in paths], text)
+
+
+def match_kinds(
+    tables: Sequence[Any], from_csv: Sequence[bool], text: Collection[str] = ()
+) -> list[Any]:
+    """Tables whose ids of one name are of one kind.
 
     Whether '12' in a CSV file is a number or text shows only in the other tables: it is text if
     their ids of the same name are, or if `text` names the column.
     """
-    tables = [None if path is None else read_table(path) for path in paths]
+    matched = list(tables)
     for name in _ID_COLUMNS:
-        if name in text or any(_holds_text(table, name) for table in tables):
-            tables = [
-                _as_text(table, name) if path and _is_csv(path) else table
-                for path, table in zip(paths, tables, strict=True)
+        if name in text or any(_holds_text(table, name) for table in matched):
+            matched = [
+                _as_text(table, name) if is_from_csv and table is not None else table
+                for table, is_from_csv in zip(matched, from_csv, strict=True)
             ]
-    return tables
+    return matched
 
 
 def _holds_text(table: pa.Table | None, name: str) -> bool:
@@ -133,7 +160,8 @@ def _as_text(table: pa.Table, name: str) -> pa.Table:
     return table.set_column(place, name, table[name].cast(pa.string()))
 
 
-def _is_csv(path: Path) -> bool:
+def is_csv(path: Path) -> bool:
+    """Whether a file's name says that it is CSV."""
     return path.suffix.lower() == ".csv"
 
 
@@ -156,7 +184,7 @@ def write_table(table: pa.Table, path: Path) -> None:
     """Write Parquet or CSV, by the file's ending."""
     require_kind(path)
     with publish(path) as file:
-        if _is_csv(path):
+        if is_csv(path):
             from pyarrow import csv
 
             csv.write_csv(_defused(table), file)

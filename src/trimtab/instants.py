@@ -32,7 +32,7 @@ def require_zone(tz: Any) -> ZoneInfo:
 
 
 def as_utc(
-    column: pa.ChunkedArray, tz: str | None, table: str = "events"
+    column: pa.ChunkedArray, tz: str | None, table: str = "events", name: str = TIMESTAMP
 ) -> tuple[pa.ChunkedArray, str]:
     """Timestamps as microseconds of UTC, and the zone that days begin in.
 
@@ -41,22 +41,22 @@ def as_utc(
     """
     if column.null_count:
         raise DataError(
-            f"column '{TIMESTAMP}' of {table} lacks a value in {column.null_count} of "
+            f"column '{name}' of {table} lacks a value in {column.null_count} of "
             f"{len(column)} rows; drop those rows"
         )
-    column = _parsed(column, table)
+    column = _parsed(column, table, name)
     if column.type.tz is not None:
         zone = column.type.tz if tz is None else tz
         if tz is None and zone[:1] in "+-":
             raise DataError(
-                f"column '{TIMESTAMP}' of {table} has the offset {zone}, which is no time zone: "
+                f"column '{name}' of {table} has the offset {zone}, which is no time zone: "
                 f"pass tz=, the shop's own, like tz='Europe/London' (--tz on the command line)"
             )
         require_zone(zone)
         return column.cast(_STORED, safe=False), zone
     if tz is None:
         raise DataError(
-            f"column '{TIMESTAMP}' of {table} says no time zone: pass tz=, the shop's own, like "
+            f"column '{name}' of {table} says no time zone: pass tz=, the shop's own, like "
             f"tz='Europe/London' (--tz on the command line)"
         )
     local = column.cast(pa.timestamp("us"), safe=False)
@@ -66,7 +66,7 @@ def as_utc(
     return zoned.cast(_STORED), tz
 
 
-def _parsed(column: pa.ChunkedArray, table: str) -> pa.ChunkedArray:
+def _parsed(column: pa.ChunkedArray, table: str, name: str = TIMESTAMP) -> pa.ChunkedArray:
     kind = column.type
     if pa.types.is_timestamp(kind):
         return column
@@ -74,14 +74,14 @@ def _parsed(column: pa.ChunkedArray, table: str) -> pa.ChunkedArray:
         return column.cast(pa.timestamp("us"))
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         raise DataError(
-            f"column '{TIMESTAMP}' of {table} holds {kind}: it must be timestamps, dates or ISO "
+            f"column '{name}' of {table} holds {kind}: it must be timestamps, dates or ISO "
             f"text; cast the column"
         )
     for target in (pa.timestamp("us"), _STORED):
         with contextlib.suppress(pa.ArrowInvalid):
             return column.cast(target)
     raise DataError(
-        f"column '{TIMESTAMP}' of {table} has text that is no ISO timestamp (the first is "
+        f"column '{name}' of {table} has text that is no ISO timestamp (the first is "
         f"{column[0].as_py()!r}); write times like 2026-03-01 10:00:00, to the microsecond at "
         f"most, all with an offset or all without"
     )

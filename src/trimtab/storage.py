@@ -23,6 +23,7 @@ from trimtab.bias import ItemBias, Summary
 from trimtab.errors import StoreError
 from trimtab.files import publish
 from trimtab.schema import ITEM
+from trimtab.store import POINTER, Store
 
 FORMAT = "trimtab-item-bias"
 VERSION = 2
@@ -60,7 +61,7 @@ def save_bias(bias: ItemBias, folder: Path) -> None:
         "checksum": f"sha256:{checksum}",
         "settings": dict(bias.settings),
         "window": dict(bias.window),
-        "summary": {key: _to_json(value) for key, value in asdict(bias.summary).items()},
+        "summary": summary_json(bias.summary),
     }
     with publish(folder / name) as file:
         file.write(content)
@@ -80,12 +81,22 @@ def _clean(folder: Path, current: str) -> None:
             part.unlink(missing_ok=True)
 
 
+def summary_json(summary: Summary) -> dict[str, Any]:
+    """A summary as JSON has words for it."""
+    return {key: _to_json(value) for key, value in asdict(summary).items()}
+
+
 def _to_json(value: Any) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def load_bias(folder: Path) -> ItemBias:
-    """Read a bias table, following the header again when it was replaced meanwhile."""
+    """Read a bias table, following the header again when it was replaced meanwhile.
+
+    Of a store, it is the one that is served.
+    """
+    if (folder / POINTER).exists():
+        return Store(folder).load()
     for _ in range(_TRIES):
         header = _read_header(folder)
         try:

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from trimtab.cli import biases, experiments
-from trimtab.errors import TrimtabError
+from trimtab.cli import biases, daily, experiments, exports
+from trimtab.errors import BusyError, RefusedError, TrimtabError
 
 app = typer.Typer(
     name="trimtab",
@@ -21,15 +21,20 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-_ERROR_STATUS = 2
+_ERROR_STATUS = {BusyError: 4, RefusedError: 3}  # 2 for all else
 
 for command in (
     experiments.demo,
     biases.fit,
     biases.apply,
     biases.evaluate,
+    exports.export,
     experiments.backtest,
     experiments.report,
+    daily.refresh,
+    daily.history,
+    daily.rollback,
+    daily.diff,
 ):
     app.command()(command)
 
@@ -59,12 +64,12 @@ def _stop(*_: object) -> None:
 
 
 def guarded(command: Callable[[], Any]) -> int:
-    """Run a command; its refusals become one sentence and status 2."""
+    """Run a command; its refusals become one sentence and a status of 2 or more."""
     try:
         command()
     except TrimtabError as error:
         print(f"trimtab: {error}", file=sys.stderr)
-        return _ERROR_STATUS
+        return _ERROR_STATUS.get(type(error), 2)
     except _Stopped:
         print("trimtab: stopped; what was finished is kept", file=sys.stderr)
         return 130

@@ -50,8 +50,7 @@ def fit(
     as_json: AsJson = False,
 ) -> None:
     """Learn one bias per item and save them in a folder."""
-    settings = {"k": k, "metric": metric, **_parse_settings(setting or [])}
-    learner = BiasLearner.paper(**settings) if paper else BiasLearner(**settings)
+    learner = make_learner(k, metric, paper, setting)
     require_place(out)
     loaded = None if start is None else ItemBias.load(start)
     lists, sales, by_user, past, catalogue = read_tables(
@@ -120,6 +119,12 @@ def evaluate(
         f"{figures['n_users']} users who bought something; "
         f"{figures['n_skipped']} with a list bought nothing and do not count"
     )
+
+
+def make_learner(k: int, metric: str, paper: bool, setting: list[str] | None) -> BiasLearner:
+    """The learner that options ask for."""
+    settings = {"k": k, "metric": metric, **_parse_settings(setting or [])}
+    return BiasLearner.paper(**settings) if paper else BiasLearner(**settings)
 
 
 def _parse_settings(pairs: list[str]) -> dict[str, Any]:

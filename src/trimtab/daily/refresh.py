@@ -1,0 +1,219 @@
+"""The daily job: learn from the last days, look before shipping, publish a new version.
+
+    events      ------------------------------>|<-- recent window -->|
+    lists that teach: the newest made before -->                     as_of
+    lists that are re-ranked: the newest ---------------------------->
+
+Whatever goes wrong, the version that is served stays served.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trimtab.bias import ItemBias
+from trimtab.daily.inputs import Source, Teaching, choose_lists, gather, read_lists, read_source
+from trimtab.daily.lists import DatedLists, find_lists
+from trimtab.daily.sources import without_password
+from trimtab.daily.windows import Window, recent_windows, require_complete
+from trimtab.errors import GuardWarning, RefusedError
+from trimtab.files import write_table
+from trimtab.instants import read_day, require_zone
+from trimtab.learn import BiasLearner
+from trimtab.schema import ITEM, require_choice, require_whole
+from trimtab.storage import summary_json
+from trimtab.store import NAMES, TOP, Store, Version
+
+ACCEPTABLE = ("guard", "incomplete")
+
+
+@dataclass(frozen=True)
+class Refreshed:
+    """What a refresh published."""
+
+    version: Version
+    bias: ItemBias
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refresh:
+    """The daily job's settings; `run` does it.
+
+    Args:
+        lists: folder of dated lists (user_id, item_id, score), one file or partition a day, like
+            `2026-11-01.parquet` or `date=2026-11-01`. Lists of a day may have seen that day's
+            events, unless their own column `trained_until` says what they have seen.
+        events: user_id, item_id, timestamp: a Parquet file or folder, a CSV file, or the address
+            of a database, "postgresql://user@host/name" or "duckdb:path.db".
+        store: folder of versions.
+        query: what to ask a database for.
+        tz: the shop's time zone, where timestamps say none.
+        items: file with item_id, and any of `name` and columns that group items, from coarse to
+            fine; the finest is taken as the category.
+        learner: what learns.
+        recent_days: length of the window.
+        windows: how many such windows to learn from, the newest and those right before it, as far
+            as there are lists that have not seen them.
+        learn_on: the day of the lists that teach the newest window; the newest that may, without.
+        rerank: also publish the newest lists, re-ranked.
+        keep: versions to keep.
+        accept: "guard": publish what the guard warns of; "incomplete": learn from a last day that
+            has hardly any events.
+        warm: start from the biases that are served now. It saves the ascent time; the default
+            learner has one optimum, wherever it starts.
+    """
+
+    lists: Path
+    events: str | Path
+    store: Path
+    query: str | None = None
+    tz: str | None = None
+    items: Path | None = None
+    learner: BiasLearner = field(default_factory=BiasLearner)
+    recent_days: int = 3
+    windows: int = 1
+    learn_on: Any = None
+    rerank: bool = False
+    keep: int = 14
+    accept: Collection[str] = ()
+    warm: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("recent_days", "windows", "keep"):
+            require_whole(name, getattr(self, name), 1)
+        for word in self.accept:
+            require_choice("accept", word, ACCEPTABLE)
+        if self.tz is not None:
+            require_zone(self.tz)
+
+    def run(self, as_of: Any = None) -> Refreshed:
+        """Learn biases for a day and publish them.
+
+        Args:
+            as_of: the first day they are for: nothing from it on is learned from. Today in the
+                shop's time zone, without.
+
+        Raises:
+            RefusedError: the guard, the lists or the log would not have it.
+            BusyError: another refresh is running.
+            TrimtabError: anything else; in all cases the current version stays served.
+        """
+        asked = None if as_of is None else read_day("as_of", as_of)
+        store = Store(self.store)
+        with store.writing() as writer:
+            source = read_source(self.events, self.query, self.tz, self.items)
+            day = datetime.now(require_zone(source.log.tz)).date() if asked is None else asked
+            served = None if writer.current is None else store.version(writer.current).bias()
+            lists = find_lists(self.lists, source.log.tz)
+            made = self._make(lists, source, day, served)
+            about = {**made.about, "started_from": writer.current if made.warm else None}
+            number = writer.publish(made.write, about, self.keep)
+        return Refreshed(store.version(number), made.bias, made.notes)
+
+    def _make(self, lists: DatedLists, source: Source, day: date, served: ItemBias | None) -> _Made:
+        """Everything that a version holds, before anything is written."""
+        windows = recent_windows(source.log, day, self.recent_days, self.windows)
+        if "incomplete" not in self.accept:
+            require_complete(source.log, day)
+        on = None if self.learn_on is None else read_day("learn_on", self.learn_on)
+        chosen = choose_lists(lists, windows, day, on)
+        teaching, source = gather(lists, chosen, source, _text(served))
+        start = served if self._can_start_from(served) else None
+        begun = time.perf_counter()
+        with _collected() as caught:
+            bias = self._fit(teaching, start)
+        seconds = time.perf_counter() - begun
+        self._guard(bias, caught)
+        top, newest = None, None
+        if self.rerank:
+            newest = lists.newest(day)
+            (listed,), _ = read_lists(lists, [newest], source, _text(bias))
+            top = bias.apply(listed, self.learner.k)
+        notes = tuple(str(note.message) for note in caught)
+        about = self._about(bias, source, windows[0], teaching, newest, day, seconds, notes)
+        return _Made(bias, top, source.names(), about, notes, start is not None)
+
+    def _fit(self, teaching: Teaching, start: ItemBias | None) -> ItemBias:
+        more = {}
+        if self.learner.is_hierarchy:
+            more = {"history": teaching.history, "items": teaching.catalogue}
+        return self.learner.fit(teaching.recs, teaching.recent, start=start, **more)
+
+    def _can_start_from(self, served: ItemBias | None) -> bool:
+        """Whether biases that are served are a start; those of another scale are none."""
+        if served is None or not self.warm or self.learner.is_hierarchy:
+            return False
+        return served.scale == ("log" if self.learner.scale == "log" else "additive")
+
+    def _guard(self, bias: ItemBias, caught: list[warnings.WarningMessage]) -> None:
+        """Refuse what the guard warns of; biases that are all 0 stand aside and are let through."""
+        concerns = [str(w.message) for w in caught if issubclass(w.category, GuardWarning)]
+        if concerns and np.any(bias.bias != 0) and "guard" not in self.accept:
+            raise RefusedError(f"{concerns[0]}. Not published; pass --accept guard to do so")
+
+    def _about(
+        self, bias: ItemBias, source: Source, window: Window, teaching: Teaching,
+        newest: date | None, day: date, seconds: float, notes: tuple[str, ...],
+    ) -> dict[str, Any]:  # fmt: skip
+        """What to remember of how a version came about."""
+        return {
+            "as_of": str(day),
+            "tz": source.log.tz,
+            "window": {
+                "first": str(window.first), "days": self.recent_days,
+                "windows": len(teaching.days), "events": teaching.recent.num_rows,
+            },
+            "lists": [str(listed) for listed in teaching.days],
+            "reranked": None if newest is None else str(newest),
+            "events": without_password(str(self.events)),
+            "settings": dict(bias.settings),
+            "summary": summary_json(bias.summary),
+            "n_biases": int(np.count_nonzero(bias.bias)),
+            "seconds": round(seconds, 3),
+            "warnings": list(notes),
+            "accepted": sorted(self.accept),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Made:
+    """A version that is ready to be published."""
+
+    bias: ItemBias
+    top: Any
+    names: Any
+    about: Mapping[str, Any]
+    notes: tuple[str, ...]
+    warm: bool
+
+    def write(self, folder: Path) -> None:
+        """Write the files of the version."""
+        self.bias.save(folder / "bias")
+        for name, table in ((TOP, self.top), (NAMES, self.names)):
+            if table is not None:
+                write_table(table, folder / name)
+
+
+def _text(bias: ItemBias | None) -> tuple[str, ...]:
+    """Columns that must be text to match biases."""
+    return () if bias is None or isinstance(bias.item_ids, np.ndarray) else (ITEM,)
+
+
+@contextmanager
+def _collected() -> Iterator[list[warnings.WarningMessage]]:
+    """Warnings as a list, passed on afterwards."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield caught
+    for note in caught:
+        warnings.warn(note.message, stacklevel=3)

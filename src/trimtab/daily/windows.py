@@ -1,0 +1,86 @@
+"""The windows a refresh learns from: the last days before it, and what was sold in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+import numpy as np
+import pyarrow as pa
+
+from trimtab.datasets.logs import Log
+from trimtab.errors import DataError, RefusedError
+from trimtab.instants import day_start, local_day, microseconds
+from trimtab.schema import TIMESTAMP
+
+_WEEKS = 4  # before the last day, which its sales are compared with
+_FEW = 0.1  # of the sales of the same weekday: with fewer, the log looks incomplete
+_ENOUGH = 20  # sales on such a day, to be compared with
+
+
+@dataclass(frozen=True)
+class Window:
+    """Some whole days in the shop's time zone."""
+
+    first: date
+    start: int  # microseconds since 1970; half-open
+    stop: int
+
+    @staticmethod
+    def of(first: date, days: int, tz: str) -> Window:
+        """The days from `first` on."""
+        return Window(first, day_start(first, tz), day_start(first + timedelta(days), tz))
+
+    def events(self, log: Log) -> pa.Table:
+        """What happened in it."""
+        begin, end = _rows(log, self.start, self.stop)
+        return log.events.slice(begin, end - begin)
+
+    def history(self, log: Log) -> pa.Table:
+        """What happened before it."""
+        return log.events.slice(0, _rows(log, self.start, self.stop)[0])
+
+
+def recent_windows(log: Log, as_of: date, days: int, count: int) -> list[Window]:
+    """Up to `count` windows before a day, newest first: those with events in and before them."""
+    found = []
+    for back in range(1, count + 1):
+        window = Window.of(as_of - timedelta(days * back), days, log.tz)
+        begin, end = _rows(log, window.start, window.stop)
+        if begin in (0, end):  # nothing before it, or nothing in it
+            break
+        found.append(window)
+    if not found:
+        times = microseconds(log.events[TIMESTAMP])
+        span = f"{local_day(times[0], log.tz)} to {local_day(times[-1], log.tz)}"
+        raise DataError(
+            f"events lie on {span} ({log.tz}): there must be some in the {days} days before "
+            f"{as_of}, and some before those; check --as-of, --tz and that the log is up to date"
+        )
+    return found
+
+
+def require_complete(log: Log, as_of: date) -> None:
+    """Refuse a log whose last day has hardly any events, as if it was not all there yet."""
+    last = as_of - timedelta(1)
+    sold = _sales_on(log, last)
+    begun = local_day(microseconds(log.events[TIMESTAMP])[0], log.tz)
+    weeks = [last - timedelta(7 * week) for week in range(1, _WEEKS + 1)]
+    before = [_sales_on(log, day) for day in weeks if day >= begun]
+    usual = float(np.median(before)) if before else 0.0
+    if usual >= _ENOUGH and sold < _FEW * usual:
+        raise RefusedError(
+            f"{last} has {sold} events, the same weekday of the weeks before {usual:g}: the log "
+            f"looks incomplete; wait for it, or pass --accept incomplete"
+        )
+
+
+def _sales_on(log: Log, day: date) -> int:
+    return int(Window.of(day, 1, log.tz).events(log).num_rows)
+
+
+def _rows(log: Log, start: int, stop: int) -> tuple[int, int]:
+    """The rows of the log between two instants."""
+    times = microseconds(log.events[TIMESTAMP])
+    begin, end = np.searchsorted(times, [start, stop])
+    return int(begin), int(end)
