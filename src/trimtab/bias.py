@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +32,9 @@ from trimtab.ids import encode_ids
 from trimtab.ranking import rank_lists
 from trimtab.scales import to_scale, to_scores
 from trimtab.schema import DUPLICATES, ITEM, RANK, SCORE, USER, WINDOW, require_choice, require_k
+
+if TYPE_CHECKING:
+    from trimtab.folding import Folded
 
 WIDTH_90 = 1.6448536269514722  # standard errors to either side of a 90 % interval
 
@@ -225,6 +228,54 @@ class ItemBias:
             [table.ids(ITEM), known_ids("the bias table", ITEM, self.item_ids)]
         )
         return len(ids) - len(own)
+
+    def fold_into(
+        self,
+        item_vectors: Any,
+        item_ids: Any | None = None,
+        *,
+        excluded: str = "drop",
+        user_vectors: Any | None = None,
+        multiplier: float = 1.0,
+    ) -> Folded:
+        """Vectors for an inner-product index that serves the biased score, as a `Folded`.
+
+        `folded.vectors` go into the index, `folded.queries(user_vectors)` are what to search it
+        with, `folded.ids(rows)` are the items found. An additive bias becomes one more coordinate,
+        the last one; a log bias scales the item's vector. Products must be the scores that the
+        biases were learned on. Every item gets its bias for every user, whatever `unlisted` was;
+        items without a learned bias count as 0. Scores are served in float32. Never for an index
+        by cosine: it divides the biases out again.
+
+        Args:
+            item_vectors: 2-d, a row an item; not changed.
+            item_ids: the id of each row. If left out, rows are the items 0, 1, 2, ...
+            excluded: "drop": excluded items have no row; `folded.item_ids` tells which row is
+                which. "mask": rows stay where they are, and those of excluded items score
+                -2^60 for everybody. For exact float32 indexes only: a graph is built among such
+                rows, and a quantized index is trained on them.
+            user_vectors: for a log bias and item vectors with coordinates below 0, all users, to
+                show that no score is below 0: products are checked.
+            multiplier: a power of two that all products are times of; no ranking changes. usearch
+                and hnswlib rank by 1 - product in float32, where small scores look the same:
+                2.0**20 serves there.
+        """
+        from trimtab.folding import fold
+
+        return fold(self, item_vectors, item_ids, excluded, user_vectors, multiplier)
+
+    def export(self, path: str | Path) -> float:
+        """Write numbers for a search engine; returned is what counts for items not in the file.
+
+        Args:
+            path: ends in .jsonl (JSON lines) or .csv; appears only when complete. A row an item,
+                ids ascending: item_id, bias, factor or boost, excluded. `factor`, for a log bias,
+                is above 0 and multiplies scores; `boost`, for an additive one, is at least 0 and
+                is added. Items that are excluded must be filtered out.
+        """
+        from trimtab.boosts import write_boosts
+
+        return write_boosts(self, Path(path))
 
     def save(self, folder: str | Path) -> None:
         """Write into a folder; a reader sees the old version or the new one, never a mixture."""
