@@ -9,7 +9,9 @@ import sys
 HEAVY = [
     "numba", "llvmlite", "pandas", "polars", "scipy", "sklearn", "typer", "click", "rich", "ranx",
     "duckdb", "altair", "plotly", "matplotlib", "pyspark", "starlette", "uvicorn", "msgspec",
-    "pyarrow.parquet", "pyarrow.dataset", "pyarrow.csv", "hypothesis", "pytest",
+    "pyarrow.parquet", "pyarrow.dataset", "pyarrow.csv", "hypothesis", "pytest", "implicit",
+    "lightfm", "lenskit", "rectools", "torch", "faiss", "usearch", "hnswlib", "sphinx",
+    "adbc_driver_manager", "adbc_driver_postgresql",
 ]  # fmt: skip
 
 
@@ -29,6 +31,13 @@ def test_nothing_heavy_is_imported():
     assert loaded_by("import trimtab").isdisjoint(HEAVY)
 
 
+def test_a_model_is_looked_at_without_importing_its_library():
+    table = "pa.table({'user_id': [1], 'item_id': [2], 'score': [3.0]})"
+    modules = loaded_by(f"import trimtab, pyarrow as pa; trimtab.recs_from({table})")
+    assert "trimtab.adapters.tables" in modules
+    assert modules.isdisjoint({"implicit", "lightfm", "lenskit", "rectools", "torch", "faiss"})
+
+
 def test_the_command_line_starts_without_the_compiler():
     modules = loaded_by("import trimtab.cli")
     assert modules.isdisjoint({"numba", "llvmlite", "pandas", "polars", "scipy", "ranx"})
@@ -43,6 +52,11 @@ def seconds(statement: str) -> float:
 
 def test_importing_takes_at_most_a_second_more_than_numpy():
     assert seconds("import trimtab") - seconds("import numpy") <= 1.0
+
+
+def test_submodules_come_when_they_are_asked_for():
+    assert "trimtab.datasets.journey" in loaded_by("import trimtab as tt; tt.datasets.read_log")
+    assert "trimtab.timeline" in loaded_by("import trimtab as tt; tt.timeline.split_log")
 
 
 def test_all_public_names_are_there():

@@ -8,6 +8,10 @@ The README shows the rest.
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import Any
+
+from trimtab.adapters import UserItems, recs_from, user_items
 from trimtab.bias import ItemBias, Summary
 from trimtab.errors import (
     DataError,
@@ -33,6 +37,16 @@ __all__ = [
     "Summary",
     "TrimtabError",
     "TrimtabWarning",
+    "UserItems",
     "evaluate",
     "lift",
+    "recs_from",
+    "user_items",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Submodules that are loaded when first used, as in `tt.datasets.load_complete_journey()`."""
+    if name in ("datasets", "engines", "timeline"):
+        return import_module(f"trimtab.{name}")
+    raise AttributeError(f"module 'trimtab' has no attribute {name!r}")

@@ -8,12 +8,10 @@ by exp(-age / β). `Repeat`, which learns nothing about items, cuts and weighs t
 
 from __future__ import annotations
 
-import contextlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
-import narwhals as nw
 import numpy as np
 import pyarrow as pa
 
@@ -22,6 +20,7 @@ from trimtab.errors import DataError, SettingError, TrimtabError
 from trimtab.frames import Table, known_ids, read_frame, take_ids, write_frame
 from trimtab.ids import encode_ids, id_column
 from trimtab.instants import DAY, as_datetime, microseconds, read_instant, require_before
+from trimtab.labels import id_values
 from trimtab.schema import ITEM, SCORE, TIMESTAMP, USER, require_number, require_whole
 
 _MOST_DAYS = 36_500
@@ -143,7 +142,7 @@ class Engine(ABC):
         known = self._fitted.user_ids
         if users is None:
             return known, np.arange(len(known), dtype=np.int32)
-        column = _user_column(users)
+        column = id_values(users, "users", USER)
         if len(column) == 0:
             return known[:0], np.empty(0, np.int32)
         ours = known_ids("events", USER, known)
@@ -167,22 +166,3 @@ def _read_times(table: Table) -> Ints:
             f"rows; drop those rows"
         )
     return microseconds(column)
-
-
-def _user_column(users: Any) -> pa.ChunkedArray:
-    """Ids given as a frame, a series, an Arrow or NumPy array, or anything to iterate over."""
-    if isinstance(users, pa.ChunkedArray | pa.Array):
-        return users if isinstance(users, pa.ChunkedArray) else pa.chunked_array([users])
-    with contextlib.suppress(TypeError):
-        return pa.chunked_array([nw.from_native(users, series_only=True).to_arrow()])
-    with contextlib.suppress(TypeError):
-        frame = nw.from_native(users)
-        return read_frame(frame.to_native(), "users", USER, may_be_empty=True).columns[USER]
-    try:
-        values = pa.array(users if isinstance(users, np.ndarray) else list(users))
-    except (TypeError, OverflowError, pa.ArrowException) as error:
-        raise DataError(
-            f"users, a {type(users).__name__}, cannot be read as ids ({error}); pass whole numbers "
-            f"of 64 bits or strings, or a frame with '{USER}'"
-        ) from error
-    return pa.chunked_array([values])

@@ -1,0 +1,228 @@
+"""What every adapter keeps to, whatever the library; run with the real libraries."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from adapter_cases import CASES, PERSONAL, Case, case, checkerboard, events, random_counts
+from scipy import sparse
+
+import trimtab as tt
+from trimtab import DataError, SettingError
+from trimtab.frames import read_frame
+
+N = 8
+COUNTS = random_counts()
+N_USERS, N_ITEMS = COUNTS.shape
+pytestmark = [  # what implicit has to say of its own threads and matrices
+    pytest.mark.filterwarnings("ignore:OpenBLAS is configured:RuntimeWarning"),
+    pytest.mark.filterwarnings("ignore:Method expects CSR input"),
+]
+
+
+@pytest.fixture(params=CASES)
+def name(request) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def given(name: str) -> Case:
+    return case(name)
+
+
+def recs_of(given: Case, users=None, n=N, **options) -> pd.DataFrame:
+    recs = tt.recs_from(given.model, users, n, **given.options, **options)
+    return read_frame(
+        recs, "recs", "user_id", "item_id", "score", may_be_empty=True
+    ).columns.to_pandas()
+
+
+def in_order(recs: pd.DataFrame) -> pd.DataFrame:
+    by = ["user_id", "score", "item_id"]
+    return recs.sort_values(by, ascending=[True, False, True]).reset_index(drop=True)
+
+
+def assert_same(given: Case, ours: pd.DataFrame, theirs: pd.DataFrame) -> None:
+    exactly = {"check_exact": True} if given.exact else {"rtol": 1e-5, "atol": 1e-6}
+    pd.testing.assert_frame_equal(
+        ours.reset_index(drop=True), theirs.reset_index(drop=True), **exactly
+    )
+
+
+def assert_best(recs: pd.DataFrame, scores: np.ndarray, n: int) -> None:
+    """The listed scores are the library's, and nothing better was left out."""
+    listed = np.full(scores.shape, np.nan)
+    listed[recs.user_id, recs.item_id] = recs.score
+    there = np.isfinite(listed)
+    np.testing.assert_allclose(listed[there], scores[there], rtol=1e-4, atol=2e-5)
+    assert (there.sum(axis=1) == np.minimum(np.isfinite(scores).sum(axis=1), n)).all()
+    worst = np.where(there, listed, np.inf).min(axis=1)
+    best_left_out = np.where(there | np.isnan(scores), -np.inf, scores).max(axis=1)
+    assert (worst >= best_left_out - 2e-5 - 1e-4 * np.abs(worst)).all()
+
+
+def test_columns_and_types(given):
+    recs = tt.recs_from(given.model, n=N, **given.options)
+    table = read_frame(recs, "recs", "user_id", "item_id", "score").columns
+    assert table.column_names == ["user_id", "item_id", "score"]
+    assert table.schema.types == [pa.int64(), pa.int64(), pa.float64()]
+    assert not any(column.null_count for column in table.columns)
+
+
+@pytest.mark.parametrize("data", ["random", "checkerboard"])
+def test_lists_are_sorted_and_without_repeats(name, data):
+    recs = recs_of(case(name, data))
+    assert len(recs) > 0
+    assert np.isfinite(recs.score).all()
+    assert not recs.duplicated(["user_id", "item_id"]).any()
+    assert recs.groupby("user_id").size().max() <= N
+    pd.testing.assert_frame_equal(recs, in_order(recs), check_exact=True)
+
+
+@pytest.mark.parametrize("data", ["random", "checkerboard"])
+def test_a_longer_list_begins_with_the_shorter_one(name, data):
+    given = case(name, data)
+    short, long = recs_of(given, n=3), recs_of(given, n=N_ITEMS)
+    assert_same(given, short, long.groupby("user_id").head(3))
+
+
+def test_no_list_is_longer_than_the_catalogue(given):
+    recs = recs_of(given, n=10 * N_ITEMS)
+    assert_same(given, recs, recs_of(given, n=N_ITEMS))
+    assert_best(recs, given.scores, N_ITEMS)
+
+
+def test_scores_are_the_librarys_and_the_best_are_listed(given):
+    assert_best(recs_of(given), given.scores, N)
+
+
+def test_scores_below_0_are_kept(given):
+    recs = recs_of(given, n=N_ITEMS)
+    assert (recs.score < 0).sum() == (given.scores < 0).sum()
+
+
+def test_below_0_there_is_something_to_keep():
+    assert any((case(name).scores < 0).any() for name in CASES)
+
+
+def test_one_user_gets_what_all_get(given):
+    together = recs_of(given)
+    for user in (0, 17, N_USERS - 1):
+        assert_same(given, recs_of(given, [user]), together[together.user_id == user])
+
+
+def test_users_come_by_id_and_once(given):
+    together = recs_of(given)
+    recs = recs_of(given, np.array([40, 3, 40, 8, 3]))
+    assert recs.user_id.unique().tolist() == [3, 8, 40]
+    assert_same(given, recs, together[together.user_id.isin([3, 8, 40])])
+
+
+def test_strangers_get_nothing(given):
+    assert_same(given, recs_of(given, [10**6, 3, -1]), recs_of(given, [3]))
+    assert recs_of(given, [10**6]).empty
+
+
+def test_no_users_no_rows(given):
+    for nobody in ([], pd.DataFrame({"user_id": np.empty(0, int)})):
+        recs = recs_of(given, nobody)
+        assert recs.columns.tolist() == ["user_id", "item_id", "score"]
+        assert recs.empty
+
+
+def test_text_ids_give_the_same_lists(name, given):
+    texts = recs_of(case(name, names="text"))
+    assert texts.user_id.iloc[0] == "u000"
+    numbers = texts.assign(
+        user_id=texts.user_id.str[1:].astype(int), item_id=texts.item_id.str[1:].astype(int)
+    )
+    assert_same(given, numbers, recs_of(given))
+    alone = recs_of(case(name, names="text"), ["u017", "nobody"])
+    assert alone.user_id.unique().tolist() == ["u017"]
+
+
+def test_numbers_for_users_with_text_ids_are_refused(name):
+    with pytest.raises(DataError, match=r"holds (strings|integers) in .* but (integers|strings)"):
+        recs_of(case(name, names="text"), [3])
+
+
+def test_what_users_have_is_left_out_if_asked(given):
+    if not given.excludes:
+        with pytest.raises(SettingError, match=r"exclude_known=True: not for .*exclude=\.\.\."):
+            recs_of(given, exclude_known=True)
+        return
+    recs = recs_of(given, n=N, exclude_known=True)
+    assert (COUNTS[recs.user_id, recs.item_id] == 0).all()
+    assert_best(recs, np.where(COUNTS > 0, np.nan, given.scores), N)
+    assert (COUNTS[recs_of(given).user_id, recs_of(given).item_id] > 0).any()
+
+
+def test_input_is_not_changed(given):
+    arrays = _arrays(given)
+    before = copy.deepcopy(arrays)
+    frame = given.model.copy(deep=True) if isinstance(given.model, pd.DataFrame) else None
+    recs_of(given, exclude_known=given.excludes)
+    for array, old in zip(arrays, before, strict=True):
+        np.testing.assert_array_equal(array, old)
+    if frame is not None:
+        pd.testing.assert_frame_equal(given.model, frame)
+
+
+def _arrays(given: Case) -> list[np.ndarray]:
+    """What of a case can be looked into: matrices and factors."""
+    found = [given.scores]
+    for part in (given.model, *given.options.values()):
+        matrix = part.matrix if isinstance(part, tt.UserItems) else part
+        if sparse.issparse(matrix):
+            found += [matrix.data, *matrix.nonzero()]
+        elif isinstance(part, tuple):
+            found += list(part)
+    return found
+
+
+def test_lists_come_as_users_came(given):
+    users = [3, 5, 8]
+    for frame in (pd.DataFrame({"user_id": users}), pl.DataFrame({"user_id": users}),
+                  pl.LazyFrame({"user_id": users})):  # fmt: skip
+        recs = tt.recs_from(given.model, frame, N, **given.options)
+        expected = type(frame)
+        if not given.options:  # a table or an engine: like that
+            expected = pd.DataFrame if isinstance(given.model, pd.DataFrame) else pa.Table
+        assert isinstance(recs, expected)
+        assert_same(given, recs_of(given, frame), recs_of(given, users))
+
+
+@pytest.mark.parametrize("n", [0, -1, 2.5, True, None])
+def test_a_wrong_length_is_refused(given, n):
+    with pytest.raises(SettingError, match="n="):
+        recs_of(given, n=n)
+
+
+def test_wrong_users_are_refused(given):
+    with pytest.raises(DataError, match="users, a int, cannot be read as ids"):
+        recs_of(given, 3)
+
+
+@pytest.mark.parametrize("name", PERSONAL)
+def test_users_get_their_own_colour(name):
+    recs = recs_of(case(name, "checkerboard"), n=3)
+    assert recs.user_id.nunique() == len(checkerboard())
+    assert ((recs.user_id + recs.item_id) % 2 == 0).all()
+
+
+def test_lists_can_be_learned_from(name, given):
+    recs = tt.recs_from(given.model, n=N, **given.options)
+    bias = tt.BiasLearner(k=3, method="ascent").fit(recs, events("random", "numbers"))
+    top = read_frame(bias.apply(recs, k=3), "top", "user_id", "item_id", "rank").columns
+    assert bias.summary.after >= bias.summary.before > 0
+    assert top["rank"].to_pylist()[:3] == [1, 2, 3]
+
+
+def test_lists_are_refused_before_there_is_a_model():
+    with pytest.raises(DataError, match=r"model is a dict: recs_from understands .*implicit.*Lens"):
+        tt.recs_from({"a": 1})
