@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint types check benchmark clean
+.PHONY: demo test lint types check docs benchmark clean
 
 demo: $(READY)  ## the paper's experiments on a real retailer's year, and a page to look at
 	$(BIN)/trimtab demo
@@ -14,13 +14,16 @@ test: $(READY)  ## all tests
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
 lint: $(READY)
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks docs/*.py
+	$(BIN)/ruff format --check src tests benchmarks docs/*.py
 
 types: $(READY)
 	$(BIN)/mypy
 
 check: lint types test
+
+docs: $(READY)  ## the documentation, as a site that opens from docs/_build/html/index.html
+	$(BIN)/python -m sphinx -n -W --keep-going -q docs docs/_build/html
 
 benchmark: $(READY)  ## the figures of docs/benchmarks.md, about 20 minutes
 	$(BIN)/python benchmarks/metrics.py

@@ -1,0 +1,163 @@
+"""Draws the pictures of how-it-works.md into docs/images, for light and for dark screens.
+
+`python docs/pictures.py`; needs altair and vl-convert (the extra "report").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+
+from trimtab.kernels.reference import Curve, Task, Unit, best_step, item_curve, objective
+
+FOLDER = Path(__file__).parent / "images"
+THEMES: Mapping[str, Mapping[str, str]] = {
+    "": {"ink": "#1b1f24", "soft": "#57606a", "line": "#d5dae0", "ground": "#ffffff",
+         "blue": "#0068ad", "orange": "#cc5500", "green": "#00825e", "ochre": "#8f6a00"},
+    "-dark": {"ink": "#e8eaed", "soft": "#a3acb8", "line": "#3a424c", "ground": "#131416",
+              "blue": "#5bb4f2", "orange": "#ff9147", "green": "#3fc79b", "ochre": "#e3bd4a"},
+}  # fmt: skip
+UMBRELLA, K = 0, 3
+# Twelve shoppers: the umbrella's score, the scores of the other items listed, and which of those
+# was bought in the window (from 1; 0: the umbrella).
+SHOPPERS = [
+    (0.40, (0.90, 0.57, 0.46, 0.31), 0),
+    (0.35, (0.80, 0.57, 0.46, 0.28), 0),
+    (0.50, (0.78, 0.55, 0.42, 0.30), 0),
+    (0.30, (0.70, 0.64, 0.55, 0.41), 0),
+    (0.45, (0.88, 0.72, 0.60, 0.35), 3),
+    (0.38, (0.92, 0.69, 0.60, 0.33), 2),
+    (0.33, (0.70, 0.58, 0.40, 0.37), 1),
+    (0.52, (0.90, 0.48, 0.44, 0.21), 2),
+    (0.41, (0.86, 0.75, 0.68, 0.50), 3),
+    (0.36, (0.81, 0.77, 0.69, 0.40), 3),
+    (0.29, (0.74, 0.71, 0.65, 0.22), 3),
+    (0.44, (0.91, 0.62, 0.53, 0.39), 1),
+]
+RANGE = (-0.15, 0.6)
+WIDTH = 470
+TICKS = [-0.1, 0, 0.1, 0.2, 0.3, 0.4, 0.5]
+
+
+def umbrella_task() -> Task:
+    """The twelve shoppers, judged by NDCG@3."""
+    units = tuple(
+        Unit({UMBRELLA: own, **dict(enumerate(others, 1))}, frozenset([bought]))
+        for own, others, bought in SHOPPERS
+    )
+    return Task(units, k=K, metric="ndcg")
+
+
+def staircase(ink: Mapping[str, str]) -> alt.VConcatChart:
+    """The objective over the umbrella's bias, its breakpoints, and the step that is taken."""
+    task = umbrella_task()
+    curve = item_curve(UMBRELLA, {}, task)
+    best, _ = best_step(curve, 0.0, task, 1.0)
+    levels = {0.0: _mean(objective({}, task), task), best: _at(best, task)}
+    x = alt.X("x:Q", scale=alt.Scale(domain=RANGE, nice=False, zero=False))
+    y = alt.Y("y:Q", title=None, scale=alt.Scale(domain=(0.43, 0.65), zero=False))
+    y = y.axis(format=".2f", values=[0.45, 0.5, 0.55, 0.6, 0.65])
+    hidden = x.axis(labels=False, ticks=False, title=None, values=TICKS, grid=False)
+    steps = _chart(_step_rows(curve, task)).mark_line(
+        interpolate="step-after", color=ink["blue"], strokeWidth=2.5
+    )
+    begin, end = _interval(curve, best)
+    middle = (begin + end) / 2
+    taken = _chart([{"x": begin, "y": levels[best], "end": end}]).mark_rule(
+        color=ink["green"], strokeWidth=6, strokeCap="round"
+    )
+    at_zero = _chart([{"x": 0.0, "y": levels[0.0]}])
+    marks = [
+        _chart([{"x": 0.0}]).mark_rule(color=ink["soft"], strokeDash=[4, 4]).encode(x=hidden),
+        steps.encode(x=hidden, y=y),
+        taken.encode(x=hidden, x2="end:Q", y=y),
+        at_zero.mark_circle(size=90, color=ink["ink"], opacity=1).encode(x=hidden, y=y),
+        _note(0.008, levels[0.0] - 0.014, f"engine alone: {levels[0.0]:.3f}", ink, "left"),
+        _note(middle, levels[best] + 0.014, f"the best step: {levels[best]:.3f}", ink, "center",
+              ink["green"]),
+    ]  # fmt: skip
+    title = alt.Title("NDCG@3, mean of twelve shoppers", fontSize=14, anchor="start", offset=8)
+    upper = alt.layer(*marks).properties(width=WIDTH, height=240, title=title)
+    lower = _breakpoints(curve, x, ink)
+    return alt.vconcat(upper, lower, spacing=6)
+
+
+def _breakpoints(curve: Curve, x: Any, ink: Mapping[str, str]) -> alt.LayerChart:
+    """A mark at every breakpoint: upwards for gains, downwards for losses."""
+    kinds = {"a buyer's hit moves up": True, "another hit moves down": False}
+    rows = [
+        {"x": at, "kind": kind}
+        for kind, is_gain in kinds.items()
+        for at, change in curve.steps.items() if (change > 0) == is_gain
+    ]  # fmt: skip
+    y = alt.Y("kind:N", sort=list(kinds)).axis(None)
+    legend = alt.Legend(
+        title=None, orient="bottom", direction="horizontal", labelColor=ink["ink"],
+        labelFontSize=13, labelLimit=300, symbolSize=110, columnPadding=24, offset=8,
+    )  # fmt: skip
+    shape = alt.Shape("kind:N", legend=legend).scale(
+        domain=list(kinds), range=["triangle-up", "triangle-down"]
+    )
+    colour = alt.Color("kind:N", legend=legend).scale(
+        domain=list(kinds), range=[ink["blue"], ink["orange"]]
+    )
+    axis = x.axis(title="bias of the umbrella", format=".1f", values=TICKS)
+    points = _chart(rows).mark_point(size=90, filled=True, opacity=1)
+    zero = _chart([{"x": 0.0}]).mark_rule(color=ink["soft"], strokeDash=[4, 4]).encode(x=axis)
+    layers = alt.layer(zero, points.encode(x=axis, y=y, shape=shape, color=colour))
+    return layers.properties(width=WIDTH, height=56)
+
+
+def _chart(rows: Iterable[Mapping[str, Any]]) -> alt.Chart:
+    return alt.Chart(alt.Data(values=list(rows)))
+
+
+def _note(
+    x: float, y: float, text: str, ink: Mapping[str, str], align: str, colour: str = ""
+) -> alt.Chart:
+    mark = _chart([{"x": x, "y": y, "text": text}]).mark_text(
+        align=align, fontSize=14, fontWeight="bold", color=colour or ink["ink"]
+    )
+    return mark.encode(x="x:Q", y="y:Q", text="text:N")
+
+
+def _mean(value: int, task: Task) -> float:
+    return value / task.quanta / len(task.units)
+
+
+def _at(bias: float, task: Task) -> float:
+    """The objective with this bias, by ranking everybody anew."""
+    return _mean(objective({UMBRELLA: bias}, task), task)
+
+
+def _step_rows(curve: Curve, task: Task) -> list[dict[str, float]]:
+    """The beginning of every step, and the end of the last one."""
+    begins = [RANGE[0], *sorted(at for at in curve.steps if RANGE[0] < at < RANGE[1])]
+    rows = [{"x": at, "y": _at(at + 1e-6, task)} for at in begins]
+    return [*rows, {"x": RANGE[1], "y": rows[-1]["y"]}]
+
+
+def _interval(curve: Curve, bias: float) -> tuple[float, float]:
+    """The breakpoints on either side of a bias."""
+    below = max(at for at in curve.steps if at < bias)
+    return below, min(at for at in curve.steps if at > bias)
+
+
+def save(name: str, draw: Any) -> None:
+    """One picture for each theme."""
+    for suffix, ink in THEMES.items():
+        chart = draw(ink).configure(background="transparent", font="sans-serif")
+        chart = chart.configure_view(stroke=None).configure_title(color=ink["ink"])
+        chart = chart.configure_axis(
+            labelColor=ink["soft"], titleColor=ink["soft"], gridColor=ink["line"],
+            domainColor=ink["line"], tickColor=ink["line"], labelFontSize=13, titleFontSize=13,
+            titleFontWeight="normal",
+        )  # fmt: skip
+        chart.save(str(FOLDER / f"{name}{suffix}.svg"))
+
+
+if __name__ == "__main__":
+    save("staircase", staircase)

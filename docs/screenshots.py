@@ -1,0 +1,59 @@
+"""Takes the pictures of reading-the-report.md from a real page.
+
+`trimtab demo`, then `python docs/screenshots.py trimtab-demo/report.html`; needs playwright and
+chromium.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+from playwright.sync_api import sync_playwright
+
+FOLDER = Path(__file__).parent / "images"
+WIDTH = 900
+# The name of each picture, and the elements that it shows from the top of the first to the end of
+# the last.
+SHOTS = {
+    "report-headline": ("#headline h2", "#headline .tiles"),
+    "report-methods": ("#methods .panels >> nth=0", "#methods .panels >> nth=0"),
+    "report-engines": ("#engines .panels >> nth=0", "#engines .panels >> nth=0"),
+    "report-coverage": ("#coverage .panels >> nth=0", "#coverage .panels >> nth=0"),
+    "report-divergence": ("#coverage .panels >> nth=1", "#coverage .panels >> nth=1"),
+    "report-objectives": ("#objectives .small >> nth=2", "#objectives .small >> nth=3"),
+    "report-sellers": ("#sellers .panels >> nth=0", "#sellers .panels >> nth=0"),
+    "report-windows": ("#windows .panels >> nth=0", "#windows .panels >> nth=0"),
+    "report-curves": ("#curves .panels >> nth=0", "#curves .panels >> nth=0"),
+    "report-moved": ("#moved .panels >> nth=3", "#moved .panels >> nth=3"),
+}
+MARGIN = 12
+
+
+def main(page: Path) -> None:
+    """Write every picture."""
+    with sync_playwright() as play:
+        browser = play.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
+        )
+        tab = browser.new_page(
+            viewport={"width": WIDTH, "height": 900}, color_scheme="light", device_scale_factor=1.25
+        )
+        tab.goto(page.resolve().as_uri())
+        tab.wait_for_selector("html[data-charts=drawn]")
+        for name, (first, last) in SHOTS.items():
+            boxes = [tab.locator(place).bounding_box() for place in (first, last)]
+            top, bottom = boxes[0], boxes[1]
+            assert top is not None
+            assert bottom is not None
+            height = bottom["y"] + bottom["height"] - top["y"]
+            clip = {
+                "x": 0, "y": top["y"] - MARGIN, "width": WIDTH, "height": height + 2 * MARGIN
+            }  # fmt: skip
+            tab.screenshot(path=FOLDER / f"{name}.png", clip=clip, full_page=True)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,218 @@
+"""All code on the site, in the README and in docstrings runs, and prints what is shown.
+
+On a page, in a folder of its own:
+
+- python blocks share their names; a text block right after one is its exact output, and a block
+  without one prints nothing;
+- console blocks: what follows "$ " is run, and the lines under it are in its output, in order;
+- sh blocks are not run. They are for what takes minutes, or changes the machine: the page says
+  "by hand" and why, and each command must be one of those that `check_by_hand` knows;
+- toml blocks are TOML;
+- text blocks elsewhere are drawings or formulas, and hold no commands.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import importlib
+import importlib.util
+import io
+import os
+import re
+import shlex
+import subprocess
+import sysconfig
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow.parquet as pq
+import pytest
+from markdown_it import MarkdownIt
+
+from trimtab.datasets import generate_drift, generate_log
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src"
+PAGES = {
+    str(path.relative_to(ROOT)): path.read_text()
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    if "_build" not in path.parts
+}
+OTHER_ENVIRONMENTS = {"docs/engines/lenskit.md": "lenskit", "docs/engines/rectools.md": "rectools"}
+MODULES = [
+    ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
+    for path in sorted((SOURCE / "trimtab").rglob("*.py"))
+    if ">>> " in path.read_text()
+]
+DIRECTIVES = ("{eval-rst}", "{toctree}", "{note}", "{tip}", "{warning}", "{figure}", "{image}")
+COMMAND = re.compile(r"\s*(\$ |>>> |(pip|trimtab|make|python|import|from|cd|curl) [\w.-]+\S)")
+BY_HAND = re.compile(r"<!-- by hand: .{10,} -->\s*$", re.S)
+
+
+class Block(NamedTuple):
+    """A block of code on a page."""
+
+    kind: str
+    text: str
+    line: int
+    above: str  # the kind of block right above it, or the comment there
+
+    @property
+    def is_output(self) -> bool:
+        """Whether it is what the block above it prints."""
+        return self.kind == "text" and self.above == "python"
+
+
+def blocks_of(text: str) -> list[Block]:
+    """Every block of code of a page, indented ones as text."""
+    found, above = [], ""
+    for token in MarkdownIt().parse(text):
+        kind = {"fence": token.info.strip(), "code_block": "text"}.get(token.type)
+        if kind is not None:
+            assert token.map is not None
+            found.append(Block(kind, token.content, token.map[0] + 1, above))
+        if kind is not None or token.type == "html_block":
+            above = kind if kind is not None else token.content
+        elif token.type.endswith("_open"):
+            above = ""
+    return found
+
+
+BLOCKS = {page: blocks_of(text) for page, text in PAGES.items()}
+WITH_CODE = [
+    page for page, blocks in BLOCKS.items() if {b.kind for b in blocks} & {"python", "console"}
+]
+
+
+@pytest.fixture
+def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where a page runs; the README's own tables are stood in for by small ones."""
+    monkeypatch.chdir(tmp_path)
+    if request.node.callspec.params.get("page") == "README.md":
+        shop = generate_drift(n_users=800, n_items=200, drift=1.0, seed=2)
+        tables = {
+            "lists": shop.recs(), "recent": shop.recent_events(), "later": shop.test_events(),
+            "sales": shop.history_events(), "tonight": shop.recs(),
+            "purchases": generate_log(n_users=200, n_items=60, days=190, purchases_per_user=40),
+        }  # fmt: skip
+        for name, table in tables.items():
+            pq.write_table(table, f"{name}.parquet")
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", WITH_CODE)
+def test_code_runs_and_prints_what_is_shown(page: str, folder: Path) -> None:
+    if (library := OTHER_ENVIRONMENTS.get(page)) and importlib.util.find_spec(library) is None:
+        pytest.skip(f"{library} has an environment of its own")
+    names: dict[str, object] = {"__name__": "__main__"}
+    blocks = BLOCKS[page]
+    for place, block in enumerate(blocks):
+        if block.kind == "python":
+            after = blocks[place + 1] if place + 1 < len(blocks) else None
+            shown = after.text if after and after.is_output else ""
+            assert run_python(page, block, names) == shown, f"{page}, line {block.line}"
+        elif block.kind == "console":
+            run_console(page, block, folder)
+
+
+def run_python(page: str, block: Block, names: dict[str, object]) -> str:
+    """What the block prints; errors name the line of the page."""
+    code = compile("\n" * block.line + block.text, page, "exec")
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(code, names)
+    return printed.getvalue()
+
+
+def run_console(page: str, block: Block, folder: Path) -> None:
+    scripts = sysconfig.get_path("scripts")
+    path = os.pathsep.join([scripts, os.environ["PATH"]])
+    for command, shown in commands_of(block.text):
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", command],
+            cwd=folder, env={**os.environ, "PATH": path, "COLUMNS": "100"}, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, timeout=300,
+        )  # fmt: skip
+        assert done.returncode == 0, f"{page}, line {block.line}: {command}\n{done.stdout}"
+        printed = iter(line.rstrip() for line in done.stdout.splitlines())
+        missing = [line for line in shown if line not in printed]
+        assert missing == [], f"{page}, line {block.line}: {command}\n{done.stdout}"
+
+
+def commands_of(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Commands of a console block, each with the lines that it is shown to print."""
+    command, shown = "", []
+    for line in text.splitlines():
+        if command.endswith("\\") and not shown:
+            command += f"\n{line}"
+        elif line.startswith("$ "):
+            if command:
+                yield command, shown
+            command, shown = line[2:], []
+        else:
+            assert command, f"{line!r} is not the output of any command"
+            if line.strip():
+                shown.append(line.rstrip())
+    assert command, "a console block without a command"
+    yield command, shown
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_nothing_that_looks_like_code_goes_unrun(page: str) -> None:
+    for block in BLOCKS[page]:
+        where = f"{page}, line {block.line}"
+        if block.kind in ("python", "console"):
+            continue
+        if block.kind == "sh":
+            assert BY_HAND.fullmatch(block.above.strip()), f"{where}: says not why it is by hand"
+            for command in filter(None, block.text.splitlines()):
+                check_by_hand(command, where)
+        elif block.kind == "toml":
+            tomllib.loads(block.text)
+        else:
+            assert block.kind == "text" or block.kind.startswith(DIRECTIVES), (
+                f"{where}: a block of {block.kind or 'no kind'} is not run"
+            )
+            lines = [] if block.is_output else block.text.splitlines()
+            assert not list(filter(COMMAND.match, lines)), f"{where}: commands as text"
+
+
+def check_by_hand(line: str, where: str) -> None:
+    """The command names things that exist: a make target, a benchmark with its flags, an extra."""
+    words = shlex.split(line, comments=True)
+    if words[0] == "make":
+        targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M)
+        assert set(words[1:]) <= set(targets), f"{where}: {line}"
+    elif words[0] == "python" and words[1].startswith("benchmarks/"):
+        code = (ROOT / words[1]).read_text()
+        assert all(flag in code for flag in words[2:] if flag.startswith("--")), f"{where}: {line}"
+    elif words[:2] == ["pip", "install"]:
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+        for package in words[2:]:
+            name, _, extras = package.removesuffix("]").partition("[")
+            assert name in (".", "trimtab"), f"{where}: {line}"
+            wanted = set(filter(None, extras.split(",")))
+            assert wanted <= set(project["optional-dependencies"]), f"{where}: {line}"
+    else:
+        pytest.fail(f"{where}: {line!r} can be run: make it a console block")
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_of_docstrings(name: str) -> None:
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if str(error.name).startswith("trimtab"):
+            raise
+        pytest.skip(f"{error.name} is not installed")
+    failed, tried = doctest.testmod(module)
+    assert tried > 0
+    assert failed == 0
+
+
+def test_the_front_door_names_the_two_commands() -> None:
+    by_hand = "\n".join(block.text for block in BLOCKS["README.md"] if block.kind == "sh")
+    assert re.findall(r"^make (\w+)", by_hand, re.M)[:2] == ["demo", "test"]
