@@ -110,8 +110,7 @@ class Folded:
                 f"rows has {places.max()} but the index has {len(self)} rows, from 0; pass row "
                 f"numbers of an index made from these vectors, not ids"
             )
-        known = places >= 0
-        known[known] = ~self.masked[places[known]]
+        known = np.asarray(~np.append(self.masked, True)[np.maximum(places, -1)])
         if counts is not None:
             known &= np.arange(places.shape[-1]) < np.asarray(counts)[..., None]
         return self._named(places, known, missing)
