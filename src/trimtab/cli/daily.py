@@ -91,12 +91,13 @@ def history(store: StoreFolder, as_json: AsJson = False) -> None:
     for version in versions:
         row = _row(version)
         table.add_row(
-            "served" if version.number == current else "",
-            str(row["number"]), row["as_of"], row["created"][:16].replace("T", " "),
+            ">" if version.number == current else "",
+            str(row["number"]), row["as_of"], row["created"][5:16].replace("T", " "),
             f"{_metric(row)} {_percent(row['lift'])}", _percent(row["forecast"]),
             str(row["n_biases"]),
         )  # fmt: skip
     console.print(table)
+    say(f"version {current} is served")
 
 
 def rollback(
