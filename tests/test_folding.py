@@ -338,7 +338,7 @@ def test_excluded_items_are_dropped_or_masked():
     assert dropped.vectors.tolist() == [[1, 2, 0.5], [5, 6, 0]]
     assert dropped.item_ids.tolist() == [0, 2]
     masked = bias.fold_into(VECTORS, excluded="mask", multiplier=4)
-    assert masked.vectors.tolist() == [[4, 8, 2], [0, 0, MASKED], [20, 24, 0]]
+    assert masked.vectors.tolist() == [[4, 8, 2], [12, 16, MASKED], [20, 24, 0]]
     assert masked.item_ids.tolist() == [0, 1, 2]
     assert masked.masked.tolist() == [False, True, False]
     logs = make_bias({0: 0.0, 1: 9.0}, excluded=[1], scale="log").fold_into(
@@ -346,6 +346,14 @@ def test_excluded_items_are_dropped_or_masked():
     )
     assert logs.vectors.tolist() == [[1, 2, 0], [0, 0, MASKED], [5, 6, 0]]
     assert logs.queries(USERS).tolist() == [[0.5, 0.25, 1.0]]
+
+
+def test_a_day_later_only_the_last_column_is_new():
+    case = made_case(excluded=range(0, 400, 7))
+    later = replace(case.bias, bias=-case.bias.bias, excluded=case.bias.item_ids % 5 == 0)
+    first, second = (b.fold_into(case.items, excluded="mask") for b in (case.bias, later))
+    assert (first.vectors[:, :-1] == second.vectors[:, :-1]).all()
+    assert (first.vectors[:, -1] != second.vectors[:, -1]).any()
 
 
 def test_all_items_excluded_leaves_no_rows():
@@ -540,7 +548,7 @@ def test_queries_and_rows_of_something_else_are_refused():
         folded.queries([[1.0, 2.0], [np.nan, 1.0]])
     with pytest.raises(tt.DataError, match=r"pass vector\[None, :\]"):
         folded.queries([1.0, 2.0])
-    with pytest.raises(tt.DataError, match=r"scores beyond -1.*e.18, which masked rows have"):
+    with pytest.raises(tt.DataError, match=r"scores as low as -1.*e.18, those of masked rows"):
         folded.queries([[1e18, 0.0]])
     with pytest.raises(tt.DataError, match="rows has 3 but the index has 3 rows"):
         folded.ids([[0, 3]])

@@ -252,13 +252,23 @@ class ItemBias:
             item_ids: the id of each row. If left out, rows are the items 0, 1, 2, ...
             excluded: "drop": excluded items have no row; `folded.item_ids` tells which row is
                 which. "mask": rows stay where they are, and those of excluded items score
-                -2^60 for everybody. For exact float32 indexes only: a graph is built among such
-                rows, and a quantized index is trained on them.
+                about -2^60 for everybody. For exact float32 indexes only: a graph is built among
+                such rows, and a quantized index is trained on them.
             user_vectors: for a log bias and item vectors with coordinates below 0, all users, to
                 show that no score is below 0: products are checked.
             multiplier: a power of two that all products are times of; no ranking changes. usearch
                 and hnswlib rank by 1 - product in float32, where small scores look the same:
                 2.0**20 serves there.
+
+        Example:
+            >>> import numpy as np
+            >>> import trimtab as tt
+            >>> recs = pa.table({"user_id": [1, 1], "item_id": [0, 1], "score": [0.9, 0.8]})
+            >>> recent = pa.table({"user_id": [1], "item_id": [1]})
+            >>> bias = tt.BiasLearner(k=1, penalty=0).fit(recs, recent)
+            >>> folded = bias.fold_into(np.eye(2))
+            >>> (folded.queries([[0.9, 0.8]]) @ folded.vectors.T).argmax()
+            np.int64(1)
         """
         from trimtab.folding import fold
 

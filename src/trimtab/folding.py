@@ -4,8 +4,8 @@
     log        v becomes v·exp(b), a query stays as it is:     the product is u·v · exp(b)
 
 A log bias multiplies scores above 0 and divides those below, which no vector can do: it is folded
-only where scores are at least 0. A masked row is (0, -2^60) and meets a query's 1 in the last
-coordinate, so that its score is -2^60 for everybody; on the log scale that takes a coordinate too.
+only where scores are at least 0. A masked row has -2^60 for a bias, so that it scores about that
+for everybody; on the log scale it is (0, -2^60), which takes one more coordinate there too.
 """
 
 from __future__ import annotations
@@ -127,17 +127,26 @@ class Folded:
         ids[known] = self.item_ids[places[known]]
         return ids
 
+    @property
+    def _plain(self) -> Singles:
+        """The vectors without the coordinate that meets a query's 1."""
+        return self.vectors[:, : self.n_dimensions]
+
     @cached_property
-    def _bounds(self) -> tuple[float, float]:
-        """The lowest and the highest coordinate of what is not masked."""
-        rows = self.vectors[:, : self.n_dimensions + (self.scale == "additive")]
-        rows = rows[~self.masked] if self.masked.any() else rows
-        return float(rows.min(initial=0.0)), float(rows.max(initial=0.0))
+    def _lowest(self) -> float:
+        """The lowest coordinate of the vectors, 0 if none is below."""
+        return float(self._plain.min(initial=0.0))
+
+    @cached_property
+    def _largest(self) -> float:
+        """The largest coordinate by size, marks of masked rows aside."""
+        last = np.abs(self.vectors[~self.masked, -1]).max(initial=0.0)
+        return max(-self._lowest, float(self._plain.max(initial=0.0)), float(last))
 
     def _require_scores_of_zero_up(self, users: Singles) -> None:
-        if self._bounds[0] >= 0 and users.min(initial=0.0) >= 0:
+        if self._lowest >= 0 and users.min(initial=0.0) >= 0:
             return
-        lowest, user, row = lowest_product(users, self.vectors[:, : self.n_dimensions])
+        lowest, user, row = lowest_product(users, self._plain)
         if lowest < 0:
             (item,) = take_ids(self.item_ids, np.array([row]))
             raise DataError(
@@ -147,11 +156,11 @@ class Folded:
             )
 
     def _require_above_masked(self, queries: Singles) -> None:
-        """Refuse queries whose worst score could lie below that of masked rows."""
-        largest = float(np.abs(queries).sum(axis=1, dtype=np.float64).max(initial=0.0))
-        if largest * max(map(abs, self._bounds)) >= -MASKED:
+        """Refuse queries whose scores could come near those of masked rows."""
+        sizes = np.abs(queries).sum(axis=1, dtype=np.float64)
+        if sizes.max(initial=0.0) * self._largest >= -MASKED / 2:
             raise DataError(
-                f"user_vectors can give scores beyond {MASKED:g}, which masked rows have; scale "
+                f"user_vectors allows of scores as low as {MASKED:g}, those of masked rows; scale "
                 f"the vectors down or fold with excluded='drop'"
             )
 
@@ -199,8 +208,9 @@ def _fold_rows(
         fill_singles("the bias table", vectors[:, -1:], bias[:, None], rows, plain)
     fill_singles("item_vectors", vectors[:, :width], given, rows, factors)
     if masked.any():
-        vectors[masked] = 0.0
         vectors[masked, -1] = MASKED
+        if scale == "log":  # or their scores would have to be checked too
+            vectors[masked, :width] = 0.0
     return vectors
 
 
@@ -271,12 +281,11 @@ def _plain_ids(column: IdColumn, rows: Ints) -> Any:
 
 def _require_proof(folded: Folded, user_vectors: Any) -> None:
     """Refuse a log bias where item vectors allow of scores below 0 and no users show otherwise."""
-    lowest = folded._bounds[0]
     if user_vectors is not None:
         folded.queries(user_vectors)
-    elif lowest < 0:
+    elif folded._lowest < 0:
         raise DataError(
-            f"item_vectors has coordinates below 0 ({lowest / folded.multiplier:g} with its bias), "
-            f"so scores may be below 0 too, and there a log bias cannot be folded; {_ADVICE}, or "
-            f"pass as user_vectors all users, to show that their scores are at least 0"
+            f"item_vectors has coordinates below 0, so scores may be below 0 too, and there a log "
+            f"bias cannot be folded; {_ADVICE}, or pass as user_vectors all users, to show that "
+            f"their scores are at least 0"
         )
