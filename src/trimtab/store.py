@@ -147,6 +147,7 @@ class Store:
         Args:
             to: its number; without, the newest one that is older than the current one.
         """
+        self._pointer()  # refuses what is no store, before a lock is made in it
         with _locked(self.folder / _SWITCH, self.folder, patient=True):
             pointer = self._pointer()
             kept = [entry["number"] for entry in pointer["published"]]

@@ -1,0 +1,446 @@
+"""The daily job: which lists teach, what is refused, what is published."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from datetime import timedelta
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+from shops import AS_OF, FIRST
+
+import trimtab as tt
+from trimtab.daily import Refresh, diff
+from trimtab.daily.lists import find_lists
+from trimtab.daily.windows import Window
+from trimtab.errors import BusyError, DataError, RefusedError, SettingError, StoreError
+from trimtab.store import Store
+
+QUICK = tt.BiasLearner(method="ascent")
+
+
+def lists_of(shop, day) -> pa.Table:
+    return pq.read_table(shop.lists / f"{day}.parquet")
+
+
+# What it learns from
+
+
+def test_it_learns_what_fit_learns_from_the_right_lists(shop, bytes_of):
+    done = shop.job().run(AS_OF)
+    window = Window.of(AS_OF - timedelta(3), 3, "UTC")
+    teaching = AS_OF - timedelta(4)  # those of the window's first day may have seen it
+    expected = tt.BiasLearner().fit(
+        lists_of(shop, teaching), window.events(shop.log), history=window.history(shop.log)
+    )
+    assert bytes_of(done.bias.table()) == bytes_of(expected.table())
+    manifest = done.version.manifest
+    assert manifest["lists"] == [str(teaching)]
+    assert manifest["window"]["events"] == window.events(shop.log).num_rows
+    assert manifest["as_of"] == str(AS_OF)
+    assert manifest["summary"]["forecast"] == expected.summary.forecast
+
+
+def test_categories_come_from_the_items(shop, bytes_of):
+    done = shop.job(items=shop.folder / "items.parquet").run(AS_OF)
+    window = Window.of(AS_OF - timedelta(3), 3, "UTC")
+    items = pq.read_table(shop.folder / "items.parquet")
+    expected = tt.BiasLearner().fit(
+        lists_of(shop, AS_OF - timedelta(4)), window.events(shop.log),
+        history=window.history(shop.log), items=items,
+    )  # fmt: skip
+    assert bytes_of(done.bias.table()) == bytes_of(expected.table())
+
+
+def mark(shop, day, until) -> None:
+    """Say what the lists of a day were trained on."""
+    table = lists_of(shop, day)
+    column = pa.array([until] * table.num_rows)
+    pq.write_table(table.append_column("trained_until", column), shop.lists / f"{day}.parquet")
+
+
+def test_lists_that_say_what_they_have_seen_are_believed(shop):
+    first = AS_OF - timedelta(3)
+    mark(shop, first, f"{first} 00:00:00")
+    assert shop.job(learner=QUICK).run(AS_OF).version.manifest["lists"] == [str(first)]
+    mark(shop, first, f"{first} 00:00:01")
+    mark(shop, AS_OF, f"{AS_OF - timedelta(9)} 12:00:00")  # tonight's, of an engine that rests
+    assert shop.job(learner=QUICK).run(AS_OF).version.manifest["lists"] == [str(AS_OF)]
+
+
+def test_later_lists_and_events_do_not_matter(shop, bytes_of):
+    done = shop.job(learner=QUICK).run(AS_OF)
+    for day in (AS_OF + timedelta(days) for days in range(1, 4)):
+        (shop.lists / f"{day}.parquet").unlink()
+    until = Window.of(AS_OF, 1, "UTC").history(shop.log)
+    pq.write_table(until, shop.events)
+    again = shop.job(learner=QUICK, warm=False).run(AS_OF)
+    assert bytes_of(again.bias.table()) == bytes_of(done.bias.table())
+
+
+def test_lists_that_have_seen_the_window_are_refused(shop):
+    job = shop.job(learner=QUICK)
+    job.run(AS_OF)
+    with pytest.raises(RefusedError, match="may have seen the window"):
+        job.run(FIRST + timedelta(3))
+    with pytest.raises(RefusedError, match=f"lists of {AS_OF} may have seen events until"):
+        shop.job(learner=QUICK, learn_on=AS_OF).run(AS_OF)
+    with pytest.raises(DataError, match=r"no lists of 2020-01-01; there are 2026-02-12 to"):
+        shop.job(learner=QUICK, learn_on="2020-01-01").run(AS_OF)
+    assert Store(shop.store).current().number == 1
+
+
+def test_lists_of_a_day_can_be_asked_for(shop):
+    day = AS_OF - timedelta(6)
+    done = shop.job(learner=QUICK, learn_on=str(day)).run(AS_OF)
+    assert done.version.manifest["lists"] == [str(day)]
+
+
+def test_earlier_windows_teach_where_there_are_lists(shop, bytes_of):
+    done = shop.job(windows=5).run(AS_OF)
+    starts = [AS_OF - timedelta(3), AS_OF - timedelta(6)]  # lists begin on 12 February
+    days = [start - timedelta(1) for start in starts]
+    assert done.version.manifest["lists"] == [str(day) for day in days]
+    windows = [Window.of(start, 3, "UTC") for start in starts]
+
+    def labelled(tables):
+        return pa.concat_tables(
+            t.append_column("window", pa.array([str(start)] * t.num_rows))
+            for t, start in zip(tables, starts, strict=True)
+        )
+
+    expected = tt.BiasLearner().fit(
+        labelled([lists_of(shop, day) for day in days]),
+        labelled([window.events(shop.log) for window in windows]),
+        history=windows[0].history(shop.log),
+    )
+    assert bytes_of(done.bias.table()) == bytes_of(expected.table())
+
+
+# Dated lists
+
+
+def test_days_are_read_from_names(tmp_path):
+    lists = pa.table({"user_id": [1], "item_id": [2], "score": [0.5]})
+    pq.write_table(lists, tmp_path / "top50-20260301.parquet")
+    (tmp_path / "date=2026-03-02").mkdir()
+    pq.write_table(lists, tmp_path / "date=2026-03-02" / "part-0.parquet")
+    pacsv.write_csv(lists, tmp_path / "2026-03-03.csv")
+    for other in ("_SUCCESS", ".2026-03-04.parquet.part", "2026-03-05.txt", "2026-99-01.csv"):
+        (tmp_path / other).touch()
+    found = find_lists(tmp_path, "UTC")
+    assert [str(day) for day in found.days] == ["2026-03-01", "2026-03-02", "2026-03-03"]
+
+
+def test_two_lists_of_a_day_are_refused(tmp_path):
+    for name in ("2026-03-01.csv", "20260301.parquet"):
+        (tmp_path / name).touch()
+    with pytest.raises(DataError, match="two lists of 2026-03-01"):
+        find_lists(tmp_path, "UTC")
+
+
+def test_a_folder_without_days_is_refused(tmp_path):
+    with pytest.raises(DataError, match="has no dated lists"):
+        find_lists(tmp_path, "UTC")
+    with pytest.raises(StoreError, match="no such folder"):
+        find_lists(tmp_path / "nowhere", "UTC")
+
+
+def test_partitions_and_csv_give_the_same(shop, bytes_of):
+    done = shop.job(learner=QUICK).run(AS_OF)
+    for path in sorted(shop.lists.iterdir()):
+        table = pq.read_table(path)
+        folder = shop.lists / f"date={path.stem}"
+        folder.mkdir()
+        pq.write_table(table.slice(0, 1_000), folder / "a.parquet")
+        pq.write_table(table.slice(1_000), folder / "b.parquet")
+        path.unlink()
+    again = shop.job(learner=QUICK, warm=False).run(AS_OF)
+    assert bytes_of(again.bias.table()) == bytes_of(done.bias.table())
+    for folder in sorted(shop.lists.iterdir()):
+        pacsv.write_csv(pq.read_table(folder), shop.lists / f"{folder.name[5:]}.csv")
+        shutil.rmtree(folder)
+    pacsv.write_csv(pq.read_table(shop.events), shop.folder / "events.csv")
+    again = shop.job(learner=QUICK, warm=False, events=shop.folder / "events.csv").run(AS_OF)
+    assert bytes_of(again.bias.table()) == bytes_of(done.bias.table())
+
+
+def test_numbers_in_csv_are_text_where_lists_hold_text(shop):
+    for path in shop.lists.iterdir():
+        table = pq.read_table(path)
+        text = table.set_column(1, "item_id", table["item_id"].cast(pa.string()))
+        pq.write_table(text, path)
+    pacsv.write_csv(pq.read_table(shop.events), shop.folder / "events.csv")
+    done = shop.job(learner=QUICK, events=shop.folder / "events.csv").run(AS_OF)
+    assert isinstance(done.bias.table()["item_id"][0].as_py(), str)
+    assert done.bias.summary.after > done.bias.summary.before
+
+
+# What is refused
+
+
+def test_a_log_that_ends_too_early_is_refused(shop):
+    job = shop.job(learner=QUICK)
+    with pytest.raises(DataError, match=r"events lie on 2026-01-05 to 2026-02-24 \(UTC\)"):
+        job.run("2026-04-01")
+    hours = Window.of(AS_OF - timedelta(1), 1, "UTC")
+    before = hours.history(shop.log).num_rows
+    pq.write_table(shop.log.events.slice(0, before + 3), shop.events)
+    with pytest.raises(RefusedError, match="2026-02-19 has 3 events, the same weekday"):
+        job.run(AS_OF)
+    assert not Store(shop.store).exists()
+    assert shop.job(learner=QUICK, accept=["incomplete"]).run(AS_OF).version.number == 1
+
+
+def test_a_day_off_every_week_is_no_gap(shop):
+    weekday = pc.day_of_week(shop.log.events["timestamp"])
+    closed = (AS_OF - timedelta(1)).weekday()
+    pq.write_table(shop.log.events.filter(pc.not_equal(weekday, closed)), shop.events)
+    assert shop.job(learner=QUICK).run(AS_OF).version.number == 1
+
+
+def craze(folder) -> Refresh:
+    """A shop whose customers all turn to a few items: their lists would grow alike."""
+    random = np.random.default_rng(0)
+    n_users, n_items = 3_000, 400
+    users = np.repeat(np.arange(n_users), 20)
+    items = np.concatenate([random.permutation(n_items)[:20] for _ in range(n_users)])
+    lists = pa.table(
+        {"user_id": users, "item_id": items, "score": random.uniform(0.4, 0.6, len(users))}
+    )
+    (folder / "lists").mkdir(parents=True)
+    pq.write_table(lists, folder / "lists" / "2026-03-01.parquet")
+    trendy = lists.filter(pc.less(lists["item_id"], 40)).to_pandas().groupby("user_id").head(1)
+    sold = [("2026-02-01", users[::20], items[::20])]
+    sold.append(("2026-03-03", trendy["user_id"], trendy["item_id"]))
+    events = [
+        pa.table({"user_id": who, "item_id": what, "timestamp": [f"{day} 10:00:00"] * len(who)})
+        for day, who, what in sold
+    ]
+    pq.write_table(pa.concat_tables(events), folder / "events.parquet")
+    return Refresh(
+        lists=folder / "lists", events=folder / "events.parquet", store=folder / "store", tz="UTC",
+        learner=tt.BiasLearner(k=2),
+    )  # fmt: skip
+
+
+def test_what_the_guard_warns_of_is_refused_unless_accepted(tmp_path):
+    job = craze(tmp_path / "shop")
+    with (
+        pytest.warns(tt.GuardWarning, match="lists grow alike"),
+        pytest.raises(RefusedError, match=r"lists grow alike.*--accept guard"),
+    ):
+        job.run("2026-03-05")
+    assert not Store(job.store).exists()
+    with pytest.warns(tt.GuardWarning, match="lists grow alike"):
+        done = replace(job, accept=["guard"]).run("2026-03-05")
+    assert done.version.manifest["accepted"] == ["guard"]
+    assert "lists grow alike" in done.version.manifest["warnings"][0]
+
+
+def test_biases_that_are_all_zero_stand_aside(shop):
+    """Nothing borne out: the engine is served as it is, which never hurts."""
+    few = pc.less(shop.log.events["user_id"], 12)
+    pq.write_table(shop.log.events.filter(few), shop.events)
+    with pytest.warns(tt.GuardWarning, match="bear out no lift"):
+        done = shop.job(rerank=True).run(AS_OF)
+    assert done.version.manifest["n_biases"] == 0
+    alone = lists_of(shop, AS_OF).to_pandas()
+    best = alone.groupby("user_id").head(10)
+    assert done.version.top()["item_id"].to_pylist() == best["item_id"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"recent_days": 0}, "recent_days=0: must be at least 1"),
+        ({"windows": 1.5}, "windows=1.5: must be a whole number"),
+        ({"keep": 0}, "keep=0: must be at least 1"),
+        ({"accept": ["all"]}, "accept='all': must be one of guard, incomplete"),
+        ({"tz": "Mars/Base"}, "tz='Mars/Base': must be a time zone"),
+    ],
+)
+def test_wrong_settings_are_refused(shop, settings, message):
+    with pytest.raises(SettingError, match=message):
+        shop.job(**settings)
+
+
+def test_wrong_days_and_queries_are_refused(shop):
+    with pytest.raises(SettingError, match="as_of='soon': must be a day"):
+        shop.job().run("soon")
+    with pytest.raises(SettingError, match="query is given, but events="):
+        shop.job(query="select 1").run(AS_OF)
+
+
+# What is published
+
+
+def test_the_newest_lists_are_reranked(shop, bytes_of):
+    done = shop.job(learner=QUICK, rerank=True).run(AS_OF)
+    assert done.version.manifest["reranked"] == str(AS_OF)
+    expected = done.bias.apply(lists_of(shop, AS_OF), k=10)
+    assert bytes_of(done.version.top()) == bytes_of(expected)
+    assert Store(shop.store).current().manifest["reranked"] == str(AS_OF)
+
+
+def test_the_ascent_starts_from_what_is_served(shop):
+    learner = tt.BiasLearner(method="ascent", max_cycles=None)
+    shop.job(learner=learner).run(AS_OF)
+    warm = shop.job(learner=learner).run(AS_OF)
+    assert warm.version.manifest["started_from"] == 1
+    assert warm.bias.summary.updates == 0  # the optimum is where it started
+    cold = shop.job(learner=learner, warm=False).run(AS_OF)
+    assert cold.version.manifest["started_from"] is None
+    other = shop.job(learner=tt.BiasLearner(method="ascent", scale="log")).run(AS_OF)
+    assert other.version.manifest["started_from"] is None
+
+
+def test_without_a_day_it_is_today(shop):
+    with pytest.raises(DataError, match="in the 3 days before 20"):
+        shop.job(learner=QUICK).run()
+
+
+# Over days
+
+
+def test_history_rollback_and_the_next_read(shop, bytes_of):
+    job = shop.job(learner=QUICK)
+    versions = [job.run(AS_OF + timedelta(days)).version for days in range(3)]
+    store = Store(shop.store)
+    assert [v.number for v in store.history()] == [1, 2, 3]
+    assert [v.as_of for v in store.history()] == [v.as_of for v in versions]
+    tables = [bytes_of(v.bias().table()) for v in versions]
+    assert len(set(tables)) == 3
+    assert bytes_of(tt.ItemBias.load(shop.store).table()) == tables[2]
+    assert store.rollback().number == 2
+    assert bytes_of(tt.ItemBias.load(shop.store).table()) == tables[1]
+    assert store.rollback().number == 1
+    assert store.rollback(3).number == 3
+    assert bytes_of(store.load().table()) == tables[2]
+    with pytest.raises(StoreError, match=r"version 9: not in .*; there are 1, 2, 3"):
+        store.rollback(9)
+    store.rollback(1)
+    with pytest.raises(StoreError, match="version 1 is the oldest that is kept"):
+        store.rollback()
+    after = job.run(AS_OF + timedelta(3))
+    assert after.version.number == 4
+    assert after.version.manifest["started_from"] == 1
+    assert [change["to"] for change in store.changes()] == [1, 2, 3, 2, 1, 3, 1, 4]
+    assert [change["by"] for change in store.changes()][3] == "rollback"
+
+
+def test_diff_names_the_largest_move(shop):
+    job = shop.job(learner=QUICK, items=shop.folder / "items.parquet")
+    first, second = (job.run(AS_OF + timedelta(days)).version for days in range(2))
+    moves = diff(first, second)
+    before, after = (
+        dict(zip(b.item_ids, b.bias, strict=True)) for b in (first.bias(), second.bias())
+    )
+    expected = {
+        item: after.get(item, 0) - before.get(item, 0) for item in before.keys() | after.keys()
+    }
+    largest = max(expected, key=lambda item: (abs(expected[item]), -item))
+    assert moves["item_id"][0].as_py() == largest
+    assert moves["name"][0].as_py() == f"article {largest}"
+    assert moves["move"][0].as_py() == expected[largest]
+    assert moves.num_rows == sum(move != 0 for move in expected.values())
+    assert diff(second, second).num_rows == 0
+
+
+def test_exclusions_come_first_in_a_diff(shop):
+    first = shop.job(learner=QUICK).run(AS_OF).version
+    learner = tt.BiasLearner(method="ascent", exclude_unsold=True)
+    sold = Window.of(AS_OF - timedelta(3), 3, "UTC").events(shop.log)["item_id"]
+    gone = sold[0].as_py()
+    kept = shop.log.events.filter(pc.not_equal(shop.log.events["item_id"], gone))
+    window = Window.of(AS_OF - timedelta(3), 3, "UTC")
+    before = window.history(shop.log)
+    rest = kept.filter(pc.greater_equal(kept["timestamp"], sold_from(window)))
+    pq.write_table(pa.concat_tables([before, rest]), shop.events)
+    second = shop.job(learner=learner).run(AS_OF).version
+    moves = diff(first, second)
+    flips = moves.filter(pc.not_equal(moves["excluded_before"], moves["excluded_after"]))
+    assert gone in flips["item_id"].to_pylist()
+    assert moves.slice(0, flips.num_rows)["excluded_after"].to_pylist() == [True] * flips.num_rows
+
+
+def sold_from(window: Window) -> pa.Scalar:
+    return pa.scalar(window.start, pa.timestamp("us", tz="UTC"))
+
+
+def test_scales_cannot_be_compared(shop):
+    first = shop.job(learner=QUICK).run(AS_OF).version
+    second = shop.job(learner=tt.BiasLearner(method="ascent", scale="log")).run(AS_OF).version
+    with pytest.raises(DataError, match="version 1 has scale='additive', version 2 scale='log'"):
+        diff(first, second)
+
+
+# On the command line
+
+
+def test_a_morning_on_the_command_line(shop, trimtab):
+    out = trimtab(*shop.arguments("--as-of", AS_OF, "--rerank"), cwd=shop.folder)
+    assert out.returncode == 0, out.stderr
+    assert f"version 1 for {AS_OF} is served" in out.stdout
+    next_day = trimtab(
+        *shop.arguments("--as-of", AS_OF + timedelta(1), "--json", "--items", "items.parquet"),
+        cwd=shop.folder,
+    )
+    told = json.loads(next_day.stdout)
+    assert (told["number"], told["as_of"]) == (2, str(AS_OF + timedelta(1)))
+    listed = trimtab("history", "--store", shop.store, "--json", cwd=shop.folder)
+    assert [(v["number"], v["served"]) for v in json.loads(listed.stdout)] == [
+        (1, False), (2, True),
+    ]  # fmt: skip
+    shown = trimtab("history", "--store", shop.store, cwd=shop.folder)
+    assert "version 2 is served" in shown.stdout
+    moved = trimtab(
+        "diff", 1, 2, "--store", shop.store, "--json", "--out", "moves.csv", cwd=shop.folder
+    )
+    largest = json.loads(moved.stdout)[0]
+    store = Store(shop.store)
+    assert largest == diff(store.version(1), store.version(2)).slice(0, 1).to_pylist()[0]
+    assert (shop.folder / "moves.csv").read_text().splitlines()[1].split(",")[0] == str(
+        largest["item_id"]
+    )
+    in_words = trimtab("diff", 1, 2, "--store", shop.store, "--top", 1, cwd=shop.folder)
+    assert largest["name"] in in_words.stdout
+    back = trimtab("rollback", "--store", shop.store, cwd=shop.folder)
+    assert f"version 1, made for {AS_OF}, is served from now on" in back.stdout
+    # Any command that takes biases takes a store.
+    applied = trimtab(
+        "apply", "--bias", shop.store, "--recs", shop.lists / f"{AS_OF}.parquet", "--out",
+        "top.parquet", cwd=shop.folder,
+    )  # fmt: skip
+    assert applied.returncode == 0, applied.stderr
+    assert pq.read_table(shop.folder / "top.parquet").equals(store.version(1).top())
+
+
+def test_statuses_tell_a_scheduler_what_happened(shop, trimtab):
+    refused = trimtab(*shop.arguments("--as-of", FIRST), cwd=shop.folder)
+    assert (refused.returncode, refused.stderr.count("\n")) == (3, 1)
+    assert "may have seen the window" in refused.stderr
+    wrong = trimtab(*shop.arguments("--as-of", "today"), cwd=shop.folder)
+    assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
+    with Store(shop.store).writing():
+        busy = trimtab(*shop.arguments("--as-of", AS_OF), cwd=shop.folder)
+    assert (busy.returncode, busy.stderr.count("\n")) == (4, 1)
+    assert "another refresh is running (process " in busy.stderr
+
+
+def test_nothing_published_yet_is_said(tmp_path, trimtab):
+    for command in (["history"], ["rollback"], ["diff", 1, 2]):
+        out = trimtab(*command, "--store", tmp_path / "empty", cwd=tmp_path)
+        assert out.returncode == 2
+        assert "nothing was published here yet" in out.stderr
+
+
+def test_a_store_that_is_busy_says_so(shop):
+    with Store(shop.store).writing(), pytest.raises(BusyError, match="another refresh is running"):
+        shop.job(learner=QUICK).run(AS_OF)
