@@ -14,8 +14,8 @@ test: $(READY)  ## all tests
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
 lint: $(READY)
-	$(BIN)/ruff check src tests benchmarks docs/*.py
-	$(BIN)/ruff format --check src tests benchmarks docs/*.py
+	$(BIN)/ruff check src tests benchmarks docs/*.py docs/_extensions
+	$(BIN)/ruff format --check src tests benchmarks docs/*.py docs/_extensions
 
 types: $(READY)
 	$(BIN)/mypy
@@ -23,7 +23,7 @@ types: $(READY)
 check: lint types test
 
 docs: $(READY)  ## the documentation, as a site that opens from docs/_build/html/index.html
-	$(BIN)/python -m sphinx -n -W --keep-going -q docs docs/_build/html
+	$(BIN)/python -m sphinx -E -n -W --keep-going -q docs docs/_build/html
 
 benchmark: $(READY)  ## the figures of docs/benchmarks.md, about 20 minutes
 	$(BIN)/python benchmarks/metrics.py

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import trimtab
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
 
 project = "Trimtab"
 author = "the Trimtab authors"
@@ -17,14 +17,17 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
-    "site_parts",
+    "commands",
+    "docstrings",
+    "pages",
 ]
 exclude_patterns = ["_build"]
+smartquotes = False  # "ndcg" is code, and so is --set
 nitpicky = True
 # Only names of this site can be links: other projects' inventories would have to be fetched.
 nitpick_ignore_regex = [
     (r"py:.*", r"(?!trimtab).*"),
-    (r"py:.*", r"trimtab\..*\b(Any|AnyEngine|Step|Progress|Floats|Flags|Ints|Codes|Lists|Sets)"),
+    (r"py:.*", r"trimtab\.(coded\.(Lists|Sets)|rivals\.AnyEngine)"),  # not for callers
 ]
 
 myst_enable_extensions = ["attrs_block", "colon_fence", "deflist"]
@@ -34,6 +37,7 @@ default_role = "code"
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented_params"
 autodoc_typehints_format = "short"
+autodoc_type_aliases = dict.fromkeys(("Codes", "Flags", "Floats", "Ints", "Singles"), "NDArray")
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 autodoc_class_signature = "mixed"
@@ -52,7 +56,7 @@ html_show_sourcelink = False
 html_show_copyright = False
 html_last_updated_fmt = None
 pygments_style = "tango"
-pygments_dark_style = "monokai"
+pygments_dark_style = "github-dark"
 copybutton_prompt_text = "$ "
 copybutton_line_continuation_character = "\\"
 copybutton_exclude = ".linenos, .gp"

@@ -13,7 +13,7 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 FOLDER = Path(__file__).parent / "images"
-WIDTH = 900
+WIDTH = 720
 # The name of each picture, and the elements that it shows from the top of the first to the end of
 # the last.
 SHOTS = {
@@ -38,7 +38,7 @@ def main(page: Path) -> None:
             executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
         )
         tab = browser.new_page(
-            viewport={"width": WIDTH, "height": 900}, color_scheme="light", device_scale_factor=1.25
+            viewport={"width": WIDTH, "height": 900}, color_scheme="light", device_scale_factor=1.4
         )
         tab.goto(page.resolve().as_uri())
         tab.wait_for_selector("html[data-charts=drawn]")

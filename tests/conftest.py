@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 import os
+import shutil
 import subprocess
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -25,6 +27,10 @@ class Blocker:
 
 sys.meta_path.insert(0, Blocker())
 """
+BROWSER_FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -80,3 +86,18 @@ def bytes_of() -> Callable[[pa.Table], bytes]:
         return bytes(sink.getvalue())
 
     return serialise
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """A real browser; where there is none, its tests are skipped, or fail if they must not be."""
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+    if program is None:
+        if os.environ.get("TRIMTAB_REQUIRE_BROWSER"):
+            pytest.fail("no chromium found, and TRIMTAB_REQUIRE_BROWSER is set")
+        pytest.skip("no chromium found: apt-get install chromium")
+    with api.sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=program, args=BROWSER_FLAGS)
+        yield browser
+        browser.close()

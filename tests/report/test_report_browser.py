@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,10 +11,6 @@ import pytest
 from made_results import HOSTILE, KINDS
 
 Pages = Callable[[str], Path]
-FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-]  # fmt: skip
 SMALL = """() => [...document.querySelectorAll('.chart')].filter(box => {
     const drawing = box.querySelector('svg');
     const size = drawing ? drawing.getBoundingClientRect() : {width: 0, height: 0};
@@ -61,20 +55,6 @@ class Visit:
     messages: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
     dialogs: list[str] = field(default_factory=list)
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
-    if program is None:
-        if os.environ.get("TRIMTAB_REQUIRE_BROWSER"):
-            pytest.fail("no chromium found, and TRIMTAB_REQUIRE_BROWSER is set")
-        pytest.skip("no chromium found: apt-get install chromium")
-    with api.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=program, args=FLAGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture
