@@ -22,7 +22,7 @@ extensions = [
     "pages",
 ]
 exclude_patterns = ["_build"]
-smartquotes = False  # "ndcg" is code, and so is --set
+smartquotes_action = "D"  # dashes only: "ndcg" is code
 nitpicky = True
 # Only names of this site can be links: other projects' inventories would have to be fetched.
 nitpick_ignore_regex = [

@@ -68,7 +68,7 @@ def _kind(kind: Any) -> str:
 
 def _sentence(text: str | None) -> str:
     """Help as a sentence that ends, with options in it set as code."""
-    text = re.sub(r"(--[\w-]+( \w+=\S+?)?)(?=[\s;,.]|$)", r"`\1`", (text or "").strip())
+    text = re.sub(r"(--[\w-]+(?: \w+=[\w.]*\w)?)", r"`\1`", (text or "").strip())
     return text if not text or text.endswith(".") else f"{text}."
 
 
