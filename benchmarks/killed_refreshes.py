@@ -1,0 +1,157 @@
+"""Refreshes killed at random moments, with a reader looping beside them.
+
+    python benchmarks/killed_refreshes.py                 200 refreshes, about 10 minutes
+    python benchmarks/killed_refreshes.py --refreshes 20
+
+Each refresh is the real command in a process of its own. Half are killed (SIGKILL) at a moment
+drawn from the time a whole one takes, half soon after they begin to write, which is when it could
+matter; some are quick enough to finish. Beside them, a process reads the store without pause and
+checks every file of what it reads. At the end:
+
+- every read was a whole version, checksums and all;
+- every version that a refresh said it published is there, in the order of their numbers;
+- the next refresh leaves nothing of the killed ones.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from datetime import date, timedelta
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from trimtab.daily.windows import Window
+from trimtab.datasets import generate_log, make_log
+from trimtab.engines import Markov
+from trimtab.instants import as_datetime
+from trimtab.store import Store
+
+FIRST = date(2026, 2, 10)
+READER = """
+import json, sys, time
+from trimtab.store import Store
+store, reads, numbers, began = Store(sys.argv[1]), 0, set(), time.time()
+print("reading", flush=True)
+while not __import__("os").path.exists(sys.argv[2]):
+    version = store.current()
+    version.check()
+    bias = store.load()
+    assert len(bias) > 0 and version.top().num_rows > 0
+    reads += 1
+    numbers.add(version.number)
+print(json.dumps({"reads": reads, "versions": len(numbers), "seconds": time.time() - began}))
+"""
+
+
+def make_shop(folder: Path) -> None:
+    """Write events, and lists of six nights."""
+    events = generate_log(n_users=600, n_items=100, days=45, purchases_per_user=25, drift=1.0)
+    (folder / "lists").mkdir()
+    pq.write_table(events, folder / "events.parquet")
+    log = make_log(events, "UTC")
+    for night in range(6):
+        day = FIRST + timedelta(night)
+        window = Window.of(day, 1, "UTC")
+        engine = Markov(min_support=1).fit(window.history(log), as_datetime(window.start))
+        pq.write_table(engine.recommend(n=30), folder / "lists" / f"{day}.parquet")
+
+
+def refresh(folder: Path, keep: int) -> subprocess.Popen[str]:
+    """Start a refresh."""
+    command = [
+        Path(sysconfig.get_path("scripts")) / "trimtab", "refresh", "--lists", folder / "lists",
+        "--events", folder / "events.parquet", "--store", folder / "store", "--as-of",
+        FIRST + timedelta(5), "--rerank", "--keep", keep, "--json", "--set", "method=ascent",
+    ]  # fmt: skip
+    return subprocess.Popen(
+        [*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def kill_at_random(process: subprocess.Popen[str], store: Path, whole: float) -> bool:
+    """Kill it at some moment, unless it was quicker; whether it was killed."""
+    if random.random() < 0.5:
+        wait_until(lambda: process.poll() is not None, random.uniform(0, 1.2 * whole))
+    else:
+        wait_until(lambda: process.poll() is not None or any(store.glob(".staging-*")), 60)
+        wait_until(lambda: process.poll() is not None, random.expovariate(1 / 0.05))
+    if process.poll() is not None:
+        return False
+    process.kill()
+    return True
+
+
+def wait_until(done, seconds: float) -> None:
+    """Wait for something to be so, but not for longer."""
+    until = time.monotonic() + seconds
+    while not done() and time.monotonic() < until:
+        time.sleep(0.0005)
+
+
+def run(n_refreshes: int, folder: Path) -> dict[str, float]:
+    """Do it all; the counts."""
+    make_shop(folder)
+    keep = n_refreshes + 9
+    begun = time.monotonic()
+    first = refresh(folder, keep)
+    published = [json.loads(first.communicate()[0])["number"]]
+    whole = time.monotonic() - begun
+    store, stop = folder / "store", folder / "stop"
+    reader = subprocess.Popen(
+        [sys.executable, "-c", READER, str(store), str(stop)], stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    reader.stdout.readline()
+    killed = 0
+    for _ in range(n_refreshes):
+        process = refresh(folder, keep)
+        was_killed = kill_at_random(process, store, whole)
+        out, errors = process.communicate()
+        killed += was_killed
+        if out.endswith("}\n"):  # it said so before it was killed
+            published.append(json.loads(out)["number"])
+        assert was_killed or process.returncode == 0, errors
+        assert reader.poll() is None, reader.communicate()[1]
+    stop.touch()
+    out, errors = reader.communicate(timeout=60)
+    assert reader.returncode == 0, errors
+    last, errors = refresh(folder, keep).communicate()
+    published.append(json.loads(last)["number"])
+    kept = [version.number for version in Store(store).history()]
+    for version in Store(store).history():
+        version.check()
+    assert set(published) <= set(kept), "a version was lost"
+    assert kept == sorted(kept)
+    folders = {path.name for path in (store / "versions").iterdir()}
+    assert folders == {version.folder.name for version in Store(store).history()}
+    assert not list(store.glob(".staging-*")) + list(store.glob("*.part"))
+    return {"killed": killed, "published": len(kept), "whole": whole, **json.loads(out)}
+
+
+def main() -> None:
+    """Run and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--refreshes", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    random.seed(arguments.seed)
+    with tempfile.TemporaryDirectory() as folder:
+        found = run(arguments.refreshes, Path(folder))
+    print(
+        f"{arguments.refreshes} refreshes of about {found['whole']:.1f} s: {found['killed']} "
+        f"killed, {found['published']} versions published and kept, none lost, no leftovers\n"
+        f"{found['reads']} reads of {found['versions']} versions beside them in "
+        f"{found['seconds']:.0f} s: all whole"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,209 @@
+"""Events from databases: a real PostgreSQL server, and DuckDB."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from shops import AS_OF
+
+import trimtab as tt
+from trimtab.daily.sources import query_events, without_password
+from trimtab.errors import SettingError, StoreError
+
+QUICK = tt.BiasLearner(method="ascent")
+QUERY = "select user_id, item_id, sold_at as timestamp from sales"
+SECRET = "s3cret-word"
+
+
+def programs() -> Path | None:
+    """Where the server's programs lie: Debian keeps them off the path."""
+    found = shutil.which("initdb")
+    places = [Path(found).parent] if found else sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    return next((place for place in places if (place / "initdb").exists()), None)
+
+
+def as_server(command: list[object]) -> list[str]:
+    """A command as the user that may run the server: not root."""
+    plain = [str(part) for part in command]
+    return ["runuser", "-u", "postgres", "--", *plain] if os.getuid() == 0 else plain
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory) -> Iterator[str]:
+    """The address of a PostgreSQL server on loopback, stopped afterwards."""
+    place = programs()
+    if place is None:
+        reason = "PostgreSQL is not installed (Debian: apt-get install postgresql)"
+        if os.environ.get("TRIMTAB_REQUIRE_POSTGRES"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    folder = tmp_path_factory.mktemp("postgres")
+    for parent in (folder, *folder.parents[:2]):
+        parent.chmod(0o755)
+    data, secret = folder / "data", folder / "secret"
+    data.mkdir()
+    secret.write_text(SECRET)
+    if os.getuid() == 0:
+        for path in (data, secret):
+            shutil.chown(path, "postgres")
+    subprocess.run(
+        as_server(
+            [place / "initdb", "-D", data, "-U", "shop", "--auth=scram-sha-256",
+             f"--pwfile={secret}", "-E", "UTF8", "--no-sync"]
+        ),
+        check=True, capture_output=True, cwd="/",
+    )  # fmt: skip
+    port = free_port()
+    process = subprocess.Popen(
+        as_server(
+            [place / "postgres", "-D", data, "-p", port, "-h", "127.0.0.1", "-k", "", "-F"]
+        ),
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd="/",
+    )  # fmt: skip
+    try:
+        wait_for(port, process)
+        yield f"postgresql://shop:{SECRET}@127.0.0.1:{port}/postgres"
+    finally:
+        subprocess.run(
+            as_server([place / "pg_ctl", "-D", data, "-m", "immediate", "stop"]),
+            check=False, capture_output=True, cwd="/",
+        )  # fmt: skip
+        process.communicate(timeout=30)
+
+
+def wait_for(port: int, process: subprocess.Popen[str]) -> None:
+    until = time.monotonic() + 60
+    while time.monotonic() < until and process.poll() is None:
+        with socket.socket() as sock:
+            if sock.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    pytest.fail(f"the server did not start: {process.communicate()[1]}")
+
+
+@pytest.fixture(scope="module")
+def sales(server, made_shop) -> str:
+    """The server with the shop's events in a table."""
+    from adbc_driver_postgresql import dbapi
+
+    events = pq.read_table(made_shop.events).rename_columns(["user_id", "item_id", "sold_at"])
+    with dbapi.connect(server) as connection, connection.cursor() as cursor:
+        cursor.adbc_ingest("sales", events)
+        connection.commit()
+    return server
+
+
+def test_postgresql_teaches_what_files_teach(sales, shop, bytes_of):
+    from_file = shop.job(learner=QUICK).run(AS_OF)
+    from_server = shop.job(learner=QUICK, events=sales, query=QUERY, warm=False).run(AS_OF)
+    assert bytes_of(from_server.bias.table()) == bytes_of(from_file.bias.table())
+    manifest = from_server.version.manifest
+    assert manifest["events"].startswith("postgresql://shop:***@127.0.0.1:")
+    assert SECRET not in (from_server.version.folder / "manifest.json").read_text()
+
+
+def test_postgresql_on_the_command_line(sales, shop, trimtab_with_extras):
+    arguments = shop.arguments("--query", QUERY, "--as-of", AS_OF)
+    arguments[arguments.index(shop.events)] = sales
+    done = trimtab_with_extras(*arguments, cwd=shop.folder)
+    assert done.returncode == 0, done.stderr
+    assert "version 1" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("select * from nowhere", r'relation "nowhere" does not exist'),
+        ("select user_id, item_id from sales", "missing column 'timestamp' in events"),
+        ("select nonsense", r"cannot be read \("),
+    ],
+)
+def test_what_the_server_refuses_is_said_in_one_line(sales, shop, query, message):
+    with pytest.raises(tt.TrimtabError, match=message) as refusal:
+        shop.job(learner=QUICK, events=sales, query=query).run(AS_OF)
+    assert "\n" not in str(refusal.value)
+    assert SECRET not in str(refusal.value)
+
+
+def test_kinds_of_columns_in_postgresql(sales):
+    """Times with and without a zone, text ids and dates are read as what they are."""
+    query = (
+        "select user_id::text as user_id, item_id, sold_at as timestamp, "
+        "(sold_at at time zone 'UTC') as local, sold_at::date as day from sales limit 10"
+    )
+    table = query_events(sales, query)
+    kinds = {name: str(table.schema.field(name).type) for name in table.column_names}
+    assert kinds["user_id"] == "string"
+    assert kinds["timestamp"].startswith("timestamp[us, tz=")
+    assert (kinds["local"], kinds["day"]) == ("timestamp[us]", "date32[day]")
+
+
+def test_a_wrong_password_is_not_repeated(sales, shop):
+    wrong = sales.replace(SECRET, "gues5ed")
+    with pytest.raises(StoreError, match=r"shop:\*\*\*@127") as refusal:
+        shop.job(learner=QUICK, events=wrong, query=QUERY).run(AS_OF)
+    assert "gues5ed" not in str(refusal.value)
+
+
+def test_no_server_is_said(shop):
+    address = f"postgresql://shop@127.0.0.1:{free_port()}/postgres"
+    with pytest.raises(StoreError, match=r"cannot be read .*refused"):
+        shop.job(learner=QUICK, events=address, query=QUERY).run(AS_OF)
+
+
+def test_a_database_needs_a_query(shop):
+    with pytest.raises(SettingError, match=r"postgresql://a:\*\*\*@b/c: a database needs query="):
+        shop.job(learner=QUICK, events="postgresql://a:pw0rd@b/c").run(AS_OF)
+
+
+def test_duckdb_teaches_what_files_teach(shop, bytes_of):
+    events = pq.read_table(shop.events)
+    assert isinstance(events, pa.Table)
+    with duckdb.connect(str(shop.folder / "shop.db")) as connection:
+        connection.execute("create table sales as select *, timestamp as sold_at from events")
+    from_file = shop.job(learner=QUICK).run(AS_OF)
+    address = f"duckdb:{shop.folder / 'shop.db'}"
+    from_base = shop.job(learner=QUICK, events=address, query=QUERY, warm=False, tz="UTC")
+    assert bytes_of(from_base.run(AS_OF).bias.table()) == bytes_of(from_file.bias.table())
+    with pytest.raises(StoreError, match="cannot be read"):
+        shop.job(learner=QUICK, events=address, query="select * from nowhere").run(AS_OF)
+    with pytest.raises(StoreError, match="no such file"):
+        shop.job(learner=QUICK, events="duckdb:none.db", query=QUERY).run(AS_OF)
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("postgresql://u@h/d", "postgresql://u@h/d"),
+        ("postgresql://u:p%40ss@h/d", "postgresql://u:***@h/d"),
+        ("postgresql://h/d?user=u&password=hidden", "postgresql://h/d?user=u&password=***"),
+        ("duckdb:some/file.db", "duckdb:some/file.db"),
+        ("events.parquet", "events.parquet"),
+    ],
+)
+def test_addresses_are_shown_without_passwords(address, shown):
+    assert without_password(address) == shown
+
+
+def test_what_is_not_installed_is_said(shop, trimtab):
+    arguments = shop.arguments("--query", QUERY, "--as-of", AS_OF)
+    arguments[arguments.index(shop.events)] = "duckdb:some.db"
+    refused = trimtab(*arguments, cwd=shop.folder)
+    assert refused.returncode == 2
+    assert "reading DuckDB is not installed: pip install trimtab[sql]" in refused.stderr

@@ -1,0 +1,294 @@
+"""The store: whole versions only, whatever happens to writers."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import trimtab as tt
+from trimtab.errors import BusyError, RefusedError, StoreError
+from trimtab.store import POINTER, Store
+
+BIAS = tt.BiasLearner(method="ascent", k=1).fit(
+    pa.table({"user_id": [1, 1, 2, 2], "item_id": [7, 8, 7, 8], "score": [0.9, 0.8, 0.6, 0.5]}),
+    pa.table({"user_id": [1, 2], "item_id": [8, 8]}),
+)
+ABOUT = {"as_of": "2026-03-01"}
+
+
+def write(folder: Path) -> None:
+    BIAS.save(folder / "bias")
+
+
+def publish(store: Store, keep: int = 3) -> int:
+    with store.writing() as writer:
+        return writer.publish(write, ABOUT, keep)
+
+
+@pytest.fixture
+def store(tmp_path) -> Store:
+    return Store(tmp_path / "store")
+
+
+def entries(store: Store) -> set[str]:
+    return {str(path.relative_to(store.folder)) for path in store.folder.rglob("*")}
+
+
+def test_versions_count_up_and_the_last_are_kept(store):
+    assert store.history() == []
+    assert [publish(store) for _ in range(5)] == [1, 2, 3, 4, 5]
+    assert [version.number for version in store.history()] == [3, 4, 5]
+    assert store.current().number == 5
+    assert sorted(path.name for path in (store.folder / "versions").iterdir()) == [
+        "000003-2026-03-01", "000004-2026-03-01", "000005-2026-03-01",
+    ]  # fmt: skip
+    assert store.current().as_of == "2026-03-01"
+    assert (store.load().bias == BIAS.bias).all()
+
+
+def test_what_killed_writers_left_is_removed(store):
+    publish(store)
+    clean = entries(store)
+    (store.folder / ".staging-abc" / "bias").mkdir(parents=True)
+    (store.folder / ".staging-abc" / "bias" / "header.json").write_text("{")
+    shutil.copytree(
+        store.folder / "versions" / "000001-2026-03-01", store.folder / "versions" / "000002-x"
+    )
+    (store.folder / f".{POINTER}.zzz.part").write_text("{")
+    assert store.current().number == 1
+    with store.writing():
+        assert entries(store) == clean
+    assert publish(store) == 2
+
+
+@pytest.mark.parametrize("moment", ["filling", "renaming", "switching"])
+def test_a_writer_that_fails_leaves_everything_as_it_was(store, moment, monkeypatch):
+    publish(store)
+    before = store.current()
+    if moment == "filling":
+
+        def fill(folder: Path) -> None:
+            write(folder)
+            raise OSError(28, "No space left on device")
+    else:
+        fill = write
+        target = Path.rename if moment == "renaming" else Path.replace
+        calls = []
+
+        def fail(path: Path, other: Path) -> Path:
+            calls.append(path)
+            is_it = POINTER in other.name if moment == "switching" else True
+            if is_it:
+                raise OSError(28, "No space left on device")
+            return target(path, other)
+
+        monkeypatch.setattr(Path, target.__name__, fail)
+    with (
+        store.writing() as writer,
+        pytest.raises(StoreError, match=r"cannot write .*No space left on device"),
+    ):
+        writer.publish(fill, ABOUT, 3)
+    monkeypatch.undo()
+    assert store.current() == before
+    before.check()
+    assert publish(store) == 2
+    assert len(list((store.folder / "versions").iterdir())) == 2
+
+
+def test_one_writer_at_a_time_also_between_processes(store):
+    code = (
+        "import sys, time; from trimtab.store import Store\n"
+        "with Store(sys.argv[1]).writing():\n"
+        "    print('in', flush=True); time.sleep(60)"
+    )
+    other = subprocess.Popen(
+        [sys.executable, "-c", code, str(store.folder)], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert other.stdout.readline() == "in\n"
+        with pytest.raises(BusyError, match=rf"another refresh is running \(process {other.pid} "):
+            publish(store)
+        assert not store.exists()
+    finally:
+        other.kill()
+        other.wait()
+        other.stdout.close()
+    assert publish(store) == 1  # the lock went with its process
+
+
+def test_a_rollback_during_a_refresh_wins(store):
+    publish(store)
+    publish(store)
+    with store.writing() as writer:
+        assert store.rollback().number == 1  # it does not wait for the refresh
+        with pytest.raises(RefusedError, match="version 1 began to be served while this one was"):
+            writer.publish(write, ABOUT, 3)
+    assert store.current().number == 1
+    assert publish(store) == 3
+
+
+@pytest.mark.parametrize("spoil", [b"", b"damaged"])
+@pytest.mark.parametrize("name", ["manifest.json", "bias/header.json", "bias/*.parquet"])
+def test_a_damaged_version_is_never_read_as_whole(store, name, spoil):
+    publish(store)
+    publish(store)
+    (path,) = store.current().folder.glob(name)
+    path.write_bytes(path.read_bytes()[:-9] + spoil)
+    with pytest.raises(StoreError, match="damaged, its checksum differs"):
+        store.load()
+    assert store.rollback(1).number == 1
+    assert (store.load().bias == BIAS.bias).all()
+    with pytest.raises(StoreError, match="damaged, its checksum differs"):
+        store.rollback(2)
+
+
+def test_a_missing_file_is_told(store):
+    publish(store)
+    shutil.rmtree(store.current().folder)
+    with pytest.raises(StoreError, match=r"manifest\.json: cannot be read"):
+        store.load()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "cannot be read"),
+        ("[]", "not a store of Trimtab"),
+        ('{"format": "other"}', "not a store of Trimtab"),
+        ('{"format": "trimtab-store", "layout": 99}', "layout 99, but this Trimtab reads up to 1"),
+    ],
+)
+def test_a_pointer_that_is_none_is_refused(store, content, message):
+    publish(store)
+    (store.folder / POINTER).write_text(content)
+    for read in (store.load, store.history, store.rollback, lambda: publish(store)):
+        with pytest.raises(StoreError, match=message):
+            read()
+
+
+def test_readers_keep_up_with_writers_that_keep_one(store):
+    """The version that a reader is about to read may be removed: it then reads the next."""
+    publish(store, keep=1)
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[2]); import test_store\n"
+        "from trimtab.store import Store\n"
+        "for _ in range(60): test_store.publish(Store(sys.argv[1]), keep=1)"
+    )
+    writer = subprocess.Popen(
+        [sys.executable, "-c", code, str(store.folder), Path(__file__).parent]
+    )
+    seen = set()
+    while writer.poll() is None:
+        assert (store.load().bias == BIAS.bias).all()
+        seen.add(store.current().number)
+    assert writer.returncode == 0
+    assert store.current().number == 61
+    assert len(seen) > 3
+
+
+def test_nothing_is_written_by_reading(store):
+    publish(store)
+    before = {path: path.stat().st_mtime_ns for path in store.folder.rglob("*")}
+    store.load()
+    store.history()
+    assert {path: path.stat().st_mtime_ns for path in store.folder.rglob("*")} == before
+
+
+def test_the_manifest_holds_what_is_asked_for(store):
+    with store.writing() as writer:
+        writer.publish(write, {**ABOUT, "note": 'é "quoted"'}, 3)
+    manifest = json.loads((store.current().folder / "manifest.json").read_bytes())
+    assert manifest["note"] == 'é "quoted"'
+    assert set(manifest["files"]) == {
+        f"bias/{path.name}" for path in (store.current().folder / "bias").iterdir()
+    }
+
+
+# Disks that are full or read-only. A namespace of its own is mounted in, so that no right of root
+# is needed and nothing stays behind.
+
+DISK = """
+import os, subprocess, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from shops import AS_OF, Shop
+import trimtab as tt
+from trimtab.store import Store
+
+disk = Path(sys.argv[1])
+shop = Shop(Path(sys.argv[3]), None)
+
+def mount(options):
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(disk)], check=True)
+
+def refresh():
+    command = [sys.argv[4], *map(str, shop.arguments("--as-of", AS_OF, "--rerank"))]
+    command[command.index(str(shop.store))] = str(disk / "store")
+    return subprocess.run(command, capture_output=True, text=True)
+
+def expect(done, status, words):
+    assert done.returncode == status, (done.returncode, done.stderr)
+    assert words in done.stderr and done.stderr.count("\\n") == 1, done.stderr
+
+mount("size=1200k")
+first = refresh()
+assert first.returncode == 0, first.stderr
+store = Store(disk / "store")
+served = store.load().bias.tobytes()
+for size in (900, 990, 998, 1000):  # the disk is full in another moment each time
+    filler = disk / "filler"
+    free = os.statvfs(disk)
+    filler.write_bytes(b"x" * int(free.f_bavail * free.f_frsize * size / 1000))
+    expect(refresh(), 2, "No space left on device")
+    assert store.current().number == 1 and store.load().bias.tobytes() == served
+    filler.unlink()
+again = refresh()
+assert again.returncode == 0, again.stderr
+assert sorted(p.name for p in (disk / "store" / "versions").iterdir()) == [
+    f"000001-{AS_OF}", f"000002-{AS_OF}"]
+subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+expect(refresh(), 2, "cannot write in")
+try:
+    store.rollback()
+    raise AssertionError("rolled back on a read-only disk")
+except tt.StoreError as error:
+    assert "cannot write in" in str(error), error
+assert store.current().number == 2 and store.load().bias.tobytes() == served
+print("all held")
+"""
+
+
+def in_namespace(*command: object) -> list[str]:
+    as_root = [] if os.getuid() == 0 else ["--map-root-user"]
+    return ["unshare", "--mount", *as_root, *map(str, command)]
+
+
+def can_mount(place: Path) -> bool:
+    if shutil.which("unshare") is None:
+        return False
+    mounting = in_namespace("mount", "-t", "tmpfs", "tmpfs", place)
+    return subprocess.run(mounting, capture_output=True, check=False).returncode == 0
+
+
+def test_a_full_or_read_only_disk_is_said_and_loses_nothing(made_shop, tmp_path):
+    if not can_mount(tmp_path):
+        pytest.skip("file systems cannot be mounted here, even in a namespace of one's own")
+    script = Path(sys.executable).with_name("trimtab")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    done = subprocess.run(
+        in_namespace(
+            sys.executable, "-c", DISK, disk, Path(__file__).parent, made_shop.folder, script
+        ),
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "all held\n"
+    assert list(disk.iterdir()) == []
