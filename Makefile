@@ -23,7 +23,7 @@ types: $(READY)
 check: lint types test
 
 docs: $(READY)  ## the documentation, as a site that opens from docs/_build/html/index.html
-	$(BIN)/python -m sphinx -E -n -W --keep-going -q docs docs/_build/html
+	$(BIN)/python -m sphinx -E -n -W --keep-going -q -d docs/_build/trees docs docs/_build/html
 
 benchmark: $(READY)  ## the figures of docs/benchmarks.md, about 20 minutes
 	$(BIN)/python benchmarks/metrics.py

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,32 +22,24 @@ THEMES: Mapping[str, Mapping[str, str]] = {
               "blue": "#5bb4f2", "orange": "#ff9147", "green": "#3fc79b", "ochre": "#e3bd4a"},
 }  # fmt: skip
 UMBRELLA, K = 0, 3
-# Twelve shoppers: the umbrella's score, the scores of the other items listed, and which of those
-# was bought in the window (from 1; 0: the umbrella).
-SHOPPERS = [
-    (0.40, (0.90, 0.57, 0.46, 0.31), 0),
-    (0.35, (0.80, 0.57, 0.46, 0.28), 0),
-    (0.50, (0.78, 0.55, 0.42, 0.30), 0),
-    (0.30, (0.70, 0.64, 0.55, 0.41), 0),
-    (0.45, (0.88, 0.72, 0.60, 0.35), 3),
-    (0.38, (0.92, 0.69, 0.60, 0.33), 2),
-    (0.33, (0.70, 0.58, 0.40, 0.37), 1),
-    (0.52, (0.90, 0.48, 0.44, 0.21), 2),
-    (0.41, (0.86, 0.75, 0.68, 0.50), 3),
-    (0.36, (0.81, 0.77, 0.69, 0.40), 3),
-    (0.29, (0.74, 0.71, 0.65, 0.22), 3),
-    (0.44, (0.91, 0.62, 0.53, 0.39), 1),
-]
 RANGE = (-0.15, 0.6)
 WIDTH = 470
 TICKS = [-0.1, 0, 0.1, 0.2, 0.3, 0.4, 0.5]
+
+
+def read_shoppers() -> list[tuple[float, tuple[float, ...], int]]:
+    """The twelve shoppers that the page itself learns from."""
+    text = (Path(__file__).parent / "how-it-works.md").read_text()
+    code = text.partition("shoppers = ")[2].partition("\n]")[0]
+    shoppers: list[tuple[float, tuple[float, ...], int]] = ast.literal_eval(f"{code}]")
+    return shoppers
 
 
 def umbrella_task() -> Task:
     """The twelve shoppers, judged by NDCG@3."""
     units = tuple(
         Unit({UMBRELLA: own, **dict(enumerate(others, 1))}, frozenset([bought]))
-        for own, others, bought in SHOPPERS
+        for own, others, bought in read_shoppers()
     )
     return Task(units, k=K, metric="ndcg")
 

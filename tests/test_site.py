@@ -16,6 +16,7 @@ import pytest
 import trimtab
 
 ROOT = Path(__file__).parent.parent
+MAKEFILE = ROOT / "Makefile"
 OPTION = re.compile(r'descname"><span class="pre">(--[\w-]+)')
 FLAGS = re.compile(r"^  (--[\w-]+)(?: / (--[\w-]+))?", re.M)
 WIDE = """() => [...document.querySelectorAll('article *')].filter(part => {
@@ -46,7 +47,7 @@ class Parts(HTMLParser):
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built as `make docs` builds it, but elsewhere."""
     out = tmp_path_factory.mktemp("site")
-    command = re.search(r"-m sphinx (.*) docs docs/_build/html", (ROOT / "Makefile").read_text())
+    command = re.search(r"-m sphinx (.*) -d docs/_build/trees docs docs/", MAKEFILE.read_text())
     assert command
     done = subprocess.run(
         [sys.executable, "-m", "sphinx", *command[1].split(), "-d", out / "trees", "docs",
