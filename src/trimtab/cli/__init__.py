@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trimtab.cli import biases, daily, experiments, exports
+from trimtab.cli import biases, daily, experiments, exports, simulation
 from trimtab.errors import BusyError, RefusedError, TrimtabError
 
 app = typer.Typer(
@@ -35,6 +35,7 @@ for command in (
     daily.history,
     daily.rollback,
     daily.diff,
+    simulation.simulate,
 ):
     app.command()(command)
 

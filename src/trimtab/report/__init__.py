@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from trimtab.errors import DataError
-from trimtab.files import publish
-from trimtab.report.page import require_libraries
+from trimtab.report.page import require_libraries, write_page
 from trimtab.results import Results
 
 __all__ = ["build_page", "require_libraries", "write_report"]
@@ -14,9 +13,7 @@ __all__ = ["build_page", "require_libraries", "write_report"]
 
 def write_report(results: Results, path: Path) -> None:
     """Write the page, all at once."""
-    page = build_page(results)
-    with publish(path) as file:
-        file.write(page.encode())
+    write_page(build_page(results), path)
 
 
 def build_page(results: Results) -> str:
@@ -29,10 +26,10 @@ def build_page(results: Results) -> str:
     """
     from trimtab.report.figures import overview
     from trimtab.report.page import render
-    from trimtab.report.sections import all_sections
+    from trimtab.report.sections import all_sections, title
 
     require_libraries()
     view = overview(results)
     if not view.lifts:
         raise DataError("the table 'results' has no rows; run the backtest again")
-    return render(view, all_sections(view))
+    return render(title(view), view.about.get("version"), all_sections(view))

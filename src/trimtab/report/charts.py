@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from trimtab.report.parts import Spec
@@ -25,6 +26,7 @@ SYMBOLS = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down
 _STEP = 26
 _ENDS = ("x", "low", "high")
 _UNCROWDED: Mapping[str, Any] = {"labelOverlap": "greedy", "labelSeparation": 6}
+_EVEN: Mapping[str, Any] = {"labelOverlap": "parity", "labelSeparation": 6}
 _PLAIN_ZERO = "datum.value === 0 ? '0' : datum.label"
 _INK, _FAINT, _GROUND = (f"var(--{name})" for name in ("ink", "line", "ground"))
 
@@ -129,8 +131,12 @@ def line_chart(
     height: int = 220,
     points: bool = True,
     zero: bool = False,
+    levels: Sequence[ChartRow] = (),
 ) -> Spec:
-    """Lines with points, one a `series`; `colour` and `symbol` are those of its rows."""
+    """Lines with points, one a `series`; `colour` and `symbol` are those of its rows.
+
+    Each of `levels` is a dashed line across, at `y` and in its `colour`.
+    """
     import altair as alt
 
     base = alt.Chart(_data(rows)).encode(
@@ -140,6 +146,10 @@ def line_chart(
     if zero:
         rule = alt.Chart(_data([{"zero": 0}])).mark_rule(color=_INK, opacity=0.6)
         layers.insert(0, rule.encode(y="zero:Q"))
+    if levels:
+        across = alt.Chart(_data(levels)).mark_rule(strokeDash=[5, 4], strokeWidth=1.5)
+        stroke = alt.Stroke("colour:N", scale=None)
+        layers.insert(0, across.encode(y="y:Q", stroke=stroke, tooltip="tip:N"))
     if points:
         marks = base.mark_point(size=50, opacity=1, strokeWidth=1.5).encode(
             fill=alt.Fill("colour:N", scale=None),
@@ -179,6 +189,20 @@ def days(title: str | None = None) -> alt.X:
     import altair as alt
 
     axis = alt.Axis(title=title, format="%-d %b %y", tickCount=4, labelOverlap=True)
+    return alt.X("x:T", scale=alt.Scale(type="utc", padding=8), axis=axis)
+
+
+def calendar(dates: Sequence[str]) -> alt.X:
+    """A horizontal axis of successive days, with labels at equal steps whatever their number."""
+    import altair as alt
+
+    known = [date.fromisoformat(day) for day in sorted(set(dates))]
+    step = math.ceil(len(known) / 6)
+    values = [
+        alt.DateTime(year=day.year, month=day.month, date=day.day, utc=True)
+        for day in known[::step]
+    ]
+    axis = alt.Axis(title=None, format="%-d %b", values=values, **_EVEN)
     return alt.X("x:T", scale=alt.Scale(type="utc", padding=8), axis=axis)
 
 

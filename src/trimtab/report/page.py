@@ -8,10 +8,11 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from trimtab.errors import TrimtabError
-from trimtab.report.figures import Overview
+from trimtab.files import publish
 from trimtab.report.parts import Chart, Panels, Section
 
 _MISSING = "charts need altair and vl-convert: pip install 'trimtab[report]'"
@@ -28,8 +29,14 @@ def require_libraries() -> None:
         raise TrimtabError(_MISSING) from error
 
 
-def render(view: Overview, sections: Sequence[Section]) -> str:
-    """The page as text: the same for the same sections, to the byte."""
+def render(title: str, version: object, sections: Sequence[Section]) -> str:
+    """The page as text: the same for the same arguments, to the byte.
+
+    Args:
+        title: its heading.
+        version: of Trimtab, for the last line; none where it is not known.
+        sections: what is on it.
+    """
     import jinja2
 
     charts = dict(_numbered(sections))
@@ -39,8 +46,8 @@ def render(view: Overview, sections: Sequence[Section]) -> str:
     )
     style, drawing, library = _file("page.css"), _file("page.js"), _library()
     return environment.from_string(_file("page.html")).render(
-        title=_title(view),
-        version=view.about.get("version"),
+        title=title,
+        version=version,
         sections=sections,
         key_of=lambda chart: keys[id(chart)],
         policy=_policy(style, drawing, library),
@@ -51,15 +58,16 @@ def render(view: Overview, sections: Sequence[Section]) -> str:
     )
 
 
+def write_page(page: str, path: Path) -> None:
+    """Write a page, all at once."""
+    with publish(path) as file:
+        file.write(page.encode())
+
+
 def _numbered(sections: Sequence[Section]) -> Iterator[tuple[str, Chart]]:
     panels = [b for section in sections for b in section.blocks if isinstance(b, Panels)]
     charts = [chart for block in panels for chart in block.charts]
     return ((f"chart-{place}", chart) for place, chart in enumerate(charts, 1))
-
-
-def _title(view: Overview) -> str:
-    log = view.about.get("log")
-    return f"Trimtab on {log}" if log else "Trimtab: results of a backtest"
 
 
 def embedded(value: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The sections of the page, in the order in which they are read."""
+"""The heading and sections of the page, in the order in which they are read."""
 
 from __future__ import annotations
 
@@ -14,6 +14,12 @@ from trimtab.report.lift_sections import (
 from trimtab.report.parts import Section
 from trimtab.report.sales_sections import coverage_section, sellers_section
 from trimtab.report.window_sections import windows_section
+
+
+def title(view: Overview) -> str:
+    """The heading of the page."""
+    log = view.about.get("log")
+    return f"Trimtab on {log}" if log else "Trimtab: results of a backtest"
 
 
 def all_sections(view: Overview) -> list[Section]:

@@ -1,0 +1,121 @@
+"""The command that replays the daily job over a log: simulate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.table import Column, Table
+
+from trimtab.cli.biases import Places
+from trimtab.cli.terminal import console, link, progress_bar, say
+from trimtab.errors import SettingError
+from trimtab.files import require_place
+
+_COLUMNS = ("lift", "days above", "seconds", "changed", "moved")
+
+
+def simulate(
+    days: Annotated[int, typer.Option(help="Mornings to replay, the last of the log.")] = 30,
+    log: Annotated[
+        str | None, typer.Option(help="Events, .parquet or .csv; complete-journey if not given.")
+    ] = None,
+    tz: Annotated[
+        str | None, typer.Option(help="The shop's time zone, like Europe/London.")
+    ] = None,
+    items: Annotated[Path | None, typer.Option(help="item_id, name, and levels.")] = None,
+    engine: Annotated[
+        str, typer.Option(help="markov, factorization, category, popularity or repeat.")
+    ] = "markov",
+    level: Annotated[str | None, typer.Option(help="Level of the category engine.")] = None,
+    k: Places = 10,
+    metric: Annotated[str, typer.Option(help="acc, map or ndcg.")] = "ndcg",
+    n_listed: Annotated[int, typer.Option(help="Length of lists.")] = 50,
+    recent_days: Annotated[int, typer.Option(help="Days to learn from.")] = 3,
+    retrain_every: Annotated[
+        int, typer.Option(help="Nights between two trainings of the engine.")
+    ] = 1,
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder for lists, versions and results.")
+    ] = Path("month"),
+    report: Annotated[bool, typer.Option(help="Also write month.html.")] = True,
+) -> None:
+    """Replay the daily job over a log's last days, judge each day, and draw what came of it."""
+    from trimtab.daily.month import PAGE
+    from trimtab.daily.simulate import Simulation
+
+    _require_ready(out, report)
+    opened, made = _open(log, tz, items, engine, level)
+    simulation = Simulation(
+        log=opened, engine=made, days=days, k=k, metric=metric, n_listed=n_listed,
+        recent_days=recent_days, retrain_every=retrain_every,
+    )  # fmt: skip
+    simulation.mornings()
+    say(f"{opened}")
+    with progress_bar(simulation.n_steps) as step:
+        month = simulation.run(out, step)
+    _print_month(month)
+    say(f"all days in {out / 'days.parquet'}")
+    if report:
+        _write_page(month, out / PAGE)
+
+
+def _require_ready(out: Path, report: bool) -> None:
+    """Refuse early what would fail after the work is done."""
+    from trimtab.daily.month import require_free
+
+    require_place(out)
+    require_free(out)
+    if report:
+        from trimtab.report import require_libraries
+
+        require_libraries()
+
+
+def _open(
+    log: str | None, tz: str | None, items: Path | None, engine: str, level: str | None
+) -> tuple[Any, Any]:
+    """The log and the engine that the options name."""
+    from trimtab.plan import ENGINES, make_engines, open_log
+    from trimtab.schema import require_choice
+
+    require_choice("engine", engine, tuple(ENGINES))
+    if level is not None and engine != "category":
+        raise SettingError(f"--level {level}: goes with --engine category, which is not there")
+    given = {"log": log, "tz": tz, "items": items}
+    opened = open_log({name: value for name, value in given.items() if value is not None})
+    settings = {} if level is None else {engine: {"level": level}}
+    return opened, make_engines([engine], settings, opened)[engine]
+
+
+def _print_month(month: Any) -> None:
+    """A row a job, and what a warm start buys."""
+    from trimtab.daily.month import JOBS
+    from trimtab.report.month_words import warm_start
+    from trimtab.report.words import decimal, percent, share
+
+    right = (Column(name, justify="right", no_wrap=True) for name in _COLUMNS)
+    table = Table("", *right, box=box.SIMPLE_HEAD, pad_edge=False)
+    for job in JOBS:
+        above, judged = month.days_above(job)
+        table.add_row(
+            job, percent(month.lift(job)), f"{above} of {judged}",
+            decimal(month.total(job, "seconds"), 2), share(month.median(job, "changed")),
+            share(month.median(job, "moved")),
+        )  # fmt: skip
+    console.print(table)
+    say(
+        "Lift over the engine alone; seconds of learning in all, and the shares of biases that "
+        "changed, and moved by more than a tenth of a unit, on a median day: from the second day "
+        "on."
+    )
+    say(warm_start(month))
+
+
+def _write_page(month: Any, page: Path) -> None:
+    from trimtab.report.month import write_month
+
+    write_month(month, page)
+    say(f"the page: {link(page)}")
