@@ -14,8 +14,10 @@ from typing import Any
 from trimtab.adapters import UserItems, recs_from, user_items
 from trimtab.bias import ItemBias, Summary
 from trimtab.errors import (
+    BusyError,
     DataError,
     GuardWarning,
+    RefusedError,
     SettingError,
     StoreError,
     TrimtabError,
@@ -24,20 +26,25 @@ from trimtab.errors import (
 from trimtab.evaluation import evaluate
 from trimtab.learn import BiasLearner
 from trimtab.metrics import lift
+from trimtab.store import Store, Version
 
 __version__ = "0.1.0"
 
 __all__ = [
     "BiasLearner",
+    "BusyError",
     "DataError",
     "GuardWarning",
     "ItemBias",
+    "RefusedError",
     "SettingError",
+    "Store",
     "StoreError",
     "Summary",
     "TrimtabError",
     "TrimtabWarning",
     "UserItems",
+    "Version",
     "evaluate",
     "lift",
     "recs_from",

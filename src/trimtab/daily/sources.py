@@ -77,7 +77,10 @@ def _query_duckdb(path: str, query: str) -> pa.Table:
         raise StoreError(f"{path}: no such file; check the path")
     try:
         with duckdb.connect(path, read_only=True) as connection:
-            return connection.sql(query).to_arrow_table()
+            found = connection.sql(query)
+            if found is None:
+                raise SettingError(f"query={query!r}: must be a select")
+            return found.to_arrow_table()
     except duckdb.Error as error:
         raise StoreError(_refusal(f"{_DUCKDB}:{path}", error)) from error
 
