@@ -107,8 +107,12 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
 def test_code_runs_and_prints_what_is_shown(page: str, folder: Path) -> None:
     if (library := OTHER_ENVIRONMENTS.get(page)) and importlib.util.find_spec(library) is None:
         pytest.skip(f"{library} has an environment of its own")
+    run_page(page, BLOCKS[page], folder)
+
+
+def run_page(page: str, blocks: list[Block], folder: Path) -> None:
+    """Run blocks in turn; what they print must be what is shown."""
     names: dict[str, object] = {"__name__": "__main__"}
-    blocks = BLOCKS[page]
     for place, block in enumerate(blocks):
         if block.kind == "python":
             after = blocks[place + 1] if place + 1 < len(blocks) else None
@@ -163,21 +167,24 @@ def commands_of(text: str) -> Iterator[tuple[str, list[str]]]:
 @pytest.mark.parametrize("page", PAGES)
 def test_nothing_that_looks_like_code_goes_unrun(page: str) -> None:
     for block in BLOCKS[page]:
-        where = f"{page}, line {block.line}"
-        if block.kind in ("python", "console"):
-            continue
-        if block.kind == "sh":
-            assert BY_HAND.fullmatch(block.above.strip()), f"{where}: says not why it is by hand"
-            for command in filter(None, block.text.splitlines()):
-                check_by_hand(command, where)
-        elif block.kind == "toml":
-            tomllib.loads(block.text)
-        else:
-            assert block.kind == "text" or block.kind.startswith(DIRECTIVES), (
-                f"{where}: a block of {block.kind or 'no kind'} is not run"
-            )
-            lines = [] if block.is_output else block.text.splitlines()
-            assert not list(filter(COMMAND.match, lines)), f"{where}: commands as text"
+        check_unrun(block, f"{page}, line {block.line}")
+
+
+def check_unrun(block: Block, where: str) -> None:
+    """A block that is not run has a reason not to be."""
+    if block.kind in ("python", "console"):
+        return
+    if block.kind == "sh":
+        assert BY_HAND.fullmatch(block.above.strip()), f"{where}: does not say why it is by hand"
+        for command in filter(None, block.text.splitlines()):
+            check_by_hand(command, where)
+    elif block.kind == "toml":
+        tomllib.loads(block.text)
+    else:
+        known = block.kind == "text" or block.kind.startswith(DIRECTIVES)
+        assert known, f"{where}: a block of {block.kind or 'no kind'} is not run"
+        lines = [] if block.is_output else block.text.splitlines()
+        assert not list(filter(COMMAND.match, lines)), f"{where}: commands as text"
 
 
 def check_by_hand(line: str, where: str) -> None:
@@ -198,6 +205,45 @@ def check_by_hand(line: str, where: str) -> None:
             assert wanted <= set(project["optional-dependencies"]), f"{where}: {line}"
     else:
         pytest.fail(f"{where}: {line!r} can be run: make it a console block")
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "```\nmake demo\n```",
+        "```bash\ntrimtab demo\n```",
+        "```sh\nmake demo\n```",
+        "<!-- by hand: it takes minutes -->\n\nAnd:\n\n```sh\nmake demo\n```",
+        "<!-- by hand: it takes minutes -->\n```sh\nmake dinner\n```",
+        "<!-- by hand: it takes minutes -->\n```sh\npython benchmarks/fit.py --faster\n```",
+        "<!-- by hand: it changes the machine -->\n```sh\npip install trimtab[wings]\n```",
+        "<!-- by hand: it takes minutes -->\n```sh\ntrimtab demo\n```",
+        "```text\n$ trimtab demo\n```",
+        "    pip install trimtab\n",
+        "```python\n1\n```\n\nAnd:\n\n```text\ntrimtab demo\n```",
+        "- a list\n\n  ```code\n  1\n  ```",
+    ],
+)
+def test_what_goes_unrun_without_a_reason_is_found(page: str) -> None:
+    found = "(not run|by hand|as text|make dinner|--faster|wings|console block)"
+    *_, block = blocks_of(page)
+    with pytest.raises((AssertionError, pytest.fail.Exception), match=found):
+        check_unrun(block, "here")
+
+
+@pytest.mark.parametrize(
+    ("page", "reason"),
+    [
+        ("```python\nprint(1)\n```\n```text\n2\n```", "assert"),
+        ("```python\nprint(1)\n```\n\nAnd:\n\n```text\n1\n```", "assert"),
+        ("```console\n$ echo one two\none\n```", "one two"),
+        ("```console\n$ printf '1\\n2\\n'\n2\n1\n```", "printf"),
+        ("```console\n$ false\n```", "false"),
+    ],
+)
+def test_what_prints_something_else_is_found(page: str, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=reason):
+        run_page("here", blocks_of(page), tmp_path)
 
 
 @pytest.mark.parametrize("name", MODULES)
