@@ -42,6 +42,7 @@ autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 autodoc_class_signature = "mixed"
 napoleon_numpy_docstring = False
+napoleon_use_ivar = True
 napoleon_use_rtype = False
 python_maximum_signature_line_length = 88
 add_module_names = False

@@ -19,7 +19,7 @@ _PLAIN = {
 }  # fmt: skip
 # Handed out, and not made by callers: how they are made need not be shown.
 _RESULTS = {
-    "DriftData", "Folded", "ItemBias", "Items", "Log", "Refreshed", "Results", "Split", "Summary",
+    "DriftData", "Folded", "ItemBias", "Items", "Log", "Month", "Refreshed", "Results", "Split", "Summary",
     "UserItems", "Version",
 }  # fmt: skip
 
@@ -57,6 +57,7 @@ def _commented_fields(source: str) -> Iterator[tuple[str, str]]:
 def mend(_app: Sphinx, what: str, _name: str, _thing: Any, _options: Any, lines: list[str]) -> None:
     """|x| is a size, not a substitution; what a module indents is a drawing, to stand as it is."""
     lines[:] = [re.sub(r"(?<!`)\|(\w+)\|(?!`)", r"\|\1\|", line) for line in lines]
+    lines[:] = [re.sub(r"^(:vartype \w+: )numpy\.ndarray.*", r"\1NDArray", line) for line in lines]
     if what == "module":
         begins = [
             place for place, (above, line) in enumerate(pairwise(lines), 1)
