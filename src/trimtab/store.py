@@ -129,9 +129,14 @@ class Store:
 
     def history(self) -> list[Version]:
         """All versions that are kept, oldest first; empty before the first."""
-        if not self.exists():
-            return []
-        return [self.version(entry["number"]) for entry in self._pointer()["published"]]
+        found = []
+        for entry in self._pointer()["published"] if self.exists() else []:
+            try:
+                found.append(self._open(entry))
+            except StoreError:
+                if entry in self._pointer()["published"]:  # not removed meanwhile
+                    raise
+        return found
 
     def changes(self) -> list[dict[str, Any]]:
         """When which version began to be served, and by what: `at`, `to`, `by`; oldest first."""
