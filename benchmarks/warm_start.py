@@ -89,7 +89,8 @@ def main() -> None:
         print(
             f"{name:13s} time {seconds[1] / seconds[0]:.2f} x of {seconds[0]:.1f} s "
             f"(aim {AIM_TIME}), cycles {total.cycles[1]} of {total.cycles[0]}, updates "
-            f"{total.updates[1]} of {total.updates[0]}, objective {reached[1] / reached[0] - 1:+.3%} "
+            f"{total.updates[1]} of {total.updates[0]}, objective "
+            f"{reached[1] / reached[0] - 1:+.3%} "
             f"(worst day {total.worst:+.2%}; aim within {AIM_OBJECTIVE:.1%})"
         )
 
