@@ -19,8 +19,8 @@ _PLAIN = {
 }  # fmt: skip
 # Handed out, and not made by callers: how they are made need not be shown.
 _RESULTS = {
-    "DriftData", "Folded", "ItemBias", "Items", "Log", "Month", "Refreshed", "Results", "Split", "Summary",
-    "UserItems", "Version",
+    "DriftData", "Folded", "ItemBias", "Items", "Log", "Month", "Refreshed", "Results", "Split",
+    "Summary", "UserItems", "Version",
 }  # fmt: skip
 
 
