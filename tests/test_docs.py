@@ -26,14 +26,18 @@ import subprocess
 import sysconfig
 import tomllib
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from markdown_it import MarkdownIt
 
 from trimtab.datasets import generate_drift, generate_log
+from trimtab.engines import Markov
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src"
@@ -88,6 +92,13 @@ WITH_CODE = [
 ]
 
 
+def made_before(events: pa.Table, day: str) -> pa.Table:
+    """Lists of an engine that knows what was bought before a day."""
+    at = datetime.fromisoformat(f"{day}T00:00+00:00")
+    known = events.filter(pc.less(events["timestamp"], pa.scalar(at)))
+    return Markov(min_support=1).fit(known, at).recommend(n=30)
+
+
 @pytest.fixture
 def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where a page runs; the README's own tables are stood in for by small ones."""
@@ -101,6 +112,8 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
         }  # fmt: skip
         for name, table in tables.items():
             pq.write_table(table, f"{name}.parquet")
+        Path("nightly").mkdir()
+        pq.write_table(made_before(tables["purchases"], "2026-06-16"), "nightly/2026-06-16.parquet")
     return tmp_path
 
 
