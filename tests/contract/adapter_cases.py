@@ -291,12 +291,6 @@ def _lenskit_als() -> Any:
     return ImplicitMFScorer(embedding_size=4, epochs=10)
 
 
-def _lenskit_biased() -> Any:
-    from lenskit.als import BiasedMFScorer
-
-    return BiasedMFScorer(embedding_size=4, epochs=10)
-
-
 def _lenskit_neighbours() -> Any:
     from lenskit.knn import ItemKNNScorer
 
@@ -337,7 +331,6 @@ _IN_THEIR_OWN: dict[str, dict[str, Callable[[pa.Table], Case]]] = {
     },
     "lenskit": {
         "LensKit ALS": _lenskit(_lenskit_als),
-        "LensKit ALS, biased": _lenskit(_lenskit_biased),
         "LensKit neighbours": _lenskit(_lenskit_neighbours),
         "LensKit popular": _lenskit(_lenskit_popular),
     },

@@ -19,10 +19,7 @@ from trimtab.frames import read_frame
 N = 8
 COUNTS = random_counts()
 N_USERS, N_ITEMS = COUNTS.shape
-pytestmark = [  # what implicit has to say of its own threads and matrices
-    pytest.mark.filterwarnings("ignore:OpenBLAS is configured:RuntimeWarning"),
-    pytest.mark.filterwarnings("ignore:Method expects CSR input"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:Method expects CSR input")  # implicit, of its own
 
 
 @pytest.fixture(params=CASES)

@@ -29,7 +29,7 @@ def recs(model: Any, request: Request) -> Any:
             f"lenskit.pipeline.topn_pipeline(scorer)"
         )
     users, items = _vocabularies(request.data)
-    source = Asking(_asker(model, request, users, items), len(users), len(items))
+    source = Asking(_asker(model, request, users, items), len(users), len(items), at_once=1024)
     return recs_of(source, request, users.ids(), items.ids())
 
 

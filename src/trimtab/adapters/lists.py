@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
 
 import narwhals as nw
@@ -16,6 +18,7 @@ from trimtab.labels import Labels
 from trimtab.ranking import rank_lists
 from trimtab.schema import ITEM, SCORE, USER
 
+_FEW = 4  # blocks of users; with more there is a bar to look at
 MOST = 3.4e38  # libraries mark what must not be shown by the lowest float32, or minus infinity
 
 
@@ -78,9 +81,21 @@ def recs_of(
     wanted = users.find(request.users)
     rows = users.numbers[wanted]
     n = min(request.n, source.n_items)
-    starts = range(0, len(rows), source.at_once) if n else ()
-    blocks = [source.lists(rows[start : start + source.at_once], n, items) for start in starts]
+    starts = range(0, len(rows), source.at_once) if n else range(0)
+    blocks = [
+        source.lists(rows[start : start + source.at_once], n, items) for start in _shown(starts)
+    ]
     return write_recs(_columns(blocks, wanted, users, items), request.users)
+
+
+def _shown(starts: range) -> Iterable[int]:
+    """The same, with a bar on a terminal if there are many."""
+    if len(starts) <= _FEW or not sys.stderr.isatty():
+        return starts
+    from rich.console import Console
+    from rich.progress import track
+
+    return track(starts, "listing", console=Console(stderr=True), transient=True)
 
 
 def _columns(blocks: list[Lists], wanted: Ints, users: Labels, items: Labels) -> dict[str, Any]:
