@@ -299,10 +299,12 @@ def test_sums_by_hand() -> None:
         row(WARM, 0.1, 30, seconds=1.0, cycles=4, objective=9.0),
         row(COLD, 0.1, 60, seconds=4.0, cycles=10, objective=10.0, moved=0.75),
         row(WARM, 0.1, 60, seconds=1.0, cycles=6, objective=10.0),
+        row(COLD, 0.1, 0, seconds=99.0, cycles=0, objective=0.0),
+        row(WARM, 0.1, 0, seconds=1.0, cycles=0, objective=0.0),
     ])  # fmt: skip
 
     assert month.lift(COLD) == pytest.approx((0.2 * 10 + 0.1 * 90) / (0.1 * 100) - 1)
-    assert month.days_above(WARM) == (1, 3)
+    assert month.days_above(WARM) == (1, 4)
     assert month.time_ratio() == 0.25
     assert month.warm_ratio("cycles") == 0.5
     assert month.objective_ratio() == pytest.approx(-0.05)

@@ -18,7 +18,7 @@ from test_report_page import read, specs_of
 from trimtab.daily.month import DEFAULT, SCHEMA, WARM, Month, lift_of
 from trimtab.errors import TrimtabError
 from trimtab.report.month import build_month, write_month
-from trimtab.report.month_words import outcome, warm_start, what_was_done
+from trimtab.report.month_words import lift_by_day, outcome, warm_start, what_was_done
 
 Pages = Callable[[str], Path]
 SECTIONS = ["headline", "lift", "seconds", "objective", "moves", "days", "guide"]
@@ -101,12 +101,14 @@ def test_what_a_warm_start_buys_is_said_in_numbers() -> None:
     month = make_month(30)
     time, reached = month.time_ratio(), month.objective_ratio()
 
-    assert f"takes {time:.2f} times the seconds and 0.50 times the cycles" in warm_start(month)
+    assert f"takes {time:.2f} times the seconds of a start from nothing" in warm_start(month)
+    assert "0.50 times the cycles in all" in warm_start(month)
     assert ("higher" in warm_start(month)) == (reached >= 0.0005)
     assert "from the second day on" in warm_start(make_month(1))
     assert re.search(rf"{100 * month.lift(DEFAULT):.1f}.% higher than that of the", outcome(month))
     assert "trained every 7 nights" in what_was_done(MONTHS["closed"]())
     assert "there is no lift" in outcome(MONTHS["idle"]())
+    assert "On 1 day nobody bought anything." in lift_by_day(MONTHS["closed"]())
 
 
 def test_a_month_without_days_is_refused() -> None:

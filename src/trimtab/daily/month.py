@@ -112,8 +112,13 @@ class Month:
         return self.total(WARM, column) / cold if cold else float("nan")
 
     def time_ratio(self) -> float:
-        """Seconds of warm starts over those of cold ones, from the second day on."""
-        return self.warm_ratio("seconds")
+        """Seconds of a median warm start over those of a cold one, from the second day on.
+
+        Of medians, not of sums: these are hundredths of a second, and one moment in which the
+        machine is busy with something else outweighs a month of them.
+        """
+        warm, cold = (self.median(job, "seconds") for job in (WARM, COLD))
+        return warm / cold if warm is not None and cold else float("nan")
 
     def objective_ratio(self) -> float:
         """What warm starts reach over what cold ones do, summed, less 1."""

@@ -35,7 +35,7 @@ def headline(month: Month) -> Section:
         Tile("above the engine alone", f"{above} of {judged}", "days, default"),
         Tile("to learn, default", seconds(month.median(DEFAULT, "seconds")), "on a median day"),
         Tile("ascent, warm over cold", f"{decimal(ratio, 2)} ×" if is_number(ratio) else NOTHING,
-             f"the seconds; objective {percent(month.objective_ratio())}"),
+             f"the median seconds; objective {percent(month.objective_ratio())}"),
     ]  # fmt: skip
     text = [month_words.outcome(month), month_words.what_was_done(month)]
     return Section("headline", "In short", text, [Tiles(tiles)])
@@ -81,7 +81,7 @@ def seconds_section(month: Month) -> Section:
 def _totals(month: Month) -> Table:
     body = [
         [
-            name_cell(JOBS[job].long, JOBS[job].colour),
+            name_cell(JOBS[job].short, JOBS[job].colour),
             Cell(seconds(month.total(job, "seconds"))),
             Cell(seconds(month.median(job, "seconds"))),
             Cell(NOTHING if job == DEFAULT else count(month.total(job, "cycles"))),
@@ -109,7 +109,7 @@ def moves_section(month: Month) -> Section:
 def _shares(month: Month) -> Table:
     body = [
         [
-            name_cell(JOBS[job].long, JOBS[job].colour),
+            name_cell(JOBS[job].short, JOBS[job].colour),
             *(Cell(share(month.median(job, name))) for name in ("changed", "moved")),
             Cell(count(month.median(job, "n_biases"))),
         ]

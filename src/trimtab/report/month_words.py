@@ -85,11 +85,15 @@ def lift_by_day(month: Month) -> str:
     if not lifts:
         return "There is no day to show: the engine alone scores 0 on all of them."
     (worst, worst_day), (best, best_day) = min(lifts), max(lifts)
-    buyers = sorted(row["n_users"] for row in month.of(DEFAULT))
+    buyers = [row["n_users"] for row in month.of(DEFAULT)]
+    closed = buyers.count(0)
+    unsold = f" On {counted(closed, 'day')} nobody bought anything." if closed else ""
+    fewest = min(filter(None, buyers))
     return (
-        f"The default's days lie between {percent(worst)} ({day(worst_day)}) and {percent(best)} "
-        f"({day(best_day)}). A day has few buyers, here {buyers[0]:,} to {buyers[-1]:,}, so that "
-        f"single days swing by chance; the dashed lines are the lift over all days together."
+        f"The default's worst day is {day(worst_day)} with {percent(worst)}, its best "
+        f"{day(best_day)} with {percent(best)}. A day has only its own buyers, "
+        f"{fewest:,} at the least and {max(buyers):,} at the most: the fewer they are, the more it "
+        f"swings by chance. The dashed lines are the lift over all days together.{unsold}"
     )
 
 
@@ -101,9 +105,9 @@ def warm_start(month: Month) -> str:
     if not all(map(is_number, (time, cycles, reached))):
         return "A warm start shows from the second day on: the first has no day before it."
     return (
-        f"Started from the day before, the ascent takes {decimal(time, 2)} times the seconds and "
-        f"{decimal(cycles, 2)} times the cycles of a start from nothing, and ends at an objective "
-        f"{_against(reached)} that one's."
+        f"Started from the day before, the ascent takes {decimal(time, 2)} times the seconds "
+        f"of a start from nothing on a median day, {decimal(cycles, 2)} times the cycles in all, "
+        f"and ends at an objective {_against(reached)} that one's."
     )
 
 
