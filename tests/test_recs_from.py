@@ -199,7 +199,7 @@ def test_given_ids_go_before_those_of_the_data():
         ({"user_ids": ["a", None]}, "column 'user_id' of user_ids lacks a value"),
         ({"exclude_known": True}, "exclude_known=True needs data=, the user-item matrix that"),
         ({"data": MATRIX[:1]}, "data has 1 users and 3 items, but the model 2 and 3; pass the"),
-        ({"data": [[1]]}, "data is a list: .* a scipy.sparse matrix, users x items, or what"),
+        ({"data": [[1]]}, "data is a list: it must be a scipy.sparse matrix, users x items; trim"),
         ({"exclude_known": 1}, "exclude_known=1: must be True or False"),
         ({"item_features": MATRIX}, "item_features=a csr_matrix: not for a score matrix; leave"),
     ],

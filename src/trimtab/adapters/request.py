@@ -65,8 +65,8 @@ class Request:
             )
         if not is_sparse(self.data):
             raise DataError(
-                f"data is a {type(self.data).__name__}: {what} a scipy.sparse matrix, users x "
-                f"items, or what trimtab.user_items(events) gives"
+                f"data is a {type(self.data).__name__}: it must be a scipy.sparse matrix, users x "
+                f"items; trimtab.user_items(events) gives one"
             )
         shape = tuple(self.data.shape)
         if shape != (n_users or shape[0], n_items or shape[1]):
