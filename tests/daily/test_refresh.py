@@ -123,6 +123,17 @@ def test_earlier_windows_teach_where_there_are_lists(shop, bytes_of):
     assert bytes_of(done.bias.table()) == bytes_of(expected.table())
 
 
+def test_few_buyers_call_for_earlier_windows(shop):
+    """1,500 customers need one window; 120 of them need all that there are lists for."""
+    assert len(shop.job(learner=QUICK).run(AS_OF).version.manifest["lists"]) == 1
+    few = shop.log.events.filter(pc.less(shop.log.events["user_id"], 120))
+    pq.write_table(few, shop.events)
+    done = shop.job(learner=QUICK).run(AS_OF)
+    assert len(done.version.manifest["lists"]) == 2
+    assert done.version.manifest["window"]["windows"] == 2
+    assert len(shop.job(learner=QUICK, windows=1).run(AS_OF).version.manifest["lists"]) == 1
+
+
 # Dated lists
 
 

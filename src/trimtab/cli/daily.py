@@ -41,7 +41,10 @@ def refresh(
     metric: Annotated[str, typer.Option(help="acc, map or ndcg.")] = "ndcg",
     paper: Annotated[bool, typer.Option("--paper", help="The paper's settings.")] = False,
     recent_days: Annotated[int, typer.Option(help="Days to learn from.")] = 3,
-    windows: Annotated[int, typer.Option(help="So many windows of that length.")] = 1,
+    windows: Annotated[
+        int | None,
+        typer.Option(help="So many windows of that length; by the number of buyers if not given."),
+    ] = None,
     learn_on: Annotated[
         str | None, typer.Option(help="Day of the lists that teach; the newest that may.")
     ] = None,

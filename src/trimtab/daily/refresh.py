@@ -63,7 +63,8 @@ class Refresh:
         learner: what learns.
         recent_days: length of the window.
         windows: how many such windows to learn from, the newest and those right before it, as far
-            as there are lists that have not seen them.
+            as there are lists that have not seen them. None: the newest alone if it has 500
+            buyers, otherwise as many as it takes, up to 6.
         learn_on: the day of the lists that teach the newest window; the newest that may, without.
         rerank: also publish the newest lists, re-ranked.
         keep: versions to keep.
@@ -81,7 +82,7 @@ class Refresh:
     items: Path | None = None
     learner: BiasLearner = field(default_factory=BiasLearner)
     recent_days: int = 3
-    windows: int = 1
+    windows: int | None = None
     learn_on: Any = None
     rerank: bool = False
     keep: int = 14
@@ -90,7 +91,8 @@ class Refresh:
 
     def __post_init__(self) -> None:
         for name in ("recent_days", "windows", "keep"):
-            require_whole(name, getattr(self, name), 1)
+            if getattr(self, name) is not None or name != "windows":
+                require_whole(name, getattr(self, name), 1)
         for word in self.accept:
             require_choice("accept", word, ACCEPTABLE)
         if self.tz is not None:

@@ -7,12 +7,15 @@ from datetime import date, timedelta
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from trimtab.datasets.logs import Log
 from trimtab.errors import DataError, RefusedError
 from trimtab.instants import day_start, local_day, microseconds
-from trimtab.schema import TIMESTAMP
+from trimtab.schema import TIMESTAMP, USER
 
+_BUYERS = 500  # with fewer in the newest window, earlier ones are learned from too
+_MOST = 6  # windows, then
 _WEEKS = 4  # before the last day, which its sales are compared with
 _FEW = 0.1  # of the sales of the same weekday: with fewer, the log looks incomplete
 _ENOUGH = 20  # sales on such a day, to be compared with
@@ -41,15 +44,25 @@ class Window:
         return log.events.slice(0, _rows(log, self.start, self.stop)[0])
 
 
-def recent_windows(log: Log, as_of: date, days: int, count: int) -> list[Window]:
-    """Up to `count` windows before a day, newest first: those with events in and before them."""
-    found = []
-    for back in range(1, count + 1):
+def recent_windows(log: Log, as_of: date, days: int, count: int | None) -> list[Window]:
+    """Windows before a day, newest first: those with events in and before them.
+
+    Args:
+        log: ordered by time.
+        as_of: the day.
+        days: length of a window.
+        count: so many at most; None: one, or as many as it takes to have enough buyers.
+    """
+    found: list[Window] = []
+    buyers = 0
+    for back in range(1, (_MOST if count is None else count) + 1):
         window = Window.of(as_of - timedelta(days * back), days, log.tz)
         begin, end = _rows(log, window.start, window.stop)
-        if begin in (0, end):  # nothing before it, or nothing in it
+        # Nothing before it, nothing in it, or there are buyers enough.
+        if begin in (0, end) or (count is None and buyers >= _BUYERS):
             break
         found.append(window)
+        buyers += int(pc.count_distinct(window.events(log)[USER]).as_py())
     if not found:
         times = microseconds(log.events[TIMESTAMP])
         span = f"{local_day(times[0], log.tz)} to {local_day(times[-1], log.tz)}"
