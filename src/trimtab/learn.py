@@ -164,8 +164,8 @@ class BiasLearner:
                 known), or item_id, count. Without it the trend is what the window alone tells.
             items: item_id, category. Without it nothing is pooled by category.
             weights: user_id, weight; users not in it weigh 1.
-            start: biases to start from, yesterday's for example. It saves the ascent time; the
-                hierarchy's optimum is one, wherever it starts.
+            start: biases to start from, yesterday's for example. The ascent then ends nearer to
+                them, a little sooner; the hierarchy's optimum is one, wherever it starts.
             duplicates: what to do when `recs` has a (user, item) twice: "error", or merge the
                 scores by "max", "mean" or "sum".
             progress: a bar on stderr for long fits (True, or None for "if it is a terminal"), none

@@ -70,8 +70,9 @@ class Refresh:
         keep: versions to keep.
         accept: "guard": publish what the guard warns of; "incomplete": learn from a last day that
             has hardly any events.
-        warm: start from the biases that are served now. It saves the ascent time; the default
-            learner has one optimum, wherever it starts.
+        warm: start from the biases that are served now. The ascent then gives biases that change
+            less from day to day, a little sooner; the default learner has one optimum, wherever
+            it starts.
     """
 
     lists: Path
