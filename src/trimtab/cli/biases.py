@@ -14,6 +14,7 @@ import typer
 from rich.table import Table
 
 from trimtab.bias import ItemBias
+from trimtab.cli.options import AsJson, Metric, Paper, Places, Settings
 from trimtab.cli.terminal import console
 from trimtab.errors import TrimtabError
 from trimtab.evaluation import evaluate as evaluate_frames
@@ -22,8 +23,6 @@ from trimtab.learn import BiasLearner
 from trimtab.schema import ITEM
 
 RecsFile = Annotated[Path, typer.Option("--recs", help="user_id, item_id, score: the lists.")]
-Places = Annotated[int, typer.Option("--k", help="Places per user.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print figures as JSON.")]
 Merge = Annotated[
     str, typer.Option("--duplicates", help="A (user, item) twice: error, max, mean or sum.")
 ]
@@ -34,18 +33,15 @@ def fit(
     recent: Annotated[Path, typer.Option("--recent", help="user_id, item_id: recent purchases.")],
     out: Annotated[Path, typer.Option("--out", help="Folder for the learned biases.")],
     k: Places = 10,
-    metric: Annotated[str, typer.Option(help="acc, map or ndcg.")] = "ndcg",
-    paper: Annotated[bool, typer.Option("--paper", help="The paper's settings.")] = False,
+    metric: Metric = "ndcg",
+    paper: Paper = False,
     history: Annotated[
         Path | None, typer.Option(help="Sales before the window: events, or item_id, count.")
     ] = None,
     items: Annotated[Path | None, typer.Option(help="item_id, category.")] = None,
     weights: Annotated[Path | None, typer.Option(help="user_id, weight.")] = None,
     start: Annotated[Path | None, typer.Option(help="Folder of biases to start from.")] = None,
-    setting: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Any other setting, as in --set penalty=0.5; may be repeated."),
-    ] = None,
+    setting: Settings = None,
     duplicates: Merge = "error",
     as_json: AsJson = False,
 ) -> None:

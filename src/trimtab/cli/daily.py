@@ -11,7 +11,17 @@ from rich import box
 from rich.table import Column, Table
 from rich.text import Text
 
-from trimtab.cli.biases import AsJson, Places, make_learner
+from trimtab.cli.biases import make_learner
+from trimtab.cli.options import (
+    AsJson,
+    ItemsFile,
+    Metric,
+    Paper,
+    Places,
+    RecentDays,
+    Settings,
+    Zone,
+)
 from trimtab.cli.terminal import console, say
 
 _HISTORY = ("", "version", "for", "made (UTC)", "on the window", "forecast", "biases")
@@ -33,14 +43,12 @@ def refresh(
         str | None, typer.Option("--as-of", help="First day they are for; today if not given.")
     ] = None,
     query: Annotated[str | None, typer.Option(help="What to ask a database for.")] = None,
-    tz: Annotated[
-        str | None, typer.Option(help="The shop's time zone, like Europe/London.")
-    ] = None,
-    items: Annotated[Path | None, typer.Option(help="item_id, name, and levels.")] = None,
+    tz: Zone = None,
+    items: ItemsFile = None,
     k: Places = 10,
-    metric: Annotated[str, typer.Option(help="acc, map or ndcg.")] = "ndcg",
-    paper: Annotated[bool, typer.Option("--paper", help="The paper's settings.")] = False,
-    recent_days: Annotated[int, typer.Option(help="Days to learn from.")] = 3,
+    metric: Metric = "ndcg",
+    paper: Paper = False,
+    recent_days: RecentDays = 3,
     windows: Annotated[
         int | None,
         typer.Option(help="So many windows of that length; by the number of buyers if not given."),
@@ -57,10 +65,7 @@ def refresh(
         typer.Option(help="guard or incomplete: publish all the same; may be repeated."),
     ] = None,
     warm: Annotated[bool, typer.Option(help="Start from the biases that are served.")] = True,
-    setting: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Any other setting, as in --set penalty=0.5; may be repeated."),
-    ] = None,
+    setting: Settings = None,
     as_json: AsJson = False,
 ) -> None:
     """Learn biases for a day and publish them as a new version; the daily job."""

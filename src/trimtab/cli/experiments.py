@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from trimtab.cli.options import ItemsFile, LogFile, Zone
 from trimtab.cli.terminal import console, link, progress_bar, say
 from trimtab.errors import SettingError
 from trimtab.files import require_place
@@ -39,13 +40,9 @@ def backtest(
         Path | None, typer.Argument(help="A TOML file, see docs/experiments.md; flags go over it.")
     ] = None,
     out: Folder = Path("backtest"),
-    log: Annotated[
-        str | None, typer.Option(help="Events, .parquet or .csv; complete-journey if not given.")
-    ] = None,
-    tz: Annotated[
-        str | None, typer.Option(help="The shop's time zone, like Europe/London.")
-    ] = None,
-    items: Annotated[Path | None, typer.Option(help="item_id, name, and levels.")] = None,
+    log: LogFile = None,
+    tz: Zone = None,
+    items: ItemsFile = None,
     date: Annotated[
         Names, typer.Option(help="First day of a test, like 2017-11-01; may be repeated.")
     ] = None,

@@ -9,7 +9,7 @@ import typer
 from rich import box
 from rich.table import Column, Table
 
-from trimtab.cli.biases import Places
+from trimtab.cli.options import ItemsFile, LogFile, Metric, Places, RecentDays, Zone
 from trimtab.cli.terminal import console, link, progress_bar, say
 from trimtab.errors import SettingError
 from trimtab.files import require_place
@@ -19,21 +19,17 @@ _COLUMNS = ("lift", "days above", "seconds", "changed", "moved")
 
 def simulate(
     days: Annotated[int, typer.Option(help="Mornings to replay, the last of the log.")] = 30,
-    log: Annotated[
-        str | None, typer.Option(help="Events, .parquet or .csv; complete-journey if not given.")
-    ] = None,
-    tz: Annotated[
-        str | None, typer.Option(help="The shop's time zone, like Europe/London.")
-    ] = None,
-    items: Annotated[Path | None, typer.Option(help="item_id, name, and levels.")] = None,
+    log: LogFile = None,
+    tz: Zone = None,
+    items: ItemsFile = None,
     engine: Annotated[
         str, typer.Option(help="markov, factorization, category, popularity or repeat.")
     ] = "markov",
     level: Annotated[str | None, typer.Option(help="Level of the category engine.")] = None,
     k: Places = 10,
-    metric: Annotated[str, typer.Option(help="acc, map or ndcg.")] = "ndcg",
+    metric: Metric = "ndcg",
     n_listed: Annotated[int, typer.Option(help="Length of lists.")] = 50,
-    recent_days: Annotated[int, typer.Option(help="Days to learn from.")] = 3,
+    recent_days: RecentDays = 3,
     retrain_every: Annotated[
         int, typer.Option(help="Nights between two trainings of the engine.")
     ] = 1,

@@ -11,10 +11,11 @@ BLOCK = 1024  # items; the scores of so many stay in the nearest cache
 
 
 @helper
-def _add_factors(unit, block, units, blocks, scores):
+def multiply(unit, block, units, blocks, scores):
     """Scores of a block's items; four factors a turn, to load and store less."""
-    for x in range(BLOCK):
-        scores[x] = np.float32(0.0)
+    size = len(scores)
+    for x in range(size):
+        scores[x] = 0.0
     n_factors = units.shape[1]
     whole = n_factors - n_factors % 4
     for f in range(0, whole, 4):
@@ -22,13 +23,13 @@ def _add_factors(unit, block, units, blocks, scores):
         b = units[unit, f + 1]
         c = units[unit, f + 2]
         d = units[unit, f + 3]
-        for x in range(BLOCK):
+        for x in range(size):
             scores[x] += (a * blocks[block, f, x] + b * blocks[block, f + 1, x]) + (
                 c * blocks[block, f + 2, x] + d * blocks[block, f + 3, x]
             )
     for f in range(whole, n_factors):
         a = units[unit, f]
-        for x in range(BLOCK):
+        for x in range(size):
             scores[x] += a * blocks[block, f, x]
 
 
@@ -53,7 +54,7 @@ def rank_factors(start, stop, n, units, blocks, out_items, out_scores, lengths):
         taken = 0
         lowest = np.float32(0.0)
         for block in range(blocks.shape[0]):
-            _add_factors(unit, block, units, blocks, scores)
+            multiply(unit, block, units, blocks, scores)
             for x in range(BLOCK):
                 # Items come in ascending order, so one that only equals the last is not better.
                 if scores[x] > lowest:

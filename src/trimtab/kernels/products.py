@@ -4,33 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from trimtab.kernels.factors import multiply
 from trimtab.kernels.jit import helper, kernel
 from trimtab.kernels.select import take_place
 
 BLOCK = 512  # items; the scores of so many stay in the nearest cache,
 TILE = 64  # and their factors in the next one while so many units take them
-
-
-@helper
-def _multiply(unit, block, units, blocks, scores):
-    """Scores of a block's items; four factors a turn, to load and store less."""
-    for x in range(BLOCK):
-        scores[x] = 0.0
-    n_factors = units.shape[1]
-    whole = n_factors - n_factors % 4
-    for f in range(0, whole, 4):
-        a = units[unit, f]
-        b = units[unit, f + 1]
-        c = units[unit, f + 2]
-        d = units[unit, f + 3]
-        for x in range(BLOCK):
-            scores[x] += (a * blocks[block, f, x] + b * blocks[block, f + 1, x]) + (
-                c * blocks[block, f + 2, x] + d * blocks[block, f + 3, x]
-            )
-    for f in range(whole, n_factors):
-        a = units[unit, f]
-        for x in range(BLOCK):
-            scores[x] += a * blocks[block, f, x]
 
 
 @helper
@@ -79,7 +58,7 @@ def rank_products(
         for block in range(blocks.shape[0]):
             first = block * BLOCK
             for unit in range(base, end):
-                _multiply(unit, block, units, blocks, scores)
+                multiply(unit, block, units, blocks, scores)
                 h = seen[unit - base]
                 while h < hidden_indptr[unit + 1] and hidden[h] < first + BLOCK:
                     scores[hidden[h] - first] = np.nan

@@ -1,0 +1,23 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print figures as JSON.")]
+ItemsFile = Annotated[Path | None, typer.Option(help="item_id, name, and levels.")]
+LogFile = Annotated[
+    str | None, typer.Option(help="Events, .parquet or .csv; complete-journey if not given.")
+]
+Metric = Annotated[str, typer.Option(help="acc, map or ndcg.")]
+Paper = Annotated[bool, typer.Option("--paper", help="The paper's settings.")]
+Places = Annotated[int, typer.Option("--k", help="Places per user.")]
+RecentDays = Annotated[int, typer.Option(help="Days to learn from.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Any other setting, as in --set penalty=0.5; may be repeated."),
+]
+Zone = Annotated[str | None, typer.Option(help="The shop's time zone, like Europe/London.")]
