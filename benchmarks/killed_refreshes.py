@@ -76,17 +76,18 @@ def refresh(folder: Path, keep: int) -> subprocess.Popen[str]:
     )
 
 
-def kill_at_random(process: subprocess.Popen[str], store: Path, whole: float) -> bool:
-    """Kill it at some moment, unless it was quicker; whether it was killed."""
+def kill_at_random(process: subprocess.Popen[str], store: Path, whole: float) -> tuple[bool, bool]:
+    """Kill it at some moment, unless it was quicker; whether it was killed, and while writing."""
     if random.random() < 0.5:
         wait_until(lambda: process.poll() is not None, random.uniform(0, 1.2 * whole))
     else:
         wait_until(lambda: process.poll() is not None or any(store.glob(".staging-*")), 60)
         wait_until(lambda: process.poll() is not None, random.expovariate(1 / 0.05))
     if process.poll() is not None:
-        return False
+        return False, False
     process.kill()
-    return True
+    process.wait()
+    return True, any(store.glob(".staging-*"))
 
 
 def wait_until(done, seconds: float) -> None:
@@ -110,12 +111,13 @@ def run(n_refreshes: int, folder: Path) -> dict[str, float]:
         stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     reader.stdout.readline()
-    killed = 0
+    killed = in_writing = 0
     for _ in range(n_refreshes):
         process = refresh(folder, keep)
-        was_killed = kill_at_random(process, store, whole)
+        was_killed, was_writing = kill_at_random(process, store, whole)
         out, errors = process.communicate()
         killed += was_killed
+        in_writing += was_writing
         if out.endswith("}\n"):  # it said so before it was killed
             published.append(json.loads(out)["number"])
         assert was_killed or process.returncode == 0, errors
@@ -133,7 +135,14 @@ def run(n_refreshes: int, folder: Path) -> dict[str, float]:
     folders = {path.name for path in (store / "versions").iterdir()}
     assert folders == {version.folder.name for version in Store(store).history()}
     assert not list(store.glob(".staging-*")) + list(store.glob("*.part"))
-    return {"killed": killed, "published": len(kept), "whole": whole, **json.loads(out)}
+    assert in_writing > 0, "none was killed while it wrote: nothing was tried"
+    return {
+        "killed": killed,
+        "in_writing": in_writing,
+        "published": len(kept),
+        "whole": whole,
+        **json.loads(out),
+    }
 
 
 def main() -> None:
@@ -147,7 +156,8 @@ def main() -> None:
         found = run(arguments.refreshes, Path(folder))
     print(
         f"{arguments.refreshes} refreshes of about {found['whole']:.1f} s: {found['killed']} "
-        f"killed, {found['published']} versions published and kept, none lost, no leftovers\n"
+        f"killed, {found['in_writing']} of them while they wrote, {found['published']} versions "
+        f"published and kept, none lost, no leftovers\n"
         f"{found['reads']} reads of {found['versions']} versions beside them in "
         f"{found['seconds']:.0f} s: all whole"
     )

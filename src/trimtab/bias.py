@@ -370,6 +370,11 @@ def code_lists(
     return merge_repeats(lists, duplicates) if repeated else lists
 
 
+def text_columns(bias: ItemBias | None) -> tuple[str, ...]:
+    """Columns that files must be read as text in to match biases."""
+    return () if bias is None or isinstance(bias.item_ids, np.ndarray) else (ITEM,)
+
+
 def warn_if_short(lists: Lists, k: int) -> None:
     """Warn of a k that no list fills."""
     longest = int(np.diff(lists.indptr).max(initial=0))

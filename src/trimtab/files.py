@@ -90,7 +90,9 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
     twice = [name for name in table.column_names if table.column_names.count(name) > 1]
     if twice:
         raise StoreError(f"{path}: column '{twice[0]}' occurs twice; drop or rename one")
-    return table
+    return (
+        table if columns is None else table.select([c for c in columns if c in table.schema.names])
+    )
 
 
 def _read_parquet(path: Path, columns: Sequence[str] | None) -> pa.Table:

@@ -190,8 +190,21 @@ def fold(
         n_unknown=int(np.count_nonzero(~known[rows])),
     )
     if bias.scale == "log":
+        _require_sizes(folded, given[rows])
         _require_proof(folded, user_vectors)
     return folded
+
+
+def _require_sizes(folded: Folded, given: NDArray[Any]) -> None:
+    """Refuse biases so low that rows come to nothing in float32: their order would be lost."""
+    largest = np.abs(folded._plain).max(axis=1)
+    lost = (largest < np.finfo(np.float32).tiny) & given.any(axis=1) & ~folded.masked
+    if lost.any():
+        (item,) = take_ids(folded.item_ids, np.flatnonzero(lost)[:1].astype(np.int32))
+        raise DataError(
+            f"{ITEM} {item} has a bias so low that no float32 holds its vector; learn again with a "
+            f"cap, max_bias=, or fold with a larger multiplier="
+        )
 
 
 def _fold_rows(

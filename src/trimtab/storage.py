@@ -23,7 +23,7 @@ from trimtab.bias import ItemBias, Summary
 from trimtab.errors import StoreError
 from trimtab.files import publish
 from trimtab.schema import ITEM
-from trimtab.store import POINTER, Store
+from trimtab.store import Store, is_store
 
 FORMAT = "trimtab-item-bias"
 VERSION = 2
@@ -46,6 +46,8 @@ _ABANDONED_SECONDS = 3600  # a part of a file untouched for so long was left by 
 
 def save_bias(bias: ItemBias, folder: Path) -> None:
     """Publish a bias table in a folder, in place of the one that may be there."""
+    if is_store(folder):
+        raise StoreError(f"{folder} is a store of versions: choose another folder, or refresh it")
     buffer = io.BytesIO()
     pq.write_table(bias.table(), buffer, compression="zstd")
     content = buffer.getvalue()
@@ -95,7 +97,7 @@ def load_bias(folder: Path) -> ItemBias:
 
     Of a store, it is the one that is served.
     """
-    if (folder / POINTER).exists():
+    if is_store(folder):
         return Store(folder).load()
     for _ in range(_TRIES):
         header = _read_header(folder)

@@ -19,6 +19,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -41,8 +42,12 @@ _WRITER, _SWITCH = ".writer.lock", ".switch.lock"
 _TRIES = 50
 _WAIT_SECONDS = 0.02
 _CHANGES_KEPT = 200
-_MEND = "roll back to another version, or refresh"
+_MEND = "read the store again, roll back to another version, or refresh"
 _BLOCK = 1 << 20
+_EMPTY: Mapping[str, Any] = {
+    "format": FORMAT, "layout": LAYOUT, "current": None, "last": 0, "published": [], "changes": [],
+}  # fmt: skip
+_OURS = re.compile(r"\d{6,}-\d{4}-\d\d-\d\d")
 _Used = TypeVar("_Used")
 
 
@@ -150,13 +155,13 @@ class Store:
         """Serve an earlier version again, from the next read on.
 
         Args:
-            to: its number; without, the newest one that is older than the current one.
+            to: its number; without, the version that the current one replaced.
         """
         self._pointer()  # refuses what is no store, before a lock is made in it
         with _locked(self.folder / _SWITCH, self.folder, patient=True):
             pointer = self._pointer()
             kept = [entry["number"] for entry in pointer["published"]]
-            number = _before(pointer["current"], kept) if to is None else to
+            number = _served_before(pointer) if to is None else to
             if number not in kept:
                 raise StoreError(
                     f"version {number}: not in {self.folder}; there are {', '.join(map(str, kept))}"
@@ -175,6 +180,7 @@ class Store:
         except OSError as error:
             raise StoreError(f"cannot write in {self.folder}: {error.strerror}") from error
         with _locked(self.folder / _WRITER, self.folder, patient=False):
+            self._require_pointer()
             self._clean()
             yield Writer(self, self._pointer()["current"] if self.exists() else None)
 
@@ -224,6 +230,8 @@ class Store:
                 f"{path}: layout {pointer.get('layout')}, but this Trimtab reads up to {LAYOUT}; "
                 f"upgrade trimtab"
             )
+        if not pointer.keys() >= _EMPTY.keys():
+            raise StoreError(f"{path}: damaged, it lacks {min(_EMPTY.keys() - pointer.keys())}")
         return pointer
 
     def _switch(self, pointer: dict[str, Any], number: int, by: str) -> None:
@@ -234,15 +242,33 @@ class Store:
             file.write(json.dumps(pointer, indent=1).encode())
 
     def _clean(self) -> None:
-        """Remove what nothing names: versions not published, half-written ones, parts of files."""
+        """Remove what killed writers left: versions not published, half-written ones, parts.
+
+        Only what has a name of ours is touched.
+        """
         kept = {e["folder"] for e in self._pointer()["published"]} if self.exists() else set()
-        for version in (self.folder / _VERSIONS).iterdir():
+        for version in self._found():
             if version.name not in kept:
                 shutil.rmtree(version, ignore_errors=True)
         for staging in self.folder.glob(f"{_STAGING}*"):
             shutil.rmtree(staging, ignore_errors=True)
-        for part in self.folder.glob(f".{POINTER}.*.part"):
-            part.unlink(missing_ok=True)
+        with _locked(self.folder / _SWITCH, self.folder, patient=True):
+            for part in self.folder.glob(f".{POINTER}.*.part"):
+                part.unlink(missing_ok=True)
+
+    def _found(self) -> list[Path]:
+        """The folders of versions, published or not."""
+        entries = (self.folder / _VERSIONS).iterdir()
+        return sorted(path for path in entries if _OURS.fullmatch(path.name))
+
+    def _require_pointer(self) -> None:
+        """Refuse a store that has lost its pointer; a first writer that was killed leaves one."""
+        found = self._found()
+        if not self.exists() and any(not path.name.startswith("000001-") for path in found):
+            raise StoreError(
+                f"{self.folder}: {POINTER} is missing, but there are {len(found)} versions; put it "
+                f"back, or move {self.folder / _VERSIONS} away to begin anew"
+            )
 
 
 class Writer:
@@ -258,7 +284,7 @@ class Writer:
         Args:
             fill: writes the version's files into the folder it is given.
             manifest: what to remember of it; `as_of` at least.
-            keep: how many versions to keep; the current one is among them.
+            keep: how many versions to keep: this one, the one that it replaces, and the newest.
         """
         try:
             entry = self._write(fill, manifest)
@@ -273,17 +299,16 @@ class Writer:
                     f"version {pointer['current']} began to be served while this one was made from "
                     f"version {self.current}: not published; refresh again"
                 )
-            pointer["published"] = [*pointer["published"], entry][-keep:]
-            pointer["current"] = pointer["last"] = entry["number"]
+            entry["replaced"] = self.current
+            pointer["published"] = _newest([*pointer["published"], entry], keep, self.current)
+            pointer["current"] = pointer["last"] = self.current = entry["number"]
             self._store._switch(pointer, entry["number"], "refresh")
-        self._store._clean()
+        with contextlib.suppress(OSError, StoreError):  # it is published: the next one will clean
+            self._store._clean()
         return int(entry["number"])
 
     def _pointer(self) -> dict[str, Any]:
-        if self._store.exists():
-            return self._store._pointer()
-        empty: dict[str, Any] = {"format": FORMAT, "layout": LAYOUT, "current": None, "last": 0}
-        return {**empty, "published": [], "changes": []}
+        return self._store._pointer() if self._store.exists() else dict(_EMPTY)
 
     def _write(self, fill: Callable[[Path], None], manifest: Mapping[str, Any]) -> dict[str, Any]:
         number = self._pointer()["last"] + 1
@@ -310,6 +335,14 @@ class Writer:
         return {"number": number, "folder": name, "manifest": _digest(content)}
 
 
+def is_store(folder: Path) -> bool:
+    """Whether a folder is a store, not only one with a file of the same name as our pointer."""
+    try:
+        return FORMAT.encode() in (folder / POINTER).read_bytes()
+    except OSError:
+        return False
+
+
 def checksum(path: Path) -> str:
     """SHA-256 of a file."""
     digest = hashlib.sha256()
@@ -327,15 +360,25 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _before(current: int, kept: list[int]) -> int:
-    """The newest kept version that is older than the current one."""
-    older = [number for number in kept if number < current]
-    if not older:
+def _newest(entries: list[dict[str, Any]], keep: int, replaced: int | None) -> list[dict[str, Any]]:
+    """The last entries; the one that was served until now stays among them, to roll back to."""
+    while len(entries) > max(keep, 1):
+        oldest = next((e for e in entries[:-1] if e["number"] != replaced), entries[0])
+        entries = [entry for entry in entries if entry is not oldest]
+    return entries
+
+
+def _served_before(pointer: Mapping[str, Any]) -> int:
+    """The version that the current one replaced."""
+    kept = {entry["number"]: entry["replaced"] for entry in pointer["published"]}
+    before = kept[pointer["current"]]
+    if before not in kept:
+        names = ", ".join(map(str, kept))
         raise StoreError(
-            f"version {current} is the oldest that is kept: there is none to roll back to; there "
-            f"are {', '.join(map(str, kept))}"
+            f"version {pointer['current']} replaced none that is kept: there is none to roll back "
+            f"to; choose one of {names}"
         )
-    return older[-1]
+    return int(before)
 
 
 @contextlib.contextmanager

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,7 +47,7 @@ def free_port() -> int:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory) -> Iterator[str]:
+def server() -> Iterator[str]:
     """The address of a PostgreSQL server on loopback, stopped afterwards."""
     place = programs()
     if place is None:
@@ -53,9 +55,9 @@ def server(tmp_path_factory) -> Iterator[str]:
         if os.environ.get("TRIMTAB_REQUIRE_POSTGRES"):
             pytest.fail(reason)
         pytest.skip(reason)
-    folder = tmp_path_factory.mktemp("postgres")
-    for parent in (folder, *folder.parents[:2]):
-        parent.chmod(0o755)
+    # Not in pytest's own folder, which only its user may enter: the server runs as another.
+    folder = Path(tempfile.mkdtemp(prefix="trimtab-postgres-"))
+    folder.chmod(0o755)
     data, secret = folder / "data", folder / "secret"
     data.mkdir()
     secret.write_text(SECRET)
@@ -77,22 +79,25 @@ def server(tmp_path_factory) -> Iterator[str]:
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd="/",
     )  # fmt: skip
     try:
-        wait_for(port, process)
-        yield f"postgresql://shop:{SECRET}@127.0.0.1:{port}/postgres"
+        address = f"postgresql://shop:{SECRET}@127.0.0.1:{port}/postgres"
+        wait_for(address, process)
+        yield address
     finally:
         subprocess.run(
             as_server([place / "pg_ctl", "-D", data, "-m", "immediate", "stop"]),
             check=False, capture_output=True, cwd="/",
         )  # fmt: skip
         process.communicate(timeout=30)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-def wait_for(port: int, process: subprocess.Popen[str]) -> None:
+def wait_for(address: str, process: subprocess.Popen[str]) -> None:
+    """Until the server answers: it listens a little before it can."""
     until = time.monotonic() + 60
     while time.monotonic() < until and process.poll() is None:
-        with socket.socket() as sock:
-            if sock.connect_ex(("127.0.0.1", port)) == 0:
-                return
+        with contextlib.suppress(StoreError):
+            assert query_events(address, "select 1 as one")["one"].to_pylist() == [1]
+            return
         time.sleep(0.05)
     pytest.fail(f"the server did not start: {process.communicate()[1]}")
 
@@ -111,7 +116,9 @@ def sales(server, made_shop) -> str:
 
 def test_postgresql_teaches_what_files_teach(sales, shop, bytes_of):
     from_file = shop.job(learner=QUICK).run(AS_OF)
-    from_server = shop.job(learner=QUICK, events=sales, query=QUERY, warm=False).run(AS_OF)
+    from_server = shop.job(learner=QUICK, events=sales, query=QUERY, warm=False, tz="UTC").run(
+        AS_OF
+    )
     assert bytes_of(from_server.bias.table()) == bytes_of(from_file.bias.table())
     manifest = from_server.version.manifest
     assert manifest["events"].startswith("postgresql://shop:***@127.0.0.1:")
@@ -119,7 +126,7 @@ def test_postgresql_teaches_what_files_teach(sales, shop, bytes_of):
 
 
 def test_postgresql_on_the_command_line(sales, shop, trimtab_with_extras):
-    arguments = shop.arguments("--query", QUERY, "--as-of", AS_OF)
+    arguments = shop.arguments("--query", QUERY, "--as-of", AS_OF, "--tz", "UTC")
     arguments[arguments.index(shop.events)] = sales
     done = trimtab_with_extras(*arguments, cwd=shop.folder)
     assert done.returncode == 0, done.stderr
@@ -136,7 +143,7 @@ def test_postgresql_on_the_command_line(sales, shop, trimtab_with_extras):
 )
 def test_what_the_server_refuses_is_said_in_one_line(sales, shop, query, message):
     with pytest.raises(tt.TrimtabError, match=message) as refusal:
-        shop.job(learner=QUICK, events=sales, query=query).run(AS_OF)
+        shop.job(learner=QUICK, events=sales, query=query, tz="UTC").run(AS_OF)
     assert "\n" not in str(refusal.value)
     assert SECRET not in str(refusal.value)
 
@@ -157,19 +164,31 @@ def test_kinds_of_columns_in_postgresql(sales):
 def test_a_wrong_password_is_not_repeated(sales, shop):
     wrong = sales.replace(SECRET, "gues5ed")
     with pytest.raises(StoreError, match=r"shop:\*\*\*@127") as refusal:
-        shop.job(learner=QUICK, events=wrong, query=QUERY).run(AS_OF)
+        shop.job(learner=QUICK, events=wrong, query=QUERY, tz="UTC").run(AS_OF)
     assert "gues5ed" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("password", ["pa%2Fss", "pa#ss", "p+ss word"])
+def test_no_server_is_said_without_the_password(shop, password):
+    address = f"postgresql://shop:{password}@127.0.0.1:{free_port()}/postgres"
+    with pytest.raises(StoreError, match=r"cannot be read ") as refusal:
+        shop.job(learner=QUICK, events=address, query=QUERY, tz="UTC").run(AS_OF)
+    for form in (password, password.replace("%2F", "/")):
+        assert form not in str(refusal.value)
 
 
 def test_no_server_is_said(shop):
     address = f"postgresql://shop@127.0.0.1:{free_port()}/postgres"
     with pytest.raises(StoreError, match=r"cannot be read .*refused"):
-        shop.job(learner=QUICK, events=address, query=QUERY).run(AS_OF)
+        shop.job(learner=QUICK, events=address, query=QUERY, tz="UTC").run(AS_OF)
 
 
 def test_a_database_needs_a_query(shop):
     with pytest.raises(SettingError, match=r"postgresql://a:\*\*\*@b/c: a database needs query="):
-        shop.job(learner=QUICK, events="postgresql://a:pw0rd@b/c").run(AS_OF)
+        shop.job(learner=QUICK, events="postgresql://a:pw0rd@b/c", tz="UTC").run(AS_OF)
+    with pytest.raises(SettingError, match=r"postgresql://a:\*\*\*@b/c: a database needs tz="):
+        shop.job(learner=QUICK, events="postgresql://a:pw0rd@b/c", query=QUERY).run(AS_OF)
+    assert "pw0rd" not in repr(shop.job(events="postgresql://a:pw0rd@b/c"))
 
 
 def test_duckdb_teaches_what_files_teach(shop, bytes_of):
@@ -182,9 +201,9 @@ def test_duckdb_teaches_what_files_teach(shop, bytes_of):
     from_base = shop.job(learner=QUICK, events=address, query=QUERY, warm=False, tz="UTC")
     assert bytes_of(from_base.run(AS_OF).bias.table()) == bytes_of(from_file.bias.table())
     with pytest.raises(StoreError, match="cannot be read"):
-        shop.job(learner=QUICK, events=address, query="select * from nowhere").run(AS_OF)
+        shop.job(learner=QUICK, events=address, query="select * from nowhere", tz="UTC").run(AS_OF)
     with pytest.raises(StoreError, match="no such file"):
-        shop.job(learner=QUICK, events="duckdb:none.db", query=QUERY).run(AS_OF)
+        shop.job(learner=QUICK, events="duckdb:none.db", query=QUERY, tz="UTC").run(AS_OF)
 
 
 @pytest.mark.parametrize(
@@ -193,6 +212,12 @@ def test_duckdb_teaches_what_files_teach(shop, bytes_of):
         ("postgresql://u@h/d", "postgresql://u@h/d"),
         ("postgresql://u:p%40ss@h/d", "postgresql://u:***@h/d"),
         ("postgresql://h/d?user=u&password=hidden", "postgresql://h/d?user=u&password=***"),
+        ("postgresql://u:a#b@h/d", "postgresql://u:***@h/d"),
+        ("postgresql://u:a/b?c@h:5432/d", "postgresql://u:***@h:5432/d"),
+        ("postgresql://u:p[w@h/d", "postgresql://u:***@h/d"),
+        ("postgresql://p:p@h/shop", "postgresql://p:***@h/shop"),
+        ("postgresql://h/d?sslpassword=x%2Fy&a=1", "postgresql://h/d?sslpassword=***&a=1"),
+        ("postgresql://h:5432/d", "postgresql://h:5432/d"),
         ("duckdb:some/file.db", "duckdb:some/file.db"),
         ("events.parquet", "events.parquet"),
     ],
@@ -202,7 +227,7 @@ def test_addresses_are_shown_without_passwords(address, shown):
 
 
 def test_what_is_not_installed_is_said(shop, trimtab):
-    arguments = shop.arguments("--query", QUERY, "--as-of", AS_OF)
+    arguments = shop.arguments("--query", QUERY, "--as-of", AS_OF, "--tz", "UTC")
     arguments[arguments.index(shop.events)] = "duckdb:some.db"
     refused = trimtab(*arguments, cwd=shop.folder)
     assert refused.returncode == 2

@@ -74,13 +74,22 @@ def test_lists_that_say_what_they_have_seen_are_believed(shop):
     assert shop.job(learner=QUICK).run(AS_OF).version.manifest["lists"] == [str(AS_OF)]
 
 
-def test_later_lists_and_events_do_not_matter(shop, bytes_of):
-    done = shop.job(learner=QUICK).run(AS_OF)
-    for day in (AS_OF + timedelta(days) for days in range(1, 4)):
-        (shop.lists / f"{day}.parquet").unlink()
-    until = Window.of(AS_OF, 1, "UTC").history(shop.log)
-    pq.write_table(until, shop.events)
-    again = shop.job(learner=QUICK, warm=False).run(AS_OF)
+@pytest.mark.parametrize("learner", [QUICK, tt.BiasLearner()], ids=["ascent", "default"])
+def test_later_lists_and_events_do_not_matter(shop, learner, bytes_of):
+    """Nothing from the day on is learned from: neither sales, nor items, nor their categories."""
+    day = pa.scalar(AS_OF.isoformat())
+    later = pc.greater_equal(pc.strftime(shop.log.events["timestamp"], format="%Y-%m-%d"), day)
+    names = [f"c{item % 5}" for item in shop.log.events["item_id"].to_pylist()]
+    events = shop.log.events.append_column(
+        "category", pc.if_else(later, pa.scalar("other"), pa.array(names))
+    )
+    new = events.slice(events.num_rows - 5).set_column(1, "item_id", pa.array([10_001] * 5))
+    pq.write_table(pa.concat_tables([events, new]), shop.events)
+    done = shop.job(learner=learner, warm=False).run(AS_OF)
+    for after in (AS_OF + timedelta(days) for days in range(1, 4)):
+        (shop.lists / f"{after}.parquet").unlink()
+    pq.write_table(events.filter(pc.invert(later)), shop.events)
+    again = shop.job(learner=learner, warm=False).run(AS_OF)
     assert bytes_of(again.bias.table()) == bytes_of(done.bias.table())
 
 
@@ -94,6 +103,79 @@ def test_lists_that_have_seen_the_window_are_refused(shop):
     with pytest.raises(DataError, match=r"no lists of 2020-01-01; there are 2026-02-12 to"):
         shop.job(learner=QUICK, learn_on="2020-01-01").run(AS_OF)
     assert Store(shop.store).current().number == 1
+
+
+@pytest.mark.parametrize("as_date", [True, False])
+def test_a_day_in_trained_until_is_the_end_of_that_day(shop, as_date):
+    """An engine that says it was trained on 17 February has seen that day."""
+    first = AS_OF - timedelta(3)
+    for back in range(1, 8):
+        (shop.lists / f"{first - timedelta(back)}.parquet").unlink(missing_ok=True)
+    mark(shop, first, first if as_date else str(first))
+    with pytest.raises(RefusedError, match="may have seen the window"):
+        shop.job(learner=QUICK).run(AS_OF)
+    before = first - timedelta(1)
+    mark_from = pq.read_table(shop.lists / f"{first}.parquet").drop_columns(["trained_until"])
+    pq.write_table(mark_from, shop.lists / f"{first}.parquet")
+    mark(shop, first, before if as_date else str(before))
+    assert shop.job(learner=QUICK).run(AS_OF).version.manifest["lists"] == [str(first)]
+
+
+def test_a_damaged_version_can_be_refreshed_away(shop):
+    shop.job(learner=QUICK).run(AS_OF)
+    header = Store(shop.store).current().folder / "bias" / "header.json"
+    header.write_text("{")
+    with pytest.warns(tt.TrimtabWarning, match="version 1 is no start"):
+        done = shop.job(learner=QUICK).run(AS_OF)
+    assert done.version.manifest["started_from"] is None
+    assert Store(shop.store).load().summary == done.bias.summary
+    header.write_text("{")
+    assert shop.job().run(AS_OF).version.number == 3  # the default starts from nothing anyway
+
+
+def test_lists_of_other_types_stack(shop):
+    day = AS_OF - timedelta(7)
+    table = lists_of(shop, day)
+    single = table.set_column(2, "score", table["score"].cast(pa.float32()))
+    pq.write_table(single, shop.lists / f"{day}.parquet")
+    done = shop.job(learner=QUICK, windows=2).run(AS_OF)
+    assert done.version.manifest["lists"] == [str(AS_OF - timedelta(4)), str(day)]
+
+
+def test_an_empty_night_is_named(shop):
+    day = AS_OF - timedelta(4)
+    mark(shop, day, f"{day} 00:00:00")
+    path = shop.lists / f"{day}.parquet"
+    pq.write_table(pq.read_table(path).slice(0, 0), path)
+    with pytest.raises(DataError, match=rf"{day}\.parquet has no rows"):
+        shop.job(learner=QUICK).run(AS_OF)
+
+
+def test_old_lists_are_reranked_with_a_warning(shop):
+    for days in range(-2, 4):
+        (shop.lists / f"{AS_OF + timedelta(days)}.parquet").unlink()
+    with pytest.warns(tt.TrimtabWarning, match="the newest lists are of 2026-02-17, 3 days before"):
+        done = shop.job(learner=QUICK, rerank=True).run(AS_OF)
+    assert "look why there are none since" in done.version.manifest["warnings"][0]
+
+
+def test_items_that_were_never_sold_have_their_category(shop, bytes_of):
+    """A new item on the lists shares in its category's trend."""
+    for path in shop.lists.iterdir():
+        table = pq.read_table(path)
+        last = table.to_pandas().groupby("user_id").tail(1).assign(item_id=9_999)
+        pq.write_table(pa.concat_tables([table, pa.Table.from_pandas(last, table.schema)]), path)
+    items = pq.read_table(shop.folder / "items.parquet")
+    new = pa.table({"item_id": [9_999], "name": ["new"], "category": ["c1"]})
+    pq.write_table(pa.concat_tables([items, new]), shop.folder / "items.parquet")
+    done = shop.job(items=shop.folder / "items.parquet").run(AS_OF)
+    window = Window.of(AS_OF - timedelta(3), 3, "UTC")
+    expected = tt.BiasLearner().fit(
+        lists_of(shop, AS_OF - timedelta(4)), window.events(shop.log),
+        history=window.history(shop.log), items=pq.read_table(shop.folder / "items.parquet"),
+    )  # fmt: skip
+    assert 9_999 in done.bias.item_ids
+    assert bytes_of(done.bias.table()) == bytes_of(expected.table())
 
 
 def test_lists_of_a_day_can_be_asked_for(shop):
@@ -143,10 +225,13 @@ def test_days_are_read_from_names(tmp_path):
     (tmp_path / "date=2026-03-02").mkdir()
     pq.write_table(lists, tmp_path / "date=2026-03-02" / "part-0.parquet")
     pacsv.write_csv(lists, tmp_path / "2026-03-03.csv")
+    pq.write_table(lists, tmp_path / "run-12345678-2026-03-06.parquet")
+    pq.write_table(lists, tmp_path / "20260307040000.parquet")
     for other in ("_SUCCESS", ".2026-03-04.parquet.part", "2026-03-05.txt", "2026-99-01.csv"):
         (tmp_path / other).touch()
     found = find_lists(tmp_path, "UTC")
-    assert [str(day) for day in found.days] == ["2026-03-01", "2026-03-02", "2026-03-03"]
+    assert [day.day for day in found.days] == [1, 2, 3, 6, 7]
+    assert {(day.year, day.month) for day in found.days} == {(2026, 3)}
 
 
 def test_two_lists_of_a_day_are_refused(tmp_path):
@@ -200,6 +285,8 @@ def test_a_log_that_ends_too_early_is_refused(shop):
     job = shop.job(learner=QUICK)
     with pytest.raises(DataError, match=r"events lie on 2026-01-05 to 2026-02-24 \(UTC\)"):
         job.run("2026-04-01")
+    with pytest.raises(DataError, match=r"none of them before 2020-01-01 \(UTC\); check --as-of"):
+        job.run("2020-01-01")
     hours = Window.of(AS_OF - timedelta(1), 1, "UTC")
     before = hours.history(shop.log).num_rows
     pq.write_table(shop.log.events.slice(0, before + 3), shop.events)
@@ -337,7 +424,7 @@ def test_history_rollback_and_the_next_read(shop, bytes_of):
     with pytest.raises(StoreError, match=r"version 9: not in .*; there are 1, 2, 3"):
         store.rollback(9)
     store.rollback(1)
-    with pytest.raises(StoreError, match="version 1 is the oldest that is kept"):
+    with pytest.raises(StoreError, match="version 1 replaced none that is kept"):
         store.rollback()
     after = job.run(AS_OF + timedelta(3))
     assert after.version.number == 4

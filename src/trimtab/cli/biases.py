@@ -9,18 +9,16 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 from rich.table import Table
 
-from trimtab.bias import ItemBias
+from trimtab.bias import ItemBias, text_columns
 from trimtab.cli.options import AsJson, Metric, Paper, Places, Settings
 from trimtab.cli.terminal import console
 from trimtab.errors import TrimtabError
 from trimtab.evaluation import evaluate as evaluate_frames
 from trimtab.files import read_tables, require_kind, require_place, write_table
 from trimtab.learn import BiasLearner
-from trimtab.schema import ITEM
 
 RecsFile = Annotated[Path, typer.Option("--recs", help="user_id, item_id, score: the lists.")]
 Merge = Annotated[
@@ -50,7 +48,7 @@ def fit(
     require_place(out)
     loaded = None if start is None else ItemBias.load(start)
     lists, sales, by_user, past, catalogue = read_tables(
-        recs, recent, weights, history, items, text=_text_columns(loaded)
+        recs, recent, weights, history, items, text=text_columns(loaded)
     )
     bias = learner.fit(
         lists, sales, history=past, items=catalogue, weights=by_user, start=loaded,
@@ -82,7 +80,7 @@ def apply(
     require_kind(out)
     require_place(out.parent)
     loaded = ItemBias.load(bias)
-    lists, pairs, items = read_tables(recs, exclude, allowed, text=_text_columns(loaded))
+    lists, pairs, items = read_tables(recs, exclude, allowed, text=text_columns(loaded))
     top = loaded.apply(
         lists, k, exclude=pairs, allowed=items, duplicates=duplicates, explore=explore, seed=seed
     )
@@ -137,11 +135,6 @@ def _parse_settings(pairs: list[str]) -> dict[str, Any]:
         except ValueError:
             settings[name] = text
     return settings
-
-
-def _text_columns(bias: ItemBias | None) -> tuple[str, ...]:
-    """Columns that must be read as text to match saved biases."""
-    return () if bias is None or isinstance(bias.item_ids, np.ndarray) else (ITEM,)
 
 
 def _print_fit(bias: ItemBias) -> None:

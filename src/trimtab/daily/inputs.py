@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import date
+from dataclasses import dataclass, replace
+from datetime import date, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,23 +13,45 @@ from trimtab.daily.lists import DatedLists
 from trimtab.daily.sources import read_events
 from trimtab.daily.windows import Window
 from trimtab.datasets.logs import Log, make_log
+from trimtab.errors import DataError
 from trimtab.files import is_csv, match_kinds, read_table
-from trimtab.schema import ITEM, NAME, SCORE, USER, WINDOW
+from trimtab.instants import as_utc, day_start, microseconds, require_zone
+from trimtab.schema import (
+    CATEGORY,
+    ITEM,
+    NAME,
+    SCORE,
+    TIMESTAMP,
+    USER,
+    WINDOW,
+    require_columns,
+)
 
 _LIST_COLUMNS = (USER, ITEM, SCORE)
 
 
 @dataclass(frozen=True)
 class Source:
-    """The log of events and the catalogue, and whether their ids may be numbers by chance only."""
+    """The log up to a day, and the catalogue; with whether their ids may be numbers by chance."""
 
     log: Log
+    as_of: date
+    items: pa.Table | None  # as given
     from_csv: tuple[bool, bool]  # events, items
 
     def names(self) -> pa.Table | None:
         """item_id, name, where names are more than the ids again."""
         items = self.log.items.select([ITEM, NAME])
         return None if items[NAME].equals(items[ITEM].cast(pa.string())) else items
+
+    def catalogue(self) -> pa.Table | None:
+        """item_id, category by the finest level; also of items that were never sold."""
+        if not self.log.levels:
+            return None
+        finest = self.log.levels[-1]
+        if self.items is None or finest not in self.items.column_names:
+            return self.log.catalogue()
+        return self.items.select([ITEM, finest]).rename_columns([ITEM, CATEGORY])
 
 
 @dataclass(frozen=True)
@@ -44,28 +66,44 @@ class Teaching:
 
 
 def read_source(
-    events: str | Path, query: str | None, tz: str | None, items: Path | None
+    events: str | Path, query: str | None, tz: str | None, items: Path | None, as_of: date | None
 ) -> Source:
-    """Read events and catalogue."""
-    sales, sales_csv = read_events(events, query)
+    """Read events before a day (today, without), and the catalogue."""
+    sales, sales_csv = read_events(events, query, tz)
     catalogue = None if items is None else read_table(items)
     from_csv = (sales_csv, items is not None and is_csv(items))
     sales, catalogue = match_kinds([sales, catalogue], from_csv)
-    return Source(make_log(sales, tz, catalogue), from_csv)
+    require_columns("events", sales.column_names, [USER, ITEM, TIMESTAMP])
+    stamps, zone = as_utc(sales[TIMESTAMP], tz)
+    day = datetime.now(require_zone(zone)).date() if as_of is None else as_of
+    known = sales.filter(pa.array(microseconds(stamps) < day_start(day, zone)))
+    if known.num_rows == 0:
+        raise DataError(
+            f"events has {sales.num_rows} rows, none of them before {day} ({zone}); check --as-of, "
+            f"--tz and that the log is up to date"
+        )
+    return Source(make_log(known, tz, catalogue), day, catalogue, from_csv)
 
 
 def read_lists(
     lists: DatedLists, days: Sequence[date], source: Source, text: Sequence[str] = ()
 ) -> tuple[list[pa.Table], Source]:
     """The lists of some days, and the source with ids of the same kinds."""
-    tables = [read_table(lists.days[day], _LIST_COLUMNS) for day in days]
+    tables = [_read_day(lists.days[day]) for day in days]
     from_csv = [is_csv(lists.days[day]) for day in days]
-    log = source.log
-    *tables, events, items = match_kinds(
-        [*tables, log.events, log.items], [*from_csv, *source.from_csv], text
+    log, own = source.log, source.from_csv
+    *tables, events, known, items = match_kinds(
+        [*tables, log.events, log.items, source.items], [*from_csv, *own, own[1]], text
     )
-    matched = Log(events, items, log.levels, log.tz, log.name)
-    return tables, Source(matched, source.from_csv)
+    return tables, replace(source, log=replace(log, events=events, items=known), items=items)
+
+
+def _read_day(path: Path) -> pa.Table:
+    table = read_table(path, _LIST_COLUMNS)
+    require_columns(str(path), table.column_names, _LIST_COLUMNS)
+    if table.num_rows == 0:
+        raise DataError(f"{path} has no rows: it needs the day's lists; write it again, or drop it")
+    return table
 
 
 def choose_lists(
@@ -105,10 +143,10 @@ def gather(
         recs = [_labelled(*pair) for pair in zip(recs, labels, strict=True)]
         recent = [_labelled(*pair) for pair in zip(recent, labels, strict=True)]
     return Teaching(
-        recs=pa.concat_tables(recs, promote_options="default"),
+        recs=pa.concat_tables(recs, promote_options="permissive"),
         recent=pa.concat_tables(recent),
         history=chosen[0][0].history(matched.log),
-        catalogue=matched.log.catalogue(),
+        catalogue=matched.catalogue(),
         days=days,
     ), matched
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -12,10 +13,10 @@ import pyarrow.compute as pc
 
 from trimtab.errors import DataError, RefusedError, StoreError
 from trimtab.files import read_table
-from trimtab.instants import as_datetime, as_utc, day_start, microseconds
+from trimtab.instants import as_datetime, as_utc, day_start, local_day, microseconds
 
 TRAINED_UNTIL = "trained_until"
-_DATE = re.compile(r"(?<!\d)(\d{4})-?(\d{2})-?(\d{2})(?!\d)")
+_DATE = re.compile(r"(?<!\d)(\d{4})-?(\d{2})-?(\d{2})(?:\d{2}|\d{4}|\d{6})?(?!\d)")  # an hour, too
 _KINDS = (".parquet", ".csv")
 
 
@@ -40,13 +41,17 @@ class DatedLists:
     def seen_until(self, day: date) -> int:
         """The instant before which the lists' engine may have seen events.
 
-        It is what the lists' own column `trained_until` says; without, the end of their day.
+        It is what the lists' own column `trained_until` says, a day in it being the end of that
+        day; without, the end of the lists' own day.
         """
         column = _read_column(self.days[day], TRAINED_UNTIL)
-        if column is None:
+        if column is None or len(column) == 0:
             return day_start(day + timedelta(1), self.tz)
         stamps, _ = as_utc(column, self.tz, f"the lists of {day}", TRAINED_UNTIL)
-        return int(pc.max(pa.chunked_array([microseconds(stamps)])).as_py())
+        last = int(microseconds(stamps).max())
+        if _are_days(column):
+            return day_start(local_day(last, self.tz) + timedelta(1), self.tz)
+        return last
 
     def before(self, instant: int, as_of: date) -> date | None:
         """The newest lists whose engine has seen nothing from an instant on; None: there are none.
@@ -113,13 +118,19 @@ def find_lists(folder: Path, tz: str) -> DatedLists:
 def _day_of(entry: Path) -> date | None:
     if entry.name[0] in "._" or not (entry.is_dir() or entry.suffix.lower() in _KINDS):
         return None
-    found = _DATE.search(entry.name)
-    if found is None:
-        return None
-    try:
-        return date(*map(int, found.groups()))
-    except ValueError:
-        return None
+    for found in _DATE.finditer(entry.name):
+        with contextlib.suppress(ValueError):
+            return date(*map(int, found.groups()))
+    return None
+
+
+def _are_days(column: pa.ChunkedArray) -> bool:
+    """Whether instants are given as whole days."""
+    if pa.types.is_date(column.type):
+        return True
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return False
+    return bool(pc.all(pc.equal(pc.utf8_length(column), len("2026-11-01"))).as_py())
 
 
 def _read_column(path: Path, column: str) -> pa.ChunkedArray | None:

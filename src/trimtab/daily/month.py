@@ -38,9 +38,17 @@ SCHEMA = pa.schema(
         # Of the items with a bias on this day or the day before: the share whose bias is another
         # one, and whose bias is more than a tenth of a unit away; null on the first day.
         ("changed", pa.float64()), ("moved", pa.float64()),
+        # Why the job published nothing, so that what was served before stayed; null if it did. The
+        # columns of learning are null then.
+        ("refused", pa.string()),
     ]
 )  # fmt: skip
 Row = Mapping[str, Any]
+
+
+def store_name(job: str) -> str:
+    """The folder of a job's store."""
+    return f"store-{job.replace(', ', '-')}"
 
 
 def compare(before: ItemBias | None, after: ItemBias) -> tuple[float | None, float | None]:
@@ -98,8 +106,12 @@ class Month:
 
     def total(self, job: str, column: str) -> float:
         """The sum of a column from the second day on; nan if there is none."""
-        rows = self.later(job)
-        return float(sum(row[column] for row in rows)) if rows else float("nan")
+        known = [row[column] for row in self.later(job) if row[column] is not None]
+        return float(sum(known)) if known else float("nan")
+
+    def refusals(self, job: str) -> int:
+        """On how many mornings a job was refused."""
+        return sum(row["refused"] is not None for row in self.of(job))
 
     def median(self, job: str, column: str) -> float | None:
         """The median of a column from the second day on; None if it is not known."""
@@ -159,7 +171,7 @@ def begin(folder: Path) -> None:
     """Make a folder ready for a simulation: what an earlier one left there is removed."""
     require_free(folder)
     _write_about(folder, {"format": BEGUN})
-    for left in (folder / "lists", *sorted(folder.glob("store-*"))):
+    for left in (folder / "lists", *(folder / store_name(job) for job in JOBS)):
         shutil.rmtree(left, ignore_errors=True)
     for name in (DAYS, PAGE):
         (folder / name).unlink(missing_ok=True)

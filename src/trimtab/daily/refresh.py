@@ -14,22 +14,22 @@ import warnings
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import date, datetime
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from trimtab.bias import ItemBias
+from trimtab.bias import ItemBias, text_columns, warn
 from trimtab.daily.inputs import Source, Teaching, choose_lists, gather, read_lists, read_source
 from trimtab.daily.lists import DatedLists, find_lists
 from trimtab.daily.sources import without_password
 from trimtab.daily.windows import Window, recent_windows, require_complete
-from trimtab.errors import GuardWarning, RefusedError
+from trimtab.errors import GuardWarning, RefusedError, StoreError, TrimtabWarning
 from trimtab.files import write_table
 from trimtab.instants import read_day, require_zone
 from trimtab.learn import BiasLearner
-from trimtab.schema import ITEM, require_choice, require_whole
+from trimtab.schema import require_choice, require_whole
 from trimtab.storage import summary_json
 from trimtab.store import NAMES, TOP, Store, Version
 
@@ -76,7 +76,7 @@ class Refresh:
     """
 
     lists: Path
-    events: str | Path
+    events: str | Path = field(repr=False)  # it may hold a password
     store: Path
     query: str | None = None
     tz: str | None = None
@@ -114,49 +114,62 @@ class Refresh:
         asked = None if as_of is None else read_day("as_of", as_of)
         store = Store(self.store)
         with store.writing() as writer:
-            source = read_source(self.events, self.query, self.tz, self.items)
-            day = datetime.now(require_zone(source.log.tz)).date() if asked is None else asked
-            served = None if writer.current is None else store.version(writer.current).bias()
+            source = read_source(self.events, self.query, self.tz, self.items, asked)
             lists = find_lists(self.lists, source.log.tz)
-            made = self._make(lists, source, day, served)
-            about = {**made.about, "started_from": writer.current if made.warm else None}
+            start = self._start(store, writer.current)
+            made = self._make(lists, source, start)
+            about = {**made.about, "started_from": None if start is None else writer.current}
             number = writer.publish(made.write, about, self.keep)
         return Refreshed(store.version(number), made.bias, made.notes)
 
-    def _make(self, lists: DatedLists, source: Source, day: date, served: ItemBias | None) -> _Made:
+    def _start(self, store: Store, current: int | None) -> ItemBias | None:
+        """The biases that are served, where they are a start: those of another scale are none."""
+        if current is None or not self.warm or self.learner.is_hierarchy:
+            return None
+        try:
+            served = store.version(current).bias()
+        except StoreError as error:
+            warn(f"version {current} is no start, so that this one begins from nothing: {error}")
+            return None
+        scale = "log" if self.learner.scale == "log" else "additive"
+        return served if served.scale == scale else None
+
+    def _make(self, lists: DatedLists, source: Source, start: ItemBias | None) -> _Made:
         """Everything that a version holds, before anything is written."""
+        day = source.as_of
         windows = recent_windows(source.log, day, self.recent_days, self.windows)
         if "incomplete" not in self.accept:
             require_complete(source.log, day)
         on = None if self.learn_on is None else read_day("learn_on", self.learn_on)
         chosen = choose_lists(lists, windows, day, on)
-        teaching, source = gather(lists, chosen, source, _text(served))
-        start = served if self._can_start_from(served) else None
+        teaching, source = gather(lists, chosen, source, text_columns(start))
         begun = time.perf_counter()
         with _collected() as caught:
             bias = self._fit(teaching, start)
-        seconds = time.perf_counter() - begun
-        self._guard(bias, caught)
-        top, newest = None, None
-        if self.rerank:
-            newest = lists.newest(day)
-            (listed,), _ = read_lists(lists, [newest], source, _text(bias))
-            top = bias.apply(listed, self.learner.k)
-        notes = tuple(str(note.message) for note in caught)
-        about = self._about(bias, source, windows[0], teaching, newest, day, seconds, notes)
-        return _Made(bias, top, source.names(), about, notes, start is not None)
+            seconds = time.perf_counter() - begun
+            self._guard(bias, caught)
+            top, newest = self._rerank(lists, source, bias) if self.rerank else (None, None)
+        ours = (note for note in caught if issubclass(note.category, TrimtabWarning))
+        notes = tuple(str(note.message) for note in ours)
+        about = self._about(bias, source, windows[0], teaching, newest, seconds, notes)
+        return _Made(bias, top, source.names(), about, notes)
+
+    def _rerank(self, lists: DatedLists, source: Source, bias: ItemBias) -> tuple[Any, date]:
+        """The newest lists with the biases, and their day."""
+        newest = lists.newest(source.as_of)
+        if newest < source.as_of - timedelta(1):
+            warn(
+                f"the newest lists are of {newest}, {(source.as_of - newest).days} days before "
+                f"{source.as_of}: those are re-ranked; look why there are none since"
+            )
+        (listed,), _ = read_lists(lists, [newest], source, text_columns(bias))
+        return bias.apply(listed, self.learner.k), newest
 
     def _fit(self, teaching: Teaching, start: ItemBias | None) -> ItemBias:
         more = {}
         if self.learner.is_hierarchy:
             more = {"history": teaching.history, "items": teaching.catalogue}
         return self.learner.fit(teaching.recs, teaching.recent, start=start, **more)
-
-    def _can_start_from(self, served: ItemBias | None) -> bool:
-        """Whether biases that are served are a start; those of another scale are none."""
-        if served is None or not self.warm or self.learner.is_hierarchy:
-            return False
-        return served.scale == ("log" if self.learner.scale == "log" else "additive")
 
     def _guard(self, bias: ItemBias, caught: list[warnings.WarningMessage]) -> None:
         """Refuse what the guard warns of; biases that are all 0 stand aside and are let through."""
@@ -166,11 +179,11 @@ class Refresh:
 
     def _about(
         self, bias: ItemBias, source: Source, window: Window, teaching: Teaching,
-        newest: date | None, day: date, seconds: float, notes: tuple[str, ...],
+        newest: date | None, seconds: float, notes: tuple[str, ...],
     ) -> dict[str, Any]:  # fmt: skip
         """What to remember of how a version came about."""
         return {
-            "as_of": str(day),
+            "as_of": str(source.as_of),
             "tz": source.log.tz,
             "window": {
                 "first": str(window.first), "days": self.recent_days,
@@ -182,7 +195,7 @@ class Refresh:
             "settings": dict(bias.settings),
             "summary": summary_json(bias.summary),
             "n_biases": int(np.count_nonzero(bias.bias)),
-            "seconds": round(seconds, 3),
+            "seconds": seconds,
             "warnings": list(notes),
             "accepted": sorted(self.accept),
         }  # fmt: skip
@@ -197,7 +210,6 @@ class _Made:
     names: Any
     about: Mapping[str, Any]
     notes: tuple[str, ...]
-    warm: bool
 
     def write(self, folder: Path) -> None:
         """Write the files of the version."""
@@ -207,16 +219,14 @@ class _Made:
                 write_table(table, folder / name)
 
 
-def _text(bias: ItemBias | None) -> tuple[str, ...]:
-    """Columns that must be text to match biases."""
-    return () if bias is None or isinstance(bias.item_ids, np.ndarray) else (ITEM,)
-
-
 @contextmanager
 def _collected() -> Iterator[list[warnings.WarningMessage]]:
-    """Warnings as a list, passed on afterwards."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield caught
-    for note in caught:
-        warnings.warn(note.message, stacklevel=3)
+    """Warnings as a list; they are passed on afterwards, even if something is refused."""
+    caught: list[warnings.WarningMessage] = []
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield caught
+    finally:
+        for note in caught:
+            warnings.warn(note.message, stacklevel=3)

@@ -19,12 +19,12 @@ import pyarrow as pa
 
 from trimtab.bias import ItemBias
 from trimtab.daily.lists import TRAINED_UNTIL
-from trimtab.daily.month import COLD, DEFAULT, SCHEMA, WARM, Month, begin, compare
-from trimtab.daily.refresh import ACCEPTABLE, Refresh
+from trimtab.daily.month import COLD, DEFAULT, SCHEMA, WARM, Month, begin, compare, store_name
+from trimtab.daily.refresh import Refresh
 from trimtab.daily.windows import Window
 from trimtab.datasets.logs import Log
 from trimtab.engines import Engine
-from trimtab.errors import DataError, SettingError, TrimtabWarning
+from trimtab.errors import DataError, RefusedError, SettingError, TrimtabWarning
 from trimtab.evaluation import judge_units
 from trimtab.files import read_table, write_table
 from trimtab.instants import as_datetime, local_day, microseconds
@@ -122,7 +122,7 @@ class Simulation:
         for day in nights[: self.recent_days]:
             self._make_lists(day, nights[0], folder, step)
         rows: list[dict[str, Any]] = []
-        earlier: dict[str, ItemBias] = {}
+        earlier: dict[str, ItemBias | None] = {}
         for day in mornings:
             lists = self._make_lists(day, nights[0], folder, step)
             for name, learner in self.learners.items():
@@ -154,30 +154,37 @@ class Simulation:
 
     def _morning(
         self, day: date, name: str, learner: BiasLearner, lists: Path, folder: Path,
-        earlier: Mapping[str, ItemBias],
-    ) -> tuple[dict[str, Any], ItemBias]:  # fmt: skip
-        """One refresh, judged on its day."""
+        earlier: Mapping[str, ItemBias | None],
+    ) -> tuple[dict[str, Any], ItemBias | None]:  # fmt: skip
+        """One refresh, judged on its day; if it is refused, by what stays served."""
         job = Refresh(
             lists=folder / "lists", events=folder / "events.parquet",
-            items=folder / "items.parquet", store=folder / f"store-{name.replace(', ', '-')}",
-            learner=learner, recent_days=self.recent_days, rerank=True, keep=self.days,
-            tz=self.log.tz, accept=ACCEPTABLE, warm=name != COLD,
+            items=folder / "items.parquet", store=folder / store_name(name), learner=learner,
+            recent_days=self.recent_days, rerank=True, keep=self.days, tz=self.log.tz,
+            warm=name != COLD,
         )  # fmt: skip
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", TrimtabWarning)  # they are in the manifest
-            done = job.run(day)
-        baseline, n_users = self._judge(read_table(lists), day)
+        listed = read_table(lists)
+        baseline, n_users = self._judge(listed, day)
+        judged = {"day": str(day), "job": name, "baseline": baseline, "n_users": n_users}
+        served = earlier.get(name)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", TrimtabWarning)  # they are in the manifest
+                done = job.run(day)
+        except RefusedError as error:
+            top = listed if served is None else served.apply(listed, self.k)
+            value, _ = self._judge(top, day)
+            row = {**judged, "value": value, "n_biases": _biases(served), "refused": str(error)}
+            return row, served
         value, _ = self._judge(done.version.top(), day)
+        changed, moved = compare(served, done.bias)
         summary = done.bias.summary
-        changed, moved = compare(earlier.get(name), done.bias)
-        row = {
-            "day": str(day), "job": name, "value": value, "baseline": baseline, "n_users": n_users,
+        return {
+            **judged, "value": value, "n_biases": _biases(done.bias),
             "seconds": done.version.manifest["seconds"], "cycles": summary.cycles,
             "objective": summary.objective_after, "forecast": summary.forecast,
-            "n_biases": int(np.count_nonzero(done.bias.bias)),
             "changed": changed, "moved": moved,
-        }  # fmt: skip
-        return row, done.bias
+        }, done.bias  # fmt: skip
 
     def _judge(self, lists: pa.Table, day: date) -> tuple[float | None, int]:
         """The metric by what was bought that day, and by how many; None if by nobody."""
@@ -198,3 +205,7 @@ class Simulation:
             "metric": self.metric, "n_listed": self.n_listed, "recent_days": self.recent_days,
             "retrain_every": self.retrain_every,
         }  # fmt: skip
+
+
+def _biases(bias: ItemBias | None) -> int:
+    return 0 if bias is None else int(np.count_nonzero(bias.bias))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import unquote, unquote_plus
 
 import pyarrow as pa
 
@@ -15,10 +15,17 @@ from trimtab.schema import CATEGORY, ITEM, QUANTITY, TIMESTAMP, USER
 _POSTGRES = ("postgresql", "postgres")
 _DUCKDB = "duckdb"
 _COLUMNS = (USER, ITEM, TIMESTAMP, QUANTITY, CATEGORY)
+# What stands between "://user:" and the last "@", and behind "password=".
+_PASSWORD = re.compile(
+    r"(?P<before>://[^:@/?#]*:)(?P<secret>.*)(?=@)|(?P<name>(?:ssl)?password=)(?P<value>[^&\s]*)"
+)
+_LEAST_MASKED = 3  # letters: a shorter password would be masked in the middle of words
 _MISSING = "reading {kind} is not installed: pip install trimtab[sql]"
 
 
-def read_events(events: str | Path, query: str | None) -> tuple[pa.Table, bool]:
+def read_events(
+    events: str | Path, query: str | None, tz: str | None = None
+) -> tuple[pa.Table, bool]:
     """Events as an Arrow table, and whether they were read from CSV.
 
     Args:
@@ -26,8 +33,14 @@ def read_events(events: str | Path, query: str | None) -> tuple[pa.Table, bool]:
             "postgresql://user@host/name" or "duckdb:path.db".
         query: what to ask the database for: user_id, item_id, timestamp, and quantity where it is
             known.
+        tz: the shop's time zone: a database's own says nothing of the shop's days.
     """
     if is_database(events):
+        if tz is None:
+            raise SettingError(
+                f"events={without_password(str(events))}: a database needs tz=, the shop's time "
+                f"zone, like tz='Europe/London' (--tz on the command line)"
+            )
         return query_events(str(events), query), False
     if query is not None:
         raise SettingError(
@@ -96,13 +109,11 @@ def _refusal(address: str, error: Exception) -> str:
 
 def without_password(address: str) -> str:
     """An address that can be shown and stored."""
-    for secret in _secrets(address):
-        address = address.replace(secret, "***")
-    return address
+    return _PASSWORD.sub(lambda found: f"{found['before'] or found['name']}***", address)
 
 
-def _secrets(address: str) -> list[str]:
-    """Passwords in an address, before the host or among the options."""
-    parts = urlsplit(address)
-    given = [parts.password, *parse_qs(parts.query).get("password", [])]
-    return [secret for password in given if password for secret in {password, quote(password)}]
+def _secrets(address: str) -> set[str]:
+    """Passwords in an address, as they are written and as they are meant."""
+    found = {match["secret"] or match["value"] or "" for match in _PASSWORD.finditer(address)}
+    forms = {form for secret in found for form in (secret, unquote(secret), unquote_plus(secret))}
+    return {form for form in forms if len(form) >= _LEAST_MASKED}

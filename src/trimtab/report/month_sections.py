@@ -134,7 +134,9 @@ def objective_section(month: Month) -> Section:
 
 
 def _ratio(warm: Row, cold: Row) -> float | None:
-    return warm["objective"] / cold["objective"] - 1 if cold["objective"] else None
+    if warm["objective"] is None or not cold["objective"]:
+        return None
+    return float(warm["objective"] / cold["objective"] - 1)
 
 
 def days_section(month: Month) -> Section:

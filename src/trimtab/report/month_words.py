@@ -94,6 +94,18 @@ def lift_by_day(month: Month) -> str:
         f"{day(best_day)} with {percent(best)}. A day has only its own buyers, "
         f"{fewest:,} at the least and {max(buyers):,} at the most: the fewer they are, the more it "
         f"swings by chance. The dashed lines are the lift over all days together.{unsold}"
+        f"{_refusals(month)}"
+    )
+
+
+def _refusals(month: Month) -> str:
+    """On how many mornings the default's job was refused, if it was."""
+    refused = month.refusals(DEFAULT)
+    if refused == 0:
+        return ""
+    return (
+        f" On {counted(refused, 'morning')} its job was refused, and what was served before stayed "
+        f"served: that is what those days are judged by."
     )
 
 
@@ -102,8 +114,10 @@ def warm_start(month: Month) -> str:
     time, cycles, reached = (
         month.time_ratio(), month.warm_ratio("cycles"), month.objective_ratio(),
     )  # fmt: skip
-    if not all(map(is_number, (time, cycles, reached))):
+    if not month.later(WARM):
         return "A warm start shows from the second day on: the first has no day before it."
+    if not all(map(is_number, (time, cycles, reached))):
+        return "Nothing was reached that a warm start could be measured by."
     return (
         f"Started from the day before, the ascent takes {decimal(time, 2)} times the seconds "
         f"of a start from nothing on a median day, {decimal(cycles, 2)} times the cycles in all, "
@@ -123,9 +137,9 @@ def why_not_default() -> str:
 
 def reached(month: Month) -> str:
     """On how many days a warm start reached more than a cold one."""
-    pairs = list(zip(month.later(WARM), month.later(COLD), strict=True))
-    signs = [(warm["objective"] > cold["objective"]) - (warm["objective"] < cold["objective"])
-             for warm, cold in pairs]  # fmt: skip
+    reached = zip(month.later(WARM), month.later(COLD), strict=True)
+    pairs = [(warm["objective"], cold["objective"]) for warm, cold in reached]
+    signs = [(warm > cold) - (warm < cold) for warm, cold in pairs if None not in (warm, cold)]
     return (
         f"The warm ascent ends higher than the cold one on {counted(signs.count(1), 'day')}, lower "
         f"on {signs.count(-1)} and at the same objective on {signs.count(0)}. Both end where no "
