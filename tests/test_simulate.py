@@ -33,11 +33,13 @@ from trimtab.datasets import generate_log, make_log
 from trimtab.engines import Markov, Popularity
 from trimtab.errors import DataError, SettingError, StoreError
 from trimtab.files import write_table
+from trimtab.report.month_words import lift_by_day
 from trimtab.store import Store
 
 TZ = "America/New_York"
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 N_DAYS, RECENT = 4, 2
+BEFORE = 6  # nights: few buyers, so that the first morning learns from three windows
 EVENTS = generate_log(n_users=400, n_items=60, days=30, purchases_per_user=30, drift=1, seed=6)
 NAMES = pa.table({"item_id": np.arange(60), "name": [f"{HOSTILE} {item}" for item in range(60)]})
 LOG = make_log(EVENTS, TZ, NAMES)
@@ -100,7 +102,7 @@ def test_every_piece_of_work_is_told_of(month: Month, steps: list[str]) -> None:
 
 def test_lists_are_made_before_their_day_and_say_so(month: Month, folder: Path) -> None:
     files = sorted((folder / "lists").iterdir())
-    assert len(files) == N_DAYS + RECENT
+    assert len(files) == N_DAYS + BEFORE
     for path in files:
         lists = pq.read_table(path)
         (until,) = set(lists[TRAINED_UNTIL].to_pylist())
@@ -114,9 +116,11 @@ def test_lists_are_made_before_their_day_and_say_so(month: Month, folder: Path) 
 @pytest.mark.parametrize("job", JOBS)
 def test_each_morning_is_in_its_store(month: Month, folder: Path, job: str) -> None:
     versions = store_of(folder, job).history()
+    rows = [row for row in month.of(job) if row["refused"] is None]
 
-    assert [version.as_of for version in versions] == [str(day) for day in MORNINGS]
-    for version, row in zip(versions, month.of(job), strict=True):
+    assert [version.as_of for version in versions] == [row["day"] for row in rows]
+    assert len(rows) == N_DAYS - (job == DEFAULT)  # its guard refuses one: the forecast is no lift
+    for version, row in zip(versions, rows, strict=True):
         bias, day = version.bias(), date.fromisoformat(version.as_of)
         taught = date.fromisoformat(version.manifest["lists"][0])
         assert taught == day - timedelta(RECENT)
@@ -129,13 +133,27 @@ def test_each_morning_is_in_its_store(month: Month, folder: Path, job: str) -> N
 
 @pytest.mark.parametrize("job", JOBS)
 def test_values_are_those_of_evaluate(month: Month, folder: Path, job: str) -> None:
-    for version, row in zip(store_of(folder, job).history(), month.of(job), strict=True):
+    versions = {version.as_of: version for version in store_of(folder, job).history()}
+    for row in month.of(job):
         truth = bought_on(date.fromisoformat(row["day"]))
         lists = pq.read_table(folder / "lists" / f"{row['day']}.parquet")
-        alone, biased = tt.evaluate(lists, truth, k=5), tt.evaluate(version.top(), truth, k=5)
+        served = versions[max(day for day in versions if day <= row["day"])]
+        top = served.bias().apply(lists, 5)
+        alone, biased = tt.evaluate(lists, truth, k=5), tt.evaluate(top, truth, k=5)
         assert row["value"] == biased["ndcg"]
         assert (row["baseline"], row["n_users"]) == (alone["ndcg"], alone["n_users"])
         assert lift_of(row) == pytest.approx(biased["ndcg"] / alone["ndcg"] - 1)
+
+
+def test_a_refused_morning_leaves_what_was_served(month: Month) -> None:
+    (refused,) = [row for row in month.of(DEFAULT) if row["refused"] is not None]
+    before = month.of(DEFAULT)[month.of(DEFAULT).index(refused) - 1]
+
+    assert "the forecast is no lift of NDCG@5" in refused["refused"]
+    assert refused["n_biases"] == before["n_biases"]
+    assert [refused[name] for name in ("seconds", "cycles", "objective", "changed")] == [None] * 4
+    assert [month.refusals(job) for job in JOBS] == [1, 0, 0]
+    assert "On 1 morning its job was refused" in lift_by_day(month)
 
 
 def test_only_the_warm_ascent_starts_from_the_day_before(month: Month, folder: Path) -> None:
@@ -144,7 +162,7 @@ def test_only_the_warm_ascent_starts_from_the_day_before(month: Month, folder: P
         for job in JOBS
     }
 
-    assert starts == {DEFAULT: [None] * 4, COLD: [None] * 4, WARM: [None, 1, 2, 3]}
+    assert starts == {DEFAULT: [None] * 3, COLD: [None] * 4, WARM: [None, 1, 2, 3]}
     assert month.of(WARM)[0]["objective"] == month.of(COLD)[0]["objective"]
 
 
@@ -171,8 +189,9 @@ def test_lists_stay_between_trainings(tmp_path: Path) -> None:
         pq.read_table(path)[TRAINED_UNTIL][0].as_py().astimezone(ZoneInfo(TZ))
         for path in sorted((tmp_path / "lists").iterdir())
     ]
-    first = MORNINGS[1] - timedelta(RECENT)
-    assert [day.date() for day in trained] == [first] * 3 + [first + timedelta(3)] * 2
+    first = MORNINGS[1] - timedelta(4)  # two windows before
+    later = [first + timedelta(nights) for nights in (3, 6)]
+    assert [day.date() for day in trained] == [first] * 3 + [later[0]] * 3 + [later[1]]
     nights = [pq.read_table(path) for path in sorted((tmp_path / "lists").iterdir())]
     assert nights[0].equals(nights[2])
     assert not nights[2].equals(nights[3])
@@ -185,7 +204,7 @@ def test_an_earlier_run_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "month.html").write_text("of the run before")
     again = short.run(tmp_path, lambda _: None)
 
-    assert len(list((tmp_path / "lists").iterdir())) == 2 + RECENT
+    assert len(list((tmp_path / "lists").iterdir())) == 2 + 4  # two windows before
     history = store_of(tmp_path, WARM).history()
     assert [version.manifest["started_from"] for version in history] == [None, 1]
     assert not (tmp_path / "month.html").exists()

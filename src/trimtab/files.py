@@ -12,8 +12,8 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trimtab.errors import StoreError
-from trimtab.schema import ITEM, USER, WINDOW
+from trimtab.errors import DataError, StoreError
+from trimtab.schema import ITEM, USER, WINDOW, require_columns
 
 _ID_COLUMNS = (USER, ITEM, WINDOW)
 _CANONICAL_WHOLE = r"^(0|-?[1-9][0-9]{0,18})$"
@@ -70,17 +70,22 @@ def _umask() -> int:
     return mask
 
 
-def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+def read_table(
+    path: Path, columns: Sequence[str] | None = None, needed: Sequence[str] = ()
+) -> pa.Table:
     """A Parquet file, a folder of them, or a CSV file with a header.
 
     Args:
         path: the file or folder.
         columns: those of them that there are; all without.
+        needed: those that must be there.
     """
     if not path.exists():
         raise StoreError(f"{path}: no such file; check the path")
     try:
-        table = _read_csv(path) if is_csv(path) else _read_parquet(path, columns)
+        table = _read_csv(path) if is_csv(path) else _read_parquet(path, columns, needed)
+    except DataError:
+        raise
     except (pa.ArrowException, OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
         kind = "CSV" if is_csv(path) else "Parquet"
@@ -90,17 +95,18 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
     twice = [name for name in table.column_names if table.column_names.count(name) > 1]
     if twice:
         raise StoreError(f"{path}: column '{twice[0]}' occurs twice; drop or rename one")
-    return (
-        table if columns is None else table.select([c for c in columns if c in table.schema.names])
-    )
+    require_columns(str(path), table.column_names, needed)
+    names = table.column_names if columns is None else columns
+    return table.select([name for name in names if name in table.column_names])
 
 
-def _read_parquet(path: Path, columns: Sequence[str] | None) -> pa.Table:
+def _read_parquet(path: Path, columns: Sequence[str] | None, needed: Sequence[str]) -> pa.Table:
     import pyarrow.parquet as pq
 
     if columns is None:
         return pq.read_table(path)
     data = pq.ParquetDataset(path)
+    require_columns(str(path), data.schema.names, needed)
     return data.read([name for name in columns if name in data.schema.names])
 
 

@@ -133,15 +133,16 @@ class Store:
         return self._read(number, lambda version: version)
 
     def history(self) -> list[Version]:
-        """All versions that are kept, oldest first; empty before the first."""
+        """All versions that are kept and can be read, oldest first; empty before the first."""
         found = []
         for entry in self._pointer()["published"] if self.exists() else []:
-            try:
+            with contextlib.suppress(StoreError):
                 found.append(self._open(entry))
-            except StoreError:
-                if entry in self._pointer()["published"]:  # not removed meanwhile
-                    raise
         return found
+
+    def numbers(self) -> list[int]:
+        """The numbers of all versions that are kept, whether they can be read or not."""
+        return [entry["number"] for entry in self._pointer()["published"]] if self.exists() else []
 
     def changes(self) -> list[dict[str, Any]]:
         """When which version began to be served, and by what: `at`, `to`, `by`; oldest first."""
@@ -160,16 +161,26 @@ class Store:
         self._pointer()  # refuses what is no store, before a lock is made in it
         with _locked(self.folder / _SWITCH, self.folder, patient=True):
             pointer = self._pointer()
-            kept = [entry["number"] for entry in pointer["published"]]
-            number = _served_before(pointer) if to is None else to
-            if number not in kept:
-                raise StoreError(
-                    f"version {number}: not in {self.folder}; there are {', '.join(map(str, kept))}"
-                )
+            number = self._served_before(pointer) if to is None else to
             self.version(number).check()
             pointer["current"] = number
             self._switch(pointer, number, "rollback")
         return self.version(number)
+
+    def _served_before(self, pointer: Mapping[str, Any]) -> int:
+        """The version that the current one replaced, or that one in turn if it is damaged."""
+        kept = {entry["number"]: entry["replaced"] for entry in pointer["published"]}
+        number = kept[pointer["current"]]
+        while number in kept:
+            try:
+                self.version(number).check()
+                return int(number)
+            except StoreError:
+                number = kept[number]
+        raise StoreError(
+            f"version {pointer['current']} replaced none that is kept and whole: there is none to "
+            f"roll back to; choose one of {', '.join(map(str, kept))}"
+        )
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[Writer]:
@@ -221,8 +232,10 @@ class Store:
                 f"{self.folder}: nothing was published here yet ({POINTER} is missing); check the "
                 f"path or run trimtab refresh"
             ) from error
+        except NotADirectoryError as error:
+            raise StoreError(f"{self.folder} is no folder; pass that of the store") from error
         except (OSError, ValueError) as error:
-            raise StoreError(f"{path}: cannot be read ({error}); check the path") from error
+            raise StoreError(f"{path}: cannot be read ({error}); put back a copy of it") from error
         if not isinstance(pointer, dict) or pointer.get("format") != FORMAT:
             raise StoreError(f"{path}: not a store of Trimtab; check the path")
         if not isinstance(pointer.get("layout"), int) or pointer["layout"] > LAYOUT:
@@ -366,19 +379,6 @@ def _newest(entries: list[dict[str, Any]], keep: int, replaced: int | None) -> l
         oldest = next((e for e in entries[:-1] if e["number"] != replaced), entries[0])
         entries = [entry for entry in entries if entry is not oldest]
     return entries
-
-
-def _served_before(pointer: Mapping[str, Any]) -> int:
-    """The version that the current one replaced."""
-    kept = {entry["number"]: entry["replaced"] for entry in pointer["published"]}
-    before = kept[pointer["current"]]
-    if before not in kept:
-        names = ", ".join(map(str, kept))
-        raise StoreError(
-            f"version {pointer['current']} replaced none that is kept: there is none to roll back "
-            f"to; choose one of {names}"
-        )
-    return int(before)
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ from shops import AS_OF, FIRST
 
 import trimtab as tt
 from trimtab.daily import Refresh, diff
+from trimtab.daily.checks import kept_share
 from trimtab.daily.lists import find_lists
 from trimtab.daily.windows import Window
 from trimtab.errors import BusyError, DataError, RefusedError, SettingError, StoreError
@@ -97,7 +98,7 @@ def test_lists_that_have_seen_the_window_are_refused(shop):
     job = shop.job(learner=QUICK)
     job.run(AS_OF)
     with pytest.raises(RefusedError, match="may have seen the window"):
-        job.run(FIRST + timedelta(3))
+        replace(job, accept=["older"]).run(FIRST + timedelta(3))
     with pytest.raises(RefusedError, match=f"lists of {AS_OF} may have seen events until"):
         shop.job(learner=QUICK, learn_on=AS_OF).run(AS_OF)
     with pytest.raises(DataError, match=r"no lists of 2020-01-01; there are 2026-02-12 to"):
@@ -140,6 +141,59 @@ def test_lists_of_other_types_stack(shop):
     pq.write_table(single, shop.lists / f"{day}.parquet")
     done = shop.job(learner=QUICK, windows=2).run(AS_OF)
     assert done.version.manifest["lists"] == [str(AS_OF - timedelta(4)), str(day)]
+
+
+def test_numbers_on_one_day_and_text_on_another_are_refused(shop):
+    day = AS_OF - timedelta(7)
+    table = lists_of(shop, day)
+    text = table.set_column(1, "item_id", table["item_id"].cast(pa.string()))
+    pq.write_table(text, shop.lists / f"{day}.parquet")
+    with pytest.raises(
+        DataError, match=rf"'item_id' of .*{day}.* holds large_string, that of .* int"
+    ):
+        shop.job(learner=QUICK, windows=2).run(AS_OF)
+
+
+def test_missing_columns_are_told_with_all_that_are_there(shop):
+    day = AS_OF - timedelta(4)
+    table = lists_of(shop, day).rename_columns(["user_id", "item_id", "relevance"])
+    pq.write_table(table, shop.lists / f"{day}.parquet")
+    with pytest.raises(DataError, match=rf"'score' in .*{day}\.parquet; found .*relevance"):
+        shop.job(learner=QUICK).run(AS_OF)
+    events = pq.read_table(shop.events).rename_columns(["customer", "item_id", "timestamp"])
+    pq.write_table(events, shop.events)
+    with pytest.raises(DataError, match=r"'user_id' in .*events\.parquet; found customer"):
+        shop.job(learner=QUICK).run(AS_OF)
+
+
+def test_what_fit_refuses_is_told_with_the_days(shop):
+    day = AS_OF - timedelta(4)
+    table = lists_of(shop, day)
+    pq.write_table(pa.concat_tables([table, table.slice(0, 1)]), shop.lists / f"{day}.parquet")
+    with pytest.raises(DataError, match=f"lists of {day} as recs, .*more than once"):
+        shop.job(learner=QUICK).run(AS_OF)
+    assert shop.job(learner=QUICK, duplicates="max").run(AS_OF).version.number == 1
+
+
+def test_a_damaged_file_that_is_not_needed_is_passed_over(shop):
+    (shop.lists / f"{AS_OF - timedelta(1)}.parquet").write_bytes(b"no Parquet")
+    with pytest.warns(tt.TrimtabWarning, match="lists that are not needed are left out"):
+        done = shop.job(learner=QUICK).run(AS_OF)
+    assert done.version.manifest["lists"] == [str(AS_OF - timedelta(4))]
+    (shop.lists / f"{AS_OF - timedelta(4)}.parquet").write_bytes(b"no Parquet")
+    with (
+        pytest.warns(tt.TrimtabWarning, match="not needed"),
+        pytest.raises(StoreError, match="not readable as Parquet"),
+    ):
+        shop.job(learner=QUICK).run(AS_OF)
+
+
+def test_lists_of_the_future_only_are_told(shop):
+    for path in shop.lists.iterdir():
+        if path.stem <= str(AS_OF):
+            path.unlink()
+    with pytest.raises(DataError, match="has no lists of 2026-02-20 or before, the first are of"):
+        shop.job(learner=QUICK).run(AS_OF)
 
 
 def test_an_empty_night_is_named(shop):
@@ -246,6 +300,9 @@ def test_a_folder_without_days_is_refused(tmp_path):
         find_lists(tmp_path, "UTC")
     with pytest.raises(StoreError, match="no such folder"):
         find_lists(tmp_path / "nowhere", "UTC")
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match="is a file; pass the folder"):
+        find_lists(tmp_path / "file", "UTC")
 
 
 def test_partitions_and_csv_give_the_same(shop, bytes_of):
@@ -296,6 +353,85 @@ def test_a_log_that_ends_too_early_is_refused(shop):
     assert shop.job(learner=QUICK, accept=["incomplete"]).run(AS_OF).version.number == 1
 
 
+def test_a_gap_inside_the_window_is_refused(shop):
+    day = AS_OF - timedelta(2)
+    window = Window.of(day, 1, "UTC")
+    before = window.history(shop.log)
+    after = shop.log.events.slice(before.num_rows + window.events(shop.log).num_rows)
+    pq.write_table(pa.concat_tables([before, after]), shop.events)
+    with pytest.raises(RefusedError, match=f"{day} has 0 events, the same weekday"):
+        shop.job(learner=QUICK).run(AS_OF)
+
+
+def test_half_a_day_is_refused(shop):
+    """The last day ends in the morning, as if the log was copied before it was over."""
+    noon = Window.of(AS_OF, 1, "UTC").start - 13 * 3_600_000_000
+    until = pa.scalar(noon, pa.timestamp("us", tz="UTC"))
+    early = pc.less(shop.log.events["timestamp"], until)
+    pq.write_table(shop.log.events.filter(early), shop.events)
+    with pytest.raises(RefusedError, match=r"2026-02-19 ends \d+ hours before the same weekday"):
+        shop.job(learner=QUICK).run(AS_OF)
+
+
+def test_an_older_day_does_not_replace_a_newer_one(shop):
+    job = shop.job(learner=QUICK)
+    job.run(AS_OF)
+    with pytest.raises(RefusedError, match=r"is before 2026-02-20, for which version 1 is served"):
+        job.run(AS_OF - timedelta(1))
+    assert job.run(AS_OF).version.number == 2  # the same day again is no step back
+    assert replace(job, accept=["older"]).run(AS_OF - timedelta(1)).version.number == 3
+
+
+def test_another_time_zone_is_told(shop):
+    shop.job(learner=QUICK).run(AS_OF)
+    with pytest.warns(tt.TrimtabWarning, match="days begin in Asia/Tokyo, those of version 1 in U"):
+        shop.job(learner=QUICK, tz="Asia/Tokyo").run(AS_OF)
+
+
+def spoil_tonight(shop, spoil) -> None:
+    path = shop.lists / f"{AS_OF}.parquet"
+    pq.write_table(spoil(pq.read_table(path)), path)
+
+
+def rescored(change):
+    return lambda table: table.set_column(2, "score", change(table["score"]))
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        rescored(lambda scores: pc.multiply(scores, 0.01)),
+        rescored(lambda scores: pa.array(np.ones(len(scores)))),
+    ],
+    ids=["hundredths", "all the same"],
+)
+def test_scores_of_another_kind_are_refused(shop, spoil):
+    """An additive bias that fits scores of one size swamps those of another."""
+    learner = tt.BiasLearner(method="ascent", max_bias=3, penalty=0)
+    spoil_tonight(shop, spoil)
+    with pytest.raises(RefusedError, match=r"are scores of another kind\? Not published"):
+        shop.job(learner=learner, rerank=True).run(AS_OF)
+    assert not Store(shop.store).exists()
+    accepted = shop.job(learner=learner, rerank=True, accept=["unlike"]).run(AS_OF)
+    assert accepted.version.top().num_rows > 0
+
+
+def test_lists_of_few_users_are_refused(shop):
+    spoil_tonight(shop, lambda table: table.filter(pc.less(table["user_id"], 500)))
+    with pytest.raises(RefusedError, match=r"the lists of 2026-02-20 are of \d+ users, those that"):
+        shop.job(learner=QUICK, rerank=True).run(AS_OF)
+
+
+def test_the_share_of_places_that_stay():
+    lists = pa.table({"user_id": [1, 1, 2, 2], "item_id": [1, 2, 1, 2], "score": [2.0, 1, 2, 1.9]})
+    bias = tt.BiasLearner(method="ascent", k=1).fit(
+        lists, pa.table({"user_id": [2], "item_id": [2]})
+    )
+    top = bias.apply(lists, k=1)
+    assert top["item_id"].to_pylist() == [1, 2]
+    assert kept_share(bias, lists, top) == 0.5
+
+
 def test_a_day_off_every_week_is_no_gap(shop):
     weekday = pc.day_of_week(shop.log.events["timestamp"])
     closed = (AS_OF - timedelta(1)).weekday()
@@ -330,11 +466,8 @@ def craze(folder) -> Refresh:
 
 def test_what_the_guard_warns_of_is_refused_unless_accepted(tmp_path):
     job = craze(tmp_path / "shop")
-    with (
-        pytest.warns(tt.GuardWarning, match="lists grow alike"),
-        pytest.raises(RefusedError, match=r"lists grow alike.*--accept guard"),
-    ):
-        job.run("2026-03-05")
+    with pytest.raises(RefusedError, match=r"lists grow alike.*--accept guard"):
+        job.run("2026-03-05")  # without the same again as a warning
     assert not Store(job.store).exists()
     with pytest.warns(tt.GuardWarning, match="lists grow alike"):
         done = replace(job, accept=["guard"]).run("2026-03-05")
@@ -360,7 +493,8 @@ def test_biases_that_are_all_zero_stand_aside(shop):
         ({"recent_days": 0}, "recent_days=0: must be at least 1"),
         ({"windows": 1.5}, "windows=1.5: must be a whole number"),
         ({"keep": 0}, "keep=0: must be at least 1"),
-        ({"accept": ["all"]}, "accept='all': must be one of guard, incomplete"),
+        ({"accept": ["all"]}, "accept='all': must be one of guard, incomplete, older, unlike"),
+        ({"duplicates": "first"}, "duplicates='first': must be one of error, max, mean, sum"),
         ({"tz": "Mars/Base"}, "tz='Mars/Base': must be a time zone"),
     ],
 )

@@ -236,6 +236,21 @@ def test_a_damaged_version_is_never_read_as_whole(store, name, spoil):
         store.rollback(2)
 
 
+def test_a_missing_version_does_not_hide_the_others(store):
+    for _ in range(3):
+        publish(store)
+    shutil.rmtree(store.version(2).folder)
+    assert [version.number for version in store.history()] == [1, 3]
+    assert store.numbers() == [1, 2, 3]
+    assert store.rollback().number == 1  # past the one that is gone
+
+
+def test_a_file_is_no_store(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match="is no folder; pass that of the store"):
+        Store(tmp_path / "file").current()
+
+
 def test_a_missing_file_is_told(store):
     publish(store)
     shutil.rmtree(store.current().folder)

@@ -13,7 +13,7 @@ import typer
 from rich.table import Table
 
 from trimtab.bias import ItemBias, text_columns
-from trimtab.cli.options import AsJson, Metric, Paper, Places, Settings
+from trimtab.cli.options import AsJson, Merge, Metric, Paper, Places, Settings
 from trimtab.cli.terminal import console
 from trimtab.errors import TrimtabError
 from trimtab.evaluation import evaluate as evaluate_frames
@@ -21,9 +21,6 @@ from trimtab.files import read_tables, require_kind, require_place, write_table
 from trimtab.learn import BiasLearner
 
 RecsFile = Annotated[Path, typer.Option("--recs", help="user_id, item_id, score: the lists.")]
-Merge = Annotated[
-    str, typer.Option("--duplicates", help="A (user, item) twice: error, max, mean or sum.")
-]
 
 
 def fit(

@@ -15,6 +15,7 @@ from trimtab.cli.biases import make_learner
 from trimtab.cli.options import (
     AsJson,
     ItemsFile,
+    Merge,
     Metric,
     Paper,
     Places,
@@ -40,7 +41,8 @@ def refresh(
     ],
     store: StoreFolder,
     as_of: Annotated[
-        str | None, typer.Option("--as-of", help="First day they are for; today if not given.")
+        str | None,
+        typer.Option("--as-of", help="The day they are for, like 2026-11-01; today if not given."),
     ] = None,
     query: Annotated[str | None, typer.Option(help="What to ask a database for.")] = None,
     tz: Zone = None,
@@ -54,27 +56,36 @@ def refresh(
         typer.Option(help="So many windows of that length; by the number of buyers if not given."),
     ] = None,
     learn_on: Annotated[
-        str | None, typer.Option(help="Day of the lists that teach; the newest that may.")
+        str | None,
+        typer.Option(
+            help="Teach with the lists of this day; by default the newest before the window."
+        ),
     ] = None,
     rerank: Annotated[
         bool, typer.Option("--rerank", help="Also publish the newest lists, re-ranked.")
     ] = False,
-    keep: Annotated[int, typer.Option(help="Versions to keep.")] = 14,
+    keep: Annotated[int, typer.Option(help="Versions to keep, with their lists.")] = 14,
+    duplicates: Merge = "error",
     accept: Annotated[
         list[str] | None,
-        typer.Option(help="guard or incomplete: publish all the same; may be repeated."),
+        typer.Option(help="guard, incomplete, older or unlike: let it through; may be repeated."),
     ] = None,
     warm: Annotated[bool, typer.Option(help="Start from the biases that are served.")] = True,
     setting: Settings = None,
     as_json: AsJson = False,
 ) -> None:
-    """Learn biases for a day and publish them as a new version; the daily job."""
+    """Learn biases for a day and publish them: the daily job.
+
+    Exits with 0 when a version was published, 3 when it was refused, 4 when another refresh is
+    running, 2 for anything else; the version that is served stays served then.
+    """
     from trimtab.daily import Refresh
 
     job = Refresh(
         lists=lists, events=events, store=store, query=query, tz=tz, items=items,
         learner=make_learner(k, metric, paper, setting), recent_days=recent_days, windows=windows,
-        learn_on=learn_on, rerank=rerank, keep=keep, accept=tuple(accept or ()), warm=warm,
+        learn_on=learn_on, rerank=rerank, keep=keep, duplicates=duplicates,
+        accept=tuple(accept or ()), warm=warm,
     )  # fmt: skip
     version = job.run(as_of).version
     if as_json:
@@ -88,8 +99,9 @@ def history(store: StoreFolder, as_json: AsJson = False) -> None:
     from trimtab.store import Store
 
     opened = Store(store)
-    current = opened.current().number
+    current = opened.changes()[-1]["to"] if opened.exists() else opened.current().number
     versions = opened.history()
+    damaged = sorted(set(opened.numbers()) - {version.number for version in versions})
     if as_json:
         shown = [{**_row(version), "served": version.number == current} for version in versions]
         print(json.dumps(shown))
@@ -105,6 +117,8 @@ def history(store: StoreFolder, as_json: AsJson = False) -> None:
             str(row["n_biases"]),
         )  # fmt: skip
     console.print(table)
+    for number in damaged:
+        say(f"version {number} is damaged or missing")
     say(f"version {current} is served")
 
 
@@ -185,6 +199,13 @@ def _percent(value: float | None) -> str:
     return "-" if value is None else f"{value:+.1%}"
 
 
+def _forecast(summary: dict[str, Any]) -> str:
+    """The lift to expect, with its interval."""
+    low, high = summary["forecast_low"], summary["forecast_high"]
+    interval = "" if low is None else f" (90 % interval {_percent(low)} to {_percent(high)})"
+    return _percent(summary["forecast"]) + interval
+
+
 def _print_version(version: Any) -> None:
     row, manifest = _row(version), version.manifest
     window = manifest["window"]
@@ -193,8 +214,8 @@ def _print_version(version: Any) -> None:
         f"{window['events']} events since {window['first']}, on lists of {', '.join(row['lists'])}"
     )
     say(
-        f"{_metric(row)} on the window {_percent(row['lift'])}; forecast for "
-        f"the days to come {_percent(row['forecast'])}"
+        f"{_metric(row)} on the window {_percent(row['lift'])}; forecast for the days to come "
+        f"{_forecast(manifest['summary'])}"
     )
     if manifest["reranked"]:
         say(f"the lists of {manifest['reranked']}, re-ranked: {version.folder / 'top.parquet'}")

@@ -12,6 +12,9 @@ ItemsFile = Annotated[Path | None, typer.Option(help="item_id, name, and levels.
 LogFile = Annotated[
     str | None, typer.Option(help="Events, .parquet or .csv; complete-journey if not given.")
 ]
+Merge = Annotated[
+    str, typer.Option("--duplicates", help="A (user, item) twice: error, max, mean or sum.")
+]
 Metric = Annotated[str, typer.Option(help="acc, map or ndcg.")]
 Paper = Annotated[bool, typer.Option("--paper", help="The paper's settings.")]
 Places = Annotated[int, typer.Option("--k", help="Places per user.")]

@@ -14,7 +14,7 @@ from trimtab.daily.sources import read_events
 from trimtab.daily.windows import Window
 from trimtab.datasets.logs import Log, make_log
 from trimtab.errors import DataError
-from trimtab.files import is_csv, match_kinds, read_table
+from trimtab.files import is_csv, match_kinds, plain_type, read_table
 from trimtab.instants import as_utc, day_start, microseconds, require_zone
 from trimtab.schema import (
     CATEGORY,
@@ -63,6 +63,7 @@ class Teaching:
     history: pa.Table
     catalogue: pa.Table | None
     days: tuple[date, ...]
+    newest: pa.Table  # the lists of the first of these days
 
 
 def read_source(
@@ -73,7 +74,7 @@ def read_source(
     catalogue = None if items is None else read_table(items)
     from_csv = (sales_csv, items is not None and is_csv(items))
     sales, catalogue = match_kinds([sales, catalogue], from_csv)
-    require_columns("events", sales.column_names, [USER, ITEM, TIMESTAMP])
+    require_columns("events", sales.column_names, [USER, ITEM, TIMESTAMP])  # of a query's
     stamps, zone = as_utc(sales[TIMESTAMP], tz)
     day = datetime.now(require_zone(zone)).date() if as_of is None else as_of
     known = sales.filter(pa.array(microseconds(stamps) < day_start(day, zone)))
@@ -95,15 +96,41 @@ def read_lists(
     *tables, events, known, items = match_kinds(
         [*tables, log.events, log.items, source.items], [*from_csv, *own, own[1]], text
     )
+    _require_one_kind(lists, days, tables)
     return tables, replace(source, log=replace(log, events=events, items=known), items=items)
 
 
+def _require_one_kind(lists: DatedLists, days: Sequence[date], tables: list[pa.Table]) -> None:
+    """Refuse numbers as ids on one day and text on another."""
+    for name in (USER, ITEM):
+        kinds = [pa.types.is_integer(table[name].type) for table in tables]
+        if len(set(kinds)) > 1:
+            odd = kinds.index(not kinds[0])
+            raise DataError(
+                f"column '{name}' of {lists.days[days[odd]]} holds {tables[odd][name].type}, that "
+                f"of {lists.days[days[0]]} {tables[0][name].type}: ids must be of one kind; write "
+                f"one of them again"
+            )
+
+
 def _read_day(path: Path) -> pa.Table:
-    table = read_table(path, _LIST_COLUMNS)
-    require_columns(str(path), table.column_names, _LIST_COLUMNS)
+    table = read_table(path, _LIST_COLUMNS, _LIST_COLUMNS)
     if table.num_rows == 0:
         raise DataError(f"{path} has no rows: it needs the day's lists; write it again, or drop it")
-    return table
+    columns = {name: _widened(table[name]) for name in _LIST_COLUMNS}
+    return pa.table(columns)
+
+
+def _widened(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column in the widest type of its kind, so that days of other types go together."""
+    kind = plain_type(column.type)
+    if pa.types.is_integer(kind) and kind != pa.uint64():
+        return column.cast(kind).cast(pa.int64())
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return column.cast(kind).cast(pa.large_string())
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return column.cast(pa.float64())
+    return column
 
 
 def choose_lists(
@@ -115,6 +142,7 @@ def choose_lists(
         RefusedError: there are none for the newest window, or those asked for have seen it.
     """
     newest = windows[0]
+    lists.newest(as_of)  # refuses lists that are all of the future
     if learn_on is None:
         first = lists.before(newest.start, as_of)
         if first is None:
@@ -137,6 +165,7 @@ def gather(
     """The tables of a fit, and the source with ids of the lists' kinds."""
     days = tuple(day for _, day in chosen)
     recs, matched = read_lists(lists, days, source, text)
+    newest = recs[0]
     recent = [window.events(matched.log) for window, _ in chosen]
     if len(chosen) > 1:
         labels = [str(window.first) for window, _ in chosen]
@@ -148,6 +177,7 @@ def gather(
         history=chosen[0][0].history(matched.log),
         catalogue=matched.catalogue(),
         days=days,
+        newest=newest,
     ), matched
 
 

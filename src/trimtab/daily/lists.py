@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from trimtab.bias import warn
 from trimtab.errors import DataError, RefusedError, StoreError
 from trimtab.files import read_table
 from trimtab.instants import as_datetime, as_utc, day_start, local_day, microseconds
@@ -61,7 +62,14 @@ class DatedLists:
             as_of: lists of later days do not count.
         """
         for day in reversed([day for day in self.days if day <= as_of]):
-            if self.seen_until(day) <= instant:
+            try:
+                seen = self.seen_until(day)
+            except StoreError as error:
+                if day_start(day, self.tz) < instant:
+                    raise
+                warn(f"lists that are not needed are left out: {error}")
+                continue
+            if seen <= instant:
                 return day
         return None
 
@@ -95,6 +103,8 @@ def find_lists(folder: Path, tz: str) -> DatedLists:
     A day's lists are a file like `2026-11-01.parquet` or `lists-20261101.csv`, or a folder of
     Parquet files like `date=2026-11-01`. Names that begin with a dot or an underscore do not count.
     """
+    if folder.is_file():
+        raise StoreError(f"{folder} is a file; pass the folder that holds one file a day")
     if not folder.is_dir():
         raise StoreError(f"{folder}: no such folder; pass the folder that holds one file a day")
     days: dict[date, Path] = {}

@@ -19,21 +19,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from trimtab.bias import ItemBias, text_columns, warn
+from trimtab.daily.checks import require_alike, require_newer
 from trimtab.daily.inputs import Source, Teaching, choose_lists, gather, read_lists, read_source
 from trimtab.daily.lists import DatedLists, find_lists
 from trimtab.daily.sources import without_password
 from trimtab.daily.windows import Window, recent_windows, require_complete
-from trimtab.errors import GuardWarning, RefusedError, StoreError, TrimtabWarning
+from trimtab.errors import DataError, GuardWarning, RefusedError, StoreError, TrimtabWarning
 from trimtab.files import write_table
 from trimtab.instants import read_day, require_zone
 from trimtab.learn import BiasLearner
-from trimtab.schema import require_choice, require_whole
+from trimtab.schema import DUPLICATES, require_choice, require_whole
 from trimtab.storage import summary_json
 from trimtab.store import NAMES, TOP, Store, Version
 
-ACCEPTABLE = ("guard", "incomplete")
+ACCEPTABLE = ("guard", "incomplete", "older", "unlike")
 
 
 @dataclass(frozen=True)
@@ -68,25 +70,29 @@ class Refresh:
         learn_on: the day of the lists that teach the newest window; the newest that may, without.
         rerank: also publish the newest lists, re-ranked.
         keep: versions to keep.
-        accept: "guard": publish what the guard warns of; "incomplete": learn from a last day that
-            has hardly any events.
+        duplicates: what to do with a (user, item) twice in the lists: "error", "max", "mean" or
+            "sum".
+        accept: what to let through. "guard": what the guard warns of; "incomplete": a log that
+            looks as if it was not all there; "older": a day before that of the version that is
+            served; "unlike": tonight's lists, to be re-ranked, that are far from those that taught.
         warm: start from the biases that are served now. The ascent then gives biases that change
             less from day to day, a little sooner; the default learner has one optimum, wherever
             it starts.
     """
 
-    lists: Path
+    lists: str | Path
     events: str | Path = field(repr=False)  # it may hold a password
-    store: Path
+    store: str | Path
     query: str | None = None
     tz: str | None = None
-    items: Path | None = None
+    items: str | Path | None = None
     learner: BiasLearner = field(default_factory=BiasLearner)
     recent_days: int = 3
     windows: int | None = None
     learn_on: Any = None
     rerank: bool = False
     keep: int = 14
+    duplicates: str = "error"
     accept: Collection[str] = ()
     warm: bool = True
 
@@ -96,6 +102,7 @@ class Refresh:
                 require_whole(name, getattr(self, name), 1)
         for word in self.accept:
             require_choice("accept", word, ACCEPTABLE)
+        require_choice("duplicates", self.duplicates, DUPLICATES)
         if self.tz is not None:
             require_zone(self.tz)
 
@@ -114,8 +121,10 @@ class Refresh:
         asked = None if as_of is None else read_day("as_of", as_of)
         store = Store(self.store)
         with store.writing() as writer:
-            source = read_source(self.events, self.query, self.tz, self.items, asked)
-            lists = find_lists(self.lists, source.log.tz)
+            items = None if self.items is None else Path(self.items)
+            source = read_source(self.events, self.query, self.tz, items, asked)
+            lists = find_lists(Path(self.lists), source.log.tz)
+            require_newer(store, writer.current, source, "older" in self.accept)
             start = self._start(store, writer.current)
             made = self._make(lists, source, start)
             about = {**made.about, "started_from": None if start is None else writer.current}
@@ -139,7 +148,7 @@ class Refresh:
         day = source.as_of
         windows = recent_windows(source.log, day, self.recent_days, self.windows)
         if "incomplete" not in self.accept:
-            require_complete(source.log, day)
+            require_complete(source.log, day, self.recent_days)
         on = None if self.learn_on is None else read_day("learn_on", self.learn_on)
         chosen = choose_lists(lists, windows, day, on)
         teaching, source = gather(lists, chosen, source, text_columns(start))
@@ -148,13 +157,17 @@ class Refresh:
             bias = self._fit(teaching, start)
             seconds = time.perf_counter() - begun
             self._guard(bias, caught)
-            top, newest = self._rerank(lists, source, bias) if self.rerank else (None, None)
+            top, newest = (None, None)
+            if self.rerank:
+                top, newest = self._rerank(lists, source, bias, teaching.newest)
         ours = (note for note in caught if issubclass(note.category, TrimtabWarning))
         notes = tuple(str(note.message) for note in ours)
         about = self._about(bias, source, windows[0], teaching, newest, seconds, notes)
         return _Made(bias, top, source.names(), about, notes)
 
-    def _rerank(self, lists: DatedLists, source: Source, bias: ItemBias) -> tuple[Any, date]:
+    def _rerank(
+        self, lists: DatedLists, source: Source, bias: ItemBias, taught: pa.Table
+    ) -> tuple[Any, date]:
         """The newest lists with the biases, and their day."""
         newest = lists.newest(source.as_of)
         if newest < source.as_of - timedelta(1):
@@ -163,13 +176,22 @@ class Refresh:
                 f"{source.as_of}: those are re-ranked; look why there are none since"
             )
         (listed,), _ = read_lists(lists, [newest], source, text_columns(bias))
-        return bias.apply(listed, self.learner.k), newest
+        top = bias.apply(listed, self.learner.k, duplicates=self.duplicates)
+        if "unlike" not in self.accept:
+            require_alike(bias, (listed, newest), top, taught, self.duplicates)
+        return top, newest
 
     def _fit(self, teaching: Teaching, start: ItemBias | None) -> ItemBias:
         more = {}
         if self.learner.is_hierarchy:
             more = {"history": teaching.history, "items": teaching.catalogue}
-        return self.learner.fit(teaching.recs, teaching.recent, start=start, **more)
+        try:
+            return self.learner.fit(
+                teaching.recs, teaching.recent, start=start, duplicates=self.duplicates, **more
+            )
+        except DataError as error:  # it speaks of recs and recent
+            days = ", ".join(map(str, teaching.days))
+            raise DataError(f"lists of {days} as recs, events as recent: {error}") from error
 
     def _guard(self, bias: ItemBias, caught: list[warnings.WarningMessage]) -> None:
         """Refuse what the guard warns of; biases that are all 0 stand aside and are let through."""
@@ -182,11 +204,12 @@ class Refresh:
         newest: date | None, seconds: float, notes: tuple[str, ...],
     ) -> dict[str, Any]:  # fmt: skip
         """What to remember of how a version came about."""
+        first = window.first - timedelta(self.recent_days * (len(teaching.days) - 1))
         return {
             "as_of": str(source.as_of),
             "tz": source.log.tz,
             "window": {
-                "first": str(window.first), "days": self.recent_days,
+                "first": str(first), "days": self.recent_days,
                 "windows": len(teaching.days), "events": teaching.recent.num_rows,
             },
             "lists": [str(listed) for listed in teaching.days],
@@ -227,6 +250,9 @@ def _collected() -> Iterator[list[warnings.WarningMessage]]:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             yield caught
+    except RefusedError:
+        caught = []  # the refusal says it
+        raise
     finally:
         for note in caught:
             warnings.warn(note.message, stacklevel=3)

@@ -21,7 +21,7 @@ from trimtab.bias import ItemBias
 from trimtab.daily.lists import TRAINED_UNTIL
 from trimtab.daily.month import COLD, DEFAULT, SCHEMA, WARM, Month, begin, compare, store_name
 from trimtab.daily.refresh import Refresh
-from trimtab.daily.windows import Window
+from trimtab.daily.windows import Window, recent_windows
 from trimtab.datasets.logs import Log
 from trimtab.engines import Engine
 from trimtab.errors import DataError, RefusedError, SettingError, TrimtabWarning
@@ -101,7 +101,7 @@ class Simulation:
     @property
     def n_steps(self) -> int:
         """How often `run` tells of its progress."""
-        return self.days * (len(self.learners) + 1) + self.recent_days
+        return len(self._nights(self.mornings())) + self.days * len(self.learners)
 
     def run(self, folder: Path, step: Step) -> Month:
         """Replay in a folder: lists, stores and results are kept there.
@@ -119,7 +119,7 @@ class Simulation:
         write_table(self.log.events, folder / "events.parquet")
         write_table(self.log.items, folder / "items.parquet")
         nights = self._nights(mornings)
-        for day in nights[: self.recent_days]:
+        for day in nights[: -len(mornings)]:
             self._make_lists(day, nights[0], folder, step)
         rows: list[dict[str, Any]] = []
         earlier: dict[str, ItemBias | None] = {}
@@ -134,8 +134,10 @@ class Simulation:
         return month
 
     def _nights(self, mornings: list[date]) -> list[date]:
-        """The days that lists are made for: from the first window's own first day on."""
-        return [mornings[0] - timedelta(back) for back in range(self.recent_days, 0, -1)] + mornings
+        """The days that lists are made for: from the first day on that the first morning needs."""
+        windows = recent_windows(self.log, mornings[0], self.recent_days, None)
+        before = (mornings[0] - windows[-1].first).days
+        return [mornings[0] - timedelta(back) for back in range(before, 0, -1)] + mornings
 
     def _make_lists(self, day: date, first: date, folder: Path, step: Step) -> Path:
         """Tonight's lists; the engine is trained on what lies before the day."""

@@ -47,7 +47,8 @@ def read_events(
             f"query is given, but events={str(events)!r} is no database: leave it out, or give an "
             f"address like postgresql://user@host/name"
         )
-    return read_table(Path(events), _COLUMNS), is_csv(Path(events))
+    needed = (USER, ITEM, TIMESTAMP)
+    return read_table(Path(events), _COLUMNS, needed), is_csv(Path(events))
 
 
 def is_database(events: str | Path) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from trimtab.coded import Ints
 from trimtab.datasets.logs import Log
 from trimtab.errors import DataError, RefusedError
 from trimtab.instants import day_start, local_day, microseconds
@@ -16,8 +17,10 @@ from trimtab.schema import TIMESTAMP, USER
 
 _BUYERS = 500  # with fewer in the newest window, earlier ones are learned from too
 _MOST = 6  # windows, then
-_WEEKS = 4  # before the last day, which its sales are compared with
-_FEW = 0.1  # of the sales of the same weekday: with fewer, the log looks incomplete
+_WEEKS = 4  # before a day, which its sales are compared with
+_FEW = 0.2  # of the sales of the same weekday: with fewer, the log looks incomplete
+_HOUR = 3_600_000_000  # microseconds
+_EARLY = 4 * _HOUR  # before the earliest end of the same weekday: the day is not over
 _ENOUGH = 20  # sales on such a day, to be compared with
 
 
@@ -73,23 +76,40 @@ def recent_windows(log: Log, as_of: date, days: int, count: int | None) -> list[
     return found
 
 
-def require_complete(log: Log, as_of: date) -> None:
-    """Refuse a log whose last day has hardly any events, as if it was not all there yet."""
-    last = as_of - timedelta(1)
-    sold = _sales_on(log, last)
+def require_complete(log: Log, as_of: date, days: int) -> None:
+    """Refuse a log that looks as if it was not all there: each day is held against its weekday.
+
+    A day of the window with hardly any events is refused, and a last day that ends hours before
+    the same weekday used to.
+    """
     begun = local_day(microseconds(log.events[TIMESTAMP])[0], log.tz)
-    weeks = [last - timedelta(7 * week) for week in range(1, _WEEKS + 1)]
-    before = [_sales_on(log, day) for day in weeks if day >= begun]
-    usual = float(np.median(before)) if before else 0.0
-    if usual >= _ENOUGH and sold < _FEW * usual:
-        raise RefusedError(
-            f"{last} has {sold} events, the same weekday of the weeks before {usual:g}: the log "
-            f"looks incomplete; wait for it, or pass --accept incomplete"
-        )
+    for back in range(1, days + 1):
+        day = as_of - timedelta(back)
+        weeks = [day - timedelta(7 * week) for week in range(1, _WEEKS + 1)]
+        sold, before = _sales(log, day), [_sales(log, d) for d in weeks if d >= begun]
+        usual = float(np.median([len(times) for times in before])) if before else 0.0
+        if usual < _ENOUGH:
+            continue
+        if len(sold) < _FEW * usual:
+            raise RefusedError(
+                f"{day} has {len(sold)} events, the same weekday of the weeks before {usual:g}: "
+                f"the log looks incomplete; wait for it, or pass --accept incomplete"
+            )
+        earliest = min(int(times[-1]) for times in before if len(times))
+        if back == 1 and int(sold[-1]) < earliest - _EARLY:
+            raise RefusedError(
+                f"{day} ends {(earliest - int(sold[-1])) / _HOUR:.0f} hours before the same "
+                f"weekday of the weeks before: the log looks incomplete; wait for it, or pass "
+                f"--accept incomplete"
+            )
 
 
-def _sales_on(log: Log, day: date) -> int:
-    return int(Window.of(day, 1, log.tz).events(log).num_rows)
+def _sales(log: Log, day: date) -> Ints:
+    """When on a day things were sold, in microseconds since it began."""
+    window = Window.of(day, 1, log.tz)
+    begin, end = _rows(log, window.start, window.stop)
+    times: Ints = microseconds(log.events[TIMESTAMP].slice(begin, end - begin)) - window.start
+    return times
 
 
 def _rows(log: Log, start: int, stop: int) -> tuple[int, int]:
