@@ -76,13 +76,16 @@ def refresh(folder: Path, keep: int) -> subprocess.Popen[str]:
     )
 
 
-def kill_at_random(process: subprocess.Popen[str], store: Path, whole: float) -> tuple[bool, bool]:
+def kill_at_random(
+    process: subprocess.Popen[str], store: Path, whole: float, turn: int
+) -> tuple[bool, bool]:
     """Kill it at some moment, unless it was quicker; whether it was killed, and while writing."""
-    if random.random() < 0.5:
+    if turn % 2:
         wait_until(lambda: process.poll() is not None, random.uniform(0, 1.2 * whole))
     else:
         wait_until(lambda: process.poll() is not None or any(store.glob(".staging-*")), 60)
-        wait_until(lambda: process.poll() is not None, random.expovariate(1 / 0.05))
+        patience = random.expovariate(1 / 0.05) if turn else 0.0
+        wait_until(lambda: process.poll() is not None, patience)
     if process.poll() is not None:
         return False, False
     process.kill()
@@ -112,9 +115,9 @@ def run(n_refreshes: int, folder: Path) -> dict[str, float]:
     )  # fmt: skip
     reader.stdout.readline()
     killed = in_writing = 0
-    for _ in range(n_refreshes):
+    for turn in range(n_refreshes):
         process = refresh(folder, keep)
-        was_killed, was_writing = kill_at_random(process, store, whole)
+        was_killed, was_writing = kill_at_random(process, store, whole, turn)
         out, errors = process.communicate()
         killed += was_killed
         in_writing += was_writing

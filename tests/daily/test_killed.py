@@ -11,7 +11,7 @@ SCRIPT = Path(__file__).parents[2] / "benchmarks" / "killed_refreshes.py"
 
 def test_killed_refreshes_leave_whole_versions():
     done = subprocess.run(
-        [sys.executable, SCRIPT, "--refreshes", "8", "--seed", "3"],
+        [sys.executable, SCRIPT, "--refreshes", "5", "--seed", "3"],
         capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

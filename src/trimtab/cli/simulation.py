@@ -38,7 +38,7 @@ def simulate(
     ] = Path("month"),
     report: Annotated[bool, typer.Option(help="Also write month.html.")] = True,
 ) -> None:
-    """Replay the daily job over a log's last days, judge each day, and draw what came of it."""
+    """Replay the daily job over a log, and draw what came of it."""
     from trimtab.daily.month import PAGE
     from trimtab.daily.simulate import Simulation
 
