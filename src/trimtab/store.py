@@ -140,6 +140,10 @@ class Store:
                 found.append(self._open(entry))
         return found
 
+    def serving(self) -> int:
+        """The number of the version that is served, whether it can be read or not."""
+        return int(self._pointer()["current"])
+
     def numbers(self) -> list[int]:
         """The numbers of all versions that are kept, whether they can be read or not."""
         return [entry["number"] for entry in self._pointer()["published"]] if self.exists() else []
@@ -193,7 +197,7 @@ class Store:
         with _locked(self.folder / _WRITER, self.folder, patient=False):
             self._require_pointer()
             self._clean()
-            yield Writer(self, self._pointer()["current"] if self.exists() else None)
+            yield Writer(self, self.serving() if self.exists() else None)
 
     def _read(self, number: int | None, use: Callable[[Version], _Used]) -> _Used:
         """Follow the pointer; again, when the version was removed meanwhile."""

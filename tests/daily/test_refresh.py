@@ -179,6 +179,7 @@ def test_a_damaged_file_that_is_not_needed_is_passed_over(shop):
     (shop.lists / f"{AS_OF - timedelta(1)}.parquet").write_bytes(b"no Parquet")
     with pytest.warns(tt.TrimtabWarning, match="lists that are not needed are left out"):
         done = shop.job(learner=QUICK).run(AS_OF)
+    assert "lists that are not needed are left out" in done.version.manifest["warnings"][0]
     assert done.version.manifest["lists"] == [str(AS_OF - timedelta(4))]
     (shop.lists / f"{AS_OF - timedelta(4)}.parquet").write_bytes(b"no Parquet")
     with (
@@ -385,7 +386,8 @@ def test_an_older_day_does_not_replace_a_newer_one(shop):
 def test_another_time_zone_is_told(shop):
     shop.job(learner=QUICK).run(AS_OF)
     with pytest.warns(tt.TrimtabWarning, match="days begin in Asia/Tokyo, those of version 1 in U"):
-        shop.job(learner=QUICK, tz="Asia/Tokyo").run(AS_OF)
+        done = shop.job(learner=QUICK, tz="Asia/Tokyo").run(AS_OF)
+    assert "days begin in Asia/Tokyo" in done.version.manifest["warnings"][0]
 
 
 def spoil_tonight(shop, spoil) -> None:
@@ -632,6 +634,15 @@ def test_a_morning_on_the_command_line(shop, trimtab):
     ]  # fmt: skip
     shown = trimtab("history", "--store", shop.store, cwd=shop.folder)
     assert "version 2 is served" in shown.stdout
+    hidden = Store(shop.store).version(1).folder
+    hidden.rename(hidden.with_name("away"))
+    without = trimtab("history", "--store", shop.store, cwd=shop.folder)
+    assert "version 1 is damaged or missing" in without.stdout
+    as_json = json.loads(
+        trimtab("history", "--store", shop.store, "--json", cwd=shop.folder).stdout
+    )
+    assert [(v["number"], v["damaged"]) for v in as_json] == [(1, True), (2, False)]
+    hidden.with_name("away").rename(hidden)
     moved = trimtab(
         "diff", 1, 2, "--store", shop.store, "--json", "--out", "moves.csv", cwd=shop.folder
     )

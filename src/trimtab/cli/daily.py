@@ -99,11 +99,15 @@ def history(store: StoreFolder, as_json: AsJson = False) -> None:
     from trimtab.store import Store
 
     opened = Store(store)
-    current = opened.changes()[-1]["to"] if opened.exists() else opened.current().number
+    current = opened.serving()
     versions = opened.history()
     damaged = sorted(set(opened.numbers()) - {version.number for version in versions})
     if as_json:
-        shown = [{**_row(version), "served": version.number == current} for version in versions]
+        rows = [_row(version) for version in versions] + [{"number": n} for n in damaged]
+        shown = [
+            {**row, "served": row["number"] == current, "damaged": row["number"] in damaged}
+            for row in sorted(rows, key=lambda row: row["number"])
+        ]
         print(json.dumps(shown))
         return
     columns = (Column(name, no_wrap=True) for name in _HISTORY)

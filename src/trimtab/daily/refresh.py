@@ -97,9 +97,10 @@ class Refresh:
     warm: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("recent_days", "windows", "keep"):
-            if getattr(self, name) is not None or name != "windows":
-                require_whole(name, getattr(self, name), 1)
+        for name in ("recent_days", "keep"):
+            require_whole(name, getattr(self, name), 1)
+        if self.windows is not None:
+            require_whole("windows", self.windows, 1)
         for word in self.accept:
             require_choice("accept", word, ACCEPTABLE)
         require_choice("duplicates", self.duplicates, DUPLICATES)
@@ -120,13 +121,13 @@ class Refresh:
         """
         asked = None if as_of is None else read_day("as_of", as_of)
         store = Store(self.store)
-        with store.writing() as writer:
+        with store.writing() as writer, _collected() as caught:
             items = None if self.items is None else Path(self.items)
             source = read_source(self.events, self.query, self.tz, items, asked)
             lists = find_lists(Path(self.lists), source.log.tz)
             require_newer(store, writer.current, source, "older" in self.accept)
             start = self._start(store, writer.current)
-            made = self._make(lists, source, start)
+            made = self._make(lists, source, start, caught)
             about = {**made.about, "started_from": None if start is None else writer.current}
             number = writer.publish(made.write, about, self.keep)
         return Refreshed(store.version(number), made.bias, made.notes)
@@ -143,7 +144,10 @@ class Refresh:
         scale = "log" if self.learner.scale == "log" else "additive"
         return served if served.scale == scale else None
 
-    def _make(self, lists: DatedLists, source: Source, start: ItemBias | None) -> _Made:
+    def _make(
+        self, lists: DatedLists, source: Source, start: ItemBias | None,
+        caught: list[warnings.WarningMessage],
+    ) -> _Made:  # fmt: skip
         """Everything that a version holds, before anything is written."""
         day = source.as_of
         windows = recent_windows(source.log, day, self.recent_days, self.windows)
@@ -153,13 +157,12 @@ class Refresh:
         chosen = choose_lists(lists, windows, day, on)
         teaching, source = gather(lists, chosen, source, text_columns(start))
         begun = time.perf_counter()
-        with _collected() as caught:
-            bias = self._fit(teaching, start)
-            seconds = time.perf_counter() - begun
-            self._guard(bias, caught)
-            top, newest = (None, None)
-            if self.rerank:
-                top, newest = self._rerank(lists, source, bias, teaching.newest)
+        bias = self._fit(teaching, start)
+        seconds = time.perf_counter() - begun
+        self._guard(bias, caught)
+        top, newest = None, None
+        if self.rerank:
+            top, newest = self._rerank(lists, source, bias, teaching.newest)
         ours = (note for note in caught if issubclass(note.category, TrimtabWarning))
         notes = tuple(str(note.message) for note in ours)
         about = self._about(bias, source, windows[0], teaching, newest, seconds, notes)
@@ -244,14 +247,14 @@ class _Made:
 
 @contextmanager
 def _collected() -> Iterator[list[warnings.WarningMessage]]:
-    """Warnings as a list; they are passed on afterwards, even if something is refused."""
+    """Warnings as a list; they are passed on afterwards, but for those that became a refusal."""
     caught: list[warnings.WarningMessage] = []
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             yield caught
     except RefusedError:
-        caught = []  # the refusal says it
+        caught = [note for note in caught if not issubclass(note.category, GuardWarning)]
         raise
     finally:
         for note in caught:

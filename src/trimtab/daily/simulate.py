@@ -40,7 +40,8 @@ class Simulation:
     """What to replay; `run` does it.
 
     Args:
-        log: purchases; the last `days` of it that can be judged are replayed.
+        log: purchases; the last `days` of it that can be judged are replayed. Its catalogue is
+            taken as it stands at the end.
         engine: makes the lists, every night.
         days: how many mornings.
         k: places.
