@@ -114,6 +114,15 @@ def _cast_if_fit(array: pa.Array, kind: pa.DataType, own_type: Any) -> pa.Array 
         return None
 
 
+def require_numbers(table: Table, column: str = SCORE) -> None:
+    """Refuse a column that holds anything but numbers."""
+    kind = table.columns[column].type
+    if not any(is_kind(kind) for is_kind in _NUMBERS):
+        raise DataError(
+            f"column '{column}' of {table.name} holds {kind}: it must be numbers; cast the column"
+        )
+
+
 def read_scores(table: Table, column: str = SCORE) -> tuple[Floats, float]:
     """A column of finite numbers as float64, and the lowest of them."""
     from trimtab.kernels.coding import copy_scores
@@ -124,11 +133,7 @@ def read_scores(table: Table, column: str = SCORE) -> tuple[Floats, float]:
             f"column '{column}' of {table.name} lacks a value in {given.null_count} of "
             f"{len(table)} rows; drop those rows"
         )
-    if not any(is_kind(given.type) for is_kind in _NUMBERS):
-        raise DataError(
-            f"column '{column}' of {table.name} holds {given.type}: it must be numbers; "
-            f"cast the column"
-        )
+    require_numbers(table, column)
     values = as_read_only(given.cast(pa.float64(), safe=False))
     scores = np.empty(len(values))
     found = run_ranges(copy_scores, len(values), values, scores)

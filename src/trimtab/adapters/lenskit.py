@@ -13,6 +13,7 @@ from trimtab.coded import Ints
 from trimtab.errors import DataError
 
 _OWN = "a LensKit Dataset has the ids"
+_NEEDED = "LensKit pipelines need data=, the lenskit.data.Dataset that the pipeline was trained on"
 
 
 def recs(model: Any, request: Request) -> Any:
@@ -28,19 +29,9 @@ def recs(model: Any, request: Request) -> Any:
             f"model is a {type(model).__name__} of LensKit: pass a trained pipeline, like "
             f"lenskit.pipeline.topn_pipeline(scorer)"
         )
-    users, items = _vocabularies(request.data)
+    users, items = request.dataset(_NEEDED, "users", "items")
     source = Asking(_asker(model, request, users, items), len(users), len(items), at_once=1024)
     return recs_of(source, request, users.ids(), items.ids())
-
-
-def _vocabularies(data: Any) -> tuple[Any, Any]:
-    if not hasattr(data, "users") or not hasattr(data, "items"):
-        given = "missing" if data is None else f"a {type(data).__name__}"
-        raise DataError(
-            f"data is {given}: LensKit pipelines need data=, the lenskit.data.Dataset that the "
-            f"pipeline was trained on"
-        )
-    return data.users, data.items
 
 
 def _asker(pipeline: Any, request: Request, users: Any, items: Any) -> Any:

@@ -13,6 +13,7 @@ from trimtab.coded import Ints
 from trimtab.errors import DataError, TrimtabError
 
 _OWN = "a RecTools Dataset has the ids"
+_NEEDED = "RecTools models need data=, the rectools.dataset.Dataset that the model was fitted on"
 
 
 def recs(model: Any, request: Request) -> Any:
@@ -25,19 +26,9 @@ def recs(model: Any, request: Request) -> Any:
         )
     if not getattr(model, "is_fitted", True):
         raise TrimtabError(f"this {type(model).__name__} has learned nothing yet: call fit")
-    users, items = _id_maps(request.data)
+    users, items = request.dataset(_NEEDED, "user_id_map", "item_id_map")
     source = Asking(_asker(model, request, users, items), users.size, items.size)
     return recs_of(source, request, users.external_ids, items.external_ids)
-
-
-def _id_maps(data: Any) -> tuple[Any, Any]:
-    if not hasattr(data, "user_id_map") or not hasattr(data, "item_id_map"):
-        given = "missing" if data is None else f"a {type(data).__name__}"
-        raise DataError(
-            f"data is {given}: RecTools models need data=, the rectools.dataset.Dataset that the "
-            f"model was fitted on"
-        )
-    return data.user_id_map, data.item_id_map
 
 
 def _asker(model: Any, request: Request, users: Any, items: Any) -> Any:

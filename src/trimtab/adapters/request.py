@@ -76,6 +76,18 @@ class Request:
             )
         return scipy_sparse().csr_matrix(self.data)
 
+    def dataset(self, what: str, *parts: str) -> tuple[Any, ...]:
+        """The parts of a library's own dataset; refuses its absence and anything else.
+
+        Args:
+            what: who needs it, and what it is.
+            parts: names of attributes.
+        """
+        if not all(hasattr(self.data, part) for part in parts):
+            given = "missing" if self.data is None else f"a {type(self.data).__name__}"
+            raise DataError(f"data is {given}: {what}")
+        return tuple(getattr(self.data, part) for part in parts)
+
     def known(self, n_users: int, n_items: int) -> Any | None:
         """The matrix of what users have already, if it is to be left out."""
         if self.data is None and not self.exclude_known:

@@ -12,12 +12,11 @@ from trimtab.adapters.lists import Found
 from trimtab.adapters.request import Request
 from trimtab.coded import Floats
 from trimtab.errors import DataError
-from trimtab.frames import Table, read_frame, take_ids, write_frame
+from trimtab.frames import Table, read_frame, require_numbers, take_ids, write_frame
 from trimtab.ids import encode_ids
 from trimtab.labels import Labels
 from trimtab.schema import ITEM, SCORE, USER, WINDOW
 
-_NUMBERS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
 _INSTEAD = {
     "data": "leave it out: the table is all that is needed",
     "user_ids": "the table has the ids",
@@ -61,12 +60,7 @@ def _refuse_windows(table: Table) -> None:
 
 def _scores(table: Table) -> Floats:
     """Scores as float64, nan where there is none."""
-    column = table.columns[SCORE]
-    if not any(is_kind(column.type) for is_kind in _NUMBERS):
-        raise DataError(
-            f"column '{SCORE}' of the table holds {column.type}: it must be numbers; cast the "
-            f"column"
-        )
-    values = pc.fill_null(column.cast(pa.float64(), safe=False), float("nan"))
+    require_numbers(table)
+    values = pc.fill_null(table.columns[SCORE].cast(pa.float64(), safe=False), float("nan"))
     scores: Floats = values.to_numpy()
     return scores
