@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from trimtab.ascent import AscentSettings, Solution, ascend, rescore
+from trimtab.ascent import Solution, ascend, rescore
 from trimtab.bias import ItemBias, Summary, warn
 from trimtab.coded import Floats
 from trimtab.errors import DataError, GuardWarning, SettingError
+from trimtab.ground import AscentSettings
 from trimtab.progress import Progress, progress_reporter
 from trimtab.reading import Coded, FitTables, encode_tables, start_biases
 from trimtab.scales import to_scale

@@ -10,7 +10,7 @@ from unittest.mock import patch
 import numpy as np
 from problems import Case
 
-from trimtab import ascent
+from trimtab import ground
 from trimtab.ascent import Solution
 from trimtab.kernels import coordinate
 from trimtab.kernels.blocks import BLOCK, Blocks
@@ -59,7 +59,7 @@ def replaced_visits(visit: Callable[..., int]) -> Iterator[None]:
     """Have `ascend` call `visit` for `visit_items`, on one thread: pools would cost most of all."""
     with (
         patch.object(coordinate, "visit_items", visit),
-        patch.object(ascent, "_run_parts", run_in_turn),
+        patch.object(ground, "_run_parts", run_in_turn),
     ):
         yield
 

@@ -59,6 +59,39 @@ def make_blocks(max_entries: int) -> Blocks:
     )
 
 
+def fill_blocks(keys: Floats, weights: Ints) -> Blocks:
+    """A multiset to read from, of ascending keys, each once; all ids are 0."""
+    blocks = make_blocks(len(keys))
+    n_blocks = max(1, -(-len(keys) // BLOCK))
+    starts = np.arange(0, len(keys), BLOCK)
+    blocks.keys[: len(keys)] = keys
+    blocks.ids[: len(keys)] = 0
+    blocks.weights[: len(keys)] = weights
+    blocks.lengths[: len(starts)] = np.diff(np.append(starts, len(keys)))
+    blocks.sums[: len(starts)] = np.add.reduceat(weights, starts) if len(starts) else 0
+    blocks.order[:n_blocks] = np.arange(n_blocks)
+    blocks.floor_keys[1:n_blocks] = keys[starts[1:]]
+    blocks.floor_ids[1:n_blocks] = 0
+    blocks.counts[:] = n_blocks, len(blocks.free) - n_blocks
+    return blocks
+
+
+def read_blocks(blocks: Blocks) -> tuple[Floats, Ints]:
+    """The keys of a multiset, ascending, each once, and the sums of their weights."""
+    order = blocks.order[: blocks.counts[_N_BLOCKS]].astype(np.int64)
+    inside = np.arange(BLOCK) < blocks.lengths[order][:, None]
+    places = (order[:, None] * BLOCK + np.arange(BLOCK))[inside]
+    return sum_by_key(blocks.keys[places], blocks.weights[places])
+
+
+def sum_by_key(keys: Floats, weights: Ints) -> tuple[Floats, Ints]:
+    """Different keys, ascending, and the sums of their weights."""
+    by_key = np.argsort(keys, kind="stable")
+    keys, weights = keys[by_key], weights[by_key]
+    starts = np.flatnonzero(np.diff(keys, prepend=-np.inf))
+    return keys[starts], np.add.reduceat(weights, starts) if len(starts) else weights
+
+
 @helper
 def _comes_before(key_a, id_a, key_b, id_b):
     return key_a < key_b or (key_a == key_b and id_a > id_b)

@@ -26,8 +26,10 @@ from trimtab.kernels.rows import (
     Rows,
     move_item,
     raise_floor,
+    tags_of,
     unpack_problem,
     unpack_rows,
+    worth_at,
 )
 from trimtab.kernels.sorting import sort_curve
 from trimtab.kernels.special import (
@@ -49,8 +51,25 @@ from trimtab.kernels.steps import make_rules, penalty_of
 
 
 @helper
-def _apply_move(problem, rows, by_item, item, old, new, scratch, visit):
-    """Give an item its new bias in every row that it enters, leaves or moves in."""
+def _unit_value(problem, rows, unit):
+    """The metric of a unit's current ranking, in quanta."""
+    total = np.int64(0)
+    hits = 0
+    tags = tags_of(problem, unit)
+    for p in range(min(problem.k, np.int64(rows.codes[tags + problem.width]))):
+        if rows.codes[tags + p] & 1:
+            hits += 1
+            total += worth_at(problem, unit, p) * (hits if problem.is_map else 1)
+    return total
+
+
+@helper
+def _apply_move(problem, rows, by_item, item, old, new, scratch, visit, counted):
+    """Give an item its new bias in every row that it enters, leaves or moves in.
+
+    Returns what that adds to the metric, in quanta, if it is to be counted.
+    """
+    gained = np.int64(0)
     rows.offset[item] = new
     highest = max(old, new)
     if problem.reaches_unlisted:
@@ -75,9 +94,13 @@ def _apply_move(problem, rows, by_item, item, old, new, scratch, visit):
             prefetch_row(problem, rows, scratch.who[x + AHEAD] >> 1)
         lister = scratch.who[x]
         score = scratch.owns[x] + new
+        if counted:
+            gained -= _unit_value(problem, rows, lister >> 1)
         move_item(problem, rows, lister >> 1, item, lister & 1, there, there, score)
+        if counted:
+            gained += _unit_value(problem, rows, lister >> 1)
     if not problem.reaches_unlisted or highest <= 0:
-        return
+        return gained
     stamp_special(by_item, item, scratch, visit)
     n_units = problem.n_units
     for group in range((n_units + GROUP - 1) // GROUP):
@@ -89,12 +112,17 @@ def _apply_move(problem, rows, by_item, item, old, new, scratch, visit):
                         raise_floor(rows, unit, highest)
                     else:
                         bought = np.int64(scratch.stamp[unit] == visit * 4 + BUYER)
+                        if counted:
+                            gained -= _unit_value(problem, rows, np.int64(unit))
                         move_item(
                             problem, rows, np.int64(unit), item, bought,
                             np.int64(old > 0), np.int64(new > 0), new,
                         )  # fmt: skip
+                        if counted:
+                            gained += _unit_value(problem, rows, np.int64(unit))
                 lowest = min(lowest, rows.floor[unit])
             rows.group_floor[group] = lowest
+    return gained
 
 
 @helper
@@ -188,7 +216,7 @@ def _visit(
             counters[2] += after - before
             gain[item] = value + after - current
             levels[1] = max(levels[1], abs(best))
-            _apply_move(problem, rows, by_item, item, bias, best, scratch, counters[0])
+            _apply_move(problem, rows, by_item, item, bias, best, scratch, counters[0], False)
             n_changed += 1
     return n_changed
 
@@ -226,3 +254,37 @@ def visit_items(
     packed = (pack(problem), pack(rows), pack(by_item), pack(scratch))
     changed = _visit(*packed, candidates, cap, margin, rate, most, gain, counters, levels)
     return int(changed)
+
+
+@kernel
+def _move(packed, packed_rows, packed_by_item, packed_scratch, items, biases, gains):
+    """Give items their biases, one after the other; see `move_items`."""
+    problem = unpack_problem(packed)
+    rows = unpack_rows(packed_rows)
+    by_item = unpack_by_item(packed_by_item)
+    scratch = unpack_scratch(packed_scratch)
+    for c in range(len(items)):
+        item = np.int64(items[c])
+        old = rows.offset[item]
+        visit = np.int64(c + 1)
+        gains[c] = _apply_move(
+            problem, rows, by_item, item, old, biases[c], scratch, visit, True
+        )  # fmt: skip
+
+
+def move_items(
+    problem: Problem, rows: Rows, by_item: ByItem, scratch: Scratch, items: Codes, biases: Floats
+) -> Ints:
+    """Give items their biases, one after the other; what each adds to the metric, in quanta.
+
+    Args:
+        problem: what does not change.
+        rows: the current rankings; changed in place.
+        by_item: who lists and who bought each of the items.
+        scratch: room to work in, not used before.
+        items: item codes, each once.
+        biases: their new biases.
+    """
+    gains = np.empty(len(items), np.int64)
+    _move(pack(problem), pack(rows), pack(by_item), pack(scratch), items, biases, gains)
+    return gains

@@ -20,7 +20,7 @@ from trimtab.kernels.steps import MARGIN, QUANTA, better, make_rules, penalty_of
 from trimtab.kernels.worth import worth_table
 
 if TYPE_CHECKING:
-    from trimtab.ascent import AscentSettings
+    from trimtab.ground import AscentSettings
 
 
 class Units(NamedTuple):

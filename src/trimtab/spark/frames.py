@@ -64,7 +64,8 @@ def _as_frame(frame: Any, name: str) -> DataFrame:
         raise DataError(
             f"{name} is a {type(frame).__name__}: pass a Spark data frame or the name of a table"
         )
-    return frame
+    found: DataFrame = frame
+    return found
 
 
 def check_same_ids(column: str, frames: dict[str, DataFrame]) -> None:
