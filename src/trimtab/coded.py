@@ -30,6 +30,11 @@ class Lists(NamedTuple):
         """Number of units, those with an empty list included."""
         return len(self.indptr) - 1
 
+    def take(self, chosen: Ints) -> Lists:
+        """Lists of some of the units."""
+        indptr, entries = entries_of(self.indptr, chosen)
+        return Lists(indptr, self.items[entries], self.scores[entries])
+
 
 class Sets(NamedTuple):
     """One set of items per unit, in CSR form: what the unit bought, each item once."""
@@ -41,3 +46,15 @@ class Sets(NamedTuple):
     def n_units(self) -> int:
         """Number of units, those with an empty set included."""
         return len(self.indptr) - 1
+
+    def take(self, chosen: Ints) -> Sets:
+        """Sets of some of the units."""
+        indptr, entries = entries_of(self.indptr, chosen)
+        return Sets(indptr, self.items[entries])
+
+
+def entries_of(indptr: Ints, chosen: Ints) -> tuple[Ints, Ints]:
+    """Where the entries of chosen rows begin and end when side by side, and where they are now."""
+    lengths = np.diff(indptr)[chosen]
+    ends = np.concatenate([[0], np.cumsum(lengths)])
+    return ends, np.arange(ends[-1]) + np.repeat(indptr[chosen] - ends[:-1], lengths)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trimtab.coded import Flags, Floats, Ints, Lists, Sets
+from trimtab.coded import Flags, Floats, Ints, Lists, Sets, entries_of
 from trimtab.threads import run_ranges
 
 QUANTA = 2.0**32
@@ -70,14 +70,9 @@ class HitLists(NamedTuple):
 
     def take(self, chosen: Ints) -> HitLists:
         """Some of the units."""
-        lengths = np.diff(self.lists.indptr)[chosen]
-        indptr = np.concatenate([[0], np.cumsum(lengths)])
-        entries = np.arange(indptr[-1]) + np.repeat(
-            self.lists.indptr[chosen] - indptr[:-1], lengths
-        )
-        lists = Lists(indptr, self.lists.items[entries], self.lists.scores[entries])
+        indptr, entries = entries_of(self.lists.indptr, chosen)
         return HitLists(
-            lists,
+            Lists(indptr, self.lists.items[entries], self.lists.scores[entries]),
             self.hits[entries],
             self.n_bought[chosen],
             self.weights[chosen],

@@ -273,7 +273,8 @@ def read_weights(frame: Any, units: Units, judged: Flags, name: str) -> Floats:
     Args:
         frame: user_id, weight.
         units: of the other tables.
-        judged: the units that bought something; one of them must weigh more than 0.
+        judged: the units that bought something; one of them must weigh more than 0, if there are
+            any.
         name: of the table that the units come from.
     """
     table = read_frame(frame, "weights", USER, WEIGHT)
@@ -292,7 +293,7 @@ def read_weights(frame: Any, units: Units, judged: Flags, name: str) -> Floats:
     by_code = np.ones(len(users))
     by_code[weight_codes] = values
     weights: Floats = by_code[user_codes][units.user_codes]
-    if not (weights[judged] > 0).any():
+    if judged.any() and not (weights[judged] > 0).any():
         raise DataError(
             f"column '{WEIGHT}' of weights is 0 for every user who bought something: give at "
             f"least one a weight above 0"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +37,15 @@ _WHOLE = {"k": 1, "max_cycles": 1, "min_support": 0, "min_exposure": 0, "n_bags"
 _NUMBERS = {"penalty": (0,), "max_bias": (0,), "min_updates": (0, 1)}
 _MAY_BE_NONE = ("max_bias", "max_cycles")
 _OF_BOTH = ("k", "metric", "method", "scale", "seed")  # settings of either method
+
+
+class Judged(NamedTuple):
+    """The weighted mean of the metric before and after, and over how many users."""
+
+    before: float
+    after: float
+    n_users: int
+    n_skipped: int
 
 
 @dataclass(frozen=True)
@@ -118,6 +127,12 @@ class BiasLearner:
         """Whether it learns the hierarchy; otherwise it ascends item by item."""
         return self.method == "hierarchy" or (self.method == "auto" and not self._of_ascent)
 
+    @property
+    def ascent(self) -> AscentSettings:
+        """The settings that the ascent has."""
+        own = {field.name: getattr(self, field.name) for field in fields(AscentSettings)}
+        return AscentSettings(**own)
+
     def _settle(
         self, name: str, check: Callable[..., None], kind: type[int | float], *bounds: float
     ) -> None:
@@ -179,7 +194,7 @@ class BiasLearner:
             warn("history and items are used by the hierarchy only: this ascent learns without")
         _tiny_problem()
         coded = encode_tables(tables, self.k, self.unlisted, weights, duplicates)
-        _check_start(start)
+        check_start(start)
         _warm_up(self.is_hierarchy)
         if self.is_hierarchy:
             from trimtab.robust import learn_robust
@@ -207,12 +222,12 @@ class BiasLearner:
             )
         coded = replace(coded, lists=to_scale(coded.lists, scale).lists)
         solution = self._solve(coded, start_biases(start, coded.item_ids, scale), progress)
-        return self._result(coded, solution, scale)
+        return self._result(coded.item_ids, coded.window, solution, _judge(coded, solution), scale)
 
     def _solve(
         self, coded: Coded, start: Floats | None, progress: Callable[[int], Progress | None]
     ) -> Solution:
-        ascent = AscentSettings(**{f.name: getattr(self, f.name) for f in fields(AscentSettings)})
+        ascent = self.ascent
         unit = 1.0 if self.scale == "log" else None
         if self.n_bags == 0:
             return ascend(*coded.data, ascent, coded.weights, start, unit, progress(0))
@@ -231,20 +246,18 @@ class BiasLearner:
         weights[drawn] = counts
         return weights if coded.weights is None else weights * coded.weights
 
-    def _result(self, coded: Coded, solution: Solution, scale: str) -> ItemBias:
-        judged = np.diff(coded.bought.indptr) > 0
-        weights = np.ones(len(judged)) if coded.weights is None else coded.weights
-        total = float(weights[judged].sum())
+    def _result(
+        self, item_ids: Any, window: Mapping[str, Any], solution: Solution, judged: Judged,
+        scale: str,
+    ) -> ItemBias:  # fmt: skip
+        """What the ascent found, as an `ItemBias`."""
         summary = Summary(
             metric=self.metric,
             k=self.k,
-            before=float((solution.before * weights)[judged].sum() / total),
-            after=float((solution.after * weights)[judged].sum() / total),
+            **judged._asdict(),
             objective_before=float(solution.objective_before),
             objective_after=float(solution.objective_after),
-            n_users=int(judged.sum()),
-            n_skipped=int((~judged).sum()),
-            n_items=coded.n_items,
+            n_items=len(solution.bias),
             n_candidates=len(solution.order),
             n_excluded=int(solution.excluded.sum()),
             cycles=solution.cycles,
@@ -252,24 +265,35 @@ class BiasLearner:
             converged=bool(solution.converged),
             unit=float(solution.unit),
         )
-        none = np.zeros(coded.n_items)
+        none = np.zeros(len(solution.bias))
         return ItemBias(
-            item_ids=coded.item_ids,
+            item_ids=item_ids,
             bias=solution.bias,
             excluded=solution.excluded,
             gain=solution.gain,
             support=solution.support.astype(np.int64),
-            low=np.full(coded.n_items, np.nan),
-            high=np.full(coded.n_items, np.nan),
+            low=np.full(len(none), np.nan),
+            high=np.full(len(none), np.nan),
             trend=none,
             category=none.copy(),
-            fresh=np.zeros(coded.n_items, bool),
+            fresh=np.zeros(len(none), bool),
             scale=scale,
             unlisted=self.unlisted,
             summary=summary,
             settings=asdict(self),
-            window=coded.window,
+            window=window,
         )
+
+
+def _judge(coded: Coded, solution: Solution) -> Judged:
+    judged = np.diff(coded.bought.indptr) > 0
+    weights = np.ones(len(judged)) if coded.weights is None else coded.weights
+    total = float(weights[judged].sum())
+    before, after = (
+        float((values * weights)[judged].sum() / total)
+        for values in (solution.before, solution.after)
+    )
+    return Judged(before, after, int(judged.sum()), int((~judged).sum()))
 
 
 @functools.cache
@@ -302,7 +326,8 @@ def _warm_up(is_hierarchy: bool) -> None:
             BiasLearner(k=1, method="ascent")._solve(_tiny_problem(), None, lambda bag: None)
 
 
-def _check_start(start: Any) -> None:
+def check_start(start: Any) -> None:
+    """Refuse anything but biases, or nothing, to start from."""
     if start is not None and not isinstance(start, ItemBias):
         raise DataError(
             f"start is a {type(start).__name__}: pass an ItemBias, as from ItemBias.load(folder)"

@@ -1,1 +1,12 @@
 """The same on Apache Spark: users in partitions, the local kernels on each of them."""
+
+from trimtab.errors import TrimtabError
+
+try:
+    import pyspark.sql  # noqa: F401
+except ImportError as error:
+    raise TrimtabError("Spark support is not installed: pip install trimtab[spark]") from error
+
+from trimtab.spark.learn import SparkBiasLearner
+
+__all__ = ["SparkBiasLearner"]

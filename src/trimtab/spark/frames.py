@@ -6,15 +6,12 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from trimtab.errors import DataError, TrimtabError
-from trimtab.schema import require_columns, require_rows
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as T  # noqa: N812
 
-try:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql import functions as F  # noqa: N812
-    from pyspark.sql import types as T  # noqa: N812
-except ImportError as error:
-    raise TrimtabError("Spark support is not installed: pip install trimtab[spark]") from error
+from trimtab.errors import DataError
+from trimtab.schema import require_columns, require_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa

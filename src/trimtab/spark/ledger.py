@@ -1,0 +1,97 @@
+"""Results of finished steps, so that a driver that starts again goes on where it was.
+
+The driver's own work is quick and always the same: only what the cluster summed up for it is worth
+keeping. A driver that starts again takes its steps once more, and finds the results of those that
+were finished in the checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from trimtab.errors import StoreError
+from trimtab.spark.arrays import Arrays, from_bytes, to_bytes
+
+_STEPS = "step int, name string, data binary"
+
+
+@dataclass
+class Ledger:
+    """Steps and their results; kept in a folder if there is one.
+
+    Args:
+        session: to read and write with.
+        folder: any path that Spark can write to and the cluster can read from; or None.
+        identity: of settings and tables; a checkpoint of others is refused.
+    """
+
+    session: SparkSession
+    folder: str | None = None
+    identity: str = ""
+    steps: int = 0  # taken so far, found or made
+    made: int = 0  # of them not found
+    _found: dict[int, tuple[str, bytes]] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.folder is None:
+            return
+        rows = self._read("steps")
+        self._found = {row["step"]: (row["name"], bytes(row["data"])) for row in rows}
+        if self.recall_text("identity", self.identity) != self.identity:
+            raise StoreError(
+                f"checkpoint={self.folder!r} is of a fit with other settings or tables; give an "
+                f"empty folder"
+            )
+
+    def recall(self, name: str, make: Callable[[], Arrays]) -> Arrays:
+        """The next step's result: found, or made and kept."""
+        step = self.steps
+        self.steps += 1
+        if step in self._found:
+            kept, data = self._found.pop(step)
+            assert kept == name, f"step {step} is {kept}, not {name}"
+            return from_bytes(data)
+        self.made += 1
+        result = make()
+        if self.folder is not None:
+            rows = [(step, name, bytearray(to_bytes(result)))]
+            frame = self.session.createDataFrame(rows, _STEPS).coalesce(1)
+            frame.write.mode("append").parquet(f"{self.folder}/steps")
+        return result
+
+    def recall_text(self, name: str, text: str) -> str:
+        """The next step's text: found, or kept."""
+        import numpy as np
+
+        (found,) = self.recall(name, lambda: [np.frombuffer(text.encode(), np.uint8)])
+        return bytes(found).decode()
+
+    def keep_frame(self, name: str, frame: DataFrame) -> DataFrame:
+        """A data frame that is made once and read again: from the folder, or from memory."""
+        if self.folder is None:
+            return frame.persist()
+        path = f"{self.folder}/{name}"
+
+        def write() -> Arrays:
+            frame.write.mode("overwrite").parquet(path)
+            return []
+
+        self.recall(name, write)
+        kept = self.session.read.parquet(path)
+        # Files may be cut anywhere: all chunks of a part must come to one task again.
+        n_parts = kept.select("part").distinct().count()
+        return kept.repartitionByRange(n_parts, "part").persist()
+
+    def _read(self, name: str) -> list[Any]:
+        from pyspark.errors import AnalysisException
+
+        try:
+            return self.session.read.parquet(f"{self.folder}/{name}").collect()
+        except AnalysisException as error:
+            if error.getCondition() != "PATH_NOT_FOUND":
+                raise StoreError(f"checkpoint={self.folder!r} cannot be read: {error}") from error
+            return []
