@@ -74,9 +74,9 @@ def test_what_is_not_known_is_left_out():
 def test_groups_are_counted_apart():
     lists = Lists(np.array([0, 2, 4, 6]), np.array([0, 1, 1, 2, 0, 2], np.int32), np.zeros(6))
     bought = Sets(np.array([0, 1, 2, 4]), np.array([1, 3, 0, 3], np.int32))
-    counts = count_groups(lists, bought, np.array([0, 1, -1]), 2, 4)
-    assert counts.listed.tolist() == [[1, 1, 0, 0], [0, 1, 1, 0]]
-    assert counts.bought.tolist() == [[0, 1, 0, 0], [0, 0, 0, 1]]
+    sold, listed = count_groups(lists, bought, np.array([0, 1, -1]), 2, 4)
+    assert listed.tolist() == [[1, 1, 0, 0], [0, 1, 1, 0]]
+    assert sold.tolist() == [[0, 1, 0, 0], [0, 0, 0, 1]]
 
 
 def test_features_by_hand():

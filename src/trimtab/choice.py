@@ -7,6 +7,7 @@ metric on users that were held out.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -111,58 +112,74 @@ def _coefficient_sums(
     return np.asarray(gradient), curvature, squares
 
 
-def fit_effects(
-    data: HitLists, weights: Floats, logits: Floats, groups: Codes, n_groups: int, precision: float
-) -> Effects:
-    """The most likely effects of groups of items, drawn to 0 by a prior.
+Sums = Callable[[list[int], Floats], Floats]
+
+
+def fit_effects(sums: Sums, n_fits: int, n_groups: int, precision: float) -> list[Effects]:
+    """The most likely effects of groups of items, drawn to 0 by a prior; of several fits at once.
+
+    Args:
+        sums: of the fits asked for, at these effects: gradient, curvature and noise, by [fit, sum,
+            group].
+        n_fits: number of fits.
+        n_groups: number of groups.
+        precision: the prior's, in units that see the group's items.
+    """
+    effects, information = np.zeros((2, n_fits, n_groups))
+    moving = list(range(n_fits))
+    for _ in range(_EFFECT_STEPS):
+        found = sums(moving, effects[moving])
+        for fit, (gradient, curvature, _) in zip(tuple(moving), found, strict=True):
+            now = effects[fit]
+            step = _EFFECT_DAMPING * (gradient - precision * now) / (curvature + precision)
+            step = np.clip(step, -_LONGEST_EFFECT_STEP, _LONGEST_EFFECT_STEP)
+            effects[fit], information[fit] = now + step, curvature
+            if np.abs(step).max(initial=0.0) < _EFFECT_CLOSE:
+                moving.remove(fit)
+        if not moving:
+            break
+    return [Effects(*found) for found in zip(effects, information, strict=True)]
+
+
+def effect_variance(sums: Floats) -> float:
+    """How far true effects spread around 0: what their gradients have beyond chance.
+
+    The expected square of a group's gradient at 0 is its noise plus its squared information times
+    the variance; summed over groups that gives the variance.
+
+    Args:
+        sums: gradient, curvature and noise of each group at effects of 0.
+    """
+    gradient, curvature, noise = sums
+    beyond = float((gradient**2 - noise).sum())
+    return max(0.0, beyond) / max(float((curvature**2).sum()), 1e-300)
+
+
+def sum_effects(
+    data: HitLists, weights: Floats, logits: Floats, groups: Codes, effects: Floats, quanta: float
+) -> Ints:
+    """Gradient, curvature and noise of each group, in quanta: sums over parts of the units add up.
 
     Args:
         data: what was chosen.
         weights: of units in the likelihood.
         logits: of entries, without the effects.
         groups: of entries.
-        n_groups: number of groups.
-        precision: the prior's, in units that see the group's items.
+        effects: by group.
+        quanta: in 1.
     """
-    effects, curvature = np.zeros(n_groups), np.zeros(n_groups)
-    for _ in range(_EFFECT_STEPS):
-        gradient, curvature, _ = _effect_sums(data, weights, logits, groups, effects)
-        step = _EFFECT_DAMPING * (gradient - precision * effects) / (curvature + precision)
-        step = np.clip(step, -_LONGEST_EFFECT_STEP, _LONGEST_EFFECT_STEP)
-        effects = effects + step
-        if np.abs(step).max(initial=0.0) < _EFFECT_CLOSE:
-            break
-    return Effects(effects, curvature)
-
-
-def effect_variance(
-    data: HitLists, weights: Floats, logits: Floats, groups: Codes, n_groups: int
-) -> float:
-    """How far true effects spread around 0: what their gradients have beyond chance.
-
-    The expected square of a group's gradient at 0 is its noise plus its squared information times
-    the variance; summed over groups that gives the variance.
-    """
-    gradient, curvature, noise = _effect_sums(data, weights, logits, groups, np.zeros(n_groups))
-    beyond = float((gradient**2 - noise).sum())
-    return max(0.0, beyond) / max(float((curvature**2).sum()), 1e-300)
-
-
-def _effect_sums(
-    data: HitLists, weights: Floats, logits: Floats, groups: Codes, effects: Floats
-) -> tuple[Floats, Floats, Floats]:
-    """Gradient, curvature and noise of each group."""
     from trimtab.kernels.choice import effect_sums
 
-    def part(start: int, stop: int) -> Floats:
-        sums = np.zeros((3, len(effects)))
+    def part(start: int, stop: int) -> Ints:
+        sums = np.zeros((3, len(effects)), np.int64)
         effect_sums(
-            start, stop, data.lists.indptr, groups, logits, data.hits, weights, effects, *sums
-        )
+            start, stop, data.lists.indptr, groups, logits, data.hits, weights, effects, quanta,
+            *sums,
+        )  # fmt: skip
         return sums
 
-    gradient, curvature, noise = functools.reduce(np.add, _run(part, data.n_units))
-    return gradient, curvature, noise
+    total: Ints = functools.reduce(np.add, _run(part, data.n_units))
+    return total
 
 
 def _run(part: Any, n_units: int) -> list[Any]:

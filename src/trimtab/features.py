@@ -7,7 +7,6 @@ the group the user is in: a purchase never explains itself.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -25,13 +24,6 @@ _NEVER = 400.0  # days since the last sale of what was never sold
 _WINDOW_DAYS = 4.0
 
 
-class Counts(NamedTuple):
-    """How many units of a group bought each item, and how many lists have it."""
-
-    bought: Floats  # [group, item]
-    listed: Floats
-
-
 @dataclass(frozen=True)
 class History:
     """What was sold before the window, by item; parts that are not known are None."""
@@ -43,15 +35,17 @@ class History:
     since: Floats | None = None  # days since the last sale
 
 
-def count_groups(lists: Lists, bought: Sets, group_of: Ints, n_groups: int, n_items: int) -> Counts:
-    """Count purchases and lists of each group of units; group -1 counts for nothing."""
+def count_groups(
+    lists: Lists, bought: Sets, group_of: Ints, n_groups: int, n_items: int
+) -> tuple[Ints, Ints]:
+    """Purchases and lists of each group of units, by [group, item]; group -1 counts for nothing."""
     from trimtab.kernels.choice import count_listed
 
     listed = np.zeros((n_groups, n_items), np.int64)
     count_listed(0, lists.n_units, lists.indptr, lists.items, group_of, listed)
     sold = np.zeros((n_groups, n_items), np.int64)
     count_listed(0, bought.n_units, bought.indptr, bought.items, group_of, sold)
-    return Counts(sold.astype(np.float64), listed.astype(np.float64))
+    return sold, listed
 
 
 def count_history(

@@ -12,40 +12,38 @@ the forecast.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from trimtab.choice import (
-    LEAST_TRUST,
-    Coefficients,
     Effects,
     coefficient_errors,
     effect_variance,
     fit_coefficients,
     fit_effects,
 )
-from trimtab.coded import Codes, Flags, Floats, Ints, Lists, Sets
-from trimtab.direction import HitLists, gather_hits, trace_line, values_at
-from trimtab.features import Features, History, count_groups
-from trimtab.kernels.worth import discounts
+from trimtab.coded import Codes, Floats, Ints, Lists, Sets
+from trimtab.direction import gather_hits
+from trimtab.features import History
+from trimtab.panel import (
+    N_FOLDS,
+    Brief,
+    Fit,
+    Lifts,
+    Panel,
+    Subset,
+    count_folds,
+    take_census,
+    worth_quanta,
+)
 from trimtab.progress import Progress
-from trimtab.scales import model_scores
 
-N_FOLDS = 4
-_PAIRS = tuple(combinations(range(N_FOLDS), 2))
-_TABLES = N_FOLDS + 1 + len(_PAIRS)  # of a window: each fold left out, none, each pair of folds
-_WHOLE = N_FOLDS  # the table that leaves none out
 _RIDGE = 10.0  # units
 _OWN_PRECISION = 10.0
 _CATEGORY_PRECISION = 10.0
-_LONGEST = 2.0  # times what the model says
 _CLEARLY = 3.0  # standard errors: the best of many lengths looks good by chance
 _DOUBT = 0.5  # how much of a move an uncertain gain takes back
-_MOST_FOR_TREND = 20_000  # units; a handful of coefficients needs no more
-_MOST_FOR_CURVES = 100_000
-_MOST_CROSSINGS = 30_000_000
 _STEPS = 2 * (N_FOLDS + 1)  # of progress
 
 
@@ -98,177 +96,163 @@ class Learned(NamedTuple):
     forecast: Forecast
 
 
-class _Part(NamedTuple):
-    """Units to fit on, and the table of features that each of them sees."""
+class Panels(Protocol):
+    """All units with hits, wherever they are."""
 
-    chosen: Flags
-    table_of: Ints
+    brief: Brief
 
+    def trend_sample(self) -> Panel:
+        """The units that coefficients are fitted on, in one place."""
+        ...
 
-class _Fit(NamedTuple):
-    """What the model found on some units."""
+    def total(self, method: str, *given: Any) -> Ints:
+        """What a method of `Panel` gives, added up over all parts."""
+        ...
 
-    part: _Part
+    def effects(self, level: str, fits: list[Fit], kept: dict[str, float]) -> list[Effects]:
+        """The effects of groups of items, of each fit."""
+        ...
 
-    coefficients: Coefficients
-    category: Effects | None
-    own: Effects | None
-
-    @property
-    def trust(self) -> float:
-        """How much one unit of score says, in the model's logits."""
-        return max(float(self.coefficients.beta[0]), LEAST_TRUST)
-
-    @property
-    def slopes(self) -> Floats:
-        """What features say, in units of score."""
-        return self.coefficients.beta[1:] / self.trust
+    def best_length(
+        self, parts: list[Fit], kept: dict[str, float], level: str, usual: float
+    ) -> float:
+        """The length of a level that serves held-out units best."""
+        ...
 
 
-def learn_hierarchy(
-    evidence: Evidence, k: int, metric: str, seed: int, progress: Progress | None = None
-) -> Learned:
+def size_of_level(brief: Brief, level: str) -> tuple[int, float]:
+    """How many groups a level has, and how precise its prior is."""
+    if level == "category":
+        return brief.n_groups, _CATEGORY_PRECISION
+    return brief.n_items, _OWN_PRECISION
+
+
+class OnePanel:
+    """All units in one place."""
+
+    def __init__(self, evidence: Evidence, k: int, metric: str, seed: int) -> None:
+        e = evidence
+        data = gather_hits(e.lists, e.bought, e.weights)
+        quanta = worth_quanta(e.lists.n_units, float(e.weights.max(initial=0.0)), k)
+        n_windows = int(e.windows.max(initial=0)) + 1
+        counts = count_folds(
+            e.lists, e.bought, e.weights, e.users, e.windows, seed, n_windows, e.n_items
+        )
+        groups = None if e.categories is None else group_items(e.categories)
+        self.brief = Brief(
+            e.scale, e.unit, k, metric, seed, *counts, e.history, groups,
+            take_census(data, k, metric, quanta), quanta,
+        )  # fmt: skip
+        users, windows = e.users[data.source].astype(np.int64), e.windows[data.source]
+        self._panel = Panel(data, users, windows, self.brief)
+
+    def trend_sample(self) -> Panel:
+        """The units that coefficients are fitted on."""
+        return self._panel.sample() if self.brief.trend_share < 1.0 else self._panel
+
+    def total(self, method: str, *given: Any) -> Ints:
+        """What a method gives."""
+        sums: Ints = getattr(self._panel, method)(*given)
+        return sums
+
+    def effects(self, level: str, fits: list[Fit], kept: dict[str, float]) -> list[Effects]:
+        """Of one fit after the other, which takes less room than all at once."""
+        n_groups, precision = size_of_level(self.brief, level)
+
+        def fitted(fit: Fit) -> Effects:
+            def sums(_: list[int], effects: Floats) -> Floats:
+                found = self.total("effect_sums", level, [fit], kept, effects)
+                return found / self.brief.effect_quanta
+
+            return fit_effects(sums, 1, n_groups, precision)[0]
+
+        return [fitted(fit) for fit in fits]
+
+    def best_length(
+        self, parts: list[Fit], kept: dict[str, float], level: str, usual: float
+    ) -> float:
+        """By the exact curve of all held-out units."""
+        return self._panel.line(parts, kept, level).best(usual)[0]
+
+
+def group_items(categories: Ints) -> Codes:
+    """Categories as groups of items; those not known are one more."""
+    return np.where(categories < 0, categories.max(initial=-1) + 1, categories).astype(np.int32)
+
+
+def learn_hierarchy(panels: Panels, progress: Progress | None = None) -> Learned:
     """Learn the levels and how far each is carried by held-out units."""
-    return _Study(evidence, k, metric, seed, progress).learn()
+    return _Study(panels, progress).learn()
 
 
 class _Study:
-    def __init__(
-        self, evidence: Evidence, k: int, metric: str, seed: int, progress: Progress | None
-    ) -> None:
+    def __init__(self, panels: Panels, progress: Progress | None) -> None:
+        self._panels, self._brief = panels, panels.brief
         self._progress, self._done = progress, 0
-        self._k, self._metric, self._evidence = k, metric, evidence
-        lists, bought = evidence.lists, evidence.bought
-        self._data = gather_hits(lists, bought, evidence.weights)
-        source = self._data.source
-        # Only items on these lists can matter to the model: they are numbered by themselves.
-        on_lists = np.zeros(evidence.n_items, bool)
-        on_lists[self._data.lists.items] = True
-        self._items = np.flatnonzero(on_lists)
-        local = (np.cumsum(on_lists) - 1).astype(np.int32)[self._data.lists.items]
-        numbered = self._data.lists._replace(items=local)
-        self._data = self._data._replace(lists=numbered)
-        taken = model_scores(numbered, evidence.scale, evidence.unit)
-        self._model = self._data._replace(lists=numbered._replace(scores=taken))
-        n_users = int(evidence.users.max(initial=-1)) + 1
-        folds = np.random.default_rng([seed, 0]).integers(0, N_FOLDS, n_users)[evidence.users]
-        self._fold = folds[source]
-        self._window = evidence.windows[source].astype(np.int64)
-        self._build_tables(folds)
-        self._worth = self._unit_worth()
-        self._sample = _sample(self._data.n_units, _MOST_FOR_TREND, seed)
-        self._groups = None
-        if evidence.categories is not None:
-            known = evidence.categories
-            self._all_groups = np.where(known < 0, known.max(initial=-1) + 1, known)
-            self._groups = self._all_groups[self._items].astype(np.int32)
-
-    def _build_tables(self, folds: Ints) -> None:
-        """Features by [window and fold left out, item on lists, feature], and of all items now."""
-        e = self._evidence
-        n_windows = int(e.windows.max(initial=0)) + 1
-        learning = (np.diff(e.lists.indptr) > 0) & (np.diff(e.bought.indptr) > 0) & (e.weights > 0)
-        group = np.where(learning, e.windows * N_FOLDS + folds, -1).astype(np.int64)
-        counts = count_groups(e.lists, e.bought, group, n_windows * N_FOLDS, e.n_items)
-        made = []
-        for window in range(n_windows):
-            features = Features(e.history[window] if e.history else None)
-            own = slice(window * N_FOLDS, (window + 1) * N_FOLDS)
-            bought, listed = (part[own].sum(axis=0) for part in counts)
-            for left_out in (*((fold,) for fold in range(N_FOLDS)), (), *_PAIRS):
-                some = bought.copy(), listed.copy()
-                for fold in left_out:
-                    some[0][:] -= counts.bought[window * N_FOLDS + fold]
-                    some[1][:] -= counts.listed[window * N_FOLDS + fold]
-                made.append(features.build(*some, self._items))
+        newest = self._brief.n_windows - 1
+        features = self._brief.features(newest)
         self.names = features.names
-        self._tables = np.stack(made)
-        self._now, self._bought = features.build(bought, listed), bought
-        self._seen = listed / max(float(listed.sum()), 1.0)
-
-    def _unit_worth(self) -> Floats:
-        """What a unit's listed hits can be worth in the metric, 1 on average."""
-        data, k = self._data, self._k
-        need = np.minimum(data.n_bought, k)
-        ideal = np.concatenate([[1.0], np.cumsum(discounts(self._metric, k))])[need]
-        ideal = {"acc": np.ones(len(need)), "map": need.astype(np.float64)}.get(self._metric, ideal)
-        worth: Floats = data.weights * np.minimum(data.n_hits, k) / ideal
-        return worth / max(float(worth.mean()), 1e-300) if len(worth) else worth
+        self._bought, listed = self._brief.counts(newest)
+        now = features.build(self._bought, listed)
+        seen = listed / max(float(listed.sum()), 1.0)
+        # Not as a product of matrices, whose last bits depend on the machine.
+        self._centred: Floats = now - (seen[:, None] * now).sum(axis=0)
 
     def learn(self) -> Learned:
         """Fit on all and on each three folds, settle the lengths, and add the levels up."""
-        n_units = self._data.n_units
-        if n_units == 0:
+        if self._brief.census.n_units == 0:
             return self._nothing()
-        chosen = self._for_curves(np.flatnonzero(_sample(n_units, _MOST_FOR_CURVES, 1)))
-        self._held = self._data.take(chosen)
-        self._held_of = chosen
-        whole = self._fit_trend(self._all_but(None), None)
-        parts = [self._fit_trend(self._all_but(fold), whole) for fold in range(N_FOLDS)]
-        kept = {"trend": 1.0, "category": 0.0, "own": 1.0}
-        moved = np.zeros(len(self._held.lists.items))
-        trend = self._held_out(parts, self._trend_of)
-        kept["trend"] = self._length(moved, trend, 1.0)
-        moved += kept["trend"] * trend
-        if self._groups is not None:
-            pooled = self._held_out(parts, self._category_of)
-            kept["category"] = self._length(moved, pooled, 0.0)
-            moved += kept["category"] * pooled
-        whole = self._fit_own(whole, kept)
-        parts = [self._fit_own(part, kept) for part in parts]
-        own = self._held_out(parts, self._own_of)
-        kept["own"] = self._length(moved, own, 1.0)
-        moved += kept["own"] * own
-        borne_out = _borne_out(self._forecast(moved))
+        self._sample = self._panels.trend_sample()
+        whole = self._fit_trend(Subset(), None)
+        parts = [self._fit_trend(Subset(fold), whole) for fold in range(N_FOLDS)]
+        if self._brief.groups is not None:
+            whole, *parts = self._fit_categories([whole, *parts])
+        kept: dict[str, float] = {}
+        kept["trend"] = self._length(parts, kept, "trend", 1.0)
+        kept["category"] = 0.0
+        if self._brief.groups is not None:
+            kept["category"] = self._length(parts, self._moving(kept), "category", 0.0)
+        whole, *parts = self._fit_own([whole, *parts], kept)
+        kept["own"] = self._length(parts, self._moving(kept), "own", 1.0)
+        borne_out = _borne_out(self._forecast(parts, self._moving(kept)))
         kept = {level: length * borne_out for level, length in kept.items()}
-        forecast = self._forecast(moved * borne_out)
-        if self._window.max() > 0:
+        forecast = self._forecast(parts, self._moving(kept))
+        if self._brief.n_windows > 1:
             newest = self._forecast_newest(kept)
             forecast = forecast if newest is None or np.isnan(newest.lift) else newest
         return self._add_up(whole, kept, forecast)
 
-    def _for_curves(self, chosen: Ints) -> Ints:
-        """As many of the units as memory has room for the crossings of their hits."""
-        crossings = np.cumsum((np.diff(self._data.lists.indptr) * self._data.n_hits)[chosen])
-        return chosen[: max(1, int(np.searchsorted(crossings, _MOST_CROSSINGS, side="right")))]
+    def _moving(self, kept: dict[str, float]) -> dict[str, float]:
+        """The levels that are there, in the order they add up."""
+        return {
+            level: length
+            for level, length in kept.items()
+            if level != "category" or self._brief.groups is not None
+        }
 
     def _step(self) -> None:
         self._done += 1
         if self._progress is not None:
             self._progress(1, min(self._done, _STEPS), _STEPS)
 
-    def _all_but(self, left_out: int | None) -> _Part:
-        """All units but those of a fold.
-
-        A unit sees features without its own fold, and without the one left out: purchases of the
-        latter must not reach, by way of the others' features, what is judged on it.
-        """
-        tables = np.arange(N_FOLDS)
-        if left_out is not None:
-            for place, pair in enumerate(_PAIRS):
-                if left_out in pair:
-                    tables[sum(pair) - left_out] = N_FOLDS + 1 + place
-        chosen = np.ones(len(self._fold), bool) if left_out is None else self._fold != left_out
-        return _Part(chosen, self._window * _TABLES + tables[self._fold])
-
-    def _fit_trend(self, part: _Part, start: _Fit | None) -> _Fit:
-        weights = self._worth * part.chosen
+    def _fit_trend(self, subset: Subset, start: Fit | None) -> Fit:
         coefficients = fit_coefficients(
-            self._model, weights * self._sample, part.table_of, self._tables, _RIDGE,
-            None if start is None else start.coefficients,
-        )  # fmt: skip
+            *self._sample.likelihood(subset), _RIDGE, None if start is None else start.coefficients
+        )
         self._step()
-        fit = _Fit(part, coefficients, None, None)
-        if self._groups is None:
-            return fit
-        groups = self._groups[self._model.lists.items]
-        effects = fit_effects(
-            self._model, weights, self._logits(fit, {"trend": 1.0}), groups,
-            int(self._all_groups.max()) + 1, _CATEGORY_PRECISION,
-        )  # fmt: skip
-        return fit._replace(category=effects)
+        return Fit(subset, coefficients)
 
-    def _errors(self, fit: _Fit) -> Floats:
+    def _fit_categories(self, fits: list[Fit]) -> list[Fit]:
+        found = self._panels.effects("category", fits, {"trend": 1.0})
+        return [fit._replace(category=own) for fit, own in zip(fits, found, strict=True)]
+
+    def _fit_own(self, fits: list[Fit], kept: dict[str, float]) -> list[Fit]:
+        found = self._panels.effects("own", fits, kept)
+        for _ in fits:
+            self._step()
+        return [fit._replace(own=own) for fit, own in zip(fits, found, strict=True)]
+
+    def _errors(self, fit: Fit) -> Floats:
         """The standard error of each item's bias, if biases spread as far as the engine is wrong.
 
         What a window says of an item is as sure as its buyers are many (a rise being the ratio of
@@ -276,122 +260,51 @@ class _Study:
         all items that gives the error of a shrunken mean.
         """
         assert fit.own is not None
-        scores, items = fit.trust * self._model.lists.scores, self._model.lists.items
-        spread = effect_variance(self._model, self._worth, scores, items, len(self._items))
+        none = np.zeros((1, self._brief.n_items))
+        sums = self._panels.total("effect_sums", "spread", [fit], {}, none)
+        spread = effect_variance(sums[0] / self._brief.effect_quanta)
         information = 0.5 * self._bought / fit.trust**2
-        choices = np.zeros(self._evidence.n_items)
-        choices[self._items] = fit.own.information
-        shrunken = spread / (1.0 + spread * np.maximum(information, choices))
-        centred = self._centred()
-        covariance = coefficient_errors(
-            self._model, self._worth * self._sample, fit.part.table_of, self._tables,
-            fit.coefficients,
-        )  # fmt: skip
-        of_trend = ((centred @ covariance[1:, 1:]) * centred).sum(axis=1)
+        shrunken = spread / (1.0 + spread * np.maximum(information, fit.own.information))
+        covariance = coefficient_errors(*self._sample.likelihood(fit.subset), fit.coefficients)
+        of_trend = ((self._centred @ covariance[1:, 1:]) * self._centred).sum(axis=1)
         errors: Floats = np.sqrt(np.maximum(of_trend, 0.0) + shrunken) / fit.trust
         return errors
 
-    def _centred(self) -> Floats:
-        """Features of all items now, around those of what is listed."""
-        # Not as a product of matrices, whose last bits depend on the machine.
-        centred: Floats = self._now - (self._seen[:, None] * self._now).sum(axis=0)
-        return centred
-
-    def _fit_own(self, fit: _Fit, kept: dict[str, float]) -> _Fit:
-        weights = self._worth * fit.part.chosen
-        effects = fit_effects(
-            self._model, weights, self._logits(fit, kept), self._model.lists.items,
-            len(self._items), _OWN_PRECISION,
-        )  # fmt: skip
-        self._step()
-        return fit._replace(own=effects)
-
-    def _logits(self, fit: _Fit, kept: dict[str, float]) -> Floats:
-        """Of every entry, by the levels that were kept."""
-        lists = self._model.lists
-        lengths = np.diff(lists.indptr)
-        trend = self._scored(fit)[np.repeat(fit.part.table_of, lengths), lists.items]
-        found = lists.scores + kept["trend"] * trend
-        if fit.category is not None and self._groups is not None and kept.get("category"):
-            pooled = fit.category.values[self._groups[lists.items]] / fit.trust
-            found += kept["category"] * pooled
-        return fit.trust * found
-
-    def _held_out(self, parts: list[_Fit], by_item: Any) -> Floats:
-        """A level at every entry of the units for curves, from the fit that left the unit out."""
-        lists = self._held.lists
-        fold = np.repeat(self._fold[self._held_of], np.diff(lists.indptr))
-        window = np.repeat(self._window[self._held_of], np.diff(lists.indptr))
-        out = np.empty(len(lists.items))
-        for left_out, fit in enumerate(parts):
-            mine = fold == left_out
-            out[mine] = by_item(fit, left_out)[window[mine], lists.items[mine]]
-        return out * self._evidence.unit
-
-    def _trend_of(self, fit: _Fit, fold: int) -> Floats:
-        """By [window, item]."""
-        return self._scored(fit)[fold::_TABLES]
-
-    def _scored(self, fit: _Fit) -> Floats:
-        """The trend of every item, by [table, item]."""
-        n_tables, n_items, n_features = self._tables.shape
-        flat: Floats = self._tables.reshape(-1, n_features) @ fit.slopes
-        return flat.reshape(n_tables, n_items)
-
-    def _category_of(self, fit: _Fit, fold: int) -> Floats:
-        assert fit.category is not None
-        return self._same(fit.category.values[self._groups] / fit.trust)
-
-    def _own_of(self, fit: _Fit, fold: int) -> Floats:
-        assert fit.own is not None
-        return self._same(fit.own.values / fit.trust)
-
-    def _same(self, by_item: Floats) -> Floats:
-        """The same in every window."""
-        return np.broadcast_to(by_item, (len(self._tables) // _TABLES, len(by_item)))
-
-    def _length(self, moved: Floats, level: Floats, usual: float) -> float:
+    def _length(self, parts: list[Fit], kept: dict[str, float], level: str, usual: float) -> float:
         """How far to go along a level: as usual, unless another length is clearly better."""
-        held = self._held
-        here = held._replace(lists=held.lists._replace(scores=held.lists.scores + moved))
-        best, _ = trace_line(here, level, self._k, self._metric, 0.0, _LONGEST).best(usual)
+        best = self._panels.best_length(parts, kept, level, usual)
         if best == usual:
             return usual
-        gains = values_at(here, level, self._k, self._metric, best)
-        gains -= values_at(here, level, self._k, self._metric, usual)
-        error = float(np.sqrt((gains**2).sum()))
-        return best if gains.sum() > _CLEARLY * error else usual
+        lifts = self._lifts("compare", parts, kept, level, usual, best)
+        return best if lifts.gain > _CLEARLY * lifts.gain_error else usual
 
-    def _forecast(self, moved: Floats) -> Forecast:
-        return _lift_of(self._held, moved, self._k, self._metric)
+    def _lifts(self, method: str, *given: Any) -> Lifts:
+        return Lifts(self._panels.total(method, *given), self._brief.lift_quanta)
+
+    def _forecast(self, parts: list[Fit], kept: dict[str, float]) -> Forecast:
+        return _lift_of(self._lifts("forecast", parts, kept))
 
     def _forecast_newest(self, kept: dict[str, float]) -> Forecast | None:
         """Learned on the windows before, judged on the newest: as it will be used."""
-        newest = int(self._window.max())
-        judged = np.flatnonzero(self._window == newest)
-        if len(judged) == 0 or len(judged) == len(self._window):
+        filled = np.flatnonzero(self._panels.total("count_windows"))
+        if len(filled) < 2:
             return None
-        before = self._all_but(None)._replace(chosen=self._window < newest)
-        fit = self._fit_own(self._fit_trend(before, None), kept)
-        data = self._data.take(judged)
-        table = self._tables[(newest - 1) * _TABLES + _WHOLE]
-        by_item = kept["trend"] * (table @ fit.slopes)
-        if fit.category is not None:
-            by_item = by_item + kept["category"] * self._category_of(fit, 0)[0]
-        assert fit.own is not None
-        by_item = by_item + kept["own"] * fit.own.values / fit.trust
-        moved = by_item[data.lists.items] * self._evidence.unit
-        return _lift_of(data, moved, self._k, self._metric)
+        newest = int(filled[-1])
+        fit = self._fit_trend(Subset(before=newest), None)
+        if self._brief.groups is not None:
+            (fit,) = self._fit_categories([fit])
+        (fit,) = self._fit_own([fit], kept)
+        return _lift_of(self._lifts("forecast_newest", fit, kept, newest))
 
-    def _add_up(self, fit: _Fit, kept: dict[str, float], forecast: Forecast) -> Learned:
+    def _add_up(self, fit: Fit, kept: dict[str, float], forecast: Forecast) -> Learned:
         """Biases of all items by the newest window, around what listed items have on average."""
-        unit, n_items = self._evidence.unit, self._evidence.n_items
-        trend = kept["trend"] * (self._centred() @ fit.slopes)
-        category, own = np.zeros((2, n_items))
+        unit = self._brief.unit
+        trend = kept["trend"] * (self._centred @ fit.slopes)
+        category = np.zeros(self._brief.n_items)
         if fit.category is not None:
-            category = kept["category"] * fit.category.values[self._all_groups] / fit.trust
+            category = kept["category"] * fit.category.values[self._brief.groups] / fit.trust
         assert fit.own is not None
-        own[self._items] = kept["own"] * fit.own.values / fit.trust
+        own = kept["own"] * fit.own.values / fit.trust
         error = self._errors(fit)
         beta = dict(zip(self.names, (float(b) for b in fit.slopes), strict=True))
         return Learned(
@@ -399,8 +312,8 @@ class _Study:
         )
 
     def _nothing(self) -> Learned:
-        zero = np.zeros(self._evidence.n_items)
-        wide = np.full(self._evidence.n_items, self._evidence.unit / np.sqrt(_OWN_PRECISION))
+        zero = np.zeros(self._brief.n_items)
+        wide = np.full(self._brief.n_items, self._brief.unit / np.sqrt(_OWN_PRECISION))
         none = {"trend": 0.0, "category": 0.0, "own": 0.0}
         flat = dict.fromkeys(self.names, 0.0)
         return Learned(zero, zero, zero, wide, flat, none, Forecast(0.0, np.nan, np.nan))
@@ -416,22 +329,9 @@ def _borne_out(forecast: Forecast) -> float:
     return max(0.0, 1.0 - _DOUBT / forecast.sureness**2)
 
 
-def _lift_of(data: HitLists, moved: Floats, k: int, metric: str) -> Forecast:
-    """The lift of moving every entry, with its standard error over units."""
-    before = values_at(data, moved, k, metric, 0.0)
-    gains = values_at(data, moved, k, metric, 1.0) - before
-    gain, total = float(gains.sum()), float(before.sum())
-    sureness = gain / max(float(np.sqrt((gains**2).sum())), 1e-300)
-    if total <= 0:
+def _lift_of(lifts: Lifts) -> Forecast:
+    """The lift of a move, with its standard error over units."""
+    sureness = lifts.gain / max(lifts.gain_error, 1e-300)
+    if lifts.before <= 0:
         return Forecast(sureness, np.nan, np.nan)
-    lift = gain / total
-    return Forecast(sureness, lift, float(np.sqrt(((gains - lift * before) ** 2).sum()) / total))
-
-
-def _sample(n_units: int, most: int, seed: int) -> Any:
-    """Flags for at most so many units."""
-    flags = np.ones(n_units, bool)
-    if n_units > most:
-        flags[:] = False
-        flags[np.random.default_rng([seed, 1]).permutation(n_units)[:most]] = True
-    return flags
+    return Forecast(sureness, lifts.gain / lifts.before, lifts.lift_error)

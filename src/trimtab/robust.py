@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -11,7 +12,8 @@ from trimtab.bias import WIDTH_90, ItemBias, Summary, warn
 from trimtab.coded import Codes, Flags, Floats, Ints, Lists, Sets
 from trimtab.errors import GuardWarning
 from trimtab.features import History
-from trimtab.hierarchy import Evidence, Forecast, Learned, learn_hierarchy
+from trimtab.ground import learning_units, quanta_for
+from trimtab.hierarchy import Evidence, Forecast, Learned, OnePanel, learn_hierarchy
 from trimtab.kernels.worth import worth_table
 from trimtab.progress import Progress
 from trimtab.ranking import rank_lists
@@ -28,92 +30,162 @@ _MORE_PLACES, _TIMES_MORE = 0.1, 1.5  # by which the most shown items' share may
 _LITTLE = 10  # lists, or sales
 
 
+class View(NamedTuple):
+    """What top k's show; sums over parts of the units add up."""
+
+    shown: Ints  # by item: places it takes
+    worth: Ints  # by item: what its hits are worth in the weighted sum of the metric, in quanta
+
+
+class Known(NamedTuple):
+    """What all units together say, besides what is learned."""
+
+    item_ids: Any
+    window: Mapping[str, Any]
+    scale: str
+    unit: float
+    support: Ints  # by item: units that bought it
+    listed: Ints  # lists that have it
+    sold_before: Floats | None  # in the long run, if that is known
+    categories: Ints | None
+    n_users: int  # units that bought something
+    n_skipped: int
+    weight: float  # of those that bought something
+    quanta: float  # in a worth of 1
+
+
 def learn_robust(learner: BiasLearner, coded: Coded, progress: Progress | None) -> ItemBias:
     """Learn the hierarchy and tell how it went."""
     k, metric = learner.k, learner.metric
     scale = choose_scale(coded.lists, k) if learner.scale == "auto" else learner.scale
     lists = to_scale(coded.lists, scale).lists
-    unit = model_unit(lists, scale, k)
     weights = np.ones(len(coded.units)) if coded.weights is None else coded.weights
-    windows, history = _learning_windows(coded, weights)
-    evidence = Evidence(
-        lists, scale, unit, coded.bought, _around_one(weights, coded.bought),
-        coded.units.user_codes, windows, history, coded.categories, coded.n_items,
-    )  # fmt: skip
-    learned = learn_hierarchy(evidence, k, metric, learner.seed, progress)
-    before = rank_lists(lists, k, np.zeros(coded.n_items))
-    shown = np.bincount(before.items, minlength=coded.n_items)
-    support = np.bincount(coded.bought.items, minlength=coded.n_items)
-    fresh = _find_fresh(lists, support, coded)
-    bias, learned = _centre(learned, shown, fresh, coded.categories)
-    after = rank_lists(lists, k, bias)
-    judged = np.diff(coded.bought.indptr) > 0
-    total = float(weights[judged].sum())
-    worth_before, worth_after = (
-        _hit_worth(top, coded.bought, weights, k, metric, coded.n_items) for top in (before, after)
+    learning = learning_units(coded.lists, coded.bought, weights)
+    n_windows = int(coded.windows.max(initial=0)) + 1
+    used, history = learning_windows(
+        np.bincount(coded.windows[learning], minlength=n_windows), coded.history
     )
-    forecast, low, high = _interval(learned.forecast)
-    summary = Summary(
-        metric=metric,
-        k=k,
-        before=float(worth_before.sum() / total),
-        after=float(worth_after.sum() / total),
-        objective_before=float(worth_before.sum()),
-        objective_after=float(worth_after.sum()),
+    evidence = Evidence(
+        lists, scale, model_unit(lists, scale, k), coded.bought, _around_one(weights, coded.bought),
+        coded.units.user_codes, used[coded.windows], history, coded.categories, coded.n_items,
+    )  # fmt: skip
+    learned = learn_hierarchy(OnePanel(evidence, k, metric, learner.seed), progress)
+    judged = np.diff(coded.bought.indptr) > 0
+    known = Known(
+        coded.item_ids, coded.window, scale, evidence.unit,
+        support=np.bincount(coded.bought.items, minlength=coded.n_items),
+        listed=np.bincount(lists.items, minlength=coded.n_items),
+        sold_before=coded.history[-1].long if coded.history else None,
+        categories=coded.categories,
         n_users=int(judged.sum()),
         n_skipped=int((~judged).sum()),
-        n_items=coded.n_items,
-        n_candidates=coded.n_items,
+        weight=float(weights[judged].sum()),
+        quanta=quanta_for(float(weights.sum())),
+    )  # fmt: skip
+
+    def look(bias: Floats | None) -> View:
+        return view_part(lists, coded.bought, weights, k, metric, bias, coded.n_items, known.quanta)
+
+    return tell(learner, learned, known, look)
+
+
+def tell(
+    learner: BiasLearner, learned: Learned, known: Known, look: Callable[[Floats | None], View]
+) -> ItemBias:
+    """What was learned, as an `ItemBias`, with what there is to warn of.
+
+    Args:
+        learner: its settings.
+        learned: by the hierarchy.
+        known: of all units.
+        look: what lists show with some biases, or with none.
+    """
+    before = look(None)
+    fresh = _find_fresh(known)
+    bias, learned = _centre(learned, before.shown, fresh, known.categories)
+    after = look(bias)
+    worth_before, worth_after = (view.worth / known.quanta for view in (before, after))
+    forecast, low, high = _interval(learned.forecast)
+    n_items = len(bias)
+    summary = Summary(
+        metric=learner.metric,
+        k=learner.k,
+        before=float(worth_before.sum() / known.weight),
+        after=float(worth_after.sum() / known.weight),
+        objective_before=float(worth_before.sum()),
+        objective_after=float(worth_after.sum()),
+        n_users=known.n_users,
+        n_skipped=known.n_skipped,
+        n_items=n_items,
+        n_candidates=n_items,
         n_excluded=0,
         cycles=1,
         updates=int(np.count_nonzero(bias)),
         converged=True,
-        unit=unit,
+        unit=known.unit,
         method="hierarchy",
         forecast=forecast,
         forecast_low=low,
         forecast_high=high,
-        concentration_before=_concentration(shown),
-        concentration_after=_concentration(np.bincount(after.items, minlength=coded.n_items)),
+        concentration_before=_concentration(before.shown),
+        concentration_after=_concentration(after.shown),
         kept=learned.kept,
         coefficients=learned.coefficients,
     )
     _warn_of(summary)
     width = WIDTH_90 * learned.error
     return ItemBias(
-        item_ids=coded.item_ids,
+        item_ids=known.item_ids,
         bias=bias,
-        excluded=np.zeros(coded.n_items, bool),
+        excluded=np.zeros(n_items, bool),
         gain=worth_after - worth_before,
-        support=support.astype(np.int64),
+        support=known.support.astype(np.int64),
         low=bias - width,
         high=bias + width,
         trend=learned.trend,
         category=learned.category,
         fresh=fresh,
-        scale=scale,
+        scale=known.scale,
         unlisted=learner.unlisted,
         summary=summary,
         settings=asdict(learner),
-        window=coded.window,
+        window=known.window,
     )
 
 
-def _learning_windows(coded: Coded, weights: Floats) -> tuple[Codes, tuple[History, ...]]:
-    """Windows with lists, purchases and weight, numbered anew, and the history before each.
+def view_part(
+    lists: Lists, bought: Sets, weights: Floats, k: int, metric: str, bias: Floats | None,
+    n_items: int, quanta: float,
+) -> View:  # fmt: skip
+    """What the top k's of one part's units show."""
+    from trimtab.kernels.choice import add_hit_worth
+
+    top = rank_lists(lists, k, np.zeros(n_items) if bias is None else bias)
+    worth = np.zeros(n_items, np.int64)
+    add_hit_worth(
+        0, top.n_units, k, metric == "map", top.indptr, top.items, *bought, weights,
+        worth_table(metric, k), quanta, worth,
+    )  # fmt: skip
+    return View(np.bincount(top.items, minlength=n_items), worth)
+
+
+def learning_windows(
+    counts: Ints, history: tuple[History, ...]
+) -> tuple[Codes, tuple[History, ...]]:
+    """Windows numbered anew, those that teach only, and the history before each of these.
 
     Units of other windows teach nothing; they are put with the newest.
+
+    Args:
+        counts: by window, units that can learn.
+        history: before each window, or nothing.
     """
-    filled = np.diff(coded.lists.indptr) > 0
-    learning = filled & (np.diff(coded.bought.indptr) > 0) & (weights > 0)
-    used = np.zeros(int(coded.windows.max(initial=0)) + 1, bool)
-    used[coded.windows[learning]] = True
+    used = counts > 0
     n_used = max(1, int(used.sum()))
     renumbered = np.where(used, np.cumsum(used) - 1, n_used - 1).astype(np.int32)
-    if not coded.history:
-        return renumbered[coded.windows], ()
-    history = tuple(coded.history[window] for window in np.flatnonzero(used))
-    return renumbered[coded.windows], history or coded.history[-1:]
+    if not history:
+        return renumbered, ()
+    return renumbered, tuple(history[window] for window in np.flatnonzero(used)) or history[-1:]
 
 
 def _around_one(weights: Floats, bought: Sets) -> Floats:
@@ -123,13 +195,12 @@ def _around_one(weights: Floats, bought: Sets) -> Floats:
     return scaled / mean if mean > 0 else scaled
 
 
-def _find_fresh(lists: Lists, support: Ints, coded: Coded) -> Flags:
+def _find_fresh(known: Known) -> Flags:
     """Items that were listed and sold too little to be known."""
-    listed = np.bincount(lists.items, minlength=coded.n_items)
-    sold = support.astype(np.float64)
-    if coded.history:
-        sold = sold + coded.history[-1].long
-    return (listed < _LITTLE) & (sold < _LITTLE)
+    sold = known.support.astype(np.float64)
+    if known.sold_before is not None:
+        sold = sold + known.sold_before
+    return (known.listed < _LITTLE) & (sold < _LITTLE)
 
 
 def _centre(learned: Learned, shown: Ints, fresh: Flags, categories: Any) -> tuple[Floats, Learned]:
@@ -159,20 +230,6 @@ def _pooled(total: Floats, shown: Ints, categories: Ints) -> Floats:
     counts = np.bincount(group, shown)
     means = sums / (counts + _LITTLE)
     return np.where(categories < 0, 0.0, means[group])
-
-
-def _hit_worth(
-    top: Lists, bought: Sets, weights: Floats, k: int, metric: str, n_items: int
-) -> Floats:
-    """What each item's hits are worth in the weighted sum of the metric."""
-    from trimtab.kernels.choice import add_hit_worth
-
-    worth = np.zeros(n_items)
-    add_hit_worth(
-        0, top.n_units, k, metric == "map", top.indptr, top.items, *bought, weights,
-        worth_table(metric, k), worth,
-    )  # fmt: skip
-    return worth
 
 
 def _interval(forecast: Forecast) -> tuple[float | None, float | None, float | None]:

@@ -5,9 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trimtab.choice import coefficient_errors, effect_variance, fit_coefficients, fit_effects
+from trimtab.choice import (
+    coefficient_errors,
+    effect_variance,
+    fit_coefficients,
+    fit_effects,
+    sum_effects,
+)
 from trimtab.coded import Lists, Sets
 from trimtab.direction import gather_hits
+
+QUANTA = 2.0**36
 
 
 def problem(seed: int, n_units: int = 60, n_items: int = 25, n_listed: int = 8):
@@ -77,12 +85,40 @@ def test_coefficients_maximise_the_penalised_likelihood(seed):
     assert (np.linalg.eigvalsh(covariance) > 0).all()
 
 
+def sums_at(data, weights, groups, effects):
+    return sum_effects(data, weights, data.lists.scores, groups, effects, QUANTA) / QUANTA
+
+
+def effects_of(data, weights, groups, n_groups, precision):
+    def sums(fits, effects):
+        return np.array([sums_at(data, weights, groups, at) for at in effects])
+
+    (found,) = fit_effects(sums, 1, n_groups, precision)
+    return found
+
+
+def test_sums_of_parts_add_up_to_the_byte():
+    data, weights, _, _ = problem(3)
+    effects = np.linspace(-1, 1, 25)
+    half = data.n_units // 3
+    parts = [np.arange(half), np.arange(half, data.n_units)]
+    whole, *some = (
+        sum_effects(
+            data.take(part), weights[part], data.take(part).lists.scores,
+            data.take(part).lists.items, effects, QUANTA,
+        )
+        for part in (np.arange(data.n_units), *parts)
+    )  # fmt: skip
+    assert (whole == sum(some)).all()
+    assert np.abs(whole).sum() > 0
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_effects_maximise_the_penalised_likelihood(seed):
     data, weights, _, _ = problem(seed)
     precision = 4.0
     groups = (data.lists.items // 3).astype(np.int32)
-    effects = fit_effects(data, weights, data.lists.scores, groups, 9, precision)
+    effects = effects_of(data, weights, groups, 9, precision)
 
     def value(effect):
         fitted = log_likelihood(data, weights, lambda u, i, s: s + effect[i // 3])
@@ -104,11 +140,10 @@ def test_the_spread_of_effects_is_found_again():
         indptr = np.arange(n_units + 1, dtype=np.int64)
         lists = Lists(indptr * n_listed, items.ravel().astype(np.int32), np.zeros(items.size))
         data = gather_hits(lists, Sets(indptr, chosen.ravel().astype(np.int32)))
-        arguments = data, np.ones(n_units), data.lists.scores, data.lists.items, n_items
+        sums = sums_at(data, np.ones(n_units), data.lists.items, np.zeros(n_items))
         # A wide spread is told too low by the curvature at 0, and never as none.
-        assert np.sqrt(effect_variance(*arguments)) == pytest.approx(
-            effects.std(), rel=0.3, abs=0.05
-        )
+        found = np.sqrt(effect_variance(sums))
+        assert found == pytest.approx(effects.std(), rel=0.3, abs=0.05)
 
 
 def test_threads_change_nothing(monkeypatch):
@@ -117,6 +152,6 @@ def test_threads_change_nothing(monkeypatch):
     for threads in ("1", "3"):
         monkeypatch.setenv("TRIMTAB_THREADS", threads)
         beta = fit_coefficients(data, weights, table_of, tables, 5.0).beta
-        effects = fit_effects(data, weights, data.lists.scores, data.lists.items, 25, 4.0)
+        effects = effects_of(data, weights, data.lists.items, 25, 4.0)
         found.append((beta.tobytes(), effects.values.tobytes()))
     assert found[0] == found[1]

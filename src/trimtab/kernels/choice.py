@@ -110,9 +110,12 @@ def coefficient_sums(
 
 @kernel
 def effect_sums(
-    start, stop, indptr, groups, logits, hits, weights, effects, gradient, curvature, squares
+    start, stop, indptr, groups, logits, hits, weights, effects, quanta, gradient, curvature,
+    squares,
 ):  # fmt: skip
     """Add a range's gradient and (at least) its curvature by the effects of groups of items.
+
+    Sums are fixed-point, so that neither their order nor their division changes them.
 
     Args:
         start: first unit.
@@ -123,6 +126,7 @@ def effect_sums(
         hits: whether the unit bought it, by entry.
         weights: of the units; those of weight 0 are passed over.
         effects: by group.
+        quanta: in 1.
         gradient: by group, added to.
         curvature: by group, added to.
         squares: sums of squared gradients of units, by group, added to.
@@ -145,9 +149,10 @@ def effect_sums(
             step = -chance
             if hits[first + e]:
                 step += 1.0 / n_hits
-            gradient[group] += weight * step
-            squares[group] += (weight * step) ** 2
-            curvature[group] += weight * chance * (1.0 - chance)
+            own = weight * step
+            gradient[group] += np.int64(np.rint(own * quanta))
+            squares[group] += np.int64(np.rint(own * own * quanta))
+            curvature[group] += np.int64(np.rint(weight * chance * (1.0 - chance) * quanta))
 
 
 @kernel
@@ -260,7 +265,7 @@ def gather_lists(start, stop, source, indptr, items, scores, hits, out_indptr, o
 @kernel
 def add_hit_worth(
     start, stop, k, metric_is_map, indptr, items, bought_indptr, bought_items, weights, worth,
-    by_item,
+    quanta, by_item,
 ):  # fmt: skip
     """Add what hits in the top k of a range of units are worth to their items.
 
@@ -275,7 +280,8 @@ def add_hit_worth(
         bought_items: ascending in each.
         weights: of units.
         worth: of a hit by [min(k, bought), place].
-        by_item: added to.
+        quanta: in 1.
+        by_item: added to, in quanta.
     """
     for unit in range(start, stop):
         first = bought_indptr[unit]
@@ -288,5 +294,5 @@ def add_hit_worth(
                 if bought_items[b] == item:
                     hits += 1
                     value = worth[need, place] * (hits if metric_is_map else 1)
-                    by_item[item] += weights[unit] * value
+                    by_item[item] += np.int64(np.rint(weights[unit] * value * quanta))
                     break
