@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ from trimtab.coded import Flags, Floats, Ints, Lists, Sets, entries_of
 from trimtab.threads import run_ranges
 
 QUANTA = 2.0**32
+N_BINS = 2**15
 _NARROW = 1e-9  # of the whole line
 _LEAST = np.iinfo(np.int64).min
 
@@ -117,6 +119,14 @@ def trace_line(
         low: smallest t.
         high: largest t.
     """
+    at, delta, value = _steps(data, slopes, k, metric, low, high)
+    return _sum_up(at, delta, value, low, high)
+
+
+def _steps(
+    data: HitLists, slopes: Floats, k: int, metric: str, low: float, high: float
+) -> tuple[Floats, Ints, int]:
+    """Breakpoints in no order, the changes there, and the value at `low`."""
     crossings = data.n_hits * np.diff(data.lists.indptr)
     room = np.concatenate([[0], np.cumsum(crossings)]).astype(np.int64)
     at, delta = np.empty(room[-1]), np.empty(room[-1], np.int64)
@@ -124,7 +134,101 @@ def trace_line(
     values = _trace(data, slopes, k, metric, low, high, at, delta, counts)
     places = np.arange(room[-1]) - np.repeat(room[:-1], np.diff(room))
     used = places < np.repeat(counts, np.diff(room))
-    return _sum_up(at[used], delta[used], int(values.sum()), low, high)
+    return at[used], delta[used], int(values.sum())
+
+
+def outline_line(
+    data: HitLists, slopes: Floats, k: int, metric: str, low: float, high: float
+) -> Ints:
+    """What a curve does in each of many bins; those of parts of the units add up.
+
+    Returns:
+        By [what, bin]: breakpoints, the sum of their changes, and that of the changes upwards; in
+        the last column, first row, the value at `low`.
+    """
+    at, delta, value = _steps(data, slopes, k, metric, low, high)
+    bins = _bin_of(at, low, high)
+    out = np.zeros((3, N_BINS + 1), np.int64)
+    out[0, :N_BINS] = np.bincount(bins, minlength=N_BINS)
+    # Not by weights of bincount, which are floats.
+    np.add.at(out[1], bins, delta)
+    np.add.at(out[2], bins, np.maximum(delta, 0))
+    out[0, N_BINS] = value
+    return out
+
+
+def detail_line(
+    data: HitLists, slopes: Floats, k: int, metric: str, low: float, high: float, bins: Flags
+) -> tuple[Floats, Ints]:
+    """The breakpoints in some bins, and the changes there."""
+    at, delta, _ = _steps(data, slopes, k, metric, low, high)
+    wanted = bins[_bin_of(at, low, high)]
+    return at[wanted], delta[wanted]
+
+
+def _bin_of(at: Floats, low: float, high: float) -> Ints:
+    bins = ((at - low) / (high - low) * N_BINS).astype(np.int64)
+    return np.clip(bins, 0, N_BINS - 1)
+
+
+def best_by_bins(
+    outline: Ints, fetch: Callable[[Flags], tuple[Floats, Ints]], low: float, high: float,
+    start: float, most: int,
+) -> float:  # fmt: skip
+    """Where a curve is best, as `LineCurve.best` would say, without all its breakpoints at once.
+
+    Args:
+        outline: of the curve.
+        fetch: gives the breakpoints in some bins.
+        low: where the curve begins.
+        high: where it ends.
+        start: stays unless another place is strictly better.
+        most: so many breakpoints can be looked at together; then only bins that may hold the best.
+    """
+    counts, net, up = outline[:, :N_BINS]
+    begins = outline[0, N_BINS] + np.concatenate([[0], np.cumsum(net)[:-1]])
+    bar = int(begins.max())
+    while True:
+        bins: Flags = np.full(N_BINS, counts.sum() <= most)
+        bins |= begins + up >= bar
+        bins[_bin_of(np.array([start]), low, high)] = True
+        bins = _with_neighbours(bins, counts)
+        best, value = _curve_of_bins(outline, bins, *fetch(bins), low, high).best(start)
+        higher = ~bins & (begins + up >= value)
+        if not higher.any():
+            return best
+        # What a bin begins with can be too narrow to stand on: then others may be better.
+        bar = value
+
+
+def _with_neighbours(bins: Flags, counts: Ints) -> Flags:
+    """Bins, and the nearest ones with breakpoints: every interval has both its ends."""
+    filled, chosen = np.flatnonzero(counts > 0), np.flatnonzero(bins)
+    before = np.searchsorted(filled, chosen) - 1
+    after = np.searchsorted(filled, chosen, side="right")
+    wider = bins.copy()
+    wider[filled[before[before >= 0]]] = True
+    wider[filled[after[after < len(filled)]]] = True
+    return wider
+
+
+def _curve_of_bins(
+    outline: Ints, bins: Flags, at: Floats, delta: Ints, low: float, high: float
+) -> LineCurve:
+    """A curve that is known in some bins; elsewhere it counts as lower than anything."""
+    counts, net, _ = outline[:, :N_BINS]
+    hidden = np.flatnonzero(~bins & (counts > 0))
+    # A bin that is not seen becomes one breakpoint in its middle, with all its changes.
+    middles = low + (hidden + 0.5) * (high - low) / N_BINS
+    value = int(outline[0, N_BINS])
+    curve = _sum_up(
+        np.concatenate([at, middles]), np.concatenate([delta, net[hidden]]), value, low, high
+    )
+    unseen = np.isin(curve.breakpoints, middles)
+    values = curve.values.copy()
+    values[:-1][unseen] = _LEAST
+    values[1:][unseen] = _LEAST
+    return curve._replace(values=values)
 
 
 def values_at(data: HitLists, slopes: Floats, k: int, metric: str, t: float) -> Floats:

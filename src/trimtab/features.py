@@ -19,8 +19,8 @@ _PRIOR_LISTS = 10.0  # lists at the average rate
 _PRIOR_SALES = 20.0  # sales at the long-run share
 _PRIOR_VISITS = 5.0
 _HALF = 0.5
-_MONTH, _WEEK = 30, 7  # days
-_NEVER = 400.0  # days since the last sale of what was never sold
+MONTH, WEEK = 30, 7  # days
+NEVER = 400.0  # days since the last sale of what was never sold
 _WINDOW_DAYS = 4.0
 
 
@@ -92,9 +92,9 @@ def _count_visits(items: Codes, users: Codes, days: Ints, n_items: int) -> tuple
     starts = np.concatenate([[0], np.cumsum(np.bincount(items, minlength=n_items))])
     grouped = np.empty((len(items), 2), np.int32)
     group_events(items, users, days.astype(np.int32), starts[:-1].copy(), grouped)
-    counts, since = np.zeros((4, n_items)), np.full(n_items, _NEVER)
+    counts, since = np.zeros((4, n_items)), np.full(n_items, NEVER)
     seen = np.full((n_users, 2), -1, np.int32)
-    count_visits(starts, grouped, _MONTH, _WEEK, seen, counts, since)
+    count_visits(starts, grouped, MONTH, WEEK, seen, counts, since)
     return (*counts, since)
 
 
@@ -122,7 +122,7 @@ class Features:
             self._fixed += [
                 _log_rise(month, float(month.sum()), self._share),
                 np.log((week + _HALF) / (week.sum() * of_month + _HALF)),
-                np.log(1.0 + np.minimum(history.since, _NEVER) / _WINDOW_DAYS),
+                np.log(1.0 + np.minimum(history.since, NEVER) / _WINDOW_DAYS),
             ]
         if history.buyers is not None:
             again = long - history.buyers

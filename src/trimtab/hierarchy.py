@@ -99,7 +99,10 @@ class Learned(NamedTuple):
 class Panels(Protocol):
     """All units with hits, wherever they are."""
 
-    brief: Brief
+    @property
+    def brief(self) -> Brief:
+        """What all of them are told."""
+        ...
 
     def trend_sample(self) -> Panel:
         """The units that coefficients are fitted on, in one place."""

@@ -15,7 +15,14 @@ import numpy as np
 
 from trimtab.choice import LEAST_TRUST, Coefficients, Effects, sum_effects
 from trimtab.coded import Codes, Flags, Floats, Ints, Lists, Sets
-from trimtab.direction import HitLists, LineCurve, trace_line, values_at
+from trimtab.direction import (
+    HitLists,
+    LineCurve,
+    detail_line,
+    outline_line,
+    trace_line,
+    values_at,
+)
 from trimtab.features import Features, History, count_groups
 from trimtab.ground import learning_units
 from trimtab.kernels.worth import discounts
@@ -300,8 +307,10 @@ class Panel:
             earlier: Flags = self.window < subset.before
             return earlier
         if subset.left_out is not None:
-            return self.fold != subset.left_out
-        return np.ones(self.data.n_units, bool)
+            others: Flags = self.fold != subset.left_out
+            return others
+        everybody: Flags = np.ones(self.data.n_units, bool)
+        return everybody
 
     def _table_of(self, subset: Subset) -> Ints:
         """The table that each unit sees.
@@ -361,7 +370,7 @@ class Panel:
     def _scored(self, fit: Fit) -> Floats:
         """The trend of the items on these lists, by [table, item]."""
         # Not as a product of matrices, whose last bits depend on the number of rows.
-        total = self._tables[:, :, 0] * fit.slopes[0]
+        total: Floats = self._tables[:, :, 0] * fit.slopes[0]
         for place in range(1, len(fit.slopes)):
             total += self._tables[:, :, place] * fit.slopes[place]
         return total
@@ -425,6 +434,18 @@ class Panel:
         """The metric of held-out units along a level, from none of it to twice as much."""
         here, slopes = self._along(parts, kept, level)
         return trace_line(here, slopes, self.brief.k, self.brief.metric, 0.0, LONGEST)
+
+    def outline(self, parts: list[Fit], kept: dict[str, float], level: str) -> Ints:
+        """The same curve, by bins; see `outline_line`."""
+        here, slopes = self._along(parts, kept, level)
+        return outline_line(here, slopes, self.brief.k, self.brief.metric, 0.0, LONGEST)
+
+    def detail(
+        self, parts: list[Fit], kept: dict[str, float], level: str, bins: Flags
+    ) -> tuple[Floats, Ints]:
+        """Its breakpoints in some of the bins."""
+        here, slopes = self._along(parts, kept, level)
+        return detail_line(here, slopes, self.brief.k, self.brief.metric, 0.0, LONGEST, bins)
 
     def compare(
         self, parts: list[Fit], kept: dict[str, float], level: str, usual: float, best: float

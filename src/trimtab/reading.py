@@ -124,7 +124,7 @@ def encode_tables(tables: FitTables, k: int, unlisted: str, weights: Any, duplic
         )
     categories = None
     if tables.items is not None:
-        categories = _read_categories(tables.items, codes[-1], len(item_ids))
+        categories = read_categories(tables.items, codes[-1], len(item_ids))
     return Coded(units, item_ids, lists, bought, by_unit, _window(recent), history, categories)
 
 
@@ -185,7 +185,7 @@ def _check_same_clock(history: Table, recent: Table) -> None:
         )
 
 
-def _read_categories(table: Table, codes: Codes, n_items: int) -> Ints:
+def read_categories(table: Table, codes: Codes, n_items: int) -> Ints:
     """The category of each item; one for all tables."""
     counts = np.bincount(codes, minlength=n_items)
     if counts.max(initial=0) > 1:

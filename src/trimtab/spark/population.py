@@ -33,7 +33,7 @@ Add = Callable[[list[Arrays]], Arrays]
 
 
 class Counted(NamedTuple):
-    """Users and units of one partition, and of those before it."""
+    """Users and units of one partition; and those before it, if codes do not yet count them."""
 
     users: int
     units: int

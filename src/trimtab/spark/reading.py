@@ -265,4 +265,6 @@ def _encode(
     if units.windows is not None and units.window_codes is not None:
         windows = np.asarray(take_ids(units.windows, units.window_codes)).astype(np.int32)
     users = units.user_codes.astype(np.int64)
-    return Share(coded, bought, weights, users, windows, 0), len(units.users)
+    own = np.arange(len(units), dtype=np.int64)
+    share = Share(coded, bought, weights, users, windows, own, np.empty(0, bool))
+    return share, len(units.users)

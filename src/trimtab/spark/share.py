@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from trimtab.coded import Codes, Flags, Floats, Ints, Lists, Sets
+from trimtab.coded import Codes, Flags, Floats, Ints, Lists, Sets, entries_of
 from trimtab.threads import ranges
 
 _CHUNK_ENTRIES = 1_000_000  # of lists in a chunk: about 12 MB
@@ -22,17 +22,13 @@ class Share(NamedTuple):
     weights: Floats  # of units
     users: Ints  # of units: codes over all partitions
     windows: Codes  # of units
-    first: int  # units of partitions before this one
+    units: Ints  # codes over all partitions
+    hits: Flags  # of entries: whether the unit bought it; empty where not looked up
 
     @property
     def n_units(self) -> int:
         """Units here."""
         return self.lists.n_units
-
-    @property
-    def units(self) -> Ints:
-        """Codes of the units over all partitions."""
-        return np.arange(self.first, self.first + self.n_units)
 
     @property
     def judged(self) -> Flags:
@@ -41,25 +37,30 @@ class Share(NamedTuple):
         return flags
 
     def take(self, chosen: Ints) -> Share:
-        """Some of the units; their codes are no longer known."""
+        """Some of the units."""
+        hits = self.hits
+        if len(hits):
+            hits = hits[entries_of(self.lists.indptr, chosen)[1]]
         return Share(
             self.lists.take(chosen), self.bought.take(chosen), self.weights[chosen],
-            self.users[chosen], self.windows[chosen], -1,
+            self.users[chosen], self.windows[chosen], self.units[chosen], hits,
         )  # fmt: skip
 
     def chunks(self) -> Iterator[bytes]:
         """As Arrow streams of bounded size, units in order."""
         n_chunks = 1 + len(self.lists.items) // _CHUNK_ENTRIES
-        batch = pa.record_batch(
-            {
-                "items": _as_lists(self.lists.indptr, self.lists.items),
-                "scores": _as_lists(self.lists.indptr, self.lists.scores),
-                "bought": _as_lists(*self.bought),
-                "weight": self.weights,
-                "user": self.users,
-                "window": self.windows,
-            }
-        )
+        columns = {
+            "items": _as_lists(self.lists.indptr, self.lists.items),
+            "scores": _as_lists(self.lists.indptr, self.lists.scores),
+            "bought": _as_lists(*self.bought),
+            "weight": self.weights,
+            "user": self.users,
+            "window": self.windows,
+            "unit": self.units,
+        }
+        if len(self.hits):
+            columns["hits"] = _as_lists(self.lists.indptr, self.hits.view(np.uint8))
+        batch = pa.record_batch(columns)
         for start, stop in ranges(self.n_units, n_chunks):
             out = pa.BufferOutputStream()
             with pa.ipc.new_stream(out, batch.schema) as writer:
@@ -72,19 +73,23 @@ class Share(NamedTuple):
 
         Args:
             chunks: in order.
-            first_user: users of partitions before this one.
+            first_user: users of partitions before this one, if codes do not yet count them.
             first: units of those.
         """
         table = pa.concat_tables([pa.ipc.open_stream(chunk).read_all() for chunk in chunks])
         indptr, items = _from_lists(table["items"])
         _, scores = _from_lists(table["scores"])
+        hits = np.empty(0, bool)
+        if "hits" in table.column_names:
+            hits = _from_lists(table["hits"])[1].view(bool)
         return Share(
             Lists(indptr, items, scores),
             Sets(*_from_lists(table["bought"])),
             _own(table["weight"]),
             _own(table["user"]) + first_user,
             _own(table["window"]),
-            first,
+            _own(table["unit"]) + first,
+            hits,
         )
 
 

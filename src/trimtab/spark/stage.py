@@ -101,7 +101,11 @@ class Stage:
         """Units made of these, partition by partition; kept in Spark."""
         frame = self.ledger.keep_frame(name, self.population.change(function, *given))
         self._kept.append(frame)
-        return Population(frame, self.population.parts, self.ledger)
+        coded = {
+            number: part._replace(users_before=0, units_before=0)
+            for number, part in self.population.parts.items()
+        }
+        return Population(frame, coded, self.ledger)
 
 
 def _check_overlap(name: str, common: int, n_sales: int) -> None:
