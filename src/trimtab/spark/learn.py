@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,7 @@ from trimtab.spark.ledger import Ledger
 from trimtab.spark.reading import SparkTables
 from trimtab.spark.stage import Stage
 
+_LOG = logging.getLogger("trimtab.spark")
 _MOST_ROUNDS = 50
 
 
@@ -157,8 +160,9 @@ class SparkBiasLearner(BiasLearner):
         crowd = self._learners(stage, scale, bag)
         candidates = course.visiting_order(stage.facts.reached > 0)
         climb = Climb(
-            crowd, course, candidates, stage.facts.reached, self.max_rounds, progress=progress
-        )
+            crowd, course, candidates, stage.facts.reached, self.max_rounds,
+            partial(_log_round, course.quanta), progress,
+        )  # fmt: skip
         return course, candidates, climb.run(climb.begin(course.begin(first)))
 
     def _course(self, stage: Stage, unit: float, weight: float, weighted: bool) -> Course:
@@ -201,3 +205,8 @@ class SparkBiasLearner(BiasLearner):
             updates=sum(bag.updates for bag in bags),
             finished=all(bag.finished for bag in bags),
         )
+
+
+def _log_round(quanta: float, standing: Standing) -> None:
+    now, objective = standing.rounds, standing.objectives[-1] / quanta
+    _LOG.info("round %d: objective %.9g, %d moves so far", now, objective, standing.updates)

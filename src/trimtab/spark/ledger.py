@@ -7,6 +7,8 @@ were finished in the checkpoint.
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from trimtab.errors import StoreError
 from trimtab.spark.arrays import Arrays, from_bytes, to_bytes
 
+_LOG = logging.getLogger("trimtab.spark")
 _STEPS = "step int, name string, data binary"
 
 
@@ -33,7 +36,6 @@ class Ledger:
     folder: str | None = None
     identity: str = ""
     steps: int = 0  # taken so far, found or made
-    made: int = 0  # of them not found
     _found: dict[int, tuple[str, bytes]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -54,9 +56,11 @@ class Ledger:
         if step in self._found:
             kept, data = self._found.pop(step)
             assert kept == name, f"step {step} is {kept}, not {name}"
+            _LOG.info("step %d, %s: found in the checkpoint", step, name)
             return from_bytes(data)
-        self.made += 1
+        began = time.monotonic()
         result = make()
+        _LOG.info("step %d, %s: %.1f s", step, name, time.monotonic() - began)
         if self.folder is not None:
             rows = [(step, name, bytearray(to_bytes(result)))]
             frame = self.session.createDataFrame(rows, _STEPS).coalesce(1)

@@ -1,0 +1,208 @@
+"""A fit on Spark beside the local one, in one run: seconds, rounds, objectives, driver's memory.
+
+python benchmarks/spark_fit.py                     # 1M users x 50, local[2], about 20 minutes
+python benchmarks/spark_fit.py --cluster           # on a standalone cluster of two workers instead
+python benchmarks/spark_fit.py --users 100000 --items 20000
+
+Every fit runs in a process of its own. A driver's memory is what its Python and its JVM hold
+together; "above start" is measured from when the session is there and nothing is loaded yet. In
+local mode the JVM also is the executor, so that only the Python part counts there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+HERE = Path(__file__).parent
+LEARNERS = ("default", "paper")
+
+
+def resident(pid: int) -> int:
+    """Bytes that a process holds."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def children(pid: int) -> list[int]:
+    """Processes that a process started and that still run."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found += [int(child) for child in task.read_text().split()]
+    return found
+
+
+def is_java(pid: int) -> bool:
+    """Whether a process is a JVM."""
+    return b"java" in Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+class Memory:
+    """Watches this process and the JVM that it started."""
+
+    def __init__(self) -> None:
+        self._java = [pid for pid in children(os.getpid()) if is_java(pid)]
+        self.start = self._now()
+        self.peak = self.start
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def _now(self) -> tuple[int, int]:
+        return resident(os.getpid()), sum(map(resident, self._java))
+
+    def _watch(self) -> None:
+        while True:
+            now = self._now()
+            self.peak = max(self.peak[0], now[0]), max(self.peak[1], now[1])
+            time.sleep(0.05)
+
+    def above(self) -> dict[str, float]:
+        """GiB above the start, of Python and of the JVM."""
+        grown = (peak - start for peak, start in zip(self.peak, self.start, strict=True))
+        return dict(zip(("python", "jvm"), (size / 2**30 for size in grown), strict=True))
+
+
+def fit_locally(folder: Path, learner: str) -> dict[str, Any]:
+    """The local learner, from Parquet."""
+    import trimtab as tt
+
+    made = {"default": tt.BiasLearner, "paper": tt.BiasLearner.paper}[learner]()
+    began = time.perf_counter()
+    recs, recent = (pq.read_table(folder / f"{name}.parquet") for name in ("recs", "recent"))
+    bias = made.fit(recs, recent, progress=False)
+    return {"seconds": time.perf_counter() - began, **told(bias)}
+
+
+def told(bias: Any) -> dict[str, Any]:
+    return {
+        "objective": bias.summary.objective_after,
+        "before": bias.summary.objective_before,
+        "rounds": bias.summary.cycles,
+        "digest": hashlib.sha256(bias.bias.tobytes()).hexdigest()[:12],
+    }
+
+
+def fit_on_spark(folder: Path, learner: str, master: str) -> dict[str, Any]:
+    """The learner on Spark, from Parquet."""
+    import logging
+
+    from pyspark.sql import SparkSession
+
+    from trimtab.spark import SparkBiasLearner
+
+    logging.basicConfig(format="    %(message)s", stream=sys.stderr)
+    logging.getLogger("trimtab.spark").setLevel(logging.INFO)
+    local = master.startswith("local")
+    settings = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "4g" if local else "1g",
+        "spark.executor.memory": "3g",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    builder = SparkSession.builder.master(master).appName("trimtab")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    spark.range(10).count()
+    made = {"default": SparkBiasLearner, "paper": SparkBiasLearner.paper}[learner]()
+    recs, recent = (spark.read.parquet(f"{folder}/{name}.parquet") for name in ("recs", "recent"))
+    memory = Memory()
+    began = time.perf_counter()
+    bias = made.fit(recs, recent, progress=False)
+    seconds = time.perf_counter() - began
+    spark.stop()
+    return {"seconds": seconds, **told(bias), "above_start": memory.above()}
+
+
+def make_tables(folder: Path, n_users: int, n_items: int) -> None:
+    """Generated lists and purchases, as Parquet."""
+    from trimtab.datasets import generate_drift
+
+    data = generate_drift(n_users, n_items, 50, 3.0, seed=1)
+    pq.write_table(data.recs(), folder / "recs.parquet")
+    pq.write_table(data.recent_events(), folder / "recent.parquet")
+
+
+def in_its_own_process(*arguments: object) -> dict[str, Any]:
+    """What a fit tells, made by a fresh process."""
+    run = [sys.executable, __file__, "--one", *map(str, arguments)]
+    done = subprocess.run(run, stdout=subprocess.PIPE, check=True, text=True)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@contextlib.contextmanager
+def masters(cluster: bool, folder: Path) -> Any:
+    """Where Spark runs."""
+    if not cluster:
+        yield "local[2]"
+        return
+    sys.path.insert(0, str(HERE.parent / "tests" / "spark"))
+    from cluster import start_cluster
+
+    with start_cluster(folder, memory="4g") as started:
+        yield started.url
+
+
+def compare(learner: str, local: dict[str, Any], spark: dict[str, Any], master: str) -> None:
+    """A few lines of figures."""
+    ratio = spark["seconds"] / local["seconds"]
+    gained = spark["objective"] / local["objective"] - 1
+    above = spark["above_start"]
+    print(f"{learner}: local {local['seconds']:.1f} s, {master} {spark['seconds']:.1f} s")
+    print(f"  time ratio                     {ratio:8.1f}")
+    print(f"  cycles, rounds                 {local['rounds']:8d} {spark['rounds']:8d}")
+    print(f"  objective, spark over local    {gained:+8.3%}")
+    print(f"  the same biases to the byte    {spark['digest'] == local['digest']!s:>8}")
+    print(
+        f"  driver above start, GiB        {above['python']:8.2f} (Python) {above['jvm']:.2f} (JVM)"
+    )
+    sys.stdout.flush()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--users", type=int, default=1_000_000)
+    parser.add_argument("--items", type=int, default=100_000)
+    parser.add_argument("--cluster", action="store_true", help="a standalone cluster on loopback")
+    parser.add_argument("--only", choices=LEARNERS)
+    parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        folder, learner, master = options.one
+        fit = fit_locally if master == "here" else fit_on_spark
+        given = () if master == "here" else (master,)
+        print(json.dumps(fit(Path(folder), learner, *given)))
+        return
+    os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        make_tables(folder, options.users, options.items)
+        print(f"{options.users:,} users x 50 of {options.items:,} items", flush=True)
+        with masters(options.cluster, folder) as master:
+            for learner in (options.only,) if options.only else LEARNERS:
+                local = in_its_own_process(folder, learner, "here")
+                spark = in_its_own_process(folder, learner, master)
+                compare(learner, local, spark, master)
+
+
+if __name__ == "__main__":
+    main()

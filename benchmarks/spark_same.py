@@ -1,0 +1,135 @@
+"""The learner on Spark against the local one: three problems, local mode and a real cluster.
+
+python benchmarks/spark_same.py            # about 15 minutes
+python benchmarks/spark_same.py --mode local
+
+For each problem and learner: the objective over the local learner's, the rounds, whether the
+objective ever fell, and whether 2, 7 and 32 partitions gave the same bytes. Exits with status 1
+when something was not as it should be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import re
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import trimtab as tt
+from trimtab.datasets import generate_drift, load_complete_journey
+from trimtab.engines import Markov
+from trimtab.instants import as_datetime
+from trimtab.timeline import split_log
+
+PARTITIONS = (2, 7, 32)
+LEAST = 0.995  # of the local learner's objective
+
+
+class Rounds(logging.Handler):
+    """Hears the objective after each round."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.objectives: list[float] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        found = re.search(r"objective (\S+),", record.getMessage())
+        if found:
+            self.objectives.append(float(found[1]))
+
+
+def problems() -> dict[str, tuple[pa.Table, pa.Table]]:
+    """Lists and purchases: a real shop's, and two generated ones."""
+    split = split_log(load_complete_journey(), "2017-11-01", recent_days=3)
+    engine = Markov(window_days=90).fit(split.train, as_of=as_datetime(split.recent_from))
+    mild = generate_drift(4_000, 500, 30, 3.0, drift=0.4, seed=5)
+    strong = generate_drift(3_000, 2_000, 50, 2.0, drift=1.0, seed=6)
+    return {
+        "Complete Journey": (engine.recommend(split.recent, n=50), split.recent),
+        "generated, mild": (mild.recs(), mild.recent_events()),
+        "generated, strong": (strong.recs(), strong.recent_events()),
+    }
+
+
+def run(master: str, given: dict[str, tuple[pa.Table, pa.Table]]) -> bool:
+    """Compare on one cluster; whether all was as it should be."""
+    from pyspark.sql import SparkSession
+
+    from trimtab.spark import SparkBiasLearner
+
+    settings = {
+        "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false",
+        "spark.executor.memory": "1g", "spark.sql.shuffle.partitions": "4",
+    }  # fmt: skip
+    builder = SparkSession.builder.master(master).appName("trimtab")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    heard = Rounds()
+    logging.getLogger("trimtab.spark").addHandler(heard)
+    logging.getLogger("trimtab.spark").setLevel(logging.INFO)
+    pairs = {
+        "default": (tt.BiasLearner(), SparkBiasLearner()),
+        "paper, NDCG": (tt.BiasLearner.paper(), SparkBiasLearner.paper()),
+    }
+    fine = True
+    for problem, (recs, recent) in given.items():
+        frames = [spark.createDataFrame(t).persist() for t in (recs, recent)]
+        for name, (local, distributed) in pairs.items():
+            base = local.fit(recs, recent, progress=False)
+            heard.objectives.clear()
+            found = [distributed.fit(*frames, partitions=n, progress=False) for n in PARTITIONS]
+            fine &= report(master, problem, name, base, found, heard.objectives)
+    spark.stop()
+    return fine
+
+
+def report(
+    master: str, problem: str, name: str, base: tt.ItemBias, found: list[tt.ItemBias],
+    objectives: list[float],
+) -> bool:  # fmt: skip
+    """One line; whether all was as it should be."""
+    ratio = found[0].summary.objective_after / base.summary.objective_after
+    same = len({bias.bias.tobytes() for bias in found}) == 1
+    as_local = found[0].bias.tobytes() == base.bias.tobytes()
+    rounds = found[0].summary.cycles
+    each = [objectives[n * rounds : (n + 1) * rounds] for n in range(len(found))]
+    rises = all(told == sorted(told) for told in each)
+    print(
+        f"{master[:8]:8} {problem:18} {name:12} objective {ratio - 1:+8.3%}  rounds {rounds:3d}  "
+        f"same for 2, 7, 32: {same}  never falls: {rises}  the local bytes: {as_local}",
+        flush=True,
+    )
+    return ratio >= LEAST and same and rises
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--mode", choices=("local", "cluster", "both"), default="both")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    given = problems()
+    results: list[Any] = []
+    if options.mode != "cluster":
+        results.append(run("local[2]", given))
+    if options.mode != "local":
+        sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "spark"))
+        from cluster import start_cluster
+
+        with tempfile.TemporaryDirectory() as name, start_cluster(Path(name), "2g") as cluster:
+            results.append(run(cluster.url, given))
+    sys.exit(not all(results))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""A driver by itself: fits from Parquet, says how it goes, and saves the biases.
+
+python driver.py MASTER TABLES LEARNER PARTITIONS CHECKPOINT OUT    # CHECKPOINT may be -
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import warnings
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from trimtab.spark import SparkBiasLearner
+
+SETTINGS = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "1g",
+    "spark.executor.memory": "512m",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "4",
+}
+LEARNERS = {"paper": SparkBiasLearner.paper, "default": SparkBiasLearner}
+
+
+def session(master: str) -> SparkSession:
+    builder = SparkSession.builder.master(master).appName("trimtab")
+    for name, value in SETTINGS.items():
+        builder = builder.config(name, value)
+    started = builder.getOrCreate()
+    started.sparkContext.setLogLevel("ERROR")
+    return started
+
+
+def main(master: str, tables: str, learner: str, partitions: str, checkpoint: str, out: str):
+    logging.basicConfig(format="%(message)s", stream=sys.stdout)
+    logging.getLogger("trimtab.spark").setLevel(logging.INFO)
+    warnings.simplefilter("ignore")
+    spark = session(master)
+    recs, recent = (spark.read.parquet(f"{tables}/{name}.parquet") for name in ("recs", "recent"))
+    folder = None if checkpoint == "-" else Path(checkpoint).absolute().as_uri()
+    fitted = LEARNERS[learner]().fit(
+        recs, recent, partitions=int(partitions), checkpoint=folder, progress=False
+    )
+    fitted.save(out)
+    print(f"done: {fitted.summary.objective_after!r} in {fitted.summary.cycles} rounds")
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,97 @@
+"""On a real standalone cluster on loopback: the same biases, whatever dies on the way."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from cluster import start_cluster
+
+import trimtab as tt
+from trimtab.datasets import generate_drift
+from trimtab.spark import SparkBiasLearner
+
+
+@pytest.fixture(scope="module")
+def drifted():
+    return generate_drift(1_500, 200, 20, drift=1.0, seed=6)
+
+
+@pytest.fixture(scope="module")
+def tables(drifted, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tables")
+    pq.write_table(drifted.recs(), folder / "recs.parquet")
+    pq.write_table(drifted.recent_events(), folder / "recent.parquet")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with start_cluster(tmp_path_factory.mktemp("cluster")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def expected(spark, drifted):
+    """The paper's method in local mode, and what its objective was round by round."""
+    recs, recent = (
+        spark.createDataFrame(table) for table in (drifted.recs(), drifted.recent_events())
+    )
+    return SparkBiasLearner.paper().fit(recs, recent, partitions=2)
+
+
+def rounds_in(said: str) -> list[int]:
+    return [int(number) for number in re.findall(r"^round (\d+):", said, re.M)]
+
+
+def made_in(said: str) -> list[str]:
+    """Steps that were not found in a checkpoint."""
+    return re.findall(r"^step \d+, (\w+): \d", said, re.M)
+
+
+def test_the_default_is_the_local_one_to_the_byte(cluster, tables, drifted, tmp_path):
+    run = cluster.drive(tables, "default", 3, "-", tmp_path / "bias")
+    run.wait_for(lambda said: "done:" in said)
+    local = tt.BiasLearner().fit(drifted.recs(), drifted.recent_events())
+    assert tt.ItemBias.load(tmp_path / "bias").table().equals(local.table())
+
+
+def test_a_worker_dies_and_the_fit_ends_with_the_same_biases(cluster, tables, expected, tmp_path):
+    run = cluster.drive(tables, "paper", 7, "-", tmp_path / "bias")
+    run.wait_for(lambda said: 2 in rounds_in(said))
+    cluster.workers[0].kill()
+    seen = max(rounds_in(run.said()))
+    run.wait_for(lambda said: "done:" in said)
+    assert max(rounds_in(run.said())) > seen  # it was in the middle
+    found = tt.ItemBias.load(tmp_path / "bias")
+    assert found.bias.tobytes() == expected.bias.tobytes()
+    assert "lost" in cluster.folder.joinpath("master.log").read_text().lower()
+
+
+def test_a_driver_that_dies_goes_on_where_it_was(cluster, tables, expected, tmp_path):
+    given = (tables, "paper", 2, tmp_path / "checkpoint", tmp_path / "bias")
+    first = cluster.drive(*given)
+    first.wait_for(lambda said: 3 in rounds_in(said))
+    first.kill()
+    before = made_in(first.said())
+    second = cluster.drive(*given)
+    second.wait_for(lambda said: "done:" in said)
+    found = tt.ItemBias.load(tmp_path / "bias")
+    assert found.bias.tobytes() == expected.bias.tobytes()
+    # The looks and checks of finished rounds are found, not made again.
+    again = made_in(second.said())
+    assert second.said().count("found in the checkpoint") >= len(before)
+    assert again.count("write_slices") == found.summary.cycles - before.count("write_slices")
+    assert before.count("write_slices") >= 3
+    # And a fit of something else must not go on from there.
+    other = cluster.drive(tables, "paper", 2, tmp_path / "checkpoint", tmp_path / "other")
+    other.wait_for(lambda said: "done:" in said)  # the same fit: nothing is left to do
+    assert made_in(other.said()) == []
+
+
+def test_the_objective_is_near_the_local_one(drifted, expected):
+    local = tt.BiasLearner.paper().fit(drifted.recs(), drifted.recent_events())
+    assert expected.summary.objective_after >= 0.995 * local.summary.objective_after
+    assert np.count_nonzero(expected.bias) > 0
