@@ -266,10 +266,9 @@ def _move(packed, packed_rows, packed_by_item, packed_scratch, items, biases, ga
     for c in range(len(items)):
         item = np.int64(items[c])
         old = rows.offset[item]
-        visit = np.int64(c + 1)
         gains[c] = _apply_move(
-            problem, rows, by_item, item, old, biases[c], scratch, visit, True
-        )  # fmt: skip
+            problem, rows, by_item, item, old, biases[c], scratch, item + 1, True
+        )
 
 
 def move_items(
@@ -281,10 +280,57 @@ def move_items(
         problem: what does not change.
         rows: the current rankings; changed in place.
         by_item: who lists and who bought each of the items.
-        scratch: room to work in, not used before.
-        items: item codes, each once.
+        scratch: room to work in, of its own: not one that `visit_items` uses.
+        items: item codes.
         biases: their new biases.
     """
     gains = np.empty(len(items), np.int64)
     _move(pack(problem), pack(rows), pack(by_item), pack(scratch), items, biases, gains)
     return gains
+
+
+@kernel
+def _look(
+    packed, packed_rows, packed_by_item, packed_scratch, items, start, step, limits, biases, gains
+):  # fmt: skip
+    """Find the best biases of every `step`-th item; see `look`."""
+    problem = unpack_problem(packed)
+    rows = unpack_rows(packed_rows)
+    by_item = unpack_by_item(packed_by_item)
+    scratch = unpack_scratch(packed_scratch)
+    rules = make_rules(limits[0], limits[1], limits[2], limits[4])
+    most = np.int64(limits[3])
+    for c in range(start, len(items), step):
+        item = np.int64(items[c])
+        bias = rows.offset[item]
+        value, best, current = _best_bias(
+            problem, rows, by_item, item, bias, item + 1, rules, most, scratch
+        )
+        biases[c] = best
+        gains[c] = value - current + penalty_of(bias, rules)
+
+
+def look(
+    problem: Problem, rows: Rows, by_item: ByItem, scratch: Scratch, items: Codes, start: int,
+    step: int, limits: Floats, biases: Floats, gains: Ints,
+) -> None:  # fmt: skip
+    """Find the best biases of every `step`-th item from `start`, all others staying where they are.
+
+    Changes nothing but the scratch and the lower bounds in `rows.group_edge`, so that several
+    threads can look at once if each has its own of those.
+
+    Args:
+        problem: what does not change.
+        rows: the current rankings.
+        by_item: who lists and who bought each of the items.
+        scratch: room to work in, of its own: not one that `visit_items` uses.
+        items: item codes.
+        start: the first place in `items` to look at.
+        step: the distance of places.
+        limits: the cap, the margin, the rate of the penalty, the most that one unit can gain, and
+            what scores and biases add up to at most.
+        biases: the best bias of each item looked at; of no meaning where nothing is gained.
+        gains: what each item looked at gains in the penalised metric, in quanta; 0 or less: stay.
+    """
+    packed = (pack(problem), pack(rows), pack(by_item), pack(scratch))
+    _look(*packed, items, start, step, limits, biases, gains)
