@@ -1,0 +1,302 @@
+"""The ascent in rounds on threads against the one that goes from item to item, in one run.
+
+    python benchmarks/rounds.py                       # 200,000 users x 30,000 items, and 4 mornings
+    python benchmarks/rounds.py --users 1000000 --items 100000 --only cold
+    python benchmarks/rounds.py --only warm --days 10
+
+Every way starts from the same place and writes down when it has reached what; reading tables and
+laying out rankings, the same for all, is not on the clock. Ways take turns, and of each the
+quickest run counts, because machines are noisy. Seconds are given as ratios to the item-by-item
+ascent, which has one thread: to the objective that it has after two cycles; until a step gains less
+than 1e-4 of the objective ("to settle", where rounds stop); to the end, where it stops (1e-6).
+
+    python benchmarks/rounds.py --repeats 5           # more turns
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from trimtab import rounds
+from trimtab.coded import Floats, Lists, Sets
+from trimtab.datasets import generate_drift
+from trimtab.ground import AscentSettings, Ground, largest_of
+from trimtab.kernels.coordinate import visit_items
+from trimtab.local_crowd import LocalCrowd, lay_ground
+from trimtab.rounds import Climb, Standing
+
+K, N_LISTED, PURCHASES = 10, 50, 3.0
+LEAST_GAIN = 1e-6  # of the objective; a cycle that gains less is the last
+CYCLES = 2  # of a fit that does not ask for more
+PAPER = {"unlisted": "zero", "penalty": 0.0, "max_bias": None, "exclude_unsold": True}
+KINDS = {
+    "paper, NDCG": AscentSettings(K, "ndcg", **PAPER),
+    "paper, ACC": AscentSettings(K, "acc", **PAPER),
+    "ascent, NDCG": AscentSettings(K, "ndcg"),
+}
+
+
+class Data(NamedTuple):
+    """What an ascent is given."""
+
+    lists: Lists
+    bought: Sets
+    n_items: int
+    item_ids: list
+
+
+class Mark(NamedTuple):
+    """What was reached when."""
+
+    seconds: float
+    objective: int
+
+
+class Run(NamedTuple):
+    """The marks of one way, and where it ended."""
+
+    marks: list[Mark]
+    bias: Floats
+
+    def time_to(self, objective: int) -> float:
+        """Seconds until that much was reached; inf if it never was."""
+        return min((m.seconds for m in self.marks if m.objective >= objective), default=np.inf)
+
+    @property
+    def settled(self) -> Mark:
+        """The first mark whose step gained next to nothing by the rule of rounds."""
+        for before, mark in pairwise(self.marks):
+            if mark.objective - before.objective < rounds.LEAST_GAIN * abs(before.objective):
+                return mark
+        return self.marks[-1]
+
+
+Way = Callable[[Ground, list[Mark]], None]
+
+
+def ratio(seconds: float, base: float) -> str:
+    return f"{seconds / base:5.2f}" if seconds < np.inf else "never"
+
+
+def clock(marks: list[Mark], begun: float, objective: int) -> None:
+    marks.append(Mark(time.perf_counter() - begun, objective))
+
+
+def by_item(max_cycles: int | None = None) -> Way:
+    """One item after the other, until a cycle gains next to nothing."""
+
+    def go(ground: Ground, marks: list[Mark]) -> None:
+        begun = time.perf_counter()
+        course, offset = ground.course, ground.rows.offset
+        candidates = course.visiting_order(ground.alive)
+        counters = np.array([0, ground.value(), int(course.penalties(offset).sum())])
+        levels = np.array([course.largest, largest_of(offset[np.isfinite(offset)])])
+        limits = (course.cap, course.margin, course.rate, course.most)
+        gain = np.zeros(course.n_items, np.int64)
+        gained, reached = np.inf, int(counters[1] - counters[2])
+        while gained >= LEAST_GAIN * abs(reached) and len(marks) != max_cycles:
+            before = reached
+            visit_items(*ground.parts, candidates, *limits, gain, counters, levels)
+            reached = int(counters[1] - counters[2])
+            gained = reached - before
+            clock(marks, begun, reached)
+
+    return go
+
+
+def in_rounds(n_threads: int, first_cycles: int = 0) -> Way:
+    """All items together, round after round; after some cycles from item to item, if any."""
+
+    def go(ground: Ground, marks: list[Mark]) -> None:
+        begun = time.perf_counter()
+        if first_cycles:
+            by_item(first_cycles)(ground, marks)
+        candidates = ground.course.visiting_order(ground.alive)
+        listers = np.diff(ground.by_item.indptr) + np.diff(ground.by_item.buyers_indptr)
+
+        def keep(standing: Standing) -> None:
+            clock(marks, begun, standing.objectives[-1])
+
+        with closing(LocalCrowd(ground, n_threads)) as crowd:
+            climb = Climb(crowd, ground.course, candidates, listers, keep=keep)
+            climb.run(climb.begin(ground.rows.offset.copy()))
+
+    return go
+
+
+def run(way: Way, data: Data, settings: AscentSettings, start: Floats | None = None) -> Run:
+    ground = lay_ground(data.lists, data.bought, data.n_items, settings, start=start)
+    marks: list[Mark] = []
+    way(ground, marks)
+    offset = ground.rows.offset
+    return Run(marks, np.where(np.isfinite(offset), offset, 0.0))
+
+
+def quickest(runs: list[Run]) -> Run:
+    """The same marks with the least seconds seen for each step between them."""
+    ends = np.array([[mark.seconds for mark in one.marks] for one in runs])
+    steps = np.diff(ends, axis=1, prepend=0.0).min(axis=0)
+    objectives = [mark.objective for mark in runs[0].marks]
+    marks = [Mark(*pair) for pair in zip(np.cumsum(steps).tolist(), objectives, strict=True)]
+    return Run(marks, runs[0].bias)
+
+
+def run_all(
+    ways: dict[str, tuple[Way, Floats | None]], data: Data, settings: AscentSettings, repeats: int
+) -> dict[str, Run]:
+    """Each way's quickest run; they take turns."""
+    runs: dict[str, list[Run]] = {name: [] for name in ways}
+    for _ in range(repeats):
+        for name, (way, start) in ways.items():
+            runs[name].append(run(way, data, settings, start))
+    return {name: quickest(some) for name, some in runs.items()}
+
+
+# Cold starts --------------------------------------------------------------------------------------
+
+
+def compare_cold(options: argparse.Namespace) -> None:
+    drift = generate_drift(options.users, options.items, N_LISTED, PURCHASES, seed=1)
+    data = Data(drift.lists, drift.recent, drift.n_items, [])
+    print(f"\n{options.users:,} users x {N_LISTED} of {options.items:,} items, from nothing")
+    ways: dict[str, tuple[Way, Floats | None]] = {
+        "item by item": (by_item(), None),
+        "rounds, 1 thread": (in_rounds(1), None),
+        "rounds, 2 threads": (in_rounds(2), None),
+        "1 cycle, then rounds, 2 threads": (in_rounds(2, 1), None),
+        "2 cycles, then rounds, 2 threads": (in_rounds(2, 2), None),
+    }
+    for kind, settings in KINDS.items():
+        found = run_all(ways, data, settings, options.repeats)
+        yardstick, *_ = found.values()
+        after, settled, last = yardstick.marks[CYCLES - 1], yardstick.settled, yardstick.marks[-1]
+        print(
+            f"{kind}: item by item, {CYCLES} cycles in {after.seconds:.2f} s, settled "
+            f"in {settled.seconds:.2f} s, {len(yardstick.marks)} cycles in {last.seconds:.2f} s"
+        )
+        for name, one in found.items():
+            end = one.settled
+            print(
+                f"  {name:34} to {CYCLES} cycles' objective "
+                f"{ratio(one.time_to(after.objective), after.seconds)}, to settle "
+                f"{ratio(end.seconds, settled.seconds)} (objective "
+                f"{end.objective / settled.objective - 1:+.3%}), to the end "
+                f"{ratio(one.marks[-1].seconds, last.seconds)}",
+                flush=True,
+            )
+
+
+# Warm starts --------------------------------------------------------------------------------------
+
+
+def read_mornings(options: argparse.Namespace) -> list[dict[str, Data]]:
+    """Lists and purchases of successive days, by what unlisted items score."""
+    sys.path.insert(0, str(Path(__file__).parent))
+    from trimtab.datasets import generate_log, make_log
+    from trimtab.reading import FitTables, encode_tables
+    from warm_start import BEGIN, DAYS, morning
+
+    events = generate_log(
+        n_users=options.log_users, n_items=options.log_items, days=DAYS, drift=1.0
+    )
+    log = make_log(events, "UTC")
+    mornings = []
+    for back in range(options.days, -1, -1):
+        tables = FitTables.read(*morning(log, BEGIN + timedelta(DAYS - 1 - back)))
+        read = {}
+        for unlisted in {settings.unlisted for settings in KINDS.values()}:
+            coded = encode_tables(tables, K, unlisted, None, "error")
+            read[unlisted] = Data(coded.lists, coded.bought, coded.n_items, list(coded.item_ids))
+        mornings.append(read)
+    return mornings
+
+
+def carry(bias: Floats, earlier: Data, data: Data) -> Floats:
+    """Yesterday's biases by today's item codes."""
+    known = dict(zip(earlier.item_ids, bias.tolist(), strict=True))
+    return np.array([known.get(item, 0.0) for item in data.item_ids])
+
+
+def compare_warm(options: argparse.Namespace) -> None:
+    mornings = read_mornings(options)
+    print(
+        f"\n{options.log_users:,} users, {options.days} days from the day before's biases, over "
+        f"item by item from nothing to the end; summed over days"
+    )
+    for kind, settings in KINDS.items():
+        totals: dict[str, list[float]] = {}
+        days = [morning[settings.unlisted] for morning in mornings]
+        bias = run(by_item(), days[0], settings).bias
+        for earlier, data in pairwise(days):
+            start = carry(bias, earlier, data)
+            ways: dict[str, tuple[Way, Floats | None]] = {
+                "cold, to the end": (by_item(), None),
+                "cold, 2 cycles": (by_item(2), None),
+                "warm, 1 cycle": (by_item(1), start),
+                "warm, 2 cycles": (by_item(2), start),
+                "warm, to the end": (by_item(), start),
+                "warm, rounds, 2 threads": (in_rounds(2), start),
+                "warm, 1 cycle, then rounds, 2": (in_rounds(2, 1), start),
+            }
+            found = run_all(ways, data, settings, options.repeats)
+            goal = found["cold, to the end"].marks[-1]
+            for name, one in found.items():
+                end = one.marks[-1]
+                total = totals.setdefault(name, [0.0, 0.0, 0.0, 0.0, np.inf])
+                total[0] += end.seconds
+                total[1] += end.objective
+                total[2] += one.time_to(goal.objective)
+                total[3] += len(one.marks)
+                total[4] = min(total[4], end.objective / goal.objective - 1)
+            bias = found["warm, to the end"].bias
+        base = totals["cold, to the end"]
+        print(f"{kind}: cold {base[0]:.2f} s in {base[3]:.0f} cycles")
+        for name, total in totals.items():
+            print(
+                f"  {name:34} time {total[0] / base[0]:5.2f} ({total[3]:3.0f} steps), objective "
+                f"{total[1] / base[1] - 1:+.3%} (worst day {total[4]:+.2%}), to the cold one's "
+                f"{ratio(total[2], base[0])}",
+                flush=True,
+            )
+
+
+def warm_up() -> None:
+    """Compile, or load compiled code, for every kind of problem."""
+    drift = generate_drift(2_000, 300, 20, PURCHASES)
+    data = Data(drift.lists, drift.recent, drift.n_items, [])
+    for settings in KINDS.values():
+        run(in_rounds(2, 1), data, settings)
+
+
+PARTS = {"cold": compare_cold, "warm": compare_warm}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", choices=PARTS, help="one part")
+    parser.add_argument("--users", type=int, default=200_000, help="from nothing")
+    parser.add_argument("--items", type=int, default=30_000, help="from nothing")
+    parser.add_argument("--log-users", type=int, default=100_000, help="of the shop with mornings")
+    parser.add_argument("--log-items", type=int, default=3_000, help="of the shop with mornings")
+    parser.add_argument("--days", type=int, default=4, help="mornings")
+    parser.add_argument("--repeats", type=int, default=3, help="turns of each way")
+    options = parser.parse_args()
+    warm_up()
+    print(f"{os.cpu_count()} cores, of which {os.getloadavg()[0]:.1f} were busy in the last minute")
+    for part in [options.only] if options.only else PARTS:
+        PARTS[part](options)
+
+
+if __name__ == "__main__":
+    main()
