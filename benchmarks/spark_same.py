@@ -40,6 +40,7 @@ class Rounds(logging.Handler):
         self.objectives: list[float] = []
 
     def emit(self, record: logging.LogRecord) -> None:
+        """Take the objective from what is said of a round."""
         found = re.search(r"objective (\S+),", record.getMessage())
         if found:
             self.objectives.append(float(found[1]))

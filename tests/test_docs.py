@@ -22,6 +22,7 @@ import io
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sysconfig
 import tomllib
@@ -46,6 +47,7 @@ PAGES = {
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     if "_build" not in path.parts
 }
+NEED_JAVA = ("docs/scaling.md",)
 OTHER_ENVIRONMENTS = {"docs/engines/lenskit.md": "lenskit", "docs/engines/rectools.md": "rectools"}
 MODULES = [
     ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
@@ -121,6 +123,8 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
 def test_code_runs_and_prints_what_is_shown(page: str, folder: Path) -> None:
     if (library := OTHER_ENVIRONMENTS.get(page)) and importlib.util.find_spec(library) is None:
         pytest.skip(f"{library} has an environment of its own")
+    if page in NEED_JAVA and shutil.which("java") is None:
+        pytest.skip("Spark needs Java")
     run_page(page, BLOCKS[page], folder)
 
 
@@ -217,6 +221,9 @@ def check_by_hand(line: str, where: str) -> None:
             assert name in (".", "trimtab"), f"{where}: {line}"
             wanted = set(filter(None, extras.split(",")))
             assert wanted <= set(project["optional-dependencies"]), f"{where}: {line}"
+    elif words[0] == "spark-submit":
+        settings = [words[place + 1] for place, word in enumerate(words) if word == "--conf"]
+        assert all(re.match(r"spark\.[\w.]+=", setting) for setting in settings), f"{where}: {line}"
     else:
         pytest.fail(f"{where}: {line!r} can be run: make it a console block")
 

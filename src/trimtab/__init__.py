@@ -54,6 +54,6 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Submodules that are loaded when first used, as in `tt.datasets.load_complete_journey()`."""
-    if name in ("datasets", "engines", "timeline"):
+    if name in ("datasets", "engines", "spark", "timeline"):
         return import_module(f"trimtab.{name}")
     raise AttributeError(f"module 'trimtab' has no attribute {name!r}")

@@ -57,6 +57,11 @@ class Process:
             assert time.monotonic() < end, self.said()[-3000:]
             time.sleep(0.05)
 
+    def finish(self) -> str:
+        """Wait until it has ended by itself; what it said."""
+        assert self.started.wait(PATIENCE) == 0, self.said()[-3000:]
+        return self.said()
+
     def kill(self) -> None:
         """SIGKILL, as when a machine dies: whatever it started dies with it."""
         with suppress(ProcessLookupError):

@@ -35,7 +35,7 @@ def objectives(caplog) -> list[float]:
 
 
 def test_the_papers_method_on_a_real_problem(spark, journey, caplog, bytes_of):
-    learner = SparkBiasLearner.paper(metric="acc")
+    learner = SparkBiasLearner.paper(metric="acc", max_rounds=4)  # of eight
     caplog.set_level(logging.INFO, "trimtab.spark")
     recs, recent = frames(spark, journey[0], journey[1].select(["user_id", "item_id"]))
     found = [learner.fit(recs, recent, partitions=n) for n in (2, 7)]
@@ -47,7 +47,7 @@ def test_the_papers_method_on_a_real_problem(spark, journey, caplog, bytes_of):
     assert found[0].summary.before == pytest.approx(local.summary.before, rel=1e-9)
     told = objectives(caplog)[: found[0].summary.cycles]
     assert told == sorted(told)
-    assert 3 <= len(told) <= 30
+    assert len(told) == 4
     # The objective claimed is that of applying the biases.
     lists = found[0].apply(journey[0], k=10)
     after = tt.evaluate(lists, journey[1], k=10)["acc"]
@@ -74,7 +74,7 @@ def in_words(table: pa.Table) -> pa.Table:
 
 
 def test_with_all_that_there_is(spark):
-    """Two windows, history with times, categories, weights, ids as text; 32 partitions."""
+    """Two windows, history with times, categories, weights, ids as text."""
     data = generate_drift(300, 60, 15, drift=1.0, seed=2)
     days = np.datetime64("2026-03-01T00:00", "us")
     rng = np.random.default_rng(1)
@@ -102,7 +102,7 @@ def test_with_all_that_there_is(spark):
     tables = {name: in_words(table) for name, table in zip(names, given, strict=True)}
     on_spark = {name: spark.createDataFrame(table) for name, table in tables.items()}
     local = tt.BiasLearner(k=5).fit(**tables)
-    found = SparkBiasLearner(k=5).fit(**on_spark, partitions=32)
+    found = SparkBiasLearner(k=5).fit(**on_spark, partitions=3)
     assert found.item_ids.equals(local.item_ids)
     assert found.support.tolist() == local.support.tolist()
     assert found.bias == pytest.approx(local.bias, rel=1e-6, abs=1e-9)
@@ -118,26 +118,24 @@ def small(spark):
     return frames(spark, SMALL.recs(), SMALL.recent_events())
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [{"metric": "map", "penalty": 0.5}, {"metric": "acc", "n_bags": 2, "scale": "log"}],
-    ids=["map", "bags"],
-)
-def test_ascents_of_other_kinds(small, settings, bytes_of):
-    learner = SparkBiasLearner(k=5, method="ascent", **settings)
-    one, many = (learner.fit(*small, partitions=n) for n in (1, 5))
+def test_bags_of_an_ascent_on_logs(small, bytes_of):
+    settings = {"metric": "map", "penalty": 0.5, "scale": "log", "n_bags": 2}
+    learner = SparkBiasLearner(k=5, max_rounds=3, **settings)
+    one, many = (learner.fit(*small, partitions=n) for n in (1, 3))
     assert bytes_of(one.table()) == bytes_of(many.table())
     assert one.summary == many.summary
-    local = tt.BiasLearner(k=5, method="ascent", **settings).fit(
-        SMALL.recs(), SMALL.recent_events()
-    )
+    local = tt.BiasLearner(k=5, **settings).fit(SMALL.recs(), SMALL.recent_events())
     # Bootstrap samples are drawn in another way than by the local learner.
-    share = 0.995 if "n_bags" not in settings else 0.97
-    assert one.summary.objective_after >= share * local.summary.objective_after
-    lists = one.apply(SMALL.recs(), k=5)
-    assert one.summary.after == pytest.approx(
-        tt.evaluate(lists, SMALL.recent_events(), k=5)[settings["metric"]], rel=1e-9
-    )
+    assert one.summary.objective_after >= 0.97 * local.summary.objective_after
+    figures = tt.evaluate(one.apply(SMALL.recs(), k=5), SMALL.recent_events(), k=5)
+    assert one.summary.after == pytest.approx(figures["map"], rel=1e-9)
+
+
+def test_many_small_partitions(small, bytes_of):
+    learner = SparkBiasLearner.paper(k=5, max_rounds=1)
+    few, many = (learner.fit(*small, partitions=n) for n in (2, 32))
+    assert bytes_of(few.table()) == bytes_of(many.table())
+    assert few.summary.updates > 0
 
 
 def test_a_start_of_its_own_and_a_checkpoint(small, tmp_path, caplog, bytes_of):

@@ -50,9 +50,11 @@ def settings(spark, **values):
     before = {name: spark.conf.get(names[name]) for name in names}
     for name, value in values.items():
         spark.conf.set(names[name], value)
-    yield
-    for name, value in before.items():
-        spark.conf.set(names[name], value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(names[name], value)
 
 
 def rows_of(frame):

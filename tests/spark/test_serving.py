@@ -23,15 +23,22 @@ APRIL = dt.datetime(2017, 4, 1, tzinfo=dt.UTC)
 
 
 @contextmanager
+def settings(spark, **values):
+    """Spark's settings for a while."""
+    names = {name: "spark.sql." + name.replace("_", ".") for name in values}
+    before = {name: spark.conf.get(names[name]) for name in names}
+    for name, value in values.items():
+        spark.conf.set(names[name], value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(names[name], value)
+
+
 def partitions(spark, n):
     """Shuffles into n partitions, none of them merged for being small."""
-    names = ("spark.sql.shuffle.partitions", "spark.sql.adaptive.coalescePartitions.enabled")
-    before = [spark.conf.get(name) for name in names]
-    spark.conf.set(names[0], n)
-    spark.conf.set(names[1], "false")
-    yield
-    for name, value in zip(names, before, strict=True):
-        spark.conf.set(name, value)
+    return settings(spark, shuffle_partitions=n, adaptive_coalescePartitions_enabled="false")
 
 
 def as_text(table):
@@ -112,9 +119,8 @@ def test_times_as_windows_come_back_as_they_were(spark, tables):
     recs, _, bias = tables["integers"]
     hours = [dt.datetime(2026, 10, 25, hour, 30) for hour in (0, 1, 2)]  # clocks go back
     recs = windowed(recs.slice(0, 600), [hour.replace(tzinfo=dt.UTC) for hour in hours])
-    spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
-    found = serving.apply(bias, spark.createDataFrame(recs), K).toArrow()
-    spark.conf.unset("spark.sql.session.timeZone")
+    with settings(spark, session_timeZone="Europe/Berlin"):
+        found = serving.apply(bias, spark.createDataFrame(recs), K).toArrow()
     local = bias.apply(recs, K)
     assert (
         found["window"]

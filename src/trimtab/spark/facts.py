@@ -11,10 +11,11 @@ from trimtab.ground import learning_units, raw_tops
 from trimtab.ranking import rank_lists
 from trimtab.scales import to_scale
 from trimtab.spark.arrays import Arrays
-from trimtab.spark.population import Population
+from trimtab.spark.population import Population, join_arrays
 from trimtab.spark.share import Share
 
 _DIGIT = 16  # bits of a number settled at a time
+_FEW = 100_000  # numbers that may come to the driver
 _WEIGHT_QUANTA = 2.0**40  # in the largest weight, of at most 2**21 million units
 
 
@@ -119,23 +120,35 @@ def exact_median(population: Population, name: str, k: int, count: int) -> float
         return np.nan
     ranks = np.array([(count - 1) // 2, count // 2])
     prefixes = np.zeros(2, np.uint64)
+    left = count
     for shift in range(64 - _DIGIT, -1, -_DIGIT):
+        if shift < 64 - _DIGIT and left <= _FEW:
+            keys = population.run(_with_prefix, name, k, prefixes, shift, add=join_arrays)
+            found = [np.sort(some)[rank] for some, rank in zip(keys, ranks, strict=True)]
+            return float(np.mean(_from_keys(np.array(found))))
         (counts,) = population.run(_digits, name, k, prefixes, shift)
+        left = 0
         for place in range(2):
             below = np.concatenate([[0], np.cumsum(counts[place])])
             digit = int(np.searchsorted(below, ranks[place], side="right")) - 1
             ranks[place] -= below[digit]
+            left = max(left, int(counts[place][digit]))
             prefixes[place] = (prefixes[place] << np.uint64(_DIGIT)) | np.uint64(digit)
     return float(np.mean(_from_keys(prefixes)))
 
 
+def _with_prefix(share: Share, name: str, k: int, prefixes: Any, shift: int) -> Arrays:
+    """Keys that begin with each of the prefixes."""
+    keys = _to_keys(_numbers(share, name, k))
+    if shift == 64 - _DIGIT:  # nothing is settled yet, and shifting by all 64 bits is not defined
+        return [keys for _ in prefixes]
+    return [keys[keys >> np.uint64(shift + _DIGIT) == prefix] for prefix in prefixes]
+
+
 def _digits(share: Share, name: str, k: int, prefixes: Any, shift: int) -> Arrays:
     """How often each next digit comes after each of the prefixes."""
-    keys = _to_keys(_numbers(share, name, k))
     counts = []
-    for prefix in prefixes:
-        # Shifting by all 64 bits is not defined.
-        same = keys if shift == 64 - _DIGIT else keys[keys >> np.uint64(shift + _DIGIT) == prefix]
+    for same in _with_prefix(share, name, k, prefixes, shift):
         digits = (same >> np.uint64(shift)) & np.uint64(2**_DIGIT - 1)
         counts.append(np.bincount(digits.astype(np.int64), minlength=2**_DIGIT))
     return [np.array(counts)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -121,6 +122,15 @@ def check_rows(
                 f"not finite; mend or drop such rows"
             )
     return n_rows
+
+
+def use_own_cores() -> None:
+    """Have this worker run as many threads as its task has cores; others run beside it."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    if context is not None:
+        os.environ.setdefault("TRIMTAB_THREADS", str(max(1, context.cpus())))
 
 
 def map_arrow(frame: DataFrame, function: Callable[[Batches], Batches], schema: str) -> DataFrame:

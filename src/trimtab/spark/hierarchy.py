@@ -36,7 +36,9 @@ def learn_robust(learner: SparkBiasLearner, stage: Stage, progress: Progress | N
     scale, unit = _choose_scale(learner, stage, facts)
     population = stage.population
     totals = sum_totals(population, k, metric, facts)
-    (by_window,) = population.run(count_windows, len(stage.windows))
+    by_window = np.ones(1, np.int64)
+    if len(stage.windows) > 1:
+        (by_window,) = population.run(count_windows, len(stage.windows))
     found = count_history(stage)
     windows, history = learning_windows(by_window, found)
     categories = _read_categories(stage)

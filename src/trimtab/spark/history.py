@@ -60,14 +60,15 @@ def _count_before(stage: Stage, history: DataFrame, start: int | None) -> Histor
         summed = history.groupBy(ITEM).agg(F.sum(F.col(COUNT).cast("double")).alias("long"))
         return History(_by_item(stage, summed, "long")["long"])
     known = USER in history.columns
-    rows = history.select(ITEM, *([USER] if known else []))
+    columns = [ITEM, *([USER] if known else [])]
+    rows = history.select(*columns)
     if not timed:
         # Every event is a day of its own.
         counts = [F.count(F.lit(1)).alias("long")]
         counts += [F.countDistinct(USER).alias("buyers")] if known else []
         found = _by_item(stage, rows.groupBy(ITEM).agg(*counts), *(["long"] + ["buyers"] * known))
         return History(found["long"], found.get("buyers"))
-    rows = rows.withColumn("time", _micros(history, "history"))
+    rows = history.select(*columns, _micros(history, "history").alias("time"))
     if start is None:
         start = int(rows.agg(F.max("time")).collect()[0][0]) + 1
     rows = rows.where(F.col("time") < start)

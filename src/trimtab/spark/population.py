@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from trimtab.errors import DataError
 from trimtab.spark.arrays import Arrays, from_bytes, to_bytes
-from trimtab.spark.frames import Batches, map_arrow
+from trimtab.spark.frames import Batches, map_arrow, use_own_cores
 from trimtab.spark.ledger import Ledger
 from trimtab.spark.share import Share
 
@@ -133,11 +133,9 @@ def join_arrays(parts: list[Arrays]) -> Arrays:
 
 def _shares(batches: Batches, parts: dict[int, Counted]) -> Iterator[tuple[int, Share]]:
     """The shares among a task's chunks; usually one."""
+    use_own_cores()
     chunks: dict[int, dict[int, Any]] = {}
     for batch in batches:
-        columns = batch.to_pydict() if batch.num_rows == 0 else None
-        if columns is not None:
-            continue
         part, place, data = batch.column(0), batch.column(1), batch.column(2)
         for row in range(batch.num_rows):
             chunks.setdefault(part[row].as_py(), {})[place[row].as_py()] = data[row].as_buffer()

@@ -23,6 +23,7 @@ from trimtab.spark.frames import (
     check_same_ids,
     map_arrow,
     read_frame,
+    use_own_cores,
 )
 from trimtab.spark.ledger import Ledger
 from trimtab.spark.population import Counted, Population, chunk_rows
@@ -216,9 +217,11 @@ def _build(
     """One partition's rows as chunks of its share; or what is wrong with them."""
     from pyspark import TaskContext
 
-    rows = pa.Table.from_batches(list(batches))
-    if rows.num_rows == 0:
+    use_own_cores()
+    found = list(batches)
+    if not sum(batch.num_rows for batch in found):
         return
+    rows = pa.Table.from_batches(found)
     context = TaskContext.get()
     assert context is not None
     number = context.partitionId()
