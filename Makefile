@@ -5,13 +5,16 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-lenskit test-rectools lint types check docs benchmark clean
+.PHONY: demo test test-spark test-lenskit test-rectools lint types check docs benchmark clean
 
 demo: $(READY)  ## the paper's experiments on a real retailer's year, and a page to look at
 	$(BIN)/trimtab demo
 
-test: $(READY)  ## all tests
-	$(BIN)/python -m pytest -n auto --dist worksteal
+test: $(READY)  ## all tests, but for those that take minutes
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not minutes"
+
+test-spark: $(READY)  ## all tests on Spark: also a real cluster, its parts killed on the way
+	$(BIN)/python -m pytest -n 1 tests/spark
 
 OWN_TESTS := tests/contract/test_adapters.py tests/contract/test_engine_pages.py
 

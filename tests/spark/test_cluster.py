@@ -13,6 +13,8 @@ import trimtab as tt
 from trimtab.datasets import generate_drift
 from trimtab.spark import SparkBiasLearner
 
+pytestmark = pytest.mark.minutes
+
 
 @pytest.fixture(scope="module")
 def drifted():
