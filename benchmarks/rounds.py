@@ -31,9 +31,9 @@ import numpy as np
 from trimtab import rounds
 from trimtab.coded import Floats, Lists, Sets
 from trimtab.datasets import generate_drift
-from trimtab.ground import AscentSettings, Ground, largest_of
+from trimtab.ground import AscentSettings, Ground, largest_of, lay_ground
 from trimtab.kernels.coordinate import visit_items
-from trimtab.local_crowd import LocalCrowd, lay_ground
+from trimtab.local_crowd import LocalCrowd
 from trimtab.rounds import Climb, Standing
 
 K, N_LISTED, PURCHASES = 10, 50, 3.0
@@ -136,7 +136,7 @@ def in_rounds(n_threads: int, first_cycles: int = 0) -> Way:
 
 
 def run(way: Way, data: Data, settings: AscentSettings, start: Floats | None = None) -> Run:
-    ground = lay_ground(data.lists, data.bought, data.n_items, settings, start=start)
+    ground, _ = lay_ground(data.lists, data.bought, data.n_items, settings, start=start)
     marks: list[Mark] = []
     way(ground, marks)
     offset = ground.rows.offset

@@ -7,15 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from trimtab.coded import Codes, Flags, Floats, Ints, Lists, Sets
-from trimtab.ground import (
-    AscentSettings,
-    Course,
-    Ground,
-    largest_of,
-    median_score,
-    quanta_for,
-    raw_tops,
-)
+from trimtab.ground import AscentSettings, largest_of, lay_ground
 from trimtab.metrics import unit_metrics
 from trimtab.progress import Progress
 from trimtab.ranking import rank_lists
@@ -68,22 +60,9 @@ def ascend(
     """
     from trimtab.kernels import coordinate
 
-    k = settings.k
-    raw = raw_tops(lists, bought, k, settings.metric, n_items)
-    if unit is None:
-        unit = median_score(raw.kth_score, np.diff(lists.indptr) >= k, lists.scores)
-    course = Course(
-        settings=settings,
-        unit=unit,
-        quanta=quanta_for(None if weights is None else float(weights.sum())),
-        weighted=weights is not None,
-        heaviest=1.0 if weights is None else float(weights.max(initial=1.0)),
-        largest=largest_of(lists.scores),
-        support=np.bincount(bought.items, minlength=n_items),
-        exposure=raw.exposure,
-    )
-    quanta, excluded, offset = course.quanta, course.excluded, course.begin(start)
-    ground = Ground(lists, bought, weights, raw.kth_score, course, offset, course.wanted)
+    ground, raw = lay_ground(lists, bought, n_items, settings, weights, start, unit)
+    course, offset = ground.course, ground.rows.offset
+    quanta, excluded = course.quanta, course.excluded
     candidates = course.visiting_order(ground.alive)
     gain = np.zeros(n_items, np.int64)
     levels = np.array([course.largest, largest_of(offset[~excluded])])
@@ -117,7 +96,7 @@ def ascend(
         excluded=excluded,
         gain=gain / quanta,
         support=course.support,
-        unit=unit,
+        unit=course.unit,
         before=raw.value,
         after=after,
         objective_before=objective_before,

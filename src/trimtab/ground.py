@@ -220,6 +220,40 @@ class Ground:
         return int(sum(parts))
 
 
+def lay_ground(
+    lists: Lists, bought: Sets, n_items: int, settings: AscentSettings,
+    weights: Floats | None = None, start: Floats | None = None, unit: float | None = None,
+) -> tuple[Ground, Raw]:  # fmt: skip
+    """All units in one place, before any step; and how the engine ranks them.
+
+    Args:
+        lists: scored items by unit.
+        bought: by the same units.
+        n_items: number of item codes.
+        settings: what to maximise.
+        weights: one per unit; all 1 when absent.
+        start: biases to start from; 0 when absent.
+        unit: what penalties and caps are measured in; the median k-th score when absent.
+    """
+    k = settings.k
+    raw = raw_tops(lists, bought, k, settings.metric, n_items)
+    if unit is None:
+        unit = median_score(raw.kth_score, np.diff(lists.indptr) >= k, lists.scores)
+    course = Course(
+        settings=settings,
+        unit=unit,
+        quanta=quanta_for(None if weights is None else float(weights.sum())),
+        weighted=weights is not None,
+        heaviest=1.0 if weights is None else float(weights.max(initial=1.0)),
+        largest=largest_of(lists.scores),
+        support=np.bincount(bought.items, minlength=n_items),
+        exposure=raw.exposure,
+    )
+    offset = course.begin(start)
+    ground = Ground(lists, bought, weights, raw.kth_score, course, offset, course.wanted)
+    return ground, raw
+
+
 def largest_of(numbers: Floats) -> float:
     """The largest absolute value, without a copy of it all."""
     return max(float(numbers.max(initial=0.0)), -float(numbers.min(initial=0.0)))

@@ -11,16 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trimtab.coded import Codes, Floats, Ints, Lists, Sets
-from trimtab.ground import (
-    AscentSettings,
-    Course,
-    Ground,
-    largest_of,
-    median_score,
-    quanta_for,
-    raw_tops,
-)
+from trimtab.coded import Codes, Floats, Ints
+from trimtab.ground import Course, Ground, largest_of
 from trimtab.rounds import Checked, Look, Losses
 from trimtab.threads import thread_count
 
@@ -30,31 +22,6 @@ if TYPE_CHECKING:
 
 # A look in one place finds out by itself how far it has to go; it needs nobody's losses.
 _UNTOLD = Losses(np.empty(0), np.empty(0, np.int64))
-
-
-def lay_ground(
-    lists: Lists,
-    bought: Sets,
-    n_items: int,
-    settings: AscentSettings,
-    weights: Floats | None = None,
-    start: Floats | None = None,
-) -> Ground:
-    """All units in one place, as `ascend`, which takes the same, has them before its first step."""
-    k = settings.k
-    raw = raw_tops(lists, bought, k, settings.metric, n_items)
-    course = Course(
-        settings=settings,
-        unit=median_score(raw.kth_score, np.diff(lists.indptr) >= k, lists.scores),
-        quanta=quanta_for(None if weights is None else float(weights.sum())),
-        weighted=weights is not None,
-        heaviest=1.0 if weights is None else float(weights.max(initial=1.0)),
-        largest=largest_of(lists.scores),
-        support=np.bincount(bought.items, minlength=n_items),
-        exposure=raw.exposure,
-    )
-    offset = course.begin(start)
-    return Ground(lists, bought, weights, raw.kth_score, course, offset, course.wanted)
 
 
 class LocalCrowd:

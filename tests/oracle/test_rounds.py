@@ -19,12 +19,12 @@ from problems import PAIRS, Case, draw_medium, draw_narrow, draw_small, ends_of
 from watch import State
 
 from trimtab.coded import Codes, Floats, Lists, Sets
-from trimtab.ground import Course, Ground, largest_of, raw_tops
+from trimtab.ground import Course, Ground, largest_of, lay_ground, raw_tops
 from trimtab.kernels.blocks import read_blocks
 from trimtab.kernels.coordinate import visit_items
 from trimtab.kernels.curves import Steps
 from trimtab.kernels.reference import objective
-from trimtab.local_crowd import LocalCrowd, lay_ground
+from trimtab.local_crowd import LocalCrowd
 from trimtab.rounds import (
     Checked,
     Climb,
@@ -62,9 +62,8 @@ class Stage(NamedTuple):
 
 
 def lay(case: Case) -> Ground:
-    return lay_ground(
-        case.lists, case.bought, case.n_items, case.settings, case.weights, case.start
-    )
+    given = (case.lists, case.bought, case.n_items, case.settings, case.weights, case.start)
+    return lay_ground(*given)[0]
 
 
 def stage(case: Case) -> Stage:
