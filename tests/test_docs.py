@@ -24,6 +24,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import sysconfig
 import tomllib
 from collections.abc import Iterator
@@ -105,6 +106,8 @@ def made_before(events: pa.Table, day: str) -> pa.Table:
 def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where a page runs; the README's own tables are stood in for by small ones."""
     monkeypatch.chdir(tmp_path)
+    for name, value in {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}.items():
+        monkeypatch.setenv(name, value)
     if request.node.callspec.params.get("page") == "README.md":
         shop = generate_drift(n_users=800, n_items=200, drift=1.0, seed=2)
         tables = {

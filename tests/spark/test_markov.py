@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -11,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
+from settings import settings
 
 from trimtab import engines
 from trimtab.datasets import load_complete_journey
@@ -41,20 +41,6 @@ def random_log(seed, text=False):
     if text:
         users, items = ([f"ü{id_}" for id_ in ids] for ids in (users, items))
     return table(*zip(users, items, map(int, days), strict=True))
-
-
-@contextmanager
-def settings(spark, **values):
-    """Spark's settings for a while."""
-    names = {name: "spark.sql." + name.replace("_", ".") for name in values}
-    before = {name: spark.conf.get(names[name]) for name in names}
-    for name, value in values.items():
-        spark.conf.set(names[name], value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            spark.conf.set(names[name], value)
 
 
 def rows_of(frame):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -11,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from settings import settings
 
 import trimtab as tt
 from trimtab.datasets import load_complete_journey
@@ -20,20 +20,6 @@ from trimtab.spark import serving
 
 K = 5
 APRIL = dt.datetime(2017, 4, 1, tzinfo=dt.UTC)
-
-
-@contextmanager
-def settings(spark, **values):
-    """Spark's settings for a while."""
-    names = {name: "spark.sql." + name.replace("_", ".") for name in values}
-    before = {name: spark.conf.get(names[name]) for name in names}
-    for name, value in values.items():
-        spark.conf.set(names[name], value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            spark.conf.set(names[name], value)
 
 
 def partitions(spark, n):

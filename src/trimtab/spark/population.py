@@ -17,7 +17,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from trimtab.errors import DataError
 from trimtab.spark.arrays import Arrays, from_bytes, to_bytes
 from trimtab.spark.frames import Batches, map_arrow, use_own_cores
 from trimtab.spark.ledger import Ledger
@@ -26,7 +25,7 @@ from trimtab.spark.share import Share
 CHUNKS = "part int, place int, data binary"
 _RESULT = "data binary"
 _SLICED = "slice int, data binary"
-_FEW = 16  # results that the driver adds up by itself
+_FEW = 8  # results that the driver adds up by itself
 _SLICES = 4  # for each partition, so that none gets much more than another
 
 Add = Callable[[list[Arrays]], Arrays]
@@ -80,10 +79,10 @@ class Population:
         found = map_arrow(
             self.frame, partial(_work, function=function, given=given, parts=self.parts), _RESULT
         )
-        n_parts = len(self.parts)
-        if n_parts > _FEW:
-            fewer = math.isqrt(n_parts)
-            found = map_arrow(found.repartition(fewer), partial(_fold, add=add), _RESULT)
+        n_results = len(self.parts)
+        while n_results > _FEW:
+            n_results = math.isqrt(n_results)
+            found = map_arrow(found.repartition(n_results), partial(_fold, add=add), _RESULT)
         rows = found.collect()
         return add([from_bytes(row["data"]) for row in rows])
 
@@ -109,7 +108,7 @@ class Population:
             _SLICED,
         )
         together = written.repartition(len(self.parts), F.col("slice"))
-        chosen = map_arrow(together, partial(_fold, add=partial(choose, given)), _RESULT)
+        chosen = map_arrow(together, partial(_choose, function=choose, given=given), _RESULT)
         return join_arrays([from_bytes(row["data"]) for row in chosen.collect()])
 
     def change(self, function: Callable[..., Share], *given: Any) -> DataFrame:
@@ -175,20 +174,25 @@ def chunk_rows(number: int, chunks: Iterable[bytes]) -> Batches:
         yield _row(part=number, place=place, data=data)
 
 
-def _fold(batches: Batches, add: Add) -> Batches:
-    """Results of several partitions, added up."""
-    parts: list[Arrays] = []
+def _results(batches: Batches) -> Iterator[Arrays]:
     for batch in batches:
         column = batch.column(batch.num_columns - 1)
-        parts += [from_bytes(column[row].as_buffer()) for row in range(batch.num_rows)]
-    if parts:
-        yield _row(data=to_bytes(add(parts)))
+        for row in range(batch.num_rows):
+            yield from_bytes(column[row].as_buffer())
 
 
-def require_small(name: str, n_bytes: int, most: int) -> None:
-    """Refuse a partition that is too large to be worked on at once."""
-    if n_bytes > most:
-        raise DataError(
-            f"{name} has {n_bytes / 2**30:.1f} GiB in one partition: at most "
-            f"{most / 2**30:.0f} GiB can be worked on at once; ask for more partitions"
-        )
+def _fold(batches: Batches, add: Add) -> Batches:
+    """Results of several partitions, added up one by one."""
+    total: Arrays | None = None
+    for found in _results(batches):
+        total = found if total is None else add([total, found])
+    if total is not None:
+        yield _row(data=to_bytes(total))
+
+
+def _choose(batches: Batches, function: Any, given: tuple[Any, ...]) -> Batches:
+    """What is chosen from all that was written for some slices."""
+    use_own_cores()
+    written = list(_results(batches))
+    if written:
+        yield _row(data=to_bytes(function(given, written)))
