@@ -28,6 +28,7 @@ def environment() -> dict[str, str]:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONUNBUFFERED": "1",
+        "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1",  # short lives: compile less
     }
 
 

@@ -93,11 +93,7 @@ class Engine(ABC):
         user_ids, (users,) = encode_ids([table.ids(USER)])
         item_ids, (items,) = encode_ids([table.ids(ITEM)])
         coded = Events(users, items, times, len(user_ids), len(item_ids), instant)
-        if self.window_days is not None and len(coded.since(self.window_days).times) == 0:
-            raise DataError(
-                f"window_days={self.window_days:g}: no event lies in the last days before "
-                f"{as_datetime(instant):%Y-%m-%d}; choose a longer window"
-            )
+        self._require_window(len(coded.since(self.window_days).times), instant)
         model = self._learn(coded, item_ids)
         sample = Table(table.name, table.columns.slice(0, 0), table.sample, table.lazy)
         self._fitted = _Fitted(sample, user_ids, item_ids, model)
@@ -127,6 +123,14 @@ class Engine(ABC):
             SCORE: lists.scores,
         }
         return write_frame(columns, self._fitted.sample)
+
+    def _require_window(self, n_events: int, instant: int) -> None:
+        """Refuse a window without events."""
+        if self.window_days is not None and n_events == 0:
+            raise DataError(
+                f"window_days={self.window_days:g}: no event lies in the last days before "
+                f"{as_datetime(instant):%Y-%m-%d}; choose a longer window"
+            )
 
     @abstractmethod
     def _learn(self, events: Events, item_ids: Any) -> Any:

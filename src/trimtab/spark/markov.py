@@ -23,7 +23,7 @@ from trimtab.engines.purchases import pointers
 from trimtab.errors import DataError, TrimtabError
 from trimtab.frames import take_ids
 from trimtab.ids import encode_ids, id_column
-from trimtab.instants import DAY, as_datetime, read_instant, require_before
+from trimtab.instants import DAY, read_instant, require_before
 from trimtab.schema import ITEM, SCORE, TIMESTAMP, USER, WEIGHT, require_whole
 from trimtab.spark.frames import check_rows, check_same_ids, read_frame
 from trimtab.spark.serving import map_users
@@ -207,11 +207,7 @@ class Markov(engines.Markov):
         ).collect()[0]
         if late:
             require_before(np.broadcast_to(np.int64(latest), late), instant)
-        if earliest is None:
-            raise DataError(
-                f"window_days={self.window_days:g}: no event lies in the last days before "
-                f"{as_datetime(instant):%Y-%m-%d}; choose a longer window"
-            )
+        self._require_window(int(earliest is not None), instant)
         if self.decay_days is None:
             return _Weights(instant, None, 0)
         smallest = (instant - earliest) / (self.decay_days * DAY) / math.log(2)  # as a power of 1/2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -34,7 +33,14 @@ from trimtab.schema import (
     require_choice,
     require_k,
 )
-from trimtab.spark.frames import Batches, check_rows, check_same_ids, map_arrow, read_frame
+from trimtab.spark.frames import (
+    Batches,
+    check_rows,
+    check_same_ids,
+    map_arrow,
+    read_frame,
+    use_own_cores,
+)
 
 if TYPE_CHECKING:
     from trimtab.bias import ItemBias
@@ -158,7 +164,7 @@ def map_users(
 
 
 def _run_on_users(batches: Batches, function: Callable[[pa.Table], pa.Table | None]) -> Batches:
-    os.environ.setdefault("TRIMTAB_THREADS", "1")  # Spark runs one worker a core
+    use_own_cores()
     for rows in _whole_users(batches):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TrimtabWarning)  # of these users, not of all
