@@ -197,7 +197,7 @@ def check_unrun(block: Block, where: str) -> None:
         return
     if block.kind == "sh":
         assert BY_HAND.fullmatch(block.above.strip()), f"{where}: does not say why it is by hand"
-        for command in filter(None, block.text.splitlines()):
+        for command in filter(None, block.text.replace("\\\n", " ").splitlines()):
             check_by_hand(command, where)
     elif block.kind == "toml":
         tomllib.loads(block.text)

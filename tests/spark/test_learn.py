@@ -57,7 +57,9 @@ def test_the_papers_method_on_a_real_problem(spark, journey, caplog, bytes_of):
 
 def test_the_default_on_a_real_problem_is_the_local_one(spark, journey):
     recs, recent = frames(spark, *journey)
+    held = spark.sparkContext._jsc.getPersistentRDDs().size()
     found = SparkBiasLearner().fit(recs, recent, partitions=2)
+    assert spark.sparkContext._jsc.getPersistentRDDs().size() == held  # it cleans up
     local = tt.BiasLearner().fit(*journey)
     assert found.table().equals(local.table())
     same = [name for name in found.summary if found.summary[name] == local.summary[name]]

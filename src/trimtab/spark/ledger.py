@@ -37,6 +37,7 @@ class Ledger:
     identity: str = ""
     steps: int = 0  # taken so far, found or made
     _found: dict[int, tuple[str, bytes]] = field(default_factory=dict, repr=False)
+    _kept: list[DataFrame] = field(default_factory=list, repr=False)
 
     def __post_init__(self) -> None:
         if self.folder is None:
@@ -77,7 +78,7 @@ class Ledger:
     def keep_frame(self, name: str, frame: DataFrame) -> DataFrame:
         """A data frame that is made once and read again: from the folder, or from memory."""
         if self.folder is None:
-            return frame.persist()
+            return self._hold(frame)
         path = f"{self.folder}/{name}"
 
         def write() -> Arrays:
@@ -88,7 +89,17 @@ class Ledger:
         kept = self.session.read.parquet(path)
         # Files may be cut anywhere: all chunks of a part must come to one task again.
         n_parts = kept.select("part").distinct().count()
-        return kept.repartitionByRange(n_parts, "part").persist()
+        return self._hold(kept.repartitionByRange(n_parts, "part"))
+
+    def _hold(self, frame: DataFrame) -> DataFrame:
+        self._kept.append(frame.persist())
+        return self._kept[-1]
+
+    def release(self) -> None:
+        """Let go what is kept in Spark's memory."""
+        for frame in self._kept:
+            frame.unpersist()
+        self._kept.clear()
 
     def _read(self, name: str) -> list[Any]:
         from pyspark.errors import AnalysisException

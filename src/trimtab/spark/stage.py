@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
 from trimtab.bias import warn
 from trimtab.errors import DataError
@@ -37,7 +36,6 @@ class Stage:
     windows: list[Any]
     window: dict[str, Any]  # what is known of when the purchases were made
     population: Population
-    _kept: list[DataFrame] = field(default_factory=list)
     _facts: Facts | None = None
 
     @staticmethod
@@ -47,22 +45,18 @@ class Stage:
         ledger: Ledger,
     ) -> Iterator[Stage]:  # fmt: skip
         """Bring the tables together; what is kept of them in Spark is let go in the end."""
-        item_ids = ledger_ids(ledger, tables.item_ids)
-        windows = tables.window_ids()
-        n_parts = tables.partitions(partitions)
-        population = spread(
-            tables, item_ids, windows, learner.unlisted, duplicates, n_parts, ledger
-        )
-        first, last = tables.times()
-        window = {"rows": tables.n_recent, "first": first, "last": last}
-        stage = Stage(
-            learner, tables, ledger, item_ids, windows, window, population, [population.frame]
-        )
         try:
-            yield stage
+            item_ids = ledger_ids(ledger, tables.item_ids)
+            windows = tables.window_ids()
+            n_parts = tables.partitions(partitions)
+            population = spread(
+                tables, item_ids, windows, learner.unlisted, duplicates, n_parts, ledger
+            )
+            first, last = tables.times()
+            window = {"rows": tables.n_recent, "first": first, "last": last}
+            yield Stage(learner, tables, ledger, item_ids, windows, window, population)
         finally:
-            for frame in stage._kept:
-                frame.unpersist()
+            ledger.release()
 
     @property
     def weighted(self) -> bool:
@@ -100,7 +94,6 @@ class Stage:
     def derive(self, name: str, function: Callable[..., Share], *given: Any) -> Population:
         """Units made of these, partition by partition; kept in Spark."""
         frame = self.ledger.keep_frame(name, self.population.change(function, *given))
-        self._kept.append(frame)
         coded = {
             number: part._replace(users_before=0, units_before=0)
             for number, part in self.population.parts.items()
