@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trimtab.coded import Floats, Ints
+from trimtab.errors import DataError
 from trimtab.ground import learning_units, raw_tops
 from trimtab.ranking import rank_lists
 from trimtab.scales import to_scale
+from trimtab.schema import WEIGHT
 from trimtab.spark.arrays import Arrays
 from trimtab.spark.population import Population, join_arrays
 from trimtab.spark.share import Share
@@ -85,7 +87,13 @@ def sum_totals(population: Population, k: int, metric: str, facts: Facts) -> Tot
     """Sums in fixed point, the same for any partitions."""
     found = population.run(_totals, k, metric, len(facts.support), facts.heaviest)
     scale = facts.heaviest / _WEIGHT_QUANTA
-    return Totals(*(float(total * scale) for total in found[0]))
+    totals = Totals(*(float(total * scale) for total in found[0]))
+    if totals.judged_weight == 0:
+        raise DataError(
+            f"column '{WEIGHT}' of weights is 0 for every user who bought something: give at "
+            f"least one a weight above 0"
+        )
+    return totals
 
 
 def _totals(share: Share, k: int, metric: str, n_items: int, heaviest: float) -> Arrays:

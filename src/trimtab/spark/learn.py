@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 from dataclasses import asdict, dataclass, replace
@@ -89,7 +90,8 @@ class SparkBiasLearner(BiasLearner):
             history = items = None
             warn("history and items are used by the hierarchy only: this ascent learns without")
         tables = SparkTables.read(recs, recent, weights, history, items)
-        ledger = Ledger(tables.session, checkpoint, self._identity(tables, start, checkpoint))
+        identity = "" if checkpoint is None else self._identity(tables, start, duplicates)
+        ledger = Ledger(tables.session, checkpoint, identity)
         with Stage.set(tables, self, duplicates, partitions, ledger) as stage:
             report, close = progress_reporter(progress, self._steps, max(1, self.n_bags))
             try:
@@ -105,12 +107,10 @@ class SparkBiasLearner(BiasLearner):
     def _steps(self) -> int:
         return 1 if self.is_hierarchy else self.max_rounds
 
-    def _identity(self, tables: SparkTables, start: ItemBias | None, folder: str | None) -> str:
-        """Tells this fit from others; costs a pass over the tables, so only if it is wanted."""
-        if folder is None:
-            return ""
-        begun = "" if start is None else str(float(np.abs(start.bias).sum()))
-        return f"{json.dumps(asdict(self), sort_keys=True)} {tables.digest()} {begun}"
+    def _identity(self, tables: SparkTables, start: ItemBias | None, duplicates: str) -> str:
+        """Tells this fit from others; costs a pass over the tables."""
+        begun = "" if start is None else hashlib.sha256(start.bias.tobytes()).hexdigest()
+        return f"{json.dumps(asdict(self), sort_keys=True)} {duplicates} {tables.digest()} {begun}"
 
     def _climb(self, stage: Stage, start: ItemBias | None, report: Any) -> ItemBias:
         """The ascent, in rounds."""

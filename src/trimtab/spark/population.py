@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -125,8 +126,6 @@ def add_arrays(parts: list[Arrays]) -> Arrays:
 
 def join_arrays(parts: list[Arrays]) -> Arrays:
     """Arrays one behind the other; for those whose order does not matter."""
-    import numpy as np
-
     return [np.concatenate(column) for column in zip(*parts, strict=True)]
 
 
