@@ -186,6 +186,13 @@ def test_what_is_refused(spark, name):
         learner.fit(*frames(spark, recs, recent), partitions=2)
 
 
+def test_weights_of_nothing_are_refused(spark, small):
+    users = RECS["user_id"].unique()
+    weights = pa.table({"user_id": users, "weight": np.zeros(len(users))})
+    with pytest.raises(tt.DataError, match="'weight' of weights is 0 for every user who bought"):
+        SparkBiasLearner(k=5).fit(*small, weights=spark.createDataFrame(weights), partitions=2)
+
+
 def test_settings_and_tables_that_are_none():
     with pytest.raises(tt.SettingError, match="max_cycles=3: on Spark the ascent goes in rounds"):
         SparkBiasLearner(max_cycles=3)
