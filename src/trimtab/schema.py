@@ -20,6 +20,7 @@ TIMESTAMP = "timestamp"
 QUANTITY = "quantity"
 PRICE = "price"
 NAME = "name"
+BUCKET = "bucket"
 
 METRICS = ("acc", "map", "ndcg")
 

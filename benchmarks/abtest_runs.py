@@ -1,0 +1,153 @@
+"""What tests promise, counted over thousands of generated ones with a fixed seed.
+
+python benchmarks/abtest_runs.py              # about 5 minutes
+python benchmarks/abtest_runs.py --runs 200   # a quick look; its limits are for 2,000
+
+A/A: how often a difference is found where there is none. Peeking: the same at any of 14 looks, with
+intervals for one look and with those for all. CUPED: its variance over the plain one's, against
+1 - ρ². Plan: how often the planned number of mails shows the planned lift. Exits with status 1 when
+something is outside its limits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from trimtab.abtest import Settings, analyse, analyse_counts, baseline_of, baseline_of_counts, plan
+from trimtab.abtest.cuped import Observed, adjust
+from trimtab.abtest.readings import ratio
+
+BUCKETS = np.array(["control", "treatment"])
+LOOKS = 14
+FAILED: list[str] = []
+
+
+def told(name: str, value: float, low: float, high: float, style: str = "6.2%") -> None:
+    """A line, and whether the value is within its limits."""
+    ok = low <= value <= high
+    limits = f"{low:{style}} to {high:{style}}"
+    print(f"{name:58} {value:{style}}   ({limits}) {'' if ok else 'OUTSIDE'}", flush=True)
+    if not ok:
+        FAILED.append(name)
+
+
+def people(random: np.random.Generator, n: int, lift: float = 0.0) -> dict[str, np.ndarray]:
+    """Users who differ in how much they open, click and spend; the second half gets the lift."""
+    treated = np.arange(n) >= n // 2
+    opens = 1 + random.poisson(0.8, n)
+    liking = random.beta(1.5, 6.0, n) * np.where(treated, 1 + lift, 1.0)
+    clicks = random.binomial(opens, np.minimum(liking, 1.0))
+    orders = random.poisson(0.03 * opens * np.where(treated, 1 + lift, 1.0))
+    spent = random.lognormal(3.0, 0.6, n) * orders
+    return {
+        "bucket": BUCKETS[treated.astype(int)], "opens": opens, "clicks": clicks, "orders": orders,
+        "revenue": spent,
+    }  # fmt: skip
+
+
+def by_chance(runs: int) -> None:
+    """A/A: CTR, revenue, and orders by the exact test."""
+    random = np.random.default_rng(1)
+    found = np.zeros(4)
+    settings = Settings(draws=0)
+    for _ in range(runs):
+        seen = analyse(pa.table(people(random, 2_000)), settings)
+        clicks, orders, revenue = (seen.of(n, "opens") for n in ("clicks", "orders", "revenue"))
+        exact = next(r.p for r in orders.readings if r.method == "exact")
+        found += np.array([clicks.main.p, revenue.main.p, exact, orders.p]) < 0.05
+    rates = found / runs
+    told("A/A, clicks per open found different", rates[0], 0.04, 0.06)
+    told("A/A, revenue per open found different", rates[1], 0.04, 0.06)
+    told("A/A, orders per open, exact test", rates[2], 0.0, 0.06)
+    told("A/A, orders per open, as judged", rates[3], 0.0, 0.06)
+
+
+def peeking(runs: int) -> None:
+    """A/A, looked at 14 times."""
+    random = np.random.default_rng(2)
+    n = 200 * LOOKS
+    settings = Settings(draws=0, planned=n)
+    naive = careful = 0
+    for _ in range(runs):
+        rows = people(random, n)
+        kept = {name: rows[name] for name in ("bucket", "opens", "clicks")}
+        dates = random.permutation(np.repeat(np.arange(LOOKS), n // LOOKS))
+        seen = analyse(pa.table({**kept, "date": dates}), settings)
+        naive += any(look.reading.p < 0.05 for look in seen.looks)
+        careful += any(s[0] > 0 or s[1] < 0 for look in seen.looks if (s := look.sequence))
+    told("A/A, 14 looks, intervals that hold at every look", careful / runs, 0.0, 0.05)
+    told("A/A, 14 looks, intervals for one look only", naive / runs, 0.05, 1.0)
+
+
+def cuped() -> None:
+    """Variance with the time before, for several correlations."""
+    random = np.random.default_rng(3)
+    n = 200_000
+    for strength in (0.3, 0.6, 0.9):
+        before = random.normal(5.0, 1.0, n)
+        now = strength * before + np.sqrt(1 - strength**2) * random.normal(0.0, 1.0, n)
+        ones = np.ones(n // 2)
+        halves = [(now[half], before[half]) for half in (slice(0, n // 2), slice(n // 2, n))]
+        adjusted = adjust(*(Observed(y, ones, x, ones) for y, x in halves))
+        plain = [ratio(y, ones) for y, _ in halves]
+        got = sum(e.variance for e in adjusted) / sum(e.variance for e in plain)
+        expected = 1 - np.corrcoef(now, before)[0, 1] ** 2
+        told(f"CUPED, variance over 1 - ρ², ρ = {strength}", got / expected, 0.95, 1.05, "6.4f")
+
+
+def outcomes(random: np.random.Generator, mails: float, rates: dict[str, float]) -> Iterator[dict]:
+    """Totals of both buckets, of so many mails in all."""
+    half = int(mails // 2)
+    for up in (1.0, 1 + rates["lift"]):
+        opens = random.binomial(half, rates["opens"])
+        yield {
+            "mails": half,
+            "opens": opens,
+            "clicks": random.binomial(opens, rates["clicks"] * up),
+            "orders": min(random.poisson(opens * rates["orders"] * up), opens),
+        }
+
+
+def planned(runs: int) -> None:
+    """How often the planned mails show the planned lift."""
+    random = np.random.default_rng(4)
+    base = {"mails": 1_000_000, "opens": 150_000, "clicks": 22_500, "orders": 300}
+    known = {b.metric.numerator: b for b in baseline_of_counts(base) if b.metric[1] == "opens"}
+    for name, lift in (("clicks", 0.05), ("orders", 0.5)):
+        (row,) = plan([known[name]], [lift])
+        rates = {"opens": 0.15, "clicks": 0.15, "orders": 0.002, "lift": lift}
+        found = 0
+        for _ in range(runs):
+            seen = analyse_counts(*outcomes(random, row.mails, rates))
+            found += seen.of(name, "opens").p < 0.05
+        told(f"plan, {row.mails:,.0f} mails, {name} {lift:+.0%}: power", found / runs, 0.77, 0.83)
+    past = pa.table(people(random, 400_000)).drop(["bucket"])
+    for metric in ("clicks", "revenue"):
+        (base_of,) = [b for b in baseline_of(past) if b.metric[:2] == (metric, "opens")]
+        (row,) = plan([base_of], [0.3 if metric == "revenue" else 0.15])
+        found = 0
+        for _ in range(runs):
+            seen = analyse(pa.table(people(random, int(row.mails), row.lift)), Settings(draws=0))
+            found += seen.of(metric, "opens").main.p < 0.05
+        name = f"plan from a table, {row.mails:,.0f} mails, {metric} {row.lift:+.0%}: power"
+        told(name, found / runs, 0.77, 0.83)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=2_000)
+    runs = parser.parse_args().runs
+    by_chance(runs)
+    peeking(runs)
+    cuped()
+    planned(runs)
+    sys.exit(bool(FAILED))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""Tests on counts alone: pooled z for shares, the exact conditional test for rare events."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from trimtab.abtest.readings import NAN, Estimate, Reading, fieller
+
+_ROUND_OFF = 1 + 1e-7  # two chances this close count as the same
+
+
+def share(events: float, trials: float) -> Estimate:
+    """A share of trials that can each count once."""
+    if trials <= 0:
+        return Estimate(NAN, NAN, math.inf)
+    rate = events / trials
+    return Estimate(rate, rate * (1 - rate) / trials, math.inf)
+
+
+def frequency(events: float, exposure: float) -> Estimate:
+    """Events, each independent of the others, per unit of exposure."""
+    if exposure <= 0:
+        return Estimate(NAN, NAN, math.inf)
+    return Estimate(events / exposure, events / exposure**2, math.inf)
+
+
+def pooled_z(control: tuple[float, float], treatment: tuple[float, float], alpha: float) -> Reading:
+    """Two shares, each (events, trials): p with the variance of both together, intervals apart."""
+    from scipy.stats import norm
+
+    method = "pooled z"
+    first, second = share(*control), share(*treatment)
+    difference = second.rate - first.rate
+    if math.isnan(difference):
+        return _nothing(method, NAN)
+    both = (control[0] + treatment[0]) / (control[1] + treatment[1])
+    error = math.sqrt(max(both * (1 - both), 0.0) * (1 / control[1] + 1 / treatment[1]))
+    if error == 0:
+        return _nothing(method, 1.0)
+    width = float(norm.isf(alpha / 2))
+    apart = math.sqrt(first.variance + second.variance)
+    p = 2 * float(norm.sf(abs(difference) / error))
+    low, high = difference - width * apart, difference + width * apart
+    return Reading(
+        method, difference, low, high, *fieller(first, second, width), p, error, math.inf
+    )
+
+
+def exact(control: tuple[float, float], treatment: tuple[float, float], alpha: float) -> Reading:
+    """Two counts, each (events, exposure), given their sum.
+
+    Without a difference each event is in the treatment with the chance of its share of exposure.
+    p adds up all outcomes that are no likelier than what was seen; the interval is Clopper and
+    Pearson's, so that it may be a little wider than p suggests.
+    """
+    method = "exact"
+    before, after = frequency(*control), frequency(*treatment)
+    total = round(control[0] + treatment[0])
+    difference = after.rate - before.rate
+    error = math.sqrt(before.variance + after.variance)
+    if total == 0 or math.isnan(difference):
+        return _nothing(method, NAN if math.isnan(difference) else 1.0)
+    found = exact_test(control, treatment)
+    ends = found.proportion_ci(1 - alpha)
+    low, high = (
+        total * (end / treatment[1] - (1 - end) / control[1]) for end in (ends.low, ends.high)
+    )
+    relative_low, relative_high = (
+        _relative(end, control[1] / treatment[1]) for end in (ends.low, ends.high)
+    )
+    ratio = after.rate / before.rate - 1 if before.rate > 0 else NAN
+    return Reading(
+        method, difference, low, high, ratio, relative_low, relative_high, float(found.pvalue),
+        error, math.inf,
+    )  # fmt: skip
+
+
+def exact_test(control: tuple[float, float], treatment: tuple[float, float]) -> Any:
+    """The binomial test of how two counts, each (events, exposure), share their events."""
+    from scipy.stats import binomtest
+
+    exposed = control[1] + treatment[1]
+    return binomtest(round(treatment[0]), round(control[0] + treatment[0]), treatment[1] / exposed)
+
+
+def _nothing(method: str, p: float) -> Reading:
+    """Where nothing happened there is no difference; where nothing could, there is no telling."""
+    difference = NAN if math.isnan(p) else 0.0
+    return Reading(method, difference, NAN, NAN, NAN, NAN, NAN, p, 0.0, math.inf)
+
+
+def _relative(share_treated: float, exposures: float) -> float:
+    """The relative difference at which the treatment has a share of the events."""
+    if share_treated >= 1:
+        return NAN
+    return share_treated / (1 - share_treated) * exposures - 1
+
+
+def exact_power(control: float, treatment: float, share_exposed: float, alpha: float) -> float:
+    """Chance that `exact` finds a difference, p < alpha, when so many events are expected.
+
+    Args:
+        control: events expected in control.
+        treatment: events expected in the treatment.
+        share_exposed: the treatment's share of all exposure.
+        alpha: of the test.
+    """
+    import numpy as np
+    from scipy.stats import poisson
+
+    expected = control + treatment
+    reach = 5 * math.sqrt(expected) + 5
+    totals = np.arange(max(0, math.floor(expected - reach)), math.ceil(expected + reach) + 1)
+    chosen = totals[:: max(1, len(totals) // 60)]  # power changes slowly with the total
+    weights = poisson.pmf(chosen, expected)
+    found = [_rejected(int(n), share_exposed, treatment / expected, alpha) for n in chosen]
+    return float(np.dot(weights, found) / weights.sum())
+
+
+def _rejected(total: int, null: float, truth: float, alpha: float) -> float:
+    """Chance under `truth` of an outcome that the exact test rejects."""
+    import numpy as np
+    from scipy.stats import binom
+
+    outcomes = np.arange(total + 1)
+    chances = binom.pmf(outcomes, total, null)
+    ordered = np.sort(chances)
+    # p of an outcome: the sum over all that are no likelier.
+    last = np.searchsorted(ordered, chances * _ROUND_OFF, side="right") - 1
+    ps = np.cumsum(ordered)[last]
+    return float(binom.pmf(outcomes, total, truth)[ps < alpha].sum())

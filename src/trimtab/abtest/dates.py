@@ -1,0 +1,66 @@
+"""Each date by itself, and all up to each date."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from trimtab.abtest.analysis import Dated
+from trimtab.abtest.judging import relative_sequence
+from trimtab.abtest.metrics import PER_MAIL, PER_OPEN, Metric, metrics_of
+from trimtab.abtest.readings import NAN, WELCH, Reading, ratio, welch
+from trimtab.abtest.samples import MAILS, Sample
+from trimtab.abtest.settings import Settings
+from trimtab.coded import Flags
+
+
+def _primary(sample: Sample) -> list[Metric]:
+    metrics = metrics_of(sample.columns)
+    family = PER_OPEN if any(m.family == PER_OPEN for m in metrics) else PER_MAIL
+    return [metric for metric in metrics if metric.family == family]
+
+
+def is_uneven(sample: Sample) -> bool:
+    """Whether the treatment's share changes from date to date, beyond chance."""
+    if sample.dates is None or len(sample.date_names) < 2:
+        return False
+    from scipy.stats import chi2_contingency
+
+    n = len(sample.date_names)
+    sides = (~sample.treated, sample.treated)
+    table = np.array([np.bincount(sample.dates[side], minlength=n) for side in sides])
+    return float(chi2_contingency(table).pvalue) < 0.001
+
+
+def by_date(sample: Sample, settings: Settings) -> list[Dated]:
+    """Each date by itself."""
+    if sample.dates is None:
+        return []
+    return [
+        Dated(name, metric, reading)
+        for place, name in enumerate(sample.date_names)
+        for metric, reading in _read_rows(sample, sample.dates == place, settings)
+    ]
+
+
+def looks(sample: Sample, settings: Settings) -> list[Dated]:
+    """All up to each date."""
+    if sample.dates is None or len(sample.date_names) < 2:
+        return []
+    found = []
+    for place, name in enumerate(sample.date_names):
+        rows = sample.dates <= place
+        n_mails = float(sample.columns[MAILS][rows].sum())
+        for metric, reading in _read_rows(sample, rows, settings):
+            rate = reading.difference / reading.relative if reading.relative else NAN
+            sequence = relative_sequence(reading, rate, settings, n_mails)
+            found.append(Dated(name, metric, reading, sequence))
+    return found
+
+
+def _read_rows(sample: Sample, rows: Flags, settings: Settings) -> list[tuple[Metric, Reading]]:
+    arms = sample.arms(rows)
+    found = []
+    for metric in _primary(sample):
+        both = [ratio(arm[metric.numerator], arm[metric.denominator]) for arm in arms]
+        found.append((metric, welch(both[0], both[1], settings.alpha, WELCH)))
+    return found

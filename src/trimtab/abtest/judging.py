@@ -1,0 +1,82 @@
+"""From readings to verdicts: p's adjusted within families, and what more mails would tell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from trimtab.abtest.analysis import EQUIVALENT, INCONCLUSIVE, SIGNIFICANT, Finding, Side
+from trimtab.abtest.metrics import FAMILIES, Metric
+from trimtab.abtest.readings import NAN, Estimate, Reading, detection_factor, equivalence, holm
+from trimtab.abtest.sequences import radius
+from trimtab.abtest.settings import Settings
+
+
+class Measured(NamedTuple):
+    """A metric before p's are adjusted and a verdict is given."""
+
+    metric: Metric
+    sides: tuple[Side, Side]
+    estimates: tuple[Estimate, Estimate]  # behind the main reading
+    readings: list[Reading]
+    p: float
+
+
+def judge(measured: Sequence[Measured], settings: Settings, n_mails: float) -> list[Finding]:
+    """Verdicts, with p's adjusted within each family."""
+    adjusted: dict[Metric, float] = {}
+    for family in FAMILIES:
+        own = [m for m in measured if m.metric.family == family]
+        adjusted |= zip((m.metric for m in own), holm([m.p for m in own]), strict=True)
+    return [_finding(m, adjusted[m.metric], settings, n_mails) for m in measured]
+
+
+def _finding(m: Measured, adjusted: float, settings: Settings, n_mails: float) -> Finding:
+    main, margin = m.readings[0], settings.margin
+    detectable = main.detectable(settings.alpha, settings.power)
+    rate = m.sides[0].rate
+    relative = detectable / rate if rate > 0 else NAN
+    same = None if margin is None else equivalence(*m.estimates, margin)
+    verdict = _verdict(adjusted, same, settings.alpha)
+    return Finding(
+        m.metric, *m.sides, m.readings, m.p, adjusted, detectable, relative,
+        _needed(detectable, main.difference, n_mails) if verdict == INCONCLUSIVE else None,
+        None if margin is None else _needed_for_margin(main, rate * margin, settings, n_mails),
+        same, relative_sequence(main, rate, settings, n_mails), verdict,
+    )  # fmt: skip
+
+
+def _verdict(adjusted: float, same: float | None, alpha: float) -> str | None:
+    if math.isnan(adjusted):
+        return None
+    if adjusted < alpha:
+        return SIGNIFICANT
+    return EQUIVALENT if same is not None and same < alpha else INCONCLUSIVE
+
+
+def _needed(detectable: float, difference: float, n_mails: float) -> float | None:
+    """Mails in all that show a difference with the asked-for power; errors shrink as the root."""
+    if difference == 0 or not detectable > 0:
+        return None
+    return math.ceil(n_mails * (detectable / difference) ** 2)
+
+
+def _needed_for_margin(
+    main: Reading, margin: float, settings: Settings, n_mails: float
+) -> float | None:
+    """Mails in all that show equivalence with the asked-for power, were there no difference."""
+    if not margin > 0 or not main.error > 0:
+        return None
+    factor = detection_factor(2 * settings.alpha, (1 + settings.power) / 2)
+    return math.ceil(n_mails * (factor * main.error / margin) ** 2)
+
+
+def relative_sequence(
+    reading: Reading, rate: float, settings: Settings, n_mails: float
+) -> tuple[float, float] | None:
+    """The relative interval that holds at every look."""
+    if settings.planned is None or not reading.error > 0 or not rate > 0:
+        return None
+    width = radius(reading.error, n_mails / settings.planned, settings.alpha)
+    return (reading.difference - width) / rate, (reading.difference + width) / rate

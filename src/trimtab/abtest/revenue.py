@@ -1,0 +1,57 @@
+"""Revenue, which a few large orders can decide: capped, and by the bootstrap."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from trimtab.abtest.readings import NAN, Reading, ratio, welch
+from trimtab.coded import Floats
+
+Sums = tuple[Floats, Floats]  # revenue and what it is counted per, a row a unit
+_ROOM = 1 << 22  # numbers drawn at once
+
+
+def winsorised(control: Sums, treatment: Sums, quantile: float, alpha: float) -> Reading:
+    """As `welch`, with no unit's revenue above a quantile of all units that brought any."""
+    both = np.concatenate([control[0], treatment[0]])
+    paid = both[both > 0]
+    most = float(np.quantile(paid, quantile)) if len(paid) else 0.0
+    first, second = (ratio(np.minimum(money, most), per) for money, per in (control, treatment))
+    return welch(first, second, alpha, f"capped at {most:,.2f}")
+
+
+def bootstrapped(control: Sums, treatment: Sums, draws: int, seed: int, alpha: float) -> Reading:
+    """The difference over resampled units: percentiles of it, and how often it has either sign."""
+    random = np.random.default_rng(seed)
+    first, second = (_resampled(random, *sums, draws) for sums in (control, treatment))
+    differences = second - first
+    with np.errstate(divide="ignore", invalid="ignore"):
+        relatives = np.where(first > 0, second / first - 1, NAN)
+    seen = [float(money.sum() / per.sum()) for money, per in (control, treatment)]
+    difference = seen[1] - seen[0]
+    tail = min((differences <= 0).sum(), (differences >= 0).sum())
+    p = min(1.0, 2 * (int(tail) + 1) / (draws + 1))
+    low, high = (float(end) for end in np.quantile(differences, [alpha / 2, 1 - alpha / 2]))
+    relative_low, relative_high = NAN, NAN
+    if np.isfinite(relatives).all():
+        relative_low, relative_high = map(float, np.quantile(relatives, [alpha / 2, 1 - alpha / 2]))
+    relative = difference / seen[0] if seen[0] > 0 else NAN
+    return Reading(
+        f"bootstrap of {draws:,}", difference, low, high, relative, relative_low, relative_high, p,
+        float(differences.std(ddof=1)), math.inf,
+    )  # fmt: skip
+
+
+def _resampled(random: np.random.Generator, money: Floats, per: Floats, draws: int) -> Floats:
+    """Rates of resampled units. Units that are alike are drawn together."""
+    pairs, alike = np.unique(np.stack([money, per]), axis=1, return_counts=True)
+    rates = []
+    step = max(1, _ROOM // len(alike))
+    for begin in range(0, draws, step):
+        size = min(step, draws - begin)
+        times = random.multinomial(len(money), alike / len(money), size=size)
+        totals = times @ pairs.T
+        rates.append(totals[:, 0] / np.maximum(totals[:, 1], np.finfo(float).tiny))
+    return np.concatenate(rates)

@@ -1,0 +1,66 @@
+"""Several dates together: each compared within itself, then weighted by what it has of the whole.
+
+A date's weight is its share of the denominator over both buckets, the same for both, so that a
+share of the treatment that changes from date to date does not pass for an effect.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from trimtab.abtest.readings import Estimate, spread
+from trimtab.abtest.samples import Sample, sum_by
+from trimtab.coded import Codes, Flags, Floats
+
+
+class Strata(NamedTuple):
+    """Both estimates over all dates, and how many dates could not be compared."""
+
+    control: Estimate
+    treatment: Estimate
+    n_left_out: int
+
+
+def stratified(sample: Sample, numerator: str, denominator: str) -> Strata:
+    """Rates over dates, each date with one weight for both buckets."""
+    assert sample.dates is not None
+    n = len(sample.date_names)
+    per = sample.columns[denominator]
+    sums = [np.bincount(sample.dates[side], per[side], n) for side in _sides(sample)]
+    rows = [np.bincount(sample.dates[side], minlength=n) for side in _sides(sample)]
+    usable = (np.minimum(*sums) > 0) & (np.minimum(*rows) > 1)
+    weights = np.where(usable, sums[0] + sums[1], 0.0)
+    weights = weights / weights.sum() if weights.any() else weights
+    found = [_arm(sample, side, sample.columns[numerator], per, weights) for side in _sides(sample)]
+    return Strata(found[0], found[1], int((~usable).sum()))
+
+
+def _sides(sample: Sample) -> tuple[Flags, Flags]:
+    return ~sample.treated, sample.treated
+
+
+def _arm(sample: Sample, side: Flags, top: Floats, per: Floats, weights: Floats) -> Estimate:
+    assert sample.dates is not None
+    dates, own, below = sample.dates[side], top[side], per[side]
+    n = len(weights)
+    sums = np.bincount(dates, below, n)
+    rates = np.divide(np.bincount(dates, own, n), sums, out=np.zeros(n), where=weights > 0)
+    scale = np.divide(weights, sums, out=np.zeros(n), where=weights > 0)
+    shares = scale[dates] * (own - rates[dates] * below)  # what each row adds to the rate's error
+    users = None if sample.users is None else sample.users[side]
+    variance = _variance(shares, dates, users, n)
+    return Estimate(float(weights @ rates), variance, len(shares))
+
+
+def _variance(shares: Floats, dates: Codes, users: Codes | None, n: int) -> float:
+    """Of a sum over rows; rows of one user go together, and dates are apart otherwise."""
+    if users is not None:
+        _, own = np.unique(users, return_inverse=True)
+        sums = sum_by(own, shares)
+        return spread(sums) * len(sums) ** 2
+    rows = np.bincount(dates, minlength=n)
+    squares = np.bincount(dates, shares**2, n)
+    factor = np.divide(rows, rows - 1, out=np.zeros(n), where=rows > 1)
+    return float(squares @ factor)

@@ -1,0 +1,351 @@
+"""Verdicts against figures worked out by hand, and against statsmodels, SciPy and tea-tasting."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import tea_tasting
+from scipy import stats
+from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.proportion import proportions_ztest
+from statsmodels.stats.weightstats import ttost_ind
+
+from trimtab.abtest import Settings, analyse, analyse_counts
+from trimtab.abtest.cuped import Observed, adjust
+from trimtab.abtest.readings import Estimate, equivalence, fieller, holm, mean, ratio, welch
+from trimtab.buckets import Experiment
+from trimtab.errors import DataError, SettingError
+
+BOTH = ["control"] * 8 + ["treatment"] * 8
+OPENS = [1, 2, 1, 3, 1, 2, 1, 4] * 2
+CLICKS = [0, 1, 0, 1, 0, 0, 1, 1, *[1, 1, 0, 2, 0, 1, 1, 2]]
+ORDERS = [0, 0, 0, 1, 0, 0, 0, 0, *[0, 1, 0, 1, 0, 0, 0, 0]]
+SMALL = pa.table({"bucket": BOTH, "opens": OPENS, "clicks": CLICKS, "orders": ORDERS})
+CONTROL = {"mails": 400_000, "opens": 60_000, "clicks": 9_000, "orders": 12}
+TREATMENT = {"mails": 400_000, "opens": 60_120, "clicks": 9_320, "orders": 21}
+
+
+def people(n, seed, lift=0.0):
+    """Users who differ, the second half with a lift."""
+    random = np.random.default_rng(seed)
+    treated = np.arange(n) >= n // 2
+    opens = 1 + random.poisson(0.8, n)
+    before = random.poisson(2.0 * random.gamma(2.0, 1.0, n))
+    clicks = random.binomial(opens, np.clip(0.1 + 0.02 * before + lift * treated, 0, 1))
+    orders = random.poisson(0.05 * opens)
+    return pa.table(
+        {
+            "bucket": np.where(treated, "treatment", "control"), "user_id": np.arange(n),
+            "opens": opens, "clicks": clicks, "orders": orders,
+            "revenue": orders * random.lognormal(3, 1, n), "pre_clicks": before,
+            "pre_opens": before + random.poisson(3, n) + 1,
+        }
+    )  # fmt: skip
+
+
+def reading(finding, method):
+    return next(r for r in finding.readings if r.method.startswith(method))
+
+
+# By hand -----------------------------------------------------------------------------------------
+
+
+def test_eight_users_each():
+    found = analyse(SMALL)
+    clicks, orders = found.of("clicks", "opens"), found.of("orders", "opens")
+    assert clicks.control.rate == pytest.approx(0.2666666667, abs=5e-11)
+    assert clicks.treatment.rate == pytest.approx(0.5333333333, abs=5e-11)
+    assert clicks.main.error == pytest.approx(0.1124365390, abs=5e-11)
+    assert clicks.main.p == pytest.approx(0.0326149132, abs=5e-11)
+    assert reading(orders, "exact").p == 1.0
+    assert (orders.control.numerator, orders.treatment.numerator) == (1, 2)
+    assert orders.verdict == "inconclusive"
+
+
+def test_totals():
+    found = analyse_counts(CONTROL, TREATMENT)
+    clicks, orders = found.of("clicks", "opens"), found.of("orders", "opens")
+    assert clicks.main.difference / clicks.main.error == pytest.approx(2.4212750133, abs=5e-11)
+    assert clicks.p == pytest.approx(0.0154661716, abs=5e-11)
+    assert orders.p == pytest.approx(0.1627625830, abs=5e-11)
+    assert (clicks.verdict, orders.verdict) == ("significant", "inconclusive")
+    # 12 and 21 orders: 33 in all; to see a difference of 9 one needs (2.80 * sqrt(33) / 9)² of it.
+    assert orders.needed == pytest.approx(800_000 * (2.8016 / 1.5614) ** 2, rel=1e-3)
+    assert found.guardrail.verdict == "inconclusive"
+    assert found.sample_ratio.p == 1.0
+
+
+def test_rows_of_one_user_go_together():
+    named = SMALL.append_column("user_id", pa.array(range(16)))
+    doubled = pa.concat_tables([named, named])
+    found = analyse(doubled).of("clicks", "opens")
+    assert found.main.error == pytest.approx(0.1124365390, abs=5e-11)  # not smaller for it
+    assert analyse(doubled).unit == "user"
+
+
+def test_margins_by_hand():
+    wide, narrow = (analyse_counts(CONTROL, CONTROL, Settings(margin=m)) for m in (0.05, 0.001))
+    assert wide.of("clicks", "opens").verdict == "equivalent"
+    assert narrow.of("clicks", "opens").verdict == "inconclusive"
+    assert narrow.of("clicks", "opens").needed_for_margin > 8e8
+    # A difference that is there is called so, however small the margin would make it.
+    both = analyse_counts(CONTROL, TREATMENT, Settings(margin=0.10)).of("clicks", "opens")
+    assert both.verdict == "significant"
+    assert both.equivalence < 0.05
+
+
+def test_sample_ratio():
+    half = analyse_counts({**CONTROL, "mails": 410_000}, TREATMENT)
+    assert half.sample_ratio.alarm
+    assert half.sample_ratio.p == pytest.approx(stats.chisquare([410_000, 400_000]).pvalue)
+    share = 400 / 810
+    assert not analyse_counts(
+        {**CONTROL, "mails": 410_000}, TREATMENT, Settings(share=share)
+    ).sample_ratio.alarm
+
+
+def test_dates_by_hand():
+    """Two dates, rates equal on each; only the share of the treatment differs."""
+    rows = []
+    for date, n_control, n_treated, clicks in (("mon", 40, 10, 0.5), ("tue", 10, 40, 0.1)):
+        for bucket, n in (("control", n_control), ("treatment", n_treated)):
+            rows += [(bucket, date, 1, int(i < clicks * n)) for i in range(n)]
+    columns = zip(*rows, strict=True)
+    table = pa.table(dict(zip(("bucket", "date", "opens", "clicks"), columns, strict=True)))
+    found = analyse(table)
+    clicks = found.of("clicks", "opens")
+    assert clicks.control.rate == pytest.approx(0.42)  # 21 of 50
+    assert clicks.treatment.rate == pytest.approx(0.18)  # 9 of 50
+    assert clicks.main.method == "by date"  # as the shares differ from date to date
+    assert clicks.main.difference == pytest.approx(0.0)
+    # Each date has half of all opens: variance ¼·(p·q·n/(n-1)/n) summed over dates and buckets.
+    parts = [(0.5, 40), (0.1, 10), (0.5, 10), (0.1, 40)]
+    variance = sum(0.25 * p * (1 - p) / (n - 1) for p, n in parts)
+    assert clicks.main.error == pytest.approx(math.sqrt(variance))
+    assert reading(clicks, "Welch").p < 0.05  # what misleads
+    assert [dated.date for dated in found.dates] == ["mon", "tue"]
+    assert [dated.reading.difference for dated in found.dates] == [pytest.approx(0.0)] * 2
+    assert "share changes from date to date" in found.notes[0]
+
+
+def test_users_on_several_dates_are_not_independent():
+    """The same users on both dates with the same outcomes: as if each were there once."""
+    once = people(400, 1)
+    dated = [once.append_column("date", pa.array([day] * 400)) for day in ("a", "b")]
+    both = analyse(pa.concat_tables(dated)).of("clicks", "opens")
+    alone = analyse(once.drop(["pre_clicks", "pre_opens"])).of("clicks", "opens")
+    by_date = reading(both, "by date")
+    assert by_date.error == pytest.approx(reading(alone, "Welch").error, rel=1e-9)
+    assert by_date.difference == pytest.approx(reading(alone, "Welch").difference, rel=1e-9)
+
+
+def test_capped_revenue_by_hand():
+    money = [0.0, 1.0, 2.0, 3.0] * 5 + [0.0, 1.0, 2.0, 3.0] * 4 + [0.0, 1.0, 2.0, 1000.0]
+    table = pa.table(
+        {"bucket": ["control"] * 20 + ["treatment"] * 20, "opens": [1] * 40, "revenue": money}
+    )
+    found = analyse(table, Settings(quantile=0.9)).of("revenue", "opens")
+    assert found.main.difference == pytest.approx(997 / 20)
+    capped = reading(found, "capped")
+    assert capped.difference == pytest.approx(0.0)
+    assert capped.method == "capped at 3.00"
+    again = analyse(table, Settings(quantile=0.9)).of("revenue", "opens")
+    assert again == found  # the bootstrap too
+
+
+# Oracles -----------------------------------------------------------------------------------------
+
+
+def test_ratios_are_those_of_tea_tasting():
+    table = people(600, 2, lift=0.03)
+    metrics = {
+        "ctr": tea_tasting.RatioOfMeans("clicks", "opens", use_t=True, equal_var=False),
+        "revenue": tea_tasting.Mean("revenue", use_t=True, equal_var=False),
+        "cuped": tea_tasting.RatioOfMeans(
+            "clicks", "opens", "pre_clicks", "pre_opens", use_t=True, equal_var=False
+        ),
+    }
+    codes = pa.array((np.array(table["bucket"]) == "treatment").astype(np.int64))
+    theirs = tea_tasting.Experiment(metrics, variant="variant").analyze(
+        table.append_column("variant", codes)
+    )
+    ours = analyse(table)
+    pairs = {
+        "ctr": reading(ours.of("clicks", "opens"), "Welch"),
+        "revenue": reading(ours.of("revenue", "mails"), "Welch"),
+    }
+    for name, own in pairs.items():
+        assert own.difference == pytest.approx(theirs[name].effect_size, rel=1e-9)
+        assert own.p == pytest.approx(theirs[name].pvalue, rel=1e-9)
+        assert own.low == pytest.approx(theirs[name].effect_size_ci_lower, rel=1e-9)
+        assert own.high == pytest.approx(theirs[name].effect_size_ci_upper, rel=1e-9)
+    own = ours.of("clicks", "opens").main
+    assert own.method == "CUPED"
+    assert own.difference == pytest.approx(theirs["cuped"].effect_size, rel=0.02)
+    assert own.p == pytest.approx(theirs["cuped"].pvalue, rel=0.1)
+
+
+def test_means_are_those_of_scipy_and_equivalence_that_of_statsmodels():
+    random = np.random.default_rng(3)
+    first, second = random.normal(10, 2, 80), random.normal(10.1, 3, 120)
+    own = welch(mean(first), mean(second), 0.05, "")
+    assert own.p == pytest.approx(stats.ttest_ind(second, first, equal_var=False).pvalue)
+    # With control's rate known, a margin of 5 % is one of 0.5.
+    known = Estimate(10.0, 0.0, math.inf)
+    shifted = Estimate(float(second.mean()), float(second.var(ddof=1)) / 120, 120)
+    p = equivalence(known, shifted, 0.05)
+    lower = stats.ttest_1samp(second, 9.5, alternative="greater").pvalue
+    upper = stats.ttest_1samp(second, 10.5, alternative="less").pvalue
+    assert p == pytest.approx(max(lower, upper))
+    theirs = ttost_ind(second, first, -0.5, 0.5, usevar="unequal")[0]
+    assert equivalence(mean(first), mean(second), 0.5 / first.mean()) == pytest.approx(
+        theirs, rel=0.15
+    )
+
+
+def test_shares_are_those_of_statsmodels():
+    found = analyse_counts(CONTROL, TREATMENT).of("clicks", "opens")
+    z, p = proportions_ztest([9_320, 9_000], [60_120, 60_000])
+    assert found.main.difference / found.main.error == pytest.approx(z)
+    assert found.p == pytest.approx(p)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_fieller_ends_where_the_test_does(seed):
+    random = np.random.default_rng(seed)
+    first, second = ratio(random.random(30), np.ones(30)), ratio(random.random(20), np.ones(20))
+    _, low, high = fieller(first, second, 2.0)
+    for end in (low, high):
+        distance = second.rate - (1 + end) * first.rate
+        error = math.sqrt(second.variance + (1 + end) ** 2 * first.variance)
+        assert abs(distance) == pytest.approx(2.0 * error)
+    own = welch(first, second, 0.05, "")
+    assert (own.relative_low > 0 or own.relative_high < 0) == (own.p < 0.05)
+
+
+def test_holm_is_that_of_statsmodels():
+    random = np.random.default_rng(5)
+    for n in (1, 2, 5, 9):
+        ps = list(random.random(n) ** 3)
+        assert holm(ps) == pytest.approx(multipletests(ps, method="holm")[1])
+    assert holm([0.01, math.nan, 0.04]) == pytest.approx([0.02, math.nan, 0.04], nan_ok=True)
+
+
+def test_bootstrap_agrees_with_welch_where_both_hold():
+    found = analyse(people(4_000, 6)).of("revenue", "opens")
+    drawn, plain = reading(found, "bootstrap"), reading(found, "Welch")
+    assert drawn.error == pytest.approx(plain.error, rel=0.06)
+    assert drawn.low == pytest.approx(plain.low, abs=0.4 * plain.error)
+    assert drawn.p == pytest.approx(plain.p, abs=0.05)
+
+
+def test_cuped_takes_the_time_before_off():
+    random = np.random.default_rng(7)
+    before = random.normal(0, 1, 40_000)
+    now = 5 + 0.8 * before + 0.6 * random.normal(0, 1, 40_000)
+    ones = np.ones(20_000)
+    halves = [(now[:20_000], before[:20_000]), (now[20_000:], before[20_000:])]
+    adjusted = adjust(*(Observed(y, ones, x, ones) for y, x in halves))
+    plain = [ratio(y, ones) for y, _ in halves]
+    ratio_of = sum(e.variance for e in adjusted) / sum(e.variance for e in plain)
+    expected = 1 - np.corrcoef(before, now)[0, 1] ** 2
+    assert ratio_of == pytest.approx(expected, rel=0.05)
+    unknown = [Observed(y, ones, np.full(20_000, np.nan), ones) for y, _ in halves]
+    assert adjust(*unknown) == tuple(plain)
+
+
+# What is refused, and what is told ---------------------------------------------------------------
+
+
+def replaced(**columns):
+    table = SMALL
+    for name, values in columns.items():
+        place = table.column_names.index(name)
+        table = table.set_column(place, name, pa.array(values))
+    return table
+
+
+REFUSED = {
+    "label": (replaced(bucket=["A"] * 8 + ["B"] * 8), "'bucket' of table has 'A': it must be"),
+    "one bucket": (replaced(bucket=["control"] * 16), "has no 'treatment'"),
+    "no bucket": (SMALL.drop(["bucket"]), "missing column 'bucket' in table"),
+    "negative": (replaced(clicks=[-1, *CLICKS[1:]]), "'clicks' of table has -1: it must be whole"),
+    "fraction": (replaced(opens=[0.5, *OPENS[1:]]), "'opens' of table has 0.5: it must be whole"),
+    "missing": (replaced(orders=[None, *ORDERS[1:]]), "lacks a value in 1 of 16 rows; write 0"),
+    "text": (replaced(clicks=list("abcdefghijklmnop")), "clicks"),
+    "nothing": (SMALL.select(["bucket"]), "none of opens, clicks, orders, revenue"),
+    "both": (
+        SMALL.append_column("user_id", pa.array([1] * 16)),
+        "1 of 1 users have rows in both buckets",
+    ),
+    "nan": (
+        SMALL.append_column("revenue", pa.array([math.nan] * 16)),
+        "'revenue' of table has nan: it must be finite",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused(name):
+    table, message = REFUSED[name]
+    with pytest.raises(DataError, match=message):
+        analyse(table)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"opens": 500_000}, "opens=500000 is more than mails=400000"),
+        ({"clicks": 70_000}, "clicks=70000 is more than opens=60000"),
+        ({"orders": -1}, "orders=-1: must be whole"),
+        ({"mails": 0}, "counts lack mails"),
+        ({"sales": 3}, "sales=3: must be one of"),
+    ],
+)
+def test_counts_that_are_refused(changed, message):
+    with pytest.raises(DataError, match=message):
+        analyse_counts({**CONTROL, **changed}, TREATMENT)
+
+
+@pytest.mark.parametrize("setting", [{"alpha": 0}, {"margin": 1.5}, {"power": 1}, {"planned": 0}])
+def test_settings_that_are_refused(setting):
+    with pytest.raises(SettingError, match=next(iter(setting))):
+        Settings(**setting)
+
+
+def test_buckets_by_salt_are_those_of_the_lists():
+    test = Experiment("mails", 0.5)
+    users = pa.array(range(2_000))
+    table = pa.table({"user_id": users, "opens": [1] * 2_000, "clicks": [0, 1] * 1_000})
+    told = table.append_column("bucket", test.assign(users))
+    by_salt, by_column = analyse(table, experiment=test), analyse(told)
+    assert by_salt.findings == by_column.findings
+    with pytest.raises(DataError, match="rows are in another bucket than salt 'other'"):
+        analyse(told, experiment=Experiment("other"))
+
+
+def test_labels_of_ones_own():
+    renamed = replaced(bucket=["A"] * 8 + ["B"] * 8)
+    assert analyse(renamed, labels=("A", "B")).findings == analyse(SMALL).findings
+
+
+def test_nothing_happened():
+    table = pa.table({"bucket": BOTH, "opens": [1] * 16, "clicks": [0] * 16, "orders": [0] * 16})
+    found = analyse(table)
+    assert [finding.p for finding in found.findings] == [1.0] * 5
+    empty = dict.fromkeys(("opens", "clicks", "orders"), 0)
+    totals = analyse_counts({"mails": 10, **empty}, {"mails": 10, **empty})
+    assert {finding.verdict for finding in totals.findings} <= {None, "inconclusive"}
+    json.dumps(totals.to_dict(), allow_nan=False)
+
+
+def test_as_json():
+    table = people(300, 8).append_column("date", pa.array(["a", "b", "c"] * 100))
+    found = analyse(table, Settings(margin=0.1, planned=1_000)).to_dict()
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert found["findings"][0]["metric"]["title"] == "Clicks per open"
+    assert len(found["looks"]) == len(found["dates"]) == 9
