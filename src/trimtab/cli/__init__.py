@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trimtab.cli import biases, daily, experiments, exports, simulation
+from trimtab.cli import biases, daily, experiments, exports, simulation, testing
 from trimtab.errors import BusyError, RefusedError, TrimtabError
 
 app = typer.Typer(
@@ -36,6 +36,7 @@ for command in (
     daily.rollback,
     daily.diff,
     simulation.simulate,
+    testing.abtest,
 ):
     app.command()(command)
 

@@ -13,7 +13,8 @@ import typer
 from rich.table import Table
 
 from trimtab.bias import ItemBias, text_columns
-from trimtab.cli.options import AsJson, Merge, Metric, Paper, Places, Settings
+from trimtab.buckets import Experiment
+from trimtab.cli.options import AsJson, Merge, Metric, Paper, Places, Salt, Settings, Share
 from trimtab.cli.terminal import console
 from trimtab.errors import TrimtabError
 from trimtab.evaluation import evaluate as evaluate_frames
@@ -72,15 +73,25 @@ def apply(
         int, typer.Option(help="Places of the k for items that little is known of.")
     ] = 0,
     seed: Annotated[int, typer.Option(help="Of the draws when exploring.")] = 0,
+    salt: Salt = None,
+    share: Share = 0.5,
 ) -> None:
-    """Add saved biases to lists and write the top k."""
+    """Add saved biases to lists and write the top k.
+
+    With --salt only users in the treatment get them; a column bucket says who is in which.
+    """
     require_kind(out)
     require_place(out.parent)
     loaded = ItemBias.load(bias)
     lists, pairs, items = read_tables(recs, exclude, allowed, text=text_columns(loaded))
-    top = loaded.apply(
-        lists, k, exclude=pairs, allowed=items, duplicates=duplicates, explore=explore, seed=seed
-    )
+    options = {
+        "exclude": pairs, "allowed": items, "duplicates": duplicates, "explore": explore,
+        "seed": seed,
+    }  # fmt: skip
+    if salt is None:
+        top = loaded.apply(lists, k, **options)
+    else:
+        top = Experiment(salt, share).apply(loaded, lists, k, **options)
     write_table(top, out)
     unknown = loaded.count_unknown(lists)
     console.print(

@@ -19,8 +19,12 @@ Metric = Annotated[str, typer.Option(help="acc, map or ndcg.")]
 Paper = Annotated[bool, typer.Option("--paper", help="The paper's settings.")]
 Places = Annotated[int, typer.Option("--k", help="Places per user.")]
 RecentDays = Annotated[int, typer.Option(help="Days to learn from.")]
+Salt = Annotated[
+    str | None, typer.Option(help="The test's own name: tells buckets by a hash of user_id.")
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", help="Any other setting, as in --set penalty=0.5; may be repeated."),
 ]
+Share = Annotated[float, typer.Option(help="Of users in the treatment.")]
 Zone = Annotated[str | None, typer.Option(help="The shop's time zone, like Europe/London.")]

@@ -1,4 +1,4 @@
-"""The command that replays the daily job over a log: simulate."""
+"""The command that replays the daily job, or a test of it: simulate."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import typer
 from rich import box
 from rich.table import Column, Table
 
-from trimtab.cli.options import ItemsFile, LogFile, Metric, Places, RecentDays, Zone
+from trimtab.cli.online import send_mails
+from trimtab.cli.options import ItemsFile, LogFile, Metric, Places, RecentDays, Share, Zone
 from trimtab.cli.terminal import console, link, progress_bar, say
 from trimtab.errors import SettingError
 from trimtab.files import require_place
@@ -18,7 +19,12 @@ _COLUMNS = ("lift", "days above", "seconds", "changed", "moved")
 
 
 def simulate(
-    days: Annotated[int, typer.Option(help="Mornings to replay, the last of the log.")] = 30,
+    online: Annotated[
+        bool, typer.Option("--online", help="Send generated customers mails in two buckets.")
+    ] = False,
+    days: Annotated[
+        int | None, typer.Option(help="Mornings to replay, the last 30 of the log; 14 online.")
+    ] = None,
     log: LogFile = None,
     tz: Zone = None,
     items: ItemsFile = None,
@@ -34,14 +40,34 @@ def simulate(
         int, typer.Option(help="Nights between two trainings of the engine.")
     ] = 1,
     out: Annotated[
-        Path, typer.Option("--out", help="Folder for lists, versions and results.")
-    ] = Path("month"),
-    report: Annotated[bool, typer.Option(help="Also write month.html.")] = True,
+        Path | None, typer.Option("--out", help="Folder for results: month, or online.")
+    ] = None,
+    report: Annotated[bool, typer.Option(help="Also write a page.")] = True,
+    users: Annotated[int, typer.Option(help="Online: customers, each with a mail a day.")] = 20_000,
+    drift: Annotated[float, typer.Option(help="Online: trends, from 0 for none to 1.")] = 0.5,
+    share: Share = 0.5,
+    open_rate: Annotated[float, typer.Option(help="Online: of mails.")] = 0.2,
+    click_rate: Annotated[float, typer.Option(help="Online: of opened mails.")] = 0.15,
+    order_rate: Annotated[float, typer.Option(help="Online: of clicks.")] = 0.05,
+    order_value: Annotated[float, typer.Option(help="Online: mean of an order.")] = 40.0,
+    seed: Annotated[int, typer.Option(help="Online: of the customers.")] = 0,
 ) -> None:
-    """Replay the daily job over a log, and draw what came of it."""
+    """Replay the daily job over a log; or, with --online, send mails to generated customers."""
+    if online:
+        _refuse_log(log, items)
+        loop = {
+            "users": users, "days": days or 14, "listed": n_listed, "k": k, "drift": drift,
+            "share": share, "open_rate": open_rate, "click_rate": click_rate,
+            "order_rate": order_rate, "order_value": order_value, "recent_days": recent_days,
+            "seed": seed,
+        }  # fmt: skip
+        send_mails(loop, out or Path("online"), report)
+        return
     from trimtab.daily.month import PAGE
     from trimtab.daily.simulate import Simulation
 
+    out = out or Path("month")
+    days = 30 if days is None else days
     _require_ready(out, report)
     opened, made = _open(log, tz, items, engine, level)
     simulation = Simulation(
@@ -56,6 +82,13 @@ def simulate(
     say(f"all days in {out / 'days.parquet'}")
     if report:
         _write_page(month, out / PAGE)
+
+
+def _refuse_log(log: str | None, items: Path | None) -> None:
+    """Refuse a log where customers are generated."""
+    for name, value in (("log", log), ("items", items)):
+        if value is not None:
+            raise SettingError(f"--{name} {value}: does not go with --online, drop one of them")
 
 
 def _require_ready(out: Path, report: bool) -> None:
