@@ -1,7 +1,7 @@
-"""Takes the pictures of reading-the-report.md from a real page.
+"""Takes the pictures of the site from real pages; needs playwright and chromium.
 
-`trimtab demo`, then `python docs/screenshots.py trimtab-demo/report.html`; needs playwright and
-chromium.
+`trimtab demo`, then `python docs/screenshots.py trimtab-demo/report.html`: reading-the-report.md.
+`trimtab simulate --online`, then `python docs/screenshots.py online/verdict.html`: ab-test.md.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ FOLDER = Path(__file__).parent / "images"
 WIDTH = 720
 # The name of each picture, and the elements that it shows from the top of the first to the end of
 # the last.
+VERDICT = {"verdict": ("#truth h2", "#truth .panels")}
 SHOTS = {
     "report-headline": ("#headline h2", "#headline .tiles"),
     "report-methods": ("#methods .panels >> nth=0", "#methods .panels >> nth=0"),
@@ -42,7 +43,7 @@ def main(page: Path) -> None:
         )
         tab.goto(page.resolve().as_uri())
         tab.wait_for_selector("html[data-charts=drawn]")
-        for name, (first, last) in SHOTS.items():
+        for name, (first, last) in (VERDICT if page.name == "verdict.html" else SHOTS).items():
             boxes = [tab.locator(place).bounding_box() for place in (first, last)]
             top, bottom = boxes[0], boxes[1]
             assert top is not None

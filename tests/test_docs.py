@@ -18,6 +18,7 @@ import contextlib
 import doctest
 import importlib
 import importlib.util
+import inspect
 import io
 import os
 import re
@@ -123,11 +124,15 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("page", WITH_CODE)
-def test_code_runs_and_prints_what_is_shown(page: str, folder: Path) -> None:
+def test_code_runs_and_prints_what_is_shown(
+    page: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if (library := OTHER_ENVIRONMENTS.get(page)) and importlib.util.find_spec(library) is None:
         pytest.skip(f"{library} has an environment of its own")
     if page in NEED_JAVA and shutil.which("java") is None:
         pytest.skip("Spark needs Java")
+    scripts = sysconfig.get_path("scripts")
+    monkeypatch.setenv("PATH", os.pathsep.join([scripts, os.environ["PATH"]]))
     run_page(page, BLOCKS[page], folder)
 
 
@@ -153,12 +158,10 @@ def run_python(page: str, block: Block, names: dict[str, object]) -> str:
 
 
 def run_console(page: str, block: Block, folder: Path) -> None:
-    scripts = sysconfig.get_path("scripts")
-    path = os.pathsep.join([scripts, os.environ["PATH"]])
     for command, shown in commands_of(block.text):
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", command],
-            cwd=folder, env={**os.environ, "PATH": path, "COLUMNS": "100"}, text=True,
+            cwd=folder, env={**os.environ, "COLUMNS": "100"}, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, timeout=300,
         )  # fmt: skip
         assert done.returncode == 0, f"{page}, line {block.line}: {command}\n{done.stdout}"
@@ -224,6 +227,11 @@ def check_by_hand(line: str, where: str) -> None:
             assert name in (".", "trimtab"), f"{where}: {line}"
             wanted = set(filter(None, extras.split(",")))
             assert wanted <= set(project["optional-dependencies"]), f"{where}: {line}"
+    elif words[:2] == ["trimtab", "serve"]:  # it does not end by itself
+        from trimtab.cli import serving
+
+        flags = {flag.removeprefix("--").replace("-", "_") for flag in words[2::2]}
+        assert flags <= set(inspect.signature(serving.serve).parameters), f"{where}: {line}"
     elif words[0] == "spark-submit":
         settings = [words[place + 1] for place, word in enumerate(words) if word == "--conf"]
         assert all(re.match(r"spark\.[\w.]+=", setting) for setting in settings), f"{where}: {line}"

@@ -117,11 +117,11 @@ def test_nothing_tells_of_the_machine_it_was_built_on(site: Path) -> None:
 
 
 def test_every_public_name_is_in_the_reference(parts: dict[Path, Parts], site: Path) -> None:
-    from trimtab import daily, datasets, engines
+    from trimtab import abtest, daily, datasets, engines, serve
 
     page = (site / "api.html").read_text()
     documented = {name.rpartition(".")[2] for name in parts[site / "api.html"].ids}
-    for module in (trimtab, datasets, engines, daily):
+    for module in (trimtab, abtest, datasets, engines, daily, serve):
         missing = set(module.__all__) - documented
         assert missing == set(), f"{module.__name__}: add to docs/api.md"
     assert "Returns" in page

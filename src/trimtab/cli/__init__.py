@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trimtab.cli import biases, daily, experiments, exports, simulation, testing
+from trimtab.cli import biases, daily, experiments, exports, serving, simulation, testing
 from trimtab.errors import BusyError, RefusedError, TrimtabError
 
 app = typer.Typer(
@@ -37,6 +37,7 @@ for command in (
     daily.diff,
     simulation.simulate,
     testing.abtest,
+    serving.serve,
 ):
     app.command()(command)
 

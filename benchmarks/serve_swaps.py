@@ -1,0 +1,169 @@
+"""Versions swapped under load: none may fail a request, none may mix with another.
+
+    python benchmarks/serve_swaps.py               1,000 swaps
+    python benchmarks/serve_swaps.py --swaps 50
+
+Version v gives every item the bias v, so that each score tells which version made it. Versions are
+published into the store of a running `trimtab serve`, each when the one before it is served; two
+clients in processes of their own send lists and batches without pause and check every score of
+every answer. Prints counts; exits with 1 if a request failed or an answer was mixed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+import trimtab as tt
+from trimtab.store import Store
+
+N_ITEMS, N_LISTED = 2_000, 50
+CLIENTS = 2
+PATIENCE_SECONDS = 60
+
+
+def learned() -> tt.ItemBias:
+    """Biases to make others from."""
+    return tt.BiasLearner(method="ascent", k=1).fit(
+        pa.table({"user_id": [1, 1], "item_id": [7, 8], "score": [0.9, 0.8]}),
+        pa.table({"user_id": [1], "item_id": [8]}),
+    )
+
+
+def publish(store: Store, bias: tt.ItemBias, version: int) -> None:
+    """Publish a version whose biases are all its number."""
+    nothing, false = np.zeros(N_ITEMS), np.zeros(N_ITEMS, bool)
+    made = replace(
+        bias, item_ids=np.arange(N_ITEMS), bias=np.full(N_ITEMS, float(version)), excluded=false,
+        gain=nothing, support=np.zeros(N_ITEMS, np.int64), low=nothing, high=nothing,
+        trend=nothing, category=nothing, fresh=false,
+    )  # fmt: skip
+    with store.writing() as writer:
+        number = writer.publish(lambda place: made.save(place / "bias"), {"as_of": "2026-03-01"}, 3)
+    assert number == version
+
+
+def is_mixed(answer: dict) -> bool:
+    """Whether an answer is not wholly of the version that it names."""
+    lists = answer.get("lists", [answer])
+    expected = [answer["version"] + 0.5] * N_LISTED
+    return any([item["score"] for item in one["items"]] != expected for one in lists)
+
+
+def be_client(port: int, stop: Path) -> None:
+    """Send until told to stop; count."""
+    items = [{"item_id": item, "score": 0.5} for item in range(0, N_ITEMS, N_ITEMS // N_LISTED)]
+    one = {"items": items, "k": N_LISTED}
+    asked = [("/rerank", one), ("/rerank/batch", {"lists": [one, one, one]})]
+    bodies = [(path, json.dumps(body)) for path, body in asked]
+    counts: Counter[str] = Counter()
+    versions: set[int] = set()
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_SECONDS)
+    print("sending", flush=True)
+    while not stop.exists():
+        path, body = bodies[counts["requests"] % 2]
+        counts["requests"] += 1
+        try:
+            connection.request("POST", path, body, {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            answer = json.loads(response.read())
+        except (OSError, ValueError, http.client.HTTPException):
+            counts["failed"] += 1
+            connection.close()
+            continue
+        if response.status != 200:
+            counts["failed"] += 1
+        else:
+            counts["mixed"] += is_mixed(answer)
+            versions.add(answer["version"])
+    print(json.dumps({"counts": counts, "versions": sorted(versions)}))
+
+
+def wait_until_served(port: int, version: int) -> None:
+    """Wait until the server says that it serves a version."""
+    until = time.monotonic() + PATIENCE_SECONDS
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_SECONDS)
+    while time.monotonic() < until:
+        connection.request("GET", "/version")
+        about = json.loads(connection.getresponse().read())
+        assert about["refused"] is None, about
+        if about["version"] == version:
+            connection.close()
+            return
+        time.sleep(0.005)
+    raise SystemExit(f"version {version} was never served")
+
+
+def run(n_swaps: int, folder: Path) -> Counter[str]:
+    """Serve, load and swap; the counts."""
+    store, bias, stop = Store(folder / "store"), learned(), folder / "stop"
+    publish(store, bias, 1)
+    script = Path(sysconfig.get_path("scripts")) / "trimtab"
+    server = subprocess.Popen(
+        [str(script), "serve", "--store", str(store.folder), "--port", "0", "--poll", "0.01"],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    clients = []
+    try:
+        port = int(server.stdout.readline().split(" at http://")[1].split(",")[0].split(":")[1])
+        command = [sys.executable, __file__, "--client", str(port), "--stop", str(stop)]
+        for _ in range(CLIENTS):
+            clients.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+        for client in clients:
+            client.stdout.readline()
+        for version in range(2, n_swaps + 2):
+            publish(store, bias, version)
+            wait_until_served(port, version)
+        stop.touch()
+        counts: Counter[str] = Counter(swaps=n_swaps)
+        versions: set[int] = set()
+        for client in clients:
+            found = json.loads(client.communicate(timeout=PATIENCE_SECONDS)[0])
+            counts.update(found["counts"])
+            versions.update(found["versions"])
+    finally:
+        stop.touch()
+        server.terminate()
+        server.wait()
+        for client in clients:
+            client.wait()
+    counts["versions"] = len(versions)
+    counts["server status"] = server.returncode
+    return counts
+
+
+def main() -> None:
+    """Run and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--swaps", type=int, default=1000)
+    parser.add_argument("--client", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--stop", type=Path, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.client is not None:
+        be_client(arguments.client, arguments.stop)
+        return
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        counts = run(arguments.swaps, Path(folder))
+    print(
+        f"{counts['swaps']} swaps in {time.monotonic() - begun:.0f} s under {counts['requests']} "
+        f"requests that saw {counts['versions']} versions ({CLIENTS} clients): "
+        f"{counts['failed']} failed, {counts['mixed']} mixed"
+    )
+    sys.exit(counts["failed"] + counts["mixed"] + abs(counts["server status"]) > 0)
+
+
+if __name__ == "__main__":
+    main()

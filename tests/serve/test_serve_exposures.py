@@ -1,0 +1,200 @@
+"""What was shown to whom is written down, whole or not at all; and no disk fails a request."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from services import ADMIN, ADMIN_TOKEN, applied, make_bias, publish, refused_start, request_of
+from services import running as run_server
+
+from trimtab.buckets import CONTROL, TREATMENT, Experiment
+from trimtab.errors import StoreError
+from trimtab.serve import Settings, read_exposures
+from trimtab.serve.counters import Counters
+from trimtab.serve.exposures import ExposureLog, exposed_now
+from trimtab.store import Store
+
+
+def test_rows_are_there_after_the_end(store, tmp_path):
+    folder = tmp_path / "log" / "exposures"
+    begun = datetime.now(UTC)
+    with run_server(store, "--exposures", folder) as server:
+        first = server.rerank(request_of([1, 50, 99], [0.5, 0.5, 0.5], k=2, user_id=7))
+        server.rerank(request_of([1, 2], [1, 2]))  # nobody's
+        lists = [
+            request_of([3, 4], [1, 2], k=1, user_id="ann"),
+            request_of([3, 4], [1, 2]),
+            request_of([], [], user_id="é"),
+        ]
+        assert server.client.post("/rerank/batch", json={"lists": lists}).status_code == 200
+        assert server.client.post("/rerank", json=request_of([1], [1], k=0)).status_code == 422
+        assert server.count("trimtab_exposures_buffered") == 3
+        assert server.stop()[0] == 0
+    table = read_exposures(folder)
+    rows = table.to_pylist()
+    assert [row.pop("time") for row in rows] == sorted(table["time"].to_pylist())
+    assert begun <= table["time"][0].as_py() <= begun + timedelta(minutes=1)
+    assert [item["item_id"] for item in first["items"]] == [99, 50]
+    about = {"bucket": None, "version": 1}
+    assert rows == [
+        {"user_id": "7", "k": 2, "items": ["99", "50"], **about},
+        {"user_id": "ann", "k": 1, "items": ["4"], **about},
+        {"user_id": "é", "k": 10, "items": [], **about},
+    ]
+    (file,) = folder.iterdir()
+    assert str(server.process.pid) in file.name
+
+
+def wait_for_files(folder, least: int) -> list[str]:
+    until = time.monotonic() + 10
+    while len(found := sorted(path.name for path in folder.glob("*.parquet"))) < least:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    return found
+
+
+def test_files_are_written_by_count_and_by_time(tmp_path):
+    log, counters = make_log(tmp_path, exposure_rows=5, exposure_seconds=3600)
+    for user in range(12):
+        log.record(exposed_now(user, TREATMENT, 3, 2, ["a", "b"]))
+        if user % 5 == 4:
+            wait_for_files(tmp_path, user // 5 + 1)
+    assert (counters.written.value, log.buffered()) == (10, 2)
+    log.stop()
+    assert (counters.written.value, counters.dropped.value) == (12, 0)
+    assert read_exposures(tmp_path)["user_id"].to_pylist() == [str(user) for user in range(12)]
+    timed, _ = make_log(tmp_path / "timed", exposure_rows=10**6, exposure_seconds=0.05)
+    timed.record(exposed_now(1, None, 3, 2, [1]))
+    wait_for_files(tmp_path / "timed", 1)
+    timed.stop()
+
+
+def make_log(folder, **settings) -> tuple[ExposureLog, Counters]:
+    counters = Counters()
+    log = ExposureLog(folder, Settings(exposures=folder, **settings), counters)
+    log.make_folder()
+    log.start()
+    return log, counters
+
+
+def test_a_failing_disk_loses_the_oldest_and_holds_up_nothing(tmp_path, caplog):
+    folder = tmp_path / "exposures"
+    log, counters = make_log(folder, exposure_buffer=50, exposure_rows=4, exposure_seconds=0.05)
+    folder.rmdir()
+    folder.write_text("a file where the folder was")
+    for user in range(100):
+        log.record(exposed_now(user, None, 1, 4, [1, 2, 3, 4]))  # 5 each: 10 of them fit
+    until = time.monotonic() + 10
+    while counters.failures.value < 2 and time.monotonic() < until:
+        time.sleep(0.01)
+    assert counters.failures.value >= 2
+    assert log.buffered() == 10
+    assert counters.dropped.value == 90
+    folder.unlink()
+    folder.mkdir()
+    log.stop()
+    assert read_exposures(folder)["user_id"].to_pylist() == [str(user) for user in range(90, 100)]
+    assert "exposures wait: cannot write" in caplog.text
+
+
+def test_requests_are_answered_though_exposures_cannot_be_written(store, tmp_path):
+    folder = tmp_path / "exposures"
+    options = ("--exposures", folder, "--exposure-rows", 2, "--exposure-seconds", 0.05)
+    with run_server(store, *options, TRIMTAB_ADMIN_TOKEN=ADMIN_TOKEN) as server:
+        folder.rename(tmp_path / "away")
+        folder.write_text("no folder")
+        for _ in range(20):
+            server.rerank(request_of([1, 2], [1, 2], user_id=7))
+            time.sleep(0.01)
+        status = server.client.get("/admin/status", headers=ADMIN).json()["exposures"]
+        assert status == {"folder": str(folder), "buffered": 20, "written": 0, "dropped": 0}
+        assert server.count("trimtab_exposures_failures_total") > 0
+        folder.unlink()
+        (tmp_path / "away").rename(folder)
+        status, errors = server.stop()
+    assert status == 0
+    assert "exposures wait: cannot write" in errors
+    assert read_exposures(folder).num_rows == 20
+
+
+def test_a_folder_that_cannot_be_is_refused_at_the_start(store, tmp_path):
+    (tmp_path / "file").touch()
+    status, errors = refused_start(store, "--exposures", tmp_path / "file")
+    assert (status, errors.count("\n")) == (2, 1)
+    assert "is not a folder; choose another" in errors
+    if os.getuid() != 0:
+        (tmp_path / "closed").mkdir(mode=0o500)
+        assert "is read-only" in refused_start(store, "--exposures", tmp_path / "closed")[1]
+
+
+def test_reading_nothing_is_an_empty_table_or_a_clear_error(tmp_path):
+    assert read_exposures(tmp_path).num_rows == 0
+    assert read_exposures(tmp_path).column_names == [
+        "time", "user_id", "bucket", "version", "k", "items",
+    ]  # fmt: skip
+    with pytest.raises(StoreError, match="no such folder"):
+        read_exposures(tmp_path / "none")
+
+
+def test_many_rows_come_back_as_they_went(tmp_path):
+    log, _ = make_log(tmp_path)
+    for user in range(1_234):
+        log.record(exposed_now(f"user {user}", CONTROL, 1, 3, [user, user + 1]))
+    log.stop()
+    table = read_exposures(tmp_path)
+    assert table["user_id"].to_pylist() == [f"user {user}" for user in range(1_234)]
+    assert table["items"][1_000].as_py() == ["1000", "1001"]
+
+
+@pytest.mark.parametrize("kind", [int, str])
+def test_buckets_and_lists_are_those_of_the_experiment(tmp_path, kind):
+    """Control gets the engine's own order, excluded items and all."""
+    rng = np.random.default_rng(3)
+    ids = sorted(kind(number) for number in range(100, 160))
+    bias = make_bias(ids, rng.normal(size=60), rng.random(60) < 0.2, "log", "zero")
+    store, folder = Store(tmp_path / "store"), tmp_path / "exposures"
+    publish(store, bias)
+    experiment = Experiment("summer", 0.4)
+    users = [kind(user) for user in range(60)]
+    asked = {
+        user: request_of(
+            [ids[place] for place in rng.choice(60, 20, replace=False)],
+            rng.random(20).round(1).tolist(), k=15, user_id=user,
+        )
+        for user in users
+    }  # fmt: skip
+    recs = pa.table(
+        {
+            "user_id": [user for user in users for _ in range(20)],
+            "item_id": [item["item_id"] for user in users for item in asked[user]["items"]],
+            "score": [item["score"] for user in users for item in asked[user]["items"]],
+        }
+    )
+    expected: dict = {user: [] for user in users}
+    for row in experiment.apply(bias, recs, k=15).to_pylist():
+        expected[row["user_id"]].append({"item_id": row["item_id"], "score": row["score"]})
+    options = ("--salt", "summer", "--share", 0.4, "--exposures", folder)
+    with run_server(store, *options) as server:
+        found = {user: server.rerank(asked[user]) for user in users}
+        missing = server.client.post("/rerank", json=request_of(ids[:1], [1.0]))
+        assert missing.status_code == 422
+        assert "user_id is missing: a test is on" in missing.json()["error"]
+        batch = server.client.post("/rerank/batch", json={"lists": list(asked.values())}).json()
+        assert server.stop()[0] == 0
+    buckets = {user: experiment.bucket(user) for user in users}
+    assert {user: answer["bucket"] for user, answer in found.items()} == buckets
+    assert set(buckets.values()) == {CONTROL, TREATMENT}
+    assert {user: answer["items"] for user, answer in found.items()} == expected
+    assert [one["bucket"] for one in batch["lists"]] == list(buckets.values())
+    treated = next(user for user in users if buckets[user] == TREATMENT)
+    assert expected[treated] == applied(bias, asked[treated])
+    log = read_exposures(folder)
+    assert log["bucket"].to_pylist() == list(buckets.values()) * 2
+    assert log["items"].to_pylist()[:60] == [
+        [str(item["item_id"]) for item in answer["items"]] for answer in found.values()
+    ]

@@ -1,0 +1,265 @@
+"""Versions come and go under load; bad ones are refused, and the one before serves on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+from services import ADMIN_TOKEN, make_bias, publish, request_of, running
+
+from trimtab.serve import Settings, make_app
+from trimtab.serve.counters import Counters
+from trimtab.serve.versions import Watcher
+from trimtab.store import POINTER, Store
+
+ITEMS = 50
+SECONDS = 6
+# Version v gives every item the bias v, so that each score tells which version it is of.
+LOAD = """
+import json, sys
+import httpx
+url, stop = sys.argv[1:]
+one = {"items": [{"item_id": item, "score": 0.5} for item in range(50)], "k": 50}
+found = {"requests": 0, "failed": 0, "mixed": 0, "versions": []}
+print("loading", flush=True)
+with httpx.Client(base_url=url) as client:
+    while not __import__("os").path.exists(stop):
+        batch = found["requests"] % 2
+        try:
+            path, body = ("/rerank/batch", {"lists": [one, one]}) if batch else ("/rerank", one)
+            answer = client.post(path, json=body)
+            answer.raise_for_status()
+        except httpx.HTTPError:
+            found["failed"] += 1
+            continue
+        answer = answer.json()
+        found["requests"] += 1
+        lists = answer["lists"] if batch else [answer]
+        scores = {item["score"] for items in lists for item in items["items"]}
+        if scores != {answer["version"] + 0.5} or any(len(one["items"]) != 50 for one in lists):
+            found["mixed"] += 1
+        if answer["version"] not in found["versions"]:
+            found["versions"].append(answer["version"])
+print(json.dumps(found))
+"""
+
+
+def telling(version: int):
+    return make_bias(range(ITEMS), np.full(ITEMS, float(version)))
+
+
+def wait_for(done: Callable[[], bool], seconds: float = 10) -> None:
+    until = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < until, "it never came about"
+        time.sleep(0.02)
+
+
+def test_swaps_under_load_fail_and_mix_nothing(tmp_path):
+    store, stop = Store(tmp_path / "store"), tmp_path / "stop"
+    publish(store, telling(1))
+    with running(store, "--poll", 0.02) as server:
+        load = subprocess.Popen(
+            [sys.executable, "-c", LOAD, server.url, str(stop)], stdout=subprocess.PIPE, text=True
+        )
+        assert load.stdout.readline() == "loading\n"
+        version, until = 1, time.monotonic() + SECONDS
+        while time.monotonic() < until:
+            version = publish(store, telling(version + 1))
+            wait_for(lambda wanted=version: served(server) == wanted)
+        stop.touch()
+        found = json.loads(load.communicate(timeout=60)[0])
+        assert server.count("trimtab_version_swaps_total") == version - 1
+    assert version > 10
+    assert (found["failed"], found["mixed"]) == (0, 0)
+    assert found["requests"] > version
+    assert found["versions"] == sorted(found["versions"])
+    assert len(found["versions"]) > version / 2
+
+
+def served(server) -> int:
+    return server.client.get("/version").json()["version"]
+
+
+@pytest.fixture(scope="module")
+def watching(tmp_path_factory):
+    """A server that looks at its own store often."""
+    store = Store(tmp_path_factory.mktemp("watched") / "store")
+    publish(store, telling(1))
+    with running(store, "--poll", 0.05, TRIMTAB_ADMIN_TOKEN=ADMIN_TOKEN) as server:
+        yield server, store
+
+
+def publish_damaged(store: Store, name: str, content: bytes) -> Callable[[], object]:
+    """Publish a version of which a file is damaged before anybody can read it."""
+    aside = Store(store.folder.with_name("aside"))
+    shutil.copytree(store.folder, aside.folder)
+    publish(aside, telling(99))
+    version = aside.current().folder
+    (path,) = version.glob(name)
+    whole = path.read_bytes()
+    path.write_bytes(content)
+    shutil.copytree(version, store.folder / "versions" / version.name)
+    (aside.folder / POINTER).replace(store.folder / POINTER)
+    shutil.rmtree(aside.folder)
+    damaged = store.folder / "versions" / version.name / path.relative_to(version)
+    return lambda: put(damaged, whole)
+
+
+def damage_table(store: Store) -> Callable[[], object]:
+    return publish_damaged(store, "bias/*.parquet", b"damaged")
+
+
+def damage_manifest(store: Store) -> Callable[[], object]:
+    return publish_damaged(store, "manifest.json", b"{}")
+
+
+def damage_pointer(store: Store) -> Callable[[], object]:
+    return overwrite(store.folder / POINTER, b'{"format": "trimtab-store", "layout')
+
+
+def empty_pointer(store: Store) -> Callable[[], object]:
+    whole = json.loads((store.folder / POINTER).read_bytes())
+    return overwrite(store.folder / POINTER, json.dumps({**whole, "published": [{}]}).encode())
+
+
+def remove_pointer(store: Store) -> Callable[[], object]:
+    path = store.folder / POINTER
+    content = path.read_bytes()
+    path.unlink()
+    return lambda: put(path, content)
+
+
+def move_store(store: Store) -> Callable[[], object]:
+    away = store.folder.with_name("away")
+    store.folder.rename(away)
+    return lambda: away.rename(store.folder)
+
+
+def overwrite(path: Path, content: bytes) -> Callable[[], object]:
+    whole = path.read_bytes()
+    put(path, content)
+    return lambda: put(path, whole)
+
+
+def put(path: Path, content: bytes) -> None:
+    """Write a file in one step: half of one would be another kind of damage."""
+    part = path.with_name("part")
+    part.write_bytes(content)
+    part.replace(path)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (damage_table, "damaged, its checksum differs"),
+        (damage_manifest, "damaged, its checksum differs"),
+        (damage_pointer, "current.json: cannot be read"),
+        (empty_pointer, "cannot be read (KeyError('number'))"),
+        (remove_pointer, "nothing was published here yet"),
+        (move_store, "nothing was published here yet"),
+    ],
+)
+def test_a_bad_version_is_refused_and_the_old_one_serves_on(watching, spoil, reason):
+    server, store = watching
+    before, refusals = served(server), server.count("trimtab_version_refusals_total")
+    mend = spoil(store)
+    wait_for(lambda: server.client.get("/version").json()["refused"] is not None)
+    about = server.client.get("/version").json()
+    assert about["version"] == before
+    assert reason in about["refused"]["reason"]
+    assert server.count("trimtab_version_refusals_total") > refusals
+    assert server.count("trimtab_version_refused") == 1
+    assert server.client.get("/health").json() == {"status": "ok", "version": before}
+    assert server.rerank(request_of([3], [1.0]))["version"] == before
+    assert server.reload()["refused"]["reason"] == about["refused"]["reason"]
+    mend()
+    assert server.reload()["refused"] is None
+    assert server.client.get("/version").json()["refused"] is None
+    assert server.count("trimtab_version_refused") == 0
+    assert served(server) == store.current().number
+
+
+def test_a_rollback_is_taken_up(watching):
+    server, store = watching
+    number = publish(store, telling(store.current().number + 1))
+    wait_for(lambda: served(server) == number)
+    store.rollback()
+    wait_for(lambda: served(server) == store.current().number < number)
+
+
+def test_what_is_said_of_a_version(watching):
+    server, store = watching
+    about = server.client.get("/version").json()
+    manifest = store.current().manifest
+    assert about.pop("loaded_at") >= manifest["created"]
+    assert about == {
+        "version": store.current().number, "as_of": "2026-03-01", "created": manifest["created"],
+        "n_items": ITEMS, "scale": "additive", "unlisted": "never", "metric": "ndcg", "k": 1,
+        "refused": None,
+    }  # fmt: skip
+
+
+def test_tables_that_are_no_tables_are_refused(store):
+    watcher = Watcher(store, Settings(), Counters())
+    watcher.load()
+    for bad, reason in (
+        (make_bias([1, 2], [0.5, np.nan]), "not a finite number"),
+        (make_bias([2, 1], [0.5, 0.5]), "do not ascend"),
+        (make_bias(["b", "a"], [0.5, 0.5]), "do not ascend"),
+        (make_bias([1], [0.5], scale="cubic"), "scale='cubic'"),
+    ):
+        number = publish(store, bad)
+        assert not watcher.look()
+        assert watcher.served.number == 1
+        assert watcher.refused.version == number
+        assert reason in watcher.refused.reason
+
+
+def test_a_refused_version_is_tried_again(store):
+    watcher = Watcher(store, Settings(retry=0.2), Counters())
+    watcher.load()
+    publish(store, telling(2))
+    (path,) = store.current().folder.glob("bias/*.parquet")
+    mend = overwrite(path, b"")
+    assert not watcher.look()
+    mend()
+    assert not watcher.look()  # the pointer did not change, and it is too early
+    time.sleep(0.25)
+    assert watcher.look()
+    assert watcher.served.number == 2
+    assert watcher.refused is None
+
+
+def test_a_store_made_anew_is_noticed_though_numbers_begin_again(store, tmp_path):
+    watcher = Watcher(store, Settings(), Counters())
+    watcher.load()
+    store.folder.rename(tmp_path / "old")
+    publish(store, telling(5))
+    assert watcher.look()
+    assert (watcher.served.number, watcher.served.n_items) == (1, ITEMS)
+
+
+def test_an_app_of_ones_own_server_says_that_nothing_is_loaded(store):
+    async def ask() -> None:
+        app = make_app(store)
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            answer = await client.get("/health")
+            assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+            async with app.router.lifespan_context(app):
+                assert (await client.get("/health")).json() == {"status": "ok", "version": 1}
+                assert (await client.get("/version")).json()["n_items"] == 100
+
+    with ThreadPoolExecutor(1) as pool:  # a browser's loop may be running in this thread
+        pool.submit(asyncio.run, ask()).result()
