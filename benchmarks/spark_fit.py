@@ -111,7 +111,7 @@ def fit_on_spark(folder: Path, learner: str, master: str) -> dict[str, Any]:
     settings = {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.memory": "4g" if local else "1g",
+        "spark.driver.memory": "4g" if local else "512m",
         "spark.executor.memory": "3g",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
