@@ -87,6 +87,28 @@ def test_rows_of_one_user_go_together():
     assert analyse(doubled).unit == "user"
 
 
+def test_what_was_before_is_a_users_own():
+    """Said on one row or on two, it is the same time before."""
+    once = people(300, 9)
+    dated = [once.append_column("date", pa.array([day] * 300)) for day in ("a", "b")]
+    halves = [dated[0], dated[1].slice(0, 100)]
+    twice = analyse(pa.concat_tables(halves)).of("clicks", "opens")
+    first = pa.concat_tables(halves).to_pydict()
+    known = [value if date == "a" else None for value, date in zip(
+        first["pre_clicks"], first["date"], strict=True)]  # fmt: skip
+    table = pa.concat_tables(halves)
+    place = table.column_names.index("pre_clicks")
+    told_once = analyse(table.set_column(place, "pre_clicks", pa.array(known, pa.float64())))
+    assert told_once.of("clicks", "opens").main.p == pytest.approx(twice.main.p, rel=1e-12)
+
+
+def test_dates_without_both_buckets_are_told():
+    dates = ["a"] * 8 + ["b"] * 4 + ["c"] * 4
+    found = analyse(SMALL.append_column("date", pa.array(dates)))
+    assert "3 of 3 dates have fewer than two rows in one of the buckets" in " ".join(found.notes)
+    assert [own.method for own in found.of("clicks", "opens").readings] == ["Welch"]
+
+
 def test_margins_by_hand():
     wide, narrow = (analyse_counts(CONTROL, CONTROL, Settings(margin=m)) for m in (0.05, 0.001))
     assert wide.of("clicks", "opens").verdict == "equivalent"
@@ -337,7 +359,7 @@ def test_nothing_happened():
     table = pa.table({"bucket": BOTH, "opens": [1] * 16, "clicks": [0] * 16, "orders": [0] * 16})
     found = analyse(table)
     assert [finding.p for finding in found.findings] == [1.0] * 5
-    empty = dict.fromkeys(("opens", "clicks", "orders"), 0)
+    empty = dict.fromkeys(("opens", "clicks", "orders", "revenue"), 0)
     totals = analyse_counts({"mails": 10, **empty}, {"mails": 10, **empty})
     assert {finding.verdict for finding in totals.findings} <= {None, "inconclusive"}
     json.dumps(totals.to_dict(), allow_nan=False)

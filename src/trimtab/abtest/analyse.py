@@ -140,7 +140,8 @@ def _measure(sample: Sample, metric: Metric, settings: Settings, uneven: bool) -
     if sample.dates is not None and len(sample.date_names) > 1:
         strata = stratified(sample, top, per)
         both = (strata.control, strata.treatment)
-        found.insert(0 if uneven else len(found), (both, welch(*both, alpha, _BY_DATE)))
+        if not math.isnan(strata.control.rate):
+            found.insert(0 if uneven else len(found), (both, welch(*both, alpha, _BY_DATE)))
     others = []
     if top == ORDERS:
         totals = [(float(own.sum()), float(below.sum())) for own, below in pairs]
@@ -175,7 +176,7 @@ def _measure_counts(
         reading = by_count.exact(pairs[0], pairs[1], settings.alpha)
         estimates = [by_count.frequency(*pair) for pair in pairs]
     elif metric.numerator == REVENUE:
-        estimates = [Estimate(own / per, NAN, math.inf) for own, per in pairs]
+        estimates = [Estimate(_side(*pair).rate, NAN, math.inf) for pair in pairs]
         reading = welch(estimates[0], estimates[1], settings.alpha, "not tested")
     else:
         reading = by_count.pooled_z(pairs[0], pairs[1], settings.alpha)
@@ -192,6 +193,13 @@ def _notes(sample: Sample, uneven: bool) -> list[str]:
             "The treatment's share changes from date to date, so that dates are compared each "
             "within itself and then put together."
         )
+    if sample.dates is not None and len(sample.date_names) > 1:
+        left_out = stratified(sample, MAILS, MAILS).n_left_out
+        if left_out:
+            notes.append(
+                f"{left_out} of {len(sample.date_names)} dates have fewer than two rows in one of "
+                f"the buckets: they are not compared by date."
+            )
     unknown = max(
         (int(np.isnan(v).sum()) for name, v in sample.columns.items() if name.startswith(BEFORE)),
         default=0,

@@ -32,6 +32,15 @@ def sum_by(groups: Any, values: Floats, n: int = 0) -> Floats:
     return np.bincount(groups, values, n).astype(np.float64)
 
 
+def mean_by(groups: Any, values: Floats, n: int = 0) -> Floats:
+    """Means of values by group, of those that are known; nan where none is."""
+    known = ~np.isnan(values)
+    counts = np.bincount(groups[known], minlength=n)
+    sums = sum_by(groups[known], values[known], n)
+    means: Floats = np.divide(sums, counts, out=np.full(len(counts), np.nan), where=counts > 0)
+    return means
+
+
 @dataclass(frozen=True)
 class Sample:
     """Rows of both buckets.
@@ -63,7 +72,11 @@ class Sample:
             return taken
         _, own = np.unique(self.users[chosen], return_inverse=True)
         n = int(own.max()) + 1 if len(own) else 0
-        return {name: sum_by(own, values, n) for name, values in taken.items()}
+        # What was before is a user's, however many rows say it.
+        return {
+            name: mean_by(own, values, n) if name.startswith(BEFORE) else sum_by(own, values, n)
+            for name, values in taken.items()
+        }
 
     def counts(self) -> tuple[int, int]:
         """How many units there are in each bucket."""

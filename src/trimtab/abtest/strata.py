@@ -6,6 +6,7 @@ share of the treatment that changes from date to date does not pass for an effec
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from trimtab.coded import Codes, Flags, Floats
 
 
 class Strata(NamedTuple):
-    """Both estimates over all dates, and how many dates could not be compared."""
+    """Both estimates over all dates, nan if there is none to compare; and how many were left out."""
 
     control: Estimate
     treatment: Estimate
@@ -32,7 +33,10 @@ def stratified(sample: Sample, numerator: str, denominator: str) -> Strata:
     rows = [np.bincount(sample.dates[side], minlength=n) for side in _sides(sample)]
     usable = (np.minimum(*sums) > 0) & (np.minimum(*rows) > 1)
     weights = np.where(usable, sums[0] + sums[1], 0.0)
-    weights = weights / weights.sum() if weights.any() else weights
+    if not weights.any():
+        none = Estimate(math.nan, math.nan, 0)
+        return Strata(none, none, n)
+    weights /= weights.sum()
     found = [_arm(sample, side, sample.columns[numerator], per, weights) for side in _sides(sample)]
     return Strata(found[0], found[1], int((~usable).sum()))
 
@@ -50,8 +54,8 @@ def _arm(sample: Sample, side: Flags, top: Floats, per: Floats, weights: Floats)
     scale = np.divide(weights, sums, out=np.zeros(n), where=weights > 0)
     shares = scale[dates] * (own - rates[dates] * below)  # what each row adds to the rate's error
     users = None if sample.users is None else sample.users[side]
-    variance = _variance(shares, dates, users, n)
-    return Estimate(float(weights @ rates), variance, len(shares))
+    n_units = len(shares) if users is None else len(np.unique(users))
+    return Estimate(float(weights @ rates), _variance(shares, dates, users, n), n_units)
 
 
 def _variance(shares: Floats, dates: Codes, users: Codes | None, n: int) -> float:
