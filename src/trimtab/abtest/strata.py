@@ -17,7 +17,7 @@ from trimtab.coded import Codes, Flags, Floats
 
 
 class Strata(NamedTuple):
-    """Both estimates over all dates, nan if there is none to compare; and how many were left out."""
+    """Both estimates over dates, nan if there is none to compare; and how many are left out."""
 
     control: Estimate
     treatment: Estimate
