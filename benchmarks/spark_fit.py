@@ -28,6 +28,7 @@ import pyarrow.parquet as pq
 
 HERE = Path(__file__).parent
 LEARNERS = ("default", "paper")
+_LEAN = "-XX:+UseSerialGC -XX:MaxDirectMemorySize=128m"  # of a driver with little memory
 
 
 def resident(pid: int) -> int:
@@ -112,6 +113,7 @@ def fit_on_spark(folder: Path, learner: str, master: str) -> dict[str, Any]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "4g" if local else "512m",
+        "spark.driver.extraJavaOptions": "" if local else _LEAN,
         "spark.executor.memory": "3g",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
