@@ -87,6 +87,8 @@ def test_plan(trimtab_with_extras, table):
         (("--table", "users.parquet", "--margin", "x"), "margin=x: must be a number like 0.02"),
         (("--table", "users.parquet", "--out", "page.txt"), "--out page.txt: must end in .html"),
         (("--plan",), "--plan needs what is known now"),
+        (("--plan", "--control", "mails=5", "--salt", "x"), "--salt x: does not go with --plan"),
+        (("--control", "mails=5,mails=7", "--treatment", "mails=5"), "'mails=7': totals must be"),
         (("--logs", "."), "has no mails.parquet or mails.csv"),
         (("--table", "users.parquet", "--salt", "x"), "missing column 'user_id' in table"),
     ],

@@ -60,6 +60,8 @@ def test_same_seed_same_mails(strong):
         ({"open_rate": 0}, "open_rate=0: must be above 0"),
         ({"k": 60}, "k=60: must be at most listed=50"),
         ({"drift": 2.0}, "drift=2"),
+        ({"order_value": -1.0}, "order_value=-1.0: must be a finite number"),
+        ({"users": 20, "share": 0.001}, "share=0.001: puts all of 20 users into one bucket"),
     ],
 )
 def test_what_is_refused(setting, message):

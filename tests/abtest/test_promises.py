@@ -128,7 +128,14 @@ def test_plan_from_a_table():
     assert baseline_of(pa.concat_tables([alone, treated.slice(0, 9)])) == known
     with pytest.raises(DataError, match="has no 'control': drop the column"):
         baseline_of(treated)
-    with pytest.raises(DataError, match="clicks per open is 0 throughout"):
-        baseline_of(pa.table({"opens": [1, 1], "clicks": [0, 0]}))
+    dead = baseline_of(pa.table({"opens": [1, 1], "clicks": [0, 0]}))
+    with pytest.raises(DataError, match="nothing varies in what is known"):
+        plan(dead)
+    some = baseline_of_counts({"mails": 1_000, "opens": 900, "clicks": 850, "orders": 0})
+    rows = {row.metric.title: row.mails for row in plan(some, [0.05])}
+    assert np.isnan(rows["Orders per open"])
+    assert rows["Clicks per open"] > 0
+    found = detectable_lift(some[0], 400_000, Settings())
+    assert plan(some[:1], [found])[0].mails == pytest.approx(400_000, rel=1e-3)
     with pytest.raises(SettingError, match="lift=0: must be above -100 %"):
         plan(known, [0.0])

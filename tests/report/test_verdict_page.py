@@ -120,6 +120,7 @@ def test_what_is_said() -> None:
     assert "nothing can be tested" in outcome(VERDICTS["nothing"]().findings[0], found)
     fewer = analyse_counts(CONTROL, {**TREATMENT, "opens": 58_000})
     assert "opened less often" in guardrail(fewer)
+    assert overall(fewer) == "Yes: better in clicks per mail"  # not per open, as opens differ
     assert guardrail(analyse(rows().select(["bucket", "clicks"]))) == ""
     assert [roughly(n) for n in (950, 4_812, 480_123, 999_900, 12_345_678, 2.6e9)] == [
         "950", "4.8K", "480K", "1.0M", "12M", "2.6B",

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from trimtab.abtest import counts as by_count
-from trimtab.abtest.analysis import SampleRatio, Side, Verdicts
+from trimtab.abtest.analysis import MAIL, SampleRatio, Side, Verdicts
 from trimtab.abtest.cuped import Observed, adjust
 from trimtab.abtest.dates import by_date, is_uneven, looks
 from trimtab.abtest.judging import Measured, judge
 from trimtab.abtest.metrics import Metric, metrics_of
-from trimtab.abtest.readings import NAN, WELCH, Estimate, ratio, welch
+from trimtab.abtest.readings import BY_DATE, CUPED, NAN, WELCH, Estimate, ratio, welch
 from trimtab.abtest.revenue import bootstrapped, winsorised
 from trimtab.abtest.samples import (
     BEFORE,
@@ -30,9 +30,9 @@ from trimtab.abtest.samples import (
 from trimtab.abtest.settings import Settings
 from trimtab.abtest.strata import stratified
 from trimtab.buckets import Experiment
-from trimtab.errors import TrimtabError
+from trimtab.errors import DataError, TrimtabError
 
-_BY_DATE = "by date"
+_DRAWS = 20  # over alpha: the fewest of the bootstrap by which p can be told
 
 
 def analyse(
@@ -95,13 +95,18 @@ def analyse_counts(
     require_scipy()
     settings = settings or Settings()
     arms = (Counts(control).totals, Counts(treatment).totals)
-    common = [name for name in arms[0] if name in arms[1]]
-    measured = [_measure_counts(arms, metric, settings) for metric in metrics_of(common)]
+    if arms[0].keys() != arms[1].keys():
+        name = min(arms[0].keys() ^ arms[1].keys())
+        raise DataError(f"{name} is given for one bucket only: give it for both, or leave it out")
+    metrics = metrics_of(arms[0])
+    if not metrics:
+        raise DataError("mails alone are nothing to compare: give opens, clicks or orders as well")
+    measured = [_measure_counts(arms, metric, settings) for metric in metrics]
     n_mails = arms[0][MAILS] + arms[1][MAILS]
     notes = ["Only totals are known: a mail counts as a unit, and every open, click and order as "
              "independent of all others. A table with a row a user tells more."]  # fmt: skip
     return Verdicts(
-        settings, "mail", sample_ratio(arms[0][MAILS], arms[1][MAILS], settings.share),
+        settings, MAIL, sample_ratio(arms[0][MAILS], arms[1][MAILS], settings.share),
         judge(measured, settings, n_mails), notes=notes,
     )  # fmt: skip
 
@@ -136,23 +141,26 @@ def _measure(sample: Sample, metric: Metric, settings: Settings, uneven: bool) -
     binding = 1
     if BEFORE + top in sample.columns:
         adjusted = adjust(_observed(arms[0], metric), _observed(arms[1], metric))
-        found.insert(0, (adjusted, welch(*adjusted, alpha, "CUPED")))
+        found.insert(0, (adjusted, welch(*adjusted, alpha, CUPED)))
     if sample.dates is not None and len(sample.date_names) > 1:
         strata = stratified(sample, top, per)
         both = (strata.control, strata.treatment)
         if not math.isnan(strata.control.rate):
-            found.insert(0 if uneven else len(found), (both, welch(*both, alpha, _BY_DATE)))
+            found.insert(0 if uneven else len(found), (both, welch(*both, alpha, BY_DATE)))
     others = []
     if top == ORDERS:
         totals = [(float(own.sum()), float(below.sum())) for own, below in pairs]
         others.append(by_count.exact(totals[0], totals[1], alpha))
         binding = 2
-    if top == REVENUE:
+    if top == REVENUE and min(float(below.sum()) for _, below in pairs) > 0:
         others.append(winsorised(pairs[0], pairs[1], settings.quantile, alpha))
         if settings.draws:
-            others.append(bootstrapped(pairs[0], pairs[1], settings.draws, settings.seed, alpha))
+            draws = max(settings.draws, math.ceil(_DRAWS / alpha))
+            others.append(bootstrapped(pairs[0], pairs[1], draws, settings.seed, alpha))
     estimates, main = found[0]
     p = max(main.p, others[0].p) if binding == 2 else main.p
+    if uneven and main.method != BY_DATE:
+        p = NAN  # whatever differs may be the dates
     sides = tuple(_side(own, below) for own, below in pairs)
     return Measured(metric, (sides[0], sides[1]), estimates, [r for _, r in found] + others, p)
 
@@ -188,18 +196,22 @@ def _measure_counts(
 
 def _notes(sample: Sample, uneven: bool) -> list[str]:
     notes = []
-    if uneven:
+    several = sample.dates is not None and len(sample.date_names) > 1
+    left_out = stratified(sample, MAILS, MAILS).left_out if several else 0.0
+    if uneven and left_out < 1:
         notes.append(
             "The treatment's share changes from date to date, so that dates are compared each "
             "within itself and then put together."
         )
-    if sample.dates is not None and len(sample.date_names) > 1:
-        left_out = stratified(sample, MAILS, MAILS).n_left_out
-        if left_out:
-            notes.append(
-                f"{left_out} of {len(sample.date_names)} dates have fewer than two rows in one of "
-                f"the buckets: they are not compared by date."
-            )
+    if uneven and left_out == 1:
+        notes.append(
+            "No date has both buckets: what differs may be the dates, so that nothing is tested."
+        )
+    elif left_out:
+        notes.append(
+            f"{left_out:.1%} of mails are of dates that have fewer than two rows in one of the "
+            f"buckets: they are not compared by date."
+        )
     unknown = max(
         (int(np.isnan(v).sum()) for name, v in sample.columns.items() if name.startswith(BEFORE)),
         default=0,

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trimtab.abtest.metrics import GUARDRAIL, Metric
-from trimtab.abtest.readings import Reading
+from trimtab.abtest.readings import BY_DATE, CUPED, Reading
 from trimtab.abtest.settings import Settings
 
 SIGNIFICANT, INCONCLUSIVE, EQUIVALENT = "significant", "inconclusive", "equivalent"
 ALARM = 0.001
+MAIL = "mail"  # the unit where only totals are known
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Finding:
         control: its numbers in control.
         treatment: its numbers in the treatment.
         readings: ways of testing it; the first is the one whose interval is shown.
-        p: raw; where two tests must agree, the larger.
+        p: raw; where two tests must agree, the larger; nan where nothing can be told.
         p_adjusted: by Holm over the metrics of its family.
         detectable: the absolute difference that could have been found with the asked-for power.
         detectable_relative: the same over control's rate.
@@ -65,10 +66,17 @@ class Finding:
         """The reading whose interval is shown."""
         return self.readings[0]
 
+    def alike(self) -> list[Reading]:
+        """Readings that answer one question in several ways, and should agree.
+
+        CUPED and dates put together are not among them: they are there to see what others do not.
+        """
+        apart = (CUPED, BY_DATE)
+        return [r for r in self.readings if r.method not in apart and not math.isnan(r.p)]
+
     def agree(self, alpha: float) -> bool:
-        """Whether all readings are on the same side of alpha."""
-        found = {reading.p < alpha for reading in self.readings if not math.isnan(reading.p)}
-        return len(found) < 2
+        """Whether readings that should agree are on the same side of alpha."""
+        return len({reading.p < alpha for reading in self.alike()}) < 2
 
     @property
     def is_better(self) -> bool:

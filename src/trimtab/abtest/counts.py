@@ -7,6 +7,7 @@ from typing import Any
 
 from trimtab.abtest.readings import NAN, Estimate, Reading, fieller
 
+POOLED, EXACT = "pooled z", "exact"
 _ROUND_OFF = 1 + 1e-7  # two chances this close count as the same
 
 
@@ -29,15 +30,15 @@ def pooled_z(control: tuple[float, float], treatment: tuple[float, float], alpha
     """Two shares, each (events, trials): p with the variance of both together, intervals apart."""
     from scipy.stats import norm
 
-    method = "pooled z"
+    method = POOLED
     first, second = share(*control), share(*treatment)
     difference = second.rate - first.rate
     if math.isnan(difference):
-        return _nothing(method, NAN)
+        return _nothing(method, difference)
     both = (control[0] + treatment[0]) / (control[1] + treatment[1])
     error = math.sqrt(max(both * (1 - both), 0.0) * (1 / control[1] + 1 / treatment[1]))
     if error == 0:
-        return _nothing(method, 1.0)
+        return _nothing(method, 0.0, 0.0 if both else NAN)
     width = float(norm.isf(alpha / 2))
     apart = math.sqrt(first.variance + second.variance)
     p = 2 * float(norm.sf(abs(difference) / error))
@@ -54,13 +55,13 @@ def exact(control: tuple[float, float], treatment: tuple[float, float], alpha: f
     p adds up all outcomes that are no likelier than what was seen; the interval is Clopper and
     Pearson's, so that it may be a little wider than p suggests.
     """
-    method = "exact"
+    method = EXACT
     before, after = frequency(*control), frequency(*treatment)
     total = round(control[0] + treatment[0])
     difference = after.rate - before.rate
     error = math.sqrt(before.variance + after.variance)
     if total == 0 or math.isnan(difference):
-        return _nothing(method, NAN if math.isnan(difference) else 1.0)
+        return _nothing(method, difference)
     found = exact_test(control, treatment)
     ends = found.proportion_ci(1 - alpha)
     low, high = (
@@ -84,10 +85,9 @@ def exact_test(control: tuple[float, float], treatment: tuple[float, float]) -> 
     return binomtest(round(treatment[0]), round(control[0] + treatment[0]), treatment[1] / exposed)
 
 
-def _nothing(method: str, p: float) -> Reading:
-    """Where nothing happened there is no difference; where nothing could, there is no telling."""
-    difference = NAN if math.isnan(p) else 0.0
-    return Reading(method, difference, NAN, NAN, NAN, NAN, NAN, p, 0.0, math.inf)
+def _nothing(method: str, difference: float, relative: float = NAN) -> Reading:
+    """Where nothing happened, or all that could, there is nothing to test by."""
+    return Reading(method, difference, NAN, NAN, relative, NAN, NAN, NAN, 0.0, math.inf)
 
 
 def _relative(share_treated: float, exposures: float) -> float:

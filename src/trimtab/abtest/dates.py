@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from trimtab.abtest.analysis import Dated
 from trimtab.abtest.judging import relative_sequence
 from trimtab.abtest.metrics import PER_MAIL, PER_OPEN, Metric, metrics_of
-from trimtab.abtest.readings import NAN, WELCH, Reading, ratio, welch
+from trimtab.abtest.readings import WELCH, Estimate, Reading, ratio, welch
 from trimtab.abtest.samples import MAILS, Sample
 from trimtab.abtest.settings import Settings
 from trimtab.coded import Flags
@@ -38,7 +40,7 @@ def by_date(sample: Sample, settings: Settings) -> list[Dated]:
     return [
         Dated(name, metric, reading)
         for place, name in enumerate(sample.date_names)
-        for metric, reading in _read_rows(sample, sample.dates == place, settings)
+        for metric, _, reading in _read_rows(sample, sample.dates == place, settings)
     ]
 
 
@@ -50,17 +52,23 @@ def looks(sample: Sample, settings: Settings) -> list[Dated]:
     for place, name in enumerate(sample.date_names):
         rows = sample.dates <= place
         n_mails = float(sample.columns[MAILS][rows].sum())
-        for metric, reading in _read_rows(sample, rows, settings):
-            rate = reading.difference / reading.relative if reading.relative else NAN
-            sequence = relative_sequence(reading, rate, settings, n_mails)
+        for metric, both, reading in _read_rows(sample, rows, settings):
+            sequence = relative_sequence(*both, settings, n_mails)
             found.append(Dated(name, metric, reading, sequence))
     return found
 
 
-def _read_rows(sample: Sample, rows: Flags, settings: Settings) -> list[tuple[Metric, Reading]]:
-    arms = sample.arms(rows)
+class _Row(NamedTuple):
+    metric: Metric
+    estimates: tuple[Estimate, Estimate]
+    reading: Reading
+
+
+def _read_rows(sample: Sample, rows: Flags, settings: Settings) -> list[_Row]:
+    control, treatment = sample.arms(rows)
     found = []
     for metric in _primary(sample):
-        both = [ratio(arm[metric.numerator], arm[metric.denominator]) for arm in arms]
-        found.append((metric, welch(both[0], both[1], settings.alpha, WELCH)))
+        top, per = metric.numerator, metric.denominator
+        both = ratio(control[top], control[per]), ratio(treatment[top], treatment[per])
+        found.append(_Row(metric, both, welch(*both, settings.alpha, WELCH)))
     return found

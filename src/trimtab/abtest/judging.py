@@ -8,7 +8,15 @@ from typing import NamedTuple
 
 from trimtab.abtest.analysis import EQUIVALENT, INCONCLUSIVE, SIGNIFICANT, Finding, Side
 from trimtab.abtest.metrics import FAMILIES, Metric
-from trimtab.abtest.readings import NAN, Estimate, Reading, detection_factor, equivalence, holm
+from trimtab.abtest.readings import (
+    NAN,
+    Estimate,
+    Reading,
+    detection_factor,
+    equivalence,
+    fieller,
+    holm,
+)
 from trimtab.abtest.sequences import radius
 from trimtab.abtest.settings import Settings
 
@@ -38,12 +46,15 @@ def _finding(m: Measured, adjusted: float, settings: Settings, n_mails: float) -
     rate = m.sides[0].rate
     relative = detectable / rate if rate > 0 else NAN
     same = None if margin is None else equivalence(*m.estimates, margin)
+    sequence = relative_sequence(*m.estimates, settings, n_mails)
     verdict = _verdict(adjusted, same, settings.alpha)
+    if verdict == SIGNIFICANT and is_early(settings, n_mails) and not _excludes_0(sequence):
+        verdict = INCONCLUSIVE
     return Finding(
         m.metric, *m.sides, m.readings, m.p, adjusted, detectable, relative,
         _needed(detectable, main.difference, n_mails) if verdict == INCONCLUSIVE else None,
         None if margin is None else _needed_for_margin(main, rate * margin, settings, n_mails),
-        same, relative_sequence(main, rate, settings, n_mails), verdict,
+        same, sequence, verdict,
     )  # fmt: skip
 
 
@@ -73,10 +84,21 @@ def _needed_for_margin(
 
 
 def relative_sequence(
-    reading: Reading, rate: float, settings: Settings, n_mails: float
+    control: Estimate, treatment: Estimate, settings: Settings, n_mails: float
 ) -> tuple[float, float] | None:
-    """The relative interval that holds at every look."""
-    if settings.planned is None or not reading.error > 0 or not rate > 0:
+    """The relative interval that holds at every look: Fieller's, as wide as the sequence is."""
+    error = math.sqrt(control.variance + treatment.variance)
+    if settings.planned is None or not error > 0 or not control.rate > 0:
         return None
-    width = radius(reading.error, n_mails / settings.planned, settings.alpha)
-    return (reading.difference - width) / rate, (reading.difference + width) / rate
+    width = radius(error, n_mails / settings.planned, settings.alpha) / error
+    _, low, high = fieller(control, treatment, width)
+    return low, high
+
+
+def is_early(settings: Settings, n_mails: float) -> bool:
+    """Whether fewer mails are there than were planned, so that this is one look of several."""
+    return settings.planned is not None and n_mails < settings.planned
+
+
+def _excludes_0(sequence: tuple[float, float] | None) -> bool:
+    return sequence is not None and (sequence[0] > 0 or sequence[1] < 0)

@@ -27,7 +27,7 @@ from trimtab.coded import Codes, Flags, Floats, Ints
 from trimtab.datasets import generate_drift
 from trimtab.errors import SettingError, TrimtabWarning
 from trimtab.learn import BiasLearner
-from trimtab.schema import require_whole
+from trimtab.schema import require_number, require_whole
 
 FRACTIONS = (0.125, 0.25, 0.5, 1.0)
 _BUYING = 0.3  # purchases a customer makes a day without any mail
@@ -75,6 +75,7 @@ class Loop:
             require_whole(name, getattr(self, name), least)
         for name in ("share", "open_rate", "click_rate", "order_rate"):
             require_share(name, getattr(self, name))
+        require_number("order_value", self.order_value, 0.01, 1e9)
         if self.k > self.listed:
             raise SettingError(f"k={self.k}: must be at most listed={self.listed}")
 
@@ -162,6 +163,11 @@ class _World:
         )
         ids = loop.experiment.assign(np.arange(loop.users))
         self.treated: Flags = np.asarray(ids.to_numpy(zero_copy_only=False) == TREATMENT)
+        if self.treated.all() or not self.treated.any():
+            raise SettingError(
+                f"share={loop.share:g}: puts all of {loop.users} users into one bucket; take more "
+                f"users, or a share nearer to 0.5"
+            )
         self.attention = 1 / np.log2(np.arange(loop.k) + 2.0)
         self.raw = np.tile(np.arange(loop.k), (loop.users, 1))  # lists are best first
         first = self._worth(self.liking(0.0), self.raw).sum(axis=1)

@@ -18,6 +18,7 @@ from trimtab.errors import DataError, SettingError
 LIFTS = (0.01, 0.02, 0.03, 0.05, 0.10, 0.20)
 _FEW = 2_000  # events up to which the exact test's own power is looked for
 _STEPS = 30
+_LEAST_LIFT = 1e-6
 
 
 class Baseline(NamedTuple):
@@ -84,11 +85,6 @@ def baseline_of_counts(totals: Mapping[str, float]) -> list[Baseline]:
 def _baseline(
     metric: Metric, own: Estimate, mails: float, events: float | None, binomial: bool
 ) -> Baseline:
-    if not own.rate > 0 or not own.variance > 0:
-        raise DataError(
-            f"{metric.title.lower()} is {own.rate:g} throughout: a lift of it cannot be planned "
-            f"for; leave out the column '{metric.numerator}' or give more rows"
-        )
     return Baseline(metric, own.rate, own.variance * mails, events, binomial)
 
 
@@ -110,8 +106,12 @@ def plan(
     require_scipy()
     settings = settings or Settings()
     for lift in lifts:
-        if not math.isfinite(lift) or lift == 0 or lift <= -1:
-            raise SettingError(f"lift={lift:g}: must be above -100 % and not 0, like 0.03 or 3%")
+        if not _LEAST_LIFT <= abs(lift) <= 1 / _LEAST_LIFT or lift <= -1:
+            raise SettingError(
+                f"lift={lift:g}: must be above -100 % and not 0 or next to it, like 0.03 or 3%"
+            )
+    if not any(known.rate > 0 and known.variance > 0 for known in baseline):
+        raise DataError("nothing varies in what is known: there is no lift to plan for")
     return [
         Planned(known.metric, known.rate, lift, _mails(known, lift, settings))
         for known in baseline
@@ -122,10 +122,12 @@ def plan(
 def detectable_lift(known: Baseline, mails: float, settings: Settings) -> float:
     """The lift that so many mails show with the asked-for power; nan where there is none."""
     low, high = 0.0, 1.0
-    while _mails(known, high, settings) > mails:
+    most = 0.999999 * (1 / known.rate - 1) if known.binomial and known.rate > 0 else 1e6
+    while high < most and not _mails(known, high, settings) <= mails:
         high *= 2
-        if high > 1e6 or (known.binomial and known.rate * (1 + high) >= 1):
-            return math.nan
+    high = min(high, most)
+    if not _mails(known, high, settings) <= mails:
+        return math.nan
     for _ in range(_STEPS):
         middle = (low + high) / 2
         low, high = (low, middle) if _mails(known, middle, settings) <= mails else (middle, high)
@@ -134,6 +136,8 @@ def detectable_lift(known: Baseline, mails: float, settings: Settings) -> float:
 
 def _mails(known: Baseline, lift: float, settings: Settings) -> float:
     """Mails in both buckets."""
+    if not known.rate > 0 or not known.variance > 0:
+        return math.nan
     if known.binomial and known.rate * (1 + lift) >= 1:
         return math.nan
     share = settings.share

@@ -17,7 +17,7 @@ import numpy as np
 from trimtab.coded import Floats
 
 NAN = math.nan
-WELCH = "Welch"
+WELCH, CUPED, BY_DATE = "Welch", "CUPED", "by date"
 
 
 class Estimate(NamedTuple):
@@ -94,11 +94,10 @@ def welch(control: Estimate, treatment: Estimate, alpha: float, method: str) -> 
 
 
 def _untested(method: str, control: Estimate, treatment: Estimate) -> Reading:
-    """Where nothing varies there is nothing to test by; the same rate twice differs by nothing."""
+    """Where nothing varies there is nothing to test by."""
     difference = treatment.rate - control.rate
-    p = 1.0 if difference == 0 and min(control.n, treatment.n) > 1 else NAN
     relative = difference / control.rate if control.rate > 0 else NAN
-    return Reading(method, difference, NAN, NAN, relative, NAN, NAN, p, 0.0, NAN)
+    return Reading(method, difference, NAN, NAN, relative, NAN, NAN, NAN, 0.0, NAN)
 
 
 def _freedom(control: Estimate, treatment: Estimate) -> float:

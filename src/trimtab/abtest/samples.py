@@ -21,6 +21,7 @@ from trimtab.schema import BUCKET, USER
 MAILS, OPENS, CLICKS, ORDERS, REVENUE = "mails", "opens", "clicks", "orders", "revenue"
 DATE = "date"
 BEFORE = "pre_"
+MOST = 1e15  # beyond it sums of squares lose their meaning
 COLUMNS = (MAILS, OPENS, CLICKS, ORDERS, REVENUE)
 LABELS = (CONTROL, TREATMENT)
 
@@ -154,11 +155,11 @@ def _numbers(table: Table, name: str) -> Floats:
     require_numbers(table, name)
     values: Floats = np.array(as_read_only(column.cast(pa.float64(), safe=False)), np.float64)
     given = values[~np.isnan(values)] if before else values
-    bad = ~np.isfinite(given)
+    bad = ~(np.abs(given) < MOST)
     if name.removeprefix(BEFORE) != REVENUE:
         bad |= (given < 0) | (given != np.floor(given))
     if bad.any():
-        rule = "finite" if name.endswith(REVENUE) else "whole and at least 0"
+        rule = f"{'a number' if name.endswith(REVENUE) else 'whole, at least 0'} and below {MOST:g}"
         raise DataError(
             f"column '{name}' of table has {given[bad][0]:g}: it must be {rule}; mend such rows"
         )
@@ -175,6 +176,11 @@ def _buckets(columns: pa.Table, labels: Sequence[str], experiment: Experiment | 
         return given
     treated = pc.equal(experiment.assign(columns[USER]), TREATMENT)
     told = np.array(treated.to_numpy(zero_copy_only=False), bool)
+    if told.all() or not told.any():
+        raise DataError(
+            f"all users are in one bucket by salt '{experiment.salt}' and share "
+            f"{experiment.share:g}: there is nothing to compare with"
+        )
     if given is not None and (told != given).any():
         row = int(np.argmax(told != given))
         raise DataError(
@@ -186,7 +192,13 @@ def _buckets(columns: pa.Table, labels: Sequence[str], experiment: Experiment | 
 
 
 def _by_label(column: pa.ChunkedArray, labels: Sequence[str]) -> Flags:
-    text = column.cast(pa.string())
+    try:
+        text = column.cast(pa.string())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise DataError(
+            f"column '{BUCKET}' of table holds {column.type}: it must be text, like "
+            f"'{labels[0]}'; cast the column"
+        ) from error
     known = pc.unique(text).to_pylist()
     strange = [value for value in known if value not in labels]
     if strange:
@@ -237,9 +249,10 @@ class Counts:
         for name, value in self.totals.items():
             if name not in COLUMNS:
                 raise DataError(f"{name}={value}: must be one of {', '.join(COLUMNS)}")
-            whole = name == REVENUE or (value >= 0 and float(value).is_integer())
-            if not math.isfinite(value) or not whole:
+            if name != REVENUE and not (value >= 0 and float(value).is_integer()):
                 raise DataError(f"{name}={value:g}: must be whole and at least 0")
+            if not abs(value) < MOST:
+                raise DataError(f"{name}={value:g}: must be a number below {MOST:g}")
         if not self.totals.get(MAILS, 0) > 0:
             raise DataError("counts lack mails: say how many were delivered, like mails=400000")
         self._check_order()

@@ -17,11 +17,11 @@ from trimtab.coded import Codes, Flags, Floats
 
 
 class Strata(NamedTuple):
-    """Both estimates over dates, nan if there is none to compare; and how many are left out."""
+    """Both estimates over dates, nan if there is none to compare; and what share is left out."""
 
     control: Estimate
     treatment: Estimate
-    n_left_out: int
+    left_out: float  # of the denominator
 
 
 def stratified(sample: Sample, numerator: str, denominator: str) -> Strata:
@@ -35,10 +35,11 @@ def stratified(sample: Sample, numerator: str, denominator: str) -> Strata:
     weights = np.where(usable, sums[0] + sums[1], 0.0)
     if not weights.any():
         none = Estimate(math.nan, math.nan, 0)
-        return Strata(none, none, n)
+        return Strata(none, none, 1.0)
+    left_out = 1 - float(weights.sum() / (sums[0] + sums[1]).sum())
     weights /= weights.sum()
     found = [_arm(sample, side, sample.columns[numerator], per, weights) for side in _sides(sample)]
-    return Strata(found[0], found[1], int((~usable).sum()))
+    return Strata(found[0], found[1], left_out)
 
 
 def _sides(sample: Sample) -> tuple[Flags, Flags]:

@@ -14,7 +14,17 @@ from rich.table import Table
 
 from trimtab.bias import ItemBias, text_columns
 from trimtab.buckets import Experiment
-from trimtab.cli.options import AsJson, Merge, Metric, Paper, Places, Salt, Settings, Share
+from trimtab.cli.options import (
+    AsJson,
+    Merge,
+    Metric,
+    Paper,
+    Places,
+    Salt,
+    Settings,
+    ShareOfTest,
+    share_of_test,
+)
 from trimtab.cli.terminal import console
 from trimtab.errors import TrimtabError
 from trimtab.evaluation import evaluate as evaluate_frames
@@ -74,7 +84,7 @@ def apply(
     ] = 0,
     seed: Annotated[int, typer.Option(help="Of the draws when exploring.")] = 0,
     salt: Salt = None,
-    share: Share = 0.5,
+    share: ShareOfTest = None,
 ) -> None:
     """Add saved biases to lists and write the top k.
 
@@ -82,6 +92,7 @@ def apply(
     """
     require_kind(out)
     require_place(out.parent)
+    treated = share_of_test(salt, share)
     loaded = ItemBias.load(bias)
     lists, pairs, items = read_tables(recs, exclude, allowed, text=text_columns(loaded))
     options = {
@@ -91,7 +102,7 @@ def apply(
     if salt is None:
         top = loaded.apply(lists, k, **options)
     else:
-        top = Experiment(salt, share).apply(loaded, lists, k, **options)
+        top = Experiment(salt, treated).apply(loaded, lists, k, **options)
     write_table(top, out)
     unknown = loaded.count_unknown(lists)
     console.print(

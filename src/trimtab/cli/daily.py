@@ -117,8 +117,8 @@ def history(store: StoreFolder, as_json: AsJson = False) -> None:
         table.add_row(
             ">" if version.number == current else "",
             str(row["number"]), row["as_of"], row["created"][5:16].replace("T", " "),
-            f"{_metric(row)} {_percent(row['lift'])}", _percent(row["forecast"]),
-            str(row["n_biases"]),
+            "-" if row["metric"] is None else f"{_metric(row)} {_percent(row['lift'])}",
+            _percent(row["forecast"]), "-" if row["n_biases"] is None else str(row["n_biases"]),
         )  # fmt: skip
     console.print(table)
     for number in damaged:
@@ -184,14 +184,14 @@ def _move(row: dict[str, Any]) -> tuple[str, ...]:
 def _row(version: Any) -> dict[str, Any]:
     """What history tells of a version."""
     manifest = version.manifest
-    summary = manifest["summary"]
-    before, after = summary["before"], summary["after"]
+    summary = manifest.get("summary", {})  # one that was published by hand may have none
+    before, after = summary.get("before"), summary.get("after")
     return {
         "number": version.number, "as_of": version.as_of, "created": manifest["created"],
-        "metric": summary["metric"], "k": summary["k"],
-        "lift": after / before - 1 if before else None, "forecast": summary["forecast"],
-        "n_biases": manifest["n_biases"], "lists": manifest["lists"],
-        "seconds": manifest["seconds"], "warnings": manifest["warnings"],
+        "metric": summary.get("metric"), "k": summary.get("k"),
+        "lift": after / before - 1 if before else None, "forecast": summary.get("forecast"),
+        "n_biases": manifest.get("n_biases"), "lists": manifest.get("lists"),
+        "seconds": manifest.get("seconds"), "warnings": manifest.get("warnings"),
     }  # fmt: skip
 
 

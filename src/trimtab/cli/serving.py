@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from trimtab.cli.daily import StoreFolder
+from trimtab.cli.options import Salt, ShareOfTest, share_of_test
 from trimtab.cli.terminal import say
 
 
@@ -18,10 +19,8 @@ def serve(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8000,
     poll: Annotated[float, typer.Option(help="Seconds between looks at the store.")] = 1.0,
-    salt: Annotated[
-        str | None, typer.Option(help="Name of a test: only a share of users get biases.")
-    ] = None,
-    share: Annotated[float, typer.Option(help="Of users who get biases in the test.")] = 0.5,
+    salt: Salt = None,
+    share: ShareOfTest = None,
     exposures: Annotated[
         Path | None, typer.Option(help="Folder to log in what was shown to whom.")
     ] = None,
@@ -52,7 +51,7 @@ def serve(
     from trimtab.serve.settings import ADMIN_TOKEN, TOKEN, read_token
 
     settings = Settings(
-        poll=poll, salt=salt, share=share, exposures=exposures, exposure_rows=exposure_rows,
+        poll=poll, salt=salt, share=share_of_test(salt, share), exposures=exposures, exposure_rows=exposure_rows,
         exposure_seconds=exposure_seconds,
         token=read_token(TOKEN, "--token-file", token_file),
         admin_token=read_token(ADMIN_TOKEN, "--admin-token-file", admin_token_file),

@@ -56,8 +56,8 @@ def simulate(
     if online:
         _refuse_log(log, items)
         loop = {
-            "users": users, "days": days or 14, "listed": n_listed, "k": k, "drift": drift,
-            "share": share, "open_rate": open_rate, "click_rate": click_rate,
+            "users": users, "days": 14 if days is None else days, "listed": n_listed, "k": k,
+            "drift": drift, "share": share, "open_rate": open_rate, "click_rate": click_rate,
             "order_rate": order_rate, "order_value": order_value, "recent_days": recent_days,
             "seed": seed,
         }  # fmt: skip

@@ -69,6 +69,10 @@ def abtest(
     )  # fmt: skip
     names = _labels(labels)
     if plan:
+        unused = {"treatment": treatment, "logs": logs, "salt": salt, "out": out, "margin": margin}
+        for name, value in unused.items():
+            if value is not None:
+                raise SettingError(f"--{name} {value}: does not go with --plan, drop one of them")
         lifts = [parse_share("lift", text) for text in lift or ()]
         _plan(table, control, names, lifts, settings, as_json)
         return
@@ -134,13 +138,15 @@ def _totals(text: str) -> dict[str, float]:
     for part in text.split(","):
         name, equals, digits = part.partition("=")
         try:
-            totals[name.strip()] = float(digits)
+            value = float(digits)
         except ValueError:
             equals = ""
-        if not equals:
+        if not equals or name.strip() in totals:
             raise SettingError(
-                f"'{part.strip()}': totals must be name=number, like mails=400000,opens=60000"
+                f"'{part.strip()}': totals must be name=number, each once, like "
+                f"mails=400000,opens=60000"
             )
+        totals[name.strip()] = value
     return totals
 
 
@@ -173,15 +179,20 @@ def print_verdicts(found: Any) -> None:
             words.rate(finding, finding.treatment.rate), percent(main.relative),
             interval(main.relative_low, main.relative_high), finding.verdict or "not tested",
         )  # fmt: skip
+    if found.sample_ratio.alarm:
+        say(words.sample_ratio(found))
     console.print(shown)
     say(f"{words.overall(found)}.")
     disagree = [words.disagreement(finding, found.settings.alpha) for finding in found.findings]
     outcomes = [words.outcome(finding, found) for finding in words.primary(found)]
-    for sentence in [
-        *outcomes, *disagree, words.sample_ratio(found), words.guardrail(found), *found.notes,
-    ]:  # fmt: skip
-        if sentence:
-            say(sentence)
+    looks = [
+        f"{finding.metric.title}, for every look: {span}."
+        for finding in words.primary(found)
+        if (span := words.every_look(finding))
+    ]
+    checks = [] if found.sample_ratio.alarm else [words.sample_ratio(found), words.guardrail(found)]
+    for sentence in filter(None, [*outcomes, *looks, *disagree, *checks, *found.notes]):
+        say(sentence)
 
 
 def _table(first: str, others: Sequence[str]) -> Table:
@@ -215,14 +226,21 @@ def _plan(
         for base in known
     }
     if as_json:
-        print(json.dumps([_planned(row) for own in rows.values() for row in own]))
+        print(json.dumps([_planned(row, seen[base]) for base in rows for row in rows[base]]))
         return
     _print_plan(rows, seen, wanted, settings)
 
 
-def _planned(row: Any) -> dict[str, Any]:
-    mails = None if row.mails != row.mails else row.mails
-    return {"metric": row.metric.title, "rate": row.rate, "lift": row.lift, "mails": mails}
+def _planned(row: Any, detectable: float | None) -> dict[str, Any]:
+    from trimtab.report.words import is_number
+
+    return {
+        "metric": row.metric.title,
+        "rate": row.rate if is_number(row.rate) else None,
+        "lift": row.lift,
+        "mails": row.mails if is_number(row.mails) else None,
+        "detectable": detectable if is_number(detectable) else None,
+    }
 
 
 def _print_plan(rows: Any, seen: Any, lifts: Any, settings: Any) -> None:

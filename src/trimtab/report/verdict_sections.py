@@ -21,7 +21,7 @@ from trimtab.report.parts import (
     Tiles,
     name_cell,
 )
-from trimtab.report.words import count, day, interval, is_number, percent
+from trimtab.report.words import NOTHING, count, day, interval, is_number, percent
 
 _ONE_LOOK, _EVERY_LOOK = "blue", "violet"
 _EVERY = "every look"
@@ -68,7 +68,25 @@ def intervals(verdicts: Verdicts) -> Section:
         f"adjusted by Holm within what is per open and within what is per mail; opens are a "
         f"guardrail of their own."
     )
-    return Section("intervals", "How sure it is", text, [*blocks, _numbers(verdicts)])
+    tables = [_numbers(verdicts)]
+    if verdicts.settings.planned is not None:
+        tables.append(_every_look(verdicts))
+    return Section("intervals", "How sure it is", text, [*blocks, *tables])
+
+
+def _every_look(verdicts: Verdicts) -> Table:
+    body = [
+        [
+            name_cell(finding.metric.title),
+            Cell(interval(finding.main.relative_low, finding.main.relative_high) or NOTHING),
+            Cell(words.every_look(finding) or NOTHING),
+        ]
+        for finding in verdicts.findings
+    ]
+    caption = (
+        f"Intervals of the relative difference, with {count(verdicts.settings.planned)} planned"
+    )
+    return Table(caption, ["metric", "for one look", "for every look"], body)
 
 
 def _numbers(verdicts: Verdicts) -> Table:
@@ -169,7 +187,7 @@ def _dated_blocks(title: str, dated: Sequence[Dated]) -> list[Block]:
         rows = _dots(day(entry.date), entry.reading, entry.sequence, name)
         charts.setdefault(name, []).extend(rows)
     body = [_dated_row(entry) for entry in dated]
-    columns = ["date", "metric", "relative", "p"]
+    columns = ["date", "metric", "relative", "p", "for every look"]
     table = Table(title, columns, body, n_headings=2, folded=True)
     return [*_panels(title, charts), table]
 
@@ -180,6 +198,7 @@ def _dated_row(entry: Dated) -> list[Cell]:
     return [
         name_cell(day(entry.date)), name_cell(entry.metric.title),
         Cell(percent(reading.relative), span), Cell(words.chance(reading.p)),
+        Cell(interval(*entry.sequence) if entry.sequence else NOTHING),
     ]  # fmt: skip
 
 

@@ -7,17 +7,20 @@ import math
 from trimtab.abtest.analysis import (
     EQUIVALENT,
     INCONCLUSIVE,
+    MAIL,
     SIGNIFICANT,
     Finding,
     Verdicts,
 )
+from trimtab.abtest.counts import EXACT, POOLED
 from trimtab.abtest.metrics import PER_MAIL, PER_OPEN
-from trimtab.abtest.readings import Reading
+from trimtab.abtest.readings import WELCH, Reading
 from trimtab.abtest.samples import REVENUE
 from trimtab.report.words import NOTHING, count, counted, interval, is_number, listed, percent
 
 HEADING = "Did it work?"
 _SPACE = "\N{NO-BREAK SPACE}"
+_USUAL = (WELCH, POOLED, EXACT)
 
 
 def rate(finding: Finding, value: float) -> str:
@@ -86,27 +89,36 @@ def confidence(verdicts: Verdicts) -> str:
 
 
 def primary(verdicts: Verdicts) -> list[Finding]:
-    """The metrics that the verdict is on: per open, or per mail where opens are not known."""
+    """The metrics that the verdict is on: per open, or per mail where opens cannot be trusted."""
     families = {finding.metric.family for finding in verdicts.findings}
-    family = PER_OPEN if PER_OPEN in families else PER_MAIL
+    family = PER_OPEN if PER_OPEN in families and not opens_differ(verdicts) else PER_MAIL
     return [finding for finding in verdicts.findings if finding.metric.family == family]
+
+
+def opens_differ(verdicts: Verdicts) -> bool:
+    """Whether the guardrail says that mails are not opened equally often."""
+    found = verdicts.guardrail
+    return found is not None and found.p < verdicts.settings.alpha
 
 
 def outcome(finding: Finding, verdicts: Verdicts) -> str:
     """A metric's verdict in a sentence or two."""
     title, main = finding.metric.title, finding.main
     if finding.verdict is None:
-        return f"{title}: nothing can be tested; {_why_untested(finding)}"
+        return f"{title}: nothing can be tested; {_why_untested(finding, verdicts)}"
     span = interval(main.relative_low, main.relative_high)
     size = f"{percent(main.relative)}" if is_number(main.relative) else "no rate in control"
-    told = f"{title}: {size}" + (f" ({confidence(verdicts)} interval {span})" if span else "")
-    return f"{told}, {finding.verdict}. {_meaning(finding, verdicts)}"
+    by = "" if main.method in _USUAL else f", {main.method}"
+    told = f"{title}: {size}" + (f" ({confidence(verdicts)} interval {span}{by})" if span else "")
+    return f"{told}, {finding.verdict}. {_meaning(finding, verdicts)}".rstrip()
 
 
-def _why_untested(finding: Finding) -> str:
-    if finding.metric.numerator == REVENUE:
+def _why_untested(finding: Finding, verdicts: Verdicts) -> str:
+    if finding.metric.numerator == REVENUE and verdicts.unit == MAIL:
         return "totals do not tell how revenue varies, give a table with a row a user."
-    return "there is too little in one of the buckets."
+    if is_number(finding.main.p):
+        return "the buckets have no date in common."
+    return "it does not vary, or there is too little of it."
 
 
 def _meaning(finding: Finding, verdicts: Verdicts) -> str:
@@ -123,7 +135,23 @@ def _meaning(finding: Finding, verdicts: Verdicts) -> str:
             f"Whatever difference there is, it is surely within ±{margin} "
             f"(p{_SPACE}{chance(finding.equivalence or math.nan)} of two one-sided tests)."
         )
-    return f"Chance alone could do it ({adjusted}). {_needed(finding, verdicts)}"
+    why = f"Chance alone could do it ({adjusted})."
+    if finding.p_adjusted < settings.alpha:
+        why = (
+            f"For a single look it would be significant ({adjusted}), but fewer mails are there "
+            f"than planned, and the interval for every look, {_sequence(finding)}, has 0 in it."
+        )
+    return f"{why} {_needed(finding, verdicts)}"
+
+
+def _sequence(finding: Finding) -> str:
+    low, high = finding.sequence or (math.nan, math.nan)
+    return interval(low, high) or "without end"
+
+
+def every_look(finding: Finding) -> str:
+    """The interval for every look; empty without a plan."""
+    return "" if finding.sequence is None else _sequence(finding)
 
 
 def _needed(finding: Finding, verdicts: Verdicts) -> str:
@@ -131,12 +159,12 @@ def _needed(finding: Finding, verdicts: Verdicts) -> str:
     parts = []
     if is_number(finding.detectable_relative):
         size = percent(finding.detectable_relative).lstrip("+")
-        parts.append(f"A difference of {size} could have been found with {power} power")
+        parts.append(f"A difference of {size} could have been found with {power} power, by itself")
     if finding.needed is not None:
         parts.append(f"one like that seen would take about {about(finding.needed)} mails in all")
     if finding.needed_for_margin is not None:
         mails = about(finding.needed_for_margin)
-        parts.append(f"to show that there is none within the margin takes about {mails}")
+        parts.append(f"to show that there is none beyond the margin takes about {mails}")
     return "; ".join(parts) + "." if parts else ""
 
 
@@ -148,7 +176,7 @@ def sample_ratio(verdicts: Verdicts) -> str:
         return (
             f"Stop: the buckets have {sizes}, which a share of {100 * found.share:g}{_SPACE}% in "
             f"the treatment does not explain (p{_SPACE}{chance(found.p)}). Users were lost or "
-            f"added on one side, so that nothing below can be trusted; find out where first."
+            f"added on one side, so that nothing else here can be trusted; find out where first."
         )
     return (
         f"The buckets have {sizes}, as a share of {100 * found.share:g}{_SPACE}% in the treatment "
@@ -161,13 +189,13 @@ def guardrail(verdicts: Verdicts) -> str:
     found = verdicts.guardrail
     if found is None or not is_number(found.p):
         return ""
-    if found.p < verdicts.settings.alpha:
+    if opens_differ(verdicts):
         way = "more" if found.is_better else "less"
         return (
             f"Guardrail: mails of the treatment are opened {way} often "
             f"({percent(found.main.relative)}, p{_SPACE}{chance(found.p)}). What is inside is not "
-            f"seen before opening, so look for what else differs; what is per mail can still be "
-            f"trusted."
+            f"seen before opening, so look for what else differs; until then go by what is per "
+            f"mail."
         )
     return (
         f"Guardrail: mails are opened as often in both buckets as chance allows "
@@ -179,8 +207,8 @@ def disagreement(finding: Finding, alpha: float) -> str:
     """Where ways of testing a metric disagree; empty where they do not."""
     if finding.agree(alpha):
         return ""
-    found = [_method(r) for r in finding.readings if r.p < alpha]
-    others = [_method(r) for r in finding.readings if r.p >= alpha]
+    found = [_method(r) for r in finding.alike() if r.p < alpha]
+    others = [_method(r) for r in finding.alike() if r.p >= alpha]
     return (
         f"{finding.metric.title}: the readings disagree. A difference is found by "
         f"{listed(found)}, and not by {listed(others)}. Take it as open."
@@ -196,8 +224,9 @@ def overall(verdicts: Verdicts) -> str:
     if verdicts.sample_ratio.alarm:
         return "The division into buckets went wrong"
     found = primary(verdicts)
-    ahead = [f.metric.title.lower() for f in found if f.verdict == SIGNIFICANT and f.is_better]
-    behind = [f.metric.title.lower() for f in found if f.verdict == SIGNIFICANT and not f.is_better]
+    sure = [f for f in found if f.verdict == SIGNIFICANT and f.agree(verdicts.settings.alpha)]
+    ahead = [f.metric.title.lower() for f in sure if f.is_better]
+    behind = [f.metric.title.lower() for f in sure if not f.is_better]
     if ahead and behind:
         return f"Better in {listed(ahead)}, worse in {listed(behind)}"
     if ahead:
@@ -206,7 +235,8 @@ def overall(verdicts: Verdicts) -> str:
         return f"No: worse in {listed(behind)}"
     if found and all(f.verdict == EQUIVALENT for f in found):
         return "No difference that matters"
-    return "Not known yet" if any(f.verdict == INCONCLUSIVE for f in found) else "Nothing to test"
+    open_still = any(f.verdict in (INCONCLUSIVE, SIGNIFICANT) for f in found)
+    return "Not known yet" if open_still else "Nothing to test"
 
 
 def dates(verdicts: Verdicts) -> str:

@@ -155,7 +155,8 @@ class Watcher:
         refused = RefusedVersion(self._number(), reason, now())
         self._counters.refusals.add()
         if self.refused is None or self.refused.reason != reason:
-            log.warning("version %s is refused: %s", refused.version, reason)
+            name = "the store" if refused.version is None else f"version {refused.version}"
+            log.warning("%s is refused: %s", name, reason)
         self.refused = refused
 
     def _number(self) -> int | None:
