@@ -51,8 +51,8 @@ def serve(
     from trimtab.serve.settings import ADMIN_TOKEN, TOKEN, read_token
 
     settings = Settings(
-        poll=poll, salt=salt, share=share_of_test(salt, share), exposures=exposures, exposure_rows=exposure_rows,
-        exposure_seconds=exposure_seconds,
+        poll=poll, salt=salt, share=share_of_test(salt, share), exposures=exposures,
+        exposure_rows=exposure_rows, exposure_seconds=exposure_seconds,
         token=read_token(TOKEN, "--token-file", token_file),
         admin_token=read_token(ADMIN_TOKEN, "--admin-token-file", admin_token_file),
         max_body=max_body, max_items=max_items, max_lists=max_lists,
