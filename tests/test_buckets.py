@@ -29,11 +29,10 @@ def test_one_id_has_one_bucket_however_it_is_written():
     assert test.assign(pa.chunked_array([ids[:5], ids[5:]])).to_pylist() == one_by_one
 
 
-@pytest.mark.parametrize("share", [0.5, 0.1])
-def test_shares_of_a_million(share):
-    buckets = Experiment("autumn", share).assign(np.arange(1_000_000))
+def test_shares_of_a_million():
+    buckets = Experiment("autumn", 0.5).assign(np.arange(1_000_000))
     treated = np.asarray(buckets.to_numpy(zero_copy_only=False) == TREATMENT)
-    assert abs(treated.mean() - share) < 0.001
+    assert abs(treated.mean() - 0.5) < 0.001
 
 
 def test_another_salt_divides_anew():

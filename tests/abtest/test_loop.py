@@ -9,7 +9,7 @@ from trimtab.abtest.loop import Loop
 from trimtab.buckets import TREATMENT
 from trimtab.errors import SettingError
 
-SMALL = {"users": 1_500, "days": 5, "items": 200, "listed": 30}
+SMALL = {"users": 1_200, "days": 4, "items": 200, "listed": 30}
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def test_trends_give_the_treatment_a_lift(strong):
     assert main.relative_low <= strong.true_lift <= main.relative_high
     found = [power.found for power in strong.power]
     assert found[-1] > found[0]
-    assert strong.power[-1].mails == 1_500 * 5
+    assert strong.power[-1].mails == 1_200 * 4
 
 
 def test_nothing_to_find_without_trends():
@@ -37,7 +37,7 @@ def test_nothing_to_find_without_trends():
 
 def test_mails_by_hand(strong):
     table = strong.mails.to_pydict()
-    assert strong.mails.num_rows == 1_500 * 5
+    assert strong.mails.num_rows == 1_200 * 4
     assert table["bucket"] == strong.loop.experiment.assign(table["user_id"]).to_pylist()
     opens, clicks, orders = (np.array(table[name]) for name in ("opens", "clicks", "orders"))
     assert ((orders <= clicks) & (clicks <= opens) & (opens <= 1)).all()

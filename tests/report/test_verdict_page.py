@@ -167,8 +167,11 @@ def test_importing_it_is_light() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
-@pytest.mark.parametrize("kind", PAGES)
+WIDE, NARROW = (1280, "light"), (390, "dark")
+VIEWS = [*((kind, *WIDE) for kind in PAGES), ("table", *NARROW), ("online", *NARROW)]
+
+
+@pytest.mark.parametrize(("kind", "width", "scheme"), VIEWS)
 def test_drawn_and_silent(visit: Callable[..., Any], kind: str, width: int, scheme: str) -> None:
     seen = visit(kind, width, scheme)
 

@@ -55,7 +55,7 @@ def test_what_the_document_calls_valid_is_accepted(dividing, path):
     schema = schemathesis.openapi.from_url(f"{dividing.url}/openapi.json")
 
     @given(schema[path]["POST"].as_strategy())
-    @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
     def accept(case) -> None:
         for asked in case.body.get("lists", [case.body]):
             asked["items"] = list({item["item_id"]: item for item in asked["items"]}.values())

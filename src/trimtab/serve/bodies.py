@@ -153,8 +153,6 @@ def _check_user(user: Any, settings: Settings) -> None:
     if isinstance(user, UnsetType):
         if settings.salt is not None:
             raise RefusalError(422, "user_id is missing: a test is on that divides users; send it")
-    elif user == "" and settings.salt is not None:
-        raise RefusalError(422, "user_id is empty: a test is on that divides users; send one each")
     elif isinstance(user, str) and len(user) > settings.max_id_length:
         raise RefusalError(
             422, f"user_id has {len(user)} characters: at most {settings.max_id_length}"

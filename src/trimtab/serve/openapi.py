@@ -209,7 +209,8 @@ def _schemas(settings: Settings, kind: type, unlisted: str) -> dict[str, Any]:
     text = {"type": "string", "maxLength": settings.max_id_length}
     item_id = text if kind is str else numbers
     schemas["Item"]["properties"]["item_id"] = item_id
-    _narrow_request(schemas["RerankRequest"], settings, item_id, {"anyOf": [numbers, text]})
+    user_id = {"anyOf": [numbers, {**text, "minLength": 1}]}
+    _narrow_request(schemas["RerankRequest"], settings, item_id, user_id)
     schemas["BatchRequest"]["properties"]["lists"]["maxItems"] = settings.max_lists
     schemas["ScoredItem"] = _scored(schemas["Item"], unlisted)
     schemas["RerankRequest"]["properties"]["items"]["items"] = {

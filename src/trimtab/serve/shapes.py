@@ -11,6 +11,7 @@ from trimtab.serve.settings import DEFAULT_K
 
 Whole: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Id: TypeAlias = Whole | str
+UserId: TypeAlias = Whole | Annotated[str, Meta(min_length=1)]  # "" would be all who are unknown
 encode = msgspec.json.Encoder().encode
 
 
@@ -35,7 +36,7 @@ class RerankRequest(Struct, forbid_unknown_fields=True):
         list[Id] | UnsetType, Meta(description="If given, nothing else is shown.")
     ] = UNSET
     user_id: Annotated[
-        Id | UnsetType, Meta(description="Whom the list is for; divides users in a test.")
+        UserId | UnsetType, Meta(description="Whom the list is for; divides users in a test.")
     ] = UNSET
 
 
