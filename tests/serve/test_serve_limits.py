@@ -39,7 +39,8 @@ NOT_JSON = [
     b'{"items":[' + b" " * 1000, b'{"items":["' + b"\\u0041" * 9,
 ]  # fmt: skip
 WRONG_SHAPE = [
-    b'{"items":[],"user_id":""}', b"null", b"[]", b"1", b'"x"', b"{}", b'{"items":null}', b'{"items":{}}', b'{"items":[1]}',
+    b'{"items":[],"user_id":""}',
+    b"null", b"[]", b"1", b'"x"', b"{}", b'{"items":null}', b'{"items":{}}', b'{"items":[1]}',
     b'{"items":[{"item_id":1}]}', b'{"items":[{"score":1}]}', b'{"items":[],"extra":1}',
     b'{"items":[{"item_id":1,"score":1,"rank":1}]}',
     listed("true"), listed("null"), listed("1.5"), listed("[]"), listed("{}"), listed("1e3"),
