@@ -122,6 +122,7 @@ def small(spark):
     return frames(spark, SMALL.recs(), SMALL.recent_events())
 
 
+@pytest.mark.minutes
 def test_bags_of_an_ascent_on_logs(small, bytes_of):
     settings = {"metric": "map", "penalty": 0.5, "scale": "log", "n_bags": 2}
     learner = SparkBiasLearner(k=5, max_rounds=3, **settings)
@@ -141,6 +142,7 @@ def test_many_small_partitions(small, bytes_of):
     assert few.summary.updates > 0
 
 
+@pytest.mark.minutes
 def test_a_start_of_its_own_and_a_checkpoint(small, tmp_path, caplog, bytes_of):
     caplog.set_level(logging.INFO, "trimtab.spark")
     learner = SparkBiasLearner(k=5, method="ascent", metric="acc")

@@ -111,6 +111,7 @@ def test_lists_are_the_local_ones(spark, name):
         assert found["score"].equals(local["score"])
 
 
+@pytest.mark.minutes
 def test_second_order_for_some_users_in_another_time_zone(spark):
     options = {"order": 2, "pair_support": 5, "max_pairs": 30, "window_days": 33}
     log = random_log(2)
