@@ -44,7 +44,7 @@ benchmark: $(READY)  ## the figures of docs/benchmarks.md, about 20 minutes
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Trimtab needs Python 3.11 or newer: make PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e ".[dev]"
 	touch $(READY)
 
 # torch goes first and alone: where a build without CUDA lies at hand, pip then takes that one.
