@@ -15,6 +15,7 @@ test: $(READY)  ## all tests, but for those that take minutes
 
 test-spark: $(READY)  ## all tests on Spark: also a real cluster, its parts killed on the way
 	$(BIN)/python -m pytest -n 1 tests/spark
+	$(BIN)/python -m pytest tests/test_docs.py -k scaling
 
 OWN_TESTS := tests/contract/test_adapters.py tests/contract/test_engine_pages.py
 
@@ -44,7 +45,7 @@ benchmark: $(READY)  ## the figures of docs/benchmarks.md, about 20 minutes
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Trimtab needs Python 3.11 or newer: make PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e ".[dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	touch $(READY)
 
 # torch goes first and alone: where a build without CUDA lies at hand, pip then takes that one.

@@ -123,7 +123,10 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     return tmp_path
 
 
-@pytest.mark.parametrize("page", WITH_CODE)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(p, marks=pytest.mark.minutes) if p in NEED_JAVA else p for p in WITH_CODE],
+)
 def test_code_runs_and_prints_what_is_shown(
     page: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

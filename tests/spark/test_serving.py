@@ -158,6 +158,7 @@ def test_figures_of_lists_with_scores_only(spark, tables):
 # Real lists --------------------------------------------------------------------------------------
 
 
+@pytest.mark.minutes
 def test_a_real_shop(spark):
     events = load_complete_journey().events.select(["user_id", "item_id", "timestamp"])
     before = events.filter(pc.less(events["timestamp"], APRIL))

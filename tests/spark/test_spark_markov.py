@@ -62,6 +62,7 @@ def test_counts_by_hand(spark):
     assert (engine.pairs, engine.pair_followers) == (None, None)
 
 
+@pytest.mark.minutes
 def test_counts_on_a_whole_real_log(spark, tmp_path):
     log = load_complete_journey().events.select(ALL_NAMES)
     pq.write_table(log, tmp_path / "log.parquet")
