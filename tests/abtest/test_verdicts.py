@@ -16,7 +16,7 @@ from statsmodels.stats.weightstats import ttost_ind
 
 from trimtab.abtest import Settings, analyse, analyse_counts
 from trimtab.abtest.cuped import Observed, adjust
-from trimtab.abtest.readings import Estimate, equivalence, fieller, holm, mean, ratio, welch
+from trimtab.abtest.readings import Estimate, equivalence, fieller, holm, ratio, welch
 from trimtab.buckets import Experiment
 from trimtab.errors import DataError, SettingError
 
@@ -90,16 +90,14 @@ def test_rows_of_one_user_go_together():
 def test_what_was_before_is_a_users_own():
     """Said on one row or on two, it is the same time before."""
     once = people(300, 9)
-    dated = [once.append_column("date", pa.array([day] * 300)) for day in ("a", "b")]
-    halves = [dated[0], dated[1].slice(0, 100)]
-    twice = analyse(pa.concat_tables(halves)).of("clicks", "opens")
-    first = pa.concat_tables(halves).to_pydict()
-    known = [value if date == "a" else None for value, date in zip(
-        first["pre_clicks"], first["date"], strict=True)]  # fmt: skip
-    table = pa.concat_tables(halves)
-    place = table.column_names.index("pre_clicks")
-    told_once = analyse(table.set_column(place, "pre_clicks", pa.array(known, pa.float64())))
-    assert told_once.of("clicks", "opens").main.p == pytest.approx(twice.main.p, rel=1e-12)
+    later = once.slice(0, 100)
+    both = pa.concat_tables([once, later])
+    place = both.column_names.index("pre_clicks")
+    said_once = pa.array([*once["pre_clicks"].to_pylist(), *[None] * 100])
+    told = both.set_column(place, "pre_clicks", said_once)
+    found = [analyse(table).of("clicks", "opens").main for table in (both, told)]
+    assert found[0].method == "CUPED"
+    assert found[0].p == pytest.approx(found[1].p, rel=1e-12)
 
 
 def test_dates_without_both_buckets_are_told():
@@ -132,6 +130,11 @@ def test_peeking_is_judged_by_what_holds_at_every_look():
     strong = analyse_counts(CONTROL, {**TREATMENT, "clicks": 9_700}, Settings(planned=900_000))
     assert strong.of("clicks", "opens").sequence[0] > 0
     assert strong.of("clicks", "opens").verdict == "significant"
+    same = {n: Settings(planned=n, margin=0.035) for n in (900_000, 800_000)}
+    verdicts = [
+        analyse_counts(CONTROL, CONTROL, s).of("clicks", "opens").verdict for s in same.values()
+    ]
+    assert verdicts == ["inconclusive", "equivalent"]  # a look, and the planned end
 
 
 def test_what_did_not_happen_is_not_tested():
@@ -255,7 +258,8 @@ def test_ratios_are_those_of_tea_tasting():
 def test_means_are_those_of_scipy_and_equivalence_that_of_statsmodels():
     random = np.random.default_rng(3)
     first, second = random.normal(10, 2, 80), random.normal(10.1, 3, 120)
-    own = welch(mean(first), mean(second), 0.05, "")
+    means = ratio(first, np.ones(80)), ratio(second, np.ones(120))
+    own = welch(*means, 0.05, "")
     assert own.p == pytest.approx(stats.ttest_ind(second, first, equal_var=False).pvalue)
     # With control's rate known, a margin of 5 % is one of 0.5.
     known = Estimate(10.0, 0.0, math.inf)
@@ -265,9 +269,7 @@ def test_means_are_those_of_scipy_and_equivalence_that_of_statsmodels():
     upper = stats.ttest_1samp(second, 10.5, alternative="less").pvalue
     assert p == pytest.approx(max(lower, upper))
     theirs = ttost_ind(second, first, -0.5, 0.5, usevar="unequal")[0]
-    assert equivalence(mean(first), mean(second), 0.5 / first.mean()) == pytest.approx(
-        theirs, rel=0.15
-    )
+    assert equivalence(*means, 0.5 / first.mean()) == pytest.approx(theirs, rel=0.15)
 
 
 def test_shares_are_those_of_statsmodels():

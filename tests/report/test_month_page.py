@@ -133,14 +133,7 @@ def test_importing_it_is_light() -> None:
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 @pytest.mark.parametrize("kind", MONTHS)
 def test_drawn_and_silent(visit: Callable[..., Any], kind: str, width: int, scheme: str) -> None:
-    seen = visit(kind, width, scheme)
-
-    assert seen.messages == []
-    assert seen.dialogs == []
-    assert [url for url in seen.requests if not url.startswith(("file:", "data:", "blob:"))] == []
-    assert seen.tab.evaluate(browsing.SMALL) == []
-    assert seen.tab.evaluate(browsing.CLIPPED) == []
-    assert seen.tab.evaluate("document.documentElement.scrollWidth") <= width
+    browsing.check_silent(visit(kind, width, scheme), width)
 
 
 def test_days_are_labelled_once_each(visit: Callable[..., Any]) -> None:

@@ -84,8 +84,11 @@ def visit(browser: Any, pages: Pages) -> Iterator[Callable[..., Visit]]:
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("kind", KINDS)
 def test_drawn_and_silent(visit: Callable[..., Visit], kind: str, width: int, scheme: str) -> None:
-    seen = visit(kind, width, scheme)
+    check_silent(visit(kind, width, scheme), width)
 
+
+def check_silent(seen: Visit, width: int) -> None:
+    """Nothing is said, asked of others, drawn too small, cut off or wider than the window."""
     assert seen.messages == []
     assert seen.dialogs == []
     assert [url for url in seen.requests if not url.startswith(("file:", "data:", "blob:"))] == []

@@ -173,11 +173,4 @@ VIEWS = [*((kind, *WIDE) for kind in PAGES), ("table", *NARROW), ("online", *NAR
 
 @pytest.mark.parametrize(("kind", "width", "scheme"), VIEWS)
 def test_drawn_and_silent(visit: Callable[..., Any], kind: str, width: int, scheme: str) -> None:
-    seen = visit(kind, width, scheme)
-
-    assert seen.messages == []
-    assert seen.dialogs == []
-    assert [url for url in seen.requests if not url.startswith(("file:", "data:", "blob:"))] == []
-    assert seen.tab.evaluate(browsing.SMALL) == []
-    assert seen.tab.evaluate(browsing.CLIPPED) == []
-    assert seen.tab.evaluate("document.documentElement.scrollWidth") <= width
+    browsing.check_silent(visit(kind, width, scheme), width)

@@ -14,8 +14,17 @@ from trimtab.abtest.cuped import Observed, adjust
 from trimtab.abtest.dates import by_date, is_uneven, looks
 from trimtab.abtest.judging import Measured, judge
 from trimtab.abtest.metrics import Metric, metrics_of
-from trimtab.abtest.readings import BY_DATE, CUPED, NAN, WELCH, Estimate, ratio, welch
-from trimtab.abtest.revenue import bootstrapped, winsorised
+from trimtab.abtest.readings import (
+    BY_DATE,
+    CUPED,
+    NAN,
+    WELCH,
+    Estimate,
+    Reading,
+    ratio,
+    welch,
+)
+from trimtab.abtest.revenue import Pair, bootstrapped, winsorised
 from trimtab.abtest.samples import (
     BEFORE,
     LABELS,
@@ -134,35 +143,49 @@ def sample_ratio(control: float, treatment: float, share: float) -> SampleRatio:
 def _measure(sample: Sample, metric: Metric, settings: Settings, uneven: bool) -> Measured:
     """All readings of a metric, the one to be shown first."""
     arms = sample.arms()
-    top, per, alpha = metric.numerator, metric.denominator, settings.alpha
-    pairs = [(arm[top], arm[per]) for arm in arms]
-    plain = (ratio(*pairs[0]), ratio(*pairs[1]))
-    found = [(plain, welch(*plain, alpha, WELCH))]
-    binding = 1
-    if BEFORE + top in sample.columns:
-        adjusted = adjust(_observed(arms[0], metric), _observed(arms[1], metric))
-        found.insert(0, (adjusted, welch(*adjusted, alpha, CUPED)))
-    if sample.dates is not None and len(sample.date_names) > 1:
-        strata = stratified(sample, top, per)
-        both = (strata.control, strata.treatment)
-        if not math.isnan(strata.control.rate):
-            found.insert(0 if uneven else len(found), (both, welch(*both, alpha, BY_DATE)))
-    others = []
-    if top == ORDERS:
-        totals = [(float(own.sum()), float(below.sum())) for own, below in pairs]
-        others.append(by_count.exact(totals[0], totals[1], alpha))
-        binding = 2
-    if top == REVENUE and min(float(below.sum()) for _, below in pairs) > 0:
-        others.append(winsorised(pairs[0], pairs[1], settings.quantile, alpha))
-        if settings.draws:
-            draws = max(settings.draws, math.ceil(_DRAWS / alpha))
-            others.append(bootstrapped(pairs[0], pairs[1], draws, settings.seed, alpha))
-    estimates, main = found[0]
-    p = max(main.p, others[0].p) if binding == 2 else main.p
+    first, second = ((arm[metric.numerator], arm[metric.denominator]) for arm in arms)
+    by_ratio = _by_ratio(sample, arms, metric, uneven)
+    estimates = next(iter(by_ratio.values()))
+    readings = [welch(*both, settings.alpha, name) for name, both in by_ratio.items()]
+    main = readings[0]
+    p = main.p
+    if metric.numerator == ORDERS:
+        totals = [(float(own.sum()), float(below.sum())) for own, below in (first, second)]
+        readings.append(by_count.exact(totals[0], totals[1], settings.alpha))
+        p = max(p, readings[-1].p)  # few as they are, both must find a difference
+    if metric.numerator == REVENUE:
+        readings += _of_revenue(first, second, settings)
     if uneven and main.method != BY_DATE:
         p = NAN  # whatever differs may be the dates
-    sides = tuple(_side(own, below) for own, below in pairs)
-    return Measured(metric, (sides[0], sides[1]), estimates, [r for _, r in found] + others, p)
+    return Measured(metric, (_side(*first), _side(*second)), estimates, readings, p)
+
+
+def _by_ratio(
+    sample: Sample, arms: tuple[Sums, Sums], metric: Metric, uneven: bool
+) -> dict[str, tuple[Estimate, Estimate]]:
+    """Both buckets' rates, by the ways there are to come by them; the one to be shown first."""
+    top, per = metric.numerator, metric.denominator
+    found = {WELCH: (ratio(arms[0][top], arms[0][per]), ratio(arms[1][top], arms[1][per]))}
+    if BEFORE + top in sample.columns:
+        found = {CUPED: adjust(_observed(arms[0], metric), _observed(arms[1], metric)), **found}
+    if sample.dates is None or len(sample.date_names) < 2:
+        return found
+    strata = stratified(sample, top, per)
+    if math.isnan(strata.control.rate):
+        return found
+    dated = {BY_DATE: (strata.control, strata.treatment)}
+    return {**dated, **found} if uneven else {**found, **dated}
+
+
+def _of_revenue(control: Pair, treatment: Pair, settings: Settings) -> list[Reading]:
+    """Readings that a few large orders do not decide."""
+    if min(float(per.sum()) for _, per in (control, treatment)) <= 0:
+        return []
+    found = [winsorised(control, treatment, settings.quantile, settings.alpha)]
+    if settings.draws:
+        draws = max(settings.draws, math.ceil(_DRAWS / settings.alpha))
+        found.append(bootstrapped(control, treatment, draws, settings.seed, settings.alpha))
+    return found
 
 
 def _side(own: Any, below: Any) -> Side:

@@ -48,7 +48,7 @@ def _finding(m: Measured, adjusted: float, settings: Settings, n_mails: float) -
     same = None if margin is None else equivalence(*m.estimates, margin)
     sequence = relative_sequence(*m.estimates, settings, n_mails)
     verdict = _verdict(adjusted, same, settings.alpha)
-    if verdict == SIGNIFICANT and is_early(settings, n_mails) and not _excludes_0(sequence):
+    if is_early(settings, n_mails) and not _holds_at_every_look(verdict, sequence, margin):
         verdict = INCONCLUSIVE
     return Finding(
         m.metric, *m.sides, m.readings, m.p, adjusted, detectable, relative,
@@ -100,5 +100,13 @@ def is_early(settings: Settings, n_mails: float) -> bool:
     return settings.planned is not None and n_mails < settings.planned
 
 
-def _excludes_0(sequence: tuple[float, float] | None) -> bool:
-    return sequence is not None and (sequence[0] > 0 or sequence[1] < 0)
+def _holds_at_every_look(
+    verdict: str | None, sequence: tuple[float, float] | None, margin: float | None
+) -> bool:
+    """Whether the interval for every look bears a verdict out."""
+    low, high = sequence or (NAN, NAN)
+    if verdict == SIGNIFICANT:
+        return low > 0 or high < 0
+    if verdict == EQUIVALENT and margin is not None:
+        return -margin < low and high < margin
+    return True

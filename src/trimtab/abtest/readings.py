@@ -12,8 +12,6 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-
 from trimtab.coded import Floats
 
 NAN = math.nan
@@ -163,8 +161,3 @@ def holm(ps: list[float]) -> list[float]:
         highest = max(highest, min(1.0, (len(order) - rank) * ps[place]))
         adjusted[place] = highest
     return adjusted
-
-
-def mean(values: Floats) -> Estimate:
-    """The mean of values, one a unit."""
-    return ratio(values, np.ones(len(values)))

@@ -9,11 +9,11 @@ import numpy as np
 from trimtab.abtest.readings import NAN, Reading, ratio, welch
 from trimtab.coded import Floats
 
-Sums = tuple[Floats, Floats]  # revenue and what it is counted per, a row a unit
+Pair = tuple[Floats, Floats]  # revenue and what it is counted per, a row a unit
 _ROOM = 1 << 22  # numbers drawn at once
 
 
-def winsorised(control: Sums, treatment: Sums, quantile: float, alpha: float) -> Reading:
+def winsorised(control: Pair, treatment: Pair, quantile: float, alpha: float) -> Reading:
     """As `welch`, with no unit's revenue above a quantile of all units that brought any."""
     both = np.concatenate([control[0], treatment[0]])
     paid = both[both > 0]
@@ -22,7 +22,7 @@ def winsorised(control: Sums, treatment: Sums, quantile: float, alpha: float) ->
     return welch(first, second, alpha, f"capped at {most:,.2f}")
 
 
-def bootstrapped(control: Sums, treatment: Sums, draws: int, seed: int, alpha: float) -> Reading:
+def bootstrapped(control: Pair, treatment: Pair, draws: int, seed: int, alpha: float) -> Reading:
     """The difference over resampled units: percentiles of it, and how often it has either sign."""
     random = np.random.default_rng(seed)
     first, second = (_resampled(random, *sums, draws) for sums in (control, treatment))

@@ -266,17 +266,3 @@ class Counts:
                     f"{part}={self.totals[part]:g} is more than {whole}={self.totals[whole]:g}: "
                     f"counts must be of different mails; give a table with a row a user instead"
                 )
-
-
-def read_counts(table: Any, labels: Sequence[str] = LABELS) -> tuple[Counts, Counts]:
-    """Totals of both buckets from a table with a row (or several) a bucket."""
-    sample = read_sample(table, labels)
-    arms = (
-        {
-            name: float(values[sample.treated == side].sum())
-            for name, values in sample.columns.items()
-        }
-        for side in (False, True)
-    )
-    first, second = (Counts({n: v for n, v in arm.items() if n in COLUMNS}) for arm in arms)
-    return first, second
