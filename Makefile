@@ -15,7 +15,7 @@ test: $(READY)  ## all tests, but for those that take minutes
 
 test-spark: $(READY)  ## all tests on Spark: also a real cluster, its parts killed on the way
 	$(BIN)/python -m pytest -n 1 tests/spark
-	$(BIN)/python -m pytest tests/test_docs.py -k scaling
+	$(BIN)/python -m pytest tests/docs/test_docs.py -k scaling
 
 OWN_TESTS := tests/contract/test_adapters.py tests/contract/test_engine_pages.py
 

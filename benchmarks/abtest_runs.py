@@ -18,7 +18,14 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from trimtab.abtest import Settings, analyse, analyse_counts, baseline_of, baseline_of_counts, plan
+from trimtab.abtest import (
+    Settings,
+    analyse,
+    analyse_counts,
+    baseline_of,
+    baseline_of_counts,
+    plan,
+)
 from trimtab.abtest.cuped import Observed, adjust
 from trimtab.abtest.readings import ratio
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from trimtab.engines import Engine
 from trimtab.engines.base import Events
-from trimtab.engines.mixture import close_lists
 from trimtab.engines.purchases import gather_purchases, pointers
+from trimtab.engines.sparse_mixture import close_lists
 
 
 @dataclass(kw_only=True)

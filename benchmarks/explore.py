@@ -24,8 +24,8 @@ from rich.table import Table
 import trimtab as tt
 from trimtab.datasets import Log, load_complete_journey
 from trimtab.engines import Category
-from trimtab.instants import as_datetime
-from trimtab.timeline import rolling_dates, split_log
+from trimtab.experiments.timeline import rolling_dates, split_log
+from trimtab.tables.timestamps import as_datetime
 
 K, N_LISTED, MOST = 10, 100, 3
 COLOUR = "#1f6f78"

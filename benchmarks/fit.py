@@ -27,10 +27,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trimtab.ascent import AscentSettings, Solution, ascend
-from trimtab.coded import Lists, Sets
+from trimtab.arrays import Lists, Sets
 from trimtab.datasets import DriftData, generate_drift
-from trimtab.kernels.literal import climb_literal
+from trimtab.learn.ascent.cycles import AscentSettings, Solution, ascend
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "oracle"))
+
+from paper_loop import climb_literal
 
 K = 10
 N_LISTED = 50
@@ -163,7 +166,7 @@ def time_public_fit(bench: Bench) -> list[Result]:
 
 def time_apply(bench: Bench) -> list[Result]:
     """The top 10 with biases, on coded arrays, against one argsort."""
-    from trimtab.ranking import rank_lists
+    from trimtab.metrics.ranking import rank_lists
 
     data = bench.data
     found = bench.ascend("learner, acc", data, paper("acc"))

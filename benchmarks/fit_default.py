@@ -31,8 +31,8 @@ def on_a_real_log() -> None:
     """Best of five turns each, without and with all that is known of the log."""
     from trimtab.datasets import load_complete_journey
     from trimtab.engines import Category, Factorization, Markov
-    from trimtab.methods import Case, Method
-    from trimtab.timeline import split_log
+    from trimtab.experiments.methods import Case, Method
+    from trimtab.experiments.timeline import split_log
 
     log = load_complete_journey()
     engines = {

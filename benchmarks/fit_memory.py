@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from trimtab.ascent import AscentSettings, ascend
-from trimtab.coded import Lists, Sets
+from trimtab.arrays import Lists, Sets
 from trimtab.datasets import generate_drift
+from trimtab.learn.ascent.cycles import AscentSettings, ascend
 
 
 def memory(name: str) -> float:

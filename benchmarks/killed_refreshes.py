@@ -31,8 +31,8 @@ import pyarrow.parquet as pq
 from trimtab.daily.windows import Window
 from trimtab.datasets import generate_log, make_log
 from trimtab.engines import Markov
-from trimtab.instants import as_datetime
 from trimtab.store import Store
+from trimtab.tables.timestamps import as_datetime
 
 FIRST = date(2026, 2, 10)
 READER = """

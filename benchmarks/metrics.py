@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import ranx
 
-from trimtab.coded import Sets
-from trimtab.metrics import mean_metrics, unit_metrics
+from trimtab.arrays import Sets
+from trimtab.metrics.per_user import mean_metrics, unit_metrics
 
 K = 10
 LISTED = 50

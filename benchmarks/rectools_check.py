@@ -56,7 +56,7 @@ def random_rows(rng: Any, n_users: int, n_items: int) -> list[list[int]]:
 
 def our_values(problem: dict[str, Any]) -> dict[str, list[float]]:
     """Values of each user who bought something, in order, and then their mean."""
-    from trimtab.metrics import mean_metrics, unit_metrics
+    from trimtab.metrics.per_user import mean_metrics, unit_metrics
 
     units = unit_metrics(to_rows(problem["top"]), to_rows(problem["bought"]), problem["k"])
     means = mean_metrics(units)
@@ -67,7 +67,7 @@ def our_values(problem: dict[str, Any]) -> dict[str, list[float]]:
 def to_rows(lists: list[list[int]]) -> Any:
     import numpy as np
 
-    from trimtab.coded import Sets
+    from trimtab.arrays import Sets
 
     indptr = np.cumsum([0, *map(len, lists)], dtype=np.int64)
     return Sets(indptr, np.array([item for row in lists for item in row], dtype=np.int32))

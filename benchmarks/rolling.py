@@ -37,7 +37,7 @@ SINGLE = ("TRIMTAB_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM
 def plan_cells(options: argparse.Namespace) -> dict[str, list]:
     """The cells of each pair, in order of their dates."""
     from rolling_cells import Cell, engines, load_logs, part_keys, parts_of
-    from trimtab.timeline import rolling_dates
+    from trimtab.experiments.timeline import rolling_dates
 
     planned: dict[str, list] = {}
     for name, log in load_logs(options.retail).items():
@@ -60,7 +60,7 @@ def plan_cells(options: argparse.Namespace) -> dict[str, list]:
 def fill_cells(cells: list, retail: Path, n_processes: int) -> None:
     """Compute what is missing, several cells at a time with one thread each."""
     from rolling_cells import fill_cell, start_worker
-    from trimtab.cli.terminal import progress_bar
+    from trimtab.cli.printing import progress_bar
 
     if not cells:
         return

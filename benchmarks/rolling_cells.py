@@ -24,12 +24,12 @@ import pyarrow.parquet as pq
 
 import trimtab as tt
 from als_engine import ALS
-from trimtab.bootstrap import lift_intervals
 from trimtab.datasets import Log, load_complete_journey, read_log
 from trimtab.engines import Category, Engine, Factorization, Markov
-from trimtab.evaluation import judge_units
-from trimtab.methods import Case, Method
-from trimtab.timeline import split_log
+from trimtab.experiments.methods import Case, Method
+from trimtab.experiments.timeline import split_log
+from trimtab.metrics.bootstrap import lift_intervals
+from trimtab.metrics.evaluation import judge_units
 
 KNOBS: dict[str, tuple[str, tuple[float, ...]]] = {
     "truncate": ("days", (14, 30, 91, 182)),

@@ -28,13 +28,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trimtab import rounds
-from trimtab.coded import Floats, Lists, Sets
+from trimtab.arrays import Floats, Lists, Sets
 from trimtab.datasets import generate_drift
-from trimtab.ground import AscentSettings, Ground, largest_of, lay_ground
-from trimtab.kernels.coordinate import visit_items
-from trimtab.local_crowd import LocalCrowd
-from trimtab.rounds import Climb, Standing
+from trimtab.kernels.coordinate_ascent import visit_items
+from trimtab.learn.ascent import rounds
+from trimtab.learn.ascent.rounds import RoundAscent, RoundState
+from trimtab.learn.ascent.setup import AscentSettings, largest_of
+from trimtab.learn.ascent.state import AscentState, prepare_ascent
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "oracle"))
+
+from threaded_rounds import ThreadedBackend
 
 K, N_LISTED, PURCHASES = 10, 50, 3.0
 LEAST_GAIN = 1e-6  # of the objective; a cycle that gains less is the last
@@ -82,7 +86,7 @@ class Run(NamedTuple):
         return self.marks[-1]
 
 
-Way = Callable[[Ground, list[Mark]], None]
+Way = Callable[[AscentState, list[Mark]], None]
 
 
 def ratio(seconds: float, base: float) -> str:
@@ -96,18 +100,18 @@ def clock(marks: list[Mark], begun: float, objective: int) -> None:
 def by_item(max_cycles: int | None = None) -> Way:
     """One item after the other, until a cycle gains next to nothing."""
 
-    def go(ground: Ground, marks: list[Mark]) -> None:
+    def go(state: AscentState, marks: list[Mark]) -> None:
         begun = time.perf_counter()
-        course, offset = ground.course, ground.rows.offset
-        candidates = course.visiting_order(ground.alive)
-        counters = np.array([0, ground.value(), int(course.penalties(offset).sum())])
-        levels = np.array([course.largest, largest_of(offset[np.isfinite(offset)])])
-        limits = (course.cap, course.margin, course.rate, course.most)
-        gain = np.zeros(course.n_items, np.int64)
+        setup, offset = state.setup, state.rows.offset
+        candidates = setup.visiting_order(state.alive)
+        counters = np.array([0, state.value(), int(setup.penalties(offset).sum())])
+        levels = np.array([setup.largest, largest_of(offset[np.isfinite(offset)])])
+        limits = (setup.cap, setup.margin, setup.rate, setup.most)
+        gain = np.zeros(setup.n_items, np.int64)
         gained, reached = np.inf, int(counters[1] - counters[2])
         while gained >= LEAST_GAIN * abs(reached) and len(marks) != max_cycles:
             before = reached
-            visit_items(*ground.parts, candidates, *limits, gain, counters, levels)
+            visit_items(*state.parts, candidates, *limits, gain, counters, levels)
             reached = int(counters[1] - counters[2])
             gained = reached - before
             clock(marks, begun, reached)
@@ -118,28 +122,28 @@ def by_item(max_cycles: int | None = None) -> Way:
 def in_rounds(n_threads: int, first_cycles: int = 0) -> Way:
     """All items together, round after round; after some cycles from item to item, if any."""
 
-    def go(ground: Ground, marks: list[Mark]) -> None:
+    def go(state: AscentState, marks: list[Mark]) -> None:
         begun = time.perf_counter()
         if first_cycles:
-            by_item(first_cycles)(ground, marks)
-        candidates = ground.course.visiting_order(ground.alive)
-        listers = np.diff(ground.by_item.indptr) + np.diff(ground.by_item.buyers_indptr)
+            by_item(first_cycles)(state, marks)
+        candidates = state.setup.visiting_order(state.alive)
+        listers = np.diff(state.by_item.indptr) + np.diff(state.by_item.buyers_indptr)
 
-        def keep(standing: Standing) -> None:
-            clock(marks, begun, standing.objectives[-1])
+        def keep(reached: RoundState) -> None:
+            clock(marks, begun, reached.objectives[-1])
 
-        with closing(LocalCrowd(ground, n_threads)) as crowd:
-            climb = Climb(crowd, ground.course, candidates, listers, keep=keep)
-            climb.run(climb.begin(ground.rows.offset.copy()))
+        with closing(ThreadedBackend(state, n_threads)) as backend:
+            ascent = RoundAscent(backend, state.setup, candidates, listers, keep=keep)
+            ascent.run(ascent.begin(state.rows.offset.copy()))
 
     return go
 
 
 def run(way: Way, data: Data, settings: AscentSettings, start: Floats | None = None) -> Run:
-    ground, _ = lay_ground(data.lists, data.bought, data.n_items, settings, start=start)
+    state, _ = prepare_ascent(data.lists, data.bought, data.n_items, settings, start=start)
     marks: list[Mark] = []
-    way(ground, marks)
-    offset = ground.rows.offset
+    way(state, marks)
+    offset = state.rows.offset
     return Run(marks, np.where(np.isfinite(offset), offset, 0.0))
 
 
@@ -204,7 +208,7 @@ def read_mornings(options: argparse.Namespace) -> list[dict[str, Data]]:
     """Lists and purchases of successive days, by what unlisted items score."""
     sys.path.insert(0, str(Path(__file__).parent))
     from trimtab.datasets import generate_log, make_log
-    from trimtab.reading import FitTables, encode_tables
+    from trimtab.learn.inputs import FitTables, encode_inputs
     from warm_start import BEGIN, DAYS, morning
 
     events = generate_log(
@@ -216,7 +220,7 @@ def read_mornings(options: argparse.Namespace) -> list[dict[str, Data]]:
         tables = FitTables.read(*morning(log, BEGIN + timedelta(DAYS - 1 - back)))
         read = {}
         for unlisted in {settings.unlisted for settings in KINDS.values()}:
-            coded = encode_tables(tables, K, unlisted, None, "error")
+            coded = encode_inputs(tables, K, unlisted, None, "error")
             read[unlisted] = Data(coded.lists, coded.bought, coded.n_items, list(coded.item_ids))
         mornings.append(read)
     return mornings

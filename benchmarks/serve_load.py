@@ -28,6 +28,7 @@ import pyarrow as pa
 
 import trimtab as tt
 from trimtab.store import Store
+from trimtab.store.writer import open_writer
 
 N_ITEMS = 100_000
 CONNECTIONS = 32
@@ -49,7 +50,7 @@ def make_store(folder: Path) -> Store:
         trend=nothing, category=nothing, fresh=false, scale="log",
     )  # fmt: skip
     store = Store(folder)
-    with store.writing() as writer:
+    with open_writer(store) as writer:
         writer.publish(lambda place: bias.save(place / "bias"), {"as_of": "2026-03-01"}, 3)
     return store
 

@@ -28,6 +28,7 @@ import pyarrow as pa
 
 import trimtab as tt
 from trimtab.store import Store
+from trimtab.store.writer import open_writer
 
 N_ITEMS, N_LISTED = 2_000, 50
 CLIENTS = 2
@@ -50,7 +51,7 @@ def publish(store: Store, bias: tt.ItemBias, version: int) -> None:
         gain=nothing, support=np.zeros(N_ITEMS, np.int64), low=nothing, high=nothing,
         trend=nothing, category=nothing, fresh=false,
     )  # fmt: skip
-    with store.writing() as writer:
+    with open_writer(store) as writer:
         number = writer.publish(lambda place: made.save(place / "bias"), {"as_of": "2026-03-01"}, 3)
     assert number == version
 

@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 from trimtab.datasets import load_complete_journey
 from trimtab.engines.base import Events
 from trimtab.engines.markov import count_first_order
-from trimtab.ids import encode_ids, id_column
-from trimtab.instants import as_datetime, microseconds
+from trimtab.tables.ids import encode_ids, id_column
+from trimtab.tables.timestamps import as_datetime, microseconds
 
 NAMES = ["item_id", "next_item_id", "users"]
 SETTINGS = {

@@ -26,8 +26,8 @@ import pyarrow as pa
 import trimtab as tt
 from trimtab.datasets import generate_drift, load_complete_journey
 from trimtab.engines import Markov
-from trimtab.instants import as_datetime
-from trimtab.timeline import split_log
+from trimtab.experiments.timeline import split_log
+from trimtab.tables.timestamps import as_datetime
 
 PARTITIONS = (2, 7, 32)
 LEAST = 0.995  # of the local learner's objective

@@ -19,10 +19,10 @@ import pyarrow as pa
 import trimtab as tt
 from trimtab.daily.windows import Window
 from trimtab.datasets import load_complete_journey, read_log
-from trimtab.datasets.logs import Log
 from trimtab.engines import Markov
-from trimtab.instants import as_datetime
-from trimtab.timeline import split_log
+from trimtab.experiments.timeline import split_log
+from trimtab.tables.log import Log
+from trimtab.tables.timestamps import as_datetime
 
 DAYS = 3
 

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from shops import Shop, make_shop
 from trimtab.datasets import DriftData, generate_drift
 
 WITHOUT_OPTIONAL = """
@@ -101,3 +102,15 @@ def browser() -> Iterator[Any]:
         browser = play.chromium.launch(executable_path=program, args=BROWSER_FLAGS)
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="session")
+def made_shop(tmp_path_factory) -> Shop:
+    return make_shop(tmp_path_factory.mktemp("made") / "shop")
+
+
+@pytest.fixture
+def shop(made_shop, tmp_path) -> Shop:
+    """A shop of one's own, to publish in and to spoil."""
+    shutil.copytree(made_shop.folder, tmp_path / "shop")
+    return Shop(tmp_path / "shop", made_shop.log)

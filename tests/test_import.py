@@ -34,7 +34,7 @@ def test_nothing_heavy_is_imported():
 def test_a_model_is_looked_at_without_importing_its_library():
     table = "pa.table({'user_id': [1], 'item_id': [2], 'score': [3.0]})"
     modules = loaded_by(f"import trimtab, pyarrow as pa; trimtab.recs_from({table})")
-    assert "trimtab.adapters.tables" in modules
+    assert "trimtab.adapters.score_tables" in modules
     assert modules.isdisjoint({"implicit", "lightfm", "lenskit", "rectools", "torch", "faiss"})
 
 
@@ -55,8 +55,12 @@ def test_importing_takes_at_most_a_second_more_than_numpy():
 
 
 def test_submodules_come_when_they_are_asked_for():
-    assert "trimtab.datasets.journey" in loaded_by("import trimtab as tt; tt.datasets.read_log")
-    assert "trimtab.timeline" in loaded_by("import trimtab as tt; tt.timeline.split_log")
+    assert "trimtab.datasets.complete_journey" in loaded_by(
+        "import trimtab as tt; tt.datasets.read_log"
+    )
+    assert "trimtab.experiments.timeline" in loaded_by(
+        "import trimtab as tt; tt.experiments.split_log"
+    )
 
 
 def test_all_public_names_are_there():

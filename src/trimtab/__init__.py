@@ -12,7 +12,8 @@ from importlib import import_module
 from typing import Any
 
 from trimtab.adapters import UserItems, recs_from, user_items
-from trimtab.bias import ItemBias, Summary
+from trimtab.bias import ItemBias
+from trimtab.bias.table import Summary
 from trimtab.errors import (
     BusyError,
     DataError,
@@ -23,12 +24,11 @@ from trimtab.errors import (
     TrimtabError,
     TrimtabWarning,
 )
-from trimtab.evaluation import evaluate
 from trimtab.learn import BiasLearner
-from trimtab.metrics import lift
+from trimtab.metrics.evaluation import evaluate
+from trimtab.metrics.per_user import lift
 from trimtab.store import Store, Version
-
-__version__ = "0.1.0"
+from trimtab.version import __version__
 
 __all__ = [
     "BiasLearner",
@@ -45,15 +45,18 @@ __all__ = [
     "TrimtabWarning",
     "UserItems",
     "Version",
+    "__version__",
     "evaluate",
     "lift",
     "recs_from",
     "user_items",
 ]
 
+_SUBPACKAGES = ("abtest", "daily", "datasets", "engines", "experiments", "report", "serve", "spark")
+
 
 def __getattr__(name: str) -> Any:
     """Submodules that are loaded when first used, as in `tt.datasets.load_complete_journey()`."""
-    if name in ("datasets", "engines", "spark", "timeline"):
+    if name in _SUBPACKAGES:
         return import_module(f"trimtab.{name}")
     raise AttributeError(f"module 'trimtab' has no attribute {name!r}")

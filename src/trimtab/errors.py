@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
+
 
 class TrimtabError(ValueError):
     """Anything Trimtab refuses; catch this to catch them all."""
@@ -33,3 +36,11 @@ class TrimtabWarning(UserWarning):
 
 class GuardWarning(TrimtabWarning):
     """Biases that may not help, or that make lists alike: look before shipping them."""
+
+
+def warn(message: str, kind: type[TrimtabWarning] = TrimtabWarning) -> None:
+    """Warn at the line, outside of Trimtab, that called it."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == "trimtab":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, kind, stacklevel=level)

@@ -11,16 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from trimtab.abtest import (
-    Settings,
-    baseline_of,
-    baseline_of_counts,
-    plan,
-)
+from trimtab.abtest import Settings, baseline_of, baseline_of_counts, plan
 from trimtab.abtest.counts import exact_power, exact_test, pooled_z
-from trimtab.abtest.plan import detectable_lift
 from trimtab.abtest.readings import ratio, welch
-from trimtab.abtest.sequences import radius
+from trimtab.abtest.repeated_looks import radius
+from trimtab.abtest.sample_size import detectable_lift
 from trimtab.errors import DataError, SettingError
 
 RUNS = 2_000

@@ -14,17 +14,13 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportions_ztest
 from statsmodels.stats.weightstats import ttost_ind
 
+from made_mails import BOTH, SMALL, USER_CLICKS, USER_OPENS, USER_ORDERS
 from trimtab.abtest import Settings, analyse, analyse_counts
+from trimtab.abtest.buckets import Experiment
 from trimtab.abtest.cuped import Observed, adjust
 from trimtab.abtest.readings import Estimate, equivalence, fieller, holm, ratio, welch
-from trimtab.buckets import Experiment
 from trimtab.errors import DataError, SettingError
 
-BOTH = ["control"] * 8 + ["treatment"] * 8
-OPENS = [1, 2, 1, 3, 1, 2, 1, 4] * 2
-CLICKS = [0, 1, 0, 1, 0, 0, 1, 1, *[1, 1, 0, 2, 0, 1, 1, 2]]
-ORDERS = [0, 0, 0, 1, 0, 0, 0, 0, *[0, 1, 0, 1, 0, 0, 0, 0]]
-SMALL = pa.table({"bucket": BOTH, "opens": OPENS, "clicks": CLICKS, "orders": ORDERS})
 CONTROL = {"mails": 400_000, "opens": 60_000, "clicks": 9_000, "orders": 12}
 TREATMENT = {"mails": 400_000, "opens": 60_120, "clicks": 9_320, "orders": 21}
 
@@ -338,9 +334,18 @@ REFUSED = {
     "label": (replaced(bucket=["A"] * 8 + ["B"] * 8), "'bucket' of table has 'A': it must be"),
     "one bucket": (replaced(bucket=["control"] * 16), "has no 'treatment'"),
     "no bucket": (SMALL.drop(["bucket"]), "missing column 'bucket' in table"),
-    "negative": (replaced(clicks=[-1, *CLICKS[1:]]), "'clicks' of table has -1: it must be whole"),
-    "fraction": (replaced(opens=[0.5, *OPENS[1:]]), "'opens' of table has 0.5: it must be whole"),
-    "missing": (replaced(orders=[None, *ORDERS[1:]]), "lacks a value in 1 of 16 rows; write 0"),
+    "negative": (
+        replaced(clicks=[-1, *USER_CLICKS[1:]]),
+        "'clicks' of table has -1: it must be whole",
+    ),
+    "fraction": (
+        replaced(opens=[0.5, *USER_OPENS[1:]]),
+        "'opens' of table has 0.5: it must be whole",
+    ),
+    "missing": (
+        replaced(orders=[None, *USER_ORDERS[1:]]),
+        "lacks a value in 1 of 16 rows; write 0",
+    ),
     "text": (replaced(clicks=list("abcdefghijklmnop")), "clicks"),
     "nested": (replaced(bucket=[["control"]] * 16), "'bucket' of table holds list"),
     "nothing": (SMALL.select(["bucket"]), "none of opens, clicks, orders, revenue"),

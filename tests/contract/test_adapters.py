@@ -9,12 +9,12 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from adapter_cases import CASES, PERSONAL, Case, case, checkerboard, events, random_counts
 from scipy import sparse
 
 import trimtab as tt
+from adapter_cases import CASES, PERSONAL, Case, case, checkerboard, events, random_counts
 from trimtab import DataError, SettingError
-from trimtab.frames import read_frame
+from trimtab.tables.frames import read_frame
 
 N = 8
 COUNTS = random_counts()

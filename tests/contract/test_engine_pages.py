@@ -12,6 +12,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from adapter_cases import LIBRARY
 
 FOLDER = Path(__file__).parents[2] / "docs" / "engines"

@@ -16,10 +16,10 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from shops import AS_OF
 
 import trimtab as tt
-from trimtab.daily.sources import query_events, without_password
+from shops import AS_OF
+from trimtab.daily.event_sources import query_events, without_password
 from trimtab.errors import SettingError, StoreError
 
 QUICK = tt.BiasLearner(method="ascent")

@@ -13,15 +13,16 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
-from shops import AS_OF, FIRST
 
 import trimtab as tt
+from shops import AS_OF, FIRST
 from trimtab.daily import Refresh, diff
-from trimtab.daily.checks import kept_share
-from trimtab.daily.lists import find_lists
+from trimtab.daily.dated_lists import find_lists
+from trimtab.daily.publish_checks import kept_share
 from trimtab.daily.windows import Window
 from trimtab.errors import BusyError, DataError, RefusedError, SettingError, StoreError
 from trimtab.store import Store
+from trimtab.store.writer import open_writer
 
 QUICK = tt.BiasLearner(method="ascent")
 
@@ -671,7 +672,7 @@ def test_statuses_tell_a_scheduler_what_happened(shop, trimtab):
     assert "may have seen the window" in refused.stderr
     wrong = trimtab(*shop.arguments("--as-of", "today"), cwd=shop.folder)
     assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
-    with Store(shop.store).writing():
+    with open_writer(Store(shop.store)):
         busy = trimtab(*shop.arguments("--as-of", AS_OF), cwd=shop.folder)
     assert (busy.returncode, busy.stderr.count("\n")) == (4, 1)
     assert "another refresh is running (process " in busy.stderr
@@ -685,5 +686,8 @@ def test_nothing_published_yet_is_said(tmp_path, trimtab):
 
 
 def test_a_store_that_is_busy_says_so(shop):
-    with Store(shop.store).writing(), pytest.raises(BusyError, match="another refresh is running"):
+    with (
+        open_writer(Store(shop.store)),
+        pytest.raises(BusyError, match="another refresh is running"),
+    ):
         shop.job(learner=QUICK).run(AS_OF)

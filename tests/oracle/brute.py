@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
+
 from problems import METRICS, Case
 
 ACC, MAP, NDCG = range(3)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
+
 from brute import Dense, rank
 from problems import Case
+from trimtab.kernels.top_rows import GROUP
 from watch import State, entries_of
-
-from trimtab.kernels.rows import GROUP
 
 
 def totals(dense: Dense, unit: int, bias: np.ndarray) -> np.ndarray:

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trimtab.ascent import AscentSettings, Solution, ascend
-from trimtab.coded import Lists, Sets
-from trimtab.kernels.literal import climb_literal
+from paper_loop import climb_literal
+from trimtab.arrays import Lists, Sets
 from trimtab.kernels.reference import Task, Unit
+from trimtab.learn.ascent.cycles import AscentSettings, Solution, ascend
 
 METRICS = ("acc", "map", "ndcg")
 MODES = ("never", "zero")

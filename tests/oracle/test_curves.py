@@ -8,17 +8,11 @@ from itertools import count, pairwise
 import numba
 import numpy as np
 import pytest
+
 from brute import MAP, Dense, crossings, rank, to_dense
 from heads import unit_losses
 from problems import METRICS, PAIRS, Case, draw_medium, draw_small
-from watch import State, build, entries_of, record
-
-from trimtab.kernels.blocks import passed_weights
-from trimtab.kernels.jit import pack
-from trimtab.kernels.prepare import unpack_by_item
-from trimtab.kernels.reference import item_curve, line_curve
-from trimtab.kernels.rows import unpack_problem, unpack_rows
-from trimtab.kernels.special import (
+from trimtab.kernels.affected_units import (
     collect,
     gather_buyers,
     gather_later,
@@ -27,6 +21,12 @@ from trimtab.kernels.special import (
     stamp_special,
     unpack_scratch,
 )
+from trimtab.kernels.compiling import pack
+from trimtab.kernels.ordered_multiset import passed_weights
+from trimtab.kernels.prepare_lists import unpack_by_item
+from trimtab.kernels.reference import item_curve, line_curve
+from trimtab.kernels.top_rows import unpack_problem, unpack_rows
+from watch import State, build, entries_of, record
 
 FINE = 2.0**-20  # quarters and eighths plus this are exact
 looks = count(1_000_000)  # the kernel's own visits have lower numbers

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
 from brute import to_dense
 from heads import check_state
 from problems import PAIRS, draw_medium, draw_narrow, draw_small
+from trimtab.kernels.top_rows import row_shape
 from watch import State, build, record
-
-from trimtab.kernels.rows import row_shape
 
 SHAPES = [(2, 40), (3, 40), (4, 40), (5, 40), (10, 45)]  # k, length of lists
 

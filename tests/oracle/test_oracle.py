@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from brute import best_total, metric_sum, to_dense, unit_metric
 from problems import PAIRS, Case, draw_narrow, draw_small, draw_ulps
-from watch import Record, record
-
+from trimtab.kernels.bias_steps import QUANTA
 from trimtab.kernels.reference import climb
-from trimtab.kernels.steps import QUANTA
+from watch import Record, record
 
 PROBLEMS = 3_000
 PARTS = 6  # so that a failure stops early and workers can share

@@ -1,7 +1,7 @@
 """Looks at many items at once: what they propose, what rounds make of it, in parts and on threads.
 
 What one item gains by its best move, all others staying where they are, is known exactly from the
-kernel that visits one item after the other; whoever looks at many at once must say the same.
+kernel that visits one item after the other; whoever proposals at many at once must say the same.
 """
 
 from __future__ import annotations
@@ -13,70 +13,71 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+
 from brute import to_dense
 from heads import check_state
 from problems import PAIRS, Case, draw_medium, draw_narrow, draw_small, ends_of
-from watch import State
-
-from trimtab.coded import Codes, Floats, Lists, Sets
-from trimtab.ground import Course, Ground, largest_of, lay_ground, raw_tops
-from trimtab.kernels.blocks import read_blocks
-from trimtab.kernels.coordinate import visit_items
-from trimtab.kernels.curves import Steps
+from threaded_rounds import ThreadedBackend
+from trimtab.arrays import Codes, Floats, Lists, Sets
+from trimtab.kernels.coordinate_ascent import visit_items
+from trimtab.kernels.item_curves import BestMoves
+from trimtab.kernels.ordered_multiset import read_multiset
 from trimtab.kernels.reference import objective
-from trimtab.local_crowd import LocalCrowd
-from trimtab.rounds import (
-    Checked,
-    Climb,
-    Look,
+from trimtab.learn.ascent.rounds import (
     Losses,
-    Standing,
-    add_checks,
-    check_part,
-    choose_best,
-    write_part,
+    MoveSearch,
+    RoundAscent,
+    RoundState,
+    TriedMoves,
+    add_tried_moves,
+    choose_moves,
+    curves_of_part,
+    try_moves_on_part,
 )
+from trimtab.learn.ascent.setup import AscentSetup, largest_of
+from trimtab.learn.ascent.state import AscentState, prepare_ascent, rank_by_engine
+from watch import State
 
 THREADS = (1, 2, 3)
 
 
-class Stage(NamedTuple):
+class Start(NamedTuple):
     """A case, where it stands, and the items to look at."""
 
     case: Case
-    course: Course
+    setup: AscentSetup
     offset: Floats
     candidates: Codes
 
-    def ground(self) -> Ground:
+    def state(self) -> AscentState:
         """Everybody in one place, standing there."""
         start = np.where(np.isfinite(self.offset), self.offset, 0.0)
         return lay(replace(self.case, start=start))
 
     @property
-    def widest(self) -> Look:
+    def widest(self) -> MoveSearch:
         """A look that goes as far as it can."""
-        limits = np.full(len(self.candidates), self.course.cap)
-        losses = Losses(*read_blocks(self.ground().rows.losses))
-        return Look(self.offset, self.candidates, limits, losses)
+        limits = np.full(len(self.candidates), self.setup.cap)
+        losses = Losses(*read_multiset(self.state().rows.losses))
+        return MoveSearch(self.offset, self.candidates, limits, losses)
 
 
-def lay(case: Case) -> Ground:
+def lay(case: Case) -> AscentState:
     given = (case.lists, case.bought, case.n_items, case.settings, case.weights, case.start)
-    return lay_ground(*given)[0]
+    return prepare_ascent(*given)[0]
 
 
-def stage(case: Case) -> Stage:
-    ground = lay(case)
-    candidates = ground.course.visiting_order(ground.alive)
-    return Stage(case, ground.course, ground.rows.offset.copy(), candidates)
+def start_of(case: Case) -> Start:
+    state = lay(case)
+    candidates = state.setup.visiting_order(state.alive)
+    return Start(case, state.setup, state.rows.offset.copy(), candidates)
 
 
-def stages(case: Case) -> Iterator[Stage]:
+def starts(case: Case) -> Iterator[Start]:
     """Where an ascent starts, and where it is after a cycle."""
-    yield stage(case)
+    yield start_of(case)
     once = replace(case, settings=replace(case.settings, max_cycles=1)).solve()
-    yield stage(replace(case, start=once.bias))
+    yield start_of(replace(case, start=once.bias))
 
 
 def draw_cases(metric: str, unlisted: str, n_small: int) -> Iterator[Case]:
@@ -96,47 +97,55 @@ def take(rows: Lists | Sets, chosen: np.ndarray) -> list[np.ndarray]:
 
 
 @dataclass
-class PartsCrowd:
+class PartsBackend:
     """Units dealt out to parts, each of which starts afresh at every look and check."""
 
     case: Case
     n_parts: int
 
-    def grounds(self, course: Course, offset: Floats) -> list[Ground]:
-        return [self.ground(course, offset, part) for part in range(self.n_parts)]
+    def states(self, setup: AscentSetup, offset: Floats) -> list[AscentState]:
+        return [self.state(setup, offset, part) for part in range(self.n_parts)]
 
-    def ground(self, course: Course, offset: Floats, part: int) -> Ground:
+    def state(self, setup: AscentSetup, offset: Floats, part: int) -> AscentState:
         case = self.case
         chosen = np.arange(part, case.lists.n_units, self.n_parts)
         lists, bought = Lists(*take(case.lists, chosen)), Sets(*take(case.bought, chosen))
         weights = None if case.weights is None else case.weights[chosen]
-        raw = raw_tops(lists, bought, course.settings.k, course.settings.metric, case.n_items)
-        return Ground(lists, bought, weights, raw.kth_score, course, offset.copy(), course.wanted)
+        raw = rank_by_engine(lists, bought, setup.settings.k, setup.settings.metric, case.n_items)
+        return AscentState(
+            lists, bought, weights, raw.kth_score, setup, offset.copy(), setup.wanted
+        )
 
-    def look(self, course: Course, look: Look) -> Steps:
-        grounds = self.grounds(course, look.offset)
-        return choose_best(course, look, [write_part(g, look.items, look.limits) for g in grounds])
+    def propose(self, setup: AscentSetup, search: MoveSearch) -> BestMoves:
+        states = self.states(setup, search.offset)
+        return choose_moves(
+            setup, search, [curves_of_part(state, search.items, search.limits) for state in states]
+        )
 
-    def check(self, course: Course, offset: Floats, items: Codes, biases: Floats) -> Checked:
-        return add_checks([check_part(g, items, biases) for g in self.grounds(course, offset)])
+    def try_moves(
+        self, setup: AscentSetup, offset: Floats, items: Codes, biases: Floats
+    ) -> TriedMoves:
+        return add_tried_moves(
+            [try_moves_on_part(state, items, biases) for state in self.states(setup, offset)]
+        )
 
 
-def visit_one(place: Stage, item: int) -> tuple[float, int]:
+def visit_one(place: Start, item: int) -> tuple[float, int]:
     """Where the sequential kernel moves an item from here, and what that gains."""
-    ground, course = place.ground(), place.course
-    offset = ground.rows.offset
-    counters = np.array([0, ground.value(), int(course.penalties(offset).sum())])
-    levels = np.array([course.largest, largest_of(offset[np.isfinite(offset)])])
+    state, setup = place.state(), place.setup
+    offset = state.rows.offset
+    counters = np.array([0, state.value(), int(setup.penalties(offset).sum())])
+    levels = np.array([setup.largest, largest_of(offset[np.isfinite(offset)])])
     before = counters[1] - counters[2]
     visit_items(
-        *ground.parts, np.array([item], np.int32), course.cap, course.margin, course.rate,
-        course.most, np.zeros(course.n_items, np.int64), counters, levels,
+        *state.parts, np.array([item], np.int32), setup.cap, setup.margin, setup.rate,
+        setup.most, np.zeros(setup.n_items, np.int64), counters, levels,
     )  # fmt: skip
     return float(offset[item]), int(counters[1] - counters[2] - before)
 
 
-def check_proposals(place: Stage, steps: Steps) -> int:
-    """Steps are what the sequential kernel does; returns how many move."""
+def check_proposals(place: Start, steps: BestMoves) -> int:
+    """BestMoves are what the sequential kernel does; returns how many move."""
     for item, bias, gain in zip(steps.items, steps.biases, steps.gains, strict=True):
         there, gained = visit_one(place, item)
         if gain > 0:
@@ -146,7 +155,7 @@ def check_proposals(place: Stage, steps: Steps) -> int:
     return int((steps.gains > 0).sum())
 
 
-def sorted_steps(steps: Steps) -> tuple[np.ndarray, ...]:
+def sorted_moves(steps: BestMoves) -> tuple[np.ndarray, ...]:
     """Items that move, with their biases and gains, by item."""
     moving = np.flatnonzero(steps.gains > 0)
     moving = moving[np.argsort(steps.items[moving])]
@@ -157,12 +166,12 @@ def same_bytes(*results: tuple[np.ndarray, ...]) -> bool:
     return len({tuple(column.tobytes() for column in result) for result in results}) == 1
 
 
-def climb(place: Stage, crowd: PartsCrowd | LocalCrowd) -> list[Standing]:
+def ascend_in_rounds(place: Start, backend: PartsBackend | ThreadedBackend) -> list[RoundState]:
     """Where rounds come to, one after the other."""
-    ground = place.ground()
-    listers = np.diff(ground.by_item.indptr) + np.diff(ground.by_item.buyers_indptr)
-    stands: list[Standing] = []
-    run = Climb(crowd, place.course, place.candidates, listers, 5, keep=stands.append)
+    state = place.state()
+    listers = np.diff(state.by_item.indptr) + np.diff(state.by_item.buyers_indptr)
+    stands: list[RoundState] = []
+    run = RoundAscent(backend, place.setup, place.candidates, listers, 5, keep=stands.append)
     stands.insert(0, first := run.begin(place.offset))
     run.run(first)
     return stands
@@ -172,8 +181,8 @@ def climb(place: Stage, crowd: PartsCrowd | LocalCrowd) -> list[Standing]:
 def test_steps_on_curves_are_those_of_the_sequential_kernel(metric: str, unlisted: str) -> None:
     n_moves = 0
     for seed in range(20):
-        for place in stages(draw_small(seed, metric, unlisted)):
-            steps = PartsCrowd(place.case, 1).look(place.course, place.widest)
+        for place in starts(draw_small(seed, metric, unlisted)):
+            steps = PartsBackend(place.case, 1).propose(place.setup, place.widest)
             n_moves += check_proposals(place, steps)
     assert n_moves > 20
 
@@ -182,11 +191,11 @@ def test_steps_on_curves_are_those_of_the_sequential_kernel(metric: str, unliste
 def test_threads_propose_what_curves_do(metric: str, unlisted: str) -> None:
     n_moves = 0
     for case in draw_cases(metric, unlisted, 10):
-        for place in stages(case):
-            found = [sorted_steps(PartsCrowd(case, 1).look(place.course, place.widest))]
+        for place in starts(case):
+            found = [sorted_moves(PartsBackend(case, 1).propose(place.setup, place.widest))]
             for n_threads in THREADS:
-                with closing(LocalCrowd(place.ground(), n_threads)) as crowd:
-                    found.append(sorted_steps(crowd.look(place.course, place.widest)))
+                with closing(ThreadedBackend(place.state(), n_threads)) as backend:
+                    found.append(sorted_moves(backend.propose(place.setup, place.widest)))
             assert same_bytes(*found)
             n_moves += len(found[0][0])
     assert n_moves > 40
@@ -195,65 +204,65 @@ def test_threads_propose_what_curves_do(metric: str, unlisted: str) -> None:
 @pytest.mark.parametrize(("metric", "unlisted"), PAIRS)
 def test_parts_add_up_to_the_whole(metric: str, unlisted: str) -> None:
     for case in draw_cases(metric, unlisted, 5):
-        place = stage(case)
-        crowds = [PartsCrowd(case, n_parts) for n_parts in (1, 2, 5)]
-        looks = [crowd.look(place.course, place.widest) for crowd in crowds]
-        assert same_bytes(*looks)
-        moves = looks[0].items, looks[0].biases
-        checks = [crowd.check(place.course, place.offset, *moves) for crowd in crowds]
+        place = start_of(case)
+        backends = [PartsBackend(case, n_parts) for n_parts in (1, 2, 5)]
+        proposals = [backend.propose(place.setup, place.widest) for backend in backends]
+        assert same_bytes(*proposals)
+        moves = proposals[0].items, proposals[0].biases
+        checks = [backend.try_moves(place.setup, place.offset, *moves) for backend in backends]
         assert len({check.value for check in checks}) == 1
         assert same_bytes(*((check.gains, *check.losses) for check in checks))
-        assert same_bytes(*((climb(place, crowd)[-1].offset,) for crowd in crowds))
+        assert same_bytes(*((ascend_in_rounds(place, backend)[-1].offset,) for backend in backends))
 
 
 @pytest.mark.parametrize(("metric", "unlisted"), PAIRS)
 def test_rounds_never_fall_and_tell_the_truth(metric: str, unlisted: str) -> None:
     n_rounds = 0
     for seed in range(12):
-        place = stage(draw_small(seed, metric, unlisted))
+        place = start_of(draw_small(seed, metric, unlisted))
         task = place.case.task(place.case.solve())
-        with closing(LocalCrowd(place.ground(), 2)) as local:
-            for crowd in (PartsCrowd(place.case, 2), local):
-                for standing in climb(place, crowd):
-                    bias = {i: b for i, b in enumerate(standing.offset.tolist()) if b > -np.inf}
-                    assert objective(bias, task) == standing.objectives[-1]
-                    n_rounds += standing.updates > 0
-                assert (np.diff(standing.objectives) >= 0).all()
+        with closing(ThreadedBackend(place.state(), 2)) as local:
+            for backend in (PartsBackend(place.case, 2), local):
+                for state in ascend_in_rounds(place, backend):
+                    bias = {i: b for i, b in enumerate(state.offset.tolist()) if b > -np.inf}
+                    assert objective(bias, task) == state.objectives[-1]
+                    n_rounds += state.updates > 0
+                assert (np.diff(state.objectives) >= 0).all()
     assert n_rounds > 12
 
 
 @pytest.mark.parametrize(("metric", "unlisted"), PAIRS)
-def test_a_local_crowd_takes_moves_back(metric: str, unlisted: str) -> None:
+def test_a_threaded_backend_takes_moves_back(metric: str, unlisted: str) -> None:
     for case in draw_cases(metric, unlisted, 6):
-        place, dense = stage(case), to_dense(case)
+        place, dense = start_of(case), to_dense(case)
         rng = np.random.default_rng(0)
         items = place.candidates
-        biases = np.clip(rng.normal(size=len(items)), -place.course.cap, place.course.cap)
+        biases = np.clip(rng.normal(size=len(items)), -place.setup.cap, place.setup.cap)
         none = items[:0], biases[:0]
-        with closing(LocalCrowd(place.ground(), 2)) as crowd:
-            at_first = crowd.check(place.course, place.offset, *none)
-            moved = crowd.check(place.course, place.offset, items, biases)
-            check_state(State(*crowd.ground.parts), case, dense)
-            assert moved.value == crowd.ground.value() == at_first.value + moved.gains.sum()
-            again = crowd.check(place.course, place.offset, items, biases)
+        with closing(ThreadedBackend(place.state(), 2)) as backend:
+            at_first = backend.try_moves(place.setup, place.offset, *none)
+            moved = backend.try_moves(place.setup, place.offset, items, biases)
+            check_state(State(*backend.state.parts), case, dense)
+            assert moved.value == backend.state.value() == at_first.value + moved.gains.sum()
+            again = backend.try_moves(place.setup, place.offset, items, biases)
             assert same_bytes((moved.gains,), (again.gains,))
-            back = crowd.check(place.course, place.offset, *none)
-            check_state(State(*crowd.ground.parts), case, dense)
-            assert back.value == crowd.ground.value() == at_first.value
-            assert crowd.ground.rows.offset.tobytes() == place.offset.tobytes()
+            back = backend.try_moves(place.setup, place.offset, *none)
+            check_state(State(*backend.state.parts), case, dense)
+            assert back.value == backend.state.value() == at_first.value
+            assert backend.state.rows.offset.tobytes() == place.offset.tobytes()
 
 
 @pytest.mark.parametrize(("metric", "unlisted"), PAIRS)
 def test_rounds_are_the_same_for_any_number_of_threads(metric: str, unlisted: str) -> None:
     for seed in range(2):
-        place = stage(draw_medium(seed, metric, unlisted, 5, 40))
+        place = start_of(draw_medium(seed, metric, unlisted, 5, 40))
         ends = []
         for n_threads in THREADS:
-            with closing(LocalCrowd(place.ground(), n_threads)) as crowd:
-                ends.append(climb(place, crowd)[-1])
+            with closing(ThreadedBackend(place.state(), n_threads)) as backend:
+                ends.append(ascend_in_rounds(place, backend)[-1])
         assert same_bytes(*((end.offset, end.gain, end.objectives) for end in map(in_arrays, ends)))
         assert ends[0].updates > 0
 
 
-def in_arrays(standing: Standing) -> Standing:
-    return replace(standing, objectives=np.array(standing.objectives))
+def in_arrays(state: RoundState) -> RoundState:
+    return replace(state, objectives=np.array(state.objectives))

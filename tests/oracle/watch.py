@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import numpy as np
-from problems import Case
 
-from trimtab import ground
-from trimtab.ascent import Solution
-from trimtab.kernels import coordinate
-from trimtab.kernels.blocks import BLOCK, Blocks
-from trimtab.kernels.prepare import ByItem
-from trimtab.kernels.rows import Problem, Rows
-from trimtab.kernels.special import Scratch
+from problems import Case
+from trimtab.kernels import coordinate_ascent
+from trimtab.kernels.affected_units import Scratch
+from trimtab.kernels.ordered_multiset import BLOCK, OrderedMultiset
+from trimtab.kernels.prepare_lists import ByItem
+from trimtab.kernels.top_rows import Problem, Rows
+from trimtab.learn.ascent import state
+from trimtab.learn.ascent.cycles import Solution
 
 
 class State(NamedTuple):
@@ -58,15 +58,15 @@ def run_in_turn(job: Callable[[int, int], None], parts: list[tuple[int, int]]) -
 def replaced_visits(visit: Callable[..., int]) -> Iterator[None]:
     """Have `ascend` call `visit` for `visit_items`, on one thread: pools would cost most of all."""
     with (
-        patch.object(coordinate, "visit_items", visit),
-        patch.object(ground, "_run_parts", run_in_turn),
+        patch.object(coordinate_ascent, "visit_items", visit),
+        patch.object(state, "_run_parts", run_in_turn),
     ):
         yield
 
 
 def record(case: Case, look: Callable[[State, int], None] | None = None) -> Record:
     """Solve a case; `look` is called before each visit with the state and the item."""
-    plain = coordinate.visit_items
+    plain = coordinate_ascent.visit_items
     visits: list[Visit] = []
     states: list[State] = []
 
@@ -109,7 +109,7 @@ def build(case: Case) -> State | None:
     return states[0] if states else None
 
 
-def entries_of(blocks: Blocks) -> list[tuple[float, int, int]]:
+def entries_of(blocks: OrderedMultiset) -> list[tuple[float, int, int]]:
     """(key, id, weight) of a multiset, in its own order."""
     entries = []
     for block in blocks.order[: blocks.counts[0]].tolist():

@@ -10,19 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import test_report_browser as browsing
+
 from made_months import MONTHS, make_month
 from made_results import HOSTILE
-from test_report_page import read, specs_of
-
-from trimtab.daily.month import DEFAULT, SCHEMA, WARM, Month, lift_of
+from pages import check_silent, read, specs_of
+from trimtab.daily.simulated_month import DEFAULT, SCHEMA, WARM, Month, lift_of
 from trimtab.errors import TrimtabError
-from trimtab.report.month import build_month, write_month
-from trimtab.report.month_words import lift_by_day, outcome, warm_start, what_was_done
+from trimtab.report.month.month_page import build_month, write_month
+from trimtab.report.month.month_words import lift_by_day, outcome, warm_start, what_was_done
 
 Pages = Callable[[str], Path]
 SECTIONS = ["headline", "lift", "seconds", "objective", "moves", "days", "guide"]
-visit = browsing.visit  # opens what `pages` below gives
 
 
 @pytest.fixture(scope="session")
@@ -124,7 +122,7 @@ def test_without_the_libraries_that_draw(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_importing_it_is_light() -> None:
     code = (
-        "import sys, trimtab.report.month; "
+        "import sys, trimtab.report.month.month_page; "
         "sys.exit(bool({'altair', 'vl_convert', 'jinja2', 'numba'} & set(sys.modules)))"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -133,7 +131,7 @@ def test_importing_it_is_light() -> None:
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 @pytest.mark.parametrize("kind", MONTHS)
 def test_drawn_and_silent(visit: Callable[..., Any], kind: str, width: int, scheme: str) -> None:
-    browsing.check_silent(visit(kind, width, scheme), width)
+    check_silent(visit(kind, width, scheme), width)
 
 
 def test_days_are_labelled_once_each(visit: Callable[..., Any]) -> None:

@@ -6,16 +6,16 @@ import random
 from typing import Any
 
 import pytest
-from made_results import make_results, one_row, table, weekly_dates
 
-from trimtab.report import sentences
+from made_results import make_results, one_row, table, weekly_dates
+from trimtab.experiments.results import Results
+from trimtab.report.backtest import sentences
+from trimtab.report.backtest.figures import Overview, mean_by, objective_of, overview, spread
+from trimtab.report.backtest.item_sections import drawn_places, learned_biases
+from trimtab.report.backtest.item_sentences import moved, sellers, windows
+from trimtab.report.backtest.lift_sections import heat
+from trimtab.report.backtest.window_sections import length_key
 from trimtab.report.charts import main_domain, outside
-from trimtab.report.figures import Overview, mean_by, objective_of, overview, spread
-from trimtab.report.item_sections import drawn_places, learned_biases
-from trimtab.report.item_sentences import moved, sellers, windows
-from trimtab.report.lift_sections import heat
-from trimtab.report.window_sections import length_key
-from trimtab.results import Results
 
 
 def lifts(*values: Any, method: str = "default") -> list[dict[str, Any]]:

@@ -3,60 +3,23 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Callable
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from made_results import HOSTILE, KINDS, make_results, table
 
+from made_results import HOSTILE, KINDS, make_results, table
+from pages import Reader, read, specs_of
 from trimtab.errors import TrimtabError
+from trimtab.experiments.results import Results
 from trimtab.report import build_page, write_report
 from trimtab.report.page import embedded
-from trimtab.results import Results
 
 Pages = Callable[[str], Path]
 ALL = ["headline", "methods", "engines", "coverage", "objectives", "sellers", "windows", "curves",
        "moved", "guide"]  # fmt: skip
-
-
-class Reader(HTMLParser):
-    """Gathers elements, their attributes, and the text outside scripts and styles."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.text: list[str] = []
-        self.raw = False
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-        self.raw = tag in ("script", "style")
-
-    def handle_endtag(self, tag: str) -> None:
-        self.raw = False
-
-    def handle_data(self, data: str) -> None:
-        if not self.raw:
-            self.text.append(data)
-
-    def all(self, tag: str) -> list[dict[str, str | None]]:
-        return [attributes for name, attributes in self.elements if name == tag]
-
-
-def read(path: Path) -> Reader:
-    return Reader(path.read_text("utf-8"))
-
-
-def specs_of(path: Path) -> dict[str, object]:
-    found = re.search(r'id="specs">(.*?)</script>', path.read_text("utf-8"), re.DOTALL)
-    assert found
-    specs: dict[str, object] = json.loads(found[1])
-    return specs
 
 
 @pytest.mark.parametrize(
@@ -188,7 +151,7 @@ def test_without_the_libraries_that_draw(library: str, monkeypatch: pytest.Monke
 
 def test_importing_the_report_is_light() -> None:
     code = (
-        "import sys, trimtab.report, trimtab.report.sections; "
+        "import sys, trimtab.report, trimtab.report.backtest.sections; "
         "sys.exit(bool({'altair', 'vl_convert', 'jinja2', 'numba'} & set(sys.modules)))"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -12,21 +12,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-import test_report_browser as browsing
-from made_results import HOSTILE
-from test_report_page import read, specs_of
 
+from made_results import HOSTILE
+from pages import check_silent, read, specs_of
 from trimtab.abtest import Settings, analyse, analyse_counts
-from trimtab.abtest.loop import Loop
+from trimtab.abtest.simulated_test import Loop
 from trimtab.errors import TrimtabError
-from trimtab.report.online import write_run
-from trimtab.report.verdict import build_verdict, write_verdict
-from trimtab.report.verdict_words import disagreement, guardrail, outcome, overall, roughly
+from trimtab.report.verdict.simulated_test_page import write_run
+from trimtab.report.verdict.verdict_page import build_verdict, write_verdict
+from trimtab.report.verdict.verdict_words import disagreement, guardrail, outcome, overall, roughly
 
 Pages = Callable[[str], Path]
 CONTROL = {"mails": 400_000, "opens": 60_000, "clicks": 9_000, "orders": 12}
 TREATMENT = {"mails": 400_000, "opens": 60_120, "clicks": 9_320, "orders": 21}
-visit = browsing.visit  # opens what `pages` below gives
 
 
 def rows(dates=("2026-11-02", "2026-11-03", "2026-11-04"), n=900, lift=0.08):
@@ -161,7 +159,7 @@ def test_without_the_libraries_that_draw(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_importing_it_is_light() -> None:
     code = (
-        "import sys, trimtab.report.verdict, trimtab.abtest; "
+        "import sys, trimtab.report.verdict.verdict_page, trimtab.abtest; "
         "sys.exit(bool({'altair', 'vl_convert', 'jinja2', 'scipy'} & set(sys.modules)))"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -173,4 +171,4 @@ VIEWS = [*((kind, *WIDE) for kind in PAGES), ("table", *NARROW), ("online", *NAR
 
 @pytest.mark.parametrize(("kind", "width", "scheme"), VIEWS)
 def test_drawn_and_silent(visit: Callable[..., Any], kind: str, width: int, scheme: str) -> None:
-    browsing.check_silent(visit(kind, width, scheme), width)
+    check_silent(visit(kind, width, scheme), width)

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from services import ADMIN_TOKEN, TOKEN, Running, make_bias, publish, running
 
+from services import ADMIN_TOKEN, TOKEN, Running, make_bias, publish, running
 from trimtab.store import Store
 
 SMALL = ("--max-items", 20, "--max-filter", 20, "--max-lists", 5, "--max-batch-items", 200)

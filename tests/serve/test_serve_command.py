@@ -10,11 +10,11 @@ import sys
 import time
 
 import pytest
-from services import SCRIPT, environment, refused_start, request_of, running
 
+from services import SCRIPT, environment, refused_start, request_of, running
 from trimtab.errors import SettingError, StoreError
 from trimtab.serve import Settings, run
-from trimtab.store import POINTER
+from trimtab.store.versions import POINTER
 
 WITHOUT = """
 import sys

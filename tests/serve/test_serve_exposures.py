@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pyarrow as pa
 import pytest
+
 from services import ADMIN, ADMIN_TOKEN, applied, make_bias, publish, refused_start, request_of
 from services import running as run_server
-
-from trimtab.buckets import CONTROL, TREATMENT, Experiment
+from trimtab.abtest.buckets import CONTROL, TREATMENT, Experiment
 from trimtab.errors import StoreError
 from trimtab.serve import Settings, read_exposures
 from trimtab.serve.counters import Counters

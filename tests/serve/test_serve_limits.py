@@ -9,6 +9,7 @@ import time
 from typing import Any
 
 import pytest
+
 from services import make_bias, publish, request_of, running
 
 JSON = {"Content-Type": "application/json"}

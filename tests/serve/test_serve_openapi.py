@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
-from services import ADMIN, ADMIN_TOKEN, TOKEN, Running, environment, request_of
 
+from services import ADMIN, ADMIN_TOKEN, TOKEN, Running, environment, request_of
 from trimtab.serve import Settings
 from trimtab.serve.openapi import document
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import httpx
 import pytest
+
 from services import TOKEN
 
 OPERATIONS = {

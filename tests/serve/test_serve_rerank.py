@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from services import ADMIN_TOKEN, Running, applied, make_bias, publish, request_of, running
 
+from services import ADMIN_TOKEN, Running, applied, make_bias, publish, request_of, running
 from trimtab.serve import Settings
 from trimtab.serve.lookup import make_lookup
 from trimtab.serve.openapi import document

@@ -7,8 +7,8 @@ import socket
 
 import httpx
 import pytest
-from services import ADMIN_TOKEN, TOKEN, refused_start, request_of, running
 
+from services import ADMIN_TOKEN, TOKEN, refused_start, request_of, running
 from trimtab.errors import SettingError
 from trimtab.serve import Settings, make_app, run
 from trimtab.serve.settings import read_token

@@ -15,12 +15,12 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
-from services import ADMIN_TOKEN, make_bias, publish, request_of, running
 
+from services import ADMIN_TOKEN, make_bias, publish, request_of, running
 from trimtab.serve import Settings, make_app
 from trimtab.serve.counters import Counters
-from trimtab.serve.versions import Watcher
-from trimtab.store import POINTER, Store
+from trimtab.serve.served_version import Watcher
+from trimtab.store.versions import POINTER, Store
 
 ITEMS = 50
 SECONDS = 6

@@ -7,9 +7,9 @@ import re
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from cluster import start_cluster
 
 import trimtab as tt
+from spark_cluster import start_cluster
 from trimtab.datasets import generate_drift
 from trimtab.spark import SparkBiasLearner
 

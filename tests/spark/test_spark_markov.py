@@ -10,16 +10,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
-from settings import settings
 
+from spark_settings import settings
 from trimtab import engines
 from trimtab.datasets import load_complete_journey
 from trimtab.engines.base import Events
 from trimtab.engines.markov import count_first_order
 from trimtab.errors import DataError, SettingError, TrimtabError
-from trimtab.ids import encode_ids, id_column
-from trimtab.instants import microseconds
 from trimtab.spark.markov import Markov
+from trimtab.tables.ids import encode_ids, id_column
+from trimtab.tables.timestamps import microseconds
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 AS_OF = START + timedelta(days=40)

@@ -1,25 +1,35 @@
 """Two buckets to verdicts: did it work, and how many mails it takes to know."""
 
 from trimtab.abtest.analyse import analyse, analyse_counts
-from trimtab.abtest.analysis import Finding, SampleRatio, Verdicts
 from trimtab.abtest.attribution import attribute
+from trimtab.abtest.buckets import Experiment, neutral
 from trimtab.abtest.metrics import Metric
-from trimtab.abtest.plan import Planned, baseline_of, baseline_of_counts, plan
 from trimtab.abtest.readings import Reading
+from trimtab.abtest.sample_size import Baseline, Planned, baseline_of, baseline_of_counts, plan
 from trimtab.abtest.settings import Settings
+from trimtab.abtest.simulated_test import Loop, Power, Run
+from trimtab.abtest.verdicts import Dated, Finding, SampleRatio, Side, Verdicts
 
 __all__ = [
+    "Baseline",
+    "Dated",
+    "Experiment",
     "Finding",
+    "Loop",
     "Metric",
     "Planned",
+    "Power",
     "Reading",
+    "Run",
     "SampleRatio",
     "Settings",
+    "Side",
     "Verdicts",
     "analyse",
     "analyse_counts",
     "attribute",
     "baseline_of",
     "baseline_of_counts",
+    "neutral",
     "plan",
 ]

@@ -9,21 +9,12 @@ from typing import Any
 import numpy as np
 
 from trimtab.abtest import counts as by_count
-from trimtab.abtest.analysis import MAIL, SampleRatio, Side, Verdicts
+from trimtab.abtest.buckets import Experiment
 from trimtab.abtest.cuped import Observed, adjust
 from trimtab.abtest.dates import by_date, is_uneven, looks
 from trimtab.abtest.judging import Measured, judge
 from trimtab.abtest.metrics import Metric, metrics_of
-from trimtab.abtest.readings import (
-    BY_DATE,
-    CUPED,
-    NAN,
-    WELCH,
-    Estimate,
-    Reading,
-    ratio,
-    welch,
-)
+from trimtab.abtest.readings import BY_DATE, CUPED, NAN, WELCH, Estimate, Reading, ratio, welch
 from trimtab.abtest.revenue import Pair, bootstrapped, winsorised
 from trimtab.abtest.samples import (
     BEFORE,
@@ -38,7 +29,7 @@ from trimtab.abtest.samples import (
 )
 from trimtab.abtest.settings import Settings
 from trimtab.abtest.strata import stratified
-from trimtab.buckets import Experiment
+from trimtab.abtest.verdicts import MAIL, SampleRatio, Side, Verdicts
 from trimtab.errors import DataError, TrimtabError
 
 _DRAWS = 20  # over alpha: the fewest of the bootstrap by which p can be told

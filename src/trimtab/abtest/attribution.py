@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from trimtab.abtest.samples import CLICKS, DATE, MAILS, OPENS, ORDERS, REVENUE
-from trimtab.coded import Codes, Floats, Ints
+from trimtab.arrays import Codes, Floats, Ints
 from trimtab.errors import DataError, SettingError
-from trimtab.frames import Table, read_frame, read_scores
-from trimtab.ids import IdColumn, encode_ids
-from trimtab.instants import as_utc, has_zone, microseconds
-from trimtab.schema import BUCKET, TIMESTAMP, USER
+from trimtab.tables.columns import BUCKET, TIMESTAMP, USER
+from trimtab.tables.frames import Table, read_frame, read_scores
+from trimtab.tables.ids import IdColumn, encode_ids
+from trimtab.tables.timestamps import as_utc, has_zone, microseconds
 
 MAIL, SESSION = "mail_id", "session_id"
 _MINUTE = 60_000_000

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from trimtab.abtest.readings import Estimate, ratio, spread
-from trimtab.coded import Floats
+from trimtab.arrays import Floats
 
 
 class Observed(NamedTuple):

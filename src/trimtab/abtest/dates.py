@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trimtab.abtest.analysis import Dated
 from trimtab.abtest.judging import relative_sequence
 from trimtab.abtest.metrics import PER_MAIL, PER_OPEN, Metric, metrics_of
 from trimtab.abtest.readings import WELCH, Estimate, Reading, ratio, welch
 from trimtab.abtest.samples import MAILS, Sample
 from trimtab.abtest.settings import Settings
-from trimtab.coded import Flags
+from trimtab.abtest.verdicts import Dated
+from trimtab.arrays import Flags
 
 
 def _primary(sample: Sample) -> list[Metric]:

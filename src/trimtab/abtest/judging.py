@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from trimtab.abtest.analysis import EQUIVALENT, INCONCLUSIVE, SIGNIFICANT, Finding, Side
 from trimtab.abtest.metrics import FAMILIES, Metric
 from trimtab.abtest.readings import (
     NAN,
@@ -17,8 +16,9 @@ from trimtab.abtest.readings import (
     fieller,
     holm,
 )
-from trimtab.abtest.sequences import radius
+from trimtab.abtest.repeated_looks import radius
 from trimtab.abtest.settings import Settings
+from trimtab.abtest.verdicts import EQUIVALENT, INCONCLUSIVE, SIGNIFICANT, Finding, Side
 
 
 class Measured(NamedTuple):

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from trimtab.coded import Floats
+from trimtab.arrays import Floats
 
 NAN = math.nan
 WELCH, CUPED, BY_DATE = "Welch", "CUPED", "by date"

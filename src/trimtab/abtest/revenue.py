@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from trimtab.abtest.readings import NAN, Reading, ratio, welch
-from trimtab.coded import Floats
+from trimtab.arrays import Floats
 
 Pair = tuple[Floats, Floats]  # revenue and what it is counted per, a row a unit
 _ROOM = 1 << 22  # numbers drawn at once

@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trimtab.buckets import CONTROL, TREATMENT, Experiment
-from trimtab.coded import Codes, Flags, Floats
+from trimtab.abtest.buckets import CONTROL, TREATMENT, Experiment
+from trimtab.arrays import Codes, Flags, Floats
 from trimtab.errors import DataError
-from trimtab.frames import Table, column_names, read_frame, require_numbers
-from trimtab.ids import as_read_only, encode_ids, id_column
-from trimtab.schema import BUCKET, USER
+from trimtab.tables.columns import BUCKET, USER
+from trimtab.tables.frames import Table, column_names, read_frame, require_numbers
+from trimtab.tables.ids import as_read_only, encode_ids, id_column
 
 MAILS, OPENS, CLICKS, ORDERS, REVENUE = "mails", "opens", "clicks", "orders", "revenue"
 DATE = "date"

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from trimtab.checks import require_whole
 from trimtab.errors import SettingError
-from trimtab.schema import require_whole
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ import numpy as np
 
 from trimtab.abtest.readings import Estimate, spread
 from trimtab.abtest.samples import Sample, sum_by
-from trimtab.coded import Codes, Flags, Floats
+from trimtab.arrays import Codes, Flags, Floats
 
 
 class Strata(NamedTuple):

@@ -5,6 +5,6 @@ imported to find out.
 """
 
 from trimtab.adapters.dispatch import recs_from
-from trimtab.adapters.events import UserItems, user_items
+from trimtab.adapters.training_matrix import UserItems, user_items
 
 __all__ = ["UserItems", "recs_from", "user_items"]

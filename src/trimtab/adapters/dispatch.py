@@ -8,16 +8,16 @@ from typing import Any
 import narwhals as nw
 
 from trimtab.adapters.request import Request
+from trimtab.checks import require_flag, require_whole
 from trimtab.errors import DataError
-from trimtab.schema import require_flag, require_whole
 
 _HOMES = {
-    "trimtab.engines": "engines",
+    "trimtab.engines": "own_engines",
     "implicit": "implicit",
     "rectools": "rectools",
     "lenskit": "lenskit",
     "lightfm": "lightfm",
-    "scipy.sparse": "sparse",
+    "scipy.sparse": "score_matrix",
 }
 
 
@@ -81,9 +81,9 @@ def _adapter(model: Any) -> str:
             if kind.__module__ == home or kind.__module__.startswith(f"{home}."):
                 return name
     if isinstance(model, tuple | list) and [_axes(part) for part in model] == [2, 2]:
-        return "factors"
+        return "factor_arrays"
     if isinstance(nw.from_native(model, pass_through=True), nw.DataFrame | nw.LazyFrame):
-        return "tables"
+        return "score_tables"
     raise DataError(
         f"model is a {type(model).__name__}: recs_from understands fitted models of implicit, "
         f"RecTools and LightFM, LensKit pipelines, scipy.sparse matrices of scores, pairs "

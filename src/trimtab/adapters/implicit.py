@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trimtab.adapters.asking import Asking
-from trimtab.adapters.factors import Factors
-from trimtab.adapters.lists import Found, Source, recs_of
+from trimtab.adapters.best_k_models import Asking
+from trimtab.adapters.factor_arrays import Factors
+from trimtab.adapters.numbered_lists import Found, Source, recs_of
 from trimtab.adapters.request import Request
-from trimtab.adapters.sparse import SparseScores
-from trimtab.coded import Ints
+from trimtab.adapters.score_matrix import SparseScores
+from trimtab.arrays import Ints
 from trimtab.errors import DataError, TrimtabError
 
 _NEED = "implicit models of this kind need"

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from trimtab.adapters.asking import Asking
-from trimtab.adapters.lists import Found, recs_of
+from trimtab.adapters.best_k_models import Asking
+from trimtab.adapters.numbered_lists import Found, recs_of
 from trimtab.adapters.request import Request
-from trimtab.coded import Ints
+from trimtab.arrays import Ints
 from trimtab.errors import DataError
 
 _OWN = "a LensKit Dataset has the ids"

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trimtab.adapters.factors import Factors
-from trimtab.adapters.lists import recs_of
+from trimtab.adapters.factor_arrays import Factors
+from trimtab.adapters.numbered_lists import recs_of
 from trimtab.adapters.request import Request, is_sparse
 from trimtab.errors import DataError, TrimtabError
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from trimtab.adapters.events import UserItems, scipy_sparse
-from trimtab.coded import Ints, Sets
+from trimtab.adapters.training_matrix import UserItems, scipy_sparse
+from trimtab.arrays import Ints, Sets
 from trimtab.errors import DataError, SettingError
-from trimtab.frames import group_sets
-from trimtab.labels import Labels
+from trimtab.tables.frames import group_sets
+from trimtab.tables.id_labels import Labels
 
 
 @dataclass(frozen=True)

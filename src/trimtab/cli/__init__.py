@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trimtab.cli import biases, daily, experiments, exports, serving, simulation, testing
+from trimtab.cli import abtest, biases, daily, experiments, exports, serving, simulation
 from trimtab.errors import BusyError, RefusedError, TrimtabError
 
 app = typer.Typer(
@@ -36,7 +36,7 @@ for command in (
     daily.rollback,
     daily.diff,
     simulation.simulate,
-    testing.abtest,
+    abtest.abtest,
     serving.serve,
 ):
     app.command()(command)
@@ -48,7 +48,7 @@ def version_option(
 ) -> None:
     """Keep a recommender on trend: learn one bias per item from the last days of feedback."""
     if version:
-        from trimtab import __version__
+        from trimtab.version import __version__
 
         print(__version__)
         raise typer.Exit

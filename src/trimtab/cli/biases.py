@@ -12,8 +12,9 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from trimtab.bias import ItemBias, text_columns
-from trimtab.buckets import Experiment
+from trimtab.abtest.buckets import Experiment
+from trimtab.bias import ItemBias
+from trimtab.bias.table import text_columns
 from trimtab.cli.options import (
     AsJson,
     Merge,
@@ -25,11 +26,11 @@ from trimtab.cli.options import (
     ShareOfTest,
     share_of_test,
 )
-from trimtab.cli.terminal import console
+from trimtab.cli.printing import console
 from trimtab.errors import TrimtabError
-from trimtab.evaluation import evaluate as evaluate_frames
-from trimtab.files import read_tables, require_kind, require_place, write_table
 from trimtab.learn import BiasLearner
+from trimtab.metrics.evaluation import evaluate as evaluate_frames
+from trimtab.tables.files import read_tables, require_kind, require_place, write_table
 
 RecsFile = Annotated[Path, typer.Option("--recs", help="user_id, item_id, score: the lists.")]
 

@@ -23,7 +23,7 @@ from trimtab.cli.options import (
     Settings,
     Zone,
 )
-from trimtab.cli.terminal import console, say
+from trimtab.cli.printing import console, say
 
 _HISTORY = ("", "version", "for", "made (UTC)", "on the window", "forecast", "biases")
 StoreFolder = Annotated[Path, typer.Option("--store", help="Folder of versions.")]
@@ -148,10 +148,10 @@ def diff(
     as_json: AsJson = False,
 ) -> None:
     """What moved most between two versions."""
+    from trimtab.checks import require_whole
     from trimtab.daily import diff as diff_versions
-    from trimtab.files import require_kind, write_table
-    from trimtab.schema import require_whole
     from trimtab.store import Store
+    from trimtab.tables.files import require_kind, write_table
 
     require_whole("top", top, 1)
     if out is not None:

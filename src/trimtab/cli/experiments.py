@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from trimtab.cli.options import ItemsFile, LogFile, Zone
-from trimtab.cli.terminal import console, link, progress_bar, say
+from trimtab.cli.printing import console, link, progress_bar, say
 from trimtab.errors import SettingError
-from trimtab.files import require_place
+from trimtab.tables.files import require_place
 
 Folder = Annotated[Path, typer.Option("--out", help="Folder for results.")]
 Names = list[str] | None
@@ -18,11 +18,11 @@ Names = list[str] | None
 
 def demo(out: Folder = Path("trimtab-demo")) -> None:
     """The paper's experiments on a real retailer's year: tables, and a page to look at."""
-    from trimtab.backtest import total_steps
-    from trimtab.demo import demo_plan, run_demo
-    from trimtab.plan import open_log
-    from trimtab.report import require_libraries
-    from trimtab.report.console import print_tables
+    from trimtab.experiments.backtest import run_backtest, total_steps
+    from trimtab.experiments.demo import demo_plan
+    from trimtab.experiments.plan import open_log
+    from trimtab.report import require_libraries, write_report
+    from trimtab.report.backtest.console import print_tables
 
     require_place(out)
     require_libraries()
@@ -30,7 +30,10 @@ def demo(out: Folder = Path("trimtab-demo")) -> None:
     say(f"{log}")
     plan = demo_plan(log)
     with progress_bar(total_steps(plan) + 1) as step:
-        results, page = run_demo(plan, log, out, step)
+        results = run_backtest(plan, log, out, step)
+        step("report")
+        page = out / "report.html"
+        write_report(results, page)
     print_tables(results, console)
     say(f"tables in {out}; the page: {link(page)}")
 
@@ -73,8 +76,8 @@ def backtest(
     report: Annotated[bool, typer.Option(help="Also write report.html.")] = True,
 ) -> None:
     """Compare methods over dates and engines; an interrupted run goes on where it was."""
-    from trimtab.backtest import run_backtest, total_steps
-    from trimtab.plan import make_plan, open_log
+    from trimtab.experiments.backtest import run_backtest, total_steps
+    from trimtab.experiments.plan import make_plan, open_log
 
     flags = {
         "log": log, "tz": tz, "items": None if items is None else str(items), "dates": date,
@@ -104,7 +107,7 @@ def report(
     tables: Annotated[bool, typer.Option(help="Print the tables too.")] = False,
 ) -> None:
     """Make one page of charts and tables from a backtest's results."""
-    from trimtab.results import Results
+    from trimtab.experiments.results import Results
 
     page = results / "report.html" if out is None else out
     if page.suffix.lower() not in (".html", ".htm"):
@@ -112,7 +115,7 @@ def report(
     require_place(page.parent)
     loaded = Results.load(results)
     if tables:
-        from trimtab.report.console import print_tables
+        from trimtab.report.backtest.console import print_tables
 
         print_tables(loaded, console)
     _write_page(loaded, page)
@@ -127,7 +130,7 @@ def _write_page(results: Any, page: Path) -> None:
 
 def _settings(plan: Path | None, flags: dict[str, Any], level: str | None) -> dict[str, Any]:
     """Settings of the file with the flags over them; dates of one kind replace the other's."""
-    from trimtab.plan import read_plan_file
+    from trimtab.experiments.plan import read_plan_file
 
     given = {name: value for name, value in flags.items() if value not in (None, [])}
     settings = {} if plan is None else read_plan_file(plan)

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from trimtab.bias import ItemBias
-from trimtab.boosts import require_ending
-from trimtab.cli.terminal import console
-from trimtab.files import require_place
+from trimtab.bias.export.search_boosts import require_ending
+from trimtab.cli.printing import console
+from trimtab.tables.files import require_place
 
 
 def export(

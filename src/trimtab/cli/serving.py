@@ -9,7 +9,7 @@ import typer
 
 from trimtab.cli.daily import StoreFolder
 from trimtab.cli.options import Salt, ShareOfTest, share_of_test
-from trimtab.cli.terminal import say
+from trimtab.cli.printing import say
 
 
 def serve(

@@ -9,11 +9,11 @@ import typer
 from rich import box
 from rich.table import Column, Table
 
-from trimtab.cli.online import send_mails
+from trimtab.cli.online_test import send_mails
 from trimtab.cli.options import ItemsFile, LogFile, Metric, Places, RecentDays, Share, Zone
-from trimtab.cli.terminal import console, link, progress_bar, say
+from trimtab.cli.printing import console, link, progress_bar, say
 from trimtab.errors import SettingError
-from trimtab.files import require_place
+from trimtab.tables.files import require_place
 
 _COLUMNS = ("lift", "days above", "seconds", "changed", "moved")
 
@@ -63,8 +63,8 @@ def simulate(
         }  # fmt: skip
         send_mails(loop, out or Path("online"), report)
         return
-    from trimtab.daily.month import PAGE
     from trimtab.daily.simulate import Simulation
+    from trimtab.daily.simulated_month import PAGE
 
     out = out or Path("month")
     days = 30 if days is None else days
@@ -93,7 +93,7 @@ def _refuse_log(log: str | None, items: Path | None) -> None:
 
 def _require_ready(out: Path, report: bool) -> None:
     """Refuse early what would fail after the work is done."""
-    from trimtab.daily.month import require_free
+    from trimtab.daily.simulated_month import require_free
 
     require_place(out)
     require_free(out)
@@ -107,8 +107,8 @@ def _open(
     log: str | None, tz: str | None, items: Path | None, engine: str, level: str | None
 ) -> tuple[Any, Any]:
     """The log and the engine that the options name."""
-    from trimtab.plan import ENGINES, make_engines, open_log
-    from trimtab.schema import require_choice
+    from trimtab.checks import require_choice
+    from trimtab.experiments.plan import ENGINES, make_engines, open_log
 
     require_choice("engine", engine, tuple(ENGINES))
     if level is not None and engine != "category":
@@ -121,8 +121,8 @@ def _open(
 
 def _print_month(month: Any) -> None:
     """A row a job, and what a warm start buys."""
-    from trimtab.daily.month import JOBS
-    from trimtab.report.month_words import warm_start
+    from trimtab.daily.simulated_month import JOBS
+    from trimtab.report.month.month_words import warm_start
     from trimtab.report.words import decimal, percent, share
 
     right = (Column(name, justify="right", no_wrap=True) for name in _COLUMNS)
@@ -144,7 +144,7 @@ def _print_month(month: Any) -> None:
 
 
 def _write_page(month: Any, page: Path) -> None:
-    from trimtab.report.month import write_month
+    from trimtab.report.month.month_page import write_month
 
     write_month(month, page)
     say(f"the page: {link(page)}")

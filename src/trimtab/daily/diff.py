@@ -6,13 +6,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from trimtab.arrays import Codes, Flags, Floats
 from trimtab.bias import ItemBias
-from trimtab.coded import Codes, Flags, Floats
 from trimtab.errors import DataError
-from trimtab.frames import known_ids, take_ids
-from trimtab.ids import encode_ids
-from trimtab.schema import ITEM, NAME
 from trimtab.store import Version
+from trimtab.tables.columns import ITEM, NAME
+from trimtab.tables.frames import known_ids, take_ids
+from trimtab.tables.ids import encode_ids
 
 
 def diff(before: Version, after: Version) -> pa.Table:

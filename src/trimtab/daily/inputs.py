@@ -9,23 +9,15 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from trimtab.daily.lists import DatedLists
-from trimtab.daily.sources import read_events
+from trimtab.checks import require_columns
+from trimtab.daily.dated_lists import DatedLists
+from trimtab.daily.event_sources import read_events
 from trimtab.daily.windows import Window
-from trimtab.datasets.logs import Log, make_log
 from trimtab.errors import DataError
-from trimtab.files import is_csv, match_kinds, plain_type, read_table
-from trimtab.instants import as_utc, day_start, microseconds, require_zone
-from trimtab.schema import (
-    CATEGORY,
-    ITEM,
-    NAME,
-    SCORE,
-    TIMESTAMP,
-    USER,
-    WINDOW,
-    require_columns,
-)
+from trimtab.tables.columns import CATEGORY, ITEM, NAME, SCORE, TIMESTAMP, USER, WINDOW
+from trimtab.tables.files import is_csv, match_kinds, plain_type, read_table
+from trimtab.tables.log import Log, make_log
+from trimtab.tables.timestamps import as_utc, day_start, microseconds, require_zone
 
 _LIST_COLUMNS = (USER, ITEM, SCORE)
 

@@ -21,19 +21,21 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from trimtab.bias import ItemBias, text_columns, warn
-from trimtab.daily.checks import require_alike, require_newer
+from trimtab.bias import ItemBias
+from trimtab.bias.saved import summary_json
+from trimtab.bias.table import text_columns
+from trimtab.checks import DUPLICATES, require_choice, require_whole
+from trimtab.daily.dated_lists import DatedLists, find_lists
+from trimtab.daily.event_sources import without_password
 from trimtab.daily.inputs import Source, Teaching, choose_lists, gather, read_lists, read_source
-from trimtab.daily.lists import DatedLists, find_lists
-from trimtab.daily.sources import without_password
+from trimtab.daily.publish_checks import require_alike, require_newer
 from trimtab.daily.windows import Window, recent_windows, require_complete
-from trimtab.errors import DataError, GuardWarning, RefusedError, StoreError, TrimtabWarning
-from trimtab.files import write_table
-from trimtab.instants import read_day, require_zone
+from trimtab.errors import DataError, GuardWarning, RefusedError, StoreError, TrimtabWarning, warn
 from trimtab.learn import BiasLearner
-from trimtab.schema import DUPLICATES, require_choice, require_whole
-from trimtab.storage import summary_json
-from trimtab.store import NAMES, TOP, Store, Version
+from trimtab.store.versions import NAMES, TOP, Store, Version
+from trimtab.store.writer import open_writer
+from trimtab.tables.files import write_table
+from trimtab.tables.timestamps import read_day, require_zone
 
 ACCEPTABLE = ("guard", "incomplete", "older", "unlike")
 
@@ -121,7 +123,7 @@ class Refresh:
         """
         asked = None if as_of is None else read_day("as_of", as_of)
         store = Store(self.store)
-        with store.writing() as writer, _collected() as caught:
+        with open_writer(store) as writer, _collected() as caught:
             items = None if self.items is None else Path(self.items)
             source = read_source(self.events, self.query, self.tz, items, asked)
             lists = find_lists(Path(self.lists), source.log.tz)

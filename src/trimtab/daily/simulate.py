@@ -18,19 +18,29 @@ import numpy as np
 import pyarrow as pa
 
 from trimtab.bias import ItemBias
-from trimtab.daily.lists import TRAINED_UNTIL
-from trimtab.daily.month import COLD, DEFAULT, SCHEMA, WARM, Month, begin, compare, store_name
+from trimtab.checks import METRICS, require_choice, require_whole
+from trimtab.daily.dated_lists import TRAINED_UNTIL
 from trimtab.daily.refresh import Refresh
+from trimtab.daily.simulated_month import (
+    COLD,
+    DEFAULT,
+    SCHEMA,
+    WARM,
+    Month,
+    begin,
+    compare,
+    store_name,
+)
 from trimtab.daily.windows import Window, recent_windows
-from trimtab.datasets.logs import Log
 from trimtab.engines import Engine
 from trimtab.errors import DataError, RefusedError, SettingError, TrimtabWarning
-from trimtab.evaluation import judge_units
-from trimtab.files import read_table, write_table
-from trimtab.instants import as_datetime, local_day, microseconds
 from trimtab.learn import BiasLearner
-from trimtab.metrics import mean_metrics
-from trimtab.schema import METRICS, TIMESTAMP, require_choice, require_whole
+from trimtab.metrics.evaluation import judge_units
+from trimtab.metrics.per_user import mean_metrics
+from trimtab.tables.columns import TIMESTAMP
+from trimtab.tables.files import read_table, write_table
+from trimtab.tables.log import Log
+from trimtab.tables.timestamps import as_datetime, local_day, microseconds
 
 Step = Callable[[str], None]
 
@@ -199,7 +209,7 @@ class Simulation:
 
     def _about(self, mornings: list[date]) -> dict[str, Any]:
         """What a page says of how it came about."""
-        from trimtab import __version__
+        from trimtab.version import __version__
 
         return {
             "version": __version__,

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trimtab.coded import Ints
-from trimtab.datasets.logs import Log
+from trimtab.arrays import Ints
 from trimtab.errors import DataError, RefusedError
-from trimtab.instants import day_start, local_day, microseconds
-from trimtab.schema import TIMESTAMP, USER
+from trimtab.tables.columns import TIMESTAMP, USER
+from trimtab.tables.log import Log
+from trimtab.tables.timestamps import day_start, local_day, microseconds
 
 _BUYERS = 500  # with fewer in the newest window, earlier ones are learned from too
 _MOST = 6  # windows, then

@@ -1,10 +1,10 @@
 """Logs to try things on: a real retailer's year, any file of events, and generated drift."""
 
+from trimtab.datasets.complete_journey import load_complete_journey
 from trimtab.datasets.drift import DriftData, DriftSettings, generate_drift
-from trimtab.datasets.generated import generate_log
-from trimtab.datasets.items import KINDS, Items, generate_items
-from trimtab.datasets.journey import load_complete_journey
-from trimtab.datasets.logs import Log, make_log, read_log
+from trimtab.datasets.generated_items import KINDS, Items, generate_items
+from trimtab.datasets.generated_log import generate_log
+from trimtab.tables.log import Log, make_log, read_log
 
 __all__ = [
     "KINDS",

@@ -8,10 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from trimtab.coded import Codes, Floats, Ints, Lists, Sets
-from trimtab.datasets.checks import MOST_CODES, check_items, check_purchases, check_whole
-from trimtab.datasets.items import NEW, Items, generate_items
-from trimtab.datasets.tables import (
+from trimtab.arrays import Codes, Floats, Ints, Lists, Sets
+from trimtab.checks import (
+    MOST_CODES,
+    require_item_settings,
+    require_purchases,
+    require_whole_between,
+)
+from trimtab.datasets.generated_items import NEW, Items, generate_items
+from trimtab.datasets.random_tables import (
     activity_quantiles,
     category_sums,
     lognormal_quantiles,
@@ -23,7 +28,7 @@ from trimtab.datasets.tables import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from trimtab.kernels.shoppers import World
+    from trimtab.kernels.simulated_shoppers import World
 
 _PURPOSE = 1
 # Above 1 the engine is surer of popular items than purchases are.
@@ -45,11 +50,11 @@ class DriftSettings:
 
     def __post_init__(self) -> None:
         """Refuse settings that no data can have."""
-        check_items(self.n_items, self.n_categories, self.drift, self.seed)
-        check_whole("n_users", self.n_users, 1, MOST_CODES)
+        require_item_settings(self.n_items, self.n_categories, self.drift, self.seed)
+        require_whole_between("n_users", self.n_users, 1, MOST_CODES)
         rule = f"between 1 and n_items={self.n_items}"
-        check_whole("n_listed", self.n_listed, 1, self.n_items, rule)
-        check_purchases(self.purchases_per_user)
+        require_whole_between("n_listed", self.n_listed, 1, self.n_items, rule)
+        require_purchases(self.purchases_per_user)
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,8 +172,8 @@ def generate_drift(
 
 def _draw(settings: DriftSettings, items: Items, listed: Codes, scores: Floats) -> list[Sets]:
     """Fill the lists; the purchases of the long run, the recent and the test window."""
-    from trimtab.kernels.sampling import draw_counts
-    from trimtab.kernels.shoppers import draw_users
+    from trimtab.kernels.random_draws import draw_counts
+    from trimtab.kernels.simulated_shoppers import draw_users
 
     keys = stream_keys(settings.seed, _PURPOSE, 6)
     counts = np.zeros((3, settings.n_users), np.int32)
@@ -190,7 +195,7 @@ def _draw(settings: DriftSettings, items: Items, listed: Codes, scores: Floats) 
 
 
 def _world(items: Items) -> World:
-    from trimtab.kernels.shoppers import World
+    from trimtab.kernels.simulated_shoppers import World
 
     sums = category_sums(items, items.long_run)
     order = np.lexsort((-items.weight, items.kind == NEW)).astype(np.int32)
@@ -200,7 +205,7 @@ def _world(items: Items) -> World:
 
 def _packed(bounds: Ints, counts: Codes, loose: Codes) -> Sets:
     """Sets without the room that repeated purchases left."""
-    from trimtab.kernels.shoppers import pack
+    from trimtab.kernels.simulated_shoppers import pack
 
     indptr = np.zeros(len(bounds), np.int64)
     np.cumsum(counts, out=indptr[1:])

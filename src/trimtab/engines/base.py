@@ -15,13 +15,14 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import pyarrow as pa
 
-from trimtab.coded import Codes, Floats, Ints, Lists
+from trimtab.arrays import Codes, Floats, Ints, Lists
+from trimtab.checks import require_number, require_whole
 from trimtab.errors import DataError, SettingError, TrimtabError
-from trimtab.frames import Table, known_ids, read_frame, take_ids, write_frame
-from trimtab.ids import encode_ids, id_column
-from trimtab.instants import DAY, as_datetime, microseconds, read_instant, require_before
-from trimtab.labels import id_values
-from trimtab.schema import ITEM, SCORE, TIMESTAMP, USER, require_number, require_whole
+from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER
+from trimtab.tables.frames import Table, known_ids, read_frame, take_ids, write_frame
+from trimtab.tables.id_labels import id_values
+from trimtab.tables.ids import encode_ids, id_column
+from trimtab.tables.timestamps import DAY, as_datetime, microseconds, read_instant, require_before
 
 _MOST_DAYS = 36_500
 

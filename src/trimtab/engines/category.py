@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from trimtab.coded import Codes, Lists
+from trimtab.arrays import Codes, Lists
 from trimtab.engines.base import Engine, Events
-from trimtab.engines.mixture import Mix, Rows, commonest_first, mix_lists, share_rows
+from trimtab.engines.sparse_mixture import Mix, Rows, commonest_first, mix_lists, share_rows
 from trimtab.errors import SettingError
-from trimtab.frames import column_names, known_ids, read_frame
-from trimtab.ids import encode_ids, id_column
-from trimtab.schema import CATEGORY, ITEM
+from trimtab.tables.columns import CATEGORY, ITEM
+from trimtab.tables.frames import column_names, known_ids, read_frame
+from trimtab.tables.ids import encode_ids, id_column
 
 
 class _Model(NamedTuple):

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trimtab.coded import Codes, Lists, Singles
+from trimtab.arrays import Codes, Lists, Singles
+from trimtab.checks import require_choice, require_whole
 from trimtab.engines.base import Engine, Events
-from trimtab.engines.mixture import close_lists
 from trimtab.engines.purchases import gather_purchases, pointers
+from trimtab.engines.sparse_mixture import close_lists
 from trimtab.errors import TrimtabError
-from trimtab.schema import require_choice, require_whole
 from trimtab.threads import run_ranges
 
 WEIGHTINGS = ("binary", "frequency", "recency")
@@ -77,8 +77,8 @@ class Factorization(Engine):
         return _sparse().csr_array((values.astype(np.float32), bought.items, indptr), shape=shape)
 
     def _score(self, model: _Model, users: Codes, n: int) -> Lists:
-        from trimtab.kernels.factors import rank_factors
-        from trimtab.kernels.jit import compile_notice
+        from trimtab.kernels.compiling import compile_notice
+        from trimtab.kernels.factor_lists import rank_factors
 
         n = min(n, model.n_items)
         factors = np.where((users >= 0)[:, None], model.users[users], np.float32(0))
@@ -113,7 +113,7 @@ def item_factors(matrix: Any, n_factors: int, seed: int) -> NDArray[Any]:
 
 def _in_blocks(items: NDArray[Any]) -> Singles:
     """Item factors as blocks x factors x BLOCK, filled up with zeros."""
-    from trimtab.kernels.factors import BLOCK
+    from trimtab.kernels.factor_lists import BLOCK
 
     n_items, n_factors = items.shape
     n_blocks = -(-n_items // BLOCK)

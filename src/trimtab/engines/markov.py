@@ -20,12 +20,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trimtab.coded import Codes, Floats, Ints, Lists
+from trimtab.arrays import Codes, Floats, Ints, Lists
+from trimtab.checks import require_whole
 from trimtab.engines.base import Engine, Events
-from trimtab.engines.mixture import Mix, Rows, mix_lists, stack_rows
 from trimtab.engines.purchases import Purchases, gather_purchases, pointers
+from trimtab.engines.sparse_mixture import Mix, Rows, mix_lists, stack_rows
 from trimtab.errors import SettingError
-from trimtab.schema import require_whole
 from trimtab.threads import ranges, thread_count
 
 _EVER = np.iinfo(np.int64).min  # since when a user may have bought anything
@@ -191,7 +191,7 @@ def _pair_totals(
 
 def _count(seeds: Seeds, bought: Purchases, weights: Floats, least: int) -> Followers:
     """Followers of every state; the same for any number of threads."""
-    from trimtab.kernels.jit import compile_notice
+    from trimtab.kernels.compiling import compile_notice
     from trimtab.kernels.transitions import count_followers
 
     by_place, baskets = _baskets(bought, weights, least)

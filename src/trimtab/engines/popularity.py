@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trimtab.coded import Codes, Lists
+from trimtab.arrays import Codes, Lists
 from trimtab.engines.base import Engine, Events
-from trimtab.engines.mixture import Mix, Rows, commonest_first, mix_lists, share_rows
+from trimtab.engines.sparse_mixture import Mix, Rows, commonest_first, mix_lists, share_rows
 
 
 @dataclass(kw_only=True)

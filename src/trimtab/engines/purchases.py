@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trimtab.coded import Codes, Floats, Ints
+from trimtab.arrays import Codes, Floats, Ints
 from trimtab.engines.base import Events
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from trimtab.kernels.jit import helper, kernel
+from trimtab.kernels.compiling import helper, kernel
 
 
 @kernel

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from trimtab.kernels.worth import worth_table
+from trimtab.kernels.hit_value import hit_value_table
 
 MARGIN = 1e-6
 ULPS = 2.0**-46
@@ -46,7 +46,7 @@ class Task:
     worth: list[list[float]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "worth", worth_table(self.metric, self.k).tolist())
+        object.__setattr__(self, "worth", hit_value_table(self.metric, self.k).tolist())
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from trimtab.kernels.blocks import BLOCK
-from trimtab.kernels.jit import helper
-from trimtab.kernels.steps import better, penalty_of, too_narrow
+from trimtab.kernels.bias_steps import better, penalty_of, too_narrow
+from trimtab.kernels.compiling import helper
+from trimtab.kernels.ordered_multiset import BLOCK
 
 
 @helper

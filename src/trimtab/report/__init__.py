@@ -1,35 +1,8 @@
-"""Report: the results of a backtest as charts and tables on one page that needs nothing else."""
+"""Pages of charts and tables, each one file that needs nothing else."""
 
-from __future__ import annotations
+from trimtab.report.backtest.backtest_page import build_page, write_report
+from trimtab.report.month.month_page import write_month
+from trimtab.report.page import require_libraries
+from trimtab.report.verdict.verdict_page import write_verdict
 
-from pathlib import Path
-
-from trimtab.errors import DataError
-from trimtab.report.page import require_libraries, write_page
-from trimtab.results import Results
-
-__all__ = ["build_page", "require_libraries", "write_report"]
-
-
-def write_report(results: Results, path: Path) -> None:
-    """Write the page, all at once."""
-    write_page(build_page(results), path)
-
-
-def build_page(results: Results) -> str:
-    """The page as HTML: the same text for the same results.
-
-    A section is there if its table has rows; only `results` must have some.
-
-    Raises:
-        TrimtabError: if the libraries that draw are not installed, or there is no result at all.
-    """
-    from trimtab.report.figures import overview
-    from trimtab.report.page import render
-    from trimtab.report.sections import all_sections, title
-
-    require_libraries()
-    view = overview(results)
-    if not view.lifts:
-        raise DataError("the table 'results' has no rows; run the backtest again")
-    return render(title(view), view.about.get("version"), all_sections(view))
+__all__ = ["build_page", "require_libraries", "write_month", "write_report", "write_verdict"]

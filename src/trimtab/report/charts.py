@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from trimtab.report.parts import Spec
+from trimtab.report.blocks import Spec
 from trimtab.report.words import is_number
 
 if TYPE_CHECKING:

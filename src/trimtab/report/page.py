@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from trimtab.errors import TrimtabError
-from trimtab.files import publish
-from trimtab.report.parts import Chart, Panels, Section
+from trimtab.report.blocks import Chart, Panels, Section
+from trimtab.tables.files import publish
 
 _MISSING = "charts need altair and vl-convert: pip install 'trimtab[report]'"
 _ESCAPED = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"}

@@ -17,11 +17,12 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from trimtab.serve import page
+from trimtab.serve import docs_page
 from trimtab.serve.bodies import check_batch, check_list, decode, read_body
 from trimtab.serve.gate import ASSETS, HEALTH, Gate
 from trimtab.serve.openapi import document
 from trimtab.serve.refusals import RefusalError, problem, shown
+from trimtab.serve.served_version import Served
 from trimtab.serve.service import Service
 from trimtab.serve.settings import Settings
 from trimtab.serve.shapes import (
@@ -34,7 +35,6 @@ from trimtab.serve.shapes import (
     RerankRequest,
     encode,
 )
-from trimtab.serve.versions import Served
 from trimtab.store import Store
 
 _ON_THE_LOOP = 1_000  # items and places that are ranked at once; more go to a thread
@@ -91,8 +91,8 @@ class _Endpoints:
             Route("/version", self.version, methods=["GET"]),
             Route("/metrics", self.metrics, methods=["GET"]),
             Route("/openapi.json", self.openapi, methods=["GET"]),
-            Route("/docs", page.docs, methods=["GET"]),
-            Route(f"{ASSETS}/{{name}}", page.asset, methods=["GET"]),
+            Route("/docs", docs_page.docs, methods=["GET"]),
+            Route(f"{ASSETS}/{{name}}", docs_page.asset, methods=["GET"]),
             Route("/admin/reload", self.reload, methods=["POST"]),
             Route("/admin/status", self.status, methods=["GET"]),
         ]

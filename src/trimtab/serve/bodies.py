@@ -12,9 +12,9 @@ from starlette.requests import Request
 
 from trimtab.serve.lookup import Lookup
 from trimtab.serve.refusals import RefusalError, shown
+from trimtab.serve.served_version import Served
 from trimtab.serve.settings import Settings
 from trimtab.serve.shapes import BatchRequest, RerankRequest
-from trimtab.serve.versions import Served
 
 _Shape = TypeVar("_Shape", RerankRequest, BatchRequest)
 _SEE = "see /docs for the shape of a request"

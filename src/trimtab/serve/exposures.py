@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from trimtab.errors import StoreError
-from trimtab.files import publish, read_table, require_place
 from trimtab.serve.counters import Counters
 from trimtab.serve.settings import Settings
+from trimtab.tables.files import publish, read_table, require_place
 
 log = logging.getLogger("trimtab.serve")
 SCHEMA = pa.schema(

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trimtab.coded import Ints
+from trimtab.arrays import Ints
 from trimtab.errors import StoreError
 
 _LEAST_SPAN = 2**20

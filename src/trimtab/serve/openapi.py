@@ -88,7 +88,7 @@ def document(settings: Settings, kind: type, unlisted: str) -> bytes:
         kind: of the table's ids, int or str.
         unlisted: of the table.
     """
-    from trimtab import __version__
+    from trimtab.version import __version__
 
     paths: dict[str, Any] = {}
     for operation in _OPERATIONS:

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from msgspec import UnsetType
 
+from trimtab.arrays import Flags, Floats, Ints, Lists
 from trimtab.bias import ItemBias
-from trimtab.coded import Flags, Floats, Ints, Lists
+from trimtab.bias.scales import Scaled, to_scale, to_scores
+from trimtab.checks import UNLISTED
 from trimtab.errors import StoreError
-from trimtab.ranking import rank_lists
-from trimtab.scales import Scaled, to_scale, to_scores
-from trimtab.schema import UNLISTED
+from trimtab.metrics.ranking import rank_lists
 from trimtab.serve.lookup import Lookup
 from trimtab.serve.refusals import RefusalError
 from trimtab.serve.shapes import Item, RerankRequest

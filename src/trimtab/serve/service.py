@@ -7,10 +7,11 @@ from typing import Any
 
 from msgspec import UnsetType
 
-from trimtab.buckets import CONTROL
+from trimtab.abtest.buckets import CONTROL
 from trimtab.serve.counters import Counters
 from trimtab.serve.exposures import ExposureLog, exposed_now
 from trimtab.serve.refusals import RefusalError
+from trimtab.serve.served_version import Served, Watcher, now
 from trimtab.serve.settings import Settings
 from trimtab.serve.shapes import (
     ExperimentStatus,
@@ -19,7 +20,6 @@ from trimtab.serve.shapes import (
     RerankRequest,
     StatusAnswer,
 )
-from trimtab.serve.versions import Served, Watcher, now
 from trimtab.store import Store
 
 

@@ -6,9 +6,9 @@ import os
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-from trimtab.buckets import Experiment
+from trimtab.abtest.buckets import Experiment
+from trimtab.checks import require_number, require_whole
 from trimtab.errors import SettingError
-from trimtab.schema import require_number, require_whole
 
 TOKEN, ADMIN_TOKEN = "TRIMTAB_TOKEN", "TRIMTAB_ADMIN_TOKEN"  # environment variables
 LEAST_TOKEN = 16
@@ -23,7 +23,7 @@ class Settings:
     Args:
         poll: seconds between looks at the store.
         retry: seconds after which a version that was refused is tried again.
-        salt: of a test; users are divided by it, see `trimtab.buckets.Experiment`.
+        salt: of a test; users are divided by it, see `trimtab.abtest.buckets.Experiment`.
         share: of users who get biases in the test.
         exposures: folder for what was shown to whom.
         exposure_rows: lists after which a file of them is written.

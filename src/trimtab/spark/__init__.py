@@ -7,8 +7,8 @@ try:
 except ImportError as error:
     raise TrimtabError("Spark support is not installed: pip install trimtab[spark]") from error
 
-from trimtab.spark.learn import SparkBiasLearner
+from trimtab.spark.apply_lists import apply, evaluate
+from trimtab.spark.bias_fit import SparkBiasLearner
 from trimtab.spark.markov import Markov
-from trimtab.spark.serving import apply, evaluate
 
 __all__ = ["Markov", "SparkBiasLearner", "apply", "evaluate"]

@@ -18,15 +18,16 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
 from trimtab import engines
-from trimtab.engines.mixture import Mix, Rows, mix_lists
+from trimtab.checks import require_whole
 from trimtab.engines.purchases import pointers
+from trimtab.engines.sparse_mixture import Mix, Rows, mix_lists
 from trimtab.errors import DataError, TrimtabError
-from trimtab.frames import take_ids
-from trimtab.ids import encode_ids, id_column
-from trimtab.instants import DAY, read_instant, require_before
-from trimtab.schema import ITEM, SCORE, TIMESTAMP, USER, WEIGHT, require_whole
-from trimtab.spark.frames import check_rows, check_same_ids, read_frame
-from trimtab.spark.serving import map_users
+from trimtab.spark.apply_lists import map_users
+from trimtab.spark.data_frames import check_rows, check_same_ids, read_frame
+from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER, WEIGHT
+from trimtab.tables.frames import take_ids
+from trimtab.tables.ids import encode_ids, id_column
+from trimtab.tables.timestamps import DAY, read_instant, require_before
 
 SECOND = "second_item_id"  # of a pair: the larger one
 NEXT = "next_item_id"
@@ -298,8 +299,8 @@ def _mix_pairs(states: DataFrame, pairs: DataFrame, n_states: int) -> DataFrame:
     met = states.join(other, USER).filter(F.col("place") < F.col("later"))
     low, high = F.least(ITEM, "other").alias(ITEM), F.greatest(ITEM, "other").alias(SECOND)
     met = met.select(USER, "n", low, high)
-    share = F.lit(1.0) / (F.col("n") * (F.col("n") - 1) / 2)
-    paired = met.join(pairs, _PAIR, "left_semi").select(USER, *_PAIR, share.alias(WEIGHT))
+    partition = F.lit(1.0) / (F.col("n") * (F.col("n") - 1) / 2)
+    paired = met.join(pairs, _PAIR, "left_semi").select(USER, *_PAIR, partition.alias(WEIGHT))
     apart = met.join(pairs, _PAIR, "left_anti")
     apart = apart.select(USER, "n", F.explode(F.array(*_PAIR)).alias(ITEM))
     apart = apart.groupBy(USER, "n", ITEM).agg(F.count(F.lit(1)).alias("m"))

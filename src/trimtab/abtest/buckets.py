@@ -1,0 +1,113 @@
+"""Which users get biased lists in a test: control or treatment, by a salted hash of the id.
+
+A user's number is the first 13 hexadecimal digits of SHA-256 of `salt:user_id`, over 16^13: spread
+evenly from 0 to 1, the same wherever it is computed, and another for another salt. Users below
+`share` are in the treatment. An id counts as its text, so that 7 and "7" are the same user. Any
+database can tell as well, in PostgreSQL:
+
+    substr(encode(sha256(convert_to('summer:' || user_id, 'UTF8')), 'hex'), 1, 13)
+        < lpad(to_hex((0.5 * 16^13)::bigint), 13, '0')
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trimtab.bias import ItemBias
+from trimtab.errors import SettingError
+from trimtab.tables.columns import BUCKET, RANK, USER, WINDOW
+from trimtab.tables.frames import read_frame
+
+CONTROL, TREATMENT = "control", "treatment"
+_DIGITS = 13
+_WHOLE = 16**_DIGITS
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A division of users into two buckets.
+
+    Args:
+        salt: a name of the test's own; another salt divides the users anew.
+        share: of users in the treatment, from 0 to 1.
+
+    Example:
+        >>> Experiment("summer").bucket(7), Experiment("autumn").bucket(7)
+        ('control', 'treatment')
+    """
+
+    salt: str
+    share: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.salt, str) or not self.salt:
+            raise SettingError(f"salt={self.salt!r}: must be a text, a name of the test's own")
+        if isinstance(self.share, bool) or not isinstance(self.share, int | float):
+            raise SettingError(f"share={self.share!r}: must be a number from 0 to 1")
+        if not 0 <= self.share <= 1:
+            raise SettingError(f"share={self.share}: must be from 0 to 1, like 0.5 for a half")
+
+    def bucket(self, user_id: int | str) -> str:
+        """The bucket of one user."""
+        return TREATMENT if self._below()(f"{user_id}") else CONTROL
+
+    def assign(self, user_ids: Any) -> pa.Array:
+        """The buckets of many users, in their order, as text."""
+        ids = user_ids if isinstance(user_ids, pa.Array | pa.ChunkedArray) else pa.array(user_ids)
+        is_treated = self._below()
+        found = {user: is_treated(f"{user}") for user in ids.unique().to_pylist()}
+        names = (CONTROL, TREATMENT)
+        return pa.array([names[found[user]] for user in ids.to_pylist()], pa.string())
+
+    def apply(self, bias: ItemBias, recs: Any, k: int = 10, **options: Any) -> Any:
+        """As `bias.apply`, but users in control get the engine's own order; with a bucket column.
+
+        Args:
+            bias: what the treatment gets.
+            recs: user_id, item_id, score: the engine's lists.
+            k: places per user.
+            options: of `ItemBias.apply`, for both buckets; nothing is explored in control.
+        """
+        table = read_frame(recs, "recs", USER)
+        buckets = self.assign(table.columns[USER])
+        lists = nw.from_native(recs, eager_only=False).lazy().collect()
+        own = dict(options, explore=0)
+        tops = []
+        for name, learned, given in ((CONTROL, neutral(bias), own), (TREATMENT, bias, options)):
+            rows = pc.equal(buckets, name).to_pylist()
+            if any(rows):
+                top = learned.apply(lists.filter(rows).to_native(), k, **given)
+                tops.append(nw.from_native(top).with_columns(nw.lit(name).alias(BUCKET)))
+        whole = nw.concat(tops)
+        keys = [name for name in (USER, WINDOW) if name in whole.columns]
+        ordered = whole.sort(*keys, RANK)
+        return (ordered.lazy() if table.lazy else ordered).to_native()
+
+    def _below(self) -> Callable[[str], bool]:
+        """Whether the user with an id is in the treatment."""
+        started = hashlib.sha256(f"{self.salt}:".encode())
+        edge = self.share * _WHOLE
+
+        def is_treated(user: str) -> bool:
+            digest = started.copy()
+            digest.update(user.encode())
+            return bool(int(digest.hexdigest()[:_DIGITS], 16) < edge)
+
+        return is_treated
+
+
+def neutral(bias: ItemBias) -> ItemBias:
+    """Biases that change nothing, for the same items: what control gets."""
+    none = np.zeros(len(bias))
+    return replace(
+        bias, bias=none, excluded=np.zeros(len(bias), bool), trend=none, category=none,
+        scale="additive", unlisted="never",
+    )  # fmt: skip

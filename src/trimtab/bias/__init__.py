@@ -1,0 +1,7 @@
+"""What was learned: `ItemBias` and its `Summary`."""
+
+from trimtab.bias.export.folding import Folded
+from trimtab.bias.item_bias import ItemBias
+from trimtab.bias.table import Summary
+
+__all__ = ["Folded", "ItemBias", "Summary"]

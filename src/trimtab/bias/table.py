@@ -1,0 +1,146 @@
+"""BiasTable: what was learned of each item, frozen; and the summary of the fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from trimtab.arrays import Flags, Floats, Ints
+from trimtab.tables.columns import ITEM
+
+WIDTH_90 = 1.6448536269514722  # standard errors to either side of a 90 % interval
+
+
+@dataclass(frozen=True)
+class Summary(Mapping[str, Any]):
+    """How a fit went; fields can be read as attributes or as keys."""
+
+    metric: str
+    k: int
+    before: float  # weighted mean of the metric on (recs, recent) by the engine's own ranking
+    after: float  # the same with the biases
+    objective_before: float  # weighted sum of the metric less penalties, where the ascent began
+    objective_after: float
+    n_users: int  # users (or user-window pairs) that bought something
+    n_skipped: int  # those with a list that bought nothing
+    n_items: int
+    n_candidates: int
+    n_excluded: int
+    cycles: int
+    updates: int
+    converged: bool
+    unit: float  # of biases: the median k-th score for "additive" ascent, 1 for logs
+    method: str = "ascent"
+    forecast: float | None = None  # the lift to expect on days to come, from held-out users
+    forecast_low: float | None = None  # its 90 % interval
+    forecast_high: float | None = None
+    concentration_before: float | None = None  # share of places that the 10 most shown items take
+    concentration_after: float | None = None
+    kept: Mapping[str, float] = field(
+        default_factory=dict, hash=False
+    )  # how far each level was carried
+    coefficients: Mapping[str, float] = field(
+        default_factory=dict, hash=False
+    )  # of the trend's features
+
+    @property
+    def lift(self) -> float:
+        """After / before - 1; nan when before is 0."""
+        return self.after / self.before - 1 if self.before else float("nan")
+
+    def __getitem__(self, key: str) -> Any:
+        return asdict(self)[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return (field.name for field in fields(self))
+
+    def __len__(self) -> int:
+        return len(fields(self))
+
+
+@dataclass(frozen=True, eq=False)
+class BiasTable:
+    """One bias per item with what goes with it; arrays are by item, ids ascending."""
+
+    item_ids: Any  # int64 array or Arrow strings, ascending
+    bias: Floats
+    excluded: Flags
+    gain: Floats
+    support: Ints
+    low: Floats  # 90 % interval of the bias; nan where the method gives none
+    high: Floats
+    trend: Floats  # the part that all items share with their features,
+    category: Floats  # and that of the category; the rest is the item's own
+    fresh: Flags  # little is known of it yet
+    scale: str
+    unlisted: str
+    summary: Summary
+    settings: Mapping[str, Any]
+    window: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        for column in fields(self):
+            array = getattr(self, column.name)
+            if isinstance(array, np.ndarray):
+                array.flags.writeable = False
+        object.__setattr__(self, "settings", MappingProxyType(dict(self.settings)))
+        object.__setattr__(self, "window", MappingProxyType(dict(self.window)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        parts = (getattr(self, field.name) for field in fields(self))
+        return type(self), tuple(dict(p) if isinstance(p, MappingProxyType) else p for p in parts)
+
+    def __len__(self) -> int:
+        return len(self.bias)
+
+    def __repr__(self) -> str:
+        moved = int(np.count_nonzero(self.bias))
+        return (
+            f"{type(self).__name__}({len(self)} items, {moved} with a bias, "
+            f"{int(self.excluded.sum())} excluded; "
+            f"{self.summary.metric}@{self.summary.k} {self.summary.before:.4f} -> "
+            f"{self.summary.after:.4f})"
+        )
+
+    @property
+    def at_work(self) -> Flags:
+        """Items whose bias changed something on the window.
+
+        The ascent gives a bias to no other items; the hierarchy's trend gives one to all, but only
+        those count here whose hits gained or lost by it.
+        """
+        moved: Flags = self.bias != 0
+        return moved if self.summary.method == "ascent" else moved & (self.gain != 0)
+
+    def table(self) -> pa.Table:
+        """One row an item, ids ascending (Arrow).
+
+        item_id, bias, excluded, gain, support; low and high, the bias's 90 % interval; trend,
+        category and own, the parts that add up to the bias; fresh, if little is known of the item.
+        """
+        ids = self.item_ids
+        return pa.table(
+            {
+                ITEM: pa.array(ids) if isinstance(ids, np.ndarray) else ids,
+                "bias": self.bias,
+                "excluded": pa.array(self.excluded),
+                "gain": self.gain,
+                "support": self.support,
+                "low": self.low,
+                "high": self.high,
+                "trend": self.trend,
+                "category": self.category,
+                "own": self.bias - self.trend - self.category,
+                "fresh": pa.array(self.fresh),
+            }
+        )
+
+
+def text_columns(bias: BiasTable | None) -> tuple[str, ...]:
+    """Columns that files must be read as text in to match biases."""
+    return () if bias is None or isinstance(bias.item_ids, np.ndarray) else (ITEM,)

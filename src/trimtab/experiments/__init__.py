@@ -1,0 +1,33 @@
+"""Backtests: engines, rivals and biases judged on the days after each date."""
+
+from trimtab.experiments.backtest import run_backtest, total_steps
+from trimtab.experiments.methods import Method
+from trimtab.experiments.plan import Plan, make_plan, open_log, read_plan_file
+from trimtab.experiments.results import Results
+from trimtab.experiments.rivals import (
+    decay,
+    distribution_difference,
+    popularity_ratio,
+    recent_popularity,
+    truncate,
+)
+from trimtab.experiments.timeline import Split, rolling_dates, split_log
+
+__all__ = [
+    "Method",
+    "Plan",
+    "Results",
+    "Split",
+    "decay",
+    "distribution_difference",
+    "make_plan",
+    "open_log",
+    "popularity_ratio",
+    "read_plan_file",
+    "recent_popularity",
+    "rolling_dates",
+    "run_backtest",
+    "split_log",
+    "total_steps",
+    "truncate",
+]

@@ -1,0 +1,145 @@
+"""Backtests: dates x engines x methods x metrics, judged on the days after each date.
+
+Each (date, engine) is a cell of its own, published when it is done: an interrupted run goes on
+with the next cell. Cells are merged at the end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from trimtab.engines.base import Engine
+from trimtab.errors import StoreError
+from trimtab.experiments.cell import Step, count_steps, judge_cell
+from trimtab.experiments.item_sales import rank_sellers
+from trimtab.experiments.plan import Plan
+from trimtab.experiments.results import SCHEMAS, Results
+from trimtab.experiments.timeline import split_log
+from trimtab.tables.columns import ITEM, TIMESTAMP, USER
+from trimtab.tables.files import require_place
+from trimtab.tables.log import Log
+from trimtab.tables.timestamps import local_day, microseconds
+
+CELLS = "cells"
+
+
+def run_backtest(plan: Plan, log: Log, folder: Path, step: Step = lambda text: None) -> Results:
+    """Judge every cell that has not been judged yet, and save the merged results in a folder.
+
+    Args:
+        plan: what to compare.
+        log: what to split by date.
+        folder: for the results; finished cells are found there again after an interruption.
+        step: called before each step with a few words; see `total_steps`.
+    """
+    require_place(folder)
+    splits = [split_log(log, day, plan.recent_days, plan.test_days) for day in plan.dates]
+    mark = _fingerprint(log)
+    cells = []
+    for split in splits:
+        for name, engine in {**plan.engines, **plan.baselines}.items():
+            alone = name not in plan.engines
+            place = folder / CELLS / _cell_key(plan, mark, split.as_of, name, engine, alone)
+            cell = _find(place)
+            if cell is None:
+                cell = judge_cell(plan, log, split, name, engine, alone, step)
+                cell.save(place)
+            else:
+                for _ in range(count_steps(plan, alone)):
+                    step(f"{split.as_of} {name}: done before")
+            cells.append(cell)
+    results = Results(_about(plan, log), {**_merge(cells), "sellers": rank_sellers(log)})
+    results.save(folder)
+    return results
+
+
+def _find(place: Path) -> Results | None:
+    """A cell that was judged before; None if there is none, or it cannot be read."""
+    try:
+        return Results.load(place)
+    except StoreError:
+        return None
+
+
+def total_steps(plan: Plan) -> int:
+    """How often `run_backtest` calls `step`."""
+    each = len(plan.engines) * count_steps(plan, False)
+    return len(plan.dates) * (each + len(plan.baselines) * count_steps(plan, True))
+
+
+def _cell_key(plan: Plan, mark: str, day: date, name: str, engine: Engine, alone: bool) -> str:
+    """A name for a cell that changes with all that its results depend on."""
+    from trimtab.version import __version__
+
+    settings = {
+        "version": __version__,
+        "log": mark,
+        "name": name,
+        "engine": _engine_settings(engine),
+        "alone": alone,
+        "methods": [[m.name, m.kind, dict(m.settings)] for m in plan.methods],
+        "metrics": plan.metrics,
+        "numbers": [
+            plan.k, plan.n_listed, plan.recent_days, plan.test_days, plan.training_windows,
+            plan.n_draws, plan.seed,
+        ],
+    }  # fmt: skip
+    text = json.dumps(settings, sort_keys=True)
+    safe = "".join(c if c.isalnum() else "_" for c in name)
+    return f"{day}-{safe[:40]}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def _about(plan: Plan, log: Log) -> dict[str, Any]:
+    from trimtab.version import __version__
+
+    times = microseconds(log.events[TIMESTAMP])
+    return {
+        "log": log.name,
+        "tz": log.tz,
+        "n_events": log.events.num_rows,
+        "n_users": log.count(USER),
+        "n_items": log.count(ITEM),
+        "first_day": str(local_day(times[0], log.tz)),
+        "last_day": str(local_day(times[-1], log.tz)),
+        "k": plan.k,
+        "n_listed": plan.n_listed,
+        "recent_days": plan.recent_days,
+        "test_days": plan.test_days,
+        "n_draws": plan.n_draws,
+        "engines": {name: _engine_settings(engine) for name, engine in plan.engines.items()},
+        "methods": {m.name: {"kind": m.kind, **m.settings} for m in plan.methods},
+        "version": __version__,
+    }
+
+
+def _engine_settings(engine: Engine) -> dict[str, Any]:
+    shown = {k: v for k, v in vars(engine).items() if not k.startswith("_") and k != "items"}
+    return {"kind": type(engine).__name__, **shown}
+
+
+def _fingerprint(log: Log) -> str:
+    """A hash of what the events and the catalogue say."""
+    digest = hashlib.sha256(log.tz.encode())
+    for table in (log.events, log.items):
+        for name in table.column_names:
+            digest.update(name.encode())
+            for buffer in _buffers(table[name]):
+                digest.update(buffer)
+    return digest.hexdigest()
+
+
+def _buffers(column: pa.ChunkedArray) -> Iterator[pa.Buffer]:
+    whole = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    return (buffer for buffer in whole.buffers() if buffer is not None)
+
+
+def _merge(cells: list[Results]) -> dict[str, pa.Table]:
+    names = [name for name in SCHEMAS if any(name in cell.tables for cell in cells)]
+    return {name: pa.concat_tables([cell.table(name) for cell in cells]) for name in names}

@@ -1,0 +1,21 @@
+"""The plan of the demo: the paper's experiments on a retailer's year."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trimtab.experiments.plan import Plan, make_plan
+from trimtab.tables.log import Log
+
+REGULAR, HOLIDAY = "2017-11-01", "2017-12-11"
+_SETTINGS: dict[str, Any] = {
+    "dates": [REGULAR, HOLIDAY],
+    "engines": ["markov", "category", "factorization"],
+    "baselines": ["popularity", "repeat"],
+    "training_windows": [7, 30, 91, 182],
+}
+
+
+def demo_plan(log: Log) -> Plan:
+    """A regular and a holiday date, the paper's three engines, all methods."""
+    return make_plan(_SETTINGS, log)

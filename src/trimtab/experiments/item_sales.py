@@ -1,0 +1,103 @@
+"""Sales of items around a date: who bought what, counted once a user, and when."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from trimtab.arrays import Codes, Floats, Ints
+from trimtab.experiments.results import SCHEMAS
+from trimtab.experiments.timeline import Split
+from trimtab.tables.columns import ITEM, NAME, TIMESTAMP, USER
+from trimtab.tables.frames import known_ids, take_ids
+from trimtab.tables.ids import encode_ids, id_column
+from trimtab.tables.log import Log
+from trimtab.tables.timestamps import DAY, local_months, microseconds
+
+_WEEK = 7 * DAY
+
+
+class SalesCounter:
+    """Buyers a week of each item: in the week before a split's window, in the window, in its test.
+
+    A user counts once a period, an item that is sold again to the same user does not.
+    """
+
+    def __init__(self, log: Log, split: Split) -> None:
+        self._log = log
+        self._ids, (self._items,) = encode_ids([id_column("events", ITEM, log.events[ITEM])])
+        _, (self._users,) = encode_ids([id_column("events", USER, log.events[USER])])
+        self._times = microseconds(log.events[TIMESTAMP])
+        self._counts = {
+            "sales_before": self._weekly(split.recent_from - _WEEK, split.recent_from),
+            "sales_recent": self._weekly(split.recent_from, split.test_from),
+            "sales_after": self._weekly(split.test_from, split.test_to),
+        }
+        self._names = log.items[NAME].to_pylist()
+
+    def describe(self, item_ids: Any, places: Ints) -> list[dict[str, Any]]:
+        """Id, name and sales of the items at the given places of `item_ids`."""
+        wanted = known_ids("biases", ITEM, take_ids(item_ids, places.astype(np.int32)))
+        _, (_, codes) = encode_ids([known_ids("events", ITEM, self._ids), wanted])
+        labels = wanted.values.to_pylist() if hasattr(wanted.values, "to_pylist") else wanted.values
+        return [
+            {
+                "item_id": str(label),
+                "name": self._names[code],
+                **{column: float(counts[code]) for column, counts in self._counts.items()},
+            }
+            for label, code in zip(labels, codes, strict=True)
+        ]
+
+    def _weekly(self, start: int, stop: int) -> Floats:
+        inside = slice(*np.searchsorted(self._times, [start, stop]))
+        counts = count_buyers(self._users[inside], self._items[inside], len(self._ids))
+        weekly: Floats = counts * np.float64(_WEEK / (stop - start))
+        return weekly
+
+
+def count_buyers(users: Codes, items: Codes, n_items: int) -> Ints:
+    """Number of different buyers of each item."""
+    pairs = np.unique(users.astype(np.int64) * n_items + items)
+    return np.bincount(pairs % n_items, minlength=n_items)
+
+
+def rank_sellers(log: Log, n_sellers: int = 10) -> pa.Table:
+    """The items with the most buyers over the months, and their rank in each month.
+
+    A user counts once an item and month. Ranks are among all items, from 1; ties go to the smaller
+    id; an item that nobody bought in a month has no row for it.
+    """
+    _, (users,) = encode_ids([id_column("events", USER, log.events[USER])])
+    ids, (items,) = encode_ids([id_column("events", ITEM, log.events[ITEM])])
+    stamps = local_months(microseconds(log.events[TIMESTAMP]), log.tz).dictionary_encode()
+    of_month, months = stamps.indices.to_numpy(), stamps.dictionary.to_pylist()
+    buyers = np.stack(
+        [
+            count_buyers(users[of_month == month], items[of_month == month], len(ids))
+            for month in range(len(months))
+        ]
+    )
+    best = np.argsort(-buyers.sum(axis=0), kind="stable")[:n_sellers]
+    rows = []
+    for month in np.argsort(months):
+        rows += _month_rows(str(months[month]), buyers[month], best, log)
+    return pa.Table.from_pylist(rows, schema=SCHEMAS["sellers"])
+
+
+def _month_rows(month: str, buyers: Ints, best: Ints, log: Log) -> list[dict[str, Any]]:
+    ranks = np.empty(len(buyers), np.int64)
+    ranks[np.argsort(-buyers, kind="stable")] = np.arange(1, len(buyers) + 1)
+    return [
+        {
+            "month": month,
+            "item_id": str(log.items[ITEM][item].as_py()),
+            "name": log.items[NAME][item].as_py(),
+            "rank": int(ranks[item]),
+            "buyers": int(buyers[item]),
+        }
+        for item in best.tolist()
+        if buyers[item]
+    ]

@@ -1,0 +1,146 @@
+"""Methods to compare: each turns one case, an engine at a date, into the lists that it would show.
+
+A method has a kind and settings of that kind, such as `days` of "truncate" or `penalty` of
+"default"; several methods may be of one kind.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from trimtab.bias import ItemBias
+from trimtab.checks import require_choice, require_number
+from trimtab.engines.base import Engine
+from trimtab.errors import GuardWarning, SettingError
+from trimtab.experiments.rivals import (
+    decay,
+    distribution_difference,
+    popularity_ratio,
+    recent_popularity,
+    truncate,
+)
+from trimtab.experiments.timeline import Split
+from trimtab.learn import BiasLearner
+from trimtab.tables.columns import USER
+from trimtab.tables.timestamps import as_datetime
+
+_LEARNER_SETTINGS = tuple(f.name for f in fields(BiasLearner) if f.name not in ("k", "metric"))
+KINDS: Mapping[str, tuple[str, ...]] = {
+    "long": (),
+    "truncate": ("days",),
+    "decay": ("days",),
+    "distrdiff": ("factor",),
+    "ratio": ("gamma",),
+    "recent": ("gamma",),
+    "paper": _LEARNER_SETTINGS,
+    "default": _LEARNER_SETTINGS,
+}
+LEARNED = ("paper", "default")
+USUAL = tuple(kind for kind in KINDS if kind != "recent")  # what is compared if nothing is said
+_RANGES = {"days": (0.01, 36_500.0), "factor": (0.0, 1e6), "gamma": (0.0, 100.0)}
+
+
+@dataclass(frozen=True)
+class Case:
+    """An engine at a date; lists are made when they are first asked for."""
+
+    engine: Engine
+    split: Split
+    n_listed: int
+    k: int
+    catalogue: Any | None = None  # item_id, category
+
+    @functools.cached_property
+    def before(self) -> Any:
+        """Lists made before the recent window: those that biases are learned on."""
+        split = self.split
+        return self._lists(self.engine, split.train, split.recent_from)
+
+    @functools.cached_property
+    def lists(self) -> Any:
+        """Lists made at the date, for the buyers of the test: those that are judged."""
+        return self.lists_of(self.engine)
+
+    def lists_of(self, engine: Engine) -> Any:
+        """Lists of another engine at the date, for the same users."""
+        split = self.split
+        return self._lists(engine, split.known, split.test_from, split.test[USER])
+
+    def _lists(self, engine: Engine, events: Any, as_of: int, users: Any | None = None) -> Any:
+        fresh = replace(engine)
+        return fresh.fit(events, as_datetime(as_of)).recommend(users, self.n_listed)
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to make lists.
+
+    Args:
+        name: what to call it in results.
+        kind: one of `KINDS`.
+        settings: of the kind.
+    """
+
+    name: str
+    kind: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        require_choice(f"kind of method {self.name}", self.kind, tuple(KINDS))
+        for setting in self.settings:
+            if setting not in KINDS[self.kind]:
+                known = ", ".join(KINDS[self.kind]) or "none"
+                raise SettingError(
+                    f"setting {setting!r} of method {self.name}: {self.kind} has {known}"
+                )
+        if self.learns:
+            self._learner(10, "ndcg")
+            return
+        for setting, value in self.settings.items():
+            require_number(f"{setting} of method {self.name}", value, *_RANGES[setting])
+
+    @property
+    def learns(self) -> bool:
+        """Whether it learns biases for a metric."""
+        return self.kind in LEARNED
+
+    def learn(self, case: Case, metric: str) -> ItemBias:
+        """The biases it learns on the lists made before the window."""
+        learner = self._learner(case.k, metric)
+        known = {}
+        if learner.is_hierarchy:
+            known = {"history": case.split.train, "items": case.catalogue}
+        with warnings.catch_warnings():  # what comes of it is about to be judged
+            warnings.simplefilter("ignore", GuardWarning)
+            return learner.fit(case.before, case.split.recent, **known)
+
+    def lists(self, case: Case) -> Any:
+        """The lists it shows, for methods that learn no biases."""
+        return _LISTS[self.kind](case, **self.settings)
+
+    def _learner(self, k: int, metric: str) -> BiasLearner:
+        make = BiasLearner.paper if self.kind == "paper" else BiasLearner
+        return make(k=k, metric=metric, **self.settings)
+
+
+def _difference(case: Case, factor: float = 1.0) -> Any:
+    split = case.split
+    return distribution_difference(case.lists, split.recent, split.train, factor)
+
+
+def _ratio(case: Case, gamma: float = 0.2) -> Any:
+    return popularity_ratio(case.lists, case.before, case.split.recent, gamma)
+
+
+_LISTS: Mapping[str, Callable[..., Any]] = {
+    "long": lambda case: case.lists,
+    "truncate": lambda case, **settings: case.lists_of(truncate(case.engine, **settings)),
+    "decay": lambda case, **settings: case.lists_of(decay(case.engine, **settings)),
+    "distrdiff": _difference,
+    "ratio": _ratio,
+    "recent": lambda case, **settings: recent_popularity(case.lists, case.split.recent, **settings),
+}

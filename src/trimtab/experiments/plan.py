@@ -1,0 +1,222 @@
+"""Plan: what a backtest compares, from Python, flags or a small TOML file."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from trimtab.checks import METRICS, require_choice, require_k, require_whole
+from trimtab.datasets.complete_journey import load_complete_journey
+from trimtab.engines import Category, Engine, Factorization, Markov, Popularity, Repeat
+from trimtab.errors import SettingError, StoreError
+from trimtab.experiments.methods import KINDS, LEARNED, USUAL, Method
+from trimtab.experiments.timeline import rolling_dates
+from trimtab.tables.log import Log, read_log
+from trimtab.tables.timestamps import read_day
+
+COMPLETE_JOURNEY = "complete-journey"
+ENGINES: Mapping[str, type[Engine]] = {
+    "markov": Markov,
+    "factorization": Factorization,
+    "category": Category,
+    "popularity": Popularity,
+    "repeat": Repeat,
+}
+Settings = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What to compare, and how.
+
+    Args:
+        dates: first days of the tests.
+        engines: by the name that results call them.
+        methods: ways to make lists; the engine alone (kind "long") comes first.
+        baselines: engines judged by themselves only.
+        metrics: what biases are learned for and lists are judged by.
+        k: places.
+        n_listed: length of the engines' lists.
+        recent_days: length of the window before a date.
+        test_days: length of the test after it.
+        training_windows: also judge each engine trained on the last so many days.
+        n_draws: of the bootstrap.
+        seed: of the bootstrap.
+    """
+
+    dates: tuple[date, ...]
+    engines: Mapping[str, Engine]
+    methods: tuple[Method, ...] = tuple(Method(kind, kind) for kind in USUAL)
+    baselines: Mapping[str, Engine] = field(default_factory=dict)
+    metrics: tuple[str, ...] = METRICS
+    k: int = 10
+    n_listed: int = 50
+    recent_days: int = 3
+    test_days: int = 7
+    training_windows: tuple[int, ...] = ()
+    n_draws: int = 1000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require_k(self.k)
+        if isinstance(self.n_listed, int) and self.n_listed < self.k:
+            raise SettingError(f"n_listed={self.n_listed}: must be at least k={self.k}")
+        least = {"n_listed": 1, "recent_days": 1, "test_days": 1, "n_draws": 1, "seed": 0}
+        for name, value in least.items():
+            require_whole(name, getattr(self, name), value)
+        for metric in self.metrics:
+            require_choice("metrics", metric, METRICS)
+        for days in self.training_windows:
+            require_whole("training_windows", days, 1)
+        for name in ("dates", "engines", "metrics"):
+            if not getattr(self, name):
+                raise SettingError(f"{name} is empty: give at least one")
+        if not self.methods or self.methods[0].kind != "long":
+            raise SettingError("methods must begin with one of kind 'long', the engine alone")
+
+
+_NUMBERS = ("k", "n_listed", "recent_days", "test_days", "n_draws", "seed")
+_LISTS = ("dates", "engines", "methods", "baselines", "metrics", "training_windows")
+_OTHERS = ("log", "tz", "items", "first", "last", "every", "engine", "method")
+
+
+def read_plan_file(path: Path) -> dict[str, Any]:
+    """The settings of a TOML file, with paths taken from the file's own folder."""
+    try:
+        settings = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError as error:
+        raise StoreError(f"{path}: no such file; check the path") from error
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{path}: not a readable TOML file ({error}); mend it") from error
+    for name in settings:
+        if name not in (*_NUMBERS, *_LISTS, *_OTHERS):
+            known = ", ".join((*_OTHERS[:6], *_LISTS, *_NUMBERS))
+            raise SettingError(
+                f"{name!r} in {path}: unknown; known are {known}, [engine.NAME] and [method.NAME]"
+            )
+    for name in ("log", "items", "tz"):
+        if not isinstance(settings.get(name, ""), str):
+            raise SettingError(f"{name}={settings[name]!r} in {path}: must be text")
+    for name in ("log", "items"):
+        if name in settings and settings[name] != COMPLETE_JOURNEY:
+            settings[name] = str(path.parent / settings[name])
+    return settings
+
+
+def open_log(settings: Mapping[str, Any]) -> Log:
+    """The log that settings name: the Complete Journey, or a file with its `tz` and `items`."""
+    place = settings.get("log", COMPLETE_JOURNEY)
+    if place == COMPLETE_JOURNEY:
+        return load_complete_journey()
+    return read_log(place, settings.get("tz"), settings.get("items"))
+
+
+def make_plan(settings: Mapping[str, Any], log: Log) -> Plan:
+    """A plan from settings as a TOML file has them."""
+    for name in _LISTS:
+        if name in settings and not isinstance(settings[name], list | tuple):
+            raise SettingError(f"{name}={settings[name]!r}: must be a list")
+    given = settings.get("engine", {})
+    default = ["markov", "factorization", *(["category"] if log.levels else [])]
+    engines, baselines = settings.get("engines", default), settings.get("baselines", [])
+    _require_used("engine", given, [*engines, *baselines])
+    _require_used("method", settings.get("method", {}), settings.get("methods", USUAL))
+    options: dict[str, Any] = {name: settings[name] for name in _NUMBERS if name in settings}
+    for name in ("metrics", "training_windows"):
+        if name in settings:
+            options[name] = tuple(dict.fromkeys(settings[name]))
+    if "methods" in settings:
+        options["methods"] = make_methods(settings["methods"], settings.get("method", {}))
+    else:
+        options["methods"] = make_methods(USUAL, settings.get("method", {}))
+    return Plan(
+        dates=_dates(settings),
+        engines=make_engines(engines, given, log),
+        baselines=make_engines(baselines, given, log),
+        **options,
+    )
+
+
+def _dates(settings: Mapping[str, Any]) -> tuple[date, ...]:
+    if "dates" in settings:
+        return tuple(dict.fromkeys(read_day("dates", day) for day in settings["dates"]))
+    if "first" in settings and "last" in settings:
+        return tuple(rolling_dates(settings["first"], settings["last"], settings.get("every", 7)))
+    raise SettingError("no dates: give dates, or first and last (and every, in days)")
+
+
+def make_engines(names: Sequence[str], settings: Settings, log: Log) -> dict[str, Engine]:
+    """Engines by name; `settings` may give a `kind` where the name is not one itself."""
+    engines = {}
+    for name in names:
+        kind, options = _kind_and_options("engine", name, settings, tuple(ENGINES))
+        allowed = [f.name for f in fields(ENGINES[kind]) if f.init and f.name != "items"]
+        for option in options:
+            if option not in allowed:
+                raise SettingError(
+                    f"setting {option!r} of engine {name}: {kind} has {', '.join(allowed)}"
+                )
+        if kind == "category":
+            options = {"items": log.items, **options, "level": _level(name, options, log)}
+        engines[name] = ENGINES[kind](**options)
+    return engines
+
+
+def make_methods(names: Sequence[str], settings: Settings) -> tuple[Method, ...]:
+    """Methods by name, the engine alone first; `settings` as for engines."""
+    wanted = dict.fromkeys(["long", *names])
+    return tuple(
+        Method(name, *_kind_and_options("method", name, settings, tuple(KINDS))) for name in wanted
+    )
+
+
+def _kind_and_options(
+    what: str, name: str, settings: Settings, kinds: tuple[str, ...]
+) -> tuple[str, dict[str, Any]]:
+    if not isinstance(name, str):
+        raise SettingError(f"{what} {name!r}: must be a name")
+    options = settings.get(name, {}) if isinstance(settings, Mapping) else None
+    if not isinstance(options, Mapping):
+        raise SettingError(f"[{what}.{name}] must be a table of settings")
+    kind = options.get("kind", name)
+    if kind not in kinds:
+        raise SettingError(
+            f"{what} {name!r}: must be one of {', '.join(kinds)}, or have such a kind under "
+            f"[{what}.{name}]"
+        )
+    others = {key: value for key, value in options.items() if key != "kind"}
+    if name in kinds and (kind != name or (name in LEARNED and others)):
+        raise SettingError(
+            f"[{what}.{name}]: what is called {name} is just that; give one with other settings a "
+            f"name of its own, with kind = '{kind}'"
+        )
+    return kind, others
+
+
+def _require_used(what: str, settings: Settings, names: Sequence[str]) -> None:
+    """Refuse settings of what is not compared: most likely its name is misspelt."""
+    for name in settings:
+        if name not in names:
+            raise SettingError(
+                f"[{what}.{name}]: no such {what} is compared; compared are "
+                f"{', '.join(map(str, names))}"
+            )
+
+
+def _level(name: str, options: Mapping[str, Any], log: Log) -> str:
+    """The level of a category engine: the finest if none is given."""
+    if not log.levels:
+        raise SettingError(
+            f"engine {name}: the log has no category; give its items a column that groups them, "
+            f"or leave the engine out"
+        )
+    level = str(options.get("level", log.levels[-1]))
+    if level not in log.levels:
+        raise SettingError(
+            f"level={level!r} of engine {name}: must be one of {', '.join(log.levels)}"
+        )
+    return level

@@ -1,0 +1,132 @@
+"""Splits of a log by date, with half-open windows in the shop's own days.
+
+    train: before T - recent_days   | recent window | test
+    ------------------------------->|<------------->|<--------->
+                                                    T
+
+Biases are learned on lists of an engine trained before the recent window, and judged on lists of
+one trained on everything before T. Nothing at or after the start of a window is ever seen by what
+is judged on it; engines refuse events at or after the instant they are trained at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trimtab.arrays import Ints
+from trimtab.checks import require_number, require_whole
+from trimtab.errors import DataError, SettingError
+from trimtab.tables.columns import TIMESTAMP, USER
+from trimtab.tables.log import Log
+from trimtab.tables.timestamps import day_start, local_day, microseconds, read_day
+
+_MOST_DAYS = 36_500
+
+
+@dataclass(frozen=True)
+class Split:
+    """A log cut at one date; tables of events, each with the instants that bound it."""
+
+    as_of: date
+    tz: str
+    recent_from: int  # microseconds since 1970
+    test_from: int
+    test_to: int
+    train: pa.Table  # before recent_from: what the engine that teaches has seen
+    recent: pa.Table  # [recent_from, test_from): what biases are learned from
+    known: pa.Table  # before test_from: what the engine that is judged has seen
+    test: pa.Table  # [test_from, test_to)
+
+
+def split_log(log: Log, as_of: Any, recent_days: int = 3, test_days: int = 7) -> Split:
+    """The windows around the start of a day.
+
+    Args:
+        log: ordered by time.
+        as_of: the first day of the test, a date or text like 2017-11-01.
+        recent_days: days before it that biases are learned from.
+        test_days: days that are judged, from `as_of` on.
+
+    Raises:
+        DataError: the date lies outside the log, a window is empty, or no buyer of a window
+            bought anything before it.
+    """
+    day = read_day("as_of", as_of)
+    for name, days in (("recent_days", recent_days), ("test_days", test_days)):
+        require_whole(name, days, 1)
+        require_number(name, days, 1, _MOST_DAYS)
+    times = microseconds(log.events[TIMESTAMP])
+    _require_inside(log, day, test_days, times)
+    recent_from, test_from, test_to = (
+        day_start(day + timedelta(days), log.tz) for days in (-recent_days, 0, test_days)
+    )
+    recent, known, test = (
+        int(np.searchsorted(times, bound)) for bound in (recent_from, test_from, test_to)
+    )
+    split = Split(
+        day, log.tz, recent_from, test_from, test_to,
+        train=log.events.slice(0, recent),
+        recent=log.events.slice(recent, known - recent),
+        known=log.events.slice(0, known),
+        test=log.events.slice(known, test - known),
+    )  # fmt: skip
+    _require_learnable(split)
+    return split
+
+
+def rolling_dates(first: Any, last: Any, every: int = 7) -> list[date]:
+    """Days from `first` to `last`, both included, `every` so many days.
+
+    Example:
+        >>> [str(day) for day in rolling_dates("2017-11-01", "2017-11-20")]
+        ['2017-11-01', '2017-11-08', '2017-11-15']
+    """
+    begin, end = read_day("first", first), read_day("last", last)
+    require_whole("every", every, 1)
+    if end < begin:
+        raise SettingError(f"last={end}: must not be before first={begin}")
+    return [begin + timedelta(days) for days in range(0, (end - begin).days + 1, every)]
+
+
+def _require_inside(log: Log, day: date, test_days: int, times: Ints) -> None:
+    first, last = local_day(times[0], log.tz), local_day(times[-1], log.tz)
+    if not first < day <= last:
+        raise DataError(
+            f"as_of={day}: must be after the log's first day, {first}, and not after its last, "
+            f"{last} ({log.tz}); choose a day in between"
+        )
+    end = day + timedelta(test_days - 1)
+    if end > last:
+        raise DataError(
+            f"as_of={day}: a test of {test_days} days ends on {end}, after the log's last day, "
+            f"{last} ({log.tz}); choose an earlier day or fewer test_days"
+        )
+
+
+def _require_learnable(split: Split) -> None:
+    windows = {
+        "recent": (split.recent, split.train, split.recent_from, split.test_from, "shorter"),
+        "test": (split.test, split.known, split.test_from, split.test_to, "longer"),
+    }
+    for name, (inside, before, start, stop, length) in windows.items():
+        days = f"{local_day(start, split.tz)} to {local_day(stop - 1, split.tz)}"
+        if inside.num_rows == 0:
+            raise DataError(
+                f"as_of={split.as_of}: the {name} window, {days}, has no events; choose another "
+                f"day or a longer window"
+            )
+        if not _shares_users(inside, before):
+            raise DataError(
+                f"as_of={split.as_of}: no buyer of the {name} window, {days}, bought anything "
+                f"before it; choose a later day or a {length} window"
+            )
+
+
+def _shares_users(inside: pa.Table, before: pa.Table) -> bool:
+    return bool(pc.any(pc.is_in(pc.unique(inside[USER]), pc.unique(before[USER]))).as_py())

@@ -1,0 +1,1 @@
+"""Coordinate ascent: each item's bias set to its own exact optimum, as in the paper."""

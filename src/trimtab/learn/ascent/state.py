@@ -1,0 +1,263 @@
+"""What an ascent stands on: rankings of units, lists by item, and what all units say together.
+
+A `AscentSetup` is the same wherever units are; a `AscentState` is one part of them. Sums over parts are
+fixed-point, so that any way to divide the units gives the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets
+from trimtab.kernels.hit_value import hit_value_table
+from trimtab.learn.ascent.setup import (
+    AscentSettings,
+    AscentSetup,
+    largest_of,
+    median_score,
+    quanta_for,
+)
+from trimtab.learn.units import learning_units
+from trimtab.threads import LEAST_SPLIT, ranges, run_ranges, thread_count
+
+if TYPE_CHECKING:
+    from trimtab.kernels.affected_units import Scratch
+    from trimtab.kernels.prepare_lists import ByItem
+    from trimtab.kernels.top_rows import Problem, Rows
+
+
+class EngineRanking(NamedTuple):
+    """What the engine's own ranking gives."""
+
+    kth_score: Floats  # of a row shorter than k its last score, of an empty one nan
+    value: Floats  # the metric; nan where nothing was bought
+    exposure: Ints
+
+
+def rank_by_engine(lists: Lists, bought: Sets, k: int, metric: str, n_items: int) -> EngineRanking:
+    """Rank every unit as the engine did."""
+    from trimtab.kernels import prepare_lists
+
+    kth_score = np.empty(lists.n_units)
+    value = np.empty(lists.n_units)
+    worth = hit_value_table(metric, k)
+    parts: list[Ints] = []
+
+    def rank(start: int, stop: int) -> None:
+        exposure = np.zeros(n_items, np.int64)
+        prepare_lists.rank_by_engine(
+            start, stop, k, metric == "map", *lists, *bought, worth, kth_score, value, exposure
+        )
+        parts.append(exposure)
+
+    run_ranges(rank, lists.n_units)
+    return EngineRanking(kth_score, value, np.sum(parts, axis=0))
+
+
+class AscentState:
+    """Units to ascend on, and the biases they stand at.
+
+    Args:
+        lists: scored items by unit.
+        bought: by the same units.
+        weights: of units, or nothing.
+        kth_score: of units; those that a raised item reaches first lie side by side in memory.
+        course: what all units share.
+        offset: biases; -inf where excluded. Changed in place by moves.
+        wanted: items that will be looked at or moved.
+    """
+
+    def __init__(
+        self, lists: Lists, bought: Sets, weights: Floats | None, kth_score: Floats,
+        setup: AscentSetup, offset: Floats, wanted: Flags,
+    ) -> None:  # fmt: skip
+        from trimtab.kernels.affected_units import make_scratch
+
+        self.setup = setup
+        self.problem = _make_problem(lists, bought, weights, kth_score, setup)
+        self.rows = _make_rows(self.problem, offset, setup.n_items)
+        self.by_item = _by_item(self.problem, wanted)
+        n_hits = int(self.problem.needs.sum())
+        most_buyers = int(np.bincount(bought.items).max(initial=0))
+        self.scratch = make_scratch(self.problem.n_units, n_hits, most_buyers, setup.settings.k)
+
+    @property
+    def parts(self) -> tuple[Problem, Rows, ByItem, Scratch]:
+        """What kernels take."""
+        return self.problem, self.rows, self.by_item, self.scratch
+
+    @property
+    def alive(self) -> Flags:
+        """Wanted items that anybody here can gain or lose by."""
+        flags: Flags = (np.diff(self.by_item.indptr) + np.diff(self.by_item.buyers_indptr)) > 0
+        return flags
+
+    def value(self, by_unit: Floats | None = None) -> int:
+        """The metric's sum in quanta; each unit's own metric is written at its place, if wanted."""
+        from trimtab.kernels import prepare_lists
+        from trimtab.kernels.compiling import pack
+
+        if by_unit is None:
+            by_unit = np.empty(len(self.problem.indptr) - 1)
+        worth = hit_value_table(self.setup.settings.metric, self.setup.settings.k)
+        packed = (pack(self.problem), pack(self.rows))
+        parts = run_ranges(prepare_lists.row_values, self.problem.n_units, *packed, worth, by_unit)
+        return int(sum(parts))
+
+
+def prepare_ascent(
+    lists: Lists, bought: Sets, n_items: int, settings: AscentSettings,
+    weights: Floats | None = None, start: Floats | None = None, unit: float | None = None,
+) -> tuple[AscentState, EngineRanking]:  # fmt: skip
+    """All units in one place, before any step; and how the engine ranks them.
+
+    Args:
+        lists: scored items by unit.
+        bought: by the same units.
+        n_items: number of item codes.
+        settings: what to maximise.
+        weights: one per unit; all 1 when absent.
+        start: biases to start from; 0 when absent.
+        unit: what penalties and caps are measured in; the median k-th score when absent.
+    """
+    k = settings.k
+    raw = rank_by_engine(lists, bought, k, settings.metric, n_items)
+    if unit is None:
+        unit = median_score(raw.kth_score, np.diff(lists.indptr) >= k, lists.scores)
+    setup = AscentSetup(
+        settings=settings,
+        unit=unit,
+        quanta=quanta_for(None if weights is None else float(weights.sum())),
+        weighted=weights is not None,
+        heaviest=1.0 if weights is None else float(weights.max(initial=1.0)),
+        largest=largest_of(lists.scores),
+        support=np.bincount(bought.items, minlength=n_items),
+        exposure=raw.exposure,
+    )
+    offset = setup.begin(start)
+    state = AscentState(lists, bought, weights, raw.kth_score, setup, offset, setup.wanted)
+    return state, raw
+
+
+def _by_item(problem: Problem, wanted: Flags) -> ByItem:
+    """Lists by item, units ascending in each, whatever the number of threads."""
+    from trimtab.kernels import prepare_lists
+    from trimtab.kernels.compiling import pack
+
+    packed = pack(problem)
+    n_units = problem.n_units
+    parts = ranges(n_units, thread_count() if n_units >= LEAST_SPLIT else 1)
+    room = np.zeros((len(parts), len(wanted)), np.int64)
+    starts = {start: room[part] for part, (start, _) in enumerate(parts)}
+
+    def counted(count: Callable[..., None]) -> Ints:
+        room[:] = 0
+        _run_parts(lambda a, b: count(a, b, packed, wanted, starts[a]), parts)
+        ends = np.cumsum(room.T.ravel()).reshape(room.T.shape).T
+        indptr = np.concatenate([[0], ends[-1]])
+        room[:] = ends - room
+        return indptr
+
+    indptr = counted(prepare_lists.count_listers)
+    listers = np.empty(indptr[-1], np.int32)
+    scores = np.empty(indptr[-1])
+    _run_parts(
+        lambda a, b: prepare_lists.write_listers(a, b, packed, wanted, starts[a], listers, scores),
+        parts,
+    )
+    if not problem.reaches_unlisted:
+        nobody = np.zeros(len(wanted) + 1, np.int64)
+        return prepare_lists.ByItem(indptr, listers, scores, nobody, np.empty(0, np.int32))
+    buyers_indptr = counted(prepare_lists.count_buyers)
+    buyers = np.empty(buyers_indptr[-1], np.int32)
+    _run_parts(
+        lambda a, b: prepare_lists.write_buyers(a, b, packed, wanted, starts[a], buyers), parts
+    )
+    return prepare_lists.ByItem(indptr, listers, scores, buyers_indptr, buyers)
+
+
+def _run_parts(job: Callable[[int, int], None], parts: list[tuple[int, int]]) -> None:
+    if len(parts) == 1:
+        job(*parts[0])
+        return
+    with ThreadPoolExecutor(len(parts)) as pool:
+        for done in [pool.submit(job, start, stop) for start, stop in parts]:
+            done.result()
+
+
+def _make_rows(problem: Problem, offset: Floats, n_items: int) -> Rows:
+    from trimtab.kernels import ordered_multiset
+    from trimtab.kernels import top_rows as rows_kernels
+    from trimtab.kernels.compiling import pack
+
+    n_units = len(problem.source)
+    raised = ordered_multiset.make_multiset(n_items if problem.reaches_unlisted else 0)
+    if problem.reaches_unlisted:
+        positive = np.flatnonzero(offset > 0)
+        ordered_multiset.add_weights(
+            raised, offset[positive], positive, np.ones(len(positive), np.int64)
+        )
+    n_groups = -(-n_units // rows_kernels.GROUP)
+    n_hits = int(problem.needs.sum()) if problem.reaches_unlisted else 0
+    cells = np.empty(n_units * problem.stride)
+    rows = rows_kernels.Rows(
+        scores=cells,
+        codes=cells.view(np.int32),
+        floor=np.empty(n_units),
+        low_hit=np.empty(n_units, np.float32),
+        edge=np.empty(n_units, np.float32),
+        offset=offset,
+        group_floor=np.full(n_groups, -np.inf),
+        group_edge=np.full(n_groups, -np.inf, np.float32),
+        losses=ordered_multiset.make_multiset(n_hits),
+        raised=raised,
+        noted_keys=np.empty(problem.k),
+        noted_items=np.empty(problem.k, np.int64),
+        noted_steps=np.empty(problem.k, np.int64),
+    )
+    run_ranges(rows_kernels.fill_rows, n_units, pack(problem), pack(rows))
+    if n_units:
+        starts = np.arange(0, n_units, rows_kernels.GROUP)
+        rows.group_floor[:] = np.minimum.reduceat(rows.floor, starts)
+        rows.group_edge[:] = np.minimum.reduceat(rows.edge, starts)
+    if problem.reaches_unlisted:
+        rows_kernels.add_losses(0, n_units, pack(problem), pack(rows))
+    return rows
+
+
+def _make_problem(
+    lists: Lists, bought: Sets, weights: Floats | None, kth_score: Floats, setup: AscentSetup
+) -> Problem:
+    """The units that can gain or lose, in the order of their k-th scores."""
+    from trimtab.kernels.top_rows import Problem, row_shape
+
+    settings, k = setup.settings, setup.settings.k
+    learning = learning_units(lists, bought, weights)
+    by_score = np.argsort(kth_score[learning], kind="stable")
+    source: Codes = np.flatnonzero(learning)[by_score].astype(np.int32)
+    table = hit_value_table(settings.metric, k) * setup.quanta
+    width, stride = row_shape(k)
+    return Problem(
+        n_units=len(source),
+        k=k,
+        width=width,
+        stride=stride,
+        first=k - 1 if settings.metric == "acc" else 0,
+        is_map=settings.metric == "map",
+        reaches_unlisted=setup.reaches_unlisted,
+        weighted=weights is not None,
+        indptr=lists.indptr,
+        items=lists.items,
+        scores=lists.scores,
+        source=source,
+        bought_indptr=bought.indptr,
+        bought_items=bought.items,
+        needs=np.minimum(k, np.diff(bought.indptr)[source]).astype(np.int32),
+        weights=np.empty(0) if weights is None else weights[source],
+        worth_float=table.ravel(),
+        worth=np.rint(table.ravel()).astype(np.int64),
+    )

@@ -1,0 +1,106 @@
+"""Trend features: what a window's sales and the long run say of each item.
+
+Windows are counted by groups of users, so that the features a user is scored with can leave out
+the group the user is in: a purchase never explains itself.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from trimtab.arrays import Floats, Ints, Lists, Sets
+from trimtab.learn.history import NEVER, History
+
+# Features that need nothing but the window.
+WINDOW_FEATURES = ("bought_per_listed", "recent_sales")
+_PRIOR_LISTS = 10.0  # lists at the average rate
+_PRIOR_SALES = 20.0  # sales at the long-run share
+_PRIOR_VISITS = 5.0
+_HALF = 0.5
+_WINDOW_DAYS = 4.0
+
+
+def count_groups(
+    lists: Lists, bought: Sets, group_of: Ints, n_groups: int, n_items: int
+) -> tuple[Ints, Ints]:
+    """Purchases and lists of each group of units, by [group, item]; group -1 counts for nothing."""
+    from trimtab.kernels.choice_sums import count_listed
+
+    listed = np.zeros((n_groups, n_items), np.int64)
+    count_listed(0, lists.n_units, lists.indptr, lists.items, group_of, listed)
+    sold = np.zeros((n_groups, n_items), np.int64)
+    count_listed(0, bought.n_units, bought.indptr, bought.items, group_of, sold)
+    return sold, listed
+
+
+class Features:
+    """Features of items in one window, for any counts of it.
+
+    Columns, in the order of `names`: what moves with the counts comes first, so that the rest is
+    made only once.
+    """
+
+    def __init__(self, history: History | None) -> None:
+        self._history = history
+        self.names: tuple[str, ...] = WINDOW_FEATURES
+        self._fixed: list[Floats] = []
+        if history is None:
+            return
+        long = history.long
+        self._share: Floats = long / max(float(long.sum()), 1.0)
+        self.names += ("rise", "share_difference", "long_run_sales")
+        self._fixed.append(np.log(long + 1.0))
+        if history.month is not None and history.week is not None and history.since is not None:
+            month, week = history.month, history.week
+            of_month = month / max(float(month.sum()), 1.0)
+            self.names += ("rise_of_month", "rise_of_week", "days_unsold")
+            self._fixed += [
+                _log_rise(month, float(month.sum()), self._share),
+                np.log((week + _HALF) / (week.sum() * of_month + _HALF)),
+                np.log(1.0 + np.minimum(history.since, NEVER) / _WINDOW_DAYS),
+            ]
+        if history.buyers is not None:
+            again = long - history.buyers
+            self.names += ("repeat_rate",)
+            self._fixed.append(_log_rate(again, long, _PRIOR_VISITS, float(again.sum())))
+
+    def build(self, bought: Floats, listed: Floats, items: Ints | None = None) -> Floats:
+        """Features by [item, feature].
+
+        Args:
+            bought: buyers in the window, by item.
+            listed: lists that have it.
+            items: only these; all if None.
+        """
+        total = float(bought.sum())
+        of_listed = float(bought[listed > 0].sum())
+        shown = float(listed.sum())
+        rows = slice(None) if items is None else items
+        bought, listed = bought[rows], listed[rows]
+        out = np.empty((len(bought), len(self.names)))
+        out[:, 0] = _log_rate(bought, listed, _PRIOR_LISTS, of_listed, shown)
+        out[:, 1] = np.log(bought + 1.0)
+        done = len(WINDOW_FEATURES)
+        if self._history is not None:
+            partition = self._share[rows]
+            out[:, 2] = _log_rise(bought, total, partition)
+            out[:, 3] = 1000.0 * (bought / max(total, 1.0) - partition)
+            done = 4
+        for place, column in enumerate(self._fixed):
+            out[:, done + place] = column[rows]
+        return out
+
+
+def _log_rise(sold: Floats, total: float, partition: Floats) -> Floats:
+    """Log of sales over what the long-run share would give, drawn to 0 where both are few."""
+    prior = _PRIOR_SALES * partition + _HALF
+    return np.log((sold + prior) / (total * partition + prior))
+
+
+def _log_rate(
+    hits: Floats, tries: Floats, prior: float, all_hits: float, all_tries: float | None = None
+) -> Floats:
+    """Log of a rate over the average rate, drawn to 0 by so many tries at the average."""
+    whole = float(tries.sum()) if all_tries is None else all_tries
+    rate = max(all_hits, _HALF) / max(whole, 1.0)
+    return np.log((hits + prior * rate) / (tries + prior) / rate)

@@ -1,0 +1,134 @@
+"""The ascent in rounds on partitions: each writes its share of the curves and makes the moves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from trimtab.arrays import Codes, Flags, Floats, entries_of
+from trimtab.bias.scales import to_scale
+from trimtab.kernels.item_curves import BestMoves, Curves
+from trimtab.learn.ascent.rounds import (
+    Losses,
+    MoveSearch,
+    TriedMoves,
+    add_tried_moves,
+    choose_moves,
+    curves_of_part,
+    try_moves_on_part,
+)
+from trimtab.learn.ascent.setup import AscentSetup
+from trimtab.learn.ascent.state import AscentState, rank_by_engine
+from trimtab.learn.units import learning_units
+from trimtab.spark.array_bytes import Arrays
+from trimtab.spark.partition import Partition
+from trimtab.spark.partitioned_units import PartitionedUnits
+
+MOST_DRAWN = 16  # times that a unit can be in a bootstrap sample
+_BAG_BLOCK = 4096  # units whose draws come from one generator
+
+
+@dataclass(frozen=True)
+class SparkAscentBackend:
+    """Units that can learn, in partitions."""
+
+    units: PartitionedUnits
+
+    def propose(self, setup: AscentSetup, search: MoveSearch) -> BestMoves:
+        """Each item's best bias: curves are written by partitions and added up by item."""
+        return BestMoves(*self.units.exchange(write_slices, choose_in_slice, setup, search))
+
+    def try_moves(
+        self, setup: AscentSetup, offset: Floats, items: Codes, biases: Floats
+    ) -> TriedMoves:
+        """Make moves in every partition."""
+        found = self.units.run(moves_in_partition, setup, offset, items, biases, add=_add)
+        return _tried(found)
+
+
+def learning_partition(
+    partition: Partition, k: int, scale: str, n_items: int, bag: tuple[int, int] | None
+) -> Partition:
+    """The units that can learn, those that a raised item reaches first side by side.
+
+    Args:
+        partition: all units of a partition.
+        k: places.
+        scale: that biases add on.
+        n_items: number of item codes.
+        bag: seed and number of a bootstrap sample; None for all units.
+    """
+    weights = partition.weights if bag is None else partition.weights * _draws(partition, *bag)
+    lists = to_scale(partition.lists, scale).lists
+    chosen = np.flatnonzero(learning_units(lists, partition.bought, weights))
+    raw = rank_by_engine(lists, partition.bought, k, "acc", n_items)
+    by_score = chosen[np.argsort(raw.kth_score[chosen], kind="stable")]
+    return partition._replace(lists=lists, weights=weights).take(by_score)
+
+
+def _draws(partition: Partition, seed: int, bag: int) -> Floats:
+    """How often each unit is drawn: of Poisson's kind, so that no unit needs to know the others."""
+    units = partition.units
+    drawn = np.empty(len(units))
+    for block in np.unique(units // _BAG_BLOCK):
+        mine = units // _BAG_BLOCK == block
+        rng = np.random.default_rng([seed, bag, int(block)])
+        drawn[mine] = rng.poisson(1.0, _BAG_BLOCK)[units[mine] % _BAG_BLOCK]
+    return np.minimum(drawn, MOST_DRAWN)
+
+
+def _state_at(
+    partition: Partition, setup: AscentSetup, offset: Floats, items: Codes
+) -> AscentState:
+    wanted: Flags = np.zeros(setup.n_items, bool)
+    wanted[items] = True
+    weights = partition.weights if setup.weighted else None
+    in_order = np.arange(partition.n_units, dtype=np.float64)
+    return AscentState(
+        partition.lists, partition.bought, weights, in_order, setup, offset.copy(), wanted
+    )
+
+
+def write_slices(
+    partition: Partition, n_slices: int, setup: AscentSetup, search: MoveSearch
+) -> Iterator[tuple[int, Arrays]]:
+    """This partition's share of the curves, the items dealt out to slices."""
+    state = _state_at(partition, setup, search.offset, search.items)
+    curves = curves_of_part(state, search.items, search.limits)
+    lengths = curves.n_up.astype(np.int64) + curves.n_down
+    ends = np.concatenate([[0], np.cumsum(lengths)])
+    own = np.flatnonzero((lengths > 0) | (curves.current != 0))
+    for place in range(n_slices):
+        chosen = own[own % n_slices == place]
+        if len(chosen):
+            _, entries = entries_of(ends, chosen)
+            columns = (column[chosen] for column in curves[:4])
+            yield place, [*columns, curves.at[entries], curves.delta[entries]]
+
+
+def choose_in_slice(given: tuple[Any, ...], parts: list[Arrays]) -> Arrays:
+    """The best steps of the items in a slice, whose curves are all here."""
+    setup, search = given
+    return list(choose_moves(setup, search, [Curves(*part) for part in parts]))
+
+
+def moves_in_partition(
+    partition: Partition, setup: AscentSetup, offset: Floats, items: Codes, biases: Floats
+) -> Arrays:
+    """What moves add on this partition's units, one after the other."""
+    return _arrays(try_moves_on_part(_state_at(partition, setup, offset, items), items, biases))
+
+
+def _add(parts: list[Arrays]) -> Arrays:
+    return _arrays(add_tried_moves([_tried(part) for part in parts]))
+
+
+def _arrays(tried: TriedMoves) -> Arrays:
+    return [tried.gains, np.int64(tried.value), *tried.losses]
+
+
+def _tried(arrays: Arrays) -> TriedMoves:
+    return TriedMoves(arrays[0], int(arrays[1]), Losses(*arrays[2:]))

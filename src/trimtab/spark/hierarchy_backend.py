@@ -1,0 +1,168 @@
+"""The hierarchy's units in partitions: its sums are made there and added up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from trimtab.arrays import Codes, Flags, Floats, Ints
+from trimtab.bias.scales import to_scale
+from trimtab.learn.hierarchy.choice_model import Effects, fit_effects
+from trimtab.learn.hierarchy.levels import size_of_level
+from trimtab.learn.hierarchy.line_search import HitLists, best_by_bins, gather_hits
+from trimtab.learn.hierarchy.unit_data import (
+    LONGEST,
+    Fit,
+    SharedInputs,
+    UnitCounts,
+    UnitData,
+    add_unit_counts,
+    count_folds,
+    count_units,
+)
+from trimtab.spark.array_bytes import Arrays
+from trimtab.spark.partition import Partition
+from trimtab.spark.partitioned_units import PartitionedUnits, join_arrays
+
+_MOST_BREAKPOINTS = 2_000_000  # that come to the driver
+
+
+@dataclass(frozen=True)
+class SparkHierarchyBackend:
+    """Units with hits, in partitions."""
+
+    units: PartitionedUnits
+    shared: SharedInputs
+
+    def trend_sample(self) -> UnitData:
+        """The units that coefficients are fitted on: a bounded number, on the driver."""
+        chunks = self.units.run(sample_units, self.shared, add=_gather)
+        partitions = [Partition.join([chunk.tobytes()], 0, 0) for chunk in chunks]
+        partitions = sorted(
+            (partition for partition in partitions if partition.n_units), key=lambda s: s.units[0]
+        )
+        ordered = [chunk for partition in partitions for chunk in partition.chunks()]
+        return unit_data_of(Partition.join(ordered, 0, 0), self.shared)
+
+    def total(self, method: str, *given: Any) -> Ints:
+        """What a method of `UnitData` gives, added up over all partitions."""
+        (sums,) = self.units.run(ask_unit_data, self.shared, method, given)
+        found: Ints = sums
+        return found
+
+    def effects(self, level: str, fits: list[Fit], kept: dict[str, float]) -> list[Effects]:
+        """Of all fits at once, which takes fewer rounds."""
+        n_groups, precision = size_of_level(self.shared, level)
+
+        def sums(moving: list[int], effects: Floats) -> Floats:
+            some = [fits[place] for place in moving]
+            return self.total("effect_sums", level, some, kept, effects) / self.shared.effect_quanta
+
+        return fit_effects(sums, len(fits), n_groups, precision)
+
+    def best_length(
+        self, parts: list[Fit], kept: dict[str, float], level: str, usual: float
+    ) -> float:
+        """By the exact curve, of which only the parts that may hold the best come to the driver."""
+        outline = self.total("outline", parts, kept, level)
+
+        def fetch(bins: Flags) -> tuple[Floats, Ints]:
+            given = (self.shared, parts, kept, level, bins)
+            at, delta = self.units.run(detail_units, *given, add=join_arrays)
+            by_place = np.lexsort((delta, at))
+            return at[by_place], delta[by_place]
+
+        return best_by_bins(outline, fetch, 0.0, LONGEST, usual, _MOST_BREAKPOINTS)
+
+
+def with_hits(partition: Partition, scale: str, typical: float, windows: Codes) -> Partition:
+    """The units of a partition that bought something of what they list.
+
+    Args:
+        partition: all units of a partition.
+        scale: that biases add on.
+        typical: the weight that counts as 1.
+        windows: new numbers of the windows.
+    """
+    lists = to_scale(partition.lists, scale).lists
+    data = gather_hits(lists, partition.bought, partition.weights / typical)
+    chosen = data.source
+    return Partition(
+        data.lists, partition.bought.take(chosen), data.weights, partition.users[chosen],
+        windows[partition.windows[chosen]], partition.units[chosen], data.hits,
+    )  # fmt: skip
+
+
+def _hit_lists(partition: Partition) -> HitLists:
+    sizes = np.diff(partition.bought.indptr)
+    return HitLists(partition.lists, partition.hits, sizes, partition.weights, partition.units)
+
+
+def unit_data_of(partition: Partition, shared: SharedInputs) -> UnitData:
+    """A partition's units with hits."""
+    return UnitData(_hit_lists(partition), partition.users, partition.windows, shared)
+
+
+def ask_unit_data(
+    partition: Partition, shared: SharedInputs, method: str, given: tuple[Any, ...]
+) -> Arrays:
+    """What a method of `UnitData` gives for a partition."""
+    return [getattr(unit_data_of(partition, shared), method)(*given)]
+
+
+def detail_units(
+    partition: Partition,
+    shared: SharedInputs,
+    parts: list[Fit],
+    kept: dict[str, float],
+    level: str,
+    bins: Flags,
+) -> Arrays:
+    """A partition's breakpoints in some bins of a curve."""
+    return list(unit_data_of(partition, shared).detail(parts, kept, level, bins))
+
+
+def sample_units(partition: Partition, shared: SharedInputs) -> Arrays:
+    """A partition's units for the trend."""
+    chosen = partition.take(unit_data_of(partition, shared).in_trend_sample())
+    return [np.frombuffer(chunk, np.uint8) for chunk in chosen.chunks()]
+
+
+def _gather(parts: list[Arrays]) -> Arrays:
+    return [array for part in parts for array in part]
+
+
+def count_partition(partition: Partition, k: int, metric: str, quanta: float) -> Arrays:
+    """Counts of a partition's units with hits."""
+    return _to_arrays(count_units(_hit_lists(partition), k, metric, quanta))
+
+
+def count_all(units: PartitionedUnits, k: int, metric: str, quanta: float) -> UnitCounts:
+    """Counts of all units with hits."""
+    return _from_arrays(units.run(count_partition, k, metric, quanta, add=_add_counts))
+
+
+def _add_counts(parts: list[Arrays]) -> Arrays:
+    return _to_arrays(add_unit_counts([_from_arrays(part) for part in parts]))
+
+
+def _to_arrays(counts: UnitCounts) -> Arrays:
+    return [np.array(counts[:3], np.int64), np.array(counts[3:], np.float64)]
+
+
+def _from_arrays(arrays: Arrays) -> UnitCounts:
+    return UnitCounts(*(int(n) for n in arrays[0]), *(float(bound) for bound in arrays[1]))
+
+
+def count_by_fold(
+    partition: Partition, seed: int, windows: Codes, n_windows: int, n_items: int
+) -> Arrays:
+    """Purchases and lists of a partition's units that can learn, by window, fold and item."""
+    return list(
+        count_folds(
+            partition.lists, partition.bought, partition.weights, partition.users,
+            windows[partition.windows], seed, n_windows, n_items,
+        )
+    )  # fmt: skip

@@ -1,0 +1,273 @@
+"""The tables of a fit on Spark: checked, and brought together user by user."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as T  # noqa: N812
+
+from trimtab.errors import DataError, TrimtabError
+from trimtab.spark.checkpoint import Checkpoint
+from trimtab.spark.data_frames import (
+    Batches,
+    check_rows,
+    check_same_ids,
+    map_arrow,
+    read_frame,
+    use_own_cores,
+)
+from trimtab.spark.partition import Partition
+from trimtab.spark.partitioned_units import Counted, PartitionedUnits, chunk_rows
+from trimtab.tables.columns import CATEGORY, COUNT, ITEM, SCORE, TIMESTAMP, USER, WEIGHT, WINDOW
+from trimtab.tables.frames import Table, encode_units, group_sets, known_ids, read_weights, take_ids
+from trimtab.tables.ids import encode_ids, id_column
+from trimtab.tables.rec_lists import code_lists
+
+_LIST, _SALE, _WEIGHT = 0, 1, 2  # kinds of rows
+_BUILT = "part int, place int, data binary, users long, units long, problem string"
+_ROWS_PER_PART = 10_000_000
+
+
+@dataclass(frozen=True)
+class SparkTables:
+    """The tables of a fit, checked one by one."""
+
+    recs: DataFrame
+    recent: DataFrame
+    weights: DataFrame | None
+    history: DataFrame | None
+    items: DataFrame | None
+    n_recs: int
+    n_recent: int
+
+    @staticmethod
+    def read(
+        recs: Any, recent: Any, weights: Any = None, history: Any = None, items: Any = None
+    ) -> SparkTables:
+        """Read and check what was given."""
+        ids = (USER, ITEM)
+        lists = read_frame(recs, "recs", USER, ITEM, SCORE, ids=ids, optional=(WINDOW,))
+        sales = read_frame(recent, "recent", USER, ITEM, ids=ids, optional=(WINDOW, TIMESTAMP))
+        lists, sales = _with_labels(lists), _with_labels(sales)
+        check_same_ids(USER, {"recs": lists, "recent": sales})
+        check_same_ids(ITEM, {"recs": lists, "recent": sales})
+        _check_windows(lists, sales)
+        heavy = None
+        if weights is not None:
+            heavy = read_frame(weights, "weights", USER, WEIGHT, ids=(USER,))
+            check_same_ids(USER, {"recs": lists, "weights": heavy})
+            check_rows(heavy, "weights", (WEIGHT,))
+        if history is not None:
+            timed = (USER, TIMESTAMP, COUNT)
+            history = read_frame(history, "history", ITEM, ids=ids, optional=timed)
+            check_same_ids(ITEM, {"recs": lists, "history": history})
+            check_rows(history, "history", (COUNT,) if COUNT in history.columns else ())
+        if items is not None:
+            items = read_frame(items, "items", ITEM, CATEGORY, ids=ids)
+            check_same_ids(ITEM, {"recs": lists, "items": items})
+            check_rows(items.select(ITEM), "items")
+        n_recs, n_recent = check_rows(lists, "recs", (SCORE,)), check_rows(sales, "recent")
+        return SparkTables(lists, sales, heavy, history, items, n_recs, n_recent)
+
+    @property
+    def session(self) -> SparkSession:
+        """Where the tables are."""
+        return self.recs.sparkSession
+
+    @property
+    def has_windows(self) -> bool:
+        """Whether (user, window) is what counts as one user."""
+        return WINDOW in self.recs.columns
+
+    def digest(self) -> str:
+        """The same for the same rows in any order."""
+        found = []
+        for frame in (self.recs, self.recent, self.weights, self.history, self.items):
+            if frame is not None:
+                hashed = F.xxhash64(*frame.columns).cast("decimal(38,0)")
+                found.append(str(frame.agg(F.sum(hashed).alias("sum")).collect()[0]["sum"]))
+        return " ".join(found)
+
+    def partitions(self, wanted: int | None) -> int:
+        """How many partitions to make: as asked for, or so that each fits in memory."""
+        if wanted is not None:
+            return wanted
+        # Not every kind of session tells how many tasks run at a time.
+        context = getattr(self.session, "_sc", None)
+        at_a_time = max(1, context.defaultParallelism if context is not None else 8)
+        waves = -(-self.n_recs // (_ROWS_PER_PART * at_a_time))
+        return int(at_a_time * max(1, waves))
+
+    def item_ids(self) -> Any:
+        """All different items, ascending: an int64 array or Arrow strings."""
+        every = self.recs.select(ITEM)
+        for frame in (self.recent, self.history, self.items):
+            if frame is not None:
+                every = every.union(frame.select(ITEM))
+        column = every.distinct().toArrow().column(ITEM)
+        return encode_ids([id_column("all tables", ITEM, column)])[0]
+
+    def times(self) -> tuple[str | None, str | None]:
+        """When the first and the last purchase were made, if that is known."""
+        if TIMESTAMP not in self.recent.columns:
+            return None, None
+        time = F.col(TIMESTAMP)
+        found = self.recent.agg(F.min(time).cast("string"), F.max(time).cast("string")).collect()
+        return found[0][0], found[0][1]
+
+    def window_ids(self) -> list[Any]:
+        """Labels of the windows, ascending; one without a name if there are none."""
+        if not self.has_windows:
+            return [None]
+        both = self.recs.select(WINDOW).union(self.recent.select(WINDOW)).distinct()
+        return sorted(row[WINDOW] for row in both.collect())
+
+
+def _with_labels(frame: DataFrame) -> DataFrame:
+    """Windows as whole numbers or text; that of a date for midnight."""
+    if WINDOW not in frame.columns:
+        return frame
+    kind = frame.schema[WINDOW].dataType
+    column = F.col(WINDOW)
+    if isinstance(kind, T.ByteType | T.ShortType | T.IntegerType | T.LongType):
+        return frame.withColumn(WINDOW, column.cast("long"))
+    if isinstance(kind, T.TimestampType | T.TimestampNTZType):
+        column = F.regexp_replace(column.cast("string"), " 00:00:00$", "")
+    return frame.withColumn(WINDOW, column.cast("string"))
+
+
+def _check_windows(recs: DataFrame, recent: DataFrame) -> None:
+    has = {"recs": WINDOW in recs.columns, "recent": WINDOW in recent.columns}
+    if has["recs"] == has["recent"]:
+        return
+    have, lack = ("recs", "recent") if has["recs"] else ("recent", "recs")
+    raise DataError(
+        f"{have} has a column '{WINDOW}' but {lack} has none; give it to both or to neither"
+    )
+
+
+def spread(
+    tables: SparkTables, item_ids: Any, windows: list[Any], unlisted: str, duplicates: str,
+    n_parts: int, checkpoint: Checkpoint,
+) -> PartitionedUnits:  # fmt: skip
+    """Users with their lists, purchases and weights, in partitions by ranges of their ids.
+
+    Args:
+        tables: checked.
+        item_ids: of all tables, ascending.
+        windows: labels, ascending.
+        unlisted: "never" or "zero".
+        duplicates: what to do with repeated rows of `recs`.
+        n_parts: partitions to make.
+        checkpoint: keeps the result.
+    """
+    kind = tables.recs.schema[ITEM].dataType
+    pairs = [F.lit(part) for code, label in enumerate(windows) for part in (label, code)]
+    codes = F.create_map(*pairs) if tables.has_windows else None
+    rows = _rows(tables.recs, _LIST, SCORE, kind, codes)
+    rows = rows.union(_rows(tables.recent, _SALE, None, kind, codes))
+    if tables.weights is not None:
+        rows = rows.union(_rows(tables.weights, _WEIGHT, WEIGHT, kind, codes))
+    # Ranges, so that users are in the order of their ids over all partitions.
+    by_user = rows.repartitionByRange(n_parts, USER)
+    build = partial(
+        _build, item_ids=item_ids, windowed=tables.has_windows, unlisted=unlisted,
+        duplicates=duplicates, weighted=tables.weights is not None,
+    )  # fmt: skip
+    built = checkpoint.keep_frame("users", map_arrow(by_user, build, _BUILT))
+    told = built.where("place = 0").select("part", "users", "units", "problem").collect()
+    for row in sorted(told, key=lambda row: row["part"]):
+        if row["problem"]:
+            raise DataError(row["problem"])
+    counted = {row["part"]: (row["users"], row["units"]) for row in told}
+    return PartitionedUnits(built.select("part", "place", "data"), count_parts(counted), checkpoint)
+
+
+def count_parts(counted: dict[int, tuple[int, int]]) -> dict[int, Counted]:
+    """Users and units of partitions, and of those before each."""
+    parts, users_before, units_before = {}, 0, 0
+    for number, (users, units) in sorted(counted.items()):
+        parts[number] = Counted(users, units, users_before, units_before)
+        users_before, units_before = users_before + users, units_before + units
+    return parts
+
+
+def _rows(frame: DataFrame, kind: int, number: str | None, item_type: Any, codes: Any) -> DataFrame:
+    """Rows of any of the tables in one form."""
+    window = F.element_at(codes, F.col(WINDOW)) if WINDOW in frame.columns else F.lit(0)
+    item = F.col(ITEM) if ITEM in frame.columns else F.lit(None).cast(item_type)
+    return frame.select(
+        F.col(USER),
+        F.lit(kind).alias("kind"),
+        window.cast("int").alias(WINDOW),
+        item.alias(ITEM),
+        (F.lit(0.0) if number is None else F.col(number).cast("double")).alias(SCORE),
+    )
+
+
+def _build(
+    batches: Batches, item_ids: Any, windowed: bool, unlisted: str, duplicates: str, weighted: bool
+) -> Batches:
+    """One partition's rows as chunks of its share; or what is wrong with them."""
+    from pyspark import TaskContext
+
+    use_own_cores()
+    found = list(batches)
+    if not sum(batch.num_rows for batch in found):
+        return
+    rows = pa.Table.from_batches(found)
+    context = TaskContext.get()
+    assert context is not None
+    number = context.partitionId()
+    problem, n_users, chunks = "", 0, [b""]
+    partition = None
+    try:
+        partition, n_users = _encode(rows, item_ids, windowed, unlisted, duplicates, weighted)
+        chunks = list(partition.chunks())
+    except TrimtabError as error:
+        problem = str(error)
+    for row in chunk_rows(number, chunks):
+        n = row.num_rows
+        yield pa.RecordBatch.from_arrays(
+            [
+                *row.columns,
+                pa.array([n_users] * n, pa.int64()),
+                pa.array([0 if partition is None else partition.n_units] * n, pa.int64()),
+                pa.array([problem] * n, pa.string()),
+            ],
+            names=[*row.schema.names, "users", "units", "problem"],
+        )
+
+
+def _encode(
+    rows: pa.Table, item_ids: Any, windowed: bool, unlisted: str, duplicates: str, weighted: bool
+) -> tuple[Partition, int]:
+    """One partition's rows as the local learner would code them; and how many users there are."""
+    kinds = rows["kind"].to_numpy()
+    columns = [USER, ITEM, SCORE, *([WINDOW] if windowed else [])]
+    lists, sales, heavy = (
+        Table(name, rows.filter(pa.array(kinds == kind)).select(columns), None, False)
+        for name, kind in (("recs", _LIST), ("recent", _SALE), ("weights", _WEIGHT))
+    )
+    units, (list_units, sale_units) = encode_units(lists, sales)
+    known = known_ids("all tables", ITEM, item_ids)
+    _, (_, list_items, sale_items) = encode_ids([known, lists.ids(ITEM), sales.ids(ITEM)])
+    coded = code_lists(lists, list_units, list_items, units, item_ids, unlisted, duplicates)
+    bought = group_sets(sale_units, sale_items, len(units))
+    weights = np.ones(len(units))
+    if weighted and len(heavy):
+        named = heavy.columns.select([USER, SCORE]).rename_columns([USER, WEIGHT])
+        weights = read_weights(named, units, np.zeros(0, bool), "recs")
+    windows = np.zeros(len(units), np.int32)
+    if units.windows is not None and units.window_codes is not None:
+        windows = np.asarray(take_ids(units.windows, units.window_codes)).astype(np.int32)
+    users = units.user_codes.astype(np.int64)
+    own = np.arange(len(units), dtype=np.int64)
+    partition = Partition(coded, bought, weights, users, windows, own, np.empty(0, bool))
+    return partition, len(units.users)

@@ -1,0 +1,108 @@
+"""One partition's users: their lists and purchases, as the local kernels take them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets, entries_of
+from trimtab.threads import ranges
+
+_CHUNK_ENTRIES = 1_000_000  # of lists in a chunk: about 12 MB
+
+
+class Partition(NamedTuple):
+    """Units of one partition, in the order of their ids."""
+
+    lists: Lists
+    bought: Sets
+    weights: Floats  # of units
+    users: Ints  # of units: codes over all partitions
+    windows: Codes  # of units
+    units: Ints  # codes over all partitions
+    hits: Flags  # of entries: whether the unit bought it; empty where not looked up
+
+    @property
+    def n_units(self) -> int:
+        """Units here."""
+        return self.lists.n_units
+
+    @property
+    def judged(self) -> Flags:
+        """Units that bought something."""
+        flags: Flags = np.diff(self.bought.indptr) > 0
+        return flags
+
+    def take(self, chosen: Ints) -> Partition:
+        """Some of the units."""
+        hits = self.hits
+        if len(hits):
+            hits = hits[entries_of(self.lists.indptr, chosen)[1]]
+        return Partition(
+            self.lists.take(chosen), self.bought.take(chosen), self.weights[chosen],
+            self.users[chosen], self.windows[chosen], self.units[chosen], hits,
+        )  # fmt: skip
+
+    def chunks(self) -> Iterator[bytes]:
+        """As Arrow streams of bounded size, units in order."""
+        n_chunks = 1 + len(self.lists.items) // _CHUNK_ENTRIES
+        columns = {
+            "items": _as_lists(self.lists.indptr, self.lists.items),
+            "scores": _as_lists(self.lists.indptr, self.lists.scores),
+            "bought": _as_lists(*self.bought),
+            "weight": self.weights,
+            "user": self.users,
+            "window": self.windows,
+            "unit": self.units,
+        }
+        if len(self.hits):
+            columns["hits"] = _as_lists(self.lists.indptr, self.hits.view(np.uint8))
+        batch = pa.record_batch(columns)
+        for start, stop in ranges(self.n_units, n_chunks):
+            out = pa.BufferOutputStream()
+            with pa.ipc.new_stream(out, batch.schema) as writer:
+                writer.write_batch(batch.slice(start, stop - start))
+            yield out.getvalue().to_pybytes()
+
+    @staticmethod
+    def join(chunks: Iterable[Any], first_user: int, first: int) -> Partition:
+        """The share that was cut into chunks.
+
+        Args:
+            chunks: in order.
+            first_user: users of partitions before this one, if codes do not yet count them.
+            first: units of those.
+        """
+        table = pa.concat_tables([pa.ipc.open_stream(chunk).read_all() for chunk in chunks])
+        indptr, items = _from_lists(table["items"])
+        _, scores = _from_lists(table["scores"])
+        hits = np.empty(0, bool)
+        if "hits" in table.column_names:
+            hits = _from_lists(table["hits"])[1].view(bool)
+        return Partition(
+            Lists(indptr, items, scores),
+            Sets(*_from_lists(table["bought"])),
+            _own(table["weight"]),
+            _own(table["user"]) + first_user,
+            _own(table["window"]),
+            _own(table["unit"]) + first,
+            hits,
+        )
+
+
+def _as_lists(indptr: Ints, values: Any) -> pa.LargeListArray:
+    return pa.LargeListArray.from_arrays(pa.array(indptr), pa.array(values))
+
+
+def _from_lists(column: pa.ChunkedArray) -> tuple[Ints, Any]:
+    lengths = np.concatenate([np.diff(chunk.offsets.to_numpy()) for chunk in column.chunks])
+    values = [chunk.flatten().to_numpy() for chunk in column.chunks]
+    return np.concatenate([[0], np.cumsum(lengths)]), np.concatenate(values)
+
+
+def _own(column: pa.ChunkedArray) -> Any:
+    """A column as an array that kernels may write to."""
+    return np.array(column.to_numpy())

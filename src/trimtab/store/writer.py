@@ -1,0 +1,140 @@
+"""Publishes versions: written aside, renamed into place, and served by replacing the pointer."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from trimtab.errors import RefusedError, StoreError
+from trimtab.store.lock import SWITCH_LOCK, WRITER_LOCK, hold_lock, now
+from trimtab.store.versions import MANIFEST, Store
+from trimtab.tables.files import publish, require_place, sync_folder
+from trimtab.tables.published import checksum, file_checksum
+from trimtab.tables.store_pointer import EMPTY_POINTER, POINTER, VERSIONS
+
+_STAGING = ".staging-"
+_VERSION_NAME = re.compile(r"\d{6,}-\d{4}-\d\d-\d\d")
+
+
+@contextlib.contextmanager
+def open_writer(store: Store) -> Iterator[Writer]:
+    """A writer, one at a time; what killed writers left is removed first."""
+    require_place(store.folder)
+    try:
+        (store.folder / VERSIONS).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"cannot write in {store.folder}: {error.strerror}") from error
+    with hold_lock(store.folder / WRITER_LOCK, wait=False):
+        _require_pointer(store)
+        _remove_leftovers(store)
+        yield Writer(store, store.serving() if store.exists() else None)
+
+
+class Writer:
+    """What may write to a store: it holds the lock."""
+
+    def __init__(self, store: Store, current: int | None) -> None:
+        self._store = store
+        self.current = current  # the version served when writing began; None: there was none
+
+    def publish(self, fill: Callable[[Path], None], manifest: Mapping[str, Any], keep: int) -> int:
+        """Publish a version: its number.
+
+        Args:
+            fill: writes the version's files into the folder it is given.
+            manifest: what to remember of it; `as_of` at least.
+            keep: how many versions to keep: this one, the one that it replaces, and the newest.
+        """
+        try:
+            entry = self._write(fill, manifest)
+        except OSError as error:
+            raise StoreError(
+                f"cannot write in {self._store.folder}: {error.strerror or error}"
+            ) from error
+        with hold_lock(self._store.folder / SWITCH_LOCK, wait=True):
+            pointer = self._pointer()
+            if pointer["current"] != self.current:
+                raise RefusedError(
+                    f"version {pointer['current']} went live while this one was made from version "
+                    f"{self.current}: not published; refresh again"
+                )
+            entry["replaced"] = self.current
+            pointer["published"] = _newest([*pointer["published"], entry], keep, self.current)
+            pointer["current"] = pointer["last"] = self.current = entry["number"]
+            self._store.switch(pointer, entry["number"], "refresh")
+        with contextlib.suppress(OSError, StoreError):  # it is published: the next one will clean
+            _remove_leftovers(self._store)
+        return int(entry["number"])
+
+    def _pointer(self) -> dict[str, Any]:
+        return self._store.pointer() if self._store.exists() else dict(EMPTY_POINTER)
+
+    def _write(self, fill: Callable[[Path], None], manifest: Mapping[str, Any]) -> dict[str, Any]:
+        number = self._pointer()["last"] + 1
+        name = f"{number:06}-{manifest['as_of']}"
+        staging = Path(tempfile.mkdtemp(prefix=_STAGING, dir=self._store.folder))
+        try:
+            fill(staging)
+            files = {
+                str(path.relative_to(staging)): file_checksum(path)
+                for path in sorted(staging.rglob("*"))
+                if path.is_file()
+            }
+            whole = {"number": number, "created": now(), **manifest, "files": files}
+            content = json.dumps(whole, indent=1, allow_nan=False).encode()
+            with publish(staging / MANIFEST) as file:
+                file.write(content)
+            staging.chmod(0o755)
+            place = self._store.folder / VERSIONS / name
+            staging.rename(place)
+            sync_folder(place.parent)
+        except BaseException:
+            shutil.rmtree(staging, ignore_errors=True)
+            raise
+        return {"number": number, "folder": name, "manifest": checksum(content)}
+
+
+def _remove_leftovers(store: Store) -> None:
+    """Remove what killed writers left: versions not published, half-written ones, parts.
+
+    Only what has a name of ours is touched.
+    """
+    kept = {e["folder"] for e in store.pointer()["published"]} if store.exists() else set()
+    for version in _version_folders(store):
+        if version.name not in kept:
+            shutil.rmtree(version, ignore_errors=True)
+    for staging in store.folder.glob(f"{_STAGING}*"):
+        shutil.rmtree(staging, ignore_errors=True)
+    with hold_lock(store.folder / SWITCH_LOCK, wait=True):
+        for part in store.folder.glob(f".{POINTER}.*.part"):
+            part.unlink(missing_ok=True)
+
+
+def _version_folders(store: Store) -> list[Path]:
+    """The folders of versions, published or not."""
+    entries = (store.folder / VERSIONS).iterdir()
+    return sorted(path for path in entries if _VERSION_NAME.fullmatch(path.name))
+
+
+def _require_pointer(store: Store) -> None:
+    """Refuse a store that has lost its pointer; a first writer that was killed leaves one."""
+    found = _version_folders(store)
+    if not store.exists() and any(not path.name.startswith("000001-") for path in found):
+        raise StoreError(
+            f"{store.folder}: {POINTER} is missing, but there are {len(found)} versions; put it "
+            f"back, or move {store.folder / VERSIONS} away to begin anew"
+        )
+
+
+def _newest(entries: list[dict[str, Any]], keep: int, replaced: int | None) -> list[dict[str, Any]]:
+    """The last entries; the one that was served until now stays among them, to roll back to."""
+    while len(entries) > max(keep, 1):
+        oldest = next((e for e in entries[:-1] if e["number"] != replaced), entries[0])
+        entries = [entry for entry in entries if entry is not oldest]
+    return entries

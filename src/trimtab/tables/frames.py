@@ -1,0 +1,315 @@
+"""Any data frame to integer codes, and back to the caller's own kind of frame."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets
+from trimtab.checks import require_columns, require_rows
+from trimtab.errors import DataError
+from trimtab.tables.columns import ITEM, SCORE, USER, WEIGHT, WINDOW
+from trimtab.tables.ids import IdColumn, as_read_only, encode_ids, id_column
+from trimtab.threads import run_ranges
+
+_NUMBERS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A caller's frame as Arrow columns, remembering what kind of frame it was."""
+
+    name: str
+    columns: pa.Table
+    sample: Any  # the same columns in the caller's own kind of frame, without rows
+    lazy: bool
+
+    def __len__(self) -> int:
+        return int(self.columns.num_rows)
+
+    def has(self, column: str) -> bool:
+        """Whether the table has such a column."""
+        return column in self.columns.column_names
+
+    def ids(self, column: str) -> IdColumn:
+        """A column of ids, checked."""
+        return id_column(self.name, column, self.columns[column])
+
+
+def read_frame(
+    frame: Any,
+    name: str,
+    *needed: str,
+    optional: tuple[str, ...] = (),
+    may_be_empty: bool = False,
+) -> Table:
+    """Read the columns that matter; refuse a frame that lacks one or has no rows."""
+    given = _from_native(frame, name)
+    found = given.collect_schema().names()
+    require_columns(name, found, needed)
+    picked = given.select(*needed, *(c for c in optional if c in found))
+    lazy = isinstance(picked, nw.LazyFrame)
+    eager = picked.collect() if lazy else picked
+    try:
+        columns = eager.to_arrow()
+    except pa.ArrowException as error:  # an object column of pandas can hold anything
+        reason = ", ".join(map(str, error.args))
+        raise DataError(f"{name} cannot be read ({reason}); give each column one type") from error
+    if not may_be_empty:
+        require_rows(name, columns.num_rows)
+    return Table(name, columns, eager.head(0), lazy)
+
+
+def _from_native(frame: Any, name: str) -> Any:
+    try:
+        return nw.from_native(frame)
+    except TypeError as error:
+        raise DataError(
+            f"{name} is a {type(frame).__name__}: pass a pandas, polars or pyarrow data frame"
+        ) from error
+    except nw.exceptions.DuplicateError as error:
+        raise DataError(f"{name} has two columns of one name; drop or rename one") from error
+
+
+def column_names(frame: Any, name: str) -> list[str]:
+    """All columns of a caller's frame."""
+    return list(_from_native(frame, name).collect_schema().names())
+
+
+def write_frame(columns: dict[str, Any], like: Table) -> Any:
+    """A frame of the same kind as `like`, ids in the types they came in, if they fit in them."""
+    backend = like.sample.implementation
+    is_pandas = backend.is_pandas_like()
+    own_types = like.sample.to_native().dtypes if is_pandas else like.sample.schema
+    arrays = {c: v if isinstance(v, pa.Array) else pa.array(v) for c, v in columns.items()}
+    fitting = {}
+    for name in (c for c in (USER, ITEM, WINDOW) if c in arrays):
+        cast = _cast_if_fit(arrays[name], like.columns[name].type, own_types[name])
+        if cast is not None:
+            arrays[name], fitting[name] = cast, own_types[name]
+    eager = nw.from_arrow(pa.table(arrays), backend=backend)
+    if is_pandas:
+        eager = nw.from_native(eager.to_native().astype(fitting))
+    elif backend.is_polars():
+        eager = eager.with_columns(nw.col(name).cast(kind) for name, kind in fitting.items())
+    return (eager.lazy() if like.lazy else eager).to_native()
+
+
+def _cast_if_fit(array: pa.Array, kind: pa.DataType, own_type: Any) -> pa.Array | None:
+    """An array of the Arrow type that stands for a frame's own type; None if values do not fit."""
+    categories = getattr(own_type, "categories", None)
+    if categories is not None and not set(pc.unique(array).to_pylist()) <= set(categories):
+        return None
+    try:
+        if not pa.types.is_dictionary(kind):
+            return array.cast(kind)
+        encoded = array.cast(kind.value_type).dictionary_encode()
+        indices = encoded.indices.cast(kind.index_type)
+        return pa.DictionaryArray.from_arrays(indices, encoded.dictionary, ordered=kind.ordered)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+
+
+def require_numbers(table: Table, column: str = SCORE) -> None:
+    """Refuse a column that holds anything but numbers."""
+    kind = table.columns[column].type
+    if not any(is_kind(kind) for is_kind in _NUMBERS):
+        raise DataError(
+            f"column '{column}' of {table.name} holds {kind}: it must be numbers; cast the column"
+        )
+
+
+def read_scores(table: Table, column: str = SCORE) -> tuple[Floats, float]:
+    """A column of finite numbers as float64, and the lowest of them."""
+    from trimtab.kernels.coding import copy_scores
+
+    given = table.columns[column]
+    if given.null_count:
+        raise DataError(
+            f"column '{column}' of {table.name} lacks a value in {given.null_count} of "
+            f"{len(table)} rows; drop those rows"
+        )
+    require_numbers(table, column)
+    values = as_read_only(given.cast(pa.float64(), safe=False))
+    scores = np.empty(len(values))
+    found = run_ranges(copy_scores, len(values), values, scores)
+    bad = next((row for row, _ in found if row >= 0), None)
+    if bad is not None:
+        raise DataError(
+            f"column '{column}' of {table.name} has {values[bad]} in row {bad} (from 0): it must "
+            f"be finite; mend or drop such rows"
+        )
+    return scores, min(low for _, low in found)
+
+
+@dataclass(frozen=True)
+class Units:
+    """The users, or (user, window) pairs, behind unit codes; ascending."""
+
+    users: Any
+    user_codes: Codes  # by unit
+    windows: Any | None
+    window_codes: Codes | None
+
+    def __len__(self) -> int:
+        return len(self.user_codes)
+
+    def label(self, unit: int) -> str:
+        """One unit in words."""
+        found = self.columns(np.array([unit], np.int32))
+        return " in ".join(f"{name} {ids[0]}" for name, ids in found.items())
+
+    def columns(self, units: Ints | Codes) -> dict[str, Any]:
+        """The id columns of the given units."""
+        taken = {USER: take_ids(self.users, self.user_codes[units])}
+        if self.windows is not None and self.window_codes is not None:
+            taken[WINDOW] = take_ids(self.windows, self.window_codes[units])
+        return taken
+
+
+def take_ids(ids: Any, codes: Codes) -> Any:
+    """The ids behind codes."""
+    return ids[codes] if isinstance(ids, np.ndarray) else ids.take(pa.array(codes))
+
+
+def encode_units(*tables: Table) -> tuple[Units, list[Codes]]:
+    """Units over all tables, and each table's rows as unit codes."""
+    users, user_codes = encode_ids([table.ids(USER) for table in tables])
+    windowed = [table.has(WINDOW) for table in tables]
+    if not any(windowed):
+        return Units(users, np.arange(len(users), dtype=np.int32), None, None), user_codes
+    if not all(windowed):
+        have = tables[windowed.index(True)].name
+        lack = tables[windowed.index(False)].name
+        raise DataError(
+            f"{have} has a column '{WINDOW}' but {lack} has none; give it to both or to neither"
+        )
+    from trimtab.kernels.coding import pair_up
+
+    windows, window_codes = encode_ids([_window_ids(table) for table in tables])
+    pairs = []
+    for table, by_user, by_window in zip(tables, user_codes, window_codes, strict=True):
+        pair = np.empty(len(table), np.int64)
+        run_ranges(pair_up, len(pair), by_user, by_window, len(windows), pair)
+        pair.flags.writeable = False
+        pairs.append(IdColumn(table.name, WINDOW, pair))
+    distinct, unit_codes = encode_ids(pairs)
+    by_user, by_window = np.divmod(np.asarray(distinct), len(windows))
+    units = Units(users, by_user.astype(np.int32), windows, by_window.astype(np.int32))
+    return units, unit_codes
+
+
+def _window_ids(table: Table) -> IdColumn:
+    """Windows are labels: integers, strings, or dates and times as text."""
+    column = table.columns[WINDOW]
+    if pa.types.is_timestamp(column.type):
+        # The same text for any unit of time, and that of a date for midnight.
+        column = column.cast(pa.timestamp("us", column.type.tz), safe=False).cast(pa.string())
+        column = pc.replace_substring_regex(column, r" 00:00:00\.000000$", "")
+    elif pa.types.is_date(column.type):
+        column = column.cast(pa.string())
+    return id_column(table.name, WINDOW, column)
+
+
+def group_scored(units: Codes, items: Codes, scores: Floats, n_units: int) -> Lists:
+    """Rows as lists by unit; the arrays themselves where rows are in order already."""
+    from trimtab.kernels import coding
+
+    indptr = np.zeros(n_units + 1, np.int64)
+    if coding.count_rows(units, indptr):
+        return Lists(indptr, items, scores)
+    grouped = Lists(indptr, np.empty_like(items), np.empty_like(scores))
+    coding.group_scored_rows(units, items, scores, indptr[:-1].copy(), *grouped[1:])
+    return grouped
+
+
+def group_sets(units: Codes, items: Codes, n_units: int) -> Sets:
+    """Rows as sets by unit: ascending, each item once."""
+    from trimtab.kernels import coding
+
+    indptr = np.zeros(n_units + 1, np.int64)
+    coding.count_rows(units, indptr)
+    grouped = np.empty(len(items), np.int32)
+    coding.group_rows(units, items, indptr[:-1].copy(), grouped)
+    lengths = np.empty(n_units, np.int64)
+    run_ranges(coding.distinct_sorted, n_units, indptr, grouped, lengths)
+    if lengths.sum() == len(grouped):
+        return Sets(indptr, grouped)
+    closed = Sets(np.zeros(n_units + 1, np.int64), np.empty(int(lengths.sum()), np.int32))
+    coding.close_gaps(indptr, grouped, lengths, *closed)
+    return closed
+
+
+def find_repeat(lists: Lists, n_items: int) -> tuple[int, int] | None:
+    """The first (unit, item) that occurs twice in a list."""
+    from trimtab.kernels import coding
+
+    found = run_ranges(coding.find_repeat, lists.n_units, lists.indptr, lists.items, n_items)
+    return next(((int(unit), int(item)) for unit, item in found if unit >= 0), None)
+
+
+def merge_repeats(lists: Lists, how: str) -> Lists:
+    """Lists with each item once, scores of repeated ones merged by max, mean or sum."""
+    units = np.repeat(np.arange(lists.n_units), np.diff(lists.indptr))
+    order = np.lexsort((lists.scores, lists.items, units))
+    units, items, scores = units[order], lists.items[order], lists.scores[order]
+    first = np.flatnonzero(np.r_[True, (np.diff(units) != 0) | (np.diff(items) != 0)])
+    ends = np.r_[first[1:], len(items)]
+    # Scores ascend within a pair, so that sums do not depend on the order of rows.
+    merged = scores[ends - 1] if how == "max" else np.add.reduceat(scores, first)
+    if how == "mean":
+        merged = merged / (ends - first)
+    indptr = np.searchsorted(units[first], np.arange(lists.n_units + 1)).astype(np.int64)
+    return Lists(indptr, np.ascontiguousarray(items[first]), merged)
+
+
+def read_weights(frame: Any, units: Units, judged: Flags, name: str) -> Floats:
+    """One weight per unit: that of its user, 1 for users not in the table.
+
+    Args:
+        frame: user_id, weight.
+        units: of the other tables.
+        judged: the units that bought something; one of them must weigh more than 0, if there are
+            any.
+        name: of the table that the units come from.
+    """
+    table = read_frame(frame, "weights", USER, WEIGHT)
+    values, lowest = read_scores(table, WEIGHT)
+    if lowest < 0:
+        raise DataError(f"column '{WEIGHT}' of weights has {lowest:g}: weights must be at least 0")
+    users, (user_codes, weight_codes) = encode_ids(
+        [known_ids(name, USER, units.users), table.ids(USER)]
+    )
+    counts = np.bincount(weight_codes)
+    if counts.max() > 1:
+        (user,) = take_ids(users, np.array([counts.argmax()]))
+        raise DataError(
+            f"column '{USER}' of weights has {user} more than once; give each user one weight"
+        )
+    by_code = np.ones(len(users))
+    by_code[weight_codes] = values
+    weights: Floats = by_code[user_codes][units.user_codes]
+    if judged.any() and not (weights[judged] > 0).any():
+        raise DataError(
+            f"column '{WEIGHT}' of weights is 0 for every user who bought something: give at "
+            f"least one a weight above 0"
+        )
+    return weights
+
+
+def _id_values(ids: Any) -> Any:
+    if isinstance(ids, np.ndarray):
+        view = ids.astype(np.int64, copy=False).view()
+        view.flags.writeable = False
+        return view
+    return pa.chunked_array([ids])
+
+
+def known_ids(name: str, column: str, ids: Any) -> IdColumn:
+    """Ids that Trimtab itself holds, as a column to encode with others."""
+    return IdColumn(name, column, _id_values(ids))

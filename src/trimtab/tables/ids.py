@@ -1,0 +1,143 @@
+"""Ids to integer codes that follow the ids' order: integers by value, strings by code point."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trimtab.arrays import Codes, Ints
+from trimtab.errors import DataError
+from trimtab.threads import run_ranges
+
+_MOST_CODES = 2**30 - 1  # codes are doubled in kernels, and 32 bits wide
+
+
+class IdColumn(NamedTuple):
+    """One table's ids: int64 numbers, or an Arrow array of strings."""
+
+    table: str
+    name: str
+    values: Any  # Ints | pa.ChunkedArray
+
+    @property
+    def kind(self) -> str:
+        """What the ids are, in words."""
+        return "integers" if isinstance(self.values, np.ndarray) else "strings"
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+def id_column(table: str, name: str, column: pa.ChunkedArray) -> IdColumn:
+    """Check a column of ids and bring it into one of the two kinds."""
+    if column.null_count:
+        raise DataError(
+            f"column '{name}' of {table} lacks a value in {column.null_count} of {len(column)} "
+            f"rows; drop those rows"
+        )
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    kind = column.type
+    if pa.types.is_integer(kind):
+        return IdColumn(table, name, _whole_numbers(table, name, column))
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view():
+        return IdColumn(table, name, column.cast(pa.large_string()))
+    raise DataError(
+        f"column '{name}' of {table} holds {kind}: ids must be integers or strings; cast the column"
+    )
+
+
+def _whole_numbers(table: str, name: str, column: pa.ChunkedArray) -> Ints:
+    try:
+        column = column.cast(pa.int64())
+    except pa.ArrowInvalid as error:
+        raise DataError(
+            f"column '{name}' of {table} has ids beyond 64 signed bits; cast them to strings"
+        ) from error
+    values: Ints = as_read_only(column)
+    return values
+
+
+def as_read_only(column: pa.ChunkedArray) -> Any:
+    """The column as one NumPy array, marked read-only: kernels are compiled for that."""
+    chunk = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    if isinstance(chunk, pa.ChunkedArray):  # an empty column stays chunked
+        chunk = pa.concat_arrays(chunk.chunks) if chunk.num_chunks else pa.array([], column.type)
+    values = chunk.to_numpy(zero_copy_only=False)
+    values.flags.writeable = False
+    return values
+
+
+def check_same_kind(columns: Sequence[IdColumn]) -> None:
+    """Refuse integer ids in one table and strings in another."""
+    first = columns[0]
+    for other in columns[1:]:
+        if other.kind != first.kind:
+            raise DataError(
+                f"column '{first.name}' holds {first.kind} in {first.table} but {other.kind} in "
+                f"{other.table}; cast one of them so that both are the same"
+            )
+
+
+def encode_ids(columns: Sequence[IdColumn]) -> tuple[Any, list[Codes]]:
+    """All different ids in ascending order, and each column as codes into them."""
+    check_same_kind(columns)
+    if columns[0].kind == "integers":
+        return _encode_whole_numbers([column.values for column in columns])
+    return _encode_by_hash([column.values for column in columns])
+
+
+def _encode_whole_numbers(columns: list[Ints]) -> tuple[Ints, list[Codes]]:
+    from trimtab.kernels import coding
+
+    bounds = [b for ids in columns if len(ids) for b in run_ranges(coding.extremes, len(ids), ids)]
+    if not bounds:
+        return np.empty(0, np.int64), [np.empty(0, np.int32) for _ in columns]
+    lowest, highest = min(low for low, _ in bounds), max(high for _, high in bounds)
+    span = int(highest) - int(lowest) + 1
+    if span > 4 * sum(map(len, columns)) + 2**20:
+        return _encode_by_hash([pa.chunked_array([pa.array(ids)]) for ids in columns])
+    seen = np.zeros(span, bool)
+    for ids in columns:
+        run_ranges(coding.mark_seen, len(ids), ids, lowest, seen)
+    distinct = np.flatnonzero(seen) + lowest
+    check_count(len(distinct))
+    table = np.cumsum(seen, dtype=np.int32) - np.int32(1)
+    encoded = []
+    for ids in columns:
+        codes = np.empty(len(ids), np.int32)
+        run_ranges(coding.look_up, len(ids), ids, lowest, table, codes)
+        encoded.append(codes)
+    return distinct, encoded
+
+
+def _encode_by_hash(columns: list[pa.ChunkedArray]) -> tuple[Any, list[Codes]]:
+    """Hash each column, sort only the different values, and translate."""
+    from trimtab.kernels import coding
+
+    hashed = [column.combine_chunks().dictionary_encode() for column in columns]
+    hashed = [h.combine_chunks() if isinstance(h, pa.ChunkedArray) else h for h in hashed]
+    every = pc.unique(pa.chunked_array([h.dictionary for h in hashed]))
+    every = every.take(pc.sort_indices(every))
+    check_count(len(every))
+    encoded = []
+    for part in hashed:
+        table = pc.index_in(part.dictionary, every).to_numpy(zero_copy_only=False)
+        table = table.astype(np.int32)
+        old = part.indices.to_numpy(zero_copy_only=False)
+        old.flags.writeable = False
+        codes = np.empty(len(old), np.int32)
+        run_ranges(coding.recode, len(old), old, table, codes)
+        encoded.append(codes)
+    distinct = every.to_numpy() if pa.types.is_integer(every.type) else every
+    return distinct, encoded
+
+
+def check_count(n: int) -> None:
+    """Refuse more different ids than codes can tell apart."""
+    if n > _MOST_CODES:
+        raise DataError(f"{n} different ids: at most {_MOST_CODES} are supported; split the data")

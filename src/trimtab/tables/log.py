@@ -1,0 +1,196 @@
+"""Log: events with their time zone and the catalogue they are about; read from files or frames."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trimtab.checks import require_rows
+from trimtab.errors import DataError
+from trimtab.tables.columns import CATEGORY, ITEM, NAME, PRICE, QUANTITY, TIMESTAMP, USER
+from trimtab.tables.files import plain_type, read_table, read_tables
+from trimtab.tables.frames import column_names, read_frame
+from trimtab.tables.ids import check_same_kind, id_column
+from trimtab.tables.timestamps import as_utc, require_zone
+
+_OPTIONAL = (CATEGORY, QUANTITY, PRICE)
+_GROUPS = (
+    pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_integer,
+    pa.types.is_boolean,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Log:
+    """Purchases, ordered by time, and what is known of the items.
+
+    Attributes:
+        events: user_id, item_id, timestamp (UTC), and quantity and price where they are known.
+        items: one row an item, ids ascending: item_id, name, and a column for each level.
+        levels: columns of `items` that group items, from coarse to fine; may be empty.
+        tz: time zone that days begin in.
+        name: what to call the log.
+    """
+
+    events: pa.Table
+    items: pa.Table
+    levels: tuple[str, ...]
+    tz: str
+    name: str
+
+    def __repr__(self) -> str:
+        return (
+            f"Log({self.name}: {self.events.num_rows} events of {self.count(USER)} users and "
+            f"{self.count(ITEM)} items, days in {self.tz})"
+        )
+
+    def catalogue(self) -> pa.Table | None:
+        """item_id, category by the finest level; nothing if there is none."""
+        if not self.levels:
+            return None
+        return self.items.select([ITEM, self.levels[-1]]).rename_columns([ITEM, CATEGORY])
+
+    def count(self, column: str) -> int:
+        """Number of different values in a column of the events."""
+        return int(pc.count_distinct(self.events[column]).as_py())
+
+
+def read_log(path: str | Path, tz: str | None = None, items: str | Path | None = None) -> Log:
+    """A log from a Parquet or CSV file of user_id, item_id, timestamp.
+
+    Args:
+        path: a file, or a folder of Parquet files; `category`, `quantity` and `price` are read
+            where they are there. Rows with a quantity of 0 or less are no purchases and left out.
+        tz: time zone of the shop, like "Europe/London". Needed where timestamps say none; where
+            they do, days begin in `tz` all the same.
+        items: a file with item_id, and any of `name` (or `description`) and columns that group
+            items, from coarse to fine: text, whole numbers or flags.
+    """
+    place = Path(path)
+    if items is None:
+        return make_log(read_table(place), tz, None, place.stem)
+    events, catalogue = read_tables(place, Path(items))
+    return make_log(events, tz, catalogue, place.stem)
+
+
+def make_log(
+    events: Any, tz: str | None = None, items: Any | None = None, name: str = "log"
+) -> Log:
+    """A log from any data frame; see `read_log` for the columns.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> events = pa.table({"user_id": [1], "item_id": [7], "timestamp": ["2026-03-01 10:00"]})
+        >>> make_log(events, tz="Europe/London").tz
+        'Europe/London'
+    """
+    if tz is not None:
+        require_zone(tz)
+    given = read_frame(events, "events", USER, ITEM, TIMESTAMP, optional=_OPTIONAL)
+    for column in (USER, ITEM):
+        given.ids(column)  # refuses what is no id
+    table = given.columns
+    stamps, zone = as_utc(table[TIMESTAMP], tz)
+    table = table.set_column(table.column_names.index(TIMESTAMP), TIMESTAMP, stamps)
+    table = _purchases(table).sort_by(TIMESTAMP)
+    require_rows("events (rows with a quantity above 0)", table.num_rows)
+    catalogue, levels = _catalogue(table, items)
+    kept = [c for c in table.column_names if c != CATEGORY]
+    return Log(table.select(kept), catalogue, levels, zone, name)
+
+
+def _purchases(table: pa.Table) -> pa.Table:
+    if QUANTITY not in table.column_names:
+        return table
+    if table[QUANTITY].null_count:
+        raise DataError(
+            f"column '{QUANTITY}' of events lacks a value in {table[QUANTITY].null_count} of "
+            f"{len(table)} rows; drop those rows or the column"
+        )
+    try:
+        return table.filter(pc.greater(table[QUANTITY], 0))
+    except pa.ArrowException as error:
+        raise DataError(
+            f"column '{QUANTITY}' of events holds {table[QUANTITY].type}: it must be numbers; "
+            f"cast or drop the column"
+        ) from error
+
+
+def _catalogue(events: pa.Table, items: Any | None) -> tuple[pa.Table, tuple[str, ...]]:
+    """Every item of the events once, with its name and levels, and the names of the levels."""
+    ids = _sorted_unique(events[ITEM])
+    columns = {ITEM: ids, NAME: ids.cast(pa.string())}
+    tables = [_own_categories(events)] if CATEGORY in events.column_names else []
+    if items is not None:
+        tables.append(_known_items(items, events))
+    for known in tables:
+        rows = pc.index_in(ids, known[ITEM].combine_chunks())
+        for column in (c for c in known.column_names if c != ITEM):
+            found = _text(known[column]).take(rows)
+            if column == NAME:
+                named = pc.and_kleene(pc.is_valid(found), pc.not_equal(found, ""))
+                found = pc.if_else(pc.fill_null(named, False), found, columns[NAME])
+            columns[column] = found
+    return pa.table(columns), tuple(c for c in columns if c not in (ITEM, NAME))
+
+
+def _known_items(items: Any, events: pa.Table) -> pa.Table:
+    """A table of items, checked: item_id, name where there is one, and what groups items."""
+    names = column_names(items, "items")
+    chosen = [c for c in names if c not in (ITEM, USER, TIMESTAMP, QUANTITY, PRICE)]
+    table = read_frame(items, "items", ITEM, optional=tuple(chosen))
+    check_same_kind([id_column("events", ITEM, events[ITEM]), table.ids(ITEM)])
+    known = table.columns.set_column(
+        0, ITEM, table.columns[ITEM].cast(plain_type(events[ITEM].type))
+    )
+    if pc.count_distinct(known[ITEM]).as_py() < len(known):
+        raise DataError(f"column '{ITEM}' of items has ids more than once; keep one row an item")
+    if not pc.any(pc.is_in(known[ITEM], pc.unique(events[ITEM].cast(known[ITEM].type)))).as_py():
+        raise DataError(
+            f"no {ITEM} of items is in events (items has {known[ITEM][0]}, events "
+            f"{events[ITEM][0]}); check that both use the same ids"
+        )
+    for shown in (NAME, "description"):
+        if shown in chosen and _groups(known[shown].type):
+            label = known[shown]
+            return known.select([ITEM, *_levels(known, chosen)]).append_column(NAME, label)
+    return known.select([ITEM, *_levels(known, chosen)])
+
+
+def _levels(known: pa.Table, chosen: list[str]) -> list[str]:
+    """Columns that group items: text, whole numbers and flags, but no names."""
+    return [c for c in chosen if c not in (NAME, "description") and _groups(known[c].type)]
+
+
+def _groups(kind: pa.DataType) -> bool:
+    return any(is_kind(plain_type(kind)) for is_kind in _GROUPS)
+
+
+def _text(column: pa.ChunkedArray) -> pa.Array:
+    whole = column.cast(plain_type(column.type)).combine_chunks()
+    if isinstance(whole, pa.ChunkedArray):
+        whole = pa.concat_arrays(whole.chunks)
+    return whole.cast(pa.string())
+
+
+def _own_categories(events: pa.Table) -> pa.Table:
+    """The last category that the events give each item."""
+    if not _groups(events[CATEGORY].type):
+        raise DataError(
+            f"column '{CATEGORY}' of events holds {events[CATEGORY].type}: it must be text or "
+            f"whole numbers; cast or drop the column"
+        )
+    rows = pa.table({ITEM: events[ITEM], CATEGORY: events[CATEGORY]})
+    last = rows.append_column("row", pa.array(np.arange(len(rows))))
+    last = last.group_by(ITEM, use_threads=False).aggregate([("row", "max")])
+    return rows.take(last["row_max"])
+
+
+def _sorted_unique(column: pa.ChunkedArray) -> pa.Array:
+    values = pc.unique(column.cast(plain_type(column.type)))
+    return values.take(pc.sort_indices(values))

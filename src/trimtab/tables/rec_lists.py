@@ -1,0 +1,77 @@
+"""Recommendations as lists by unit: read, checked, each item once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from trimtab.arrays import Codes, Lists
+from trimtab.checks import DUPLICATES, require_choice
+from trimtab.errors import DataError, warn
+from trimtab.tables.columns import ITEM, SCORE, USER, WINDOW
+from trimtab.tables.frames import (
+    Table,
+    Units,
+    encode_units,
+    find_repeat,
+    group_scored,
+    merge_repeats,
+    read_frame,
+    read_scores,
+    take_ids,
+)
+from trimtab.tables.ids import encode_ids
+
+
+@dataclass(frozen=True)
+class CodedRecs:
+    """A table of recommendations as lists by unit."""
+
+    table: Table
+    units: Units
+    item_ids: Any
+    lists: Lists
+
+
+def read_lists(recs: Any, unlisted: str, duplicates: str) -> CodedRecs:
+    """Read and check recommendations by themselves."""
+    table = read_frame(recs, "recs", USER, ITEM, SCORE, optional=(WINDOW,))
+    units, (unit_codes,) = encode_units(table)
+    item_ids, (item_codes,) = encode_ids([table.ids(ITEM)])
+    lists = code_lists(table, unit_codes, item_codes, units, item_ids, unlisted, duplicates)
+    return CodedRecs(table, units, item_ids, lists)
+
+
+def code_lists(
+    table: Table, unit_codes: Codes, item_codes: Codes, units: Units, item_ids: Any,
+    unlisted: str, duplicates: str,
+) -> Lists:  # fmt: skip
+    """Lists by unit, each item once."""
+    require_choice("duplicates", duplicates, DUPLICATES)
+    scores, lowest = read_scores(table)
+    if unlisted == "zero" and lowest < 0:
+        raise DataError(
+            f"column '{SCORE}' of recs has {lowest:g}: unlisted='zero' needs scores of at least 0; "
+            f"shift the scores or use unlisted='never'"
+        )
+    lists = group_scored(unit_codes, item_codes, scores, len(units))
+    repeated = find_repeat(lists, len(item_ids))
+    if repeated and duplicates == "error":
+        unit, item = repeated
+        raise DataError(
+            f"recs has {units.label(unit)} with {ITEM} {take_ids(item_ids, np.array([item]))[0]} "
+            f"more than once; drop the repeats or pass duplicates='max', 'mean' or 'sum'"
+        )
+    return merge_repeats(lists, duplicates) if repeated else lists
+
+
+def warn_if_short(lists: Lists, k: int) -> None:
+    """Warn of a k that no list fills."""
+    longest = int(np.diff(lists.indptr).max(initial=0))
+    if longest < k:
+        warn(
+            f"k={k} is longer than the longest list ({longest}): places stay empty; "
+            f"lower k or list more"
+        )

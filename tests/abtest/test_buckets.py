@@ -1,0 +1,106 @@
+"""Buckets: the same user in the same bucket wherever it is asked, and shares as they should be."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import trimtab as tt
+from trimtab.abtest.buckets import CONTROL, TREATMENT, Experiment, neutral
+
+
+def test_by_hand():
+    # `printf summer:7 | sha256sum` begins with f8662a75ee446, 0.97031 of 16^13.
+    assert int("f8662a75ee446", 16) / 16**13 == pytest.approx(0.9703089, abs=1e-7)
+    assert Experiment("summer", 0.97030).bucket(7) == CONTROL
+    assert Experiment("summer", 0.97032).bucket(7) == TREATMENT
+
+
+def test_one_id_has_one_bucket_however_it_is_written():
+    test = Experiment("a", 0.3)
+    ids = list(range(200))
+    one_by_one = [test.bucket(user) for user in ids]
+    assert test.assign(ids).to_pylist() == one_by_one
+    assert test.assign(pa.array(map(str, ids))).to_pylist() == one_by_one
+    assert test.assign(np.array(ids)).to_pylist() == one_by_one
+    assert test.assign(pa.chunked_array([ids[:5], ids[5:]])).to_pylist() == one_by_one
+
+
+def test_shares_of_a_million():
+    buckets = Experiment("autumn", 0.5).assign(np.arange(1_000_000))
+    treated = np.asarray(buckets.to_numpy(zero_copy_only=False) == TREATMENT)
+    assert abs(treated.mean() - 0.5) < 0.001
+
+
+def test_another_salt_divides_anew():
+    users = np.arange(10_000)
+    first, second = (np.array(Experiment(salt).assign(users)) == TREATMENT for salt in "ab")
+    assert abs((first & second).mean() - 0.25) < 0.02
+
+
+def test_a_larger_share_keeps_who_was_in():
+    users = np.arange(2_000)
+    some, more = (np.array(Experiment("s", x).assign(users)) == TREATMENT for x in (0.2, 0.6))
+    assert (more | ~some).all()
+    assert not np.array(Experiment("s", 0.0).assign(users) == TREATMENT).any()
+    assert set(Experiment("s", 1.0).assign(users).to_pylist()) == {TREATMENT}
+
+
+def test_postgres_says_the_same():
+    duckdb = pytest.importorskip("duckdb")
+    users = list(range(500))
+    found = duckdb.sql(
+        "select u, substr(sha256('summer:' || u), 1, 13) < lpad(printf('%x', "
+        "(0.5 * 16^13)::bigint), 13, '0') from range(500) t(u) order by u"
+    ).fetchall()
+    expected = [bucket == TREATMENT for bucket in Experiment("summer").assign(users).to_pylist()]
+    assert [row[1] for row in found] == expected
+
+
+@pytest.mark.parametrize("kind", [lambda table: table, pl.from_arrow, pa.Table.to_pandas])
+def test_lists_of_both_buckets(data, kind):
+    bias = tt.BiasLearner.paper(k=5).fit(data.recs(), data.recent_events())
+    test = Experiment("lists", 0.4)
+    found = test.apply(bias, kind(data.recs()), k=5)
+    assert type(found) is type(kind(data.recs()))
+    table = found if isinstance(found, pa.Table) else pa.table(found)
+    if isinstance(found, pd.DataFrame):
+        table = pa.Table.from_pandas(found, preserve_index=False)
+    rows = table.to_pylist()
+    assert {row["bucket"] for row in rows} == {CONTROL, TREATMENT}
+    assert all(row["bucket"] == test.bucket(row["user_id"]) for row in rows)
+    biased = bias.apply(data.recs(), k=5).to_pylist()
+    plain = neutral(bias).apply(data.recs(), k=5).to_pylist()
+    expected = [
+        row | {"bucket": test.bucket(row["user_id"])}
+        for pair in zip(plain, biased, strict=True)
+        for row in [pair[0] if test.bucket(pair[0]["user_id"]) == CONTROL else pair[1]]
+    ]
+    assert rows == expected
+
+
+def test_control_is_the_engine_alone(data):
+    bias = tt.BiasLearner(k=5, scale="log", method="ascent", penalty=0).fit(
+        data.recs(), data.recent_events()
+    )
+    engine = {(r["user_id"], r["item_id"]): r["score"] for r in data.recs().to_pylist()}
+    for row in Experiment("x", 0.0).apply(bias, data.recs(), k=5).to_pylist():
+        assert row["score"] == engine[row["user_id"], row["item_id"]]  # to the last bit
+
+
+@pytest.mark.parametrize(
+    ("salt", "share", "message"),
+    [
+        ("", 0.5, "salt='': must be a text"),
+        (7, 0.5, "salt=7: must be a text"),
+        ("a", 1.5, "share=1.5: must be from 0 to 1"),
+        ("a", True, "share=True: must be a number"),
+        ("a", float("nan"), "share=nan: must be from 0 to 1"),
+    ],
+)
+def test_what_is_refused(salt, share, message):
+    with pytest.raises(tt.SettingError, match=message):
+        Experiment(salt, share)

@@ -1,0 +1,158 @@
+"""Boosts for search engines: exact in JSON lines and CSV, nothing a spreadsheet would run."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+
+import numpy as np
+import pytest
+
+import trimtab as tt
+from made_biases import make_bias
+from trimtab.tables.files import read_table
+
+AWKWARD = ["=1+1", "+x", "-x", "@x", "\tx", "\rx", "'q", "007", "a,b", 'say "hi"', "é\u2028\n"]
+NUMBERS = [0.1, -1 / 3, 0.0, 1e-7, -2.5, 5e-324, 3.0, -0.0, 1 / 7, 2**-40, 1.5]
+
+
+def read_lines(path):
+    return [json.loads(line) for line in path.read_bytes().splitlines()]
+
+
+def test_a_log_bias_gives_factors(tmp_path):
+    bias = make_bias({7: 0.5, 8: 0.0, 9: -0.25}, excluded=[9], scale="log")
+    assert bias.export(tmp_path / "boosts.jsonl") == 1.0
+    assert (tmp_path / "boosts.jsonl").read_text() == (
+        '{"item_id": 7, "bias": 0.5, "factor": 1.6487212707001282, "excluded": false}\n'
+        '{"item_id": 8, "bias": 0.0, "factor": 1.0, "excluded": false}\n'
+        '{"item_id": 9, "bias": -0.25, "factor": 0.7788007830714049, "excluded": true}\n'
+    )
+
+
+def test_an_additive_bias_gives_boosts_of_at_least_zero(tmp_path):
+    bias = make_bias({7: 0.5, 8: 0.0, 9: -0.25}, excluded=[9])
+    assert bias.export(str(tmp_path / "boosts.csv")) == 0.25
+    assert (tmp_path / "boosts.csv").read_text() == (
+        '"item_id","bias","boost","excluded"\n'
+        "7,0.5,0.75,false\n8,0,0.25,false\n9,-0.25,0,true\n"
+    )  # fmt: skip
+    assert make_bias({7: 0.5}).export(tmp_path / "boosts.csv") == 0.0
+    assert math.copysign(1, make_bias({7: 0.5}).export(tmp_path / "boosts.csv")) == 1
+
+
+@pytest.mark.parametrize("scale", ["additive", "log"])
+def test_every_id_and_every_bit_comes_back(scale, tmp_path):
+    given = dict(zip(AWKWARD, NUMBERS, strict=True))
+    bias = make_bias(given, excluded=["-x"], scale=scale)
+    missing = bias.export(tmp_path / "boosts.jsonl")
+    assert bias.export(tmp_path / "boosts.CSV") == missing
+    lines = read_lines(tmp_path / "boosts.jsonl")
+    assert lines == read_table(tmp_path / "boosts.CSV").to_pylist()
+    assert {line["item_id"]: line["bias"] for line in lines} == given
+    assert [line["item_id"] for line in lines] == sorted(AWKWARD)
+    for line in lines:
+        if scale == "log":
+            assert line["factor"] == pytest.approx(math.exp(line["bias"]), rel=1e-15)
+            assert line["factor"] > 0
+        else:
+            assert line["boost"] == line["bias"] + missing >= 0
+        assert line["excluded"] is (line["item_id"] == "-x")
+
+
+def test_spreadsheets_run_nothing(tmp_path):
+    bias = make_bias(dict.fromkeys(AWKWARD, -0.5))
+    bias.export(tmp_path / "boosts.csv")
+    with (tmp_path / "boosts.csv").open(newline="", encoding="utf-8") as file:
+        cells = [row["item_id"] for row in csv.DictReader(file)]
+    assert cells == [f"'{i}" if i[0] in "=+-@\t\r'" else i for i in sorted(AWKWARD)]
+
+
+def test_json_has_one_plain_line_an_item(tmp_path):
+    make_bias(dict.fromkeys(AWKWARD, 0.0)).export(tmp_path / "boosts.jsonl")
+    text = (tmp_path / "boosts.jsonl").read_bytes()
+    assert text.isascii()
+    assert len(text.decode().splitlines()) == len(AWKWARD)
+
+
+def test_many_items_are_written_in_order(tmp_path):
+    bias = make_bias({i: i / 7 for i in range(70_000)})
+    bias.export(tmp_path / "boosts.jsonl")
+    lines = read_lines(tmp_path / "boosts.jsonl")
+    assert [line["item_id"] for line in lines] == list(range(70_000))
+    assert lines[-1]["bias"] == 69_999 / 7
+
+
+def test_multiplying_by_factors_ranks_as_the_bias_does(data, tmp_path):
+    recs = data.recs()
+    bias = tt.BiasLearner(k=5).fit(recs, data.recent_events())
+    assert bias.scale == "log"
+    missing = bias.export(tmp_path / "boosts.jsonl")
+    factors = {line["item_id"]: line["factor"] for line in read_lines(tmp_path / "boosts.jsonl")}
+    items, users = recs["item_id"].to_numpy(), recs["user_id"].to_numpy()
+    scores = recs["score"].to_numpy() * [factors.get(item, missing) for item in items.tolist()]
+    order = np.lexsort((items, -scores, users)).reshape(400, -1)[:, :5]
+    assert items[order].ravel().tolist() == bias.apply(recs, k=5)["item_id"].to_pylist()
+
+
+# What is refused --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["boosts.parquet", "boosts", "boosts.json", "boosts.csv.gz"])
+def test_unknown_endings_are_refused(name, tmp_path):
+    with pytest.raises(tt.StoreError, match=r"unknown kind of file; end the name in .jsonl or"):
+        make_bias({7: 0.5}).export(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv"])
+def test_places_that_cannot_be_written_are_refused(ending, tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(tt.StoreError, match="is not a folder"):
+        make_bias({7: 0.5}).export(tmp_path / "file" / f"boosts.{ending}")
+    (tmp_path / f"boosts.{ending}").mkdir()
+    with pytest.raises(tt.StoreError, match="cannot write"):
+        make_bias({7: 0.5}).export(tmp_path / f"boosts.{ending}")
+
+
+@pytest.mark.parametrize("size", [800.0, -90.0])
+def test_factors_that_no_engine_holds_are_refused(size, tmp_path):
+    (tmp_path / "boosts.jsonl").write_text("yesterday's")
+    with pytest.raises(tt.DataError, match=rf"item_id x has a log bias of {size:g}, beyond"):
+        make_bias({"x": size}, scale="log").export(tmp_path / "boosts.jsonl")
+    assert (tmp_path / "boosts.jsonl").read_text() == "yesterday's"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+# On the command line ----------------------------------------------------------------------------
+
+
+def test_the_command_writes_the_same(trimtab, tmp_path):
+    bias = make_bias({"=a": 0.5, "b": -0.25, "c": 0.0}, excluded=["c"])
+    bias.save(tmp_path / "biases")
+    bias.export(tmp_path / "expected.jsonl")
+    result = trimtab("export", "--bias", "biases", "--out", "new/boosts.jsonl", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == (
+        "wrote 3 items to new/boosts.jsonl: add boost to scores, 0.25 for items that are not "
+        "there; 1 are excluded: filter them out\n"
+    )
+    written = (tmp_path / "new" / "boosts.jsonl").read_bytes()
+    assert written == (tmp_path / "expected.jsonl").read_bytes()
+
+
+def test_the_command_refuses_in_one_sentence(trimtab, tmp_path):
+    make_bias({7: 0.5}, scale="log").save(tmp_path / "biases")
+    done = trimtab("export", "--bias", "biases", "--out", "boosts.csv", cwd=tmp_path)
+    assert "multiply scores by factor, 1.0 for items" in done.stdout
+    for arguments, message in (
+        (("--bias", "biases", "--out", "boosts.xml"), "boosts.xml: unknown kind of file; end"),
+        (("--bias", "nowhere", "--out", "boosts.csv"), "nowhere"),
+        (("--bias", "biases", "--out", "boosts.csv/x.csv"), "is not a folder"),
+    ):
+        result = trimtab("export", *arguments, cwd=tmp_path)
+        assert result.returncode == 2
+        assert result.stderr.startswith("trimtab: ")
+        assert message in result.stderr
+        assert result.stderr.count("\n") == 1

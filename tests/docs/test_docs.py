@@ -1,0 +1,299 @@
+"""All code on the site, in the README and in docstrings runs, and prints what is shown.
+
+On a page, in a folder of its own:
+
+- python blocks share their names; a text block right after one is its exact output, and a block
+  without one prints nothing;
+- console blocks: what follows "$ " is run, and the lines under it are in lines of its output, in
+  order;
+- sh blocks are not run. They are for what takes minutes, or changes the machine: the page says
+  "by hand" and why, and each command must be one of those that `check_by_hand` knows;
+- toml blocks are TOML;
+- text blocks elsewhere are drawings or formulas, and hold no commands.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import importlib
+import importlib.util
+import inspect
+import io
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tomllib
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from markdown_it import MarkdownIt
+
+from trimtab.datasets import generate_drift, generate_log
+from trimtab.engines import Markov
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src"
+PAGES = {
+    str(path.relative_to(ROOT)): path.read_text()
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    if "_build" not in path.parts
+}
+NEED_JAVA = ("docs/scaling.md",)
+OTHER_ENVIRONMENTS = {"docs/engines/lenskit.md": "lenskit", "docs/engines/rectools.md": "rectools"}
+MODULES = [
+    ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
+    for path in sorted((SOURCE / "trimtab").rglob("*.py"))
+    if ">>> " in path.read_text()
+]
+DIRECTIVES = ("{eval-rst}", "{toctree}", "{note}", "{tip}", "{warning}", "{figure}", "{image}")
+COMMAND = re.compile(r"\s*(\$ |>>> |(pip|trimtab|make|python|import|from|cd|curl) [\w.-]+\S)")
+BY_HAND = re.compile(r"<!-- by hand: .{10,} -->\s*$", re.S)
+
+
+class Block(NamedTuple):
+    """A block of code on a page."""
+
+    kind: str
+    text: str
+    line: int
+    above: str  # the kind of block right above it, or the comment there
+
+    @property
+    def is_output(self) -> bool:
+        """Whether it is what the block above it prints."""
+        return self.kind == "text" and self.above == "python"
+
+
+def blocks_of(text: str) -> list[Block]:
+    """Every block of code of a page, indented ones as text."""
+    found, above = [], ""
+    for token in MarkdownIt().parse(text):
+        kind = {"fence": token.info.strip(), "code_block": "text"}.get(token.type)
+        if kind is not None:
+            assert token.map is not None
+            found.append(Block(kind, token.content, token.map[0] + 1, above))
+        if kind is not None or token.type == "html_block":
+            above = kind if kind is not None else token.content
+        elif token.type.endswith("_open"):
+            above = ""
+    return found
+
+
+BLOCKS = {page: blocks_of(text) for page, text in PAGES.items()}
+WITH_CODE = [
+    page for page, blocks in BLOCKS.items() if {b.kind for b in blocks} & {"python", "console"}
+]
+
+
+def made_before(events: pa.Table, day: str) -> pa.Table:
+    """Lists of an engine that knows what was bought before a day."""
+    at = datetime.fromisoformat(f"{day}T00:00+00:00")
+    known = events.filter(pc.less(events["timestamp"], pa.scalar(at)))
+    return Markov(min_support=1).fit(known, at).recommend(n=30)
+
+
+@pytest.fixture
+def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where a page runs; the README's own tables are stood in for by small ones."""
+    monkeypatch.chdir(tmp_path)
+    for name, value in {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}.items():
+        monkeypatch.setenv(name, value)
+    if request.node.callspec.params.get("page") == "README.md":
+        shop = generate_drift(n_users=800, n_items=200, drift=1.0, seed=2)
+        tables = {
+            "lists": shop.recs(), "recent": shop.recent_events(), "later": shop.test_events(),
+            "sales": shop.history_events(), "tonight": shop.recs(),
+            "purchases": generate_log(n_users=200, n_items=60, days=190, purchases_per_user=40),
+        }  # fmt: skip
+        for name, table in tables.items():
+            pq.write_table(table, f"{name}.parquet")
+        Path("nightly").mkdir()
+        pq.write_table(made_before(tables["purchases"], "2026-06-16"), "nightly/2026-06-16.parquet")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(p, marks=pytest.mark.minutes) if p in NEED_JAVA else p for p in WITH_CODE],
+)
+def test_code_runs_and_prints_what_is_shown(
+    page: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if (library := OTHER_ENVIRONMENTS.get(page)) and importlib.util.find_spec(library) is None:
+        pytest.skip(f"{library} has an environment of its own")
+    if page in NEED_JAVA and shutil.which("java") is None:
+        pytest.skip("Spark needs Java")
+    scripts = sysconfig.get_path("scripts")
+    monkeypatch.setenv("PATH", os.pathsep.join([scripts, os.environ["PATH"]]))
+    run_page(page, BLOCKS[page], folder)
+
+
+def run_page(page: str, blocks: list[Block], folder: Path) -> None:
+    """Run blocks in turn; what they print must be what is shown."""
+    names: dict[str, object] = {"__name__": "__main__"}
+    for place, block in enumerate(blocks):
+        if block.kind == "python":
+            after = blocks[place + 1] if place + 1 < len(blocks) else None
+            shown = after.text if after and after.is_output else ""
+            assert run_python(page, block, names) == shown, f"{page}, line {block.line}"
+        elif block.kind == "console":
+            run_console(page, block, folder)
+
+
+def run_python(page: str, block: Block, names: dict[str, object]) -> str:
+    """What the block prints; errors name the line of the page."""
+    code = compile("\n" * block.line + block.text, page, "exec")
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(code, names)
+    return printed.getvalue()
+
+
+def run_console(page: str, block: Block, folder: Path) -> None:
+    for command, shown in commands_of(block.text):
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", command],
+            cwd=folder, env={**os.environ, "COLUMNS": "100"}, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, timeout=300,
+        )  # fmt: skip
+        assert done.returncode == 0, f"{page}, line {block.line}: {command}\n{done.stdout}"
+        printed = iter(done.stdout.splitlines())
+        missing = [line for line in shown if not any(line in other for other in printed)]
+        assert missing == [], f"{page}, line {block.line}: {command}\n{done.stdout}"
+
+
+def commands_of(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Commands of a console block, each with the lines that it is shown to print."""
+    command, shown = "", []
+    for line in text.splitlines():
+        if command.endswith("\\") and not shown:
+            command += f"\n{line}"
+        elif line.startswith("$ "):
+            if command:
+                yield command, shown
+            command, shown = line[2:], []
+        else:
+            assert command, f"{line!r} is not the output of any command"
+            if line.strip():
+                shown.append(line.rstrip())
+    assert command, "a console block without a command"
+    yield command, shown
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_nothing_that_looks_like_code_goes_unrun(page: str) -> None:
+    for block in BLOCKS[page]:
+        check_unrun(block, f"{page}, line {block.line}")
+
+
+def check_unrun(block: Block, where: str) -> None:
+    """A block that is not run has a reason not to be."""
+    if block.kind in ("python", "console"):
+        return
+    if block.kind == "sh":
+        assert BY_HAND.fullmatch(block.above.strip()), f"{where}: does not say why it is by hand"
+        for command in filter(None, block.text.replace("\\\n", " ").splitlines()):
+            check_by_hand(command, where)
+    elif block.kind == "toml":
+        tomllib.loads(block.text)
+    else:
+        known = block.kind == "text" or block.kind.startswith(DIRECTIVES)
+        assert known, f"{where}: a block of {block.kind or 'no kind'} is not run"
+        lines = [] if block.is_output else block.text.splitlines()
+        assert not list(filter(COMMAND.match, lines)), f"{where}: commands as text"
+
+
+def check_by_hand(line: str, where: str) -> None:
+    """The command names things that exist: a make target, a benchmark with its flags, an extra."""
+    words = shlex.split(line, comments=True)
+    if words[0] == "make":
+        targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M)
+        assert set(words[1:]) <= set(targets), f"{where}: {line}"
+    elif words[0] == "python" and words[1].startswith("benchmarks/"):
+        code = (ROOT / words[1]).read_text()
+        assert all(flag in code for flag in words[2:] if flag.startswith("--")), f"{where}: {line}"
+    elif words[:2] == ["pip", "install"]:
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+        for package in words[2:]:
+            name, _, extras = package.removesuffix("]").partition("[")
+            assert name in (".", "trimtab"), f"{where}: {line}"
+            wanted = set(filter(None, extras.split(",")))
+            assert wanted <= set(project["optional-dependencies"]), f"{where}: {line}"
+    elif words[:2] == ["trimtab", "serve"]:  # it does not end by itself
+        from trimtab.cli import serving
+
+        flags = {flag.removeprefix("--").replace("-", "_") for flag in words[2::2]}
+        assert flags <= set(inspect.signature(serving.serve).parameters), f"{where}: {line}"
+    elif words[0] == "spark-submit":
+        settings = [words[place + 1] for place, word in enumerate(words) if word == "--conf"]
+        assert all(re.match(r"spark\.[\w.]+=", setting) for setting in settings), f"{where}: {line}"
+    else:
+        pytest.fail(f"{where}: {line!r} can be run: make it a console block")
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "```\nmake demo\n```",
+        "```bash\ntrimtab demo\n```",
+        "```sh\nmake demo\n```",
+        "<!-- by hand: it takes minutes -->\n\nAnd:\n\n```sh\nmake demo\n```",
+        "<!-- by hand: it takes minutes -->\n```sh\nmake dinner\n```",
+        "<!-- by hand: it takes minutes -->\n```sh\npython benchmarks/fit.py --faster\n```",
+        "<!-- by hand: it changes the machine -->\n```sh\npip install trimtab[wings]\n```",
+        "<!-- by hand: it takes minutes -->\n```sh\ntrimtab demo\n```",
+        "```text\n$ trimtab demo\n```",
+        "    pip install trimtab\n",
+        "```python\n1\n```\n\nAnd:\n\n```text\ntrimtab demo\n```",
+        "- a list\n\n  ```code\n  1\n  ```",
+    ],
+)
+def test_what_goes_unrun_without_a_reason_is_found(page: str) -> None:
+    found = "(not run|by hand|as text|make dinner|--faster|wings|console block)"
+    *_, block = blocks_of(page)
+    with pytest.raises((AssertionError, pytest.fail.Exception), match=found):
+        check_unrun(block, "here")
+
+
+@pytest.mark.parametrize(
+    ("page", "reason"),
+    [
+        ("```python\nprint(1)\n```\n```text\n2\n```", "assert"),
+        ("```python\nprint(1)\n```\n\nAnd:\n\n```text\n1\n```", "assert"),
+        ("```console\n$ echo one\ntwo\n```", "echo one"),
+        ("```console\n$ printf '1\\n2\\n'\n2\n1\n```", "printf"),
+        ("```console\n$ false\n```", "false"),
+    ],
+)
+def test_what_prints_something_else_is_found(page: str, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=reason):
+        run_page("here", blocks_of(page), tmp_path)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_of_docstrings(name: str) -> None:
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if str(error.name).startswith("trimtab"):
+            raise
+        pytest.skip(f"{error.name} is not installed")
+    failed, tried = doctest.testmod(module)
+    assert tried > 0
+    assert failed == 0
+
+
+def test_the_front_door_names_the_two_commands() -> None:
+    by_hand = "\n".join(block.text for block in BLOCKS["README.md"] if block.kind == "sh")
+    assert re.findall(r"^make (\w+)", by_hand, re.M)[:2] == ["demo", "test"]

@@ -1,0 +1,184 @@
+"""The site builds without a warning, hangs together, and opens in a browser without a fault."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import urllib.parse
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import trimtab
+
+ROOT = Path(__file__).parents[2]
+MAKEFILE = ROOT / "Makefile"
+OPTION = re.compile(r'descname"><span class="pre">(--[\w-]+)')
+FLAGS = re.compile(r"^  (--[\w-]+)(?: / (--[\w-]+))?", re.M)
+WIDE = """() => [...document.querySelectorAll('article *')].filter(part => {
+    const box = part.closest('pre, .table-wrapper, .highlight');
+    return !box && part.getBoundingClientRect().right > innerWidth + 1;
+}).map(part => part.tagName + ' ' + part.textContent.slice(0, 40))"""
+
+
+class Parts(HTMLParser):
+    """What a page links to, what it loads, and what can be linked to in it."""
+
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.links: list[str] = []
+        self.loads: list[str] = []
+        self.feed(page.read_text())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = {name: value or "" for name, value in attrs}
+        self.ids |= {found[name] for name in ("id", "name") if name in found}
+        if "href" in found:
+            (self.links if tag == "a" else self.loads).append(found["href"])
+        self.loads += [found[name] for name in ("src", "srcset", "data") if name in found]
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built as `make docs` builds it, but elsewhere."""
+    out = tmp_path_factory.mktemp("site")
+    command = re.search(r"-m sphinx (.*) -d docs/_build/trees docs docs/", MAKEFILE.read_text())
+    assert command
+    done = subprocess.run(
+        [sys.executable, "-m", "sphinx", *command[1].split(), "-d", out / "trees", "docs",
+         out / "html"],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return out / "html"
+
+
+@pytest.fixture(scope="session")
+def parts(site: Path) -> dict[Path, Parts]:
+    return {page: Parts(page) for page in sorted(site.rglob("*.html"))}
+
+
+def test_every_page_is_there(parts: dict[Path, Parts], site: Path) -> None:
+    pages = {page.relative_to(site).with_suffix("") for page in parts}
+    sources = [path for path in (ROOT / "docs").rglob("*.md") if "_build" not in path.parts]
+    assert {path.relative_to(ROOT / "docs").with_suffix("") for path in sources} <= pages
+
+
+def test_links_and_pictures_lead_somewhere(parts: dict[Path, Parts]) -> None:
+    broken = [
+        f"{page.name}: {address}"
+        for page, found in parts.items()
+        for address in [*found.links, *found.loads]
+        if is_internal(address) and not leads_somewhere(page, address, parts)
+    ]
+    assert broken == []
+
+
+def is_internal(address: str) -> bool:
+    parsed = urllib.parse.urlsplit(address)
+    return not parsed.scheme and not parsed.netloc and address not in ("", "#")
+
+
+def leads_somewhere(page: Path, address: str, parts: dict[Path, Parts]) -> bool:
+    parsed = urllib.parse.urlsplit(address)
+    target = (page.parent / urllib.parse.unquote(parsed.path)).resolve() if parsed.path else page
+    if not target.is_file():
+        return False
+    anchor = urllib.parse.unquote(parsed.fragment)
+    return not anchor or target not in parts or anchor in parts[target].ids
+
+
+def test_nothing_is_loaded_from_elsewhere(parts: dict[Path, Parts], site: Path) -> None:
+    loaded = [address for found in parts.values() for address in found.loads]
+    styles = [
+        address
+        for path in site.rglob("*.css")
+        for address in re.findall(r"(?:url\(|@import )[\"']?([^\"')]+)", path.read_text())
+    ]
+    assert [a for a in [*loaded, *styles] if re.match(r"(https?:)?//", a)] == []
+
+
+def test_nothing_tells_of_the_machine_it_was_built_on(site: Path) -> None:
+    texts = [path for path in site.rglob("*") if path.suffix in (".html", ".js", ".svg", ".txt")]
+    places = {str(ROOT), str(Path.home()), sys.prefix} - {"/"}
+    telling = [
+        f"{path.name}: {place}"
+        for path in texts
+        for place in places
+        if re.search(rf"{re.escape(place)}(?![\w-])", path.read_text())
+    ]
+    assert telling == []
+
+
+def test_every_public_name_is_in_the_reference(parts: dict[Path, Parts], site: Path) -> None:
+    from trimtab import abtest, daily, datasets, engines, serve
+
+    page = (site / "api.html").read_text()
+    documented = {name.rpartition(".")[2] for name in parts[site / "api.html"].ids}
+    for module in (trimtab, abtest, datasets, engines, daily, serve):
+        missing = set(module.__all__) - documented
+        assert missing == set(), f"{module.__name__}: add to docs/api.md"
+    assert "Returns" in page
+
+
+def test_every_option_is_in_the_reference(site: Path) -> None:
+    page = (site / "command-line.html").read_text()
+    sections = re.split(r"<h2>", page)[1:]
+    told = {text.partition("<")[0]: set(OPTION.findall(text)) for text in sections}
+    assert list(told) == list(command_names())
+    for name, flags in told.items():
+        shown = {flag for pair in FLAGS.findall(help_of(name)) for flag in pair}
+        assert flags == shown - {"", "--help"}, name
+
+
+def command_names() -> Iterator[str]:
+    listed = help_of().partition("Commands:")[2]
+    return (line.split()[0] for line in listed.splitlines() if re.match(r"  \w", line))
+
+
+def help_of(*command: str) -> str:
+    from typer.testing import CliRunner
+
+    from trimtab.cli import app
+
+    return CliRunner().invoke(app, [*command, "--help"], terminal_width=200).output
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_pages_open_without_a_fault(browser: Any, site: Path, width: int) -> None:
+    context = browser.new_context(viewport={"width": width, "height": 900})
+    tab, faults = context.new_page(), []
+    tab.on("console", lambda message: faults.append(f"{tab.url}: {message.text}"))
+    tab.on("pageerror", lambda error: faults.append(f"{tab.url}: {error}"))
+    tab.on(
+        "request",
+        lambda request: (
+            request.url.startswith(("file:", "data:", "blob:"))
+            or faults.append(f"{tab.url}: loads {request.url}")
+        ),
+    )
+    for page in sorted(site.rglob("*.html")):
+        tab.goto(page.as_uri())
+        if tab.evaluate("document.documentElement.scrollWidth") > width:
+            faults.append(f"{page.name} is wider than {width}: {tab.evaluate(WIDE)}")
+        broken = (
+            "[...document.images].filter(image => image.complete && !image.naturalWidth).length"
+        )
+        assert tab.evaluate(broken) == 0, page.name
+    context.close()
+    assert faults == []
+
+
+def test_search_finds(browser: Any, site: Path) -> None:
+    context = browser.new_context()
+    tab = context.new_page()
+    tab.goto(f"{(site / 'search.html').as_uri()}?q=staircase")
+    tab.wait_for_selector("#search-results li a", timeout=20_000)
+    assert "How it works" in tab.inner_text("#search-results")
+    context.close()

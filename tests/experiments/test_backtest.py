@@ -1,0 +1,390 @@
+"""Backtests: the figures are those that the parts give, and an interrupted run goes on."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from datetime import UTC, datetime
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import trimtab as tt
+from trimtab.datasets import generate_items, generate_log, make_log
+from trimtab.engines import Markov
+from trimtab.errors import DataError, SettingError, StoreError
+from trimtab.experiments.backtest import CELLS, run_backtest, total_steps
+from trimtab.experiments.plan import make_plan, read_plan_file
+from trimtab.experiments.results import SCHEMAS, Results
+from trimtab.experiments.timeline import split_log
+
+N_ITEMS = 80
+EVENTS = generate_log(n_users=250, n_items=N_ITEMS, days=70, purchases_per_user=25, drift=1, seed=3)
+CATEGORIES = [f"c{c}" for c in generate_items(N_ITEMS, 1, None, 3).category]
+ITEMS = pa.table({"item_id": np.arange(N_ITEMS), "aisle": CATEGORIES})
+LOG = make_log(EVENTS, items=ITEMS, name="generated")
+SETTINGS = {
+    "dates": ["2026-02-20", "2026-03-02"],
+    "engines": ["markov", "category"],
+    "baselines": ["popularity"],
+    "training_windows": [7, 30],
+    "k": 5,
+    "n_listed": 20,
+    "n_draws": 100,
+    "engine": {"markov": {"min_support": 1}},
+}
+METHODS = ["long", "truncate", "decay", "distrdiff", "ratio", "paper", "default"]
+
+
+class InterruptedRunError(Exception):
+    """Stands for a run that is stopped."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("backtest")
+
+
+@pytest.fixture(scope="module")
+def results(folder) -> Results:
+    return run_backtest(make_plan(SETTINGS, LOG), LOG, folder)
+
+
+def rows(results: Results, name: str = "results", **wanted: object) -> list[dict]:
+    found = results.table(name).to_pylist()
+    return [row for row in found if all(row[key] == value for key, value in wanted.items())]
+
+
+def test_every_cell_method_and_metric_is_there(results):
+    for date in SETTINGS["dates"]:
+        for engine in SETTINGS["engines"]:
+            found = {
+                (r["method"], r["objective"], r["metric"])
+                for r in rows(results, date=date, engine=engine)
+            }
+            metrics = ("acc", "map", "ndcg")
+            assert found == {
+                *((method, "", metric) for method in METHODS[:5] for metric in metrics),
+                *product(METHODS[5:], metrics, metrics),
+            }
+        alone = rows(results, date=date, engine="popularity")
+        assert {row["method"] for row in alone} == {"long"}
+    assert set(results.tables) == set(SCHEMAS)
+
+
+def test_figures_are_those_of_the_parts(results):
+    split = split_log(LOG, "2026-03-02")
+    seen = Markov(min_support=1).fit(split.known, datetime(2026, 3, 2, tzinfo=UTC))
+    before = Markov(min_support=1).fit(split.train, datetime(2026, 2, 27, tzinfo=UTC))
+    tonight = seen.recommend(n=20)
+    alone = tt.evaluate(tonight, split.test, k=5)
+    bias = tt.BiasLearner.paper(k=5, metric="map").fit(before.recommend(n=20), split.recent)
+    after = tt.evaluate(bias.apply(tonight, k=5), split.test, k=5)
+    key = {"date": "2026-03-02", "engine": "markov", "method": "paper", "objective": "map"}
+    (row,) = rows(results, **key, metric="map")
+    assert row["value"] == pytest.approx(after["map"])
+    assert row["baseline"] == pytest.approx(alone["map"])
+    assert row["lift"] == pytest.approx(after["map"] / alone["map"] - 1)
+    assert row["lift_low"] <= row["lift"] <= row["lift_high"]
+    assert row["n_users"] == after["n_users"]
+    (fit,) = rows(results, "fits", **key)
+    assert fit["n_biases"] == np.count_nonzero(bias.bias) == len(rows(results, "biases", **key))
+
+
+def test_the_default_learns_with_history_and_categories(results):
+    split = split_log(LOG, "2026-02-20")
+    before = Markov(min_support=1).fit(split.train, datetime(2026, 2, 17, tzinfo=UTC))
+    seen = Markov(min_support=1).fit(split.known, datetime(2026, 2, 20, tzinfo=UTC))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", tt.GuardWarning)
+        bias = tt.BiasLearner(k=5, metric="acc").fit(
+            before.recommend(n=20), split.recent, history=split.train, items=LOG.catalogue()
+        )
+    after = tt.evaluate(bias.apply(seen.recommend(n=20), k=5), split.test, k=5)
+    key = {"date": "2026-02-20", "engine": "markov", "method": "default", "objective": "acc"}
+    (row,) = rows(results, **key, metric="acc")
+    assert row["value"] == pytest.approx(after["acc"])
+
+
+def test_the_engine_alone_lifts_nothing(results):
+    for row in rows(results, method="long"):
+        assert (row["lift"], row["lift_low"], row["lift_high"]) == (0.0, 0.0, 0.0)
+
+
+def test_sales_are_buyers_a_week(results):
+    row = rows(results, "biases", date="2026-03-02")[0]
+    split = split_log(LOG, "2026-03-02")
+    for column, events, days in (("sales_recent", split.recent, 3), ("sales_after", split.test, 7)):
+        frame = events.to_pandas()
+        buyers = frame[frame.item_id == int(row["item_id"])].user_id.nunique()
+        assert row[column] == pytest.approx(buyers * 7 / days)
+
+
+def test_training_windows_are_relative_to_the_shortest(results):
+    found = rows(results, "windows", date="2026-03-02", engine="markov", metric="ndcg")
+    assert [row["days"] for row in found] == [7, 30, 0]
+    assert found[0]["relative"] == 1.0
+    assert found[2]["relative"] == pytest.approx(found[2]["value"] / found[0]["value"])
+    (alone,) = rows(results, date="2026-03-02", engine="markov", method="long", metric="ndcg")
+    assert found[2]["value"] == pytest.approx(alone["value"])
+
+
+def test_best_sellers_month_by_month(results):
+    frame = EVENTS.to_pandas()
+    frame["month"] = frame.timestamp.dt.strftime("%Y-%m")
+    buyers = (
+        frame.drop_duplicates(["month", "user_id", "item_id"]).groupby(["month", "item_id"]).size()
+    )
+    for row in rows(results, "sellers"):
+        month = buyers[row["month"]]
+        own = month[int(row["item_id"])]
+        assert row["buyers"] == own
+        better = (month > own).sum() + ((month == own) & (month.index < int(row["item_id"]))).sum()
+        assert row["rank"] == better + 1
+
+
+def test_saved_is_loaded(results, folder):
+    loaded = Results.load(folder)
+    assert loaded.about == results.about
+    assert all(loaded.table(name).equals(results.table(name)) for name in SCHEMAS)
+
+
+def test_an_interrupted_run_goes_on(results, tmp_path):
+    plan, seen = make_plan(SETTINGS, LOG), []
+
+    def stop_in_the_third_cell(text: str) -> None:
+        seen.append(text)
+        if text.startswith("2026-02-20 popularity"):
+            raise InterruptedRunError
+
+    with pytest.raises(InterruptedRunError):
+        run_backtest(plan, LOG, tmp_path, stop_in_the_third_cell)
+    assert not (tmp_path / "about.json").exists()
+    done = {place: place.stat().st_mtime_ns for place in (tmp_path / CELLS).rglob("about.json")}
+    assert len(done) == 2
+    steps: list[str] = []
+    again = run_backtest(plan, LOG, tmp_path, steps.append)
+    assert len(steps) == total_steps(plan)
+    assert "2026-02-20 markov: done before" in steps
+    assert "2026-03-02 markov: long" in steps
+    assert {place: place.stat().st_mtime_ns for place in done} == done
+    assert len(list((tmp_path / CELLS).rglob("about.json"))) == 6
+    assert again.table("results").equals(results.table("results"))
+
+
+def test_other_settings_are_judged_anew(results, folder):
+    steps: list[str] = []
+    settings = {**SETTINGS, "dates": ["2026-03-02"], "engines": ["markov"], "baselines": [], "k": 4}
+    run_backtest(make_plan(settings, LOG), LOG, folder / "other", steps.append)
+    assert not any("done before" in step for step in steps)
+
+
+def test_another_seed_changes_intervals_only(results, tmp_path):
+    settings = {
+        **SETTINGS,
+        "dates": ["2026-03-02"],
+        "engines": ["markov"],
+        "baselines": [],
+        "seed": 9,
+    }
+    other = run_backtest(make_plan(settings, LOG), LOG, tmp_path)
+    key = {
+        "date": "2026-03-02",
+        "engine": "markov",
+        "method": "paper",
+        "objective": "acc",
+        "metric": "acc",
+    }
+    (one,), (two,) = rows(results, **key), rows(other, **key)
+    assert one["lift"] == two["lift"]
+    assert one["lift_low"] != two["lift_low"]
+
+
+PLAN = """
+log = "events.parquet"
+first = 2026-02-20
+last = "2026-03-06"
+every = 7
+engines = ["deep", "repeat"]
+methods = ["cautious", "ratio"]
+metrics = ["ndcg"]
+
+[engine.deep]
+kind = "markov"
+order = 2
+
+[method.cautious]
+kind = "default"
+penalty = 3.0
+"""
+
+
+def test_a_plan_from_a_file(tmp_path):
+    (tmp_path / "plan.toml").write_text(PLAN)
+    settings = read_plan_file(tmp_path / "plan.toml")
+    assert settings["log"] == str(tmp_path / "events.parquet")
+    plan = make_plan(settings, LOG)
+    assert [str(day) for day in plan.dates] == ["2026-02-20", "2026-02-27", "2026-03-06"]
+    assert plan.engines["deep"] == Markov(order=2)
+    assert [(m.name, m.kind) for m in plan.methods] == [
+        ("long", "long"), ("cautious", "default"), ("ratio", "ratio"),
+    ]  # fmt: skip
+    assert plan.methods[1].settings == {"penalty": 3.0}
+    assert plan.metrics == ("ndcg",)
+
+
+def test_the_plan_in_the_docs_is_one(tmp_path):
+    guide = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text()
+    (text,) = re.findall(r"```toml\n(.*?)```", guide, re.S)
+    (tmp_path / "plan.toml").write_text(text)
+    plan = make_plan(read_plan_file(tmp_path / "plan.toml"), LOG)
+    assert list(plan.engines) == ["markov", "factorization", "deep"]
+    assert [method.name for method in plan.methods] == [
+        "long", "truncate", "ratio", "default", "bold",
+    ]  # fmt: skip
+    assert len(plan.dates) == 26
+
+
+BAD_PLANS = {
+    "no dates": ({"engines": ["markov"]}, "no dates: give dates, or first and last"),
+    "no engine": ({"engines": []}, "engines is empty: give at least one"),
+    "unknown engine": ({"engines": ["oracle"]}, "engine 'oracle': must be one of markov,"),
+    "unknown method": ({"methods": ["magic"]}, "method 'magic': must be one of long, truncate"),
+    "unknown metric": ({"metrics": ["recall"]}, "metrics='recall': must be one of acc, map, ndcg"),
+    "unknown level": (
+        {"engine": {"category": {"level": "shelf"}}, "engines": ["category"]},
+        "level='shelf' of engine category: must be one of aisle",
+    ),
+    "unknown setting of an engine": (
+        {"engine": {"markov": {"ordr": 2}}},
+        "setting 'ordr' of engine markov: markov has window_days",
+    ),
+    "unknown setting of a method": (
+        {"method": {"ratio": {"power": 2}}},
+        "setting 'power' of method ratio: ratio has gamma",
+    ),
+    "bad setting of a learner": (
+        {"method": {"bold": {"kind": "default", "penalty": -1}}, "methods": ["bold"]},
+        "penalty=-1: must be a finite number, at least 0",
+    ),
+    "a known name for something else": (
+        {"method": {"default": {"kind": "paper"}}},
+        r"\[method.default\]: what is called default is just that; give one with other settings",
+    ),
+    "settings of a misspelt engine": (
+        {"engine": {"markof": {"order": 2}}},
+        r"\[engine.markof\]: no such engine is compared; compared are markov",
+    ),
+    "bad setting of a rival": (
+        {"method": {"truncate": {"days": "x"}}},
+        "days of method truncate='x': must be a finite number",
+    ),
+    "a window of half a day": (
+        {"training_windows": [0.5]},
+        "training_windows=0.5: must be a whole",
+    ),
+    "an engine's catalogue": (
+        {"engine": {"category": {"items": 3}}},
+        "setting 'items' of engine category: category has",
+    ),
+    "a list for a name": ({"engines": [["markov"]]}, r"engine \['markov'\]: must be a name"),
+    "a window beyond all time": (
+        {"engine": {"markov": {"window_days": 1e300}}},
+        "window_days=1e[+]300: must be a finite number, between 0 and 36500",
+    ),
+    "lists shorter than k": ({"n_listed": 4}, "n_listed=4: must be at least k=10"),
+    "not a list": ({"engines": "markov"}, "engines='markov': must be a list"),
+    "not a day": ({"dates": ["tomorrow"]}, "dates='tomorrow': must be a day like 2017-11-01"),
+    "not a table": ({"engine": {"markov": 3}}, r"\[engine.markov\] must be a table of settings"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_PLANS)
+def test_bad_plans_are_refused(name):
+    settings, message = BAD_PLANS[name]
+    dates = {} if name == "no dates" else {"dates": ["2026-03-02"]}
+    with pytest.raises(SettingError, match=message):
+        make_plan({**dates, **settings}, LOG)
+
+
+def test_a_log_without_categories_has_no_category_engine():
+    plain = make_log(EVENTS)
+    plan = make_plan({"dates": ["2026-03-02"]}, plain)
+    assert list(plan.engines) == ["markov", "factorization"]
+    with pytest.raises(SettingError, match="engine category: the log has no category"):
+        make_plan({"dates": ["2026-03-02"], "engines": ["category"]}, plain)
+
+
+def test_a_bad_date_is_refused_before_anything_is_done(tmp_path):
+    settings = {**SETTINGS, "dates": ["2026-03-02", "2027-01-01"]}
+    with pytest.raises(DataError, match="as_of=2027-01-01: must be after"):
+        run_backtest(make_plan(settings, LOG), LOG, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def small_plan(**settings: object):
+    wanted = {"dates": ["2026-03-02"], "engines": ["popularity"], "methods": ["ratio"]}
+    return make_plan({**wanted, "metrics": ["ndcg"], "k": 5, "n_draws": 10, **settings}, LOG)
+
+
+def test_a_damaged_cell_is_judged_again(tmp_path):
+    first = run_backtest(small_plan(), LOG, tmp_path)
+    (cell,) = (tmp_path / CELLS).iterdir()
+    (cell / "results.parquet").write_bytes(b"PAR1")
+    steps: list[str] = []
+    again = run_backtest(small_plan(), LOG, tmp_path, steps.append)
+    assert not any("done before" in step for step in steps)
+    assert again.table("results").equals(first.table("results"))
+
+
+def test_tables_of_an_earlier_plan_go(tmp_path):
+    run_backtest(small_plan(methods=["default"]), LOG, tmp_path)
+    assert (tmp_path / "biases.parquet").exists()
+    run_backtest(small_plan(), LOG, tmp_path)
+    assert not (tmp_path / "biases.parquet").exists()
+
+
+def test_names_that_differ_in_a_sign_are_two_engines(tmp_path):
+    engine = {"kind": "popularity"}
+    names = ["a b", "a_b", "x" * 300]
+    plan = small_plan(engines=names, engine=dict.fromkeys(names, engine))
+    found = run_backtest(plan, LOG, tmp_path)
+    assert {row["engine"] for row in rows(found)} == set(names)
+
+
+def test_what_is_named_twice_is_compared_once(tmp_path):
+    twice = {"dates": ["2026-03-02"] * 2, "methods": ["ratio"] * 2, "metrics": ["ndcg"] * 2}
+    plan = small_plan(**twice)
+    assert len(plan.dates) == len(plan.metrics) == 1
+    assert [method.name for method in plan.methods] == ["long", "ratio"]
+
+
+def test_a_method_without_any_list_counts_as_0(tmp_path):
+    settings = {"engines": ["markov"], "methods": ["truncate"], "method": {"truncate": {"days": 1}}}
+    plan = small_plan(**settings, engine={"markov": {"min_support": 5}})
+    found = run_backtest(plan, LOG, tmp_path)
+    (row,) = rows(found, method="truncate")
+    assert (row["value"], row["lift"]) == (0.0, -1.0)
+
+
+def test_a_failure_says_where(tmp_path):
+    plan = small_plan(engines=["markov"], engine={"markov": {"min_support": 200}})
+    with pytest.raises(DataError, match=r"2026-03-02, engine markov, method ratio: recs is empty"):
+        run_backtest(plan, LOG, tmp_path)
+
+
+def test_the_same_lists_lift_by_exactly_0(tmp_path):
+    plan = small_plan(methods=["idle"], method={"idle": {"kind": "default", "max_bias": 0}})
+    (row,) = rows(run_backtest(plan, LOG, tmp_path), method="idle")
+    assert row["lift"] == 0.0
+
+
+def test_unfinished_or_foreign_results_are_refused(tmp_path):
+    with pytest.raises(StoreError, match=r"holds no finished backtest: about.json is missing"):
+        Results.load(tmp_path)
+    (tmp_path / "about.json").write_text('{"format": "other", "version": 1}')
+    with pytest.raises(StoreError, match=r"about.json cannot be read"):
+        Results.load(tmp_path)

@@ -1,0 +1,215 @@
+"""Results as a backtest would give them, made up: nothing here was measured."""
+
+from __future__ import annotations
+
+import datetime
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from trimtab.experiments.results import SCHEMAS, Results
+
+METRICS = ("acc", "map", "ndcg")
+ENGINES = ("markov", "category", "factorization")
+METHODS = ("long", "truncate", "decay", "distrdiff", "ratio", "paper", "default")
+LEARNED = ("paper", "default")
+DEMO_DATES = ("2017-11-01", "2017-12-11")
+HOSTILE = "</script><img src=x onerror=alert(1)>"
+_GAIN = {"truncate": -0.06, "decay": 0.01, "distrdiff": 0.05, "ratio": 0.03, "paper": -0.08,
+         "default": 0.035}  # fmt: skip
+_BASE = {"acc": 0.081, "map": 0.052, "ndcg": 0.121}
+_GOODS = (
+    "FLUID MILK WHITE ONLY 1 gallon", "BANANAS", "SOFT DRINKS 12/18&15PK CAN CAR 12 oz",
+    "CHOICE BEEF", "STRAWBERRIES", "SHREDDED CHEESE 8 oz", "MAINSTREAM WHITE BREAD 20 oz",
+    "EGGS - LARGE 1 dozen", "HAMS-WHOLE/HALF SMOKED SPIRAL SLICED", "PUMPKINS", "POTATO CHIPS",
+    "GIFT-WRAP ROLLS FOIL ASSORTED", "TURKEY FROZEN WHOLE 10-14 lb", "CANDY CANES", "EGG NOG",
+    "CRANBERRIES FRESH 12 oz", "YOGURT NOT MULTI-PACKS 6 oz", "SUGAR COOKIE DOUGH",
+)  # fmt: skip
+ABOUT = {
+    "log": "Complete Journey", "tz": "America/New_York", "k": 10, "n_listed": 50,
+    "recent_days": 3, "test_days": 7, "n_users": 2469, "n_items": 68509, "n_events": 1469307,
+    "first_day": "2017-01-01", "last_day": "2017-12-31", "version": "0.2.0",
+}  # fmt: skip
+
+
+def table(name: str, rows: Sequence[dict[str, Any]]) -> pa.Table:
+    """Rows as a table of a backtest; what a row leaves out is null."""
+    schema = SCHEMAS[name]
+    full = [{column: row.get(column) for column in schema.names} for row in rows]
+    return pa.Table.from_pylist(full, schema=schema)
+
+
+def make_results(
+    dates: Sequence[str] = DEMO_DATES,
+    engines: Sequence[str] = ENGINES,
+    methods: Sequence[str] = METHODS,
+    goods: Sequence[str] = _GOODS,
+    about: dict[str, Any] | None = None,
+) -> Results:
+    """Every table, with drift of a believable size."""
+    chance = random.Random(7)
+    cases = [(date, engine) for date in dates for engine in engines]
+    items = _items(goods)
+    tables = {
+        "results": _results(chance, cases, methods),
+        "coverage": _coverage(chance, cases, methods),
+        "divergence": _divergence(chance, cases, methods),
+        "fits": _fits(chance, cases, methods),
+        "overlap": _overlap(chance, cases, methods),
+        "biases": _biases(chance, cases, methods, items),
+        "windows": _windows(chance, cases),
+        "sellers": _sellers(chance, items[:10]),
+    }
+    made = {name: table(name, rows) for name, rows in tables.items()}
+    return Results(ABOUT if about is None else about, made)
+
+
+def weekly_dates(n: int) -> list[str]:
+    first = datetime.date(2017, 5, 1)
+    return [(first + datetime.timedelta(weeks=week)).isoformat() for week in range(n)]
+
+
+def _items(goods: Sequence[str]) -> list[tuple[str, str]]:
+    extra = [f"{good} {size}" for size in ("SMALL", "FAMILY PACK") for good in goods]
+    return [(str(800_000 + 17 * place), name) for place, name in enumerate([*goods, *extra])]
+
+
+def _objectives(method: str) -> Sequence[str]:
+    return METRICS if method in LEARNED else ("",)
+
+
+def _results(chance: random.Random, cases: Any, methods: Sequence[str]) -> list[dict[str, Any]]:
+    rows = []
+    for date, engine in cases:
+        swing = chance.gauss(0.02, 0.03)
+        base = {metric: value * chance.uniform(0.8, 1.1) for metric, value in _BASE.items()}
+        for method in methods:
+            for objective in _objectives(method):
+                for metric in METRICS:
+                    rows.append(_result(chance, method, objective, metric, base[metric], swing))
+                    rows[-1].update(date=date, engine=engine)
+    return rows
+
+
+def _result(
+    chance: random.Random, method: str, objective: str, metric: str, base: float, swing: float
+) -> dict[str, Any]:
+    lift = 0.0 if method == "long" else _GAIN.get(method, 0.0) + swing + chance.gauss(0, 0.01)
+    lift -= 0.008 * (objective not in ("", metric))
+    half = 0.0 if method == "long" else chance.uniform(0.012, 0.03)
+    return {
+        "method": method, "objective": objective, "metric": metric, "value": base * (1 + lift),
+        "baseline": base, "lift": lift, "lift_low": lift - half, "lift_high": lift + half,
+        "n_users": 1200,
+    }  # fmt: skip
+
+
+def _shown(cases: Any, methods: Sequence[str]) -> list[dict[str, Any]]:
+    return [
+        {"date": date, "engine": engine, "method": method, "objective": objective}
+        for date, engine in cases for method in methods for objective in _objectives(method)
+    ]  # fmt: skip
+
+
+def _coverage(chance: random.Random, cases: Any, methods: Sequence[str]) -> list[dict[str, Any]]:
+    better = {"default": 0.08, "paper": 0.14}
+    return [
+        {**row, "size": size, "covered": round(size * min(1, covered))}
+        for row in _shown(cases, methods)
+        for size in (10, 20, 50, 100, 200, 500, 1000)
+        if (covered := 0.42 + better.get(row["method"], 0) + chance.uniform(-0.05, 0.05))
+    ]
+
+
+def _divergence(chance: random.Random, cases: Any, methods: Sequence[str]) -> list[dict[str, Any]]:
+    closer = {"default": 0.5, "paper": 0.9}
+    return [
+        {**row, "kl": 2.9 - closer.get(row["method"], 0) + chance.uniform(-0.1, 0.1)}
+        for row in _shown(cases, methods)
+    ]
+
+
+def _fits(chance: random.Random, cases: Any, methods: Sequence[str]) -> list[dict[str, Any]]:
+    return [
+        {**row, "n_biases": chance.randint(300, 2400),
+         "n_excluded": 41000 if row["method"] == "paper" else 0}
+        for row in _shown(cases, methods) if row["objective"]
+    ]  # fmt: skip
+
+
+def _overlap(chance: random.Random, cases: Any, methods: Sequence[str]) -> list[dict[str, Any]]:
+    pairs = (("acc", "map"), ("acc", "ndcg"), ("map", "ndcg"))
+    return [
+        {"date": date, "engine": engine, "method": method, "first": first, "second": second,
+         "share": chance.uniform(0.4, 0.8)}
+        for date, engine in cases for method in methods if method in LEARNED
+        for first, second in pairs
+    ]  # fmt: skip
+
+
+def _biases(
+    chance: random.Random, cases: Any, methods: Sequence[str], items: Sequence[tuple[str, str]]
+) -> list[dict[str, Any]]:
+    rows = []
+    for row in _shown(cases, methods):
+        if row["objective"] != "ndcg" or row["engine"] != cases[0][1]:
+            continue
+        scale = 0.02 if row["method"] == "default" else 0.35
+        for item_id, name in items:
+            bias = chance.gauss(0, scale)
+            before = chance.lognormvariate(3, 1)
+            after = before * (1 + chance.uniform(0, 3) * (bias > 0) - 0.5 * (bias < 0))
+            rows.append({**row, "item_id": item_id, "name": name, "bias": bias,
+                         "sales_before": round(before), "sales_recent": (before + after) / 2,
+                         "sales_after": round(after)})  # fmt: skip
+    return rows
+
+
+def _windows(chance: random.Random, cases: Any) -> list[dict[str, Any]]:
+    gain = {7: 0.0, 30: 0.18, 91: 0.27, 182: 0.31, 0: 0.3}
+    return [
+        {"date": date, "engine": engine, "days": days, "metric": metric,
+         "value": _BASE[metric] * relative / 1.3, "relative": relative}
+        for date, engine in cases for metric in METRICS for days, more in gain.items()
+        if (relative := 1 + more * (0.6 + 0.03 * len(engine) + chance.uniform(0, 0.2)))
+    ]  # fmt: skip
+
+
+def _sellers(chance: random.Random, items: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
+    rows = []
+    for place, (item_id, name) in enumerate(items, 1):
+        for at in range(1, 13):
+            wander = chance.lognormvariate(0, 0.25 if place < 5 else 0.9)
+            rank = max(1, round(place * wander * (1 if place < 5 else 2)))
+            rows.append({"month": f"2017-{at:02d}", "item_id": item_id, "name": name,
+                         "rank": rank, "buyers": 900 - 5 * rank})  # fmt: skip
+    return rows
+
+
+def one_row() -> Results:
+    """One date, one method, nothing but its results, and a baseline of 0."""
+    row = {
+        "date": "2020-01-06", "engine": "mine", "method": "default", "objective": "ndcg",
+        "metric": "ndcg", "value": 0.1, "baseline": 0.0, "lift": float("nan"), "n_users": 3,
+    }  # fmt: skip
+    return Results({}, {"results": table("results", [row])})
+
+
+def hostile() -> Results:
+    """Every name that comes from outside tries to be markup."""
+    return make_results(
+        engines=[f"engine{HOSTILE}", "other\u2028'\"&"],
+        methods=["long", f"method{HOSTILE}", "paper", "default"],
+        goods=[HOSTILE, f"b{HOSTILE}", "c\u2028d", "&amp;", "{{ 7 * 7 }}", "datum.x"],
+        about={"log": HOSTILE, "tz": HOSTILE, "version": HOSTILE, "k": 10},
+    )
+
+
+KINDS: Mapping[str, Callable[[], Results]] = {
+    "demo": make_results,
+    "many": lambda: make_results(weekly_dates(26)),
+    "one": one_row,
+    "hostile": hostile,
+}

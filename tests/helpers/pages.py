@@ -1,0 +1,103 @@
+"""Pages as a browser shows them, and as a parser reads them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+Pages = Callable[[str], Path]
+SMALL = """() => [...document.querySelectorAll('.chart')].filter(box => {
+    const drawing = box.querySelector('svg');
+    const size = drawing ? drawing.getBoundingClientRect() : {width: 0, height: 0};
+    return size.width < 150 || size.height < 30 || !drawing.querySelector('.role-mark path, .role-mark line');
+}).map(box => box.id)"""  # noqa: E501
+CLIPPED = """() => [...document.querySelectorAll('.chart')].flatMap(box => {
+    const frame = box.querySelector('svg').getBoundingClientRect();
+    return [...box.querySelectorAll('text')].filter(text => {
+        const own = text.getBoundingClientRect();
+        return own.left < frame.left - 1 || own.right > frame.right + 1
+            || own.top < frame.top - 1 || own.bottom > frame.bottom + 1;
+    }).map(text => box.id + ': ' + text.textContent);
+})"""
+CONTRAST = """() => {
+    const light = colour => {
+        const parts = colour.match(/[0-9.]+/g).slice(0, 3).map(part => {
+            const share = part / 255;
+            return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+        });
+        return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2];
+    };
+    const ground = light(getComputedStyle(document.body).backgroundColor);
+    const against = colour => {
+        const own = light(colour);
+        return (Math.max(own, ground) + 0.05) / (Math.min(own, ground) + 0.05);
+    };
+    const texts = [...document.querySelectorAll('p, h1, h2, h3, td, th, a, summary, li')]
+        .map(text => against(getComputedStyle(text).color));
+    const labels = [...document.querySelectorAll('.chart .role-axis-label text')]
+        .map(text => against(getComputedStyle(text).fill));
+    const marks = [...document.querySelectorAll('.mark')]
+        .map(mark => against(getComputedStyle(mark).color));
+    return [Math.min(...texts, ...labels), Math.min(...marks)];
+}"""
+
+
+@dataclass
+class Visit:
+    """A page in a tab, and what happened there."""
+
+    tab: Any
+    messages: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+    dialogs: list[str] = field(default_factory=list)
+
+
+def check_silent(seen: Visit, width: int) -> None:
+    """Nothing is said, asked of others, drawn too small, cut off or wider than the window."""
+    assert seen.messages == []
+    assert seen.dialogs == []
+    assert [url for url in seen.requests if not url.startswith(("file:", "data:", "blob:"))] == []
+    assert seen.tab.evaluate(SMALL) == []
+    assert seen.tab.evaluate(CLIPPED) == []
+    assert seen.tab.evaluate("document.documentElement.scrollWidth") <= width
+
+
+class Reader(HTMLParser):
+    """Gathers elements, their attributes, and the text outside scripts and styles."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self.raw = False
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        self.raw = tag in ("script", "style")
+
+    def handle_endtag(self, tag: str) -> None:
+        self.raw = False
+
+    def handle_data(self, data: str) -> None:
+        if not self.raw:
+            self.text.append(data)
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def read(path: Path) -> Reader:
+    return Reader(path.read_text("utf-8"))
+
+
+def specs_of(path: Path) -> dict[str, object]:
+    found = re.search(r'id="specs">(.*?)</script>', path.read_text("utf-8"), re.DOTALL)
+    assert found
+    specs: dict[str, object] = json.loads(found[1])
+    return specs

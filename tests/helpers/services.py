@@ -1,0 +1,163 @@
+"""Stores to serve from, and real servers: `trimtab serve` in a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sysconfig
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pyarrow as pa
+
+import trimtab as tt
+from trimtab.store import Store
+from trimtab.store.writer import open_writer
+
+SCRIPT = Path(sysconfig.get_path("scripts")) / "trimtab"
+TOKEN, ADMIN_TOKEN = "t0ken-of-the-tests!", "admin-t0ken-of-the-tests"
+ADMIN = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
+ABOUT = {"as_of": "2026-03-01"}
+LEARNED = tt.BiasLearner(method="ascent", k=1).fit(
+    pa.table({"user_id": [1, 1, 2, 2], "item_id": [7, 8, 7, 8], "score": [0.9, 0.8, 0.6, 0.5]}),
+    pa.table({"user_id": [1, 2], "item_id": [8, 8]}),
+)
+
+
+def make_bias(
+    item_ids: Any, bias: Any, excluded: Any = None, scale: str = "additive", unlisted: str = "never"
+) -> tt.ItemBias:
+    """Biases as given; ids ascending."""
+    n = len(bias)
+    nothing, false = np.zeros(n), np.zeros(n, bool)
+    is_text = n and isinstance(item_ids[0], str)
+    return replace(
+        LEARNED,
+        item_ids=pa.array(item_ids, pa.large_string()) if is_text else np.array(item_ids, np.int64),
+        bias=np.array(bias, float),
+        excluded=false if excluded is None else np.array(excluded, bool),
+        gain=nothing, support=np.zeros(n, np.int64), low=nothing, high=nothing, trend=nothing,
+        category=nothing, fresh=false, scale=scale, unlisted=unlisted,
+    )  # fmt: skip
+
+
+def publish(store: Store, bias: tt.ItemBias, keep: int = 3) -> int:
+    """Publish a version: its number."""
+    with open_writer(store) as writer:
+        return writer.publish(lambda folder: bias.save(folder / "bias"), ABOUT, keep)
+
+
+def request_of(ids: Any, scores: Any, **more: Any) -> dict[str, Any]:
+    """A request to re-rank a list."""
+    pairs = zip(ids, scores, strict=True)
+    return {"items": [{"item_id": item, "score": score} for item, score in pairs], **more}
+
+
+def applied(bias: tt.ItemBias, asked: dict[str, Any], user: Any = 1) -> list[dict[str, Any]]:
+    """What `ItemBias.apply` makes of the same request."""
+    ids = [item["item_id"] for item in asked["items"]]
+    if not ids:
+        return []
+    scores = [float(item["score"]) for item in asked["items"]]
+    recs = pa.table({"user_id": [user] * len(ids), "item_id": ids, "score": scores})
+    options = {}
+    if "exclude" in asked:
+        hidden, kind = asked["exclude"], recs["item_id"].type
+        options["exclude"] = pa.table(
+            {"user_id": [user] * len(hidden), "item_id": pa.array(hidden, kind)}
+        )
+    if "allowed" in asked:
+        options["allowed"] = pa.table({"item_id": asked["allowed"]})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", tt.TrimtabWarning)  # of a k beyond the list
+        top = bias.apply(recs, asked.get("k", 10), **options)
+    return top.select(["item_id", "score"]).to_pylist()
+
+
+@dataclass(frozen=True)
+class Running:
+    """A server that runs."""
+
+    process: subprocess.Popen[str]
+    line: str  # what it said when it was ready
+    client: httpx.Client
+
+    @property
+    def url(self) -> str:
+        return str(self.client.base_url).rstrip("/")
+
+    def rerank(self, asked: dict[str, Any]) -> dict[str, Any]:
+        answer = self.client.post("/rerank", json=asked)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def reload(self) -> dict[str, Any]:
+        answer = self.client.post("/admin/reload", headers=ADMIN)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def count(self, name: str) -> float:
+        """A number of /metrics."""
+        lines = self.client.get("/metrics").text.splitlines()
+        return float(next(line for line in lines if line.startswith(f"{name} ")).split()[1])
+
+    def memory(self) -> int:
+        """Resident bytes."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        (line,) = (line for line in status.splitlines() if line.startswith("VmRSS"))
+        return int(line.split()[1]) * 1024
+
+    def stop(self) -> tuple[int, str]:
+        """End it as a supervisor does: its status, and what it said on stderr."""
+        self.client.close()
+        self.process.send_signal(signal.SIGTERM)
+        _, errors = self.process.communicate(timeout=60)
+        return self.process.returncode, errors
+
+
+def environment(**tokens: str) -> dict[str, str]:
+    """The environment with these tokens only."""
+    kept = {name: value for name, value in os.environ.items() if "TRIMTAB_" not in name}
+    return {**kept, "COLUMNS": "200", **tokens}
+
+
+def command(store: Store | Path, *options: object) -> list[str]:
+    """The command line of a server on a free port."""
+    folder = store.folder if isinstance(store, Store) else store
+    return [str(part) for part in (SCRIPT, "serve", "--store", folder, "--port", 0, *options)]
+
+
+@contextlib.contextmanager
+def running(store: Store | Path, *options: object, **tokens: str) -> Iterator[Running]:
+    """A server, ready; ended afterwards if it has not ended."""
+    process = subprocess.Popen(
+        command(store, *options), env=environment(**tokens), text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        line = process.stdout.readline()
+        assert " at http://" in line, process.communicate(timeout=60)
+        address = line.split(" at ")[1].split(",")[0]
+        with httpx.Client(base_url=address, timeout=30) as client:
+            yield Running(process, line, client)
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate(timeout=60)
+
+
+def refused_start(store: Store | Path, *options: object, **tokens: str) -> tuple[int, str]:
+    """Status and stderr of a server that must not start."""
+    done = subprocess.run(
+        command(store, *options), env=environment(**tokens), capture_output=True, text=True,
+        timeout=120, check=False,
+    )  # fmt: skip
+    assert done.stdout == ""
+    return done.returncode, done.stderr

@@ -1,0 +1,51 @@
+"""Intervals of lifts: paired, the same for the same seed, and about as wide as they should be."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from trimtab.metrics import bootstrap
+from trimtab.metrics.bootstrap import lift_intervals
+
+
+def test_a_constant_lift_has_no_width():
+    base = np.random.default_rng(0).random((200, 2))
+    for found in lift_intervals(base * [1.5, 0.9], base, n_draws=200, seed=0):
+        assert found.low == pytest.approx(found.lift)
+        assert found.high == pytest.approx(found.lift)
+
+
+def test_nothing_to_lift_over():
+    values = np.ones((5, 1))
+    found = lift_intervals(values, np.zeros((5, 1)), n_draws=50, seed=0)[0]
+    assert np.isnan(found).all()
+
+
+def test_the_same_seed_gives_the_same_interval_in_any_portions(monkeypatch):
+    random = np.random.default_rng(1)
+    base, values = random.random((40, 3)), random.random((40, 3))
+    whole = lift_intervals(values, base, 300, seed=4)
+    monkeypatch.setattr(bootstrap, "_AT_ONCE", 400)  # ten draws at a time
+    assert lift_intervals(values, base, 300, seed=4) == whole
+    assert lift_intervals(values, base, 300, seed=5) != whole
+
+
+def test_as_wide_as_theory_says():
+    random = np.random.default_rng(2)
+    base = 1 + 0.1 * random.standard_normal((2000, 1))
+    values = base + 0.3 + 0.5 * random.standard_normal((2000, 1))
+    found = lift_intervals(values, base, n_draws=2000, seed=0)[0]
+    spread = np.std(values - (1 + found.lift) * base) / base.mean() / np.sqrt(2000)
+    assert found.high - found.low == pytest.approx(2 * 1.96 * spread, rel=0.1)
+
+
+def test_about_95_of_100_intervals_hold_the_truth():
+    random = np.random.default_rng(3)
+    held = 0
+    for seed in range(300):
+        base = random.gamma(2.0, 1.0, (300, 1))
+        values = base * (1.1 + 0.4 * random.standard_normal((300, 1)))
+        found = lift_intervals(values, base, n_draws=400, seed=seed)[0]
+        held += found.low <= 0.1 <= found.high
+    assert 0.91 <= held / 300 <= 0.98

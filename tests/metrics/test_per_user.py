@@ -1,0 +1,407 @@
+from __future__ import annotations
+
+import doctest
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trimtab.arrays import Lists, Sets
+from trimtab.errors import DataError, SettingError
+from trimtab.metrics import per_user
+from trimtab.metrics.per_user import (
+    UnitMetrics,
+    coverage,
+    kl_divergence,
+    lift,
+    mean_metrics,
+    unit_metrics,
+)
+
+NAN = math.nan
+
+
+def rows(lists):
+    indptr = np.cumsum([0, *map(len, lists)])
+    items = np.array([item for row in lists for item in row], dtype=np.int32)
+    return Sets(indptr.astype(np.int64), items)
+
+
+def score(top, bought, k):
+    units = unit_metrics(rows([top]), rows([bought]), k)
+    return units.acc[0], units.map[0], units.ndcg[0]
+
+
+def plain_metrics(top, bought, k):
+    """The definition, as it is written."""
+    if not bought:
+        return NAN, NAN, NAN
+    hits = [item in bought for item in top[:k]]
+    best = min(k, len(bought))
+    average = sum(sum(hits[: p + 1]) / (p + 1) for p, hit in enumerate(hits) if hit) / best
+    gain = sum(1 / math.log2(2 + p) for p, hit in enumerate(hits) if hit)
+    return sum(hits) / k, average, gain / sum(1 / math.log2(2 + p) for p in range(best))
+
+
+def random_rows(rng, n_units, n_items, longest):
+    lengths = rng.integers(0, longest + 1, n_units)
+    order = np.argsort(rng.random((n_units, n_items)), axis=1)
+    return [row[:length].tolist() for row, length in zip(order, lengths, strict=True)]
+
+
+# By hand ---------------------------------------------------------------------------------------
+
+
+def test_hits_at_ranks_one_and_three():
+    acc, average, ndcg = score([7, 2, 5, 9], [5, 7, 8], k=4)
+    assert acc == 2 / 4
+    assert average == pytest.approx((1 / 1 + 2 / 3) / 3, abs=1e-15)
+    # (1/log2(2) + 1/log2(4)) / (1/log2(2) + 1/log2(3) + 1/log2(4)) = 1.5 / 2.13092975
+    assert ndcg == pytest.approx(0.7039180890341347, abs=1e-15)
+
+
+def test_only_the_first_k_count():
+    assert score([1, 2, 3], [3], k=2) == (0, 0, 0)
+    assert score([1, 2, 3], [2], k=2) == (1 / 2, 1 / 2, pytest.approx(1 / math.log2(3)))
+
+
+def test_more_bought_than_k():
+    bought = [1, 2, 3, 4, 5]
+    assert score([1, 2], bought, k=2) == (1, 1, 1)
+    assert score([9, 2], bought, k=2) == (
+        1 / 2,
+        (1 / 2) / 2,
+        pytest.approx((1 / math.log2(3)) / (1 + 1 / math.log2(3))),
+    )
+
+
+def test_list_shorter_than_k():
+    assert score([4], [4], k=10) == (1 / 10, 1, 1)
+    assert score([4], [4, 5], k=10) == (1 / 10, 1 / 2, pytest.approx(0.6131471927654584))
+
+
+def test_no_list_counts_as_zero():
+    assert score([], [4, 5], k=3) == (0, 0, 0)
+
+
+def test_nothing_bought_is_nan():
+    assert np.isnan(score([1, 2], [], k=3)).all()
+    assert np.isnan(score([], [], k=3)).all()
+
+
+def test_no_units():
+    units = unit_metrics(rows([]), rows([]), k=3)
+    assert [len(values) for values in units] == [0, 0, 0, 0]
+
+
+def test_number_bought():
+    units = unit_metrics(rows([[1], [], [2]]), rows([[1, 2], [], [3]]), k=1)
+    assert units.n_relevant.dtype == np.int64
+    assert units.n_relevant.tolist() == [2, 0, 1]
+
+
+def test_item_listed_twice_counts_once_at_its_first_rank():
+    assert score([3, 3], [3], k=2) == (1 / 2, 1, 1)
+    long_list = [3, 3, *range(100, 160)]
+    assert score(long_list, [3, *range(200, 260)], k=62) == (
+        1 / 62,
+        1 / 61,
+        pytest.approx(1 / sum(1 / math.log2(1 + p) for p in range(1, 62))),
+    )
+
+
+def test_scored_lists_are_taken_in_the_order_given():
+    top = Lists(np.array([0, 2]), np.array([5, 6], dtype=np.int32), np.array([0.1, 0.9]))
+    assert unit_metrics(top, rows([[5]]), k=1).acc[0] == 1
+
+
+def test_perfect_lists_score_exactly_one():
+    bought = [list(range(size)) for size in range(1, 120)]
+    for k in (1, 7, 200):
+        units = unit_metrics(rows(bought), rows(bought), k)
+        assert (units.map == 1).all()
+        assert (units.ndcg == 1).all()
+
+
+def test_input_of_other_dtypes_and_read_only():
+    top = Sets(np.array([0, 2], dtype=np.int32), np.array([7, 2], dtype=np.int64))
+    truth = rows([[7]])
+    for array in (*top, *truth):
+        array.flags.writeable = False
+    assert unit_metrics(top, truth, k=2).acc[0] == 0.5
+
+
+def test_k_beyond_everything():
+    assert score([1, 2], [2], k=10**9) == (1e-9, 1 / 2, pytest.approx(1 / math.log2(3)))
+
+
+# Against the definition ------------------------------------------------------------------------
+
+items = st.integers(0, 30)
+units_of_items = st.lists(
+    st.tuples(
+        st.lists(items, unique=True, max_size=25),
+        st.lists(items, unique=True, max_size=25),
+    ),
+    max_size=6,
+)
+
+
+@given(units=units_of_items, k=st.integers(1, 30))
+@settings(deadline=None)
+def test_equals_the_definition(units, k):
+    got = unit_metrics(rows([top for top, _ in units]), rows([bought for _, bought in units]), k)
+    for unit, (top, bought) in enumerate(units):
+        values = (got.acc[unit], got.map[unit], got.ndcg[unit])
+        assert values == pytest.approx(plain_metrics(top, bought, k), abs=1e-14, nan_ok=True)
+
+
+@pytest.mark.parametrize("stride", [1, 2, 1024, 65536])
+def test_large_sets_equal_the_definition(stride):
+    rng = np.random.default_rng(stride)
+    top = (rng.permutation(4000)[:700] * stride).tolist()
+    bought = (rng.permutation(4000)[:900] * stride).tolist()
+    for k in (10, 500, 700, 1000):
+        expected = plain_metrics(top, set(bought), k)
+        assert score(top, bought, k) == pytest.approx(expected, abs=1e-14)
+
+
+# Threads ---------------------------------------------------------------------------------------
+
+
+def test_same_bytes_for_any_number_of_threads(monkeypatch):
+    rng = np.random.default_rng(3)
+    top, truth = rows(random_rows(rng, 9001, 40, 30)), rows(random_rows(rng, 9001, 40, 20))
+    weights = rng.random(9001)
+    seen = set()
+    for threads in ("1", "2", "3", "7"):
+        monkeypatch.setenv("TRIMTAB_THREADS", threads)
+        units = unit_metrics(top, truth, k=10)
+        means = mean_metrics(units, weights)
+        seen.add((*(values.tobytes() for values in units), *map(repr, means.values())))
+    assert len(seen) == 1
+
+
+# Means -----------------------------------------------------------------------------------------
+
+
+def three_units():
+    values = np.array([1.0, 0.25, NAN])
+    return UnitMetrics(values, values / 2, values / 4, np.array([1, 3, 0]))
+
+
+def test_mean_leaves_out_and_counts_units_that_bought_nothing():
+    assert mean_metrics(three_units()) == {
+        "acc": 0.625,
+        "map": 0.3125,
+        "ndcg": 0.15625,
+        "n_users": 2,
+        "n_skipped": 1,
+    }
+
+
+def test_weighted_mean():
+    means = mean_metrics(three_units(), weights=[1, 3, 100])
+    assert means["acc"] == (1 * 1 + 3 * 0.25) / 4
+    assert (means["n_users"], means["n_skipped"]) == (2, 1)
+
+
+def test_equal_weights_change_nothing():
+    assert mean_metrics(three_units(), np.ones(3)) == mean_metrics(three_units())
+
+
+@pytest.mark.parametrize("weights", [None, [2.0]])
+def test_mean_of_nobody_is_nan(weights):
+    nobody = UnitMetrics(*(np.array([NAN]),) * 3, np.array([0]))
+    means = mean_metrics(nobody, weights)
+    assert np.isnan([means["acc"], means["map"], means["ndcg"]]).all()
+    assert (means["n_users"], means["n_skipped"]) == (0, 1)
+
+
+def test_mean_of_weight_zero_is_nan():
+    assert math.isnan(mean_metrics(three_units(), weights=[0, 0, 1])["acc"])
+
+
+def test_mean_does_not_depend_on_the_order_of_units():
+    rng = np.random.default_rng(5)
+    values, weights = rng.random(5000), rng.random(5000)
+    shuffled = rng.permutation(5000)
+    bought = np.ones(5000, dtype=np.int64)
+    one = mean_metrics(UnitMetrics(values, values, values, bought), weights)
+    values = values[shuffled]
+    assert mean_metrics(UnitMetrics(values, values, values, bought), weights[shuffled]) == one
+
+
+# Lift, coverage, KL ----------------------------------------------------------------------------
+
+
+def test_lift():
+    assert lift(3.0, 2.0) == 0.5
+    assert lift(1.0, 2.0) == -0.5
+    assert isinstance(lift(3, 2), float)
+
+
+def test_lift_over_zero_is_nan():
+    assert math.isnan(lift(1.0, 0.0))
+    assert math.isnan(lift(0.0, 0.0))
+
+
+def test_lift_of_arrays():
+    lifts = lift(np.array([3.0, 1.0, 0.0]), np.array([2.0, 0.0, 4.0]))
+    np.testing.assert_array_equal(lifts, [0.5, NAN, -1.0])
+    np.testing.assert_array_equal(lift(np.array([3.0, 1.0]), 2.0), [0.5, -0.5])
+
+
+def test_coverage_by_hand():
+    recommended = [0] * 5 + [1] * 4 + [2] * 3 + [3] * 2
+    bought = [3] * 5 + [2] * 4 + [1] * 3 + [9]
+    # most recommended: 0 1 2 3; most bought: 3 2 1 9
+    covered = coverage(recommended, bought, n_items=12, sizes=(1, 2, 3, 4, 100))
+    assert covered == {1: 0, 2: 0, 3: 2, 4: 3, 100: 3}
+
+
+def test_coverage_breaks_ties_by_code():
+    assert coverage([5, 1], [1, 7], n_items=8, sizes=(1,)) == {1: 1}
+    assert coverage([1, 5], [5, 7], n_items=8, sizes=(1, 2)) == {1: 0, 2: 1}
+
+
+def test_coverage_never_counts_items_of_count_zero():
+    assert coverage([], [], n_items=3, sizes=(2,)) == {2: 0}
+    assert coverage([0], [], n_items=3, sizes=(2,)) == {2: 0}
+    assert coverage([0], [1], n_items=3, sizes=(3,)) == {3: 0}
+
+
+def test_coverage_sizes():
+    assert list(coverage([0], [0], n_items=1)) == [10, 20, 50, 100, 200, 500, 1000]
+
+
+@given(
+    recommended=st.lists(st.integers(0, 9), max_size=30),
+    bought=st.lists(st.integers(0, 9), max_size=30),
+    size=st.integers(1, 12),
+)
+def test_coverage_equals_the_definition(recommended, bought, size):
+    def most(codes):
+        return set(sorted(set(codes), key=lambda code: (-codes.count(code), code))[:size])
+
+    expected = len(most(recommended) & most(bought))
+    assert coverage(recommended, bought, n_items=10, sizes=(size,)) == {size: expected}
+
+
+def test_kl_of_equal_shares_is_zero():
+    assert kl_divergence([0, 1, 1], [0, 1, 1, 0, 1, 1], n_items=5) == 0
+
+
+def test_kl_by_hand():
+    # halves against 1/4 and 3/4
+    expected = 0.5 * math.log(0.5 / 0.25) + 0.5 * math.log(0.5 / 0.75)
+    assert kl_divergence([2, 4], [2, 4, 4, 4], n_items=5) == pytest.approx(expected)
+
+
+def test_kl_replaces_zero_counts():
+    # item 0 bought 3 times, never shown; item 1 shown once, never bought: 3, 0.01 and 0.01, 1
+    bought, shown = (3 / 3.01, 0.01 / 3.01), (0.01 / 1.01, 1 / 1.01)
+    expected = sum(p * math.log(p / q) for p, q in zip(bought, shown, strict=True))
+    assert kl_divergence([0, 0, 0], [1], n_items=2) == pytest.approx(expected)
+
+
+def test_kl_of_nothing_is_nan():
+    assert math.isnan(kl_divergence([], [], n_items=4))
+
+
+# Refusals --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("k", "message"),
+    [
+        (0, r"k=0: must be at least 1"),
+        (-3, r"k=-3: must be at least 1"),
+        (2.5, r"k=2\.5: must be a whole number"),
+        (True, r"k=True: must be a whole number"),
+    ],
+)
+def test_k_is_refused(k, message):
+    with pytest.raises(SettingError, match=f"^{message}$"):
+        unit_metrics(rows([[1]]), rows([[1]]), k)
+
+
+def test_different_numbers_of_units_are_refused():
+    with pytest.raises(DataError, match="top has 2 units, truth 1: "):
+        unit_metrics(rows([[1], [2]]), rows([[1]]), k=1)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([1.0, 2.0], r"weights has shape \(2,\): must be \(3,\)"),
+        ([1.0, -2.0, 1.0], r"weights\[1\]=-2.0: must be finite and not negative"),
+        ([1.0, 1.0, NAN], r"weights\[2\]=nan: must be finite and not negative"),
+    ],
+)
+def test_weights_are_refused(weights, message):
+    with pytest.raises(DataError, match=message):
+        mean_metrics(three_units(), weights)
+
+
+def test_item_codes_are_refused():
+    with pytest.raises(DataError, match=r"bought_items holds code 3: .* below n_items=3"):
+        coverage([0], [3], n_items=3)
+    with pytest.raises(DataError, match="recommended_items holds code -1: "):
+        kl_divergence([0], [-1], n_items=3)
+    with pytest.raises(DataError, match="recommended_items holds float64 values"):
+        kl_divergence([0], [0.5], n_items=3)
+
+
+def test_sizes_are_refused():
+    with pytest.raises(SettingError, match=r"^sizes=0: must be at least 1$"):
+        coverage([0], [0], n_items=3, sizes=(10, 0))
+
+
+# Another library, the docstrings, the import -----------------------------------------------------
+
+
+def ranx_table(lists, relevance):
+    """Rows of (item, relevance), padded with an item nobody has: what ranx takes as arrays."""
+    table = np.full((len(lists), max(map(len, lists)), 2), (-1.0, 0.0))
+    for row, items_of_row in zip(table, lists, strict=True):
+        row[: len(items_of_row), 0] = items_of_row
+        row[: len(items_of_row), 1] = relevance
+    return table
+
+
+def ranx_metrics(top, bought, k):
+    """ACC, AP and NDCG of each unit by ranx, whose AP is over R instead of min(k, R)."""
+    import ranx
+
+    wanted = [f"precision@{k}", f"map@{k}", f"ndcg@{k}"]
+    tables = ranx_table(bought, relevance=1), ranx_table(top, relevance=0)
+    scores = ranx.evaluate(*tables, wanted, return_mean=False)
+    precision, average, ndcg = (scores[name] for name in wanted)
+    sizes = np.array([len(row) for row in bought])
+    return precision, average * np.maximum(1, sizes / k), ndcg
+
+
+@pytest.mark.parametrize("k", [1, 5, 10])
+def test_equals_ranx(k):
+    rng = np.random.default_rng(k)
+    top, bought = random_rows(rng, 300, 30, 15), random_rows(rng, 300, 30, 12)
+    expected = ranx_metrics(top, bought, k)
+    units = unit_metrics(rows(top), rows(bought), k)
+    judged = units.n_relevant > 0
+    assert 0 < np.count_nonzero(~judged) < 100
+    for ours, theirs in zip(units, expected, strict=False):
+        np.testing.assert_allclose(ours[judged], theirs[judged], rtol=0, atol=1e-12)
+
+
+def test_examples_in_docstrings():
+    assert doctest.testmod(per_user).failed == 0
+
+
+def test_import_brings_no_compiler():
+    code = "import sys, trimtab.metrics.per_user; sys.exit('numba' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,394 @@
+"""The coordinate loop as published: every unit for every item, and all its breakpoints sorted.
+
+A cycle costs candidates x units x log(units). Nothing is shared between items and nobody is
+left out, so there is little to get wrong; the fast kernel is measured and checked against it.
+
+It differs from the paper where the paper errs: t_p is taken without item i, a bias stands inside
+an interval (see `steps.py`), and the current value is read from the ranking.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets
+from trimtab.kernels.bias_steps import MARGIN, QUANTA, better, make_rules, penalty_of, too_narrow
+from trimtab.kernels.compiling import helper, kernel
+from trimtab.kernels.hit_value import hit_value_table
+from trimtab.kernels.short_sorts import STACK, sort_curve
+
+if TYPE_CHECKING:
+    from trimtab.learn.ascent.setup import AscentSettings
+
+
+class Units(NamedTuple):
+    """What the units list and bought, and the head of each one's current ranking."""
+
+    k: int
+    first: int  # the first place whose step counts: k - 1 for ACC, otherwise 0
+    is_map: bool
+    reaches_unlisted: bool
+    indptr: Ints
+    items: Codes
+    scores: Floats
+    bought_indptr: Ints
+    bought_items: Codes
+    worth: Ints  # [unit, place] of a hit, in quanta; place k is past the end
+    top_scores: Floats  # [unit, place], k + 1 places
+    top_items: Codes
+    top_bought: Flags
+    lengths: Codes
+    raised: Codes  # items with a positive bias, the highest first
+    counts: Ints  # how many of them
+
+
+class Columns(NamedTuple):
+    """The same lists and purchases by item."""
+
+    indptr: Ints
+    listers: Codes
+    scores: Floats
+    buyers_indptr: Ints
+    buyers: Codes
+
+
+class Curve(NamedTuple):
+    """One item's breakpoints: those above its unbiased scores, and those below, mirrored."""
+
+    own: Floats  # unit -> its own score, nan where it is not listed
+    bought: Flags
+    up: Floats
+    up_deltas: Ints
+    down: Floats
+    down_deltas: Ints
+    stack: Ints
+
+
+@helper
+def _place(units, unit, n, score, item):
+    """Put an item into a unit's head of length n if it belongs there; returns the new length."""
+    scores = units.top_scores[unit]
+    items = units.top_items[unit]
+    p = n
+    while p > 0 and (scores[p - 1] < score or (scores[p - 1] == score and items[p - 1] > item)):
+        if p <= units.k:
+            scores[p] = scores[p - 1]
+            items[p] = items[p - 1]
+        p -= 1
+    if p <= units.k:
+        scores[p] = score
+        items[p] = item
+    return min(n + 1, units.k + 1)
+
+
+@helper
+def _contains(items, low, high, item):
+    """Whether the item is in items[low:high]."""
+    for e in range(low, high):
+        if items[e] == item:
+            return True
+    return False
+
+
+@helper
+def _rank(units, offset, unit):
+    """Rank a unit from scratch."""
+    n = 0
+    low = units.indptr[unit]
+    high = units.indptr[unit + 1]
+    for e in range(low, high):
+        item = units.items[e]
+        if offset[item] > -np.inf:
+            n = _place(units, unit, n, units.scores[e] + offset[item], item)
+    for r in range(units.counts[0]):
+        item = units.raised[r]
+        if n > units.k and offset[item] < units.top_scores[unit, units.k]:
+            break
+        if not _contains(units.items, low, high, item):
+            n = _place(units, unit, n, offset[item], item)
+    units.lengths[unit] = n
+    bought_low = units.bought_indptr[unit]
+    bought_high = units.bought_indptr[unit + 1]
+    for p in range(n):
+        item = units.top_items[unit, p]
+        units.top_bought[unit, p] = _contains(units.bought_items, bought_low, bought_high, item)
+
+
+@helper
+def _change_raised(units, offset, item, old, new):
+    """Keep the raised items in order: bias descending, then item ascending."""
+    raised = units.raised
+    n = units.counts[0]
+    if old > 0:
+        p = 0
+        while raised[p] != item:
+            p += 1
+        raised[p : n - 1] = raised[p + 1 : n].copy()
+        n -= 1
+    if new > 0:
+        p = n
+        while p > 0 and (
+            offset[raised[p - 1]] < new or (offset[raised[p - 1]] == new and raised[p - 1] > item)
+        ):
+            raised[p] = raised[p - 1]
+            p -= 1
+        raised[p] = item
+        n += 1
+    units.counts[0] = n
+
+
+@helper
+def _fill_column(columns, item, curve):
+    """Write down who lists and who bought an item."""
+    curve.own[:] = np.nan
+    curve.bought[:] = False
+    for e in range(columns.indptr[item], columns.indptr[item + 1]):
+        curve.own[columns.listers[e]] = columns.scores[e]
+    for e in range(columns.buyers_indptr[item], columns.buyers_indptr[item + 1]):
+        curve.bought[columns.buyers[e]] = True
+
+
+@helper
+def _breakpoints(units, item, raised, curve, keep_idle):
+    """Every unit's breakpoints; returns how many lie above and below, and the current value."""
+    n_up = 0
+    n_down = 0
+    current = np.int64(0)
+    for unit in range(len(units.lengths)):
+        own = curve.own[unit]
+        listed = not np.isnan(own)
+        if not listed and not units.reaches_unlisted:
+            continue
+        relevant = np.int64(curve.bought[unit])
+        length = units.lengths[unit]
+        above = False  # whether the item is now above the place looked at
+        p = 0
+        hits = np.int64(0)
+        for place in range(units.k):
+            if p < length and units.top_items[unit, p] == item:
+                above = True
+                p += 1
+            empty = p >= length
+            if empty and listed:
+                break
+            hit = np.int64(0 if empty else units.top_bought[unit, p])
+            step = units.worth[unit, place] - units.worth[unit, place + 1]
+            delta = (relevant - hit) * step * (1 + hits if units.is_map else 1)
+            hits += hit
+            if place >= units.first and (delta != 0 or keep_idle):
+                score = 0.0 if empty else units.top_scores[unit, p]
+                other = -1 if empty else units.top_items[unit, p]
+                if listed and (own > score or (own == score and item < other)):
+                    curve.down[n_down] = own - score
+                    curve.down_deltas[n_down] = -delta
+                    n_down += 1
+                    current -= 0 if above else delta
+                else:
+                    is_above = above or (empty and raised)
+                    curve.up[n_up] = score - own if listed else max(score, 0.0)
+                    curve.up_deltas[n_up] = delta
+                    n_up += 1
+                    current += delta if is_above else 0
+            p += 1
+    return n_up, n_down, current
+
+
+@helper
+def _best_of_side(values, deltas, n, sign, rules, best_value, best_bias):
+    """The best bias on one side of 0, or the best so far: one for each interval is tried."""
+    value = np.int64(0)
+    low = np.nan
+    e = 0
+    while True:
+        at = values[e] if e < n else np.inf
+        net = np.int64(0)
+        while e < n and values[e] == at:
+            net += deltas[e]
+            e += 1
+        if net == 0 and at < np.inf:
+            continue
+        width = min(at, rules.cap) - low
+        if not too_narrow(width, rules):
+            bias = sign * (low + min(width / 2, rules.margin))
+            total = value - penalty_of(bias, rules)
+            if better(total, bias, best_value, best_bias):
+                best_value, best_bias = total, bias
+        if at >= rules.cap:
+            return best_value, best_bias
+        value += net
+        low = at
+
+
+@helper
+def _best_step(curve, n_up, n_down, rules):
+    """The best bias of an item and its value, relative to that at 0."""
+    sort_curve(curve.up, curve.up_deltas, n_up, curve.stack)
+    sort_curve(curve.down, curve.down_deltas, n_down, curve.stack)
+    value, bias = _best_of_side(curve.up, curve.up_deltas, n_up, 1.0, rules, np.int64(0), 0.0)
+    return _best_of_side(curve.down, curve.down_deltas, n_down, -1.0, rules, value, bias)
+
+
+@helper
+def _rank_again(units, offset, item, curve):
+    """Rank the units whose first k + 1 places the item has left or now comes into."""
+    for unit in range(len(units.lengths)):
+        own = curve.own[unit]
+        listed = not np.isnan(own)
+        n = units.lengths[unit]
+        affected = _contains(units.top_items[unit], 0, n, item)
+        if not affected and (listed or (units.reaches_unlisted and offset[item] > 0)):
+            score = own + offset[item] if listed else offset[item]
+            affected = n <= units.k or score >= units.top_scores[unit, units.k]
+        if affected:
+            _rank(units, offset, unit)
+
+
+@kernel
+def climb(units, columns, curve, order, cycles, offset, cap, margin, rate, levels, keep_idle):
+    """Give each candidate in turn its best bias, `cycles` times; changes `offset`.
+
+    Args:
+        units: what is listed and bought, and the current rankings; changed.
+        columns: the same by item.
+        curve: room for one item's breakpoints.
+        order: item codes in the order of their visits.
+        cycles: how often to visit all of them.
+        offset: item -> bias, -inf when excluded; changed.
+        cap: the largest |bias|; inf for none.
+        margin: distance from a breakpoint.
+        rate: penalty in quanta per unit of bias.
+        levels: largest |score| and largest |bias| so far; changed.
+        keep_idle: whether breakpoints that change nothing are sorted too, as published.
+    """
+    for unit in range(len(units.lengths)):
+        _rank(units, offset, unit)
+    for _ in range(cycles):
+        for item in order:
+            bias = offset[item]
+            rules = make_rules(cap, margin, rate, levels[0] + levels[1])
+            _fill_column(columns, item, curve)
+            n_up, n_down, current = _breakpoints(units, item, bias > 0, curve, keep_idle)
+            value, best = _best_step(curve, n_up, n_down, rules)
+            if value > current - penalty_of(bias, rules):
+                offset[item] = best
+                levels[1] = max(levels[1], abs(best))
+                if units.reaches_unlisted:
+                    _change_raised(units, offset, item, bias, best)
+                _rank_again(units, offset, item, curve)
+
+
+def _keep_rows(indptr: Ints, kept: Ints) -> tuple[Ints, Ints]:
+    """The `indptr` of the rows kept, and where their entries are."""
+    sizes = np.diff(indptr)[kept]
+    new = np.concatenate([[0], np.cumsum(sizes)])
+    return new, np.arange(new[-1]) + np.repeat(indptr[kept] - new[:-1], sizes)
+
+
+def _by_item(indptr: Ints, items: Codes, n_items: int) -> tuple[Ints, Codes, Ints]:
+    """By item: `indptr`, units, and where their entries are."""
+    entries = np.argsort(items, kind="stable")
+    units = np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))
+    counts = np.bincount(items, minlength=n_items)
+    return np.concatenate([[0], np.cumsum(counts)]), units[entries], entries
+
+
+def _make_units(
+    lists: Lists, bought: Sets, n_items: int, settings: AscentSettings, worth: Ints, offset: Floats
+) -> Units:
+    n_units, k = lists.n_units, settings.k
+    reaches_unlisted = settings.unlisted == "zero"
+    raised = np.flatnonzero(offset > 0) if reaches_unlisted else np.empty(0, np.int64)
+    room = np.zeros(n_items, np.int32)
+    room[: len(raised)] = raised[np.argsort(-offset[raised], kind="stable")]
+    return Units(
+        k=k,
+        first=k - 1 if settings.metric == "acc" else 0,
+        is_map=settings.metric == "map",
+        reaches_unlisted=reaches_unlisted,
+        indptr=lists.indptr,
+        items=lists.items,
+        scores=lists.scores,
+        bought_indptr=bought.indptr,
+        bought_items=bought.items,
+        worth=worth,
+        top_scores=np.empty((n_units, k + 1)),
+        top_items=np.empty((n_units, k + 1), np.int32),
+        top_bought=np.empty((n_units, k + 1), np.bool_),
+        lengths=np.zeros(n_units, np.int32),
+        raised=room,
+        counts=np.array([len(raised)]),
+    )
+
+
+def _make_columns(lists: Lists, bought: Sets, n_items: int) -> Columns:
+    indptr, listers, entries = _by_item(lists.indptr, lists.items, n_items)
+    buyers_indptr, buyers, _ = _by_item(bought.indptr, bought.items, n_items)
+    return Columns(indptr, listers, lists.scores[entries], buyers_indptr, buyers)
+
+
+def _make_curve(n_units: int, k: int) -> Curve:
+    room = n_units * k
+    return Curve(
+        own=np.empty(n_units),
+        bought=np.empty(n_units, np.bool_),
+        up=np.empty(room),
+        up_deltas=np.empty(room, np.int64),
+        down=np.empty(room),
+        down_deltas=np.empty(room, np.int64),
+        stack=np.empty(STACK, np.int64),
+    )
+
+
+def climb_literal(
+    lists: Lists,
+    bought: Sets,
+    n_items: int,
+    settings: AscentSettings,
+    order: Codes,
+    unit: float,
+    excluded: Flags,
+    weights: Floats | None = None,
+    start: Floats | None = None,
+    cycles: int = 2,
+    keep_idle: bool = True,
+) -> Floats:
+    """The biases that `ascend` finds, to the byte, at the published cost.
+
+    Args:
+        lists: scored items by unit; item codes in the order of the ids.
+        bought: items bought by the same units.
+        n_items: number of item codes.
+        settings: what to maximise; when to stop is `cycles` alone.
+        order: candidates as they are visited: `Solution.order`.
+        unit: the median k-th score: `Solution.unit`.
+        excluded: items never recommended: `Solution.excluded`.
+        weights: one per unit; all 1 when absent.
+        start: biases to start from; 0 when absent.
+        cycles: how often to visit every candidate: `Solution.cycles`.
+        keep_idle: whether breakpoints that change nothing are sorted too, as published.
+    """
+    k = settings.k
+    cap = np.inf if settings.max_bias is None else settings.max_bias * unit
+    offset = np.zeros(n_items) if start is None else np.clip(start, -cap, cap)
+    offset[excluded] = -np.inf
+    levels = np.array(
+        [np.abs(lists.scores).max(initial=0.0), np.abs(offset[~excluded]).max(initial=0.0)]
+    )
+    heavy = np.ones(lists.n_units) if weights is None else weights
+    quanta = min(QUANTA, 2.0 ** np.floor(61 - np.log2(max(1.0, float(heavy.sum())))))
+    n_bought = np.diff(bought.indptr)
+    kept = np.flatnonzero((n_bought > 0) & (np.diff(lists.indptr) > 0) & (heavy > 0))
+    table = hit_value_table(settings.metric, k) * quanta
+    worth = np.rint(heavy[kept, None] * table[np.minimum(k, n_bought[kept])]).astype(np.int64)
+    indptr, entries = _keep_rows(lists.indptr, kept)
+    lists = Lists(indptr, lists.items[entries], lists.scores[entries])
+    indptr, entries = _keep_rows(bought.indptr, kept)
+    bought = Sets(indptr, bought.items[entries])
+    units = _make_units(lists, bought, n_items, settings, worth, offset)
+    climb(
+        units, _make_columns(lists, bought, n_items), _make_curve(len(kept), k), order, cycles,
+        offset, cap, MARGIN * unit, settings.penalty / unit * quanta, levels, keep_idle,
+    )  # fmt: skip
+    return np.where(excluded, 0.0, offset)

@@ -1,0 +1,157 @@
+"""The choice model against a plain log-likelihood: the optimum is one, and sums are those."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from trimtab.arrays import Lists, Sets
+from trimtab.learn.hierarchy.choice_model import (
+    coefficient_errors,
+    effect_variance,
+    fit_coefficients,
+    fit_effects,
+    sum_effects,
+)
+from trimtab.learn.hierarchy.line_search import gather_hits
+
+QUANTA = 2.0**36
+
+
+def problem(seed: int, n_units: int = 60, n_items: int = 25, n_listed: int = 8):
+    """Lists, purchases, features by table, and the units' weights."""
+    random = np.random.default_rng(seed)
+    items = np.argsort(random.random((n_units, n_items)), axis=1)[:, :n_listed].astype(np.int32)
+    indptr = np.arange(n_units + 1, dtype=np.int64) * n_listed
+    bought = [np.flatnonzero(random.random(n_items) < 0.15) for _ in range(n_units)]
+    sets = Sets(
+        np.concatenate([[0], np.cumsum([len(b) for b in bought])]).astype(np.int64),
+        np.concatenate(bought).astype(np.int32),
+    )
+    data = gather_hits(Lists(indptr, items.ravel(), random.standard_normal(items.size)), sets)
+    weights = random.integers(0, 4, data.n_units).astype(float)
+    table_of = random.integers(0, 3, data.n_units)
+    return data, weights, table_of, random.standard_normal((3, n_items, 2))
+
+
+def units(data):
+    """Items, scores and hits of each unit."""
+    for start, stop in zip(data.lists.indptr[:-1], data.lists.indptr[1:], strict=True):
+        own = slice(start, stop)
+        yield data.lists.items[own], data.lists.scores[own], data.hits[own]
+
+
+def log_likelihood(data, weights, logits_of) -> float:
+    total = 0.0
+    for unit, (items, scores, hits) in enumerate(units(data)):
+        logits = logits_of(unit, items, scores)
+        chances = np.exp(logits - logits.max())
+        total += weights[unit] * np.log(chances / chances.sum())[hits].mean()
+    return total
+
+
+def assert_at_its_best(value, at, scale=1e-3):
+    """No small step in any direction makes it better."""
+    best = value(at)
+    for j in range(len(at)):
+        for step in (-scale, scale):
+            moved = at.copy()
+            moved[j] += step
+            assert value(moved) < best + 1e-9
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_coefficients_maximise_the_penalised_likelihood(seed):
+    data, weights, table_of, tables = problem(seed)
+    ridge = 5.0
+    found = fit_coefficients(data, weights, table_of, tables, ridge)
+
+    def features(unit, items, scores):
+        return np.column_stack([scores, tables[table_of[unit]][items]])
+
+    spreads = np.array([features(u, i, s).var(axis=0) for u, (i, s, _) in enumerate(units(data))])
+    pull = ridge * np.maximum((weights @ spreads) / weights.sum(), 0.05**2)
+    prior = np.array([1.0, 0.0, 0.0])
+
+    def value(beta):
+        fitted = log_likelihood(data, weights, lambda u, i, s: features(u, i, s) @ beta)
+        return fitted - 0.5 * (pull * (beta - prior) ** 2).sum()
+
+    assert_at_its_best(value, found.beta)
+    elsewhere = found._replace(beta=found.beta + 0.3)
+    again = fit_coefficients(data, weights, table_of, tables, ridge, elsewhere)
+    assert again.beta == pytest.approx(found.beta, abs=1e-6)
+    covariance = coefficient_errors(data, weights, table_of, tables, found)
+    assert (np.linalg.eigvalsh(covariance) > 0).all()
+
+
+def sums_at(data, weights, groups, effects):
+    return sum_effects(data, weights, data.lists.scores, groups, effects, QUANTA) / QUANTA
+
+
+def effects_of(data, weights, groups, n_groups, precision):
+    def sums(fits, effects):
+        return np.array([sums_at(data, weights, groups, at) for at in effects])
+
+    (found,) = fit_effects(sums, 1, n_groups, precision)
+    return found
+
+
+def test_sums_of_parts_add_up_to_the_byte():
+    data, weights, _, _ = problem(3)
+    effects = np.linspace(-1, 1, 25)
+    half = data.n_units // 3
+    parts = [np.arange(half), np.arange(half, data.n_units)]
+    whole, *some = (
+        sum_effects(
+            data.take(part), weights[part], data.take(part).lists.scores,
+            data.take(part).lists.items, effects, QUANTA,
+        )
+        for part in (np.arange(data.n_units), *parts)
+    )  # fmt: skip
+    assert (whole == sum(some)).all()
+    assert np.abs(whole).sum() > 0
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_effects_maximise_the_penalised_likelihood(seed):
+    data, weights, _, _ = problem(seed)
+    precision = 4.0
+    groups = (data.lists.items // 3).astype(np.int32)
+    effects = effects_of(data, weights, groups, 9, precision)
+
+    def value(effect):
+        fitted = log_likelihood(data, weights, lambda u, i, s: s + effect[i // 3])
+        return fitted - 0.5 * precision * (effect**2).sum()
+
+    assert_at_its_best(value, effects.values, scale=0.02)
+    assert (effects.information >= 0).all()
+
+
+def test_the_spread_of_effects_is_found_again():
+    random = np.random.default_rng(5)
+    n_units, n_items, n_listed = 20_000, 50, 10
+    for truth in (0.0, 0.3, 1.0):
+        effects = truth * random.standard_normal(n_items)
+        items = np.argsort(random.random((n_units, n_items)), axis=1)[:, :n_listed]
+        chances = np.exp(effects[items])
+        draws = random.random((n_units, 1)) * chances.sum(axis=1, keepdims=True)
+        chosen = np.take_along_axis(items, (chances.cumsum(axis=1) < draws).sum(1)[:, None], 1)
+        indptr = np.arange(n_units + 1, dtype=np.int64)
+        lists = Lists(indptr * n_listed, items.ravel().astype(np.int32), np.zeros(items.size))
+        data = gather_hits(lists, Sets(indptr, chosen.ravel().astype(np.int32)))
+        sums = sums_at(data, np.ones(n_units), data.lists.items, np.zeros(n_items))
+        # A wide spread is told too low by the curvature at 0, and never as none.
+        found = np.sqrt(effect_variance(sums))
+        assert found == pytest.approx(effects.std(), rel=0.3, abs=0.05)
+
+
+def test_threads_change_nothing(monkeypatch):
+    data, weights, table_of, tables = problem(1, n_units=9000)
+    found = []
+    for threads in ("1", "3"):
+        monkeypatch.setenv("TRIMTAB_THREADS", threads)
+        beta = fit_coefficients(data, weights, table_of, tables, 5.0).beta
+        effects = effects_of(data, weights, data.lists.items, 25, 4.0)
+        found.append((beta.tobytes(), effects.values.tobytes()))
+    assert found[0] == found[1]

@@ -1,0 +1,251 @@
+"""Lists and figures on Spark are the local ones, for any partitions; bad tables are told alike."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import trimtab as tt
+from spark_settings import settings
+from trimtab.datasets import load_complete_journey
+from trimtab.engines import Repeat
+from trimtab.errors import SettingError, TrimtabError
+from trimtab.spark import apply_lists
+
+K = 5
+APRIL = dt.datetime(2017, 4, 1, tzinfo=dt.UTC)
+
+
+def partitions(spark, n):
+    """Shuffles into n partitions, none of them merged for being small."""
+    return settings(spark, shuffle_partitions=n, adaptive_coalescePartitions_enabled="false")
+
+
+def as_text(table):
+    """Ids as strings, whose order is another one."""
+    for column in ("user_id", "item_id"):
+        text = pc.binary_join_element_wise("ü", table[column].cast(pa.string()), "")
+        table = table.set_column(table.column_names.index(column), column, text)
+    return table
+
+
+@pytest.fixture(scope="module")
+def tables(data):
+    """Lists, what was bought, and biases: with integers as ids, and with strings."""
+    recs, recent = data.recs(), data.recent_events()
+    learner = tt.BiasLearner(k=K)
+    return {
+        kind: (*pair, learner.fit(*pair))
+        for kind, pair in {
+            "integers": (recs, recent),
+            "strings": (as_text(recs), as_text(recent)),
+        }.items()
+    }
+
+
+def windowed(table, windows):
+    """Rows shared out among windows."""
+    places = np.arange(len(table)) % len(windows)
+    return table.append_column("window", pa.array(windows).take(pa.array(places)))
+
+
+# Lists -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "n"), [("integers", 1), ("strings", 2), ("integers", 7)])
+def test_lists_are_the_local_ones(spark, tables, kind, n):
+    recs, _, bias = tables[kind]
+    with partitions(spark, n):
+        top = apply_lists.apply(bias, spark.createDataFrame(recs), K)
+        assert top.toArrow().equals(bias.apply(recs, K))
+        assert top.rdd.getNumPartitions() == n
+
+
+def test_pairs_items_repeats_windows_and_types_are_as_told(spark, tables):
+    recs, recent, bias = tables["integers"]
+    bias = replace(bias, unlisted="zero")
+    windows = [dt.date(2026, 9, 30), dt.date(2026, 10, 1)]
+    recs = windowed(recs.set_column(1, "item_id", recs["item_id"].cast(pa.int16())), windows)
+    recs = pa.concat_tables([recs, recs.slice(0, 1000)]).take(
+        np.random.default_rng(0).permutation(len(recs) + 1000)
+    )
+    exclude = pa.concat_tables([recs.slice(0, 200).select(["user_id", "item_id"]), recent.cast(
+        pa.schema([("user_id", pa.int64()), ("item_id", pa.int16())])
+    )])  # fmt: skip
+    allowed = pa.table({"item_id": np.arange(5, 100)})
+    found = apply_lists.apply(
+        bias,
+        spark.createDataFrame(recs),
+        K,
+        exclude=spark.createDataFrame(exclude),
+        allowed=spark.createDataFrame(allowed),
+        duplicates="sum",
+    ).toArrow()
+    local = bias.apply(recs, K, exclude=exclude, allowed=allowed, duplicates="sum")
+    assert found.equals(local)
+    assert found.schema.field("item_id").type == pa.int16()
+    assert found.schema.field("window").type == pa.date32()
+
+
+def test_a_table_by_name(spark, tables):
+    recs, _, bias = tables["strings"]
+    spark.createDataFrame(recs.slice(0, 300)).createOrReplaceTempView("lists_of_today")
+    assert (
+        apply_lists.apply(bias, "lists_of_today", K)
+        .toArrow()
+        .equals(bias.apply(recs.slice(0, 300), K))
+    )
+
+
+def test_times_as_windows_come_back_as_they_were(spark, tables):
+    recs, _, bias = tables["integers"]
+    hours = [dt.datetime(2026, 10, 25, hour, 30) for hour in (0, 1, 2)]  # clocks go back
+    recs = windowed(recs.slice(0, 600), [hour.replace(tzinfo=dt.UTC) for hour in hours])
+    with settings(spark, session_timeZone="Europe/Berlin"):
+        found = apply_lists.apply(bias, spark.createDataFrame(recs), K).toArrow()
+    local = bias.apply(recs, K)
+    assert (
+        found["window"]
+        .cast(pa.timestamp("us", "UTC"))
+        .equals(local["window"].cast(pa.timestamp("us", "UTC")))
+    )
+    assert found.drop_columns(["window"]).equals(local.drop_columns(["window"]))
+
+
+def test_batches_end_where_users_do(monkeypatch):
+    monkeypatch.setattr(apply_lists, "_BATCH_ROWS", 4)
+    users = [1, 1, 2, 3, 3, 3, 3, 3, 3, 3, 4, 5, 5]
+    whole = pa.table({"user_id": users})
+    for size in (1, 2, 5, 100):
+        found = list(apply_lists._whole_users(whole.to_batches(max_chunksize=size)))
+        assert pa.concat_tables(found).equals(whole)
+        seen = [set(table["user_id"].to_pylist()) for table in found]
+        assert sum(map(len, seen)) == 5
+    assert list(apply_lists._whole_users(iter([]))) == []
+
+
+# Figures -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "counts"), [("integers", (1, 2, 7)), ("strings", (2,))])
+def test_figures_are_the_local_ones_for_any_partitions(spark, tables, kind, counts):
+    recs, recent, bias = tables[kind]
+    top = bias.apply(recs, K).filter(pc.greater(pc.random(400 * K, initializer=1), 0.2))
+    users = pc.unique(recent["user_id"])[::2]
+    weights = pa.table({"user_id": users, "weight": np.logspace(-200, 100, len(users))})
+    if kind == "strings":
+        top, recent = windowed(top, ["b", "a"]), windowed(recent, ["a", "b"])
+        weights = None
+    frames = [None if t is None else spark.createDataFrame(t) for t in (top, recent, weights)]
+    found = []
+    for n in counts:
+        with partitions(spark, n):
+            found.append(apply_lists.evaluate(*frames[:2], K, frames[2]))
+    assert all(figures == found[0] for figures in found)
+    assert found[0] == pytest.approx(tt.evaluate(top, recent, K, weights), rel=1e-12, abs=0)
+
+
+def test_figures_of_lists_with_scores_only(spark, tables):
+    recs, recent, _ = tables["integers"]
+    found = apply_lists.evaluate(spark.createDataFrame(recs), spark.createDataFrame(recent), 1)
+    assert found == pytest.approx(tt.evaluate(recs, recent, 1), rel=1e-12)
+
+
+# Real lists --------------------------------------------------------------------------------------
+
+
+@pytest.mark.minutes
+def test_a_real_shop(spark):
+    events = load_complete_journey().events.select(["user_id", "item_id", "timestamp"])
+    before = events.filter(pc.less(events["timestamp"], APRIL))
+    month = pc.less(events["timestamp"], APRIL + dt.timedelta(days=30))
+    recent = events.filter(pc.and_(pc.greater_equal(events["timestamp"], APRIL), month))
+    recs = Repeat().fit(before, APRIL).recommend(n=30)
+    bias = tt.BiasLearner(max_cycles=1).fit(recs, recent)
+    local = bias.apply(recs)
+    top = apply_lists.apply(bias, spark.createDataFrame(recs)).cache()
+    assert top.toArrow().equals(local)
+    found = apply_lists.evaluate(top, spark.createDataFrame(recent.drop_columns(["timestamp"])))
+    assert found == pytest.approx(tt.evaluate(local, recent), rel=1e-12)
+
+
+# Bad tables --------------------------------------------------------------------------------------
+
+
+def same_error(local, on_spark):
+    """Both refuse, in the same words."""
+    with pytest.raises(TrimtabError) as told:
+        local()
+    with pytest.raises(type(told.value)) as found:
+        on_spark()
+    assert str(found.value) == str(told.value)
+
+
+BAD_LISTS = {
+    "a repeat": {"duplicates": "error", "user_id": [1, 2, 2, 2]},
+    "a score below 0": {"score": [1.0, -2.0, 0.5, -0.25]},
+    "other items": {"item_id": ["a", "b", "c", "d"]},
+    "no rows": {"rows": 0},
+    "k of 0": {"k": 0},
+    "an unknown way": {"duplicates": "min"},
+    "other users": {"exclude": {"user_id": ["1"], "item_id": [1]}},
+    "nothing allowed": {"allowed": pa.table({"item_id": pa.array([], pa.int64())})},
+}
+
+
+@pytest.mark.parametrize("name", BAD_LISTS)
+def test_bad_lists_are_refused_in_the_same_words(spark, tables, name):
+    bad = dict(BAD_LISTS[name])
+    columns = {"user_id": [1, 2, 2, 3], "item_id": [1, 1, 2, 1], "score": [1.0, 2.0, 0.5, 0.1]}
+    columns |= {c: bad.pop(c) for c in columns if c in bad}
+    if name == "a repeat":
+        columns["item_id"] = [1, 1, 2, 2]
+    recs = pa.table(columns).slice(0, bad.pop("rows", 4))
+    bias = replace(tables["integers"][2], unlisted="zero")
+    for table in ("exclude", "allowed"):
+        if table in bad:
+            bad[table] = pa.table(bad[table]) if isinstance(bad[table], dict) else bad[table]
+    frames = {n: spark.createDataFrame(t) if isinstance(t, pa.Table) else t for n, t in bad.items()}
+    same_error(
+        partial(bias.apply, recs, **bad),
+        partial(apply_lists.apply, bias, spark.createDataFrame(recs), **frames),
+    )
+
+
+TOPK = pa.table({"user_id": [1, 1, 2], "item_id": [7, 8, 7], "rank": [1, 2, 1]})
+TRUTH = pa.table({"user_id": [1, 2], "item_id": [8, 8]})
+BAD_FIGURES = {
+    "no common user": (TOPK, TRUTH.set_column(0, "user_id", pa.array([3, 3])), None),
+    "one window": (windowed(TOPK, ["a"]), TRUTH, None),
+    "other items": (TOPK, TRUTH.set_column(1, "item_id", pa.array(["7", "8"])), None),
+    "neither rank nor score": (TOPK.drop_columns(["rank"]), TRUTH, None),
+    "a weight below 0": (TOPK, TRUTH, ([1, 2], [1.0, -0.5])),
+    "two weights": (TOPK, TRUTH, ([2, 1, 2], [1.0, 0.5, 1.0])),
+    "no weight": (TOPK, TRUTH, ([2, 1], [0.0, 0.0])),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FIGURES)
+def test_what_cannot_be_judged_is_refused_in_the_same_words(spark, name):
+    topk, truth, weights = BAD_FIGURES[name]
+    if weights is not None:
+        weights = pa.table({"user_id": weights[0], "weight": weights[1]})
+    frames = [None if t is None else spark.createDataFrame(t) for t in (topk, truth, weights)]
+    same_error(
+        partial(tt.evaluate, topk, truth, 2, weights),
+        partial(apply_lists.evaluate, *frames[:2], 2, frames[2]),
+    )
+
+
+def test_only_spark_frames_and_whole_ks(spark, tables):
+    recs, _, bias = tables["integers"]
+    with pytest.raises(tt.DataError, match=r"recs is a Table: pass a Spark data frame or the name"):
+        apply_lists.apply(bias, recs)
+    with pytest.raises(SettingError, match=r"k=0: must be at least 1"):
+        apply_lists.evaluate(spark.createDataFrame(TOPK), spark.createDataFrame(TRUTH), 0)

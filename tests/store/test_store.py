@@ -1,0 +1,385 @@
+"""The store: whole versions only, whatever happens to writers."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import trimtab as tt
+from stores import ABOUT, BIAS, publish, write
+from trimtab.errors import BusyError, RefusedError, StoreError
+from trimtab.store import Store
+from trimtab.store.writer import open_writer
+from trimtab.tables.store_pointer import POINTER
+
+HELPERS = Path(__file__).parents[1] / "helpers"
+
+
+@pytest.fixture
+def store(tmp_path) -> Store:
+    return Store(tmp_path / "store")
+
+
+def entries(store: Store) -> set[str]:
+    return {str(path.relative_to(store.folder)) for path in store.folder.rglob("*")}
+
+
+def test_versions_count_up_and_the_last_are_kept(store):
+    assert store.history() == []
+    assert [publish(store) for _ in range(5)] == [1, 2, 3, 4, 5]
+    assert [version.number for version in store.history()] == [3, 4, 5]
+    assert store.current().number == 5
+    assert sorted(path.name for path in (store.folder / "versions").iterdir()) == [
+        "000003-2026-03-01", "000004-2026-03-01", "000005-2026-03-01",
+    ]  # fmt: skip
+    assert store.current().as_of == "2026-03-01"
+    assert (store.load().bias == BIAS.bias).all()
+
+
+def test_what_killed_writers_left_is_removed(store):
+    publish(store)
+    clean = entries(store)
+    (store.folder / ".staging-abc" / "bias").mkdir(parents=True)
+    (store.folder / ".staging-abc" / "bias" / "header.json").write_text("{")
+    shutil.copytree(
+        store.folder / "versions" / "000001-2026-03-01",
+        store.folder / "versions" / "000002-2026-03-02",
+    )
+    (store.folder / f".{POINTER}.zzz.part").write_text("{")
+    assert store.current().number == 1
+    with open_writer(store):
+        assert entries(store) == clean
+    assert publish(store) == 2
+
+
+def test_what_is_not_ours_is_left_alone(store):
+    """A store in a folder that was there before, with versions of something else in it."""
+    other = store.folder / "versions" / "v1.0"
+    other.mkdir(parents=True)
+    (other / "release.tar").write_text("precious")
+    (store.folder / "notes.txt").write_text("mine")
+    publish(store)
+    publish(store, keep=1)
+    assert (other / "release.tar").read_text() == "precious"
+    assert (store.folder / "notes.txt").read_text() == "mine"
+    assert [version.number for version in store.history()] == [2]
+
+
+def test_a_lost_pointer_loses_no_versions(store):
+    publish(store)
+    publish(store)
+    pointer = (store.folder / POINTER).read_bytes()
+    (store.folder / POINTER).unlink()
+    with pytest.raises(StoreError, match=r"current\.json is missing, but there are 2 versions"):
+        publish(store)
+    (store.folder / POINTER).write_bytes(pointer)
+    assert (store.load().bias == BIAS.bias).all()
+
+
+def test_a_first_writer_killed_before_the_switch_is_cleaned_up(store):
+    publish(store)
+    (store.folder / POINTER).unlink()  # as if it had been killed just before
+    assert publish(store) == 1
+
+
+def test_others_files_of_the_same_name_are_not_replaced(store):
+    store.folder.mkdir()
+    (store.folder / POINTER).write_text('{"mine": 1}')
+    with pytest.raises(StoreError, match="not a store of Trimtab"):
+        publish(store)
+    assert (store.folder / POINTER).read_text() == '{"mine": 1}'
+    BIAS.save(store.folder)  # a saved bias beside it is one all the same
+    assert (tt.ItemBias.load(store.folder).bias == BIAS.bias).all()
+
+
+def test_biases_are_not_saved_into_a_store(store):
+    publish(store)
+    with pytest.raises(StoreError, match="is a store of versions: choose another folder"):
+        BIAS.save(store.folder)
+
+
+def test_a_rollback_goes_to_what_was_replaced(store):
+    for _ in range(3):
+        publish(store, keep=9)
+    assert store.rollback().number == 2
+    assert publish(store, keep=9) == 4  # made while 2 was served
+    assert store.rollback().number == 2
+    assert store.rollback().number == 1
+
+
+def test_what_is_rolled_back_to_outlives_what_was_rolled_back_from(store):
+    publish(store, keep=2)
+    publish(store, keep=2)
+    store.rollback()
+    assert publish(store, keep=2) == 3
+    assert [version.number for version in store.history()] == [1, 3]
+    assert store.rollback().number == 1
+
+
+def test_a_writer_can_publish_twice(store):
+    with open_writer(store) as writer:
+        assert [writer.publish(write, ABOUT, 3) for _ in range(2)] == [1, 2]
+
+
+def test_a_rollback_beside_writers_is_not_disturbed(store):
+    """Writers that clean up must not take the part of a file that a rollback is writing."""
+    for _ in range(3):
+        publish(store)
+    code = (
+        "import sys; from trimtab.store.versions import Store\n"
+        "for _ in range(150):\n"
+        "    with open_writer(Store(sys.argv[1])): pass"
+    )
+    cleaner = subprocess.Popen([sys.executable, "-c", code, str(store.folder)])
+    numbers = set()
+    while cleaner.poll() is None:
+        numbers.add(store.rollback(1 if store.current().number == 2 else 2).number)
+    assert cleaner.returncode == 0
+    assert numbers == {1, 2}
+
+
+@pytest.mark.parametrize("moment", ["filling", "renaming", "switching"])
+def test_a_writer_that_fails_leaves_everything_as_it_was(store, moment, monkeypatch):
+    publish(store)
+    before = store.current()
+    if moment == "filling":
+
+        def fill(folder: Path) -> None:
+            write(folder)
+            raise OSError(28, "No space left on device")
+    else:
+        fill = write
+        target = Path.rename if moment == "renaming" else Path.replace
+        calls = []
+
+        def fail(path: Path, other: Path) -> Path:
+            calls.append(path)
+            is_it = POINTER in other.name if moment == "switching" else True
+            if is_it:
+                raise OSError(28, "No space left on device")
+            return target(path, other)
+
+        monkeypatch.setattr(Path, target.__name__, fail)
+    with (
+        open_writer(store) as writer,
+        pytest.raises(StoreError, match=r"cannot write .*No space left on device"),
+    ):
+        writer.publish(fill, ABOUT, 3)
+    monkeypatch.undo()
+    assert store.current() == before
+    before.check()
+    assert publish(store) == 2
+    assert len(list((store.folder / "versions").iterdir())) == 2
+
+
+def test_one_writer_at_a_time_also_between_processes(store):
+    code = (
+        "import sys, time; from trimtab.store.versions import Store\n"
+        "with open_writer(Store(sys.argv[1])):\n"
+        "    print('in', flush=True); time.sleep(60)"
+    )
+    other = subprocess.Popen(
+        [sys.executable, "-c", code, str(store.folder)], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert other.stdout.readline() == "in\n"
+        with pytest.raises(BusyError, match=rf"another refresh is running \(process {other.pid} "):
+            publish(store)
+        assert not store.exists()
+    finally:
+        other.kill()
+        other.wait()
+        other.stdout.close()
+    assert publish(store) == 1  # the lock went with its process
+
+
+def test_a_rollback_during_a_refresh_wins(store):
+    publish(store)
+    publish(store)
+    with open_writer(store) as writer:
+        assert store.rollback().number == 1  # it does not wait for the refresh
+        with pytest.raises(RefusedError, match="version 1 began to be served while this one was"):
+            writer.publish(write, ABOUT, 3)
+    assert store.current().number == 1
+    assert publish(store) == 3
+
+
+@pytest.mark.parametrize("spoil", [b"", b"damaged"])
+@pytest.mark.parametrize("name", ["manifest.json", "bias/header.json", "bias/*.parquet"])
+def test_a_damaged_version_is_never_read_as_whole(store, name, spoil):
+    publish(store)
+    publish(store)
+    (path,) = store.current().folder.glob(name)
+    path.write_bytes(path.read_bytes()[:-9] + spoil)
+    with pytest.raises(StoreError, match="damaged, its checksum differs"):
+        store.load()
+    assert store.rollback(1).number == 1
+    assert (store.load().bias == BIAS.bias).all()
+    with pytest.raises(StoreError, match="damaged, its checksum differs"):
+        store.rollback(2)
+
+
+def test_a_missing_version_does_not_hide_the_others(store):
+    for _ in range(3):
+        publish(store)
+    shutil.rmtree(store.version(2).folder)
+    assert [version.number for version in store.history()] == [1, 3]
+    assert store.numbers() == [1, 2, 3]
+    assert store.rollback().number == 1  # past the one that is gone
+
+
+def test_a_file_is_no_store(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match="is no folder; pass that of the store"):
+        Store(tmp_path / "file").current()
+
+
+def test_a_missing_file_is_told(store):
+    publish(store)
+    shutil.rmtree(store.current().folder)
+    with pytest.raises(StoreError, match=r"manifest\.json: cannot be read"):
+        store.load()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "cannot be read"),
+        ("[]", "not a store of Trimtab"),
+        ('{"format": "other"}', "not a store of Trimtab"),
+        ('{"format": "trimtab-store", "layout": 99}', "layout 99, but this Trimtab reads up to 1"),
+        ('{"format": "trimtab-store", "layout": 1, "current": 1}', "damaged, it lacks changes"),
+    ],
+)
+def test_a_pointer_that_is_none_is_refused(store, content, message):
+    publish(store)
+    (store.folder / POINTER).write_text(content)
+    for read in (store.load, store.history, store.rollback, lambda: publish(store)):
+        with pytest.raises(StoreError, match=message):
+            read()
+
+
+def test_readers_keep_up_with_writers_that_keep_one(store):
+    """The version that a reader is about to read may be removed: it then reads the next."""
+    publish(store, keep=1)
+    code = (
+        "import sys, time; sys.path.insert(0, sys.argv[2]); import stores\n"
+        "from trimtab.store.versions import Store\n"
+        "for _ in range(60): stores.publish(Store(sys.argv[1]), keep=1); time.sleep(0.02)"
+    )
+    writer = subprocess.Popen([sys.executable, "-c", code, str(store.folder), HELPERS])
+    seen = set()
+    while writer.poll() is None:
+        assert (store.load().bias == BIAS.bias).all()
+        seen.add(store.current().number)
+    assert writer.returncode == 0
+    assert store.current().number == 61
+    assert len(seen) > 1
+
+
+def test_nothing_is_written_by_reading(store):
+    publish(store)
+    before = {path: path.stat().st_mtime_ns for path in store.folder.rglob("*")}
+    store.load()
+    store.history()
+    assert {path: path.stat().st_mtime_ns for path in store.folder.rglob("*")} == before
+
+
+def test_the_manifest_holds_what_is_asked_for(store):
+    with open_writer(store) as writer:
+        writer.publish(write, {**ABOUT, "note": 'é "quoted"'}, 3)
+    manifest = json.loads((store.current().folder / "manifest.json").read_bytes())
+    assert manifest["note"] == 'é "quoted"'
+    assert set(manifest["files"]) == {
+        f"bias/{path.name}" for path in (store.current().folder / "bias").iterdir()
+    }
+
+
+# Disks that are full or read-only. A namespace of its own is mounted in, so that no right of root
+# is needed and nothing stays behind.
+
+DISK = """
+import os, subprocess, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from shops import AS_OF, Shop
+import trimtab as tt
+from trimtab.store import Store
+
+disk = Path(sys.argv[1])
+shop = Shop(Path(sys.argv[3]), None)
+
+def mount(options):
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(disk)], check=True)
+
+def refresh():
+    command = [sys.argv[4], *map(str, shop.arguments("--as-of", AS_OF, "--rerank"))]
+    command[command.index(str(shop.store))] = str(disk / "store")
+    return subprocess.run(command, capture_output=True, text=True)
+
+def expect(done, status, words):
+    assert done.returncode == status, (done.returncode, done.stderr)
+    said = [line for line in done.stderr.splitlines() if "compiling kernels" not in line]
+    assert len(said) == 1 and words in said[0], done.stderr
+
+mount("size=1200k")
+first = refresh()
+assert first.returncode == 0, first.stderr
+store = Store(disk / "store")
+served = store.load().bias.tobytes()
+for size in (900, 990, 998, 1000):  # the disk is full in another moment each time
+    filler = disk / "filler"
+    free = os.statvfs(disk)
+    filler.write_bytes(b"x" * int(free.f_bavail * free.f_frsize * size / 1000))
+    expect(refresh(), 2, "No space left on device")
+    assert store.current().number == 1 and store.load().bias.tobytes() == served
+    filler.unlink()
+again = refresh()
+assert again.returncode == 0, again.stderr
+assert sorted(p.name for p in (disk / "store" / "versions").iterdir()) == [
+    f"000001-{AS_OF}", f"000002-{AS_OF}"]
+subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+expect(refresh(), 2, "cannot write in")
+try:
+    store.rollback()
+    raise AssertionError("rolled back on a read-only disk")
+except tt.StoreError as error:
+    assert "cannot write in" in str(error), error
+assert store.current().number == 2 and store.load().bias.tobytes() == served
+print("all held")
+"""
+
+
+def in_namespace(*command: object) -> list[str]:
+    as_root = [] if os.getuid() == 0 else ["--map-root-user"]
+    return ["unshare", "--mount", *as_root, *map(str, command)]
+
+
+def can_mount(place: Path) -> bool:
+    if shutil.which("unshare") is None:
+        return False
+    mounting = in_namespace("mount", "-t", "tmpfs", "tmpfs", place)
+    return subprocess.run(mounting, capture_output=True, check=False).returncode == 0
+
+
+def test_a_full_or_read_only_disk_is_said_and_loses_nothing(made_shop, tmp_path):
+    if not can_mount(tmp_path):
+        pytest.skip("file systems cannot be mounted here, even in a namespace of one's own")
+    script = Path(sys.executable).with_name("trimtab")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    done = subprocess.run(
+        in_namespace(
+            sys.executable, "-c", DISK, disk, HELPERS, made_shop.folder, script
+        ),
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "all held\n"
+    assert list(disk.iterdir()) == []

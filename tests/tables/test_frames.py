@@ -1,0 +1,396 @@
+"""Any kind of frame and id gives the same biases; results come back in the caller's own kind."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from polars.testing import assert_frame_equal
+
+import trimtab as tt
+from trimtab.tables.frames import read_frame, read_scores
+
+IDS = ("user_id", "item_id")
+LEARNER = tt.BiasLearner(method="ascent", k=5, penalty=0.1)
+
+
+def chunked(table: pa.Table) -> pa.Table:
+    parts = [table.slice(at, 97) for at in range(0, len(table), 97)]
+    return pa.concat_tables([table.slice(0, 0), *parts])
+
+
+def sliced(table: pa.Table) -> pa.Table:
+    """The same rows, further down in longer buffers."""
+    return pa.concat_tables([table.slice(5, 11), table, table.slice(0, 3)]).combine_chunks().slice(
+        11, len(table)
+    )  # fmt: skip
+
+
+FRAMES: dict[str, Callable[[pa.Table], Any]] = {
+    "pandas": pa.Table.to_pandas,
+    "polars": pl.from_arrow,
+    "lazy": lambda table: pl.from_arrow(table).lazy(),
+    "pyarrow": lambda table: table,
+    "chunked": chunked,
+    "sliced": sliced,
+}
+KINDS = {
+    "pandas": pd.DataFrame,
+    "polars": pl.DataFrame,
+    "lazy": pl.LazyFrame,
+    "pyarrow": pa.Table,
+    "chunked": pa.Table,
+    "sliced": pa.Table,
+}
+
+
+def words(codes: np.ndarray) -> pa.Array:
+    return pa.array([f"id-{code:05d}" for code in codes])
+
+
+def beyond_the_bmp(codes: np.ndarray) -> pa.Array:
+    """By code point U+FF00 < U+1F300, but UTF-16, as other libraries sort, has them reversed."""
+    return pa.array([chr(0xF000 + c) if c < 60 else chr(0x1F300 + c) for c in codes.tolist()])
+
+
+# Each maps codes 0, 1, 2, ... to ids in the same order.
+ID_KINDS: dict[str, Callable[[np.ndarray], pa.Array]] = {
+    "int32": lambda codes: pa.array(codes, pa.int32()),
+    "uint16": lambda codes: pa.array(codes, pa.uint16()),
+    "uint64": lambda codes: pa.array(codes, pa.uint64()),
+    "negative": lambda codes: pa.array(codes - 60, pa.int16()),
+    "huge": lambda codes: pa.array(2**63 - 1 - (500 - codes) * 10**12),
+    "hugely negative": lambda codes: pa.array(np.iinfo(np.int64).min + codes * 10**15),
+    "words": words,
+    "large words": lambda codes: words(codes).cast(pa.large_string()),
+    "word views": lambda codes: words(codes).cast(pa.string_view()),
+    "dictionary": lambda codes: words(codes).dictionary_encode(),
+    "beyond the BMP": beyond_the_bmp,
+}
+
+
+def with_ids(table: pa.Table, make: Callable[[np.ndarray], pa.Array]) -> pa.Table:
+    for name in IDS:
+        place = table.column_names.index(name)
+        table = table.set_column(place, name, make(table[name].to_numpy()))
+    return table
+
+
+def numbers(bias: tt.ItemBias) -> list[bytes]:
+    return [a.tobytes() for a in (bias.bias, bias.excluded, bias.gain, bias.support)]
+
+
+def as_polars(frame: Any) -> pl.DataFrame:
+    if isinstance(frame, pl.LazyFrame):
+        return frame.collect()
+    return frame if isinstance(frame, pl.DataFrame) else pl.DataFrame(frame)
+
+
+@pytest.fixture(scope="module")
+def tables(data):
+    return data.recs(), data.recent_events()
+
+
+@pytest.fixture(scope="module")
+def expected(tables):
+    bias = LEARNER.fit(*tables)
+    assert np.count_nonzero(bias.bias) > 10
+    return bias
+
+
+# The same result -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+def test_every_kind_of_frame_gives_the_same_biases(frame, tables, expected, bytes_of):
+    recs, recent = map(FRAMES[frame], tables)
+    bias = LEARNER.fit(recs, recent)
+    assert bytes_of(bias.table()) == bytes_of(expected.table())
+    assert bias.summary == expected.summary
+    top = bias.apply(recs, k=5)
+    assert isinstance(top, KINDS[frame])
+    assert_frame_equal(as_polars(top), as_polars(expected.apply(tables[0], k=5)))
+
+
+@pytest.mark.parametrize("ids", ID_KINDS)
+def test_every_kind_of_id_gives_the_same_biases(ids, tables, expected):
+    recs, recent = (with_ids(table, ID_KINDS[ids]) for table in tables)
+    bias = LEARNER.fit(recs, recent)
+    assert numbers(bias) == numbers(expected)
+    assert bias.summary == expected.summary
+    plain = ID_KINDS[ids](np.asarray(expected.item_ids))
+    assert bias.table()["item_id"].to_pylist() == plain.to_pylist()
+
+
+def test_kinds_of_frames_and_integers_may_be_mixed(tables, expected):
+    recs = pl.from_arrow(tables[0]).with_columns(pl.col("item_id").cast(pl.UInt8))
+    recent = tables[1].to_pandas().astype({"item_id": "int64", "user_id": "Int32"})
+    assert numbers(LEARNER.fit(recs, recent)) == numbers(expected)
+
+
+def test_kinds_of_strings_may_be_mixed(tables, expected):
+    recs = pl.from_arrow(with_ids(tables[0], words)).with_columns(
+        pl.col("item_id").cast(pl.Categorical)
+    )
+    recent = with_ids(tables[1], words).to_pandas().astype({"item_id": object})
+    assert numbers(LEARNER.fit(recs, recent)) == numbers(expected)
+
+
+def test_categories_are_ordered_by_name_not_by_code(expected, tables):
+    recs, recent = (with_ids(table, words).to_pandas() for table in tables)
+    backwards = sorted(set(recs["item_id"]), reverse=True)
+    recs["item_id"] = pd.Categorical(recs["item_id"], categories=backwards, ordered=True)
+    assert numbers(LEARNER.fit(recs, recent)) == numbers(expected)
+
+
+def test_integer_and_decimal_scores_are_numbers():
+    scores = pa.table({"score": pa.array([3, 1, 2], pa.int8())})
+    assert read_scores(read_frame(scores, "recs", "score"))[0].tolist() == [3.0, 1.0, 2.0]
+    scores = scores.set_column(0, "score", scores["score"].cast(pa.decimal128(9, 2)))
+    assert read_scores(read_frame(scores, "recs", "score"))[1] == 1.0
+
+
+def test_scores_in_single_precision_are_taken_as_they_are(tables):
+    recs, recent = tables
+    single = recs.set_column(2, "score", recs["score"].cast(pa.float32()))
+    double = single.set_column(2, "score", single["score"].cast(pa.float64()))
+    assert numbers(LEARNER.fit(single, recent)) == numbers(LEARNER.fit(double, recent))
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+def test_evaluate_reads_every_kind_of_frame(frame, tables):
+    recs, recent = map(FRAMES[frame], tables)
+    assert tt.evaluate(recs, recent, k=5) == tt.evaluate(*tables, k=5)
+
+
+# The order of rows and the number of threads ---------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "learner", [LEARNER, tt.BiasLearner.paper(k=5), tt.BiasLearner(method="ascent", n_bags=3)]
+)
+def test_shuffled_rows_give_the_same_bytes(learner, tables, bytes_of):
+    rng = np.random.default_rng(0)
+    recs, recent = tables
+    mixed, mixed_recent = (t.take(pa.array(rng.permutation(len(t)))) for t in tables)
+    bias, again = learner.fit(recs, recent), learner.fit(mixed, mixed_recent)
+    assert bytes_of(bias.table()) == bytes_of(again.table())
+    assert bias.summary == again.summary
+    assert bytes_of(bias.apply(recs, k=5)) == bytes_of(again.apply(mixed, k=5))
+    assert tt.evaluate(recs, recent) == tt.evaluate(mixed, mixed_recent)
+
+
+@pytest.mark.parametrize(
+    "learner",
+    [
+        tt.BiasLearner(method="ascent", metric="map"),
+        tt.BiasLearner(method="ascent", scale="log", n_bags=2),
+        tt.BiasLearner.paper(metric="ndcg"),
+    ],
+    ids=["default", "log", "paper"],
+)
+def test_any_number_of_threads_gives_the_same_bytes(learner, many, bytes_of, monkeypatch):
+    recs = with_ids(many.recs(), words)
+    recs = recs.append_column("window", pa.array(np.arange(len(recs)) // 15 % 2))
+    recent = with_ids(many.recent_events(), words)
+    recent = recent.append_column("window", pa.array(np.arange(len(recent)) % 2))
+    weights = pa.table({"user_id": recs["user_id"].unique()})
+    weights = weights.append_column("weight", pa.array(np.arange(len(weights)) % 7 / 3))
+    results = set()
+    for threads in ("1", "2", "3"):
+        monkeypatch.setenv("TRIMTAB_THREADS", threads)
+        bias = learner.fit(recs, recent, weights=weights)
+        top = bias.apply(recs)
+        figures = repr((bias.summary, tt.evaluate(top, recent, weights=weights)))
+        results.add((bytes_of(bias.table()), bytes_of(top), figures))
+    assert len(results) == 1
+
+
+# What comes back -------------------------------------------------------------------------------
+
+NUMBERED = {"user_id": [4, 4, 9, 9], "item_id": [7, 8, 7, 8], "score": [0.9, 0.8, 0.6, 0.5]}
+NAMED = NUMBERED | {"user_id": list("aabb"), "item_id": list("xyxy")}
+
+
+@pytest.fixture(scope="module")
+def numbered():
+    recent = pa.table({"user_id": [4, 9], "item_id": [8, 8]})
+    return tt.BiasLearner(method="ascent", k=1, penalty=0, max_bias=None).fit(
+        pa.table(NUMBERED), recent
+    )
+
+
+@pytest.fixture(scope="module")
+def named():
+    recent = pa.table({"user_id": ["a", "b"], "item_id": ["y", "y"]})
+    return tt.BiasLearner(method="ascent", k=1, penalty=0, max_bias=None).fit(
+        pa.table(NAMED), recent
+    )
+
+
+PANDAS_TYPES = [
+    ("uint8", NUMBERED),
+    ("int32", NUMBERED),
+    ("Int64", NUMBERED),
+    ("int64[pyarrow]", NUMBERED),
+    ("category", NUMBERED),
+    ("object", NAMED),
+    ("str", NAMED),
+    ("string", NAMED),
+    ("category", NAMED),
+    (pd.CategoricalDtype(["y", "b", "x", "a", "q"], ordered=True), NAMED),
+]
+
+
+@pytest.mark.parametrize(("kind", "columns"), PANDAS_TYPES)
+def test_pandas_ids_keep_their_type(kind, columns, numbered, named):
+    recs = pd.DataFrame(columns).astype(dict.fromkeys(IDS, kind))
+    top = (numbered if columns is NUMBERED else named).apply(recs, k=1)
+    assert list(top.columns) == ["user_id", "item_id", "score", "rank"]
+    for name in IDS:
+        assert top[name].dtype == recs[name].dtype
+    assert top["item_id"].tolist() == columns["item_id"][1::2]
+    assert top["score"].dtype == "float64"
+    assert top["rank"].dtype == "int64"
+
+
+POLARS_TYPES = [
+    (pl.Int8, NUMBERED),
+    (pl.UInt64, NUMBERED),
+    (pl.String, NAMED),
+    (pl.Categorical, NAMED),
+    (pl.Enum(["y", "b", "x", "a", "q"]), NAMED),
+]
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize(("kind", "columns"), POLARS_TYPES)
+def test_polars_ids_keep_their_type(kind, columns, lazy, numbered, named):
+    recs = pl.DataFrame(columns).with_columns(pl.col(IDS).cast(kind))
+    top = (numbered if columns is NUMBERED else named).apply(recs.lazy() if lazy else recs, k=1)
+    top = top.collect() if lazy else top
+    assert top.columns == ["user_id", "item_id", "score", "rank"]
+    assert top.dtypes == [kind, kind, pl.Float64, pl.Int64]
+    assert top["item_id"].to_list() == columns["item_id"][1::2]
+
+
+ARROW_TYPES = [
+    (pa.int8(), NUMBERED),
+    (pa.uint64(), NUMBERED),
+    (pa.dictionary(pa.int32(), pa.int64()), NUMBERED),
+    (pa.string(), NAMED),
+    (pa.large_string(), NAMED),
+    (pa.string_view(), NAMED),
+    (pa.dictionary(pa.int32(), pa.string()), NAMED),
+]
+
+
+@pytest.mark.parametrize(("kind", "columns"), ARROW_TYPES)
+def test_arrow_ids_keep_their_type(kind, columns, numbered, named):
+    recs = pa.table(columns)
+    for place, name in enumerate(IDS):
+        encoded = recs[name].dictionary_encode() if pa.types.is_dictionary(kind) else recs[name]
+        recs = recs.set_column(place, name, encoded.cast(kind))
+    top = (numbered if columns is NUMBERED else named).apply(recs, k=1)
+    assert [top.schema.field(name).type for name in IDS] == [kind, kind]
+    assert top["item_id"].to_pylist() == columns["item_id"][1::2]
+
+
+DAY = dt.date(2026, 11, 1)
+NOON = dt.datetime(2026, 11, 1, 12)
+WINDOWS = {
+    "int": [3, 3, 4, 4],
+    "word": ["last", "last", "this", "this"],
+    "date": [DAY, DAY, DAY + dt.timedelta(7), DAY + dt.timedelta(7)],
+    "time": [NOON, NOON, NOON + dt.timedelta(7), NOON + dt.timedelta(7)],
+    "zoned": [NOON.replace(tzinfo=dt.UTC)] * 4,
+}
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame, pa.table])
+@pytest.mark.parametrize("window", WINDOWS)
+def test_windows_keep_their_type(window, frame, numbered):
+    recs = frame({**NUMBERED, "window": WINDOWS[window]})
+    top = numbered.apply(recs, k=1)
+    assert as_polars(top)["window"].to_list() == as_polars(recs)["window"].to_list()[::2]
+    attribute = "type" if frame is pa.table else "dtype"
+    assert getattr(top["window"], attribute) == getattr(recs["window"], attribute)
+
+
+def test_a_date_midnight_and_its_text_are_the_same_window():
+    learner = tt.BiasLearner(method="ascent", k=1, penalty=0, max_bias=None)
+    recs = pd.DataFrame({**NUMBERED, "window": pd.to_datetime([DAY] * 4).astype("datetime64[s]")})
+    for labels in ([DAY] * 2, [dt.datetime(2026, 11, 1)] * 2, ["2026-11-01"] * 2):
+        recent = pl.DataFrame({"user_id": [4, 9], "item_id": [8, 8], "window": labels})
+        assert learner.fit(recs, recent).summary.after == 1
+
+
+def raised_item(item: Any) -> tt.ItemBias:
+    """Biases that show everybody an item that nobody lists."""
+    kind = {"user_id": 1 if isinstance(item, int) else "u", "item_id": item}
+    recs = pa.Table.from_pylist([{**kind, "score": 0.0}])
+    recent = pa.Table.from_pylist([kind, {**kind, "user_id": kind["user_id"] * 2}])
+    bias = tt.BiasLearner.paper(k=1).fit(recs, recent)
+    return replace(bias, bias=np.array([0.7]))
+
+
+@pytest.mark.parametrize(
+    "recs",
+    [
+        pd.DataFrame(NUMBERED).astype({"item_id": "int8"}),
+        pd.DataFrame(NUMBERED).astype({"item_id": "category"}),
+        pl.DataFrame(NUMBERED).with_columns(pl.col("item_id").cast(pl.UInt8)),
+        pa.table(NUMBERED).cast(pa.schema({"user_id": "int64", "item_id": "int8", "score": "f8"})),
+    ],
+)
+def test_an_unlisted_item_that_does_not_fit_the_type_is_not_garbled(recs):
+    top = raised_item(1_000).apply(recs, k=2)
+    assert as_polars(top)["item_id"].to_list() == [7, 8, 1_000, 7]
+
+
+@pytest.mark.parametrize("kind", [pl.Enum(["x", "y"]), pl.Categorical, pl.String])
+def test_an_unlisted_item_outside_the_categories_is_shown(kind):
+    recs = pl.DataFrame(NAMED).with_columns(pl.col("item_id").cast(kind))
+    top = raised_item("other").apply(recs, k=2)
+    assert top["item_id"].cast(pl.String).to_list() == ["x", "y", "other", "x"]
+
+
+# Inputs are left alone -------------------------------------------------------------------------
+
+
+def test_frames_are_not_modified(tables):
+    shuffled = [t.take(pa.array(np.random.default_rng(1).permutation(len(t)))) for t in tables]
+    pandas_frames = [table.to_pandas() for table in shuffled]
+    polars_frames = [pl.from_arrow(table) for table in shuffled]
+    for recs, recent in (pandas_frames, polars_frames, shuffled):
+        bias = LEARNER.fit(recs, recent)
+        bias.apply(recs, exclude=recent)
+        tt.evaluate(recs, recent)
+    for frames in (pandas_frames, polars_frames, shuffled):
+        for frame, original in zip(frames, tables, strict=True):
+            order = np.random.default_rng(1).permutation(len(original))
+            assert_frame_equal(pl.DataFrame(frame), pl.DataFrame(original)[order])
+    assert [list(frame.columns) for frame in pandas_frames] == [t.column_names for t in tables]
+
+
+def test_read_only_pandas_columns_are_fine(tables, expected):
+    recs, recent = (table.to_pandas() for table in tables)
+    for frame in (recs, recent):
+        for name in frame:
+            values = frame[name].to_numpy()
+            values.flags.writeable = False
+            frame[name] = values
+    assert numbers(LEARNER.fit(recs, recent)) == numbers(expected)
+
+
+def test_other_columns_and_the_index_do_not_matter(tables, expected):
+    recs, recent = (table.to_pandas() for table in tables)
+    recs = recs.assign(note=object()).set_index(pd.Index(range(10, 10 + len(recs))))
+    assert numbers(LEARNER.fit(recs, recent.iloc[::-1])) == numbers(expected)

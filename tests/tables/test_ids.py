@@ -1,0 +1,123 @@
+"""Codes follow the ids: integers by value, strings by code point."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trimtab.errors import DataError
+from trimtab.tables.ids import check_count, encode_ids, id_column
+
+INT64 = st.integers(-(2**63), 2**63 - 1)
+LARGEST = 2**63 - 1
+
+
+def encode(*columns):
+    """Distinct ids and codes, as lists."""
+    given = [
+        id_column(f"table {place}", "item_id", pa.chunked_array([column]))
+        for place, column in enumerate(columns)
+    ]
+    distinct, codes = encode_ids(given)
+    return distinct.tolist(), [part.tolist() for part in codes]
+
+
+def expected(*columns):
+    distinct = sorted({value for column in columns for value in column})
+    return distinct, [[distinct.index(value) for value in column] for column in columns]
+
+
+def test_codes_by_hand():
+    distinct, (left, right) = encode(pa.array([30, 10, 30]), pa.array([20, 10]))
+    assert distinct == [10, 20, 30]
+    assert left == [2, 0, 2]
+    assert right == [1, 0]
+
+
+def test_strings_are_ordered_by_code_point():
+    ids = ["\U0001f600", "\uff5e", "a", "Z", "é", "10", "9", ""]
+    distinct, _ = encode(pa.array(ids))
+    assert distinct == ["", "10", "9", "Z", "a", "é", "\uff5e", "\U0001f600"]
+
+
+def test_integers_are_ordered_by_value_where_a_table_of_all_would_be_too_large():
+    ids = [LARGEST, -(2**63), 0, LARGEST - 1, -1]
+    assert encode(pa.array(ids)) == expected(ids)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.lists(st.integers(-40, 40), min_size=1), min_size=1, max_size=3))
+def test_dense_integers(columns):
+    assert encode(*(pa.array(c, pa.int64()) for c in columns)) == expected(*columns)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.lists(INT64, min_size=1), min_size=1, max_size=3))
+def test_any_integers(columns):
+    assert encode(*(pa.array(c, pa.int64()) for c in columns)) == expected(*columns)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.lists(st.text(max_size=4), min_size=1), min_size=1, max_size=3))
+def test_any_strings(columns):
+    assert encode(*map(pa.array, columns)) == expected(*columns)
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.int8(), pa.uint8(), pa.int16(), pa.uint32(), pa.int64(), pa.uint64()]
+)
+def test_any_width_of_integer(kind):
+    assert encode(pa.array([3, 1, 2], kind)) == ([1, 2, 3], [[2, 0, 1]])
+
+
+def test_dictionaries_are_coded_by_their_values():
+    backwards = pa.DictionaryArray.from_arrays(pa.array([0, 1, 0]), pa.array(["b", "a", "unused"]))
+    assert encode(backwards) == (["a", "b"], [[1, 0, 1]])
+    numbers = pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array([9, -9]))
+    assert encode(numbers) == ([-9, 9], [[1, 0]])
+
+
+def test_codes_of_many_rows_are_the_same_for_any_number_of_threads(monkeypatch):
+    rng = np.random.default_rng(0)
+    columns = [rng.integers(0, 2**bits, 10_000) for bits in (9, 62)]
+    results = []
+    for threads in ("1", "3"):
+        monkeypatch.setenv("TRIMTAB_THREADS", threads)
+        for column in columns:
+            text = column.astype(str)
+            distinct, codes = np.unique(column, return_inverse=True)
+            assert encode(pa.array(column)) == (distinct.tolist(), [codes.tolist()])
+            results.append(encode(pa.array(text))[1])
+    assert results[:2] == results[2:]
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (pa.array([1, None]), "column 'item_id' of table 0 lacks a value in 1 of 2 rows; drop"),
+        (pa.array(["a", None]), "lacks a value in 1 of 2 rows"),
+        (pa.nulls(3), "lacks a value in 3 of 3 rows"),
+        (pa.array([1.0]), "column 'item_id' of table 0 holds double: ids must be integers or str"),
+        (pa.array([True]), "holds bool: ids must be integers or strings; cast the column"),
+        (pa.array([b"x"]), "holds binary"),
+        (pa.array([2**63], pa.uint64()), "ids beyond 64 signed bits; cast them to strings"),
+    ],
+)
+def test_ids_that_are_none(column, message):
+    with pytest.raises(DataError, match=message):
+        encode(column)
+
+
+def test_integers_and_strings_do_not_go_together():
+    message = "'item_id' holds integers in table 0 but strings in table 1; cast one of them"
+    with pytest.raises(DataError, match=message):
+        encode(pa.array([1]), pa.array(["1"]))
+
+
+def test_more_ids_than_codes():
+    check_count(2**30 - 1)
+    with pytest.raises(DataError, match="1073741824 different ids: at most 1073741823"):
+        check_count(2**30)

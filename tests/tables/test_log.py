@@ -1,0 +1,221 @@
+"""Logs from files and frames: time zones, catalogues, refusals; and the two real ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from trimtab.datasets import load_complete_journey, make_log, read_log
+from trimtab.errors import DataError, SettingError, StoreError
+
+EVENTS = pa.table(
+    {
+        "user_id": [2, 1, 1],
+        "item_id": [7, 8, 7],
+        "timestamp": ["2026-07-02 09:00:00", "2026-07-01 23:30:00", "2026-07-03 10:00:00"],
+        "quantity": [1, 2, 0],
+    }
+)
+ONLINE_RETAIL = Path(__file__).parents[3] / "shared" / "data" / "online_retail_2010.parquet"
+
+
+def stamps(log) -> list[str]:
+    return [f"{stamp:%d %H:%M}" for stamp in log.events["timestamp"].to_pylist()]
+
+
+def test_local_times_become_utc_in_order_and_returns_go():
+    log = make_log(EVENTS, tz="America/New_York")
+    assert stamps(log) == ["02 03:30", "02 13:00"]
+    assert log.events["item_id"].to_pylist() == [8, 7]
+    assert log.tz == "America/New_York"
+
+
+def test_times_that_say_their_zone_keep_it():
+    zoned = EVENTS.set_column(
+        2,
+        "timestamp",
+        pc.assume_timezone(EVENTS["timestamp"].cast(pa.timestamp("s")), "Asia/Tokyo"),
+    )
+    assert make_log(zoned).tz == "Asia/Tokyo"
+    assert stamps(make_log(zoned)) == ["01 14:30", "02 00:00"]
+    assert make_log(zoned, tz="UTC").tz == "UTC"
+    assert stamps(make_log(zoned, tz="UTC")) == ["01 14:30", "02 00:00"]
+
+
+def test_text_with_offsets():
+    given = EVENTS.set_column(2, "timestamp", pa.array(["2026-07-02T09:00:00+02:00"] * 3))
+    assert stamps(make_log(given)) == ["02 07:00"] * 2
+
+
+@pytest.mark.parametrize("convert", [lambda t: t, pa.Table.to_pandas, pl.from_arrow])
+def test_any_frame(convert):
+    assert make_log(convert(EVENTS), tz="UTC").events.num_rows == 2
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_files_with_a_catalogue(tmp_path, suffix):
+    events, items = tmp_path / f"events.{suffix}", tmp_path / f"items.{suffix}"
+    catalogue = pa.table({"item_id": [8, 9], "name": ["Tea", "Milk"], "aisle": ["hot", "cold"]})
+    for table, path in ((EVENTS, events), (catalogue, items)):
+        if suffix == "csv":
+            table.to_pandas().to_csv(path, index=False)
+        else:
+            pq.write_table(table, path)
+    log = read_log(events, tz="UTC", items=items)
+    assert log.name == "events"
+    assert log.levels == ("aisle",)
+    assert log.items.to_pylist() == [
+        {"item_id": 7, "name": "7", "aisle": None},
+        {"item_id": 8, "name": "Tea", "aisle": "hot"},
+    ]
+
+
+def test_categories_in_the_events():
+    log = make_log(EVENTS.append_column("category", pa.array(["a", "b", "c"])), tz="UTC")
+    assert log.levels == ("category",)
+    assert log.items["category"].to_pylist() == ["a", "b"]
+    assert "category" not in log.events.column_names
+
+
+def test_a_time_without_a_zone_is_refused():
+    with pytest.raises(DataError, match=r"says no time zone: pass tz=, .*\(--tz on the command"):
+        make_log(EVENTS)
+
+
+REFUSED = {
+    "no such zone": (
+        {"tz": "Mars/Olympus"},
+        SettingError,
+        "tz='Mars/Olympus': must be a time zone",
+    ),
+    "a number for a zone": ({"tz": 3}, SettingError, "tz=3: must be a time zone"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_wrong_settings_are_refused(name):
+    settings, kind, message = REFUSED[name]
+    with pytest.raises(kind, match=message):
+        make_log(EVENTS, **settings)
+
+
+BAD_TIMES = {
+    "text that is no time": (["yesterday"] * 3, "text that is no ISO timestamp"),
+    "numbers": ([1.5, 2.5, 3.5], "holds double: it must be timestamps, dates or ISO text"),
+    "missing": (["2026-07-02 09:00:00", None, None], "lacks a value in 2 of 3 rows"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_TIMES)
+def test_bad_times_are_refused(name):
+    values, message = BAD_TIMES[name]
+    with pytest.raises(DataError, match=message):
+        make_log(EVENTS.set_column(2, "timestamp", pa.array(values)), tz="UTC")
+
+
+def test_bad_tables_are_refused(tmp_path):
+    with pytest.raises(DataError, match="missing column 'timestamp' in events"):
+        make_log(EVENTS.drop("timestamp"), tz="UTC")
+    with pytest.raises(DataError, match=r"events \(rows with a quantity above 0\) is empty"):
+        make_log(EVENTS.slice(2), tz="UTC")
+    with pytest.raises(DataError, match="column 'quantity' of events holds string"):
+        make_log(EVENTS.set_column(3, "quantity", pa.array(["x", "y", "z"])), tz="UTC")
+    with pytest.raises(StoreError, match="no such file"):
+        read_log(tmp_path / "nothing.parquet", tz="UTC")
+    with pytest.raises(DataError, match="missing column 'item_id' in items"):
+        make_log(EVENTS, tz="UTC", items=pd.DataFrame({"sku": [1]}))
+
+
+ITEMS = {"item_id": [7, 8], "name": ["Tea", ""], "aisle": ["hot", "cold"]}
+BAD_ITEMS = {
+    "ids of another kind": (
+        {"item_id": ["7", "x"]},
+        "column 'item_id' holds integers in events but strings in items",
+    ),
+    "an id twice": ({"item_id": [7, 7]}, "column 'item_id' of items has ids more than once"),
+    "no id in common": ({"item_id": [70, 80]}, "no item_id of items is in events"),
+    "no ids at all": ({"item_id": [7.5, 8.5]}, "column 'item_id' of items holds double: ids must"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_ITEMS)
+def test_bad_catalogues_are_refused(name):
+    changed, message = BAD_ITEMS[name]
+    with pytest.raises(DataError, match=message):
+        make_log(EVENTS, tz="UTC", items=pa.table({**ITEMS, **changed}))
+
+
+def test_only_what_groups_items_is_a_level():
+    more = {"price": [1.5, 2.5], "weight": [0.1, 0.2], "tags": [["a"], []], "shelf": [3, None]}
+    events = EVENTS.append_column("category", pa.array(["a", "b", "c"]))
+    log = make_log(events, tz="UTC", items=pa.table({**ITEMS, **more}))
+    assert log.levels == ("category", "aisle", "shelf")
+    assert log.items["name"].to_pylist() == ["Tea", "8"]
+    assert log.items["shelf"].to_pylist() == ["3", None]
+
+
+BAD_EVENTS = {
+    "a missing user": (
+        "user_id",
+        [1, None, 2],
+        "column 'user_id' of events lacks a value in 1 of 3",
+    ),
+    "ids with a point": (
+        "item_id",
+        [1.5, 2.5, 3.5],
+        "column 'item_id' of events holds double: ids",
+    ),
+    "a missing quantity": ("quantity", [1, None, 2], "column 'quantity' of events lacks a value"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_EVENTS)
+def test_bad_columns_are_refused(name):
+    column, values, message = BAD_EVENTS[name]
+    place = EVENTS.column_names.index(column)
+    with pytest.raises(DataError, match=message):
+        make_log(EVENTS.set_column(place, column, pa.array(values)), tz="UTC")
+
+
+def test_an_offset_is_no_time_zone():
+    stamps = pd.to_datetime(["2026-07-01 12:00+02:00"] * 3)
+    with pytest.raises(DataError, match=r"has the offset \+02:00, which is no time zone: pass tz="):
+        make_log(EVENTS.to_pandas().assign(timestamp=stamps))
+
+
+def test_complete_journey():
+    log = load_complete_journey()
+    assert log.tz == "America/New_York"
+    assert log.levels == ("department", "product_category", "product_type")
+    assert (log.count("user_id"), log.count("item_id")) == (2467, 68_123)
+    assert log.events.num_rows == 1_442_827
+    times = log.events["timestamp"]
+    assert (str(times[0]), str(times[-1])) == (
+        "2017-01-01 11:53:26+00:00",
+        "2018-01-01 04:01:20+00:00",
+    )
+    assert pc.min(log.events["quantity"]).as_py() == 1
+    assert log.items["item_id"].is_valid().to_pylist().count(False) == 0
+    for level in ("department", "product_category"):
+        assert not pc.any(pc.match_substring_regex(log.items[level], r"COUPON|\bFUEL\b")).as_py()
+    hours = pc.hour(pc.local_timestamp(times.cast(pa.timestamp("us", log.tz))))
+    assert pc.mean(pc.less(hours, 6)).as_py() < 0.03  # shops are quiet before six, local time
+
+
+@pytest.mark.skipif(not ONLINE_RETAIL.exists(), reason="the second real log is not here")
+def test_online_retail():
+    items = ONLINE_RETAIL.with_name("online_retail_2010_items.parquet")
+    log = read_log(ONLINE_RETAIL, tz="Europe/London", items=items)
+    assert (log.events.num_rows, log.count("user_id"), log.count("item_id")) == (
+        391_850,
+        4239,
+        3998,
+    )
+    assert log.levels == ()
+    assert log.items["name"][0].as_py() == "INFLATABLE POLITICAL GLOBE "
