@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 Progress = Callable[[int, int, int], None]
@@ -12,16 +13,21 @@ Progress = Callable[[int, int, int], None]
 _PATIENCE = 1.5  # seconds; shorter fits show nothing
 
 
+@contextmanager
 def progress_reporter(
-    wanted: bool | Progress | None, max_cycles: int | None, n_bags: int
-) -> tuple[Callable[[int], Progress | None], Callable[[], None]]:
-    """A function that gives each bag its progress callback, and one to call at the end."""
+    wanted: bool | Progress | None, max_cycles: int | None, n_fits: int
+) -> Iterator[Callable[[int], Progress | None]]:
+    """A function that returns the progress callback of each fit; the bar closes at the end."""
     if callable(wanted):
-        return (lambda bag: wanted), lambda: None
-    if wanted is False or (wanted is None and not sys.stderr.isatty()):
-        return (lambda bag: None), lambda: None
-    bar = _Bar(max_cycles, n_bags)
-    return (lambda bag: lambda cycle, done, of: bar.show(bag, cycle, done, of)), bar.close
+        yield lambda fit: wanted
+    elif wanted is False or (wanted is None and not sys.stderr.isatty()):
+        yield lambda fit: None
+    else:
+        bar = _Bar(max_cycles, n_fits)
+        try:
+            yield lambda fit: lambda cycle, done, of: bar.show(fit, cycle, done, of)
+        finally:
+            bar.close()
 
 
 class _Bar:

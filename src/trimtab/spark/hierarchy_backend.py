@@ -44,7 +44,7 @@ class SparkHierarchyBackend:
             (partition for partition in partitions if partition.n_units), key=lambda s: s.units[0]
         )
         ordered = [chunk for partition in partitions for chunk in partition.chunks()]
-        return unit_data_of(Partition.join(ordered, 0, 0), self.shared)
+        return _unit_data(Partition.join(ordered, 0, 0), self.shared)
 
     def total(self, method: str, *given: Any) -> Ints:
         """What a method of `UnitData` gives, added up over all partitions."""
@@ -100,7 +100,7 @@ def _hit_lists(partition: Partition) -> HitLists:
     return HitLists(partition.lists, partition.hits, sizes, partition.weights, partition.units)
 
 
-def unit_data_of(partition: Partition, shared: SharedInputs) -> UnitData:
+def _unit_data(partition: Partition, shared: SharedInputs) -> UnitData:
     """A partition's units with hits."""
     return UnitData(_hit_lists(partition), partition.users, partition.windows, shared)
 
@@ -109,7 +109,7 @@ def ask_unit_data(
     partition: Partition, shared: SharedInputs, method: str, given: tuple[Any, ...]
 ) -> Arrays:
     """What a method of `UnitData` gives for a partition."""
-    return [getattr(unit_data_of(partition, shared), method)(*given)]
+    return [getattr(_unit_data(partition, shared), method)(*given)]
 
 
 def detail_units(
@@ -121,12 +121,12 @@ def detail_units(
     bins: Flags,
 ) -> Arrays:
     """A partition's breakpoints in some bins of a curve."""
-    return list(unit_data_of(partition, shared).detail(parts, kept, level, bins))
+    return list(_unit_data(partition, shared).detail(parts, kept, level, bins))
 
 
 def sample_units(partition: Partition, shared: SharedInputs) -> Arrays:
     """A partition's units for the trend."""
-    chosen = partition.take(unit_data_of(partition, shared).in_trend_sample())
+    chosen = partition.take(_unit_data(partition, shared).in_trend_sample())
     return [np.frombuffer(chunk, np.uint8) for chunk in chosen.chunks()]
 
 
@@ -139,7 +139,7 @@ def count_partition(partition: Partition, k: int, metric: str, quanta: float) ->
     return _to_arrays(count_units(_hit_lists(partition), k, metric, quanta))
 
 
-def count_all(units: PartitionedUnits, k: int, metric: str, quanta: float) -> UnitCounts:
+def count_hits(units: PartitionedUnits, k: int, metric: str, quanta: float) -> UnitCounts:
     """Counts of all units with hits."""
     return _from_arrays(units.run(count_partition, k, metric, quanta, add=_add_counts))
 

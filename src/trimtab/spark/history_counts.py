@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from pyspark.sql import Column, DataFrame
@@ -10,15 +10,14 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
 from trimtab.arrays import Floats
-from trimtab.errors import DataError, warn
+from trimtab.errors import DataError
 from trimtab.learn.history import MONTH, NEVER, WEEK, History
+from trimtab.learn.input_checks import check_same_clock, require_counts, warn_of_untimed_windows
+from trimtab.spark.session import FitSession
 from trimtab.tables.columns import COUNT, ITEM, TIMESTAMP, USER, WINDOW
 from trimtab.tables.frames import known_ids
 from trimtab.tables.ids import encode_ids, id_column
 from trimtab.tables.timestamps import DAY
-
-if TYPE_CHECKING:
-    from trimtab.spark.session import FitSession
 
 _EPOCH = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
 
@@ -29,17 +28,13 @@ def count_history(session: FitSession) -> tuple[History, ...]:
     if history is None:
         return ()
     if COUNT in history.columns:
-        _check_counts(history)
+        require_counts(float(history.agg(F.min(F.col(COUNT).cast("double"))).collect()[0][0]))
     n_windows = len(session.windows)
     if not (TIMESTAMP in history.columns and TIMESTAMP in recent.columns):
-        if n_windows > 1:
-            warn(
-                f"recent has {n_windows} windows, but history or recent has no '{TIMESTAMP}': "
-                f"what earlier windows learn of the long run may hold their own sales; give both "
-                f"their times"
-            )
+        warn_of_untimed_windows(n_windows)
         return (_count_before(session, history, None),) * n_windows
-    _check_same_clock(history, recent)
+    zoned = [isinstance(f.schema[TIMESTAMP].dataType, T.TimestampType) for f in (history, recent)]
+    check_same_clock(*zoned)
     by_day = _by_day(history)
     started = _window_starts(session, recent)
     first = min(started.values())
@@ -117,25 +112,6 @@ def _micros(frame: DataFrame, name: str) -> Column:
         f"column '{TIMESTAMP}' of {name} holds {kind.simpleString()}: it must be timestamps or "
         f"dates; cast the column"
     )
-
-
-def _check_same_clock(history: DataFrame, recent: DataFrame) -> None:
-    """Refuse instants beside local times: their order is not known."""
-    zoned = [isinstance(f.schema[TIMESTAMP].dataType, T.TimestampType) for f in (history, recent)]
-    if zoned[0] != zoned[1]:
-        have, lack = ("history", "recent") if zoned[0] else ("recent", "history")
-        raise DataError(
-            f"column '{TIMESTAMP}' has a time zone in {have} but none in {lack}: give it to both "
-            f"or to neither"
-        )
-
-
-def _check_counts(history: DataFrame) -> None:
-    lowest = history.agg(F.min(F.col(COUNT).cast("double"))).collect()[0][0]
-    if lowest < 0:
-        raise DataError(
-            f"column '{COUNT}' of history has {lowest:g}: counts must be at least 0; drop such rows"
-        )
 
 
 def _by_day(history: DataFrame) -> bool:

@@ -31,8 +31,8 @@ class Partition(NamedTuple):
         return self.lists.n_units
 
     @property
-    def judged(self) -> Flags:
-        """Units that bought something."""
+    def buys(self) -> Flags:
+        """Which units bought something."""
         flags: Flags = np.diff(self.bought.indptr) > 0
         return flags
 

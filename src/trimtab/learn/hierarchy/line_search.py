@@ -250,7 +250,8 @@ def _trace(
     values = np.zeros(data.n_units, np.int64)
     run_ranges(
         trace_units, data.n_units, k, metric == "map", low, high, QUANTA, *data.lists, slopes,
-        data.hits, data.n_bought, data.weights, hit_value_table(metric, k), at, delta, counts, values,
+        data.hits, data.n_bought, data.weights, hit_value_table(metric, k), at, delta, counts,
+        values,
     )  # fmt: skip
     return values
 

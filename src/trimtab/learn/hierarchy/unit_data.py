@@ -1,7 +1,7 @@
 """One part's units with hits, as the hierarchy looks at them; its sums over parts add up.
 
-Parts are told a `SharedInputs`, the same for all. Sums are fixed-point: any way to divide the units gives
-the same bytes.
+All parts get the same `SharedInputs`. Sums are fixed-point: any division of the units gives the
+same bytes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class UnitCounts(NamedTuple):
 
     n_units: int
     crossings: int  # of hits and what is listed beside them
-    worth: int  # what their listed hits can be worth, in quanta
+    hit_values: int  # what their listed hits can be worth, in quanta
     highest_hit_value: float  # of one unit
     heaviest: float  # weight
 
@@ -124,7 +124,7 @@ class SharedInputs:
     def mean_hit_value(self) -> float:
         """What a unit's listed hits can be worth on average."""
         return max(
-            self.unit_counts.worth / self.hit_value_quanta / max(self.unit_counts.n_units, 1),
+            self.unit_counts.hit_values / self.hit_value_quanta / max(self.unit_counts.n_units, 1),
             1e-300,
         )
 
@@ -223,27 +223,27 @@ def max_hit_value(data: HitLists, k: int, metric: str) -> Floats:
     need = np.minimum(data.n_bought, k)
     ideal = np.concatenate([[1.0], np.cumsum(discounts(metric, k))])[need]
     ideal = {"acc": np.ones(len(need)), "map": need.astype(np.float64)}.get(metric, ideal)
-    worth: Floats = data.weights * np.minimum(data.n_hits, k) / ideal
-    return worth
+    hit_values: Floats = data.weights * np.minimum(data.n_hits, k) / ideal
+    return hit_values
 
 
 def count_units(data: HitLists, k: int, metric: str, quanta: float) -> UnitCounts:
     """Count one part's units with hits."""
-    worth = max_hit_value(data, k, metric)
+    hit_values = max_hit_value(data, k, metric)
     return UnitCounts(
         data.n_units,
         int((np.diff(data.lists.indptr) * data.n_hits).sum()),
-        int(np.rint(worth * quanta).astype(np.int64).sum()),
-        float(worth.max(initial=0.0)),
+        int(np.rint(hit_values * quanta).astype(np.int64).sum()),
+        float(hit_values.max(initial=0.0)),
         float(data.weights.max(initial=0.0)),
     )
 
 
 def add_unit_counts(parts: list[UnitCounts]) -> UnitCounts:
     """That of all parts."""
-    n_units, crossings, worth, highest_hit_value, heaviest = zip(*parts, strict=True)
+    n_units, crossings, hit_values, highest_hit_value, heaviest = zip(*parts, strict=True)
     return UnitCounts(
-        sum(n_units), sum(crossings), sum(worth), max(highest_hit_value), max(heaviest)
+        sum(n_units), sum(crossings), sum(hit_values), max(highest_hit_value), max(heaviest)
     )
 
 
@@ -293,7 +293,7 @@ class UnitData:
         self.data, self.users, self.shared = data, users, shared
         self.window = windows.astype(np.int64)
         self.fold = folds_of(users, shared.seed)
-        self.worth = max_hit_value(data, shared.k, shared.metric) / shared.mean_hit_value
+        self.hit_values = max_hit_value(data, shared.k, shared.metric) / shared.mean_hit_value
         lists = data.lists
         taken = model_scores(lists, shared.scale, shared.unit)
         self.model = data._replace(lists=lists._replace(scores=taken))
@@ -354,7 +354,7 @@ class UnitData:
     def likelihood(self, subset: Subset) -> tuple[HitLists, Floats, Ints, Floats]:
         """What the coefficients are fitted on: choices, weights, and who sees which features."""
         numbered = self.model.lists._replace(items=self._local)
-        weights = self.worth * self.chosen(subset)
+        weights = self.hit_values * self.chosen(subset)
         return (
             self.model._replace(lists=numbered), weights, self._table_of(subset), self._tables,
         )  # fmt: skip
@@ -371,7 +371,7 @@ class UnitData:
         found = []
         for fit, at in zip(fits, effects, strict=True):
             logits = fit.trust * lists.scores if level == "spread" else self._logits(fit, kept)
-            weights = self.worth * self.chosen(fit.subset)
+            weights = self.hit_values * self.chosen(fit.subset)
             found.append(
                 sum_effects(self.model, weights, logits, groups, at, self.shared.effect_quanta)
             )
