@@ -85,7 +85,7 @@ def fit_locally(folder: Path, learner: str) -> dict[str, Any]:
     made = {"default": tt.BiasLearner, "paper": tt.BiasLearner.paper}[learner]()
     began = time.perf_counter()
     recs, recent = (pq.read_table(folder / f"{name}.parquet") for name in ("recs", "recent"))
-    bias = fit(made, recs, recent, progress=False)
+    bias = made.fit(recs, recent, progress=False)
     return {"seconds": time.perf_counter() - began, **told(bias)}
 
 
