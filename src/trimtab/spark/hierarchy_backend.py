@@ -1,4 +1,4 @@
-"""The hierarchy's units in partitions: its sums are made there and added up."""
+"""The backend of the hierarchy: partitions make the sums, the driver adds them up."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from trimtab.spark.array_bytes import Arrays
 from trimtab.spark.partition import Partition
 from trimtab.spark.partitioned_units import PartitionedUnits, join_arrays
 
-_MOST_BREAKPOINTS = 2_000_000  # that come to the driver
+_MOST_BREAKPOINTS = 2_000_000  # that the driver fetches at once
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,13 @@ class SparkHierarchyBackend:
         return _unit_data(Partition.join(ordered, 0, 0), self.shared)
 
     def total(self, method: str, *given: Any) -> Ints:
-        """What a method of `UnitData` gives, added up over all partitions."""
+        """The result of a method of `UnitData`, summed over all partitions."""
         (sums,) = self.units.run(ask_unit_data, self.shared, method, given)
         found: Ints = sums
         return found
 
     def effects(self, level: str, fits: list[Fit], kept: dict[str, float]) -> list[Effects]:
-        """Of all fits at once, which takes fewer rounds."""
+        """Effects of all fits at once, which needs fewer Spark jobs."""
         n_groups, precision = size_of_level(self.shared, level)
 
         def sums(moving: list[int], effects: Floats) -> Floats:
@@ -65,7 +65,7 @@ class SparkHierarchyBackend:
     def best_length(
         self, parts: list[Fit], kept: dict[str, float], level: str, usual: float
     ) -> float:
-        """By the exact curve, of which only the parts that may hold the best come to the driver."""
+        """The best length, from the parts of the exact curve that may hold it."""
         outline = self.total("outline", parts, kept, level)
 
         def fetch(bins: Flags) -> tuple[Floats, Ints]:
@@ -78,11 +78,11 @@ class SparkHierarchyBackend:
 
 
 def with_hits(partition: Partition, scale: str, typical: float, windows: Codes) -> Partition:
-    """The units of a partition that bought something of what they list.
+    """The units of a partition that bought at least one listed item.
 
     Args:
         partition: all units of a partition.
-        scale: that biases add on.
+        scale: that biases are added on.
         typical: the weight that counts as 1.
         windows: new numbers of the windows.
     """
@@ -108,7 +108,7 @@ def _unit_data(partition: Partition, shared: SharedInputs) -> UnitData:
 def ask_unit_data(
     partition: Partition, shared: SharedInputs, method: str, given: tuple[Any, ...]
 ) -> Arrays:
-    """What a method of `UnitData` gives for a partition."""
+    """The result of a method of `UnitData` on a partition."""
     return [getattr(_unit_data(partition, shared), method)(*given)]
 
 
@@ -125,7 +125,7 @@ def detail_units(
 
 
 def sample_units(partition: Partition, shared: SharedInputs) -> Arrays:
-    """A partition's units for the trend."""
+    """The units of a partition that the trend is fitted on."""
     chosen = partition.take(_unit_data(partition, shared).in_trend_sample())
     return [np.frombuffer(chunk, np.uint8) for chunk in chosen.chunks()]
 
@@ -159,7 +159,7 @@ def _from_arrays(arrays: Arrays) -> UnitCounts:
 def count_by_fold(
     partition: Partition, seed: int, windows: Codes, n_windows: int, n_items: int
 ) -> Arrays:
-    """Purchases and lists of a partition's units that can learn, by window, fold and item."""
+    """Purchases and lists of a partition's learning units, by window, fold and item."""
     return list(
         count_folds(
             partition.lists, partition.bought, partition.weights, partition.users,

@@ -1,4 +1,4 @@
-"""What was sold before each window, counted by Spark: as `features.count_history` does."""
+"""Sales before each window, counted by Spark; the same counts as `learn.history`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _EPOCH = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
 
 
 def count_history(session: FitSession) -> tuple[History, ...]:
-    """Long-run sales before each window; what was sold in a window is left out by its time."""
+    """Sales before each window; events that fall into a window are left out."""
     history, recent = session.tables.history, session.tables.recent
     if history is None:
         return ()
@@ -57,7 +57,7 @@ def _count_before(session: FitSession, history: DataFrame, start: int | None) ->
     columns = [ITEM, *([USER] if known else [])]
     rows = history.select(*columns)
     if not timed:
-        # Every event is a day of its own.
+        # Each event is on its own day.
         counts = [F.count(F.lit(1)).alias("long")]
         counts += [F.countDistinct(USER).alias("buyers")] if known else []
         found = _by_item(session, rows.groupBy(ITEM).agg(*counts), *(["long"] + ["buyers"] * known))
@@ -78,13 +78,13 @@ def _count_before(session: FitSession, history: DataFrame, start: int | None) ->
     counts += [F.countDistinct(USER).alias("buyers")] if known else []
     names = ["long", "month", "week", "since", *(["buyers"] if known else [])]
     found = _by_item(session, rows.groupBy(ITEM).agg(*counts), *names)
-    # As from events one by one: since is at most what stands for never.
+    # As in the local count, `since` is at most NEVER.
     since = np.where(found["long"] > 0, np.minimum(found["since"], NEVER), NEVER)
     return History(found["long"], found.get("buyers"), found["month"], found["week"], since)
 
 
 def _by_item(session: FitSession, counted: DataFrame, *names: str) -> dict[str, Floats]:
-    """Columns of a table with one row an item, by item code; 0 for items that it lacks."""
+    """Columns of a table with one row per item, by item code; 0 for missing items."""
 
     def read() -> list[Any]:
         table = counted.toArrow()
@@ -100,7 +100,7 @@ def _by_item(session: FitSession, counted: DataFrame, *names: str) -> dict[str, 
 
 
 def _micros(frame: DataFrame, name: str) -> Column:
-    """Times in microseconds since 1970; those without a zone as if in UTC."""
+    """Timestamps as microseconds since 1970; those without a zone are taken as UTC."""
     kind = frame.schema[TIMESTAMP].dataType
     if isinstance(kind, T.TimestampType):
         return F.unix_micros(TIMESTAMP)
@@ -109,19 +109,19 @@ def _micros(frame: DataFrame, name: str) -> Column:
     if isinstance(kind, T.DateType):
         return F.unix_date(TIMESTAMP) * F.lit(DAY)
     raise DataError(
-        f"column '{TIMESTAMP}' of {name} holds {kind.simpleString()}: it must be timestamps or "
+        f"column '{TIMESTAMP}' of {name} has type {kind.simpleString()}: it must be timestamps or "
         f"dates; cast the column"
     )
 
 
 def _by_day(history: DataFrame) -> bool:
-    """Whether times are dates: what was sold on the first day is then of the window."""
+    """Whether timestamps are dates; sales on the first day then belong to the window."""
     odd = _micros(history, "history") % F.lit(DAY) != 0
     return int(history.agg(F.count_if(odd)).collect()[0][0]) == 0
 
 
 def _window_starts(session: FitSession, recent: DataFrame) -> dict[int, int]:
-    """When each window's first purchase was made."""
+    """The time of each window's first purchase."""
     time = F.min(_micros(recent, "recent"))
     if WINDOW not in recent.columns:
         return {0: int(recent.agg(time).collect()[0][0])}

@@ -45,7 +45,7 @@ _ROWS_PER_PART = 10_000_000
 
 @dataclass(frozen=True)
 class SparkTables:
-    """The tables of a fit, checked one by one."""
+    """The tables of a fit, each checked."""
 
     recs: DataFrame
     recent: DataFrame
@@ -59,7 +59,7 @@ class SparkTables:
     def read(
         recs: Any, recent: Any, weights: Any = None, history: Any = None, items: Any = None
     ) -> SparkTables:
-        """Read and check what was given."""
+        """Read and check the tables."""
         ids = (USER, ITEM)
         lists = read_frame(recs, "recs", USER, ITEM, SCORE, ids=ids, optional=(WINDOW,))
         sales = read_frame(recent, "recent", USER, ITEM, ids=ids, optional=(WINDOW, TIMESTAMP))
@@ -86,16 +86,16 @@ class SparkTables:
 
     @property
     def session(self) -> SparkSession:
-        """Where the tables are."""
+        """The session of the tables."""
         return self.recs.sparkSession
 
     @property
     def has_windows(self) -> bool:
-        """Whether (user, window) is what counts as one user."""
+        """Whether each (user, window) pair counts as one user."""
         return WINDOW in self.recs.columns
 
     def digest(self) -> str:
-        """The same for the same rows in any order."""
+        """A text that is the same for the same rows in any order."""
         found = []
         for frame in (self.recs, self.recent, self.weights, self.history, self.items):
             if frame is not None:
@@ -107,7 +107,7 @@ class SparkTables:
         """The number of partitions to make: as asked for, or small enough for memory."""
         if wanted is not None:
             return wanted
-        # Not every kind of session tells how many tasks run at a time.
+        # Not every kind of session knows how many tasks run at a time.
         context = getattr(self.session, "_sc", None)
         at_a_time = max(1, context.defaultParallelism if context is not None else 8)
         waves = -(-self.n_recs // (_ROWS_PER_PART * at_a_time))
@@ -153,7 +153,7 @@ def partition_users(
     tables: SparkTables, item_ids: Any, windows: list[Any], unlisted: str, duplicates: str,
     n_parts: int, checkpoint: Checkpoint,
 ) -> PartitionedUnits:  # fmt: skip
-    """Users with their lists, purchases and weights, in partitions by ranges of their ids.
+    """Users with their lists, purchases and weights, partitioned by ranges of user ids.
 
     Args:
         tables: checked.
@@ -162,7 +162,7 @@ def partition_users(
         unlisted: "never" or "zero".
         duplicates: what to do with repeated rows of `recs`.
         n_parts: partitions to make.
-        checkpoint: keeps the result.
+        checkpoint: saves the result.
     """
     kind = tables.recs.schema[ITEM].dataType
     pairs = [F.lit(part) for code, label in enumerate(windows) for part in (label, code)]
@@ -171,23 +171,23 @@ def partition_users(
     rows = rows.union(_rows(tables.recent, _SALE, None, kind, codes))
     if tables.weights is not None:
         rows = rows.union(_rows(tables.weights, _WEIGHT, WEIGHT, kind, codes))
-    # Ranges, so that users are in the order of their ids over all partitions.
+    # Ranges keep users in the order of their ids over all partitions.
     by_user = rows.repartitionByRange(n_parts, USER)
     build = partial(
         _build, item_ids=item_ids, windowed=tables.has_windows, unlisted=unlisted,
         duplicates=duplicates, weighted=tables.weights is not None,
     )  # fmt: skip
     built = checkpoint.keep_frame("users", map_arrow(by_user, build, _BUILT))
-    told = built.where("place = 0").select("part", "users", "units", "problem").collect()
-    for row in sorted(told, key=lambda row: row["part"]):
+    first_chunks = built.where("place = 0").select("part", "users", "units", "problem").collect()
+    for row in sorted(first_chunks, key=lambda row: row["part"]):
         if row["problem"]:
             raise DataError(row["problem"])
-    counted = {row["part"]: (row["users"], row["units"]) for row in told}
+    counted = {row["part"]: (row["users"], row["units"]) for row in first_chunks}
     return PartitionedUnits(built.select("part", "place", "data"), count_parts(counted), checkpoint)
 
 
 def count_parts(counted: dict[int, tuple[int, int]]) -> dict[int, Counted]:
-    """Users and units of partitions, and of those before each."""
+    """Numbers of users and units in each partition, and in the partitions before it."""
     parts, users_before, units_before = {}, 0, 0
     for number, (users, units) in sorted(counted.items()):
         parts[number] = Counted(users, units, users_before, units_before)
@@ -196,7 +196,7 @@ def count_parts(counted: dict[int, tuple[int, int]]) -> dict[int, Counted]:
 
 
 def _rows(frame: DataFrame, kind: int, number: str | None, item_type: Any, codes: Any) -> DataFrame:
-    """Rows of any of the tables in one form."""
+    """Rows of any table in one common form."""
     window = F.element_at(codes, F.col(WINDOW)) if WINDOW in frame.columns else F.lit(0)
     item = F.col(ITEM) if ITEM in frame.columns else F.lit(None).cast(item_type)
     return frame.select(
@@ -211,7 +211,7 @@ def _rows(frame: DataFrame, kind: int, number: str | None, item_type: Any, codes
 def _build(
     batches: Batches, item_ids: Any, windowed: bool, unlisted: str, duplicates: str, weighted: bool
 ) -> Batches:
-    """One partition's rows as chunks of its share; or what is wrong with them."""
+    """The rows of a partition, coded and cut into chunks; or the error message."""
     from pyspark import TaskContext
 
     use_own_cores()
@@ -245,7 +245,7 @@ def _build(
 def _encode(
     rows: pa.Table, item_ids: Any, windowed: bool, unlisted: str, duplicates: str, weighted: bool
 ) -> tuple[Partition, int]:
-    """One partition's rows as the local learner would code them; and how many users there are."""
+    """The rows of a partition, coded as by a local fit, and the number of users."""
     kinds = rows["kind"].to_numpy()
     columns = [USER, ITEM, SCORE, *([WINDOW] if windowed else [])]
     lists, sales, weighed = (

@@ -83,14 +83,14 @@ def read_units(frame: Any, name: str, *numbers: str) -> tuple[DataFrame, dict[st
 
 
 def tag_rows(frame: DataFrame, tag: int, value: str | None = None) -> DataFrame:
-    """Rows of one table, marked so that they can be told from those of others."""
+    """Rows of one table, marked with the number of the table."""
     number = F.lit(None) if value is None else F.col(value)
     ids = [column for column in (USER, WINDOW, ITEM) if column in frame.columns]
     return frame.select(*ids, number.cast("double").alias(_VALUE), F.lit(tag).alias(_TAG))
 
 
 def rows_with_tag(rows: pa.Table, tag: int, value: str | None = None) -> pa.Table:
-    """The rows of one table, its number named again."""
+    """The rows of one table, with the name of its value column restored."""
     found = rows.filter(pc.equal(rows[_TAG], tag)).drop_columns([_TAG])
     if value is None:
         return found.drop_columns([_VALUE])
