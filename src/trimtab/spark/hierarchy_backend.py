@@ -7,26 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from trimtab.arrays import Codes, Flags, Floats, Ints
+from trimtab.arrays import Codes, Floats, Ints
 from trimtab.bias.scales import to_scale
 from trimtab.learn.hierarchy.choice_model import Effects, fit_effects
 from trimtab.learn.hierarchy.levels import size_of_level
-from trimtab.learn.hierarchy.line_search import HitLists, best_by_bins, gather_hits
-from trimtab.learn.hierarchy.unit_data import (
-    LONGEST,
-    Fit,
+from trimtab.learn.hierarchy.line_search import HitLists, gather_hits
+from trimtab.learn.hierarchy.shared_inputs import (
     SharedInputs,
     UnitCounts,
-    UnitData,
     add_unit_counts,
     count_folds,
     count_units,
 )
+from trimtab.learn.hierarchy.unit_data import Fit, UnitData
 from trimtab.spark.array_bytes import Arrays
 from trimtab.spark.partition import Partition
-from trimtab.spark.partitioned_units import PartitionedUnits, join_arrays
-
-_MOST_BREAKPOINTS = 2_000_000  # that the driver fetches at once
+from trimtab.spark.partitioned_units import PartitionedUnits
 
 
 @dataclass(frozen=True)
@@ -36,9 +32,9 @@ class SparkHierarchyBackend:
     units: PartitionedUnits
     shared: SharedInputs
 
-    def trend_sample(self) -> UnitData:
-        """The units that coefficients are fitted on: a bounded number, on the driver."""
-        chunks = self.units.run(sample_units, self.shared, add=_gather)
+    def sample(self, purpose: str) -> UnitData:
+        """A sample of the units, brought to the driver: "trend" or "curves"."""
+        chunks = self.units.run(sample_units, self.shared, purpose, add=_gather)
         partitions = [Partition.join([chunk.tobytes()], 0, 0) for chunk in chunks]
         partitions = sorted(
             (partition for partition in partitions if partition.n_units), key=lambda s: s.units[0]
@@ -61,20 +57,6 @@ class SparkHierarchyBackend:
             return self.total("effect_sums", level, some, kept, effects) / self.shared.effect_quanta
 
         return fit_effects(sums, len(fits), n_groups, precision)
-
-    def best_length(
-        self, parts: list[Fit], kept: dict[str, float], level: str, usual: float
-    ) -> float:
-        """The best length, from the parts of the exact curve that may hold it."""
-        outline = self.total("outline", parts, kept, level)
-
-        def fetch(bins: Flags) -> tuple[Floats, Ints]:
-            given = (self.shared, parts, kept, level, bins)
-            at, delta = self.units.run(detail_units, *given, add=join_arrays)
-            by_place = np.lexsort((delta, at))
-            return at[by_place], delta[by_place]
-
-        return best_by_bins(outline, fetch, 0.0, LONGEST, usual, _MOST_BREAKPOINTS)
 
 
 def with_hits(partition: Partition, scale: str, typical: float, windows: Codes) -> Partition:
@@ -112,21 +94,9 @@ def ask_unit_data(
     return [getattr(_unit_data(partition, shared), method)(*given)]
 
 
-def detail_units(
-    partition: Partition,
-    shared: SharedInputs,
-    parts: list[Fit],
-    kept: dict[str, float],
-    level: str,
-    bins: Flags,
-) -> Arrays:
-    """A partition's breakpoints in some bins of a curve."""
-    return list(_unit_data(partition, shared).detail(parts, kept, level, bins))
-
-
-def sample_units(partition: Partition, shared: SharedInputs) -> Arrays:
-    """The units of a partition that the trend is fitted on."""
-    chosen = partition.take(_unit_data(partition, shared).in_trend_sample())
+def sample_units(partition: Partition, shared: SharedInputs, purpose: str) -> Arrays:
+    """The units of a partition that are in a sample."""
+    chosen = partition.take(_unit_data(partition, shared).in_sample(purpose))
     return [np.frombuffer(chunk, np.uint8) for chunk in chosen.chunks()]
 
 

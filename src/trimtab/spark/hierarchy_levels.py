@@ -15,7 +15,7 @@ from trimtab.learn.hierarchy.hierarchy_result import (
     count_top_k,
 )
 from trimtab.learn.hierarchy.levels import group_items, learn_hierarchy
-from trimtab.learn.hierarchy.unit_data import SharedInputs, hit_value_quanta
+from trimtab.learn.hierarchy.shared_inputs import SharedInputs, hit_value_quanta
 from trimtab.learn.history import History
 from trimtab.learn.inputs import read_categories
 from trimtab.learn.scales import choose_scale, model_unit

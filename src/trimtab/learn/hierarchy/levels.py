@@ -24,17 +24,14 @@ from trimtab.learn.hierarchy.choice_model import (
     fit_effects,
 )
 from trimtab.learn.hierarchy.line_search import gather_hits
-from trimtab.learn.hierarchy.unit_data import (
+from trimtab.learn.hierarchy.shared_inputs import (
     N_FOLDS,
-    Fit,
-    Lifts,
     SharedInputs,
-    Subset,
-    UnitData,
     count_folds,
     count_units,
     hit_value_quanta,
 )
+from trimtab.learn.hierarchy.unit_data import Fit, Lifts, Subset, UnitData
 from trimtab.learn.history import History
 from trimtab.progress import Progress
 
@@ -103,8 +100,8 @@ class HierarchyBackend(Protocol):
         """The inputs that all parts share."""
         ...
 
-    def trend_sample(self) -> UnitData:
-        """The units that coefficients are fitted on, in one place."""
+    def sample(self, purpose: str) -> UnitData:
+        """A sample of the units in one place: "trend", to fit coefficients, or "curves"."""
         ...
 
     def total(self, method: str, *given: Any) -> Ints:
@@ -113,12 +110,6 @@ class HierarchyBackend(Protocol):
 
     def effects(self, level: str, fits: list[Fit], kept: dict[str, float]) -> list[Effects]:
         """The effects of groups of items, for each fit."""
-        ...
-
-    def best_length(
-        self, parts: list[Fit], kept: dict[str, float], level: str, usual: float
-    ) -> float:
-        """The length of a level that is best on held-out units."""
         ...
 
 
@@ -132,25 +123,25 @@ def size_of_level(shared: SharedInputs, level: str) -> tuple[int, float]:
 class LocalBackend:
     """All units in one place."""
 
-    def __init__(self, evidence: HierarchyInputs, k: int, metric: str, seed: int) -> None:
-        e = evidence
-        data = gather_hits(e.lists, e.bought, e.weights)
-        quanta = hit_value_quanta(e.lists.n_units, float(e.weights.max(initial=0.0)), k)
-        n_windows = int(e.windows.max(initial=0)) + 1
+    def __init__(self, inputs: HierarchyInputs, k: int, metric: str, seed: int) -> None:
+        data = gather_hits(inputs.lists, inputs.bought, inputs.weights)
+        quanta = hit_value_quanta(inputs.lists.n_units, float(inputs.weights.max(initial=0.0)), k)
+        n_windows = int(inputs.windows.max(initial=0)) + 1
         counts = count_folds(
-            e.lists, e.bought, e.weights, e.users, e.windows, seed, n_windows, e.n_items
-        )
-        groups = None if e.categories is None else group_items(e.categories)
+            inputs.lists, inputs.bought, inputs.weights, inputs.users, inputs.windows, seed,
+            n_windows, inputs.n_items,
+        )  # fmt: skip
+        groups = None if inputs.categories is None else group_items(inputs.categories)
         self.shared = SharedInputs(
-            e.scale, e.unit, k, metric, seed, *counts, e.history, groups,
+            inputs.scale, inputs.unit, k, metric, seed, *counts, inputs.history, groups,
             count_units(data, k, metric, quanta), quanta,
         )  # fmt: skip
-        users, windows = e.users[data.source].astype(np.int64), e.windows[data.source]
+        users, windows = inputs.users[data.source].astype(np.int64), inputs.windows[data.source]
         self._units = UnitData(data, users, windows, self.shared)
 
-    def trend_sample(self) -> UnitData:
-        """The units that coefficients are fitted on."""
-        return self._units.sample() if self.shared.trend_share < 1.0 else self._units
+    def sample(self, purpose: str) -> UnitData:
+        """A sample of the units: "trend", to fit coefficients, or "curves"."""
+        return self._units.sample(purpose)
 
     def total(self, method: str, *given: Any) -> Ints:
         """The result of a method of `UnitData`."""
@@ -169,12 +160,6 @@ class LocalBackend:
             return fit_effects(sums, 1, n_groups, precision)[0]
 
         return [fitted(fit) for fit in fits]
-
-    def best_length(
-        self, parts: list[Fit], kept: dict[str, float], level: str, usual: float
-    ) -> float:
-        """The best length, from the exact curve of all held-out units."""
-        return self._units.line(parts, kept, level).best(usual)[0]
 
 
 def group_items(categories: Ints) -> Codes:
@@ -206,7 +191,8 @@ class _LevelFits:
         """Fit on all units and without each fold, choose the lengths, and add up the levels."""
         if self._shared.unit_counts.n_units == 0:
             return self._nothing()
-        self._sample = self._backend.trend_sample()
+        self._sample = self._backend.sample("trend")
+        self._held_out = self._backend.sample("curves")
         whole = self._fit_trend(Subset(), None)
         parts = [self._fit_trend(Subset(fold), whole) for fold in range(N_FOLDS)]
         if self._shared.groups is not None:
@@ -276,17 +262,17 @@ class _LevelFits:
 
     def _length(self, parts: list[Fit], kept: dict[str, float], level: str, usual: float) -> float:
         """The length of a level: the usual one, unless another is clearly better."""
-        best = self._backend.best_length(parts, kept, level, usual)
+        best, _ = self._held_out.line(parts, kept, level).best(usual)
         if best == usual:
             return usual
-        lifts = self._lifts("compare", parts, kept, level, usual, best)
+        lifts = self._lifts(self._held_out.compare(parts, kept, level, usual, best))
         return best if lifts.gain > _CLEARLY * lifts.gain_error else usual
 
-    def _lifts(self, method: str, *given: Any) -> Lifts:
-        return Lifts(self._backend.total(method, *given), self._shared.lift_quanta)
+    def _lifts(self, sums: Ints) -> Lifts:
+        return Lifts(sums, self._shared.lift_quanta)
 
     def _forecast(self, parts: list[Fit], kept: dict[str, float]) -> Forecast:
-        return _lift_of(self._lifts("forecast", parts, kept))
+        return _lift_of(self._lifts(self._held_out.forecast(parts, kept)))
 
     def _forecast_newest(self, kept: dict[str, float]) -> Forecast | None:
         """The gain in the newest window from what earlier windows teach; None with one window."""
@@ -298,7 +284,8 @@ class _LevelFits:
         if self._shared.groups is not None:
             (fit,) = self._fit_categories([fit])
         (fit,) = self._fit_own([fit], kept)
-        return _lift_of(self._lifts("forecast_newest", fit, kept, newest))
+        sums = self._backend.total("forecast_newest", fit, kept, newest)
+        return _lift_of(self._lifts(sums))
 
     def _add_up(self, fit: Fit, kept: dict[str, float], forecast: Forecast) -> Learned:
         """The parts of all biases in the newest window; 0 is the average over listed items."""

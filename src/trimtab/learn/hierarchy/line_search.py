@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +10,6 @@ from trimtab.arrays import Flags, Floats, Ints, Lists, Sets, entries_of
 from trimtab.threads import run_ranges
 
 QUANTA = 2.0**32
-N_BINS = 2**15
 _NARROW = 1e-9  # of the whole line
 _LEAST = np.iinfo(np.int64).min
 
@@ -135,100 +133,6 @@ def _steps(
     places = np.arange(room[-1]) - np.repeat(room[:-1], np.diff(room))
     used = places < np.repeat(counts, np.diff(room))
     return at[used], delta[used], int(values.sum())
-
-
-def outline_line(
-    data: HitLists, slopes: Floats, k: int, metric: str, low: float, high: float
-) -> Ints:
-    """A curve summed by bins; the sums of several parts of the units add up.
-
-    Returns:
-        By [sum, bin]: number of breakpoints, sum of changes, sum of positive changes. The last
-        column of the first row is the value at `low`.
-    """
-    at, delta, value = _steps(data, slopes, k, metric, low, high)
-    bins = _bin_of(at, low, high)
-    out = np.zeros((3, N_BINS + 1), np.int64)
-    out[0, :N_BINS] = np.bincount(bins, minlength=N_BINS)
-    # bincount would sum in floats.
-    np.add.at(out[1], bins, delta)
-    np.add.at(out[2], bins, np.maximum(delta, 0))
-    out[0, N_BINS] = value
-    return out
-
-
-def detail_line(
-    data: HitLists, slopes: Floats, k: int, metric: str, low: float, high: float, bins: Flags
-) -> tuple[Floats, Ints]:
-    """The breakpoints in some bins, and the change at each."""
-    at, delta, _ = _steps(data, slopes, k, metric, low, high)
-    wanted = bins[_bin_of(at, low, high)]
-    return at[wanted], delta[wanted]
-
-
-def _bin_of(at: Floats, low: float, high: float) -> Ints:
-    bins = ((at - low) / (high - low) * N_BINS).astype(np.int64)
-    return np.clip(bins, 0, N_BINS - 1)
-
-
-def best_by_bins(
-    outline: Ints, fetch: Callable[[Flags], tuple[Floats, Ints]], low: float, high: float,
-    start: float, most: int,
-) -> float:  # fmt: skip
-    """The t that `LineCurve.best` would return, without all breakpoints in one place.
-
-    Args:
-        outline: of the curve, by bins.
-        fetch: returns the breakpoints in some bins.
-        low: start of the curve.
-        high: end of the curve.
-        start: returned unless another t is strictly better.
-        most: breakpoints to fetch at once; if there are more, only bins that may hold the best.
-    """
-    counts, net, up = outline[:, :N_BINS]
-    begins = outline[0, N_BINS] + np.concatenate([[0], np.cumsum(net)[:-1]])
-    bar = int(begins.max())
-    while True:
-        bins: Flags = np.full(N_BINS, counts.sum() <= most)
-        bins |= begins + up >= bar
-        bins[_bin_of(np.array([start]), low, high)] = True
-        bins = _with_neighbours(bins, counts)
-        best, value = _curve_of_bins(outline, bins, *fetch(bins), low, high).best(start)
-        higher = ~bins & (begins + up >= value)
-        if not higher.any():
-            return best
-        # The best interval of a bin can be too narrow to count: another bin may then be better.
-        bar = value
-
-
-def _with_neighbours(bins: Flags, counts: Ints) -> Flags:
-    """The bins and their nearest neighbours with breakpoints: every interval is then complete."""
-    filled, chosen = np.flatnonzero(counts > 0), np.flatnonzero(bins)
-    before = np.searchsorted(filled, chosen) - 1
-    after = np.searchsorted(filled, chosen, side="right")
-    wider = bins.copy()
-    wider[filled[before[before >= 0]]] = True
-    wider[filled[after[after < len(filled)]]] = True
-    return wider
-
-
-def _curve_of_bins(
-    outline: Ints, bins: Flags, at: Floats, delta: Ints, low: float, high: float
-) -> LineCurve:
-    """A curve known in some bins; elsewhere its value counts as the lowest possible."""
-    counts, net, _ = outline[:, :N_BINS]
-    hidden = np.flatnonzero(~bins & (counts > 0))
-    # A bin without details becomes one breakpoint in its middle, with the sum of its changes.
-    middles = low + (hidden + 0.5) * (high - low) / N_BINS
-    value = int(outline[0, N_BINS])
-    curve = _sum_up(
-        np.concatenate([at, middles]), np.concatenate([delta, net[hidden]]), value, low, high
-    )
-    unseen = np.isin(curve.breakpoints, middles)
-    values = curve.values.copy()
-    values[:-1][unseen] = _LEAST
-    values[1:][unseen] = _LEAST
-    return curve._replace(values=values)
 
 
 def values_at(data: HitLists, slopes: Floats, k: int, metric: str, t: float) -> Floats:

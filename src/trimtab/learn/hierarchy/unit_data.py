@@ -1,57 +1,33 @@
-"""Units with hits, and the sums that the hierarchy needs of them; sums over parts add up.
-
-All parts get the same `SharedInputs`. Sums are fixed-point: any division of the units gives the
-same bytes.
-"""
+"""Units with hits, and the sums that the hierarchy needs of them; sums over parts add up."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets
-from trimtab.kernels.hit_value import discounts
+from trimtab.arrays import Codes, Flags, Floats, Ints
 from trimtab.learn.hierarchy.choice_model import (
     LEAST_SCORE_COEFFICIENT,
     Coefficients,
     Effects,
     sum_effects,
 )
-from trimtab.learn.hierarchy.features import Features, count_groups
-from trimtab.learn.hierarchy.line_search import (
-    HitLists,
-    LineCurve,
-    detail_line,
-    outline_line,
-    trace_line,
-    values_at,
+from trimtab.learn.hierarchy.line_search import HitLists, LineCurve, trace_line, values_at
+from trimtab.learn.hierarchy.shared_inputs import (
+    N_FOLDS,
+    PAIRS_OF_FOLDS,
+    TABLES,
+    WHOLE,
+    SharedInputs,
+    folds_of,
+    hash_units,
+    max_hit_value,
 )
-from trimtab.learn.history import History
 from trimtab.learn.scales import model_scores
-from trimtab.learn.units import learning_units
 
-N_FOLDS = 4
-_PAIRS = tuple(combinations(range(N_FOLDS), 2))
-TABLES = N_FOLDS + 1 + len(_PAIRS)  # per window: without each fold, of all, without each pair
-WHOLE = N_FOLDS  # the table of all folds
-LONGEST = 2.0  # times the model's length
-_MOST_FOR_TREND = 20_000  # units; enough for a few coefficients
-_MOST_FOR_CURVES = 100_000
-_MOST_CROSSINGS = 30_000_000
-
-
-class UnitCounts(NamedTuple):
-    """Counts of units with hits, made before anything is learned."""
-
-    n_units: int
-    crossings: int  # pairs of a hit and another item on the same list
-    hit_values: int  # the most that the hits can add to the metric, in quanta
-    highest_hit_value: float  # of one unit
-    heaviest: float  # weight of a unit
+_LONGEST = 2.0  # times the model's length
 
 
 class Subset(NamedTuple):
@@ -78,178 +54,6 @@ class Fit(NamedTuple):
     def slopes(self) -> Floats:
         """The coefficients of the features, in units of score."""
         return self.coefficients.beta[1:] / self.score_coefficient
-
-
-@dataclass(frozen=True)
-class SharedInputs:
-    """What all parts of the units share.
-
-    Args:
-        scale: "additive" or "log".
-        unit: the size, in scores, of 1 in the choice model.
-        k: slots.
-        metric: "acc", "map" or "ndcg".
-        seed: of folds and samples.
-        bought: units that bought each item, by [(window, fold), item].
-        listed: lists of those units that contain it.
-        history: before each window, or empty.
-        groups: the category of each item; or None.
-        unit_counts: of all units with hits.
-        hit_value_quanta: per hit value of 1.
-    """
-
-    scale: str
-    unit: float
-    k: int
-    metric: str
-    seed: int
-    bought: Ints
-    listed: Ints
-    history: tuple[History, ...]
-    groups: Codes | None
-    unit_counts: UnitCounts
-    hit_value_quanta: float
-
-    @property
-    def n_windows(self) -> int:
-        """Number of windows."""
-        return len(self.bought) // N_FOLDS
-
-    @property
-    def n_items(self) -> int:
-        """Number of item codes."""
-        return int(self.bought.shape[1])
-
-    @property
-    def n_groups(self) -> int:
-        """Number of categories, plus one for unknown."""
-        return 0 if self.groups is None else int(self.groups.max(initial=-1)) + 1
-
-    @property
-    def mean_hit_value(self) -> float:
-        """The mean over units of the most that their hits can add to the metric."""
-        return max(
-            self.unit_counts.hit_values / self.hit_value_quanta / max(self.unit_counts.n_units, 1),
-            1e-300,
-        )
-
-    @property
-    def effect_quanta(self) -> float:
-        """Quanta for the sums of effects, which stay below 2**62."""
-        heaviest = max(1.0, self.unit_counts.highest_hit_value / self.mean_hit_value)
-        return _quanta(4.0 * self.unit_counts.n_units * heaviest**2)
-
-    @property
-    def lift_quanta(self) -> float:
-        """Quanta for sums of metrics and of their squares."""
-        return _quanta(4.0 * self.unit_counts.n_units * max(1.0, self.unit_counts.heaviest) ** 2)
-
-    @property
-    def trend_share(self) -> float:
-        """The share of the units that the trend's coefficients are fitted on."""
-        return min(1.0, _MOST_FOR_TREND / max(self.unit_counts.n_units, 1))
-
-    @property
-    def curve_share(self) -> float:
-        """The share of the units that curves are made of: as many as fit into memory."""
-        n_units, crossings = self.unit_counts.n_units, self.unit_counts.crossings
-        return min(1.0, _MOST_FOR_CURVES / max(n_units, 1), _MOST_CROSSINGS / max(crossings, 1))
-
-    def features(self, window: int) -> Features:
-        """The features of a window."""
-        return Features(self.history[window] if self.history else None)
-
-    def counts(self, window: int) -> tuple[Floats, Floats]:
-        """Buyers and lists of a window, by item."""
-        own = slice(window * N_FOLDS, (window + 1) * N_FOLDS)
-        bought, listed = (
-            part[own].sum(axis=0).astype(np.float64) for part in (self.bought, self.listed)
-        )
-        return bought, listed
-
-    def tables(self, items: Ints) -> Floats:
-        """Features by [window and folds left out, item, feature]."""
-        made = []
-        for window in range(self.n_windows):
-            features = self.features(window)
-            bought, listed = self.counts(window)
-            for left_out in (*((fold,) for fold in range(N_FOLDS)), (), *_PAIRS):
-                some = bought.copy(), listed.copy()
-                for fold in left_out:
-                    some[0][:] -= self.bought[window * N_FOLDS + fold]
-                    some[1][:] -= self.listed[window * N_FOLDS + fold]
-                made.append(features.build(*some, items))
-        return np.stack(made)
-
-
-def _quanta(most: float) -> float:
-    return float(2.0 ** np.floor(61 - np.log2(max(1.0, most))))
-
-
-def hit_value_quanta(n_units: int, heaviest: float, k: int) -> float:
-    """Quanta for sums of hit values."""
-    return _quanta(n_units * max(1.0, heaviest) * k)
-
-
-def folds_of(users: Ints | Codes, seed: int) -> Ints:
-    """The fold of each user code; the same in any part of the users."""
-    if len(users) == 0:
-        return np.empty(0, np.int64)
-    first = int(users.min()) // 2 * 2
-    generator = np.random.PCG64(np.random.SeedSequence([seed, 0]))
-    generator.advance(first // 2)  # two draws take one step
-    rng = np.random.Generator(generator)
-    return rng.integers(0, N_FOLDS, int(users.max()) + 1 - first)[users - first]
-
-
-def count_folds(
-    lists: Lists, bought: Sets, weights: Floats, users: Codes | Ints, windows: Codes, seed: int,
-    n_windows: int, n_items: int,
-) -> tuple[Ints, Ints]:  # fmt: skip
-    """Purchases and lists of learning units, by [(window, fold), item]."""
-    learning = learning_units(lists, bought, weights)
-    group = np.where(learning, windows * N_FOLDS + folds_of(users, seed), -1).astype(np.int64)
-    return count_groups(lists, bought, group, n_windows * N_FOLDS, n_items)
-
-
-def _hash(units: Ints, seed: int) -> Floats:
-    """A number in [0, 1) for each unit; the same in any part of the units."""
-    with np.errstate(over="ignore"):
-        x = (units.astype(np.uint64) + np.uint64(seed + 1)) * np.uint64(0x9E3779B97F4A7C15)
-        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-            x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
-        x = x ^ (x >> np.uint64(31))
-    hashed: Floats = (x >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    return hashed
-
-
-def max_hit_value(data: HitLists, k: int, metric: str) -> Floats:
-    """The most that the hits on each unit's list can add to the metric."""
-    need = np.minimum(data.n_bought, k)
-    ideal = np.concatenate([[1.0], np.cumsum(discounts(metric, k))])[need]
-    ideal = {"acc": np.ones(len(need)), "map": need.astype(np.float64)}.get(metric, ideal)
-    hit_values: Floats = data.weights * np.minimum(data.n_hits, k) / ideal
-    return hit_values
-
-
-def count_units(data: HitLists, k: int, metric: str, quanta: float) -> UnitCounts:
-    """Counts of some units with hits."""
-    hit_values = max_hit_value(data, k, metric)
-    return UnitCounts(
-        data.n_units,
-        int((np.diff(data.lists.indptr) * data.n_hits).sum()),
-        int(np.rint(hit_values * quanta).astype(np.int64).sum()),
-        float(hit_values.max(initial=0.0)),
-        float(data.weights.max(initial=0.0)),
-    )
-
-
-def add_unit_counts(parts: list[UnitCounts]) -> UnitCounts:
-    """Counts of all parts together."""
-    n_units, crossings, hit_values, highest_hit_value, heaviest = zip(*parts, strict=True)
-    return UnitCounts(
-        sum(n_units), sum(crossings), sum(hit_values), max(highest_hit_value), max(heaviest)
-    )
 
 
 class Lifts(NamedTuple):
@@ -334,27 +138,25 @@ class UnitData:
         tables = np.arange(N_FOLDS)
         left_out = subset.left_out
         if left_out is not None:
-            for place, pair in enumerate(_PAIRS):
+            for place, pair in enumerate(PAIRS_OF_FOLDS):
                 if left_out in pair:
                     tables[sum(pair) - left_out] = N_FOLDS + 1 + place
         return self.window * TABLES + tables[self.fold]
 
-    def in_trend_sample(self) -> Ints:
-        """The units that the trend is fitted on."""
-        return np.flatnonzero(_hash(self.data.source, self.shared.seed) < self.shared.trend_share)
+    def in_sample(self, purpose: str) -> Ints:
+        """The units of a sample: "trend", to fit coefficients, or "curves", to choose lengths."""
+        share = self.shared.sample_share(purpose)
+        salt = self.shared.seed if purpose == "trend" else -1
+        return np.flatnonzero(hash_units(self.data.source, salt) < share)
 
-    def sample(self) -> UnitData:
-        """These units in a `UnitData` of their own."""
-        chosen = self.in_trend_sample()
+    def sample(self, purpose: str) -> UnitData:
+        """The units of a sample; all of them if the sample is everybody."""
+        if self.shared.sample_share(purpose) == 1.0:
+            return self
+        chosen = self.in_sample(purpose)
         return UnitData(
             self.data.take(chosen), self.users[chosen], self.window[chosen], self.shared
         )
-
-    @cached_property
-    def _held(self) -> Flags:
-        """The units that lengths and forecasts are measured on."""
-        held: Flags = _hash(self.data.source, -1) < self.shared.curve_share
-        return held
 
     def likelihood(self, subset: Subset) -> tuple[HitLists, Floats, Ints, Floats]:
         """The arguments of `fit_coefficients`: lists, weights, feature tables."""
@@ -418,65 +220,49 @@ class UnitData:
         assert fit.own is not None
         return fit.own.values / fit.score_coefficient
 
-    def _level(self, parts: list[Fit], level: str, chosen: Flags) -> Floats:
-        """A level at the entries of chosen units, from the fits that left each of them out."""
-        entries = np.flatnonzero(chosen[self._of_unit])
-        unit, items = self._of_unit[entries], self.model.lists.items[entries]
-        fold = self.fold[unit]
-        out = np.empty(len(entries))
+    def _held_out_level(self, parts: list[Fit], level: str) -> Floats:
+        """A level at every list entry, from the fit that left out the entry's unit."""
+        fold, window = self.fold[self._of_unit], self.window[self._of_unit]
+        out = np.empty(len(fold))
         for left_out, fit in enumerate(parts):
-            mine = fold == left_out
+            own = fold == left_out
             if level == "trend":
-                tables = self.window[unit[mine]] * TABLES + left_out
-                out[mine] = self._trend_of(fit)[tables, self._local[entries[mine]]]
+                tables = window[own] * TABLES + left_out
+                out[own] = self._trend_of(fit)[tables, self._local[own]]
             else:
-                out[mine] = self._by_item(fit, level)[items[mine]]
+                out[own] = self._by_item(fit, level)[self.model.lists.items[own]]
         return out * self.shared.unit
 
-    def _moved(self, parts: list[Fit], kept: dict[str, float], chosen: Flags) -> Floats:
-        """How far the kept levels move the list entries of some units."""
-        moved = np.zeros(int(np.diff(self.data.lists.indptr)[chosen].sum()))
+    def _held_out_move(self, parts: list[Fit], kept: dict[str, float]) -> Floats:
+        """How far the kept levels move every list entry, from fits that left out its unit."""
+        moved = np.zeros(len(self.data.lists.items))
         for level, length in kept.items():
-            moved += length * self._level(parts, level, chosen)
+            moved += length * self._held_out_level(parts, level)
         return moved
 
     def _along(
         self, parts: list[Fit], kept: dict[str, float], level: str
     ) -> tuple[HitLists, Floats]:
-        """Held-out units with the kept levels applied, and the slopes of the next level."""
-        held = self.data.take(np.flatnonzero(self._held))
-        scores = held.lists.scores + self._moved(parts, kept, self._held)
-        here = held._replace(lists=held.lists._replace(scores=scores))
-        return here, self._level(parts, level, self._held)
+        """Lists with the kept levels applied, and the slopes of the next level."""
+        lists = self.data.lists
+        moved = lists._replace(scores=lists.scores + self._held_out_move(parts, kept))
+        return self.data._replace(lists=moved), self._held_out_level(parts, level)
 
     def line(self, parts: list[Fit], kept: dict[str, float], level: str) -> LineCurve:
-        """The metric of held-out units along a level, from length 0 to `LONGEST`."""
+        """The metric along a level, from length 0 to `_LONGEST`, each unit held out."""
         here, slopes = self._along(parts, kept, level)
-        return trace_line(here, slopes, self.shared.k, self.shared.metric, 0.0, LONGEST)
-
-    def outline(self, parts: list[Fit], kept: dict[str, float], level: str) -> Ints:
-        """The same curve by bins; see `outline_line`."""
-        here, slopes = self._along(parts, kept, level)
-        return outline_line(here, slopes, self.shared.k, self.shared.metric, 0.0, LONGEST)
-
-    def detail(
-        self, parts: list[Fit], kept: dict[str, float], level: str, bins: Flags
-    ) -> tuple[Floats, Ints]:
-        """The curve's breakpoints in some of the bins."""
-        here, slopes = self._along(parts, kept, level)
-        return detail_line(here, slopes, self.shared.k, self.shared.metric, 0.0, LONGEST, bins)
+        return trace_line(here, slopes, self.shared.k, self.shared.metric, 0.0, _LONGEST)
 
     def compare(
         self, parts: list[Fit], kept: dict[str, float], level: str, usual: float, best: float
     ) -> Ints:
-        """The gain of held-out units from another length than the usual one; see `Lifts`."""
+        """The gain from another length than the usual one, each unit held out; see `Lifts`."""
         here, slopes = self._along(parts, kept, level)
         return self._lifts(here, slopes, usual, best)
 
     def forecast(self, parts: list[Fit], kept: dict[str, float]) -> Ints:
-        """The gain of held-out units from all kept levels; see `Lifts`."""
-        held = self.data.take(np.flatnonzero(self._held))
-        return self._lifts(held, self._moved(parts, kept, self._held), 0.0, 1.0)
+        """The gain from all kept levels, each unit held out; see `Lifts`."""
+        return self._lifts(self.data, self._held_out_move(parts, kept), 0.0, 1.0)
 
     def count_windows(self) -> Ints:
         """Number of units of each window."""
