@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 
 from services import ADMIN, ADMIN_TOKEN, TOKEN, Running, environment, request_of
 from trimtab.serve import Settings
-from trimtab.serve.openapi import document
+from trimtab.serve.openapi import make_document as document
 
 # Not that all valid data is accepted: no schema can say that an item is listed once only.
 UNSAID = "positive_data_acceptance"

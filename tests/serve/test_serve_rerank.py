@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from services import ADMIN_TOKEN, Running, applied, make_bias, publish, request_of, running
 from trimtab.serve import Settings
 from trimtab.serve.lookup import make_lookup
-from trimtab.serve.openapi import document
-from trimtab.serve.rerank import make_ranker
-from trimtab.serve.shapes import RerankRequest
+from trimtab.serve.openapi import make_document as document
+from trimtab.serve.ranker import make_ranker
+from trimtab.serve.wire import RerankRequest
 from trimtab.store import Store
 
 SCALES, UNLISTED = ("additive", "log"), ("never", "zero")

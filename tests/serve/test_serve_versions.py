@@ -19,7 +19,7 @@ import pytest
 from services import ADMIN_TOKEN, make_bias, publish, request_of, running
 from trimtab.serve import Settings, make_app
 from trimtab.serve.counters import Counters
-from trimtab.serve.served_version import Watcher
+from trimtab.serve.store_watcher import StoreWatcher as Watcher
 from trimtab.store.versions import POINTER, Store
 
 ITEMS = 50
@@ -220,7 +220,7 @@ def test_tables_that_are_no_tables_are_refused(store):
         (make_bias([1], [0.5], scale="cubic"), "scale='cubic'"),
     ):
         number = publish(store, bad)
-        assert not watcher.look()
+        assert not watcher.check()
         assert watcher.served.number == 1
         assert watcher.refused.version == number
         assert reason in watcher.refused.reason
@@ -232,11 +232,11 @@ def test_a_refused_version_is_tried_again(store):
     publish(store, telling(2))
     (path,) = store.current().folder.glob("bias/*.parquet")
     mend = overwrite(path, b"")
-    assert not watcher.look()
+    assert not watcher.check()
     mend()
-    assert not watcher.look()  # the pointer did not change, and it is too early
+    assert not watcher.check()  # the pointer did not change, and it is too early
     time.sleep(0.25)
-    assert watcher.look()
+    assert watcher.check()
     assert watcher.served.number == 2
     assert watcher.refused is None
 
@@ -246,7 +246,7 @@ def test_a_store_made_anew_is_noticed_though_numbers_begin_again(store, tmp_path
     watcher.load()
     store.folder.rename(tmp_path / "old")
     publish(store, telling(5))
-    assert watcher.look()
+    assert watcher.check()
     assert (watcher.served.number, watcher.served.n_items) == (1, ITEMS)
 
 
