@@ -19,6 +19,7 @@ from trimtab.serve.lookup import ItemLookup
 from trimtab.serve.refusals import RefusalError
 from trimtab.serve.wire import Item, RerankRequest
 
+SCORE_TOO_LARGE = "a score plus its bias is too large for a number: send smaller scores"
 _NO_ROWS = np.empty(0, np.int64)
 
 
@@ -79,9 +80,7 @@ class Ranker:
         top = rank_lists(lists, k, bias[order], barred[order])
         found = to_scores(top, exponents)
         if not np.isfinite(found).all():
-            raise RefusalError(
-                422, "a score plus its bias is too large for a number: send smaller scores"
-            )
+            raise RefusalError(422, SCORE_TOO_LARGE)
         chosen = map(ids.__getitem__, order[top.items].tolist())
         return list(map(Item, chosen, found.tolist()))
 
