@@ -102,6 +102,19 @@ def test_errors_name_the_value_and_repeat_little_of_the_request(server):
         assert max(map(sentence.count, "yz")) <= 80
 
 
+def test_an_unknown_path_is_404_and_a_wrong_method_405(server):
+    for method, path, status, words in (
+        ("GET", "/nope", 404, ["/nope", "/docs"]),
+        ("PUT", "/rerank", 405, ["PUT", "/rerank", "/docs"]),
+        ("GET", "/" + "x" * 5000, 404, ["/xxx", "/docs"]),
+    ):
+        answer = server.client.request(method, path)
+        assert answer.status_code == status
+        sentence = answer.json()["error"]
+        assert [word for word in words if word not in sentence] == []
+        assert len(sentence) < 200
+
+
 @pytest.mark.parametrize(
     "kind", ["text/plain", "application/x-www-form-urlencoded", "", "application/jsonp"]
 )

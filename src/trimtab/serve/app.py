@@ -136,10 +136,10 @@ async def _answer_refusal(_: Request, refusal: Any) -> Response:
 
 
 async def _answer_no_route(request: Request, error: Any) -> Response:
-    path = shorten(request.url.path)
+    method, path = (shorten(text).strip("'") for text in (request.method, request.url.path))
     sentences = {
-        404: f"no route {path}: see {DOCS} for the routes",
-        405: f"{shorten(request.method)} is not allowed on {path}: see {DOCS} for the routes",
+        404: f"there is no {path}: see {DOCS} for the routes",
+        405: f"{method} is not allowed on {path}: see {DOCS} for the routes",
     }
     sentence = sentences.get(error.status_code, error.detail)
     return error_response(error.status_code, sentence, error.headers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -14,25 +14,6 @@ from trimtab.errors import StoreError
 
 _MIN_SPAN = 2**20
 _CHUNK = 2_000  # ids at a time: requests wait a few hundred microseconds for each chunk
-
-
-class ItemLookup(Protocol):
-    """Finds the rows of item ids."""
-
-    @property
-    def id_type(self) -> type:
-        """Type of the ids: int or str."""
-
-    def find(self, ids: list[Any]) -> Ints:
-        """Return the rows of ids, -1 for unknown ones."""
-
-    def ids_at(self, rows: Ints) -> list[Any]:
-        """Return the ids at rows."""
-
-
-def make_lookup(item_ids: Any) -> ItemLookup:
-    """Return the lookup for a table's ids, which must be in ascending order."""
-    return IntLookup(item_ids) if isinstance(item_ids, np.ndarray) else StringLookup(item_ids)
 
 
 class IntLookup:
@@ -98,6 +79,14 @@ class StringLookup:
         """Return the ids at rows."""
         found: list[str] = self._ids.take(pa.array(rows)).to_pylist()
         return found
+
+
+ItemLookup: TypeAlias = IntLookup | StringLookup
+
+
+def make_lookup(item_ids: Any) -> ItemLookup:
+    """Return the lookup for a table's ids, which must be in ascending order."""
+    return IntLookup(item_ids) if isinstance(item_ids, np.ndarray) else StringLookup(item_ids)
 
 
 def _require_ascending(ascends: bool) -> None:
