@@ -41,10 +41,10 @@ def make_app(store: Store | str | Path, settings: Settings | None = None) -> Sta
         settings: All defaults if left out.
     """
     opened = store if isinstance(store, Store) else Store(store)
-    return make_app_of(Service(opened, settings or Settings()))
+    return make_service_app(Service(opened, settings or Settings()))
 
 
-def make_app_of(service: Service) -> Starlette:
+def make_service_app(service: Service) -> Starlette:
     """Return the ASGI application of a service."""
     handlers = _Handlers(service)
     routes = [

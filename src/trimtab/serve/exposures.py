@@ -168,11 +168,11 @@ class ExposureLog:
 
 def read_exposures(folder: str | Path) -> pa.Table:
     """Return all rows in a folder, ordered by time; an empty table if there are none."""
-    place = Path(folder)
-    if not place.is_dir():
-        raise StoreError(f"{place}: no such folder; pass the folder with the exposures")
-    files = sorted(place.glob("exposures-*.parquet"))
-    parts = [read_table(path, SCHEMA.names, SCHEMA.names).cast(SCHEMA) for path in files]
+    path = Path(folder)
+    if not path.is_dir():
+        raise StoreError(f"{path}: no such folder; pass the folder with the exposures")
+    files = sorted(path.glob("exposures-*.parquet"))
+    parts = [read_table(file, SCHEMA.names, SCHEMA.names).cast(SCHEMA) for file in files]
     return pa.concat_tables([SCHEMA.empty_table(), *parts]).sort_by("time")
 
 

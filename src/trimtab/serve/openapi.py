@@ -1,7 +1,7 @@
 """The OpenAPI 3.0.3 document of all routes.
 
 Its schemas come from the types that decode and encode, narrowed by the settings and by the table
-being served. The service accepts whatever it calls valid, except a list with a repeated item.
+being served. All it calls valid is accepted, except a list with a repeated item.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from typing import Any
 import uvicorn
 
 from trimtab.errors import SettingError
-from trimtab.serve.app import make_app_of
+from trimtab.serve.app import make_service_app
 from trimtab.serve.connection import Connection
 from trimtab.serve.gate import is_loopback
 from trimtab.serve.service import Service
@@ -67,7 +67,7 @@ def _configure(service: Service) -> uvicorn.Config:
     limits = {"request_seconds": service.settings.body_seconds}
     protocol = type("_Connection", (Connection,), limits)
     return uvicorn.Config(
-        make_app_of(service), http=protocol, loop=_choose_loop(), ws="none", lifespan="on",
+        make_service_app(service), http=protocol, loop=_choose_loop(), ws="none", lifespan="on",
         log_config=None, access_log=False, proxy_headers=False, server_header=False,
         timeout_keep_alive=_IDLE_SECONDS, timeout_graceful_shutdown=_GRACE_SECONDS,
     )  # fmt: skip

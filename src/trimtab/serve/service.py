@@ -64,7 +64,7 @@ class Service:
         self.watcher.start()
 
     def stop(self) -> None:
-        """Watch no longer, and write what is left to log."""
+        """Stop the threads, and write the rest of the exposure log."""
         self.watcher.stop()
         if self.exposures is not None:
             self.exposures.stop()
