@@ -27,7 +27,7 @@ nitpicky = True
 # Only names of this site can be links: other projects' inventories would have to be fetched.
 nitpick_ignore_regex = [
     (r"py:.*", r"(?!trimtab).*"),
-    (r"py:.*", r"trimtab\.(coded\.(Lists|Sets)|rivals\.AnyEngine)"),  # not for callers
+    (r"py:.*", r"trimtab\.(arrays\.(Lists|Sets)|experiments\.rivals\.AnyEngine)"),  # internal
 ]
 
 myst_enable_extensions = ["attrs_block", "colon_fence", "deflist"]
