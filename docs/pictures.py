@@ -28,7 +28,7 @@ TICKS = [-0.1, 0, 0.1, 0.2, 0.3, 0.4, 0.5]
 
 
 def read_shoppers() -> list[tuple[float, tuple[float, ...], int]]:
-    """The twelve shoppers that the page itself learns from."""
+    """The twelve shoppers in the page's own code."""
     text = (Path(__file__).parent / "how-it-works.md").read_text()
     code = text.partition("shoppers = ")[2].partition("\n]")[0]
     shoppers: list[tuple[float, tuple[float, ...], int]] = ast.literal_eval(f"{code}]")
@@ -36,7 +36,7 @@ def read_shoppers() -> list[tuple[float, tuple[float, ...], int]]:
 
 
 def umbrella_task() -> Task:
-    """The twelve shoppers, judged by NDCG@3."""
+    """The twelve shoppers as a task judged by NDCG@3."""
     units = tuple(
         Unit({UMBRELLA: own, **dict(enumerate(others, 1))}, frozenset([bought]))
         for own, others, bought in read_shoppers()
@@ -45,7 +45,7 @@ def umbrella_task() -> Task:
 
 
 def staircase(ink: Mapping[str, str]) -> alt.VConcatChart:
-    """The objective over the umbrella's bias, its breakpoints, and the step that is taken."""
+    """The objective over the umbrella's bias, its breakpoints, and the best step."""
     task = umbrella_task()
     curve = item_curve(UMBRELLA, {}, task)
     best, _ = best_step(curve, 0.0, task, 1.0)
@@ -79,7 +79,7 @@ def staircase(ink: Mapping[str, str]) -> alt.VConcatChart:
 
 
 def _breakpoints(curve: Curve, x: Any, ink: Mapping[str, str]) -> alt.LayerChart:
-    """A mark at every breakpoint: upwards for gains, downwards for losses."""
+    """A mark at every breakpoint: up for gains, down for losses."""
     kinds = {"a buyer's hit moves up": True, "another hit moves down": False}
     rows = [
         {"x": at, "kind": kind}
@@ -122,12 +122,12 @@ def _mean(value: int, task: Task) -> float:
 
 
 def _at(bias: float, task: Task) -> float:
-    """The objective with this bias, by ranking everybody anew."""
+    """The objective with this bias, from a full ranking."""
     return _mean(objective({UMBRELLA: bias}, task), task)
 
 
 def _step_rows(curve: Curve, task: Task) -> list[dict[str, float]]:
-    """The beginning of every step, and the end of the last one."""
+    """The start of every step, and the end of the last one."""
     begins = [RANGE[0], *sorted(at for at in curve.steps if RANGE[0] < at < RANGE[1])]
     rows = [{"x": at, "y": _at(at + 1e-6, task)} for at in begins]
     return [*rows, {"x": RANGE[1], "y": rows[-1]["y"]}]

@@ -1,4 +1,4 @@
-"""Docstrings as they are written here, made ready for the reference."""
+"""Prepares the docstrings of this project for the reference page."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PLAIN = {
     "Any": "", "Floats": "float64 array", "Ints": "int64 array", "Flags": "bool array",
     "date": "date", "pa.Table": "Arrow table",
 }  # fmt: skip
-# Handed out, and not made by callers: how they are made need not be shown.
+# Results that callers do not construct: their constructors are hidden.
 _RESULTS = {
     "DriftData", "Folded", "ItemBias", "Items", "Log", "Month", "Refreshed", "Results", "Split",
     "Summary", "UserItems", "Version",
@@ -27,7 +27,7 @@ _RESULTS = {
 def add_fields(
     _app: Sphinx, what: str, _name: str, thing: Any, _options: Any, lines: list[str]
 ) -> None:
-    """Give a result the comments beside its fields, where its docstring says nothing of them."""
+    """Document the fields of a dataclass by their comments, unless its docstring does."""
     described = ("Args:", "Attributes:", ":param", ":ivar")
     if what != "class" or not dataclasses.is_dataclass(thing):
         return
@@ -54,8 +54,10 @@ def _commented_fields(source: str) -> Iterator[tuple[str, str]]:
             return
 
 
-def mend(_app: Sphinx, what: str, _name: str, _thing: Any, _options: Any, lines: list[str]) -> None:
-    """|x| is a size, not a substitution; what a module indents is a drawing, to stand as it is."""
+def fix_markup(
+    _app: Sphinx, what: str, _name: str, _thing: Any, _options: Any, lines: list[str]
+) -> None:
+    """Escape |x|, which is not a substitution, and keep indented text of modules as drawings."""
     lines[:] = [re.sub(r"(?<!`)\|(\w+)\|(?!`)", r"\|\1\|", line) for line in lines]
     lines[:] = [re.sub(r"^(:vartype \w+: )numpy\.ndarray.*", r"\1NDArray", line) for line in lines]
     if what == "module":
@@ -70,13 +72,13 @@ def mend(_app: Sphinx, what: str, _name: str, _thing: Any, _options: Any, lines:
 def hide_signature(
     _app: Sphinx, what: str, _name: str, thing: Any, *_: Any
 ) -> tuple[str, None] | None:
-    """Results without their constructors."""
+    """Hide the constructors of results."""
     return ("", None) if what == "class" and thing.__name__ in _RESULTS else None
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Called by Sphinx."""
     app.connect("autodoc-process-docstring", add_fields, priority=400)
-    app.connect("autodoc-process-docstring", mend, priority=900)
+    app.connect("autodoc-process-docstring", fix_markup, priority=900)
     app.connect("autodoc-process-signature", hide_signature)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

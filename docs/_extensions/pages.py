@@ -1,4 +1,4 @@
-"""Pictures for dark and for small screens, and percentages that stay on one line."""
+"""Pictures for dark and small screens, and percentages that do not break across lines."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from sphinx.application import Sphinx
 from sphinx.transforms import SphinxTransform
 
 
-class DarkTwins(SphinxTransform):
-    """Beside name.svg, name-dark.svg is shown on dark screens, if there is one."""
+class DarkPictures(SphinxTransform):
+    """Shows name-dark.svg instead of name.svg on dark screens, if it exists."""
 
     default_priority = 200
 
     def apply(self, **_: Any) -> None:
-        """Put the dark picture behind the light one."""
+        """Insert the dark picture after the light one."""
         folder = Path(self.document["source"]).parent
         for light in list(self.document.findall(nodes.image)):
             place = Path(light["uri"])
@@ -31,24 +31,24 @@ class DarkTwins(SphinxTransform):
 
 
 class LinkedScreenshots(SphinxTransform):
-    """A picture that is drawn to a width is linked to itself, so that a phone can enlarge it."""
+    """Links each screenshot to its file, so a phone can enlarge it."""
 
     default_priority = 210
 
     def apply(self, **_: Any) -> None:
-        """Give screenshots the width of the page."""
+        """Set the width of screenshots, which makes Sphinx link them."""
         for image in self.document.findall(nodes.image):
             if image["uri"].endswith(".png"):
                 image["width"] = "100%"
 
 
 class Percentages(SphinxTransform):
-    """A number and its sign of percent are not parted."""
+    """Keeps a number and its percent sign together."""
 
     default_priority = 220
 
     def apply(self, **_: Any) -> None:
-        """Put a space between them that does not break."""
+        """Replace the space between them by a non-breaking one."""
         for text in list(self.document.findall(nodes.Text)):
             if not isinstance(text.parent, nodes.literal | nodes.literal_block):
                 mended = re.sub(r"(?<=\d) %", "\N{NO-BREAK SPACE}%", text)
@@ -58,6 +58,6 @@ class Percentages(SphinxTransform):
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Called by Sphinx."""
-    for transform in (DarkTwins, LinkedScreenshots, Percentages):
+    for transform in (DarkPictures, LinkedScreenshots, Percentages):
         app.add_transform(transform)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,15 +1,15 @@
-"""All code on the site, in the README and in docstrings runs, and prints what is shown.
+"""All code on the site, in the README and in docstrings runs and prints what is shown.
 
-On a page, in a folder of its own:
+Each page runs in its own folder:
 
-- python blocks share their names; a text block right after one is its exact output, and a block
-  without one prints nothing;
-- console blocks: what follows "$ " is run, and the lines under it are in lines of its output, in
-  order;
-- sh blocks are not run. They are for what takes minutes, or changes the machine: the page says
-  "by hand" and why, and each command must be one of those that `check_by_hand` knows;
-- toml blocks are TOML;
-- text blocks elsewhere are drawings or formulas, and hold no commands.
+- python blocks share their variables; a text block right after one is its exact output, and a
+  block without one prints nothing;
+- console blocks: each line after "$ " is a command, and the lines below it appear in its output,
+  in order. Plain `trimtab` commands run in this process, all others in a shell;
+- sh blocks are not run. They take minutes or change the machine: the page says "by hand" and why,
+  and `check_by_hand` must know the command;
+- toml blocks are valid TOML;
+- other text blocks are drawings or formulas, and contain no commands.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ import subprocess
 import sys
 import sysconfig
 import tomllib
+import warnings
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -39,6 +40,7 @@ import pyarrow.parquet as pq
 import pytest
 from markdown_it import MarkdownIt
 
+from trimtab.cli import app, guarded, printing
 from trimtab.datasets import generate_drift, generate_log
 from trimtab.engines import Markov
 
@@ -57,6 +59,7 @@ MODULES = [
     if ">>> " in path.read_text()
 ]
 DIRECTIVES = ("{eval-rst}", "{toctree}", "{note}", "{tip}", "{warning}", "{figure}", "{image}")
+SHELL_SYNTAX = set("|&;<>$`")
 COMMAND = re.compile(r"\s*(\$ |>>> |(pip|trimtab|make|python|import|from|cd|curl) [\w.-]+\S)")
 BY_HAND = re.compile(r"<!-- by hand: .{10,} -->\s*$", re.S)
 
@@ -67,16 +70,16 @@ class Block(NamedTuple):
     kind: str
     text: str
     line: int
-    above: str  # the kind of block right above it, or the comment there
+    above: str  # the kind of the block right above it, or the comment there
 
     @property
     def is_output(self) -> bool:
-        """Whether it is what the block above it prints."""
+        """Whether it shows the output of the block above it."""
         return self.kind == "text" and self.above == "python"
 
 
 def blocks_of(text: str) -> list[Block]:
-    """Every block of code of a page, indented ones as text."""
+    """Every block of code on a page; indented blocks count as text."""
     found, above = [], ""
     for token in MarkdownIt().parse(text):
         kind = {"fence": token.info.strip(), "code_block": "text"}.get(token.type)
@@ -96,8 +99,8 @@ WITH_CODE = [
 ]
 
 
-def made_before(events: pa.Table, day: str) -> pa.Table:
-    """Lists of an engine that knows what was bought before a day."""
+def lists_made_before(events: pa.Table, day: str) -> pa.Table:
+    """Lists of an engine trained on the purchases before a day."""
     at = datetime.fromisoformat(f"{day}T00:00+00:00")
     known = events.filter(pc.less(events["timestamp"], pa.scalar(at)))
     return Markov(min_support=1).fit(known, at).recommend(n=30)
@@ -105,8 +108,10 @@ def made_before(events: pa.Table, day: str) -> pa.Table:
 
 @pytest.fixture
 def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where a page runs; the README's own tables are stood in for by small ones."""
+    """The folder that a page runs in; for the README it has small tables with the names it uses."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr(printing.console, "width", 100)
     for name, value in {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}.items():
         monkeypatch.setenv(name, value)
     if request.node.callspec.params.get("page") == "README.md":
@@ -119,7 +124,8 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
         for name, table in tables.items():
             pq.write_table(table, f"{name}.parquet")
         Path("nightly").mkdir()
-        pq.write_table(made_before(tables["purchases"], "2026-06-16"), "nightly/2026-06-16.parquet")
+        lists = lists_made_before(tables["purchases"], "2026-06-16")
+        pq.write_table(lists, "nightly/2026-06-16.parquet")
     return tmp_path
 
 
@@ -131,7 +137,7 @@ def test_code_runs_and_prints_what_is_shown(
     page: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if (library := OTHER_ENVIRONMENTS.get(page)) and importlib.util.find_spec(library) is None:
-        pytest.skip(f"{library} has an environment of its own")
+        pytest.skip(f"{library} needs its own environment")
     if page in NEED_JAVA and shutil.which("java") is None:
         pytest.skip("Spark needs Java")
     scripts = sysconfig.get_path("scripts")
@@ -140,41 +146,64 @@ def test_code_runs_and_prints_what_is_shown(
 
 
 def run_page(page: str, blocks: list[Block], folder: Path) -> None:
-    """Run blocks in turn; what they print must be what is shown."""
-    names: dict[str, object] = {"__name__": "__main__"}
+    """Run the blocks in order; each must print what is shown."""
+    variables: dict[str, object] = {"__name__": "__main__"}
     for place, block in enumerate(blocks):
         if block.kind == "python":
             after = blocks[place + 1] if place + 1 < len(blocks) else None
             shown = after.text if after and after.is_output else ""
-            assert run_python(page, block, names) == shown, f"{page}, line {block.line}"
+            assert run_python(page, block, variables) == shown, f"{page}, line {block.line}"
         elif block.kind == "console":
             run_console(page, block, folder)
 
 
-def run_python(page: str, block: Block, names: dict[str, object]) -> str:
+def run_python(page: str, block: Block, variables: dict[str, object]) -> str:
     """What the block prints; errors name the line of the page."""
     code = compile("\n" * block.line + block.text, page, "exec")
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        exec(code, names)
+        exec(code, variables)
     return printed.getvalue()
 
 
 def run_console(page: str, block: Block, folder: Path) -> None:
     for command, shown in commands_of(block.text):
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", command],
-            cwd=folder, env={**os.environ, "COLUMNS": "100"}, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, timeout=300,
-        )  # fmt: skip
-        assert done.returncode == 0, f"{page}, line {block.line}: {command}\n{done.stdout}"
-        printed = iter(done.stdout.splitlines())
+        plain = command.startswith("trimtab ") and not SHELL_SYNTAX & set(command)
+        status, output = (run_here if plain else run_in_shell)(command, folder)
+        assert status == 0, f"{page}, line {block.line}: {command}\n{output}"
+        printed = iter(output.splitlines())
         missing = [line for line in shown if not any(line in other for other in printed)]
-        assert missing == [], f"{page}, line {block.line}: {command}\n{done.stdout}"
+        assert missing == [], f"{page}, line {block.line}: {command}\n{output}"
+
+
+def run_here(command: str, folder: Path) -> tuple[int, str]:
+    """Status and output of a `trimtab` command, run in this process: its imports are done."""
+    arguments = shlex.split(command.replace("\\\n", " "))[1:]
+    printed = io.StringIO()
+    with (
+        contextlib.chdir(folder),
+        contextlib.redirect_stdout(printed),
+        contextlib.redirect_stderr(printed),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("default")
+        warnings.showwarning = lambda message, *_: print(message)
+        status = guarded(lambda: app(arguments, prog_name="trimtab", standalone_mode=False))
+    return status, printed.getvalue()
+
+
+def run_in_shell(command: str, folder: Path) -> tuple[int, str]:
+    """Status and output of a command, run by bash."""
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", command],
+        cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+        timeout=300,
+    )  # fmt: skip
+    return done.returncode, done.stdout
 
 
 def commands_of(text: str) -> Iterator[tuple[str, list[str]]]:
-    """Commands of a console block, each with the lines that it is shown to print."""
+    """Commands of a console block, each with the output lines shown for it."""
     command, shown = "", []
     for line in text.splitlines():
         if command.endswith("\\") and not shown:
@@ -184,7 +213,7 @@ def commands_of(text: str) -> Iterator[tuple[str, list[str]]]:
                 yield command, shown
             command, shown = line[2:], []
         else:
-            assert command, f"{line!r} is not the output of any command"
+            assert command, f"{line!r} comes before any command"
             if line.strip():
                 shown.append(line.rstrip())
     assert command, "a console block without a command"
@@ -192,17 +221,17 @@ def commands_of(text: str) -> Iterator[tuple[str, list[str]]]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_nothing_that_looks_like_code_goes_unrun(page: str) -> None:
+def test_blocks_that_are_not_run_have_a_reason(page: str) -> None:
     for block in BLOCKS[page]:
         check_unrun(block, f"{page}, line {block.line}")
 
 
 def check_unrun(block: Block, where: str) -> None:
-    """A block that is not run has a reason not to be."""
+    """Fail if a block is not run without a reason."""
     if block.kind in ("python", "console"):
         return
     if block.kind == "sh":
-        assert BY_HAND.fullmatch(block.above.strip()), f"{where}: does not say why it is by hand"
+        assert BY_HAND.fullmatch(block.above.strip()), f"{where}: not marked 'by hand: <reason>'"
         for command in filter(None, block.text.replace("\\\n", " ").splitlines()):
             check_by_hand(command, where)
     elif block.kind == "toml":
@@ -215,7 +244,7 @@ def check_unrun(block: Block, where: str) -> None:
 
 
 def check_by_hand(line: str, where: str) -> None:
-    """The command names things that exist: a make target, a benchmark with its flags, an extra."""
+    """Fail unless the command names an existing make target, benchmark and flags, or extra."""
     words = shlex.split(line, comments=True)
     if words[0] == "make":
         targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M)
@@ -230,7 +259,7 @@ def check_by_hand(line: str, where: str) -> None:
             assert name in (".", "trimtab"), f"{where}: {line}"
             wanted = set(filter(None, extras.split(",")))
             assert wanted <= set(project["optional-dependencies"]), f"{where}: {line}"
-    elif words[:2] == ["trimtab", "serve"]:  # it does not end by itself
+    elif words[:2] == ["trimtab", "serve"]:  # it does not end on its own
         from trimtab.cli import serving
 
         flags = {flag.removeprefix("--").replace("-", "_") for flag in words[2::2]}
@@ -239,7 +268,7 @@ def check_by_hand(line: str, where: str) -> None:
         settings = [words[place + 1] for place, word in enumerate(words) if word == "--conf"]
         assert all(re.match(r"spark\.[\w.]+=", setting) for setting in settings), f"{where}: {line}"
     else:
-        pytest.fail(f"{where}: {line!r} can be run: make it a console block")
+        pytest.fail(f"{where}: {line!r} can run: make it a console block")
 
 
 @pytest.mark.parametrize(
@@ -259,8 +288,8 @@ def check_by_hand(line: str, where: str) -> None:
         "- a list\n\n  ```code\n  1\n  ```",
     ],
 )
-def test_what_goes_unrun_without_a_reason_is_found(page: str) -> None:
-    found = "(not run|by hand|as text|make dinner|--faster|wings|console block)"
+def test_a_block_that_is_not_run_without_a_reason_is_found(page: str) -> None:
+    found = "not run|by hand|as text|make dinner|--faster|wings|console block"
     *_, block = blocks_of(page)
     with pytest.raises((AssertionError, pytest.fail.Exception), match=found):
         check_unrun(block, "here")
@@ -276,13 +305,13 @@ def test_what_goes_unrun_without_a_reason_is_found(page: str) -> None:
         ("```console\n$ false\n```", "false"),
     ],
 )
-def test_what_prints_something_else_is_found(page: str, reason: str, tmp_path: Path) -> None:
+def test_wrong_output_is_found(page: str, reason: str, tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match=reason):
         run_page("here", blocks_of(page), tmp_path)
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_examples_of_docstrings(name: str) -> None:
+def test_docstring_examples(name: str) -> None:
     try:
         module = importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -294,6 +323,6 @@ def test_examples_of_docstrings(name: str) -> None:
     assert failed == 0
 
 
-def test_the_front_door_names_the_two_commands() -> None:
+def test_the_readme_names_the_two_commands() -> None:
     by_hand = "\n".join(block.text for block in BLOCKS["README.md"] if block.kind == "sh")
     assert re.findall(r"^make (\w+)", by_hand, re.M)[:2] == ["demo", "test"]
