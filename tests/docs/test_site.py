@@ -23,6 +23,8 @@ PACKAGES = (
 )  # fmt: skip
 OPTION = re.compile(r'descname"><span class="pre">(--[\w-]+)')
 FLAGS = re.compile(r"^  (--[\w-]+)(?: / (--[\w-]+))?", re.M)
+WIDTHS = (1280, 390)  # a laptop, a phone
+BROKEN_IMAGES = "[...document.images].filter(image => image.complete && !image.naturalWidth).length"
 WIDE = """() => [...document.querySelectorAll('article *')].filter(part => {
     const box = part.closest('pre, .table-wrapper, .highlight');
     return !box && part.getBoundingClientRect().right > innerWidth + 1;
@@ -152,9 +154,8 @@ def help_of(*command: str) -> str:
     return CliRunner().invoke(app, [*command, "--help"], terminal_width=200).output
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-def test_pages_open_without_errors(browser: Any, site: Path, width: int) -> None:
-    context = browser.new_context(viewport={"width": width, "height": 900})
+def test_pages_open_without_errors(browser: Any, site: Path) -> None:
+    context = browser.new_context()
     tab, errors = context.new_page(), []
     tab.on("console", lambda message: errors.append(f"{tab.url}: {message.text}"))
     tab.on("pageerror", lambda error: errors.append(f"{tab.url}: {error}"))
@@ -167,12 +168,11 @@ def test_pages_open_without_errors(browser: Any, site: Path, width: int) -> None
     )
     for page in sorted(site.rglob("*.html")):
         tab.goto(page.as_uri())
-        if tab.evaluate("document.documentElement.scrollWidth") > width:
-            errors.append(f"{page.name} is wider than {width}: {tab.evaluate(WIDE)}")
-        broken = (
-            "[...document.images].filter(image => image.complete && !image.naturalWidth).length"
-        )
-        assert tab.evaluate(broken) == 0, page.name
+        for width in WIDTHS:
+            tab.set_viewport_size({"width": width, "height": 900})
+            if tab.evaluate("document.documentElement.scrollWidth") > width:
+                errors.append(f"{page.name} is wider than {width}: {tab.evaluate(WIDE)}")
+            assert tab.evaluate(BROKEN_IMAGES) == 0, f"{page.name} at {width}"
     context.close()
     assert errors == []
 
