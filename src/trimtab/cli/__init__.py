@@ -47,7 +47,7 @@ for _command, _example in _COMMANDS:
     app.command(epilog=f"\b\nExample:\n  trimtab {_example}")(_command)  # \b keeps the lines
 
 
-@app.callback(invoke_without_command=True, epilog="Every command has an example in its --help.")
+@app.callback(invoke_without_command=True)
 def version_option(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:

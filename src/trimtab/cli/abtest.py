@@ -243,7 +243,7 @@ def _print_plan(
     from trimtab.report.verdict.verdict_words import roughly
     from trimtab.report.words import percent
 
-    columns = ["to detect a lift of", *map(percent, lifts)]
+    columns = ["emails for a lift", *map(percent, lifts)]
     if settings.planned:
         columns.append(f"{roughly(settings.planned)} detect")
     cells = [
