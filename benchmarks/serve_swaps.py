@@ -1,12 +1,12 @@
-"""Versions swapped under load: none may fail a request, none may mix with another.
+"""Version changes under load: no request may fail, and no answer may mix versions.
 
     python benchmarks/serve_swaps.py               1,000 swaps
     python benchmarks/serve_swaps.py --swaps 50
 
-Version v gives every item the bias v, so that each score tells which version made it. Versions are
-published into the store of a running `trimtab serve`, each when the one before it is served; two
-clients in processes of their own send lists and batches without pause and check every score of
-every answer. Prints counts; exits with 1 if a request failed or an answer was mixed.
+In version v every bias is v, so each score shows which version it comes from. Each version is
+published to the store of a running `trimtab serve` as soon as the one before it is served. Two
+clients in their own processes send lists and batches without pause and check every score. Prints
+counts; exits with 1 if a request failed or an answer mixed versions.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from trimtab.store.writer import open_writer
 
 N_ITEMS, N_LISTED = 2_000, 50
 CLIENTS = 2
-PATIENCE_SECONDS = 60
+TIMEOUT_SECONDS = 60
 
 
-def learned() -> tt.ItemBias:
-    """Biases to make others from."""
+def learn_bias() -> tt.ItemBias:
+    """Return biases to make others from."""
     return tt.BiasLearner(method="ascent", k=1).fit(
         pa.table({"user_id": [1, 1], "item_id": [7, 8], "score": [0.9, 0.8]}),
         pa.table({"user_id": [1], "item_id": [8]}),
@@ -44,7 +44,7 @@ def learned() -> tt.ItemBias:
 
 
 def publish(store: Store, bias: tt.ItemBias, version: int) -> None:
-    """Publish a version whose biases are all its number."""
+    """Publish a version in which every bias is the version's number."""
     nothing, false = np.zeros(N_ITEMS), np.zeros(N_ITEMS, bool)
     made = replace(
         bias, item_ids=np.arange(N_ITEMS), bias=np.full(N_ITEMS, float(version)), excluded=false,
@@ -57,21 +57,21 @@ def publish(store: Store, bias: tt.ItemBias, version: int) -> None:
 
 
 def is_mixed(answer: dict) -> bool:
-    """Whether an answer is not wholly of the version that it names."""
+    """Return whether some score does not come from the version that the answer names."""
     lists = answer.get("lists", [answer])
     expected = [answer["version"] + 0.5] * N_LISTED
     return any([item["score"] for item in one["items"]] != expected for one in lists)
 
 
-def be_client(port: int, stop: Path) -> None:
-    """Send until told to stop; count."""
+def run_client(port: int, stop: Path) -> None:
+    """Send requests until told to stop; print the counts as JSON."""
     items = [{"item_id": item, "score": 0.5} for item in range(0, N_ITEMS, N_ITEMS // N_LISTED)]
     one = {"items": items, "k": N_LISTED}
     asked = [("/rerank", one), ("/rerank/batch", {"lists": [one, one, one]})]
     bodies = [(path, json.dumps(body)) for path, body in asked]
     counts: Counter[str] = Counter()
     versions: set[int] = set()
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_SECONDS)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_SECONDS)
     print("sending", flush=True)
     while not stop.exists():
         path, body = bodies[counts["requests"] % 2]
@@ -93,9 +93,9 @@ def be_client(port: int, stop: Path) -> None:
 
 
 def wait_until_served(port: int, version: int) -> None:
-    """Wait until the server says that it serves a version."""
-    until = time.monotonic() + PATIENCE_SECONDS
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_SECONDS)
+    """Wait until the server serves a version."""
+    until = time.monotonic() + TIMEOUT_SECONDS
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_SECONDS)
     while time.monotonic() < until:
         connection.request("GET", "/version")
         about = json.loads(connection.getresponse().read())
@@ -108,8 +108,8 @@ def wait_until_served(port: int, version: int) -> None:
 
 
 def run(n_swaps: int, folder: Path) -> Counter[str]:
-    """Serve, load and swap; the counts."""
-    store, bias, stop = Store(folder / "store"), learned(), folder / "stop"
+    """Publish versions to a server under load; return the counts."""
+    store, bias, stop = Store(folder / "store"), learn_bias(), folder / "stop"
     publish(store, bias, 1)
     script = Path(sysconfig.get_path("scripts")) / "trimtab"
     server = subprocess.Popen(
@@ -131,7 +131,7 @@ def run(n_swaps: int, folder: Path) -> Counter[str]:
         counts: Counter[str] = Counter(swaps=n_swaps)
         versions: set[int] = set()
         for client in clients:
-            found = json.loads(client.communicate(timeout=PATIENCE_SECONDS)[0])
+            found = json.loads(client.communicate(timeout=TIMEOUT_SECONDS)[0])
             counts.update(found["counts"])
             versions.update(found["versions"])
     finally:
@@ -146,14 +146,14 @@ def run(n_swaps: int, folder: Path) -> Counter[str]:
 
 
 def main() -> None:
-    """Run and print."""
+    """Run the benchmark and print the counts."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--swaps", type=int, default=1000)
     parser.add_argument("--client", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--stop", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.client is not None:
-        be_client(arguments.client, arguments.stop)
+        run_client(arguments.client, arguments.stop)
         return
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:

@@ -104,7 +104,8 @@ def fit_on_spark(folder: Path, learner: str, master: str) -> dict[str, Any]:
 
     from pyspark.sql import SparkSession
 
-    from trimtab.spark import SparkBiasLearner
+    import trimtab as tt
+    from trimtab.spark import fit
 
     logging.basicConfig(format="    %(message)s", stream=sys.stderr)
     logging.getLogger("trimtab.spark").setLevel(logging.INFO)
@@ -124,11 +125,11 @@ def fit_on_spark(folder: Path, learner: str, master: str) -> dict[str, Any]:
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     spark.range(10).count()
-    made = {"default": SparkBiasLearner, "paper": SparkBiasLearner.paper}[learner]()
+    made = {"default": tt.BiasLearner, "paper": tt.BiasLearner.paper}[learner]()
     recs, recent = (spark.read.parquet(f"{folder}/{name}.parquet") for name in ("recs", "recent"))
     memory = Memory()
     began = time.perf_counter()
-    bias = made.fit(recs, recent, progress=False)
+    bias = fit(made, recs, recent, progress=False)
     seconds = time.perf_counter() - began
     spark.stop()
     return {"seconds": seconds, **told(bias), "above_start": memory.above()}
@@ -157,8 +158,8 @@ def masters(cluster: bool, folder: Path) -> Any:
     if not cluster:
         yield "local[2]"
         return
-    sys.path.insert(0, str(HERE.parent / "tests" / "spark"))
-    from cluster import start_cluster
+    sys.path.insert(0, str(HERE.parent / "tests" / "helpers"))
+    from spark_cluster import start_cluster
 
     with start_cluster(folder, memory="4g") as started:
         yield started.url

@@ -64,7 +64,7 @@ def run(master: str, given: dict[str, tuple[pa.Table, pa.Table]], learner: str) 
     """Compare on one cluster; whether all was as it should be."""
     from pyspark.sql import SparkSession
 
-    from trimtab.spark import SparkBiasLearner
+    from trimtab.spark import fit
 
     settings = {
         "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
@@ -79,18 +79,17 @@ def run(master: str, given: dict[str, tuple[pa.Table, pa.Table]], learner: str) 
     heard = Rounds()
     logging.getLogger("trimtab.spark").addHandler(heard)
     logging.getLogger("trimtab.spark").setLevel(logging.INFO)
-    pairs = {
-        "default": (tt.BiasLearner(), SparkBiasLearner()),
-        "paper, NDCG": (tt.BiasLearner.paper(), SparkBiasLearner.paper()),
-    }
-    pairs = {name: both for name, both in pairs.items() if learner in name}
+    learners = {"default": tt.BiasLearner(), "paper, NDCG": tt.BiasLearner.paper()}
+    learners = {name: settings for name, settings in learners.items() if learner in name}
     fine = True
     for problem, (recs, recent) in given.items():
         frames = [spark.createDataFrame(t).persist() for t in (recs, recent)]
-        for name, (local, distributed) in pairs.items():
-            base = local.fit(recs, recent, progress=False)
+        for name, settings in learners.items():
+            base = settings.fit(recs, recent, progress=False)
             heard.objectives.clear()
-            found = [distributed.fit(*frames, partitions=n, progress=False) for n in PARTITIONS]
+            found = [
+                fit(settings, *frames, partitions=n, progress=False) for n in PARTITIONS
+            ]
             fine &= report(master, problem, name, base, found, heard.objectives)
     spark.stop()
     return fine
@@ -128,8 +127,8 @@ def main() -> None:
     if options.mode != "cluster":
         results.append(run("local[2]", given, options.learner))
     if options.mode != "local":
-        sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "spark"))
-        from cluster import start_cluster
+        sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "helpers"))
+        from spark_cluster import start_cluster
 
         with tempfile.TemporaryDirectory() as name, start_cluster(Path(name), "2g") as cluster:
             results.append(run(cluster.url, given, options.learner))

@@ -1,14 +1,16 @@
-"""Stores to serve from, and real servers: `trimtab serve` in a process of its own."""
+"""Stores to serve from, and servers: `trimtab serve` in its own process."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sysconfig
+import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ SCRIPT = Path(sysconfig.get_path("scripts")) / "trimtab"
 TOKEN, ADMIN_TOKEN = "t0ken-of-the-tests!", "admin-t0ken-of-the-tests"
 ADMIN = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
 ABOUT = {"as_of": "2026-03-01"}
+RERANK_HEAD = b"POST /rerank HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 LEARNED = tt.BiasLearner(method="ascent", k=1).fit(
     pa.table({"user_id": [1, 1, 2, 2], "item_id": [7, 8, 7, 8], "score": [0.9, 0.8, 0.6, 0.5]}),
     pa.table({"user_id": [1, 2], "item_id": [8, 8]}),
@@ -34,7 +37,7 @@ LEARNED = tt.BiasLearner(method="ascent", k=1).fit(
 def make_bias(
     item_ids: Any, bias: Any, excluded: Any = None, scale: str = "additive", unlisted: str = "never"
 ) -> tt.ItemBias:
-    """Biases as given; ids ascending."""
+    """Return biases by item; ids must ascend."""
     n = len(bias)
     nothing, false = np.zeros(n), np.zeros(n, bool)
     is_text = n and isinstance(item_ids[0], str)
@@ -49,19 +52,19 @@ def make_bias(
 
 
 def publish(store: Store, bias: tt.ItemBias, keep: int = 3) -> int:
-    """Publish a version: its number."""
+    """Publish a version and return its number."""
     with open_writer(store) as writer:
         return writer.publish(lambda folder: bias.save(folder / "bias"), ABOUT, keep)
 
 
 def request_of(ids: Any, scores: Any, **more: Any) -> dict[str, Any]:
-    """A request to re-rank a list."""
+    """Return a request to re-rank a list."""
     pairs = zip(ids, scores, strict=True)
     return {"items": [{"item_id": item, "score": score} for item, score in pairs], **more}
 
 
 def applied(bias: tt.ItemBias, asked: dict[str, Any], user: Any = 1) -> list[dict[str, Any]]:
-    """What `ItemBias.apply` makes of the same request."""
+    """Return what `ItemBias.apply` returns for the same request."""
     ids = [item["item_id"] for item in asked["items"]]
     if not ids:
         return []
@@ -76,22 +79,41 @@ def applied(bias: tt.ItemBias, asked: dict[str, Any], user: Any = 1) -> list[dic
     if "allowed" in asked:
         options["allowed"] = pa.table({"item_id": asked["allowed"]})
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", tt.TrimtabWarning)  # of a k beyond the list
+        warnings.simplefilter("ignore", tt.TrimtabWarning)  # k is longer than the list
         top = bias.apply(recs, asked.get("k", 10), **options)
     return top.select(["item_id", "score"]).to_pylist()
 
 
+def wait_for(is_done: Callable[[], bool], seconds: float = 30) -> None:
+    """Wait until something has happened, and fail if it never does."""
+    until = time.monotonic() + seconds
+    while not is_done():
+        assert time.monotonic() < until, "timed out"
+        time.sleep(0.005)
+
+
 @dataclass(frozen=True)
 class Running:
-    """A server that runs."""
+    """A running server."""
 
     process: subprocess.Popen[str]
-    line: str  # what it said when it was ready
+    line: str  # printed when it was ready
     client: httpx.Client
 
     @property
     def url(self) -> str:
         return str(self.client.base_url).rstrip("/")
+
+    def connect(self) -> socket.socket:
+        """Open a connection, to send bytes that no client library would send."""
+        address = (self.client.base_url.host, self.client.base_url.port)
+        return socket.create_connection(address, timeout=20)
+
+    def send_raw(self, content: bytes) -> bytes:
+        """Return the start of the answer to some bytes."""
+        with self.connect() as connection:
+            connection.sendall(content)
+            return connection.recv(65536)
 
     def rerank(self, asked: dict[str, Any]) -> dict[str, Any]:
         answer = self.client.post("/rerank", json=asked)
@@ -104,18 +126,18 @@ class Running:
         return answer.json()
 
     def count(self, name: str) -> float:
-        """A number of /metrics."""
+        """Return a number from /metrics."""
         lines = self.client.get("/metrics").text.splitlines()
         return float(next(line for line in lines if line.startswith(f"{name} ")).split()[1])
 
     def memory(self) -> int:
-        """Resident bytes."""
+        """Return the resident memory in bytes."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         (line,) = (line for line in status.splitlines() if line.startswith("VmRSS"))
         return int(line.split()[1]) * 1024
 
     def stop(self) -> tuple[int, str]:
-        """End it as a supervisor does: its status, and what it said on stderr."""
+        """Stop it with SIGTERM; return its exit status and its stderr."""
         self.client.close()
         self.process.send_signal(signal.SIGTERM)
         _, errors = self.process.communicate(timeout=60)
@@ -123,20 +145,20 @@ class Running:
 
 
 def environment(**tokens: str) -> dict[str, str]:
-    """The environment with these tokens only."""
+    """Return the environment with these tokens and no others."""
     kept = {name: value for name, value in os.environ.items() if "TRIMTAB_" not in name}
     return {**kept, "COLUMNS": "200", **tokens}
 
 
 def command(store: Store | Path, *options: object) -> list[str]:
-    """The command line of a server on a free port."""
+    """Return the command line of a server on a free port."""
     folder = store.folder if isinstance(store, Store) else store
     return [str(part) for part in (SCRIPT, "serve", "--store", folder, "--port", 0, *options)]
 
 
 @contextlib.contextmanager
 def running(store: Store | Path, *options: object, **tokens: str) -> Iterator[Running]:
-    """A server, ready; ended afterwards if it has not ended."""
+    """Start a server; stop it afterwards if it still runs."""
     process = subprocess.Popen(
         command(store, *options), env=environment(**tokens), text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -154,7 +176,7 @@ def running(store: Store | Path, *options: object, **tokens: str) -> Iterator[Ru
 
 
 def refused_start(store: Store | Path, *options: object, **tokens: str) -> tuple[int, str]:
-    """Status and stderr of a server that must not start."""
+    """Return the exit status and stderr of a server that must not start."""
     done = subprocess.run(
         command(store, *options), env=environment(**tokens), capture_output=True, text=True,
         timeout=120, check=False,

@@ -1,6 +1,6 @@
-"""A driver by itself: fits from Parquet, says how it goes, and saves the biases.
+"""A driver process: fits from Parquet, logs its steps, and saves the biases.
 
-python driver.py MASTER TABLES LEARNER PARTITIONS CHECKPOINT OUT    # CHECKPOINT may be -
+python spark_driver.py MASTER TABLES LEARNER PARTITIONS CHECKPOINT OUT    # CHECKPOINT may be -
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from trimtab.spark import SparkBiasLearner
+import trimtab as tt
+from trimtab.spark import fit
 
 SETTINGS = {
     "spark.driver.host": "127.0.0.1",
@@ -25,7 +26,7 @@ SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "4",
 }
-LEARNERS = {"paper": SparkBiasLearner.paper, "default": SparkBiasLearner}
+LEARNERS = {"paper": tt.BiasLearner.paper, "default": tt.BiasLearner}
 
 
 def session(master: str) -> SparkSession:
@@ -44,8 +45,13 @@ def main(master: str, tables: str, learner: str, partitions: str, checkpoint: st
     spark = session(master)
     recs, recent = (spark.read.parquet(f"{tables}/{name}.parquet") for name in ("recs", "recent"))
     folder = None if checkpoint == "-" else Path(checkpoint).absolute().as_uri()
-    fitted = LEARNERS[learner]().fit(
-        recs, recent, partitions=int(partitions), checkpoint=folder, progress=False
+    fitted = fit(
+        LEARNERS[learner](),
+        recs,
+        recent,
+        partitions=int(partitions),
+        checkpoint=folder,
+        progress=False,
     )
     fitted.save(out)
     print(f"done: {fitted.summary.objective_after!r} in {fitted.summary.cycles} rounds")

@@ -50,13 +50,15 @@ def unit_losses(state: State, dense: Dense, unit: int, ranked: np.ndarray) -> Co
     source = problem.source[unit]
     k = problem.k
     total = totals(dense, source, state.rows.offset)
-    values = problem.worth_float.reshape(k + 1, k + 1)[problem.needs[unit]]
-    worth = np.rint(dense.weights[source] * values).astype(np.int64)
+    values = problem.hit_values_float.reshape(k + 1, k + 1)[problem.needs[unit]]
+    hit_values = np.rint(dense.weights[source] * values).astype(np.int64)
     losses: Counter = Counter()
     hits = 0
     for place, item in enumerate(ranked[:k].tolist()):
         if dense.bought[source, item]:
-            step = int(worth[place] - worth[place + 1]) * (1 + hits if problem.is_map else 1)
+            step = int(hit_values[place] - hit_values[place + 1]) * (
+                1 + hits if problem.is_map else 1
+            )
             hits += 1
             if step and place >= problem.first:
                 losses[max(float(total[item]), 0.0), item] += step

@@ -35,7 +35,7 @@ class Units(NamedTuple):
     scores: Floats
     bought_indptr: Ints
     bought_items: Codes
-    worth: Ints  # [unit, place] of a hit, in quanta; place k is past the end
+    hit_values: Ints  # [unit, place] of a hit, in quanta; place k is past the end
     top_scores: Floats  # [unit, place], k + 1 places
     top_items: Codes
     top_bought: Flags
@@ -174,7 +174,7 @@ def _breakpoints(units, item, raised, curve, keep_idle):
             if empty and listed:
                 break
             hit = np.int64(0 if empty else units.top_bought[unit, p])
-            step = units.worth[unit, place] - units.worth[unit, place + 1]
+            step = units.hit_values[unit, place] - units.hit_values[unit, place + 1]
             delta = (relevant - hit) * step * (1 + hits if units.is_map else 1)
             hits += hit
             if place >= units.first and (delta != 0 or keep_idle):
@@ -295,7 +295,12 @@ def _by_item(indptr: Ints, items: Codes, n_items: int) -> tuple[Ints, Codes, Int
 
 
 def _make_units(
-    lists: Lists, bought: Sets, n_items: int, settings: AscentSettings, worth: Ints, offset: Floats
+    lists: Lists,
+    bought: Sets,
+    n_items: int,
+    settings: AscentSettings,
+    hit_values: Ints,
+    offset: Floats,
 ) -> Units:
     n_units, k = lists.n_units, settings.k
     reaches_unlisted = settings.unlisted == "zero"
@@ -312,7 +317,7 @@ def _make_units(
         scores=lists.scores,
         bought_indptr=bought.indptr,
         bought_items=bought.items,
-        worth=worth,
+        hit_values=hit_values,
         top_scores=np.empty((n_units, k + 1)),
         top_items=np.empty((n_units, k + 1), np.int32),
         top_bought=np.empty((n_units, k + 1), np.bool_),
@@ -381,12 +386,12 @@ def climb_literal(
     n_bought = np.diff(bought.indptr)
     kept = np.flatnonzero((n_bought > 0) & (np.diff(lists.indptr) > 0) & (heavy > 0))
     table = hit_value_table(settings.metric, k) * quanta
-    worth = np.rint(heavy[kept, None] * table[np.minimum(k, n_bought[kept])]).astype(np.int64)
+    hit_values = np.rint(heavy[kept, None] * table[np.minimum(k, n_bought[kept])]).astype(np.int64)
     indptr, entries = _keep_rows(lists.indptr, kept)
     lists = Lists(indptr, lists.items[entries], lists.scores[entries])
     indptr, entries = _keep_rows(bought.indptr, kept)
     bought = Sets(indptr, bought.items[entries])
-    units = _make_units(lists, bought, n_items, settings, worth, offset)
+    units = _make_units(lists, bought, n_items, settings, hit_values, offset)
     climb(
         units, _make_columns(lists, bought, n_items), _make_curve(len(kept), k), order, cycles,
         offset, cap, MARGIN * unit, settings.penalty / unit * quanta, levels, keep_idle,

@@ -67,33 +67,33 @@ def kernel_value(state: State, bias: float) -> int:
 def quanta_by_place(state: State, dense: Dense) -> np.ndarray:
     """What a hit is worth by [source row, place]; 0 for units that cannot learn."""
     problem = state.problem
-    worth = np.zeros((len(dense.weights), problem.k + 1), np.int64)
-    table = problem.worth_float.reshape(problem.k + 1, problem.k + 1)
+    hit_values = np.zeros((len(dense.weights), problem.k + 1), np.int64)
+    table = problem.hit_values_float.reshape(problem.k + 1, problem.k + 1)
     weights = dense.weights[problem.source, None]
-    worth[problem.source] = np.rint(weights * table[problem.needs]).astype(np.int64)
-    return worth
+    hit_values[problem.source] = np.rint(weights * table[problem.needs]).astype(np.int64)
+    return hit_values
 
 
 @numba.njit
-def unit_quanta(dense, worth, unit, bias):
+def unit_quanta(dense, hit_values, unit, bias):
     """One unit's metric in quanta, ranked from scratch."""
     total = 0
     hits = 0
     for place, item in enumerate(rank(dense, unit, bias, dense.k)):
         if dense.bought[unit, item]:
             hits += 1
-            total += worth[unit, place] * (hits if dense.metric == MAP else 1)
+            total += hit_values[unit, place] * (hits if dense.metric == MAP else 1)
     return total
 
 
 @numba.njit
-def quanta_at(dense, worth, bias, item, value):
+def quanta_at(dense, hit_values, bias, item, value):
     """All units' metric in quanta with one item's bias changed."""
     changed = bias.copy()
     changed[item] = value
     total = 0
-    for unit in range(len(worth)):
-        total += unit_quanta(dense, worth, unit, changed)
+    for unit in range(len(hit_values)):
+        total += unit_quanta(dense, hit_values, unit, changed)
     return total
 
 
@@ -107,10 +107,10 @@ def points_off_ties(ends: np.ndarray, exact: bool) -> list[float]:
 
 def check_off_ties(case: Case, dense: Dense, state: State, item: int, exact: bool) -> None:
     collect_all(*map(pack, state), item, next(looks))
-    worth, bias = quanta_by_place(state, dense), state.rows.offset
-    at_0 = quanta_at(dense, worth, bias, item, 0.0)
+    hit_values, bias = quanta_by_place(state, dense), state.rows.offset
+    at_0 = quanta_at(dense, hit_values, bias, item, 0.0)
     for point in points_off_ties(crossings(dense, bias, item, 0.0), exact):
-        plain = quanta_at(dense, worth, bias, item, point) - at_0
+        plain = quanta_at(dense, hit_values, bias, item, point) - at_0
         assert kernel_value(state, point) == plain
 
 
@@ -146,15 +146,15 @@ def test_curves_on_breakpoints(metric: str, unlisted: str) -> None:
             start[item] = tie
             state = build(replace(case, start=start))
             current = collect_all(*map(pack, state), item, next(looks))
-            worth, bias = quanta_by_place(state, dense), state.rows.offset
-            plain = quanta_at(dense, worth, bias, item, tie)
-            assert current == plain - quanta_at(dense, worth, bias, item, 0.0)
+            hit_values, bias = quanta_by_place(state, dense), state.rows.offset
+            plain = quanta_at(dense, hit_values, bias, item, tie)
+            assert current == plain - quanta_at(dense, hit_values, bias, item, 0.0)
 
 
 def check_shared(state: State, dense: Dense, item: int) -> None:
     """The shared losses less the special units' part are the plain losses of all the others."""
     problem, rows = state.problem, state.rows
-    worth = quanta_by_place(state, dense)
+    hit_values = quanta_by_place(state, dense)
     out = rows.offset.copy()
     out[item] = 0.0
     special, others = [], []
@@ -173,7 +173,8 @@ def check_shared(state: State, dense: Dense, item: int) -> None:
         there = out.copy()
         there[item] = point
         plain = sum(
-            unit_quanta(dense, worth, u, out) - unit_quanta(dense, worth, u, there) for u in others
+            unit_quanta(dense, hit_values, u, out) - unit_quanta(dense, hit_values, u, there)
+            for u in others
         )
         theirs = sum(
             step for (key, hit), step in special if point > key or (point == key and item < hit)

@@ -107,7 +107,7 @@ def test_everything_removed() -> None:
 
 
 def test_room_is_found_by_merging() -> None:
-    """OrderedMultiset emptied but for a few entries use up all there are; merging frees them again."""
+    """A multiset with few entries left in each block uses up all blocks; merging frees them."""
     rng = np.random.default_rng(2)
     blocks, plain = make_multiset(2_000), Plain()
     start, merged = 0.0, 0

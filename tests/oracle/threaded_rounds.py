@@ -28,7 +28,7 @@ _UNTOLD = Losses(np.empty(0), np.empty(0, np.int64))
 
 
 class ThreadedBackend:
-    """A backend in memory: searches are shared out among threads, and moves are taken back by moving.
+    """A backend in memory: threads share the search, and moves are undone by moving back.
 
     What it tells is the same to the byte for any number of threads.
 

@@ -1,4 +1,4 @@
-"""`trimtab serve` as a command: how it begins, what it refuses, how it ends."""
+"""`trimtab serve` as a command: startup, refused settings, shutdown."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 
 import pytest
 
-from services import SCRIPT, environment, refused_start, request_of, running
+from services import RERANK_HEAD, environment, refused_start, request_of, running, wait_for
 from trimtab.errors import SettingError, StoreError
 from trimtab.serve import Settings, run
 from trimtab.store.versions import POINTER
 
-WITHOUT = """
+pytestmark = pytest.mark.xdist_group("serve")
+WITHOUT_LIBRARIES = """
 import sys
 
 class Blocker:
@@ -25,115 +25,122 @@ class Blocker:
             raise ModuleNotFoundError(name)
 
 sys.meta_path.insert(0, Blocker())
-from pathlib import Path
-from trimtab.cli import guarded
-from trimtab.cli.serving import serve
-sys.exit(guarded(lambda: serve(store=Path("none"))))
+sys.argv = ["trimtab", "serve", "--store", "none"]
+from trimtab.cli import main
+main()
+"""
+SHOW_HELP = """
+import sys, trimtab.cli
+sys.argv = ["trimtab", "serve", "--help"]
+try:
+    trimtab.cli.main()
+finally:
+    print(*{name.partition(".")[0] for name in sys.modules}, sep="\\n")
 """
 
 
-def test_one_line_is_said_and_a_free_port_taken(server, shared_store):
-    port = server.client.base_url.port
-    assert server.line == (
-        f"serving version 1 of {shared_store.folder} at http://127.0.0.1:{port}, "
-        f"documentation at /docs\n"
-    )
+def run_python(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True,
+        check=False, timeout=120,
+    )  # fmt: skip
+
+
+def test_startup_prints_one_line_with_the_version_and_the_address(server, shared_store):
+    assert server.line.startswith("serving version 1 ")
+    assert server.line.endswith("\n")
+    for value in (str(shared_store.folder), f" {server.url},", "/docs"):
+        assert value in server.line
     answer = server.client.get("/")
     assert (answer.status_code, answer.headers["location"]) == (307, "/docs")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_with_0_after_what_was_begun(store, number):
-    with running(store) as server:
-        body = json.dumps(request_of([1], [1.0])).encode()
-        head = (
-            f"POST /rerank HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-            f"Content-Length: {len(body)}\r\n\r\n"
-        ).encode()
-        place = (server.client.base_url.host, server.client.base_url.port)
-        server.client.get("/health")  # leaves a connection open
-        with socket.create_connection(place, timeout=20) as begun:
-            begun.sendall(head + body[:5])
-            time.sleep(0.3)
-            server.process.send_signal(number)
-            time.sleep(0.3)
-            begun.sendall(body[5:])
-            assert begun.recv(65536).startswith(b"HTTP/1.1 200 ")
-        out, errors = server.process.communicate(timeout=30)
-        assert (server.process.returncode, out, errors) == (0, "", "")
-
-
-def test_a_port_in_use_is_one_sentence(store):
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        status, errors = refused_start(store, "--port", port)
-    assert (status, errors) == (
-        2,
-        f"trimtab: port={port}: in use on 127.0.0.1; choose another, or 0\n",
-    )
-
-
-def test_what_cannot_be_served_is_one_sentence(store, tmp_path):
-    status, errors = refused_start(store, "--max-items", 0)
-    assert (status, errors) == (2, "trimtab: max_items=0: must be at least 1\n")
-    (store.folder / POINTER).write_text("{")
-    status, errors = refused_start(store)
-    assert (status, "cannot be read" in errors, errors.count("\n")) == (2, True, 1)
-    with pytest.raises(StoreError, match="nothing was published here yet"):
-        run(tmp_path / "none", port=0)
-    with pytest.raises(SettingError, match="port=70000: must be from 0 to 65535"):
-        run(store, port=70_000)
-    with pytest.raises(SettingError, match=r"host=203\.0\.113\.7|cannot serve on 203"):
-        run(store, Settings(token="x" * 16), host="203.0.113.7")
-
-
-def test_ipv6_is_served_where_there_is_any(store):
+def has_ipv6() -> bool:
     try:
         with socket.socket(socket.AF_INET6) as probe:
             probe.bind(("::1", 0))
     except OSError:
-        pytest.skip("no IPv6 here")
-    with running(store, "--host", "::1") as server:
-        assert " at http://[::1]:" in server.line
-        assert server.client.get("/health").status_code == 200
+        return False
+    return True
 
 
-def test_settings_have_ranges():
+@pytest.mark.parametrize(
+    ("number", "host"), [(signal.SIGTERM, "127.0.0.1"), (signal.SIGINT, "::1")]
+)
+def test_a_signal_stops_it_with_status_0_after_open_requests(store, number, host):
+    host = host if has_ipv6() else "127.0.0.1"
+    with running(store, "--host", host) as server:
+        assert f" at http://{'[::1]' if host == '::1' else host}:" in server.line
+        body = json.dumps(request_of([1], [1.0])).encode()
+        server.client.get("/health")  # leaves a connection open
+        with server.connect() as open_request:
+            length = f"Content-Length: {len(body)}\r\n\r\n".encode()
+            open_request.sendall(RERANK_HEAD + length + body[:5])
+            wait_for(lambda: server.count("trimtab_requests_now") == 2)
+            server.process.send_signal(number)
+            wait_for(lambda: not is_listening(server))
+            open_request.sendall(body[5:])
+            assert open_request.recv(65536).startswith(b"HTTP/1.1 200 ")
+        out, errors = server.process.communicate(timeout=30)
+        assert (server.process.returncode, out, errors) == (0, "", "")
+
+
+def is_listening(server) -> bool:
+    try:
+        server.connect().close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
+def test_a_port_in_use_is_refused(store):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(SettingError, match=rf"port={port}: .*127\.0\.0\.1"):
+            run(store, port=port)
+
+
+def test_a_refused_start_prints_one_sentence(store):
+    status, errors = refused_start(store, "--max-items", 0)
+    assert (status, errors.count("\n")) == (2, 1)
+    assert "max_items=0" in errors
+    (store.folder / POINTER).write_text("{")
+    status, errors = refused_start(store)
+    assert (status, errors.count("\n")) == (2, 1)
+    assert POINTER in errors
+
+
+def test_a_missing_store_and_a_bad_address_are_refused(store, tmp_path):
+    with pytest.raises(StoreError, match=str(tmp_path / "none")):
+        run(tmp_path / "none", port=0)
+    with pytest.raises(SettingError, match="port=70000"):
+        run(store, port=70_000)
+    with pytest.raises(SettingError, match=r"host=203\.0\.113\.7"):
+        run(store, Settings(token="x" * 16), host="203.0.113.7")
+
+
+def test_settings_out_of_range_are_refused():
     for wrong in (
         {"poll": 0}, {"poll": float("nan")}, {"retry": -1}, {"max_body": 0}, {"max_k": 9},
         {"max_items": 1.5}, {"body_seconds": 0}, {"exposure_rows": 0}, {"salt": ""},
         {"share": 1.5, "salt": "x"}, {"max_requests": True},
     ):  # fmt: skip
-        with pytest.raises(SettingError):
+        with pytest.raises(SettingError, match=next(iter(wrong))):
             Settings(**wrong)
 
 
-def test_the_command_line_does_not_bring_the_libraries_along():
-    code = (
-        "import sys, trimtab, trimtab.cli, trimtab.cli.serving\n"
-        "print(*{name.partition('.')[0] for name in sys.modules}, sep='\\n')"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
-    )
+def test_the_help_does_not_import_the_serving_libraries():
+    done = run_python(SHOW_HELP)
+    assert done.returncode == 0
+    assert "--max-body" in done.stdout
     assert {"starlette", "uvicorn", "msgspec", "prometheus_client", "numba"}.isdisjoint(
         done.stdout.splitlines()
     )
-    helped = subprocess.run(
-        [str(SCRIPT), "serve", "--help"], env=environment(), capture_output=True, text=True,
-        check=True, timeout=120,
-    )  # fmt: skip
-    assert "--max-body" in helped.stdout
 
 
-def test_missing_libraries_are_one_sentence():
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT], env=environment(), capture_output=True, text=True,
-        check=False, timeout=120,
-    )  # fmt: skip
-    assert done.returncode == 2
-    assert done.stderr == (
-        "trimtab: serving needs starlette, uvicorn and msgspec: pip install 'trimtab[serve]'\n"
-    )
+def test_missing_libraries_are_named_in_one_sentence():
+    done = run_python(WITHOUT_LIBRARIES)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "trimtab[serve]" in done.stderr

@@ -1,24 +1,25 @@
-"""Bad requests: the right status and one sentence each, little memory, and the next is served."""
+"""Bad requests: the right status, one sentence, little memory, and the next one is answered."""
 
 from __future__ import annotations
 
 import json
-import socket
 import threading
 import time
 from typing import Any
 
 import pytest
 
-from services import make_bias, publish, request_of, running
+from services import RERANK_HEAD, make_bias, publish, request_of, running, wait_for
+from trimtab.store import Store
 
+pytestmark = pytest.mark.xdist_group("serve")
 JSON = {"Content-Type": "application/json"}
 DEEP = 100_000
 MEGABYTE = 2**20
 
 
 def answer_to(server, body: bytes, path: str = "/rerank", **headers: str) -> tuple[int, str]:
-    """Status and sentence; every error is JSON with one."""
+    """Return the status and the sentence of an error."""
     answer = server.client.post(path, content=body, headers={**JSON, **headers})
     assert answer.headers["content-type"] == "application/json"
     sentence = answer.json()["error"]
@@ -61,7 +62,7 @@ WRONG_SHAPE = [
 
 
 @pytest.mark.parametrize("body", NOT_JSON, ids=range(len(NOT_JSON)))
-def test_what_is_not_json_is_400(server, body):
+def test_a_body_that_is_not_json_is_400(server, body):
     status, sentence = answer_to(server, body)
     assert (status, "not JSON" in sentence) == (400, True)
     batch = b'{"lists":[' + (body or b",") + b"]}"
@@ -69,7 +70,7 @@ def test_what_is_not_json_is_400(server, body):
 
 
 @pytest.mark.parametrize("body", WRONG_SHAPE, ids=range(len(WRONG_SHAPE)))
-def test_what_cannot_be_is_422(server, body):
+def test_a_body_that_is_not_a_valid_request_is_422(server, body):
     assert answer_to(server, body)[0] == 422
     assert answer_to(server, b'{"lists":[' + body + b"]}", "/rerank/batch")[0] == 422
 
@@ -83,38 +84,48 @@ def test_what_cannot_be_is_422(server, body):
         '{"items":[],"allowed":[%s', '{"items":[],"user_id":%s',
     ],
 )  # fmt: skip
-def test_nesting_is_refused_however_deep(server, around, bracket):
+def test_deep_nesting_is_refused(server, around, bracket):
     assert answer_to(server, (around % (bracket * DEEP)).encode())[0] in {400, 422}
 
 
-def test_sentences_name_the_thing_and_echo_little(server):
+def test_errors_name_the_value_and_repeat_little_of_the_request(server):
     for asked, words in (
-        (
-            request_of([1, 2, 1], [1, 2, 3]),
-            "item_id 1 more than once in items: send each item once",
-        ),
-        (request_of([1], [1], k=0), "k=0: must be from 1 to 10000"),
-        (request_of(["x"], [1]), "item_id 'x' in items: the bias table's ids are integers"),
-        (request_of([1], [1], exclude=["y" * 5000]), "item_id 'yyyyyy"),
-        (request_of([1], [1], **{"z" * 5000: 1}), "unknown field `zzzzz"),
+        (request_of([1, 2, 1], [1, 2, 3]), ["item_id 1", "items"]),
+        (request_of([1], [1], k=0), ["k=0", "1", "10000"]),
+        (request_of(["x"], [1]), ["item_id 'x'", "items", "integers"]),
+        (request_of([1], [1], exclude=["y" * 5000]), ["item_id 'yyyyyy", "exclude"]),
+        (request_of([1], [1], **{"z" * 5000: 1}), ["zzzzz"]),
     ):
         status, sentence = answer_to(server, json.dumps(asked).encode())
         assert status == 422
-        assert words in sentence
+        assert all(word in sentence for word in words), sentence
         assert max(map(sentence.count, "yz")) <= 80
+
+
+def test_an_unknown_path_is_404_and_a_wrong_method_405(server):
+    for method, path, status, words in (
+        ("GET", "/nope", 404, ["/nope", "/docs"]),
+        ("PUT", "/rerank", 405, ["PUT", "/rerank", "/docs"]),
+        ("GET", "/" + "x" * 5000, 404, ["/xxx", "/docs"]),
+    ):
+        answer = server.client.request(method, path)
+        assert answer.status_code == status
+        sentence = answer.json()["error"]
+        assert [word for word in words if word not in sentence] == []
+        assert len(sentence) < 200
 
 
 @pytest.mark.parametrize(
     "kind", ["text/plain", "application/x-www-form-urlencoded", "", "application/jsonp"]
 )
-def test_other_kinds_of_content_are_415(server, kind):
+def test_other_content_types_and_encodings_are_415(server, kind):
     assert answer_to(server, listed(), **{"Content-Type": kind})[0] == 415
     assert answer_to(server, listed(), **{"Content-Encoding": "gzip"})[0] == 415
     good = {"Content-Type": "Application/JSON; charset=utf-8"}
     assert server.client.post("/rerank", content=listed(), headers=good).status_code == 200
 
 
-def test_large_bodies_are_413_and_leave_no_trace_in_memory(server):
+def test_large_bodies_are_413_and_memory_does_not_grow(server):
     server.rerank(request_of([1], [1.0]))
     before = server.memory()
     large = b'{"items":[' + b'{"item_id":1,"score":1},' * (10 * MEGABYTE // 24)
@@ -141,122 +152,156 @@ def test_large_bodies_are_413_and_leave_no_trace_in_memory(server):
     assert server.rerank(request_of([1], [1.0]))["items"]
 
 
-def test_a_body_that_never_ends_is_408(server):
-    place = (server.client.base_url.host, server.client.base_url.port)
-    head = b"POST /rerank HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-    for rest in (b"Content-Length: 100\r\n\r\n{", b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"):
-        with socket.create_connection(place, timeout=20) as slow:
-            slow.sendall(head + rest)
-            begun = time.monotonic()
-            answer = slow.recv(65536)
-            assert answer.startswith(b"HTTP/1.1 408 ")
-            assert b"connection: close" in answer.lower()
-            assert 0.8 < time.monotonic() - begun < 10
+@pytest.mark.parametrize(
+    "rest", [b"Content-Length: 100\r\n\r\n{", b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"]
+)
+def test_a_body_that_never_ends_is_408(server, rest):
+    begun = time.monotonic()
+    answer = server.send_raw(RERANK_HEAD + rest)
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b"connection: close" in answer.lower()
+    assert 0.4 < time.monotonic() - begun < 10
 
 
-def test_a_head_that_never_ends_is_cut_off(server):
-    place = (server.client.base_url.host, server.client.base_url.port)
-    for head in (b"GET /health HTT", b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: "):
-        with socket.create_connection(place, timeout=20) as slow:
-            slow.sendall(head)
-            assert slow.recv(65536) == b""
-    with socket.create_connection(place, timeout=20) as wide:
-        wide.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * 100_000)
-        assert b" 431 " in wide.recv(100)
-    for bad in (b"\x16\x03\x01\x02\x00\x01", b"GET\r\n\r\n", b"GET /health HTTP/9.9\r\n\r\n"):
-        with socket.create_connection(place, timeout=20) as odd:
-            odd.sendall(bad)
-            answer = odd.recv(65536)
-            assert answer.startswith(b"HTTP/1.1 400 ")
-            assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]
+@pytest.mark.parametrize(
+    "head", [b"GET /health HTT", b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: "]
+)
+def test_headers_that_never_end_close_the_connection(server, head):
+    assert server.send_raw(head) == b""
+
+
+def test_large_headers_are_431(server):
+    large = b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * 100_000
+    assert server.send_raw(large).startswith(b"HTTP/1.1 431 ")
+
+
+def test_the_rest_of_a_body_that_was_answered_early_has_a_time_limit(server):
+    head = b"GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"
+    with server.connect() as slow:
+        slow.sendall(head)
+        assert slow.recv(65536).startswith(b"HTTP/1.1 200 ")
+        assert slow.recv(65536) == b""
+    with server.connect() as in_time:
+        for _ in range(2):
+            in_time.sendall(head)
+            assert in_time.recv(65536).startswith(b"HTTP/1.1 200 ")
+            in_time.sendall(b"123456789")
+
+
+def test_headers_in_parts_and_pipelined_requests_are_answered(server):
+    request = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with server.connect() as connection:
+        for part in (request[:10], request[10:] + request + request[:20], request[20:]):
+            connection.sendall(part)
+            time.sleep(0.02)
+        answers = b""
+        while answers.count(b"HTTP/1.1 200 ") < 3:
+            answers += (part := connection.recv(65536))
+            assert part
+
+
+@pytest.mark.parametrize(
+    "content", [b"\x16\x03\x01\x02\x00\x01", b"GET\r\n\r\n", b"GET /health HTTP/9.9\r\n\r\n"]
+)
+def test_bytes_that_are_not_http_are_400(server, content):
+    answer = server.send_raw(content)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]
     assert server.client.get("/health").status_code == 200
 
 
-def test_settings_of_limits_count(tmp_path):
-    from trimtab.store import Store
+LIMITS: dict[str, Any] = {
+    "--max-body": 900, "--max-items": 8, "--max-lists": 3, "--max-batch-items": 15,
+    "--max-filter": 2, "--max-id-length": 5, "--max-k": 12, "--max-requests": 2,
+    "--body-seconds": 5,
+}  # fmt: skip
+LISTS_OVER_A_LIMIT = [
+    (request_of("abcdefghi", [1] * 9), ["items", "9", "8"]),
+    (request_of("a", [1], exclude=list("xyz")), ["exclude", "3", "2"]),
+    (request_of("a", [1], allowed=list("xyz")), ["allowed", "3", "2"]),
+    (request_of(["longer"], [1]), ["item_id", "6", "5"]),
+    (request_of("a", [1], user_id="longer"), ["user_id", "6", "5"]),
+    (request_of("a", [1], k=13), ["k=13", "12"]),
+    (request_of("a", [-0.5]), ["score=-0.5", "0"]),
+    (request_of([1], [1]), ["item_id 1", "strings"]),
+]
+ONE = request_of("ab", [1, 1], k=2)
+BATCHES_OVER_A_LIMIT = [
+    ([ONE] * 4, ["lists", "4", "3"]),
+    ([request_of("abcdefgh", [1] * 8, k=1)] * 2, ["items", "16", "15"]),
+    ([request_of("a", [1], k=8)] * 2, ["k", "16", "15"]),
+]
 
-    store = Store(tmp_path / "store")
+
+@pytest.fixture(scope="module")
+def limited(tmp_path_factory):
+    """A server with small limits, string ids and scores of at least 0."""
+    store = Store(tmp_path_factory.mktemp("limited") / "store")
     publish(store, make_bias(["a", "b"], [0.1, 0.2], unlisted="zero"))
-    limits: dict[str, Any] = {
-        "--max-body": 900, "--max-items": 8, "--max-lists": 3, "--max-batch-items": 15,
-        "--max-filter": 2, "--max-id-length": 5, "--max-k": 12, "--max-requests": 2,
-        "--body-seconds": 5,
-    }  # fmt: skip
-    with running(store, *(part for pair in limits.items() for part in pair)) as server:
-        one = request_of("ab", [1, 1], k=2)
-        assert server.client.post("/rerank", json=one).status_code == 200
-        assert server.client.post("/rerank/batch", json={"lists": [one] * 2}).status_code == 200
-        for asked, words in (
-            (request_of("abcdefghi", [1] * 9), "items has 9 entries: at most 8"),
-            (request_of("a", [1], exclude=list("xyz")), "exclude has 3 entries: at most 2"),
-            (request_of("a", [1], allowed=list("xyz")), "allowed has 3 entries: at most 2"),
-            (request_of(["longer"], [1]), "has 6 characters: at most 5"),
-            (request_of("a", [1], user_id="longer"), "user_id has 6 characters: at most 5"),
-            (request_of("a", [1], k=13), "k=13: must be from 1 to 12"),
-            (request_of("a", [-0.5]), "score=-0.5: must be at least 0"),
-            (request_of([1], [1]), "the bias table's ids are strings"),
-        ):
-            one_list = {"k": 2, **asked}
-            status, sentence = answer_to(server, json.dumps(one_list).encode())
-            assert (status, words in sentence) == (422, True), sentence
-            batch = json.dumps({"lists": [{"items": [], "k": 1}, one_list]}).encode()
-            status, sentence = answer_to(server, batch, "/rerank/batch")
-            assert (status, f"lists[1]: {words}" in sentence or words in sentence) == (422, True)
-        for lists, words in (
-            ([one] * 4, "lists has 4 entries: at most 3"),
-            (
-                [request_of("abcdefgh", [1] * 8, k=1)] * 2,
-                "items of all lists come to 16: at most 15",
-            ),
-            ([request_of("a", [1], k=8)] * 2, "k of all lists come to 16: at most 15"),
-        ):
-            status, sentence = answer_to(
-                server, json.dumps({"lists": lists}).encode(), "/rerank/batch"
-            )
-            assert (status, words in sentence) == (422, True), sentence
-        assert answer_to(server, b" " * 901)[0] == 413
-        too_many_at_once(server)
+    with running(store, *(part for pair in LIMITS.items() for part in pair)) as server:
+        yield server
 
 
-def too_many_at_once(server) -> None:
-    """Two slow requests fill the service; the third is sent away, but its health is still told."""
-    place = (server.client.base_url.host, server.client.base_url.port)
-    head = b"POST /rerank HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-    with (
-        socket.create_connection(place, timeout=20) as first,
-        socket.create_connection(place, timeout=20) as second,
-    ):
+def test_requests_within_the_limits_are_answered(limited):
+    assert limited.client.post("/rerank", json=ONE).status_code == 200
+    assert limited.client.post("/rerank/batch", json={"lists": [ONE] * 2}).status_code == 200
+
+
+@pytest.mark.parametrize(("asked", "words"), LISTS_OVER_A_LIMIT, ids=range(8))
+def test_a_list_over_a_limit_is_422(limited, asked, words):
+    one = {"k": 2, **asked}
+    status, sentence = answer_to(limited, json.dumps(one).encode())
+    assert (status, [word for word in words if word not in sentence]) == (422, [])
+    batch = json.dumps({"lists": [{"items": [], "k": 1}, one]}).encode()
+    status, in_batch = answer_to(limited, batch, "/rerank/batch")
+    assert (status, in_batch) == (422, f"lists[1]: {sentence}")
+
+
+@pytest.mark.parametrize(("lists", "words"), BATCHES_OVER_A_LIMIT, ids=range(3))
+def test_a_batch_over_a_limit_is_422(limited, lists, words):
+    body = json.dumps({"lists": lists}).encode()
+    status, sentence = answer_to(limited, body, "/rerank/batch")
+    assert (status, [word for word in words if word not in sentence]) == (422, [])
+
+
+def test_a_body_over_the_limit_is_413(limited):
+    assert answer_to(limited, b" " * 901)[0] == 413
+
+
+def test_too_many_requests_at_once_are_503_but_health_is_answered(limited):
+    with limited.connect() as first, limited.connect() as second:
         for connection in (first, second):
-            connection.sendall(head + b"Content-Length: 12\r\n\r\n{")
-        time.sleep(0.5)
-        answer = server.client.post("/rerank", json=request_of("a", [1], k=1))
-        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
-        assert "2 requests at once: at most 2" in answer.json()["error"]
-        assert server.client.get("/health").status_code == 200
+            connection.sendall(RERANK_HEAD + b"Content-Length: 12\r\n\r\n{")
+        answers = []
+
+        def is_full() -> bool:
+            answers.append(limited.client.post("/rerank", json=request_of("a", [1], k=1)))
+            return answers[-1].status_code == 503
+
+        wait_for(is_full, seconds=4)
+        assert answers[-1].headers["retry-after"] == "1"
+        assert "2 requests" in answers[-1].json()["error"]
+        assert limited.client.get("/health").status_code == 200
         for connection in (first, second):
             connection.sendall(b'"items":[]}')
             assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
-    assert server.client.post("/rerank", json=request_of("a", [1], k=1)).status_code == 200
+    assert limited.client.post("/rerank", json=request_of("a", [1], k=1)).status_code == 200
 
 
-def test_clients_that_go_away_do_no_harm(server):
-    place = (server.client.base_url.host, server.client.base_url.port)
-    head = b"POST /rerank HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-
+def test_clients_that_disconnect_do_no_harm(server):
     def leave() -> None:
         for rest in (
             b"Content-Length: 100\r\n\r\n{",
             b"Content-Length: 12\r\n\r\n" + b'{"items":[]}',
         ):
-            with socket.create_connection(place, timeout=20) as connection:
-                connection.sendall(head + rest)
+            with server.connect() as connection:
+                connection.sendall(RERANK_HEAD + rest)
 
     threads = [threading.Thread(target=leave) for _ in range(20)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    time.sleep(0.2)
-    assert server.count("trimtab_requests_now") == 1  # the one that asks
+    wait_for(lambda: server.count("trimtab_requests_now") == 1)  # the request for this number
     assert server.rerank(request_of([1], [1.0]))["items"]
     assert 'status="500"' not in server.client.get("/metrics").text

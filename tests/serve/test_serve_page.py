@@ -1,4 +1,4 @@
-"""The page of documentation in a real browser: it shows, it works, and it asks nobody else."""
+"""The documentation page in a real browser: it works and loads nothing from other hosts."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pytest
 
 from services import TOKEN
 
+pytestmark = pytest.mark.xdist_group("serve")
 OPERATIONS = {
     "/rerank", "/rerank/batch", "/version", "/health", "/metrics", "/openapi.json",
     "/admin/reload", "/admin/status",
@@ -14,13 +15,13 @@ OPERATIONS = {
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_the_page_shows_all_operations_and_tries_them_out(server, browser, width, tmp_path):
+def test_the_page_shows_all_operations_and_sends_requests(server, browser, width, tmp_path):
     page = browser.new_page(viewport={"width": width, "height": 900})
-    noise, asked = [], []
-    page.on("console", lambda message: noise.append(message.text))
-    page.on("pageerror", lambda error: noise.append(str(error)))
-    page.on("request", lambda request: asked.append(request.url))
-    page.goto(server.url)  # leads to /docs
+    console, requested = [], []
+    page.on("console", lambda message: console.append(message.text))
+    page.on("pageerror", lambda error: console.append(str(error)))
+    page.on("request", lambda request: requested.append(request.url))
+    page.goto(server.url)  # redirects to /docs
     page.wait_for_selector(".opblock")
     paths = page.locator(".opblock-summary-path").all_inner_texts()
     assert {path.replace("\u200b", "") for path in paths} == OPERATIONS
@@ -34,13 +35,13 @@ def test_the_page_shows_all_operations_and_tries_them_out(server, browser, width
     assert '"status": "ok"' in answer.inner_text()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.screenshot(path=tmp_path / f"docs-{width}.png", full_page=True)
-    assert noise == []
-    hosts = {httpx.URL(url).host for url in asked if not url.startswith("data:")}
+    assert console == []
+    hosts = {httpx.URL(url).host for url in requested if not url.startswith("data:")}
     assert hosts == {"127.0.0.1"}
     page.close()
 
 
-def test_a_list_can_be_tried_out(server, browser):
+def test_the_page_re_ranks_a_list(server, browser):
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     page.goto(f"{server.url}/docs#/service/rerank")
     page.get_by_role("button", name="Try it out").click()
@@ -51,7 +52,7 @@ def test_a_list_can_be_tried_out(server, browser):
     page.close()
 
 
-def test_with_a_token_the_browsers_password_opens_it(guarded, browser):
+def test_the_token_works_as_the_browsers_password(guarded, browser):
     context = browser.new_context(http_credentials={"username": "me", "password": TOKEN})
     page = context.new_page()
     page.goto(f"{guarded.url.replace('0.0.0.0', '127.0.0.1')}/docs")
@@ -60,19 +61,14 @@ def test_with_a_token_the_browsers_password_opens_it(guarded, browser):
     context.close()
 
 
-def test_only_its_own_files_are_given(server):
+def test_only_the_files_of_the_page_are_served(server):
     for name, kind in (("docs.css", "text/css"), ("swagger-ui-bundle.js", "text/javascript")):
         answer = server.client.get(f"/docs/assets/{name}")
         assert answer.headers["content-type"].startswith(kind)
         assert answer.headers["x-content-type-options"] == "nosniff"
     for name in (
-        "docs.html",
-        "index.html",
-        "x",
-        "..%2fapp.py",
-        "%2e%2e/app.py",
-        "swagger-ui.js.map",
-    ):
+        "docs.html", "index.html", "x", "..%2fapp.py", "%2e%2e/app.py", "swagger-ui.js.map",
+    ):  # fmt: skip
         assert server.client.get(f"/docs/assets/{name}").status_code == 404
     policy = server.client.get("/docs").headers["content-security-policy"]
     assert "default-src 'none'" in policy

@@ -1,4 +1,4 @@
-"""The service ranks as `ItemBias.apply` does: the same items, the same scores to the last bit."""
+"""The service ranks as `ItemBias.apply` does: the same items and exactly the same scores."""
 
 from __future__ import annotations
 
@@ -12,57 +12,51 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import trimtab as tt
 from services import ADMIN_TOKEN, Running, applied, make_bias, publish, request_of, running
 from trimtab.serve import Settings
 from trimtab.serve.lookup import make_lookup
-from trimtab.serve.openapi import document
-from trimtab.serve.rerank import make_ranker
-from trimtab.serve.shapes import RerankRequest
+from trimtab.serve.openapi import make_document
+from trimtab.serve.ranker import SCORE_TOO_LARGE, make_ranker
+from trimtab.serve.wire import RerankRequest
 from trimtab.store import Store
 
+pytestmark = pytest.mark.xdist_group("serve-rerank")
 SCALES, UNLISTED = ("additive", "log"), ("never", "zero")
 WORDS = [
-    "",
-    " ",
-    "A",
-    "Z",
-    "a",
-    "aa",
-    "b",
-    "z",
-    "é",
-    "ß",
-    "Ω",
-    "中",
-    "日本",
-    "\U0001f600",
-    "\uffff",
-]
+    "", " ", "A", "Z", "a", "aa", "b", "z", "é", "ß", "Ω", "中", "日本", "\U0001f600", "\uffff",
+]  # fmt: skip
 
 
-class Swapping(NamedTuple):
+class Reloading(NamedTuple):
     server: Running
     store: Store
 
+    def serve(self, bias: tt.ItemBias) -> int:
+        """Serve other biases; return the version's number."""
+        number = publish(self.store, bias)
+        assert self.server.reload() == {"version": number, "changed": True, "refused": None}
+        return number
+
 
 @pytest.fixture(scope="module")
-def swapping(tmp_path_factory) -> Iterator[Swapping]:
-    """A server that takes up another table when told to."""
-    store = Store(tmp_path_factory.mktemp("swapping") / "store")
+def reloading(tmp_path_factory) -> Iterator[Reloading]:
+    """A server that checks its store only on request."""
+    store = Store(tmp_path_factory.mktemp("reloading") / "store")
     publish(store, make_bias([1], [0.0]))
     with running(store, "--poll", 3600, TRIMTAB_ADMIN_TOKEN=ADMIN_TOKEN) as server:
-        yield Swapping(server, store)
+        yield Reloading(server, store)
 
 
 def ranked(bias, asked: dict[str, Any]) -> list[dict[str, Any]]:
-    """The service's own function, without a swapping.server."""
+    """Rank with the service's function, without a server."""
     ranker = make_ranker(bias, make_lookup(bias.item_ids))
     return msgspec.to_builtins(ranker.rank(msgspec.convert(asked, RerankRequest)))
 
 
 @st.composite
 def cases(draw) -> tuple[Any, dict[str, Any]]:
-    """Tables and requests with few different numbers, so that ties abound."""
+    """Tables and requests with few different numbers, so there are many ties."""
     known = WORDS if draw(st.booleans()) else [-(2**63), -7, -1, 0, 1, 2, 3, 5, 8, 13, 2**63 - 1]
     unlisted = draw(st.sampled_from(UNLISTED))
     of_table = sorted(draw(st.sets(st.sampled_from(known), min_size=1)))
@@ -83,7 +77,7 @@ def cases(draw) -> tuple[Any, dict[str, Any]]:
 
 @given(cases())
 @settings(max_examples=250, deadline=None)
-def test_any_list_is_ranked_as_apply_does(case):
+def test_any_list_is_ranked_like_apply(case):
     bias, asked = case
     assert ranked(bias, asked) == applied(bias, asked)
 
@@ -107,7 +101,7 @@ def random_request(rng: np.random.Generator, ids: list[Any], unlisted: str) -> d
 @pytest.mark.parametrize("kind", [int, str])
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("unlisted", UNLISTED)
-def test_over_http_too_one_by_one_and_as_a_batch(swapping, kind, scale, unlisted):
+def test_lists_and_batches_over_http_are_ranked_like_apply(reloading, kind, scale, unlisted):
     rng = np.random.default_rng(5)
     ids = sorted(kind(number) for number in rng.choice(10**9, 120, replace=False).tolist())
     of_table = ids[::2]
@@ -115,76 +109,68 @@ def test_over_http_too_one_by_one_and_as_a_batch(swapping, kind, scale, unlisted
         of_table, np.round(rng.normal(size=60), rng.integers(1, 9)), rng.random(60) < 0.1, scale,
         unlisted,
     )  # fmt: skip
-    number = publish(swapping.store, bias)
-    assert swapping.server.reload() == {"version": number, "changed": True, "refused": None}
+    number = reloading.serve(bias)
     asked = [random_request(rng, ids, unlisted) for _ in range(40)]
-    answers = [swapping.server.rerank(one) for one in asked]
+    answers = [reloading.server.rerank(one) for one in asked]
     assert {answer["version"] for answer in answers} == {number}
     assert [answer["items"] for answer in answers] == [applied(bias, one) for one in asked]
-    batch = swapping.server.client.post("/rerank/batch", json={"lists": asked}).json()
+    batch = reloading.server.client.post("/rerank/batch", json={"lists": asked}).json()
     assert batch["version"] == number
     assert batch["lists"] == [{"items": answer["items"]} for answer in answers]
 
 
-def test_long_lists_go_to_a_thread_and_come_back_the_same(swapping):
+def test_long_lists_are_ranked_like_apply(reloading):
     rng = np.random.default_rng(6)
     bias = make_bias(range(20_000), rng.normal(size=20_000), unlisted="zero")
-    publish(swapping.store, bias)
-    swapping.server.reload()
+    reloading.serve(bias)
     asked = request_of(range(0, 20_000, 2), rng.random(10_000).tolist(), k=10_000)
-    assert swapping.server.rerank(asked)["items"] == applied(bias, asked)
+    assert reloading.server.rerank(asked)["items"] == applied(bias, asked)
 
 
-def test_what_comes_in_unlisted_is_the_best_of_the_rest(swapping):
-    publish(swapping.store, make_bias([1, 2, 3, 4, 5], [0.3, 0.7, 0.7, -1, 0.9], unlisted="zero"))
-    swapping.server.reload()
+def test_the_best_unlisted_items_enter(reloading):
+    reloading.serve(make_bias([1, 2, 3, 4, 5], [0.3, 0.7, 0.7, -1, 0.9], unlisted="zero"))
     asked = request_of([1, 9], [0.5, 0.6], k=3, exclude=[5])
     expected = [{"item_id": 1, "score": 0.8}, {"item_id": 2, "score": 0.7}]
-    assert swapping.server.rerank(asked)["items"] == [*expected, {"item_id": 3, "score": 0.7}]
+    assert reloading.server.rerank(asked)["items"] == [*expected, {"item_id": 3, "score": 0.7}]
     asked["allowed"] = [3, 1]
-    assert [item["item_id"] for item in swapping.server.rerank(asked)["items"]] == [1, 3]
+    assert [item["item_id"] for item in reloading.server.rerank(asked)["items"]] == [1, 3]
 
 
-def test_an_empty_list_gets_nothing(swapping):
-    publish(swapping.store, make_bias([1, 2], [0.3, 0.7], unlisted="zero"))
-    number = swapping.server.reload()["version"]
-    assert swapping.server.rerank({"items": []}) == {"version": number, "items": []}
-    empty = swapping.server.client.post("/rerank/batch", json={"lists": []}).json()
+def test_an_empty_list_stays_empty(reloading):
+    number = reloading.serve(make_bias([1, 2], [0.3, 0.7], unlisted="zero"))
+    assert reloading.server.rerank({"items": []}) == {"version": number, "items": []}
+    empty = reloading.server.client.post("/rerank/batch", json={"lists": []}).json()
     assert empty == {"version": number, "lists": []}
 
 
-def test_places_beyond_the_list_stay_empty(swapping):
-    publish(swapping.store, make_bias([1, 2], [0.25, 0.5]))
-    swapping.server.reload()
-    assert swapping.server.rerank(request_of([2, 7], [1, 1], k=10_000))["items"] == [
+def test_slots_beyond_the_list_stay_empty(reloading):
+    reloading.serve(make_bias([1, 2], [0.25, 0.5]))
+    assert reloading.server.rerank(request_of([2, 7], [1, 1], k=10_000))["items"] == [
         {"item_id": 2, "score": 1.5}, {"item_id": 7, "score": 1.0},
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("scale", "score"), [("additive", 1.7e308), ("log", 1.7e308)])
-def test_scores_beyond_all_numbers_are_refused(swapping, scale, score):
+def test_scores_too_large_for_a_number_are_refused(reloading, scale, score):
     bias = 1e308 if scale == "additive" else 3.0
-    publish(swapping.store, make_bias([1, 2], [bias, 0.0], scale=scale))
-    swapping.server.reload()
-    answer = swapping.server.client.post("/rerank", json=request_of([1, 2], [score, 1.0]))
-    assert answer.status_code == 422
-    assert "send smaller scores" in answer.json()["error"]
+    reloading.serve(make_bias([1, 2], [bias, 0.0], scale=scale))
+    answer = reloading.server.client.post("/rerank", json=request_of([1, 2], [score, 1.0]))
+    assert (answer.status_code, answer.json()["error"]) == (422, SCORE_TOO_LARGE)
 
 
-def test_examples_are_answered_as_shown(swapping):
-    described = json.loads(document(Settings(), int, "never"))["paths"]
+def test_the_examples_of_the_document_are_true(reloading):
+    described = json.loads(make_document(Settings(), int, "never"))["paths"]
     bias = np.zeros(100)
     bias[8] = 0.15
-    number = publish(swapping.store, make_bias(range(100), bias))
-    swapping.server.reload()
+    number = reloading.serve(make_bias(range(100), bias))
     for path in ("/rerank", "/rerank/batch"):
         shown = described[path]["post"]
         asked = shown["requestBody"]["content"]["application/json"]["example"]
         expected = shown["responses"]["200"]["content"]["application/json"]["example"]
-        found = swapping.server.client.post(path, json=asked).json()
+        found = reloading.server.client.post(path, json=asked).json()
         assert rounded(found) == rounded({**expected, "version": number})
     version = described["/version"]["get"]["responses"]["200"]["content"]["application/json"]
-    assert set(version["example"]) == set(swapping.server.client.get("/version").json())
+    assert set(version["example"]) == set(reloading.server.client.get("/version").json())
 
 
 def rounded(answer: dict) -> dict:

@@ -1,4 +1,4 @@
-"""Versions come and go under load; bad ones are refused, and the one before serves on."""
+"""Versions change under load; a bad one is refused, and the one before it is still served."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,15 +15,16 @@ import httpx
 import numpy as np
 import pytest
 
-from services import ADMIN_TOKEN, make_bias, publish, request_of, running
+from services import ADMIN_TOKEN, make_bias, publish, request_of, running, wait_for
 from trimtab.serve import Settings, make_app
 from trimtab.serve.counters import Counters
-from trimtab.serve.served_version import Watcher
+from trimtab.serve.store_watcher import StoreWatcher
 from trimtab.store.versions import POINTER, Store
 
+pytestmark = pytest.mark.xdist_group("serve-versions")
 ITEMS = 50
-SECONDS = 6
-# Version v gives every item the bias v, so that each score tells which version it is of.
+SWAPS = 25
+# In version v every bias is v, so each score shows which version it comes from.
 LOAD = """
 import json, sys
 import httpx
@@ -54,37 +54,8 @@ print(json.dumps(found))
 """
 
 
-def telling(version: int):
+def numbered(version: int):
     return make_bias(range(ITEMS), np.full(ITEMS, float(version)))
-
-
-def wait_for(done: Callable[[], bool], seconds: float = 10) -> None:
-    until = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < until, "it never came about"
-        time.sleep(0.02)
-
-
-def test_swaps_under_load_fail_and_mix_nothing(tmp_path):
-    store, stop = Store(tmp_path / "store"), tmp_path / "stop"
-    publish(store, telling(1))
-    with running(store, "--poll", 0.02) as server:
-        load = subprocess.Popen(
-            [sys.executable, "-c", LOAD, server.url, str(stop)], stdout=subprocess.PIPE, text=True
-        )
-        assert load.stdout.readline() == "loading\n"
-        version, until = 1, time.monotonic() + SECONDS
-        while time.monotonic() < until:
-            version = publish(store, telling(version + 1))
-            wait_for(lambda wanted=version: served(server) == wanted)
-        stop.touch()
-        found = json.loads(load.communicate(timeout=60)[0])
-        assert server.count("trimtab_version_swaps_total") == version - 1
-    assert version > 10
-    assert (found["failed"], found["mixed"]) == (0, 0)
-    assert found["requests"] > version
-    assert found["versions"] == sorted(found["versions"])
-    assert len(found["versions"]) > version / 2
 
 
 def served(server) -> int:
@@ -93,18 +64,43 @@ def served(server) -> int:
 
 @pytest.fixture(scope="module")
 def watching(tmp_path_factory):
-    """A server that looks at its own store often."""
+    """A server that checks its store often."""
     store = Store(tmp_path_factory.mktemp("watched") / "store")
-    publish(store, telling(1))
-    with running(store, "--poll", 0.05, TRIMTAB_ADMIN_TOKEN=ADMIN_TOKEN) as server:
+    publish(store, numbered(1))
+    with running(store, "--poll", 0.02, TRIMTAB_ADMIN_TOKEN=ADMIN_TOKEN) as server:
         yield server, store
 
 
+def test_no_request_fails_or_mixes_versions_while_they_change(watching, tmp_path):
+    server, store = watching
+    stop, first, swaps = tmp_path / "stop", served(server), count_swaps(server)
+    load = subprocess.Popen(
+        [sys.executable, "-c", LOAD, server.url, str(stop)], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert load.stdout.readline() == "loading\n"
+        for version in range(first + 1, first + 1 + SWAPS):
+            assert publish(store, numbered(version)) == version
+            wait_for(lambda wanted=version: served(server) == wanted)
+    finally:
+        stop.touch()
+        found = json.loads(load.communicate(timeout=60)[0])
+    assert count_swaps(server) - swaps == SWAPS
+    assert (found["failed"], found["mixed"]) == (0, 0)
+    assert found["requests"] > SWAPS
+    assert found["versions"] == sorted(found["versions"])
+    assert len(found["versions"]) > SWAPS / 2
+
+
+def count_swaps(server) -> float:
+    return server.count("trimtab_version_swaps_total")
+
+
 def publish_damaged(store: Store, name: str, content: bytes) -> Callable[[], object]:
-    """Publish a version of which a file is damaged before anybody can read it."""
+    """Publish a version with a damaged file; return a function that repairs it."""
     aside = Store(store.folder.with_name("aside"))
     shutil.copytree(store.folder, aside.folder)
-    publish(aside, telling(99))
+    publish(aside, numbered(99))
     version = aside.current().folder
     (path,) = version.glob(name)
     whole = path.read_bytes()
@@ -153,52 +149,54 @@ def overwrite(path: Path, content: bytes) -> Callable[[], object]:
 
 
 def put(path: Path, content: bytes) -> None:
-    """Write a file in one step: half of one would be another kind of damage."""
+    """Replace a file in one step: half a file would be another kind of damage."""
     part = path.with_name("part")
     part.write_bytes(content)
     part.replace(path)
 
 
 @pytest.mark.parametrize(
-    ("spoil", "reason"),
+    ("damage", "reason"),
     [
-        (damage_table, "damaged, its checksum differs"),
-        (damage_manifest, "damaged, its checksum differs"),
-        (damage_pointer, "current.json: cannot be read"),
-        (empty_pointer, "cannot be read (KeyError('number'))"),
-        (remove_pointer, "nothing was published here yet"),
-        (move_store, "nothing was published here yet"),
+        (damage_table, ".parquet"),
+        (damage_manifest, "manifest.json"),
+        (damage_pointer, POINTER),
+        (empty_pointer, "KeyError('number')"),
+        (remove_pointer, POINTER),
+        (move_store, POINTER),
     ],
 )
-def test_a_bad_version_is_refused_and_the_old_one_serves_on(watching, spoil, reason):
+def test_a_bad_version_is_refused_and_the_one_before_is_still_served(watching, damage, reason):
     server, store = watching
     before, refusals = served(server), server.count("trimtab_version_refusals_total")
-    mend = spoil(store)
-    wait_for(lambda: server.client.get("/version").json()["refused"] is not None)
-    about = server.client.get("/version").json()
-    assert about["version"] == before
-    assert reason in about["refused"]["reason"]
-    assert server.count("trimtab_version_refusals_total") > refusals
-    assert server.count("trimtab_version_refused") == 1
-    assert server.client.get("/health").json() == {"status": "ok", "version": before}
-    assert server.rerank(request_of([3], [1.0]))["version"] == before
-    assert server.reload()["refused"]["reason"] == about["refused"]["reason"]
-    mend()
+    repair = damage(store)
+    try:
+        wait_for(lambda: server.client.get("/version").json()["refused"] is not None)
+        about = server.client.get("/version").json()
+        assert about["version"] == before
+        assert reason in about["refused"]["reason"]
+        assert server.count("trimtab_version_refusals_total") > refusals
+        assert server.count("trimtab_version_refused") == 1
+        assert server.client.get("/health").json() == {"status": "ok", "version": before}
+        assert server.rerank(request_of([3], [1.0]))["version"] == before
+        assert server.reload()["refused"]["reason"] == about["refused"]["reason"]
+    finally:
+        repair()
     assert server.reload()["refused"] is None
     assert server.client.get("/version").json()["refused"] is None
     assert server.count("trimtab_version_refused") == 0
     assert served(server) == store.current().number
 
 
-def test_a_rollback_is_taken_up(watching):
+def test_a_rollback_is_served(watching):
     server, store = watching
-    number = publish(store, telling(store.current().number + 1))
+    number = publish(store, numbered(store.current().number + 1))
     wait_for(lambda: served(server) == number)
     store.rollback()
     wait_for(lambda: served(server) == store.current().number < number)
 
 
-def test_what_is_said_of_a_version(watching):
+def test_the_version_route_describes_the_version(watching):
     server, store = watching
     about = server.client.get("/version").json()
     manifest = store.current().manifest
@@ -210,47 +208,46 @@ def test_what_is_said_of_a_version(watching):
     }  # fmt: skip
 
 
-def test_tables_that_are_no_tables_are_refused(store):
-    watcher = Watcher(store, Settings(), Counters())
+def test_tables_with_bad_values_are_refused(store):
+    watcher = StoreWatcher(store, Settings(), Counters())
     watcher.load()
     for bad, reason in (
-        (make_bias([1, 2], [0.5, np.nan]), "not a finite number"),
-        (make_bias([2, 1], [0.5, 0.5]), "do not ascend"),
-        (make_bias(["b", "a"], [0.5, 0.5]), "do not ascend"),
+        (make_bias([1, 2], [0.5, np.nan]), "finite"),
+        (make_bias([2, 1], [0.5, 0.5]), "ascending"),
+        (make_bias(["b", "a"], [0.5, 0.5]), "ascending"),
         (make_bias([1], [0.5], scale="cubic"), "scale='cubic'"),
     ):
         number = publish(store, bad)
-        assert not watcher.look()
+        assert not watcher.check()
         assert watcher.served.number == 1
         assert watcher.refused.version == number
         assert reason in watcher.refused.reason
 
 
 def test_a_refused_version_is_tried_again(store):
-    watcher = Watcher(store, Settings(retry=0.2), Counters())
+    watcher = StoreWatcher(store, Settings(retry=0.5), Counters())
     watcher.load()
-    publish(store, telling(2))
+    publish(store, numbered(2))
     (path,) = store.current().folder.glob("bias/*.parquet")
-    mend = overwrite(path, b"")
-    assert not watcher.look()
-    mend()
-    assert not watcher.look()  # the pointer did not change, and it is too early
-    time.sleep(0.25)
-    assert watcher.look()
+    repair = overwrite(path, b"")
+    assert not watcher.check()
+    repair()
+    assert not watcher.check()  # the pointer did not change, and it is too early to try again
+    wait_for(watcher.check)
     assert watcher.served.number == 2
     assert watcher.refused is None
 
 
-def test_a_store_made_anew_is_noticed_though_numbers_begin_again(store, tmp_path):
-    watcher = Watcher(store, Settings(), Counters())
+def test_a_new_store_in_the_same_folder_is_noticed(store, tmp_path):
+    watcher = StoreWatcher(store, Settings(), Counters())
     watcher.load()
     store.folder.rename(tmp_path / "old")
-    publish(store, telling(5))
-    assert watcher.look()
+    publish(store, numbered(5))
+    assert watcher.check()
     assert (watcher.served.number, watcher.served.n_items) == (1, ITEMS)
 
 
-def test_an_app_of_ones_own_server_says_that_nothing_is_loaded(store):
+def test_an_app_in_another_server_answers_503_until_it_is_loaded(store):
     async def ask() -> None:
         app = make_app(store)
         transport = httpx.ASGITransport(app)
@@ -261,5 +258,5 @@ def test_an_app_of_ones_own_server_says_that_nothing_is_loaded(store):
                 assert (await client.get("/health")).json() == {"status": "ok", "version": 1}
                 assert (await client.get("/version")).json()["n_items"] == 100
 
-    with ThreadPoolExecutor(1) as pool:  # a browser's loop may be running in this thread
+    with ThreadPoolExecutor(1) as pool:  # a browser's event loop may be running in this thread
         pool.submit(asyncio.run, ask()).result()

@@ -1,4 +1,4 @@
-"""Lists and figures on Spark are the local ones, for any partitions; bad tables are told alike."""
+"""apply and evaluate on Spark: the local results for any partitions, and the same errors."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ import pytest
 
 import trimtab as tt
 from spark_settings import settings
+from trimtab import spark as spark_api
 from trimtab.datasets import load_complete_journey
 from trimtab.engines import Repeat
 from trimtab.errors import SettingError, TrimtabError
-from trimtab.spark import apply_lists
+from trimtab.spark import user_batches
 
 K = 5
 APRIL = dt.datetime(2017, 4, 1, tzinfo=dt.UTC)
@@ -59,15 +60,15 @@ def windowed(table, windows):
 
 
 @pytest.mark.parametrize(("kind", "n"), [("integers", 1), ("strings", 2), ("integers", 7)])
-def test_lists_are_the_local_ones(spark, tables, kind, n):
+def test_lists_equal_the_local_ones(spark, tables, kind, n):
     recs, _, bias = tables[kind]
     with partitions(spark, n):
-        top = apply_lists.apply(bias, spark.createDataFrame(recs), K)
+        top = spark_api.apply(bias, spark.createDataFrame(recs), K)
         assert top.toArrow().equals(bias.apply(recs, K))
         assert top.rdd.getNumPartitions() == n
 
 
-def test_pairs_items_repeats_windows_and_types_are_as_told(spark, tables):
+def test_exclude_allowed_duplicates_windows_and_types(spark, tables):
     recs, recent, bias = tables["integers"]
     bias = replace(bias, unlisted="zero")
     windows = [dt.date(2026, 9, 30), dt.date(2026, 10, 1)]
@@ -79,7 +80,7 @@ def test_pairs_items_repeats_windows_and_types_are_as_told(spark, tables):
         pa.schema([("user_id", pa.int64()), ("item_id", pa.int16())])
     )])  # fmt: skip
     allowed = pa.table({"item_id": np.arange(5, 100)})
-    found = apply_lists.apply(
+    found = spark_api.apply(
         bias,
         spark.createDataFrame(recs),
         K,
@@ -97,18 +98,18 @@ def test_a_table_by_name(spark, tables):
     recs, _, bias = tables["strings"]
     spark.createDataFrame(recs.slice(0, 300)).createOrReplaceTempView("lists_of_today")
     assert (
-        apply_lists.apply(bias, "lists_of_today", K)
+        spark_api.apply(bias, "lists_of_today", K)
         .toArrow()
         .equals(bias.apply(recs.slice(0, 300), K))
     )
 
 
-def test_times_as_windows_come_back_as_they_were(spark, tables):
+def test_timestamps_as_windows_are_unchanged(spark, tables):
     recs, _, bias = tables["integers"]
     hours = [dt.datetime(2026, 10, 25, hour, 30) for hour in (0, 1, 2)]  # clocks go back
     recs = windowed(recs.slice(0, 600), [hour.replace(tzinfo=dt.UTC) for hour in hours])
     with settings(spark, session_timeZone="Europe/Berlin"):
-        found = apply_lists.apply(bias, spark.createDataFrame(recs), K).toArrow()
+        found = spark_api.apply(bias, spark.createDataFrame(recs), K).toArrow()
     local = bias.apply(recs, K)
     assert (
         found["window"]
@@ -118,23 +119,23 @@ def test_times_as_windows_come_back_as_they_were(spark, tables):
     assert found.drop_columns(["window"]).equals(local.drop_columns(["window"]))
 
 
-def test_batches_end_where_users_do(monkeypatch):
-    monkeypatch.setattr(apply_lists, "_BATCH_ROWS", 4)
+def test_batches_never_split_a_user(monkeypatch):
+    monkeypatch.setattr(user_batches, "_BATCH_ROWS", 4)
     users = [1, 1, 2, 3, 3, 3, 3, 3, 3, 3, 4, 5, 5]
     whole = pa.table({"user_id": users})
     for size in (1, 2, 5, 100):
-        found = list(apply_lists._whole_users(whole.to_batches(max_chunksize=size)))
+        found = list(user_batches._whole_users(whole.to_batches(max_chunksize=size)))
         assert pa.concat_tables(found).equals(whole)
         seen = [set(table["user_id"].to_pylist()) for table in found]
         assert sum(map(len, seen)) == 5
-    assert list(apply_lists._whole_users(iter([]))) == []
+    assert list(user_batches._whole_users(iter([]))) == []
 
 
 # Figures -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("kind", "counts"), [("integers", (1, 2, 7)), ("strings", (2,))])
-def test_figures_are_the_local_ones_for_any_partitions(spark, tables, kind, counts):
+def test_metrics_equal_the_local_ones_for_any_partitions(spark, tables, kind, counts):
     recs, recent, bias = tables[kind]
     top = bias.apply(recs, K).filter(pc.greater(pc.random(400 * K, initializer=1), 0.2))
     users = pc.unique(recent["user_id"])[::2]
@@ -146,14 +147,14 @@ def test_figures_are_the_local_ones_for_any_partitions(spark, tables, kind, coun
     found = []
     for n in counts:
         with partitions(spark, n):
-            found.append(apply_lists.evaluate(*frames[:2], K, frames[2]))
+            found.append(spark_api.evaluate(*frames[:2], K, frames[2]))
     assert all(figures == found[0] for figures in found)
     assert found[0] == pytest.approx(tt.evaluate(top, recent, K, weights), rel=1e-12, abs=0)
 
 
-def test_figures_of_lists_with_scores_only(spark, tables):
+def test_metrics_of_lists_with_scores_only(spark, tables):
     recs, recent, _ = tables["integers"]
-    found = apply_lists.evaluate(spark.createDataFrame(recs), spark.createDataFrame(recent), 1)
+    found = spark_api.evaluate(spark.createDataFrame(recs), spark.createDataFrame(recent), 1)
     assert found == pytest.approx(tt.evaluate(recs, recent, 1), rel=1e-12)
 
 
@@ -169,9 +170,9 @@ def test_a_real_shop(spark):
     recs = Repeat().fit(before, APRIL).recommend(n=30)
     bias = tt.BiasLearner(max_cycles=1).fit(recs, recent)
     local = bias.apply(recs)
-    top = apply_lists.apply(bias, spark.createDataFrame(recs)).cache()
+    top = spark_api.apply(bias, spark.createDataFrame(recs)).cache()
     assert top.toArrow().equals(local)
-    found = apply_lists.evaluate(top, spark.createDataFrame(recent.drop_columns(["timestamp"])))
+    found = spark_api.evaluate(top, spark.createDataFrame(recent.drop_columns(["timestamp"])))
     assert found == pytest.approx(tt.evaluate(local, recent), rel=1e-12)
 
 
@@ -200,7 +201,7 @@ BAD_LISTS = {
 
 
 @pytest.mark.parametrize("name", BAD_LISTS)
-def test_bad_lists_are_refused_in_the_same_words(spark, tables, name):
+def test_bad_lists_are_refused_with_the_same_message(spark, tables, name):
     bad = dict(BAD_LISTS[name])
     columns = {"user_id": [1, 2, 2, 3], "item_id": [1, 1, 2, 1], "score": [1.0, 2.0, 0.5, 0.1]}
     columns |= {c: bad.pop(c) for c in columns if c in bad}
@@ -214,7 +215,7 @@ def test_bad_lists_are_refused_in_the_same_words(spark, tables, name):
     frames = {n: spark.createDataFrame(t) if isinstance(t, pa.Table) else t for n, t in bad.items()}
     same_error(
         partial(bias.apply, recs, **bad),
-        partial(apply_lists.apply, bias, spark.createDataFrame(recs), **frames),
+        partial(spark_api.apply, bias, spark.createDataFrame(recs), **frames),
     )
 
 
@@ -232,20 +233,20 @@ BAD_FIGURES = {
 
 
 @pytest.mark.parametrize("name", BAD_FIGURES)
-def test_what_cannot_be_judged_is_refused_in_the_same_words(spark, name):
+def test_bad_evaluations_are_refused_with_the_same_message(spark, name):
     topk, truth, weights = BAD_FIGURES[name]
     if weights is not None:
         weights = pa.table({"user_id": weights[0], "weight": weights[1]})
     frames = [None if t is None else spark.createDataFrame(t) for t in (topk, truth, weights)]
     same_error(
         partial(tt.evaluate, topk, truth, 2, weights),
-        partial(apply_lists.evaluate, *frames[:2], 2, frames[2]),
+        partial(spark_api.evaluate, *frames[:2], 2, frames[2]),
     )
 
 
-def test_only_spark_frames_and_whole_ks(spark, tables):
+def test_local_tables_and_bad_k_are_refused(spark, tables):
     recs, _, bias = tables["integers"]
-    with pytest.raises(tt.DataError, match=r"recs is a Table: pass a Spark data frame or the name"):
-        apply_lists.apply(bias, recs)
-    with pytest.raises(SettingError, match=r"k=0: must be at least 1"):
-        apply_lists.evaluate(spark.createDataFrame(TOPK), spark.createDataFrame(TRUTH), 0)
+    with pytest.raises(tt.DataError, match="recs is a Table"):
+        spark_api.apply(bias, recs)
+    with pytest.raises(SettingError, match="k=0"):
+        spark_api.evaluate(spark.createDataFrame(TOPK), spark.createDataFrame(TRUTH), 0)

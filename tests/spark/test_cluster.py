@@ -1,4 +1,4 @@
-"""On a real standalone cluster on loopback: the same biases, whatever dies on the way."""
+"""A real standalone cluster on loopback: the same biases when a worker or the driver is killed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import trimtab as tt
 from spark_cluster import start_cluster
 from trimtab.datasets import generate_drift
-from trimtab.spark import SparkBiasLearner
+from trimtab.spark import fit
 
 pytestmark = pytest.mark.minutes
 
@@ -41,7 +41,7 @@ def expected(spark, drifted):
     recs, recent = (
         spark.createDataFrame(table) for table in (drifted.recs(), drifted.recent_events())
     )
-    return SparkBiasLearner.paper().fit(recs, recent, partitions=2)
+    return fit(tt.BiasLearner.paper(), recs, recent, partitions=2)
 
 
 def rounds_in(said: str) -> list[int]:
@@ -53,14 +53,14 @@ def made_in(said: str) -> list[str]:
     return re.findall(r"^step \d+, (\w+): \d", said, re.M)
 
 
-def test_the_default_is_the_local_one_to_the_byte(cluster, tables, drifted, tmp_path):
+def test_default_equals_the_local_fit_to_the_byte(cluster, tables, drifted, tmp_path):
     run = cluster.drive(tables, "default", 3, "-", tmp_path / "bias")
     run.finish()
     local = tt.BiasLearner().fit(drifted.recs(), drifted.recent_events())
     assert tt.ItemBias.load(tmp_path / "bias").table().equals(local.table())
 
 
-def test_a_worker_dies_and_the_fit_ends_with_the_same_biases(cluster, tables, expected, tmp_path):
+def test_a_killed_worker_does_not_change_the_biases(cluster, tables, expected, tmp_path):
     run = cluster.drive(tables, "paper", 7, "-", tmp_path / "bias")
     run.wait_for(lambda said: 2 in rounds_in(said))
     cluster.workers[0].kill()
@@ -72,7 +72,7 @@ def test_a_worker_dies_and_the_fit_ends_with_the_same_biases(cluster, tables, ex
     assert "lost" in cluster.folder.joinpath("master.log").read_text().lower()
 
 
-def test_a_driver_that_dies_goes_on_where_it_was(cluster, tables, expected, tmp_path):
+def test_a_restarted_driver_continues_from_its_checkpoint(cluster, tables, expected, tmp_path):
     given = (tables, "paper", 2, tmp_path / "checkpoint", tmp_path / "bias")
     first = cluster.drive(*given)
     first.wait_for(lambda said: 3 in rounds_in(said))
@@ -81,14 +81,14 @@ def test_a_driver_that_dies_goes_on_where_it_was(cluster, tables, expected, tmp_
     second = cluster.drive(*given).finish()
     found = tt.ItemBias.load(tmp_path / "bias")
     assert found.bias.tobytes() == expected.bias.tobytes()
-    # The looks and checks of finished rounds are found, not made again.
+    # The steps of finished rounds are found in the checkpoint.
     again = made_in(second)
     assert second.count("found in the checkpoint") >= len(before)
     assert again.count("write_slices") == found.summary.cycles - before.count("write_slices")
     assert before.count("write_slices") >= 3
 
 
-def test_the_objective_is_near_the_local_one(drifted, expected):
+def test_objective_is_close_to_the_local_one(drifted, expected):
     local = tt.BiasLearner.paper().fit(drifted.recs(), drifted.recent_events())
     assert expected.summary.objective_after >= 0.995 * local.summary.objective_after
     assert np.count_nonzero(expected.bias) > 0

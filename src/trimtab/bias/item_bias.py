@@ -20,7 +20,7 @@ from trimtab.metrics.ranking import rank_lists
 from trimtab.tables.columns import ITEM, RANK, SCORE, USER
 from trimtab.tables.frames import group_sets, known_ids, read_frame, take_ids, write_frame
 from trimtab.tables.ids import encode_ids
-from trimtab.tables.rec_lists import CodedRecs, read_lists, warn_if_short
+from trimtab.tables.rec_lists import CodedRecs, longest_list, read_lists, warn_if_short
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -78,7 +78,7 @@ class ItemBias(BiasTable):
             items.excluded if allowed is None else items.excluded | ~_read_allowed(allowed, items)
         )
         lists, exponents = to_scale(coded.lists._replace(items=items.codes), self.scale)
-        warn_if_short(lists, k)
+        warn_if_short(longest_list(lists), k)
         top = rank_lists(lists, k, items.bias, keep_out, self.unlisted == "zero", hidden)
         if explore:
             chances = Chances(items.bias, items.spread, items.fresh & ~keep_out)

@@ -1,4 +1,4 @@
-"""The daily job: `Refresh` learns and publishes; `diff` tells what moved; `Simulation` replays it."""
+"""The daily job: `Refresh` learns and publishes, `diff` compares, `Simulation` replays."""
 
 from trimtab.daily.diff import diff
 from trimtab.daily.refresh import Refresh, Refreshed

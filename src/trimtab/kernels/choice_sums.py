@@ -264,7 +264,7 @@ def gather_lists(start, stop, source, indptr, items, scores, hits, out_indptr, o
 
 @kernel
 def add_hit_values(
-    start, stop, k, metric_is_map, indptr, items, bought_indptr, bought_items, weights, worth,
+    start, stop, k, metric_is_map, indptr, items, bought_indptr, bought_items, weights, hit_values,
     quanta, by_item,
 ):  # fmt: skip
     """Add what hits in the top k of a range of units are worth to their items.
@@ -279,7 +279,7 @@ def add_hit_values(
         bought_indptr: by unit.
         bought_items: ascending in each.
         weights: of units.
-        worth: of a hit by [min(k, bought), place].
+        hit_values: of a hit by [min(k, bought), place].
         quanta: in 1.
         by_item: added to, in quanta.
     """
@@ -293,6 +293,6 @@ def add_hit_values(
             for b in range(first, end):
                 if bought_items[b] == item:
                     hits += 1
-                    value = worth[need, place] * (hits if metric_is_map else 1)
+                    value = hit_values[need, place] * (hits if metric_is_map else 1)
                     by_item[item] += np.int64(np.rint(weights[unit] * value * quanta))
                     break

@@ -41,12 +41,12 @@ from trimtab.kernels.top_rows import (
     GROUP,
     Problem,
     Rows,
+    hit_value_at,
     move_item,
     raise_floor,
     tags_of,
     unpack_problem,
     unpack_rows,
-    worth_at,
 )
 
 
@@ -59,7 +59,7 @@ def _unit_value(problem, rows, unit):
     for p in range(min(problem.k, np.int64(rows.codes[tags + problem.width]))):
         if rows.codes[tags + p] & 1:
             hits += 1
-            total += worth_at(problem, unit, p) * (hits if problem.is_map else 1)
+            total += hit_value_at(problem, unit, p) * (hits if problem.is_map else 1)
     return total
 
 

@@ -28,11 +28,11 @@ def _is_above(score, item, other_score, other_item):
 
 
 @helper
-def _term(place, hits, need, k, worth, metric_is_map):
+def _term(place, hits, need, k, hit_values, metric_is_map):
     """What a hit is worth at a place, from 0, with so many hits down to it."""
     if place >= k:
         return 0.0
-    return worth[need, place] * (hits if metric_is_map else 1)
+    return hit_values[need, place] * (hits if metric_is_map else 1)
 
 
 @helper
@@ -64,7 +64,7 @@ def _crossings(own, first, end, items, scores, slopes, low, high, at, what):
 @kernel
 def trace_units(
     start, stop, k, metric_is_map, low, high, quanta, indptr, items, scores, slopes, relevant,
-    n_relevant, weights, worth, out_at, out_delta, out_lengths, values,
+    n_relevant, weights, hit_values, out_at, out_delta, out_lengths, values,
 ):  # fmt: skip
     """Write each unit's curve over (low, high], and its value at `low`.
 
@@ -83,7 +83,7 @@ def trace_units(
         relevant: whether the unit bought it, by entry.
         n_relevant: items the unit bought, listed or not.
         weights: of the units.
-        worth: of a hit by [min(k, n_relevant), place].
+        hit_values: of a hit by [min(k, n_relevant), place].
         out_at: breakpoints; those of a unit begin at `out_lengths[unit]`.
         out_delta: changes there, in quanta.
         out_lengths: in: where the unit's breakpoints go; out: how many there are.
@@ -113,7 +113,7 @@ def trace_units(
                 for e in range(first, end):
                     if relevant[e] and e != own:
                         hits += _is_above(scores[e] + low * slopes[e], items[e], height, items[own])
-            now = np.int64(np.rint(_term(place, hits, need, k, worth, metric_is_map) * scale))
+            now = np.int64(np.rint(_term(place, hits, need, k, hit_values, metric_is_map) * scale))
             values[unit] += now
             sort_curve(at, what, n, stack)
             for c in range(n):
@@ -122,7 +122,9 @@ def trace_units(
                 place += step
                 if relevant[other]:
                     hits += step
-                then = np.int64(np.rint(_term(place, hits, need, k, worth, metric_is_map) * scale))
+                then = np.int64(
+                    np.rint(_term(place, hits, need, k, hit_values, metric_is_map) * scale)
+                )
                 if then != now:
                     out_at[out] = at[c]
                     out_delta[out] = then - now

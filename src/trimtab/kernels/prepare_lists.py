@@ -9,12 +9,12 @@ import numpy as np
 from trimtab.arrays import Codes, Floats, Ints
 from trimtab.kernels.compiling import helper, kernel, unpacker
 from trimtab.kernels.top_rows import (
+    hit_value_at,
     is_bought,
     is_listed,
     tags_of,
     unpack_problem,
     unpack_rows,
-    worth_at,
 )
 
 
@@ -66,13 +66,13 @@ def _in_set(items, low, high, item):
 
 @kernel
 def rank_by_engine(
-    start, stop, k, is_map, indptr, items, scores, bought_indptr, bought_items, worth,
+    start, stop, k, is_map, indptr, items, scores, bought_indptr, bought_items, hit_values,
     kth_score, value, exposure,
 ):  # fmt: skip
     """Rank each row as the engine did: k-th score, metric, and how often items are in a top k.
 
     A row shorter than k has its last score, an empty one nan; the metric of a unit that bought
-    nothing is nan. `worth` is by [min(k, relevant items), place].
+    nothing is nan. `hit_values` is by [min(k, relevant items), place].
     """
     top_scores = np.empty(k, np.float64)
     top_items = np.empty(k, np.int32)
@@ -89,12 +89,12 @@ def rank_by_engine(
             exposure[top_items[p]] += 1
             if high > low and _in_set(bought_items, low, high, top_items[p]):
                 hits += 1
-                total += worth[min(k, high - low), p] * (hits if is_map else 1)
+                total += hit_values[min(k, high - low), p] * (hits if is_map else 1)
         value[row] = total
 
 
 @kernel
-def row_values(start, stop, packed, packed_rows, worth, value):
+def row_values(start, stop, packed, packed_rows, hit_values, value):
     """The metric of each unit's current ranking, written at its source row; the sum in quanta."""
     problem = unpack_problem(packed)
     rows = unpack_rows(packed_rows)
@@ -107,8 +107,8 @@ def row_values(start, stop, packed, packed_rows, worth, value):
             if rows.codes[tags + p] & 1:
                 hits += 1
                 times = hits if problem.is_map else 1
-                total += worth[problem.needs[unit], p] * times
-                quanta += worth_at(problem, unit, p) * times
+                total += hit_values[problem.needs[unit], p] * times
+                quanta += hit_value_at(problem, unit, p) * times
         value[problem.source[unit]] = total
     return quanta
 

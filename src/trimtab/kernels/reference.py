@@ -43,10 +43,10 @@ class Task:
     unit_score: float = 1.0  # the median k-th score
     excluded: frozenset[int] = frozenset()
     quanta: float = 2.0**32
-    worth: list[list[float]] = field(default_factory=list)
+    hit_values: list[list[float]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "worth", hit_value_table(self.metric, self.k).tolist())
+        object.__setattr__(self, "hit_values", hit_value_table(self.metric, self.k).tolist())
 
 
 @dataclass(frozen=True)
@@ -67,12 +67,12 @@ def ranking(unit: Unit, bias: Mapping[int, float], task: Task) -> list[tuple[flo
     return sorted(present, key=lambda entry: (-entry[0], entry[1]))
 
 
-def worth(unit: Unit, place: int, task: Task) -> int:
+def hit_values(unit: Unit, place: int, task: Task) -> int:
     """What a hit at this place (from 0) is worth, in quanta."""
     need = min(task.k, len(unit.bought))
     if place >= task.k:
         return 0
-    return round(unit.weight * (task.worth[need][place] * task.quanta))
+    return round(unit.weight * (task.hit_values[need][place] * task.quanta))
 
 
 def value(unit: Unit, top: Iterable[int], task: Task) -> int:
@@ -81,7 +81,7 @@ def value(unit: Unit, top: Iterable[int], task: Task) -> int:
     for place, item in enumerate(top):
         if place < task.k and item in unit.bought:
             hits += 1
-            total += worth(unit, place, task) * (hits if task.metric == "map" else 1)
+            total += hit_values(unit, place, task) * (hits if task.metric == "map" else 1)
     return total
 
 
@@ -114,7 +114,7 @@ def item_curve(item: int, bias: Mapping[int, float], task: Task) -> Curve:
         for place in range(task.k):
             t, other = rest[place] if place < len(rest) else (-math.inf, -1)
             relevant = other in unit.bought
-            fall = worth(unit, place, task) - worth(unit, place + 1, task)
+            fall = hit_values(unit, place, task) - hit_values(unit, place + 1, task)
             delta = (bought - relevant) * fall * (1 + hits if task.metric == "map" else 1)
             hits += relevant
             if delta == 0 or (own is None and task.unlisted == "never"):

@@ -45,8 +45,8 @@ class Problem(NamedTuple):
     bought_items: Codes
     needs: Codes  # unit -> min(k, number of relevant items)
     weights: Floats  # unit -> weight, empty when all are 1
-    worth_float: Floats  # [need * (k + 1) + place] in fixed-point quanta, before rounding
-    worth: Ints  # the same, rounded
+    hit_values_float: Floats  # [need * (k + 1) + place] in fixed-point quanta, before rounding
+    hit_values: Ints  # the same, rounded
 
 
 class Rows(NamedTuple):
@@ -60,7 +60,7 @@ class Rows(NamedTuple):
     offset: Floats  # item -> bias, -inf when excluded
     group_floor: Floats  # lower bound of `floor` over GROUP units
     group_edge: Singles  # lower bound of `edge` over GROUP units
-    losses: OrderedMultiset  # what an item that everybody gets at score b would cost: (score, item) of hits
+    losses: OrderedMultiset  # (score, item) of hits: the cost of showing an item to everybody
     raised: OrderedMultiset  # items with a positive bias: (bias, item)
     noted_keys: Floats  # scratch for one unit's hits before a change
     noted_items: Ints
@@ -84,20 +84,20 @@ def tags_of(problem, unit):
 
 
 @helper
-def worth_at(problem, unit, place):
+def hit_value_at(problem, unit, place):
     """What a relevant item at this place adds to the unit's metric, in quanta (see `hit_step`)."""
     if place >= problem.k:
         return np.int64(0)
     at = problem.needs[unit] * (problem.k + 1) + place
     if problem.weighted:
-        return np.int64(np.rint(problem.weights[unit] * problem.worth_float[at]))
-    return problem.worth[at]
+        return np.int64(np.rint(problem.weights[unit] * problem.hit_values_float[at]))
+    return problem.hit_values[at]
 
 
 @helper
 def hit_step(problem, unit, place, hits_before):
     """What a relevant item loses when it is pushed from this place to the next: w_p."""
-    step = worth_at(problem, unit, place) - worth_at(problem, unit, place + 1)
+    step = hit_value_at(problem, unit, place) - hit_value_at(problem, unit, place + 1)
     if problem.is_map:
         return step * (1 + hits_before)
     return step

@@ -1,4 +1,4 @@
-"""What was sold before a window, counted by item."""
+"""Sales before a window, counted by item."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ NEVER = 400.0  # days since the last sale of what was never sold
 
 @dataclass(frozen=True)
 class History:
-    """What was sold before the window, by item; parts that are not known are None."""
+    """Sales before the window, by item; counts that are not known are None."""
 
-    long: Floats  # sales, or days on which a user bought it
-    buyers: Floats | None = None  # users who ever did
+    long: Floats  # sales; with users known, (user, day) pairs
+    buyers: Floats | None = None  # different users
     month: Floats | None = None  # `long` of the last month
     week: Floats | None = None
     since: Floats | None = None  # days since the last sale
@@ -27,18 +27,18 @@ class History:
 def count_history(
     items: Codes, users: Codes | None, times: Ints | None, before: int | None, n_items: int
 ) -> History:
-    """Count events of the long run.
+    """Counts of the events before a window.
 
     Args:
         items: of events.
         users: of events, if known.
         times: of events in microseconds, if known.
-        before: when the window began; later events are left out. The end of the events if None.
+        before: start of the window; later events are ignored. If None, all events count.
         n_items: number of item codes.
     """
     timed = times is not None
     if times is None:
-        times = np.arange(len(items), dtype=np.int64) * DAY  # every event a day of its own
+        times = np.arange(len(items), dtype=np.int64) * DAY  # each event on its own day
     if before is None:
         before = int(times.max()) + 1 if len(times) else 0
     if times.max(initial=before - 1) >= before:
@@ -52,7 +52,7 @@ def count_history(
     days = (before - 1 - times) // DAY  # 0 on the last day before the window
     known = users is not None
     if users is None:
-        users = np.arange(len(items), dtype=np.int32)  # every event a user of its own
+        users = np.arange(len(items), dtype=np.int32)  # each event by its own user
     visits, month, week, buyers, since = _count_visits(items, users, days, n_items)
     return History(
         visits,

@@ -1,8 +1,7 @@
-"""The tables of a fit, read, checked and coded."""
+"""The tables of a fit: read, checked against each other, and coded."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.arrays import Codes, Floats, Ints, Lists, Sets
-from trimtab.bias.item_bias import ItemBias
-from trimtab.errors import DataError, SettingError, warn
+from trimtab.bias import ItemBias
+from trimtab.errors import DataError, SettingError
 from trimtab.learn.history import History, count_history
+from trimtab.learn.input_checks import (
+    check_overlap,
+    check_same_clock,
+    require_counts,
+    warn_of_untimed_windows,
+)
 from trimtab.tables.columns import CATEGORY, COUNT, ITEM, SCORE, TIMESTAMP, USER, WINDOW
 from trimtab.tables.files import plain_type
 from trimtab.tables.frames import (
@@ -28,15 +33,13 @@ from trimtab.tables.frames import (
     take_ids,
 )
 from trimtab.tables.ids import encode_ids
-from trimtab.tables.rec_lists import code_lists, warn_if_short
+from trimtab.tables.rec_lists import code_lists, longest_list, warn_if_short
 from trimtab.tables.timestamps import DAY, as_utc, has_zone, microseconds
-
-_LEAST_OVERLAP = 0.05  # of purchases by listed users, or of listed items; below it, `fit` warns
 
 
 @dataclass(frozen=True)
 class FitTables:
-    """The tables of a fit; refused before any kernel is loaded when a column is missing."""
+    """The tables of a fit, with the columns that they must have."""
 
     recs: Table
     recent: Table
@@ -45,7 +48,7 @@ class FitTables:
 
     @staticmethod
     def read(recs: Any, recent: Any, history: Any = None, items: Any = None) -> FitTables:
-        """Read what was given."""
+        """Read the tables; a missing column is refused before any kernel is loaded."""
         timed = (USER, TIMESTAMP, COUNT)
         return FitTables(
             read_frame(recs, "recs", USER, ITEM, SCORE, optional=(WINDOW,)),
@@ -57,7 +60,7 @@ class FitTables:
 
 @dataclass(frozen=True)
 class FitInputs:
-    """The tables of a fit as arrays; item codes go over all tables."""
+    """The tables of a fit as arrays; item codes are shared by all tables."""
 
     units: Units
     item_ids: Any
@@ -65,8 +68,8 @@ class FitInputs:
     bought: Sets
     weights: Floats | None
     window: dict[str, Any]
-    history: tuple[History, ...]  # of each window, or empty
-    categories: Ints | None  # of items; -1 where not known
+    history: tuple[History, ...]  # before each window; empty without history
+    categories: Ints | None  # of items; -1 for unknown
 
     @property
     def n_items(self) -> int:
@@ -74,13 +77,8 @@ class FitInputs:
         return len(self.item_ids)
 
     @property
-    def data(self) -> tuple[Lists, Sets, int]:
-        """What coordinate ascent takes."""
-        return self.lists, self.bought, self.n_items
-
-    @property
     def windows(self) -> Codes:
-        """The window of each unit; 0 where there is but one."""
+        """The window of each unit; all 0 if there is only one."""
         codes = self.units.window_codes
         return np.zeros(len(self.units), np.int32) if codes is None else codes
 
@@ -92,7 +90,7 @@ def encode_inputs(
 
     Args:
         tables: as read.
-        k: places per user.
+        k: slots per user.
         unlisted: "never" or "zero".
         weights: user_id, weight; or None.
         duplicates: what to do with repeated rows of `recs`.
@@ -103,25 +101,18 @@ def encode_inputs(
     item_ids, (list_items, sale_items, *codes) = encode_ids(
         [table.ids(ITEM) for table in (recs, recent, *others)]
     )
-    unit_name = USER if units.windows is None else f"({USER}, {WINDOW})"
-    _check_overlap(unit_name, list_units, sale_units, len(units), units.label)
-    _check_overlap(
-        ITEM, list_items, sale_items, len(item_ids),
-        lambda item: f"{ITEM} {take_ids(item_ids, np.array([item]))[0]}",
-    )  # fmt: skip
+    _check_units(units, list_units, sale_units)
+    _check_items(item_ids, list_items, sale_items)
     lists = code_lists(recs, list_units, list_items, units, item_ids, unlisted, duplicates)
-    warn_if_short(lists, k)
+    warn_if_short(longest_list(lists), k)
     bought = group_sets(sale_units, sale_items, len(units))
-    judged = np.diff(bought.indptr) > 0
-    by_unit = None if weights is None else read_weights(weights, units, judged, "recs")
+    buys = np.diff(bought.indptr) > 0
+    by_unit = None if weights is None else read_weights(weights, units, buys, "recs")
     history: tuple[History, ...] = ()
     if tables.history is not None:
-        codes_of_units = units.window_codes
-        windows = np.zeros(1, np.int32) if codes_of_units is None else codes_of_units
-        of_sales = np.zeros(len(sale_units), np.int32)
-        if codes_of_units is not None:
-            of_sales = codes_of_units[sale_units]
-        n_windows = int(windows.max(initial=0)) + 1
+        windows = units.window_codes
+        of_sales = np.zeros(len(sale_units), np.int32) if windows is None else windows[sale_units]
+        n_windows = 1 if windows is None else int(windows.max(initial=0)) + 1
         history = _count_history(
             tables.history, codes[0], recent, of_sales, n_windows, len(item_ids)
         )
@@ -131,65 +122,75 @@ def encode_inputs(
     return FitInputs(units, item_ids, lists, bought, by_unit, _window(recent), history, categories)
 
 
+def _check_units(units: Units, listed: Codes, bought: Codes) -> None:
+    name = USER if units.windows is None else f"({USER}, {WINDOW})"
+    example = f" (recent has {units.label(bought[0])}, recs has {units.label(listed[0])})"
+    check_overlap(name, _count_matching(listed, bought, len(units)), len(bought), example)
+
+
+def _check_items(item_ids: Any, listed: Codes, bought: Codes) -> None:
+    first = take_ids(item_ids, np.array([bought[0], listed[0]]))
+    example = f" (recent has {ITEM} {first[0]}, recs has {ITEM} {first[1]})"
+    check_overlap(ITEM, _count_matching(listed, bought, len(item_ids)), len(bought), example)
+
+
+def _count_matching(listed: Codes, bought: Codes, n_codes: int) -> int:
+    in_recs = np.zeros(n_codes, bool)
+    in_recs[listed] = True
+    return int(np.count_nonzero(in_recs[bought]))
+
+
 def _count_history(
     history: Table, items: Codes, recent: Table, windows: Codes, n_windows: int, n_items: int
 ) -> tuple[History, ...]:
-    """Long-run sales before each window; what was sold in a window is left out by its time."""
+    """Sales before each window; events that fall into a window are left out."""
+    counts = _HistoryCounts(history, items, n_items)
     if not (history.has(TIMESTAMP) and recent.has(TIMESTAMP)):
-        if n_windows > 1:
-            warn(
-                f"recent has {n_windows} windows, but history or recent has no '{TIMESTAMP}': "
-                f"what earlier windows learn of the long run may hold their own sales; give both "
-                f"their times"
-            )
-        times = _instants(history) if history.has(TIMESTAMP) and not history.has(COUNT) else None
-        return (_count_before(history, items, times, None, n_items),) * n_windows
-    _check_same_clock(history, recent)
-    times, sold_at = _instants(history), _instants(recent)
-    by_day = not np.any(times % DAY)  # dates: what was sold on the first day is of the window
+        warn_of_untimed_windows(n_windows)
+        return (counts.before(None),) * n_windows
+    check_same_clock(
+        *(has_zone(table.columns[TIMESTAMP], table.name) for table in (history, recent))
+    )
+    sold_at = _instants(recent)
     found = []
     for window in range(n_windows):
         own = sold_at[windows == window]
-        start = int(own.min()) if len(own) else int(sold_at.min())
-        start = start // DAY * DAY if by_day else start
-        found.append(_count_before(history, items, times, start, n_items))
+        found.append(counts.before(int(own.min() if len(own) else sold_at.min())))
     return tuple(found)
 
 
-def _count_before(
-    history: Table, items: Codes, times: Ints | None, start: int | None, n_items: int
-) -> History:
-    """Counts of the rows before an instant; of all rows without one."""
-    if not history.has(COUNT):
-        users = encode_ids([history.ids(USER)])[1][0] if history.has(USER) else None
-        return count_history(items, users, times, start, n_items)
-    sold, lowest = read_scores(history, COUNT)
-    if lowest < 0:
-        raise DataError(
-            f"column '{COUNT}' of history has {lowest:g}: counts must be at least 0; drop such rows"
-        )
-    if times is not None and start is not None:
-        items, sold = items[times < start], sold[times < start]
-    return History(np.bincount(items, sold, minlength=n_items).astype(np.float64))
+class _HistoryCounts:
+    """History with its ids and timestamps coded once, to be counted before any instant."""
+
+    def __init__(self, history: Table, items: Codes, n_items: int) -> None:
+        self._items, self._n_items = items, n_items
+        self._sold = self._users = None
+        if history.has(COUNT):
+            self._sold, lowest = read_scores(history, COUNT)
+            require_counts(lowest)
+        elif history.has(USER):
+            self._users = encode_ids([history.ids(USER)])[1][0]
+        self._times = _instants(history) if history.has(TIMESTAMP) else None
+
+    def before(self, start: int | None) -> History:
+        """Counts of the rows before an instant; of all rows without one."""
+        if start is not None and self._times is not None and not np.any(self._times % DAY):
+            start = start // DAY * DAY  # dates: sales on the first day belong to the window
+        if self._sold is None:
+            return count_history(self._items, self._users, self._times, start, self._n_items)
+        items, sold = self._items, self._sold
+        if self._times is not None and start is not None:
+            early = self._times < start
+            items, sold = items[early], sold[early]
+        return History(np.bincount(items, sold, minlength=self._n_items).astype(np.float64))
 
 
 def _instants(table: Table) -> Ints:
     return microseconds(as_utc(table.columns[TIMESTAMP], "UTC", table.name)[0])
 
 
-def _check_same_clock(history: Table, recent: Table) -> None:
-    """Refuse instants beside local times: their order is not known."""
-    zoned = [has_zone(table.columns[TIMESTAMP], table.name) for table in (history, recent)]
-    if zoned[0] != zoned[1]:
-        have, lack = ("history", "recent") if zoned[0] else ("recent", "history")
-        raise DataError(
-            f"column '{TIMESTAMP}' has a time zone in {have} but none in {lack}: give it to both "
-            f"or to neither"
-        )
-
-
 def read_categories(table: Table, codes: Codes, n_items: int) -> Ints:
-    """The category of each item; one for all tables."""
+    """The category of each item as a number; -1 for unknown."""
     counts = np.bincount(codes, minlength=n_items)
     if counts.max(initial=0) > 1:
         repeated = table.columns[ITEM][int(np.flatnonzero(codes == counts.argmax())[0])]
@@ -208,7 +209,7 @@ def read_categories(table: Table, codes: Codes, n_items: int) -> Ints:
 
 
 def _plain_labels(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Categories as text or numbers; refuses what is neither."""
+    """Categories as text or numbers; refuses other types."""
     kind = plain_type(column.type)
     if pa.types.is_null(kind) or pa.types.is_string(kind) or pa.types.is_string_view(kind):
         kind = pa.large_string()
@@ -218,39 +219,20 @@ def _plain_labels(column: pa.ChunkedArray) -> pa.ChunkedArray:
     )  # fmt: skip
     if not any(is_kind(kind) for is_kind in known):
         raise DataError(
-            f"column '{CATEGORY}' of items holds {column.type}: it must be text or whole numbers; "
+            f"column '{CATEGORY}' of items has type {column.type}: it must be text or integers; "
             f"cast the column"
         )
     return column.cast(kind)
 
 
-def _check_overlap(
-    name: str, listed: Codes, bought: Codes, n: int, label: Callable[[int], str]
-) -> None:
-    """Refuse purchases of nothing that is listed; warn of few that are."""
-    in_recs = np.zeros(n, bool)
-    in_recs[listed] = True
-    common = int(np.count_nonzero(in_recs[bought]))
-    if common == 0:
-        raise DataError(
-            f"no {name} of recent is in recs (recent has {label(bought[0])}, recs "
-            f"{label(listed[0])}): nothing can be learned; check that both use the same ids"
-        )
-    if common < _LEAST_OVERLAP * len(bought):
-        warn(
-            f"only {common} of {len(bought)} rows of recent have {name} that is in recs: little "
-            f"can be learned; check that both tables are of the same log"
-        )
-
-
-def start_biases(start: ItemBias | None, item_ids: Any, scale: str) -> Floats | None:
-    """Biases to start from, by item code."""
+def align_start(start: ItemBias | None, item_ids: Any, scale: str) -> Floats | None:
+    """The biases to start from, by item code."""
     if start is None:
         return None
     if start.scale != scale:
         raise SettingError(
-            f"start has scale='{start.scale}', the learner scale='{scale}': they must be "
-            f"the same; start without it"
+            f"start has scale='{start.scale}', but the learner has scale='{scale}': they must be "
+            f"equal; leave out start"
         )
     ours = known_ids("recs", ITEM, item_ids)
     theirs = known_ids("start", ITEM, start.item_ids)
@@ -260,10 +242,10 @@ def start_biases(start: ItemBias | None, item_ids: Any, scale: str) -> Floats | 
     return biases[our_codes]
 
 
-def _window(sales: Table) -> dict[str, Any]:
-    """What is known of when the purchases were made."""
+def _window(recent: Table) -> dict[str, Any]:
+    """The number of purchases, and the first and last timestamp if known."""
     first = last = None
-    if sales.has(TIMESTAMP):
-        bounds = pc.min_max(sales.columns[TIMESTAMP]).as_py()
+    if recent.has(TIMESTAMP):
+        bounds = pc.min_max(recent.columns[TIMESTAMP]).as_py()
         first, last = str(bounds["min"]), str(bounds["max"])
-    return {"rows": len(sales), "first": first, "last": last}
+    return {"rows": len(recent), "first": first, "last": last}

@@ -1,6 +1,8 @@
-"""The scale a fit learns on, and scores as the choice model takes them."""
+"""The scale a fit learns on, and its unit: what the choice model and penalties count as 1."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -9,23 +11,56 @@ from trimtab.metrics.ranking import rank_lists
 from trimtab.threads import run_ranges
 
 
-def choose_scale(lists: Lists, k: int) -> str:
-    """The log scale where the k-th scores are mostly above 0, the additive one otherwise."""
-    _, kth = _ends(lists, k)
-    return "log" if len(kth) and float(np.median(kth)) > 0 else "additive"
+def choose_scale(median_kth_score: float) -> str:
+    """Log if the typical k-th score is above 0, additive otherwise (and without any score)."""
+    return "log" if median_kth_score > 0 else "additive"
 
 
-def model_unit(lists: Lists, scale: str, k: int) -> float:
-    """What the choice model counts as 1: a factor of e, or what lies from first to k-th score."""
+def model_unit(scale: str, median_gap: float, largest: float) -> float:
+    """What the choice model counts as 1: a factor of e, or the gap from first to k-th score.
+
+    Args:
+        scale: "additive" or "log".
+        median_gap: between the best and the k-th score of a list; nan without any list.
+        largest: absolute score, for lists without a gap.
+    """
     if scale == "log":
         return 1.0
-    best, kth = _ends(lists, k)
-    unit = float(np.median(best - kth)) if len(kth) else 0.0
-    return unit if unit > 0 else float(np.abs(lists.scores).max(initial=0.0)) or 1.0
+    return median_gap if median_gap > 0 else largest or 1.0
+
+
+def penalty_unit(median_kth_scores: Iterable[float], largest: float) -> float:
+    """The unit of penalties and caps: the first |median k-th score| that is not 0.
+
+    Args:
+        median_kth_scores: medians to try in turn: of full lists, then of all lists.
+        largest: absolute score, if all medians are 0 or missing (nan).
+    """
+    for median in median_kth_scores:
+        if not np.isnan(median) and median != 0:
+            return float(abs(median))
+    return largest or 1.0
+
+
+def largest_of(numbers: Floats) -> float:
+    """The largest absolute value, found without a copy of the array."""
+    return max(float(numbers.max(initial=0.0)), -float(numbers.min(initial=0.0)))
+
+
+def median_of(values: Floats) -> float:
+    """The median; nan of nothing."""
+    return float(np.median(values)) if len(values) else np.nan
+
+
+def ends_of_lists(lists: Lists, k: int) -> tuple[Floats, Floats]:
+    """The best and the k-th (or last) score of every list that is not empty."""
+    top = rank_lists(lists, k, np.zeros(int(lists.items.max(initial=0)) + 1))
+    filled = np.diff(top.indptr) > 0
+    return top.scores[top.indptr[:-1][filled]], top.scores[top.indptr[1:][filled] - 1]
 
 
 def model_scores(lists: Lists, scale: str, unit: float) -> Floats:
-    """Scores as the choice model takes them: in units below the best of the list."""
+    """Scores as the choice model uses them: in units below the best score of the list."""
     if scale == "log":
         from trimtab.kernels.log_scores import model_logs
 
@@ -37,10 +72,3 @@ def model_scores(lists: Lists, scale: str, unit: float) -> Floats:
     highest[filled] = np.maximum.reduceat(lists.scores, lists.indptr[:-1][filled])
     scores: Floats = (lists.scores - np.repeat(highest, np.diff(lists.indptr))) / unit
     return scores
-
-
-def _ends(lists: Lists, k: int) -> tuple[Floats, Floats]:
-    """The best and the k-th (or last) score of every list."""
-    top = rank_lists(lists, k, np.zeros(int(lists.items.max(initial=0)) + 1))
-    filled = np.diff(top.indptr) > 0
-    return top.scores[top.indptr[:-1][filled]], top.scores[top.indptr[1:][filled] - 1]

@@ -1,4 +1,4 @@
-"""Which units and windows teach, and how much each unit weighs."""
+"""Which units and windows can be learned from, and how much each unit weighs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _Before = TypeVar("_Before")
 
 
 def learning_units(lists: Lists, bought: Sets, weights: Floats | None) -> Flags:
-    """Units that can gain or lose: with a list, a purchase and a weight."""
+    """Units that can gain or lose: those with a list, a purchase and a weight above 0."""
     learning: Flags = (np.diff(bought.indptr) > 0) & (np.diff(lists.indptr) > 0)
     return learning if weights is None else learning & (weights > 0)
 
@@ -20,13 +20,13 @@ def learning_units(lists: Lists, bought: Sets, weights: Floats | None) -> Flags:
 def learning_windows(
     counts: Ints, history: tuple[_Before, ...]
 ) -> tuple[Codes, tuple[_Before, ...]]:
-    """Windows numbered anew, those that teach only, and the history before each of these.
+    """New numbers for the windows with learning units, and the history before each of these.
 
-    Units of other windows teach nothing; they are put with the newest.
+    The other windows get the number of the newest; nothing is learned from their units.
 
     Args:
-        counts: by window, units that can learn.
-        history: before each window, or nothing.
+        counts: learning units by window.
+        history: before each window, or empty.
     """
     used = counts > 0
     n_used = max(1, int(used.sum()))
@@ -37,7 +37,7 @@ def learning_windows(
 
 
 def weights_around_one(weights: Floats, bought: Sets) -> Floats:
-    """Weights with a mean of 1 over units that bought something, whatever they are measured in."""
+    """Weights scaled to a mean of 1 over the units that bought something."""
     scaled = weights / max(float(weights.max(initial=0.0)), 1e-300)
     mean = float(scaled[np.diff(bought.indptr) > 0].mean())
     return scaled / mean if mean > 0 else scaled

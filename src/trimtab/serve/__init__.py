@@ -1,9 +1,9 @@
-"""Re-ranking over HTTP, from a store of the daily job.
+"""Re-ranking over HTTP, from the store that the daily job publishes to.
 
     >>> from trimtab.serve import Settings, make_app
     >>> app = make_app("store", Settings(salt="summer", share=0.5))  # doctest: +SKIP
 
-`trimtab serve` runs it; `make_app` gives the ASGI application itself, for another server.
+`trimtab serve` runs it; `make_app` returns the ASGI application, to run in another server.
 """
 
 from __future__ import annotations
@@ -17,9 +17,7 @@ try:
         import_module(_name)
     import_module("uvicorn")
 except ImportError as error:
-    raise TrimtabError(
-        "serving needs starlette, uvicorn and msgspec: pip install 'trimtab[serve]'"
-    ) from error
+    raise TrimtabError("serving support is not installed: pip install 'trimtab[serve]'") from error
 
 from trimtab.serve.app import make_app
 from trimtab.serve.exposures import read_exposures

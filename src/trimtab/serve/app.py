@@ -1,4 +1,4 @@
-"""The application: which route gives what."""
+"""The application: routes and their handlers."""
 
 from __future__ import annotations
 
@@ -17,46 +17,40 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from trimtab.serve import docs_page
-from trimtab.serve.bodies import check_batch, check_list, decode, read_body
-from trimtab.serve.gate import ASSETS, HEALTH, Gate
-from trimtab.serve.openapi import document
-from trimtab.serve.refusals import RefusalError, problem, shown
-from trimtab.serve.served_version import Served
+from trimtab.serve import docs_page, wire
+from trimtab.serve.bodies import decode_body, read_body
+from trimtab.serve.gate import Gate
+from trimtab.serve.openapi import make_document
+from trimtab.serve.refusals import RefusalError, error_response, shorten
+from trimtab.serve.request_checks import check_batch, check_list
+from trimtab.serve.routes import DOCS, PROMETHEUS, ROUTES
+from trimtab.serve.served_version import ServedVersion
 from trimtab.serve.service import Service
 from trimtab.serve.settings import Settings
-from trimtab.serve.shapes import (
-    BatchAnswer,
-    BatchRequest,
-    Health,
-    Ranked,
-    ReloadAnswer,
-    RerankAnswer,
-    RerankRequest,
-    encode,
-)
 from trimtab.store import Store
 
-_ON_THE_LOOP = 1_000  # items and places that are ranked at once; more go to a thread
-_PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
-_CLOSED = 499  # nobody reads it: the client has gone
+_MAX_ON_THE_LOOP = 1_000  # items and slots to rank in the event loop; more go to a thread
+_CLIENT_GONE = 499  # nobody reads this answer
 
 
 def make_app(store: Store | str | Path, settings: Settings | None = None) -> Starlette:
-    """The ASGI application; its server's start loads the version and begins to watch the store.
+    """Return the ASGI application; it loads the version and watches the store on startup.
 
     Args:
-        store: of the daily job, or its folder.
-        settings: all defaults without.
+        store: The daily job's store, or its folder.
+        settings: All defaults if left out.
     """
     opened = store if isinstance(store, Store) else Store(store)
-    return app_of(Service(opened, settings or Settings()))
+    return make_service_app(Service(opened, settings or Settings()))
 
 
-def app_of(service: Service) -> Starlette:
-    """The ASGI application of a service."""
-    routes = _Endpoints(service).routes()
-    gate = Middleware(Gate, service.settings, service.counters, [route.path for route in routes])
+def make_service_app(service: Service) -> Starlette:
+    """Return the ASGI application of a service."""
+    handlers = _Handlers(service)
+    routes = [
+        Route(route.path, getattr(handlers, route.handler), methods=[route.method])
+        for route in ROUTES
+    ]
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -66,108 +60,102 @@ def app_of(service: Service) -> Starlette:
         finally:
             await run_in_threadpool(service.stop)
 
+    gate = Middleware(Gate, service.settings, service.counters)
     app = Starlette(
-        routes=routes, middleware=[gate], exception_handlers=_HANDLERS, lifespan=lifespan
+        routes=routes, middleware=[gate], exception_handlers=_ERROR_HANDLERS, lifespan=lifespan
     )
     app.router.redirect_slashes = False
     return app
 
 
-class _Endpoints:
-    """What each route does."""
+class _Handlers:
+    """One method for each route."""
+
+    docs = staticmethod(docs_page.docs)
+    asset = staticmethod(docs_page.asset)
 
     def __init__(self, service: Service) -> None:
         self._service = service
         self._settings = service.settings
-        self._rerank = msgspec.json.Decoder(RerankRequest)
-        self._batch = msgspec.json.Decoder(BatchRequest)
+        self._list_decoder = msgspec.json.Decoder(wire.RerankRequest)
+        self._batch_decoder = msgspec.json.Decoder(wire.BatchRequest)
 
-    def routes(self) -> list[Route]:
-        return [
-            Route("/", self.front, methods=["GET"]),
-            Route("/rerank", self.rerank, methods=["POST"]),
-            Route("/rerank/batch", self.batch, methods=["POST"]),
-            Route(HEALTH, self.health, methods=["GET"]),
-            Route("/version", self.version, methods=["GET"]),
-            Route("/metrics", self.metrics, methods=["GET"]),
-            Route("/openapi.json", self.openapi, methods=["GET"]),
-            Route("/docs", docs_page.docs, methods=["GET"]),
-            Route(f"{ASSETS}/{{name}}", docs_page.asset, methods=["GET"]),
-            Route("/admin/reload", self.reload, methods=["POST"]),
-            Route("/admin/status", self.status, methods=["GET"]),
-        ]
-
-    async def front(self, request: Request) -> Response:
-        return RedirectResponse(f"{request.scope.get('root_path', '')}/docs")
+    async def redirect_to_docs(self, request: Request) -> Response:
+        return RedirectResponse(f"{request.scope.get('root_path', '')}{DOCS}")
 
     async def rerank(self, request: Request) -> Response:
-        asked = decode(await read_body(request, self._settings), self._rerank)
+        asked = decode_body(await read_body(request, self._settings), self._list_decoder)
         served = self._service.served()
         check_list(asked, served, self._settings)
         (ranked,) = await self._rank(served, [asked])
-        return _json(RerankAnswer(served.number, ranked.items, ranked.bucket))
+        return _json(wire.RerankAnswer(served.number, ranked.items, ranked.bucket))
 
-    async def batch(self, request: Request) -> Response:
-        asked = decode(await read_body(request, self._settings), self._batch)
+    async def rerank_batch(self, request: Request) -> Response:
+        asked = decode_body(await read_body(request, self._settings), self._batch_decoder)
         served = self._service.served()
         check_batch(asked, served, self._settings)
-        return _json(BatchAnswer(served.number, await self._rank(served, asked.lists)))
+        return _json(wire.BatchAnswer(served.number, await self._rank(served, asked.lists)))
 
-    async def _rank(self, served: Served, lists: list[RerankRequest]) -> list[Ranked]:
-        if sum(len(asked.items) + asked.k for asked in lists) <= _ON_THE_LOOP:
+    async def _rank(
+        self, served: ServedVersion, lists: list[wire.RerankRequest]
+    ) -> list[wire.Ranked]:
+        if sum(len(asked.items) + asked.k for asked in lists) <= _MAX_ON_THE_LOOP:
             return self._service.rank_all(served, lists)
         return await run_in_threadpool(self._service.rank_all, served, lists)
 
     async def health(self, _: Request) -> Response:
-        return _json(Health("ok", self._service.served().number))
+        return _json(wire.Health("ok", self._service.served().number))
 
     async def version(self, _: Request) -> Response:
-        return _json(self._service.served().about(self._service.watcher.refused))
+        return _json(self._service.served().describe(self._service.watcher.refused))
 
     async def metrics(self, _: Request) -> Response:
-        return Response(self._service.counters.text(), headers={"Content-Type": _PROMETHEUS})
+        return Response(self._service.counters.to_text(), headers={"Content-Type": PROMETHEUS})
 
     async def openapi(self, _: Request) -> Response:
         served = self._service.served()
-        kind, unlisted = served.treatment.lookup.kind, served.unlisted
-        return Response(document(self._settings, kind, unlisted), media_type="application/json")
+        id_type, unlisted = served.treatment.lookup.id_type, served.unlisted
+        document = make_document(self._settings, id_type, unlisted)
+        return Response(document, media_type="application/json")
 
     async def reload(self, _: Request) -> Response:
         watcher = self._service.watcher
-        changed = await run_in_threadpool(watcher.look, True)
-        return _json(ReloadAnswer(self._service.served().number, changed, watcher.refused))
+        changed = await run_in_threadpool(watcher.check, True)
+        return _json(wire.ReloadAnswer(self._service.served().number, changed, watcher.refused))
 
     async def status(self, _: Request) -> Response:
         return _json(self._service.status())
 
 
 def _json(answer: Struct) -> Response:
-    return Response(encode(answer), media_type="application/json")
+    return Response(wire.encode(answer), media_type="application/json")
 
 
-async def _refused(_: Request, refusal: Any) -> Response:
-    return problem(refusal.status, refusal.sentence, refusal.headers)
+async def _answer_refusal(_: Request, refusal: Any) -> Response:
+    return refusal.response()  # type: ignore[no-any-return]
 
 
-async def _no_route(request: Request, error: Any) -> Response:
+async def _answer_no_route(request: Request, error: Any) -> Response:
+    method, path = (shorten(text).strip("'") for text in (request.method, request.url.path))
     sentences = {
-        404: f"no route {shown(request.url.path)}: /docs lists them",
-        405: f"{shown(request.method)} is no method of {shown(request.url.path)}: /docs lists them",
+        404: f"there is no {path}: see {DOCS} for the routes",
+        405: f"{method} is not allowed on {path}: see {DOCS} for the routes",
     }
-    return problem(error.status_code, sentences.get(error.status_code, error.detail), error.headers)
+    sentence = sentences.get(error.status_code, error.detail)
+    return error_response(error.status_code, sentence, error.headers)
 
 
-async def _gone(_: Request, __: Any) -> Response:
-    return Response(status_code=_CLOSED)
+async def _answer_nobody(_: Request, __: Any) -> Response:
+    return Response(status_code=_CLIENT_GONE)
 
 
-async def _failed(_: Request, __: Exception) -> Response:
-    return problem(500, "the service failed to answer: its log says why")
+async def _answer_failure(_: Request, __: Exception) -> Response:
+    return error_response(500, "the service failed: see its log for the reason")
 
 
-_HANDLERS: dict[Any, Any] = {
-    RefusalError: _refused,
-    HTTPException: _no_route,
-    ClientDisconnect: _gone,
-    Exception: _failed,
+_ERROR_HANDLERS: dict[Any, Any] = {
+    RefusalError: _answer_refusal,
+    HTTPException: _answer_no_route,
+    ClientDisconnect: _answer_nobody,
+    Exception: _answer_failure,
 }

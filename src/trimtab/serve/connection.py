@@ -1,4 +1,9 @@
-"""A client's connection that is not waited for endlessly, and whose headers have an end."""
+"""A client connection with limits on the size of the headers and on the time a request takes.
+
+uvicorn has no such limits: it waits forever for headers, and httptools keeps headers of any size.
+An ASGI application sees a request only once its headers are complete, so the limits must be set
+in the protocol class. `bodies.read_body` limits the time of a body that the application reads.
+"""
 
 from __future__ import annotations
 
@@ -7,68 +12,71 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from trimtab.serve.refusals import problem
+from trimtab.serve.refusals import error_response
 
-MOST_HEAD_BYTES = 65_536
+MAX_HEADER_BYTES = 65_536
 
 
 class Connection(HttpToolsProtocol):
-    """As uvicorn has it, but closed when a request's head, or a refused body, takes too long."""
+    """uvicorn's connection, which also closes when the client is too slow.
 
-    seconds = 10.0
-    _is_in_head = True
-    _saw_head = False
-    _head_bytes = 0
-    _deadline: asyncio.TimerHandle | None = None
+    At most one timer runs, and it closes the connection. It runs while the connection is idle,
+    while headers arrive, and while the rest of a body arrives that was answered early.
+    """
+
+    request_seconds = 10.0
+    _header_bytes = 0  # received so far, of headers that are not complete
+    _is_in_body = False
+    _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         """Wait for the first request."""
         super().connection_made(transport)
-        self._expect(self.timeout_keep_alive)
+        self._close_after(self.timeout_keep_alive)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no longer."""
-        self._rest()
+        """Stop the timer."""
+        self._stop_timer()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take what came; a head that does not end is refused."""
-        was_in_head, self._saw_head = self._is_in_head, False
+        """Parse the data; refuse headers that are too large or take too long."""
+        if not self._is_in_body:
+            self._header_bytes += len(data)
         super().data_received(data)
-        if self._saw_head or not was_in_head or self.transport.is_closing():
+        if self._header_bytes == 0 or self.transport.is_closing():
             return
-        self._head_bytes += len(data)
-        if self._head_bytes > MOST_HEAD_BYTES:
-            self._answer(431, f"the headers are too large: at most {MOST_HEAD_BYTES} bytes")
-        elif self._head_bytes == len(data):  # its first part
-            self._expect(self.seconds)
+        if self._header_bytes > MAX_HEADER_BYTES:
+            self._refuse(431, f"the headers are too large: send at most {MAX_HEADER_BYTES} bytes")
+        elif self._header_bytes == len(data):  # their first part
+            self._close_after(self.request_seconds)
 
     def on_headers_complete(self) -> None:
-        """The head is whole."""
-        self._is_in_head, self._saw_head, self._head_bytes = False, True, 0
-        self._rest()
+        """Leave the time to the application from here on."""
+        self._header_bytes, self._is_in_body = 0, True
+        self._stop_timer()
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        """The body is whole too; another head may follow."""
-        self._is_in_head = True
-        self._rest()
+        """Wait for the next request, if this one has been answered already."""
+        self._is_in_body = False
+        self._stop_timer()
         super().on_message_complete()
-        if self.cycle.response_complete:  # it was answered before its end came
-            self._expect(self.timeout_keep_alive)
+        if self.cycle.response_complete:
+            self._close_after(self.timeout_keep_alive)
 
     def on_response_complete(self) -> None:
-        """What was answered early may still be sending: that has an end as well."""
+        """Limit the time of what the client still sends of a request answered early."""
         super().on_response_complete()
-        if not self._is_in_head and not self.transport.is_closing():
-            self._expect(self.seconds)
+        if self._is_in_body and not self.transport.is_closing():
+            self._close_after(self.request_seconds)
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is not HTTP."""
-        self._answer(400, "the request is not HTTP/1.1")
+        self._refuse(400, "the request is not valid HTTP/1.1")
 
-    def _answer(self, status: int, sentence: str) -> None:
-        content = problem(status, sentence).body
+    def _refuse(self, status: int, sentence: str) -> None:
+        content = error_response(status, sentence).body
         head = (
             f"HTTP/1.1 {status} \r\ncontent-type: application/json\r\n"
             f"content-length: {len(content)}\r\nconnection: close\r\n\r\n"
@@ -76,11 +84,11 @@ class Connection(HttpToolsProtocol):
         self.transport.write(head.encode() + bytes(content))
         self.transport.close()
 
-    def _expect(self, seconds: float) -> None:
-        self._rest()
-        self._deadline = self.loop.call_later(seconds, self.transport.close)
+    def _close_after(self, seconds: float) -> None:
+        self._stop_timer()
+        self._timer = self.loop.call_later(seconds, self.transport.close)
 
-    def _rest(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

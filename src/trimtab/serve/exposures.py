@@ -1,8 +1,8 @@
-"""What was shown to whom: rows that are kept a while and written as Parquet files by a thread.
+"""The exposure log: who was shown what, buffered and written to Parquet files by a thread.
 
-A row a list: `time`, `user_id`, `bucket` (none where no test is on), `version`, `k`, `items` (ids
-as text, best first). Files appear whole; what cannot be written is tried again, and the oldest
-rows are dropped when too many wait.
+One row per list: `time`, `user_id`, `bucket` (null without an A/B test), `version`, `k`, `items`
+(ids as text, best first). Files appear complete. A failed write is tried again; when the buffer
+is full, the oldest rows are dropped.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ SCHEMA = pa.schema(
         ("items", pa.list_(pa.string())),
     ]
 )
-_CHUNK = 500  # rows at a time: the interpreter's lock is held for each
+_CHUNK = 500  # rows at a time: each chunk holds the interpreter's lock
 _STOP_SECONDS = 60.0
 
 
 class Exposure(NamedTuple):
-    """One list that was answered."""
+    """One list that was shown to a user."""
 
     time: datetime
     user_id: int | str
@@ -51,12 +51,12 @@ class Exposure(NamedTuple):
 
 
 class ExposureLog:
-    """Rows on their way into a folder.
+    """Buffers rows and writes them to files in a folder.
 
     Args:
-        folder: where files go; made if it is not there.
-        settings: when to write, and how much may wait.
-        counters: what is written and lost is counted there.
+        folder: Folder for the files; made if missing.
+        settings: When to write, and the size of the buffer.
+        counters: Where rows written and dropped are counted.
     """
 
     def __init__(self, folder: Path, settings: Settings, counters: Counters) -> None:
@@ -66,74 +66,82 @@ class ExposureLog:
         self._rows: deque[Exposure] = deque()
         self._n_ids = 0
         self._n_writing = 0
-        self._guard = threading.Lock()
-        self._wanted = threading.Event()
+        self._lock = threading.Lock()
+        self._write_now = threading.Event()
         self._stopping = threading.Event()
         self._numbers = itertools.count(1)
-        self._thread = threading.Thread(target=self._work, name="trimtab-exposures", daemon=True)
+        self._thread = threading.Thread(
+            target=self._write_until_stopped, name="trimtab-exposures", daemon=True
+        )
 
     def make_folder(self) -> None:
-        """Make the folder; refuses one that cannot be written in."""
+        """Make the folder.
+
+        Raises:
+            StoreError: if it cannot be made or written to.
+        """
         require_place(self.folder)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StoreError(f"cannot write in {self.folder}: {error.strerror}") from error
+            raise StoreError(
+                f"exposures={self.folder}: cannot be made ({error.strerror}); choose another folder"
+            ) from error
 
     def start(self) -> None:
-        """Begin to write."""
+        """Start the thread that writes."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Write what is left, and end."""
+        """Write the rest, and stop."""
         self._stopping.set()
-        self._wanted.set()
+        self._write_now.set()
         if self._thread.is_alive():
             self._thread.join(_STOP_SECONDS)
 
     def record(self, exposure: Exposure) -> None:
-        """Keep a row until it is written; never fails, never waits for a disk."""
+        """Add a row to the buffer; never fails, never waits for the disk."""
         settings = self._settings
-        with self._guard:
+        with self._lock:
             self._rows.append(exposure)
-            self._n_ids += _size(exposure)
+            self._n_ids += _n_ids_of(exposure)
             self._drop_oldest()
             is_full = self._n_ids >= settings.exposure_buffer // 2
             if is_full or len(self._rows) >= settings.exposure_rows:
-                self._wanted.set()
+                self._write_now.set()
 
-    def buffered(self) -> int:
-        """Rows that are not written yet."""
-        with self._guard:
+    def n_buffered(self) -> int:
+        """Return the number of rows not written yet."""
+        with self._lock:
             return self._n_writing + len(self._rows)
 
     def _drop_oldest(self) -> None:
         n_dropped = 0
         while self._n_ids > self._settings.exposure_buffer:
-            self._n_ids -= _size(self._rows.popleft())
+            self._n_ids -= _n_ids_of(self._rows.popleft())
             n_dropped += 1
         if n_dropped:
             self._counters.dropped.add(n_dropped)
 
-    def _work(self) -> None:
+    def _write_until_stopped(self) -> None:
         while not self._stopping.is_set():
-            self._wanted.wait(self._settings.exposure_seconds)
-            if not self._flush():  # then the whole time again, however many rows come in
+            self._write_now.wait(self._settings.exposure_seconds)
+            if not self._flush():  # then wait, however many rows come in
                 self._stopping.wait(self._settings.exposure_seconds)
         self._flush()
 
     def _flush(self) -> bool:
-        """Write all rows that wait; whether that went well."""
-        self._wanted.clear()
-        with self._guard:
+        """Write all rows in the buffer; return whether that worked."""
+        self._write_now.clear()
+        with self._lock:
             rows, self._rows, self._n_ids = self._rows, deque(), 0
             self._n_writing = len(rows)
         if not rows:
             return True
         try:
             self._write(list(rows))
-        except Exception as error:  # a disk may fail in many ways; requests must not
-            log.warning("exposures wait: %s", error)
+        except Exception as error:  # disks fail in many ways, and no request may fail with them
+            log.warning("exposures not written, will try again: %s", error)
             self._counters.failures.add()
             self._put_back(rows)
             return False
@@ -142,16 +150,16 @@ class ExposureLog:
         return True
 
     def _put_back(self, rows: deque[Exposure]) -> None:
-        with self._guard:
+        with self._lock:
             rows.extend(self._rows)
             self._rows, self._n_writing = rows, 0
-            self._n_ids = sum(map(_size, rows))
+            self._n_ids = sum(map(_n_ids_of, rows))
             self._drop_oldest()
 
     def _write(self, rows: list[Exposure]) -> None:
         import pyarrow.parquet as pq
 
-        batches = [_batch(rows[start : start + _CHUNK]) for start in range(0, len(rows), _CHUNK)]
+        batches = [_to_batch(rows[start : start + _CHUNK]) for start in range(0, len(rows), _CHUNK)]
         stamp = f"{rows[0].time:%Y%m%dT%H%M%S.%fZ}"
         name = f"exposures-{stamp}-{os.getpid()}-{next(self._numbers)}.parquet"
         with publish(self.folder / name) as file:
@@ -159,27 +167,27 @@ class ExposureLog:
 
 
 def read_exposures(folder: str | Path) -> pa.Table:
-    """All that was logged in a folder, by time; an empty table where nothing was."""
-    place = Path(folder)
-    if not place.is_dir():
-        raise StoreError(f"{place}: no such folder; pass that of the exposures")
-    files = sorted(place.glob("exposures-*.parquet"))
-    parts = [read_table(path, SCHEMA.names, SCHEMA.names).cast(SCHEMA) for path in files]
+    """Return all rows in a folder, ordered by time; an empty table if there are none."""
+    path = Path(folder)
+    if not path.is_dir():
+        raise StoreError(f"{path}: no such folder; pass the folder with the exposures")
+    files = sorted(path.glob("exposures-*.parquet"))
+    parts = [read_table(file, SCHEMA.names, SCHEMA.names).cast(SCHEMA) for file in files]
     return pa.concat_tables([SCHEMA.empty_table(), *parts]).sort_by("time")
 
 
-def exposed_now(
+def make_exposure(
     user_id: int | str, bucket: str | None, version: int, k: int, items: Sequence[int | str]
 ) -> Exposure:
-    """A row of this moment."""
+    """Return a row with the current time."""
     return Exposure(datetime.now(UTC), user_id, bucket, version, k, items)
 
 
-def _size(exposure: Exposure) -> int:
+def _n_ids_of(exposure: Exposure) -> int:
     return 1 + len(exposure.items)
 
 
-def _batch(rows: list[Exposure]) -> pa.RecordBatch:
+def _to_batch(rows: list[Exposure]) -> pa.RecordBatch:
     columns: dict[str, Any] = dict(zip(Exposure._fields, zip(*rows, strict=True), strict=True))
     columns["user_id"] = [str(user) for user in columns["user_id"]]
     columns["items"] = [[str(item) for item in items] for items in columns["items"]]

@@ -1,9 +1,9 @@
-"""From ids to rows of a bias table, quick for one short list."""
+"""Lookup of item ids in a bias table, fast for one short list."""
 
 from __future__ import annotations
 
 import time
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -12,33 +12,14 @@ import pyarrow.compute as pc
 from trimtab.arrays import Ints
 from trimtab.errors import StoreError
 
-_LEAST_SPAN = 2**20
-_CHUNK = 2_000  # ids at a time: a few hundred microseconds in which requests must wait
+_MIN_SPAN = 2**20
+_CHUNK = 2_000  # ids at a time: requests wait a few hundred microseconds for each chunk
 
 
-class Lookup(Protocol):
-    """Rows of a table's ids."""
+class IntLookup:
+    """Finds integers: in an array if the ids are dense, else by binary search."""
 
-    @property
-    def kind(self) -> type:
-        """Of the ids: int or str."""
-
-    def find(self, ids: list[Any]) -> Ints:
-        """Rows of the ids; -1 for those that the table does not know."""
-
-    def ids_at(self, rows: Ints) -> list[Any]:
-        """The ids of rows."""
-
-
-def make_lookup(item_ids: Any) -> Lookup:
-    """The lookup of a table; refuses one whose ids do not ascend."""
-    return WholeLookup(item_ids) if isinstance(item_ids, np.ndarray) else TextLookup(item_ids)
-
-
-class WholeLookup:
-    """Rows of integers: from a table where they lie close together, by bisection elsewhere."""
-
-    kind = int
+    id_type = int
 
     def __init__(self, item_ids: Ints) -> None:
         _require_ascending(bool(np.all(item_ids[1:] > item_ids[:-1])))
@@ -47,12 +28,12 @@ class WholeLookup:
         self._highest = int(item_ids[-1]) if len(item_ids) else -1
         self._rows: Ints | None = None
         span = self._highest - self._lowest + 1
-        if span <= 4 * len(item_ids) + _LEAST_SPAN:
+        if span <= 4 * len(item_ids) + _MIN_SPAN:
             self._rows = np.full(span, -1)
             self._rows[item_ids - self._lowest] = np.arange(len(item_ids))
 
     def find(self, ids: list[int]) -> Ints:
-        """Rows of the ids; -1 for those that the table does not know."""
+        """Return the rows of ids, -1 for unknown ones."""
         wanted = np.array(ids, np.int64)
         inside = (wanted >= self._lowest) & (wanted <= self._highest)
         if not inside.all():
@@ -69,15 +50,15 @@ class WholeLookup:
         return np.where(self._ids[rows] == wanted, rows, -1)
 
     def ids_at(self, rows: Ints) -> list[int]:
-        """The ids of rows."""
+        """Return the ids at rows."""
         found: list[int] = self._ids[rows].tolist()
         return found
 
 
-class TextLookup:
-    """Rows of strings, by a dictionary that is made bit by bit."""
+class StringLookup:
+    """Finds strings in a dictionary, which is built in chunks."""
 
-    kind = str
+    id_type = str
 
     def __init__(self, item_ids: pa.Array) -> None:
         ascends = pc.all(pc.less(item_ids[:-1], item_ids[1:]), min_count=0)
@@ -87,19 +68,27 @@ class TextLookup:
         for start in range(0, len(item_ids), _CHUNK):
             ids = item_ids.slice(start, _CHUNK).to_pylist()
             self._rows.update(zip(ids, range(start, start + len(ids)), strict=True))
-            time.sleep(0)  # lets go of the interpreter's lock
+            time.sleep(0)  # releases the interpreter's lock
 
     def find(self, ids: list[str]) -> Ints:
-        """Rows of the ids; -1 for those that the table does not know."""
+        """Return the rows of ids, -1 for unknown ones."""
         row_of = self._rows.get
         return np.array([row_of(text, -1) for text in ids], np.int64)
 
     def ids_at(self, rows: Ints) -> list[str]:
-        """The ids of rows."""
+        """Return the ids at rows."""
         found: list[str] = self._ids.take(pa.array(rows)).to_pylist()
         return found
 
 
+ItemLookup: TypeAlias = IntLookup | StringLookup
+
+
+def make_lookup(item_ids: Any) -> ItemLookup:
+    """Return the lookup for a table's ids, which must be in ascending order."""
+    return IntLookup(item_ids) if isinstance(item_ids, np.ndarray) else StringLookup(item_ids)
+
+
 def _require_ascending(ascends: bool) -> None:
     if not ascends:
-        raise StoreError("the ids of the bias table do not ascend: publish a version that is whole")
+        raise StoreError("item ids of the bias table are not in ascending order: publish it again")

@@ -1,176 +1,125 @@
-"""The document that says what every route takes and gives: OpenAPI 3.0.3.
+"""The OpenAPI 3.0.3 document of all routes.
 
-Its schemas are those of the structures that decode and encode, narrowed by the settings and by the
-table that is served: what it calls valid is accepted, but for an item that is listed twice.
+Its schemas come from the types that decode and encode, narrowed by the settings and by the table
+being served. All it calls valid is accepted, except a list with a repeated item.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from trimtab.serve import shapes
-from trimtab.serve.examples import PROBLEMS, examples
+from trimtab.serve import wire
+from trimtab.serve.openapi_examples import PROBLEMS, make_examples
+from trimtab.serve.routes import ROUTES, Access, ApiRoute
 from trimtab.serve.settings import Settings
+from trimtab.version import __version__
 
-_OPEN, _TOKEN, _ADMIN = "open", "token", "admin"
-_BODY = (400, 408, 413, 415, 422)
+_BODY_ERRORS = (400, 408, 413, 415, 422)
 _ERRORS = {
     400: "The body is not JSON.",
-    401: "No valid token.",
+    401: "The token is missing or wrong.",
     403: "The admin token is needed.",
     408: "The body did not arrive in time.",
     413: "The body is too large.",
     415: "The body is not application/json.",
     421: "The Host header names another host.",
-    422: "The body says something that cannot be: the sentence tells what.",
-    503: "Too many requests at once, or no version is loaded yet: try again.",
+    422: "The body is JSON but not a valid request; the error says why.",
+    503: "Too many requests at once, or no version is loaded yet; try again.",
 }
-_ABOUT = """Adds the biases of the served version to an engine's scores and returns the top k, with
-the order and the scores of `ItemBias.apply`. Every answer comes from exactly one version.
+_DESCRIPTION = """Adds the biases of the version being served to an engine's scores and returns the
+top k, in the same order and with the same scores as `ItemBias.apply`. Each answer comes from one
+version only.
 
 Errors are JSON with one sentence: what is wrong, and what to do."""
-
-
-@dataclass(frozen=True)
-class _Operation:
-    """What one route takes and gives."""
-
-    path: str
-    method: str
-    name: str
-    summary: str
-    answer: type[Struct] | str  # a structure, or a kind of text
-    takes: type[Struct] | None = None
-    access: str = _TOKEN
-
-
-_OPERATIONS = (
-    _Operation(
-        "/rerank", "post", "rerank", "Re-rank a list", shapes.RerankAnswer, shapes.RerankRequest
-    ),
-    _Operation(
-        "/rerank/batch", "post", "rerankBatch", "Re-rank lists, all by one version",
-        shapes.BatchAnswer, shapes.BatchRequest,
-    ),
-    _Operation("/version", "get", "version", "The version that is served", shapes.VersionAnswer),
-    _Operation(
-        "/health", "get", "health", "Whether requests are answered", shapes.Health, access=_OPEN
-    ),
-    _Operation("/metrics", "get", "metrics", "Counts, for Prometheus", "text/plain"),
-    _Operation("/openapi.json", "get", "openapi", "This document", "application/json"),
-    _Operation(
-        "/admin/reload", "post", "reload", "Look at the store now", shapes.ReloadAnswer,
-        access=_ADMIN,
-    ),
-    _Operation(
-        "/admin/status", "get", "status", "How the service fares", shapes.StatusAnswer,
-        access=_ADMIN,
-    ),
-)  # fmt: skip
-_STRUCTS = (shapes.Problem, *(
-    kind for operation in _OPERATIONS for kind in (operation.takes, operation.answer)
-    if isinstance(kind, type)
+_DOCUMENTED = [route for route in ROUTES if route.is_documented]
+_STRUCTS = (wire.Problem, *(
+    kind for route in _DOCUMENTED for kind in (route.body, route.answer) if isinstance(kind, type)
 ))  # fmt: skip
 
 
 @functools.lru_cache(maxsize=8)
-def document(settings: Settings, kind: type, unlisted: str) -> bytes:
-    """The document as JSON.
+def make_document(settings: Settings, id_type: type, unlisted: str) -> bytes:
+    """Return the document as JSON.
 
     Args:
-        settings: of the service: limits, tokens, whether a test is on.
-        kind: of the table's ids, int or str.
-        unlisted: of the table.
+        settings: The service's limits and tokens, and whether an A/B test is running.
+        id_type: Type of the table's item ids, int or str.
+        unlisted: How the table scores unlisted items.
     """
-    from trimtab.version import __version__
-
     paths: dict[str, Any] = {}
-    for operation in _OPERATIONS:
-        paths.setdefault(operation.path, {})[operation.method] = _described(
-            operation, settings, kind
-        )
-    whole = {
+    for route in _DOCUMENTED:
+        operation = _describe(route, settings, id_type)
+        paths.setdefault(route.path, {})[route.method.lower()] = operation
+    document = {
         "openapi": "3.0.3",
-        "info": {"title": "Trimtab", "version": __version__, "description": _ABOUT},
+        "info": {"title": "Trimtab", "version": __version__, "description": _DESCRIPTION},
         "paths": paths,
         "components": {
-            "schemas": _schemas(settings, kind, unlisted),
-            "securitySchemes": _schemes(settings),
+            "schemas": _schemas(settings, id_type, unlisted),
+            "securitySchemes": _security_schemes(settings),
         },
     }
-    return msgspec.json.encode(whole)
+    return msgspec.json.encode(document)
 
 
-def _described(operation: _Operation, settings: Settings, kind: type) -> dict[str, Any]:
-    shown = examples(operation.name, kind, settings.salt is not None)
-    described: dict[str, Any] = {
-        "operationId": operation.name,
-        "summary": operation.summary,
-        "tags": ["admin" if operation.access == _ADMIN else "service"],
-        "responses": {"200": _answer(operation, shown)},
-        "security": _security(operation, settings),
+def _describe(route: ApiRoute, settings: Settings, id_type: type) -> dict[str, Any]:
+    examples = make_examples(route.name, id_type, settings.salt is not None)
+    operation: dict[str, Any] = {
+        "operationId": route.name,
+        "summary": route.summary,
+        "tags": ["admin" if route.access is Access.ADMIN else "service"],
+        "responses": {"200": _describe_answer(route, examples)},
+        "security": _security(route, settings),
     }
-    for status in sorted(_statuses(operation, settings)):
-        described["responses"][str(status)] = _error(status)
-    if operation.takes is not None:
-        described["requestBody"] = {
-            "required": True,
-            "content": {"application/json": _content(_ref(operation.takes), shown, "request")},
-        }
-    return described
+    for status in sorted(_error_statuses(route, settings)):
+        operation["responses"][str(status)] = _describe_error(status)
+    if route.body is not None:
+        content = _content(_ref(route.body), examples.get("request"))
+        operation["requestBody"] = {"required": True, "content": content}
+    return operation
 
 
-def _answer(operation: _Operation, shown: dict[str, Any]) -> dict[str, Any]:
-    kind = operation.answer
-    if isinstance(kind, type):
-        content = {"application/json": _content(_ref(kind), shown, "answer")}
-    else:
-        is_text = kind == "text/plain"
-        content = {kind: {"schema": {"type": "string" if is_text else "object"}}}
-    said = (kind.__doc__ or "") if isinstance(kind, type) else f"{operation.summary}."
-    return {"description": said, "content": content}
+def _describe_answer(route: ApiRoute, examples: dict[str, Any]) -> dict[str, Any]:
+    answer = route.answer
+    if isinstance(answer, type):
+        content = _content(_ref(answer), examples.get("answer"))
+        return {"description": answer.__doc__ or "", "content": content}
+    schema_type = "string" if answer == "text/plain" else "object"
+    content = {answer: {"schema": {"type": schema_type}}}
+    return {"description": f"{route.summary}.", "content": content}
 
 
-def _content(schema: dict[str, Any], shown: dict[str, Any], which: str) -> dict[str, Any]:
-    return {"schema": schema, "example": shown[which]} if which in shown else {"schema": schema}
+def _content(schema: dict[str, Any], example: Any) -> dict[str, Any]:
+    described = {"schema": schema} if example is None else {"schema": schema, "example": example}
+    return {"application/json": described}
 
 
-def _statuses(operation: _Operation, settings: Settings) -> Iterator[int]:
-    """The errors that an operation can answer with."""
+def _error_statuses(route: ApiRoute, settings: Settings) -> Iterator[int]:
     yield 503
-    if operation.takes is not None:
-        yield from _BODY
+    if route.body is not None:
+        yield from _BODY_ERRORS
     if settings.token is None:
         yield 421
-    if operation.access == _TOKEN and settings.token is not None:
+    if route.access is Access.TOKEN and settings.token is not None:
         yield 401
-    if operation.access == _ADMIN:
+    if route.access is Access.ADMIN:
         if settings.token is not None or settings.admin_token is not None:
             yield 401
         if settings.token is not None or settings.admin_token is None:
             yield 403
 
 
-def _error(status: int) -> dict[str, Any]:
-    described: dict[str, Any] = {
-        "description": _ERRORS[status],
-        "content": {
-            "application/json": {
-                "schema": _ref(shapes.Problem),
-                "example": {"error": PROBLEMS[status]},
-            }
-        },
-    }
+def _describe_error(status: int) -> dict[str, Any]:
+    content = _content(_ref(wire.Problem), {"error": PROBLEMS[status]})
+    described = {"description": _ERRORS[status], "content": content}
     if status == 503:
-        described["headers"] = {
-            "Retry-After": {"description": "Seconds.", "schema": {"type": "string"}}
-        }
+        retry = {"description": "Seconds to wait.", "schema": {"type": "string"}}
+        described["headers"] = {"Retry-After": retry}
     return described
 
 
@@ -178,41 +127,42 @@ def _ref(kind: type[Struct]) -> dict[str, Any]:
     return {"$ref": f"#/components/schemas/{kind.__name__}"}
 
 
-def _security(operation: _Operation, settings: Settings) -> list[dict[str, list[str]]]:
-    if operation.access == _ADMIN and settings.admin_token is not None:
+def _security(route: ApiRoute, settings: Settings) -> list[dict[str, list[str]]]:
+    if route.access is Access.ADMIN and settings.admin_token is not None:
         return [{"adminToken": []}, {"adminPassword": []}]
-    if operation.access == _TOKEN and settings.token is not None:
+    if route.access is Access.TOKEN and settings.token is not None:
         return [{"token": []}, {"password": []}]
     return []
 
 
-def _schemes(settings: Settings) -> dict[str, Any]:
-    """Ways to show a token, for the tokens that are set."""
+def _security_schemes(settings: Settings) -> dict[str, Any]:
+    """Return the ways to send each token that is set."""
     schemes: dict[str, Any] = {}
-    for bearer, basic, token, whose in (
+    for bearer, basic, token, name in (
         ("token", "password", settings.token, "The token"),
-        ("adminToken", "adminPassword", settings.admin_token, "The admin's token"),
+        ("adminToken", "adminPassword", settings.admin_token, "The admin token"),
     ):
         if token is not None:
-            schemes[bearer] = {"type": "http", "scheme": "bearer", "description": f"{whose}."}
+            schemes[bearer] = {"type": "http", "scheme": "bearer", "description": f"{name}."}
             schemes[basic] = {
-                "type": "http", "scheme": "basic", "description": f"{whose} as password, any name.",
+                "type": "http", "scheme": "basic",
+                "description": f"{name} as the password, with any user name.",
             }  # fmt: skip
     return schemes
 
 
-def _schemas(settings: Settings, kind: type, unlisted: str) -> dict[str, Any]:
+def _schemas(settings: Settings, id_type: type, unlisted: str) -> dict[str, Any]:
     _, found = msgspec.json.schema_components(_STRUCTS, ref_template="#/components/schemas/{name}")
-    schemas: dict[str, Any] = {name: _for_3_0(schema) for name, schema in found.items()}
-    whole = schemas["RerankRequest"]["properties"]["k"]
-    numbers = {"type": "integer", "minimum": whole["minimum"], "maximum": whole["maximum"]}
+    schemas: dict[str, Any] = {name: _to_openapi_3_0(schema) for name, schema in found.items()}
+    int64 = schemas["RerankRequest"]["properties"]["k"]
+    integer = {"type": "integer", "minimum": int64["minimum"], "maximum": int64["maximum"]}
     text = {"type": "string", "maxLength": settings.max_id_length}
-    item_id = text if kind is str else numbers
+    item_id = text if id_type is str else integer
     schemas["Item"]["properties"]["item_id"] = item_id
-    user_id = {"anyOf": [numbers, {**text, "minLength": 1}]}
+    user_id = {"anyOf": [integer, {**text, "minLength": 1}]}
     _narrow_request(schemas["RerankRequest"], settings, item_id, user_id)
     schemas["BatchRequest"]["properties"]["lists"]["maxItems"] = settings.max_lists
-    schemas["ScoredItem"] = _scored(schemas["Item"], unlisted)
+    schemas["ScoredItem"] = _scored_item(schemas["Item"], unlisted)
     schemas["RerankRequest"]["properties"]["items"]["items"] = {
         "$ref": "#/components/schemas/ScoredItem"
     }
@@ -222,35 +172,35 @@ def _schemas(settings: Settings, kind: type, unlisted: str) -> dict[str, Any]:
 def _narrow_request(
     schema: dict[str, Any], settings: Settings, item_id: dict[str, Any], user_id: dict[str, Any]
 ) -> None:
-    """Limits of the settings, and ids as the table has them."""
+    """Add the limits of the settings and the types of the ids."""
     properties = schema["properties"]
     properties["k"].update(minimum=1, maximum=settings.max_k)
     properties["items"]["maxItems"] = settings.max_items
     for name in ("exclude", "allowed"):
         properties[name].update(items=item_id, maxItems=settings.max_filter)
     properties["allowed"]["minItems"] = 1
-    about = properties["user_id"]["description"]
-    properties["user_id"] = {**user_id, "description": about}
+    description = properties["user_id"]["description"]
+    properties["user_id"] = {**user_id, "description": description}
     if settings.salt is not None:
         schema["required"] = [*schema["required"], "user_id"]
 
 
-def _scored(item: dict[str, Any], unlisted: str) -> dict[str, Any]:
-    """An item as a request has it: its score may have to be at least 0."""
-    score = {"type": "number", "format": "double"}
+def _scored_item(item: dict[str, Any], unlisted: str) -> dict[str, Any]:
+    """Return the schema of an item in a request, where negative scores may be invalid."""
+    score: dict[str, Any] = {"type": "number", "format": "double"}
     if unlisted == "zero":
-        score = {**score, "minimum": 0}  # type: ignore[dict-item]
+        score["minimum"] = 0
     properties = {**item["properties"], "score": score}
     return {**item, "title": "ScoredItem", "properties": properties}
 
 
-def _for_3_0(schema: Any) -> Any:
-    """A JSON schema in the words of OpenAPI 3.0, which knows no type of null."""
+def _to_openapi_3_0(schema: Any) -> Any:
+    """Return a JSON schema as OpenAPI 3.0 writes it, which has no null type."""
     if isinstance(schema, list):
-        return [_for_3_0(part) for part in schema]
+        return [_to_openapi_3_0(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    changed = {name: _for_3_0(part) for name, part in schema.items()}
+    changed = {name: _to_openapi_3_0(part) for name, part in schema.items()}
     choices = changed.get("anyOf", [])
     rest = [choice for choice in choices if choice != {"type": "null"}]
     if len(rest) == len(choices):

@@ -1,4 +1,4 @@
-"""Runs a service by itself: its socket, its signals, its end."""
+"""Runs the service in a server of its own: socket, signals, shutdown."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 import uvicorn
 
 from trimtab.errors import SettingError
-from trimtab.serve.app import app_of
+from trimtab.serve.app import make_service_app
 from trimtab.serve.connection import Connection
 from trimtab.serve.gate import is_loopback
 from trimtab.serve.service import Service
@@ -24,57 +24,56 @@ from trimtab.serve.settings import Settings
 from trimtab.store import Store
 
 _GRACE_SECONDS = 15
-_IDLE_SECONDS = 75  # longer than most proxies keep a connection, so that they are who closes it
+_IDLE_SECONDS = 75  # longer than most proxies, so the proxy closes an idle connection
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-Ready = Callable[[int, str], None]
+OnReady = Callable[[int, str], None]
 
 
 def run(
     store: Store | str | Path, settings: Settings | None = None, *, host: str = "127.0.0.1",
-    port: int = 8000, on_ready: Ready | None = None,
+    port: int = 8000, on_ready: OnReady | None = None,
 ) -> None:  # fmt: skip
-    """Serve until a signal to end comes; requests that have begun are finished.
+    """Serve until SIGINT or SIGTERM, and finish the requests that have begun.
 
     Args:
-        store: of the daily job, or its folder.
-        settings: all defaults without.
-        host: an address of this machine; other machines reach it only if it is not 127.0.0.1, and
-            then a token must be set.
-        port: 0 takes a free one.
-        on_ready: called with the version and the address when requests are answered.
+        store: The daily job's store, or its folder.
+        settings: All defaults if left out.
+        host: Address to listen on; one that other machines can reach needs a token.
+        port: Port to listen on; 0 picks a free one.
+        on_ready: Called with the version and the address when the service is ready.
 
     Raises:
         StoreError: if the store cannot be read.
-        SettingError: if the address cannot be had.
+        SettingError: if it cannot listen on the address.
     """
     chosen = settings or Settings()
-    _require_guard(host, chosen)
+    _require_token_for(host, chosen)
     opened = store if isinstance(store, Store) else Store(store)
-    with contextlib.closing(_bound(host, port)) as place:
+    with contextlib.closing(_bind(host, port)) as listener:
         service = Service(opened, chosen)
         service.load()
-        # What was loaded so far stays: looking through it again and again would delay requests.
+        # All loaded so far stays, so the garbage collector need not scan it during requests.
         gc.collect()
         gc.freeze()
-        server = _Server(_config(service), lambda: _tell(service, place, on_ready))
-        server.run(sockets=[place])
+
+        def report() -> None:
+            if on_ready is not None:
+                on_ready(service.served().number, _format_url(listener))
+
+        _Server(_configure(service), report).run(sockets=[listener])
 
 
-def _tell(service: Service, place: socket.socket, on_ready: Ready | None) -> None:
-    if on_ready is not None:
-        on_ready(service.served().number, _address(place))
-
-
-def _config(service: Service) -> uvicorn.Config:
-    protocol = type("_Connection", (Connection,), {"seconds": service.settings.body_seconds})
+def _configure(service: Service) -> uvicorn.Config:
+    limits = {"request_seconds": service.settings.body_seconds}
+    protocol = type("_Connection", (Connection,), limits)
     return uvicorn.Config(
-        app_of(service), http=protocol, loop=_loop(), ws="none", lifespan="on", log_config=None,
-        access_log=False, proxy_headers=False, server_header=False,
+        make_service_app(service), http=protocol, loop=_choose_loop(), ws="none", lifespan="on",
+        log_config=None, access_log=False, proxy_headers=False, server_header=False,
         timeout_keep_alive=_IDLE_SECONDS, timeout_graceful_shutdown=_GRACE_SECONDS,
     )  # fmt: skip
 
 
-def _loop() -> Any:
+def _choose_loop() -> Any:
     try:
         import uvloop  # noqa: F401
     except ImportError:
@@ -83,21 +82,21 @@ def _loop() -> Any:
 
 
 class _Server(uvicorn.Server):
-    """Ends with its process' status 0 on a signal, and says when it is ready."""
+    """Exits with status 0 after a signal, and reports when it is ready."""
 
     def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
         super().__init__(config)
         self._on_ready = on_ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen."""
+        """Start to listen."""
         await super().startup(sockets)
         if self.started:
             self._on_ready()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Take signals as a wish to end; they are not raised again afterwards."""
+        """Shut down on a signal, without raising it again afterwards."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -109,42 +108,46 @@ class _Server(uvicorn.Server):
                 signal.signal(number, handler)
 
 
-def _require_guard(host: str, settings: Settings) -> None:
+def _require_token_for(host: str, settings: Settings) -> None:
     if settings.token is None and not is_loopback(host):
         raise SettingError(
-            f"host={host}: other machines can reach it, so a token is needed; set TRIMTAB_TOKEN or "
-            f"--token-file, or serve on 127.0.0.1"
+            f"host={host}: needs a token, because other machines can reach it; set TRIMTAB_TOKEN "
+            f"or --token-file, or serve on 127.0.0.1"
         )
 
 
-def _bound(host: str, port: int) -> socket.socket:
-    """A socket at an address."""
+def _bind(host: str, port: int) -> socket.socket:
+    """Return a socket bound to an address."""
     if not 0 <= port <= 65535:
-        raise SettingError(f"port={port}: must be from 0 to 65535; 0 takes a free one")
+        raise SettingError(f"port={port}: must be from 0 to 65535; 0 picks a free one")
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
-        raise SettingError(f"host={host}: no address of this machine ({error})") from error
+        raise SettingError(f"host={host}: not an address of this machine ({error})") from error
     family, kind, protocol, _, address = found[0]
-    place = socket.socket(family, kind, protocol)
+    listener = socket.socket(family, kind, protocol)
     try:
-        place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        place.bind(address)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
     except OSError as error:
-        place.close()
+        listener.close()
         if error.errno == errno.EADDRINUSE:
-            raise SettingError(f"port={port}: in use on {host}; choose another, or 0") from error
-        raise SettingError(f"cannot serve on {host}, port {port}: {error.strerror}") from error
-    return place
+            raise SettingError(
+                f"port={port}: in use on {host}; choose another one, or 0"
+            ) from error
+        raise SettingError(
+            f"host={host}, port={port}: cannot be used ({error.strerror}); choose another"
+        ) from error
+    return listener
 
 
-def _address(place: socket.socket) -> str:
-    host, port = place.getsockname()[:2]
+def _format_url(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def log_to_stderr() -> None:
-    """Show what the service logs, for one that runs by itself."""
+    """Print the log of the service to stderr."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("trimtab: %(asctime)s %(message)s"))
     for name, level in (("trimtab.serve", logging.INFO), ("uvicorn", logging.ERROR)):

@@ -1,4 +1,4 @@
-"""The service apart from HTTP: one version at a time, buckets, and what is logged."""
+"""The service without HTTP: ranking, buckets of an A/B test, exposures and status."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from msgspec import UnsetType
 
 from trimtab.abtest.buckets import CONTROL
 from trimtab.serve.counters import Counters
-from trimtab.serve.exposures import ExposureLog, exposed_now
+from trimtab.serve.exposures import ExposureLog, make_exposure
 from trimtab.serve.refusals import RefusalError
-from trimtab.serve.served_version import Served, Watcher, now
+from trimtab.serve.served_version import ServedVersion, current_time
 from trimtab.serve.settings import Settings
-from trimtab.serve.shapes import (
+from trimtab.serve.store_watcher import StoreWatcher
+from trimtab.serve.wire import (
     ExperimentStatus,
     ExposureStatus,
     Ranked,
@@ -24,38 +25,38 @@ from trimtab.store import Store
 
 
 class Service:
-    """Re-ranks lists by the version of a store that is served.
+    """Re-ranks lists with the current version of a store.
 
     Args:
-        store: of the daily job.
-        settings: all of it.
+        store: The daily job's store.
+        settings: Settings of the service.
     """
 
     def __init__(self, store: Store, settings: Settings) -> None:
         self.settings = settings
         self.counters = Counters()
-        self.watcher = Watcher(store, settings, self.counters)
+        self.watcher = StoreWatcher(store, settings, self.counters)
         self.exposures = (
             None
             if settings.exposures is None
             else ExposureLog(settings.exposures, settings, self.counters)
         )
         self._experiment = settings.experiment
-        self._started_at = now()
-        self._show_numbers()
+        self._started_at = current_time()
+        self._add_gauges()
 
     def load(self) -> None:
-        """Load the version that is served, and see that exposures can be written.
+        """Load the current version, and make the folder for exposures.
 
         Raises:
-            StoreError: if either cannot be.
+            StoreError: if either fails.
         """
         self.watcher.load()
         if self.exposures is not None:
             self.exposures.make_folder()
 
     def start(self) -> None:
-        """Begin to watch and to log; loads, if that was not done."""
+        """Start the threads; load the version if it is not loaded yet."""
         if self.watcher.served is None:
             self.load()
         if self.exposures is not None:
@@ -63,44 +64,44 @@ class Service:
         self.watcher.start()
 
     def stop(self) -> None:
-        """Watch no longer, and write what is left to log."""
+        """Stop the threads, and write the rest of the exposure log."""
         self.watcher.stop()
         if self.exposures is not None:
             self.exposures.stop()
 
-    def served(self) -> Served:
-        """The version to answer a request by: take it once."""
+    def served(self) -> ServedVersion:
+        """Return the version to answer a request with; call it once per request."""
         served = self.watcher.served
         if served is None:
             raise RefusalError(503, "no version is loaded yet: try again", {"Retry-After": "1"})
         return served
 
-    def rank_all(self, served: Served, lists: Sequence[RerankRequest]) -> list[Ranked]:
-        """Lists that were checked, re-ranked, counted and logged."""
+    def rank_all(self, served: ServedVersion, lists: Sequence[RerankRequest]) -> list[Ranked]:
+        """Return lists re-ranked, after counting and logging them; the caller has checked them."""
         ranked = [self._rank(served, asked) for asked in lists]
         self.counters.lists.add(len(lists))
         self.counters.items.add(sum(len(asked.items) for asked in lists))
         if self.exposures is not None:
             for asked, answer in zip(lists, ranked, strict=True):
-                self._expose(self.exposures, asked, answer, served.number)
+                self._log_exposure(self.exposures, asked, answer, served.number)
         return ranked
 
     def status(self) -> StatusAnswer:
-        """How the service fares."""
+        """Return the answer of /admin/status."""
         counters = self.counters
         return StatusAnswer(
             store=str(self.watcher.store.folder),
             started_at=self._started_at,
-            requests_now=counters.inside,
+            requests_now=counters.n_active,
             swaps=counters.swaps.value,
             refusals=counters.refusals.value,
-            served=self.served().about(self.watcher.refused),
+            served=self.served().describe(self.watcher.refused),
             experiment=self._experiment_status(),
             exposures=self._exposure_status(),
             limits=self.settings.limits(),
         )
 
-    def _rank(self, served: Served, asked: RerankRequest) -> Ranked:
+    def _rank(self, served: ServedVersion, asked: RerankRequest) -> Ranked:
         user = asked.user_id
         if self._experiment is None or served.control is None or isinstance(user, UnsetType):
             return Ranked(served.treatment.rank(asked))
@@ -109,11 +110,11 @@ class Service:
         return Ranked(ranker.rank(asked), bucket)
 
     @staticmethod
-    def _expose(log: ExposureLog, asked: RerankRequest, answer: Ranked, version: int) -> None:
+    def _log_exposure(log: ExposureLog, asked: RerankRequest, answer: Ranked, version: int) -> None:
         if not isinstance(asked.user_id, UnsetType):
             bucket = None if isinstance(answer.bucket, UnsetType) else answer.bucket
             items = [item.item_id for item in answer.items]
-            log.record(exposed_now(asked.user_id, bucket, version, asked.k, items))
+            log.record(make_exposure(asked.user_id, bucket, version, asked.k, items))
 
     def _experiment_status(self) -> ExperimentStatus | None:
         experiment = self._experiment
@@ -123,18 +124,18 @@ class Service:
         if self.exposures is None:
             return None
         written, dropped = self.counters.written.value, self.counters.dropped.value
-        folder, waiting = str(self.exposures.folder), self.exposures.buffered()
+        folder, waiting = str(self.exposures.folder), self.exposures.n_buffered()
         return ExposureStatus(folder, waiting, written, dropped)
 
-    def _show_numbers(self) -> None:
-        gauge, watcher = self.counters.gauge, self.watcher
-        gauge(
-            "version", "The version that is served.",
+    def _add_gauges(self) -> None:
+        add_gauge, watcher = self.counters.add_gauge, self.watcher
+        add_gauge(
+            "version", "Version being served.",
             lambda: 0 if watcher.served is None else watcher.served.number,
         )  # fmt: skip
-        gauge(
-            "version_refused", "1 while the store names a version that is refused.",
+        add_gauge(
+            "version_refused", "1 while the current version of the store cannot be loaded.",
             lambda: watcher.refused is not None,
         )  # fmt: skip
         if self.exposures is not None:
-            gauge("exposures_buffered", "Lists that wait to be written.", self.exposures.buffered)
+            add_gauge("exposures_buffered", "Lists not written yet.", self.exposures.n_buffered)

@@ -1,4 +1,4 @@
-"""What a service is told: where to look, whom to let in, and how much to take."""
+"""Settings of the service, and the tokens that protect it."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from trimtab.checks import require_number, require_whole
 from trimtab.errors import SettingError
 
 TOKEN, ADMIN_TOKEN = "TRIMTAB_TOKEN", "TRIMTAB_ADMIN_TOKEN"  # environment variables
-LEAST_TOKEN = 16
+MIN_TOKEN_LENGTH = 16
 DEFAULT_K = 10
-_MOST_TOKEN = 4096
+_MAX_TOKEN_LENGTH = 4096
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a service; each limit's default does for lists of a few hundred items.
+    """Settings of a service; the default limits suit lists of a few hundred items.
 
     Args:
-        poll: seconds between looks at the store.
-        retry: seconds after which a version that was refused is tried again.
-        salt: of a test; users are divided by it, see `trimtab.abtest.buckets.Experiment`.
-        share: of users who get biases in the test.
-        exposures: folder for what was shown to whom.
-        exposure_rows: lists after which a file of them is written.
-        exposure_seconds: or after so many seconds.
-        exposure_buffer: ids of items kept while files cannot be written; the oldest go first.
-        token: opens all routes but those of the admin.
-        admin_token: opens the admin's.
-        max_body: bytes of a request.
-        max_items: items of a list.
-        max_lists: lists of a batch.
-        max_batch_items: items, and places, of all lists of a batch together.
-        max_filter: ids in each of `exclude` and `allowed`.
-        max_id_length: characters of an id.
-        max_k: places; at least 10, which is what a request asks for that says nothing.
-        max_requests: requests at once.
-        body_seconds: until a request must have arrived.
+        poll: Seconds between checks of the store.
+        retry: Seconds before a version that could not be loaded is tried again.
+        salt: Salt of an A/B test that assigns users, see `trimtab.abtest.buckets.Experiment`.
+        share: Share of users in the treatment group.
+        exposures: Folder for the log of who was shown what.
+        exposure_rows: Lists per exposure file.
+        exposure_seconds: Longest time between exposure files, in seconds.
+        exposure_buffer: Item ids kept while files cannot be written; the oldest are dropped first.
+        token: Token for all routes except /health and the admin routes.
+        admin_token: Token for the admin routes.
+        max_body: Most bytes in a request.
+        max_items: Most items in a list.
+        max_lists: Most lists in a batch.
+        max_batch_items: Most items in a batch, and most slots, over all its lists.
+        max_filter: Most ids in `exclude`, and in `allowed`.
+        max_id_length: Most characters in an id.
+        max_k: Most slots in a list; at least 10, the default of a request.
+        max_requests: Most requests at once.
+        body_seconds: Seconds allowed for a request to arrive.
 
     Raises:
-        SettingError: if one is out of its range.
+        SettingError: if a setting is out of range.
     """
 
     poll: float = 1.0
@@ -74,50 +74,50 @@ class Settings:
         require_token("token", self.token)
         require_token("admin_token", self.admin_token)
         if self.token is not None and self.token == self.admin_token:
-            raise SettingError("admin_token is the same as token: give the admin another one")
+            raise SettingError("admin_token is the same as token: choose another one")
         _ = self.experiment
 
     def limits(self) -> dict[str, int]:
-        """How much is taken, by the names of the settings."""
+        """Return the `max_` settings by name."""
         names = (entry.name for entry in fields(self))
         return {name: getattr(self, name) for name in names if name.startswith("max_")}
 
     @property
     def experiment(self) -> Experiment | None:
-        """The test that is on, if one is."""
+        """The A/B test that is running, if any."""
         return None if self.salt is None else Experiment(self.salt, self.share)
 
 
 def require_token(name: str, token: str | None) -> None:
-    """Refuse a token that could be guessed, or that a header cannot carry; never shows it."""
+    """Refuse a token that is easy to guess or not valid in a header; never show it."""
     if token is None:
         return
-    if len(token) < LEAST_TOKEN:
+    if len(token) < MIN_TOKEN_LENGTH:
         raise SettingError(
-            f"{name} has {len(token)} characters: must have at least {LEAST_TOKEN}; take one from "
-            f"openssl rand -hex 32"
+            f"{name} has {len(token)} characters: must have at least {MIN_TOKEN_LENGTH}; make one "
+            f"with openssl rand -hex 32"
         )
-    if len(token) > _MOST_TOKEN or not all("!" <= character <= "~" for character in token):
+    if len(token) > _MAX_TOKEN_LENGTH or not all("!" <= character <= "~" for character in token):
         raise SettingError(
-            f"{name} must be of letters, digits and ASCII marks without spaces, at most "
-            f"{_MOST_TOKEN}; take one from openssl rand -hex 32"
+            f"{name} must have at most {_MAX_TOKEN_LENGTH} characters, all ASCII and no spaces; "
+            f"make one with openssl rand -hex 32"
         )
 
 
 def read_token(variable: str, option: str, path: Path | None) -> str | None:
-    """A token from a file, or from the environment; None if there is neither.
+    """Return a token from a file or from the environment; None if there is neither.
 
     Args:
-        variable: name of the environment variable.
-        option: name of the option that names the file.
-        path: the file.
+        variable: Name of the environment variable.
+        option: Name of the command's option for the file.
+        path: The file.
     """
     given = os.environ.get(variable)
     if path is None:
         require_token(variable, given)
         return given
     if given is not None:
-        raise SettingError(f"{variable} is set and {option} given too: keep one of them")
+        raise SettingError(f"{variable} and {option} are both set: use one of them")
     try:
         token = path.read_text(encoding="ascii").strip()
     except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""The same on Apache Spark: users in partitions, the local kernels on each of them."""
+"""Fitting, applying and evaluating biases on Apache Spark: the local kernels run on partitions."""
 
 from trimtab.errors import TrimtabError
 
@@ -7,8 +7,8 @@ try:
 except ImportError as error:
     raise TrimtabError("Spark support is not installed: pip install trimtab[spark]") from error
 
-from trimtab.spark.apply_lists import apply, evaluate
-from trimtab.spark.bias_fit import SparkBiasLearner
-from trimtab.spark.markov import Markov
+from trimtab.spark.apply_lists import apply
+from trimtab.spark.bias_fit import fit
+from trimtab.spark.evaluate_lists import evaluate
 
-__all__ = ["Markov", "SparkBiasLearner", "apply", "evaluate"]
+__all__ = ["apply", "evaluate", "fit"]

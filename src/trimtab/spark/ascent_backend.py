@@ -1,4 +1,4 @@
-"""The ascent in rounds on partitions: each writes its share of the curves and makes the moves."""
+"""The backend of the ascent in rounds: partitions write their curves and make the moves."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ from trimtab.spark.array_bytes import Arrays
 from trimtab.spark.partition import Partition
 from trimtab.spark.partitioned_units import PartitionedUnits
 
-MOST_DRAWN = 16  # times that a unit can be in a bootstrap sample
-_BAG_BLOCK = 4096  # units whose draws come from one generator
+MOST_DRAWN = 16  # times that a bootstrap sample can contain a unit
+_BAG_BLOCK = 4096  # units that share a random generator
 
 
 @dataclass(frozen=True)
 class SparkAscentBackend:
-    """Units that can learn, in partitions."""
+    """Learning units, in partitions."""
 
     units: PartitionedUnits
 
     def propose(self, setup: AscentSetup, search: MoveSearch) -> BestMoves:
-        """Each item's best bias: curves are written by partitions and added up by item."""
+        """The best bias of each item: partitions write curves, which are added up by item."""
         return BestMoves(*self.units.exchange(write_slices, choose_in_slice, setup, search))
 
     def try_moves(
         self, setup: AscentSetup, offset: Floats, items: Codes, biases: Floats
     ) -> TriedMoves:
-        """Make moves in every partition."""
+        """Make moves in all partitions."""
         found = self.units.run(moves_in_partition, setup, offset, items, biases, add=_add)
         return _tried(found)
 
@@ -52,25 +52,25 @@ class SparkAscentBackend:
 def learning_partition(
     partition: Partition, k: int, scale: str, n_items: int, bag: tuple[int, int] | None
 ) -> Partition:
-    """The units that can learn, those that a raised item reaches first side by side.
+    """The learning units of a partition, sorted by k-th score.
 
     Args:
         partition: all units of a partition.
-        k: places.
-        scale: that biases add on.
+        k: slots.
+        scale: that biases are added on.
         n_items: number of item codes.
-        bag: seed and number of a bootstrap sample; None for all units.
+        bag: seed and number of a bootstrap sample; None to use all units.
     """
     weights = partition.weights if bag is None else partition.weights * _draws(partition, *bag)
     lists = to_scale(partition.lists, scale).lists
     chosen = np.flatnonzero(learning_units(lists, partition.bought, weights))
-    raw = rank_by_engine(lists, partition.bought, k, "acc", n_items)
-    by_score = chosen[np.argsort(raw.kth_score[chosen], kind="stable")]
+    engine = rank_by_engine(lists, partition.bought, k, "acc", n_items)
+    by_score = chosen[np.argsort(engine.kth_score[chosen], kind="stable")]
     return partition._replace(lists=lists, weights=weights).take(by_score)
 
 
 def _draws(partition: Partition, seed: int, bag: int) -> Floats:
-    """How often each unit is drawn: of Poisson's kind, so that no unit needs to know the others."""
+    """How often each unit is drawn: Poisson counts, so units need not know each other."""
     units = partition.units
     drawn = np.empty(len(units))
     for block in np.unique(units // _BAG_BLOCK):
@@ -83,19 +83,19 @@ def _draws(partition: Partition, seed: int, bag: int) -> Floats:
 def _state_at(
     partition: Partition, setup: AscentSetup, offset: Floats, items: Codes
 ) -> AscentState:
-    wanted: Flags = np.zeros(setup.n_items, bool)
-    wanted[items] = True
+    candidates: Flags = np.zeros(setup.n_items, bool)
+    candidates[items] = True
     weights = partition.weights if setup.weighted else None
     in_order = np.arange(partition.n_units, dtype=np.float64)
     return AscentState(
-        partition.lists, partition.bought, weights, in_order, setup, offset.copy(), wanted
+        partition.lists, partition.bought, weights, in_order, setup, offset.copy(), candidates
     )
 
 
 def write_slices(
     partition: Partition, n_slices: int, setup: AscentSetup, search: MoveSearch
 ) -> Iterator[tuple[int, Arrays]]:
-    """This partition's share of the curves, the items dealt out to slices."""
+    """This partition's part of the curves, items divided into slices."""
     state = _state_at(partition, setup, search.offset, search.items)
     curves = curves_of_part(state, search.items, search.limits)
     lengths = curves.n_up.astype(np.int64) + curves.n_down
@@ -110,7 +110,7 @@ def write_slices(
 
 
 def choose_in_slice(given: tuple[Any, ...], parts: list[Arrays]) -> Arrays:
-    """The best steps of the items in a slice, whose curves are all here."""
+    """The best moves of the items in a slice; all parts of their curves are here."""
     setup, search = given
     return list(choose_moves(setup, search, [Curves(*part) for part in parts]))
 
@@ -118,7 +118,7 @@ def choose_in_slice(given: tuple[Any, ...], parts: list[Arrays]) -> Arrays:
 def moves_in_partition(
     partition: Partition, setup: AscentSetup, offset: Floats, items: Codes, biases: Floats
 ) -> Arrays:
-    """What moves add on this partition's units, one after the other."""
+    """The effect of moves on this partition's units, made one after the other."""
     return _arrays(try_moves_on_part(_state_at(partition, setup, offset, items), items, biases))
 
 

@@ -1,8 +1,7 @@
-"""Results of finished steps, so that a driver that starts again goes on where it was.
+"""Results of finished steps, so that a restarted driver continues where it stopped.
 
-The driver's own work is quick and always the same: only what the cluster summed up for it is worth
-keeping. A driver that starts again takes its steps once more, and finds the results of those that
-were finished in the checkpoint.
+The driver's own work is quick and deterministic; only the sums that the cluster makes are saved. A
+restarted driver runs its steps again and finds the results of finished ones in the checkpoint.
 """
 
 from __future__ import annotations
@@ -24,18 +23,18 @@ _STEPS = "step int, name string, data binary"
 
 @dataclass
 class Checkpoint:
-    """Steps and their results; kept in a folder if there is one.
+    """Steps and their results, saved in a folder if one is given.
 
     Args:
         session: to read and write with.
-        folder: any path that Spark can write to and the cluster can read from; or None.
-        identity: of settings and tables; a checkpoint of others is refused.
+        folder: path that the whole cluster can write to and read from; or None.
+        identity: of settings and tables; the checkpoint of another fit is refused.
     """
 
     session: SparkSession
     folder: str | None = None
     identity: str = ""
-    steps: int = 0  # taken so far, found or made
+    steps: int = 0  # so far, found or computed
     _found: dict[int, tuple[str, bytes]] = field(default_factory=dict, repr=False)
     _kept: list[DataFrame] = field(default_factory=list, repr=False)
 
@@ -46,12 +45,12 @@ class Checkpoint:
         self._found = {row["step"]: (row["name"], bytes(row["data"])) for row in rows}
         if self.recall_text("identity", self.identity) != self.identity:
             raise StoreError(
-                f"checkpoint={self.folder!r} is of a fit with other settings or tables; give an "
-                f"empty folder"
+                f"checkpoint={self.folder!r} belongs to a fit with other settings or tables; pass "
+                f"an empty folder"
             )
 
     def recall(self, name: str, make: Callable[[], Arrays]) -> Arrays:
-        """The next step's result: found, or made and kept."""
+        """The result of the next step: found in the checkpoint, or computed and saved."""
         step = self.steps
         self.steps += 1
         if step in self._found:
@@ -69,14 +68,14 @@ class Checkpoint:
         return result
 
     def recall_text(self, name: str, text: str) -> str:
-        """The next step's text: found, or kept."""
+        """The text of the next step: found in the checkpoint, or saved."""
         import numpy as np
 
         (found,) = self.recall(name, lambda: [np.frombuffer(text.encode(), np.uint8)])
         return bytes(found).decode()
 
     def keep_frame(self, name: str, frame: DataFrame) -> DataFrame:
-        """A data frame that is made once and read again: from the folder, or from memory."""
+        """A data frame that is computed once and then read from the folder or from memory."""
         if self.folder is None:
             return self._hold(frame)
         path = f"{self.folder}/{name}"
@@ -87,7 +86,7 @@ class Checkpoint:
 
         self.recall(name, write)
         kept = self.session.read.parquet(path)
-        # Files may be cut anywhere: all chunks of a part must come to one task again.
+        # Files may be split anywhere: all chunks of a partition must reach one task again.
         n_parts = kept.select("part").distinct().count()
         return self._hold(kept.repartitionByRange(n_parts, "part"))
 
@@ -96,7 +95,7 @@ class Checkpoint:
         return self._kept[-1]
 
     def release(self) -> None:
-        """Let go what is kept in Spark's memory."""
+        """Release what is cached in Spark's memory."""
         for frame in self._kept:
             frame.unpersist()
         self._kept.clear()

@@ -1,4 +1,4 @@
-"""Spark data frames, or names of tables, as columns that are checked."""
+"""Spark data frames, or names of tables: columns picked and checked."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
 from trimtab.checks import require_columns, require_rows
 from trimtab.errors import DataError
+from trimtab.tables.columns import WINDOW
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,14 +27,14 @@ Batches = Iterator["pa.RecordBatch"]
 def read_frame(
     frame: Any, name: str, *needed: str, ids: tuple[str, ...] = (), optional: tuple[str, ...] = ()
 ) -> DataFrame:
-    """The columns that matter, ids as long or string; refuses a frame that lacks one.
+    """The needed columns, ids as long or string; refuses a frame that lacks one.
 
     Args:
         frame: a data frame, or the name of a table.
-        name: what to call it in errors.
+        name: of the table, for errors.
         needed: columns it must have.
-        ids: which of the columns hold ids.
-        optional: columns to take along if they are there.
+        ids: those of the columns that are ids.
+        optional: columns to read if they exist.
     """
     given = _as_frame(frame, name)
     require_columns(name, given.columns, needed)
@@ -45,8 +46,8 @@ def read_frame(
             picked = picked.withColumn(column, F.col(column).cast("long"))
         elif not isinstance(kind, T.StringType):
             raise DataError(
-                f"column '{column}' of {name} holds {kind.simpleString()}: ids must be integers or "
-                f"strings; cast the column"
+                f"column '{column}' of {name} has type {kind.simpleString()}: ids must be "
+                f"integers or strings; cast the column"
             )
     return picked
 
@@ -84,7 +85,7 @@ def check_same_ids(column: str, frames: dict[str, DataFrame]) -> None:
 def check_rows(
     frame: DataFrame, name: str, numbers: tuple[str, ...] = (), may_be_empty: bool = False
 ) -> int:
-    """Refuse missing values, numbers that are not finite, and no rows; returns how many there are.
+    """The number of rows; refuses missing values, numbers that are not finite, and no rows.
 
     Args:
         frame: as `read_frame` gave it.
@@ -96,15 +97,15 @@ def check_rows(
         kind = frame.schema[column].dataType
         if not isinstance(kind, _NUMBERS):
             raise DataError(
-                f"column '{column}' of {name} holds {kind.simpleString()}: it must be numbers; "
+                f"column '{column}' of {name} has type {kind.simpleString()}: it must be numeric; "
                 f"cast the column"
             )
     counts = [F.count(F.lit(1)).alias("rows")]
     counts += [F.count_if(F.col(c).isNull()).alias(f"null {c}") for c in frame.columns]
     for column in numbers:
         value = F.col(column).cast("double")
-        endless = F.isnan(value) | (F.abs(value) == float("inf"))
-        counts.append(F.count_if(endless).alias(f"endless {column}"))
+        infinite = F.isnan(value) | (F.abs(value) == float("inf"))
+        counts.append(F.count_if(infinite).alias(f"infinite {column}"))
     found = frame.agg(*counts).collect()[0]
     n_rows = int(found["rows"])
     if not may_be_empty:
@@ -112,20 +113,20 @@ def check_rows(
     for column in frame.columns:
         if found[f"null {column}"]:
             raise DataError(
-                f"column '{column}' of {name} lacks a value in {found[f'null {column}']} of "
+                f"column '{column}' of {name} is empty in {found[f'null {column}']} of "
                 f"{n_rows} rows; drop those rows"
             )
     for column in numbers:
-        if found[f"endless {column}"]:
+        if found[f"infinite {column}"]:
             raise DataError(
-                f"column '{column}' of {name} has {found[f'endless {column}']} numbers that are "
-                f"not finite; mend or drop such rows"
+                f"column '{column}' of {name} has {found[f'infinite {column}']} numbers that are "
+                f"not finite; correct or drop those rows"
             )
     return n_rows
 
 
 def use_own_cores() -> None:
-    """Have this worker run as many threads as its task has cores; others run beside it."""
+    """Limit this worker to as many threads as its task has cores."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -136,6 +137,19 @@ def use_own_cores() -> None:
 def map_arrow(frame: DataFrame, function: Callable[[Batches], Batches], schema: str) -> DataFrame:
     """Run a function over each partition's Arrow batches."""
     with warnings.catch_warnings():
-        # Spark checks pandas even where only Arrow passes through, and warns of its version 3.
+        # Spark checks pandas even if only Arrow is used, and warns of pandas 3.
         warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
         return frame.mapInArrow(function, schema)
+
+
+def window_label(kind: T.DataType) -> Column:
+    """Window labels by type: dates as text, timestamps as integers, others as they are.
+
+    Labels sort like the windows, and a timestamp at midnight has the label of its date.
+    """
+    window = F.col(WINDOW)
+    if isinstance(kind, T.DateType):
+        return window.cast("string")
+    if isinstance(kind, T.TimestampNTZType):
+        return F.regexp_replace(window.cast("string"), " 00:00:00$", "")
+    return F.unix_micros(window) if isinstance(kind, T.TimestampType) else window

@@ -1,4 +1,4 @@
-"""The hierarchy's units in partitions: its sums are made there and added up."""
+"""The backend of the hierarchy: partitions make the sums, the driver adds them up."""
 
 from __future__ import annotations
 
@@ -7,26 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from trimtab.arrays import Codes, Flags, Floats, Ints
+from trimtab.arrays import Codes, Floats, Ints
 from trimtab.bias.scales import to_scale
 from trimtab.learn.hierarchy.choice_model import Effects, fit_effects
 from trimtab.learn.hierarchy.levels import size_of_level
-from trimtab.learn.hierarchy.line_search import HitLists, best_by_bins, gather_hits
-from trimtab.learn.hierarchy.unit_data import (
-    LONGEST,
-    Fit,
+from trimtab.learn.hierarchy.line_search import HitLists, gather_hits
+from trimtab.learn.hierarchy.shared_inputs import (
     SharedInputs,
     UnitCounts,
-    UnitData,
     add_unit_counts,
     count_folds,
     count_units,
 )
+from trimtab.learn.hierarchy.unit_data import Fit, UnitData
 from trimtab.spark.array_bytes import Arrays
 from trimtab.spark.partition import Partition
-from trimtab.spark.partitioned_units import PartitionedUnits, join_arrays
-
-_MOST_BREAKPOINTS = 2_000_000  # that come to the driver
+from trimtab.spark.partitioned_units import PartitionedUnits
 
 
 @dataclass(frozen=True)
@@ -36,24 +32,24 @@ class SparkHierarchyBackend:
     units: PartitionedUnits
     shared: SharedInputs
 
-    def trend_sample(self) -> UnitData:
-        """The units that coefficients are fitted on: a bounded number, on the driver."""
-        chunks = self.units.run(sample_units, self.shared, add=_gather)
+    def sample(self, purpose: str) -> UnitData:
+        """A sample of the units, brought to the driver: "trend" or "curves"."""
+        chunks = self.units.run(sample_units, self.shared, purpose, add=_gather)
         partitions = [Partition.join([chunk.tobytes()], 0, 0) for chunk in chunks]
         partitions = sorted(
             (partition for partition in partitions if partition.n_units), key=lambda s: s.units[0]
         )
         ordered = [chunk for partition in partitions for chunk in partition.chunks()]
-        return unit_data_of(Partition.join(ordered, 0, 0), self.shared)
+        return _unit_data(Partition.join(ordered, 0, 0), self.shared)
 
     def total(self, method: str, *given: Any) -> Ints:
-        """What a method of `UnitData` gives, added up over all partitions."""
+        """The result of a method of `UnitData`, summed over all partitions."""
         (sums,) = self.units.run(ask_unit_data, self.shared, method, given)
         found: Ints = sums
         return found
 
     def effects(self, level: str, fits: list[Fit], kept: dict[str, float]) -> list[Effects]:
-        """Of all fits at once, which takes fewer rounds."""
+        """Effects of all fits at once, which needs fewer Spark jobs."""
         n_groups, precision = size_of_level(self.shared, level)
 
         def sums(moving: list[int], effects: Floats) -> Floats:
@@ -62,27 +58,13 @@ class SparkHierarchyBackend:
 
         return fit_effects(sums, len(fits), n_groups, precision)
 
-    def best_length(
-        self, parts: list[Fit], kept: dict[str, float], level: str, usual: float
-    ) -> float:
-        """By the exact curve, of which only the parts that may hold the best come to the driver."""
-        outline = self.total("outline", parts, kept, level)
-
-        def fetch(bins: Flags) -> tuple[Floats, Ints]:
-            given = (self.shared, parts, kept, level, bins)
-            at, delta = self.units.run(detail_units, *given, add=join_arrays)
-            by_place = np.lexsort((delta, at))
-            return at[by_place], delta[by_place]
-
-        return best_by_bins(outline, fetch, 0.0, LONGEST, usual, _MOST_BREAKPOINTS)
-
 
 def with_hits(partition: Partition, scale: str, typical: float, windows: Codes) -> Partition:
-    """The units of a partition that bought something of what they list.
+    """The units of a partition that bought at least one listed item.
 
     Args:
         partition: all units of a partition.
-        scale: that biases add on.
+        scale: that biases are added on.
         typical: the weight that counts as 1.
         windows: new numbers of the windows.
     """
@@ -100,7 +82,7 @@ def _hit_lists(partition: Partition) -> HitLists:
     return HitLists(partition.lists, partition.hits, sizes, partition.weights, partition.units)
 
 
-def unit_data_of(partition: Partition, shared: SharedInputs) -> UnitData:
+def _unit_data(partition: Partition, shared: SharedInputs) -> UnitData:
     """A partition's units with hits."""
     return UnitData(_hit_lists(partition), partition.users, partition.windows, shared)
 
@@ -108,25 +90,13 @@ def unit_data_of(partition: Partition, shared: SharedInputs) -> UnitData:
 def ask_unit_data(
     partition: Partition, shared: SharedInputs, method: str, given: tuple[Any, ...]
 ) -> Arrays:
-    """What a method of `UnitData` gives for a partition."""
-    return [getattr(unit_data_of(partition, shared), method)(*given)]
+    """The result of a method of `UnitData` on a partition."""
+    return [getattr(_unit_data(partition, shared), method)(*given)]
 
 
-def detail_units(
-    partition: Partition,
-    shared: SharedInputs,
-    parts: list[Fit],
-    kept: dict[str, float],
-    level: str,
-    bins: Flags,
-) -> Arrays:
-    """A partition's breakpoints in some bins of a curve."""
-    return list(unit_data_of(partition, shared).detail(parts, kept, level, bins))
-
-
-def sample_units(partition: Partition, shared: SharedInputs) -> Arrays:
-    """A partition's units for the trend."""
-    chosen = partition.take(unit_data_of(partition, shared).in_trend_sample())
+def sample_units(partition: Partition, shared: SharedInputs, purpose: str) -> Arrays:
+    """The units of a partition that are in a sample."""
+    chosen = partition.take(_unit_data(partition, shared).in_sample(purpose))
     return [np.frombuffer(chunk, np.uint8) for chunk in chosen.chunks()]
 
 
@@ -139,7 +109,7 @@ def count_partition(partition: Partition, k: int, metric: str, quanta: float) ->
     return _to_arrays(count_units(_hit_lists(partition), k, metric, quanta))
 
 
-def count_all(units: PartitionedUnits, k: int, metric: str, quanta: float) -> UnitCounts:
+def count_hits(units: PartitionedUnits, k: int, metric: str, quanta: float) -> UnitCounts:
     """Counts of all units with hits."""
     return _from_arrays(units.run(count_partition, k, metric, quanta, add=_add_counts))
 
@@ -159,7 +129,7 @@ def _from_arrays(arrays: Arrays) -> UnitCounts:
 def count_by_fold(
     partition: Partition, seed: int, windows: Codes, n_windows: int, n_items: int
 ) -> Arrays:
-    """Purchases and lists of a partition's units that can learn, by window, fold and item."""
+    """Purchases and lists of a partition's learning units, by window, fold and item."""
     return list(
         count_folds(
             partition.lists, partition.bought, partition.weights, partition.users,

@@ -1,8 +1,8 @@
-"""What was sold before each window, counted by Spark: as `features.count_history` does."""
+"""Sales before each window, counted by Spark; the same counts as `learn.history`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from pyspark.sql import Column, DataFrame
@@ -10,36 +10,31 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
 from trimtab.arrays import Floats
-from trimtab.errors import DataError, warn
+from trimtab.errors import DataError
 from trimtab.learn.history import MONTH, NEVER, WEEK, History
+from trimtab.learn.input_checks import check_same_clock, require_counts, warn_of_untimed_windows
+from trimtab.spark.session import FitSession
 from trimtab.tables.columns import COUNT, ITEM, TIMESTAMP, USER, WINDOW
 from trimtab.tables.frames import known_ids
 from trimtab.tables.ids import encode_ids, id_column
 from trimtab.tables.timestamps import DAY
 
-if TYPE_CHECKING:
-    from trimtab.spark.session import FitSession
-
 _EPOCH = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
 
 
 def count_history(session: FitSession) -> tuple[History, ...]:
-    """Long-run sales before each window; what was sold in a window is left out by its time."""
+    """Sales before each window; events that fall into a window are left out."""
     history, recent = session.tables.history, session.tables.recent
     if history is None:
         return ()
     if COUNT in history.columns:
-        _check_counts(history)
+        require_counts(float(history.agg(F.min(F.col(COUNT).cast("double"))).collect()[0][0]))
     n_windows = len(session.windows)
     if not (TIMESTAMP in history.columns and TIMESTAMP in recent.columns):
-        if n_windows > 1:
-            warn(
-                f"recent has {n_windows} windows, but history or recent has no '{TIMESTAMP}': "
-                f"what earlier windows learn of the long run may hold their own sales; give both "
-                f"their times"
-            )
+        warn_of_untimed_windows(n_windows)
         return (_count_before(session, history, None),) * n_windows
-    _check_same_clock(history, recent)
+    zoned = [isinstance(f.schema[TIMESTAMP].dataType, T.TimestampType) for f in (history, recent)]
+    check_same_clock(*zoned)
     by_day = _by_day(history)
     started = _window_starts(session, recent)
     first = min(started.values())
@@ -62,7 +57,7 @@ def _count_before(session: FitSession, history: DataFrame, start: int | None) ->
     columns = [ITEM, *([USER] if known else [])]
     rows = history.select(*columns)
     if not timed:
-        # Every event is a day of its own.
+        # Each event is on its own day.
         counts = [F.count(F.lit(1)).alias("long")]
         counts += [F.countDistinct(USER).alias("buyers")] if known else []
         found = _by_item(session, rows.groupBy(ITEM).agg(*counts), *(["long"] + ["buyers"] * known))
@@ -83,13 +78,13 @@ def _count_before(session: FitSession, history: DataFrame, start: int | None) ->
     counts += [F.countDistinct(USER).alias("buyers")] if known else []
     names = ["long", "month", "week", "since", *(["buyers"] if known else [])]
     found = _by_item(session, rows.groupBy(ITEM).agg(*counts), *names)
-    # As from events one by one: since is at most what stands for never.
+    # As in the local count, `since` is at most NEVER.
     since = np.where(found["long"] > 0, np.minimum(found["since"], NEVER), NEVER)
     return History(found["long"], found.get("buyers"), found["month"], found["week"], since)
 
 
 def _by_item(session: FitSession, counted: DataFrame, *names: str) -> dict[str, Floats]:
-    """Columns of a table with one row an item, by item code; 0 for items that it lacks."""
+    """Columns of a table with one row per item, by item code; 0 for missing items."""
 
     def read() -> list[Any]:
         table = counted.toArrow()
@@ -105,7 +100,7 @@ def _by_item(session: FitSession, counted: DataFrame, *names: str) -> dict[str, 
 
 
 def _micros(frame: DataFrame, name: str) -> Column:
-    """Times in microseconds since 1970; those without a zone as if in UTC."""
+    """Timestamps as microseconds since 1970; those without a zone are taken as UTC."""
     kind = frame.schema[TIMESTAMP].dataType
     if isinstance(kind, T.TimestampType):
         return F.unix_micros(TIMESTAMP)
@@ -114,38 +109,19 @@ def _micros(frame: DataFrame, name: str) -> Column:
     if isinstance(kind, T.DateType):
         return F.unix_date(TIMESTAMP) * F.lit(DAY)
     raise DataError(
-        f"column '{TIMESTAMP}' of {name} holds {kind.simpleString()}: it must be timestamps or "
+        f"column '{TIMESTAMP}' of {name} has type {kind.simpleString()}: it must be timestamps or "
         f"dates; cast the column"
     )
 
 
-def _check_same_clock(history: DataFrame, recent: DataFrame) -> None:
-    """Refuse instants beside local times: their order is not known."""
-    zoned = [isinstance(f.schema[TIMESTAMP].dataType, T.TimestampType) for f in (history, recent)]
-    if zoned[0] != zoned[1]:
-        have, lack = ("history", "recent") if zoned[0] else ("recent", "history")
-        raise DataError(
-            f"column '{TIMESTAMP}' has a time zone in {have} but none in {lack}: give it to both "
-            f"or to neither"
-        )
-
-
-def _check_counts(history: DataFrame) -> None:
-    lowest = history.agg(F.min(F.col(COUNT).cast("double"))).collect()[0][0]
-    if lowest < 0:
-        raise DataError(
-            f"column '{COUNT}' of history has {lowest:g}: counts must be at least 0; drop such rows"
-        )
-
-
 def _by_day(history: DataFrame) -> bool:
-    """Whether times are dates: what was sold on the first day is then of the window."""
+    """Whether timestamps are dates; sales on the first day then belong to the window."""
     odd = _micros(history, "history") % F.lit(DAY) != 0
     return int(history.agg(F.count_if(odd)).collect()[0][0]) == 0
 
 
 def _window_starts(session: FitSession, recent: DataFrame) -> dict[int, int]:
-    """When each window's first purchase was made."""
+    """The time of each window's first purchase."""
     time = F.min(_micros(recent, "recent"))
     if WINDOW not in recent.columns:
         return {0: int(recent.agg(time).collect()[0][0])}

@@ -1,4 +1,4 @@
-"""One partition's users: their lists and purchases, as the local kernels take them."""
+"""One partition's users: their lists and purchases, in the form of the local kernels."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Partition(NamedTuple):
         return self.lists.n_units
 
     @property
-    def judged(self) -> Flags:
-        """Units that bought something."""
+    def buys(self) -> Flags:
+        """Which units bought something."""
         flags: Flags = np.diff(self.bought.indptr) > 0
         return flags
 
@@ -47,7 +47,7 @@ class Partition(NamedTuple):
         )  # fmt: skip
 
     def chunks(self) -> Iterator[bytes]:
-        """As Arrow streams of bounded size, units in order."""
+        """The partition as Arrow streams of bounded size, units in order."""
         n_chunks = 1 + len(self.lists.items) // _CHUNK_ENTRIES
         columns = {
             "items": _as_lists(self.lists.indptr, self.lists.items),
@@ -69,7 +69,7 @@ class Partition(NamedTuple):
 
     @staticmethod
     def join(chunks: Iterable[Any], first_user: int, first: int) -> Partition:
-        """The share that was cut into chunks.
+        """The partition that was cut into chunks.
 
         Args:
             chunks: in order.
@@ -104,5 +104,5 @@ def _from_lists(column: pa.ChunkedArray) -> tuple[Ints, Any]:
 
 
 def _own(column: pa.ChunkedArray) -> Any:
-    """A column as an array that kernels may write to."""
+    """A column as a writeable array."""
     return np.array(column.to_numpy())

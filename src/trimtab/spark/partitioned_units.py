@@ -1,8 +1,8 @@
-"""All units in partitions: functions run over each of them, and what they give is added up.
+"""All units in partitions: runs a function on each partition and adds up the results.
 
-Only the data frame interface of Spark is used, so that this also runs through Spark Connect. What a
-function needs travels with it; what it gives is a few arrays. Nothing of the size of the users
-comes back to the driver.
+Only Spark's data frame interface is used, so this also works through Spark Connect. A function's
+arguments travel with it; its result is a few arrays. The driver never receives anything of the size
+of the users.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from trimtab.spark.partition import Partition
 CHUNKS = "part int, place int, data binary"
 _RESULT = "data binary"
 _SLICED = "slice int, data binary"
-_FEW = 8  # results that the driver adds up by itself
-_SLICES = 4  # for each partition, so that none gets much more than another
+_FEW = 8  # results that the driver adds up itself
+_SLICES = 4  # per partition, to keep them even
 
 Add = Callable[[list[Arrays]], Arrays]
 
 
 class Counted(NamedTuple):
-    """Users and units of one partition; and those before it, if codes do not yet count them."""
+    """Numbers of users and units in one partition, and in earlier ones if codes ignore them."""
 
     users: int
     units: int
@@ -46,9 +46,9 @@ class PartitionedUnits:
     """Units in partitions.
 
     Args:
-        frame: chunks of shares: part, place, data.
-        parts: what is known of each partition, by its number.
-        ledger: remembers results, to go on from after a restart.
+        frame: chunks of partitions: part, place, data.
+        parts: numbers of users and units, by partition.
+        checkpoint: saves results, to continue from after a restart.
     """
 
     frame: DataFrame
@@ -66,12 +66,12 @@ class PartitionedUnits:
         return sum(part.units for part in self.parts.values())
 
     def run(self, function: Callable[..., Arrays], *given: Any, add: Add | None = None) -> Arrays:
-        """What a function gives for every share, added up.
+        """The results of a function on every partition, added up.
 
         Args:
-            function: takes a share and what is given; a function of a module.
-            given: the same for all shares.
-            add: adds several results; sums of arrays place by place when left out.
+            function: takes a partition and the given arguments; defined in a module.
+            given: arguments, the same for all partitions.
+            add: adds several results; by default, arrays element by element.
         """
         add = add or add_arrays
         return self.checkpoint.recall(function.__name__, lambda: self._run(function, given, add))
@@ -91,13 +91,13 @@ class PartitionedUnits:
         self, write: Callable[..., Iterator[tuple[int, Arrays]]],
         choose: Callable[..., Arrays], *given: Any,
     ) -> Arrays:  # fmt: skip
-        """What partitions write, brought together slice by slice, and what is chosen from it.
+        """What `choose` returns from the arrays that all partitions write, slice by slice.
 
         Args:
-            write: takes a share, how many slices there are, and what is given; gives (slice,
+            write: takes a partition, the number of slices and the given arguments; yields (slice,
                 arrays).
-            choose: takes all arrays of some slices, and what is given; what it gives is joined.
-            given: the same everywhere.
+            choose: takes the given arguments and all arrays of some slices; results are joined.
+            given: arguments, the same everywhere.
         """
         return self.checkpoint.recall(write.__name__, lambda: self._exchange(write, choose, given))
 
@@ -113,24 +113,24 @@ class PartitionedUnits:
         return join_arrays([from_bytes(row["data"]) for row in chosen.collect()])
 
     def change(self, function: Callable[..., Partition], *given: Any) -> DataFrame:
-        """Chunks of the shares that a function makes of these."""
+        """Chunks of the partitions that a function makes of these."""
         return map_arrow(
             self.frame, partial(_change, function=function, given=given, parts=self.parts), CHUNKS
         )
 
 
 def add_arrays(parts: list[Arrays]) -> Arrays:
-    """Sums, place by place."""
+    """Sums, element by element."""
     return [sum(column[1:], start=column[0]) for column in zip(*parts, strict=True)]
 
 
 def join_arrays(parts: list[Arrays]) -> Arrays:
-    """Arrays one behind the other; for those whose order does not matter."""
+    """Arrays joined end to end, for results whose order does not matter."""
     return [np.concatenate(column) for column in zip(*parts, strict=True)]
 
 
-def _shares(batches: Batches, parts: dict[int, Counted]) -> Iterator[tuple[int, Partition]]:
-    """The shares among a task's chunks; usually one."""
+def _partitions(batches: Batches, parts: dict[int, Counted]) -> Iterator[tuple[int, Partition]]:
+    """The partitions among a task's chunks; usually one."""
     use_own_cores()
     chunks: dict[int, dict[int, Any]] = {}
     for batch in batches:
@@ -152,23 +152,23 @@ def _row(**values: Any) -> pa.RecordBatch:
 
 
 def _work(batches: Batches, function: Any, given: Any, parts: dict[int, Counted]) -> Batches:
-    for _, partition in _shares(batches, parts):
+    for _, partition in _partitions(batches, parts):
         yield _row(data=to_bytes(function(partition, *given)))
 
 
 def _write(batches: Batches, function: Any, given: Any, parts: dict[int, Counted]) -> Batches:
-    for _, partition in _shares(batches, parts):
+    for _, partition in _partitions(batches, parts):
         for place, arrays in function(partition, *given):
             yield _row(slice=place, data=to_bytes(arrays))
 
 
 def _change(batches: Batches, function: Any, given: Any, parts: dict[int, Counted]) -> Batches:
-    for number, partition in _shares(batches, parts):
+    for number, partition in _partitions(batches, parts):
         yield from chunk_rows(number, function(partition, *given).chunks())
 
 
 def chunk_rows(number: int, chunks: Iterable[bytes]) -> Batches:
-    """Chunks of a share as rows."""
+    """Chunks of a partition as rows."""
     for place, data in enumerate(chunks):
         yield _row(part=number, place=place, data=data)
 
@@ -190,7 +190,7 @@ def _fold(batches: Batches, add: Add) -> Batches:
 
 
 def _choose(batches: Batches, function: Any, given: tuple[Any, ...]) -> Batches:
-    """What is chosen from all that was written for some slices."""
+    """The choice from all arrays that were written for some slices."""
     use_own_cores()
     written = list(_results(batches))
     if written:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -180,15 +181,9 @@ def take_ids(ids: Any, codes: Codes) -> Any:
 def encode_units(*tables: Table) -> tuple[Units, list[Codes]]:
     """Units over all tables, and each table's rows as unit codes."""
     users, user_codes = encode_ids([table.ids(USER) for table in tables])
-    windowed = [table.has(WINDOW) for table in tables]
-    if not any(windowed):
+    if not any(table.has(WINDOW) for table in tables):
         return Units(users, np.arange(len(users), dtype=np.int32), None, None), user_codes
-    if not all(windowed):
-        have = tables[windowed.index(True)].name
-        lack = tables[windowed.index(False)].name
-        raise DataError(
-            f"{have} has a column '{WINDOW}' but {lack} has none; give it to both or to neither"
-        )
+    require_windows_in_all({table.name: table.columns.column_names for table in tables})
     from trimtab.kernels.coding import pair_up
 
     windows, window_codes = encode_ids([_window_ids(table) for table in tables])
@@ -202,6 +197,17 @@ def encode_units(*tables: Table) -> tuple[Units, list[Codes]]:
     by_user, by_window = np.divmod(np.asarray(distinct), len(windows))
     units = Units(users, by_user.astype(np.int32), windows, by_window.astype(np.int32))
     return units, unit_codes
+
+
+def require_windows_in_all(columns: Mapping[str, Collection[str]]) -> None:
+    """Refuse a window column in one table but not in another; columns are by table."""
+    have = [name for name, found in columns.items() if WINDOW in found]
+    lack = [name for name in columns if name not in have]
+    if have and lack:
+        raise DataError(
+            f"{have[0]} has a column '{WINDOW}' but {lack[0]} does not; add it to both tables or "
+            f"remove it from both"
+        )
 
 
 def _window_ids(table: Table) -> IdColumn:

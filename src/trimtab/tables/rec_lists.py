@@ -67,11 +67,15 @@ def code_lists(
     return merge_repeats(lists, duplicates) if repeated else lists
 
 
-def warn_if_short(lists: Lists, k: int) -> None:
-    """Warn of a k that no list fills."""
-    longest = int(np.diff(lists.indptr).max(initial=0))
+def longest_list(lists: Lists) -> int:
+    """The number of items on the longest list."""
+    return int(np.diff(lists.indptr).max(initial=0))
+
+
+def warn_if_short(longest: int, k: int) -> None:
+    """Warn if no list has k items."""
     if longest < k:
         warn(
-            f"k={k} is longer than the longest list ({longest}): places stay empty; "
-            f"lower k or list more"
+            f"k={k}, but the longest list has {longest} items: some slots stay empty; lower k or "
+            f"make longer lists"
         )

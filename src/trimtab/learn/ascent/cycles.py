@@ -7,20 +7,21 @@ from typing import NamedTuple
 import numpy as np
 
 from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets
-from trimtab.learn.ascent.setup import AscentSettings, largest_of
 from trimtab.learn.ascent.state import prepare_ascent
+from trimtab.learn.scales import largest_of
+from trimtab.learn.settings import AscentSettings
 from trimtab.metrics.per_user import unit_metrics
 from trimtab.metrics.ranking import rank_lists
 from trimtab.progress import Progress
 from trimtab.threads import ranges
 
-_CHUNKS = 64  # reports of progress in a cycle
-_CHUNK_LEAST = 256
-_LEAST_GAIN = 1e-6  # of the objective; a cycle that gains less is the last
+_CHUNKS = 64  # progress reports per cycle
+_LEAST_CHUNK = 256  # items
+_LEAST_GAIN = 1e-6  # of the objective; stop after a cycle that gains less
 
 
 class Solution(NamedTuple):
-    """The biases found, by item code, and how they came about."""
+    """The biases by item code, and how the ascent went."""
 
     bias: Floats
     excluded: Flags
@@ -33,7 +34,7 @@ class Solution(NamedTuple):
     objective_after: float
     cycles: int
     updates: int
-    order: Codes  # candidates as they were visited
+    order: Codes  # candidates, in the order of the visits
     converged: bool
 
 
@@ -61,18 +62,18 @@ def ascend(
     """
     from trimtab.kernels import coordinate_ascent
 
-    state, raw = prepare_ascent(lists, bought, n_items, settings, weights, start, unit)
+    state, engine = prepare_ascent(lists, bought, n_items, settings, weights, start, unit)
     setup, offset = state.setup, state.rows.offset
     quanta, excluded = setup.quanta, setup.excluded
-    candidates = setup.visiting_order(state.alive)
+    candidates = setup.visiting_order(state.matters)
     gain = np.zeros(n_items, np.int64)
     levels = np.array([setup.largest, largest_of(offset[~excluded])])
     after = np.where(np.diff(bought.indptr) > 0, 0.0, np.nan)
     counters = np.array([0, state.value(after), int(setup.penalties(offset).sum())])
     objective_before = (counters[1] - counters[2]) / quanta
-    limits = (setup.cap, setup.margin, setup.rate, setup.most)
+    limits = (setup.cap, setup.margin, setup.penalty_rate, setup.most_per_unit)
     cycles = updates = 0
-    n_chunks = min(_CHUNKS, 1 + len(candidates) // _CHUNK_LEAST)
+    n_chunks = min(_CHUNKS, 1 + len(candidates) // _LEAST_CHUNK)
     converged = False
     while not converged and (settings.max_cycles is None or cycles < settings.max_cycles):
         cycles += 1
@@ -98,7 +99,7 @@ def ascend(
         gain=gain / quanta,
         support=setup.support,
         unit=setup.unit,
-        before=raw.value,
+        before=engine.value,
         after=after,
         objective_before=objective_before,
         objective_after=(counters[1] - counters[2]) / quanta,
@@ -109,7 +110,7 @@ def ascend(
     )
 
 
-def rescore(
+def average_bags(
     lists: Lists,
     bought: Sets,
     n_items: int,
@@ -117,19 +118,19 @@ def rescore(
     weights: Floats | None,
     bags: list[Solution],
 ) -> Solution:
-    """The average of several solutions, judged on all units."""
+    """The mean of several solutions, with the metric on all units."""
     bias = np.mean([bag.bias for bag in bags], axis=0)
     first = bags[0]
     top = rank_lists(lists, settings.k, bias, first.excluded, settings.unlisted == "zero")
     after = getattr(unit_metrics(top, bought, settings.k), settings.metric)
-    heavy = np.ones(lists.n_units) if weights is None else weights
+    by_unit = np.ones(lists.n_units) if weights is None else weights
     rate = settings.penalty / first.unit
     return first._replace(
         bias=bias,
         gain=np.mean([bag.gain for bag in bags], axis=0),
         after=after,
-        objective_before=float(np.nansum(heavy * first.before)),
-        objective_after=float(np.nansum(heavy * after) - rate * np.abs(bias).sum()),
+        objective_before=float(np.nansum(by_unit * first.before)),
+        objective_after=float(np.nansum(by_unit * after) - rate * np.abs(bias).sum()),
         cycles=max(bag.cycles for bag in bags),
         updates=sum(bag.updates for bag in bags),
         converged=all(bag.converged for bag in bags),

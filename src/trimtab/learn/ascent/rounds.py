@@ -1,14 +1,13 @@
-"""The ascent in rounds: all items are looked at together, and those that help together move.
+"""The ascent in rounds: find the best move of every item, then keep the moves that help together.
 
-Biases of different items hinder each other where they meet in users' lists. A round therefore has
-two moves. First every candidate's best move is found, exactly, with all others where they are: for
-that, parts of the units write their share of the items' curves, and curves add. Then the moves are
-made one after the other, the most gainful first, in every part at once, and what each of them
-really adds is summed over the parts. Moves that others have made useless are taken back, and the
-rest is tried again: what is kept in the end has been tried to raise the true objective.
+Biases of different items affect each other where both are on a user's list, so a round has two
+steps. First, the exact best move of each candidate is found while all others stay: every part of
+the units writes its part of the items' curves, and curves add. Then the moves are made one after
+the other, the largest gain first, in all parts, and the true gain of each is summed over the parts.
+Moves that no longer help are dropped and the rest is tried again. What is kept has been seen to
+raise the objective.
 
-Units may be in one place or in many: the sums are fixed-point, so that their division into parts,
-or its order, changes no byte.
+Sums are fixed-point: neither the division of the units into parts nor their order changes a byte.
 """
 
 from __future__ import annotations
@@ -20,19 +19,20 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 
 from trimtab.arrays import Codes, Floats, Ints
-from trimtab.learn.ascent.setup import AscentSetup, largest_of
+from trimtab.learn.ascent.setup import AscentSetup
 from trimtab.learn.ascent.state import AscentState
+from trimtab.learn.scales import largest_of
 from trimtab.progress import Progress
 
 if TYPE_CHECKING:
     from trimtab.kernels.item_curves import BestMoves, Curves
 
-LEAST_GAIN = 1e-4  # of the objective; a round that gains less is the last
-_TRIES = 2  # of a round's moves, each time without those that did not help
+LEAST_GAIN = 1e-4  # of the objective; stop after a round that gains less
+_TRIES = 2  # per round, each without the moves that did not help
 
 
 class Losses(NamedTuple):
-    """What an item that everybody gets at score b would cost: hits by score, ascending."""
+    """Cost of showing an item to everybody, by the score it is given: hits by score, ascending."""
 
     keys: Floats
     weights: Ints  # in quanta
@@ -45,7 +45,7 @@ class Losses(NamedTuple):
 
     @staticmethod
     def add(parts: list[Losses]) -> Losses:
-        """Those of several parts."""
+        """The losses of several parts together."""
         from trimtab.kernels.ordered_multiset import sum_by_key
 
         keys, weights = (np.concatenate(column) for column in zip(*parts, strict=True))
@@ -53,45 +53,45 @@ class Losses(NamedTuple):
 
 
 class TriedMoves(NamedTuple):
-    """What moves did: sums over parts add up."""
+    """The effect of moves made one after the other; sums over parts add up."""
 
-    gains: Ints  # of each move in its turn, without penalties
-    value: int  # of the metric in the end
+    gains: Ints  # of each move, without penalties
+    value: int  # sum of the metric after all moves
     losses: Losses
 
 
 class MoveSearch(NamedTuple):
-    """What to look for: candidates and how far a look at them has to go."""
+    """Which items to find the best moves of, and how far to search."""
 
-    offset: Floats  # biases of all items; -inf where excluded
+    offset: Floats  # biases of all items; -inf for excluded items
     items: Codes
-    limits: Floats  # no bias above is worth a look
+    limits: Floats  # the highest bias to try for each item
     losses: Losses
 
 
 class AscentBackend(Protocol):
-    """All units, wherever they are."""
+    """All units, in one place or in partitions."""
 
     def propose(self, setup: AscentSetup, search: MoveSearch) -> BestMoves:
-        """Each item's best bias, and what it gains by itself."""
+        """The best bias of each item, and its gain if only that item moves."""
         ...
 
     def try_moves(
         self, setup: AscentSetup, offset: Floats, items: Codes, biases: Floats
     ) -> TriedMoves:
-        """Make moves one after the other, in every part."""
+        """Make moves one after the other, on all units."""
         ...
 
 
 def curves_of_part(state: AscentState, items: Codes, limits: Floats) -> Curves:
-    """One part's share of the curves."""
+    """The part of the items' curves that comes from some of the units."""
     from trimtab.kernels.item_curves import write_curves
 
     return write_curves(*state.parts, items, limits + 4 * state.setup.margin)
 
 
 def choose_moves(setup: AscentSetup, search: MoveSearch, parts: list[Curves]) -> BestMoves:
-    """The best step of each item on its curve, all parts together."""
+    """The best move of each item on its curve, the parts added up."""
     from trimtab.kernels.item_curves import add_curves
     from trimtab.kernels.item_curves import choose_moves as choose_on_curves
     from trimtab.kernels.ordered_multiset import fill_multiset
@@ -102,12 +102,12 @@ def choose_moves(setup: AscentSetup, search: MoveSearch, parts: list[Curves]) ->
     magnitude = setup.largest + largest_of(search.offset[np.isfinite(search.offset)])
     return choose_on_curves(
         curves, fill_multiset(*search.losses), setup.reaches_unlisted, search.offset[curves.items],
-        limits[curves.items], setup.cap, setup.margin, setup.rate, magnitude,
+        limits[curves.items], setup.cap, setup.margin, setup.penalty_rate, magnitude,
     )  # fmt: skip
 
 
 def try_moves_on_part(state: AscentState, items: Codes, biases: Floats) -> TriedMoves:
-    """Make moves on one part's units."""
+    """Make moves on some of the units."""
     from trimtab.kernels.coordinate_ascent import move_items
     from trimtab.kernels.ordered_multiset import read_multiset
 
@@ -116,7 +116,7 @@ def try_moves_on_part(state: AscentState, items: Codes, biases: Floats) -> Tried
 
 
 def add_tried_moves(parts: list[TriedMoves]) -> TriedMoves:
-    """What moves did in all parts."""
+    """The effect of moves on all parts together."""
     gains = np.sum([part.gains for part in parts], axis=0)
     return TriedMoves(
         gains, sum(part.value for part in parts), Losses.add([part.losses for part in parts])
@@ -125,13 +125,13 @@ def add_tried_moves(parts: list[TriedMoves]) -> TriedMoves:
 
 @dataclass(frozen=True)
 class RoundState:
-    """Where an ascent in rounds has come to; enough to go on from."""
+    """The result of the rounds so far; enough to continue from."""
 
     offset: Floats
     gain: Ints  # per item, what its last move added
     value: int  # the metric's sum in quanta
     losses: Losses
-    max_gains: Floats  # per item, all that it could gain when last looked at
+    max_gains: Floats  # per item, an upper bound of its gain
     objectives: tuple[int, ...]  # at the start and after each round, penalties taken off
     updates: int = 0
     tries: int = 0
@@ -148,13 +148,13 @@ class RoundAscent:
     """An ascent in rounds.
 
     Args:
-        crowd: all units.
-        course: what they share.
-        candidates: items to look at.
-        listers: by item: units that list it, and those that do not but bought it.
-        max_rounds: at most so many; None for no limit.
-        keep: called with where it stands after each round.
-        progress: called with (round, moves done, moves) in each round.
+        backend: all units.
+        setup: what all units share.
+        candidates: items whose biases may change.
+        listers: by item: units that list it or bought it.
+        max_rounds: the most rounds to make; None for no limit.
+        after_round: called with the state after each round.
+        progress: called with (round, steps done, steps) in each round.
     """
 
     backend: AscentBackend
@@ -162,27 +162,27 @@ class RoundAscent:
     candidates: Codes
     listers: Ints
     max_rounds: int | None = None
-    keep: Callable[[RoundState], None] = field(default=lambda state: None)
+    after_round: Callable[[RoundState], None] = field(default=lambda state: None)
     progress: Progress | None = None
 
-    def begin(self, offset: Floats) -> RoundState:
-        """Where the ascent starts."""
+    def start(self, offset: Floats) -> RoundState:
+        """The state before the first round."""
         none = np.empty(0, np.int32), np.empty(0)
         tried = self.backend.try_moves(self.setup, offset, *none)
         objective = tried.value - int(self.setup.penalties(offset).sum())
         setup = self.setup
-        # Buyers gain at most `most` each; shared losses of those who list or bought it may cancel.
-        max_gains = np.float64(setup.most) * (setup.support + self.listers)
+        # A buyer gains at most `most_per_unit`; units that list or bought it may lose less.
+        max_gains = np.float64(setup.most_per_unit) * (setup.support + self.listers)
         nothing = np.zeros(setup.n_items, np.int64)
         return RoundState(
             offset, nothing, tried.value, tried.losses, max_gains, (objective,), tries=1
         )
 
     def run(self, state: RoundState) -> RoundState:
-        """Go on until a round gains next to nothing."""
+        """Make rounds until one gains almost nothing."""
         while not state.finished and (self.max_rounds is None or state.rounds < self.max_rounds):
             state = self._round(state)
-            self.keep(state)
+            self.after_round(state)
         return state
 
     def _round(self, state: RoundState) -> RoundState:
@@ -225,10 +225,10 @@ class RoundAscent:
     def _keep_what_helps(
         self, state: RoundState, items: Codes, biases: Floats, now: int
     ) -> tuple[tuple[Codes, Floats, TriedMoves, int] | None, int]:
-        """Moves that help together, with what they do; nothing if none does. And how many tries.
+        """The moves that help together and their effect, or None; and the number of tries.
 
-        Each check leaves out the moves that added nothing in their turn, and the best set tried is
-        taken. Should none gain, the less gainful half is left out until one does.
+        Each try drops the moves that added nothing; the best set tried is kept. If no set gains,
+        the half with the smaller gains is dropped until one does.
         """
         setup, offset = self.setup, state.offset
         before = setup.penalties(offset)
@@ -253,10 +253,10 @@ class RoundAscent:
         return best, tries
 
     def _limits(self, state: RoundState) -> Floats:
-        """How high each candidate's bias may be worth a look.
+        """The highest bias to try for each candidate.
 
-        What costs everybody else more than an item can gain is not worth it. Hopes change as others
-        move: twice the last ones are allowed for.
+        A bias that costs the other users more than the item can gain is too high. Bounds of gains
+        change as other items move, so twice the last bound is allowed.
         """
         bias = state.offset[self.candidates]
         if not self.setup.reaches_unlisted:

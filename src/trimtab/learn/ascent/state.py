@@ -1,7 +1,7 @@
-"""What an ascent stands on: rankings of units, lists by item, and what all units say together.
+"""The state of an ascent: the current ranking of each unit, lists by item, and the biases.
 
-A `AscentSetup` is the same wherever units are; a `AscentState` is one part of them. Sums over parts are
-fixed-point, so that any way to divide the units gives the same bytes.
+An `AscentSetup` is the same for all units; an `AscentState` holds some or all of them. Sums over
+parts are fixed-point, so any division of the units gives the same bytes.
 """
 
 from __future__ import annotations
@@ -14,13 +14,9 @@ import numpy as np
 
 from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets
 from trimtab.kernels.hit_value import hit_value_table
-from trimtab.learn.ascent.setup import (
-    AscentSettings,
-    AscentSetup,
-    largest_of,
-    median_score,
-    quanta_for,
-)
+from trimtab.learn.ascent.setup import AscentSetup, quanta_for
+from trimtab.learn.scales import largest_of, median_of, penalty_unit
+from trimtab.learn.settings import AscentSettings
 from trimtab.learn.units import learning_units
 from trimtab.threads import LEAST_SPLIT, ranges, run_ranges, thread_count
 
@@ -31,26 +27,26 @@ if TYPE_CHECKING:
 
 
 class EngineRanking(NamedTuple):
-    """What the engine's own ranking gives."""
+    """The engine's own ranking of every unit."""
 
-    kth_score: Floats  # of a row shorter than k its last score, of an empty one nan
+    kth_score: Floats  # the last score of a list shorter than k; nan for an empty list
     value: Floats  # the metric; nan where nothing was bought
     exposure: Ints
 
 
 def rank_by_engine(lists: Lists, bought: Sets, k: int, metric: str, n_items: int) -> EngineRanking:
-    """Rank every unit as the engine did."""
+    """Rank every unit by the engine's scores."""
     from trimtab.kernels import prepare_lists
 
     kth_score = np.empty(lists.n_units)
     value = np.empty(lists.n_units)
-    worth = hit_value_table(metric, k)
+    hit_values = hit_value_table(metric, k)
     parts: list[Ints] = []
 
     def rank(start: int, stop: int) -> None:
         exposure = np.zeros(n_items, np.int64)
         prepare_lists.rank_by_engine(
-            start, stop, k, metric == "map", *lists, *bought, worth, kth_score, value, exposure
+            start, stop, k, metric == "map", *lists, *bought, hit_values, kth_score, value, exposure
         )
         parts.append(exposure)
 
@@ -59,53 +55,55 @@ def rank_by_engine(lists: Lists, bought: Sets, k: int, metric: str, n_items: int
 
 
 class AscentState:
-    """Units to ascend on, and the biases they stand at.
+    """Units with their current rankings, and the current biases.
 
     Args:
         lists: scored items by unit.
         bought: by the same units.
-        weights: of units, or nothing.
-        kth_score: of units; those that a raised item reaches first lie side by side in memory.
-        course: what all units share.
-        offset: biases; -inf where excluded. Changed in place by moves.
-        wanted: items that will be looked at or moved.
+        weights: of units, or None.
+        kth_score: of units; units are sorted by it, because a raised item reaches low ones first.
+        setup: what all units share.
+        offset: biases; -inf for excluded items. Moves change it in place.
+        candidates: items whose biases may change.
     """
 
     def __init__(
         self, lists: Lists, bought: Sets, weights: Floats | None, kth_score: Floats,
-        setup: AscentSetup, offset: Floats, wanted: Flags,
+        setup: AscentSetup, offset: Floats, candidates: Flags,
     ) -> None:  # fmt: skip
         from trimtab.kernels.affected_units import make_scratch
 
         self.setup = setup
         self.problem = _make_problem(lists, bought, weights, kth_score, setup)
         self.rows = _make_rows(self.problem, offset, setup.n_items)
-        self.by_item = _by_item(self.problem, wanted)
+        self.by_item = _invert_lists(self.problem, candidates)
         n_hits = int(self.problem.needs.sum())
         most_buyers = int(np.bincount(bought.items).max(initial=0))
         self.scratch = make_scratch(self.problem.n_units, n_hits, most_buyers, setup.settings.k)
 
     @property
     def parts(self) -> tuple[Problem, Rows, ByItem, Scratch]:
-        """What kernels take."""
+        """The arguments that kernels take first."""
         return self.problem, self.rows, self.by_item, self.scratch
 
     @property
-    def alive(self) -> Flags:
-        """Wanted items that anybody here can gain or lose by."""
+    def matters(self) -> Flags:
+        """Candidates that some unit here can gain or lose by."""
         flags: Flags = (np.diff(self.by_item.indptr) + np.diff(self.by_item.buyers_indptr)) > 0
         return flags
 
     def value(self, by_unit: Floats | None = None) -> int:
-        """The metric's sum in quanta; each unit's own metric is written at its place, if wanted."""
+        """The metric's sum in quanta; the metric of each unit is written into `by_unit`."""
         from trimtab.kernels import prepare_lists
         from trimtab.kernels.compiling import pack
 
         if by_unit is None:
             by_unit = np.empty(len(self.problem.indptr) - 1)
-        worth = hit_value_table(self.setup.settings.metric, self.setup.settings.k)
+        hit_values = hit_value_table(self.setup.settings.metric, self.setup.settings.k)
         packed = (pack(self.problem), pack(self.rows))
-        parts = run_ranges(prepare_lists.row_values, self.problem.n_units, *packed, worth, by_unit)
+        parts = run_ranges(
+            prepare_lists.row_values, self.problem.n_units, *packed, hit_values, by_unit
+        )
         return int(sum(parts))
 
 
@@ -113,7 +111,7 @@ def prepare_ascent(
     lists: Lists, bought: Sets, n_items: int, settings: AscentSettings,
     weights: Floats | None = None, start: Floats | None = None, unit: float | None = None,
 ) -> tuple[AscentState, EngineRanking]:  # fmt: skip
-    """All units in one place, before any step; and how the engine ranks them.
+    """The state of all units before any move, and the engine's own ranking.
 
     Args:
         lists: scored items by unit.
@@ -125,9 +123,12 @@ def prepare_ascent(
         unit: what penalties and caps are measured in; the median k-th score when absent.
     """
     k = settings.k
-    raw = rank_by_engine(lists, bought, k, settings.metric, n_items)
+    engine = rank_by_engine(lists, bought, k, settings.metric, n_items)
     if unit is None:
-        unit = median_score(raw.kth_score, np.diff(lists.indptr) >= k, lists.scores)
+        filled = ~np.isnan(engine.kth_score)
+        full = np.diff(lists.indptr) >= k
+        medians = (median_of(engine.kth_score[some]) for some in (full, filled))
+        unit = penalty_unit(medians, largest_of(lists.scores))
     setup = AscentSetup(
         settings=settings,
         unit=unit,
@@ -136,27 +137,27 @@ def prepare_ascent(
         heaviest=1.0 if weights is None else float(weights.max(initial=1.0)),
         largest=largest_of(lists.scores),
         support=np.bincount(bought.items, minlength=n_items),
-        exposure=raw.exposure,
+        exposure=engine.exposure,
     )
-    offset = setup.begin(start)
-    state = AscentState(lists, bought, weights, raw.kth_score, setup, offset, setup.wanted)
-    return state, raw
+    offset = setup.starting_biases(start)
+    state = AscentState(lists, bought, weights, engine.kth_score, setup, offset, setup.candidates)
+    return state, engine
 
 
-def _by_item(problem: Problem, wanted: Flags) -> ByItem:
-    """Lists by item, units ascending in each, whatever the number of threads."""
+def _invert_lists(problem: Problem, candidates: Flags) -> ByItem:
+    """Lists by item, units ascending in each; the same for any number of threads."""
     from trimtab.kernels import prepare_lists
     from trimtab.kernels.compiling import pack
 
     packed = pack(problem)
     n_units = problem.n_units
     parts = ranges(n_units, thread_count() if n_units >= LEAST_SPLIT else 1)
-    room = np.zeros((len(parts), len(wanted)), np.int64)
+    room = np.zeros((len(parts), len(candidates)), np.int64)
     starts = {start: room[part] for part, (start, _) in enumerate(parts)}
 
     def counted(count: Callable[..., None]) -> Ints:
         room[:] = 0
-        _run_parts(lambda a, b: count(a, b, packed, wanted, starts[a]), parts)
+        _run_parts(lambda a, b: count(a, b, packed, candidates, starts[a]), parts)
         ends = np.cumsum(room.T.ravel()).reshape(room.T.shape).T
         indptr = np.concatenate([[0], ends[-1]])
         room[:] = ends - room
@@ -166,16 +167,18 @@ def _by_item(problem: Problem, wanted: Flags) -> ByItem:
     listers = np.empty(indptr[-1], np.int32)
     scores = np.empty(indptr[-1])
     _run_parts(
-        lambda a, b: prepare_lists.write_listers(a, b, packed, wanted, starts[a], listers, scores),
+        lambda a, b: prepare_lists.write_listers(
+            a, b, packed, candidates, starts[a], listers, scores
+        ),
         parts,
     )
     if not problem.reaches_unlisted:
-        nobody = np.zeros(len(wanted) + 1, np.int64)
+        nobody = np.zeros(len(candidates) + 1, np.int64)
         return prepare_lists.ByItem(indptr, listers, scores, nobody, np.empty(0, np.int32))
     buyers_indptr = counted(prepare_lists.count_buyers)
     buyers = np.empty(buyers_indptr[-1], np.int32)
     _run_parts(
-        lambda a, b: prepare_lists.write_buyers(a, b, packed, wanted, starts[a], buyers), parts
+        lambda a, b: prepare_lists.write_buyers(a, b, packed, candidates, starts[a], buyers), parts
     )
     return prepare_lists.ByItem(indptr, listers, scores, buyers_indptr, buyers)
 
@@ -232,7 +235,7 @@ def _make_rows(problem: Problem, offset: Floats, n_items: int) -> Rows:
 def _make_problem(
     lists: Lists, bought: Sets, weights: Floats | None, kth_score: Floats, setup: AscentSetup
 ) -> Problem:
-    """The units that can gain or lose, in the order of their k-th scores."""
+    """The units that can gain or lose, sorted by k-th score."""
     from trimtab.kernels.top_rows import Problem, row_shape
 
     settings, k = setup.settings, setup.settings.k
@@ -258,6 +261,6 @@ def _make_problem(
         bought_items=bought.items,
         needs=np.minimum(k, np.diff(bought.indptr)[source]).astype(np.int32),
         weights=np.empty(0) if weights is None else weights[source],
-        worth_float=table.ravel(),
-        worth=np.rint(table.ravel()).astype(np.int64),
+        hit_values_float=table.ravel(),
+        hit_values=np.rint(table.ravel()).astype(np.int64),
     )

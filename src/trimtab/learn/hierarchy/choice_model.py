@@ -1,7 +1,7 @@
 """The choice model: coefficients of features, and effects of items, with priors.
 
-A smooth stand-in for the metric. It says which way to move; how far is then settled by the exact
-metric on users that were held out.
+The model is a smooth approximation of the metric. It finds the direction to move in; the exact
+metric on held-out users decides how far.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from trimtab.arrays import Codes, Floats, Ints
 from trimtab.learn.hierarchy.line_search import HitLists
 from trimtab.threads import ranges, thread_count
 
-_PARTS = 8  # summed in order, so that the number of threads changes nothing
+_PARTS = 8  # summed in order: the number of threads changes nothing
 _LEAST_PART = 512
 _NEWTON_STEPS = 25
 _NEWTON_CLOSE = 1e-6  # of a coefficient times the spread of its feature
@@ -25,38 +25,38 @@ _LONGEST_STEP = 2.0
 _EFFECT_STEPS = 60
 _EFFECT_DAMPING = 0.8
 _EFFECT_CLOSE = 1e-3
-_LONGEST_EFFECT_STEP = 1.0  # further, chances and with them curvatures are others
+_LONGEST_EFFECT_STEP = 1.0  # beyond it the curvature is no longer valid
 _LEAST_SPREAD = 0.05  # of a feature within lists; features are logs
-LEAST_TRUST = 0.2  # in the engine's own score
+LEAST_SCORE_COEFFICIENT = 0.2  # a smaller one would make biases too large
 
 
 class Coefficients(NamedTuple):
-    """What the model found of the score (first) and the features."""
+    """Coefficients of the engine's score (first) and of the features."""
 
     beta: Floats
-    pull: Floats  # the prior's precision, by coefficient
+    prior_precision: Floats
 
 
 class Effects(NamedTuple):
-    """What the model found of groups of items."""
+    """Effects of groups of items."""
 
     values: Floats
-    information: Floats  # what the units say of each, without its prior
+    information: Floats  # from the data, without the prior
 
 
 def fit_coefficients(
     data: HitLists, weights: Floats, table_of: Ints, tables: Floats, ridge: float,
     start: Coefficients | None = None,
 ) -> Coefficients:  # fmt: skip
-    """The most likely coefficients, by Newton's method; that of the score has 1 as prior mean.
+    """The most likely coefficients, by Newton's method; the prior mean of the score's is 1.
 
     Args:
-        data: what was chosen.
+        data: lists, and which of their items were bought.
         weights: of units in the likelihood.
-        table_of: which table of features a unit sees.
+        table_of: the feature table of each unit.
         tables: features by [table, item, feature].
-        ridge: the prior's weight in units, features measured by their spread within lists.
-        start: found on other units of the same data: where to start, and the prior.
+        ridge: weight of the prior, in units; features are measured by their spread within lists.
+        start: a fit on other units of the same data: its prior, and where to start.
     """
     prior = np.zeros(tables.shape[2] + 1)
     prior[0] = 1.0
@@ -65,25 +65,27 @@ def fit_coefficients(
         _, curvature, _ = _coefficient_sums(data, weights, table_of, tables, none)
         variance = np.diag(curvature) / max(float(weights.sum()), 1e-300)
         start = Coefficients(prior, ridge * np.maximum(variance, _LEAST_SPREAD**2))
-    beta, pull = start
-    spread = np.sqrt(pull / ridge)
+    beta, precision = start
+    spread = np.sqrt(precision / ridge)
     for _ in range(_NEWTON_STEPS):
         gradient, curvature, _ = _coefficient_sums(data, weights, table_of, tables, beta)
-        step = np.linalg.solve(curvature + np.diag(pull), gradient - pull * (beta - prior))
+        step = np.linalg.solve(
+            curvature + np.diag(precision), gradient - precision * (beta - prior)
+        )
         furthest = float(np.abs(step * spread).max())
         beta = beta + step * min(1.0, _LONGEST_STEP / max(furthest, 1e-300))
         if furthest < _NEWTON_CLOSE:
             break
-    return Coefficients(beta, pull)
+    return Coefficients(beta, precision)
 
 
 def coefficient_errors(
     data: HitLists, weights: Floats, table_of: Ints, tables: Floats, found: Coefficients
 ) -> Floats:
-    """The covariance of coefficients, units being independent of each other."""
+    """The covariance of coefficients, for independent units."""
     _, curvature, squares = _coefficient_sums(data, weights, table_of, tables, found.beta)
-    inverse = np.linalg.inv(curvature + np.diag(found.pull))
-    covariance: Floats = inverse @ (squares + np.diag(found.pull)) @ inverse
+    inverse = np.linalg.inv(curvature + np.diag(found.prior_precision))
+    covariance: Floats = inverse @ (squares + np.diag(found.prior_precision)) @ inverse
     return covariance
 
 
@@ -116,14 +118,14 @@ Sums = Callable[[list[int], Floats], Floats]
 
 
 def fit_effects(sums: Sums, n_fits: int, n_groups: int, precision: float) -> list[Effects]:
-    """The most likely effects of groups of items, drawn to 0 by a prior; of several fits at once.
+    """The most likely effects of groups of items, shrunk to 0 by a prior; for several fits at once.
 
     Args:
-        sums: of the fits asked for, at these effects: gradient, curvature and noise, by [fit, sum,
-            group].
+        sums: returns gradient, curvature and noise by [fit, sum, group], for the fits asked for at
+            the given effects.
         n_fits: number of fits.
         n_groups: number of groups.
-        precision: the prior's, in units that see the group's items.
+        precision: of the prior, in units that list items of the group.
     """
     effects, information = np.zeros((2, n_fits, n_groups))
     moving = list(range(n_fits))
@@ -142,7 +144,7 @@ def fit_effects(sums: Sums, n_fits: int, n_groups: int, precision: float) -> lis
 
 
 def effect_variance(sums: Floats) -> float:
-    """How far true effects spread around 0: what their gradients have beyond chance.
+    """The variance of true effects: the part of their squared gradients that is not noise.
 
     The expected square of a group's gradient at 0 is its noise plus its squared information times
     the variance; summed over groups that gives the variance.
@@ -158,15 +160,15 @@ def effect_variance(sums: Floats) -> float:
 def sum_effects(
     data: HitLists, weights: Floats, logits: Floats, groups: Codes, effects: Floats, quanta: float
 ) -> Ints:
-    """Gradient, curvature and noise of each group, in quanta: sums over parts of the units add up.
+    """Gradient, curvature and noise of each group, in quanta; sums over parts of the units add.
 
     Args:
-        data: what was chosen.
+        data: lists, and which of their items were bought.
         weights: of units in the likelihood.
-        logits: of entries, without the effects.
-        groups: of entries.
+        logits: of list entries, without the effects.
+        groups: of list entries.
         effects: by group.
-        quanta: in 1.
+        quanta: per 1.
     """
     from trimtab.kernels.choice_sums import effect_sums
 
@@ -183,7 +185,7 @@ def sum_effects(
 
 
 def _run(part: Any, n_units: int) -> list[Any]:
-    """`part` over a fixed number of ranges, on the threads there are; results in their order."""
+    """Results of `part` over a fixed number of ranges, in order; uses all threads."""
     cut = ranges(n_units, max(1, min(_PARTS, n_units // _LEAST_PART)))
     n_threads = min(thread_count(), len(cut))
     if n_threads <= 1:

@@ -1,7 +1,7 @@
-"""Trend features: what a window's sales and the long run say of each item.
+"""Trend features of items, from the sales of a window and of the time before it.
 
-Windows are counted by groups of users, so that the features a user is scored with can leave out
-the group the user is in: a purchase never explains itself.
+Sales are counted by groups of users. The features that a user is scored with leave out the user's
+own group, so a purchase never explains itself.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import numpy as np
 from trimtab.arrays import Floats, Ints, Lists, Sets
 from trimtab.learn.history import NEVER, History
 
-# Features that need nothing but the window.
+# Features that need only the window.
 WINDOW_FEATURES = ("bought_per_listed", "recent_sales")
-_PRIOR_LISTS = 10.0  # lists at the average rate
-_PRIOR_SALES = 20.0  # sales at the long-run share
+_PRIOR_LISTS = 10.0  # lists at the average rate, added to each item
+_PRIOR_SALES = 20.0  # sales at the long-run share, added to each item
 _PRIOR_VISITS = 5.0
 _HALF = 0.5
 _WINDOW_DAYS = 4.0
@@ -23,7 +23,7 @@ _WINDOW_DAYS = 4.0
 def count_groups(
     lists: Lists, bought: Sets, group_of: Ints, n_groups: int, n_items: int
 ) -> tuple[Ints, Ints]:
-    """Purchases and lists of each group of units, by [group, item]; group -1 counts for nothing."""
+    """Purchases and lists by [group of units, item]; units of group -1 are ignored."""
     from trimtab.kernels.choice_sums import count_listed
 
     listed = np.zeros((n_groups, n_items), np.int64)
@@ -34,10 +34,10 @@ def count_groups(
 
 
 class Features:
-    """Features of items in one window, for any counts of it.
+    """Features of items in one window, for any counts of its sales.
 
-    Columns, in the order of `names`: what moves with the counts comes first, so that the rest is
-    made only once.
+    Columns are in the order of `names`. Those that depend on the counts come first; the others are
+    computed once.
     """
 
     def __init__(self, history: History | None) -> None:
@@ -69,8 +69,8 @@ class Features:
 
         Args:
             bought: buyers in the window, by item.
-            listed: lists that have it.
-            items: only these; all if None.
+            listed: lists that contain it.
+            items: the items to compute; all if None.
         """
         total = float(bought.sum())
         of_listed = float(bought[listed > 0].sum())
@@ -92,7 +92,7 @@ class Features:
 
 
 def _log_rise(sold: Floats, total: float, partition: Floats) -> Floats:
-    """Log of sales over what the long-run share would give, drawn to 0 where both are few."""
+    """Log of sales over the sales expected from the long-run share; shrunk to 0 for few sales."""
     prior = _PRIOR_SALES * partition + _HALF
     return np.log((sold + prior) / (total * partition + prior))
 
@@ -100,7 +100,7 @@ def _log_rise(sold: Floats, total: float, partition: Floats) -> Floats:
 def _log_rate(
     hits: Floats, tries: Floats, prior: float, all_hits: float, all_tries: float | None = None
 ) -> Floats:
-    """Log of a rate over the average rate, drawn to 0 by so many tries at the average."""
+    """Log of a rate over the average rate; `prior` tries at the average rate shrink it to 0."""
     whole = float(tries.sum()) if all_tries is None else all_tries
     rate = max(all_hits, _HALF) / max(whole, 1.0)
     return np.log((hits + prior * rate) / (tries + prior) / rate)

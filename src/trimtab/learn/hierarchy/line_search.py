@@ -1,8 +1,7 @@
-"""The best step along one direction, exactly: lists move as scores + t·slopes, all at once."""
+"""The exact best step along one direction: all scores of all lists move as score + t·slope."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +10,6 @@ from trimtab.arrays import Flags, Floats, Ints, Lists, Sets, entries_of
 from trimtab.threads import run_ranges
 
 QUANTA = 2.0**32
-N_BINS = 2**15
 _NARROW = 1e-9  # of the whole line
 _LEAST = np.iinfo(np.int64).min
 
@@ -20,8 +18,8 @@ class LineCurve(NamedTuple):
     """The weighted sum of a metric along t in [low, high], in quanta.
 
     Between breakpoints the value is constant: `values[p]` holds from breakpoint p - 1 (from `low`
-    for p = 0) to breakpoint p (to `high` for the last). Breakpoints where changes cancel are there
-    too: exactly on them ties may decide otherwise.
+    for p = 0) to breakpoint p (to `high` for the last). Breakpoints where changes cancel are kept:
+    exactly on them a tie may rank differently.
     """
 
     breakpoints: Floats  # ascending, each once
@@ -30,18 +28,18 @@ class LineCurve(NamedTuple):
     high: float
 
     def at(self, t: float) -> int:
-        """The value at a t that is on no breakpoint."""
+        """The value at a t that is not a breakpoint."""
         return int(self.values[np.searchsorted(self.breakpoints, t)])
 
     def best(self, start: float = 0.0) -> tuple[float, int]:
         """The middle of the best interval and its value; `start` unless another is strictly better.
 
-        Among equals the interval nearest to `start` wins.
+        Of equal intervals, the one nearest to `start` wins.
         """
         edges = np.concatenate([[self.low], self.breakpoints, [self.high]])
         widths = np.diff(edges)
         middles = edges[:-1] + widths / 2
-        # Between crossings that coincide but for rounding lies nothing.
+        # Very narrow intervals come from rounding: the crossings coincide.
         values = np.where(widths > _NARROW * (self.high - self.low), self.values, _LEAST)
         top = np.flatnonzero(values == values.max())
         nearest = top[np.argmin(np.abs(middles[top] - start))]
@@ -51,11 +49,11 @@ class LineCurve(NamedTuple):
 
 
 class HitLists(NamedTuple):
-    """Lists of the units that bought something of what they list; items ascend in each."""
+    """Lists of the units that bought at least one listed item; items ascend in each list."""
 
     lists: Lists
-    hits: Flags  # whether the unit bought it, by entry
-    n_bought: Ints  # by unit, listed or not
+    hits: Flags  # by list entry: whether the unit bought it
+    n_bought: Ints  # by unit: items bought, listed or not
     weights: Floats  # by unit
     source: Ints  # codes of the units
 
@@ -83,7 +81,7 @@ class HitLists(NamedTuple):
 
 
 def gather_hits(lists: Lists, bought: Sets, weights: Floats | None = None) -> HitLists:
-    """The units that a metric can change for: with a hit on their list, and a weight above 0.
+    """The units whose metric can change: those with a hit on their list and a weight above 0.
 
     Args:
         lists: scored items by unit.
@@ -112,9 +110,9 @@ def trace_line(
     """The curve of a metric when every listed score moves by t times its slope.
 
     Args:
-        data: the units that the metric can change for.
-        slopes: one per entry of the lists.
-        k: places that count.
+        data: the units whose metric can change.
+        slopes: one per list entry.
+        k: slots that count.
         metric: "acc", "map" or "ndcg".
         low: smallest t.
         high: largest t.
@@ -126,7 +124,7 @@ def trace_line(
 def _steps(
     data: HitLists, slopes: Floats, k: int, metric: str, low: float, high: float
 ) -> tuple[Floats, Ints, int]:
-    """Breakpoints in no order, the changes there, and the value at `low`."""
+    """Breakpoints in any order, the change at each, and the value at `low`."""
     crossings = data.n_hits * np.diff(data.lists.indptr)
     room = np.concatenate([[0], np.cumsum(crossings)]).astype(np.int64)
     at, delta = np.empty(room[-1]), np.empty(room[-1], np.int64)
@@ -137,105 +135,11 @@ def _steps(
     return at[used], delta[used], int(values.sum())
 
 
-def outline_line(
-    data: HitLists, slopes: Floats, k: int, metric: str, low: float, high: float
-) -> Ints:
-    """What a curve does in each of many bins; those of parts of the units add up.
-
-    Returns:
-        By [what, bin]: breakpoints, the sum of their changes, and that of the changes upwards; in
-        the last column, first row, the value at `low`.
-    """
-    at, delta, value = _steps(data, slopes, k, metric, low, high)
-    bins = _bin_of(at, low, high)
-    out = np.zeros((3, N_BINS + 1), np.int64)
-    out[0, :N_BINS] = np.bincount(bins, minlength=N_BINS)
-    # Not by weights of bincount, which are floats.
-    np.add.at(out[1], bins, delta)
-    np.add.at(out[2], bins, np.maximum(delta, 0))
-    out[0, N_BINS] = value
-    return out
-
-
-def detail_line(
-    data: HitLists, slopes: Floats, k: int, metric: str, low: float, high: float, bins: Flags
-) -> tuple[Floats, Ints]:
-    """The breakpoints in some bins, and the changes there."""
-    at, delta, _ = _steps(data, slopes, k, metric, low, high)
-    wanted = bins[_bin_of(at, low, high)]
-    return at[wanted], delta[wanted]
-
-
-def _bin_of(at: Floats, low: float, high: float) -> Ints:
-    bins = ((at - low) / (high - low) * N_BINS).astype(np.int64)
-    return np.clip(bins, 0, N_BINS - 1)
-
-
-def best_by_bins(
-    outline: Ints, fetch: Callable[[Flags], tuple[Floats, Ints]], low: float, high: float,
-    start: float, most: int,
-) -> float:  # fmt: skip
-    """Where a curve is best, as `LineCurve.best` would say, without all its breakpoints at once.
-
-    Args:
-        outline: of the curve.
-        fetch: gives the breakpoints in some bins.
-        low: where the curve begins.
-        high: where it ends.
-        start: stays unless another place is strictly better.
-        most: so many breakpoints can be looked at together; then only bins that may hold the best.
-    """
-    counts, net, up = outline[:, :N_BINS]
-    begins = outline[0, N_BINS] + np.concatenate([[0], np.cumsum(net)[:-1]])
-    bar = int(begins.max())
-    while True:
-        bins: Flags = np.full(N_BINS, counts.sum() <= most)
-        bins |= begins + up >= bar
-        bins[_bin_of(np.array([start]), low, high)] = True
-        bins = _with_neighbours(bins, counts)
-        best, value = _curve_of_bins(outline, bins, *fetch(bins), low, high).best(start)
-        higher = ~bins & (begins + up >= value)
-        if not higher.any():
-            return best
-        # What a bin begins with can be too narrow to stand on: then others may be better.
-        bar = value
-
-
-def _with_neighbours(bins: Flags, counts: Ints) -> Flags:
-    """Bins, and the nearest ones with breakpoints: every interval has both its ends."""
-    filled, chosen = np.flatnonzero(counts > 0), np.flatnonzero(bins)
-    before = np.searchsorted(filled, chosen) - 1
-    after = np.searchsorted(filled, chosen, side="right")
-    wider = bins.copy()
-    wider[filled[before[before >= 0]]] = True
-    wider[filled[after[after < len(filled)]]] = True
-    return wider
-
-
-def _curve_of_bins(
-    outline: Ints, bins: Flags, at: Floats, delta: Ints, low: float, high: float
-) -> LineCurve:
-    """A curve that is known in some bins; elsewhere it counts as lower than anything."""
-    counts, net, _ = outline[:, :N_BINS]
-    hidden = np.flatnonzero(~bins & (counts > 0))
-    # A bin that is not seen becomes one breakpoint in its middle, with all its changes.
-    middles = low + (hidden + 0.5) * (high - low) / N_BINS
-    value = int(outline[0, N_BINS])
-    curve = _sum_up(
-        np.concatenate([at, middles]), np.concatenate([delta, net[hidden]]), value, low, high
-    )
-    unseen = np.isin(curve.breakpoints, middles)
-    values = curve.values.copy()
-    values[:-1][unseen] = _LEAST
-    values[1:][unseen] = _LEAST
-    return curve._replace(values=values)
-
-
 def values_at(data: HitLists, slopes: Floats, k: int, metric: str, t: float) -> Floats:
     """The weighted metric of each unit when every listed score has moved by t times its slope."""
     none = np.zeros(data.n_units, np.int64)
     nowhere = np.empty(0), np.empty(0, np.int64)
-    # No end above the start: nothing is passed on the way.
+    # An end below the start: no breakpoint is passed.
     return _trace(data, slopes, k, metric, t, -np.inf, *nowhere, none) / QUANTA
 
 
@@ -243,14 +147,15 @@ def _trace(
     data: HitLists, slopes: Floats, k: int, metric: str, low: float, high: float,
     at: Floats, delta: Ints, counts: Ints,
 ) -> Ints:  # fmt: skip
-    """Each unit's value at `low`, in quanta; fills its breakpoints."""
+    """The value of each unit at `low`, in quanta; writes its breakpoints."""
     from trimtab.kernels.hit_value import hit_value_table
     from trimtab.kernels.line_crossings import trace_units
 
     values = np.zeros(data.n_units, np.int64)
     run_ranges(
         trace_units, data.n_units, k, metric == "map", low, high, QUANTA, *data.lists, slopes,
-        data.hits, data.n_bought, data.weights, hit_value_table(metric, k), at, delta, counts, values,
+        data.hits, data.n_bought, data.weights, hit_value_table(metric, k), at, delta, counts,
+        values,
     )  # fmt: skip
     return values
 

@@ -1,5 +1,5 @@
 "use strict";
-// No validator and no other host: the page asks nobody but this service.
+// No validator: the page sends requests to this service only.
 SwaggerUIBundle({
   url: "openapi.json",
   dom_id: "#docs",

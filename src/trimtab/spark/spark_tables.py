@@ -1,4 +1,4 @@
-"""The tables of a fit on Spark: checked, and brought together user by user."""
+"""The tables of a Spark fit: checked, then brought together user by user."""
 
 from __future__ import annotations
 
@@ -21,11 +21,20 @@ from trimtab.spark.data_frames import (
     map_arrow,
     read_frame,
     use_own_cores,
+    window_label,
 )
 from trimtab.spark.partition import Partition
 from trimtab.spark.partitioned_units import Counted, PartitionedUnits, chunk_rows
 from trimtab.tables.columns import CATEGORY, COUNT, ITEM, SCORE, TIMESTAMP, USER, WEIGHT, WINDOW
-from trimtab.tables.frames import Table, encode_units, group_sets, known_ids, read_weights, take_ids
+from trimtab.tables.frames import (
+    Table,
+    encode_units,
+    group_sets,
+    known_ids,
+    read_weights,
+    require_windows_in_all,
+    take_ids,
+)
 from trimtab.tables.ids import encode_ids, id_column
 from trimtab.tables.rec_lists import code_lists
 
@@ -36,7 +45,7 @@ _ROWS_PER_PART = 10_000_000
 
 @dataclass(frozen=True)
 class SparkTables:
-    """The tables of a fit, checked one by one."""
+    """The tables of a fit, each checked."""
 
     recs: DataFrame
     recent: DataFrame
@@ -50,19 +59,19 @@ class SparkTables:
     def read(
         recs: Any, recent: Any, weights: Any = None, history: Any = None, items: Any = None
     ) -> SparkTables:
-        """Read and check what was given."""
+        """Read and check the tables."""
         ids = (USER, ITEM)
         lists = read_frame(recs, "recs", USER, ITEM, SCORE, ids=ids, optional=(WINDOW,))
         sales = read_frame(recent, "recent", USER, ITEM, ids=ids, optional=(WINDOW, TIMESTAMP))
         lists, sales = _with_labels(lists), _with_labels(sales)
         check_same_ids(USER, {"recs": lists, "recent": sales})
         check_same_ids(ITEM, {"recs": lists, "recent": sales})
-        _check_windows(lists, sales)
-        heavy = None
+        require_windows_in_all({"recs": lists.columns, "recent": sales.columns})
+        weighed = None
         if weights is not None:
-            heavy = read_frame(weights, "weights", USER, WEIGHT, ids=(USER,))
-            check_same_ids(USER, {"recs": lists, "weights": heavy})
-            check_rows(heavy, "weights", (WEIGHT,))
+            weighed = read_frame(weights, "weights", USER, WEIGHT, ids=(USER,))
+            check_same_ids(USER, {"recs": lists, "weights": weighed})
+            check_rows(weighed, "weights", (WEIGHT,))
         if history is not None:
             timed = (USER, TIMESTAMP, COUNT)
             history = read_frame(history, "history", ITEM, ids=ids, optional=timed)
@@ -73,20 +82,20 @@ class SparkTables:
             check_same_ids(ITEM, {"recs": lists, "items": items})
             check_rows(items.select(ITEM), "items")
         n_recs, n_recent = check_rows(lists, "recs", (SCORE,)), check_rows(sales, "recent")
-        return SparkTables(lists, sales, heavy, history, items, n_recs, n_recent)
+        return SparkTables(lists, sales, weighed, history, items, n_recs, n_recent)
 
     @property
     def session(self) -> SparkSession:
-        """Where the tables are."""
+        """The session of the tables."""
         return self.recs.sparkSession
 
     @property
     def has_windows(self) -> bool:
-        """Whether (user, window) is what counts as one user."""
+        """Whether each (user, window) pair counts as one user."""
         return WINDOW in self.recs.columns
 
     def digest(self) -> str:
-        """The same for the same rows in any order."""
+        """A text that is the same for the same rows in any order."""
         found = []
         for frame in (self.recs, self.recent, self.weights, self.history, self.items):
             if frame is not None:
@@ -94,11 +103,11 @@ class SparkTables:
                 found.append(str(frame.agg(F.sum(hashed).alias("sum")).collect()[0]["sum"]))
         return " ".join(found)
 
-    def partitions(self, wanted: int | None) -> int:
-        """How many partitions to make: as asked for, or so that each fits in memory."""
+    def count_partitions(self, wanted: int | None) -> int:
+        """The number of partitions to make: as asked for, or small enough for memory."""
         if wanted is not None:
             return wanted
-        # Not every kind of session tells how many tasks run at a time.
+        # Not every kind of session knows how many tasks run at a time.
         context = getattr(self.session, "_sc", None)
         at_a_time = max(1, context.defaultParallelism if context is not None else 8)
         waves = -(-self.n_recs // (_ROWS_PER_PART * at_a_time))
@@ -113,16 +122,16 @@ class SparkTables:
         column = every.distinct().toArrow().column(ITEM)
         return encode_ids([id_column("all tables", ITEM, column)])[0]
 
-    def times(self) -> tuple[str | None, str | None]:
-        """When the first and the last purchase were made, if that is known."""
+    def first_and_last_purchase(self) -> tuple[str | None, str | None]:
+        """Timestamps of the first and last purchase, if known."""
         if TIMESTAMP not in self.recent.columns:
             return None, None
         time = F.col(TIMESTAMP)
         found = self.recent.agg(F.min(time).cast("string"), F.max(time).cast("string")).collect()
         return found[0][0], found[0][1]
 
-    def window_ids(self) -> list[Any]:
-        """Labels of the windows, ascending; one without a name if there are none."""
+    def window_labels(self) -> list[Any]:
+        """Labels of the windows, ascending; [None] without windows."""
         if not self.has_windows:
             return [None]
         both = self.recs.select(WINDOW).union(self.recent.select(WINDOW)).distinct()
@@ -130,33 +139,21 @@ class SparkTables:
 
 
 def _with_labels(frame: DataFrame) -> DataFrame:
-    """Windows as whole numbers or text; that of a date for midnight."""
+    """The frame with windows as labels: integers or text."""
     if WINDOW not in frame.columns:
         return frame
     kind = frame.schema[WINDOW].dataType
-    column = F.col(WINDOW)
-    if isinstance(kind, T.ByteType | T.ShortType | T.IntegerType | T.LongType):
-        return frame.withColumn(WINDOW, column.cast("long"))
-    if isinstance(kind, T.TimestampType | T.TimestampNTZType):
-        column = F.regexp_replace(column.cast("string"), " 00:00:00$", "")
-    return frame.withColumn(WINDOW, column.cast("string"))
+    label = window_label(kind)
+    is_whole = isinstance(kind, T.ByteType | T.ShortType | T.IntegerType | T.LongType)
+    is_whole = is_whole or isinstance(kind, T.TimestampType)
+    return frame.withColumn(WINDOW, label.cast("long" if is_whole else "string"))
 
 
-def _check_windows(recs: DataFrame, recent: DataFrame) -> None:
-    has = {"recs": WINDOW in recs.columns, "recent": WINDOW in recent.columns}
-    if has["recs"] == has["recent"]:
-        return
-    have, lack = ("recs", "recent") if has["recs"] else ("recent", "recs")
-    raise DataError(
-        f"{have} has a column '{WINDOW}' but {lack} has none; give it to both or to neither"
-    )
-
-
-def spread(
+def partition_users(
     tables: SparkTables, item_ids: Any, windows: list[Any], unlisted: str, duplicates: str,
     n_parts: int, checkpoint: Checkpoint,
 ) -> PartitionedUnits:  # fmt: skip
-    """Users with their lists, purchases and weights, in partitions by ranges of their ids.
+    """Users with their lists, purchases and weights, partitioned by ranges of user ids.
 
     Args:
         tables: checked.
@@ -165,7 +162,7 @@ def spread(
         unlisted: "never" or "zero".
         duplicates: what to do with repeated rows of `recs`.
         n_parts: partitions to make.
-        checkpoint: keeps the result.
+        checkpoint: saves the result.
     """
     kind = tables.recs.schema[ITEM].dataType
     pairs = [F.lit(part) for code, label in enumerate(windows) for part in (label, code)]
@@ -174,23 +171,23 @@ def spread(
     rows = rows.union(_rows(tables.recent, _SALE, None, kind, codes))
     if tables.weights is not None:
         rows = rows.union(_rows(tables.weights, _WEIGHT, WEIGHT, kind, codes))
-    # Ranges, so that users are in the order of their ids over all partitions.
+    # Ranges keep users in the order of their ids over all partitions.
     by_user = rows.repartitionByRange(n_parts, USER)
     build = partial(
         _build, item_ids=item_ids, windowed=tables.has_windows, unlisted=unlisted,
         duplicates=duplicates, weighted=tables.weights is not None,
     )  # fmt: skip
     built = checkpoint.keep_frame("users", map_arrow(by_user, build, _BUILT))
-    told = built.where("place = 0").select("part", "users", "units", "problem").collect()
-    for row in sorted(told, key=lambda row: row["part"]):
+    first_chunks = built.where("place = 0").select("part", "users", "units", "problem").collect()
+    for row in sorted(first_chunks, key=lambda row: row["part"]):
         if row["problem"]:
             raise DataError(row["problem"])
-    counted = {row["part"]: (row["users"], row["units"]) for row in told}
+    counted = {row["part"]: (row["users"], row["units"]) for row in first_chunks}
     return PartitionedUnits(built.select("part", "place", "data"), count_parts(counted), checkpoint)
 
 
 def count_parts(counted: dict[int, tuple[int, int]]) -> dict[int, Counted]:
-    """Users and units of partitions, and of those before each."""
+    """Numbers of users and units in each partition, and in the partitions before it."""
     parts, users_before, units_before = {}, 0, 0
     for number, (users, units) in sorted(counted.items()):
         parts[number] = Counted(users, units, users_before, units_before)
@@ -199,7 +196,7 @@ def count_parts(counted: dict[int, tuple[int, int]]) -> dict[int, Counted]:
 
 
 def _rows(frame: DataFrame, kind: int, number: str | None, item_type: Any, codes: Any) -> DataFrame:
-    """Rows of any of the tables in one form."""
+    """Rows of any table in one common form."""
     window = F.element_at(codes, F.col(WINDOW)) if WINDOW in frame.columns else F.lit(0)
     item = F.col(ITEM) if ITEM in frame.columns else F.lit(None).cast(item_type)
     return frame.select(
@@ -214,7 +211,7 @@ def _rows(frame: DataFrame, kind: int, number: str | None, item_type: Any, codes
 def _build(
     batches: Batches, item_ids: Any, windowed: bool, unlisted: str, duplicates: str, weighted: bool
 ) -> Batches:
-    """One partition's rows as chunks of its share; or what is wrong with them."""
+    """The rows of a partition, coded and cut into chunks; or the error message."""
     from pyspark import TaskContext
 
     use_own_cores()
@@ -248,10 +245,10 @@ def _build(
 def _encode(
     rows: pa.Table, item_ids: Any, windowed: bool, unlisted: str, duplicates: str, weighted: bool
 ) -> tuple[Partition, int]:
-    """One partition's rows as the local learner would code them; and how many users there are."""
+    """The rows of a partition, coded as by a local fit, and the number of users."""
     kinds = rows["kind"].to_numpy()
     columns = [USER, ITEM, SCORE, *([WINDOW] if windowed else [])]
-    lists, sales, heavy = (
+    lists, sales, weighed = (
         Table(name, rows.filter(pa.array(kinds == kind)).select(columns), None, False)
         for name, kind in (("recs", _LIST), ("recent", _SALE), ("weights", _WEIGHT))
     )
@@ -261,8 +258,8 @@ def _encode(
     coded = code_lists(lists, list_units, list_items, units, item_ids, unlisted, duplicates)
     bought = group_sets(sale_units, sale_items, len(units))
     weights = np.ones(len(units))
-    if weighted and len(heavy):
-        named = heavy.columns.select([USER, SCORE]).rename_columns([USER, WEIGHT])
+    if weighted and len(weighed):
+        named = weighed.columns.select([USER, SCORE]).rename_columns([USER, WEIGHT])
         weights = read_weights(named, units, np.zeros(0, bool), "recs")
     windows = np.zeros(len(units), np.int32)
     if units.windows is not None and units.window_codes is not None:

@@ -1,4 +1,4 @@
-"""What goes over the wire, as typed structures: they decode, encode and document it."""
+"""The JSON messages as types: they decode, encode and document what goes over the wire."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from trimtab.serve.settings import DEFAULT_K
 
-Whole: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
-Id: TypeAlias = Whole | str
-UserId: TypeAlias = Whole | Annotated[str, Meta(min_length=1)]  # "" would be all who are unknown
+Int64: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+Id: TypeAlias = Int64 | str
+UserId: TypeAlias = Int64 | Annotated[str, Meta(min_length=1)]  # "" would be all unknown users
 encode = msgspec.json.Encoder().encode
 
 
@@ -23,25 +23,25 @@ class Item(Struct, forbid_unknown_fields=True, gc=False):
 
 
 class RerankRequest(Struct, forbid_unknown_fields=True):
-    """A list to re-rank, as the engine scored it."""
+    """A list to re-rank, with the engine's scores."""
 
     items: Annotated[
         list[Item], Meta(description="The engine's list, in any order, each item once.")
     ]
-    k: Annotated[Whole, Meta(description="Places to fill.")] = DEFAULT_K
+    k: Annotated[Int64, Meta(description="Number of items to return.")] = DEFAULT_K
     exclude: Annotated[list[Id] | UnsetType, Meta(description="Items that must not be shown.")] = (
         UNSET
     )
     allowed: Annotated[
-        list[Id] | UnsetType, Meta(description="If given, nothing else is shown.")
+        list[Id] | UnsetType, Meta(description="The only items that may be shown.")
     ] = UNSET
     user_id: Annotated[
-        UserId | UnsetType, Meta(description="Whom the list is for; divides users in a test.")
+        UserId | UnsetType, Meta(description="User who sees the list; required in an A/B test.")
     ] = UNSET
 
 
 class BatchRequest(Struct, forbid_unknown_fields=True):
-    """Several lists, all answered by one version."""
+    """Several lists, all re-ranked with one version."""
 
     lists: list[RerankRequest]
 
@@ -50,14 +50,14 @@ Bucket: TypeAlias = Literal["control", "treatment"] | UnsetType
 
 
 class Ranked(Struct):
-    """A list of a batch, re-ranked."""
+    """A re-ranked list in a batch."""
 
     items: list[Item]
     bucket: Bucket = UNSET
 
 
 class RerankAnswer(Struct):
-    """A list, re-ranked: best first."""
+    """A re-ranked list, best item first."""
 
     version: int
     items: list[Item]
@@ -65,29 +65,29 @@ class RerankAnswer(Struct):
 
 
 class BatchAnswer(Struct):
-    """Lists, re-ranked, in the order of the request."""
+    """Re-ranked lists, in the order of the request."""
 
     version: int
     lists: list[Ranked]
 
 
 class Health(Struct):
-    """That the service answers, and by which version."""
+    """The service answers requests with this version."""
 
     status: Literal["ok"]
     version: int
 
 
 class RefusedVersion(Struct):
-    """A version that could not be read; the one before it goes on serving."""
+    """A version that could not be loaded; the one before it is still served."""
 
-    version: Annotated[int | None, Meta(description="None if the store does not say which.")]
+    version: Annotated[int | None, Meta(description="Null if the store does not say which.")]
     reason: str
     at: str
 
 
 class VersionAnswer(Struct):
-    """The version that is served."""
+    """The version being served."""
 
     version: int
     as_of: str
@@ -102,7 +102,7 @@ class VersionAnswer(Struct):
 
 
 class ReloadAnswer(Struct):
-    """What a look at the store came to."""
+    """The result of checking the store."""
 
     version: int
     changed: bool
@@ -110,7 +110,7 @@ class ReloadAnswer(Struct):
 
 
 class ExposureStatus(Struct):
-    """How the log of exposures fares, in lists since the start."""
+    """State of the exposure log, in lists since the start."""
 
     folder: str
     buffered: int
@@ -119,14 +119,14 @@ class ExposureStatus(Struct):
 
 
 class ExperimentStatus(Struct):
-    """The test that is on."""
+    """The A/B test that is running."""
 
     salt: str
     share: float
 
 
 class StatusAnswer(Struct):
-    """How the service fares."""
+    """Service status."""
 
     store: str
     started_at: str
@@ -140,6 +140,6 @@ class StatusAnswer(Struct):
 
 
 class Problem(Struct):
-    """Why a request was not answered."""
+    """Why a request was refused."""
 
     error: str

@@ -1,4 +1,4 @@
-"""One list at a time, as `ItemBias.apply` ranks it: to the last bit, without reading the table."""
+"""Ranking of one list: the same result as `ItemBias.apply`, without a pass over the table."""
 
 from __future__ import annotations
 
@@ -15,27 +15,28 @@ from trimtab.bias.scales import Scaled, to_scale, to_scores
 from trimtab.checks import UNLISTED
 from trimtab.errors import StoreError
 from trimtab.metrics.ranking import rank_lists
-from trimtab.serve.lookup import Lookup
+from trimtab.serve.lookup import ItemLookup
 from trimtab.serve.refusals import RefusalError
-from trimtab.serve.shapes import Item, RerankRequest
+from trimtab.serve.wire import Item, RerankRequest
 
+SCORE_TOO_LARGE = "a score plus its bias is too large for a number: send smaller scores"
 _NO_ROWS = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
 class Ranker:
-    """Biases that are ready to be added to a list."""
+    """Biases ready to be added to lists."""
 
-    lookup: Lookup
-    bias: Floats  # by row; one more at the end, for row -1: items that the table does not know
-    excluded: Flags  # likewise
+    lookup: ItemLookup
+    bias: Floats  # by row; the last one is for row -1, items not in the table
+    excluded: Flags  # as `bias`
     scale: str
-    raised: Ints  # rows that come in without being listed, in ranking order
+    raised: Ints  # rows that can enter without being listed, in ranking order
 
     def rank(self, asked: RerankRequest) -> list[Item]:
-        """The top k of a list, best first; of an empty one nothing.
+        """Return the top k of a list, best first; nothing for an empty list.
 
-        Its ids must have been checked: of the table's kind, each item once.
+        The caller has checked that the ids are of the table's type and not repeated.
         """
         if not asked.items:
             return []
@@ -43,7 +44,7 @@ class Ranker:
         scores = np.array([item.score for item in asked.items])
         rows = self.lookup.find(ids)
         hidden, allowed = _as_set(asked.exclude), _as_set(asked.allowed)
-        added = self._added(rows, asked.k, hidden, allowed)
+        added = self._find_unlisted(rows, asked.k, hidden, allowed)
         ids += self.lookup.ids_at(added)
         rows = np.concatenate([rows, added])
         barred = self.excluded[rows]
@@ -53,10 +54,10 @@ class Ranker:
             barred |= [item not in allowed for item in ids]
         return self._top(ids, scores, self.bias[rows], barred, asked.k)
 
-    def _added(
+    def _find_unlisted(
         self, listed: Ints, k: int, hidden: Collection[Any] | None, allowed: Collection[Any] | None
     ) -> Ints:
-        """Rows that come in without being listed: more than can be shown only of `allowed`."""
+        """Return the rows of unlisted items that can enter: at most k, or all of `allowed`."""
         if not len(self.raised):
             return _NO_ROWS
         if allowed is not None:
@@ -79,14 +80,12 @@ class Ranker:
         top = rank_lists(lists, k, bias[order], barred[order])
         found = to_scores(top, exponents)
         if not np.isfinite(found).all():
-            raise RefusalError(
-                422, "a score with its bias is beyond what a number can hold: send smaller scores"
-            )
+            raise RefusalError(422, SCORE_TOO_LARGE)
         chosen = map(ids.__getitem__, order[top.items].tolist())
         return list(map(Item, chosen, found.tolist()))
 
     def _scaled(self, codes: Any, scores: Floats) -> Scaled:
-        """The list on the scale of the biases; what is not listed has a score of just its bias."""
+        """Return the list on the scale of the biases; an unlisted item scores only its bias."""
         n_listed = len(scores)
         listed = Lists(np.array([0, n_listed], np.int64), codes[:n_listed], scores)
         lists, exponents = to_scale(listed, self.scale)
@@ -96,14 +95,14 @@ class Ranker:
         return Scaled(Lists(np.array([0, len(codes)], np.int64), codes, keys), exponents)
 
 
-def make_ranker(bias: ItemBias, lookup: Lookup) -> Ranker:
-    """What a bias table needs to be, to rank a list quickly; refuses biases that are no numbers."""
+def make_ranker(bias: ItemBias, lookup: ItemLookup) -> Ranker:
+    """Return a ranker for a bias table; its biases must be finite."""
     if bias.scale not in ("additive", "log") or bias.unlisted not in UNLISTED:
         raise StoreError(
-            f"scale={bias.scale!r}, unlisted={bias.unlisted!r}: unknown here; upgrade trimtab"
+            f"scale={bias.scale!r}, unlisted={bias.unlisted!r}: not supported; upgrade trimtab"
         )
     if not np.isfinite(bias.bias).all():
-        raise StoreError("a bias is not a finite number: publish a version that is whole")
+        raise StoreError("a bias is not a finite number: publish the version again")
     raised = _NO_ROWS
     if bias.unlisted == "zero":
         positive = np.flatnonzero((bias.bias > 0) & ~bias.excluded)
@@ -114,7 +113,7 @@ def make_ranker(bias: ItemBias, lookup: Lookup) -> Ranker:
 
 
 def warm_up() -> None:
-    """Compile, or load, what ranking needs, so that no request waits for it."""
+    """Compile or load the kernels now, so no request waits for that."""
     lists = Lists(np.array([0, 2], np.int64), np.arange(2, dtype=np.int32), np.ones(2))
     for scale in ("additive", "log"):
         scaled, exponents = to_scale(lists, scale)

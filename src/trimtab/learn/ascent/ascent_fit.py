@@ -1,0 +1,124 @@
+"""The ascent from coded tables to an `ItemBias`, on one fit or averaged over bags."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from trimtab.arrays import Floats
+from trimtab.bias import ItemBias, Summary
+from trimtab.bias.scales import to_scale
+from trimtab.learn.ascent.cycles import Solution, ascend, average_bags
+from trimtab.learn.input_checks import require_positive_scores
+from trimtab.learn.inputs import FitInputs, align_start
+from trimtab.learn.settings import LearnerSettings
+from trimtab.progress import Progress
+
+
+class MetricMeans(NamedTuple):
+    """The weighted mean of the metric before and after, and the number of users behind it."""
+
+    before: float
+    after: float
+    n_users: int
+    n_skipped: int
+
+
+def fit_ascent(
+    settings: LearnerSettings,
+    inputs: FitInputs,
+    start: ItemBias | None,
+    progress: Callable[[int], Progress | None],
+) -> ItemBias:
+    """The biases that the ascent finds, item by item."""
+    scale = settings.ascent_scale
+    if scale == "log":
+        require_positive_scores(float(inputs.lists.scores.min(initial=1.0)))
+    inputs = replace(inputs, lists=to_scale(inputs.lists, scale).lists)
+    solution = solve(settings, inputs, align_start(start, inputs.item_ids, scale), progress)
+    means = _mean_metrics(inputs, solution)
+    return build_ascent_result(settings, inputs.item_ids, inputs.window, solution, means)
+
+
+def solve(
+    settings: LearnerSettings,
+    inputs: FitInputs,
+    start: Floats | None,
+    progress: Callable[[int], Progress | None],
+) -> Solution:
+    """The biases by item code: of one fit, or the mean over bags."""
+    ascent, data = settings.ascent, (inputs.lists, inputs.bought, inputs.n_items)
+    unit = 1.0 if settings.ascent_scale == "log" else None
+    if settings.n_bags == 0:
+        return ascend(*data, ascent, inputs.weights, start, unit, progress(0))
+    bags = [
+        ascend(*data, ascent, _bag_weights(inputs, settings.seed, bag), start, unit, progress(bag))
+        for bag in range(settings.n_bags)
+    ]
+    return average_bags(*data, ascent, inputs.weights, bags)
+
+
+def _bag_weights(inputs: FitInputs, seed: int, bag: int) -> Floats:
+    """How often a bootstrap sample draws each unit that bought something, times its weight."""
+    buyers = np.flatnonzero(np.diff(inputs.bought.indptr) > 0)
+    rng = np.random.default_rng([seed, bag])
+    counts = np.bincount(rng.integers(0, len(buyers), len(buyers)), minlength=len(buyers))
+    weights = np.zeros(len(inputs.units))
+    weights[buyers] = counts
+    return weights if inputs.weights is None else weights * inputs.weights
+
+
+def _mean_metrics(inputs: FitInputs, solution: Solution) -> MetricMeans:
+    buys = np.diff(inputs.bought.indptr) > 0
+    weights = np.ones(len(buys)) if inputs.weights is None else inputs.weights
+    total = float(weights[buys].sum())
+    before, after = (
+        float((values * weights)[buys].sum() / total)
+        for values in (solution.before, solution.after)
+    )
+    return MetricMeans(before, after, int(buys.sum()), int((~buys).sum()))
+
+
+def build_ascent_result(
+    settings: LearnerSettings,
+    item_ids: Any,
+    window: Mapping[str, Any],
+    solution: Solution,
+    means: MetricMeans,
+) -> ItemBias:
+    """What the ascent found, as an `ItemBias`."""
+    summary = Summary(
+        metric=settings.metric,
+        k=settings.k,
+        **means._asdict(),
+        objective_before=float(solution.objective_before),
+        objective_after=float(solution.objective_after),
+        n_items=len(solution.bias),
+        n_candidates=len(solution.order),
+        n_excluded=int(solution.excluded.sum()),
+        cycles=solution.cycles,
+        updates=solution.updates,
+        converged=bool(solution.converged),
+        unit=float(solution.unit),
+    )
+    none = np.zeros(len(solution.bias))
+    return ItemBias(
+        item_ids=item_ids,
+        bias=solution.bias,
+        excluded=solution.excluded,
+        gain=solution.gain,
+        support=solution.support.astype(np.int64),
+        low=np.full(len(none), np.nan),
+        high=np.full(len(none), np.nan),
+        trend=none,
+        category=none.copy(),
+        fresh=np.zeros(len(none), bool),
+        scale=settings.ascent_scale,
+        unlisted=settings.unlisted,
+        summary=summary,
+        settings=asdict(settings),
+        window=window,
+    )

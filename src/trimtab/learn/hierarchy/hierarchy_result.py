@@ -1,0 +1,206 @@
+"""The hierarchy's biases as an `ItemBias`: gains, intervals, forecast and warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from trimtab.arrays import Flags, Floats, Ints, Lists, Sets
+from trimtab.bias import ItemBias, Summary
+from trimtab.bias.table import WIDTH_90
+from trimtab.errors import GuardWarning, warn
+from trimtab.kernels.hit_value import hit_value_table
+from trimtab.learn.hierarchy.levels import Forecast, Learned
+from trimtab.learn.settings import LearnerSettings
+from trimtab.metrics.ranking import rank_lists
+
+# The forecast is for other users and other days: the variance of held-out users counts three times.
+_WIDER_FOR_DAYS = np.sqrt(3.0)
+_MOST_SHOWN = 10
+_MORE_SLOTS, _TIMES_MORE = 0.1, 1.5  # limits on how much the share of the most shown items may grow
+_FEW = 10  # lists, or sales
+
+
+class TopKCounts(NamedTuple):
+    """What the top k of some units show; counts of several parts add up."""
+
+    shown: Ints  # by item: slots it takes
+    hit_values: Ints  # by item: the part of the weighted metric that its hits make, in quanta
+
+
+class FitContext(NamedTuple):
+    """What is known of all units together, besides what is learned."""
+
+    item_ids: Any
+    window: Mapping[str, Any]
+    scale: str
+    unit: float
+    support: Ints  # by item: units that bought it
+    listed: Ints  # lists that contain it
+    sold_before: Floats | None  # sales in the history, if there is one
+    categories: Ints | None
+    n_users: int  # units that bought something
+    n_skipped: int
+    weight: float  # of those that bought something
+    quanta: float  # per unit of the metric
+
+
+def build_result(
+    settings: LearnerSettings,
+    learned: Learned,
+    context: FitContext,
+    top_k_counts: Callable[[Floats | None], TopKCounts],
+) -> ItemBias:
+    """What was learned, as an `ItemBias`; warns before anyone ships biases that may not help.
+
+    Args:
+        settings: of the learner.
+        learned: by the hierarchy.
+        context: of all units.
+        top_k_counts: what the top k show with given biases, or with none.
+    """
+    before = top_k_counts(None)
+    fresh = _find_fresh(context)
+    bias, learned = _centre(learned, before.shown, fresh, context.categories)
+    after = top_k_counts(bias)
+    value_before, value_after = (counts.hit_values / context.quanta for counts in (before, after))
+    forecast, low, high = _interval(learned.forecast)
+    n_items = len(bias)
+    summary = Summary(
+        metric=settings.metric,
+        k=settings.k,
+        before=float(value_before.sum() / context.weight),
+        after=float(value_after.sum() / context.weight),
+        objective_before=float(value_before.sum()),
+        objective_after=float(value_after.sum()),
+        n_users=context.n_users,
+        n_skipped=context.n_skipped,
+        n_items=n_items,
+        n_candidates=n_items,
+        n_excluded=0,
+        cycles=1,
+        updates=int(np.count_nonzero(bias)),
+        converged=True,
+        unit=context.unit,
+        method="hierarchy",
+        forecast=forecast,
+        forecast_low=low,
+        forecast_high=high,
+        concentration_before=_concentration(before.shown),
+        concentration_after=_concentration(after.shown),
+        kept=learned.kept,
+        coefficients=learned.coefficients,
+    )
+    _warn_before_shipping(summary)
+    width = WIDTH_90 * learned.error
+    return ItemBias(
+        item_ids=context.item_ids,
+        bias=bias,
+        excluded=np.zeros(n_items, bool),
+        gain=value_after - value_before,
+        support=context.support.astype(np.int64),
+        low=bias - width,
+        high=bias + width,
+        trend=learned.trend,
+        category=learned.category,
+        fresh=fresh,
+        scale=context.scale,
+        unlisted=settings.unlisted,
+        summary=summary,
+        settings=asdict(settings),
+        window=context.window,
+    )
+
+
+def count_top_k(
+    lists: Lists, bought: Sets, weights: Floats, k: int, metric: str, bias: Floats | None,
+    n_items: int, quanta: float,
+) -> TopKCounts:  # fmt: skip
+    """What the top k of some units show with given biases, or with none."""
+    from trimtab.kernels.choice_sums import add_hit_values
+
+    top = rank_lists(lists, k, np.zeros(n_items) if bias is None else bias)
+    hit_values = np.zeros(n_items, np.int64)
+    add_hit_values(
+        0, top.n_units, k, metric == "map", top.indptr, top.items, *bought, weights,
+        hit_value_table(metric, k), quanta, hit_values,
+    )  # fmt: skip
+    return TopKCounts(np.bincount(top.items, minlength=n_items), hit_values)
+
+
+def _find_fresh(context: FitContext) -> Flags:
+    """Items that were listed and sold too rarely for their bias to be known."""
+    sold = context.support.astype(np.float64)
+    if context.sold_before is not None:
+        sold = sold + context.sold_before
+    return (context.listed < _FEW) & (sold < _FEW)
+
+
+def _centre(learned: Learned, shown: Ints, fresh: Flags, categories: Any) -> tuple[Floats, Learned]:
+    """Biases that are 0 on average over what the engine shows; fresh items get their category's.
+
+    Only differences change a ranking. Items that the table does not know have bias 0: centring
+    makes that neither an advantage nor a disadvantage.
+    """
+    trend, category, own = learned.trend, learned.category, learned.own
+    share_shown = shown / max(float(shown.sum()), 1.0)
+    trend = trend - float((share_shown * (trend + category + own)).sum())
+    total = trend + category + own
+    if fresh.any():
+        pooled = np.zeros(len(total))
+        if categories is not None:
+            pooled = _pooled(total, shown * ~fresh, categories)
+        trend = np.where(fresh, 0.0, trend)
+        category = np.where(fresh, pooled, category)
+        total = np.where(fresh, pooled, total)
+    return total, learned._replace(trend=trend, category=category, own=total - trend - category)
+
+
+def _pooled(total: Floats, shown: Ints, categories: Ints) -> Floats:
+    """The mean bias of each item's category over what is shown; shrunk to 0 if that is little."""
+    group = np.where(categories < 0, categories.max(initial=-1) + 1, categories)
+    sums = np.bincount(group, shown * total)
+    counts = np.bincount(group, shown)
+    means = sums / (counts + _FEW)
+    return np.where(categories < 0, 0.0, means[group])
+
+
+def _interval(forecast: Forecast) -> tuple[float | None, float | None, float | None]:
+    """The forecast and its 90 % interval; None for each if the metric was 0 before."""
+    if np.isnan(forecast.lift):
+        return None, None, None
+    width = WIDTH_90 * _WIDER_FOR_DAYS * forecast.error
+    return forecast.lift, float(forecast.lift - width), float(forecast.lift + width)
+
+
+def _concentration(shown: Ints) -> float:
+    """The share of all slots that the most shown items take."""
+    if len(shown) <= _MOST_SHOWN:
+        return 1.0
+    most = np.partition(shown, -_MOST_SHOWN)[-_MOST_SHOWN:]
+    return float(most.sum() / max(int(shown.sum()), 1))
+
+
+def _warn_before_shipping(summary: Summary) -> None:
+    """Warn of biases that may not help, or that show everybody the same items."""
+    name = f"{summary.metric.upper()}@{summary.k}"
+    advice = "keep what is served now, or learn from more users or days"
+    if not any(summary.kept.values()):
+        warn(f"no gain in {name} on held-out data; all biases set to 0; {advice}", GuardWarning)
+    elif summary.forecast is not None and summary.forecast <= 0:
+        warn(
+            f"the forecast for {name} is {summary.forecast:+.1%}, which is not a gain (90 % "
+            f"interval {summary.forecast_low:+.1%} to {summary.forecast_high:+.1%}); {advice}",
+            GuardWarning,
+        )
+    before, after = summary.concentration_before or 0.0, summary.concentration_after or 0.0
+    if after > before + _MORE_SLOTS and after > _TIMES_MORE * before:
+        warn(
+            f"the {_MOST_SHOWN} most shown items would take {after:.0%} of all slots, up from "
+            f"{before:.0%}: lists would become too similar; look at the largest biases before "
+            f"shipping",
+            GuardWarning,
+        )

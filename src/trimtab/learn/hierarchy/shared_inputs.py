@@ -1,0 +1,208 @@
+"""What all parts of the units share in the hierarchy: settings, counts by fold, features.
+
+Sums are fixed-point: any division of the units gives the same bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+
+from trimtab.arrays import Codes, Floats, Ints, Lists, Sets
+from trimtab.kernels.hit_value import discounts
+from trimtab.learn.hierarchy.features import Features, count_groups
+from trimtab.learn.hierarchy.line_search import HitLists
+from trimtab.learn.history import History
+from trimtab.learn.units import learning_units
+
+N_FOLDS = 4
+PAIRS_OF_FOLDS = tuple(combinations(range(N_FOLDS), 2))
+TABLES = N_FOLDS + 1 + len(PAIRS_OF_FOLDS)  # per window: without a fold, of all, without a pair
+WHOLE = N_FOLDS  # the table of all folds
+_MOST_FOR_TREND = 20_000  # units; enough for a few coefficients
+_MOST_FOR_CURVES = 100_000
+_MOST_CROSSINGS = 30_000_000
+
+
+class UnitCounts(NamedTuple):
+    """Counts of units with hits, made before anything is learned."""
+
+    n_units: int
+    crossings: int  # pairs of a hit and another item on the same list
+    hit_values: int  # the most that the hits can add to the metric, in quanta
+    highest_hit_value: float  # of one unit
+    heaviest: float  # weight of a unit
+
+
+@dataclass(frozen=True)
+class SharedInputs:
+    """What all parts of the units share.
+
+    Args:
+        scale: "additive" or "log".
+        unit: the size, in scores, of 1 in the choice model.
+        k: slots.
+        metric: "acc", "map" or "ndcg".
+        seed: of folds and samples.
+        bought: units that bought each item, by [(window, fold), item].
+        listed: lists of those units that contain it.
+        history: before each window, or empty.
+        groups: the category of each item; or None.
+        unit_counts: of all units with hits.
+        hit_value_quanta: per hit value of 1.
+    """
+
+    scale: str
+    unit: float
+    k: int
+    metric: str
+    seed: int
+    bought: Ints
+    listed: Ints
+    history: tuple[History, ...]
+    groups: Codes | None
+    unit_counts: UnitCounts
+    hit_value_quanta: float
+
+    @property
+    def n_windows(self) -> int:
+        """Number of windows."""
+        return len(self.bought) // N_FOLDS
+
+    @property
+    def n_items(self) -> int:
+        """Number of item codes."""
+        return int(self.bought.shape[1])
+
+    @property
+    def n_groups(self) -> int:
+        """Number of categories, plus one for unknown."""
+        return 0 if self.groups is None else int(self.groups.max(initial=-1)) + 1
+
+    @property
+    def mean_hit_value(self) -> float:
+        """The mean over units of the most that their hits can add to the metric."""
+        return max(
+            self.unit_counts.hit_values / self.hit_value_quanta / max(self.unit_counts.n_units, 1),
+            1e-300,
+        )
+
+    @property
+    def effect_quanta(self) -> float:
+        """Quanta for the sums of effects, which stay below 2**62."""
+        heaviest = max(1.0, self.unit_counts.highest_hit_value / self.mean_hit_value)
+        return _quanta(4.0 * self.unit_counts.n_units * heaviest**2)
+
+    @property
+    def lift_quanta(self) -> float:
+        """Quanta for sums of metrics and of their squares."""
+        return _quanta(4.0 * self.unit_counts.n_units * max(1.0, self.unit_counts.heaviest) ** 2)
+
+    def sample_share(self, purpose: str) -> float:
+        """The share of the units in a sample: "trend", to fit coefficients, or "curves".
+
+        Curves use as many units as fit into memory.
+        """
+        n_units, crossings = max(self.unit_counts.n_units, 1), max(self.unit_counts.crossings, 1)
+        if purpose == "trend":
+            return min(1.0, _MOST_FOR_TREND / n_units)
+        return min(1.0, _MOST_FOR_CURVES / n_units, _MOST_CROSSINGS / crossings)
+
+    def features(self, window: int) -> Features:
+        """The features of a window."""
+        return Features(self.history[window] if self.history else None)
+
+    def counts(self, window: int) -> tuple[Floats, Floats]:
+        """Buyers and lists of a window, by item."""
+        own = slice(window * N_FOLDS, (window + 1) * N_FOLDS)
+        bought, listed = (
+            part[own].sum(axis=0).astype(np.float64) for part in (self.bought, self.listed)
+        )
+        return bought, listed
+
+    def tables(self, items: Ints) -> Floats:
+        """Features by [window and folds left out, item, feature]."""
+        made = []
+        for window in range(self.n_windows):
+            features = self.features(window)
+            bought, listed = self.counts(window)
+            for left_out in (*((fold,) for fold in range(N_FOLDS)), (), *PAIRS_OF_FOLDS):
+                some = bought.copy(), listed.copy()
+                for fold in left_out:
+                    some[0][:] -= self.bought[window * N_FOLDS + fold]
+                    some[1][:] -= self.listed[window * N_FOLDS + fold]
+                made.append(features.build(*some, items))
+        return np.stack(made)
+
+
+def _quanta(most: float) -> float:
+    return float(2.0 ** np.floor(61 - np.log2(max(1.0, most))))
+
+
+def hit_value_quanta(n_units: int, heaviest: float, k: int) -> float:
+    """Quanta for sums of hit values."""
+    return _quanta(n_units * max(1.0, heaviest) * k)
+
+
+def folds_of(users: Ints | Codes, seed: int) -> Ints:
+    """The fold of each user code; the same in any part of the users."""
+    if len(users) == 0:
+        return np.empty(0, np.int64)
+    first = int(users.min()) // 2 * 2
+    generator = np.random.PCG64(np.random.SeedSequence([seed, 0]))
+    generator.advance(first // 2)  # two draws take one step
+    rng = np.random.Generator(generator)
+    return rng.integers(0, N_FOLDS, int(users.max()) + 1 - first)[users - first]
+
+
+def count_folds(
+    lists: Lists, bought: Sets, weights: Floats, users: Codes | Ints, windows: Codes, seed: int,
+    n_windows: int, n_items: int,
+) -> tuple[Ints, Ints]:  # fmt: skip
+    """Purchases and lists of learning units, by [(window, fold), item]."""
+    learning = learning_units(lists, bought, weights)
+    group = np.where(learning, windows * N_FOLDS + folds_of(users, seed), -1).astype(np.int64)
+    return count_groups(lists, bought, group, n_windows * N_FOLDS, n_items)
+
+
+def hash_units(units: Ints, seed: int) -> Floats:
+    """A number in [0, 1) for each unit; the same in any part of the units."""
+    with np.errstate(over="ignore"):
+        x = (units.astype(np.uint64) + np.uint64(seed + 1)) * np.uint64(0x9E3779B97F4A7C15)
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
+        x = x ^ (x >> np.uint64(31))
+    hashed: Floats = (x >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return hashed
+
+
+def max_hit_value(data: HitLists, k: int, metric: str) -> Floats:
+    """The most that the hits on each unit's list can add to the metric."""
+    need = np.minimum(data.n_bought, k)
+    ideal = np.concatenate([[1.0], np.cumsum(discounts(metric, k))])[need]
+    ideal = {"acc": np.ones(len(need)), "map": need.astype(np.float64)}.get(metric, ideal)
+    hit_values: Floats = data.weights * np.minimum(data.n_hits, k) / ideal
+    return hit_values
+
+
+def count_units(data: HitLists, k: int, metric: str, quanta: float) -> UnitCounts:
+    """Counts of some units with hits."""
+    hit_values = max_hit_value(data, k, metric)
+    return UnitCounts(
+        data.n_units,
+        int((np.diff(data.lists.indptr) * data.n_hits).sum()),
+        int(np.rint(hit_values * quanta).astype(np.int64).sum()),
+        float(hit_values.max(initial=0.0)),
+        float(data.weights.max(initial=0.0)),
+    )
+
+
+def add_unit_counts(parts: list[UnitCounts]) -> UnitCounts:
+    """Counts of all parts together."""
+    n_units, crossings, hit_values, highest_hit_value, heaviest = zip(*parts, strict=True)
+    return UnitCounts(
+        sum(n_units), sum(crossings), sum(hit_values), max(highest_hit_value), max(heaviest)
+    )

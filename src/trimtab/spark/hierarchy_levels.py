@@ -1,0 +1,137 @@
+"""The default fit on Spark: the same hierarchy as the local fit, its sums made in partitions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from trimtab.arrays import Codes, Floats, Ints
+from trimtab.bias import ItemBias
+from trimtab.bias.scales import to_scale
+from trimtab.learn.ascent.setup import quanta_for
+from trimtab.learn.hierarchy.hierarchy_result import (
+    FitContext,
+    TopKCounts,
+    build_result,
+    count_top_k,
+)
+from trimtab.learn.hierarchy.levels import group_items, learn_hierarchy
+from trimtab.learn.hierarchy.shared_inputs import SharedInputs, hit_value_quanta
+from trimtab.learn.history import History
+from trimtab.learn.inputs import read_categories
+from trimtab.learn.scales import choose_scale, model_unit
+from trimtab.learn.units import learning_units, learning_windows
+from trimtab.progress import Progress
+from trimtab.spark.array_bytes import Arrays
+from trimtab.spark.exact_median import exact_median
+from trimtab.spark.global_counts import GlobalCounts, Totals, sum_totals
+from trimtab.spark.hierarchy_backend import (
+    SparkHierarchyBackend,
+    count_by_fold,
+    count_hits,
+    with_hits,
+)
+from trimtab.spark.history_counts import count_history
+from trimtab.spark.partition import Partition
+from trimtab.spark.session import FitSession
+from trimtab.tables.columns import ITEM
+from trimtab.tables.frames import Table, known_ids
+from trimtab.tables.ids import encode_ids
+
+
+def fit_hierarchy(session: FitSession, progress: Progress | None) -> ItemBias:
+    """The biases that the hierarchy learns, with forecast and intervals."""
+    learner = session.learner
+    counts = session.count_units("additive")
+    scale, unit = _choose_scale(session, counts)
+    totals = sum_totals(session.units, learner.k, learner.metric, counts)
+    before = count_history(session)
+    categories = _read_categories(session)
+    windows, history = learning_windows(_count_windows(session), before)
+    backend = _make_backend(session, counts, totals, scale, unit, windows, history, categories)
+    learned = learn_hierarchy(backend, progress)
+    context = FitContext(
+        item_ids=session.item_ids,
+        window=session.window,
+        scale=scale,
+        unit=unit,
+        support=counts.support,
+        listed=counts.listed,
+        sold_before=before[-1].long if before else None,
+        categories=categories,
+        n_users=counts.n_buyers,
+        n_skipped=session.units.n_units - counts.n_buyers,
+        weight=totals.buyers_weight,
+        quanta=quanta_for(totals.weight),
+    )
+
+    def top_k_counts(bias: Floats | None) -> TopKCounts:
+        given = (learner.k, learner.metric, bias, len(session.item_ids), context.quanta)
+        return TopKCounts(*session.units.run(count_partition_top_k, scale, *given))
+
+    return build_result(learner, learned, context, top_k_counts)
+
+
+def _choose_scale(session: FitSession, counts: GlobalCounts) -> tuple[str, float]:
+    """Scale and unit, by medians over all partitions."""
+    scale, k = session.learner.scale, session.learner.k
+    if scale == "auto":
+        scale = choose_scale(exact_median(session.units, "kth", k, counts.n_filled))
+    if scale == "log":
+        return scale, 1.0
+    gap = exact_median(session.units, "gap", k, counts.n_filled)
+    return scale, model_unit(scale, gap, counts.largest)
+
+
+def _make_backend(
+    session: FitSession, counts: GlobalCounts, totals: Totals, scale: str, unit: float,
+    windows: Codes, history: tuple[History, ...], categories: Ints | None,
+) -> SparkHierarchyBackend:  # fmt: skip
+    """The units with hits in partitions, and what all of them share."""
+    learner, units = session.learner, session.units
+    k, metric, seed = learner.k, learner.metric, learner.seed
+    typical = totals.buyers_weight / max(counts.n_buyers, 1) or 1.0
+    n_windows = int(windows.max(initial=0)) + 1
+    bought, listed = units.run(count_by_fold, seed, windows, n_windows, len(session.item_ids))
+    hits = session.derive("hits", with_hits, scale, typical, windows)
+    quanta = hit_value_quanta(units.n_units, counts.heaviest / typical, k)
+    shared = SharedInputs(
+        scale, unit, k, metric, seed, bought, listed, history,
+        None if categories is None else group_items(categories),
+        count_hits(hits, k, metric, quanta), quanta,
+    )  # fmt: skip
+    return SparkHierarchyBackend(hits, shared)
+
+
+def _count_windows(session: FitSession) -> Ints:
+    """Learning units of each window."""
+    if len(session.windows) == 1:
+        return np.ones(1, np.int64)
+    (counts,) = session.units.run(count_partition_windows, len(session.windows))
+    found: Ints = counts
+    return found
+
+
+def _read_categories(session: FitSession) -> Ints | None:
+    """The category of each item, read on the driver: the table has one row per item."""
+    if session.tables.items is None:
+        return None
+    table = Table("items", session.tables.items.toArrow(), None, False)
+    known = known_ids("all tables", ITEM, session.item_ids)
+    _, (_, codes) = encode_ids([known, table.ids(ITEM)])
+    return read_categories(table, codes, len(session.item_ids))
+
+
+def count_partition_windows(partition: Partition, n_windows: int) -> Arrays:
+    """Learning units of a partition, by window."""
+    learning = learning_units(partition.lists, partition.bought, partition.weights)
+    return [np.bincount(partition.windows[learning], minlength=n_windows)]
+
+
+def count_partition_top_k(
+    partition: Partition, scale: str, k: int, metric: str, bias: Floats | None, n_items: int,
+    quanta: float,
+) -> Arrays:  # fmt: skip
+    """What the top k of a partition's units show."""
+    lists = to_scale(partition.lists, scale).lists
+    given = (k, metric, bias, n_items, quanta)
+    return list(count_top_k(lists, partition.bought, partition.weights, *given))
