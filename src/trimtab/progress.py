@@ -1,4 +1,4 @@
-"""A progress bar for long fits, on stderr, that goes away when done."""
+"""A progress bar for long fits, on stderr; it disappears at the end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-Progress = Callable[[int, int, int], None]
+Progress = Callable[[int, int, int], None]  # cycle, items done in it, items in it
 
 _PATIENCE = 1.5  # seconds; shorter fits show nothing
 
@@ -17,44 +17,50 @@ _PATIENCE = 1.5  # seconds; shorter fits show nothing
 def progress_reporter(
     wanted: bool | Progress | None, max_cycles: int | None, n_fits: int
 ) -> Iterator[Callable[[int], Progress | None]]:
-    """A function that returns the progress callback of each fit; the bar closes at the end."""
+    """Yield a function that returns the progress callback of each fit."""
     if callable(wanted):
         yield lambda fit: wanted
     elif wanted is False or (wanted is None and not sys.stderr.isatty()):
         yield lambda fit: None
     else:
-        bar = _Bar(max_cycles, n_fits)
+        bar = _Bar(max_cycles or 1, n_fits)
         try:
-            yield lambda fit: lambda cycle, done, of: bar.show(fit, cycle, done, of)
+            yield lambda fit: lambda cycle, done, total: bar.show(fit, cycle, done, total)
         finally:
             bar.close()
 
 
 class _Bar:
-    def __init__(self, max_cycles: int | None, n_bags: int) -> None:
-        self._began = time.monotonic()
-        self._cycles = max_cycles or 1
-        self._bags = n_bags
+    def __init__(self, n_cycles: int, n_fits: int) -> None:
+        self._started = time.monotonic()
+        self._n_cycles = n_cycles
+        self._n_fits = n_fits
         self._bar: Any = None
         self._task: Any = None
 
-    def show(self, bag: int, cycle: int, done: int, of: int) -> None:
+    def show(self, fit: int, cycle: int, done: int, total: int) -> None:
+        """Draw the bar, unless the fit has only just started."""
         if self._bar is None:
-            if time.monotonic() - self._began < _PATIENCE:
+            if time.monotonic() - self._started < _PATIENCE:
                 return
-            from rich.console import Console
-            from rich.progress import Progress as RichProgress
-
-            self._bar = RichProgress(console=Console(stderr=True), transient=True)
-            self._bar.start()
-            self._task = self._bar.add_task("learning", total=1.0)
-        in_bag = min(1.0, (cycle - 1 + done / max(of, 1)) / self._cycles)
+            self._draw()
+        share_of_fit = min(1.0, (cycle - 1 + done / max(total, 1)) / self._n_cycles)
+        which_fit = f", bag {fit + 1} of {self._n_fits}" if self._n_fits > 1 else ""
         self._bar.update(
             self._task,
-            completed=(bag + in_bag) / self._bags,
-            description=f"learning, cycle {cycle}" + (f", bag {bag + 1}" if self._bags > 1 else ""),
+            completed=(fit + share_of_fit) / self._n_fits,
+            description=f"learning, cycle {cycle}{which_fit}",
         )
 
+    def _draw(self) -> None:
+        from rich.console import Console
+        from rich.progress import Progress as RichProgress
+
+        self._bar = RichProgress(console=Console(stderr=True), transient=True)
+        self._bar.start()
+        self._task = self._bar.add_task("learning", total=1.0)
+
     def close(self) -> None:
+        """Remove the bar."""
         if self._bar is not None:
             self._bar.stop()

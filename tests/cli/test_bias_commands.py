@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -19,14 +18,8 @@ from trimtab.tables.files import read_table, write_table
 AWKWARD = ["007", "1e5", "7", "=1+1", "@x", "-x", "'q", "NA", "\U0001f600", "a,b"]
 
 
-def run_all(trimtab, folder: Path, commands: dict[str, list[object]]) -> dict[str, object]:
-    """Commands that do not need each other, two at a time."""
-    with ThreadPoolExecutor(2) as pool:
-        jobs = {
-            name: pool.submit(trimtab, *arguments, cwd=folder)
-            for name, arguments in commands.items()
-        }
-        results = {name: job.result() for name, job in jobs.items()}
+def call_all(call, folder: Path, commands: dict[str, list[object]]) -> dict[str, object]:
+    results = {name: call(*words, cwd=folder) for name, words in commands.items()}
     for name, result in results.items():
         assert result.returncode == 0, f"{name}: {result.stderr}"
     return results
@@ -55,10 +48,10 @@ def folder(data, tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def fitted(trimtab, folder):
+def fitted(call, folder):
     common = ["--k", 5, "--json"]
-    return run_all(
-        trimtab,
+    return call_all(
+        call,
         folder,
         {
             "parquet": ["fit", "--recs", "recs.parquet", "--recent", "recent.parquet",
@@ -83,9 +76,9 @@ def learned(data):
 
 
 @pytest.fixture(scope="module")
-def applied(trimtab, folder, fitted):
-    return run_all(
-        trimtab,
+def applied(call, folder, fitted):
+    return call_all(
+        call,
         folder,
         {
             "parquet": ["apply", "--bias", "parquet", "--recs", "recs.parquet",
@@ -102,9 +95,9 @@ def applied(trimtab, folder, fitted):
 
 
 @pytest.fixture(scope="module")
-def judged(trimtab, folder, applied):
-    return run_all(
-        trimtab,
+def judged(call, folder, applied):
+    return call_all(
+        call,
         folder,
         {
             "parquet": ["evaluate", "--topk", "top.parquet", "--truth", "recent.parquet",
@@ -125,14 +118,14 @@ def test_fit_prints_and_saves_what_python_learns(folder, fitted, learned, bytes_
         assert saved.settings == learned.settings
 
 
-def test_the_papers_settings_and_others(folder, fitted, data, bytes_of):
+def test_fit_with_the_settings_of_the_paper(folder, fitted, data, bytes_of):
     learner = tt.BiasLearner.paper(k=5, metric="map", max_cycles=3)
     expected = learner.fit(data.recs(), data.recent_events())
     assert bytes_of(tt.ItemBias.load(folder / "paper").table()) == bytes_of(expected.table())
     assert json.loads(fitted["paper"].stdout)["after"] == expected.summary.after
 
 
-def test_any_setting_can_be_given(folder, fitted, data, bytes_of):
+def test_fit_with_any_setting(folder, fitted, data, bytes_of):
     learner = tt.BiasLearner(k=5, max_bias=None, penalty=0.25, exclude_unsold=True, scale="log")
     weights = pq.read_table(folder / "weights.parquet")
     expected = learner.fit(data.recs(), data.recent_events(), weights=weights)
@@ -141,27 +134,27 @@ def test_any_setting_can_be_given(folder, fitted, data, bytes_of):
     assert tt.BiasLearner(**saved.settings) == learner
 
 
-def test_fit_says_what_it_did(fitted, data, folder):
+def test_fit_prints_the_figures(fitted, data, folder):
     shown = fitted["settings"].stdout
     summary = tt.ItemBias.load(folder / "deep" / "settings").summary
-    assert "NDCG@5 on the recent window" in shown
+    assert "NDCG@5" in shown
     assert f"{summary.before:.6f}" in shown
     assert f"{summary.after:.6f}" in shown
     assert f"{summary.lift:+.2%}" in shown
-    assert f"{summary.n_users} users, {summary.cycles} cycles, {summary.updates} updates" in shown
-    assert "saved to deep/settings" in shown
+    for figure in ("n_users", "cycles", "updates"):
+        assert f" {summary[figure]} {figure.removeprefix('n_')}" in shown
+    assert "deep/settings" in shown
 
 
 def test_apply_writes_what_python_gives(folder, applied, learned, data):
     expected = learned.apply(data.recs(), k=5)
     assert pq.read_table(folder / "top.parquet").equals(expected)
     assert read_table(folder / "new" / "top.csv").equals(expected)
-    assert applied["parquet"].stdout == (
-        f"wrote {len(expected)} rows to top.parquet; 0 items without a learned bias count as 0\n"
-    )
+    assert applied["parquet"].stdout.count("\n") == 1
+    assert f"{len(expected)} rows to top.parquet; 0 items" in applied["parquet"].stdout
 
 
-def test_apply_keeps_out_what_must_not_be_shown(folder, applied, learned, data):
+def test_apply_with_excluded_pairs_and_allowed_items(folder, applied, learned, data):
     expected = learned.apply(
         data.recs(),
         k=5,
@@ -182,10 +175,10 @@ def test_evaluate_prints_what_python_finds(judged, learned, data, folder):
     for metric in ("acc", "map", "ndcg"):
         assert f"{metric.upper()}@5" in shown
         assert f"{before[metric]:.6f}" in shown
-    assert f"{before['n_users']} users who bought something" in shown
+    assert f"{before['n_users']} users" in shown
 
 
-def test_awkward_ids_go_through_csv_unharmed(folder, applied):
+def test_awkward_ids_survive_csv(folder, applied):
     top = read_table(folder / "awkward-top.csv")
     assert set(top["user_id"].to_pylist()) == {"u1", "007", "=u"}
     for user in ("u1", "007", "=u"):
@@ -195,7 +188,7 @@ def test_awkward_ids_go_through_csv_unharmed(folder, applied):
     assert tt.ItemBias.load(folder / "awkward").table()["item_id"].to_pylist() == sorted(AWKWARD)
 
 
-def test_formulas_are_defused_in_what_is_written(folder, applied):
+def test_formulas_in_ids_are_quoted_in_csv(folder, applied):
     text = (folder / "awkward-top.csv").read_text()
     for formula in ("=1+1", "@x", "-x", "'q", "=u"):
         assert f'"\'{formula}"' in text
@@ -204,7 +197,7 @@ def test_formulas_are_defused_in_what_is_written(folder, applied):
     assert '"1e5"' in text
 
 
-def test_nothing_is_left_besides_the_results(folder, fitted, applied, judged):
+def test_no_other_files_are_left(folder, fitted, applied, judged):
     names = {path.name for path in folder.rglob("*")}
     assert not {name for name in names if name.endswith(".part") or name.startswith(".")}
     assert {path.name.split("-")[0] for path in (folder / "parquet").iterdir()} == {
@@ -212,27 +205,27 @@ def test_nothing_is_left_besides_the_results(folder, fitted, applied, judged):
     }  # fmt: skip
 
 
-def test_figures_go_to_stdout_and_nothing_to_stderr(fitted, applied, judged):
+def test_nothing_is_printed_on_stderr(fitted, applied, judged):
     for results in (fitted, applied, judged):
         for result in results.values():
             lines = result.stderr.splitlines()
             assert [x for x in lines if not x.startswith("trimtab: compiling kernels")] == []
 
 
-def test_a_second_fit_starts_from_the_first(trimtab, folder, fitted, data):
+def test_a_second_fit_starts_from_the_first(call, folder, fitted, data):
     shutil.copytree(folder / "parquet", folder / "yesterday")
     arguments = ["fit", "--recs", "recs.csv", "--recent", "recent.csv", "--k", 5, "--json"]
-    result = trimtab(*arguments, "--start", "yesterday", "--out", "yesterday", cwd=folder)
+    result = call(*arguments, "--start", "yesterday", "--out", "yesterday", cwd=folder)
     start = tt.ItemBias.load(folder / "parquet")
     expected = tt.BiasLearner(k=5).fit(data.recs(), data.recent_events(), start=start)
     assert json.loads(result.stdout)["objective_before"] == expected.summary.objective_before
     assert tt.ItemBias.load(folder / "yesterday").summary == expected.summary
 
 
-def test_history_categories_and_exploring(trimtab, folder, fitted, data, bytes_of):
+def test_fit_with_history_and_categories_then_explore(call, folder, fitted, data, bytes_of):
     pq.write_table(data.history_events(), folder / "past.parquet")
     pq.write_table(data.catalogue(), folder / "items.parquet")
-    result = trimtab(
+    result = call(
         "fit", "--recs", "recs.parquet", "--recent", "recent.parquet", "--out", "informed",
         "--k", 5, "--history", "past.parquet", "--items", "items.parquet", cwd=folder,
     )  # fmt: skip
@@ -241,9 +234,9 @@ def test_history_categories_and_exploring(trimtab, folder, fitted, data, bytes_o
     )
     saved = tt.ItemBias.load(folder / "informed")
     assert bytes_of(saved.table()) == bytes_of(expected.table())
-    assert f"forecast for the days to come: {expected.summary.forecast:+.1%}" in result.stdout
-    assert "the 10 most shown items take" in result.stdout
-    trimtab(
+    assert f"{expected.summary.forecast:+.1%}" in result.stdout
+    assert f"{expected.summary.concentration_after:.0%} of all slots" in result.stdout
+    call(
         "apply", "--bias", "informed", "--recs", "recs.parquet", "--out", "explored.parquet",
         "--k", 5, "--explore", 2, "--seed", 3, cwd=folder,
     )  # fmt: skip
@@ -251,34 +244,18 @@ def test_history_categories_and_exploring(trimtab, folder, fitted, data, bytes_o
     assert pq.read_table(folder / "explored.parquet").equals(shown)
 
 
-def test_a_lift_over_nothing_is_null(fitted):
+def test_the_lift_over_zero_is_null(fitted):
     printed = json.loads(fitted["awkward"].stdout, parse_constant=pytest.fail)
     assert printed["before"] == 0 < printed["after"]
     assert printed["lift"] is None
 
 
-def test_version_and_help(trimtab, tmp_path):
-    assert trimtab("--version", cwd=tmp_path).stdout.strip() == tt.__version__
-    shown = trimtab("fit", "--help", cwd=tmp_path).stdout
-    for option in ("--recs", "--recent", "--out", "--paper", "--set", "--json", "--start"):
-        assert option in shown
-
-
-def test_wrong_usage_is_status_two(trimtab, tmp_path):
-    result = trimtab("fit", "--recs", "recs.csv", cwd=tmp_path)
-    assert result.returncode == 2
-    assert "--recent" in result.stderr
-    assert result.stdout == ""
-
-
-def test_evaluate_with_weights(trimtab, tmp_path):
+def test_evaluate_with_weights(call, tmp_path):
     pq.write_table(
         pa.table({"user_id": [1, 2], "item_id": [7, 8], "rank": [1, 1]}), tmp_path / "t.parquet"
     )
     pq.write_table(pa.table({"user_id": [1, 2], "item_id": [7, 9]}), tmp_path / "b.parquet")
     pq.write_table(pa.table({"user_id": [1], "weight": [3.0]}), tmp_path / "w.parquet")
     arguments = ["--topk", tmp_path / "t.parquet", "--truth", tmp_path / "b.parquet", "--k", "1"]
-    done = trimtab(
-        "evaluate", *arguments, "--weights", tmp_path / "w.parquet", "--json", cwd=tmp_path
-    )
+    done = call("evaluate", *arguments, "--weights", tmp_path / "w.parquet", "--json", cwd=tmp_path)
     assert json.loads(done.stdout)["acc"] == 0.75

@@ -5,51 +5,54 @@ from __future__ import annotations
 import signal
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
 
-from trimtab.cli import abtest, biases, daily, experiments, exports, serving, simulation
+from trimtab.cli import abtest, biases, daily, experiments, serving, simulation
 from trimtab.errors import BusyError, RefusedError, TrimtabError
+from trimtab.version import __version__
 
 app = typer.Typer(
     name="trimtab",
-    help="Keep a recommender on trend: learn one bias per item from the last days of feedback.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-_ERROR_STATUS = {BusyError: 4, RefusedError: 3}  # 2 for all else
+_ERROR_STATUS = {BusyError: 4, RefusedError: 3}  # 2 for any other error
+_COMMANDS: Sequence[tuple[Callable[..., None], str]] = (  # each with an example
+    (experiments.demo, "demo"),
+    (biases.fit, "fit --recs lists.parquet --recent recent.parquet --out biases"),
+    (biases.apply, "apply --bias biases --recs lists.parquet --out top10.parquet"),
+    (biases.evaluate, "evaluate --topk top10.parquet --truth later.parquet"),
+    (biases.export, "export --bias biases --out boosts.csv"),
+    (experiments.backtest, "backtest --log sales.parquet --first 2026-06-01 --last 2026-06-15"),
+    (experiments.report, "report --results backtest --tables"),
+    (daily.refresh, "refresh --lists lists --events sales.parquet --store store --rerank"),
+    (daily.history, "history --store store"),
+    (daily.rollback, "rollback --store store --to 1"),
+    (daily.diff, "diff 1 2 --store store --top 5"),
+    (simulation.simulate, "simulate --log sales.parquet --days 14"),
+    (
+        abtest.abtest,
+        "abtest --control mails=400000,opens=60000,clicks=9000 \\\n"
+        "    --treatment mails=400000,opens=60120,clicks=9320",
+    ),
+    (serving.serve, "serve --store store --port 8000"),
+)
 
-for command in (
-    experiments.demo,
-    biases.fit,
-    biases.apply,
-    biases.evaluate,
-    exports.export,
-    experiments.backtest,
-    experiments.report,
-    daily.refresh,
-    daily.history,
-    daily.rollback,
-    daily.diff,
-    simulation.simulate,
-    abtest.abtest,
-    serving.serve,
-):
-    app.command()(command)
+for _command, _example in _COMMANDS:
+    app.command(epilog=f"\b\nExample:\n  trimtab {_example}")(_command)  # \b keeps the lines
 
 
 @app.callback(invoke_without_command=True)
 def version_option(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
-    """Keep a recommender on trend: learn one bias per item from the last days of feedback."""
+    """Keep a recommender on trend: one bias per item, learned from the last days of feedback."""
     if version:
-        from trimtab.version import __version__
-
         print(__version__)
         raise typer.Exit
 
@@ -59,7 +62,7 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
 
 
 class _Stopped(BaseException):
-    """Ctrl-C, under a name that the parser of commands does not swallow."""
+    """Ctrl-C, under a name that typer does not catch."""
 
 
 def _stop(*_: object) -> None:
@@ -67,7 +70,7 @@ def _stop(*_: object) -> None:
 
 
 def guarded(command: Callable[[], Any]) -> int:
-    """Run a command; its refusals become one sentence and a status of 2 or more."""
+    """Run a command and return its exit status; print an error as one sentence."""
     try:
         command()
     except TrimtabError as error:
@@ -79,8 +82,8 @@ def guarded(command: Callable[[], Any]) -> int:
     return 0
 
 
-def main() -> None:
-    """Entry point of the `trimtab` command."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the `trimtab` command with these arguments, those of the process by default."""
     warnings.showwarning = _show_warning
     signal.signal(signal.SIGINT, _stop)
-    sys.exit(guarded(app))
+    sys.exit(guarded(lambda: app(arguments)))

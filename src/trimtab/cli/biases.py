@@ -1,58 +1,61 @@
-"""Commands for biases on files: fit, apply, evaluate."""
+"""Commands that learn and use biases, from file to file: fit, apply, evaluate, export."""
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-from rich.table import Table
-
 from trimtab.abtest.buckets import Experiment
 from trimtab.bias import ItemBias
+from trimtab.bias.export.search_boosts import require_ending
 from trimtab.bias.table import text_columns
 from trimtab.cli.options import (
     AsJson,
-    Merge,
+    BiasFolder,
+    Duplicates,
     Metric,
     Paper,
-    Places,
+    RecsFile,
     Salt,
     Settings,
     ShareOfTest,
+    Slots,
+    WeightsFile,
+    defaults_of,
+    option,
     share_of_test,
 )
-from trimtab.cli.printing import console
-from trimtab.errors import TrimtabError
+from trimtab.cli.printing import print_json, print_table, say
+from trimtab.errors import SettingError
 from trimtab.learn import BiasLearner
 from trimtab.metrics.evaluation import evaluate as evaluate_frames
 from trimtab.tables.files import read_tables, require_kind, require_place, write_table
 
-RecsFile = Annotated[Path, typer.Option("--recs", help="user_id, item_id, score: the lists.")]
+_FIT = defaults_of(BiasLearner.fit)
+_APPLY = defaults_of(ItemBias.apply)
+_EVALUATE = defaults_of(evaluate_frames)
 
 
 def fit(
     recs: RecsFile,
-    recent: Annotated[Path, typer.Option("--recent", help="user_id, item_id: recent purchases.")],
-    out: Annotated[Path, typer.Option("--out", help="Folder for the learned biases.")],
-    k: Places = 10,
-    metric: Metric = "ndcg",
+    recent: Annotated[Path, option("FILE", "Recent purchases: user_id, item_id.", "--recent")],
+    out: Annotated[Path, option("FOLDER", "Folder to save the biases in.", "--out")],
+    k: Slots = BiasLearner.k,
+    metric: Metric = BiasLearner.metric,
     paper: Paper = False,
     history: Annotated[
-        Path | None, typer.Option(help="Sales before the window: events, or item_id, count.")
+        Path | None, option("FILE", "Sales before the window: events, or item_id with count.")
     ] = None,
-    items: Annotated[Path | None, typer.Option(help="item_id, category.")] = None,
-    weights: Annotated[Path | None, typer.Option(help="user_id, weight.")] = None,
-    start: Annotated[Path | None, typer.Option(help="Folder of biases to start from.")] = None,
+    items: Annotated[Path | None, option("FILE", "Categories of items: item_id, category.")] = None,
+    weights: WeightsFile = None,
+    start: Annotated[Path | None, option("FOLDER", "Folder with biases for a warm start.")] = None,
     setting: Settings = None,
-    duplicates: Merge = "error",
+    duplicates: Duplicates = _FIT.duplicates,
     as_json: AsJson = False,
 ) -> None:
-    """Learn one bias per item and save them in a folder."""
+    """Learn one bias per item and save the biases in a folder."""
     learner = make_learner(k, metric, paper, setting)
     require_place(out)
     loaded = None if start is None else ItemBias.load(start)
@@ -65,31 +68,32 @@ def fit(
     )  # fmt: skip
     bias.save(out)
     if as_json:
-        figures = {**bias.summary, "lift": bias.summary.lift}
-        print(json.dumps({name: _plain(value) for name, value in figures.items()}))
+        print_json({**bias.summary, "lift": bias.summary.lift})
         return
     _print_fit(bias)
-    console.print(f"saved to {out}", highlight=False, markup=False, soft_wrap=True)
+    say(f"saved to {out}")
 
 
 def apply(
-    bias: Annotated[Path, typer.Option("--bias", help="Folder of saved biases.")],
+    bias: BiasFolder,
     recs: RecsFile,
-    out: Annotated[Path, typer.Option("--out", help="The re-ranked top k, .parquet or .csv.")],
-    k: Places = 10,
-    exclude: Annotated[Path | None, typer.Option(help="user_id, item_id: not to be shown.")] = None,
-    allowed: Annotated[Path | None, typer.Option(help="item_id: nothing else is shown.")] = None,
-    duplicates: Merge = "error",
+    out: Annotated[Path, option("FILE", "File for the top k lists, .parquet or .csv.", "--out")],
+    k: Slots = _APPLY.k,
+    exclude: Annotated[Path | None, option("FILE", "Pairs not to show: user_id, item_id.")] = None,
+    allowed: Annotated[
+        Path | None, option("FILE", "The only items that may be shown: item_id.")
+    ] = None,
+    duplicates: Duplicates = _APPLY.duplicates,
     explore: Annotated[
-        int, typer.Option(help="Places of the k for items that little is known of.")
-    ] = 0,
-    seed: Annotated[int, typer.Option(help="Of the draws when exploring.")] = 0,
+        int, option("NUMBER", "Slots per user for items with little data.")
+    ] = _APPLY.explore,
+    seed: Annotated[int, option("NUMBER", "Random seed for --explore.")] = _APPLY.seed,
     salt: Salt = None,
     share: ShareOfTest = None,
 ) -> None:
-    """Add saved biases to lists and write the top k.
+    """Re-rank lists by saved biases and write the top k.
 
-    With --salt only users in the treatment get them; a column bucket says who is in which.
+    With --salt, only users in the treatment group get biases, and a column bucket names the group.
     """
     require_kind(out)
     require_place(out.parent)
@@ -106,49 +110,62 @@ def apply(
         top = Experiment(salt, treated).apply(loaded, lists, k, **options)
     write_table(top, out)
     unknown = loaded.count_unknown(lists)
-    console.print(
-        f"wrote {top.num_rows} rows to {out}; {unknown} items without a learned bias count as 0",
-        highlight=False, markup=False, soft_wrap=True,
-    )  # fmt: skip
+    say(f"wrote {top.num_rows} rows to {out}; {unknown} items have no learned bias and count as 0")
 
 
 def evaluate(
-    topk: Annotated[Path, typer.Option("--topk", help="user_id, item_id, rank (or score).")],
-    truth: Annotated[Path, typer.Option("--truth", help="user_id, item_id: what was bought.")],
-    k: Places = 10,
-    weights: Annotated[Path | None, typer.Option(help="user_id, weight.")] = None,
+    topk: Annotated[Path, option("FILE", "Lists: user_id, item_id, rank (or score).", "--topk")],
+    truth: Annotated[Path, option("FILE", "Purchases: user_id, item_id.", "--truth")],
+    k: Slots = _EVALUATE.k,
+    weights: WeightsFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Judge lists by what was bought: ACC, MAP and NDCG at k."""
+    """Compare lists with purchases: ACC, MAP and NDCG at k."""
     lists, bought, by_user = read_tables(topk, truth, weights)
     figures = evaluate_frames(lists, bought, k, by_user)
     if as_json:
-        print(json.dumps(figures))
+        print_json(figures)
         return
-    table = Table("metric", "value")
-    for name in ("acc", "map", "ndcg"):
-        table.add_row(f"{name.upper()}@{k}", f"{figures[name]:.6f}")
-    console.print(table)
-    console.print(
+    names = ("acc", "map", "ndcg")
+    print_table(
+        ("metric", "value"), [(f"{name.upper()}@{k}", f"{figures[name]:.6f}") for name in names]
+    )
+    say(
         f"{figures['n_users']} users who bought something; "
-        f"{figures['n_skipped']} with a list bought nothing and do not count"
+        f"{figures['n_skipped']} users with a list bought nothing and are left out"
+    )
+
+
+def export(
+    bias: BiasFolder,
+    out: Annotated[Path, option("FILE", "File for the boosts, .jsonl or .csv.", "--out")],
+) -> None:
+    """Write biases as boosts for a search engine."""
+    require_ending(out)
+    require_place(out.parent)
+    loaded = ItemBias.load(bias)
+    missing = loaded.export(out)
+    rule = "multiply scores by factor" if loaded.scale == "log" else "add boost to scores"
+    say(
+        f"wrote {len(loaded)} items to {out}: {rule}, {missing!r} for items that are not there; "
+        f"{int(loaded.excluded.sum())} are excluded: filter them out"
     )
 
 
 def make_learner(k: int, metric: str, paper: bool, setting: list[str] | None) -> BiasLearner:
-    """The learner that options ask for."""
+    """Return the learner that the options ask for."""
     settings = {"k": k, "metric": metric, **_parse_settings(setting or [])}
     return BiasLearner.paper(**settings) if paper else BiasLearner(**settings)
 
 
 def _parse_settings(pairs: list[str]) -> dict[str, Any]:
-    """name=value pairs as settings; values as JSON where they are, otherwise as text."""
+    """Return settings from name=value pairs; a value that is not JSON is text."""
     known = [field.name for field in fields(BiasLearner)]
     settings: dict[str, Any] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals or name not in known:
-            raise TrimtabError(f"--set {pair}: must be name=value with one of {', '.join(known)}")
+            raise SettingError(f"--set {pair}: must be name=value with one of {', '.join(known)}")
         words = {"none": None, "true": True, "false": False}
         try:
             settings[name] = words[text.lower()] if text.lower() in words else json.loads(text)
@@ -159,36 +176,26 @@ def _parse_settings(pairs: list[str]) -> dict[str, Any]:
 
 def _print_fit(bias: ItemBias) -> None:
     summary = bias.summary
-    table = Table("", "before", "after", "lift")
-    table.add_row(
+    row = (
         f"{summary.metric.upper()}@{summary.k} on the recent window",
         f"{summary.before:.6f}", f"{summary.after:.6f}", f"{summary.lift:+.2%}",
     )  # fmt: skip
-    console.print(table)
+    print_table(("", "before", "after", "lift"), [row])
     moved = f"{int((bias.bias != 0).sum())} of {summary.n_items} items have a bias"
     if summary.method == "ascent":
-        console.print(
+        say(
             f"{moved}, {summary.n_excluded} are excluded; {summary.n_users} users, "
             f"{summary.cycles} cycles, {summary.updates} updates"
         )
-        console.print(
-            "The gain on the window itself flatters: judge on later days with `evaluate`."
-        )
+        say("The gain on the window itself is too optimistic: evaluate on later days.")
         return
-    console.print(f"{moved}; {summary.n_users} users")
+    say(f"{moved}; {summary.n_users} users")
     if summary.forecast is not None:
-        console.print(
-            f"forecast for the days to come: {summary.forecast:+.1%} (90 % interval "
-            f"{summary.forecast_low:+.1%} to {summary.forecast_high:+.1%}), from users held out"
+        say(
+            f"forecast for the coming days: {summary.forecast:+.1%} (90 % interval "
+            f"{summary.forecast_low:+.1%} to {summary.forecast_high:+.1%}), from held-out users"
         )
-    console.print(
-        f"the 10 most shown items take {summary.concentration_after:.0%} of all places "
+    say(
+        f"the 10 most shown items take {summary.concentration_after:.0%} of all slots "
         f"({summary.concentration_before:.0%} before)"
     )
-
-
-def _plain(value: Any) -> Any:
-    """A value that JSON has a word for."""
-    if isinstance(value, float) and math.isnan(value):
-        return None
-    return dict(value) if isinstance(value, Mapping) else value

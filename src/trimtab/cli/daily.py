@@ -2,85 +2,93 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich import box
-from rich.table import Column, Table
-from rich.text import Text
 
+from trimtab.checks import require_whole
 from trimtab.cli.biases import make_learner
 from trimtab.cli.options import (
     AsJson,
+    Duplicates,
     ItemsFile,
-    Merge,
     Metric,
     Paper,
-    Places,
     RecentDays,
     Settings,
+    Slots,
+    StoreFolder,
     Zone,
+    one_of,
+    option,
 )
-from trimtab.cli.printing import console, say
+from trimtab.cli.printing import print_json, print_numbers, print_table, say
+from trimtab.daily import Refresh
+from trimtab.daily import diff as diff_versions
+from trimtab.daily.refresh import ACCEPTABLE
+from trimtab.learn import BiasLearner
+from trimtab.store import Store, Version
+from trimtab.tables.files import require_kind, write_table
 
 _HISTORY = ("", "version", "for", "made (UTC)", "on the window", "forecast", "biases")
-StoreFolder = Annotated[Path, typer.Option("--store", help="Folder of versions.")]
 
 
 def refresh(
     lists: Annotated[
-        Path, typer.Option("--lists", help="Folder of lists, one file or partition a day.")
+        Path, option("FOLDER", "Folder of lists, one file or partition per day.", "--lists")
     ],
     events: Annotated[
         str,
-        typer.Option(
-            "--events", help="Parquet, CSV, postgresql://user@host/name or duckdb:path.db."
+        option(
+            "FILE",
+            "Purchases: .parquet, .csv, postgresql://user@host/name or duckdb:path.db.",
+            "--events",
         ),
     ],
     store: StoreFolder,
     as_of: Annotated[
         str | None,
-        typer.Option("--as-of", help="The day they are for, like 2026-11-01; today if not given."),
+        option("DATE", "Day to publish for, like 2026-11-01. Today by default.", "--as-of"),
     ] = None,
-    query: Annotated[str | None, typer.Option(help="What to ask a database for.")] = None,
+    query: Annotated[str | None, option("SQL", "Query for the purchases in a database.")] = None,
     tz: Zone = None,
     items: ItemsFile = None,
-    k: Places = 10,
-    metric: Metric = "ndcg",
+    k: Slots = BiasLearner.k,
+    metric: Metric = BiasLearner.metric,
     paper: Paper = False,
-    recent_days: RecentDays = 3,
+    recent_days: RecentDays = Refresh.recent_days,
     windows: Annotated[
         int | None,
-        typer.Option(help="So many windows of that length; by the number of buyers if not given."),
-    ] = None,
+        option(
+            "NUMBER",
+            "Recent windows to learn from. By default, as many as needed for enough buyers.",
+        ),
+    ] = Refresh.windows,
     learn_on: Annotated[
         str | None,
-        typer.Option(
-            help="Teach with the lists of this day; by default the newest before the window."
+        option(
+            "DATE", "Date of the lists to learn from. By default, the newest before the window."
         ),
-    ] = None,
+    ] = Refresh.learn_on,
     rerank: Annotated[
         bool, typer.Option("--rerank", help="Also publish the newest lists, re-ranked.")
-    ] = False,
-    keep: Annotated[int, typer.Option(help="Versions to keep, with their lists.")] = 14,
-    duplicates: Merge = "error",
+    ] = Refresh.rerank,
+    keep: Annotated[int, option("NUMBER", "Versions to keep, with their lists.")] = Refresh.keep,
+    duplicates: Duplicates = Refresh.duplicates,
     accept: Annotated[
         list[str] | None,
-        typer.Option(help="guard, incomplete, older or unlike: let it through; may be repeated."),
+        option("CHECK", f"Failed check to accept: {one_of(ACCEPTABLE)}. Repeatable."),
     ] = None,
-    warm: Annotated[bool, typer.Option(help="Start from the biases that are served.")] = True,
+    warm: Annotated[bool, typer.Option(help="Warm start from the served biases.")] = Refresh.warm,
     setting: Settings = None,
     as_json: AsJson = False,
 ) -> None:
-    """Learn biases for a day and publish them: the daily job.
+    """Learn biases for one day and publish them: the daily job.
 
-    Exits with 0 when a version was published, 3 when it was refused, 4 when another refresh is
-    running, 2 for anything else; the version that is served stays served then.
+    Exit status: 0 published, 3 refused by a check, 4 another refresh is running, 2 any other error.
+    After an error the version served before is still served.
     """
-    from trimtab.daily import Refresh
-
     job = Refresh(
         lists=lists, events=events, store=store, query=query, tz=tz, items=items,
         learner=make_learner(k, metric, paper, setting), recent_days=recent_days, windows=windows,
@@ -89,38 +97,27 @@ def refresh(
     )  # fmt: skip
     version = job.run(as_of).version
     if as_json:
-        print(json.dumps({"number": version.number, **version.manifest}))
+        print_json({"number": version.number, **version.manifest})
         return
     _print_version(version)
 
 
 def history(store: StoreFolder, as_json: AsJson = False) -> None:
-    """The versions of a store, the newest last, and which is served."""
-    from trimtab.store import Store
-
+    """List the versions of a store and show which one is served."""
     opened = Store(store)
     current = opened.serving()
-    versions = opened.history()
-    damaged = sorted(set(opened.numbers()) - {version.number for version in versions})
+    rows = [_describe(version) for version in opened.history()]
+    damaged = sorted(set(opened.numbers()) - {row["number"] for row in rows})
     if as_json:
-        rows = [_row(version) for version in versions] + [{"number": n} for n in damaged]
-        shown = [
-            {**row, "served": row["number"] == current, "damaged": row["number"] in damaged}
-            for row in sorted(rows, key=lambda row: row["number"])
-        ]
-        print(json.dumps(shown))
+        numbered = sorted([*rows, *({"number": n} for n in damaged)], key=lambda r: r["number"])
+        print_json(
+            [
+                {**row, "served": row["number"] == current, "damaged": row["number"] in damaged}
+                for row in numbered
+            ]
+        )
         return
-    columns = (Column(name, no_wrap=True) for name in _HISTORY)
-    table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
-    for version in versions:
-        row = _row(version)
-        table.add_row(
-            ">" if version.number == current else "",
-            str(row["number"]), row["as_of"], row["created"][5:16].replace("T", " "),
-            "-" if row["metric"] is None else f"{_metric(row)} {_percent(row['lift'])}",
-            _percent(row["forecast"]), "-" if row["n_biases"] is None else str(row["n_biases"]),
-        )  # fmt: skip
-    console.print(table)
+    print_numbers(_HISTORY, [_history_cells(row, current) for row in rows])
     for number in damaged:
         say(f"version {number} is damaged or missing")
     say(f"version {current} is served")
@@ -129,30 +126,23 @@ def history(store: StoreFolder, as_json: AsJson = False) -> None:
 def rollback(
     store: StoreFolder,
     to: Annotated[
-        int | None, typer.Option(help="Version to serve; the one before the current one.")
+        int | None, option("VERSION", "Version to serve. By default, the one before.")
     ] = None,
 ) -> None:
     """Serve an earlier version again, at once."""
-    from trimtab.store import Store
-
     version = Store(store).rollback(to)
     say(f"version {version.number}, made for {version.as_of}, is served from now on")
 
 
 def diff(
-    before: Annotated[int, typer.Argument(help="A version's number.")],
-    after: Annotated[int, typer.Argument(help="Another one's.")],
+    before: Annotated[int, typer.Argument(metavar="BEFORE", help="Number of the older version.")],
+    after: Annotated[int, typer.Argument(metavar="AFTER", help="Number of the newer version.")],
     store: StoreFolder,
-    top: Annotated[int, typer.Option(help="Items to show.")] = 20,
-    out: Annotated[Path | None, typer.Option(help="All moves as a file, .parquet or .csv.")] = None,
+    top: Annotated[int, option("NUMBER", "Items to show.")] = 20,
+    out: Annotated[Path | None, option("FILE", "File for all changes, .parquet or .csv.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """What moved most between two versions."""
-    from trimtab.checks import require_whole
-    from trimtab.daily import diff as diff_versions
-    from trimtab.store import Store
-    from trimtab.tables.files import require_kind, write_table
-
+    """Show which biases changed most between two versions."""
     require_whole("top", top, 1)
     if out is not None:
         require_kind(out)
@@ -160,20 +150,19 @@ def diff(
     moves = diff_versions(opened.version(before), opened.version(after))
     if out is not None:
         write_table(moves, out)
+    largest = moves.slice(0, top).to_pylist()
     if as_json:
-        print(json.dumps(moves.slice(0, top).to_pylist()))
+        print_json(largest)
         return
     if moves.num_rows == 0:
         say(f"versions {before} and {after} have the same biases")
         return
-    table = Table("item", "name", f"version {before}", f"version {after}", "move")
-    for row in moves.slice(0, top).to_pylist():
-        table.add_row(*(Text(text) for text in _move(row)))
-    console.print(table)
+    columns = ("item", "name", f"version {before}", f"version {after}", "move")
+    print_table(columns, [_move_cells(row) for row in largest])
     say(f"{moves.num_rows} items moved" + ("" if out is None else f"; all of them in {out}"))
 
 
-def _move(row: dict[str, Any]) -> tuple[str, ...]:
+def _move_cells(row: dict[str, Any]) -> tuple[str, ...]:
     values = (
         "excluded" if row[f"excluded_{when}"] else f"{row[when]:+.4f}"
         for when in ("before", "after")
@@ -181,10 +170,10 @@ def _move(row: dict[str, Any]) -> tuple[str, ...]:
     return str(row["item_id"]), row["name"], *values, f"{row['move']:+.4f}"
 
 
-def _row(version: Any) -> dict[str, Any]:
-    """What history tells of a version."""
+def _describe(version: Version) -> dict[str, Any]:
+    """Return what `history` prints about a version."""
     manifest = version.manifest
-    summary = manifest.get("summary", {})  # one that was published by hand may have none
+    summary = manifest.get("summary", {})  # a version that was published by hand may have none
     before, after = summary.get("before"), summary.get("after")
     return {
         "number": version.number, "as_of": version.as_of, "created": manifest["created"],
@@ -193,6 +182,15 @@ def _row(version: Any) -> dict[str, Any]:
         "n_biases": manifest.get("n_biases"), "lists": manifest.get("lists"),
         "seconds": manifest.get("seconds"), "warnings": manifest.get("warnings"),
     }  # fmt: skip
+
+
+def _history_cells(row: dict[str, Any], current: int | None) -> tuple[str, ...]:
+    return (
+        ">" if row["number"] == current else "", str(row["number"]), row["as_of"],
+        row["created"][5:16].replace("T", " "),
+        "-" if row["metric"] is None else f"{_metric(row)} {_percent(row['lift'])}",
+        _percent(row["forecast"]), "-" if row["n_biases"] is None else str(row["n_biases"]),
+    )  # fmt: skip
 
 
 def _metric(row: dict[str, Any]) -> str:
@@ -204,22 +202,22 @@ def _percent(value: float | None) -> str:
 
 
 def _forecast(summary: dict[str, Any]) -> str:
-    """The lift to expect, with its interval."""
+    """Return the expected lift with its interval."""
     low, high = summary["forecast_low"], summary["forecast_high"]
     interval = "" if low is None else f" (90 % interval {_percent(low)} to {_percent(high)})"
     return _percent(summary["forecast"]) + interval
 
 
-def _print_version(version: Any) -> None:
-    row, manifest = _row(version), version.manifest
+def _print_version(version: Version) -> None:
+    row, manifest = _describe(version), version.manifest
     window = manifest["window"]
     say(
         f"version {row['number']} for {row['as_of']} is served: {row['n_biases']} biases from "
         f"{window['events']} events since {window['first']}, on lists of {', '.join(row['lists'])}"
     )
     say(
-        f"{_metric(row)} on the window {_percent(row['lift'])}; forecast for the days to come "
+        f"{_metric(row)} on the window {_percent(row['lift'])}; forecast for the coming days "
         f"{_forecast(manifest['summary'])}"
     )
     if manifest["reranked"]:
-        say(f"the lists of {manifest['reranked']}, re-ranked: {version.folder / 'top.parquet'}")
+        say(f"re-ranked lists of {manifest['reranked']}: {version.folder / 'top.parquet'}")

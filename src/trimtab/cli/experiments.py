@@ -7,90 +7,103 @@ from typing import Annotated, Any
 
 import typer
 
-from trimtab.cli.options import ItemsFile, LogFile, Zone
-from trimtab.cli.printing import console, link, progress_bar, say
+from trimtab.checks import METRICS
+from trimtab.cli.options import (
+    CategoryLevel,
+    ItemsFile,
+    LogFile,
+    Zone,
+    one_of,
+    option,
+    refuse_without,
+    require_output,
+    require_page_name,
+)
+from trimtab.cli.printing import console, progress_bar, say, say_page
 from trimtab.errors import SettingError
-from trimtab.tables.files import require_place
+from trimtab.experiments.methods import KINDS
+from trimtab.experiments.plan import ENGINES, Plan, make_plan, open_log, read_plan_file
 
-Folder = Annotated[Path, typer.Option("--out", help="Folder for results.")]
-Names = list[str] | None
+ResultsFolder = Annotated[Path, option("FOLDER", "Folder for the results.", "--out")]
+_METHODS = [kind for kind in KINDS if kind != "long"]  # the engine alone is always judged
 
 
-def demo(out: Folder = Path("trimtab-demo")) -> None:
-    """The paper's experiments on a real retailer's year: tables, and a page to look at."""
+def demo(out: ResultsFolder = Path("trimtab-demo")) -> None:
+    """Run the paper's experiments on one year of a real grocer."""
     from trimtab.experiments.backtest import run_backtest, total_steps
     from trimtab.experiments.demo import demo_plan
-    from trimtab.experiments.plan import open_log
-    from trimtab.report import require_libraries, write_report
+    from trimtab.report import write_report
     from trimtab.report.backtest.console import print_tables
 
-    require_place(out)
-    require_libraries()
+    require_output(out, page=True)
     log = open_log({})
     say(f"{log}")
     plan = demo_plan(log)
+    page = out / "report.html"
     with progress_bar(total_steps(plan) + 1) as step:
         results = run_backtest(plan, log, out, step)
         step("report")
-        page = out / "report.html"
         write_report(results, page)
     print_tables(results, console)
-    say(f"tables in {out}; the page: {link(page)}")
+    say(f"tables in {out}")
+    say_page(page)
 
 
 def backtest(
     plan: Annotated[
-        Path | None, typer.Argument(help="A TOML file, see docs/experiments.md; flags go over it.")
+        Path | None,
+        typer.Argument(metavar="PLAN", help="TOML file with settings. Options override it."),
     ] = None,
-    out: Folder = Path("backtest"),
+    out: ResultsFolder = Path("backtest"),
     log: LogFile = None,
     tz: Zone = None,
     items: ItemsFile = None,
     date: Annotated[
-        Names, typer.Option(help="First day of a test, like 2017-11-01; may be repeated.")
+        list[str] | None, option("DATE", "First day of a test, like 2017-11-01. Repeatable.")
     ] = None,
-    first: Annotated[str | None, typer.Option(help="First of rolling dates.")] = None,
-    last: Annotated[str | None, typer.Option(help="Last of rolling dates.")] = None,
-    every: Annotated[int | None, typer.Option(help="Days between rolling dates.")] = None,
+    first: Annotated[str | None, option("DATE", "First of a series of test dates.")] = None,
+    last: Annotated[str | None, option("DATE", "Last of a series of test dates.")] = None,
+    every: Annotated[int | None, option("DAYS", "Days between two dates of the series.")] = None,
     engine: Annotated[
-        Names,
-        typer.Option(
-            help="markov, factorization, category, popularity or repeat; may be repeated."
-        ),
+        list[str] | None, option("NAME", f"Engine to test: {one_of([*ENGINES])}. Repeatable.")
     ] = None,
     method: Annotated[
-        Names,
-        typer.Option(
-            metavar="NAME",
-            help="truncate, decay, distrdiff, ratio, recent, paper or default; may be repeated.",
-        ),
+        list[str] | None, option("NAME", f"Method to compare: {one_of(_METHODS)}. Repeatable.")
     ] = None,
     metric: Annotated[
-        Names, typer.Option(metavar="NAME", help="acc, map or ndcg; may be repeated.")
+        list[str] | None,
+        option("NAME", f"Metric to learn for and report: {one_of(METRICS)}. Repeatable."),
     ] = None,
-    k: Annotated[int | None, typer.Option(help="Places.")] = None,
-    n_listed: Annotated[int | None, typer.Option(help="Length of lists.")] = None,
-    recent_days: Annotated[int | None, typer.Option(help="Days to learn from.")] = None,
-    test_days: Annotated[int | None, typer.Option(help="Days to judge on.")] = None,
-    level: Annotated[str | None, typer.Option(help="Level of the category engine.")] = None,
-    report: Annotated[bool, typer.Option(help="Also write report.html.")] = True,
+    k: Annotated[
+        int | None, option("NUMBER", f"Slots per user, {Plan.k} if the plan has none.")
+    ] = None,
+    n_listed: Annotated[
+        int | None, option("NUMBER", f"Length of the lists, {Plan.n_listed} if the plan has none.")
+    ] = None,
+    recent_days: Annotated[
+        int | None,
+        option("DAYS", f"Length of the recent window, {Plan.recent_days} if the plan has none."),
+    ] = None,
+    test_days: Annotated[
+        int | None, option("DAYS", f"Length of the test, {Plan.test_days} if the plan has none.")
+    ] = None,
+    level: CategoryLevel = None,
+    report: Annotated[bool, typer.Option(help="Write report.html to the folder.")] = True,
 ) -> None:
-    """Compare methods over dates and engines; an interrupted run goes on where it was."""
-    from trimtab.experiments.backtest import run_backtest, total_steps
-    from trimtab.experiments.plan import make_plan, open_log
+    """Compare methods over many dates and engines on a log.
 
-    flags = {
+    A run that was interrupted continues where it stopped.
+    """
+    from trimtab.experiments.backtest import run_backtest, total_steps
+
+    options = {
         "log": log, "tz": tz, "items": None if items is None else str(items), "dates": date,
         "first": first, "last": last, "every": every, "engines": engine, "methods": method,
         "metrics": metric, "k": k, "n_listed": n_listed, "recent_days": recent_days,
         "test_days": test_days,
     }  # fmt: skip
-    settings = _settings(plan, flags, level)
-    require_place(out)
-    if report:
-        from trimtab.report import require_libraries
-
-        require_libraries()
+    settings = _merge_settings(plan, options, level)
+    require_output(out, page=report)
     opened = open_log(settings)
     say(f"{opened}")
     made = make_plan(settings, opened)
@@ -102,17 +115,19 @@ def backtest(
 
 
 def report(
-    results: Annotated[Path, typer.Option("--results", help="Folder of a backtest.")],
-    out: Annotated[Path | None, typer.Option("--out", help="The page; .html.")] = None,
+    results: Annotated[Path, option("FOLDER", "Folder of a finished backtest.", "--results")],
+    out: Annotated[
+        Path | None,
+        option("FILE", "File for the page, report.html in the folder by default.", "--out"),
+    ] = None,
     tables: Annotated[bool, typer.Option(help="Print the tables too.")] = False,
 ) -> None:
-    """Make one page of charts and tables from a backtest's results."""
+    """Write a page of charts and tables from a backtest."""
     from trimtab.experiments.results import Results
 
     page = results / "report.html" if out is None else out
-    if page.suffix.lower() not in (".html", ".htm"):
-        raise SettingError(f"--out {page}: must end in .html")
-    require_place(page.parent)
+    require_page_name(page)
+    require_output(page.parent, page=False)
     loaded = Results.load(results)
     if tables:
         from trimtab.report.backtest.console import print_tables
@@ -125,14 +140,17 @@ def _write_page(results: Any, page: Path) -> None:
     from trimtab.report import write_report
 
     write_report(results, page)
-    say(f"the page: {link(page)}")
+    say_page(page)
 
 
-def _settings(plan: Path | None, flags: dict[str, Any], level: str | None) -> dict[str, Any]:
-    """Settings of the file with the flags over them; dates of one kind replace the other's."""
-    from trimtab.experiments.plan import read_plan_file
+def _merge_settings(
+    plan: Path | None, options: dict[str, Any], level: str | None
+) -> dict[str, Any]:
+    """Return the settings of the file, overridden by the options.
 
-    given = {name: value for name, value in flags.items() if value not in (None, [])}
+    A list of dates replaces a series of dates, and the other way round.
+    """
+    given = {name: value for name, value in options.items() if value not in (None, [])}
     settings = {} if plan is None else read_plan_file(plan)
     if "dates" in given and ("first" in given or "last" in given):
         raise SettingError("--date and --first or --last: give one or the other")
@@ -140,10 +158,12 @@ def _settings(plan: Path | None, flags: dict[str, Any], level: str | None) -> di
         settings.pop("dates", None)
     settings = {**settings, **given}
     if "every" in given and "dates" in settings:
-        raise SettingError("--every goes with --first and --last: dates are given already")
+        raise SettingError(
+            f"--every {given['every']}: goes with --first and --last, but dates are given"
+        )
     if level is not None:
         if "category" not in settings.get("engines", ["category"]):
-            raise SettingError(f"--level {level}: goes with --engine category, which is not there")
+            refuse_without("--engine category", level=level)
         engines = dict(settings.get("engine", {}))
         engines["category"] = {**engines.get("category", {}), "level": level}
         settings["engine"] = engines

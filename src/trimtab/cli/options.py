@@ -1,42 +1,118 @@
-"""Options that several commands share."""
+"""Options that several commands share, the defaults they take, and the checks they need."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from types import SimpleNamespace
+from typing import Annotated, Any
 
 import typer
 
+from trimtab.abtest.buckets import Experiment
+from trimtab.checks import DUPLICATES, METRICS
 from trimtab.errors import SettingError
+from trimtab.tables.files import require_place
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print figures as JSON.")]
-ItemsFile = Annotated[Path | None, typer.Option(help="item_id, name, and levels.")]
+
+def one_of(names: Sequence[str]) -> str:
+    """Return names as a phrase: 'acc, map or ndcg'."""
+    return f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+def defaults_of(function: Callable[..., Any]) -> SimpleNamespace:
+    """Return the defaults of a function's parameters, by name."""
+    parameters = inspect.signature(function).parameters.values()
+    return SimpleNamespace(**{p.name: p.default for p in parameters if p.default is not p.empty})
+
+
+def option(metavar: str, help: str, *names: str) -> Any:
+    """Return an option that takes a value; its name is the parameter's unless given."""
+    return typer.Option(*names, metavar=metavar, help=help)
+
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print the results as JSON.")]
+BiasFolder = Annotated[Path, option("FOLDER", "Folder with the saved biases.", "--bias")]
+CategoryLevel = Annotated[
+    str | None, option("COLUMN", "Category column for --engine category.", "--level")
+]
+Duplicates = Annotated[
+    str, option("RULE", f"Rule for a (user, item) pair listed twice: {one_of(DUPLICATES)}.")
+]
+ItemsFile = Annotated[
+    Path | None,
+    option(
+        "FILE", "Item table: item_id, and optionally name and category columns, coarse to fine."
+    ),
+]
 LogFile = Annotated[
-    str | None, typer.Option(help="Events, .parquet or .csv; complete-journey if not given.")
+    str | None,
+    option(
+        "FILE", "Purchase log, .parquet or .csv. Without it, the Complete Journey data is used."
+    ),
 ]
-Merge = Annotated[
-    str, typer.Option("--duplicates", help="A (user, item) twice: error, max, mean or sum.")
-]
-Metric = Annotated[str, typer.Option(help="acc, map or ndcg.")]
-Paper = Annotated[bool, typer.Option("--paper", help="The paper's settings.")]
-Places = Annotated[int, typer.Option("--k", help="Places per user.")]
-RecentDays = Annotated[int, typer.Option(help="Days to learn from.")]
+Metric = Annotated[str, option("NAME", f"Metric to learn for: {one_of(METRICS)}.")]
+Paper = Annotated[bool, typer.Option("--paper", help="Use the settings of the paper.")]
+RecentDays = Annotated[int, option("DAYS", "Length of the recent window.")]
+RecsFile = Annotated[Path, option("FILE", "The engine's lists: user_id, item_id, score.", "--recs")]
 Salt = Annotated[
-    str | None, typer.Option(help="The test's own name: tells buckets by a hash of user_id.")
+    str | None, option("NAME", "Name of the A/B test. It decides the group of each user.")
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", help="Any other setting, as in --set penalty=0.5; may be repeated."),
+    option("NAME=VALUE", "Other learner setting, like penalty=0.5. Repeatable.", "--set"),
 ]
-Share = Annotated[float, typer.Option(help="Of users in the treatment.")]
+Share = Annotated[float, option("SHARE", "Share of users in the treatment group.")]
 ShareOfTest = Annotated[
-    float | None, typer.Option("--share", help="With --salt: of users in the treatment, 0.5.")
+    float | None,
+    option(
+        "SHARE",
+        f"Share of users in the treatment group of --salt, {Experiment.share:g} if not given.",
+        "--share",
+    ),
 ]
-Zone = Annotated[str | None, typer.Option(help="The shop's time zone, like Europe/London.")]
+Slots = Annotated[int, option("NUMBER", "Slots per user.", "--k")]
+StoreFolder = Annotated[Path, option("FOLDER", "Folder with the published versions.", "--store")]
+WeightsFile = Annotated[Path | None, option("FILE", "Weights of users: user_id, weight.")]
+Zone = Annotated[str | None, option("ZONE", "Time zone of the shop, like Europe/London.")]
 
 
 def share_of_test(salt: str | None, share: float | None) -> float:
-    """The share of a test; refuses one without a test."""
-    if share is not None and salt is None:
-        raise SettingError(f"--share {share:g}: goes with --salt, which is not there")
-    return 0.5 if share is None else share
+    """Return the share of users in the treatment group; refuse one without a test."""
+    if salt is None:
+        refuse_without("--salt", share=share)
+    return Experiment.share if share is None else share
+
+
+def refuse_without(needed: str, **options: Any) -> None:
+    """Refuse options that mean nothing without `needed`, which was not given."""
+    for name, value in _given(options):
+        raise SettingError(f"--{name} {value}: goes with {needed}; add it or drop --{name}")
+
+
+def refuse_with(other: str, **options: Any) -> None:
+    """Refuse options that mean nothing together with `other`, which was given."""
+    for name, value in _given(options):
+        raise SettingError(f"--{name} {value}: cannot be used with {other}; drop one of them")
+
+
+def _given(options: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Return the options that were given; the first value of a repeated one."""
+    given = {name: value for name, value in options.items() if value not in (None, [])}
+    return [(n, value[0] if isinstance(value, list) else value) for n, value in given.items()]
+
+
+def require_page_name(out: Path) -> None:
+    """Refuse a page that a browser would not open."""
+    if out.suffix.lower() not in (".html", ".htm"):
+        raise SettingError(f"--out {out}: must end in .html")
+
+
+def require_output(folder: Path, page: bool) -> None:
+    """Refuse early what would fail after the work is done: the folder, or drawing a page."""
+    require_place(folder)
+    if page:
+        from trimtab.report import require_libraries
+
+        require_libraries()

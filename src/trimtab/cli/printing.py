@@ -1,26 +1,72 @@
-"""What commands print on, and the bar that shows how far long work is."""
+"""How commands print: sentences, tables, JSON, and a progress bar for long work."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from rich import box
 from rich.console import Console
+from rich.table import Column, Table
+from rich.text import Text
 
 console = Console()
 
 
 def say(text: str) -> None:
-    """Print a sentence as it is, on one line however long."""
+    """Print a sentence unchanged and on one line, however long it is."""
     console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def say_page(page: Path) -> None:
+    """Print the address of a page that was written, to open it from a terminal."""
+    say(f"page: {page.resolve().as_uri()}")
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON; numbers that are not finite become null."""
+    print(json.dumps(_finite(value), allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _finite(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a table with borders."""
+    _print_rows(Table(*columns), rows)
+
+
+def print_numbers(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a narrow table: names in the first column, numbers on the right in the others."""
+    first, *others = columns
+    right = (Column(name, justify="right", no_wrap=True) for name in others)
+    table = Table(
+        Column(first, no_wrap=True), *right, box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False,
+        padding=(0, 0, 0, 1),
+    )  # fmt: skip
+    _print_rows(table, rows)
+
+
+def _print_rows(table: Table, rows: Iterable[Sequence[str]]) -> None:
+    for row in rows:
+        table.add_row(*map(Text, row))  # names of items may look like markup
+    console.print(table)
 
 
 @contextlib.contextmanager
 def progress_bar(total: int) -> Iterator[Callable[[str], None]]:
-    """A function to call before each of `total` steps with a few words on it.
+    """Yield a function to call before each of `total` steps with a short description of it.
 
-    The bar is drawn on stderr where that is a terminal; elsewhere nothing is printed.
+    The bar is drawn on stderr if that is a terminal; otherwise nothing is printed.
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -29,7 +75,7 @@ def progress_bar(total: int) -> Iterator[Callable[[str], None]]:
     )  # fmt: skip
     screen = Console(stderr=True)
     with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
-        task = bar.add_task("reading the log", total=total)
+        task = bar.add_task("starting", total=total)
         begun = False
 
         def step(text: str) -> None:
@@ -38,8 +84,3 @@ def progress_bar(total: int) -> Iterator[Callable[[str], None]]:
             begun = True
 
         yield step
-
-
-def link(path: Path) -> str:
-    """A path that can be opened from a terminal."""
-    return path.resolve().as_uri()

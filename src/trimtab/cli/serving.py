@@ -1,50 +1,70 @@
-"""The command that answers over HTTP: serve."""
+"""The command that re-ranks lists over HTTP: serve."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from runpy import run_path
+from typing import Annotated, Any
 
-import typer
-
-from trimtab.cli.daily import StoreFolder
-from trimtab.cli.options import Salt, ShareOfTest, share_of_test
+from trimtab.cli.options import Salt, ShareOfTest, StoreFolder, option, share_of_test
 from trimtab.cli.printing import say
+
+# The package trimtab.serve needs optional libraries; the file with its settings does not.
+_SETTINGS_FILE = Path(__file__).parents[1] / "serve" / "settings.py"
+_DEFAULT: Any = run_path(str(_SETTINGS_FILE))["Settings"]
 
 
 def serve(
     store: StoreFolder,
     host: Annotated[
-        str, typer.Option(help="Address to listen on; any but this machine's own needs a token.")
+        str,
+        option("ADDRESS", "Address to listen on. One that other machines can reach needs a token."),
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8000,
-    poll: Annotated[float, typer.Option(help="Seconds between looks at the store.")] = 1.0,
+    port: Annotated[int, option("NUMBER", "Port to listen on, or 0 for any free port.")] = 8000,
+    poll: Annotated[
+        float, option("SECONDS", "Seconds between checks for a new version.")
+    ] = _DEFAULT.poll,
     salt: Salt = None,
     share: ShareOfTest = None,
     exposures: Annotated[
-        Path | None, typer.Option(help="Folder to log in what was shown to whom.")
+        Path | None, option("FOLDER", "Folder for a log of the lists shown to each user.")
     ] = None,
     token_file: Annotated[
-        Path | None, typer.Option(help="File with the token; or set TRIMTAB_TOKEN.")
+        Path | None, option("FILE", "File with the token. Or set TRIMTAB_TOKEN.")
     ] = None,
     admin_token_file: Annotated[
-        Path | None, typer.Option(help="File with the admin's; or set TRIMTAB_ADMIN_TOKEN.")
+        Path | None, option("FILE", "File with the admin token. Or set TRIMTAB_ADMIN_TOKEN.")
     ] = None,
-    max_body: Annotated[int, typer.Option(help="Bytes of a request.")] = 2 * 2**20,
-    max_items: Annotated[int, typer.Option(help="Items of a list.")] = 10_000,
-    max_lists: Annotated[int, typer.Option(help="Lists of a batch.")] = 1_000,
-    max_batch_items: Annotated[int, typer.Option(help="Items, and places, of a batch.")] = 100_000,
-    max_filter: Annotated[int, typer.Option(help="Ids in exclude, and in allowed.")] = 10_000,
-    max_id_length: Annotated[int, typer.Option(help="Characters of an id.")] = 256,
-    max_k: Annotated[int, typer.Option(help="Places.")] = 10_000,
-    max_requests: Annotated[int, typer.Option(help="Requests at once.")] = 128,
-    body_seconds: Annotated[float, typer.Option(help="Until a request must have arrived.")] = 10.0,
-    exposure_rows: Annotated[int, typer.Option(help="Lists in a file of exposures.")] = 10_000,
-    exposure_seconds: Annotated[float, typer.Option(help="Seconds between such files.")] = 10.0,
+    max_body: Annotated[int, option("BYTES", "Maximum bytes in a request.")] = _DEFAULT.max_body,
+    max_items: Annotated[int, option("NUMBER", "Maximum items in a list.")] = _DEFAULT.max_items,
+    max_lists: Annotated[int, option("NUMBER", "Maximum lists in a batch.")] = _DEFAULT.max_lists,
+    max_batch_items: Annotated[
+        int, option("NUMBER", "Maximum items, and slots, in a batch.")
+    ] = _DEFAULT.max_batch_items,
+    max_filter: Annotated[
+        int, option("NUMBER", "Maximum ids in exclude, and in allowed.")
+    ] = _DEFAULT.max_filter,
+    max_id_length: Annotated[
+        int, option("NUMBER", "Maximum characters in an id.")
+    ] = _DEFAULT.max_id_length,
+    max_k: Annotated[int, option("NUMBER", "Maximum slots in a list.")] = _DEFAULT.max_k,
+    max_requests: Annotated[
+        int, option("NUMBER", "Maximum requests at the same time.")
+    ] = _DEFAULT.max_requests,
+    body_seconds: Annotated[
+        float, option("SECONDS", "Seconds allowed for a request to arrive.")
+    ] = _DEFAULT.body_seconds,
+    exposure_rows: Annotated[
+        int, option("NUMBER", "Maximum lists in a file of --exposures.")
+    ] = _DEFAULT.exposure_rows,
+    exposure_seconds: Annotated[
+        float, option("SECONDS", "Seconds between files of --exposures.")
+    ] = _DEFAULT.exposure_seconds,
 ) -> None:
-    """Re-rank over HTTP by the version of a store that is served; new ones are taken up at once.
+    """Re-rank lists over HTTP with the served version of a store.
 
-    Ends with 0 on SIGTERM or Ctrl-C, when what was begun is answered.
+    A new version is picked up while serving. On SIGTERM or Ctrl-C, requests that have begun are
+    answered, and the exit status is 0.
     """
     from trimtab.serve import Settings, run
     from trimtab.serve.server import log_to_stderr
@@ -60,8 +80,8 @@ def serve(
         max_k=max_k, max_requests=max_requests, body_seconds=body_seconds,
     )  # fmt: skip
 
-    def tell(version: int, address: str) -> None:
+    def announce(version: int, address: str) -> None:
         say(f"serving version {version} of {store} at {address}, documentation at /docs")
 
     log_to_stderr()
-    run(store, settings, host=host, port=port, on_ready=tell)
+    run(store, settings, host=host, port=port, on_ready=announce)

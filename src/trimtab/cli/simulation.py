@@ -1,150 +1,198 @@
-"""The command that replays the daily job, or a test of it: simulate."""
+"""The command that replays the daily job, or simulates an A/B test of it: simulate."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich import box
-from rich.table import Column, Table
 
-from trimtab.cli.online_test import send_mails
-from trimtab.cli.options import ItemsFile, LogFile, Metric, Places, RecentDays, Share, Zone
-from trimtab.cli.printing import console, link, progress_bar, say
-from trimtab.errors import SettingError
-from trimtab.tables.files import require_place
+from trimtab.abtest.simulated_test import Loop
+from trimtab.checks import require_choice
+from trimtab.cli.abtest import print_verdicts
+from trimtab.cli.options import (
+    CategoryLevel,
+    ItemsFile,
+    LogFile,
+    Metric,
+    RecentDays,
+    Share,
+    Slots,
+    Zone,
+    one_of,
+    option,
+    refuse_with,
+    refuse_without,
+    require_output,
+)
+from trimtab.cli.printing import print_numbers, progress_bar, say, say_page
+from trimtab.daily import Month, Simulation
+from trimtab.daily.simulated_month import JOBS, PAGE, require_free
+from trimtab.experiments.plan import ENGINES, make_engines, open_log
+from trimtab.tables.files import publish, write_table
 
-_COLUMNS = ("lift", "days above", "seconds", "changed", "moved")
+_COLUMNS = ("", "lift", "days above", "seconds", "changed", "moved")
 
 
 def simulate(
     online: Annotated[
-        bool, typer.Option("--online", help="Send generated customers mails in two buckets.")
+        bool, typer.Option("--online", help="Simulate an A/B test with generated customers.")
     ] = False,
     days: Annotated[
-        int | None, typer.Option(help="Mornings to replay, the last 30 of the log; 14 online.")
+        int | None,
+        option(
+            "DAYS",
+            f"Days to simulate: by default the last {Simulation.days} of the log, or "
+            f"{Loop.days} with --online.",
+        ),
     ] = None,
     log: LogFile = None,
     tz: Zone = None,
     items: ItemsFile = None,
-    engine: Annotated[
-        str, typer.Option(help="markov, factorization, category, popularity or repeat.")
-    ] = "markov",
-    level: Annotated[str | None, typer.Option(help="Level of the category engine.")] = None,
-    k: Places = 10,
-    metric: Metric = "ndcg",
-    n_listed: Annotated[int, typer.Option(help="Length of lists.")] = 50,
-    recent_days: RecentDays = 3,
+    engine: Annotated[str, option("NAME", f"Engine to replay: {one_of([*ENGINES])}.")] = next(
+        iter(ENGINES)
+    ),
+    level: CategoryLevel = None,
+    k: Slots = Simulation.k,
+    metric: Metric = Simulation.metric,
+    n_listed: Annotated[
+        int, option("NUMBER", "Length of the engine's lists.")
+    ] = Simulation.n_listed,
+    recent_days: RecentDays = Simulation.recent_days,
     retrain_every: Annotated[
-        int, typer.Option(help="Nights between two trainings of the engine.")
-    ] = 1,
+        int, option("DAYS", "Days between two trainings of the engine.")
+    ] = Simulation.retrain_every,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Folder for results: month, or online.")
+        Path | None,
+        option(
+            "FOLDER", "Folder for the results: by default month, or online with --online.", "--out"
+        ),
     ] = None,
-    report: Annotated[bool, typer.Option(help="Also write a page.")] = True,
-    users: Annotated[int, typer.Option(help="Online: customers, each with a mail a day.")] = 20_000,
-    drift: Annotated[float, typer.Option(help="Online: trends, from 0 for none to 1.")] = 0.5,
-    share: Share = 0.5,
-    open_rate: Annotated[float, typer.Option(help="Online: of mails.")] = 0.2,
-    click_rate: Annotated[float, typer.Option(help="Online: of opened mails.")] = 0.15,
-    order_rate: Annotated[float, typer.Option(help="Online: of clicks.")] = 0.05,
-    order_value: Annotated[float, typer.Option(help="Online: mean of an order.")] = 40.0,
-    seed: Annotated[int, typer.Option(help="Online: of the customers.")] = 0,
+    report: Annotated[bool, typer.Option(help="Write a page to the folder.")] = True,
+    users: Annotated[
+        int, option("NUMBER", "Customers (with --online), one email a day each.")
+    ] = Loop.users,
+    drift: Annotated[
+        float, option("NUMBER", "Strength of the trends (with --online), from 0 to 1.")
+    ] = Loop.drift,
+    share: Share = Loop.share,
+    open_rate: Annotated[
+        float, option("SHARE", "Share of emails that are opened (with --online).")
+    ] = Loop.open_rate,
+    click_rate: Annotated[
+        float, option("SHARE", "Share of opened emails that get a click (with --online).")
+    ] = Loop.click_rate,
+    order_rate: Annotated[
+        float, option("SHARE", "Share of clicks that lead to an order (with --online).")
+    ] = Loop.order_rate,
+    order_value: Annotated[
+        float, option("AMOUNT", "Mean value of an order (with --online).")
+    ] = Loop.order_value,
+    seed: Annotated[int, option("NUMBER", "Random seed (with --online).")] = Loop.seed,
 ) -> None:
-    """Replay the daily job over a log; or, with --online, send mails to generated customers."""
+    """Replay the daily job on a log, or simulate an A/B test.
+
+    With --online, generated customers get emails in two groups, and the test is analysed.
+    """
     if online:
-        _refuse_log(log, items)
+        refuse_with("--online", log=log, items=items)
         loop = {
-            "users": users, "days": 14 if days is None else days, "listed": n_listed, "k": k,
+            "users": users, "days": Loop.days if days is None else days, "listed": n_listed, "k": k,
             "drift": drift, "share": share, "open_rate": open_rate, "click_rate": click_rate,
             "order_rate": order_rate, "order_value": order_value, "recent_days": recent_days,
             "seed": seed,
         }  # fmt: skip
-        send_mails(loop, out or Path("online"), report)
+        _simulate_test(loop, out or Path("online"), report)
         return
-    from trimtab.daily.simulate import Simulation
-    from trimtab.daily.simulated_month import PAGE
-
     out = out or Path("month")
-    days = 30 if days is None else days
-    _require_ready(out, report)
+    require_output(out, page=report)
+    require_free(out)
     opened, made = _open(log, tz, items, engine, level)
     simulation = Simulation(
-        log=opened, engine=made, days=days, k=k, metric=metric, n_listed=n_listed,
-        recent_days=recent_days, retrain_every=retrain_every,
+        log=opened, engine=made, days=Simulation.days if days is None else days, k=k,
+        metric=metric, n_listed=n_listed, recent_days=recent_days, retrain_every=retrain_every,
     )  # fmt: skip
-    simulation.mornings()
-    say(f"{opened}")
-    with progress_bar(simulation.n_steps) as step:
-        month = simulation.run(out, step)
-    _print_month(month)
-    say(f"all days in {out / 'days.parquet'}")
-    if report:
-        _write_page(month, out / PAGE)
-
-
-def _refuse_log(log: str | None, items: Path | None) -> None:
-    """Refuse a log where customers are generated."""
-    for name, value in (("log", log), ("items", items)):
-        if value is not None:
-            raise SettingError(f"--{name} {value}: does not go with --online, drop one of them")
-
-
-def _require_ready(out: Path, report: bool) -> None:
-    """Refuse early what would fail after the work is done."""
-    from trimtab.daily.simulated_month import require_free
-
-    require_place(out)
-    require_free(out)
-    if report:
-        from trimtab.report import require_libraries
-
-        require_libraries()
+    _replay(simulation, out, report)
 
 
 def _open(
     log: str | None, tz: str | None, items: Path | None, engine: str, level: str | None
 ) -> tuple[Any, Any]:
-    """The log and the engine that the options name."""
-    from trimtab.checks import require_choice
-    from trimtab.experiments.plan import ENGINES, make_engines, open_log
-
+    """Return the log and the engine that the options name."""
     require_choice("engine", engine, tuple(ENGINES))
-    if level is not None and engine != "category":
-        raise SettingError(f"--level {level}: goes with --engine category, which is not there")
+    if engine != "category":
+        refuse_without("--engine category", level=level)
     given = {"log": log, "tz": tz, "items": items}
     opened = open_log({name: value for name, value in given.items() if value is not None})
     settings = {} if level is None else {engine: {"level": level}}
     return opened, make_engines([engine], settings, opened)[engine]
 
 
-def _print_month(month: Any) -> None:
-    """A row a job, and what a warm start buys."""
-    from trimtab.daily.simulated_month import JOBS
-    from trimtab.report.month.month_words import warm_start
-    from trimtab.report.words import decimal, percent, share
+def _replay(simulation: Simulation, out: Path, report: bool) -> None:
+    """Replay the daily job, and write and print how it did."""
+    steps = simulation.n_steps  # refuses a log that is too short before anything is printed
+    say(f"{simulation.log}")
+    with progress_bar(steps) as step:
+        month = simulation.run(out, step)
+    _print_month(month)
+    say(f"all days in {out / 'days.parquet'}")
+    if report:
+        from trimtab.report import write_month
 
-    right = (Column(name, justify="right", no_wrap=True) for name in _COLUMNS)
-    table = Table("", *right, box=box.SIMPLE_HEAD, pad_edge=False)
-    for job in JOBS:
-        above, judged = month.days_above(job)
-        table.add_row(
-            job, percent(month.lift(job)), f"{above} of {judged}",
-            decimal(month.total(job, "seconds"), 2), share(month.median(job, "changed")),
-            share(month.median(job, "moved")),
-        )  # fmt: skip
-    console.print(table)
+        write_month(month, out / PAGE)
+        say_page(out / PAGE)
+
+
+def _print_month(month: Month) -> None:
+    """Print one row per job, and what a warm start brings."""
+    from trimtab.report.month.month_words import warm_start
+
+    print_numbers(_COLUMNS, [_job_cells(month, job) for job in JOBS])
     say(
-        "Lift over the engine alone; seconds of learning in all, and the shares of biases that "
-        "changed, and moved by more than a tenth of a unit, on a median day: from the second day "
-        "on."
+        "lift: over the engine alone; seconds: total learning time; changed and moved: share of "
+        "biases that changed, and that moved by more than 0.1 units, on a median day. All from "
+        "the second day on."
     )
     say(warm_start(month))
 
 
-def _write_page(month: Any, page: Path) -> None:
-    from trimtab.report.month.month_page import write_month
+def _job_cells(month: Month, job: str) -> tuple[str, ...]:
+    from trimtab.report.words import decimal, percent, share
 
-    write_month(month, page)
-    say(f"the page: {link(page)}")
+    above, judged = month.days_above(job)
+    return (
+        job, percent(month.lift(job)), f"{above} of {judged}",
+        decimal(month.total(job, "seconds"), 2), share(month.median(job, "changed")),
+        share(month.median(job, "moved")),
+    )  # fmt: skip
+
+
+def _simulate_test(settings: Mapping[str, Any], out: Path, report: bool) -> None:
+    """Simulate an A/B test, and write and print what came out."""
+    from trimtab.report.words import percent
+
+    require_output(out, page=report)
+    loop = Loop(**settings)
+    with progress_bar(loop.days) as step:
+        run = loop.run(step=step)
+    write_table(run.mails, out / "mails.parquet")
+    write_table(run.truth, out / "truth.parquet")
+    with publish(out / "verdicts.json") as file:
+        file.write(json.dumps(run.verdicts.to_dict(), indent=1, allow_nan=False).encode())
+    print_verdicts(run.verdicts)
+    _print_power(run)
+    say(f"true lift in clicks per open: {percent(run.true_lift)}; all emails in {out}")
+    if report:
+        from trimtab.report.verdict.simulated_test_page import write_run
+
+        write_run(run, out / "verdict.html")
+        say_page(out / "verdict.html")
+
+
+def _print_power(run: Any) -> None:
+    from trimtab.report.words import share
+
+    parts = ", ".join(f"{share(power.found)} with {power.mails:,} emails" for power in run.power)
+    say(f"Share of 200 repeated tests that detect the true lift: {parts}.")
