@@ -1,4 +1,4 @@
-"""Versions of biases in a folder, one of them served: `Store` and `Version`."""
+"""Versions of biases in a folder: `Store` and `Version`."""
 
 from trimtab.store.versions import Store, Version
 

@@ -1,4 +1,4 @@
-"""Locks on a store: held by one process at a time, and gone when that process ends."""
+"""Locks on a store: one process at a time holds a lock, and it is freed when that process ends."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ from filelock import FileLock, Timeout
 from trimtab.errors import BusyError, StoreError
 
 WRITER_LOCK, SWITCH_LOCK = ".writer.lock", ".switch.lock"
-_HOLDER = ".holder"  # after the lock's name; the lock's own file is emptied by whoever tries it
+_HOLDER = (
+    ".holder"  # added to the lock's name: older filelocks empty the lock file when they try it
+)
 
 
 def now() -> str:
-    """The time as a store writes it: UTC, to the second."""
+    """Return the time as a store writes it: UTC, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 @contextlib.contextmanager
 def hold_lock(path: Path, wait: bool) -> Iterator[None]:
-    """Hold a lock; wait for it, or refuse at once."""
+    """Hold a lock: wait for it, or raise BusyError at once and name the process that holds it."""
     holder = path.with_name(path.name + _HOLDER)
-    lock = FileLock(path, mode=0o666)
+    lock = FileLock(path)
     try:
         lock.acquire(timeout=-1 if wait else 0)
     except Timeout as error:
@@ -35,15 +37,28 @@ def hold_lock(path: Path, wait: bool) -> Iterator[None]:
     except OSError as error:
         raise StoreError(f"cannot write in {path.parent}: {error.strerror}") from error
     try:
-        with contextlib.suppress(OSError):  # a full disk must not keep anyone from the lock
-            holder.write_text(f"process {os.getpid()} since {now()}")
+        if not wait:  # nobody is told who holds a lock that everyone waits for
+            _write_holder(holder)
         yield
     finally:
+        if not wait:
+            _remove(holder)
         lock.release()
 
 
+def _write_holder(path: Path) -> None:
+    """Name this process; a new file, because a killed process of another user may own the old."""
+    _remove(path)
+    with contextlib.suppress(OSError):  # a full disk must not prevent locking
+        path.write_text(f"process {os.getpid()} since {now()}")
+
+
 def _read_holder(path: Path) -> str:
-    try:
+    with contextlib.suppress(OSError):
         return path.read_text() or "it has just begun"
-    except OSError:
-        return "it has just begun"
+    return "it has just begun"
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink(missing_ok=True)

@@ -1,16 +1,16 @@
-"""A store of bias tables: immutable versions, and one small file that says which is served.
+"""A store of bias tables: immutable versions, and one small file that names the version served.
 
     store/
-      current.json              which version is served, and all that are kept
+      current.json              the version served, and all versions kept
       versions/000012-2026-11-01/
-        manifest.json           how it came about, and the checksum of every file
+        manifest.json           how it was made, and the checksum of every file
         bias/                   as `ItemBias.save` writes it
-        top.parquet             the re-ranked lists, where they were asked for
-        names.parquet           item_id, name, where they are known
+        top.parquet             the re-ranked lists, if asked for
+        names.parquet           item_id, name, if names were given
 
-A version is written aside, renamed into its place and only then named by `current.json`, which is
-replaced in one step. A reader who follows it finds a whole version, checked by checksums; a writer
-killed at any moment leaves at most a folder that nothing names, which the next one removes.
+A version is written to a temporary folder, renamed into place, and then named in `current.json`,
+which is replaced in one step. Readers follow `current.json` and check checksums: they find whole
+versions only. A killed writer leaves at most an unnamed folder, which the next writer removes.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Version:
 
     Attributes:
         number: counts up from 1; never used twice.
-        folder: where its files lie.
-        manifest: how it came about: `as_of`, `created`, `summary`, `lists`, ...
+        folder: the folder with its files.
+        manifest: how it was made: `as_of`, `created`, `summary`, `lists`, ...
     """
 
     number: int
@@ -52,33 +52,33 @@ class Version:
 
     @property
     def as_of(self) -> str:
-        """The first day it is meant for, like 2026-11-01."""
+        """The first day it is for, like 2026-11-01."""
         return str(self.manifest["as_of"])
 
     def bias(self) -> ItemBias:
-        """The biases."""
+        """Return the biases."""
         for name in self.manifest["files"]:
             if name.startswith("bias/"):
-                self._checked(name)
+                self._check_file(name)
         return ItemBias.load(self.folder / "bias")
 
     def top(self) -> Any:
-        """The re-ranked lists, an Arrow table; None where they were not asked for."""
+        """Return the re-ranked lists as an Arrow table; None if they were not asked for."""
         return self._table(TOP)
 
     def names(self) -> Any:
-        """item_id, name as an Arrow table; None where names were not given."""
+        """Return item_id, name as an Arrow table; None if names were not given."""
         return self._table(NAMES)
 
     def check(self) -> None:
-        """Refuse a version of which a file is missing or differs from what was published."""
+        """Refuse a version with a missing or changed file."""
         for name in self.manifest["files"]:
-            self._checked(name)
+            self._check_file(name)
 
     def _table(self, name: str) -> Any:
-        return read_table(self._checked(name)) if name in self.manifest["files"] else None
+        return read_table(self._check_file(name)) if name in self.manifest["files"] else None
 
-    def _checked(self, name: str) -> Path:
+    def _check_file(self, name: str) -> Path:
         path = self.folder / name
         try:
             is_whole = file_checksum(path) == self.manifest["files"][name]
@@ -86,7 +86,7 @@ class Version:
             raise StoreError(f"{path}: cannot be read ({error.strerror}); {_REMEDY}") from error
         if not is_whole:
             raise StoreError(
-                f"{path}: damaged, its checksum differs from the manifest's; {_REMEDY}"
+                f"{path}: damaged, its checksum is not the one in the manifest; {_REMEDY}"
             )
         return path
 
@@ -94,11 +94,10 @@ class Version:
 class Store:
     """Versions of biases in a folder, one of them served.
 
-    Any number of processes may read while one writes. See `trimtab.daily.refresh` for how
-    versions are made.
+    Any number of processes may read while one writes. `trimtab.daily.Refresh` makes versions.
 
     Args:
-        folder: the store; made by the first refresh.
+        folder: the folder of the store; the first refresh makes it.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -108,19 +107,19 @@ class Store:
         return f"Store({str(self.folder)!r})"
 
     def current(self) -> Version:
-        """The version that is served now."""
+        """Return the version served now."""
         return self.version(None)
 
     def load(self) -> ItemBias:
-        """The biases that are served now."""
+        """Return the biases served now."""
         return self._read(None, Version.bias)
 
     def version(self, number: int | None = None) -> Version:
-        """A version by its number; the one that is served without."""
+        """Return a version by its number; the version served now if None."""
         return self._read(number, lambda version: version)
 
     def history(self) -> list[Version]:
-        """All versions that are kept and can be read, oldest first; empty before the first."""
+        """Return all versions kept that can be read, oldest first."""
         found = []
         for entry in self.pointer()["published"] if self.exists() else []:
             with contextlib.suppress(StoreError):
@@ -128,28 +127,28 @@ class Store:
         return found
 
     def serving(self) -> int:
-        """The number of the version that is served, whether it can be read or not."""
+        """Return the number of the version served, even if it cannot be read."""
         return int(self.pointer()["current"])
 
     def numbers(self) -> list[int]:
-        """The numbers of all versions that are kept, whether they can be read or not."""
+        """Return the numbers of all versions kept, even if they cannot be read."""
         return [entry["number"] for entry in self.pointer()["published"]] if self.exists() else []
 
     def changes(self) -> list[dict[str, Any]]:
-        """When which version began to be served, and by what: `at`, `to`, `by`; oldest first."""
+        """Return each change of the version served: `at`, `to`, `by`; oldest first."""
         return list(self.pointer()["changes"]) if self.exists() else []
 
     def exists(self) -> bool:
-        """Whether anything was ever published here."""
+        """Return whether anything was ever published here."""
         return (self.folder / POINTER).exists()
 
     def rollback(self, to: int | None = None) -> Version:
         """Serve an earlier version again, from the next read on.
 
         Args:
-            to: its number; without, the version that the current one replaced.
+            to: its number; None: the version that the current one replaced.
         """
-        self.pointer()  # refuses what is no store, before a lock is made in it
+        self.pointer()  # refuses a folder that is not a store before making a lock in it
         with hold_lock(self.folder / SWITCH_LOCK, wait=True):
             pointer = self.pointer()
             number = self._served_before(pointer) if to is None else to
@@ -159,7 +158,7 @@ class Store:
         return self.version(number)
 
     def _served_before(self, pointer: Mapping[str, Any]) -> int:
-        """The version that the current one replaced, or that one in turn if it is damaged."""
+        """Return the version that the current one replaced; if damaged, the one before it."""
         kept = {entry["number"]: entry["replaced"] for entry in pointer["published"]}
         number = kept[pointer["current"]]
         while number in kept:
@@ -174,7 +173,7 @@ class Store:
         )
 
     def _read(self, number: int | None, use: Callable[[Version], _Used]) -> _Used:
-        """What is read of a version; read again when the version was removed meanwhile."""
+        """Return what `use` reads of a version; read again if it was removed meanwhile."""
         entry: dict[str, Any] = {}
 
         def read() -> _Used:
@@ -185,7 +184,9 @@ class Store:
         def was_removed(_: Exception) -> bool:
             return bool(entry) and entry not in self.pointer()["published"]
 
-        message = f"{self.folder}: versions are removed faster than they can be read; keep more"
+        message = (
+            f"{self.folder}: versions are removed faster than they are read; keep more of them"
+        )
         return retry_while_replaced(read, was_removed, message)
 
     def _open(self, entry: Mapping[str, Any]) -> Version:
@@ -196,15 +197,17 @@ class Store:
         except OSError as error:
             raise StoreError(f"{path}: cannot be read ({error.strerror}); {_REMEDY}") from error
         if checksum(content) != entry["manifest"]:
-            raise StoreError(f"{path}: damaged, its checksum is not the store's; {_REMEDY}")
+            raise StoreError(
+                f"{path}: damaged, its checksum is not the one in {POINTER}; {_REMEDY}"
+            )
         return Version(entry["number"], folder, json.loads(content))
 
     def pointer(self) -> dict[str, Any]:
-        """Which version is served, and which are kept; see `store_pointer`."""
+        """Return the versions served and kept; see `store_pointer`."""
         return read_pointer(self.folder)
 
     def switch(self, pointer: dict[str, Any], number: int, by: str) -> None:
-        """Replace the pointer: the one moment at which anything changes for readers."""
+        """Replace the pointer: the only step that readers notice."""
         change = {"at": now(), "to": number, "by": by}
         pointer["changes"] = [*pointer["changes"], change][-_CHANGES_KEPT:]
         with publish(self.folder / POINTER) as file:

@@ -1,4 +1,4 @@
-"""Publishes versions: written aside, renamed into place, and served by replacing the pointer."""
+"""Publishing versions: write to a temporary folder, rename it, replace the pointer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _VERSION_NAME = re.compile(r"\d{6,}-\d{4}-\d\d-\d\d")
 
 @contextlib.contextmanager
 def open_writer(store: Store) -> Iterator[Writer]:
-    """A writer, one at a time; what killed writers left is removed first."""
+    """Open the only writer of a store; leftovers of killed writers are removed first."""
     require_place(store.folder)
     try:
         (store.folder / VERSIONS).mkdir(parents=True, exist_ok=True)
@@ -37,19 +37,19 @@ def open_writer(store: Store) -> Iterator[Writer]:
 
 
 class Writer:
-    """What may write to a store: it holds the lock."""
+    """Publishes versions; it holds the lock."""
 
     def __init__(self, store: Store, current: int | None) -> None:
         self._store = store
-        self.current = current  # the version served when writing began; None: there was none
+        self.current = current  # the version served when writing began
 
     def publish(self, fill: Callable[[Path], None], manifest: Mapping[str, Any], keep: int) -> int:
-        """Publish a version: its number.
+        """Publish a version and return its number.
 
         Args:
             fill: writes the version's files into the folder it is given.
-            manifest: what to remember of it; `as_of` at least.
-            keep: how many versions to keep: this one, the one that it replaces, and the newest.
+            manifest: how it was made; `as_of` at least.
+            keep: number of versions to keep: this one, the one it replaces, and the newest.
         """
         try:
             entry = self._write(fill, manifest)
@@ -61,14 +61,16 @@ class Writer:
             pointer = self._pointer()
             if pointer["current"] != self.current:
                 raise RefusedError(
-                    f"version {pointer['current']} went live while this one was made from version "
-                    f"{self.current}: not published; refresh again"
+                    f"version {pointer['current']} replaced version {self.current} while this one "
+                    f"was made: not published; refresh again"
                 )
             entry["replaced"] = self.current
-            pointer["published"] = _newest([*pointer["published"], entry], keep, self.current)
+            pointer["published"] = _keep_newest([*pointer["published"], entry], keep, self.current)
             pointer["current"] = pointer["last"] = self.current = entry["number"]
             self._store.switch(pointer, entry["number"], "refresh")
-        with contextlib.suppress(OSError, StoreError):  # it is published: the next one will clean
+        with contextlib.suppress(
+            OSError, StoreError
+        ):  # it is published; the next writer will clean up
             _remove_leftovers(self._store)
         return int(entry["number"])
 
@@ -86,8 +88,8 @@ class Writer:
                 for path in sorted(staging.rglob("*"))
                 if path.is_file()
             }
-            whole = {"number": number, "created": now(), **manifest, "files": files}
-            content = json.dumps(whole, indent=1, allow_nan=False).encode()
+            full = {"number": number, "created": now(), **manifest, "files": files}
+            content = json.dumps(full, indent=1, allow_nan=False).encode()
             with publish(staging / MANIFEST) as file:
                 file.write(content)
             staging.chmod(0o755)
@@ -101,9 +103,9 @@ class Writer:
 
 
 def _remove_leftovers(store: Store) -> None:
-    """Remove what killed writers left: versions not published, half-written ones, parts.
+    """Remove leftovers of killed writers: unpublished versions, temporary folders and files.
 
-    Only what has a name of ours is touched.
+    Files with other names are left alone.
     """
     kept = {e["folder"] for e in store.pointer()["published"]} if store.exists() else set()
     for version in _version_folders(store):
@@ -117,23 +119,25 @@ def _remove_leftovers(store: Store) -> None:
 
 
 def _version_folders(store: Store) -> list[Path]:
-    """The folders of versions, published or not."""
+    """Return the folders of versions, published or not."""
     entries = (store.folder / VERSIONS).iterdir()
     return sorted(path for path in entries if _VERSION_NAME.fullmatch(path.name))
 
 
 def _require_pointer(store: Store) -> None:
-    """Refuse a store that has lost its pointer; a first writer that was killed leaves one."""
+    """Refuse a store without its pointer, unless its first writer was killed."""
     found = _version_folders(store)
     if not store.exists() and any(not path.name.startswith("000001-") for path in found):
         raise StoreError(
-            f"{store.folder}: {POINTER} is missing, but there are {len(found)} versions; put it "
-            f"back, or move {store.folder / VERSIONS} away to begin anew"
+            f"{store.folder}: {POINTER} is missing, but there are {len(found)} versions; restore "
+            f"it, or move {store.folder / VERSIONS} away to start afresh"
         )
 
 
-def _newest(entries: list[dict[str, Any]], keep: int, replaced: int | None) -> list[dict[str, Any]]:
-    """The last entries; the one that was served until now stays among them, to roll back to."""
+def _keep_newest(
+    entries: list[dict[str, Any]], keep: int, replaced: int | None
+) -> list[dict[str, Any]]:
+    """Return the newest entries, and the one served until now, to roll back to."""
     while len(entries) > max(keep, 1):
         oldest = next((e for e in entries[:-1] if e["number"] != replaced), entries[0])
         entries = [entry for entry in entries if entry is not oldest]
