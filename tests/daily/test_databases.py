@@ -18,24 +18,25 @@ import pyarrow.parquet as pq
 import pytest
 
 import trimtab as tt
-from shops import AS_OF
+from shops import AS_OF, run_in_process
 from trimtab.daily.event_sources import query_events, without_password
 from trimtab.errors import SettingError, StoreError
 
+pytestmark = pytest.mark.xdist_group("shop")
 QUICK = tt.BiasLearner(method="ascent")
 QUERY = "select user_id, item_id, sold_at as timestamp from sales"
 SECRET = "s3cret-word"
 
 
-def programs() -> Path | None:
-    """Where the server's programs lie: Debian keeps them off the path."""
+def find_programs() -> Path | None:
+    """Folder of the server's programs: Debian keeps them off the path."""
     found = shutil.which("initdb")
     places = [Path(found).parent] if found else sorted(Path("/usr/lib/postgresql").glob("*/bin"))
     return next((place for place in places if (place / "initdb").exists()), None)
 
 
 def as_server(command: list[object]) -> list[str]:
-    """A command as the user that may run the server: not root."""
+    """A command run as a user that may start the server: not root."""
     plain = [str(part) for part in command]
     return ["runuser", "-u", "postgres", "--", *plain] if os.getuid() == 0 else plain
 
@@ -49,13 +50,13 @@ def free_port() -> int:
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
     """The address of a PostgreSQL server on loopback, stopped afterwards."""
-    place = programs()
+    place = find_programs()
     if place is None:
         reason = "PostgreSQL is not installed (Debian: apt-get install postgresql)"
         if os.environ.get("TRIMTAB_REQUIRE_POSTGRES"):
             pytest.fail(reason)
         pytest.skip(reason)
-    # Not in pytest's own folder, which only its user may enter: the server runs as another.
+    # Not in pytest's folder, which only its user may enter: the server runs as another user.
     folder = Path(tempfile.mkdtemp(prefix="trimtab-postgres-"))
     folder.chmod(0o755)
     data, secret = folder / "data", folder / "secret"
@@ -92,7 +93,7 @@ def server() -> Iterator[str]:
 
 
 def wait_for(address: str, process: subprocess.Popen[str]) -> None:
-    """Until the server answers: it listens a little before it can."""
+    """Wait until the server answers queries."""
     until = time.monotonic() + 60
     while time.monotonic() < until and process.poll() is None:
         with contextlib.suppress(StoreError):
@@ -114,7 +115,7 @@ def sales(server, made_shop) -> str:
     return server
 
 
-def test_postgresql_teaches_what_files_teach(sales, shop, bytes_of):
+def test_postgresql_gives_the_same_biases_as_a_file(sales, shop, bytes_of):
     from_file = shop.job(learner=QUICK).run(AS_OF)
     from_server = shop.job(learner=QUICK, events=sales, query=QUERY, warm=False, tz="UTC").run(
         AS_OF
@@ -125,10 +126,11 @@ def test_postgresql_teaches_what_files_teach(sales, shop, bytes_of):
     assert SECRET not in (from_server.version.folder / "manifest.json").read_text()
 
 
-def test_postgresql_on_the_command_line(sales, shop, trimtab_with_extras):
-    arguments = shop.arguments("--query", QUERY, "--as-of", AS_OF, "--tz", "UTC")
+def test_postgresql_on_the_command_line(sales, shop):
+    options = ("--query", QUERY, "--as-of", AS_OF, "--tz", "UTC", "--set", "method=ascent")
+    arguments = shop.arguments(*options)
     arguments[arguments.index(shop.events)] = sales
-    done = trimtab_with_extras(*arguments, cwd=shop.folder)
+    done = run_in_process(*arguments)
     assert done.returncode == 0, done.stderr
     assert "version 1" in done.stdout
 
@@ -136,20 +138,20 @@ def test_postgresql_on_the_command_line(sales, shop, trimtab_with_extras):
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ("select * from nowhere", r'relation "nowhere" does not exist'),
-        ("select user_id, item_id from sales", "missing column 'timestamp' in events"),
-        ("select nonsense", r"cannot be read \("),
+        ("select * from nowhere", "nowhere"),
+        ("select user_id, item_id from sales", "'timestamp' in events"),
+        ("select nonsense", "nonsense"),
     ],
 )
-def test_what_the_server_refuses_is_said_in_one_line(sales, shop, query, message):
+def test_errors_of_the_server_are_one_line(sales, shop, query, message):
     with pytest.raises(tt.TrimtabError, match=message) as refusal:
         shop.job(learner=QUICK, events=sales, query=query, tz="UTC").run(AS_OF)
     assert "\n" not in str(refusal.value)
     assert SECRET not in str(refusal.value)
 
 
-def test_kinds_of_columns_in_postgresql(sales):
-    """Times with and without a zone, text ids and dates are read as what they are."""
+def test_types_of_columns_in_postgresql(sales):
+    """Times with and without a zone, text ids and dates keep their types."""
     query = (
         "select user_id::text as user_id, item_id, sold_at as timestamp, "
         "(sold_at at time zone 'UTC') as local, sold_at::date as day from sales limit 10"
@@ -169,29 +171,29 @@ def test_a_wrong_password_is_not_repeated(sales, shop):
 
 
 @pytest.mark.parametrize("password", ["pa%2Fss", "pa#ss", "p+ss word"])
-def test_no_server_is_said_without_the_password(shop, password):
+def test_a_missing_server_is_named_without_the_password(shop, password):
     address = f"postgresql://shop:{password}@127.0.0.1:{free_port()}/postgres"
-    with pytest.raises(StoreError, match=r"cannot be read ") as refusal:
+    with pytest.raises(StoreError, match=r"shop:\*\*\*@127") as refusal:
         shop.job(learner=QUICK, events=address, query=QUERY, tz="UTC").run(AS_OF)
     for form in (password, password.replace("%2F", "/")):
         assert form not in str(refusal.value)
 
 
-def test_no_server_is_said(shop):
+def test_a_missing_server_is_named(shop):
     address = f"postgresql://shop@127.0.0.1:{free_port()}/postgres"
-    with pytest.raises(StoreError, match=r"cannot be read .*refused"):
+    with pytest.raises(StoreError, match=r"shop@127.*refused"):
         shop.job(learner=QUICK, events=address, query=QUERY, tz="UTC").run(AS_OF)
 
 
 def test_a_database_needs_a_query(shop):
-    with pytest.raises(SettingError, match=r"postgresql://a:\*\*\*@b/c: a database needs query="):
+    with pytest.raises(SettingError, match=r"postgresql://a:\*\*\*@b/c: .*query="):
         shop.job(learner=QUICK, events="postgresql://a:pw0rd@b/c", tz="UTC").run(AS_OF)
-    with pytest.raises(SettingError, match=r"postgresql://a:\*\*\*@b/c: a database needs tz="):
+    with pytest.raises(SettingError, match=r"postgresql://a:\*\*\*@b/c: .*tz="):
         shop.job(learner=QUICK, events="postgresql://a:pw0rd@b/c", query=QUERY).run(AS_OF)
     assert "pw0rd" not in repr(shop.job(events="postgresql://a:pw0rd@b/c"))
 
 
-def test_duckdb_teaches_what_files_teach(shop, bytes_of):
+def test_duckdb_gives_the_same_biases_as_a_file(shop, bytes_of):
     events = pq.read_table(shop.events)
     assert isinstance(events, pa.Table)
     with duckdb.connect(str(shop.folder / "shop.db")) as connection:
@@ -200,9 +202,9 @@ def test_duckdb_teaches_what_files_teach(shop, bytes_of):
     address = f"duckdb:{shop.folder / 'shop.db'}"
     from_base = shop.job(learner=QUICK, events=address, query=QUERY, warm=False, tz="UTC")
     assert bytes_of(from_base.run(AS_OF).bias.table()) == bytes_of(from_file.bias.table())
-    with pytest.raises(StoreError, match="cannot be read"):
+    with pytest.raises(StoreError, match=r"shop\.db.*nowhere"):
         shop.job(learner=QUICK, events=address, query="select * from nowhere", tz="UTC").run(AS_OF)
-    with pytest.raises(StoreError, match="no such file"):
+    with pytest.raises(StoreError, match=r"none\.db"):
         shop.job(learner=QUICK, events="duckdb:none.db", query=QUERY, tz="UTC").run(AS_OF)
 
 
@@ -226,9 +228,10 @@ def test_addresses_are_shown_without_passwords(address, shown):
     assert without_password(address) == shown
 
 
-def test_what_is_not_installed_is_said(shop, trimtab):
+def test_a_missing_extra_is_named(shop, trimtab):
     arguments = shop.arguments("--query", QUERY, "--as-of", AS_OF, "--tz", "UTC")
     arguments[arguments.index(shop.events)] = "duckdb:some.db"
     refused = trimtab(*arguments, cwd=shop.folder)
     assert refused.returncode == 2
-    assert "reading DuckDB is not installed: pip install trimtab[sql]" in refused.stderr
+    assert "DuckDB" in refused.stderr
+    assert "pip install trimtab[sql]" in refused.stderr

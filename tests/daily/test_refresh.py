@@ -1,8 +1,9 @@
-"""The daily job: which lists teach, what is refused, what is published."""
+"""The daily job: which lists are used, what is refused, what is published."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from dataclasses import replace
 from datetime import timedelta
@@ -15,35 +16,36 @@ import pyarrow.parquet as pq
 import pytest
 
 import trimtab as tt
-from shops import AS_OF, FIRST
+from shops import AS_OF, FIRST, run_in_process
 from trimtab.daily import Refresh, diff
 from trimtab.daily.dated_lists import find_lists
-from trimtab.daily.publish_checks import kept_share
+from trimtab.daily.publish_checks import unchanged_share
 from trimtab.daily.windows import Window
 from trimtab.errors import BusyError, DataError, RefusedError, SettingError, StoreError
 from trimtab.store import Store
 from trimtab.store.writer import open_writer
 
 QUICK = tt.BiasLearner(method="ascent")
+pytestmark = pytest.mark.xdist_group("shop")
 
 
 def lists_of(shop, day) -> pa.Table:
     return pq.read_table(shop.lists / f"{day}.parquet")
 
 
-# What it learns from
+# Training data
 
 
 def test_it_learns_what_fit_learns_from_the_right_lists(shop, bytes_of):
     done = shop.job().run(AS_OF)
     window = Window.of(AS_OF - timedelta(3), 3, "UTC")
-    teaching = AS_OF - timedelta(4)  # those of the window's first day may have seen it
+    day = AS_OF - timedelta(4)  # lists of the window's first day may have seen it
     expected = tt.BiasLearner().fit(
-        lists_of(shop, teaching), window.events(shop.log), history=window.history(shop.log)
+        lists_of(shop, day), window.events(shop.log), history=window.history(shop.log)
     )
     assert bytes_of(done.bias.table()) == bytes_of(expected.table())
     manifest = done.version.manifest
-    assert manifest["lists"] == [str(teaching)]
+    assert manifest["lists"] == [str(day)]
     assert manifest["window"]["events"] == window.events(shop.log).num_rows
     assert manifest["as_of"] == str(AS_OF)
     assert manifest["summary"]["forecast"] == expected.summary.forecast
@@ -60,25 +62,25 @@ def test_categories_come_from_the_items(shop, bytes_of):
     assert bytes_of(done.bias.table()) == bytes_of(expected.table())
 
 
-def mark(shop, day, until) -> None:
-    """Say what the lists of a day were trained on."""
+def set_trained_until(shop, day, until) -> None:
+    """Add trained_until to the lists of a day."""
     table = lists_of(shop, day)
     column = pa.array([until] * table.num_rows)
     pq.write_table(table.append_column("trained_until", column), shop.lists / f"{day}.parquet")
 
 
-def test_lists_that_say_what_they_have_seen_are_believed(shop):
+def test_trained_until_decides_which_lists_are_used(shop):
     first = AS_OF - timedelta(3)
-    mark(shop, first, f"{first} 00:00:00")
+    set_trained_until(shop, first, f"{first} 00:00:00")
     assert shop.job(learner=QUICK).run(AS_OF).version.manifest["lists"] == [str(first)]
-    mark(shop, first, f"{first} 00:00:01")
-    mark(shop, AS_OF, f"{AS_OF - timedelta(9)} 12:00:00")  # tonight's, of an engine that rests
+    set_trained_until(shop, first, f"{first} 00:00:01")
+    set_trained_until(shop, AS_OF, f"{AS_OF - timedelta(9)} 12:00:00")  # not retrained
     assert shop.job(learner=QUICK).run(AS_OF).version.manifest["lists"] == [str(AS_OF)]
 
 
 @pytest.mark.parametrize("learner", [QUICK, tt.BiasLearner()], ids=["ascent", "default"])
 def test_later_lists_and_events_do_not_matter(shop, learner, bytes_of):
-    """Nothing from the day on is learned from: neither sales, nor items, nor their categories."""
+    """No sales, items or categories from as_of on are used."""
     day = pa.scalar(AS_OF.isoformat())
     later = pc.greater_equal(pc.strftime(shop.log.events["timestamp"], format="%Y-%m-%d"), day)
     names = [f"c{item % 5}" for item in shop.log.events["item_id"].to_pylist()]
@@ -98,11 +100,11 @@ def test_later_lists_and_events_do_not_matter(shop, learner, bytes_of):
 def test_lists_that_have_seen_the_window_are_refused(shop):
     job = shop.job(learner=QUICK)
     job.run(AS_OF)
-    with pytest.raises(RefusedError, match="may have seen the window"):
+    with pytest.raises(RefusedError, match=f"{shop.lists} .*{FIRST} to"):
         replace(job, accept=["older"]).run(FIRST + timedelta(3))
-    with pytest.raises(RefusedError, match=f"lists of {AS_OF} may have seen events until"):
+    with pytest.raises(RefusedError, match=f"lists of {AS_OF} .*02-21 00:00.*02-17 00:00"):
         shop.job(learner=QUICK, learn_on=AS_OF).run(AS_OF)
-    with pytest.raises(DataError, match=r"no lists of 2020-01-01; there are 2026-02-12 to"):
+    with pytest.raises(DataError, match=r"2020-01-01.*2026-02-12 to 2026-02-23, 12 days"):
         shop.job(learner=QUICK, learn_on="2020-01-01").run(AS_OF)
     assert Store(shop.store).current().number == 1
 
@@ -113,26 +115,26 @@ def test_a_day_in_trained_until_is_the_end_of_that_day(shop, as_date):
     first = AS_OF - timedelta(3)
     for back in range(1, 8):
         (shop.lists / f"{first - timedelta(back)}.parquet").unlink(missing_ok=True)
-    mark(shop, first, first if as_date else str(first))
-    with pytest.raises(RefusedError, match="may have seen the window"):
+    set_trained_until(shop, first, first if as_date else str(first))
+    with pytest.raises(RefusedError, match=f"{shop.lists} .*{first} to"):
         shop.job(learner=QUICK).run(AS_OF)
     before = first - timedelta(1)
-    mark_from = pq.read_table(shop.lists / f"{first}.parquet").drop_columns(["trained_until"])
-    pq.write_table(mark_from, shop.lists / f"{first}.parquet")
-    mark(shop, first, before if as_date else str(before))
+    unmarked = pq.read_table(shop.lists / f"{first}.parquet").drop_columns(["trained_until"])
+    pq.write_table(unmarked, shop.lists / f"{first}.parquet")
+    set_trained_until(shop, first, before if as_date else str(before))
     assert shop.job(learner=QUICK).run(AS_OF).version.manifest["lists"] == [str(first)]
 
 
-def test_a_damaged_version_can_be_refreshed_away(shop):
+def test_a_refresh_replaces_a_damaged_version(shop):
     shop.job(learner=QUICK).run(AS_OF)
     header = Store(shop.store).current().folder / "bias" / "header.json"
     header.write_text("{")
-    with pytest.warns(tt.TrimtabWarning, match="version 1 is no start"):
+    with pytest.warns(tt.TrimtabWarning, match="version 1; starting from zero"):
         done = shop.job(learner=QUICK).run(AS_OF)
     assert done.version.manifest["started_from"] is None
     assert Store(shop.store).load().summary == done.bias.summary
     header.write_text("{")
-    assert shop.job().run(AS_OF).version.number == 3  # the default starts from nothing anyway
+    assert shop.job().run(AS_OF).version.number == 3  # the default learner has no warm start
 
 
 def test_lists_of_other_types_stack(shop):
@@ -149,13 +151,11 @@ def test_numbers_on_one_day_and_text_on_another_are_refused(shop):
     table = lists_of(shop, day)
     text = table.set_column(1, "item_id", table["item_id"].cast(pa.string()))
     pq.write_table(text, shop.lists / f"{day}.parquet")
-    with pytest.raises(
-        DataError, match=rf"'item_id' of .*{day}.* holds large_string, that of .* int"
-    ):
+    with pytest.raises(DataError, match=rf"'item_id' holds large_string in .*{day}.* int64"):
         shop.job(learner=QUICK, windows=2).run(AS_OF)
 
 
-def test_missing_columns_are_told_with_all_that_are_there(shop):
+def test_missing_columns_are_named_with_the_columns_found(shop):
     day = AS_OF - timedelta(4)
     table = lists_of(shop, day).rename_columns(["user_id", "item_id", "relevance"])
     pq.write_table(table, shop.lists / f"{day}.parquet")
@@ -167,40 +167,40 @@ def test_missing_columns_are_told_with_all_that_are_there(shop):
         shop.job(learner=QUICK).run(AS_OF)
 
 
-def test_what_fit_refuses_is_told_with_the_days(shop):
+def test_errors_of_fit_name_the_days(shop):
     day = AS_OF - timedelta(4)
     table = lists_of(shop, day)
     pq.write_table(pa.concat_tables([table, table.slice(0, 1)]), shop.lists / f"{day}.parquet")
-    with pytest.raises(DataError, match=f"lists of {day} as recs, .*more than once"):
+    with pytest.raises(DataError, match=f"lists of {day} .*recs.*user_id"):
         shop.job(learner=QUICK).run(AS_OF)
     assert shop.job(learner=QUICK, duplicates="max").run(AS_OF).version.number == 1
 
 
-def test_a_damaged_file_that_is_not_needed_is_passed_over(shop):
+def test_a_damaged_file_that_is_not_needed_is_skipped(shop):
     (shop.lists / f"{AS_OF - timedelta(1)}.parquet").write_bytes(b"no Parquet")
-    with pytest.warns(tt.TrimtabWarning, match="lists that are not needed are left out"):
+    with pytest.warns(tt.TrimtabWarning, match=f"lists of {AS_OF - timedelta(1)} are skipped"):
         done = shop.job(learner=QUICK).run(AS_OF)
-    assert "lists that are not needed are left out" in done.version.manifest["warnings"][0]
+    assert f"lists of {AS_OF - timedelta(1)} are skipped" in done.version.manifest["warnings"][0]
     assert done.version.manifest["lists"] == [str(AS_OF - timedelta(4))]
     (shop.lists / f"{AS_OF - timedelta(4)}.parquet").write_bytes(b"no Parquet")
     with (
-        pytest.warns(tt.TrimtabWarning, match="not needed"),
-        pytest.raises(StoreError, match="not readable as Parquet"),
+        pytest.warns(tt.TrimtabWarning, match=f"lists of {AS_OF - timedelta(1)} are skipped"),
+        pytest.raises(StoreError, match=rf"{AS_OF - timedelta(4)}\.parquet"),
     ):
         shop.job(learner=QUICK).run(AS_OF)
 
 
-def test_lists_of_the_future_only_are_told(shop):
+def test_lists_of_the_future_only_are_refused(shop):
     for path in shop.lists.iterdir():
         if path.stem <= str(AS_OF):
             path.unlink()
-    with pytest.raises(DataError, match="has no lists of 2026-02-20 or before, the first are of"):
+    with pytest.raises(DataError, match=r"2026-02-20.* 2026-02-21"):
         shop.job(learner=QUICK).run(AS_OF)
 
 
-def test_an_empty_night_is_named(shop):
+def test_a_day_without_rows_is_named(shop):
     day = AS_OF - timedelta(4)
-    mark(shop, day, f"{day} 00:00:00")
+    set_trained_until(shop, day, f"{day} 00:00:00")
     path = shop.lists / f"{day}.parquet"
     pq.write_table(pq.read_table(path).slice(0, 0), path)
     with pytest.raises(DataError, match=rf"{day}\.parquet has no rows"):
@@ -210,13 +210,13 @@ def test_an_empty_night_is_named(shop):
 def test_old_lists_are_reranked_with_a_warning(shop):
     for days in range(-2, 4):
         (shop.lists / f"{AS_OF + timedelta(days)}.parquet").unlink()
-    with pytest.warns(tt.TrimtabWarning, match="the newest lists are of 2026-02-17, 3 days before"):
+    with pytest.warns(tt.TrimtabWarning, match="2026-02-17.* 3 days .*2026-02-20"):
         done = shop.job(learner=QUICK, rerank=True).run(AS_OF)
-    assert "look why there are none since" in done.version.manifest["warnings"][0]
+    assert "of 2026-02-17" in done.version.manifest["warnings"][0]
 
 
 def test_items_that_were_never_sold_have_their_category(shop, bytes_of):
-    """A new item on the lists shares in its category's trend."""
+    """A new item on the lists gets the trend of its category."""
     for path in shop.lists.iterdir():
         table = pq.read_table(path)
         last = table.to_pandas().groupby("user_id").tail(1).assign(item_id=9_999)
@@ -234,13 +234,13 @@ def test_items_that_were_never_sold_have_their_category(shop, bytes_of):
     assert bytes_of(done.bias.table()) == bytes_of(expected.table())
 
 
-def test_lists_of_a_day_can_be_asked_for(shop):
+def test_learn_on_chooses_the_lists(shop):
     day = AS_OF - timedelta(6)
     done = shop.job(learner=QUICK, learn_on=str(day)).run(AS_OF)
     assert done.version.manifest["lists"] == [str(day)]
 
 
-def test_earlier_windows_teach_where_there_are_lists(shop, bytes_of):
+def test_earlier_windows_are_used_if_there_are_lists(shop, bytes_of):
     done = shop.job(windows=5).run(AS_OF)
     starts = [AS_OF - timedelta(3), AS_OF - timedelta(6)]  # lists begin on 12 February
     days = [start - timedelta(1) for start in starts]
@@ -261,8 +261,8 @@ def test_earlier_windows_teach_where_there_are_lists(shop, bytes_of):
     assert bytes_of(done.bias.table()) == bytes_of(expected.table())
 
 
-def test_few_buyers_call_for_earlier_windows(shop):
-    """1,500 customers need one window; 120 of them need all that there are lists for."""
+def test_few_buyers_need_earlier_windows(shop):
+    """1,500 customers need one window; 120 need all windows that have lists."""
     assert len(shop.job(learner=QUICK).run(AS_OF).version.manifest["lists"]) == 1
     few = shop.log.events.filter(pc.less(shop.log.events["user_id"], 120))
     pq.write_table(few, shop.events)
@@ -293,17 +293,17 @@ def test_days_are_read_from_names(tmp_path):
 def test_two_lists_of_a_day_are_refused(tmp_path):
     for name in ("2026-03-01.csv", "20260301.parquet"):
         (tmp_path / name).touch()
-    with pytest.raises(DataError, match="two lists of 2026-03-01"):
+    with pytest.raises(DataError, match=r"2026-03-01 twice: 2026-03-01\.csv and 20260301\.parquet"):
         find_lists(tmp_path, "UTC")
 
 
 def test_a_folder_without_days_is_refused(tmp_path):
-    with pytest.raises(DataError, match="has no dated lists"):
+    with pytest.raises(DataError, match=rf"{tmp_path.name} has no dated lists"):
         find_lists(tmp_path, "UTC")
-    with pytest.raises(StoreError, match="no such folder"):
+    with pytest.raises(StoreError, match="nowhere: no such folder"):
         find_lists(tmp_path / "nowhere", "UTC")
     (tmp_path / "file").touch()
-    with pytest.raises(StoreError, match="is a file; pass the folder"):
+    with pytest.raises(StoreError, match="file is a file"):
         find_lists(tmp_path / "file", "UTC")
 
 
@@ -337,19 +337,19 @@ def test_numbers_in_csv_are_text_where_lists_hold_text(shop):
     assert done.bias.summary.after > done.bias.summary.before
 
 
-# What is refused
+# Refusals
 
 
 def test_a_log_that_ends_too_early_is_refused(shop):
     job = shop.job(learner=QUICK)
-    with pytest.raises(DataError, match=r"events lie on 2026-01-05 to 2026-02-24 \(UTC\)"):
+    with pytest.raises(DataError, match=r"2026-01-05 to 2026-02-24 \(UTC\).* before 2026-04-01"):
         job.run("2026-04-01")
-    with pytest.raises(DataError, match=r"none of them before 2020-01-01 \(UTC\); check --as-of"):
+    with pytest.raises(DataError, match=r"before 2020-01-01 \(UTC\); check --as-of"):
         job.run("2020-01-01")
     hours = Window.of(AS_OF - timedelta(1), 1, "UTC")
     before = hours.history(shop.log).num_rows
     pq.write_table(shop.log.events.slice(0, before + 3), shop.events)
-    with pytest.raises(RefusedError, match="2026-02-19 has 3 events, the same weekday"):
+    with pytest.raises(RefusedError, match="2026-02-19 has 3 events"):
         job.run(AS_OF)
     assert not Store(shop.store).exists()
     assert shop.job(learner=QUICK, accept=["incomplete"]).run(AS_OF).version.number == 1
@@ -361,89 +361,90 @@ def test_a_gap_inside_the_window_is_refused(shop):
     before = window.history(shop.log)
     after = shop.log.events.slice(before.num_rows + window.events(shop.log).num_rows)
     pq.write_table(pa.concat_tables([before, after]), shop.events)
-    with pytest.raises(RefusedError, match=f"{day} has 0 events, the same weekday"):
+    with pytest.raises(RefusedError, match=f"{day} has 0 events"):
         shop.job(learner=QUICK).run(AS_OF)
 
 
 def test_half_a_day_is_refused(shop):
-    """The last day ends in the morning, as if the log was copied before it was over."""
+    """The last day ends in the morning: the log was copied too early."""
     noon = Window.of(AS_OF, 1, "UTC").start - 13 * 3_600_000_000
     until = pa.scalar(noon, pa.timestamp("us", tz="UTC"))
     early = pc.less(shop.log.events["timestamp"], until)
     pq.write_table(shop.log.events.filter(early), shop.events)
-    with pytest.raises(RefusedError, match=r"2026-02-19 ends \d+ hours before the same weekday"):
+    with pytest.raises(RefusedError, match=r"2026-02-19 ends \d+ hours"):
         shop.job(learner=QUICK).run(AS_OF)
 
 
 def test_an_older_day_does_not_replace_a_newer_one(shop):
     job = shop.job(learner=QUICK)
     job.run(AS_OF)
-    with pytest.raises(RefusedError, match=r"is before 2026-02-20, for which version 1 is served"):
+    with pytest.raises(RefusedError, match=r"as_of=2026-02-19: version 1.*2026-02-20"):
         job.run(AS_OF - timedelta(1))
-    assert job.run(AS_OF).version.number == 2  # the same day again is no step back
+    assert job.run(AS_OF).version.number == 2  # the same day again is allowed
     assert replace(job, accept=["older"]).run(AS_OF - timedelta(1)).version.number == 3
 
 
-def test_another_time_zone_is_told(shop):
+def test_another_time_zone_gives_a_warning(shop):
     shop.job(learner=QUICK).run(AS_OF)
-    with pytest.warns(tt.TrimtabWarning, match="days begin in Asia/Tokyo, those of version 1 in U"):
+    with pytest.warns(tt.TrimtabWarning, match="tz=Asia/Tokyo: version 1 .*tz=UTC"):
         done = shop.job(learner=QUICK, tz="Asia/Tokyo").run(AS_OF)
-    assert "days begin in Asia/Tokyo" in done.version.manifest["warnings"][0]
+    assert "tz=Asia/Tokyo" in done.version.manifest["warnings"][0]
 
 
-def spoil_tonight(shop, spoil) -> None:
+def change_tonight(shop, change) -> None:
     path = shop.lists / f"{AS_OF}.parquet"
-    pq.write_table(spoil(pq.read_table(path)), path)
+    pq.write_table(change(pq.read_table(path)), path)
 
 
-def rescored(change):
-    return lambda table: table.set_column(2, "score", change(table["score"]))
+def rescore(new_scores):
+    return lambda table: table.set_column(2, "score", new_scores(table["score"]))
 
 
 @pytest.mark.parametrize(
-    "spoil",
+    "change",
     [
-        rescored(lambda scores: pc.multiply(scores, 0.01)),
-        rescored(lambda scores: pa.array(np.ones(len(scores)))),
+        rescore(lambda scores: pc.multiply(scores, 0.01)),
+        rescore(lambda scores: pa.array(np.ones(len(scores)))),
     ],
     ids=["hundredths", "all the same"],
 )
-def test_scores_of_another_kind_are_refused(shop, spoil):
-    """An additive bias that fits scores of one size swamps those of another."""
+def test_scores_on_another_scale_are_refused(shop, change):
+    """An additive bias learned for large scores overwhelms small ones."""
     learner = tt.BiasLearner(method="ascent", max_bias=3, penalty=0)
-    spoil_tonight(shop, spoil)
-    with pytest.raises(RefusedError, match=r"are scores of another kind\? Not published"):
+    change_tonight(shop, change)
+    with pytest.raises(RefusedError, match=f"lists of {AS_OF}.*--accept different-lists"):
         shop.job(learner=learner, rerank=True).run(AS_OF)
     assert not Store(shop.store).exists()
-    accepted = shop.job(learner=learner, rerank=True, accept=["unlike"]).run(AS_OF)
+    accepted = shop.job(learner=learner, rerank=True, accept=["different-lists"]).run(AS_OF)
     assert accepted.version.top().num_rows > 0
+    assert accepted.version.manifest["accepted"] == ["different-lists"]
 
 
 def test_lists_of_few_users_are_refused(shop):
-    spoil_tonight(shop, lambda table: table.filter(pc.less(table["user_id"], 500)))
-    with pytest.raises(RefusedError, match=r"the lists of 2026-02-20 are of \d+ users, those that"):
+    change_tonight(shop, lambda table: table.filter(pc.less(table["user_id"], 500)))
+    with pytest.raises(RefusedError, match=r"lists of 2026-02-20 cover \d+ users.* \d+: not"):
         shop.job(learner=QUICK, rerank=True).run(AS_OF)
 
 
-def test_the_share_of_places_that_stay():
+def test_the_share_of_unchanged_slots():
     lists = pa.table({"user_id": [1, 1, 2, 2], "item_id": [1, 2, 1, 2], "score": [2.0, 1, 2, 1.9]})
     bias = tt.BiasLearner(method="ascent", k=1).fit(
         lists, pa.table({"user_id": [2], "item_id": [2]})
     )
     top = bias.apply(lists, k=1)
     assert top["item_id"].to_pylist() == [1, 2]
-    assert kept_share(bias, lists, top) == 0.5
+    assert unchanged_share(bias, lists, top) == 0.5
 
 
-def test_a_day_off_every_week_is_no_gap(shop):
+def test_a_weekday_without_sales_is_not_a_gap(shop):
     weekday = pc.day_of_week(shop.log.events["timestamp"])
     closed = (AS_OF - timedelta(1)).weekday()
     pq.write_table(shop.log.events.filter(pc.not_equal(weekday, closed)), shop.events)
     assert shop.job(learner=QUICK).run(AS_OF).version.number == 1
 
 
-def craze(folder) -> Refresh:
-    """A shop whose customers all turn to a few items: their lists would grow alike."""
+def make_fad(folder) -> Refresh:
+    """A shop whose customers all switch to a few items: their lists would become too similar."""
     random = np.random.default_rng(0)
     n_users, n_items = 3_000, 400
     users = np.repeat(np.arange(n_users), 20)
@@ -467,22 +468,22 @@ def craze(folder) -> Refresh:
     )  # fmt: skip
 
 
-def test_what_the_guard_warns_of_is_refused_unless_accepted(tmp_path):
-    job = craze(tmp_path / "shop")
-    with pytest.raises(RefusedError, match=r"lists grow alike.*--accept guard"):
-        job.run("2026-03-05")  # without the same again as a warning
+def test_guard_warnings_are_refused_unless_accepted(tmp_path):
+    job = make_fad(tmp_path / "shop")
+    with pytest.raises(RefusedError, match=r"--accept guard"):
+        job.run("2026-03-05")  # the refusal is not repeated as a warning
     assert not Store(job.store).exists()
-    with pytest.warns(tt.GuardWarning, match="lists grow alike"):
+    with pytest.warns(tt.GuardWarning) as warned:
         done = replace(job, accept=["guard"]).run("2026-03-05")
     assert done.version.manifest["accepted"] == ["guard"]
-    assert "lists grow alike" in done.version.manifest["warnings"][0]
+    assert done.version.manifest["warnings"][0] == str(warned[0].message)
 
 
-def test_biases_that_are_all_zero_stand_aside(shop):
-    """Nothing borne out: the engine is served as it is, which never hurts."""
+def test_biases_that_are_all_zero_are_published(shop):
+    """No gain on held-out data: the engine's own lists are served."""
     few = pc.less(shop.log.events["user_id"], 12)
     pq.write_table(shop.log.events.filter(few), shop.events)
-    with pytest.warns(tt.GuardWarning, match="bear out no lift"):
+    with pytest.warns(tt.GuardWarning, match="NDCG@10"):
         done = shop.job(rerank=True).run(AS_OF)
     assert done.version.manifest["n_biases"] == 0
     alone = lists_of(shop, AS_OF).to_pandas()
@@ -493,12 +494,12 @@ def test_biases_that_are_all_zero_stand_aside(shop):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"recent_days": 0}, "recent_days=0: must be at least 1"),
-        ({"windows": 1.5}, "windows=1.5: must be a whole number"),
-        ({"keep": 0}, "keep=0: must be at least 1"),
-        ({"accept": ["all"]}, "accept='all': must be one of guard, incomplete, older, unlike"),
-        ({"duplicates": "first"}, "duplicates='first': must be one of error, max, mean, sum"),
-        ({"tz": "Mars/Base"}, "tz='Mars/Base': must be a time zone"),
+        ({"recent_days": 0}, "recent_days=0: "),
+        ({"windows": 1.5}, "windows=1.5: "),
+        ({"keep": 0}, "keep=0: "),
+        ({"accept": ["all"]}, "accept='all': .*guard, incomplete, older, different-lists"),
+        ({"duplicates": "first"}, "duplicates='first': .*error, max, mean, sum"),
+        ({"tz": "Mars/Base"}, "tz='Mars/Base': "),
     ],
 )
 def test_wrong_settings_are_refused(shop, settings, message):
@@ -507,13 +508,13 @@ def test_wrong_settings_are_refused(shop, settings, message):
 
 
 def test_wrong_days_and_queries_are_refused(shop):
-    with pytest.raises(SettingError, match="as_of='soon': must be a day"):
+    with pytest.raises(SettingError, match="as_of='soon': "):
         shop.job().run("soon")
-    with pytest.raises(SettingError, match="query is given, but events="):
+    with pytest.raises(SettingError, match="query='select 1': events="):
         shop.job(query="select 1").run(AS_OF)
 
 
-# What is published
+# Publishing
 
 
 def test_the_newest_lists_are_reranked(shop, bytes_of):
@@ -524,24 +525,24 @@ def test_the_newest_lists_are_reranked(shop, bytes_of):
     assert Store(shop.store).current().manifest["reranked"] == str(AS_OF)
 
 
-def test_the_ascent_starts_from_what_is_served(shop):
+def test_the_ascent_starts_from_the_version_served(shop):
     learner = tt.BiasLearner(method="ascent", max_cycles=None)
     shop.job(learner=learner).run(AS_OF)
     warm = shop.job(learner=learner).run(AS_OF)
     assert warm.version.manifest["started_from"] == 1
-    assert warm.bias.summary.updates == 0  # the optimum is where it started
+    assert warm.bias.summary.updates == 0  # it started at the optimum
     cold = shop.job(learner=learner, warm=False).run(AS_OF)
     assert cold.version.manifest["started_from"] is None
     other = shop.job(learner=tt.BiasLearner(method="ascent", scale="log")).run(AS_OF)
     assert other.version.manifest["started_from"] is None
 
 
-def test_without_a_day_it_is_today(shop):
-    with pytest.raises(DataError, match="in the 3 days before 20"):
+def test_as_of_is_today_by_default(shop):
+    with pytest.raises(DataError, match="3 days before 20"):
         shop.job(learner=QUICK).run()
 
 
-# Over days
+# Several days
 
 
 def test_history_rollback_and_the_next_read(shop, bytes_of):
@@ -558,10 +559,10 @@ def test_history_rollback_and_the_next_read(shop, bytes_of):
     assert store.rollback().number == 1
     assert store.rollback(3).number == 3
     assert bytes_of(store.load().table()) == tables[2]
-    with pytest.raises(StoreError, match=r"version 9: not in .*; there are 1, 2, 3"):
+    with pytest.raises(StoreError, match=r"version 9: .*store.* 1, 2, 3"):
         store.rollback(9)
     store.rollback(1)
-    with pytest.raises(StoreError, match="version 1 replaced none that is kept"):
+    with pytest.raises(StoreError, match=r"version 1; .*1, 2, 3"):
         store.rollback()
     after = job.run(AS_OF + timedelta(3))
     assert after.version.number == 4
@@ -612,7 +613,7 @@ def sold_from(window: Window) -> pa.Scalar:
 def test_scales_cannot_be_compared(shop):
     first = shop.job(learner=QUICK).run(AS_OF).version
     second = shop.job(learner=tt.BiasLearner(method="ascent", scale="log")).run(AS_OF).version
-    with pytest.raises(DataError, match="version 1 has scale='additive', version 2 scale='log'"):
+    with pytest.raises(DataError, match=r"version 1 .*'additive'.*version 2 .*'log'"):
         diff(first, second)
 
 
@@ -620,74 +621,74 @@ def test_scales_cannot_be_compared(shop):
 
 
 def test_a_morning_on_the_command_line(shop, trimtab):
-    out = trimtab(*shop.arguments("--as-of", AS_OF, "--rerank"), cwd=shop.folder)
+    quick = ("--set", "method=ascent")
+    out = trimtab(*shop.arguments("--as-of", AS_OF, "--rerank", *quick), cwd=shop.folder)
     assert out.returncode == 0, out.stderr
     assert f"version 1 for {AS_OF} is served" in out.stdout
-    next_day = trimtab(
-        *shop.arguments("--as-of", AS_OF + timedelta(1), "--json", "--items", "items.parquet"),
-        cwd=shop.folder,
+    items = ("--items", shop.folder / "items.parquet")
+    next_day = run_in_process(
+        *shop.arguments("--as-of", AS_OF + timedelta(1), "--json", *items, *quick)
     )
-    told = json.loads(next_day.stdout)
-    assert (told["number"], told["as_of"]) == (2, str(AS_OF + timedelta(1)))
-    listed = trimtab("history", "--store", shop.store, "--json", cwd=shop.folder)
-    assert [(v["number"], v["served"]) for v in json.loads(listed.stdout)] == [
-        (1, False), (2, True),
-    ]  # fmt: skip
-    shown = trimtab("history", "--store", shop.store, cwd=shop.folder)
-    assert "version 2 is served" in shown.stdout
-    hidden = Store(shop.store).version(1).folder
-    hidden.rename(hidden.with_name("away"))
-    without = trimtab("history", "--store", shop.store, cwd=shop.folder)
-    assert "version 1 is damaged or missing" in without.stdout
-    as_json = json.loads(
-        trimtab("history", "--store", shop.store, "--json", cwd=shop.folder).stdout
-    )
-    assert [(v["number"], v["damaged"]) for v in as_json] == [(1, True), (2, False)]
-    hidden.with_name("away").rename(hidden)
-    moved = trimtab(
-        "diff", 1, 2, "--store", shop.store, "--json", "--out", "moves.csv", cwd=shop.folder
-    )
-    largest = json.loads(moved.stdout)[0]
-    store = Store(shop.store)
-    assert largest == diff(store.version(1), store.version(2)).slice(0, 1).to_pylist()[0]
-    assert (shop.folder / "moves.csv").read_text().splitlines()[1].split(",")[0] == str(
-        largest["item_id"]
-    )
-    in_words = trimtab("diff", 1, 2, "--store", shop.store, "--top", 1, cwd=shop.folder)
-    assert largest["name"] in in_words.stdout
-    back = trimtab("rollback", "--store", shop.store, cwd=shop.folder)
-    assert f"version 1, made for {AS_OF}, is served from now on" in back.stdout
+    printed = json.loads(next_day.stdout)
+    assert (printed["number"], printed["as_of"]) == (2, str(AS_OF + timedelta(1)))
+    rolled_back = run_in_process("rollback", "--store", shop.store)
+    assert f"version 1, made for {AS_OF}, is served" in rolled_back.stdout
     # Any command that takes biases takes a store.
     applied = trimtab(
         "apply", "--bias", shop.store, "--recs", shop.lists / f"{AS_OF}.parquet", "--out",
         "top.parquet", cwd=shop.folder,
     )  # fmt: skip
     assert applied.returncode == 0, applied.stderr
-    assert pq.read_table(shop.folder / "top.parquet").equals(store.version(1).top())
+    assert pq.read_table(shop.folder / "top.parquet").equals(Store(shop.store).version(1).top())
 
 
-def test_statuses_tell_a_scheduler_what_happened(shop, trimtab):
-    refused = trimtab(*shop.arguments("--as-of", FIRST), cwd=shop.folder)
+def test_history_shows_all_versions(shop):
+    job = shop.job(learner=QUICK)
+    first, _ = (job.run(AS_OF + timedelta(days)).version for days in range(2))
+    history = ("history", "--store", shop.store)
+    versions = json.loads(run_in_process(*history, "--json").stdout)
+    assert [(v["number"], v["served"]) for v in versions] == [(1, False), (2, True)]
+    assert "version 2 is served" in run_in_process(*history).stdout
+    first.folder.rename(first.folder.with_name("away"))
+    assert "version 1 is damaged or missing" in run_in_process(*history).stdout
+    versions = json.loads(run_in_process(*history, "--json").stdout)
+    assert [(v["number"], v["damaged"]) for v in versions] == [(1, True), (2, False)]
+
+
+def test_diff_prints_and_writes_the_moves(shop):
+    job = shop.job(learner=QUICK, items=shop.folder / "items.parquet")
+    first, second = (job.run(AS_OF + timedelta(days)).version for days in range(2))
+    command = ("diff", 1, 2, "--store", shop.store)
+    moves = shop.folder / "moves.csv"
+    largest = json.loads(run_in_process(*command, "--json", "--out", moves).stdout)[0]
+    assert largest == diff(first, second).slice(0, 1).to_pylist()[0]
+    assert moves.read_text().splitlines()[1].split(",")[0] == str(largest["item_id"])
+    assert largest["name"] in run_in_process(*command, "--top", 1).stdout
+
+
+def test_exit_statuses_say_what_happened(shop):
+    refused = run_in_process(*shop.arguments("--as-of", FIRST))
     assert (refused.returncode, refused.stderr.count("\n")) == (3, 1)
-    assert "may have seen the window" in refused.stderr
-    wrong = trimtab(*shop.arguments("--as-of", "today"), cwd=shop.folder)
+    assert str(shop.lists) in refused.stderr
+    wrong = run_in_process(*shop.arguments("--as-of", "today"))
     assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
     with open_writer(Store(shop.store)):
-        busy = trimtab(*shop.arguments("--as-of", AS_OF), cwd=shop.folder)
+        busy = run_in_process(*shop.arguments("--as-of", AS_OF))
     assert (busy.returncode, busy.stderr.count("\n")) == (4, 1)
-    assert "another refresh is running (process " in busy.stderr
+    assert f"process {os.getpid()} since" in busy.stderr
 
 
-def test_nothing_published_yet_is_said(tmp_path, trimtab):
-    for command in (["history"], ["rollback"], ["diff", 1, 2]):
-        out = trimtab(*command, "--store", tmp_path / "empty", cwd=tmp_path)
-        assert out.returncode == 2
-        assert "nothing was published here yet" in out.stderr
+@pytest.mark.parametrize("command", [["history"], ["rollback"], ["diff", 1, 2]])
+def test_a_store_without_versions_is_named(tmp_path, command):
+    out = run_in_process(*command, "--store", tmp_path / "empty")
+    assert out.returncode == 2
+    assert f"{tmp_path / 'empty'}: " in out.stderr
+    assert "current.json" in out.stderr
 
 
-def test_a_store_that_is_busy_says_so(shop):
+def test_a_busy_store_is_refused(shop):
     with (
         open_writer(Store(shop.store)),
-        pytest.raises(BusyError, match="another refresh is running"),
+        pytest.raises(BusyError, match=rf"{shop.store}: .*process {os.getpid()} since"),
     ):
         shop.job(learner=QUICK).run(AS_OF)

@@ -1,14 +1,18 @@
-"""A small shop: a log of events, and lists made every night."""
+"""A small shop: a log of events, lists made every night, and commands run on it."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from trimtab.cli import app, guarded
 from trimtab.daily import Refresh
 from trimtab.daily.windows import Window
 from trimtab.datasets import generate_log, make_log
@@ -17,14 +21,14 @@ from trimtab.tables.log import Log
 from trimtab.tables.timestamps import as_datetime
 
 N_ITEMS = 120
-FIRST = date(2026, 2, 12)  # of the lists; the log has 5 January to 24 February
+FIRST = date(2026, 2, 12)  # first lists; the log covers 5 January to 24 February
 NIGHTS = 12
 AS_OF = date(2026, 2, 20)
 
 
 @dataclass(frozen=True)
 class Shop:
-    """Where its files lie."""
+    """A shop's files, and its log."""
 
     folder: Path
     log: Log
@@ -52,7 +56,7 @@ class Shop:
 
 
 def make_shop(folder: Path) -> Shop:
-    """Write a shop's files."""
+    """Write the files of a shop."""
     events = generate_log(
         n_users=1_500, n_items=N_ITEMS, days=51, purchases_per_user=25, drift=1.0, seed=2
     )
@@ -74,3 +78,20 @@ def make_shop(folder: Path) -> Shop:
         engine = Markov(min_support=1).fit(window.history(log), as_datetime(window.start))
         pq.write_table(engine.recommend(n=30), folder / "lists" / f"{day}.parquet")
     return Shop(folder, log)
+
+
+class Ran(NamedTuple):
+    """A command that ran in this process: its exit status and what it printed."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def run_in_process(*arguments: object) -> Ran:
+    """Run the command line in this process, where a process of its own is not the point."""
+    out, err = io.StringIO(), io.StringIO()
+    words = [str(argument) for argument in arguments]
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = guarded(lambda: app(words, standalone_mode=False))
+    return Ran(status, out.getvalue(), err.getvalue())

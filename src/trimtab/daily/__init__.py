@@ -1,4 +1,4 @@
-"""The daily job: `Refresh` learns and publishes, `diff` compares, `Simulation` replays."""
+"""The daily job: `Refresh` learns and publishes, `diff` compares, `Simulation` replays a log."""
 
 from trimtab.daily.diff import diff
 from trimtab.daily.refresh import Refresh, Refreshed

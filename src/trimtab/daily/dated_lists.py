@@ -1,10 +1,10 @@
-"""Dated lists: one file or partition a day, and which of them may teach a window."""
+"""Dated lists: one file or partition per day, and which of them were made before a window."""
 
 from __future__ import annotations
 
 import contextlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -16,8 +16,11 @@ from trimtab.tables.files import read_table
 from trimtab.tables.timestamps import as_datetime, as_utc, day_start, local_day, microseconds
 
 TRAINED_UNTIL = "trained_until"
-_DATE = re.compile(r"(?<!\d)(\d{4})-?(\d{2})-?(\d{2})(?:\d{2}|\d{4}|\d{6})?(?!\d)")  # an hour, too
-_KINDS = (".parquet", ".csv")
+_DATE = re.compile(
+    r"(?<!\d)(\d{4})-?(\d{2})-?(\d{2})(?:\d{2}|\d{4}|\d{6})?(?!\d)"
+)  # an hour may follow
+_ENDINGS = (".parquet", ".csv")
+_PASS_FOLDER = "pass the folder with one file per day"
 
 
 @dataclass(frozen=True)
@@ -27,23 +30,29 @@ class DatedLists:
     folder: Path
     days: dict[date, Path]  # ascending
     tz: str
+    _seen: dict[date, int] = field(default_factory=dict, repr=False, compare=False)
 
     def newest(self, as_of: date) -> date:
-        """The newest lists that are not of the future."""
+        """Return the newest day with lists, up to `as_of`."""
         found = [day for day in self.days if day <= as_of]
         if not found:
             raise DataError(
-                f"{self.folder} has no lists of {as_of} or before, the first are of "
-                f"{min(self.days)}; check --as-of"
+                f"{self.folder} has no lists of {as_of} or earlier, only from {min(self.days)} on; "
+                f"check --as-of"
             )
         return found[-1]
 
     def seen_until(self, day: date) -> int:
-        """The instant before which the lists' engine may have seen events.
+        """Return the instant up to which the engine behind a day's lists may have seen events.
 
-        It is what the lists' own column `trained_until` says, a day in it being the end of that
-        day; without, the end of the lists' own day.
+        That is what the lists' column `trained_until` says, where a day means the end of that day;
+        without the column, the end of the lists' own day.
         """
+        if day not in self._seen:  # each file is read once, for any number of windows
+            self._seen[day] = self._read_seen_until(day)
+        return self._seen[day]
+
+    def _read_seen_until(self, day: date) -> int:
         column = _read_column(self.days[day], TRAINED_UNTIL)
         if column is None or len(column) == 0:
             return day_start(day + timedelta(1), self.tz)
@@ -53,8 +62,8 @@ class DatedLists:
             return day_start(local_day(last, self.tz) + timedelta(1), self.tz)
         return last
 
-    def before(self, instant: int, as_of: date) -> date | None:
-        """The newest lists whose engine has seen nothing from an instant on; None: there are none.
+    def newest_before(self, instant: int, as_of: date) -> date | None:
+        """Return the newest day whose lists saw no events after an instant; None without one.
 
         Args:
             instant: the start of a window, in microseconds since 1970.
@@ -66,7 +75,7 @@ class DatedLists:
             except StoreError as error:
                 if day_start(day, self.tz) < instant:
                     raise
-                warn(f"lists that are not needed are left out: {error}")
+                warn(f"lists of {day} are skipped; they are not needed: {error}")
                 continue
             if seen <= instant:
                 return day
@@ -75,21 +84,20 @@ class DatedLists:
     def require_unseen(self, day: date, instant: int) -> None:
         """Refuse lists that do not exist, or whose engine has seen the window."""
         if day not in self.days:
-            raise DataError(f"{self.folder} has no lists of {day}; there are {self._range()}")
+            raise DataError(f"{self.folder} has no lists of {day}; it has {self._range()}")
         seen = self.seen_until(day)
         if seen > instant:
             raise RefusedError(
-                f"the lists of {day} may have seen events until {_minute(seen)}, but the window "
-                f"begins at {_minute(instant)}: lists that have seen the window teach nothing; use "
-                f"earlier ones"
+                f"lists of {day} may have seen events until {_minute(seen)}, but the window begins "
+                f"at {_minute(instant)}; learn from lists made before the window"
             )
 
-    def refusal(self, instant: int) -> RefusedError:
-        """What to say when no lists may teach a window."""
+    def all_have_seen(self, instant: int) -> RefusedError:
+        """Return the error for a window that no lists were made before."""
         return RefusedError(
             f"all lists in {self.folder} ({self._range()}) may have seen the window, which begins "
-            f"at {_minute(instant)}: lists that have seen it teach nothing; keep the lists of "
-            f"earlier days, or say in a column '{TRAINED_UNTIL}' what they were trained on"
+            f"at {_minute(instant)}; keep the lists of earlier days, or add a column "
+            f"'{TRAINED_UNTIL}' to the lists"
         )
 
     def _range(self) -> str:
@@ -97,15 +105,15 @@ class DatedLists:
 
 
 def find_lists(folder: Path, tz: str) -> DatedLists:
-    """The lists in a folder by the day in their names.
+    """Return the lists in a folder, by the day in their names.
 
     A day's lists are a file like `2026-11-01.parquet` or `lists-20261101.csv`, or a folder of
-    Parquet files like `date=2026-11-01`. Names that begin with a dot or an underscore do not count.
+    Parquet files like `date=2026-11-01`. Names that begin with a dot or an underscore are ignored.
     """
     if folder.is_file():
-        raise StoreError(f"{folder} is a file; pass the folder that holds one file a day")
+        raise StoreError(f"{folder} is a file; {_PASS_FOLDER}")
     if not folder.is_dir():
-        raise StoreError(f"{folder}: no such folder; pass the folder that holds one file a day")
+        raise StoreError(f"{folder}: no such folder; {_PASS_FOLDER}")
     days: dict[date, Path] = {}
     for entry in sorted(folder.iterdir()):
         day = _day_of(entry)
@@ -113,19 +121,19 @@ def find_lists(folder: Path, tz: str) -> DatedLists:
             continue
         if day in days:
             raise DataError(
-                f"{folder} has two lists of {day}: {days[day].name} and {entry.name}; keep one"
+                f"{folder} has lists of {day} twice: {days[day].name} and {entry.name}; keep one"
             )
         days[day] = entry
     if not days:
         raise DataError(
-            f"{folder} has no dated lists: name them by day, like 2026-11-01.parquet or "
+            f"{folder} has no dated lists; name them by day, like 2026-11-01.parquet or "
             f"date=2026-11-01"
         )
     return DatedLists(folder, dict(sorted(days.items())), tz)
 
 
 def _day_of(entry: Path) -> date | None:
-    if entry.name[0] in "._" or not (entry.is_dir() or entry.suffix.lower() in _KINDS):
+    if entry.name[0] in "._" or not (entry.is_dir() or entry.suffix.lower() in _ENDINGS):
         return None
     for found in _DATE.finditer(entry.name):
         with contextlib.suppress(ValueError):
@@ -134,7 +142,7 @@ def _day_of(entry: Path) -> date | None:
 
 
 def _are_days(column: pa.ChunkedArray) -> bool:
-    """Whether instants are given as whole days."""
+    """Return whether a column gives whole days, not instants."""
     if pa.types.is_date(column.type):
         return True
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
@@ -143,7 +151,7 @@ def _are_days(column: pa.ChunkedArray) -> bool:
 
 
 def _read_column(path: Path, column: str) -> pa.ChunkedArray | None:
-    """A column of a file; None where there is none."""
+    """Return a column of a file; None if the file lacks it."""
     if path.suffix.lower() == ".csv":
         table = read_table(path)
         return table[column] if column in table.column_names else None

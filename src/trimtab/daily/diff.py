@@ -1,4 +1,4 @@
-"""What moved between two versions, largest moves first."""
+"""The changes between two versions, largest first."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from trimtab.tables.ids import encode_ids
 
 
 def diff(before: Version, after: Version) -> pa.Table:
-    """One row an item whose bias, or whose exclusion, differs; an item not known counts as 0.
+    """Return one row per item whose bias or exclusion differs; an unknown item counts as 0.
 
     Returns:
-        item_id, name (the id again where none is known), before, after, move (after less before),
-        excluded_before, excluded_after. Items that were excluded or let in again come first, then
-        by the size of the move, then by id.
+        item_id, name (the id if there is none), before, after, move (after minus before),
+        excluded_before, excluded_after. Items whose exclusion changed come first, then by the size
+        of the move, then by id.
 
     Raises:
-        DataError: one version adds its biases, the other multiplies by them.
+        DataError: one version has additive biases, the other multiplies by them.
     """
     old, new = before.bias(), after.bias()
     if old.scale != new.scale:
@@ -38,34 +38,35 @@ def diff(before: Version, after: Version) -> pa.Table:
             for version, bias in ((before, old), (after, new))
         ]
     )
-    first, was = _spread(old, old_codes, len(ids))
-    second, is_now = _spread(new, new_codes, len(ids))
-    move = second - first
-    rows = np.flatnonzero((move != 0) | (was != is_now))
-    rows = rows[np.lexsort((rows, -np.abs(move[rows]), was[rows] == is_now[rows]))]
+    old_bias, was_excluded = _by_code(old, old_codes, len(ids))
+    new_bias, is_excluded = _by_code(new, new_codes, len(ids))
+    move = new_bias - old_bias
+    rows = np.flatnonzero((move != 0) | (was_excluded != is_excluded))
+    same = was_excluded[rows] == is_excluded[rows]
+    rows = rows[np.lexsort((rows, -np.abs(move[rows]), same))]
     shown = pa.array(take_ids(ids, rows.astype(np.int32)))
     return pa.table(
         {
             ITEM: shown,
             NAME: _names(shown, after, before),
-            "before": first[rows],
-            "after": second[rows],
+            "before": old_bias[rows],
+            "after": new_bias[rows],
             "move": move[rows],
-            "excluded_before": was[rows],
-            "excluded_after": is_now[rows],
+            "excluded_before": was_excluded[rows],
+            "excluded_after": is_excluded[rows],
         }
     )
 
 
-def _spread(bias: ItemBias, codes: Codes, n_items: int) -> tuple[Floats, Flags]:
-    """Biases and exclusions by the codes of both versions' items."""
+def _by_code(bias: ItemBias, codes: Codes, n_items: int) -> tuple[Floats, Flags]:
+    """Return biases and exclusions by the codes of both versions' items."""
     values, excluded = np.zeros(n_items), np.zeros(n_items, bool)
     values[codes], excluded[codes] = bias.bias, bias.excluded
     return values, excluded
 
 
 def _names(ids: pa.Array, *versions: Version) -> pa.Array:
-    """Names of items, by the first version that knows them; the id where none does."""
+    """Return item names from the first version that has them; otherwise the ids."""
     names = pa.nulls(len(ids), pa.string())
     for version in versions:
         known = version.names()

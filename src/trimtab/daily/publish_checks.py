@@ -1,4 +1,4 @@
-"""What a refresh looks at before it publishes, beside what the learner's own guard says."""
+"""Checks before a refresh publishes, beside the learner's own guard."""
 
 from __future__ import annotations
 
@@ -10,76 +10,81 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.bias import ItemBias
-from trimtab.daily.inputs import Source
+from trimtab.daily.training_tables import ShopData
 from trimtab.errors import RefusedError, StoreError, warn
 from trimtab.store import Store
 from trimtab.tables.columns import ITEM, RANK, USER
 from trimtab.tables.ids import encode_ids, id_column
 
-_LEAST_USERS = 0.5  # of those with lists that taught, tonight
-_LEAST_KEPT = 0.5  # of the share of places that biases leave as they were, tonight
-_ADVICE = "look at these lists, or pass --accept unlike"
+_LEAST_USERS = 0.5  # tonight's users, as a share of the users in the training lists
+_LEAST_UNCHANGED = 0.5  # share of slots left unchanged tonight, over the share in training lists
+_ADVICE = "check these lists, or pass --accept different-lists"
 
 
-def require_newer(store: Store, current: int | None, source: Source, accept: bool) -> None:
-    """Refuse to put an older day's biases in place of a newer one's; warn of another time zone."""
+def require_newer_day(store: Store, current: int | None, data: ShopData, accept: bool) -> None:
+    """Refuse to replace the biases of a newer day; warn when the time zone has changed."""
     if current is None:
         return
     try:
         served = store.version(current)
     except StoreError:
         return  # damaged: anything is better
-    if str(source.as_of) < served.as_of and not accept:
+    if str(data.as_of) < served.as_of and not accept:
         raise RefusedError(
-            f"as_of={source.as_of} is before {served.as_of}, for which version {current} is "
-            f"served: not published; pass --accept older to do so"
+            f"as_of={data.as_of}: version {current}, served now, is for {served.as_of}, a later "
+            f"day; not published, pass --accept older to publish anyway"
         )
-    if served.manifest["tz"] != source.log.tz:
+    if served.manifest["tz"] != data.log.tz:
         warn(
-            f"days begin in {source.log.tz}, those of version {current} in "
-            f"{served.manifest['tz']}; check --tz"
+            f"tz={data.log.tz}: version {current} was made with tz={served.manifest['tz']}; "
+            f"check --tz"
         )
 
 
-def require_alike(
-    bias: ItemBias, newest: tuple[pa.Table, date], top: pa.Table, taught: pa.Table, duplicates: str
+def require_similar_lists(
+    bias: ItemBias, newest: tuple[pa.Table, date], top: pa.Table, trained: pa.Table, duplicates: str
 ) -> None:
-    """Refuse lists that biases were not learned for: of few users, or with scores of another kind.
+    """Refuse lists unlike the training lists: few users, or scores on another scale.
 
-    They are of another kind when biases move far more of the places than in the lists that taught.
+    Scores are on another scale when biases change far more slots than in the training lists.
 
     Args:
-        bias: what was learned.
-        newest: the lists to be re-ranked, and their day.
+        bias: learned biases.
+        newest: the lists to re-rank, and their day.
         top: these lists re-ranked.
-        taught: the newest of the lists that taught.
+        trained: the newest training lists.
         duplicates: what to do with repeated rows.
     """
     listed, day = newest
-    users, usual = (pc.count_distinct(table[USER]).as_py() for table in (listed, taught))
-    if users < _LEAST_USERS * usual:
+    n_users, usual = (pc.count_distinct(table[USER]).as_py() for table in (listed, trained))
+    if n_users < _LEAST_USERS * usual:
         raise RefusedError(
-            f"the lists of {day} are of {users} users, those that taught of {usual}: not "
+            f"lists of {day} cover {n_users} users; the training lists covered {usual}: not "
             f"published; {_ADVICE}"
         )
     k = int(pc.max(top[RANK]).as_py())
-    kept = kept_share(bias, listed, top, duplicates)
-    before = kept_share(bias, taught, bias.apply(taught, k, duplicates=duplicates), duplicates)
-    if kept < _LEAST_KEPT * before:
+    share = unchanged_share(bias, listed, top, duplicates)
+    reranked = bias.apply(trained, k, duplicates=duplicates)
+    usual_share = unchanged_share(bias, trained, reranked, duplicates)
+    if share < _LEAST_UNCHANGED * usual_share:
         raise RefusedError(
-            f"biases would leave {kept:.0%} of the places in the lists of {day} as they are, "
-            f"{before:.0%} in those that taught: are scores of another kind? Not published; "
-            f"{_ADVICE}"
+            f"lists of {day}: biases leave {share:.0%} of the slots unchanged, but "
+            f"{usual_share:.0%} in the training lists; the scores may be on another scale: not "
+            f"published; {_ADVICE}"
         )
 
 
-def kept_share(bias: ItemBias, lists: pa.Table, top: pa.Table, duplicates: str = "error") -> float:
-    """The share of the engine's own top places whose items stay in them when biases are added."""
-    none = replace(bias, bias=np.zeros(len(bias)))
-    alone = none.apply(lists, int(pc.max(top[RANK]).as_py()), duplicates=duplicates)
-    _, users = encode_ids([id_column("lists", USER, table[USER]) for table in (alone, top)])
-    items, codes = encode_ids([id_column("lists", ITEM, table[ITEM]) for table in (alone, top)])
+def unchanged_share(
+    bias: ItemBias, lists: pa.Table, top: pa.Table, duplicates: str = "error"
+) -> float:
+    """Return the share of the engine's own top-k items that stay in the top k with biases."""
+    zero = replace(bias, bias=np.zeros(len(bias)))
+    engine_top = zero.apply(lists, int(pc.max(top[RANK]).as_py()), duplicates=duplicates)
+    tables = (engine_top, top)
+    _, user_codes = encode_ids([id_column("lists", USER, table[USER]) for table in tables])
+    items, item_codes = encode_ids([id_column("lists", ITEM, table[ITEM]) for table in tables])
     before, after = (
-        user.astype(np.int64) * len(items) + item for user, item in zip(users, codes, strict=True)
+        users.astype(np.int64) * len(items) + codes
+        for users, codes in zip(user_codes, item_codes, strict=True)
     )
     return float(np.isin(before, after).mean())

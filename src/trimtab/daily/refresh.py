@@ -1,10 +1,10 @@
-"""The daily job: learn from the last days, look before shipping, publish a new version.
+"""The daily job: learn from the last days, check, and publish a new version.
 
-    events      ------------------------------>|<-- recent window -->|
-    lists that teach: the newest made before -->                     as_of
-    lists that are re-ranked: the newest ---------------------------->
+    events          ------------------------------>|<-- recent window -->|
+    training lists: the newest made before the window -->               as_of
+    re-ranked lists: the newest ---------------------------------------->
 
-Whatever goes wrong, the version that is served stays served.
+When anything fails, the version served now stays served.
 """
 
 from __future__ import annotations
@@ -27,8 +27,15 @@ from trimtab.bias.table import text_columns
 from trimtab.checks import DUPLICATES, require_choice, require_whole
 from trimtab.daily.dated_lists import DatedLists, find_lists
 from trimtab.daily.event_sources import without_password
-from trimtab.daily.inputs import Source, Teaching, choose_lists, gather, read_lists, read_source
-from trimtab.daily.publish_checks import require_alike, require_newer
+from trimtab.daily.publish_checks import require_newer_day, require_similar_lists
+from trimtab.daily.training_tables import (
+    ShopData,
+    TrainingTables,
+    build_training_tables,
+    choose_lists,
+    read_lists,
+    read_shop_data,
+)
 from trimtab.daily.windows import Window, recent_windows, require_complete
 from trimtab.errors import DataError, GuardWarning, RefusedError, StoreError, TrimtabWarning, warn
 from trimtab.learn import BiasLearner
@@ -37,12 +44,14 @@ from trimtab.store.writer import open_writer
 from trimtab.tables.files import write_table
 from trimtab.tables.timestamps import read_day, require_zone
 
-ACCEPTABLE = ("guard", "incomplete", "older", "unlike")
+GUARD, INCOMPLETE, OLDER, DIFFERENT_LISTS = "guard", "incomplete", "older", "different-lists"
+ACCEPTABLE = (GUARD, INCOMPLETE, OLDER, DIFFERENT_LISTS)
+_OLD_SPELLINGS = {"unlike": DIFFERENT_LISTS}
 
 
 @dataclass(frozen=True)
 class Refreshed:
-    """What a refresh published."""
+    """The version that a refresh published, its biases, and the warnings on the way."""
 
     version: Version
     bias: ItemBias
@@ -51,35 +60,35 @@ class Refreshed:
 
 @dataclass(frozen=True, kw_only=True)
 class Refresh:
-    """The daily job's settings; `run` does it.
+    """The settings of the daily job; `run` does it.
 
     Args:
-        lists: folder of dated lists (user_id, item_id, score), one file or partition a day, like
+        lists: folder of dated lists (user_id, item_id, score), one file or partition per day, like
             `2026-11-01.parquet` or `date=2026-11-01`. Lists of a day may have seen that day's
-            events, unless their own column `trained_until` says what they have seen.
+            events, unless their column `trained_until` says otherwise.
         events: user_id, item_id, timestamp: a Parquet file or folder, a CSV file, or the address
             of a database, "postgresql://user@host/name" or "duckdb:path.db".
         store: folder of versions.
-        query: what to ask a database for.
-        tz: the shop's time zone, where timestamps say none.
+        query: SQL for a database.
+        tz: the shop's time zone, if timestamps have none.
         items: file with item_id, and any of `name` and columns that group items, from coarse to
-            fine; the finest is taken as the category.
-        learner: what learns.
-        recent_days: length of the window.
-        windows: how many such windows to learn from, the newest and those right before it, as far
-            as there are lists that have not seen them. None: the newest alone if it has 500
-            buyers, otherwise as many as it takes, up to 6.
-        learn_on: the day of the lists that teach the newest window; the newest that may, without.
+            fine; the finest is used as the category.
+        learner: the learner.
+        recent_days: length of a window in days.
+        windows: number of windows to learn from: the newest and those right before it, as long as
+            there are lists made before them. None: only the newest if it has 500 buyers, otherwise
+            as many as it takes, up to 6.
+        learn_on: day of the training lists for the newest window; by default the newest lists made
+            before it.
         rerank: also publish the newest lists, re-ranked.
         keep: versions to keep.
         duplicates: what to do with a (user, item) twice in the lists: "error", "max", "mean" or
             "sum".
-        accept: what to let through. "guard": what the guard warns of; "incomplete": a log that
-            looks as if it was not all there; "older": a day before that of the version that is
-            served; "unlike": tonight's lists, to be re-ranked, that are far from those that taught.
-        warm: start from the biases that are served now. The ascent then gives biases that change
-            less from day to day, a little sooner; the default learner has one optimum, wherever
-            it starts.
+        accept: what to publish anyway. "guard": biases that the guard warns of; "incomplete": a
+            log that looks incomplete; "older": a day before that of the version served now;
+            "different-lists": lists to re-rank that differ much from the training lists.
+        warm: start from the biases served now. The ascent then ends a little sooner, and biases
+            change less from day to day; the default learner has one optimum wherever it starts.
     """
 
     lists: str | Path
@@ -103,7 +112,7 @@ class Refresh:
             require_whole(name, getattr(self, name), 1)
         if self.windows is not None:
             require_whole("windows", self.windows, 1)
-        for word in self.accept:
+        for word in self._accepted():
             require_choice("accept", word, ACCEPTABLE)
         require_choice("duplicates", self.duplicates, DUPLICATES)
         if self.tz is not None:
@@ -113,130 +122,136 @@ class Refresh:
         """Learn biases for a day and publish them.
 
         Args:
-            as_of: the first day they are for: nothing from it on is learned from. Today in the
-                shop's time zone, without.
+            as_of: the first day the biases are for; events from it on are not used. By default
+                today in the shop's time zone.
 
         Raises:
-            RefusedError: the guard, the lists or the log would not have it.
+            RefusedError: a check of the biases, the lists or the log failed.
             BusyError: another refresh is running.
-            TrimtabError: anything else; in all cases the current version stays served.
+            TrimtabError: anything else; in all cases the version served now stays served.
         """
         asked = None if as_of is None else read_day("as_of", as_of)
         store = Store(self.store)
-        with open_writer(store) as writer, _collected() as caught:
+        with open_writer(store) as writer, _collect_warnings() as caught:
             items = None if self.items is None else Path(self.items)
-            source = read_source(self.events, self.query, self.tz, items, asked)
-            lists = find_lists(Path(self.lists), source.log.tz)
-            require_newer(store, writer.current, source, "older" in self.accept)
-            start = self._start(store, writer.current)
-            made = self._make(lists, source, start, caught)
-            about = {**made.about, "started_from": None if start is None else writer.current}
-            number = writer.publish(made.write, about, self.keep)
+            data = read_shop_data(self.events, self.query, self.tz, items, asked)
+            lists = find_lists(Path(self.lists), data.log.tz)
+            require_newer_day(store, writer.current, data, OLDER in self._accepted())
+            start = self._find_start(store, writer.current)
+            made = self._make_version(lists, data, start, caught)
+            started_from = None if start is None else writer.current
+            manifest = {**made.manifest, "started_from": started_from}
+            number = writer.publish(made.write, manifest, self.keep)
         return Refreshed(store.version(number), made.bias, made.notes)
 
-    def _start(self, store: Store, current: int | None) -> ItemBias | None:
-        """The biases that are served, where they are a start: those of another scale are none."""
+    def _accepted(self) -> set[str]:
+        return {_OLD_SPELLINGS.get(word, word) for word in self.accept}
+
+    def _find_start(self, store: Store, current: int | None) -> ItemBias | None:
+        """Return the biases served now; None if they are of another scale or cannot be read."""
         if current is None or not self.warm or self.learner.is_hierarchy:
             return None
         try:
             served = store.version(current).bias()
         except StoreError as error:
-            warn(f"version {current} is no start, so that this one begins from nothing: {error}")
+            warn(f"cannot warm-start from version {current}; starting from zero: {error}")
             return None
         scale = "log" if self.learner.scale == "log" else "additive"
         return served if served.scale == scale else None
 
-    def _make(
-        self, lists: DatedLists, source: Source, start: ItemBias | None,
+    def _make_version(
+        self, lists: DatedLists, data: ShopData, start: ItemBias | None,
         caught: list[warnings.WarningMessage],
-    ) -> _Made:  # fmt: skip
-        """Everything that a version holds, before anything is written."""
-        day = source.as_of
-        windows = recent_windows(source.log, day, self.recent_days, self.windows)
-        if "incomplete" not in self.accept:
-            require_complete(source.log, day, self.recent_days)
-        on = None if self.learn_on is None else read_day("learn_on", self.learn_on)
-        chosen = choose_lists(lists, windows, day, on)
-        teaching, source = gather(lists, chosen, source, text_columns(start))
-        begun = time.perf_counter()
-        bias = self._fit(teaching, start)
-        seconds = time.perf_counter() - begun
-        self._guard(bias, caught)
-        top, newest = None, None
+    ) -> _NewVersion:  # fmt: skip
+        """Return everything that a version holds, before anything is written."""
+        day = data.as_of
+        windows = recent_windows(data.log, day, self.recent_days, self.windows)
+        if INCOMPLETE not in self._accepted():
+            require_complete(data.log, day, self.recent_days)
+        learn_on = None if self.learn_on is None else read_day("learn_on", self.learn_on)
+        chosen = choose_lists(lists, windows, day, learn_on)
+        tables, data = build_training_tables(lists, chosen, data, text_columns(start))
+        began = time.perf_counter()
+        bias = self._fit(tables, start)
+        seconds = time.perf_counter() - began
+        self._require_no_concerns(bias, caught)
+        top, reranked = None, None
         if self.rerank:
-            top, newest = self._rerank(lists, source, bias, teaching.newest)
+            top, reranked = self._rerank(lists, data, bias, tables.newest_lists)
         ours = (note for note in caught if issubclass(note.category, TrimtabWarning))
         notes = tuple(str(note.message) for note in ours)
-        about = self._about(bias, source, windows[0], teaching, newest, seconds, notes)
-        return _Made(bias, top, source.names(), about, notes)
+        manifest = self._describe(bias, data, windows[0], tables, reranked, seconds, notes)
+        return _NewVersion(bias, top, data.names(), manifest, notes)
 
     def _rerank(
-        self, lists: DatedLists, source: Source, bias: ItemBias, taught: pa.Table
+        self, lists: DatedLists, data: ShopData, bias: ItemBias, trained: pa.Table
     ) -> tuple[Any, date]:
-        """The newest lists with the biases, and their day."""
-        newest = lists.newest(source.as_of)
-        if newest < source.as_of - timedelta(1):
+        """Return the newest lists re-ranked with the biases, and their day."""
+        newest = lists.newest(data.as_of)
+        if newest < data.as_of - timedelta(1):
             warn(
-                f"the newest lists are of {newest}, {(source.as_of - newest).days} days before "
-                f"{source.as_of}: those are re-ranked; look why there are none since"
+                f"the newest lists, of {newest}, are {(data.as_of - newest).days} days older than "
+                f"as_of={data.as_of}; they are re-ranked anyway, check why newer ones are missing"
             )
-        (listed,), _ = read_lists(lists, [newest], source, text_columns(bias))
+        (listed,), _ = read_lists(lists, [newest], data, text_columns(bias))
         top = bias.apply(listed, self.learner.k, duplicates=self.duplicates)
-        if "unlike" not in self.accept:
-            require_alike(bias, (listed, newest), top, taught, self.duplicates)
+        if DIFFERENT_LISTS not in self._accepted():
+            require_similar_lists(bias, (listed, newest), top, trained, self.duplicates)
         return top, newest
 
-    def _fit(self, teaching: Teaching, start: ItemBias | None) -> ItemBias:
+    def _fit(self, tables: TrainingTables, start: ItemBias | None) -> ItemBias:
         more = {}
         if self.learner.is_hierarchy:
-            more = {"history": teaching.history, "items": teaching.catalogue}
+            more = {"history": tables.history, "items": tables.catalogue}
         try:
             return self.learner.fit(
-                teaching.recs, teaching.recent, start=start, duplicates=self.duplicates, **more
+                tables.recs, tables.recent, start=start, duplicates=self.duplicates, **more
             )
-        except DataError as error:  # it speaks of recs and recent
-            days = ", ".join(map(str, teaching.days))
-            raise DataError(f"lists of {days} as recs, events as recent: {error}") from error
+        except DataError as error:  # its message says recs and recent
+            days = ", ".join(map(str, tables.days))
+            raise DataError(f"lists of {days} (recs) and events (recent): {error}") from error
 
-    def _guard(self, bias: ItemBias, caught: list[warnings.WarningMessage]) -> None:
-        """Refuse what the guard warns of; biases that are all 0 stand aside and are let through."""
+    def _require_no_concerns(self, bias: ItemBias, caught: list[warnings.WarningMessage]) -> None:
+        """Refuse biases that the guard warns of; biases that are all 0 change nothing and pass."""
         concerns = [str(w.message) for w in caught if issubclass(w.category, GuardWarning)]
-        if concerns and np.any(bias.bias != 0) and "guard" not in self.accept:
-            raise RefusedError(f"{concerns[0]}. Not published; pass --accept guard to do so")
+        if concerns and np.any(bias.bias != 0) and GUARD not in self._accepted():
+            raise RefusedError(
+                f"{concerns[0]}: not published; pass --accept guard to publish anyway"
+            )
 
-    def _about(
-        self, bias: ItemBias, source: Source, window: Window, teaching: Teaching,
-        newest: date | None, seconds: float, notes: tuple[str, ...],
+    def _describe(
+        self, bias: ItemBias, data: ShopData, window: Window, tables: TrainingTables,
+        reranked: date | None, seconds: float, notes: tuple[str, ...],
     ) -> dict[str, Any]:  # fmt: skip
-        """What to remember of how a version came about."""
-        first = window.first - timedelta(self.recent_days * (len(teaching.days) - 1))
+        """Return the manifest: how the version was made."""
+        first = window.first - timedelta(self.recent_days * (len(tables.days) - 1))
         return {
-            "as_of": str(source.as_of),
-            "tz": source.log.tz,
+            "as_of": str(data.as_of),
+            "tz": data.log.tz,
             "window": {
                 "first": str(first), "days": self.recent_days,
-                "windows": len(teaching.days), "events": teaching.recent.num_rows,
+                "windows": len(tables.days), "events": tables.recent.num_rows,
             },
-            "lists": [str(listed) for listed in teaching.days],
-            "reranked": None if newest is None else str(newest),
+            "lists": [str(day) for day in tables.days],
+            "reranked": None if reranked is None else str(reranked),
             "events": without_password(str(self.events)),
             "settings": dict(bias.settings),
             "summary": summary_json(bias.summary),
             "n_biases": int(np.count_nonzero(bias.bias)),
             "seconds": seconds,
             "warnings": list(notes),
-            "accepted": sorted(self.accept),
+            "accepted": sorted(self._accepted()),
         }  # fmt: skip
 
 
 @dataclass(frozen=True)
-class _Made:
+class _NewVersion:
     """A version that is ready to be published."""
 
     bias: ItemBias
     top: Any
     names: Any
-    about: Mapping[str, Any]
+    manifest: Mapping[str, Any]
     notes: tuple[str, ...]
 
     def write(self, folder: Path) -> None:
@@ -248,8 +263,8 @@ class _Made:
 
 
 @contextmanager
-def _collected() -> Iterator[list[warnings.WarningMessage]]:
-    """Warnings as a list; they are passed on afterwards, but for those that became a refusal."""
+def _collect_warnings() -> Iterator[list[warnings.WarningMessage]]:
+    """Collect warnings and pass them on at the end, except those that became a refusal."""
     caught: list[warnings.WarningMessage] = []
     try:
         with warnings.catch_warnings(record=True) as caught:
