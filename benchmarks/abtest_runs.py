@@ -1,12 +1,12 @@
-"""What tests promise, counted over thousands of generated ones with a fixed seed.
+"""Error rates and power of A/B tests, over thousands of generated tests with fixed seeds.
 
 python benchmarks/abtest_runs.py              # about 5 minutes
 python benchmarks/abtest_runs.py --runs 200   # a quick look; its limits are for 2,000
 
-A/A: how often a difference is found where there is none. Peeking: the same at any of 14 looks, with
-intervals for one look and with those for all. CUPED: its variance over the plain one's, against
-1 - ρ². Plan: how often the planned number of mails shows the planned lift. Exits with status 1 when
-something is outside its limits.
+A/A: how often a difference is found without one. Peeking: the same at any of 14 looks, with
+intervals for one look and for every look. CUPED: its variance over the plain variance, compared
+with 1 - ρ². Plan: how often the planned number of emails detects the planned lift. Exits with
+status 1 if a value is outside its limits.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ LOOKS = 14
 FAILED: list[str] = []
 
 
-def told(name: str, value: float, low: float, high: float, style: str = "6.2%") -> None:
-    """A line, and whether the value is within its limits."""
+def report(name: str, value: float, low: float, high: float, style: str = "6.2%") -> None:
+    """Print a value, and whether it is within its limits."""
     ok = low <= value <= high
     limits = f"{low:{style}} to {high:{style}}"
     print(f"{name:58} {value:{style}}   ({limits}) {'' if ok else 'OUTSIDE'}", flush=True)
@@ -44,7 +44,7 @@ def told(name: str, value: float, low: float, high: float, style: str = "6.2%") 
 
 
 def people(random: np.random.Generator, n: int, lift: float = 0.0) -> dict[str, np.ndarray]:
-    """Users who differ in how much they open, click and spend; the second half gets the lift."""
+    """Return users who differ in opens, clicks and spending; the second half has the lift."""
     treated = np.arange(n) >= n // 2
     opens = 1 + random.poisson(0.8, n)
     liking = random.beta(1.5, 6.0, n) * np.where(treated, 1 + lift, 1.0)
@@ -68,14 +68,14 @@ def by_chance(runs: int) -> None:
         exact = next(r.p for r in orders.readings if r.method == "exact")
         found += np.array([clicks.main.p, revenue.main.p, exact, orders.p]) < 0.05
     rates = found / runs
-    told("A/A, clicks per open found different", rates[0], 0.04, 0.06)
-    told("A/A, revenue per open found different", rates[1], 0.04, 0.06)
-    told("A/A, orders per open, exact test", rates[2], 0.0, 0.06)
-    told("A/A, orders per open, as judged", rates[3], 0.0, 0.06)
+    report("A/A, clicks per open different", rates[0], 0.04, 0.06)
+    report("A/A, revenue per open different", rates[1], 0.04, 0.06)
+    report("A/A, orders per open, exact test", rates[2], 0.0, 0.06)
+    report("A/A, orders per open, as judged", rates[3], 0.0, 0.06)
 
 
 def peeking(runs: int) -> None:
-    """A/A, looked at 14 times."""
+    """A/A with 14 looks."""
     random = np.random.default_rng(2)
     n = 200 * LOOKS
     settings = Settings(draws=0, planned=n)
@@ -87,12 +87,12 @@ def peeking(runs: int) -> None:
         seen = analyse(pa.table({**kept, "date": dates}), settings)
         naive += any(look.reading.p < 0.05 for look in seen.looks)
         careful += any(s[0] > 0 or s[1] < 0 for look in seen.looks if (s := look.sequence))
-    told("A/A, 14 looks, intervals that hold at every look", careful / runs, 0.0, 0.05)
-    told("A/A, 14 looks, intervals for one look only", naive / runs, 0.05, 1.0)
+    report("A/A, 14 looks, intervals that hold at every look", careful / runs, 0.0, 0.05)
+    report("A/A, 14 looks, intervals for one look only", naive / runs, 0.05, 1.0)
 
 
 def cuped() -> None:
-    """Variance with the time before, for several correlations."""
+    """Variance reduction for several correlations."""
     random = np.random.default_rng(3)
     n = 200_000
     for strength in (0.3, 0.6, 0.9):
@@ -104,16 +104,16 @@ def cuped() -> None:
         plain = [ratio(y, ones) for y, _ in halves]
         got = sum(e.variance for e in adjusted) / sum(e.variance for e in plain)
         expected = 1 - np.corrcoef(now, before)[0, 1] ** 2
-        told(f"CUPED, variance over 1 - ρ², ρ = {strength}", got / expected, 0.95, 1.05, "6.4f")
+        report(f"CUPED, variance over 1 - ρ², ρ = {strength}", got / expected, 0.95, 1.05, "6.4f")
 
 
-def outcomes(random: np.random.Generator, mails: float, rates: dict[str, float]) -> Iterator[dict]:
-    """Totals of both buckets, of so many mails in all."""
-    half = int(mails // 2)
+def outcomes(random: np.random.Generator, emails: float, rates: dict[str, float]) -> Iterator[dict]:
+    """Return totals of both buckets for a number of emails."""
+    half = int(emails // 2)
     for up in (1.0, 1 + rates["lift"]):
         opens = random.binomial(half, rates["opens"])
         yield {
-            "mails": half,
+            "emails": half,
             "opens": opens,
             "clicks": random.binomial(opens, rates["clicks"] * up),
             "orders": min(random.poisson(opens * rates["orders"] * up), opens),
@@ -121,28 +121,30 @@ def outcomes(random: np.random.Generator, mails: float, rates: dict[str, float])
 
 
 def planned(runs: int) -> None:
-    """How often the planned mails show the planned lift."""
+    """Measure how often the planned emails detect the planned lift."""
     random = np.random.default_rng(4)
-    base = {"mails": 1_000_000, "opens": 150_000, "clicks": 22_500, "orders": 300}
+    base = {"emails": 1_000_000, "opens": 150_000, "clicks": 22_500, "orders": 300}
     known = {b.metric.numerator: b for b in baseline_of_counts(base) if b.metric[1] == "opens"}
     for name, lift in (("clicks", 0.05), ("orders", 0.5)):
         (row,) = plan([known[name]], [lift])
         rates = {"opens": 0.15, "clicks": 0.15, "orders": 0.002, "lift": lift}
         found = 0
         for _ in range(runs):
-            seen = analyse_counts(*outcomes(random, row.mails, rates))
+            seen = analyse_counts(*outcomes(random, row.emails, rates))
             found += seen.of(name, "opens").p < 0.05
-        told(f"plan, {row.mails:,.0f} mails, {name} {lift:+.0%}: power", found / runs, 0.77, 0.83)
+        report(
+            f"plan, {row.emails:,.0f} emails, {name} {lift:+.0%}: power", found / runs, 0.77, 0.83
+        )
     past = pa.table(people(random, 400_000)).drop(["bucket"])
     for metric in ("clicks", "revenue"):
         (base_of,) = [b for b in baseline_of(past) if b.metric[:2] == (metric, "opens")]
         (row,) = plan([base_of], [0.3 if metric == "revenue" else 0.15])
         found = 0
         for _ in range(runs):
-            seen = analyse(pa.table(people(random, int(row.mails), row.lift)), Settings(draws=0))
+            seen = analyse(pa.table(people(random, int(row.emails), row.lift)), Settings(draws=0))
             found += seen.of(metric, "opens").main.p < 0.05
-        name = f"plan from a table, {row.mails:,.0f} mails, {metric} {row.lift:+.0%}: power"
-        told(name, found / runs, 0.77, 0.83)
+        name = f"plan from a table, {row.emails:,.0f} emails, {metric} {row.lift:+.0%}: power"
+        report(name, found / runs, 0.77, 0.83)
 
 
 def main() -> None:

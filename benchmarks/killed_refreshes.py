@@ -1,16 +1,15 @@
-"""Refreshes killed at random moments, with a reader looping beside them.
+"""Refreshes killed at random moments, while another process reads the store.
 
     python benchmarks/killed_refreshes.py                 200 refreshes, about 10 minutes
     python benchmarks/killed_refreshes.py --refreshes 20
 
-Each refresh is the real command in a process of its own. Half are killed (SIGKILL) at a moment
-drawn from the time a whole one takes, half soon after they begin to write, which is when it could
-matter; some are quick enough to finish. Beside them, a process reads the store without pause and
-checks every file of what it reads. At the end:
+Each refresh is the real command in its own process. Half are killed (SIGKILL) at a random moment,
+half soon after they begin to write, when it matters most; some finish first. Meanwhile a process
+reads the store without pause and checks every file. At the end:
 
-- every read was a whole version, checksums and all;
-- every version that a refresh said it published is there, in the order of their numbers;
-- the next refresh leaves nothing of the killed ones.
+- every read was a whole version with correct checksums;
+- every version that a refresh reported is there, in the order of the numbers;
+- the next refresh removes everything that the killed ones left.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ print(json.dumps({"reads": reads, "versions": len(numbers), "seconds": time.time
 
 
 def make_shop(folder: Path) -> None:
-    """Write events, and lists of six nights."""
+    """Write events, and lists for six days."""
     events = generate_log(n_users=600, n_items=100, days=45, purchases_per_user=25, drift=1.0)
     (folder / "lists").mkdir()
     pq.write_table(events, folder / "events.parquet")
@@ -65,7 +64,7 @@ def make_shop(folder: Path) -> None:
 
 
 def refresh(folder: Path, keep: int) -> subprocess.Popen[str]:
-    """Start a refresh."""
+    """Start a refresh in its own process."""
     command = [
         Path(sysconfig.get_path("scripts")) / "trimtab", "refresh", "--lists", folder / "lists",
         "--events", folder / "events.parquet", "--store", folder / "store", "--as-of",
@@ -79,7 +78,7 @@ def refresh(folder: Path, keep: int) -> subprocess.Popen[str]:
 def kill_at_random(
     process: subprocess.Popen[str], store: Path, whole: float, turn: int
 ) -> tuple[bool, bool]:
-    """Kill it at some moment, unless it was quicker; whether it was killed, and while writing."""
+    """Kill a refresh unless it finishes first; return whether it was killed, and while writing."""
     if turn % 2:
         wait_until(lambda: process.poll() is not None, random.uniform(0, 1.2 * whole))
     else:
@@ -94,14 +93,14 @@ def kill_at_random(
 
 
 def wait_until(done, seconds: float) -> None:
-    """Wait for something to be so, but not for longer."""
+    """Wait until `done()` is true, for some seconds at most."""
     until = time.monotonic() + seconds
     while not done() and time.monotonic() < until:
         time.sleep(0.0005)
 
 
 def run(n_refreshes: int, folder: Path) -> dict[str, float]:
-    """Do it all; the counts."""
+    """Kill refreshes and check the store; return the counts."""
     make_shop(folder)
     keep = n_refreshes + 9
     begun = time.monotonic()
@@ -121,7 +120,7 @@ def run(n_refreshes: int, folder: Path) -> dict[str, float]:
         out, errors = process.communicate()
         killed += was_killed
         in_writing += was_writing
-        if out.endswith("}\n"):  # it said so before it was killed
+        if out.endswith("}\n"):  # it reported the version before it was killed
             published.append(json.loads(out)["number"])
         assert was_killed or process.returncode == 0, errors
         assert reader.poll() is None, reader.communicate()[1]
@@ -138,7 +137,7 @@ def run(n_refreshes: int, folder: Path) -> dict[str, float]:
     folders = {path.name for path in (store / "versions").iterdir()}
     assert folders == {version.folder.name for version in Store(store).history()}
     assert not list(store.glob(".staging-*")) + list(store.glob("*.part"))
-    assert in_writing > 0, "none was killed while it wrote: nothing was tried"
+    assert in_writing > 0, "no refresh was killed while writing: nothing was tested"
     return {
         "killed": killed,
         "in_writing": in_writing,
@@ -159,10 +158,10 @@ def main() -> None:
         found = run(arguments.refreshes, Path(folder))
     print(
         f"{arguments.refreshes} refreshes of about {found['whole']:.1f} s: {found['killed']} "
-        f"killed, {found['in_writing']} of them while they wrote, {found['published']} versions "
-        f"published and kept, none lost, no leftovers\n"
-        f"{found['reads']} reads of {found['versions']} versions beside them in "
-        f"{found['seconds']:.0f} s: all whole"
+        f"killed, {found['in_writing']} of them while writing; {found['published']} versions "
+        f"published and kept, 0 lost, 0 leftovers\n"
+        f"{found['reads']} reads of {found['versions']} versions meanwhile in "
+        f"{found['seconds']:.0f} s: 0 damaged"
     )
 
 

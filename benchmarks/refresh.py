@@ -1,4 +1,4 @@
-"""Times `refresh`, from Parquet to published biases, against `fit` on the same tables in memory.
+"""Time of `refresh`, from Parquet to published biases, compared with `fit` in memory.
 
 python benchmarks/refresh.py                     1,000,000 users x 50, 100,000 items
 python benchmarks/refresh.py --users 100000      smaller
@@ -35,7 +35,7 @@ def seconds(job: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def timed(events: pa.Table, first: int, days: int, seed: int) -> pa.Table:
-    """Events at random instants of some days, in order."""
+    """Return events at random times on some days, sorted."""
     random = np.random.default_rng(seed)
     times = np.sort(first + random.integers(0, days * DAY, events.num_rows))
     stamps = pa.array(times).cast(pa.timestamp("us", tz="UTC"))
@@ -43,7 +43,7 @@ def timed(events: pa.Table, first: int, days: int, seed: int) -> pa.Table:
 
 
 def write_shop(data: DriftData, folder: Path) -> tuple[pa.Table, pa.Table, pa.Table]:
-    """Write lists and events; the tables that `fit` takes."""
+    """Write lists and events; return the tables for `fit`."""
     recs = data.recs()
     start = day_start(read_day("", AS_OF), "UTC") - 3 * DAY
     recent = timed(data.recent_events(), start, 3, 0)
@@ -55,7 +55,7 @@ def write_shop(data: DriftData, folder: Path) -> tuple[pa.Table, pa.Table, pa.Ta
 
 
 def compare(name: str, learner: tt.BiasLearner, tables: tuple[Any, ...], folder: Path) -> None:
-    """Print both times, and their ratio."""
+    """Print both times and their ratio."""
     recs, recent, history = tables
     known = {"history": history} if learner.is_hierarchy else {}
     job = Refresh(
@@ -64,10 +64,10 @@ def compare(name: str, learner: tt.BiasLearner, tables: tuple[Any, ...], folder:
     )  # fmt: skip
     in_memory, bias = seconds(lambda: learner.fit(recs, recent, **known))
     through, done = seconds(lambda: job.run(AS_OF))
-    assert np.array_equal(done.version.bias().bias, bias.bias), "they differ"
+    assert np.array_equal(done.version.bias().bias, bias.bias), "biases differ"
     print(
         f"{name:8s} fit {in_memory:6.1f} s, refresh {through:6.1f} s: {through / in_memory:.2f} x "
-        f"(aim: at most {AIM:g}); the same biases",
+        f"(aim: at most {AIM:g}); same biases",
         flush=True,
     )
 
@@ -85,7 +85,7 @@ def main() -> None:
         "paper": tt.BiasLearner.paper(),
     }
     small = generate_drift(n_users=2_000, n_items=500)
-    for learner in learners.values():  # kernels compiled and loaded
+    for learner in learners.values():  # compile and load kernels
         learner.fit(small.recs(), small.recent_events())
     with tempfile.TemporaryDirectory() as folder:
         data = generate_drift(n_users=options.users, n_items=options.items)

@@ -1,10 +1,10 @@
-"""Lift by how many windows the default learns from, over dates of a log.
+"""Lift by the number of windows that the default learner uses, over dates of a log.
 
 python benchmarks/windows.py                                  # the Complete Journey, nine dates
 python benchmarks/windows.py --log sales.parquet --tz Europe/London --first 2010-06-09 --every 28
 
-Lists that teach a window come from an engine trained on what lies before it; lists that are judged,
-on the week after the date, from one trained on all that is known.
+The training lists of a window come from an engine trained on the events before it; the lists that
+are evaluated, on the week after the date, from an engine trained on all events before the date.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ from trimtab.tables.timestamps import as_datetime
 DAYS = 3
 
 
-def labelled(table: pa.Table, window: Window) -> pa.Table:
+def add_window(table: pa.Table, window: Window) -> pa.Table:
     return table.append_column("window", pa.repeat(pa.scalar(str(window.first)), table.num_rows))
 
 
 def lifts(log: Log, day: date, most: int) -> list[float]:
-    """Lift of NDCG@10 with biases from the last window, the last two, and so on."""
+    """Return the lift of NDCG@10 with biases from the last window, the last two, and so on."""
     split = split_log(log, day, recent_days=DAYS)
     tonight = Markov().fit(split.known, as_datetime(split.test_from)).recommend(n=50)
-    alone = tt.evaluate(tonight, split.test)["ndcg"]
+    baseline = tt.evaluate(tonight, split.test)["ndcg"]
     recs, recent, found = [], [], []
     for back in range(1, most + 1):
         window = Window.of(day - timedelta(DAYS * back), DAYS, log.tz)
         lists = Markov().fit(window.history(log), as_datetime(window.start)).recommend(n=50)
-        recs.append(labelled(lists, window))
-        recent.append(labelled(window.events(log), window))
+        recs.append(add_window(lists, window))
+        recent.append(add_window(window.events(log), window))
         bias = tt.BiasLearner().fit(
             pa.concat_tables(recs), pa.concat_tables(recent), history=split.train,
             items=log.catalogue(),
         )  # fmt: skip
-        found.append(tt.evaluate(bias.apply(tonight), split.test)["ndcg"] / alone - 1)
+        found.append(tt.evaluate(bias.apply(tonight), split.test)["ndcg"] / baseline - 1)
     return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--log", help="events, .parquet or .csv; the Complete Journey without")
+    parser.add_argument("--log", help="events, .parquet or .csv; default: the Complete Journey")
     parser.add_argument("--tz")
     parser.add_argument("--first", type=date.fromisoformat, default=date(2017, 6, 7))
     parser.add_argument("--every", type=int, default=21)

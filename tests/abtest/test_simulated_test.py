@@ -1,4 +1,4 @@
-"""The closed loop: nothing to find without trends, and what is found is what is true."""
+"""The simulated test: no lift without trends, and the true lift is found."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ def test_trends_give_the_treatment_a_lift(strong):
     assert main.relative_low <= strong.true_lift <= main.relative_high
     found = [power.found for power in strong.power]
     assert found[-1] > found[0]
-    assert strong.power[-1].mails == 1_200 * 4
+    assert strong.power[-1].emails == 1_200 * 4
 
 
-def test_nothing_to_find_without_trends():
+def test_no_lift_without_trends():
     calm = Loop(**SMALL, drift=0.0, seed=3).run()
     assert abs(calm.true_lift) < 0.01
     assert calm.power[-1].found < 0.12
     assert calm.verdicts.of("clicks", "opens").verdict == "inconclusive"
 
 
-def test_mails_by_hand(strong):
-    table = strong.mails.to_pydict()
-    assert strong.mails.num_rows == 1_200 * 4
+def test_emails_by_hand(strong):
+    table = strong.emails.to_pydict()
+    assert strong.emails.num_rows == 1_200 * 4
     assert table["bucket"] == strong.loop.experiment.assign(table["user_id"]).to_pylist()
     opens, clicks, orders = (np.array(table[name]) for name in ("opens", "clicks", "orders"))
     assert ((orders <= clicks) & (clicks <= opens) & (opens <= 1)).all()
@@ -47,23 +47,23 @@ def test_mails_by_hand(strong):
     assert abs(treated.mean() - 0.5) < 0.05
 
 
-def test_same_seed_same_mails(strong):
+def test_same_seed_same_emails(strong):
     again = Loop(**SMALL, drift=1.0).run()
-    assert again.mails.equals(strong.mails)
+    assert again.emails.equals(strong.emails)
     assert again.power == strong.power
 
 
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"users": 3}, "users=3: must be at least 10"),
-        ({"open_rate": 0}, "open_rate=0: must be above 0"),
-        ({"k": 60}, "k=60: must be at most listed=50"),
+        ({"users": 3}, "users=3: .*10"),
+        ({"open_rate": 0}, "open_rate=0: "),
+        ({"k": 60}, "k=60: .*listed=50"),
         ({"drift": 2.0}, "drift=2"),
-        ({"order_value": -1.0}, "order_value=-1.0: must be a finite number"),
-        ({"users": 20, "share": 0.001}, "share=0.001: puts all of 20 users into one bucket"),
+        ({"order_value": -1.0}, "order_value=-1.0: "),
+        ({"users": 20, "share": 0.001}, "share=0.001: .* 20 users"),
     ],
 )
-def test_what_is_refused(setting, message):
+def test_bad_settings_are_refused(setting, message):
     with pytest.raises(SettingError, match=message):
         Loop(**setting).run()

@@ -1,4 +1,4 @@
-"""Verdicts against figures worked out by hand, and against statsmodels, SciPy and tea-tasting."""
+"""Verdicts compared with figures worked out by hand, statsmodels, SciPy and tea-tasting."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from trimtab.abtest.cuped import Observed, adjust
 from trimtab.abtest.readings import Estimate, equivalence, fieller, holm, ratio, welch
 from trimtab.errors import DataError, SettingError
 
-CONTROL = {"mails": 400_000, "opens": 60_000, "clicks": 9_000, "orders": 12}
-TREATMENT = {"mails": 400_000, "opens": 60_120, "clicks": 9_320, "orders": 21}
+CONTROL = {"emails": 400_000, "opens": 60_000, "clicks": 9_000, "orders": 12}
+TREATMENT = {"emails": 400_000, "opens": 60_120, "clicks": 9_320, "orders": 21}
 
 
 def people(n, seed, lift=0.0):
-    """Users who differ, the second half with a lift."""
+    """Varied users, the second half with a lift."""
     random = np.random.default_rng(seed)
     treated = np.arange(n) >= n // 2
     opens = 1 + random.poisson(0.8, n)
@@ -69,49 +69,60 @@ def test_totals():
     assert clicks.p == pytest.approx(0.0154661716, abs=5e-11)
     assert orders.p == pytest.approx(0.1627625830, abs=5e-11)
     assert (clicks.verdict, orders.verdict) == ("significant", "inconclusive")
-    # 12 and 21 orders: 33 in all; to see a difference of 9 one needs (2.80 * sqrt(33) / 9)² of it.
+    # 12 and 21 orders: 33 in all; a difference of 9 needs (2.80 * sqrt(33) / 9)² as many.
     assert orders.needed == pytest.approx(800_000 * (2.8016 / 1.5614) ** 2, rel=1e-3)
     assert found.guardrail.verdict == "inconclusive"
     assert found.sample_ratio.p == 1.0
 
 
-def test_rows_of_one_user_go_together():
+def test_the_old_name_of_emails_is_accepted():
+    counted = SMALL.append_column("emails", pa.array([2] * 16))
+    old = counted.rename_columns({"emails": "mails"})
+    for table in (old, old.to_pandas()):
+        found = analyse(table)
+        assert found == analyse(counted)
+        assert found.of("clicks", "mails").metric.title == "Clicks per email"
+    totals = [{"mails": side["emails"], "clicks": side["clicks"]} for side in (CONTROL, TREATMENT)]
+    renamed = [{"emails": side["mails"], "clicks": side["clicks"]} for side in totals]
+    assert analyse_counts(*totals) == analyse_counts(*renamed)
+    with pytest.raises(DataError, match=r"mails=5: .*emails"):
+        analyse_counts({"mails": 5, "emails": 5, "clicks": 1}, {"emails": 5, "clicks": 1})
+
+
+def test_rows_of_one_user_belong_together():
     named = SMALL.append_column("user_id", pa.array(range(16)))
     doubled = pa.concat_tables([named, named])
     found = analyse(doubled).of("clicks", "opens")
-    assert found.main.error == pytest.approx(0.1124365390, abs=5e-11)  # not smaller for it
+    assert found.main.error == pytest.approx(0.1124365390, abs=5e-11)  # not smaller
     assert analyse(doubled).unit == "user"
 
 
-def test_what_was_before_is_a_users_own():
-    """Said on one row or on two, it is the same time before."""
+def test_data_from_before_may_be_on_one_row_or_several():
+    """pre_ columns belong to the user: rows repeat them."""
     once = people(300, 9)
     later = once.slice(0, 100)
     both = pa.concat_tables([once, later])
     place = both.column_names.index("pre_clicks")
-    said_once = pa.array([*once["pre_clicks"].to_pylist(), *[None] * 100])
-    told = both.set_column(place, "pre_clicks", said_once)
-    found = [analyse(table).of("clicks", "opens").main for table in (both, told)]
+    on_one_row = pa.array([*once["pre_clicks"].to_pylist(), *[None] * 100])
+    once_only = both.set_column(place, "pre_clicks", on_one_row)
+    found = [analyse(table).of("clicks", "opens").main for table in (both, once_only)]
     assert found[0].method == "CUPED"
     assert found[0].p == pytest.approx(found[1].p, rel=1e-12)
 
 
-def test_dates_without_both_buckets_are_told():
+def test_dates_without_both_buckets_are_noted():
     dates = ["a"] * 8 + ["b"] * 4 + ["c"] * 4
     found = analyse(SMALL.append_column("date", pa.array(dates)))
     assert [own.method for own in found.of("clicks", "opens").readings] == ["Welch"]
-    assert found.notes == [
-        "No date has both buckets: what differs may be the dates, so that nothing is tested."
-    ]
+    (note,) = found.notes
+    assert "No date has both buckets" in note
     assert {finding.verdict for finding in found.findings} == {None}
     some = analyse(SMALL.append_column("date", pa.array([*["a", "b"] * 7, "c", "c"])))
-    assert some.notes == [
-        "12.5% of mails are of dates that have fewer than two rows in one of the buckets: they "
-        "are not compared by date."
-    ]
+    (note,) = some.notes
+    assert "12.5% of emails" in note
 
 
-def test_peeking_is_judged_by_what_holds_at_every_look():
+def test_early_verdicts_use_the_interval_for_every_look():
     early, late = (
         analyse_counts(CONTROL, TREATMENT, Settings(planned=n)) for n in (900_000, 800_000)
     )
@@ -122,7 +133,7 @@ def test_peeking_is_judged_by_what_holds_at_every_look():
         assert clicks.sequence[1] > clicks.main.relative_high
         assert orders.sequence[0] < orders.main.relative_low
         assert orders.sequence[1] > orders.main.relative_high
-    # The interval holds just what a difference as wide as the radius leaves open.
+    # A larger difference is significant at every look.
     strong = analyse_counts(CONTROL, {**TREATMENT, "clicks": 9_700}, Settings(planned=900_000))
     assert strong.of("clicks", "opens").sequence[0] > 0
     assert strong.of("clicks", "opens").verdict == "significant"
@@ -130,19 +141,19 @@ def test_peeking_is_judged_by_what_holds_at_every_look():
     verdicts = [
         analyse_counts(CONTROL, CONTROL, s).of("clicks", "opens").verdict for s in same.values()
     ]
-    assert verdicts == ["inconclusive", "equivalent"]  # a look, and the planned end
+    assert verdicts == ["inconclusive", "equivalent"]  # an early look, and the planned end
 
 
-def test_what_did_not_happen_is_not_tested():
-    totals = ({"mails": 10_000, "opens": 5_000, "clicks": n} for n in (1_000, 1_090))
+def test_metrics_without_events_are_not_tested():
+    totals = ({"emails": 10_000, "opens": 5_000, "clicks": n} for n in (1_000, 1_090))
     first, second = totals
     alone = analyse_counts(first, second).of("clicks", "opens")
     with_none = analyse_counts({**first, "orders": 0}, {**second, "orders": 0})
-    assert with_none.of("clicks", "opens").p_adjusted == alone.p_adjusted  # none takes part
+    assert with_none.of("clicks", "opens").p_adjusted == alone.p_adjusted  # orders do not count
     assert with_none.of("orders", "opens").verdict is None
 
 
-def test_readings_that_see_more_do_not_disagree():
+def test_readings_with_more_power_do_not_count_as_disagreement():
     table = people(4_000, 11, lift=0.02)
     clicks = analyse(table).of("clicks", "opens")
     assert [own.method for own in clicks.alike()] == ["Welch"]
@@ -154,19 +165,19 @@ def test_margins_by_hand():
     assert wide.of("clicks", "opens").verdict == "equivalent"
     assert narrow.of("clicks", "opens").verdict == "inconclusive"
     assert narrow.of("clicks", "opens").needed_for_margin > 8e8
-    # A difference that is there is called so, however small the margin would make it.
+    # A significant difference is called significant even within the margin.
     both = analyse_counts(CONTROL, TREATMENT, Settings(margin=0.10)).of("clicks", "opens")
     assert both.verdict == "significant"
     assert both.equivalence < 0.05
 
 
 def test_sample_ratio():
-    half = analyse_counts({**CONTROL, "mails": 410_000}, TREATMENT)
+    half = analyse_counts({**CONTROL, "emails": 410_000}, TREATMENT)
     assert half.sample_ratio.alarm
     assert half.sample_ratio.p == pytest.approx(stats.chisquare([410_000, 400_000]).pvalue)
     share = 400 / 810
     assert not analyse_counts(
-        {**CONTROL, "mails": 410_000}, TREATMENT, Settings(share=share)
+        {**CONTROL, "emails": 410_000}, TREATMENT, Settings(share=share)
     ).sample_ratio.alarm
 
 
@@ -182,7 +193,7 @@ def test_dates_by_hand():
     clicks = found.of("clicks", "opens")
     assert clicks.control.rate == pytest.approx(0.42)  # 21 of 50
     assert clicks.treatment.rate == pytest.approx(0.18)  # 9 of 50
-    assert clicks.main.method == "by date"  # as the shares differ from date to date
+    assert clicks.main.method == "by date"  # because shares differ from date to date
     assert clicks.main.difference == pytest.approx(0.0)
     # Each date has half of all opens: variance ¼·(p·q·n/(n-1)/n) summed over dates and buckets.
     parts = [(0.5, 40), (0.1, 10), (0.5, 10), (0.1, 40)]
@@ -191,7 +202,7 @@ def test_dates_by_hand():
     assert reading(clicks, "Welch").p < 0.05  # what misleads
     assert [dated.date for dated in found.dates] == ["mon", "tue"]
     assert [dated.reading.difference for dated in found.dates] == [pytest.approx(0.0)] * 2
-    assert "share changes from date to date" in found.notes[0]
+    assert "changes from date to date" in found.notes[0]
 
 
 def test_users_on_several_dates_are_not_independent():
@@ -222,7 +233,7 @@ def test_capped_revenue_by_hand():
 # Oracles -----------------------------------------------------------------------------------------
 
 
-def test_ratios_are_those_of_tea_tasting():
+def test_ratios_agree_with_tea_tasting():
     table = people(600, 2, lift=0.03)
     metrics = {
         "ctr": tea_tasting.RatioOfMeans("clicks", "opens", use_t=True, equal_var=False),
@@ -238,7 +249,7 @@ def test_ratios_are_those_of_tea_tasting():
     ours = analyse(table)
     pairs = {
         "ctr": reading(ours.of("clicks", "opens"), "Welch"),
-        "revenue": reading(ours.of("revenue", "mails"), "Welch"),
+        "revenue": reading(ours.of("revenue", "emails"), "Welch"),
     }
     for name, own in pairs.items():
         assert own.difference == pytest.approx(theirs[name].effect_size, rel=1e-9)
@@ -251,13 +262,13 @@ def test_ratios_are_those_of_tea_tasting():
     assert own.p == pytest.approx(theirs["cuped"].pvalue, rel=0.1)
 
 
-def test_means_are_those_of_scipy_and_equivalence_that_of_statsmodels():
+def test_means_agree_with_scipy_and_equivalence_with_statsmodels():
     random = np.random.default_rng(3)
     first, second = random.normal(10, 2, 80), random.normal(10.1, 3, 120)
     means = ratio(first, np.ones(80)), ratio(second, np.ones(120))
     own = welch(*means, 0.05, "")
     assert own.p == pytest.approx(stats.ttest_ind(second, first, equal_var=False).pvalue)
-    # With control's rate known, a margin of 5 % is one of 0.5.
+    # With a known rate of 10 in control, a margin of 5 % is 0.5.
     known = Estimate(10.0, 0.0, math.inf)
     shifted = Estimate(float(second.mean()), float(second.var(ddof=1)) / 120, 120)
     p = equivalence(known, shifted, 0.05)
@@ -268,7 +279,7 @@ def test_means_are_those_of_scipy_and_equivalence_that_of_statsmodels():
     assert equivalence(*means, 0.5 / first.mean()) == pytest.approx(theirs, rel=0.15)
 
 
-def test_shares_are_those_of_statsmodels():
+def test_shares_agree_with_statsmodels():
     found = analyse_counts(CONTROL, TREATMENT).of("clicks", "opens")
     z, p = proportions_ztest([9_320, 9_000], [60_120, 60_000])
     assert found.main.difference / found.main.error == pytest.approx(z)
@@ -276,7 +287,7 @@ def test_shares_are_those_of_statsmodels():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_fieller_ends_where_the_test_does(seed):
+def test_ends_of_fieller_are_on_the_edge_of_the_test(seed):
     random = np.random.default_rng(seed)
     first, second = ratio(random.random(30), np.ones(30)), ratio(random.random(20), np.ones(20))
     _, low, high = fieller(first, second, 2.0)
@@ -288,7 +299,7 @@ def test_fieller_ends_where_the_test_does(seed):
     assert (own.relative_low > 0 or own.relative_high < 0) == (own.p < 0.05)
 
 
-def test_holm_is_that_of_statsmodels():
+def test_holm_agrees_with_statsmodels():
     random = np.random.default_rng(5)
     for n in (1, 2, 5, 9):
         ps = list(random.random(n) ** 3)
@@ -296,7 +307,7 @@ def test_holm_is_that_of_statsmodels():
     assert holm([0.01, math.nan, 0.04]) == pytest.approx([0.02, math.nan, 0.04], nan_ok=True)
 
 
-def test_bootstrap_agrees_with_welch_where_both_hold():
+def test_bootstrap_agrees_with_welch():
     found = analyse(people(4_000, 6)).of("revenue", "opens")
     drawn, plain = reading(found, "bootstrap"), reading(found, "Welch")
     assert drawn.error == pytest.approx(plain.error, rel=0.06)
@@ -304,7 +315,7 @@ def test_bootstrap_agrees_with_welch_where_both_hold():
     assert drawn.p == pytest.approx(plain.p, abs=0.05)
 
 
-def test_cuped_takes_the_time_before_off():
+def test_cuped_reduces_the_variance():
     random = np.random.default_rng(7)
     before = random.normal(0, 1, 40_000)
     now = 5 + 0.8 * before + 0.6 * random.normal(0, 1, 40_000)
@@ -319,7 +330,7 @@ def test_cuped_takes_the_time_before_off():
     assert adjust(*unknown) == tuple(plain)
 
 
-# What is refused, and what is told ---------------------------------------------------------------
+# Refusals, settings and JSON ---------------------------------------------------------------
 
 
 def replaced(**columns):
@@ -331,37 +342,37 @@ def replaced(**columns):
 
 
 REFUSED = {
-    "label": (replaced(bucket=["A"] * 8 + ["B"] * 8), "'bucket' of table has 'A': it must be"),
-    "one bucket": (replaced(bucket=["control"] * 16), "has no 'treatment'"),
-    "no bucket": (SMALL.drop(["bucket"]), "missing column 'bucket' in table"),
+    "label": (replaced(bucket=["A"] * 8 + ["B"] * 8), "'bucket' .*'A'.*'control'"),
+    "one bucket": (replaced(bucket=["control"] * 16), "'bucket' .*'treatment'"),
+    "no bucket": (SMALL.drop(["bucket"]), "'bucket' in table"),
     "negative": (
         replaced(clicks=[-1, *USER_CLICKS[1:]]),
-        "'clicks' of table has -1: it must be whole",
+        "'clicks' of table has -1: ",
     ),
     "fraction": (
         replaced(opens=[0.5, *USER_OPENS[1:]]),
-        "'opens' of table has 0.5: it must be whole",
+        "'opens' of table has 0.5: ",
     ),
     "missing": (
         replaced(orders=[None, *USER_ORDERS[1:]]),
-        "lacks a value in 1 of 16 rows; write 0",
+        "'orders' .* 1 of 16 rows",
     ),
     "text": (replaced(clicks=list("abcdefghijklmnop")), "clicks"),
     "nested": (replaced(bucket=[["control"]] * 16), "'bucket' of table holds list"),
-    "nothing": (SMALL.select(["bucket"]), "none of opens, clicks, orders, revenue"),
+    "nothing": (SMALL.select(["bucket"]), "opens, clicks, orders, revenue; found bucket"),
     "both": (
         SMALL.append_column("user_id", pa.array([1] * 16)),
-        "1 of 1 users have rows in both buckets",
+        "1 of 1 users",
     ),
     "nan": (
         SMALL.append_column("revenue", pa.array([math.nan] * 16)),
-        "'revenue' of table has nan: it must be a number and below 1e\\+15",
+        "'revenue' of table has nan: .*1e\\+15",
     ),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_refused(name):
+def test_bad_tables_are_refused(name):
     table, message = REFUSED[name]
     with pytest.raises(DataError, match=message):
         analyse(table)
@@ -370,43 +381,43 @@ def test_what_is_refused(name):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"opens": 500_000}, "opens=500000 is more than mails=400000"),
-        ({"clicks": 70_000}, "clicks=70000 is more than opens=60000"),
-        ({"orders": -1}, "orders=-1: must be whole"),
-        ({"mails": 0}, "counts lack mails"),
-        ({"sales": 3}, "sales=3: must be one of"),
-        ({"clicks": 1e300}, "must be a number below 1e\\+15"),
-        ({"revenue": math.nan}, "revenue=nan: must be a number below"),
-        ({"revenue": 5}, "revenue is given for one bucket only"),
+        ({"opens": 500_000}, "opens=500000 .*emails=400000"),
+        ({"clicks": 70_000}, "clicks=70000 .*opens=60000"),
+        ({"orders": -1}, "orders=-1: "),
+        ({"emails": 0}, "emails: .*emails=400000"),
+        ({"sales": 3}, "sales=3: .*emails, opens, clicks, orders, revenue"),
+        ({"clicks": 1e300}, "clicks=1e\\+300: .*1e\\+15"),
+        ({"revenue": math.nan}, "revenue=nan: "),
+        ({"revenue": 5}, "revenue .*one bucket"),
     ],
 )
-def test_counts_that_are_refused(changed, message):
+def test_bad_totals_are_refused(changed, message):
     with pytest.raises(DataError, match=message):
         analyse_counts({**CONTROL, **changed}, TREATMENT)
 
 
 @pytest.mark.parametrize("setting", [{"alpha": 0}, {"margin": 1.5}, {"power": 1}, {"planned": 0}])
-def test_settings_that_are_refused(setting):
+def test_bad_settings_are_refused(setting):
     with pytest.raises(SettingError, match=next(iter(setting))):
         Settings(**setting)
 
 
-def test_buckets_by_salt_are_those_of_the_lists():
-    test = Experiment("mails", 0.5)
+def test_buckets_by_salt_agree_with_the_lists():
+    test = Experiment("emails", 0.5)
     users = pa.array(range(2_000))
     table = pa.table({"user_id": users, "opens": [1] * 2_000, "clicks": [0, 1] * 1_000})
-    told = table.append_column("bucket", test.assign(users))
-    by_salt, by_column = analyse(table, experiment=test), analyse(told)
+    labelled = table.append_column("bucket", test.assign(users))
+    by_salt, by_column = analyse(table, experiment=test), analyse(labelled)
     assert by_salt.findings == by_column.findings
-    with pytest.raises(DataError, match="rows are in another bucket than salt 'other'"):
-        analyse(told, experiment=Experiment("other"))
-    with pytest.raises(DataError, match="all users are in one bucket by salt 'mails'"):
+    with pytest.raises(DataError, match=r"of 2000 rows .*salt='other'"):
+        analyse(labelled, experiment=Experiment("other"))
+    with pytest.raises(DataError, match=r"salt='emails' and share=0\.5"):
         analyse(table.slice(0, 1), experiment=test)
-    with pytest.raises(DataError, match="mails alone are nothing to compare"):
-        analyse_counts({"mails": 5}, {"mails": 5})
+    with pytest.raises(DataError, match=r"emails.*opens, clicks or orders"):
+        analyse_counts({"emails": 5}, {"emails": 5})
 
 
-def test_labels_of_ones_own():
+def test_custom_labels():
     renamed = replaced(bucket=["A"] * 8 + ["B"] * 8)
     assert analyse(renamed, labels=("A", "B")).findings == analyse(SMALL).findings
 
@@ -416,7 +427,7 @@ def test_nothing_happened():
     found = analyse(table)
     assert [finding.verdict for finding in found.findings] == [None] * 5
     empty = dict.fromkeys(("opens", "clicks", "orders", "revenue"), 0)
-    totals = analyse_counts({"mails": 10, **empty}, {"mails": 10, **empty})
+    totals = analyse_counts({"emails": 10, **empty}, {"emails": 10, **empty})
     assert {finding.verdict for finding in totals.findings} == {None}
     json.dumps(totals.to_dict(), allow_nan=False)
 

@@ -1,4 +1,4 @@
-"""Refreshes killed at any moment lose nothing and leave nothing half done."""
+"""Refreshes killed at any moment lose nothing and leave no partial versions."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ def test_killed_refreshes_leave_whole_versions():
         capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "none lost, no leftovers" in done.stdout
-    assert done.stdout.endswith("all whole\n")
+    assert "0 lost, 0 leftovers" in done.stdout
+    assert done.stdout.endswith(": 0 damaged\n")

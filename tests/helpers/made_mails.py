@@ -1,4 +1,4 @@
-"""A small test by email: eight users in each bucket, and raw logs."""
+"""A small A/B test by email: eight users in each bucket, and raw logs."""
 
 from __future__ import annotations
 
@@ -21,20 +21,21 @@ def at(*minutes):
     return pa.array([NOON + timedelta(minutes=m) for m in minutes], pa.timestamp("us", "UTC"))
 
 
-MAILS = pa.table(
+EMAILS = pa.table(
     {
-        "mail_id": [1, 2, 3, 4],
+        "email_id": [1, 2, 3, 4],
         "user_id": ["ann", "ann", "bob", "cid"],
         "bucket": ["control", "control", "treatment", "treatment"],
     }
 )
-OPENS = pa.table({"mail_id": [1, 1, 2, 3]})
-CLICKS = pa.table({"mail_id": [1, 2, 3], "timestamp": at(0, 5, 0)})
+MAILS = EMAILS  # old name
+OPENS = pa.table({"email_id": [1, 1, 2, 3]})
+CLICKS = pa.table({"email_id": [1, 2, 3], "timestamp": at(0, 5, 0)})
 ORDERS = pa.table(
     {
-        # ann: after both clicks, so the second mail's; 40 minutes later, still one session as the
+        # ann: after both clicks, so the second email's; 40 minutes later, still one session as the
         # order before it kept it alive; two hours later, another session. bob: before the click.
-        # cid: never clicked. dan: never got a mail.
+        # cid: never clicked. dan: never got an email.
         "user_id": ["ann", "ann", "ann", "bob", "bob", "cid", "dan"],
         "timestamp": at(10, 38, 160, -1, 0, 3, 3),
         "revenue": [10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 640.0],

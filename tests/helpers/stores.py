@@ -1,4 +1,4 @@
-"""A store with small biases in it."""
+"""A store with small biases."""
 
 from __future__ import annotations
 

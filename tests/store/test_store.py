@@ -364,8 +364,8 @@ def refresh():
 
 def expect(done, status, words):
     assert done.returncode == status, (done.returncode, done.stderr)
-    said = [line for line in done.stderr.splitlines() if "compiling kernels" not in line]
-    assert len(said) == 1 and words in said[0], done.stderr
+    lines = [line for line in done.stderr.splitlines() if "compiling kernels" not in line]
+    assert len(lines) == 1 and words in lines[0], done.stderr
 
 mount("size=1200k")
 first = refresh()

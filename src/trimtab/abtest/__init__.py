@@ -1,4 +1,4 @@
-"""Two buckets to verdicts: did it work, and how many mails it takes to know."""
+"""A/B tests by email: buckets, verdicts, and how many emails a test needs."""
 
 from trimtab.abtest.analyse import analyse, analyse_counts
 from trimtab.abtest.attribution import attribute

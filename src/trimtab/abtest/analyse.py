@@ -1,4 +1,4 @@
-"""From a table, or from counts, to verdicts."""
+"""The analysis of a test: from a table, or from totals, to verdicts."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from trimtab.abtest.readings import BY_DATE, CUPED, NAN, WELCH, Estimate, Readin
 from trimtab.abtest.revenue import Pair, bootstrapped, winsorised
 from trimtab.abtest.samples import (
     BEFORE,
+    EMAILS,
     LABELS,
-    MAILS,
     ORDERS,
     REVENUE,
     Counts,
@@ -29,10 +29,10 @@ from trimtab.abtest.samples import (
 )
 from trimtab.abtest.settings import Settings
 from trimtab.abtest.strata import stratified
-from trimtab.abtest.verdicts import MAIL, SampleRatio, Side, Verdicts
+from trimtab.abtest.verdicts import EMAIL, SampleRatio, Side, Verdicts
 from trimtab.errors import DataError, TrimtabError
 
-_DRAWS = 20  # over alpha: the fewest of the bootstrap by which p can be told
+_LEAST_DRAWS = 20  # over alpha: bootstrap draws needed to estimate p
 
 
 def analyse(
@@ -42,15 +42,15 @@ def analyse(
     labels: Sequence[str] = LABELS,
     experiment: Experiment | None = None,
 ) -> Verdicts:
-    """Compare two buckets, from a table with a row a user, or a mail.
+    """Compare two buckets, from a table with one row per user or per email.
 
     Args:
-        table: bucket; opens, clicks, orders, revenue, as many as there are; mails, 1 a row if it
-            is not there; user_id, whose rows belong together; date, to compare date by date;
-            pre_opens, pre_clicks and so on, the same of the time before the test.
-        settings: how; the defaults if left out.
-        labels: what control and treatment are called in the column bucket.
-        experiment: tells buckets by user_id, or checks those that the table has.
+        table: bucket; any of opens, clicks, orders, revenue; emails (default: 1 per row); user_id,
+            if a user has several rows; date, to compare date by date; pre_opens, pre_clicks and so
+            on, the same before the test.
+        settings: settings of the analysis; default `Settings()`.
+        labels: names of control and treatment in the column bucket.
+        experiment: gives the bucket by user_id, or checks the column bucket.
 
     Example:
         >>> import pyarrow as pa
@@ -64,11 +64,11 @@ def analyse(
     sample = read_sample(table, labels, experiment)
     uneven = is_uneven(sample)
     measured = [_measure(sample, m, settings, uneven) for m in metrics_of(sample.columns)]
-    n_mails = float(sample.columns[MAILS].sum())
+    n_emails = float(sample.columns[EMAILS].sum())
     unit = "row" if sample.users is None else "user"
     return Verdicts(
         settings, unit, sample_ratio(*sample.counts(), settings.share),
-        judge(measured, settings, n_mails), by_date(sample, settings),
+        judge(measured, settings, n_emails), by_date(sample, settings),
         looks(sample, settings), _notes(sample, uneven),
     )  # fmt: skip
 
@@ -76,51 +76,51 @@ def analyse(
 def analyse_counts(
     control: Mapping[str, float], treatment: Mapping[str, float], settings: Settings | None = None
 ) -> Verdicts:
-    """Compare two buckets of which only totals are known.
+    """Compare two buckets by their totals.
 
-    Clicks and opens count as shares, of opens and of mails; orders as events of their own. Revenue
-    is only told: its test needs a table.
+    Clicks and opens are tested as shares of opens and of emails, orders as independent events.
+    Revenue is not tested: its test needs a table.
 
     Args:
-        control: mails, opens, clicks, orders, revenue: totals, as many as there are.
-        treatment: the same of the treatment.
-        settings: how; the defaults if left out.
+        control: totals: emails, and any of opens, clicks, orders, revenue.
+        treatment: the same for the treatment group.
+        settings: settings of the analysis; default `Settings()`.
 
     Example:
-        >>> found = analyse_counts({"mails": 1000, "opens": 200, "clicks": 30},
-        ...                        {"mails": 1000, "opens": 200, "clicks": 50})
+        >>> found = analyse_counts({"emails": 1000, "opens": 200, "clicks": 30},
+        ...                        {"emails": 1000, "opens": 200, "clicks": 50})
         >>> found.of("clicks", "opens").verdict
         'significant'
     """
     require_scipy()
     settings = settings or Settings()
-    arms = (Counts(control).totals, Counts(treatment).totals)
+    arms = (Counts.of(control).totals, Counts.of(treatment).totals)
     if arms[0].keys() != arms[1].keys():
         name = min(arms[0].keys() ^ arms[1].keys())
-        raise DataError(f"{name} is given for one bucket only: give it for both, or leave it out")
+        raise DataError(f"{name} is given for one bucket only; give it for both, or leave it out")
     metrics = metrics_of(arms[0])
     if not metrics:
-        raise DataError("mails alone are nothing to compare: give opens, clicks or orders as well")
+        raise DataError("only emails are given; give opens, clicks or orders as well")
     measured = [_measure_counts(arms, metric, settings) for metric in metrics]
-    n_mails = arms[0][MAILS] + arms[1][MAILS]
-    notes = ["Only totals are known: a mail counts as a unit, and every open, click and order as "
-             "independent of all others. A table with a row a user tells more."]  # fmt: skip
+    n_emails = arms[0][EMAILS] + arms[1][EMAILS]
+    notes = ["Only totals are known: emails, opens, clicks and orders count as independent. A "
+             "table with one row per user gives a better analysis."]  # fmt: skip
     return Verdicts(
-        settings, MAIL, sample_ratio(arms[0][MAILS], arms[1][MAILS], settings.share),
-        judge(measured, settings, n_mails), notes=notes,
+        settings, EMAIL, sample_ratio(arms[0][EMAILS], arms[1][EMAILS], settings.share),
+        judge(measured, settings, n_emails), notes=notes,
     )  # fmt: skip
 
 
 def require_scipy() -> None:
-    """Refuse to go on without the library of distributions."""
+    """Refuse to continue without scipy."""
     try:
         import scipy.stats  # noqa: F401
     except ImportError as error:
-        raise TrimtabError("tests need scipy: pip install 'trimtab[abtest]'") from error
+        raise TrimtabError("scipy is not installed: pip install 'trimtab[abtest]'") from error
 
 
 def sample_ratio(control: float, treatment: float, share: float) -> SampleRatio:
-    """The chi-square test of the buckets' sizes."""
+    """Return the chi-square test of the sizes of the buckets."""
     from scipy.stats import chisquare
 
     n = control + treatment
@@ -132,29 +132,29 @@ def sample_ratio(control: float, treatment: float, share: float) -> SampleRatio:
 
 
 def _measure(sample: Sample, metric: Metric, settings: Settings, uneven: bool) -> Measured:
-    """All readings of a metric, the one to be shown first."""
+    """Return all readings of a metric, the one to show first."""
     arms = sample.arms()
     first, second = ((arm[metric.numerator], arm[metric.denominator]) for arm in arms)
-    by_ratio = _by_ratio(sample, arms, metric, uneven)
-    estimates = next(iter(by_ratio.values()))
-    readings = [welch(*both, settings.alpha, name) for name, both in by_ratio.items()]
+    by_method = _rates_by_method(sample, arms, metric, uneven)
+    estimates = next(iter(by_method.values()))
+    readings = [welch(*both, settings.alpha, name) for name, both in by_method.items()]
     main = readings[0]
     p = main.p
     if metric.numerator == ORDERS:
         totals = [(float(own.sum()), float(below.sum())) for own, below in (first, second)]
         readings.append(by_count.exact(totals[0], totals[1], settings.alpha))
-        p = max(p, readings[-1].p)  # few as they are, both must find a difference
+        p = max(p, readings[-1].p)  # orders are few: both tests must find a difference
     if metric.numerator == REVENUE:
-        readings += _of_revenue(first, second, settings)
+        readings += _revenue_readings(first, second, settings)
     if uneven and main.method != BY_DATE:
-        p = NAN  # whatever differs may be the dates
+        p = NAN  # the difference may come from the dates
     return Measured(metric, (_side(*first), _side(*second)), estimates, readings, p)
 
 
-def _by_ratio(
+def _rates_by_method(
     sample: Sample, arms: tuple[Sums, Sums], metric: Metric, uneven: bool
 ) -> dict[str, tuple[Estimate, Estimate]]:
-    """Both buckets' rates, by the ways there are to come by them; the one to be shown first."""
+    """Return both rates by each available method, the one to show first."""
     top, per = metric.numerator, metric.denominator
     found = {WELCH: (ratio(arms[0][top], arms[0][per]), ratio(arms[1][top], arms[1][per]))}
     if BEFORE + top in sample.columns:
@@ -168,13 +168,13 @@ def _by_ratio(
     return {**dated, **found} if uneven else {**found, **dated}
 
 
-def _of_revenue(control: Pair, treatment: Pair, settings: Settings) -> list[Reading]:
-    """Readings that a few large orders do not decide."""
+def _revenue_readings(control: Pair, treatment: Pair, settings: Settings) -> list[Reading]:
+    """Return readings that a few large orders cannot dominate."""
     if min(float(per.sum()) for _, per in (control, treatment)) <= 0:
         return []
     found = [winsorised(control, treatment, settings.quantile, settings.alpha)]
     if settings.draws:
-        draws = max(settings.draws, math.ceil(_DRAWS / settings.alpha))
+        draws = max(settings.draws, math.ceil(_LEAST_DRAWS / settings.alpha))
         found.append(bootstrapped(control, treatment, draws, settings.seed, settings.alpha))
     return found
 
@@ -211,27 +211,25 @@ def _measure_counts(
 def _notes(sample: Sample, uneven: bool) -> list[str]:
     notes = []
     several = sample.dates is not None and len(sample.date_names) > 1
-    left_out = stratified(sample, MAILS, MAILS).left_out if several else 0.0
+    left_out = stratified(sample, EMAILS, EMAILS).left_out if several else 0.0
     if uneven and left_out < 1:
         notes.append(
-            "The treatment's share changes from date to date, so that dates are compared each "
-            "within itself and then put together."
+            "The share of the treatment changes from date to date: buckets are compared within "
+            "each date, and the dates are then combined."
         )
     if uneven and left_out == 1:
         notes.append(
-            "No date has both buckets: what differs may be the dates, so that nothing is tested."
+            "No date has both buckets: a difference may come from the dates, so nothing is tested."
         )
     elif left_out:
         notes.append(
-            f"{left_out:.1%} of mails are of dates that have fewer than two rows in one of the "
-            f"buckets: they are not compared by date."
+            f"{left_out:.1%} of emails are not compared by date: their dates have fewer than two "
+            f"rows in one bucket."
         )
     unknown = max(
         (int(np.isnan(v).sum()) for name, v in sample.columns.items() if name.startswith(BEFORE)),
         default=0,
     )
     if unknown:
-        notes.append(
-            f"{unknown:,} rows have nothing from before the test: they count as average there."
-        )
+        notes.append(f"{unknown:,} rows have no data from before the test; they count as average.")
     return notes

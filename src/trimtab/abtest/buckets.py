@@ -1,9 +1,9 @@
-"""Which users get biased lists in a test: control or treatment, by a salted hash of the id.
+"""The bucket of a user, control or treatment, by a salted hash of the id.
 
 A user's number is the first 13 hexadecimal digits of SHA-256 of `salt:user_id`, over 16^13: spread
-evenly from 0 to 1, the same wherever it is computed, and another for another salt. Users below
-`share` are in the treatment. An id counts as its text, so that 7 and "7" are the same user. Any
-database can tell as well, in PostgreSQL:
+evenly from 0 to 1, the same wherever it is computed, and different for another salt. Users below
+`share` are in the treatment group. Ids are hashed as text: 7 and "7" are the same user. A database
+can compute it too; in PostgreSQL:
 
     substr(encode(sha256(convert_to('summer:' || user_id, 'UTF8')), 'hex'), 1, 13)
         < lpad(to_hex((0.5 * 16^13)::bigint), 13, '0')
@@ -36,8 +36,8 @@ class Experiment:
     """A division of users into two buckets.
 
     Args:
-        salt: a name of the test's own; another salt divides the users anew.
-        share: of users in the treatment, from 0 to 1.
+        salt: name of the test; another salt gives another division.
+        share: share of users in the treatment group, from 0 to 1.
 
     Example:
         >>> Experiment("summer").bucket(7), Experiment("autumn").bucket(7)
@@ -49,32 +49,32 @@ class Experiment:
 
     def __post_init__(self) -> None:
         if not isinstance(self.salt, str) or not self.salt:
-            raise SettingError(f"salt={self.salt!r}: must be a text, a name of the test's own")
+            raise SettingError(f"salt={self.salt!r}: must be text, the name of the test")
         if isinstance(self.share, bool) or not isinstance(self.share, int | float):
             raise SettingError(f"share={self.share!r}: must be a number from 0 to 1")
         if not 0 <= self.share <= 1:
             raise SettingError(f"share={self.share}: must be from 0 to 1, like 0.5 for a half")
 
     def bucket(self, user_id: int | str) -> str:
-        """The bucket of one user."""
-        return TREATMENT if self._below()(f"{user_id}") else CONTROL
+        """Return the bucket of one user."""
+        return TREATMENT if self._hasher()(f"{user_id}") else CONTROL
 
     def assign(self, user_ids: Any) -> pa.Array:
-        """The buckets of many users, in their order, as text."""
+        """Return the buckets of users, in their order, as text."""
         ids = user_ids if isinstance(user_ids, pa.Array | pa.ChunkedArray) else pa.array(user_ids)
-        is_treated = self._below()
+        is_treated = self._hasher()
         found = {user: is_treated(f"{user}") for user in ids.unique().to_pylist()}
         names = (CONTROL, TREATMENT)
         return pa.array([names[found[user]] for user in ids.to_pylist()], pa.string())
 
     def apply(self, bias: ItemBias, recs: Any, k: int = 10, **options: Any) -> Any:
-        """As `bias.apply`, but users in control get the engine's own order; with a bucket column.
+        """Return lists like `bias.apply`, with a bucket column and unbiased lists for control.
 
         Args:
-            bias: what the treatment gets.
+            bias: biases for the treatment group.
             recs: user_id, item_id, score: the engine's lists.
-            k: places per user.
-            options: of `ItemBias.apply`, for both buckets; nothing is explored in control.
+            k: slots per user.
+            options: options of `ItemBias.apply`, for both buckets; control never explores.
         """
         table = read_frame(recs, "recs", USER)
         buckets = self.assign(table.columns[USER])
@@ -91,8 +91,8 @@ class Experiment:
         ordered = whole.sort(*keys, RANK)
         return (ordered.lazy() if table.lazy else ordered).to_native()
 
-    def _below(self) -> Callable[[str], bool]:
-        """Whether the user with an id is in the treatment."""
+    def _hasher(self) -> Callable[[str], bool]:
+        """Return a function that says whether a user is in the treatment group."""
         started = hashlib.sha256(f"{self.salt}:".encode())
         edge = self.share * _WHOLE
 
@@ -105,7 +105,7 @@ class Experiment:
 
 
 def neutral(bias: ItemBias) -> ItemBias:
-    """Biases that change nothing, for the same items: what control gets."""
+    """Return biases that change nothing, for the same items: those of control."""
     none = np.zeros(len(bias))
     return replace(
         bias, bias=none, excluded=np.zeros(len(bias), bool), trend=none, category=none,

@@ -8,11 +8,11 @@ from typing import Any
 from trimtab.abtest.readings import NAN, Estimate, Reading, fieller
 
 POOLED, EXACT = "pooled z", "exact"
-_ROUND_OFF = 1 + 1e-7  # two chances this close count as the same
+_ROUND_OFF = 1 + 1e-7  # two probabilities this close count as equal
 
 
 def share(events: float, trials: float) -> Estimate:
-    """A share of trials that can each count once."""
+    """Return the estimate of a share: events over trials, each counted at most once."""
     if trials <= 0:
         return Estimate(NAN, NAN, math.inf)
     rate = events / trials
@@ -20,25 +20,25 @@ def share(events: float, trials: float) -> Estimate:
 
 
 def frequency(events: float, exposure: float) -> Estimate:
-    """Events, each independent of the others, per unit of exposure."""
+    """Return the estimate of a rate of independent events per unit of exposure."""
     if exposure <= 0:
         return Estimate(NAN, NAN, math.inf)
     return Estimate(events / exposure, events / exposure**2, math.inf)
 
 
 def pooled_z(control: tuple[float, float], treatment: tuple[float, float], alpha: float) -> Reading:
-    """Two shares, each (events, trials): p with the variance of both together, intervals apart."""
+    """Compare two shares, each (events, trials): pooled variance for p, separate for intervals."""
     from scipy.stats import norm
 
     method = POOLED
     first, second = share(*control), share(*treatment)
     difference = second.rate - first.rate
     if math.isnan(difference):
-        return _nothing(method, difference)
+        return _untested_reading(method, difference)
     both = (control[0] + treatment[0]) / (control[1] + treatment[1])
     error = math.sqrt(max(both * (1 - both), 0.0) * (1 / control[1] + 1 / treatment[1]))
     if error == 0:
-        return _nothing(method, 0.0, 0.0 if both else NAN)
+        return _untested_reading(method, 0.0, 0.0 if both else NAN)
     width = float(norm.isf(alpha / 2))
     apart = math.sqrt(first.variance + second.variance)
     p = 2 * float(norm.sf(abs(difference) / error))
@@ -49,11 +49,11 @@ def pooled_z(control: tuple[float, float], treatment: tuple[float, float], alpha
 
 
 def exact(control: tuple[float, float], treatment: tuple[float, float], alpha: float) -> Reading:
-    """Two counts, each (events, exposure), given their sum.
+    """Compare two counts, each (events, exposure), given their sum.
 
-    Without a difference each event is in the treatment with the chance of its share of exposure.
-    p adds up all outcomes that are no likelier than what was seen; the interval is Clopper and
-    Pearson's, so that it may be a little wider than p suggests.
+    Without a difference, an event falls in the treatment group with probability equal to its share
+    of the exposure. p adds up all outcomes at most as likely as the one seen; the interval is
+    Clopper and Pearson's, which may be a little wider than p suggests.
     """
     method = EXACT
     before, after = frequency(*control), frequency(*treatment)
@@ -61,7 +61,7 @@ def exact(control: tuple[float, float], treatment: tuple[float, float], alpha: f
     difference = after.rate - before.rate
     error = math.sqrt(before.variance + after.variance)
     if total == 0 or math.isnan(difference):
-        return _nothing(method, difference)
+        return _untested_reading(method, difference)
     found = exact_test(control, treatment)
     ends = found.proportion_ci(1 - alpha)
     low, high = (
@@ -78,33 +78,33 @@ def exact(control: tuple[float, float], treatment: tuple[float, float], alpha: f
 
 
 def exact_test(control: tuple[float, float], treatment: tuple[float, float]) -> Any:
-    """The binomial test of how two counts, each (events, exposure), share their events."""
+    """Return the binomial test of two counts, each (events, exposure)."""
     from scipy.stats import binomtest
 
     exposed = control[1] + treatment[1]
     return binomtest(round(treatment[0]), round(control[0] + treatment[0]), treatment[1] / exposed)
 
 
-def _nothing(method: str, difference: float, relative: float = NAN) -> Reading:
-    """Where nothing happened, or all that could, there is nothing to test by."""
+def _untested_reading(method: str, difference: float, relative: float = NAN) -> Reading:
+    """Return a reading without a test: no events, or only events."""
     return Reading(method, difference, NAN, NAN, relative, NAN, NAN, NAN, 0.0, math.inf)
 
 
 def _relative(share_treated: float, exposures: float) -> float:
-    """The relative difference at which the treatment has a share of the events."""
+    """Return the relative difference at which the treatment has a share of the events."""
     if share_treated >= 1:
         return NAN
     return share_treated / (1 - share_treated) * exposures - 1
 
 
 def exact_power(control: float, treatment: float, share_exposed: float, alpha: float) -> float:
-    """Chance that `exact` finds a difference, p < alpha, when so many events are expected.
+    """Return the power of `exact` for given numbers of expected events.
 
     Args:
-        control: events expected in control.
-        treatment: events expected in the treatment.
-        share_exposed: the treatment's share of all exposure.
-        alpha: of the test.
+        control: expected events in control.
+        treatment: expected events in treatment.
+        share_exposed: share of the exposure in treatment.
+        alpha: significance level.
     """
     import numpy as np
     from scipy.stats import poisson
@@ -119,14 +119,14 @@ def exact_power(control: float, treatment: float, share_exposed: float, alpha: f
 
 
 def _rejected(total: int, null: float, truth: float, alpha: float) -> float:
-    """Chance under `truth` of an outcome that the exact test rejects."""
+    """Return the probability under `truth` that the exact test rejects."""
     import numpy as np
     from scipy.stats import binom
 
     outcomes = np.arange(total + 1)
     chances = binom.pmf(outcomes, total, null)
     ordered = np.sort(chances)
-    # p of an outcome: the sum over all that are no likelier.
+    # p of an outcome: the sum over all outcomes at most as likely.
     last = np.searchsorted(ordered, chances * _ROUND_OFF, side="right") - 1
     ps = np.cumsum(ordered)[last]
     return float(binom.pmf(outcomes, total, truth)[ps < alpha].sum())

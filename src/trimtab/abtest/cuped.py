@@ -1,8 +1,8 @@
-"""CUPED: what units did before the test explains a part of what they do in it.
+"""CUPED: use what units did before the test to reduce the variance.
 
-With y the linearised ratio of a unit (see `readings`) and x the same of the time before,
-y - θ·(x - mean x) has the same expected difference between buckets and a smaller variance: by
-1 - ρ² for the θ that is chosen, cov(x, y) / var(x) within buckets.
+With y the linearised ratio of a unit (see `readings`) and x the same before the test,
+y - θ·(x - mean x) has the same expected difference between buckets and a smaller variance: with
+θ = cov(x, y) / var(x) within buckets it is 1 - ρ² of the original.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from trimtab.arrays import Floats
 
 
 class Observed(NamedTuple):
-    """One bucket: a numerator and a denominator a unit, in the test and before it."""
+    """One bucket: numerator and denominator per unit, in the test and before it."""
 
     numerator: Floats
     denominator: Floats
-    numerator_before: Floats  # nan where it is not known
+    numerator_before: Floats  # nan if unknown
     denominator_before: Floats
 
 
 def adjust(control: Observed, treatment: Observed) -> tuple[Estimate, Estimate]:
-    """Both rates, less what the time before explains of them."""
+    """Return both rates, adjusted for what units did before the test."""
     arms = (control, treatment)
     plain = [ratio(arm.numerator, arm.denominator) for arm in arms]
     own = [
@@ -48,7 +48,7 @@ def _linear(numerator: Floats, denominator: Floats, rate: float) -> Floats:
 
 
 def _covariates(arms: tuple[Observed, Observed]) -> list[Floats]:
-    """What was before, linearised around what both buckets have together; 0 where not known."""
+    """Return the time before, linearised around the rate of both buckets; 0 if unknown."""
     known = [np.isfinite(a.numerator_before) & np.isfinite(a.denominator_before) for a in arms]
     tops = np.concatenate([a.numerator_before[k] for a, k in zip(arms, known, strict=True)])
     bottoms = np.concatenate([a.denominator_before[k] for a, k in zip(arms, known, strict=True)])

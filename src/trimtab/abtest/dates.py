@@ -1,4 +1,4 @@
-"""Each date by itself, and all up to each date."""
+"""Readings of each date alone, and of all data up to each date."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import NamedTuple
 import numpy as np
 
 from trimtab.abtest.judging import relative_sequence
-from trimtab.abtest.metrics import PER_MAIL, PER_OPEN, Metric, metrics_of
+from trimtab.abtest.metrics import PER_EMAIL, PER_OPEN, Metric, metrics_of
 from trimtab.abtest.readings import WELCH, Estimate, Reading, ratio, welch
-from trimtab.abtest.samples import MAILS, Sample
+from trimtab.abtest.samples import EMAILS, Sample
 from trimtab.abtest.settings import Settings
 from trimtab.abtest.verdicts import Dated
 from trimtab.arrays import Flags
 
 
-def _primary(sample: Sample) -> list[Metric]:
+def _primary_metrics(sample: Sample) -> list[Metric]:
     metrics = metrics_of(sample.columns)
-    family = PER_OPEN if any(m.family == PER_OPEN for m in metrics) else PER_MAIL
+    family = PER_OPEN if any(m.family == PER_OPEN for m in metrics) else PER_EMAIL
     return [metric for metric in metrics if metric.family == family]
 
 
 def is_uneven(sample: Sample) -> bool:
-    """Whether the treatment's share changes from date to date, beyond chance."""
+    """Return whether the share of the treatment changes from date to date beyond chance."""
     if sample.dates is None or len(sample.date_names) < 2:
         return False
     from scipy.stats import chi2_contingency
@@ -34,7 +34,7 @@ def is_uneven(sample: Sample) -> bool:
 
 
 def by_date(sample: Sample, settings: Settings) -> list[Dated]:
-    """Each date by itself."""
+    """Return readings of each date alone."""
     if sample.dates is None:
         return []
     return [
@@ -45,15 +45,15 @@ def by_date(sample: Sample, settings: Settings) -> list[Dated]:
 
 
 def looks(sample: Sample, settings: Settings) -> list[Dated]:
-    """All up to each date."""
+    """Return readings of all data up to each date."""
     if sample.dates is None or len(sample.date_names) < 2:
         return []
     found = []
     for place, name in enumerate(sample.date_names):
         rows = sample.dates <= place
-        n_mails = float(sample.columns[MAILS][rows].sum())
+        n_emails = float(sample.columns[EMAILS][rows].sum())
         for metric, both, reading in _read_rows(sample, rows, settings):
-            sequence = relative_sequence(*both, settings, n_mails)
+            sequence = relative_sequence(*both, settings, n_emails)
             found.append(Dated(name, metric, reading, sequence))
     return found
 
@@ -67,7 +67,7 @@ class _Row(NamedTuple):
 def _read_rows(sample: Sample, rows: Flags, settings: Settings) -> list[_Row]:
     control, treatment = sample.arms(rows)
     found = []
-    for metric in _primary(sample):
+    for metric in _primary_metrics(sample):
         top, per = metric.numerator, metric.denominator
         both = ratio(control[top], control[per]), ratio(treatment[top], treatment[per])
         found.append(_Row(metric, both, welch(*both, settings.alpha, WELCH)))

@@ -1,4 +1,4 @@
-"""From readings to verdicts: p's adjusted within families, and what more mails would tell."""
+"""From readings to verdicts: p-values adjusted within families, and emails still needed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from trimtab.abtest.verdicts import EQUIVALENT, INCONCLUSIVE, SIGNIFICANT, Findi
 
 
 class Measured(NamedTuple):
-    """A metric before p's are adjusted and a verdict is given."""
+    """A metric before its p-value is adjusted and its verdict is given."""
 
     metric: Metric
     sides: tuple[Side, Side]
@@ -31,29 +31,29 @@ class Measured(NamedTuple):
     p: float
 
 
-def judge(measured: Sequence[Measured], settings: Settings, n_mails: float) -> list[Finding]:
-    """Verdicts, with p's adjusted within each family."""
+def judge(measured: Sequence[Measured], settings: Settings, n_emails: float) -> list[Finding]:
+    """Return findings with p-values adjusted within each family."""
     adjusted: dict[Metric, float] = {}
     for family in FAMILIES:
         own = [m for m in measured if m.metric.family == family]
         adjusted |= zip((m.metric for m in own), holm([m.p for m in own]), strict=True)
-    return [_finding(m, adjusted[m.metric], settings, n_mails) for m in measured]
+    return [_finding(m, adjusted[m.metric], settings, n_emails) for m in measured]
 
 
-def _finding(m: Measured, adjusted: float, settings: Settings, n_mails: float) -> Finding:
+def _finding(m: Measured, adjusted: float, settings: Settings, n_emails: float) -> Finding:
     main, margin = m.readings[0], settings.margin
     detectable = main.detectable(settings.alpha, settings.power)
     rate = m.sides[0].rate
     relative = detectable / rate if rate > 0 else NAN
     same = None if margin is None else equivalence(*m.estimates, margin)
-    sequence = relative_sequence(*m.estimates, settings, n_mails)
+    sequence = relative_sequence(*m.estimates, settings, n_emails)
     verdict = _verdict(adjusted, same, settings.alpha)
-    if is_early(settings, n_mails) and not _holds_at_every_look(verdict, sequence, margin):
+    if is_early(settings, n_emails) and not _holds_at_every_look(verdict, sequence, margin):
         verdict = INCONCLUSIVE
     return Finding(
         m.metric, *m.sides, m.readings, m.p, adjusted, detectable, relative,
-        _needed(detectable, main.difference, n_mails) if verdict == INCONCLUSIVE else None,
-        None if margin is None else _needed_for_margin(main, rate * margin, settings, n_mails),
+        _needed(detectable, main.difference, n_emails) if verdict == INCONCLUSIVE else None,
+        None if margin is None else _needed_for_margin(main, rate * margin, settings, n_emails),
         same, sequence, verdict,
     )  # fmt: skip
 
@@ -66,44 +66,44 @@ def _verdict(adjusted: float, same: float | None, alpha: float) -> str | None:
     return EQUIVALENT if same is not None and same < alpha else INCONCLUSIVE
 
 
-def _needed(detectable: float, difference: float, n_mails: float) -> float | None:
-    """Mails in all that show a difference with the asked-for power; errors shrink as the root."""
+def _needed(detectable: float, difference: float, n_emails: float) -> float | None:
+    """Return the emails needed to detect a difference; errors shrink with the square root."""
     if difference == 0 or not detectable > 0:
         return None
-    return math.ceil(n_mails * (detectable / difference) ** 2)
+    return math.ceil(n_emails * (detectable / difference) ** 2)
 
 
 def _needed_for_margin(
-    main: Reading, margin: float, settings: Settings, n_mails: float
+    main: Reading, margin: float, settings: Settings, n_emails: float
 ) -> float | None:
-    """Mails in all that show equivalence with the asked-for power, were there no difference."""
+    """Return the emails needed to show equivalence if there is no difference."""
     if not margin > 0 or not main.error > 0:
         return None
     factor = detection_factor(2 * settings.alpha, (1 + settings.power) / 2)
-    return math.ceil(n_mails * (factor * main.error / margin) ** 2)
+    return math.ceil(n_emails * (factor * main.error / margin) ** 2)
 
 
 def relative_sequence(
-    control: Estimate, treatment: Estimate, settings: Settings, n_mails: float
+    control: Estimate, treatment: Estimate, settings: Settings, n_emails: float
 ) -> tuple[float, float] | None:
-    """The relative interval that holds at every look: Fieller's, as wide as the sequence is."""
+    """Return Fieller's relative interval, widened to hold at every look."""
     error = math.sqrt(control.variance + treatment.variance)
     if settings.planned is None or not error > 0 or not control.rate > 0:
         return None
-    width = radius(error, n_mails / settings.planned, settings.alpha) / error
+    width = radius(error, n_emails / settings.planned, settings.alpha) / error
     _, low, high = fieller(control, treatment, width)
     return low, high
 
 
-def is_early(settings: Settings, n_mails: float) -> bool:
-    """Whether fewer mails are there than were planned, so that this is one look of several."""
-    return settings.planned is not None and n_mails < settings.planned
+def is_early(settings: Settings, n_emails: float) -> bool:
+    """Return whether the test is still running: fewer emails than planned."""
+    return settings.planned is not None and n_emails < settings.planned
 
 
 def _holds_at_every_look(
     verdict: str | None, sequence: tuple[float, float] | None, margin: float | None
 ) -> bool:
-    """Whether the interval for every look bears a verdict out."""
+    """Return whether the interval for every look supports a verdict."""
     low, high = sequence or (NAN, NAN)
     if verdict == SIGNIFICANT:
         return low > 0 or high < 0

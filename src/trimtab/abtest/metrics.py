@@ -1,19 +1,20 @@
-"""What is compared: outcomes per open, the same per delivered mail, and opens as a guardrail."""
+"""The metrics: outcomes per open and per delivered email, and opens as a guardrail."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from typing import NamedTuple
 
-from trimtab.abtest.samples import CLICKS, MAILS, OPENS, ORDERS, REVENUE
+from trimtab.abtest.samples import CLICKS, EMAILS, OPENS, ORDERS, REVENUE
 
-PER_OPEN, PER_MAIL, GUARDRAIL = "per open", "per mail", "guardrail"
-FAMILIES = (PER_OPEN, PER_MAIL, GUARDRAIL)
+PER_OPEN, PER_EMAIL, GUARDRAIL = "per open", "per email", "guardrail"
+PER_MAIL = PER_EMAIL  # old name
+FAMILIES = (PER_OPEN, PER_EMAIL, GUARDRAIL)
 _WORDS = {CLICKS: "Clicks", ORDERS: "Orders", REVENUE: "Revenue", OPENS: "Opens"}
 
 
 class Metric(NamedTuple):
-    """A ratio of two columns; p's are adjusted within its family."""
+    """A ratio of two columns; p-values are adjusted within its family."""
 
     numerator: str
     denominator: str
@@ -21,17 +22,17 @@ class Metric(NamedTuple):
 
     @property
     def title(self) -> str:
-        """'Clicks per open'."""
-        return f"{_WORDS[self.numerator]} {PER_MAIL if self.denominator == MAILS else PER_OPEN}"
+        """The title, like 'Clicks per open'."""
+        return f"{_WORDS[self.numerator]} {PER_EMAIL if self.denominator == EMAILS else PER_OPEN}"
 
 
 def metrics_of(columns: Collection[str]) -> list[Metric]:
-    """The metrics that columns allow, the most important first."""
+    """Return the metrics that can be computed from columns, the most important first."""
     outcomes = [name for name in (CLICKS, ORDERS, REVENUE) if name in columns]
     found = []
     if OPENS in columns:
         found += [Metric(name, OPENS, PER_OPEN) for name in outcomes]
-    found += [Metric(name, MAILS, PER_MAIL) for name in outcomes]
+    found += [Metric(name, EMAILS, PER_EMAIL) for name in outcomes]
     if OPENS in columns:
-        found.append(Metric(OPENS, MAILS, GUARDRAIL))
+        found.append(Metric(OPENS, EMAILS, GUARDRAIL))
     return found

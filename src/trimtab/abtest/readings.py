@@ -1,9 +1,9 @@
-"""One way of testing one metric: two estimates become a difference, an interval and a p.
+"""Readings: the result of one test of one metric, with its interval and p-value.
 
-A rate is a ratio of sums over units, R = sum(y) / sum(d). By the delta method its variance is that
-of the mean of y - R·d, over mean(d)². Two of them are compared as Welch does. Relative differences
-have Fieller's interval: all ratios r for which R_treatment - r·R_control may be 0; it excludes
-0 % just when the interval of the difference excludes 0.
+A rate is a ratio of sums over units, R = sum(y) / sum(d). By the delta method its variance is the
+variance of the mean of y - R·d, over mean(d)². Two rates are compared by Welch's t-test. Relative
+differences have Fieller's interval: all ratios r for which R_treatment - r·R_control may be 0; it
+excludes 0 % exactly when the interval of the difference excludes 0.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WELCH, CUPED, BY_DATE = "Welch", "CUPED", "by date"
 
 
 class Estimate(NamedTuple):
-    """A rate, the variance of that rate, and how many units it comes from."""
+    """A rate, its variance, and its number of units."""
 
     rate: float
     variance: float
@@ -28,17 +28,17 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Reading:
-    """A difference, treatment less control, with its intervals and its p.
+    """The result of one test: treatment minus control, with its intervals and p-value.
 
     Attributes:
-        method: how it was come by, in a few words.
-        difference: of the rates.
-        low: of its interval.
-        high: of its interval.
-        relative: the difference over control's rate; nan if that is not above 0.
-        relative_low: of its interval; nan where it has no end.
-        relative_high: of its interval.
-        p: that chance alone would give as much, either way.
+        method: name of the test.
+        difference: difference of the rates.
+        low: lower end of its interval.
+        high: upper end of its interval.
+        relative: difference over the rate of control; nan if that rate is not above 0.
+        relative_low: lower end of its interval; nan if it is unbounded.
+        relative_high: upper end of its interval; nan if it is unbounded.
+        p: two-sided p-value.
         error: standard error of the difference.
         freedom: degrees of freedom of the t distribution; inf for a normal one.
     """
@@ -55,12 +55,12 @@ class Reading:
     freedom: float
 
     def detectable(self, alpha: float, power: float) -> float:
-        """The difference that would have been found with the given power."""
+        """Return the difference that the test could detect with the given power."""
         return detection_factor(alpha, power, self.freedom) * self.error
 
 
 def ratio(numerator: Floats, denominator: Floats) -> Estimate:
-    """A ratio of sums over independent units, by the delta method."""
+    """Return the estimate of a ratio of sums over independent units, by the delta method."""
     n, total = len(numerator), float(denominator.sum())
     if n == 0 or total <= 0:
         return Estimate(NAN, NAN, n)
@@ -70,13 +70,13 @@ def ratio(numerator: Floats, denominator: Floats) -> Estimate:
 
 
 def spread(values: Floats) -> float:
-    """The variance of the mean of values whose mean is 0."""
+    """Return the variance of the mean of values whose mean is 0."""
     n = len(values)
     return float(values @ values) / (n * (n - 1)) if n > 1 else NAN
 
 
 def welch(control: Estimate, treatment: Estimate, alpha: float, method: str) -> Reading:
-    """Welch's t on two estimates."""
+    """Compare two estimates by Welch's t-test."""
     from scipy.stats import t
 
     error = math.sqrt(control.variance + treatment.variance)
@@ -92,14 +92,14 @@ def welch(control: Estimate, treatment: Estimate, alpha: float, method: str) -> 
 
 
 def _untested(method: str, control: Estimate, treatment: Estimate) -> Reading:
-    """Where nothing varies there is nothing to test by."""
+    """Return a reading without a test: nothing varies."""
     difference = treatment.rate - control.rate
     relative = difference / control.rate if control.rate > 0 else NAN
     return Reading(method, difference, NAN, NAN, relative, NAN, NAN, NAN, 0.0, NAN)
 
 
 def _freedom(control: Estimate, treatment: Estimate) -> float:
-    """Satterthwaite's degrees of freedom; infinitely many for estimates of infinitely many."""
+    """Return Satterthwaite's degrees of freedom; infinite if both estimates have infinite n."""
     parts = [(e.variance, e.n - 1) for e in (control, treatment)]
     below = sum(variance**2 / n for variance, n in parts if n > 0)
     if math.isinf(control.n) and math.isinf(treatment.n):
@@ -108,7 +108,7 @@ def _freedom(control: Estimate, treatment: Estimate) -> float:
 
 
 def fieller(control: Estimate, treatment: Estimate, width: float) -> tuple[float, float, float]:
-    """The relative difference and its interval, `width` standard errors to both sides."""
+    """Return the relative difference and its interval, `width` standard errors to each side."""
     if not control.rate > 0:
         return NAN, NAN, NAN
     relative = treatment.rate / control.rate - 1
@@ -123,7 +123,7 @@ def fieller(control: Estimate, treatment: Estimate, width: float) -> tuple[float
 
 
 def equivalence(control: Estimate, treatment: Estimate, margin: float) -> float:
-    """P of two one-sided tests: small if the relative difference is surely within the margin."""
+    """Return p of two one-sided tests: small if the relative difference is within the margin."""
     from scipy.stats import t
 
     if not control.rate > 0:
@@ -140,7 +140,7 @@ def equivalence(control: Estimate, treatment: Estimate, margin: float) -> float:
 
 
 def detection_factor(alpha: float, power: float, freedom: float = math.inf) -> float:
-    """How many standard errors a difference must be to be found with the given power."""
+    """Return the standard errors a difference needs to be detected with the given power."""
     from scipy.stats import norm, t
 
     if not math.isfinite(freedom):
@@ -149,10 +149,10 @@ def detection_factor(alpha: float, power: float, freedom: float = math.inf) -> f
 
 
 def holm(ps: list[float]) -> list[float]:
-    """P's for the question whether any of several metrics differs, in the order given.
+    """Return p-values adjusted for several metrics by Holm's method, in the order given.
 
-    The smallest is multiplied by their number, the next by one less, and so on; none falls below
-    one before it. What is not a number stays so and does not count.
+    The smallest is multiplied by their number, the next by one less, and so on; none is smaller
+    than the one before it. nan stays nan and does not count.
     """
     order = sorted((place for place, p in enumerate(ps) if not math.isnan(p)), key=lambda i: ps[i])
     adjusted = list(ps)

@@ -1,4 +1,4 @@
-"""Confidence sequences: intervals that hold at every look, however often and whenever one looks.
+"""Confidence sequences: intervals that hold at every look, however often you look.
 
 The boundary is the normal mixture of Robbins (1970), in the asymptotic form of Waudby-Smith,
 Arbour, Sinha, Kennedy and Ramdas (arXiv 2103.06476): with the standard error s of an estimate and
@@ -6,8 +6,8 @@ a mixture of standard deviation τ,
 
     radius² = s²·(s² + τ²) / τ² · log((s² + τ²) / (s²·α²)).
 
-τ decides at which sample the interval is tightest: at the planned one. It must not depend on when
-one looks, so that a plan is needed.
+τ sets the sample size at which the interval is tightest: the planned one. It must not depend on
+when you look, so a plan is needed.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ import math
 
 
 def radius(error: float, fraction: float, alpha: float) -> float:
-    """Half the width of the interval at a look.
+    """Return half the width of the interval at a look.
 
     Args:
         error: standard error of the estimate.
-        fraction: of the planned sample that has been seen, above 0; it may go beyond 1.
-        alpha: chance that the truth is ever outside.
+        fraction: share of the planned sample seen so far, above 0; may exceed 1.
+        alpha: probability that the truth is ever outside.
     """
-    planned = error**2 * fraction  # what the squared error will be at the planned sample
+    planned = error**2 * fraction  # squared error at the planned sample
     mixture = planned * tightest(alpha)
     both = error**2 + mixture
     return math.sqrt(error**2 * both / mixture * math.log(both / (error**2 * alpha**2)))
 
 
 def tightest(alpha: float) -> float:
-    """τ² over the squared error of the sample at which the interval is to be tightest."""
+    """Return τ² over the squared error of the sample at which the interval is tightest."""
     width = -2 * math.log(alpha)
     return width + math.log(width + 1)

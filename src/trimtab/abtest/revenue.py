@@ -1,4 +1,4 @@
-"""Revenue, which a few large orders can decide: capped, and by the bootstrap."""
+"""Revenue, which a few large orders can dominate: capped, and by bootstrap."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 from trimtab.abtest.readings import NAN, Reading, ratio, welch
 from trimtab.arrays import Floats
 
-Pair = tuple[Floats, Floats]  # revenue and what it is counted per, a row a unit
-_ROOM = 1 << 22  # numbers drawn at once
+Pair = tuple[Floats, Floats]  # revenue and its denominator, one row per unit
+_MAX_DRAWN = 1 << 22  # numbers drawn at once
 
 
 def winsorised(control: Pair, treatment: Pair, quantile: float, alpha: float) -> Reading:
-    """As `welch`, with no unit's revenue above a quantile of all units that brought any."""
+    """Compare by `welch`, with revenue capped at a quantile of the units that have any."""
     both = np.concatenate([control[0], treatment[0]])
     paid = both[both > 0]
     most = float(np.quantile(paid, quantile)) if len(paid) else 0.0
@@ -23,7 +23,7 @@ def winsorised(control: Pair, treatment: Pair, quantile: float, alpha: float) ->
 
 
 def bootstrapped(control: Pair, treatment: Pair, draws: int, seed: int, alpha: float) -> Reading:
-    """The difference over resampled units: percentiles of it, and how often it has either sign."""
+    """Compare resampled units: interval by percentiles, p by how often the sign changes."""
     random = np.random.default_rng(seed)
     first, second = (_resampled(random, *sums, draws) for sums in (control, treatment))
     differences = second - first
@@ -45,13 +45,13 @@ def bootstrapped(control: Pair, treatment: Pair, draws: int, seed: int, alpha: f
 
 
 def _resampled(random: np.random.Generator, money: Floats, per: Floats, draws: int) -> Floats:
-    """Rates of resampled units. Units that are alike are drawn together."""
-    pairs, alike = np.unique(np.stack([money, per]), axis=1, return_counts=True)
+    """Return rates of resampled units; identical units are drawn together."""
+    pairs, repeats = np.unique(np.stack([money, per]), axis=1, return_counts=True)
     rates = []
-    step = max(1, _ROOM // len(alike))
+    step = max(1, _MAX_DRAWN // len(repeats))
     for begin in range(0, draws, step):
         size = min(step, draws - begin)
-        times = random.multinomial(len(money), alike / len(money), size=size)
+        times = random.multinomial(len(money), repeats / len(money), size=size)
         totals = times @ pairs.T
         rates.append(totals[:, 0] / np.maximum(totals[:, 1], np.finfo(float).tiny))
     return np.concatenate(rates)

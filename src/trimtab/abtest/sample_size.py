@@ -1,4 +1,4 @@
-"""How many mails it takes to see a lift."""
+"""The number of emails needed to detect a lift."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from trimtab.abtest import counts as by_count
 from trimtab.abtest.analyse import require_scipy
 from trimtab.abtest.metrics import Metric, metrics_of
 from trimtab.abtest.readings import Estimate, detection_factor, ratio
-from trimtab.abtest.samples import LABELS, MAILS, ORDERS, REVENUE, Counts, read_baseline
+from trimtab.abtest.samples import EMAILS, LABELS, ORDERS, REVENUE, Counts, read_baseline
 from trimtab.abtest.settings import Settings
 from trimtab.errors import DataError, SettingError
 
 LIFTS = (0.01, 0.02, 0.03, 0.05, 0.10, 0.20)
-_FEW = 2_000  # events up to which the exact test's own power is looked for
+_FEW_EVENTS = 2_000  # up to so many, the power of the exact test is computed
 _STEPS = 30
 _LEAST_LIFT = 1e-6
 
 
 class Baseline(NamedTuple):
-    """What a metric is without a treatment.
+    """A metric without a treatment.
 
     Attributes:
-        metric: which one.
+        metric: the metric.
         rate: its rate.
-        variance: of the rate, times the mails that it comes from.
-        events: per mail, where they are tested as rare events; None otherwise.
-        binomial: whether a rate is a share, whose variance is that of a share.
+        variance: variance of the rate times the number of emails.
+        events: events per email if they are tested as rare events; otherwise None.
+        binomial: whether the rate is a share, with the variance of a share.
     """
 
     metric: Metric
@@ -39,7 +39,7 @@ class Baseline(NamedTuple):
     binomial: bool
 
     def after(self, lift: float) -> float:
-        """The variance with a lift: that of a share, or grown like the rate, as counts' do."""
+        """Return the variance with a lift: of a share, or growing with the rate as for counts."""
         if self.binomial:
             return self.variance * (1 + lift) * (1 - self.rate * (1 + lift)) / (1 - self.rate)
         return self.variance * (1 + lift)
@@ -47,60 +47,65 @@ class Baseline(NamedTuple):
 
 @dataclass(frozen=True)
 class Planned:
-    """How many mails, in both buckets together, show a lift of a metric."""
+    """The emails in both buckets needed to detect a lift of a metric."""
 
     metric: Metric
     rate: float
     lift: float
-    mails: float
+    emails: float
+
+    @property
+    def mails(self) -> float:
+        """Old name of `emails`."""
+        return self.emails
 
 
 def baseline_of(table: Any, labels: Sequence[str] = LABELS) -> list[Baseline]:
-    """What metrics are, from a table with a row a user or a mail: all rows, or control's."""
+    """Return baselines from a table with one row per user or email: all rows, or control."""
     arm = read_baseline(table, labels)
-    mails = float(arm[MAILS].sum())
+    emails = float(arm[EMAILS].sum())
     found = []
     for metric in metrics_of(arm):
         own = ratio(arm[metric.numerator], arm[metric.denominator])
-        events = float(arm[ORDERS].sum()) / mails if metric.numerator == ORDERS else None
-        found.append(_baseline(metric, own, mails, events, binomial=False))
+        events = float(arm[ORDERS].sum()) / emails if metric.numerator == ORDERS else None
+        found.append(_baseline(metric, own, emails, events, binomial=False))
     return found
 
 
 def baseline_of_counts(totals: Mapping[str, float]) -> list[Baseline]:
-    """What metrics are, from totals; revenue is left out, as its variance is not known."""
-    known = Counts(totals).totals
-    mails = known[MAILS]
+    """Return baselines from totals; revenue is left out because its variance is unknown."""
+    known = Counts.of(totals).totals
+    emails = known[EMAILS]
     found = []
     for metric in metrics_of([name for name in known if name != REVENUE]):
         pair = known[metric.numerator], known[metric.denominator]
         if metric.numerator == ORDERS:
-            own, events = by_count.frequency(*pair), known[ORDERS] / mails
-            found.append(_baseline(metric, own, mails, events, binomial=False))
+            own, events = by_count.frequency(*pair), known[ORDERS] / emails
+            found.append(_baseline(metric, own, emails, events, binomial=False))
         else:
-            found.append(_baseline(metric, by_count.share(*pair), mails, None, binomial=True))
+            found.append(_baseline(metric, by_count.share(*pair), emails, None, binomial=True))
     return found
 
 
 def _baseline(
-    metric: Metric, own: Estimate, mails: float, events: float | None, binomial: bool
+    metric: Metric, own: Estimate, emails: float, events: float | None, binomial: bool
 ) -> Baseline:
-    return Baseline(metric, own.rate, own.variance * mails, events, binomial)
+    return Baseline(metric, own.rate, own.variance * emails, events, binomial)
 
 
 def plan(
     baseline: Sequence[Baseline], lifts: Sequence[float] = LIFTS, settings: Settings | None = None
 ) -> list[Planned]:
-    """Mails in both buckets for every metric and lift.
+    """Return the emails needed in both buckets, for every metric and lift.
 
     Args:
-        baseline: of `baseline_of` or `baseline_of_counts`.
-        lifts: relative, like 0.03; below 0 for a loss.
-        settings: alpha, power and share are used.
+        baseline: from `baseline_of` or `baseline_of_counts`.
+        lifts: relative lifts, like 0.03; negative for a loss.
+        settings: its alpha, power and share are used.
 
     Example:
-        >>> base = baseline_of_counts({"mails": 100_000, "opens": 15_000, "clicks": 2_250})
-        >>> [round(row.mails, -4) for row in plan(base[:1], [0.05])]
+        >>> base = baseline_of_counts({"emails": 100_000, "opens": 15_000, "clicks": 2_250})
+        >>> [round(row.emails, -4) for row in plan(base[:1], [0.05])]
         [480000]
     """
     require_scipy()
@@ -108,34 +113,36 @@ def plan(
     for lift in lifts:
         if not _LEAST_LIFT <= abs(lift) <= 1 / _LEAST_LIFT or lift <= -1:
             raise SettingError(
-                f"lift={lift:g}: must be above -100 % and not 0 or next to it, like 0.03 or 3%"
+                f"lift={lift:g}: must be above -100 % and not about 0, like 0.03 or 3%"
             )
     if not any(known.rate > 0 and known.variance > 0 for known in baseline):
-        raise DataError("nothing varies in what is known: there is no lift to plan for")
+        raise DataError("no metric varies: a test cannot be planned; give more data")
     return [
-        Planned(known.metric, known.rate, lift, _mails(known, lift, settings))
+        Planned(known.metric, known.rate, lift, _needed_emails(known, lift, settings))
         for known in baseline
         for lift in lifts
     ]
 
 
-def detectable_lift(known: Baseline, mails: float, settings: Settings) -> float:
-    """The lift that so many mails show with the asked-for power; nan where there is none."""
+def detectable_lift(known: Baseline, emails: float, settings: Settings) -> float:
+    """Return the lift that a number of emails can detect; nan without one."""
     low, high = 0.0, 1.0
     most = 0.999999 * (1 / known.rate - 1) if known.binomial and known.rate > 0 else 1e6
-    while high < most and not _mails(known, high, settings) <= mails:
+    while high < most and not _needed_emails(known, high, settings) <= emails:
         high *= 2
     high = min(high, most)
-    if not _mails(known, high, settings) <= mails:
+    if not _needed_emails(known, high, settings) <= emails:
         return math.nan
     for _ in range(_STEPS):
         middle = (low + high) / 2
-        low, high = (low, middle) if _mails(known, middle, settings) <= mails else (middle, high)
+        low, high = (
+            (low, middle) if _needed_emails(known, middle, settings) <= emails else (middle, high)
+        )
     return high
 
 
-def _mails(known: Baseline, lift: float, settings: Settings) -> float:
-    """Mails in both buckets."""
+def _needed_emails(known: Baseline, lift: float, settings: Settings) -> float:
+    """Return the emails needed in both buckets."""
     if not known.rate > 0 or not known.variance > 0:
         return math.nan
     if known.binomial and known.rate * (1 + lift) >= 1:
@@ -143,19 +150,19 @@ def _mails(known: Baseline, lift: float, settings: Settings) -> float:
     share = settings.share
     spread = known.variance / (1 - share) + known.after(lift) / share
     factor = detection_factor(settings.alpha, settings.power)
-    mails = spread * (factor / (lift * known.rate)) ** 2
-    if known.events is not None and mails * known.events < _FEW:
-        mails = max(mails, _exact_mails(known.events, lift, settings, mails))
-    return math.ceil(mails)
+    emails = spread * (factor / (lift * known.rate)) ** 2
+    if known.events is not None and emails * known.events < _FEW_EVENTS:
+        emails = max(emails, _needed_by_exact(known.events, lift, settings, emails))
+    return math.ceil(emails)
 
 
-def _exact_mails(events: float, lift: float, settings: Settings, guess: float) -> float:
-    """Mails with which the exact test has the asked-for power, near those of the normal one."""
+def _needed_by_exact(events: float, lift: float, settings: Settings, guess: float) -> float:
+    """Return the emails that give the exact test its power, searched from a guess."""
     share = settings.share
 
-    def power(mails: float) -> float:
-        control = mails * (1 - share) * events
-        treated = mails * share * events * (1 + lift)
+    def power(emails: float) -> float:
+        control = emails * (1 - share) * events
+        treated = emails * share * events * (1 + lift)
         return by_count.exact_power(control, treated, share, settings.alpha)
 
     low, high = 0.5 * guess, guess

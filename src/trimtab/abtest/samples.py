@@ -1,12 +1,13 @@
-"""What is analysed: a row a user (or a mail) with its bucket, or counts of two buckets."""
+"""The data of an analysis: one row per user (or email) with its bucket, or totals."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,23 +19,35 @@ from trimtab.tables.columns import BUCKET, USER
 from trimtab.tables.frames import Table, column_names, read_frame, require_numbers
 from trimtab.tables.ids import as_read_only, encode_ids, id_column
 
-MAILS, OPENS, CLICKS, ORDERS, REVENUE = "mails", "opens", "clicks", "orders", "revenue"
+EMAILS, OPENS, CLICKS, ORDERS, REVENUE = "emails", "opens", "clicks", "orders", "revenue"
 DATE = "date"
 BEFORE = "pre_"
-MOST = 1e15  # beyond it sums of squares lose their meaning
-COLUMNS = (MAILS, OPENS, CLICKS, ORDERS, REVENUE)
+_OLD_NAMES = {"mails": EMAILS, "pre_mails": BEFORE + EMAILS, "mail_id": "email_id"}
+MOST = 1e15  # beyond it, sums of squares lose precision
+COLUMNS = (EMAILS, OPENS, CLICKS, ORDERS, REVENUE)
 LABELS = (CONTROL, TREATMENT)
 
 Sums = Mapping[str, Floats]
 
 
+def find_old_names(names: Collection[str]) -> dict[str, str]:
+    """Return the new names of columns or totals that have old ones: mails, mail_id."""
+    return {old: new for old, new in _OLD_NAMES.items() if old in names and new not in names}
+
+
+def rename_old_columns(table: Any, name: str) -> Any:
+    """Return a table with emails and email_id for columns named mails and mail_id."""
+    found = find_old_names(column_names(table, name))
+    return nw.from_native(table).rename(found).to_native() if found else table
+
+
 def sum_by(groups: Any, values: Floats, n: int = 0) -> Floats:
-    """Sums of values by group."""
+    """Return sums of values by group."""
     return np.bincount(groups, values, n).astype(np.float64)
 
 
 def mean_by(groups: Any, values: Floats, n: int = 0) -> Floats:
-    """Means of values by group, of those that are known; nan where none is."""
+    """Return means of the known values by group; nan without any."""
     known = ~np.isnan(values)
     counts = np.bincount(groups[known], minlength=n)
     sums = sum_by(groups[known], values[known], n)
@@ -47,11 +60,11 @@ class Sample:
     """Rows of both buckets.
 
     Attributes:
-        columns: what was counted, by name; `mails` always.
-        treated: whether a row is in the treatment.
-        users: the user of each row; None where rows are units by themselves.
-        dates: the date of each row, a code; None without dates.
-        date_names: what the codes mean, ascending.
+        columns: counts by name; always `emails`.
+        treated: whether a row is in the treatment group.
+        users: the user code of each row; None if each row is a unit.
+        dates: the date code of each row; None without dates.
+        date_names: the dates behind the codes, ascending.
     """
 
     columns: Sums
@@ -61,7 +74,7 @@ class Sample:
     date_names: Sequence[str]
 
     def arms(self, rows: Flags | None = None) -> tuple[Sums, Sums]:
-        """Control and treatment, each with a number a unit; of some rows only, if so told."""
+        """Return sums per unit of control and of treatment, over all rows or some."""
         return self._arm(False, rows), self._arm(True, rows)
 
     def _arm(self, treated: bool, rows: Flags | None) -> Sums:
@@ -73,16 +86,16 @@ class Sample:
             return taken
         _, own = np.unique(self.users[chosen], return_inverse=True)
         n = int(own.max()) + 1 if len(own) else 0
-        # What was before is a user's, however many rows say it.
+        # Numbers from before the test belong to the user: rows repeat them.
         return {
             name: mean_by(own, values, n) if name.startswith(BEFORE) else sum_by(own, values, n)
             for name, values in taken.items()
         }
 
     def counts(self) -> tuple[int, int]:
-        """How many units there are in each bucket."""
+        """Return the number of units in each bucket."""
         first, second = self.arms()
-        return len(first[MAILS]), len(second[MAILS])
+        return len(first[EMAILS]), len(second[EMAILS])
 
 
 def read_sample(
@@ -91,11 +104,10 @@ def read_sample(
     """Read and check a table.
 
     Args:
-        table: bucket; opens, clicks, orders, revenue, as many as there are; mails, 1 a row if it
-            is not there; user_id, for rows that belong together; date; pre_opens and so on, the
-            same of the time before the test.
-        labels: what control and treatment are called in the column bucket.
-        experiment: tells the bucket by user_id; a column bucket must agree with it.
+        table: bucket; any of opens, clicks, orders, revenue; emails (default: 1 per row); user_id,
+            if rows belong together; date; pre_opens and so on, the same before the test.
+        labels: names of control and treatment in the column bucket.
+        experiment: gives the bucket by user_id; a column bucket must agree with it.
     """
     needed = (BUCKET,) if experiment is None else (USER,)
     read, columns = _read_columns(table, needed)
@@ -107,7 +119,7 @@ def read_sample(
 
 
 def read_baseline(table: Any, labels: Sequence[str] = LABELS) -> Sums:
-    """What users did before any test, a number a unit: all rows, or those of control."""
+    """Return sums per unit before any test: of all rows, or of control."""
     read, columns = _read_columns(table, ())
     users = _users(read)
     treated = np.zeros(len(read), bool)
@@ -116,26 +128,23 @@ def read_baseline(table: Any, labels: Sequence[str] = LABELS) -> Sums:
         treated = ~np.array(pc.equal(text, labels[0]).to_numpy(zero_copy_only=False), bool)
     if treated.all():
         raise DataError(
-            f"column '{BUCKET}' of table has no '{labels[0]}': drop the column, or pass what "
-            f"control is called as labels"
+            f"column '{BUCKET}' of table has no '{labels[0]}'; drop the column, or pass labels="
         )
     return Sample(columns, treated, users, None, ()).arms()[0]
 
 
 def _read_columns(table: Any, needed: tuple[str, ...]) -> tuple[Table, dict[str, Floats]]:
-    """The table, and all that was counted."""
+    """Return the table, and its counts by name."""
+    table = rename_old_columns(table, "table")
     found = column_names(table, "table")
     outcomes = COLUMNS[1:]
     if not any(name in found for name in outcomes):
-        raise DataError(
-            f"table has none of {', '.join(outcomes)}: there is nothing to compare; found "
-            f"{', '.join(found)}"
-        )
+        raise DataError(f"table has none of {', '.join(outcomes)}; found {', '.join(found)}")
     names = [name for name in found if name.removeprefix(BEFORE) in COLUMNS]
     optional = tuple(name for name in (BUCKET, USER, DATE) if name not in needed)
     read = read_frame(table, "table", *needed, *names, optional=optional)
     columns = {name: _numbers(read, name) for name in names}
-    columns.setdefault(MAILS, np.ones(len(read)))
+    columns.setdefault(EMAILS, np.ones(len(read)))
     return read, columns
 
 
@@ -144,13 +153,13 @@ def _users(table: Table) -> Codes | None:
 
 
 def _numbers(table: Table, name: str) -> Floats:
-    """A column as numbers, counts whole and at least 0; of the time before, some may lack."""
+    """Return a column as numbers: counts whole and at least 0; pre_ columns may have gaps."""
     column = table.columns[name]
     before = name.startswith(BEFORE)
     if column.null_count and not before:
         raise DataError(
             f"column '{name}' of table lacks a value in {column.null_count} of {len(column)} rows; "
-            f"write 0 where there was nothing"
+            f"write 0 there"
         )
     require_numbers(table, name)
     values: Floats = np.array(as_read_only(column.cast(pa.float64(), safe=False)), np.float64)
@@ -161,13 +170,13 @@ def _numbers(table: Table, name: str) -> Floats:
     if bad.any():
         rule = f"{'a number' if name.endswith(REVENUE) else 'whole, at least 0'} and below {MOST:g}"
         raise DataError(
-            f"column '{name}' of table has {given[bad][0]:g}: it must be {rule}; mend such rows"
+            f"column '{name}' of table has {given[bad][0]:g}: must be {rule}; fix such rows"
         )
     return values
 
 
 def _buckets(columns: pa.Table, labels: Sequence[str], experiment: Experiment | None) -> Flags:
-    """Whether each row is in the treatment."""
+    """Return whether each row is in the treatment group."""
     given = None
     if BUCKET in columns.column_names:
         given = _by_label(columns[BUCKET], labels)
@@ -175,20 +184,20 @@ def _buckets(columns: pa.Table, labels: Sequence[str], experiment: Experiment | 
         assert given is not None
         return given
     treated = pc.equal(experiment.assign(columns[USER]), TREATMENT)
-    told = np.array(treated.to_numpy(zero_copy_only=False), bool)
-    if told.all() or not told.any():
+    expected = np.array(treated.to_numpy(zero_copy_only=False), bool)
+    if expected.all() or not expected.any():
         raise DataError(
-            f"all users are in one bucket by salt '{experiment.salt}' and share "
-            f"{experiment.share:g}: there is nothing to compare with"
+            f"salt='{experiment.salt}' and share={experiment.share:g} put all users into one "
+            f"bucket; add users of the other bucket"
         )
-    if given is not None and (told != given).any():
-        row = int(np.argmax(told != given))
+    if given is not None and (expected != given).any():
+        row = int(np.argmax(expected != given))
         raise DataError(
-            f"{int((told != given).sum())} of {len(told)} rows are in another bucket than salt "
-            f"'{experiment.salt}' and share {experiment.share:g} say, the first for user_id "
+            f"{int((expected != given).sum())} of {len(expected)} rows are in another bucket than "
+            f"salt='{experiment.salt}' and share={experiment.share:g} give, like user_id "
             f"{columns[USER][row].as_py()}; pass the salt and share that the lists were made with"
         )
-    return told
+    return expected
 
 
 def _by_label(column: pa.ChunkedArray, labels: Sequence[str]) -> Flags:
@@ -196,20 +205,20 @@ def _by_label(column: pa.ChunkedArray, labels: Sequence[str]) -> Flags:
         text = column.cast(pa.string())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise DataError(
-            f"column '{BUCKET}' of table holds {column.type}: it must be text, like "
-            f"'{labels[0]}'; cast the column"
+            f"column '{BUCKET}' of table holds {column.type}: must be text like '{labels[0]}'; "
+            f"cast the column"
         ) from error
     known = pc.unique(text).to_pylist()
     strange = [value for value in known if value not in labels]
     if strange:
         raise DataError(
-            f"column '{BUCKET}' of table has {strange[0]!r}: it must be '{labels[0]}' or "
-            f"'{labels[1]}'; rename them, or pass what they are called as labels"
+            f"column '{BUCKET}' of table has {strange[0]!r}: must be '{labels[0]}' or "
+            f"'{labels[1]}'; rename it, or pass labels="
         )
     missing = [label for label in labels if label not in known]
     if missing:
         raise DataError(
-            f"column '{BUCKET}' of table has no '{missing[0]}': there is nothing to compare with"
+            f"column '{BUCKET}' of table has no '{missing[0]}'; add rows of both buckets"
         )
     return np.array(pc.equal(text, labels[1]).to_numpy(zero_copy_only=False), bool)
 
@@ -222,13 +231,13 @@ def _check_apart(treated: Flags, users: Codes | None) -> None:
     both = (np.bincount(users, treated, n) > 0) & (np.bincount(users, ~treated, n) > 0)
     if both.any():
         raise DataError(
-            f"{int(both.sum())} of {n} users have rows in both buckets: each must be in one; drop "
-            f"them, or leave out user_id if rows are independent"
+            f"{int(both.sum())} of {n} users have rows in both buckets; drop these users, or leave "
+            f"out user_id if rows are independent"
         )
 
 
 def _dates(columns: pa.Table) -> tuple[Sequence[str], Codes | None]:
-    """The dates in words, ascending, and each row's."""
+    """Return the dates as text, ascending, and the date code of each row."""
     if DATE not in columns.column_names:
         return (), None
     column = columns[DATE]
@@ -241,9 +250,15 @@ def _dates(columns: pa.Table) -> tuple[Sequence[str], Codes | None]:
 
 @dataclass(frozen=True)
 class Counts:
-    """Totals of one bucket: mails, opens, clicks, orders; revenue has no test of its own then."""
+    """Totals of one bucket: emails, opens, clicks, orders, revenue."""
 
     totals: Mapping[str, float]
+
+    @staticmethod
+    def of(given: Mapping[str, float]) -> Counts:
+        """Return checked totals; the old name mails is accepted for emails."""
+        renamed = find_old_names(given)
+        return Counts({renamed.get(name, name): value for name, value in given.items()})
 
     def __post_init__(self) -> None:
         for name, value in self.totals.items():
@@ -253,16 +268,16 @@ class Counts:
                 raise DataError(f"{name}={value:g}: must be whole and at least 0")
             if not abs(value) < MOST:
                 raise DataError(f"{name}={value:g}: must be a number below {MOST:g}")
-        if not self.totals.get(MAILS, 0) > 0:
-            raise DataError("counts lack mails: say how many were delivered, like mails=400000")
+        if not self.totals.get(EMAILS, 0) > 0:
+            raise DataError("emails: missing or 0; give the emails delivered, like emails=400000")
         self._check_order()
 
     def _check_order(self) -> None:
-        """Shares need trials that count at most once each."""
-        pairs = ((OPENS, MAILS), (CLICKS, OPENS), (CLICKS, MAILS))
+        """Refuse more clicks than opens, or more of either than emails."""
+        pairs = ((OPENS, EMAILS), (CLICKS, OPENS), (CLICKS, EMAILS))
         for part, whole in pairs:
             if self.totals.get(part, 0) > self.totals.get(whole, math.inf):
                 raise DataError(
                     f"{part}={self.totals[part]:g} is more than {whole}={self.totals[whole]:g}: "
-                    f"counts must be of different mails; give a table with a row a user instead"
+                    f"count each email once, or give a table with one row per user"
                 )

@@ -1,4 +1,4 @@
-"""How an analysis is made; checked when made."""
+"""The settings of an analysis."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from trimtab.errors import SettingError
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What an analysis is asked for.
+    """The settings of an analysis.
 
     Args:
-        alpha: of the tests, and of intervals: 0.05 for intervals of 95 %.
-        power: for which detectable differences and needed samples are told.
-        margin: relative; differences surely below it are called equivalent. None: no such verdict.
-        share: of units that should be in the treatment, for the sample-ratio check.
-        planned: mails in both buckets that the test is planned to end at, for intervals that hold
-            at every look. None: no such intervals.
-        draws: of the bootstrap of revenue; 0 leaves it out.
-        quantile: of units with revenue, above which revenue is capped in the capped reading.
-        seed: of the bootstrap.
+        alpha: significance level; 0.05 gives 95 % intervals.
+        power: power for detectable differences and emails needed.
+        margin: relative difference below which buckets count as equivalent. None: no such verdict.
+        share: planned share of units in the treatment group, for the sample-ratio check.
+        planned: planned number of emails in both buckets, for intervals that hold at every look.
+            None: no such intervals.
+        draws: bootstrap draws for revenue; 0: no bootstrap.
+        quantile: quantile of units with revenue at which the capped reading caps revenue.
+        seed: seed of the bootstrap.
     """
 
     alpha: float = 0.05
@@ -47,14 +47,14 @@ class Settings:
 
 
 def require_share(name: str, value: Any) -> None:
-    """Refuse anything but a number between 0 and 1."""
+    """Refuse values that are not a number between 0 and 1."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not math.isfinite(value) or not 0 < value < 1:
         raise SettingError(f"{name}={value}: must be above 0 and below 1, like 0.05 or 5%")
 
 
 def parse_share(name: str, text: str) -> float:
-    """A number written as 0.02 or as 2%."""
+    """Return a number written as 0.02 or as 2%."""
     try:
         digits = text.strip().removesuffix("%")
         value = float(digits) / (100 if digits != text.strip() else 1)

@@ -1,10 +1,9 @@
-"""A closed loop: generated customers get mails in two buckets, and what they buy is learned from.
+"""A simulated test: generated customers get emails in two buckets, and biases learn from purchases.
 
-Customers have tastes that the engine knows, and trends set in that it does not. Every morning
-biases are learned from what was bought in the last days; in the treatment lists are re-ranked by
-them. Who opens a mail clicks on an item the likelier, the more it is to their taste of that day and
-the higher it stands. As all tastes are known, so is what both lists are worth for everyone: the
-true lift.
+The engine knows the customers' tastes, but not the trends that begin later. Every morning biases
+are learned from the purchases of the last days; they re-rank the lists of the treatment group. A
+customer who opens an email is more likely to click on items that match their taste of that day and
+that are higher up. All tastes are known, so the true lift is known too.
 """
 
 from __future__ import annotations
@@ -30,29 +29,29 @@ from trimtab.errors import SettingError, TrimtabWarning
 from trimtab.learn import BiasLearner
 
 FRACTIONS = (0.125, 0.25, 0.5, 1.0)
-_BUYING = 0.3  # purchases a customer makes a day without any mail
-_BEFORE = 3  # days of purchases before the first mail, in a world not yet changed
-_SPREAD = 0.8  # of the logs of what orders are worth
+_BUYING = 0.3  # purchases per customer and day without any email
+_BEFORE = 3  # days of purchases before the first email, without trends
+_SPREAD = 0.8  # standard deviation of the log of order values
 _START = date(2026, 1, 5)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Loop:
-    """A test that could be run: who gets mails, and what they do with them.
+    """The settings of a simulated test; `run` runs it.
 
     Args:
-        users: customers; each gets a mail a day.
-        days: of mails.
-        items: in the catalogue.
+        users: number of customers; each gets one email per day.
+        days: number of days.
+        items: number of items in the catalogue.
         listed: items that the engine lists for each customer.
-        k: items in a mail.
-        drift: from 0, no trends at all, to 1, strong; they set in over the first half of the days.
-        share: of customers in the treatment.
-        open_rate: of mails.
-        click_rate: of opened mails, on the first day and without biases.
-        order_rate: of clicks.
-        order_value: mean of what an order is worth.
-        recent_days: that biases are learned from.
+        k: items per email.
+        drift: strength of trends, from 0 (none) to 1; they grow over the first half of the days.
+        share: share of customers in the treatment group.
+        open_rate: share of emails opened.
+        click_rate: share of opened emails clicked, on the first day and without biases.
+        order_rate: share of clicks that lead to an order.
+        order_value: mean value of an order.
+        recent_days: days of purchases that biases are learned from.
         seed: another seed gives other customers.
     """
 
@@ -81,60 +80,70 @@ class Loop:
 
     @property
     def experiment(self) -> Experiment:
-        """How customers are divided."""
+        """The division of customers into buckets."""
         return Experiment(f"online-{self.seed}", self.share)
 
     def run(
         self, settings: Settings | None = None, step: Callable[[str], None] | None = None
     ) -> Run:
-        """Send all mails, and analyse what came of them."""
-        world = _World(self)
-        mails, truths, chances = [], [], []
-        bought = [world.buy(0.0, day) for day in range(-_BEFORE, 0)]
+        """Send all emails and analyse the outcome."""
+        shop = _SimulatedShop(self)
+        emails, truths, chances = [], [], []
+        bought = [shop.buy(0.0, day) for day in range(-_BEFORE, 0)]
         for day in range(self.days):
             if step is not None:
                 step(f"day {day + 1}")
-            treated = world.lists(pa.concat_tables(bought[-self.recent_days :]))
-            sent = world.send(day, treated)
-            mails.append(sent.table)
+            treated = shop.lists(pa.concat_tables(bought[-self.recent_days :]))
+            sent = shop.send(day, treated)
+            emails.append(sent.table)
             truths.append(sent.truth)
             chances.append(sent.chances)
-            bought.append(pa.concat_tables([world.buy(world.progress(day), day), sent.bought]))
-        table = pa.concat_tables(mails)
+            bought.append(pa.concat_tables([shop.buy(shop.progress(day), day), sent.bought]))
+        table = pa.concat_tables(emails)
         chosen = settings or Settings(share=self.share, planned=table.num_rows)
         found = analyse(table, chosen, experiment=self.experiment)
         truth = pa.Table.from_pylist(truths)
-        return Run(self, table, found, truth, world.power(np.stack(chances), chosen))
+        return Run(self, table, found, truth, shop.power(np.stack(chances), chosen))
 
 
 class Power(NamedTuple):
-    """How often so many mails would have shown the true lift of clicks per open."""
+    """The share of repeated tests that detect the true lift of clicks per open."""
 
-    mails: int
+    emails: int
     found: float
+
+    @property
+    def mails(self) -> int:
+        """Old name of `emails`."""
+        return self.emails
 
 
 @dataclass(frozen=True)
 class Run:
-    """What came of a loop.
+    """The result of a simulated test.
 
     Attributes:
         loop: its settings.
-        mails: user_id, date, bucket, mails, opens, clicks, orders, revenue.
-        verdicts: the analysis of them.
-        truth: date, control, treatment: clicks per open to be expected of everyone, by bucket.
-        power: by mails sent.
+        emails: user_id, date, bucket, emails, opens, clicks, orders, revenue.
+        verdicts: the analysis of these emails.
+        truth: date, control, treatment: expected clicks per open if all users were in that bucket.
+        power: power by number of emails.
     """
 
     loop: Loop
-    mails: pa.Table
+    emails: pa.Table
     verdicts: Verdicts
     truth: pa.Table
     power: list[Power]
 
     @property
+    def mails(self) -> pa.Table:
+        """Old name of `emails`."""
+        return self.emails
+
+    @property
     def true_lift(self) -> float:
-        """Clicks per open of all mails, were all customers in the treatment, over none; less 1."""
+        """The relative lift of clicks per open with all customers in treatment, against none."""
         control, treatment = (float(np.sum(self.truth[name])) for name in ("control", "treatment"))
         return treatment / control - 1
 
@@ -143,11 +152,11 @@ class _Sent(NamedTuple):
     table: pa.Table
     bought: pa.Table
     truth: dict[str, Any]
-    chances: Floats  # of a click on an open mail, by customer
+    chances: Floats  # of a click on an opened email, by bucket and customer
 
 
-class _World:
-    """Customers, what they like on a day, and what they do with a list."""
+class _SimulatedShop:
+    """Customers, their tastes on a day, and how they react to lists."""
 
     def __init__(self, loop: Loop) -> None:
         self.loop = loop
@@ -165,20 +174,20 @@ class _World:
         self.treated: Flags = np.asarray(ids.to_numpy(zero_copy_only=False) == TREATMENT)
         if self.treated.all() or not self.treated.any():
             raise SettingError(
-                f"share={loop.share:g}: puts all of {loop.users} users into one bucket; take more "
-                f"users, or a share nearer to 0.5"
+                f"share={loop.share:g}: puts all {loop.users} users into one bucket; use more "
+                f"users or a share closer to 0.5"
             )
         self.attention = 1 / np.log2(np.arange(loop.k) + 2.0)
         self.raw = np.tile(np.arange(loop.k), (loop.users, 1))  # lists are best first
-        first = self._worth(self.liking(0.0), self.raw).sum(axis=1)
+        first = self._slot_values(self.purchase_chances(0.0), self.raw).sum(axis=1)
         self.eagerness = loop.click_rate / float(first.mean())
 
     def progress(self, day: int) -> float:
-        """How far trends have come on a day."""
+        """Return how far trends have developed on a day, from 0 to 1."""
         return min(1.0, 2 * (day + 1) / self.loop.days)
 
-    def liking(self, progress: float) -> Floats:
-        """The chance that a customer's next purchase is each listed item."""
+    def purchase_chances(self, progress: float) -> Floats:
+        """Return the probability of each listed item to be a customer's next purchase."""
         with np.errstate(divide="ignore"):
             weights = self.tastes * self.change[self.items] ** progress
         weights = np.maximum(weights, 1e-300)
@@ -186,38 +195,38 @@ class _World:
         return liking
 
     def buy(self, progress: float, day: int) -> pa.Table:
-        """What is bought on a day without any mail."""
+        """Return the purchases of a day without any email."""
         buyers = np.flatnonzero(self.random.random(self.loop.users) < _BUYING)
-        edges = np.cumsum(self.liking(progress)[buyers], axis=1)
+        edges = np.cumsum(self.purchase_chances(progress)[buyers], axis=1)
         picks = (edges < self.random.random((len(buyers), 1)) * edges[:, -1:]).sum(axis=1)
         return _purchases(buyers, self.items[buyers, np.minimum(picks, self.loop.listed - 1)])
 
     def lists(self, recent: pa.Table) -> Ints:
-        """Places, in the engine's lists, of the k best with biases learned from purchases."""
+        """Return the positions, in the engine's lists, of the top k with learned biases."""
         loop = self.loop
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", TrimtabWarning)  # small worlds, weak biases
+            warnings.simplefilter("ignore", TrimtabWarning)  # expected with little data
             bias = BiasLearner(k=loop.k).fit(self.recs, recent, progress=False)
             top = bias.apply(self.recs, loop.k)
         shown = np.asarray(top["item_id"]).reshape(loop.users, loop.k)
         found: Ints = (shown[:, :, None] == self.items[:, None, :]).argmax(axis=2)
         return found
 
-    def _worth(self, liking: Floats, places: Ints) -> Floats:
-        """What each place of a mail is worth to a customer."""
+    def _slot_values(self, liking: Floats, places: Ints) -> Floats:
+        """Return the value of each slot of an email to a customer."""
         worth: Floats = np.take_along_axis(liking, places, axis=1) * self.attention
         return worth
 
-    def clicking(self, liking: Floats, places: Ints) -> Floats:
-        """The chance of a click on each place of an opened mail; at most 1 in all."""
-        wanted = self.eagerness * self._worth(liking, places)
+    def click_chances(self, liking: Floats, places: Ints) -> Floats:
+        """Return the probability of a click on each slot of an opened email; at most 1 in total."""
+        wanted = self.eagerness * self._slot_values(liking, places)
         clicking: Floats = wanted / np.maximum(wanted.sum(axis=1, keepdims=True), 1.0)
         return clicking
 
     def send(self, day: int, treated: Ints) -> _Sent:
-        """A mail to every customer, and what they do with it."""
-        liking = self.liking(self.progress(day))
-        both = [self.clicking(liking, places) for places in (self.raw, treated)]
+        """Send an email to every customer, and return the outcome."""
+        liking = self.purchase_chances(self.progress(day))
+        both = [self.click_chances(liking, places) for places in (self.raw, treated)]
         chances = np.stack([chance.sum(axis=1) for chance in both])
         shown = np.where(self.treated[:, None], treated, self.raw)
         edges = np.cumsum(np.where(self.treated[:, None], both[1], both[0]), axis=1)
@@ -242,23 +251,25 @@ class _World:
             {
                 "user_id": users, "date": [name] * len(users),
                 "bucket": self.loop.experiment.assign(users),
-                "mails": np.ones(len(users), np.int64), "opens": opens.astype(np.int64),
+                "emails": np.ones(len(users), np.int64), "opens": opens.astype(np.int64),
                 "clicks": clicks.astype(np.int64), "orders": orders.astype(np.int64),
                 "revenue": np.round(worth, 2),
             }
         )  # fmt: skip
 
     def power(self, chances: Floats, settings: Settings, runs: int = 200) -> list[Power]:
-        """Tests of the same customers, drawn anew, with all of them and with some."""
+        """Return the power of repeated tests with all customers, and with some of them."""
         found = []
         for fraction in FRACTIONS:
             n = max(4, round(fraction * self.loop.users))
-            hits = sum(self._drawn(chances[:, :, :n], n).p < settings.alpha for _ in range(runs))
+            hits = sum(
+                self._repeat_test(chances[:, :, :n], n).p < settings.alpha for _ in range(runs)
+            )
             found.append(Power(n * self.loop.days, hits / runs))
         return found
 
-    def _drawn(self, chances: Floats, n: int) -> Any:
-        """Clicks per open of one more test of n customers, divided anew."""
+    def _repeat_test(self, chances: Floats, n: int) -> Any:
+        """Return clicks per open of one more test of n customers, with new buckets."""
         treated = self.random.random(n) < self.loop.share
         own = np.where(treated, chances[:, 1], chances[:, 0])
         opens = self.random.random(own.shape) < self.opening[:n]
@@ -269,6 +280,6 @@ class _World:
 
 
 def _purchases(users: Any, items: Any) -> pa.Table:
-    """user_id, item_id, each pair once."""
+    """Return user_id, item_id, each pair once."""
     pairs = np.unique(np.stack([users, items.astype(np.int64)], axis=1), axis=0)
     return pa.table({"user_id": pairs[:, 0], "item_id": pairs[:, 1]})

@@ -1,4 +1,4 @@
-"""Verdicts: what an analysis found, metric by metric, as plain data."""
+"""The verdicts of an analysis, one per metric, as plain data."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from typing import Any
 
 from trimtab.abtest.metrics import GUARDRAIL, Metric
 from trimtab.abtest.readings import BY_DATE, CUPED, Reading
+from trimtab.abtest.samples import find_old_names
 from trimtab.abtest.settings import Settings
 
 SIGNIFICANT, INCONCLUSIVE, EQUIVALENT = "significant", "inconclusive", "equivalent"
 ALARM = 0.001
-MAIL = "mail"  # the unit where only totals are known
+EMAIL = "email"  # the unit if only totals are known
+MAIL = EMAIL  # old name
 
 
 @dataclass(frozen=True)
 class Side:
-    """One bucket's numbers for a metric."""
+    """The numbers of one bucket for a metric."""
 
     numerator: float
     denominator: float
@@ -28,23 +30,23 @@ class Side:
 
 @dataclass(frozen=True)
 class Finding:
-    """One metric in both buckets.
+    """The result for one metric.
 
     Attributes:
-        metric: what is compared.
-        control: its numbers in control.
-        treatment: its numbers in the treatment.
-        readings: ways of testing it; the first is the one whose interval is shown.
-        p: raw; where two tests must agree, the larger; nan where nothing can be told.
-        p_adjusted: by Holm over the metrics of its family.
-        detectable: the absolute difference that could have been found with the asked-for power.
-        detectable_relative: the same over control's rate.
-        needed: mails in both buckets that would show a difference like the one seen.
-        needed_for_margin: mails in both buckets that would show equivalence, were there no
-            difference at all; None without a margin.
-        equivalence: p of the two one-sided tests; None without a margin.
+        metric: the metric.
+        control: its numbers in the control group.
+        treatment: its numbers in the treatment group.
+        readings: results of each test method; the interval of the first is shown.
+        p: unadjusted two-sided p-value; the larger one if two tests must agree; nan if untested.
+        p_adjusted: p-value adjusted by Holm over the metrics of its family.
+        detectable: absolute difference that the test could detect with the chosen power.
+        detectable_relative: the same relative to the rate of control.
+        needed: emails in both buckets needed to detect the difference seen.
+        needed_for_margin: emails in both buckets needed to show equivalence if there is no
+            difference; None without a margin.
+        equivalence: p-value of the two one-sided tests; None without a margin.
         sequence: relative interval that holds at every look; None without a plan.
-        verdict: significant, inconclusive or equivalent; None where nothing can be tested.
+        verdict: significant, inconclusive or equivalent; None if untested.
     """
 
     metric: Metric
@@ -67,15 +69,15 @@ class Finding:
         return self.readings[0]
 
     def alike(self) -> list[Reading]:
-        """Readings that answer one question in several ways, and should agree.
+        """Return readings that test the same thing in different ways, and should agree.
 
-        CUPED and dates put together are not among them: they are there to see what others do not.
+        CUPED and the combination of dates are left out: they can detect more than the others.
         """
         apart = (CUPED, BY_DATE)
         return [r for r in self.readings if r.method not in apart and not math.isnan(r.p)]
 
     def agree(self, alpha: float) -> bool:
-        """Whether readings that should agree are on the same side of alpha."""
+        """Return whether readings that should agree are on the same side of alpha."""
         return len({reading.p < alpha for reading in self.alike()}) < 2
 
     @property
@@ -86,22 +88,22 @@ class Finding:
 
 @dataclass(frozen=True)
 class SampleRatio:
-    """Whether the buckets have the sizes that they should have."""
+    """The sizes of the buckets, and a test of whether they are as planned."""
 
     control: float
     treatment: float
-    share: float  # that the treatment should have
+    share: float  # planned for the treatment group
     p: float
 
     @property
     def alarm(self) -> bool:
-        """Whether the division went wrong: nothing else should be believed then."""
+        """Whether the sizes are wrong; then no other result can be trusted."""
         return self.p < ALARM
 
 
 @dataclass(frozen=True)
 class Dated:
-    """A metric on one date, or up to it."""
+    """The reading of a metric on one date, or up to it."""
 
     date: str
     metric: Metric
@@ -111,16 +113,16 @@ class Dated:
 
 @dataclass(frozen=True)
 class Verdicts:
-    """What an analysis found.
+    """The result of an analysis.
 
     Attributes:
-        settings: how it was made.
-        unit: what was counted as independent: user, row or mail.
-        sample_ratio: whether the buckets have the right sizes.
-        findings: a metric each.
-        dates: each date by itself.
-        looks: all up to each date.
-        notes: what a reader should know, a sentence each.
+        settings: settings of the analysis.
+        unit: the independent unit: user, row or email.
+        sample_ratio: sizes of the buckets.
+        findings: one per metric.
+        dates: readings of each date alone.
+        looks: readings of all data up to each date.
+        notes: sentences a reader should know.
     """
 
     settings: Settings
@@ -132,19 +134,20 @@ class Verdicts:
     notes: Sequence[str] = field(default_factory=tuple)
 
     def of(self, numerator: str, denominator: str) -> Finding:
-        """The finding on a metric."""
+        """Return the finding for a metric; the old name mails is accepted for emails."""
+        renamed = find_old_names((denominator,)).get(denominator, denominator)
         for finding in self.findings:
-            if finding.metric[:2] == (numerator, denominator):
+            if finding.metric[:2] == (numerator, renamed):
                 return finding
         raise KeyError(f"{numerator} per {denominator.removesuffix('s')}")
 
     @property
     def guardrail(self) -> Finding | None:
-        """The finding on opens, if opens are known."""
+        """The finding for opens; None if opens are unknown."""
         return next((f for f in self.findings if f.metric.family == GUARDRAIL), None)
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it for JSON: what is not a number becomes None."""
+        """Return everything for JSON; nan becomes None."""
         plain = _plain(dataclasses.asdict(self))
         for finding, row in zip(self.findings, plain["findings"], strict=True):
             row["metric"] = {"title": finding.metric.title, **finding.metric._asdict()}

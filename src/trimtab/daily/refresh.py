@@ -85,7 +85,7 @@ class Refresh:
         duplicates: what to do with a (user, item) twice in the lists: "error", "max", "mean" or
             "sum".
         accept: what to publish anyway. "guard": biases that the guard warns of; "incomplete": a
-            log that looks incomplete; "older": a day before that of the version served now;
+            log that looks incomplete; "older": a day before the day of the version served now;
             "different-lists": lists to re-rank that differ much from the training lists.
         warm: start from the biases served now. The ascent then ends a little sooner, and biases
             change less from day to day; the default learner has one optimum wherever it starts.

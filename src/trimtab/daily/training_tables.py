@@ -68,7 +68,7 @@ def read_shop_data(
     sales, catalogue = match_kinds([sales, catalogue], from_csv)
     require_columns("events", sales.column_names, [USER, ITEM, TIMESTAMP])  # a query may lack them
     stamps, zone = as_utc(sales[TIMESTAMP], tz)
-    # Parsed once: what follows finds UTC, and is told the zone that days begin in.
+    # Parsed once: from here on timestamps are UTC, and the time zone of days is passed along.
     sales = sales.set_column(sales.column_names.index(TIMESTAMP), TIMESTAMP, stamps)
     day = datetime.now(require_zone(zone)).date() if as_of is None else as_of
     known = sales.filter(pa.array(microseconds(stamps) < day_start(day, zone)))

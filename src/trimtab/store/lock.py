@@ -37,7 +37,7 @@ def hold_lock(path: Path, wait: bool) -> Iterator[None]:
     except OSError as error:
         raise StoreError(f"cannot write in {path.parent}: {error.strerror}") from error
     try:
-        if not wait:  # nobody is told who holds a lock that everyone waits for
+        if not wait:  # a process that waits is never told who holds the lock
             _write_holder(holder)
         yield
     finally:
