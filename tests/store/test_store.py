@@ -18,7 +18,6 @@ from trimtab.store import Store
 from trimtab.store.writer import open_writer
 from trimtab.tables.store_pointer import POINTER
 
-pytestmark = pytest.mark.xdist_group("shop")
 HELPERS = Path(__file__).parents[1] / "helpers"
 
 
@@ -347,10 +346,11 @@ DISK = """
 import os, subprocess, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from shops import AS_OF, Shop
+from shops import AS_OF, Shop, run_in_process
 import trimtab as tt
 from trimtab.store import Store
 
+QUICK = ("--set", "method=ascent", "--no-warm")
 disk = Path(sys.argv[1])
 shop = Shop(Path(sys.argv[3]), None)
 
@@ -358,9 +358,9 @@ def mount(options):
     subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(disk)], check=True)
 
 def refresh():
-    command = [sys.argv[4], *map(str, shop.arguments("--as-of", AS_OF, "--rerank"))]
-    command[command.index(str(shop.store))] = str(disk / "store")
-    return subprocess.run(command, capture_output=True, text=True)
+    command = shop.arguments("--as-of", AS_OF, "--rerank", *QUICK)
+    command[command.index(shop.store)] = disk / "store"
+    return run_in_process(*command)
 
 def expect(done, status, words):
     assert done.returncode == status, (done.returncode, done.stderr)
@@ -407,15 +407,15 @@ def can_mount(place: Path) -> bool:
     return subprocess.run(mounting, capture_output=True, check=False).returncode == 0
 
 
+@pytest.mark.xdist_group("shop")
 def test_a_full_or_read_only_disk_loses_nothing(made_shop, tmp_path):
     if not can_mount(tmp_path):
         pytest.skip("file systems cannot be mounted here, even in a separate namespace")
-    script = Path(sys.executable).with_name("trimtab")
     disk = tmp_path / "disk"
     disk.mkdir()
     done = subprocess.run(
         in_namespace(
-            sys.executable, "-c", DISK, disk, HELPERS, made_shop.folder, script
+            sys.executable, "-c", DISK, disk, HELPERS, made_shop.folder
         ),
         capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip

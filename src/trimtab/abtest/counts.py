@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from trimtab.abtest.readings import NAN, Estimate, Reading, fieller
+from trimtab.abtest.readings import NAN, Estimate, Reading, fieller, untested
 
 POOLED, EXACT = "pooled z", "exact"
 _ROUND_OFF = 1 + 1e-7  # two probabilities this close count as equal
@@ -34,11 +34,11 @@ def pooled_z(control: tuple[float, float], treatment: tuple[float, float], alpha
     first, second = share(*control), share(*treatment)
     difference = second.rate - first.rate
     if math.isnan(difference):
-        return _untested_reading(method, difference)
+        return untested(method, difference)
     both = (control[0] + treatment[0]) / (control[1] + treatment[1])
     error = math.sqrt(max(both * (1 - both), 0.0) * (1 / control[1] + 1 / treatment[1]))
     if error == 0:
-        return _untested_reading(method, 0.0, 0.0 if both else NAN)
+        return untested(method, 0.0, 0.0 if both else NAN)
     width = float(norm.isf(alpha / 2))
     apart = math.sqrt(first.variance + second.variance)
     p = 2 * float(norm.sf(abs(difference) / error))
@@ -61,7 +61,7 @@ def exact(control: tuple[float, float], treatment: tuple[float, float], alpha: f
     difference = after.rate - before.rate
     error = math.sqrt(before.variance + after.variance)
     if total == 0 or math.isnan(difference):
-        return _untested_reading(method, difference)
+        return untested(method, difference)
     found = exact_test(control, treatment)
     ends = found.proportion_ci(1 - alpha)
     low, high = (
@@ -83,11 +83,6 @@ def exact_test(control: tuple[float, float], treatment: tuple[float, float]) -> 
 
     exposed = control[1] + treatment[1]
     return binomtest(round(treatment[0]), round(control[0] + treatment[0]), treatment[1] / exposed)
-
-
-def _untested_reading(method: str, difference: float, relative: float = NAN) -> Reading:
-    """Return a reading without a test: no events, or only events."""
-    return Reading(method, difference, NAN, NAN, relative, NAN, NAN, NAN, 0.0, math.inf)
 
 
 def _relative(share_treated: float, exposures: float) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 
 from trimtab.abtest.judging import relative_sequence
 from trimtab.abtest.metrics import PER_EMAIL, PER_OPEN, Metric, metrics_of
-from trimtab.abtest.readings import WELCH, Estimate, Reading, ratio, welch
+from trimtab.abtest.readings import WELCH, Estimate, Reading, welch
 from trimtab.abtest.samples import EMAILS, Sample
 from trimtab.abtest.settings import Settings
 from trimtab.abtest.verdicts import Dated
@@ -68,7 +68,6 @@ def _read_rows(sample: Sample, rows: Flags, settings: Settings) -> list[_Row]:
     control, treatment = sample.arms(rows)
     found = []
     for metric in _primary_metrics(sample):
-        top, per = metric.numerator, metric.denominator
-        both = ratio(control[top], control[per]), ratio(treatment[top], treatment[per])
+        both = metric.estimate(control), metric.estimate(treatment)
         found.append(_Row(metric, both, welch(*both, settings.alpha, WELCH)))
     return found

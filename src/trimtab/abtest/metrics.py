@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from trimtab.abtest.samples import CLICKS, EMAILS, OPENS, ORDERS, REVENUE
+from trimtab.abtest.readings import Estimate, ratio
+from trimtab.abtest.samples import CLICKS, EMAILS, OPENS, ORDERS, REVENUE, Sums
 
 PER_OPEN, PER_EMAIL, GUARDRAIL = "per open", "per email", "guardrail"
 PER_MAIL = PER_EMAIL  # old name
@@ -24,6 +25,10 @@ class Metric(NamedTuple):
     def title(self) -> str:
         """The title, like 'Clicks per open'."""
         return f"{_WORDS[self.numerator]} {PER_EMAIL if self.denominator == EMAILS else PER_OPEN}"
+
+    def estimate(self, arm: Sums) -> Estimate:
+        """Return the rate of a bucket, from sums per unit."""
+        return ratio(arm[self.numerator], arm[self.denominator])
 
 
 def metrics_of(columns: Collection[str]) -> list[Metric]:

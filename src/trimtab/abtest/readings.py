@@ -83,7 +83,7 @@ def welch(control: Estimate, treatment: Estimate, alpha: float, method: str) -> 
     freedom = _freedom(control, treatment)
     difference = treatment.rate - control.rate
     if not error > 0:
-        return _untested(method, control, treatment)
+        return untested(method, difference, difference / control.rate if control.rate > 0 else NAN)
     width = float(t.isf(alpha / 2, freedom))
     p = 2 * float(t.sf(abs(difference) / error, freedom))
     ends = fieller(control, treatment, width)
@@ -91,11 +91,9 @@ def welch(control: Estimate, treatment: Estimate, alpha: float, method: str) -> 
     return Reading(method, difference, low, high, *ends, p, error, freedom)
 
 
-def _untested(method: str, control: Estimate, treatment: Estimate) -> Reading:
+def untested(method: str, difference: float, relative: float = NAN) -> Reading:
     """Return a reading without a test: nothing varies."""
-    difference = treatment.rate - control.rate
-    relative = difference / control.rate if control.rate > 0 else NAN
-    return Reading(method, difference, NAN, NAN, relative, NAN, NAN, NAN, 0.0, NAN)
+    return Reading(method, difference, NAN, NAN, relative, NAN, NAN, NAN, 0.0, math.inf)
 
 
 def _freedom(control: Estimate, treatment: Estimate) -> float:

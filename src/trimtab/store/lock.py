@@ -17,10 +17,17 @@ _HOLDER = (
     ".holder"  # added to the lock's name: older filelocks empty the lock file when they try it
 )
 
+_POLL_SECONDS = 0.002  # locks that are waited for are held for milliseconds
+
 
 def now() -> str:
     """Return the time as a store writes it: UTC, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def cannot_write(folder: Path, error: OSError) -> StoreError:
+    """Return the error for a folder that cannot be written in."""
+    return StoreError(f"cannot write in {folder}: {error.strerror or error}")
 
 
 @contextlib.contextmanager
@@ -29,13 +36,13 @@ def hold_lock(path: Path, wait: bool) -> Iterator[None]:
     holder = path.with_name(path.name + _HOLDER)
     lock = FileLock(path)
     try:
-        lock.acquire(timeout=-1 if wait else 0)
+        lock.acquire(timeout=-1 if wait else 0, poll_interval=_POLL_SECONDS)
     except Timeout as error:
         raise BusyError(
             f"{path.parent}: another refresh is running ({_read_holder(holder)}); let it finish"
         ) from error
     except OSError as error:
-        raise StoreError(f"cannot write in {path.parent}: {error.strerror}") from error
+        raise cannot_write(path.parent, error) from error
     try:
         if not wait:  # a process that waits is never told who holds the lock
             _write_holder(holder)

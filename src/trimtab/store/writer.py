@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from trimtab.errors import RefusedError, StoreError
-from trimtab.store.lock import SWITCH_LOCK, WRITER_LOCK, hold_lock, now
+from trimtab.store.lock import SWITCH_LOCK, WRITER_LOCK, cannot_write, hold_lock, now
 from trimtab.store.versions import MANIFEST, Store
 from trimtab.tables.files import publish, require_place, sync_folder
 from trimtab.tables.published import checksum, file_checksum
@@ -29,7 +29,7 @@ def open_writer(store: Store) -> Iterator[Writer]:
     try:
         (store.folder / VERSIONS).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StoreError(f"cannot write in {store.folder}: {error.strerror}") from error
+        raise cannot_write(store.folder, error) from error
     with hold_lock(store.folder / WRITER_LOCK, wait=False):
         _require_pointer(store)
         _remove_leftovers(store)
@@ -54,9 +54,7 @@ class Writer:
         try:
             entry = self._write(fill, manifest)
         except OSError as error:
-            raise StoreError(
-                f"cannot write in {self._store.folder}: {error.strerror or error}"
-            ) from error
+            raise cannot_write(self._store.folder, error) from error
         with hold_lock(self._store.folder / SWITCH_LOCK, wait=True):
             pointer = self._pointer()
             if pointer["current"] != self.current:
