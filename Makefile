@@ -11,7 +11,7 @@ demo: $(READY)  ## the paper's experiments on a real retailer's year, and a page
 	$(BIN)/trimtab demo
 
 test: $(READY)  ## all tests, but for those that take minutes
-	$(BIN)/python -m pytest -n auto --dist worksteal -m "not minutes"
+	$(BIN)/python -m pytest -n auto --dist loadgroup -m "not minutes"
 
 test-spark: $(READY)  ## all tests on Spark: also a real cluster, its parts killed on the way
 	$(BIN)/python -m pytest -n 1 tests/spark

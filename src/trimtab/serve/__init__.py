@@ -9,19 +9,27 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import Any
 
 from trimtab.errors import TrimtabError
-
-try:
-    for _name in ("httptools", "msgspec", "prometheus_client", "starlette", "swagger_ui_bundle"):
-        import_module(_name)
-    import_module("uvicorn")
-except ImportError as error:
-    raise TrimtabError("serving support is not installed: pip install 'trimtab[serve]'") from error
-
-from trimtab.serve.app import make_app
-from trimtab.serve.exposures import read_exposures
-from trimtab.serve.server import run
 from trimtab.serve.settings import Settings
 
 __all__ = ["Settings", "make_app", "read_exposures", "run"]
+_MODULES = {"make_app": "app", "read_exposures": "exposures", "run": "server"}
+_LIBRARIES = (
+    "httptools", "msgspec", "prometheus_client", "starlette", "swagger_ui_bundle", "uvicorn",
+)  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """Functions that need optional libraries, loaded when first used; `Settings` needs none."""
+    if name not in _MODULES:
+        raise AttributeError(f"module 'trimtab.serve' has no attribute {name!r}")
+    try:
+        for library in _LIBRARIES:
+            import_module(library)
+    except ImportError as error:
+        raise TrimtabError(
+            "serving support is not installed: pip install 'trimtab[serve]'"
+        ) from error
+    return getattr(import_module(f"trimtab.serve.{_MODULES[name]}"), name)

@@ -20,7 +20,7 @@ from trimtab.serve.app import make_service_app
 from trimtab.serve.connection import Connection
 from trimtab.serve.gate import is_loopback
 from trimtab.serve.service import Service
-from trimtab.serve.settings import Settings
+from trimtab.serve.settings import HOST, PORT, Settings
 from trimtab.store import Store
 
 _GRACE_SECONDS = 15
@@ -30,8 +30,8 @@ OnReady = Callable[[int, str], None]
 
 
 def run(
-    store: Store | str | Path, settings: Settings | None = None, *, host: str = "127.0.0.1",
-    port: int = 8000, on_ready: OnReady | None = None,
+    store: Store | str | Path, settings: Settings | None = None, *, host: str = HOST,
+    port: int = PORT, on_ready: OnReady | None = None,
 ) -> None:  # fmt: skip
     """Serve until SIGINT or SIGTERM, and finish the requests that have begun.
 
