@@ -50,7 +50,7 @@ FILLS: dict[str, tuple[Any, ...]] = {
     "serve": (serve_settings.Settings, run_service),
 }
 # Options that only the command line has, and two of the HTTP server, which is imported late.
-OWN_DEFAULTS = {"out", "report", "top", "host", "port"}
+OWN_DEFAULTS = {"out", "report", "top"}
 # Options with None for "not given", and one that only shares its name with a setting.
 DIFFERENT = {"refresh": {"accept"}, "serve": {"share"}, "simulate": {"days", "items"}}
 
