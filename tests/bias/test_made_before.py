@@ -86,15 +86,11 @@ def test_a_store_rolls_back(store, bytes_of):
 def test_a_service_ranks_as_apply_does(number, store):
     if number == 1:
         store.rollback()
-    scores = {
-        item: 1.0 / (place + 2) for place, item in enumerate(store.load().item_ids[::7].tolist())
-    }
-    items = [{"item_id": item, "score": score} for item, score in scores.items()]
-    lists = pa.table(
-        {"user_id": [1] * len(scores), "item_id": [*scores], "score": [*scores.values()]}
-    )
-    answer = rerank(store, {"items": items, "k": 5})
+    bias = store.load()
+    ids = bias.item_ids[::7].tolist()
+    scores = [1.0 / (place + 2) for place in range(len(ids))]
+    lists = pa.table({"user_id": [1] * len(ids), "item_id": ids, "score": scores})
+    answer = rerank(store, {"items": lists.select(["item_id", "score"]).to_pylist(), "k": 5})
     assert answer["version"] == number
-    assert (
-        answer["items"] == store.load().apply(lists, k=5).select(["item_id", "score"]).to_pylist()
-    )
+    top = bias.apply(lists, k=5)
+    assert answer["items"] == top.select(["item_id", "score"]).to_pylist()
