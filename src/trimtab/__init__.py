@@ -1,9 +1,9 @@
-"""Trimtab keeps a recommender on trend: one bias per item, learned from the last days of feedback.
+"""Trimtab keeps a recommender on trend with one bias per item, learned from the last few days.
 
     >>> import trimtab as tt
     >>> learner = tt.BiasLearner(k=10, metric="ndcg")
 
-The README shows the rest.
+See the README for more.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _SUBPACKAGES = ("abtest", "daily", "datasets", "engines", "experiments", "report
 
 
 def __getattr__(name: str) -> Any:
-    """Submodules that are loaded when first used, as in `tt.datasets.load_complete_journey()`."""
+    """Load a subpackage when it is first used, as in `tt.datasets.load_complete_journey()`."""
     if name in _SUBPACKAGES:
         return import_module(f"trimtab.{name}")
     raise AttributeError(f"module 'trimtab' has no attribute {name!r}")

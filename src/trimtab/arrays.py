@@ -1,7 +1,7 @@
-"""Tables as integer codes: what kernels work on.
+"""Lists and sets of items as integer codes, the input of the kernels.
 
-Item codes follow the order of the items' ids, so comparing codes compares ids: that is the
-tie-break of the one total order. Rows (units) are users, or (user, window) pairs.
+Item codes have the same order as item ids, so comparing codes breaks ties by id. A row (unit) is a
+user or a (user, window) pair.
 """
 
 from __future__ import annotations
@@ -27,34 +27,51 @@ class Lists(NamedTuple):
 
     @property
     def n_units(self) -> int:
-        """Number of units, those with an empty list included."""
+        """Number of units, including those with an empty list."""
         return len(self.indptr) - 1
 
-    def take(self, chosen: Ints) -> Lists:
-        """Lists of some of the units."""
+    def take(self, chosen: Ints | Codes) -> Lists:
+        """Return the lists of the chosen units."""
         indptr, entries = entries_of(self.indptr, chosen)
         return Lists(indptr, self.items[entries], self.scores[entries])
 
 
 class Sets(NamedTuple):
-    """One set of items per unit, in CSR form: what the unit bought, each item once."""
+    """One set of items per unit, in CSR form: the items a unit bought, each once."""
 
     indptr: Ints
     items: Codes
 
     @property
     def n_units(self) -> int:
-        """Number of units, those with an empty set included."""
+        """Number of units, including those with an empty set."""
         return len(self.indptr) - 1
 
-    def take(self, chosen: Ints) -> Sets:
-        """Sets of some of the units."""
+    def take(self, chosen: Ints | Codes) -> Sets:
+        """Return the sets of the chosen units."""
         indptr, entries = entries_of(self.indptr, chosen)
         return Sets(indptr, self.items[entries])
 
 
-def entries_of(indptr: Ints, chosen: Ints) -> tuple[Ints, Ints]:
-    """Where the entries of chosen rows begin and end when side by side, and where they are now."""
+def entries_of(indptr: Ints, chosen: Ints | Codes) -> tuple[Ints, Ints]:
+    """Return the pointers of the chosen rows once packed, and the current place of each entry."""
     lengths = np.diff(indptr)[chosen]
     ends = np.concatenate([[0], np.cumsum(lengths)])
     return ends, np.arange(ends[-1]) + np.repeat(indptr[chosen] - ends[:-1], lengths)
+
+
+def close_lists(items: Codes, scores: Floats, lengths: Ints, n: int) -> Lists:
+    """Return lists from rows of n slots, of which only the first `lengths` are filled."""
+    indptr = np.concatenate([[0], np.cumsum(lengths)])
+    if indptr[-1] == len(items):
+        return Lists(indptr, items, scores)
+    filled = (np.arange(n) < lengths[:, None]).ravel()
+    return Lists(indptr, items[filled], scores[filled])
+
+
+def find_positions(known: Codes, wanted: Codes) -> Codes:
+    """Return the position in `known` of each wanted code, or -1 if it is not there."""
+    size = int(max(known.max(initial=-1), wanted.max(initial=-1))) + 1
+    positions = np.full(size, -1, np.int32)
+    positions[known] = np.arange(len(known), dtype=np.int32)
+    return positions[wanted]

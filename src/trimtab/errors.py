@@ -1,4 +1,4 @@
-"""The exceptions that users meet. Each message is one sentence: name, value, rule, next step."""
+"""Errors and warnings; a message is one sentence with name, value, rule and next step."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import warnings
 
 
 class TrimtabError(ValueError):
-    """Anything Trimtab refuses; catch this to catch them all."""
+    """Base class of all Trimtab errors."""
 
 
 class SettingError(TrimtabError):
-    """A setting is outside its range or contradicts another one."""
+    """A setting is out of range or contradicts another setting."""
 
 
 class DataError(TrimtabError):
-    """A table cannot be used as it is."""
+    """A table has missing, wrong or unusable content."""
 
 
 class StoreError(TrimtabError):
-    """A file or saved bias table cannot be read or written."""
+    """A file, saved bias or store cannot be read or written."""
 
 
 class BusyError(StoreError):
@@ -27,19 +27,19 @@ class BusyError(StoreError):
 
 
 class RefusedError(TrimtabError):
-    """The guard, or a check of the day's data, would not let biases be published."""
+    """The guard or a data check did not allow new biases to be published."""
 
 
 class TrimtabWarning(UserWarning):
-    """Something works but is probably not what was meant."""
+    """Something works, but is probably not what you want."""
 
 
 class GuardWarning(TrimtabWarning):
-    """Biases that may not help, or that make lists alike: look before shipping them."""
+    """Biases may not help, or would make lists too similar; check them before you use them."""
 
 
 def warn(message: str, kind: type[TrimtabWarning] = TrimtabWarning) -> None:
-    """Warn at the line, outside of Trimtab, that called it."""
+    """Issue a warning that points to the caller's line outside Trimtab."""
     level, frame = 1, sys._getframe()
     while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == "trimtab":
         level, frame = level + 1, frame.f_back

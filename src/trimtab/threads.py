@@ -1,4 +1,4 @@
-"""Runs a kernel over ranges of users on several threads."""
+"""Run a kernel over ranges of users on several threads."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 from trimtab.errors import SettingError
 
-LEAST_SPLIT = 4096  # shorter work is not worth a thread
+LEAST_SPLIT = 4096  # smaller inputs run on one thread
 
 
 def thread_count() -> int:
-    """Threads to use: `TRIMTAB_THREADS` if set, otherwise the cores this process may run on."""
+    """Return `TRIMTAB_THREADS` if set, otherwise the number of cores this process may use."""
     text = os.environ.get("TRIMTAB_THREADS")
     if text is None:
         return (
@@ -28,14 +28,14 @@ def thread_count() -> int:
 
 
 def ranges(n: int, parts: int) -> list[tuple[int, int]]:
-    """Cut 0..n into at most `parts` contiguous ranges of nearly equal length."""
+    """Split 0..n into at most `parts` contiguous ranges of nearly equal length."""
     parts = max(1, min(parts, n))
     edges = [n * part // parts for part in range(parts + 1)]
     return list(pairwise(edges))
 
 
 def run_ranges(kernel: Callable[..., Any], n: int, *arrays: Any) -> list[Any]:
-    """Call `kernel(start, stop, *arrays)` over 0..n, one range a thread; results in range order."""
+    """Call `kernel(start, stop, *arrays)` on each range of 0..n, one per thread; keep the order."""
     parts = ranges(n, thread_count() if n >= LEAST_SPLIT else 1)
     if len(parts) == 1:
         return [kernel(0, n, *arrays)]

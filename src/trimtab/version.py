@@ -1,3 +1,3 @@
-"""The version of Trimtab, stated once."""
+"""The version of Trimtab."""
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""Corners of `recs_from`: marks that are no scores, ids, ties, and what is refused."""
+"""Special cases of `recs_from`: invalid scores, ids, ties, and errors."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from scipy import sparse
 
 import trimtab as tt
 from trimtab import DataError, SettingError, TrimtabError
-from trimtab.adapters.best_k_models import Asking
-from trimtab.adapters.factor_arrays import Factors
-from trimtab.adapters.numbered_lists import Found
-from trimtab.adapters.score_matrix import SparseScores
-from trimtab.tables.id_labels import Labels
+from trimtab.adapters.best_k_models import BestKSource
+from trimtab.adapters.factor_arrays import FactorSource
+from trimtab.adapters.numbered_lists import ScoredRows, recs_from_source
+from trimtab.adapters.score_matrix import SparseSource
+from trimtab.tables.numbered_ids import NumberedIds
 
 LOWEST = float(np.finfo(np.float32).min)
 RANDOM = np.random.default_rng(8)
@@ -29,15 +29,15 @@ def rows(recs) -> list[tuple]:
     return list(zip(*(recs[c].to_pylist() for c in ("user_id", "item_id", "score")), strict=True))
 
 
-def numbers(n: int) -> Labels:
-    return Labels.read(None, n, "item_ids", "item_id")
+def numbers(n: int) -> NumberedIds:
+    return NumberedIds.read(None, n, "item_ids", "item_id")
 
 
-# What is no score.
+# Invalid scores.
 
 
 @pytest.mark.parametrize("mark", [np.nan, -np.inf, np.inf, LOWEST, -np.finfo(np.float64).max])
-def test_marks_in_tables_and_matrices_are_left_out(mark):
+def test_invalid_scores_in_tables_and_matrices_are_left_out(mark):
     table = pa.table({"user_id": [1, 1, 2], "item_id": [5, 6, 5], "score": [mark, -0.5, mark]})
     assert rows(tt.recs_from(table)) == [(1, 6, -0.5)]
     matrix = sparse.csr_matrix(([mark, -0.5, mark], ([1, 1, 2], [5, 6, 5])), (3, 7))
@@ -49,13 +49,13 @@ def test_rows_without_a_score_are_left_out():
     assert tt.recs_from(table).rows() == [("a", 6, 2.0)]
 
 
-def test_factors_that_are_no_numbers_give_no_rows():
+def test_factors_that_are_not_finite_give_no_rows():
     users = np.array([[1.0, 1.0], [np.nan, 1.0]])
     items = np.array([[1.0, 2.0], [np.inf, 1.0], [-1.0, -1.0]])
     assert rows(tt.recs_from((users, items))) == [(0, 0, 3.0), (0, 2, -2.0)]
 
 
-def test_marks_and_padding_of_a_library_are_left_out():
+def test_padding_and_hidden_items_of_a_library_are_left_out():
     from implicit.als import AlternatingLeastSquares
 
     class Padding(type(AlternatingLeastSquares(factors=2))):
@@ -76,7 +76,7 @@ def test_stored_zeros_of_a_score_matrix_count():
 # Order.
 
 
-def test_ties_go_to_the_smaller_id_whatever_its_number():
+def test_ties_go_to_the_smaller_id_in_any_order_of_numbers():
     alike = np.ones((1, 2)), np.ones((4, 2))
     assert tt.recs_from(alike, n=2, item_ids=[9, 3, 7, 1])["item_id"].to_pylist() == [1, 3]
     matrix = sparse.csr_matrix(np.ones((1, 4)))
@@ -84,36 +84,36 @@ def test_ties_go_to_the_smaller_id_whatever_its_number():
     assert recs["item_id"].to_pylist() == ["C", "a", "b"]
 
 
-def test_users_come_by_id_whatever_their_number():
+def test_users_are_in_the_order_of_ids():
     matrix = sparse.csr_matrix(np.array([[1.0], [2.0], [3.0]]))
     assert rows(tt.recs_from(matrix, user_ids=[30, 10, 20])) == [(10, 0, 2.0), (20, 0, 3.0),
                                                                  (30, 0, 1.0)]  # fmt: skip
 
 
-def test_who_cuts_ties_otherwise_is_asked_for_more():
+def test_a_library_that_orders_ties_its_own_way_is_asked_for_more():
     asked = []
 
-    def ask(numbers, k):
+    def query(numbers, k):
         """Everybody's first 6 items tie, and the largest number comes first."""
         asked.append((len(numbers), k))
         best = np.array([6, 5, 4, 3, 2, 1, 0, 7])[:k]
         scores = np.array([9.0, 4.0, 4.0, 4.0, 4.0, 4.0, 4.0, 1.0])[:k]
-        return Found(np.repeat(np.arange(len(numbers)), k), np.tile(best, len(numbers)),
+        return ScoredRows(np.repeat(np.arange(len(numbers)), k), np.tile(best, len(numbers)),
                      np.tile(scores, len(numbers)))  # fmt: skip
 
-    lists = Asking(ask, 2, 8).lists(np.array([0, 1]), 3, numbers(8))
+    lists = BestKSource(query, 2, 8).lists(np.array([0, 1]), 3, numbers(8))
     assert lists.items.tolist() == [6, 0, 1] * 2
     assert lists.indptr.tolist() == [0, 3, 6]
     assert asked == [(2, 4), (2, 8)]
 
 
-def test_a_pair_that_is_there_twice_counts_once_at_its_best():
+def test_a_repeated_pair_keeps_its_best_score():
     table = pd.DataFrame({"user_id": [1, 1, 1], "item_id": [5, 5, 6], "score": [1.0, 3.0, 2.0]})
     recs = tt.recs_from(table)
     assert recs.values.tolist() == [[1, 5, 3.0], [1, 6, 2.0]]
 
 
-def test_entries_of_a_matrix_that_repeat_are_added_and_the_matrix_stays():
+def test_repeated_entries_of_a_matrix_are_summed_and_the_matrix_is_not_modified():
     matrix = sparse.csr_matrix((np.array([1.0, 2.0, 4.0]), np.array([1, 1, 0]), np.array([0, 3])))
     assert rows(tt.recs_from(matrix)) == [(0, 0, 4.0), (0, 1, 3.0)]
     assert matrix.data.tolist() == [1.0, 2.0, 4.0]
@@ -141,8 +141,8 @@ def test_blocks_of_users_change_nothing(bytes_of):
     known = sparse.random(30, 20, 0.3, "csr", random_state=1)
     scored = sparse.csr_matrix(users @ items.T)
     for source in (
-        Factors(users, items, known),
-        SparseScores(lambda numbers: scored[numbers], 30, 20, known),
+        FactorSource(users, items, known),
+        SparseSource(lambda numbers: scored[numbers], 30, 20, known),
     ):
         whole = source.lists(np.arange(30), 4, numbers(20))
         parts = [
@@ -150,7 +150,7 @@ def test_blocks_of_users_change_nothing(bytes_of):
         ]
         assert np.concatenate([p.items for p in parts]).tolist() == whole.items.tolist()
         assert np.concatenate([p.scores for p in parts]).tobytes() == whole.scores.tobytes()
-    small = tt.adapters.lists.recs_of(replace(Factors(users, items), at_once=4), _request())
+    small = recs_from_source(replace(FactorSource(users, items), users_per_block=4), _request())
     assert bytes_of(small) == bytes_of(tt.recs_from((users, items)))
 
 
@@ -178,7 +178,7 @@ def test_events_become_a_matrix_with_its_ids():
     assert bought.item_ids.tolist() == [3, 7]
 
 
-def test_given_ids_go_before_those_of_the_data():
+def test_given_ids_override_those_of_the_data():
     bought = tt.user_items(pa.table({"user_id": [4, 5], "item_id": [7, 8]}))
     factors = np.eye(2), np.eye(2)
     first = [(4, 7, 1.0), (4, 8, 0.0)]
@@ -193,15 +193,15 @@ def test_given_ids_go_before_those_of_the_data():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"user_ids": [1]}, "user_ids has 1 ids, but the model has 2: give one for each"),
-        ({"item_ids": [1, 2, 1]}, "item_ids has 1 more than once; give each number its own id"),
-        ({"item_ids": [1.5, 2, 3]}, "column 'item_id' of item_ids holds double: ids must be"),
-        ({"user_ids": ["a", None]}, "column 'user_id' of user_ids lacks a value"),
-        ({"exclude_known": True}, "exclude_known=True needs data=, the user-item matrix that"),
-        ({"data": MATRIX[:1]}, "data has 1 users and 3 items, but the model 2 and 3; pass the"),
-        ({"data": [[1]]}, "data is a list: it must be a scipy.sparse matrix, users x items; trim"),
-        ({"exclude_known": 1}, "exclude_known=1: must be True or False"),
-        ({"item_features": MATRIX}, "item_features=a csr_matrix: not for a score matrix; leave"),
+        ({"user_ids": [1]}, "user_ids has 1 .* 2"),
+        ({"item_ids": [1, 2, 1]}, "item_ids has 1 "),
+        ({"item_ids": [1.5, 2, 3]}, "'item_id' of item_ids.*double"),
+        ({"user_ids": ["a", None]}, "'user_id' of user_ids"),
+        ({"exclude_known": True}, "data=None: exclude_known=True"),
+        ({"data": MATRIX[:1]}, "data has 1 .* 3 .* 2 and 3"),
+        ({"data": [[1]]}, "data is a list.*scipy.sparse"),
+        ({"exclude_known": 1}, "exclude_known=1"),
+        ({"item_features": MATRIX}, "item_features=a csr_matrix.*score matrix"),
     ],
 )
 def test_wrong_arguments_are_refused(options, message):
@@ -215,19 +215,19 @@ def test_wrong_arguments_are_refused(options, message):
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (None, "model is a NoneType: recs_from understands"),
-        ("als", "model is a str: recs_from understands"),
-        (np.eye(3), "model is a ndarray: recs_from understands"),
-        ((np.eye(3), np.ones(3)), "model is a tuple: recs_from understands"),
-        ((np.eye(3), np.ones((3, 2))), "user_factors has 3 columns, but item_factors 2: both need"),
-        ((np.eye(2), np.array([["a", "b"]])), "item_factors holds <U1: it must be numbers"),
-        (sparse.coo_array(np.ones(3)), "the score matrix has 1 axes: it must be users x items"),
-        (sparse.csr_matrix(np.ones((2, 2), complex)), "the score matrix holds complex128: it must"),
-        (pa.table({"user_id": [1], "score": [1.0]}), "missing column 'item_id' in the table"),
+        (None, "model is a NoneType"),
+        ("als", "model is a str"),
+        (np.eye(3), "model is a ndarray"),
+        ((np.eye(3), np.ones(3)), "model is a tuple"),
+        ((np.eye(3), np.ones((3, 2))), "user_factors has 3 .*item_factors 2"),
+        ((np.eye(2), np.array([["a", "b"]])), "item_factors.*<U1"),
+        (sparse.coo_array(np.ones(3)), "score matrix has 1 "),
+        (sparse.csr_matrix(np.ones((2, 2), complex)), "score matrix.*complex128"),
+        (pa.table({"user_id": [1], "score": [1.0]}), "'item_id' in the table"),
         (pa.table({"user_id": [1], "item_id": [1], "score": ["a"]}),
-         "column 'score' of the table holds string: it must be numbers"),
+         "'score' of the table.*string"),
         (pa.table({"user_id": [1], "item_id": [1], "score": [1.0], "window": [1]}),
-         "the table has a column 'window': lists are made by user here"),
+         "the table.*'window'"),
     ],
 )  # fmt: skip
 def test_wrong_models_are_refused(model, message):
@@ -238,7 +238,7 @@ def test_wrong_models_are_refused(model, message):
 def test_a_table_needs_nothing_else():
     table = pa.table({"user_id": [1], "item_id": [1], "score": [1.0]})
     for name in ("data", "user_ids", "item_ids"):
-        with pytest.raises(SettingError, match=f"{name}=a list: not for a table; "):
+        with pytest.raises(SettingError, match=f"{name}=a list.* table"):
             tt.recs_from(table, **{name: [1]})
 
 
@@ -247,13 +247,13 @@ def test_models_of_implicit_say_what_they_need():
     from implicit.nearest_neighbours import CosineRecommender
 
     for model in (AlternatingLeastSquares(factors=2), CosineRecommender()):
-        with pytest.raises(TrimtabError, match="has learned nothing yet: call fit"):
+        with pytest.raises(TrimtabError, match=r"(Alternating|Cosine|LightFM).*fit"):
             tt.recs_from(model, data=MATRIX)
     model = CosineRecommender()
     model.fit(MATRIX, show_progress=False)
-    with pytest.raises(DataError, match="implicit models of this kind need data=, the user-item"):
+    with pytest.raises(DataError, match=r"data=None.*implicit"):
         tt.recs_from(model)
-    with pytest.raises(SettingError, match="user_features=a csr_matrix: not for implicit; leave"):
+    with pytest.raises(SettingError, match=r"user_features=a csr_matrix.*implicit"):
         tt.recs_from(model, data=MATRIX, user_features=MATRIX)
 
 
@@ -270,11 +270,11 @@ def test_models_of_lightfm_say_what_they_need():
     from lightfm import LightFM
     from lightfm.data import Dataset
 
-    with pytest.raises(TrimtabError, match="has learned nothing yet: call fit"):
+    with pytest.raises(TrimtabError, match=r"(Alternating|Cosine|LightFM).*fit"):
         tt.recs_from(LightFM())
-    with pytest.raises(DataError, match=r"model is a Dataset of LightFM: pass a fitted"):
+    with pytest.raises(DataError, match="Dataset of LightFM"):
         tt.recs_from(Dataset())
     model = LightFM(no_components=2, random_state=0).fit(MATRIX.tocoo())
-    with pytest.raises(DataError, match=r"item_features, a csr_matrix with \(2, 2\): must be a "):
+    with pytest.raises(DataError, match=r"item_features.*csr_matrix.*\(2, 2\)"):
         tt.recs_from(model, item_features=sparse.csr_matrix(np.eye(2)))
     assert len(tt.recs_from(model)) == 6

@@ -32,7 +32,7 @@ def test_without_exploring_nothing_changes():
 
 
 @pytest.mark.parametrize("explore", [1, 2, 3])
-def test_the_last_places_go_to_fresh_items(explore):
+def test_the_last_slots_go_to_fresh_items(explore):
     top = shown(explore)
     by_rank = top.groupby("rank")["item_id"].agg(set)
     for rank in range(1, 5 - explore):
@@ -63,7 +63,7 @@ def test_draws_are_seeded_and_the_order_of_rows_does_not_matter():
 
 
 def test_any_k_is_allowed():
-    with pytest.warns(tt.TrimtabWarning, match="longer than the longest list"):
+    with pytest.warns(tt.TrimtabWarning, match="k="):
         top = BIAS.apply(LISTS, k=10**9, explore=1)
     assert len(top) == len(LISTS)
 
@@ -75,7 +75,7 @@ def test_what_must_not_be_shown_is_not_explored():
     assert top.query("rank == 2")["item_id"].eq(8).all()
 
 
-def test_places_that_nobody_claims_are_filled_as_usual():
+def test_slots_without_fresh_items_are_filled_as_usual():
     known = make_bias(dict.fromkeys(range(1, 10), 0.0))
     assert known.apply(LISTS, k=4, explore=2).equals(known.apply(LISTS, k=4))
     short = LISTS[LISTS["item_id"] >= 7]
@@ -85,13 +85,13 @@ def test_places_that_nobody_claims_are_filled_as_usual():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"explore": 5}, "explore=5: must be at most k=4, the places there are"),
-        ({"explore": -1}, "explore=-1: must be at least 0"),
-        ({"explore": 1.5}, "explore=1.5: must be a whole number"),
-        ({"explore": 1, "seed": -1}, "seed=-1: must be at least 0"),
+        ({"explore": 5}, "explore=5.*k=4"),
+        ({"explore": -1}, "explore=-1"),
+        ({"explore": 1.5}, "explore=1.5"),
+        ({"explore": 1, "seed": -1}, "seed=-1"),
     ],
 )
-def test_more_than_there_is(options, message):
+def test_wrong_settings_are_refused(options, message):
     with pytest.raises(tt.SettingError, match=message):
         BIAS.apply(LISTS, k=4, **options)
 

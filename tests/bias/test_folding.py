@@ -245,7 +245,7 @@ def test_hard_cases_are_served_exactly(kind, library, excluded):
     assert_same(search(folded, case.users), truth_of(case))
 
 
-def test_one_less_the_product_needs_the_multiplier():
+def test_ranking_by_one_minus_product_needs_the_multiplier():
     """1 - 0.0001 has no digits left for scores that differ by a thousandth of themselves."""
     case = made_case(size=1e-4, n_items=4_000)
     for search in (with_usearch, with_hnswlib):
@@ -256,7 +256,7 @@ def test_one_less_the_product_needs_the_multiplier():
 @pytest.mark.parametrize("library", ["faiss", "usearch index"])
 @pytest.mark.parametrize("excluded", ["drop", "mask"])
 @pytest.mark.parametrize("scale", ["additive", "log"])
-def test_places_that_nothing_claims_are_missing(scale, excluded, library):
+def test_slots_without_an_item_are_missing(scale, excluded, library):
     case = made_case(scale=scale, sign=1.0, excluded=range(3, 400))
     folded = case.bias.fold_into(case.items, excluded=excluded, multiplier=ONE_LESS)
     found = EXACT[library][0](folded, case.users)
@@ -407,7 +407,7 @@ def test_rows_found_become_ids():
 def test_an_id_of_minus_one_is_not_taken_for_missing():
     folded = make_bias({-1: 0.5, 6: 0.0}).fold_into(VECTORS, [-1, 6, 7])
     assert folded.ids([0, 1]).tolist() == [-1, 6]
-    with pytest.raises(tt.SettingError, match="missing=-1: is the id of an item; pass another"):
+    with pytest.raises(tt.SettingError, match="missing=-1"):
         folded.ids([0, -1])
     assert folded.ids([0, -1], missing=-2).tolist() == [-1, -2]
 
@@ -428,7 +428,7 @@ def test_nothing_given_or_returned_changes():
             folded.vectors = vectors
 
 
-def test_rows_in_any_layout_are_folded_alike():
+def test_any_memory_layout_gives_the_same_vectors():
     case = made_case(n_items=70_000)  # more than are folded at a time
     expected = case.bias.fold_into(case.items).vectors
     turned = np.asfortranarray(case.items)
@@ -439,7 +439,7 @@ def test_rows_in_any_layout_are_folded_alike():
     assert (expected[:, -1] == case.bias.bias.astype("f4")).all()
 
 
-def test_a_bias_read_back_folds_the_same(tmp_path):
+def test_a_loaded_bias_folds_the_same(tmp_path):
     case = made_case(excluded=range(5))
     case.bias.save(tmp_path)
     again = tt.ItemBias.load(tmp_path).fold_into(case.items)
@@ -452,27 +452,27 @@ MIXED = np.array([[1.0, -0.5], [0.5, 2.0]])
 LOGS = {0: 0.5, 1: -0.5}
 
 
-def test_vectors_below_zero_need_a_proof():
+def test_negative_coordinates_need_users_to_check():
     bias = make_bias(LOGS, scale="log")
-    with pytest.raises(tt.DataError, match=r"coordinates below 0.*scale='additive'.*user_vectors"):
+    with pytest.raises(tt.DataError, match=r"item_vectors.*scale='additive'.*user_vectors"):
         bias.fold_into(MIXED)
     fine = np.array([[1.0, 0.5], [1.0, 2.0]])
     folded = bias.fold_into(MIXED, user_vectors=fine)
     assert folded.queries(fine).tolist() == fine.tolist()
-    with pytest.raises(tt.DataError, match=r"row 1 .* item_id 0.* at least 0; learn with"):
+    with pytest.raises(tt.DataError, match=r"user_vectors row 1 .*item_id 0"):
         bias.fold_into(MIXED, user_vectors=np.array([[1.0, 0.0], [1.0, 4.0]]))
 
 
 def test_queries_are_checked_too():
     folded = make_bias(LOGS, scale="log").fold_into(np.abs(MIXED), multiplier=2)
     below = np.array([[1.0, -4.0]])
-    with pytest.raises(tt.DataError, match=r"a score of -4.5.* with item_id 1"):
+    with pytest.raises(tt.DataError, match=r"user_vectors.* -4.5.*item_id 1"):
         folded.queries(below * [1.0, 1.0])
     assert folded.queries(below, check=False).tolist() == below.tolist()
     assert folded.queries(np.array([[4.0, -1.0]])[:0]).shape == (0, 2)
 
 
-def test_only_items_that_can_be_shown_must_have_scores_of_zero_up():
+def test_only_items_that_can_be_shown_need_scores_of_at_least_zero():
     bias = make_bias(LOGS, excluded=[0], scale="log")
     for excluded in ("drop", "mask"):
         folded = bias.fold_into(MIXED, excluded=excluded)
@@ -484,34 +484,38 @@ def test_the_check_looks_at_all_blocks():
     users, items = draw.uniform(0, 1, (1_200, 4)), draw.uniform(0, 1, (20_000, 4))
     users[1_100, 0], items[17_000, 0] = 50.0, -1.0
     bias = make_bias({0: 0.1}, scale="log")
-    with pytest.raises(tt.DataError, match=r"row 1100 .* item_id 17000"):
+    with pytest.raises(tt.DataError, match=r"row 1100 .*item_id 17000"):
         bias.fold_into(items, user_vectors=users)
 
 
 # What is refused --------------------------------------------------------------------------------
 
 REFUSED = {
-    "one dimension": ([1.0, 2.0], {}, r"item_vectors has shape \(2,\): it must be 2-d"),
-    "ragged": ([[1.0], [2.0, 3.0]], {}, "item_vectors cannot be read as an array"),
-    "no rows": (np.empty((0, 2)), {}, r"shape \(0, 2\): it needs a row"),
-    "text": ([["a"]], {}, "item_vectors holds <U1: it must be real numbers"),
-    "complex": (VECTORS * 1j, {}, "holds complex128"),
-    "nan": (VECTORS * [1, np.nan], {}, r"item_vectors has nan in row 0 \(from 0\).*finite"),
-    "infinite": (VECTORS * [1, np.inf], {}, "has inf in row 0"),
-    "beyond float32": (VECTORS * 1e39, {}, "has 1e.39 in row 0.*inf as the float32"),
-    "beyond rows": (VECTORS[:2], {}, "rows then are the items 0 to 1.*item_id 2; pass the id"),
-    "too few ids": (VECTORS, {"item_ids": [1, 2]}, "2 ids but item_vectors has 3 rows"),
-    "repeated ids": (VECTORS, {"item_ids": [1, 2, 1]}, "item_ids has 1 more than once"),
-    "strings": (VECTORS, {"item_ids": ["1", "2", "0"]}, "strings in item_ids but integers in the"),
-    "fractions": (VECTORS, {"item_ids": [1.0, 2.0, 0.5]}, "holds double: ids must be"),
-    "no id": (VECTORS, {"item_ids": [1, None, 2]}, "item_ids lacks a value in 1 of 3"),
-    "mixed ids": (VECTORS, {"item_ids": [1, "b", 2]}, "item_ids cannot be read"),
-    "ids in rows": (VECTORS, {"item_ids": np.ones((3, 1), int)}, "item_ids cannot be read"),
-    "a frame": (VECTORS, {"item_ids": pd.DataFrame({"a": [1, 2, 3]})}, "holds struct"),
-    "a word": (VECTORS, {"excluded": "hide"}, "excluded='hide': must be one of drop, mask"),
-    "a factor": (VECTORS, {"multiplier": 3.0}, "multiplier=3.0: must be a power of two"),
-    "a sign": (VECTORS, {"multiplier": -2.0}, "multiplier=-2.0: must be a power of two"),
-    "no number": (VECTORS, {"multiplier": "2"}, "multiplier='2': must be a power of two"),
+    "one dimension": ([1.0, 2.0], {}, r"item_vectors.*\(2,\)"),
+    "ragged": ([[1.0], [2.0, 3.0]], {}, "item_vectors"),
+    "no rows": (np.empty((0, 2)), {}, r"item_vectors.*\(0, 2\)"),
+    "text": ([["a"]], {}, "item_vectors.*<U1"),
+    "complex": (VECTORS * 1j, {}, "item_vectors.*complex128"),
+    "nan": (VECTORS * [1, np.nan], {}, "item_vectors.* nan in row 0"),
+    "infinite": (VECTORS * [1, np.inf], {}, "item_vectors.* inf in row 0"),
+    "beyond float32": (VECTORS * 1e39, {}, "item_vectors.* 1e.39 in row 0.* inf "),
+    "beyond rows": (VECTORS[:2], {}, "item_ids=None.* 0 to 1.*item_id 2"),
+    "too few ids": (VECTORS, {"item_ids": [1, 2]}, "item_ids.* 2 .*item_vectors.* 3 rows"),
+    "repeated ids": (VECTORS, {"item_ids": [1, 2, 1]}, "item_ids has 1 "),
+    "strings": (
+        VECTORS,
+        {"item_ids": ["1", "2", "0"]},
+        "strings in item_ids.*integers in the bias",
+    ),
+    "fractions": (VECTORS, {"item_ids": [1.0, 2.0, 0.5]}, "item_ids.*double"),
+    "no id": (VECTORS, {"item_ids": [1, None, 2]}, "item_ids.* 1 of 3"),
+    "mixed ids": (VECTORS, {"item_ids": [1, "b", 2]}, "item_ids"),
+    "ids in rows": (VECTORS, {"item_ids": np.ones((3, 1), int)}, "item_ids"),
+    "a frame": (VECTORS, {"item_ids": pd.DataFrame({"a": [1, 2, 3]})}, "item_ids.*struct"),
+    "a word": (VECTORS, {"excluded": "hide"}, "excluded='hide'.*drop, mask"),
+    "a factor": (VECTORS, {"multiplier": 3.0}, "multiplier=3.0"),
+    "a sign": (VECTORS, {"multiplier": -2.0}, "multiplier=-2.0"),
+    "no number": (VECTORS, {"multiplier": "2"}, "multiplier='2'"),
 }
 
 
@@ -523,34 +527,34 @@ def test_what_cannot_be_folded_is_refused_by_name(kind):
 
 
 def test_strings_need_ids():
-    with pytest.raises(tt.DataError, match=r"item_ids=None.*strings; pass the id of every row"):
+    with pytest.raises(tt.DataError, match=r"item_ids=None.*strings"):
         make_bias({"a": 0.5}).fold_into(VECTORS)
 
 
-def test_a_factor_beyond_numbers_is_refused():
-    with pytest.raises(tt.DataError, match=r"has 1.0 in row 0.*inf as the float32"):
+def test_an_overflowing_factor_is_refused():
+    with pytest.raises(tt.DataError, match=r"item_vectors.* 1.0 in row 0.* inf "):
         make_bias({0: 800.0}, scale="log").fold_into(VECTORS)
     with pytest.raises(tt.DataError, match=r"the bias table has 1e\+39 in row 0"):
         make_bias({0: 1e39}).fold_into(VECTORS)
 
 
 def test_ids_that_do_not_match_at_all_warn():
-    with pytest.warns(tt.TrimtabWarning, match="no item with a learned bias") as seen:
+    with pytest.warns(tt.TrimtabWarning, match="item_ids") as seen:
         make_bias({7: 0.5}).fold_into(VECTORS, [1, 2, 3])
     assert seen[0].filename == __file__
 
 
-def test_queries_and_rows_of_something_else_are_refused():
+def test_queries_and_rows_of_another_index_are_refused():
     folded = make_bias({0: 0.5, 1: 0.0}, excluded=[1]).fold_into(VECTORS, excluded="mask")
-    with pytest.raises(tt.DataError, match="user_vectors has 3 columns but item_vectors had 2"):
+    with pytest.raises(tt.DataError, match=r"user_vectors.* 3 columns.*item_vectors.* 2"):
         folded.queries(np.ones((1, 3)))
     with pytest.raises(tt.DataError, match=r"user_vectors has nan in row 1"):
         folded.queries([[1.0, 2.0], [np.nan, 1.0]])
-    with pytest.raises(tt.DataError, match=r"pass vector\[None, :\]"):
+    with pytest.raises(tt.DataError, match=r"user_vectors.*\(2,\)"):
         folded.queries([1.0, 2.0])
-    with pytest.raises(tt.DataError, match=r"scores as low as -1.*e.18, those of masked rows"):
+    with pytest.raises(tt.DataError, match=r"user_vectors.* -1.*e.18"):
         folded.queries([[1e18, 0.0]])
-    with pytest.raises(tt.DataError, match="rows has 3 but the index has 3 rows"):
+    with pytest.raises(tt.DataError, match="rows has 3 "):
         folded.ids([[0, 3]])
-    with pytest.raises(tt.DataError, match="rows holds float64"):
+    with pytest.raises(tt.DataError, match=r"rows.*float64"):
         folded.ids([0.5])

@@ -65,7 +65,7 @@ def test_an_excluded_item_is_never_shown():
         assert rows_of(top) == [(1, 8, 0.1, 1)]
 
 
-def test_nobody_left_gives_an_empty_frame_of_the_same_kind():
+def test_no_items_left_gives_an_empty_frame_of_the_same_type():
     recs = pd.DataFrame({"user_id": ["u"], "item_id": ["x"], "score": [1.0]})
     top = make_bias({"x": 0.0}, excluded=["x"]).apply(recs, k=1)
     assert isinstance(top, pd.DataFrame)
@@ -76,7 +76,7 @@ def test_nobody_left_gives_an_empty_frame_of_the_same_kind():
 def test_raised_items_reach_users_who_do_not_list_them():
     recs = recs_of((1, 7, 0.5), (2, 8, 0.25))
     bias = {7: 0.0, 8: 0.25, 9: 0.375, 10: -0.5, 11: 0.0}
-    with pytest.warns(tt.TrimtabWarning, match="k=3 is longer"):
+    with pytest.warns(tt.TrimtabWarning, match="k=3"):
         top = make_bias(bias, unlisted="zero").apply(recs, k=3)
     assert rows_of(top) == [
         (1, 7, 0.5, 1), (1, 9, 0.375, 2), (1, 8, 0.25, 3),
@@ -92,13 +92,13 @@ def test_raised_items_do_not_reach_users_without_a_list():
     assert rows_of(top) == [(1, 1, 9, 1.0, 1), (2, 2, 9, 1.0, 1)]
 
 
-def test_a_raised_item_stands_above_a_listed_one_of_the_same_score_by_id_only():
+def test_a_raised_item_and_a_listed_one_with_equal_scores_rank_by_id():
     recs = recs_of((1, 5, 0.5), (1, 9, 0.5))
     shown = make_bias({4: 0.5, 7: 0.5, 10: 0.5}, unlisted="zero").apply(recs, k=2)
     assert shown["item_id"].to_pylist() == [4, 5]
 
 
-def test_pairs_can_be_kept_out():
+def test_pairs_can_be_excluded():
     recs = recs_of((1, 7, 0.9), (1, 8, 0.1), (2, 7, 0.9))
     bias = make_bias({7: 0.0, 9: 0.5}, unlisted="zero")
     pairs = table([(1, 7), (2, 9), (3, 7), (1, 999)], "user_id", "item_id")
@@ -106,7 +106,7 @@ def test_pairs_can_be_kept_out():
     assert rows_of(top) == [(1, 9, 0.5, 1), (1, 8, 0.1, 2), (2, 7, 0.9, 1)]
 
 
-def test_pairs_hold_in_every_window_of_the_user():
+def test_excluded_pairs_apply_to_every_window_of_the_user():
     recs = table(
         [(1, 7, 0.9, "a"), (1, 8, 0.1, "a"), (1, 7, 0.9, "b"), (2, 7, 0.9, "b")],
         "user_id", "item_id", "score", "window",
@@ -115,7 +115,7 @@ def test_pairs_hold_in_every_window_of_the_user():
     assert rows_of(top) == [(1, "a", 8, 0.1, 1), (2, "b", 7, 0.9, 1)]
 
 
-def test_no_pairs_to_keep_out_is_fine():
+def test_an_empty_table_of_excluded_pairs_is_fine():
     recs = recs_of((1, 7, 0.9))
     nothing = pd.DataFrame({"user_id": [], "item_id": []})
     assert rows_of(make_bias({7: 0.0}).apply(recs, k=1, exclude=nothing)) == [(1, 7, 0.9, 1)]
@@ -172,9 +172,7 @@ def test_on_the_log_scale_a_bias_multiplies():
 
 
 def test_a_k_longer_than_the_lists_warns_at_the_callers_line():
-    with pytest.warns(
-        tt.TrimtabWarning, match=r"k=5 is longer than the longest list \(2\)"
-    ) as seen:
+    with pytest.warns(tt.TrimtabWarning, match=r"k=5.*\(2\)") as seen:
         top = make_bias({7: 0.5}).apply(recs_of((1, 7, 0.5), (1, 8, 0.8)), k=5)
     assert seen[0].filename == __file__
     assert top["item_id"].to_pylist() == [7, 8]
@@ -188,7 +186,7 @@ def learned(data):
     return tt.BiasLearner.paper(k=5).fit(data.recs(), data.recent_events())
 
 
-def test_the_table_has_a_row_an_item(learned):
+def test_the_table_has_one_row_per_item(learned):
     shown = learned.table()
     assert shown.schema == pa.schema(
         {
@@ -211,7 +209,7 @@ def test_the_table_has_a_row_an_item(learned):
     assert np.isfinite(shown["bias"].to_numpy()).all()
 
 
-def test_nothing_of_it_can_be_changed(learned):
+def test_it_is_immutable(learned):
     for field in fields(learned):
         with pytest.raises(FrozenInstanceError):
             setattr(learned, field.name, None)
@@ -237,7 +235,7 @@ def test_it_can_be_copied_and_sent_to_other_processes(duplicate, learned, bytes_
     assert not other.bias.flags.writeable
 
 
-def test_it_says_what_it_is():
+def test_repr():
     shown = repr(make_bias({7: 0.25, 8: 0.0, 9: 0.0}, excluded=[9]))
     assert shown == "ItemBias(3 items, 1 with a bias, 1 excluded; ndcg@2 0.2500 -> 0.5000)"
 

@@ -1,4 +1,4 @@
-"""Saved biases: lossless, and always whole whatever happens to a writer."""
+"""Saved biases are lossless, and always complete, even if a writer is killed."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ def files_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-# Back as it was --------------------------------------------------------------------------------
+# Loading --------------------------------------------------------------------------------
 
 
-def test_what_was_learned_comes_back(learned, data, tmp_path, bytes_of):
+def test_a_saved_bias_is_loaded_unchanged(learned, data, tmp_path, bytes_of):
     learned.save(tmp_path / "new" / "folder")
     loaded = tt.ItemBias.load(str(tmp_path / "new" / "folder"))
     assert contents(loaded) == contents(learned)
@@ -85,7 +85,7 @@ def test_what_was_learned_comes_back(learned, data, tmp_path, bytes_of):
     ],
     ids=["integers", "strings"],
 )
-def test_awkward_numbers_and_ids_come_back(ids, learned, tmp_path):
+def test_awkward_numbers_and_ids_are_loaded_unchanged(ids, learned, tmp_path):
     awkward = with_ids(learned, ids)
     awkward.save(tmp_path)
     assert contents(tt.ItemBias.load(tmp_path)) == contents(awkward)
@@ -100,13 +100,13 @@ def test_settings_given_as_numpy_numbers_can_be_saved(data, tmp_path):
     assert tt.ItemBias.load(tmp_path).settings == bias.settings
 
 
-def test_a_summary_without_a_number_comes_back(learned, tmp_path):
+def test_a_summary_with_nan_is_loaded(learned, tmp_path):
     odd = replace(learned, summary=replace(learned.summary, before=float("nan")))
     odd.save(tmp_path)
     assert np.isnan(tt.ItemBias.load(tmp_path).summary.before)
 
 
-def test_the_header_tells_people_what_is_there(learned, tmp_path):
+def test_the_header_describes_the_table(learned, tmp_path):
     learned.save(tmp_path)
     header = json.loads((tmp_path / "header.json").read_text())
     content = (tmp_path / header["data"]).read_bytes()
@@ -136,10 +136,10 @@ def test_a_second_save_replaces_the_first_and_leaves_nothing_behind(learned, tmp
     assert files_in(tmp_path) == first
 
 
-# Whatever happens to a writer ------------------------------------------------------------------
+# Writers that fail ------------------------------------------------------------------
 
 
-def test_leftovers_of_a_killed_writer_are_removed_and_work_under_way_is_not(learned, tmp_path):
+def test_old_partial_files_are_removed_and_new_ones_are_kept(learned, tmp_path):
     (tmp_path / "bias-0123456789abcdef.parquet").write_bytes(b"orphan")
     for name, age in ((".bias-1.parquet.x.part", 7200), (".header.json.y.part", 1)):
         (tmp_path / name).write_bytes(b"half")
@@ -157,7 +157,7 @@ def test_a_full_disk_leaves_the_old_version(learned, tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (512, hard))  # no file may grow beyond that
     try:
-        with pytest.raises(StoreError, match=r"cannot write .*parquet: File too large"):
+        with pytest.raises(StoreError, match=r"parquet.*File too large"):
             other.save(tmp_path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -165,10 +165,10 @@ def test_a_full_disk_leaves_the_old_version(learned, tmp_path):
     assert contents(tt.ItemBias.load(tmp_path)) == contents(learned)
 
 
-def test_a_place_that_cannot_be_a_folder(learned, tmp_path):
+def test_a_path_that_cannot_be_a_folder_is_refused(learned, tmp_path):
     (tmp_path / "file").write_text("x")
     for place in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(StoreError, match=r"cannot write in .*file is not a folder; choose"):
+        with pytest.raises(StoreError, match="file is not a folder"):
             learned.save(place)
     assert files_in(tmp_path) == ["file"]
 
@@ -182,7 +182,7 @@ WORKER = textwrap.dedent("""
 
     role, folder = sys.argv[1], Path(sys.argv[2])
     if role == "read":
-        tt.ItemBias.load(folder)  # whatever is imported late is imported now
+        tt.ItemBias.load(folder)  # does all late imports
         n = 0
         print("ready", flush=True)
         while not (folder / "stop").exists():
@@ -229,7 +229,7 @@ def version_of(bias: tt.ItemBias, number: int) -> tt.ItemBias:
     )
 
 
-def test_readers_never_see_half_of_a_save(learned, tmp_path):
+def test_readers_never_see_a_partial_save(learned, tmp_path):
     versions = [version_of(learned, number) for number in (1, 2, 300)]
     versions[0].save(tmp_path)
     readers = [start("read", tmp_path) for _ in range(2)]
@@ -242,7 +242,7 @@ def test_readers_never_see_half_of_a_save(learned, tmp_path):
         assert int(out) > 20
 
 
-def test_a_killed_writer_leaves_a_whole_version(learned, tmp_path):
+def test_a_killed_writer_leaves_a_complete_version(learned, tmp_path):
     expected = contents(learned)[0]
     learned.save(tmp_path)
     for wait in (0.05, 0.081):
@@ -270,28 +270,28 @@ def edit_header(folder: Path, **changes: object) -> None:
 
 
 def test_a_folder_without_a_header(tmp_path):
-    with pytest.raises(StoreError, match=r"no saved bias here \(header.json is missing\); check"):
+    with pytest.raises(StoreError, match=r"header.json"):
         tt.ItemBias.load(tmp_path)
-    with pytest.raises(StoreError, match="no saved bias here"):
+    with pytest.raises(StoreError, match=r"nowhere.*header.json"):
         tt.ItemBias.load(tmp_path / "nowhere")
 
 
 def test_a_file_instead_of_a_folder(saved):
-    with pytest.raises(StoreError, match="not a folder; pass the folder that was saved to"):
+    with pytest.raises(StoreError, match=r"header.json: not a folder"):
         tt.ItemBias.load(saved / "header.json")
 
 
 @pytest.mark.parametrize("content", [b"", b'{"format": "trimtab', b"\x89PNG\r\n\x1a\n\xff"])
 def test_a_header_that_is_cut_short_or_foreign(content, saved):
     (saved / "header.json").write_bytes(content)
-    with pytest.raises(StoreError, match=r"header.json: not a readable header .* save the bias"):
+    with pytest.raises(StoreError, match=r"header.json"):
         tt.ItemBias.load(saved)
 
 
 @pytest.mark.parametrize("content", ["[]", "{}", '{"format": "other", "version": 1}'])
 def test_a_header_of_something_else(content, saved):
     (saved / "header.json").write_text(content)
-    with pytest.raises(StoreError, match="not a saved bias of Trimtab; check the path"):
+    with pytest.raises(StoreError, match=r"header.json"):
         tt.ItemBias.load(saved)
 
 
@@ -316,7 +316,7 @@ def test_the_first_version_of_the_format(learned, saved):
 
 def test_a_newer_version_of_the_format(saved):
     edit_header(saved, version=3)
-    with pytest.raises(StoreError, match="format version 3, but this Trimtab reads up to 2; upgr"):
+    with pytest.raises(StoreError, match=r"version 3.* 2; upgrade"):
         tt.ItemBias.load(saved)
 
 
@@ -325,34 +325,34 @@ def test_a_table_that_was_changed(saved):
     content = bytearray(table.read_bytes())
     content[len(content) // 2] ^= 1
     table.write_bytes(content)
-    with pytest.raises(StoreError, match="checksum does not match the header's: the file was chan"):
+    with pytest.raises(StoreError, match=rf"{table.name}.*checksum"):
         tt.ItemBias.load(saved)
 
 
 def test_a_table_that_was_cut_short(saved):
     (table,) = saved.glob("bias-*.parquet")
     table.write_bytes(table.read_bytes()[:100])
-    with pytest.raises(StoreError, match="checksum does not match"):
+    with pytest.raises(StoreError, match=rf"{table.name}.*checksum"):
         tt.ItemBias.load(saved)
 
 
-def test_a_table_that_is_gone(saved):
+def test_a_missing_table(saved):
     (table,) = saved.glob("bias-*.parquet")
     table.unlink()
-    with pytest.raises(StoreError, match=rf"{table.name}' is missing; save the bias again"):
+    with pytest.raises(StoreError, match=f"{saved}.*header.json.*missing"):
         tt.ItemBias.load(saved)
 
 
 def test_a_table_of_other_rows_than_the_header_says(saved):
     edit_header(saved, rows=7)
-    with pytest.raises(StoreError, match=r"not whole .*120 rows, but the header says 7"):
+    with pytest.raises(StoreError, match=r"120 rows.* 7"):
         tt.ItemBias.load(saved)
 
 
 @pytest.mark.parametrize("change", [{"summary": {}}, {"checksum": None}, {"settings": None}])
 def test_a_header_that_lacks_something(change, saved):
     edit_header(saved, **change)
-    with pytest.raises(StoreError, match="save the bias again"):
+    with pytest.raises(StoreError, match=str(saved)):
         tt.ItemBias.load(saved)
 
 
@@ -361,5 +361,5 @@ def test_a_header_cannot_lead_outside_the_folder(saved):
     (table,) = saved.glob("bias-*.parquet")
     outside.write_bytes(table.read_bytes())
     edit_header(saved, data="../outside.parquet")
-    with pytest.raises(StoreError, match="missing"):
+    with pytest.raises(StoreError, match=str(saved)):
         tt.ItemBias.load(saved)

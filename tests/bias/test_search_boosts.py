@@ -61,7 +61,7 @@ def test_every_id_and_every_bit_comes_back(scale, tmp_path):
         assert line["excluded"] is (line["item_id"] == "-x")
 
 
-def test_spreadsheets_run_nothing(tmp_path):
+def test_formulas_are_escaped(tmp_path):
     bias = make_bias(dict.fromkeys(AWKWARD, -0.5))
     bias.export(tmp_path / "boosts.csv")
     with (tmp_path / "boosts.csv").open(newline="", encoding="utf-8") as file:
@@ -69,7 +69,7 @@ def test_spreadsheets_run_nothing(tmp_path):
     assert cells == [f"'{i}" if i[0] in "=+-@\t\r'" else i for i in sorted(AWKWARD)]
 
 
-def test_json_has_one_plain_line_an_item(tmp_path):
+def test_json_has_one_line_per_item(tmp_path):
     make_bias(dict.fromkeys(AWKWARD, 0.0)).export(tmp_path / "boosts.jsonl")
     text = (tmp_path / "boosts.jsonl").read_bytes()
     assert text.isascii()
@@ -101,23 +101,23 @@ def test_multiplying_by_factors_ranks_as_the_bias_does(data, tmp_path):
 
 @pytest.mark.parametrize("name", ["boosts.parquet", "boosts", "boosts.json", "boosts.csv.gz"])
 def test_unknown_endings_are_refused(name, tmp_path):
-    with pytest.raises(tt.StoreError, match=r"unknown kind of file; end the name in .jsonl or"):
+    with pytest.raises(tt.StoreError, match=r"boosts.*\.jsonl or \.csv"):
         make_bias({7: 0.5}).export(tmp_path / name)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "csv"])
-def test_places_that_cannot_be_written_are_refused(ending, tmp_path):
+def test_paths_that_cannot_be_written_are_refused(ending, tmp_path):
     (tmp_path / "file").write_text("x")
-    with pytest.raises(tt.StoreError, match="is not a folder"):
+    with pytest.raises(tt.StoreError, match="folder"):
         make_bias({7: 0.5}).export(tmp_path / "file" / f"boosts.{ending}")
     (tmp_path / f"boosts.{ending}").mkdir()
-    with pytest.raises(tt.StoreError, match="cannot write"):
+    with pytest.raises(tt.StoreError, match=str(tmp_path)):
         make_bias({7: 0.5}).export(tmp_path / f"boosts.{ending}")
 
 
 @pytest.mark.parametrize("size", [800.0, -90.0])
-def test_factors_that_no_engine_holds_are_refused(size, tmp_path):
+def test_factors_beyond_float32_are_refused(size, tmp_path):
     (tmp_path / "boosts.jsonl").write_text("yesterday's")
     with pytest.raises(tt.DataError, match=rf"item_id x has a log bias of {size:g}, beyond"):
         make_bias({"x": size}, scale="log").export(tmp_path / "boosts.jsonl")
@@ -147,7 +147,7 @@ def test_the_command_refuses_in_one_sentence(trimtab, tmp_path):
     done = trimtab("export", "--bias", "biases", "--out", "boosts.csv", cwd=tmp_path)
     assert "multiply scores by factor, 1.0 for items" in done.stdout
     for arguments, message in (
-        (("--bias", "biases", "--out", "boosts.xml"), "boosts.xml: unknown kind of file; end"),
+        (("--bias", "biases", "--out", "boosts.xml"), "boosts.xml"),
         (("--bias", "nowhere", "--out", "boosts.csv"), "nowhere"),
         (("--bias", "biases", "--out", "boosts.csv/x.csv"), "is not a folder"),
     ):

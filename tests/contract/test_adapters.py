@@ -1,4 +1,4 @@
-"""What every adapter keeps to, whatever the library; run with the real libraries."""
+"""Rules that every adapter follows, tested with the real libraries."""
 
 from __future__ import annotations
 
@@ -103,24 +103,24 @@ def test_scores_below_0_are_kept(given):
     assert (recs.score < 0).sum() == (given.scores < 0).sum()
 
 
-def test_below_0_there_is_something_to_keep():
+def test_some_models_have_scores_below_0():
     assert any((case(name).scores < 0).any() for name in CASES)
 
 
-def test_one_user_gets_what_all_get(given):
+def test_one_user_alone_gets_the_same_list(given):
     together = recs_of(given)
     for user in (0, 17, N_USERS - 1):
         assert_same(given, recs_of(given, [user]), together[together.user_id == user])
 
 
-def test_users_come_by_id_and_once(given):
+def test_users_are_listed_once_in_the_order_of_ids(given):
     together = recs_of(given)
     recs = recs_of(given, np.array([40, 3, 40, 8, 3]))
     assert recs.user_id.unique().tolist() == [3, 8, 40]
     assert_same(given, recs, together[together.user_id.isin([3, 8, 40])])
 
 
-def test_strangers_get_nothing(given):
+def test_unknown_users_get_nothing(given):
     assert_same(given, recs_of(given, [10**6, 3, -1]), recs_of(given, [3]))
     assert recs_of(given, [10**6]).empty
 
@@ -144,13 +144,13 @@ def test_text_ids_give_the_same_lists(name, given):
 
 
 def test_numbers_for_users_with_text_ids_are_refused(name):
-    with pytest.raises(DataError, match=r"holds (strings|integers) in .* but (integers|strings)"):
+    with pytest.raises(DataError, match=r"(strings|integers) in .*(integers|strings) in "):
         recs_of(case(name, names="text"), [3])
 
 
-def test_what_users_have_is_left_out_if_asked(given):
+def test_known_items_are_left_out_on_request(given):
     if not given.excludes:
-        with pytest.raises(SettingError, match=r"exclude_known=True: not for .*exclude=\.\.\."):
+        with pytest.raises(SettingError, match="exclude_known=True"):
             recs_of(given, exclude_known=True)
         return
     recs = recs_of(given, n=N, exclude_known=True)
@@ -182,7 +182,7 @@ def _arrays(given: Case) -> list[np.ndarray]:
     return found
 
 
-def test_lists_come_as_users_came(given):
+def test_lists_have_the_frame_type_of_users(given):
     users = [3, 5, 8]
     for frame in (pd.DataFrame({"user_id": users}), pl.DataFrame({"user_id": users}),
                   pl.LazyFrame({"user_id": users})):  # fmt: skip
@@ -201,12 +201,12 @@ def test_a_wrong_length_is_refused(given, n):
 
 
 def test_wrong_users_are_refused(given):
-    with pytest.raises(DataError, match="users, a int, cannot be read as ids"):
+    with pytest.raises(DataError, match="users is a int"):
         recs_of(given, 3)
 
 
 @pytest.mark.parametrize("name", PERSONAL)
-def test_users_get_their_own_colour(name):
+def test_users_get_items_of_their_own_colour(name):
     recs = recs_of(case(name, "checkerboard"), n=3)
     assert recs.user_id.nunique() == len(checkerboard())
     assert ((recs.user_id + recs.item_id) % 2 == 0).all()
@@ -220,6 +220,6 @@ def test_lists_can_be_learned_from(name, given):
     assert top["rank"].to_pylist()[:3] == [1, 2, 3]
 
 
-def test_lists_are_refused_before_there_is_a_model():
-    with pytest.raises(DataError, match=r"model is a dict: recs_from understands .*implicit.*Lens"):
+def test_an_unknown_model_is_refused():
+    with pytest.raises(DataError, match=r"model is a dict.*implicit.*LensKit"):
         tt.recs_from({"a": 1})

@@ -74,7 +74,7 @@ def test_a_longer_list_begins_with_the_shorter_one(engine):
     pd.testing.assert_frame_equal(short, long.reset_index(drop=True))
 
 
-def test_refitted_is_freshly_fitted(name, engine, bytes_of):
+def test_a_second_fit_equals_a_first_fit(name, engine, bytes_of):
     earlier = AS_OF - timedelta(days=20)
     stamps = LOG["timestamp"].to_numpy()
     before = LOG.filter(pa.array(stamps < np.datetime64(earlier.replace(tzinfo=None))))
@@ -84,7 +84,7 @@ def test_refitted_is_freshly_fitted(name, engine, bytes_of):
     assert bytes_of(again) != bytes_of(ENGINES[name]().fit(LOG, AS_OF).recommend())
 
 
-def test_one_user_gets_what_all_get(engine, bytes_of):
+def test_one_user_alone_gets_the_same_list(engine, bytes_of):
     together = engine.recommend(n=10).to_pandas()
     for user in together.user_id.unique()[:7]:
         alone = engine.recommend([int(user)], n=10).to_pandas()
@@ -108,7 +108,7 @@ def test_the_order_of_rows_changes_no_bit(name, engine, bytes_of):
     )
 
 
-def test_strangers_get_nothing_or_what_is_popular(name, engine):
+def test_unknown_users_get_nothing_or_popular_items(name, engine):
     recs = engine.recommend([10**6, 3, 10**6 + 1], n=4).to_pandas()
     users = set(recs.user_id)
     assert 3 in users
@@ -129,13 +129,13 @@ def test_users_in_any_form(users):
 @pytest.mark.parametrize(
     ("users", "message"),
     [
-        ([2**70], "users, a list, cannot be read as ids"),
-        (3, "users, a int, cannot be read as ids"),
-        (["3"], "integers in events but strings in users"),
-        (pd.Series([1, None], dtype="Int64"), "column 'user_id' of users lacks a value"),
+        ([2**70], "users is a list"),
+        (3, "users is a int"),
+        (["3"], "integers in events.*strings in users"),
+        (pd.Series([1, None], dtype="Int64"), "'user_id' of users"),
     ],
 )
-def test_what_are_no_users_is_refused(users, message):
+def test_invalid_users_are_refused(users, message):
     with pytest.raises(DataError, match=message):
         Popularity().fit(LOG, AS_OF).recommend(users)
 
@@ -151,7 +151,7 @@ def test_input_is_not_changed(name):
     pd.testing.assert_frame_equal(events, before)
 
 
-def test_lists_come_as_the_events_came(name, engine):
+def test_lists_have_the_frame_type_of_the_events(name, engine):
     for kind, convert in (
         (pd.DataFrame, LOG.to_pandas),
         (pl.DataFrame, lambda: pl.from_arrow(LOG)),
@@ -169,28 +169,28 @@ def test_text_ids_give_the_same_lists(name, engine):
     assert lists["item_id"].to_pylist() == engine.recommend([3], n=5)["item_id"].to_pylist()
 
 
-def test_the_future_is_refused(name):
-    with pytest.raises(DataError, match=r"events has \d+ rows at or after 2026-03-01 00:00 UTC"):
+def test_future_events_are_refused(name):
+    with pytest.raises(DataError, match=r"events has \d+ rows.*2026-03-01 00:00"):
         ENGINES[name]().fit(LOG, datetime(2026, 3, 1, tzinfo=UTC))
 
 
 def test_an_event_at_the_instant_itself_is_the_future(name):
     at = LOG["timestamp"][-1].as_py()
-    with pytest.raises(DataError, match="events has 1 rows at or after"):
+    with pytest.raises(DataError, match="events has 1 rows"):
         ENGINES[name]().fit(LOG, at)
     ENGINES[name]().fit(LOG, at + timedelta(microseconds=1))
 
 
 def test_times_without_a_zone_are_refused(name):
     naive = LOG.set_column(2, "timestamp", LOG["timestamp"].cast(pa.timestamp("us")))
-    with pytest.raises(DataError, match="engines need timestamps with a time zone"):
+    with pytest.raises(DataError, match="'timestamp' of events"):
         ENGINES[name]().fit(naive, AS_OF)
-    with pytest.raises(SettingError, match=r"as_of=.*must be a datetime with its time zone"):
+    with pytest.raises(SettingError, match="as_of="):
         ENGINES[name]().fit(LOG, datetime(2026, 3, 6))
 
 
-def test_nothing_is_recommended_before_it_is_learned(name):
-    with pytest.raises(TrimtabError, match="has learned nothing yet: call fit"):
+def test_an_engine_must_be_fitted_first(name):
+    with pytest.raises(TrimtabError, match="fit"):
         ENGINES[name]().recommend()
 
 
@@ -210,7 +210,7 @@ def test_wrong_days_are_refused(kind, setting, value):
 
 def test_an_empty_window_is_refused():
     later = AS_OF + timedelta(days=30)
-    with pytest.raises(DataError, match=r"window_days=7: no event lies in the last days before"):
+    with pytest.raises(DataError, match="window_days=7"):
         Popularity(window_days=7).fit(LOG, later)
 
 
@@ -236,7 +236,7 @@ BOARD_ENGINES = {
 
 
 @pytest.mark.parametrize("kind", BOARD_ENGINES)
-def test_users_get_their_own_colour(kind):
+def test_users_get_items_of_their_own_colour(kind):
     engine = BOARD_ENGINES[kind]().fit(CHECKERBOARD, START + timedelta(days=3))
     recs = engine.recommend(n=3)
     users, items = recs["user_id"].to_numpy(), recs["item_id"].to_numpy()

@@ -193,7 +193,7 @@ def test_new_items_are_bought_but_not_listed(strong: DriftData) -> None:
 
 
 @pytest.mark.parametrize("drift", [0.5, 1.0])
-def test_knowing_the_trend_pays(drift: float) -> None:
+def test_biases_from_the_true_trend_help(drift: float) -> None:
     data = generate_drift(n_users=20_000, drift=drift)
     change = np.exp(np.minimum(data.trend, 30.0))
     raw = hit_share(data, data.lists.scores)
@@ -201,7 +201,7 @@ def test_knowing_the_trend_pays(drift: float) -> None:
     assert steered > raw * (1.0 + 0.08 * drift)
 
 
-def test_without_drift_popularity_of_the_window_does_not_pay(calm: DriftData) -> None:
+def test_without_drift_recent_popularity_does_not_help(calm: DriftData) -> None:
     ratio = (bought(calm, "recent") + 1.0) / (bought(calm, "history") + 1.0)
     raw = hit_share(calm, calm.lists.scores)
     steered = hit_share(calm, calm.lists.scores * ratio[calm.lists.items])
@@ -220,7 +220,7 @@ def hit_share(data: DriftData, scores: np.ndarray, k: int = 10) -> float:
 
 
 @pytest.mark.parametrize("n_items", [2_000, 50_000])
-def test_lists_meet_purchases(n_items: int) -> None:
+def test_purchases_are_often_listed(n_items: int) -> None:
     data = generate_drift(n_users=10_000, n_items=n_items)
     listed = hit_share(data, data.lists.scores, k=50)
     assert 0.05 < listed < 0.30
@@ -237,7 +237,7 @@ def test_popularity_and_activity_are_heavy_tailed(calm: DriftData) -> None:
     assert per_user.max() > 10 * per_user.mean()
 
 
-def test_users_have_tastes(calm: DriftData) -> None:
+def test_users_have_favourite_categories(calm: DriftData) -> None:
     """Two purchases of one user share a category far more often than those of two users."""
     category = calm.category[calm.test.items]
     users = np.repeat(np.arange(calm.n_users), np.diff(calm.test.indptr))
@@ -248,7 +248,7 @@ def test_users_have_tastes(calm: DriftData) -> None:
     assert together > 1.3 * apart
 
 
-def test_activity_lasts(calm: DriftData) -> None:
+def test_active_users_stay_active(calm: DriftData) -> None:
     recent, test = np.diff(calm.recent.indptr), np.diff(calm.test.indptr)
     assert np.corrcoef(recent, test)[0, 1] > 0.5
 
@@ -324,7 +324,7 @@ def test_lists_can_hold_the_whole_catalogue(
     assert (np.diff(data.recent.indptr) <= n_items).all()
 
 
-def test_one_user_with_hardly_any_purchase() -> None:
+def test_one_user_with_few_purchases() -> None:
     data = generate_drift(n_users=1, n_items=10, n_listed=1, purchases_per_user=1e-9)
     assert data.recent.n_units == 1
     assert data.recent_events().num_rows == 0
@@ -398,7 +398,7 @@ def test_seasonal_items_oscillate(strong_log: pa.Table) -> None:
     assert np.median(swing[often & (items.kind == STEADY)]) < 1.2
 
 
-def test_log_without_drift_stands_still() -> None:
+def test_a_log_without_drift_does_not_change() -> None:
     log = generate_log(n_users=10_000, n_items=200, days=50, drift=0.0)
     early = days_of(log) < 25
     sold = log["item_id"].to_numpy()
@@ -413,45 +413,40 @@ def test_log_without_drift_stands_still() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"drift": 2}, "drift=2: must be between 0 and 1"),
-        ({"drift": -0.1}, "drift=-0.1: must be between 0 and 1"),
-        ({"drift": float("nan")}, "drift=nan: must be between 0 and 1"),
-        ({"drift": "much"}, "drift='much': must be between 0 and 1"),
-        ({"n_users": 0}, "n_users=0: must be a whole number, between 1 and 2147483647"),
-        ({"n_users": 10.5}, "n_users=10.5: must be a whole number, between 1 and 2147483647"),
-        ({"n_items": 0}, "n_items=0: must be a whole number, between 1 and 2147483647"),
-        ({"n_listed": 0}, "n_listed=0: must be a whole number, between 1 and n_items=2000"),
-        ({"n_listed": 3_000}, "n_listed=3000: must be a whole number, between 1 and n_items=2000"),
-        ({"n_categories": 0}, "n_categories=0: must be a whole number, between 1 and n_items=2000"),
-        ({"purchases_per_user": 0}, "purchases_per_user=0: must be above 0 and at most 1000000"),
-        (
-            {"purchases_per_user": float("inf")},
-            "purchases_per_user=inf: must be above 0 and at most 1000000",
-        ),
-        ({"seed": -1}, "seed=-1: must be a whole number, at least 0"),
-        ({"seed": True}, "seed=True: must be a whole number, at least 0"),
+        ({"drift": 2}, "drift=2"),
+        ({"drift": -0.1}, "drift=-0.1"),
+        ({"drift": float("nan")}, "drift=nan"),
+        ({"drift": "much"}, "drift='much'"),
+        ({"n_users": 0}, "n_users=0"),
+        ({"n_users": 10.5}, "n_users=10.5"),
+        ({"n_items": 0}, "n_items=0"),
+        ({"n_listed": 0}, "n_listed=0"),
+        ({"n_listed": 3_000}, "n_listed=3000"),
+        ({"n_categories": 0}, "n_categories=0"),
+        ({"purchases_per_user": 0}, "purchases_per_user=0"),
+        ({"purchases_per_user": float("inf")}, "purchases_per_user=inf"),
+        ({"seed": -1}, "seed=-1"),
+        ({"seed": True}, "seed=True"),
     ],
 )
-def test_bad_settings(settings: dict, message: str) -> None:
-    with pytest.raises(SettingError) as caught:
+def test_bad_settings_are_refused(settings: dict, message: str) -> None:
+    with pytest.raises(SettingError, match=f"^{message}: "):
         generate_drift(**settings)
-    assert str(caught.value) == message
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"days": 0}, "days=0: must be a whole number, between 1 and 36500"),
-        ({"drift": 1.5}, "drift=1.5: must be between 0 and 1"),
-        ({"start": "today"}, "start='today': must be a datetime.date, the first day"),
+        ({"days": 0}, "days=0"),
+        ({"drift": 1.5}, "drift=1.5"),
+        ({"start": "today"}, "start='today'"),
     ],
 )
-def test_bad_log_settings(settings: dict, message: str) -> None:
-    with pytest.raises(SettingError) as caught:
+def test_bad_log_settings_are_refused(settings: dict, message: str) -> None:
+    with pytest.raises(SettingError, match=f"^{message}: "):
         generate_log(**settings)
-    assert str(caught.value) == message
 
 
-def test_importing_brings_no_compiler_along() -> None:
+def test_import_does_not_load_the_compiler() -> None:
     code = "import sys, trimtab.datasets; sys.exit('numba' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -50,13 +50,13 @@ def test_items_without_a_category_are_one_category():
 
 
 def test_an_unknown_level_is_refused():
-    with pytest.raises(SettingError, match=r"level='shelf': must be .*; found category, aisle"):
+    with pytest.raises(SettingError, match=r"level='shelf'.*category, aisle"):
         Category(items=CATALOGUE, level="shelf")
 
 
 def test_ids_of_another_kind_are_refused():
     catalogue = pa.table({"item_id": ["1"], "category": ["a"]})
-    with pytest.raises(DataError, match="integers in events but strings in items"):
+    with pytest.raises(DataError, match=r"integers in events.*strings in items"):
         Category(items=catalogue).fit(log((7, 1, 2)), AS_OF)
 
 
@@ -73,6 +73,6 @@ def test_popularity_decays():
     assert found[1, 5] / found[1, 6] == pytest.approx(2.718281828)
 
 
-def test_repeat_is_a_share_of_ones_own():
+def test_repeat_is_a_share_of_the_users_purchases():
     events = log((1, 5, 1), (1, 5, 2), (1, 6, 3), (2, 7, 1))
     assert scores(Repeat(), events) == pytest.approx({(1, 5): 2 / 3, (1, 6): 1 / 3, (2, 7): 1.0})

@@ -75,7 +75,7 @@ def test_every_cell_method_and_metric_is_there(results):
     assert set(results.tables) == set(SCHEMAS)
 
 
-def test_figures_are_those_of_the_parts(results):
+def test_figures_equal_those_computed_step_by_step(results):
     split = split_log(LOG, "2026-03-02")
     seen = Markov(min_support=1).fit(split.known, datetime(2026, 3, 2, tzinfo=UTC))
     before = Markov(min_support=1).fit(split.train, datetime(2026, 2, 27, tzinfo=UTC))
@@ -109,12 +109,12 @@ def test_the_default_learns_with_history_and_categories(results):
     assert row["value"] == pytest.approx(after["acc"])
 
 
-def test_the_engine_alone_lifts_nothing(results):
+def test_the_engine_alone_has_no_lift(results):
     for row in rows(results, method="long"):
         assert (row["lift"], row["lift_low"], row["lift_high"]) == (0.0, 0.0, 0.0)
 
 
-def test_sales_are_buyers_a_week(results):
+def test_sales_are_buyers_per_week(results):
     row = rows(results, "biases", date="2026-03-02")[0]
     split = split_log(LOG, "2026-03-02")
     for column, events, days in (("sales_recent", split.recent, 3), ("sales_after", split.test, 7)):
@@ -152,7 +152,7 @@ def test_saved_is_loaded(results, folder):
     assert all(loaded.table(name).equals(results.table(name)) for name in SCHEMAS)
 
 
-def test_an_interrupted_run_goes_on(results, tmp_path):
+def test_an_interrupted_run_continues(results, tmp_path):
     plan, seen = make_plan(SETTINGS, LOG), []
 
     def stop_in_the_third_cell(text: str) -> None:
@@ -168,14 +168,14 @@ def test_an_interrupted_run_goes_on(results, tmp_path):
     steps: list[str] = []
     again = run_backtest(plan, LOG, tmp_path, steps.append)
     assert len(steps) == total_steps(plan)
-    assert "2026-02-20 markov: done before" in steps
+    assert "2026-02-20 markov: already done" in steps
     assert "2026-03-02 markov: long" in steps
     assert {place: place.stat().st_mtime_ns for place in done} == done
     assert len(list((tmp_path / CELLS).rglob("about.json"))) == 6
     assert again.table("results").equals(results.table("results"))
 
 
-def test_other_settings_are_judged_anew(results, folder):
+def test_other_settings_run_again(results, folder):
     steps: list[str] = []
     settings = {**SETTINGS, "dates": ["2026-03-02"], "engines": ["markov"], "baselines": [], "k": 4}
     run_backtest(make_plan(settings, LOG), LOG, folder / "other", steps.append)
@@ -236,7 +236,7 @@ def test_a_plan_from_a_file(tmp_path):
     assert plan.metrics == ("ndcg",)
 
 
-def test_the_plan_in_the_docs_is_one(tmp_path):
+def test_the_plan_in_the_docs_works(tmp_path):
     guide = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text()
     (text,) = re.findall(r"```toml\n(.*?)```", guide, re.S)
     (tmp_path / "plan.toml").write_text(text)
@@ -249,56 +249,56 @@ def test_the_plan_in_the_docs_is_one(tmp_path):
 
 
 BAD_PLANS = {
-    "no dates": ({"engines": ["markov"]}, "no dates: give dates, or first and last"),
-    "no engine": ({"engines": []}, "engines is empty: give at least one"),
-    "unknown engine": ({"engines": ["oracle"]}, "engine 'oracle': must be one of markov,"),
-    "unknown method": ({"methods": ["magic"]}, "method 'magic': must be one of long, truncate"),
-    "unknown metric": ({"metrics": ["recall"]}, "metrics='recall': must be one of acc, map, ndcg"),
+    "no dates": ({"engines": ["markov"]}, "dates.*first.*last"),
+    "no engine": ({"engines": []}, "engines is empty"),
+    "unknown engine": ({"engines": ["oracle"]}, "engine 'oracle'.*markov"),
+    "unknown method": ({"methods": ["magic"]}, "method 'magic'.*long, truncate"),
+    "unknown metric": ({"metrics": ["recall"]}, "metrics='recall'.*acc, map, ndcg"),
     "unknown level": (
         {"engine": {"category": {"level": "shelf"}}, "engines": ["category"]},
-        "level='shelf' of engine category: must be one of aisle",
+        "level='shelf' of engine category.*aisle",
     ),
     "unknown setting of an engine": (
         {"engine": {"markov": {"ordr": 2}}},
-        "setting 'ordr' of engine markov: markov has window_days",
+        "'ordr' of engine markov.*window_days",
     ),
     "unknown setting of a method": (
         {"method": {"ratio": {"power": 2}}},
-        "setting 'power' of method ratio: ratio has gamma",
+        "'power' of method ratio.*gamma",
     ),
     "bad setting of a learner": (
         {"method": {"bold": {"kind": "default", "penalty": -1}}, "methods": ["bold"]},
-        "penalty=-1: must be a finite number, at least 0",
+        "penalty=-1",
     ),
     "a known name for something else": (
         {"method": {"default": {"kind": "paper"}}},
-        r"\[method.default\]: what is called default is just that; give one with other settings",
+        r"\[method.default\].*'paper'",
     ),
     "settings of a misspelt engine": (
         {"engine": {"markof": {"order": 2}}},
-        r"\[engine.markof\]: no such engine is compared; compared are markov",
+        r"\[engine.markof\].*markov",
     ),
     "bad setting of a rival": (
         {"method": {"truncate": {"days": "x"}}},
-        "days of method truncate='x': must be a finite number",
+        "days of method truncate='x'",
     ),
     "a window of half a day": (
         {"training_windows": [0.5]},
-        "training_windows=0.5: must be a whole",
+        "training_windows=0.5",
     ),
     "an engine's catalogue": (
         {"engine": {"category": {"items": 3}}},
-        "setting 'items' of engine category: category has",
+        "'items' of engine category",
     ),
-    "a list for a name": ({"engines": [["markov"]]}, r"engine \['markov'\]: must be a name"),
+    "a list for a name": ({"engines": [["markov"]]}, r"engine \['markov'\]"),
     "a window beyond all time": (
         {"engine": {"markov": {"window_days": 1e300}}},
-        "window_days=1e[+]300: must be a finite number, between 0 and 36500",
+        "window_days=1e[+]300.*36500",
     ),
-    "lists shorter than k": ({"n_listed": 4}, "n_listed=4: must be at least k=10"),
-    "not a list": ({"engines": "markov"}, "engines='markov': must be a list"),
-    "not a day": ({"dates": ["tomorrow"]}, "dates='tomorrow': must be a day like 2017-11-01"),
-    "not a table": ({"engine": {"markov": 3}}, r"\[engine.markov\] must be a table of settings"),
+    "lists shorter than k": ({"n_listed": 4}, "n_listed=4.*k=10"),
+    "not a list": ({"engines": "markov"}, "engines='markov'"),
+    "not a day": ({"dates": ["tomorrow"]}, "dates='tomorrow'"),
+    "not a table": ({"engine": {"markov": 3}}, r"\[engine.markov\]"),
 }
 
 
@@ -314,13 +314,13 @@ def test_a_log_without_categories_has_no_category_engine():
     plain = make_log(EVENTS)
     plan = make_plan({"dates": ["2026-03-02"]}, plain)
     assert list(plan.engines) == ["markov", "factorization"]
-    with pytest.raises(SettingError, match="engine category: the log has no category"):
+    with pytest.raises(SettingError, match="engine category"):
         make_plan({"dates": ["2026-03-02"], "engines": ["category"]}, plain)
 
 
 def test_a_bad_date_is_refused_before_anything_is_done(tmp_path):
     settings = {**SETTINGS, "dates": ["2026-03-02", "2027-01-01"]}
-    with pytest.raises(DataError, match="as_of=2027-01-01: must be after"):
+    with pytest.raises(DataError, match="as_of=2027-01-01"):
         run_backtest(make_plan(settings, LOG), LOG, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -330,7 +330,7 @@ def small_plan(**settings: object):
     return make_plan({**wanted, "metrics": ["ndcg"], "k": 5, "n_draws": 10, **settings}, LOG)
 
 
-def test_a_damaged_cell_is_judged_again(tmp_path):
+def test_a_damaged_cell_runs_again(tmp_path):
     first = run_backtest(small_plan(), LOG, tmp_path)
     (cell,) = (tmp_path / CELLS).iterdir()
     (cell / "results.parquet").write_bytes(b"PAR1")
@@ -340,7 +340,7 @@ def test_a_damaged_cell_is_judged_again(tmp_path):
     assert again.table("results").equals(first.table("results"))
 
 
-def test_tables_of_an_earlier_plan_go(tmp_path):
+def test_tables_of_an_earlier_plan_are_removed(tmp_path):
     run_backtest(small_plan(methods=["default"]), LOG, tmp_path)
     assert (tmp_path / "biases.parquet").exists()
     run_backtest(small_plan(), LOG, tmp_path)
@@ -372,7 +372,7 @@ def test_a_method_without_any_list_counts_as_0(tmp_path):
 
 def test_a_failure_says_where(tmp_path):
     plan = small_plan(engines=["markov"], engine={"markov": {"min_support": 200}})
-    with pytest.raises(DataError, match=r"2026-03-02, engine markov, method ratio: recs is empty"):
+    with pytest.raises(DataError, match="2026-03-02, engine markov, method ratio: recs"):
         run_backtest(plan, LOG, tmp_path)
 
 
@@ -383,8 +383,8 @@ def test_the_same_lists_lift_by_exactly_0(tmp_path):
 
 
 def test_unfinished_or_foreign_results_are_refused(tmp_path):
-    with pytest.raises(StoreError, match=r"holds no finished backtest: about.json is missing"):
+    with pytest.raises(StoreError, match=f"{tmp_path}.*about.json"):
         Results.load(tmp_path)
     (tmp_path / "about.json").write_text('{"format": "other", "version": 1}')
-    with pytest.raises(StoreError, match=r"about.json cannot be read"):
+    with pytest.raises(StoreError, match=r"about.json"):
         Results.load(tmp_path)

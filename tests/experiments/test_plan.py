@@ -1,11 +1,14 @@
-"""Backtests, reports and the demo from the command line, and what they refuse."""
+"""Backtests, reports and the demo from the command line, and their errors."""
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
+import sys
 import sysconfig
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from trimtab.cli import main
 from trimtab.datasets import generate_items, generate_log, make_log
-from trimtab.experiments.demo import HOLIDAY, REGULAR, demo_plan
+from trimtab.experiments.demo import demo_plan
 from trimtab.tables.files import write_table
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
@@ -34,7 +38,35 @@ def folder(tmp_path_factory):
     names = [f"{HOSTILE} {item}" for item in range(N_ITEMS)]
     catalogue = pa.table({"item_id": np.arange(N_ITEMS), "name": names, "aisle": categories})
     write_table(catalogue, place / "items.parquet")
+    write_table(with_a_gap(log), place / "gap.parquet")
+    (place / "broken.toml").write_text("dates = [")
+    (place / "odd.toml").write_text('colour = "red"')
     return place
+
+
+def with_a_gap(log: pa.Table) -> pa.Table:
+    """Return a log with one event on the first of January, and no others before the sixth."""
+    late = log.filter(pa.array(log["timestamp"].to_numpy() >= np.datetime64("2026-01-06")))
+    first_day = pa.array([np.datetime64("2026-01-01", "us")]).cast(log.schema[2].type)
+    return pa.concat_tables([late.slice(0, 1).set_column(2, "timestamp", first_day), late])
+
+
+@pytest.fixture
+def run_main(folder, monkeypatch, capsys):
+    """Runs the command in this process: exit status and stderr."""
+
+    def run(*arguments: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["trimtab", *arguments])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        return stopped.value.code, capsys.readouterr().err
+
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    handler = signal.getsignal(signal.SIGINT)
+    yield run
+    signal.signal(signal.SIGINT, handler)
 
 
 FLAGS = (
@@ -79,28 +111,28 @@ def test_a_file_with_flags_over_it(folder, trimtab_with_extras):
 REFUSALS = {
     "a date outside the log": (
         [*FLAGS, "--date", "2031-01-01"],
-        "as_of=2031-01-01: must be after the log's first day, 2026-01-05, and not after its last",
+        "as_of=2031-01-01.*2026-01-05",
     ),
     "an empty window": (
         [*FLAGS, "--date", "2026-01-06", "--recent-days", "1", "--log", "gap.parquet"],
-        "the recent window, 2026-01-05 to 2026-01-05, has no events; choose another day",
+        "recent window, 2026-01-05 to 2026-01-05",
     ),
     "no returning users": (
         [*FLAGS, "--date", "2026-01-06", "--recent-days", "3"],
-        "no buyer of the recent window, 2026-01-03 to 2026-01-05, bought anything before it",
+        "no buyer of the recent window, 2026-01-03 to 2026-01-05",
     ),
     "an unknown category level": (
         [*FLAGS, "--date", "2026-02-20", "--level", "shelf"],
-        "level='shelf' of engine category: must be one of aisle",
+        "level='shelf' of engine category.*aisle",
     ),
     "a time without a zone": (
         [*FLAGS, "--log", "naive.parquet", "--date", "2026-02-20"],
-        "column 'timestamp' of events says no time zone: pass tz=, the shop's own",
+        "'timestamp' of events.*tz=",
     ),
-    "no dates": ([*FLAGS], "no dates: give dates, or first and last"),
+    "no dates": ([*FLAGS], "dates.*first.*last"),
     "dates twice": (
         [*FLAGS, "--date", "2026-02-20", "--first", "2026-02-10", "--last", "2026-02-20"],
-        "--date and --first or --last: give one or the other",
+        "--date.*--first.*--last",
     ),
     "a level without its engine": (
         [
@@ -113,40 +145,29 @@ REFUSALS = {
             "--level",
             "aisle",
         ],
-        "--level aisle: goes with --engine category, which is not there",
+        "--level aisle.*--engine category",
     ),
     "every without a first": (
         [*FLAGS, "--date", "2026-02-20", "--every", "3"],
-        "--every goes with --first and --last: dates are given already",
+        "--every.*--first.*--last",
     ),
-    "no such plan": (["nothing.toml"], "nothing.toml: no such file"),
-    "a plan that is no TOML": (["broken.toml"], "broken.toml: not a readable TOML file"),
-    "a plan with unknown words": (["odd.toml"], "'colour' in odd.toml: unknown; known are log, tz"),
-    "no such log": ([*FLAGS, "--log", "no.parquet", "--date", "2026-02-20"], "no such file"),
+    "no such plan": (["nothing.toml"], "nothing.toml"),
+    "a plan that is not TOML": (["broken.toml"], "broken.toml.*TOML"),
+    "a plan with unknown words": (["odd.toml"], "'colour' in odd.toml.*log, tz"),
+    "no such log": ([*FLAGS, "--log", "no.parquet", "--date", "2026-02-20"], "no.parquet"),
 }
 
 
 @pytest.mark.parametrize("name", REFUSALS)
-def test_refused_in_one_sentence(name, folder, trimtab_with_extras):
-    events = pq.read_table(folder / "events.parquet")
-    late = events.filter(pa.array(events["timestamp"].to_numpy() >= np.datetime64("2026-01-06")))
-    first = pa.table({**late.slice(0, 1).to_pydict()}, schema=late.schema)
-    early = first.set_column(
-        2, "timestamp", pa.array([np.datetime64("2026-01-01", "us")]).cast(late.schema[2].type)
-    )
-    write_table(pa.concat_tables([early, late]), folder / "gap.parquet")
-    (folder / "broken.toml").write_text("dates = [")
-    (folder / "odd.toml").write_text('colour = "red"')
+def test_errors_are_one_sentence(name, folder, run_main):
     arguments, message = REFUSALS[name]
-    run = trimtab_with_extras("backtest", *arguments, "--out", "refused", cwd=folder)
-    assert run.returncode == 2
-    assert run.stderr.startswith("trimtab: ")
-    assert message in run.stderr
-    assert run.stderr.count("\n") == 1
+    status, stderr = run_main("backtest", *arguments, "--out", "refused")
+    assert status == 2
+    assert re.match(f"trimtab: .*{message}.*\n$", stderr)
     assert not (folder / "refused").exists()
 
 
-def test_a_stop_is_said_and_gone_on_from(folder):
+def test_an_interrupt_ends_the_run_and_keeps_finished_cells(folder):
     script = Path(sysconfig.get_path("scripts")) / "trimtab"
     days = ("--first", "2026-01-20", "--last", "2026-02-20", "--every", "1")
     command = [script, "backtest", *FLAGS, *days, "--out", "stopped", "--no-report"]
@@ -161,10 +182,10 @@ def test_a_stop_is_said_and_gone_on_from(folder):
     finally:
         run.kill()
     assert run.returncode == 130
-    assert words == "trimtab: stopped; what was finished is kept\n"
+    assert re.match("trimtab: stopped.*\n$", words)
 
 
-def test_a_naive_log_with_its_zone(folder, trimtab_with_extras):
+def test_a_log_without_a_time_zone_needs_tz(folder, trimtab_with_extras):
     run = trimtab_with_extras(
         "backtest", *FLAGS, "--log", "naive.parquet", "--tz", "Europe/London", "--date",
         "2026-02-20", "--out", "zoned", "--no-report", cwd=folder,
@@ -172,31 +193,31 @@ def test_a_naive_log_with_its_zone(folder, trimtab_with_extras):
     assert run.returncode == 0, run.stderr
 
 
-def test_without_the_libraries_it_says_what_to_install(folder, trimtab):
+def test_a_missing_library_is_named(folder, trimtab):
     run = trimtab("backtest", *FLAGS, "--date", "2026-02-20", "--out", "bare", cwd=folder)
-    assert (run.returncode, run.stderr) == (
-        2, "trimtab: charts need altair and vl-convert: pip install 'trimtab[report]'\n",
-    )  # fmt: skip
+    assert run.returncode == 2
+    assert "altair" in run.stderr
+    assert "trimtab[report]" in run.stderr
     run = trimtab(
         "backtest", "--log", "events.parquet", "--engine", "factorization", "--method", "ratio",
         "--date", "2026-02-20", "--out", "bare", "--no-report", cwd=folder,
     )  # fmt: skip
-    assert (run.returncode, run.stderr) == (
-        2, "trimtab: matrix factorization needs SciPy: pip install 'trimtab[engines]'\n",
-    )  # fmt: skip
-
-
-def test_a_report_of_nothing_is_refused(folder, trimtab_with_extras):
-    run = trimtab_with_extras("report", "--results", "nowhere", cwd=folder)
     assert run.returncode == 2
-    assert "nowhere holds no finished backtest" in run.stderr
+    assert "SciPy" in run.stderr
+    assert "trimtab[engines]" in run.stderr
+
+
+def test_a_report_without_results_is_refused(run_main):
+    status, stderr = run_main("report", "--results", "nowhere")
+    assert status == 2
+    assert "nowhere" in stderr
 
 
 def test_the_demo_is_the_papers_experiment(folder):
-    """The demo itself takes minutes: here, that it asks for the right things."""
+    """The demo itself takes minutes; this checks its plan."""
     catalogue = pa.table({"item_id": np.arange(N_ITEMS), "aisle": ["a"] * N_ITEMS})
     plan = demo_plan(make_log(pq.read_table(folder / "events.parquet"), items=catalogue))
-    assert [str(day) for day in plan.dates] == [REGULAR, HOLIDAY] == ["2017-11-01", "2017-12-11"]
+    assert [str(day) for day in plan.dates] == ["2017-11-01", "2017-12-11"]
     assert (plan.k, plan.recent_days, plan.test_days, plan.n_listed) == (10, 3, 7, 50)
     assert set(plan.engines) == {"markov", "category", "factorization"}
     assert [method.name for method in plan.methods] == [

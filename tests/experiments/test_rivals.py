@@ -83,10 +83,10 @@ def test_frames_stay_what_they_are():
         pd.testing.assert_frame_equal(frame, RECS.to_pandas())
 
 
-def test_refusals():
-    with pytest.raises(SettingError, match="gamma=-1: must be a finite number, at least 0"):
+def test_bad_input_is_refused():
+    with pytest.raises(SettingError, match="gamma=-1"):
         popularity_ratio(RECS, RECS, RECENT, gamma=-1)
     with pytest.raises(SettingError, match="factor="):
         distribution_difference(RECS, RECENT, LONG_RUN, factor=float("inf"))
-    with pytest.raises(DataError, match="recent is empty"):
+    with pytest.raises(DataError, match="recent"):
         popularity_ratio(RECS, RECS, RECENT.slice(0, 0))

@@ -65,7 +65,7 @@ def test_a_midnight_that_clocks_skip_belongs_to_its_day():
 
 
 def test_a_test_that_runs_past_the_log_is_refused():
-    message = r"a test of 7 days ends on 2026-03-18, after the log's last day, 2026-03-17"
+    message = "as_of=2026-03-12.* 7 days.*2026-03-18.*2026-03-17"
     with pytest.raises(DataError, match=message):
         split_log(log_of(*BASIC), "2026-03-12")
     assert items(split_log(log_of(*BASIC), "2026-03-12", recent_days=5, test_days=6).test) == [6, 7]
@@ -91,9 +91,9 @@ def test_rolling_dates():
 
 
 BAD_DATES = {
-    "2026-03-01": r"as_of=2026-03-01: must be after the log's first day, 2026-03-01, and not",
-    "2026-03-18": r"as_of=2026-03-18: must be .* not after its last, 2026-03-17 \(UTC\)",
-    "1999-01-01": r"as_of=1999-01-01: must be after",
+    "2026-03-01": "as_of=2026-03-01.*first day, 2026-03-01",
+    "2026-03-18": r"as_of=2026-03-18.*2026-03-17 \(UTC\)",
+    "1999-01-01": "as_of=1999-01-01",
 }
 
 
@@ -104,15 +104,15 @@ def test_a_date_outside_the_log_is_refused(as_of):
 
 
 @pytest.mark.parametrize("as_of", ["soon", "2026-13-01", 20260301, None])
-def test_what_is_no_date_is_refused(as_of):
-    with pytest.raises(SettingError, match=r"as_of=.*must be a day like 2017-11-01"):
+def test_an_invalid_date_is_refused(as_of):
+    with pytest.raises(SettingError, match="as_of="):
         split_log(log_of(*BASIC), as_of)
 
 
 def test_an_empty_window_is_refused():
-    with pytest.raises(DataError, match=r"recent window, 2026-03-03 to 2026-03-05, has no events"):
+    with pytest.raises(DataError, match="recent window, 2026-03-03 to 2026-03-05"):
         split_log(log_of(*BASIC), "2026-03-06")
-    with pytest.raises(DataError, match=r"test window, 2026-03-11 to 2026-03-13, has no events"):
+    with pytest.raises(DataError, match="test window, 2026-03-11 to 2026-03-13"):
         split_log(log_of(*BASIC), "2026-03-11", test_days=3)
 
 
@@ -120,14 +120,12 @@ def test_a_window_without_returning_users_is_refused():
     strangers = log_of(
         (1, 1, "2026-03-01"), (2, 1, "2026-03-08"), (1, 1, "2026-03-10"), (1, 1, "2026-03-17")
     )
-    with pytest.raises(
-        DataError, match=r"no buyer of the recent window, .*, bought anything before"
-    ):
+    with pytest.raises(DataError, match="no buyer of the recent window"):
         split_log(strangers, "2026-03-10")
     newcomers = log_of(
         (1, 1, "2026-03-01"), (1, 1, "2026-03-08"), (2, 1, "2026-03-10"), (1, 1, "2026-03-17")
     )
-    with pytest.raises(DataError, match=r"no buyer of the test window, .*, bought anything before"):
+    with pytest.raises(DataError, match="no buyer of the test window"):
         split_log(newcomers, "2026-03-10")
 
 
@@ -140,5 +138,5 @@ def test_wrong_lengths_are_refused(days):
 
 
 def test_dates_backwards_are_refused():
-    with pytest.raises(SettingError, match="last=2026-02-01: must not be before first=2026-03-01"):
+    with pytest.raises(SettingError, match=r"last=2026-02-01.*first=2026-03-01"):
         rolling_dates("2026-03-01", "2026-02-01")

@@ -26,7 +26,7 @@ def test_the_same_seed_gives_the_same_interval_in_any_portions(monkeypatch):
     random = np.random.default_rng(1)
     base, values = random.random((40, 3)), random.random((40, 3))
     whole = lift_intervals(values, base, 300, seed=4)
-    monkeypatch.setattr(bootstrap, "_AT_ONCE", 400)  # ten draws at a time
+    monkeypatch.setattr(bootstrap, "_NUMBERS_PER_BLOCK", 400)  # ten draws at a time
     assert lift_intervals(values, base, 300, seed=4) == whole
     assert lift_intervals(values, base, 300, seed=5) != whole
 

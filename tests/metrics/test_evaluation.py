@@ -29,7 +29,7 @@ def bought(*rows):
 # By hand ---------------------------------------------------------------------------------------
 
 
-def test_one_hit_at_the_second_place():
+def test_one_hit_at_the_second_rank():
     figures = tt.evaluate(ranked((1, 7, 1), (1, 8, 2), (1, 9, 3)), bought((1, 8)), k=3)
     assert figures == {
         "acc": pytest.approx(1 / 3),
@@ -45,7 +45,7 @@ def test_hits_beyond_k_do_not_count():
     assert (figures["acc"], figures["map"], figures["ndcg"]) == (0, 0, 0)
 
 
-def test_a_buyer_without_a_list_counts_as_zero_and_a_list_without_purchases_not_at_all():
+def test_buyers_without_a_list_count_as_zero_and_lists_without_purchases_are_skipped():
     topk = ranked((1, 7, 1), (2, 7, 1), (3, 7, 1))
     figures = tt.evaluate(topk, bought((1, 7), (9, 7)), k=1)
     assert figures == {"acc": 0.5, "map": 0.5, "ndcg": 0.5, "n_users": 2, "n_skipped": 2}
@@ -58,7 +58,7 @@ def test_repeated_purchases_count_once():
     assert once["map"] == 0.5
 
 
-def test_rank_decides_where_there_is_one_and_score_otherwise():
+def test_rank_decides_if_there_is_one_and_score_otherwise():
     rows = [(1, 7, 2, 0.9), (1, 8, 1, 0.1)]
     both = table("user_id", "item_id", "rank", "score", rows=rows)
     assert tt.evaluate(both, bought((1, 8)), k=1)["acc"] == 1
@@ -74,7 +74,7 @@ def test_equal_scores_go_to_the_smaller_id():
     assert tt.evaluate(minus_zero, bought((1, 9)), k=1)["acc"] == 1
 
 
-def test_weights_weigh_users_and_default_to_one():
+def test_users_have_weights_with_a_default_of_one():
     topk = ranked((1, 7, 1), (2, 7, 1), (3, 7, 1))
     truth = bought((1, 7), (2, 8), (3, 8))
     weights = table("user_id", "weight", rows=[(1, 3.0), (2, 0.0), (99, 5.0)])
@@ -208,7 +208,7 @@ def test_the_kind_of_window_does_not_matter(bytes_of):
 
 
 @pytest.mark.parametrize("settings", ["default", "zero and unsold", "log", "bags"])
-def test_the_same_from_biases_of_yesterday(settings, tables, data):
+def test_the_same_after_a_warm_start(settings, tables, data):
     learner = tt.BiasLearner(method="ascent", k=5, **SETTINGS[settings])
     yesterday = learner.fit(data.recs(), data.history_events())
     check(learner, *tables, start=yesterday)

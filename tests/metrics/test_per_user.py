@@ -135,7 +135,7 @@ def test_input_of_other_dtypes_and_read_only():
     assert unit_metrics(top, truth, k=2).acc[0] == 0.5
 
 
-def test_k_beyond_everything():
+def test_k_larger_than_every_list():
     assert score([1, 2], [2], k=10**9) == (1e-9, 1 / 2, pytest.approx(1 / math.log2(3)))
 
 
@@ -215,7 +215,7 @@ def test_equal_weights_change_nothing():
 
 
 @pytest.mark.parametrize("weights", [None, [2.0]])
-def test_mean_of_nobody_is_nan(weights):
+def test_mean_without_units_is_nan(weights):
     nobody = UnitMetrics(*(np.array([NAN]),) * 3, np.array([0]))
     means = mean_metrics(nobody, weights)
     assert np.isnan([means["acc"], means["map"], means["ndcg"]]).all()
@@ -319,28 +319,28 @@ def test_kl_of_nothing_is_nan():
 @pytest.mark.parametrize(
     ("k", "message"),
     [
-        (0, r"k=0: must be at least 1"),
-        (-3, r"k=-3: must be at least 1"),
-        (2.5, r"k=2\.5: must be a whole number"),
-        (True, r"k=True: must be a whole number"),
+        (0, "k=0"),
+        (-3, "k=-3"),
+        (2.5, r"k=2\.5"),
+        (True, "k=True"),
     ],
 )
 def test_k_is_refused(k, message):
-    with pytest.raises(SettingError, match=f"^{message}$"):
+    with pytest.raises(SettingError, match=f"^{message}: "):
         unit_metrics(rows([[1]]), rows([[1]]), k)
 
 
 def test_different_numbers_of_units_are_refused():
-    with pytest.raises(DataError, match="top has 2 units, truth 1: "):
+    with pytest.raises(DataError, match=r"top.* 2 units.*truth.* 1"):
         unit_metrics(rows([[1], [2]]), rows([[1]]), k=1)
 
 
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ([1.0, 2.0], r"weights has shape \(2,\): must be \(3,\)"),
-        ([1.0, -2.0, 1.0], r"weights\[1\]=-2.0: must be finite and not negative"),
-        ([1.0, 1.0, NAN], r"weights\[2\]=nan: must be finite and not negative"),
+        ([1.0, 2.0], r"weights.*\(2,\).*\(3,\)"),
+        ([1.0, -2.0, 1.0], r"weights\[1\]=-2.0"),
+        ([1.0, 1.0, NAN], r"weights\[2\]=nan"),
     ],
 )
 def test_weights_are_refused(weights, message):
@@ -349,16 +349,16 @@ def test_weights_are_refused(weights, message):
 
 
 def test_item_codes_are_refused():
-    with pytest.raises(DataError, match=r"bought_items holds code 3: .* below n_items=3"):
+    with pytest.raises(DataError, match=r"bought_items.* 3.*n_items=3"):
         coverage([0], [3], n_items=3)
-    with pytest.raises(DataError, match="recommended_items holds code -1: "):
+    with pytest.raises(DataError, match=r"recommended_items.* -1"):
         kl_divergence([0], [-1], n_items=3)
-    with pytest.raises(DataError, match="recommended_items holds float64 values"):
+    with pytest.raises(DataError, match=r"recommended_items.*float64"):
         kl_divergence([0], [0.5], n_items=3)
 
 
 def test_sizes_are_refused():
-    with pytest.raises(SettingError, match=r"^sizes=0: must be at least 1$"):
+    with pytest.raises(SettingError, match=r"^sizes=0"):
         coverage([0], [0], n_items=3, sizes=(10, 0))
 
 
@@ -402,6 +402,6 @@ def test_examples_in_docstrings():
     assert doctest.testmod(per_user).failed == 0
 
 
-def test_import_brings_no_compiler():
+def test_import_does_not_load_the_compiler():
     code = "import sys, trimtab.metrics.per_user; sys.exit('numba' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

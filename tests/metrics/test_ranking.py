@@ -52,7 +52,7 @@ def test_a_bias_makes_a_tie():
     assert as_rows(top) == [[(0, 0.75), (1, 0.75)]]
 
 
-def test_places_that_nothing_claims_stay_empty():
+def test_slots_without_an_item_stay_empty():
     top = rank_lists(as_lists([[(0, 1.0)], [], [(1, 1.0), (0, 2.0)]]), 5, np.zeros(2))
     assert as_rows(top) == [[(0, 1.0)], [], [(0, 2.0), (1, 1.0)]]
 
@@ -70,7 +70,7 @@ def test_an_unlisted_item_needs_a_bias_above_zero():
     assert as_rows(reached) == [[(0, 1.0), (2, 0.5)], []]
 
 
-def test_a_k_beyond_all_reason_costs_nothing():
+def test_a_huge_k_costs_nothing():
     top = rank_lists(as_lists([[(0, 1.0)], [(1, 1.0)]]), 10**15, np.zeros(2))
     assert as_rows(top) == [[(0, 1.0)], [(1, 1.0)]]
 
@@ -95,7 +95,7 @@ BIASES = st.lists(
 
 @settings(deadline=None, max_examples=300)
 @given(st.data(), ROWS, BIASES, st.integers(1, 8), st.booleans())
-def test_the_top_is_that_of_the_definition(data, rows, bias, k, reaches_unlisted):
+def test_the_top_equals_the_definition(data, rows, bias, k, reaches_unlisted):
     flags = st.lists(st.booleans(), min_size=N_ITEMS, max_size=N_ITEMS)
     excluded = np.array(data.draw(flags))
     items = st.sets(st.integers(0, N_ITEMS - 1))

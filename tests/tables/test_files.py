@@ -61,7 +61,7 @@ def test_any_kind_of_text_can_be_written(kind, tmp_path):
 FORMULAS = ["=1+1", "@x", "-x", "+x", "'q", "''", "'=1", "\tx", "\rx", "=cmd|' /C calc'!A0"]
 
 
-def test_formulas_are_defused_and_read_back(tmp_path):
+def test_formulas_are_escaped_and_read_back(tmp_path):
     path = tmp_path / "table.csv"
     table = pa.table({"user_id": FORMULAS, "item_id": FORMULAS, "score": [-1.5] * len(FORMULAS)})
     write_table(table, path)
@@ -89,7 +89,7 @@ def test_an_empty_field_is_a_missing_id(tmp_path):
     assert read_table(path)["item_id"].to_pylist() == [None, None, "x"]
 
 
-def test_marks_and_line_ends_of_other_systems(tmp_path):
+def test_byte_order_marks_and_windows_line_ends(tmp_path):
     path = write(tmp_path / "t.CSV", "\ufeffuser_id,item_id\r\n1,2\r\n")
     assert read_table(path).to_pydict() == {"user_id": [1], "item_id": [2]}
 
@@ -99,7 +99,7 @@ def test_windows_in_csv_are_text(tmp_path):
     assert read_table(path)["window"].to_pylist() == ["2026-11-01"]
 
 
-def test_digits_are_text_where_the_other_table_has_text(tmp_path):
+def test_digits_are_text_if_the_other_table_has_text(tmp_path):
     recs = write(tmp_path / "recs.csv", "user_id,item_id\n1,10\n2,A7\n")
     recent = write(tmp_path / "recent.csv", "user_id,item_id\n1,10\n")
     lists, sales, nothing = read_tables(recs, recent, None)
@@ -137,17 +137,17 @@ def parquet_bytes() -> bytes:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("cut.parquet", parquet_bytes()[:500], "not a readable Parquet file"),
-        ("picture.parquet", b"\x89PNG\r\n\x1a\n" + bytes(100), "not a readable Parquet file"),
-        ("empty.parquet", b"", "not a readable Parquet file"),
-        ("text.txt", b"user_id\n1\n", "not a readable Parquet file"),
-        ("empty.csv", b"", "not a readable CSV file"),
-        ("picture.csv", b"user_id\n\x89PNG\xff\n", "not a readable CSV file"),
-        ("ragged.csv", b"user_id,item_id\n1,2\n1,2,3\n", "not a readable CSV file"),
-        ("twice.csv", b"user_id,user_id\n1,2\n", "column 'user_id' occurs twice; drop or rename"),
+        ("cut.parquet", parquet_bytes()[:500], "Parquet"),
+        ("picture.parquet", b"\x89PNG\r\n\x1a\n" + bytes(100), "Parquet"),
+        ("empty.parquet", b"", "Parquet"),
+        ("text.txt", b"user_id\n1\n", "Parquet"),
+        ("empty.csv", b"", "CSV"),
+        ("picture.csv", b"user_id\n\x89PNG\xff\n", "CSV"),
+        ("ragged.csv", b"user_id,item_id\n1,2\n1,2,3\n", "CSV"),
+        ("twice.csv", b"user_id,user_id\n1,2\n", "'user_id'"),
     ],
 )
-def test_files_that_cannot_be_read(name, content, message, tmp_path):
+def test_unreadable_files_are_refused(name, content, message, tmp_path):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(StoreError, match=message) as caught:
         read_table(tmp_path / name)
@@ -155,16 +155,16 @@ def test_files_that_cannot_be_read(name, content, message, tmp_path):
     assert "\n" not in str(caught.value)
 
 
-def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(StoreError, match=r"nowhere\.parquet: no such file; check the path"):
+def test_a_missing_file_is_refused(tmp_path):
+    with pytest.raises(StoreError, match=r"nowhere\.parquet"):
         read_table(tmp_path / "nowhere.parquet")
 
 
 # Writing ---------------------------------------------------------------------------------------
 
 
-def test_a_kind_of_file_that_is_not_known(tmp_path):
-    with pytest.raises(StoreError, match=r"top.xlsx: unknown kind of file; end the name in .parq"):
+def test_an_unknown_file_type_is_refused(tmp_path):
+    with pytest.raises(StoreError, match=r"top\.xlsx.*\.parquet.*\.csv"):
         write_table(pa.table({"a": [1]}), tmp_path / "top.xlsx")
     assert list(tmp_path.iterdir()) == []
 
@@ -200,14 +200,14 @@ def test_a_failure_leaves_the_old_file(tmp_path):
 
 
 @pytest.mark.parametrize("below", ["file/table.csv", "file/deeper/table.csv"])
-def test_a_place_that_cannot_be_written_in(below, tmp_path):
+def test_a_folder_that_cannot_be_written_to_is_refused(below, tmp_path):
     write(tmp_path / "file", "old")
-    with pytest.raises(StoreError, match="file is not a folder; choose another"):
+    with pytest.raises(StoreError, match="file is not a folder"):
         write_table(pa.table({"a": [1]}), tmp_path / below)
 
 
-def test_a_name_that_is_a_folder(tmp_path):
+def test_a_folder_with_the_name_of_the_file_is_refused(tmp_path):
     (tmp_path / "table.csv").mkdir()
-    with pytest.raises(StoreError, match=r"cannot write .*table\.csv: Is a directory"):
+    with pytest.raises(StoreError, match=r"table\.csv"):
         write_table(pa.table({"a": [1]}), tmp_path / "table.csv")
     assert list(tmp_path.iterdir()) == [tmp_path / "table.csv"]

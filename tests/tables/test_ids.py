@@ -97,27 +97,27 @@ def test_codes_of_many_rows_are_the_same_for_any_number_of_threads(monkeypatch):
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        (pa.array([1, None]), "column 'item_id' of table 0 lacks a value in 1 of 2 rows; drop"),
-        (pa.array(["a", None]), "lacks a value in 1 of 2 rows"),
-        (pa.nulls(3), "lacks a value in 3 of 3 rows"),
-        (pa.array([1.0]), "column 'item_id' of table 0 holds double: ids must be integers or str"),
-        (pa.array([True]), "holds bool: ids must be integers or strings; cast the column"),
-        (pa.array([b"x"]), "holds binary"),
-        (pa.array([2**63], pa.uint64()), "ids beyond 64 signed bits; cast them to strings"),
+        (pa.array([1, None]), "'item_id' of table 0.*1 of 2 rows"),
+        (pa.array(["a", None]), "'item_id' of table 0.*1 of 2 rows"),
+        (pa.nulls(3), "'item_id' of table 0.*3 of 3 rows"),
+        (pa.array([1.0]), "'item_id' of table 0.*double"),
+        (pa.array([True]), "'item_id' of table 0.*bool"),
+        (pa.array([b"x"]), "'item_id' of table 0.*binary"),
+        (pa.array([2**63], pa.uint64()), "'item_id' of table 0.*int64"),
     ],
 )
-def test_ids_that_are_none(column, message):
+def test_invalid_ids_are_refused(column, message):
     with pytest.raises(DataError, match=message):
         encode(column)
 
 
-def test_integers_and_strings_do_not_go_together():
-    message = "'item_id' holds integers in table 0 but strings in table 1; cast one of them"
+def test_integers_and_strings_cannot_be_mixed():
+    message = "'item_id'.*integers in table 0.*strings in table 1"
     with pytest.raises(DataError, match=message):
         encode(pa.array([1]), pa.array(["1"]))
 
 
-def test_more_ids_than_codes():
+def test_more_ids_than_codes_are_refused():
     check_count(2**30 - 1)
-    with pytest.raises(DataError, match="1073741824 different ids: at most 1073741823"):
+    with pytest.raises(DataError, match=r"1073741824.*1073741823"):
         check_count(2**30)

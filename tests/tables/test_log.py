@@ -29,14 +29,14 @@ def stamps(log) -> list[str]:
     return [f"{stamp:%d %H:%M}" for stamp in log.events["timestamp"].to_pylist()]
 
 
-def test_local_times_become_utc_in_order_and_returns_go():
+def test_local_times_become_utc_in_order_without_returns():
     log = make_log(EVENTS, tz="America/New_York")
     assert stamps(log) == ["02 03:30", "02 13:00"]
     assert log.events["item_id"].to_pylist() == [8, 7]
     assert log.tz == "America/New_York"
 
 
-def test_times_that_say_their_zone_keep_it():
+def test_times_with_a_time_zone_keep_it():
     zoned = EVENTS.set_column(
         2,
         "timestamp",
@@ -84,7 +84,7 @@ def test_categories_in_the_events():
 
 
 def test_a_time_without_a_zone_is_refused():
-    with pytest.raises(DataError, match=r"says no time zone: pass tz=, .*\(--tz on the command"):
+    with pytest.raises(DataError, match=r"'timestamp'.*tz="):
         make_log(EVENTS)
 
 
@@ -92,9 +92,9 @@ REFUSED = {
     "no such zone": (
         {"tz": "Mars/Olympus"},
         SettingError,
-        "tz='Mars/Olympus': must be a time zone",
+        "tz='Mars/Olympus'",
     ),
-    "a number for a zone": ({"tz": 3}, SettingError, "tz=3: must be a time zone"),
+    "a number for a zone": ({"tz": 3}, SettingError, "tz=3"),
 }
 
 
@@ -106,9 +106,9 @@ def test_wrong_settings_are_refused(name):
 
 
 BAD_TIMES = {
-    "text that is no time": (["yesterday"] * 3, "text that is no ISO timestamp"),
-    "numbers": ([1.5, 2.5, 3.5], "holds double: it must be timestamps, dates or ISO text"),
-    "missing": (["2026-07-02 09:00:00", None, None], "lacks a value in 2 of 3 rows"),
+    "text that is not a time": (["yesterday"] * 3, "'timestamp' of events.*yesterday"),
+    "numbers": ([1.5, 2.5, 3.5], "'timestamp' of events.*double"),
+    "missing": (["2026-07-02 09:00:00", None, None], "'timestamp' of events.*2 of 3 rows"),
 }
 
 
@@ -120,15 +120,15 @@ def test_bad_times_are_refused(name):
 
 
 def test_bad_tables_are_refused(tmp_path):
-    with pytest.raises(DataError, match="missing column 'timestamp' in events"):
+    with pytest.raises(DataError, match="'timestamp' in events"):
         make_log(EVENTS.drop("timestamp"), tz="UTC")
-    with pytest.raises(DataError, match=r"events \(rows with a quantity above 0\) is empty"):
+    with pytest.raises(DataError, match=r"events .*quantity.* empty"):
         make_log(EVENTS.slice(2), tz="UTC")
-    with pytest.raises(DataError, match="column 'quantity' of events holds string"):
+    with pytest.raises(DataError, match=r"'quantity' of events.*string"):
         make_log(EVENTS.set_column(3, "quantity", pa.array(["x", "y", "z"])), tz="UTC")
-    with pytest.raises(StoreError, match="no such file"):
+    with pytest.raises(StoreError, match=r"nothing.parquet"):
         read_log(tmp_path / "nothing.parquet", tz="UTC")
-    with pytest.raises(DataError, match="missing column 'item_id' in items"):
+    with pytest.raises(DataError, match="'item_id' in items"):
         make_log(EVENTS, tz="UTC", items=pd.DataFrame({"sku": [1]}))
 
 
@@ -136,11 +136,11 @@ ITEMS = {"item_id": [7, 8], "name": ["Tea", ""], "aisle": ["hot", "cold"]}
 BAD_ITEMS = {
     "ids of another kind": (
         {"item_id": ["7", "x"]},
-        "column 'item_id' holds integers in events but strings in items",
+        "'item_id'.*integers in events.*strings in items",
     ),
-    "an id twice": ({"item_id": [7, 7]}, "column 'item_id' of items has ids more than once"),
-    "no id in common": ({"item_id": [70, 80]}, "no item_id of items is in events"),
-    "no ids at all": ({"item_id": [7.5, 8.5]}, "column 'item_id' of items holds double: ids must"),
+    "an id twice": ({"item_id": [7, 7]}, "'item_id' of items"),
+    "no id in common": ({"item_id": [70, 80]}, "item_id of items.*70"),
+    "no ids at all": ({"item_id": [7.5, 8.5]}, "'item_id' of items.*double"),
 }
 
 
@@ -164,14 +164,14 @@ BAD_EVENTS = {
     "a missing user": (
         "user_id",
         [1, None, 2],
-        "column 'user_id' of events lacks a value in 1 of 3",
+        "'user_id' of events.*1 of 3",
     ),
     "ids with a point": (
         "item_id",
         [1.5, 2.5, 3.5],
-        "column 'item_id' of events holds double: ids",
+        "'item_id' of events.*double",
     ),
-    "a missing quantity": ("quantity", [1, None, 2], "column 'quantity' of events lacks a value"),
+    "a missing quantity": ("quantity", [1, None, 2], "'quantity' of events.*1 of 3"),
 }
 
 
@@ -183,9 +183,9 @@ def test_bad_columns_are_refused(name):
         make_log(EVENTS.set_column(place, column, pa.array(values)), tz="UTC")
 
 
-def test_an_offset_is_no_time_zone():
+def test_an_offset_is_not_a_time_zone():
     stamps = pd.to_datetime(["2026-07-01 12:00+02:00"] * 3)
-    with pytest.raises(DataError, match=r"has the offset \+02:00, which is no time zone: pass tz="):
+    with pytest.raises(DataError, match=r"'timestamp' of events.*\+02:00.*tz="):
         make_log(EVENTS.to_pandas().assign(timestamp=stamps))
 
 

@@ -1,7 +1,6 @@
-"""Other libraries' models as tables of recommendations, one file a library.
+"""Recommendations from models of other libraries, one file per library.
 
-Libraries are told apart by the names of the modules that a model's classes come from; none is
-imported to find out.
+A model's library is recognised by the module names of its classes; no library is imported for it.
 """
 
 from trimtab.adapters.dispatch import recs_from

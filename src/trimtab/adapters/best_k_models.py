@@ -1,4 +1,4 @@
-"""Lists of a library that only answers "the best k of these users"."""
+"""Lists from a library that only returns the best k items of given users."""
 
 from __future__ import annotations
 
@@ -7,45 +7,47 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab.adapters.numbered_lists import Found
+from trimtab.adapters.numbered_lists import ScoredRows
 from trimtab.arrays import Flags, Ints, Lists
-from trimtab.tables.id_labels import Labels
+from trimtab.tables.numbered_ids import NumberedIds
 
-Ask = Callable[[Ints, int], Found]
+BestKQuery = Callable[[Ints, int], ScoredRows]
 
 
 @dataclass(frozen=True)
-class Asking:
-    """A source that asks for one place more, and on, where scores tie across the n-th place.
+class BestKSource:
+    """A source that asks for more items while scores tie at the n-th slot.
 
-    A library cuts its lists between equal scores in an order of its own; asked until the scores
-    fall, it gives all that tie, and the smaller ids are taken.
+    A library orders equal scores in its own way. Asking until the score drops returns all tied
+    items, and the smaller ids are kept.
     """
 
-    ask: Ask  # numbers of users, and k, to at most k items each
+    query: BestKQuery  # user numbers and k to at most k items per user
     n_users: int
     n_items: int
-    at_once: int = 4096
+    users_per_block: int = 4096
 
-    def lists(self, rows: Ints, n: int, items: Labels) -> Lists:
-        """The n best items of each row, as codes."""
+    def lists(self, rows: Ints, n: int, items: NumberedIds) -> Lists:
+        """Return the n best items of each user, as codes."""
         settled, waiting = [], np.arange(len(rows))
         k = min(n + 1, self.n_items)
         while len(waiting):
-            found = self.ask(rows[waiting], k).coded(items)
-            ranked = found.ranked(len(waiting), k, self.n_items)
-            done = _settled(ranked, n, k) | (k == self.n_items)
+            found = self.query(rows[waiting], k).with_codes(items)
+            ranked = found.rank(len(waiting), k, self.n_items)
+            done = _is_settled(ranked, n, k) | (k == self.n_items)
             units = np.repeat(np.arange(len(waiting)), np.diff(ranked.indptr))
             keep = done[units]
-            settled.append(Found(waiting[units[keep]], ranked.items[keep], ranked.scores[keep]))
+            settled.append(
+                ScoredRows(waiting[units[keep]], ranked.items[keep], ranked.scores[keep])
+            )
             waiting = waiting[~done]
             k = min(2 * k, self.n_items)
         units, codes, scores = (np.concatenate(parts) for parts in zip(*settled, strict=True))
-        return Found(units.astype(np.int32), codes, scores).ranked(len(rows), n, self.n_items)
+        return ScoredRows(units.astype(np.int32), codes, scores).rank(len(rows), n, self.n_items)
 
 
-def _settled(ranked: Lists, n: int, k: int) -> Flags:
-    """Whether the n-th score is above the k-th, or there is no k-th."""
+def _is_settled(ranked: Lists, n: int, k: int) -> Flags:
+    """Return whether the n-th score is above the k-th, or there is no k-th."""
     full = np.diff(ranked.indptr) == k
     settled: Flags = ~full
     starts = ranked.indptr[:-1][full]

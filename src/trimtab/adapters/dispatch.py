@@ -1,4 +1,4 @@
-"""recs_from: the way in; it finds the adapter for a model."""
+"""recs_from: find the adapter for a model and call it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trimtab.adapters.request import Request
 from trimtab.checks import require_flag, require_whole
 from trimtab.errors import DataError
 
-_HOMES = {
+_ADAPTERS = {
     "trimtab.engines": "own_engines",
     "implicit": "implicit",
     "rectools": "rectools",
@@ -33,31 +33,31 @@ def recs_from(
     item_features: Any | None = None,
     exclude_known: bool = False,
 ) -> Any:
-    """The n best items of each user by any model: user_id, item_id, score.
+    """Return the n best items of each user from any model: user_id, item_id, score.
 
     Args:
         model: one of: a fitted model of implicit, RecTools or LightFM; a trained LensKit pipeline;
-            a scipy.sparse matrix of scores, users x items, whose explicit entries count; a pair
-            (user_factors, item_factors) of arrays, whose dot products are the scores; a table of
+            a scipy.sparse matrix of scores, users x items, with its explicit entries; a pair
+            (user_factors, item_factors) of arrays with the scores as dot products; a table of
             user_id, item_id, score; one of Trimtab's engines.
-        users: ids, or a frame with user_id; None: all that the model knows. Users that it does
-            not know get no rows.
+        users: ids, or a frame with user_id; None for all users of the model. Unknown users get no
+            rows.
         n: longest list.
-        data: what a library needs beside its model. RecTools, LensKit: the dataset it was trained
-            on. implicit's item-item models, and everywhere for `exclude_known`: the user-item
-            matrix, or what `user_items` gives, which brings the ids along.
-        user_ids: ids by row number; by default those of `data`, or the numbers.
-        item_ids: ids by column number; the same.
-        user_features: of LightFM, if it was trained with them.
-        item_features: the same.
-        exclude_known: leave out what `data` says a user already has. The default keeps it: people
-            buy things again, and biases are learned from all that was bought.
+        data: what a library needs besides its model. RecTools and LensKit: the training dataset.
+            implicit's item-item models, and any model with `exclude_known`: the user-item matrix,
+            or the result of `user_items`, which includes the ids.
+        user_ids: id of each row number; by default the ids of `data`, or the numbers.
+        item_ids: id of each column number; by default the ids of `data`, or the numbers.
+        user_features: user features that a LightFM model was trained with.
+        item_features: item features that a LightFM model was trained with.
+        exclude_known: leave out the items a user already has in `data`. By default they stay:
+            people buy things again, and biases are learned from all purchases.
 
     Returns:
         user_id, item_id, score (float64), best first, users by id, ties to the smaller item id,
-        nothing twice; marks such as minus infinity or the lowest float32 are no scores and left
-        out. An Arrow table, or the same kind of data frame as `users`; for a table or an engine,
-        the same kind as that table or as the engine's events.
+        no pair twice. Entries that a library marks with minus infinity or the lowest float32 are
+        left out. An Arrow table, or the same type of frame as `users`; for a table or an engine,
+        the same type as the table or the engine's events.
 
     Example:
         >>> import numpy as np
@@ -67,28 +67,28 @@ def recs_from(
     """
     require_whole("n", n, 1)
     require_flag("exclude_known", exclude_known)
-    adapter = import_module(f"trimtab.adapters.{_adapter(model)}")
+    adapter = import_module(f"trimtab.adapters.{_adapter_name(model)}")
     request = Request(
         users, int(n), data, user_ids, item_ids, user_features, item_features, exclude_known
     )
-    return adapter.recs(model, request.with_labels())
+    return adapter.make_recs(model, request.with_ids())
 
 
-def _adapter(model: Any) -> str:
-    """The adapter's name, from the modules of the model's classes; nothing is imported for it."""
+def _adapter_name(model: Any) -> str:
+    """Return the name of the adapter, by the module names of the model's classes."""
     for kind in type(model).__mro__:
-        for home, name in _HOMES.items():
-            if kind.__module__ == home or kind.__module__.startswith(f"{home}."):
+        for package, name in _ADAPTERS.items():
+            if kind.__module__ == package or kind.__module__.startswith(f"{package}."):
                 return name
     if isinstance(model, tuple | list) and [_axes(part) for part in model] == [2, 2]:
         return "factor_arrays"
     if isinstance(nw.from_native(model, pass_through=True), nw.DataFrame | nw.LazyFrame):
         return "score_tables"
     raise DataError(
-        f"model is a {type(model).__name__}: recs_from understands fitted models of implicit, "
-        f"RecTools and LightFM, LensKit pipelines, scipy.sparse matrices of scores, pairs "
-        f"(user_factors, item_factors) of arrays with 2 axes, tables of user_id, item_id, score, "
-        f"and Trimtab's engines; make one of these of it"
+        f"model is a {type(model).__name__}: pass a fitted model of implicit, RecTools or LightFM, "
+        f"a LensKit pipeline, a scipy.sparse matrix of scores, a pair (user_factors, "
+        f"item_factors) of 2-d arrays, a table of user_id, item_id, score, or one of Trimtab's "
+        f"engines"
     )
 
 

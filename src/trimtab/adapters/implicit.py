@@ -1,7 +1,7 @@
-"""Models of implicit: factors, item-item neighbours, and whatever else can `recommend`.
+"""Models of implicit: factors, item-item neighbours, and any other model with `recommend`.
 
-implicit pads short lists with item -1 and marks filtered items by the lowest float32; lists from
-factors and similarities are made here, exactly, and so need neither.
+implicit pads short lists with item -1 and gives filtered items the lowest float32. Lists from
+factors and similarities are computed here, exactly, and need neither.
 """
 
 from __future__ import annotations
@@ -11,52 +11,54 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trimtab.adapters.best_k_models import Asking
-from trimtab.adapters.factor_arrays import Factors
-from trimtab.adapters.numbered_lists import Found, Source, recs_of
+from trimtab.adapters.best_k_models import BestKSource
+from trimtab.adapters.factor_arrays import FactorSource
+from trimtab.adapters.numbered_lists import ListSource, ScoredRows, recs_from_source
 from trimtab.adapters.request import Request
-from trimtab.adapters.score_matrix import SparseScores
+from trimtab.adapters.score_matrix import SparseSource
 from trimtab.arrays import Ints
-from trimtab.errors import DataError, TrimtabError
+from trimtab.checks import require_fitted
+from trimtab.errors import DataError
 
-_NEED = "implicit models of this kind need"
+_NEED = "this kind of implicit model needs"
 
 
-def recs(model: Any, request: Request) -> Any:
-    """Lists from a fitted model."""
+_FACTOR_MODULES = tuple(f"implicit.{unit}.matrix_factorization_base" for unit in ("cpu", "gpu"))
+
+
+def make_recs(model: Any, request: Request) -> Any:
+    """Return lists from a fitted model."""
     request.refuse_features("implicit")
     if not hasattr(model, "recommend"):
         raise DataError(
-            f"model is a {type(model).__name__} of implicit: pass a model that can recommend"
+            f"model is a {type(model).__name__} of implicit: pass a model with recommend()"
         )
-    return recs_of(_source(model, request), request)
+    return recs_from_source(_source(model, request), request)
 
 
-def _source(model: Any, request: Request) -> Source:
-    home = next(kind for kind in type(model).__mro__ if "recommend" in vars(kind)).__module__
-    if home in ("implicit.cpu.matrix_factorization_base", "implicit.gpu.matrix_factorization_base"):
+def _source(model: Any, request: Request) -> ListSource:
+    module = next(kind for kind in type(model).__mro__ if "recommend" in vars(kind)).__module__
+    if module in _FACTOR_MODULES:
         return _from_factors(model, request)
-    if home == "implicit.nearest_neighbours":
+    if module == "implicit.nearest_neighbours":
         return _from_similarity(model, request)
-    return _from_answers(model, request)
+    return _from_recommend(model, request)
 
 
-def _from_factors(model: Any, request: Request) -> Factors:
-    if model.user_factors is None or model.item_factors is None:
-        raise _unfitted(model)
+def _from_factors(model: Any, request: Request) -> FactorSource:
+    require_fitted(model, model.user_factors is not None and model.item_factors is not None)
     users, items = _as_array(model.user_factors), _as_array(model.item_factors)
-    return Factors(users, items, request.known(len(users), len(items)))
+    return FactorSource(users, items, request.known_matrix(len(users), len(items)))
 
 
 def _as_array(factors: Any) -> NDArray[Any]:
-    """Factors on this machine; a model on a GPU keeps them there."""
+    """Return factors as an array, copied from the GPU if they are there."""
     return np.asarray(factors.to_numpy() if hasattr(factors, "to_numpy") else factors)
 
 
-def _from_similarity(model: Any, request: Request) -> SparseScores:
-    """A user's score for an item: its similarities to what the user has, weighed and added up."""
-    if model.similarity is None:
-        raise _unfitted(model)
+def _from_similarity(model: Any, request: Request) -> SparseSource:
+    """Return a source of scores: weighted sums of an item's similarities to the user's items."""
+    require_fitted(model, model.similarity is not None)
     similarity = model.similarity.tocsr()
     matrix = request.matrix(_NEED, n_items=similarity.shape[0])
 
@@ -65,22 +67,18 @@ def _from_similarity(model: Any, request: Request) -> SparseScores:
 
     n_users, n_items = matrix.shape
     known = matrix if request.exclude_known else None
-    return SparseScores(rows_of, n_users, n_items, known, at_once=512)
+    return SparseSource(rows_of, n_users, n_items, known, users_per_block=512)
 
 
-def _from_answers(model: Any, request: Request) -> Asking:
-    """Approximate searches, and models of one's own built on implicit's."""
+def _from_recommend(model: Any, request: Request) -> BestKSource:
+    """Return a source for other models, such as approximate searches and subclasses."""
     matrix = request.matrix(_NEED)
 
-    def ask(rows: Ints, k: int) -> Found:
+    def query(rows: Ints, k: int) -> ScoredRows:
         items, scores = model.recommend(
             rows, matrix[rows], N=k, filter_already_liked_items=request.exclude_known
         )
         units = np.repeat(np.arange(len(rows)), items.shape[1])
-        return Found(units, items.ravel(), scores.ravel())
+        return ScoredRows(units, items.ravel(), scores.ravel())
 
-    return Asking(ask, *matrix.shape)
-
-
-def _unfitted(model: Any) -> TrimtabError:
-    return TrimtabError(f"this {type(model).__name__} has learned nothing yet: call fit")
+    return BestKSource(query, *matrix.shape)

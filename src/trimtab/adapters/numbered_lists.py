@@ -1,4 +1,4 @@
-"""From a model that knows users and items by number to a table of lists."""
+"""Turn a model that numbers users and items into a table of lists."""
 
 from __future__ import annotations
 
@@ -16,81 +16,82 @@ from trimtab.arrays import Codes, Floats, Ints, Lists
 from trimtab.metrics.ranking import rank_lists
 from trimtab.tables.columns import ITEM, SCORE, USER
 from trimtab.tables.frames import find_repeat, group_scored, merge_repeats, take_ids
-from trimtab.tables.id_labels import Labels
+from trimtab.tables.numbered_ids import NumberedIds
 
-_FEW = 4  # blocks of users; with more there is a bar to look at
-MOST = 3.4e38  # libraries mark what must not be shown by the lowest float32, or minus infinity
+_BLOCKS_WITHOUT_BAR = 4
+SCORE_LIMIT = 3.4e38  # libraries mark hidden items with the lowest float32 or minus infinity
 
 
-class Source(Protocol):
-    """A model that knows users and items by number."""
+class ListSource(Protocol):
+    """A model that numbers users and items."""
 
     @property
     def n_users(self) -> int:
-        """How many users it knows."""
+        """Number of users."""
 
     @property
     def n_items(self) -> int:
-        """How many items it knows."""
+        """Number of items."""
 
     @property
-    def at_once(self) -> int:
-        """Users that fit into memory together."""
+    def users_per_block(self) -> int:
+        """Number of users that fit into memory together."""
 
-    def lists(self, rows: Ints, n: int, items: Labels) -> Lists:
-        """The n best items of each row, as codes, in the one total order."""
+    def lists(self, rows: Ints, n: int, items: NumberedIds) -> Lists:
+        """Return the n best items of each user, as codes, in the ranking order."""
 
 
-class Found(NamedTuple):
-    """Rows of lists in any order."""
+class ScoredRows(NamedTuple):
+    """Scored items of units, in any order."""
 
-    units: NDArray[Any]  # places among the users asked for
-    items: NDArray[Any]  # numbers, or codes; below 0 for a place that is not taken
+    units: NDArray[Any]  # positions of the requested users
+    items: NDArray[Any]  # item numbers, or codes; below 0 for an empty slot
     scores: NDArray[Any]
 
-    def coded(self, items: Labels) -> Found:
-        """Those that are recommendations at all, items as codes."""
+    def with_codes(self, items: NumberedIds) -> ScoredRows:
+        """Return the rows that are recommendations, with items as codes."""
         scores = self.scores.astype(np.float64)
-        real = (np.abs(scores) < MOST) & (self.items >= 0)  # false for nan
-        codes = items.codes[self.items[real]]
-        return Found(self.units[real].astype(np.int32), codes, scores[real])
+        valid = (np.abs(scores) < SCORE_LIMIT) & (self.items >= 0)  # False for nan
+        codes = items.codes[self.items[valid]]
+        return ScoredRows(self.units[valid].astype(np.int32), codes, scores[valid])
 
-    def ranked(self, n_units: int, n: int, n_items: int) -> Lists:
-        """The n best of each unit, each item once at its best score; items must be codes."""
+    def rank(self, n_units: int, n: int, n_items: int) -> Lists:
+        """Return the n best items of each unit, each once with its best score; items are codes."""
         lists = group_scored(*self, n_units)
         if find_repeat(lists, n_items):
             lists = merge_repeats(lists, "max")
         return rank_lists(lists, n, np.zeros(n_items))
 
 
-def recs_of(
-    source: Source, request: Request, own_users: Any | None = None, own_items: Any | None = None
+def recs_from_source(
+    source: ListSource, request: Request, user_ids: Any | None = None, item_ids: Any | None = None
 ) -> Any:
-    """The table of lists: user_id, item_id, score.
+    """Return the table of lists: user_id, item_id, score.
 
     Args:
         source: the model.
-        request: what was asked for.
-        own_users: ids by number, if the library has them.
-        own_items: the same of items.
+        request: arguments of `recs_from`.
+        user_ids: id of each user number, if the library has them; by default those of `request`.
+        item_ids: id of each item number, if the library has them; by default those of `request`.
     """
-    given_users = request.user_ids if own_users is None else own_users
-    given_items = request.item_ids if own_items is None else own_items
-    users = Labels.read(given_users, source.n_users, "user_ids", USER)
-    items = Labels.read(given_items, source.n_items, "item_ids", ITEM)
+    user_ids = request.user_ids if user_ids is None else user_ids
+    item_ids = request.item_ids if item_ids is None else item_ids
+    users = NumberedIds.read(user_ids, source.n_users, "user_ids", USER)
+    items = NumberedIds.read(item_ids, source.n_items, "item_ids", ITEM)
     wanted = users.find(request.users)
     rows = users.numbers[wanted]
     n = min(request.n, source.n_items)
-    starts = range(0, len(rows), source.at_once) if n else range(0)
+    starts = range(0, len(rows), source.users_per_block) if n else range(0)
     blocks = [
-        source.lists(rows[start : start + source.at_once], n, items) for start in _shown(starts)
+        source.lists(rows[start : start + source.users_per_block], n, items)
+        for start in _with_progress_bar(starts)
     ]
     return write_recs(_columns(blocks, wanted, users, items), request.users)
 
 
-def _shown(starts: range) -> Iterable[int]:
-    """The same, with a bar on a terminal if there are many."""
-    if len(starts) <= _FEW or not sys.stderr.isatty():
+def _with_progress_bar(starts: range) -> Iterable[int]:
+    """Return the same range, with a progress bar on a terminal if it is long."""
+    if len(starts) <= _BLOCKS_WITHOUT_BAR or not sys.stderr.isatty():
         return starts
     from rich.console import Console
     from rich.progress import track
@@ -98,7 +99,9 @@ def _shown(starts: range) -> Iterable[int]:
     return track(starts, "listing", console=Console(stderr=True), transient=True)
 
 
-def _columns(blocks: list[Lists], wanted: Ints, users: Labels, items: Labels) -> dict[str, Any]:
+def _columns(
+    blocks: list[Lists], wanted: Ints, users: NumberedIds, items: NumberedIds
+) -> dict[str, Any]:
     lengths: Ints = np.concatenate([np.empty(0, np.int64), *(np.diff(b.indptr) for b in blocks)])
     codes: Codes = np.concatenate([np.empty(0, np.int32), *(b.items for b in blocks)])
     scores: Floats = np.concatenate([np.empty(0), *(b.scores for b in blocks)])
@@ -110,7 +113,7 @@ def _columns(blocks: list[Lists], wanted: Ints, users: Labels, items: Labels) ->
 
 
 def write_recs(columns: dict[str, Any], users: Any | None) -> Any:
-    """An Arrow table; the same kind of data frame as `users` if that is one."""
+    """Return the columns as the type of frame of `users`, or else an Arrow table."""
     table = pa.table(columns)
     given = None if users is None else nw.from_native(users, pass_through=True)
     if not isinstance(given, nw.DataFrame | nw.LazyFrame):

@@ -6,16 +6,16 @@ from typing import Any
 
 from trimtab.adapters.request import Request
 
-_INSTEAD = {
-    "data": "leave it out: the engine knows its events",
-    "user_ids": "the engine knows the ids",
-    "item_ids": "the engine knows the ids",
+_REMEDIES = {
+    "data": "leave it out: the engine has its events",
+    "user_ids": "leave it out: the engine has the ids",
+    "item_ids": "leave it out: the engine has the ids",
     "exclude_known": "pass the pairs to bias.apply(exclude=...)",
 }
 
 
-def recs(model: Any, request: Request) -> Any:
-    """Lists of a fitted engine, as the same kind of frame as the events that it was fitted on."""
+def make_recs(model: Any, request: Request) -> Any:
+    """Return lists of a fitted engine, in the same type of frame as its events."""
     request.refuse_features("Trimtab's engines")
-    request.refuse("Trimtab's engines", _INSTEAD)
+    request.refuse("Trimtab's engines", _REMEDIES)
     return model.recommend(request.users, request.n)

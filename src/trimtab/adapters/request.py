@@ -1,4 +1,4 @@
-"""What `recs_from` was asked for, and the checks that adapters share."""
+"""The arguments of `recs_from`, and the checks that adapters share."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from trimtab.adapters.training_matrix import UserItems, scipy_sparse
+from trimtab.adapters.training_matrix import UserItems
 from trimtab.arrays import Ints, Sets
+from trimtab.checks import require_scipy_sparse
 from trimtab.errors import DataError, SettingError
 from trimtab.tables.frames import group_sets
-from trimtab.tables.id_labels import Labels
+from trimtab.tables.numbered_ids import NumberedIds
 
 
 @dataclass(frozen=True)
 class Request:
-    """The arguments of `recs_from`, beside the model."""
+    """The arguments of `recs_from`, without the model."""
 
     users: Any | None
     n: int
@@ -28,11 +29,11 @@ class Request:
     exclude_known: bool
 
     def refuse(self, what: str, reasons: dict[str, str]) -> None:
-        """Refuse arguments that mean nothing for this kind of model.
+        """Raise if an argument does not apply to this kind of model.
 
         Args:
             what: the kind of model.
-            reasons: by argument, what to do instead.
+            reasons: what to do instead, by argument.
         """
         for name, instead in reasons.items():
             value = getattr(self, name)
@@ -41,12 +42,12 @@ class Request:
                 raise SettingError(f"{name}={shown}: not for {what}; {instead}")
 
     def refuse_features(self, what: str) -> None:
-        """Refuse features, which only LightFM has."""
-        reason = "leave it out: only LightFM has features beside its model"
+        """Raise if features are given, which only LightFM uses."""
+        reason = "leave it out: only LightFM uses features"
         self.refuse(what, {"user_features": reason, "item_features": reason})
 
-    def with_labels(self) -> Request:
-        """The same, with the ids of `UserItems` where none were given."""
+    def with_ids(self) -> Request:
+        """Return the request with the ids of `UserItems` where none were given."""
         if not isinstance(self.data, UserItems):
             return self
         return replace(
@@ -57,16 +58,16 @@ class Request:
         )
 
     def matrix(self, what: str, n_users: int | None = None, n_items: int | None = None) -> Any:
-        """`data` as a CSR matrix, users x items; refuses its absence and other shapes."""
+        """Return `data` as a CSR matrix, users x items; raise if it is missing or misshapen."""
         if self.data is None:
             raise DataError(
-                f"{what} data=, the user-item matrix that the model was trained on: a "
-                f"scipy.sparse matrix, or what trimtab.user_items(events) gives"
+                f"data=None: {what} the user-item matrix that the model was trained on; pass a "
+                f"scipy.sparse matrix or trimtab.user_items(events)"
             )
         if not is_sparse(self.data):
             raise DataError(
                 f"data is a {type(self.data).__name__}: it must be a scipy.sparse matrix, users x "
-                f"items; trimtab.user_items(events) gives one"
+                f"items; pass trimtab.user_items(events)"
             )
         shape = tuple(self.data.shape)
         if shape != (n_users or shape[0], n_items or shape[1]):
@@ -74,22 +75,22 @@ class Request:
                 f"data has {shape[0]} users and {shape[1]} items, but the model {n_users} and "
                 f"{n_items}; pass the matrix that the model was trained on"
             )
-        return scipy_sparse().csr_matrix(self.data)
+        return require_scipy_sparse("a sparse matrix").csr_matrix(self.data)
 
     def dataset(self, what: str, *parts: str) -> tuple[Any, ...]:
-        """The parts of a library's own dataset; refuses its absence and anything else.
+        """Return the parts of a library's dataset; raise if `data` is missing or something else.
 
         Args:
-            what: who needs it, and what it is.
-            parts: names of attributes.
+            what: which models need it, and its class.
+            parts: attribute names.
         """
         if not all(hasattr(self.data, part) for part in parts):
             given = "missing" if self.data is None else f"a {type(self.data).__name__}"
             raise DataError(f"data is {given}: {what}")
         return tuple(getattr(self.data, part) for part in parts)
 
-    def known(self, n_users: int, n_items: int) -> Any | None:
-        """The matrix of what users have already, if it is to be left out."""
+    def known_matrix(self, n_users: int, n_items: int) -> Any | None:
+        """Return the matrix of items that users already have, or None if they may stay."""
         if self.data is None and not self.exclude_known:
             return None
         matrix = self.matrix("exclude_known=True needs", n_users, n_items)
@@ -97,12 +98,12 @@ class Request:
 
 
 def is_sparse(value: Any) -> bool:
-    """Whether it is one of SciPy's sparse matrices or arrays; SciPy is not imported for that."""
+    """Return whether a value is a SciPy sparse matrix or array, without importing SciPy."""
     return any(kind.__module__.startswith("scipy.sparse") for kind in type(value).__mro__)
 
 
-def hidden_sets(known: Any | None, rows: Ints, items: Labels) -> Sets:
-    """What each of the rows must not get, as codes; nothing without a matrix."""
+def known_sets(known: Any | None, rows: Ints, items: NumberedIds) -> Sets:
+    """Return the items that each user already has, as codes; empty sets without a matrix."""
     if known is None:
         return Sets(np.zeros(len(rows) + 1, np.int64), np.empty(0, np.int32))
     block = known[rows]

@@ -1,4 +1,4 @@
-"""Events as the matrix that most libraries are trained on."""
+"""Events as the user-item matrix that most libraries train on."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trimtab.errors import TrimtabError
+from trimtab.checks import require_scipy_sparse
 from trimtab.tables.columns import ITEM, USER
 from trimtab.tables.frames import read_frame
 from trimtab.tables.ids import encode_ids
 
 
 class UserItems(NamedTuple):
-    """Who bought what how often, and the ids behind the matrix's numbers."""
+    """A matrix of how often each user bought each item, and the ids of its rows and columns."""
 
     matrix: Any  # scipy.sparse.csr_matrix of float64, users x items
-    user_ids: Any  # by row, ascending: int64 array or Arrow strings
-    item_ids: Any  # by column, ascending
+    user_ids: Any  # id of each row, ascending: int64 array or Arrow strings
+    item_ids: Any  # id of each column, ascending
 
 
 def user_items(events: Any) -> UserItems:
-    """How often each user bought each item, as a sparse matrix with its ids.
+    """Return how often each user bought each item, as a sparse matrix with its ids.
 
     Args:
-        events: user_id, item_id; other columns do not matter.
+        events: user_id, item_id; other columns are ignored.
 
     Returns:
         `matrix`, a SciPy CSR matrix of counts, users x items; `user_ids` by row and `item_ids` by
-        column, both ascending. `recs_from` takes it as `data=`, ids and all.
+        column, both ascending. Pass it to `recs_from` as `data=`; it includes the ids.
 
     Example:
         >>> import pyarrow as pa
@@ -41,13 +41,5 @@ def user_items(events: Any) -> UserItems:
     item_ids, (items,) = encode_ids([table.ids(ITEM)])
     ones = np.ones(len(table))
     shape = (len(user_ids), len(item_ids))
-    return UserItems(scipy_sparse().csr_matrix((ones, (users, items)), shape), user_ids, item_ids)
-
-
-def scipy_sparse() -> Any:
-    """SciPy's sparse matrices; refuses to go on without."""
-    try:
-        from scipy import sparse
-    except ModuleNotFoundError as error:
-        raise TrimtabError("sparse matrices need SciPy: pip install 'trimtab[engines]'") from error
-    return sparse
+    matrix = require_scipy_sparse("a sparse matrix").csr_matrix((ones, (users, items)), shape)
+    return UserItems(matrix, user_ids, item_ids)

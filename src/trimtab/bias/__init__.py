@@ -1,4 +1,4 @@
-"""What was learned: `ItemBias` and its `Summary`."""
+"""The learned biases: `ItemBias`, its `Summary`, and `Folded` vectors."""
 
 from trimtab.bias.export.folding import Folded
 from trimtab.bias.item_bias import ItemBias

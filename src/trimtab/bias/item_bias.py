@@ -1,4 +1,4 @@
-"""ItemBias: learned biases that re-rank lists, fold into vectors, save and load."""
+"""ItemBias: learned biases that re-rank lists, fold into vectors, and can be saved and loaded."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from trimtab.arrays import Codes, Flags, Floats, Lists, Sets
-from trimtab.bias.explore import Chances, explore_lists, require_explore
+from trimtab.arrays import Codes, Flags, Floats, Lists, Sets, find_positions
+from trimtab.bias.explore import ExploreItems, explore_lists, require_explore
 from trimtab.bias.export.folding import Folded, fold
 from trimtab.bias.export.search_boosts import write_boosts
 from trimtab.bias.saved import load_table, save_table
@@ -25,7 +25,7 @@ from trimtab.tables.rec_lists import CodedRecs, longest_list, read_lists, warn_i
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ItemBias(BiasTable):
-    """One bias per item, as learned by `BiasLearner.fit`; never changes.
+    """One bias per item, learned by `BiasLearner.fit`. Immutable.
 
     Example:
         >>> import pyarrow as pa
@@ -49,44 +49,44 @@ class ItemBias(BiasTable):
         explore: int = 0,
         seed: int = 0,
     ) -> Any:
-        """The top k of every user with the biases added.
+        """Return the top k of every user with the biases added.
 
         Args:
             recs: user_id, item_id, score (and window, if there are several): the engine's lists.
-            k: places per user; a user with fewer items gets fewer rows.
-            exclude: user_id, item_id: pairs that must not be shown.
-            allowed: item_id: if given, nothing else is shown.
-            duplicates: what to do when `recs` has a (user, item) twice: "error", or merge the
+            k: slots per user; a user with fewer items gets fewer rows.
+            exclude: user_id, item_id of pairs that must not be shown.
+            allowed: item_id of the only items that may be shown.
+            duplicates: what to do if `recs` has a (user, item) pair twice: "error", or merge the
                 scores by "max", "mean" or "sum".
-            explore: keep this many of the k places, the last ones, for listed items that little
-                is known of (`fresh`, or not in the bias table), chosen by Thompson sampling: by
-                their scores with a bias drawn from its uncertainty. Places that no such item
-                claims are filled as usual.
-            seed: of the draws.
+            explore: number of slots, the last of the k, for listed items with little data
+                (`fresh`, or not in the bias table). They are chosen by Thompson sampling: each
+                score gets a bias drawn at random within its uncertainty. If there are too few
+                such items, the slots are filled as usual.
+            seed: random seed for `explore`.
 
         Returns:
-            user_id, item_id, score (with bias), rank (from 1), ordered by user and rank, as the
-            same kind of frame as `recs`. Items that the bias table does not know have bias 0
-            (see `count_unknown`).
+            user_id, item_id, score (with bias), rank (from 1), ordered by user and rank, in the
+            same type of frame as `recs`. Items that are not in the bias table have bias 0 (see
+            `count_unknown`).
         """
         require_k(k)
         require_explore(explore, k, seed)
         coded = read_lists(recs, self.unlisted, duplicates)
         items = self._align(coded)
-        hidden = None if exclude is None else _read_pairs(exclude, coded, items.ids)
-        keep_out = (
-            items.excluded if allowed is None else items.excluded | ~_read_allowed(allowed, items)
-        )
+        hidden = None if exclude is None else _read_excluded_pairs(exclude, coded, items.ids)
+        excluded = items.excluded
+        if allowed is not None:
+            excluded = excluded | ~_read_allowed(allowed, items.ids)
         lists, exponents = to_scale(coded.lists._replace(items=items.codes), self.scale)
         warn_if_short(longest_list(lists), k)
-        top = rank_lists(lists, k, items.bias, keep_out, self.unlisted == "zero", hidden)
+        top = rank_lists(lists, k, items.bias, excluded, self.unlisted == "zero", hidden)
         if explore:
-            chances = Chances(items.bias, items.spread, items.fresh & ~keep_out)
-            top = explore_lists(lists, top, k, explore, chances, hidden, seed)
+            explored = ExploreItems(items.bias, items.standard_error, items.fresh & ~excluded)
+            top = explore_lists(lists, top, k, explore, explored, hidden, seed)
         return _write_top(top, coded, items.ids, to_scores(top, exponents))
 
     def count_unknown(self, recs: Any) -> int:
-        """How many different items of `recs` the bias table does not know."""
+        """Return the number of distinct items of `recs` that are not in the bias table."""
         table = read_frame(recs, "recs", ITEM)
         ids, (_, own) = encode_ids(
             [table.ids(ITEM), known_ids("the bias table", ITEM, self.item_ids)]
@@ -102,27 +102,27 @@ class ItemBias(BiasTable):
         user_vectors: Any | None = None,
         multiplier: float = 1.0,
     ) -> Folded:
-        """Vectors for an inner-product index that serves the biased score, as a `Folded`.
+        """Return item vectors for an inner-product index that ranks by score plus bias.
 
-        `folded.vectors` go into the index, `folded.queries(user_vectors)` are what to search it
-        with, `folded.ids(rows)` are the items found. An additive bias becomes one more coordinate,
-        the last one; a log bias scales the item's vector. Products must be the scores that the
-        biases were learned on. Every item gets its bias for every user, whatever `unlisted` was;
-        items without a learned bias count as 0. Scores are served in float32. Never for an index
-        by cosine: it divides the biases out again.
+        Put `folded.vectors` into the index, search it with `folded.queries(user_vectors)`, and get
+        the item ids with `folded.ids(rows)`. An additive bias becomes one more coordinate, the
+        last; a log bias scales the item's vector. The products must be the scores that the biases
+        were learned on. Every user gets the bias of every item, for any setting of `unlisted`;
+        items without a learned bias have bias 0. Scores are float32. Do not use a cosine index: it
+        normalises the vectors, which removes the biases.
 
         Args:
-            item_vectors: 2-d, a row an item; not changed.
-            item_ids: the id of each row. If left out, rows are the items 0, 1, 2, ...
-            excluded: "drop": excluded items have no row; `folded.item_ids` tells which row is
-                which. "mask": rows stay where they are, and those of excluded items score
-                about -2^60 for everybody. For exact float32 indexes only: a graph is built among
-                such rows, and a quantized index is trained on them.
-            user_vectors: for a log bias and item vectors with coordinates below 0, all users, to
-                show that no score is below 0: products are checked.
-            multiplier: a power of two that all products are times of; no ranking changes. usearch
-                and hnswlib rank by 1 - product in float32, where small scores look the same:
-                2.0**20 serves there.
+            item_vectors: 2-d array, one row per item; not modified.
+            item_ids: id of each row; by default rows are the items 0, 1, 2, ...
+            excluded: "drop" removes the rows of excluded items; `folded.item_ids` gives the id of
+                each remaining row. "mask" keeps all rows, and gives excluded items a score of about
+                -2^60. Use "mask" only with exact float32 indexes: masked rows distort a graph or
+                quantized index.
+            user_vectors: vectors of all users. Needed for a log bias if item vectors have negative
+                coordinates, to check that no score is below 0.
+            multiplier: power of two that multiplies all products, without changing any ranking.
+                Use 2.0**20 with usearch and hnswlib: they rank by 1 - product in float32, which
+                loses small scores.
 
         Example:
             >>> import numpy as np
@@ -137,27 +137,27 @@ class ItemBias(BiasTable):
         return fold(self, item_vectors, item_ids, excluded, user_vectors, multiplier)
 
     def export(self, path: str | Path) -> float:
-        """Write numbers for a search engine; returned is what counts for items not in the file.
+        """Write boosts for a search engine, and return the boost of items not in the file.
 
         Args:
-            path: ends in .jsonl (JSON lines) or .csv; appears only when complete. A row an item,
-                ids ascending: item_id, bias, factor or boost, excluded. `factor`, for a log bias,
-                is above 0 and multiplies scores; `boost`, for an additive one, is at least 0 and
-                is added. Items that are excluded must be filtered out.
+            path: file that ends in .jsonl (JSON lines) or .csv; it appears only when complete. One
+                row per item, ids ascending: item_id, bias, factor or boost, excluded. `factor`
+                (log bias) is above 0 and multiplies the score; `boost` (additive bias) is at least
+                0 and is added to it. Filter out excluded items in the search engine.
         """
         return write_boosts(self, Path(path))
 
     def save(self, folder: str | Path) -> None:
-        """Write into a folder; a reader sees the old version or the new one, never a mixture."""
+        """Save to a folder. Readers see the old version or the new one, never a mixture."""
         save_table(self, Path(folder))
 
     @staticmethod
     def load(folder: str | Path) -> ItemBias:
-        """Read what `save` wrote, checked against its checksum."""
+        """Load a saved bias, or the served version of a store, and verify its checksum."""
         return ItemBias(**load_table(Path(folder)))
 
-    def _align(self, coded: CodedRecs) -> _Aligned:
-        """Biases by the codes of `recs`' items and ours together."""
+    def _align(self, coded: CodedRecs) -> _AlignedItems:
+        """Return the columns of the bias table for its own items and those of `recs`."""
         ours = known_ids("the bias table", ITEM, self.item_ids)
         theirs = known_ids("recs", ITEM, coded.item_ids)
         ids, (from_recs, from_bias) = encode_ids([theirs, ours])
@@ -169,53 +169,42 @@ class ItemBias(BiasTable):
         fresh[from_bias] = self.fresh
         errors = (self.high - self.low) / (2 * WIDTH_90)
         widest = float(np.nanmax(errors)) if np.isfinite(errors).any() else 0.0
-        spread = np.full(len(ids), widest)
-        spread[from_bias] = np.nan_to_num(errors)
-        return _Aligned(ids, from_recs[coded.lists.items], bias, excluded, fresh, spread)
+        standard_error = np.full(len(ids), widest)
+        standard_error[from_bias] = np.nan_to_num(errors)
+        codes = from_recs[coded.lists.items]
+        return _AlignedItems(ids, codes, bias, excluded, fresh, standard_error)
 
 
 @dataclass(frozen=True)
-class _Aligned:
+class _AlignedItems:
     ids: Any
-    codes: Codes  # of the lists' items
+    codes: Codes  # item codes of the lists
     bias: Floats
     excluded: Flags
     fresh: Flags
-    spread: Floats  # standard error of the bias
+    standard_error: Floats
 
 
-def _read_pairs(exclude: Any, coded: CodedRecs, item_ids: Any) -> Sets | None:
-    """What each unit must not get; pairs of other users or items do not matter."""
+def _read_excluded_pairs(exclude: Any, coded: CodedRecs, item_ids: Any) -> Sets | None:
+    """Return the items to leave out for each unit; pairs with unknown ids are ignored."""
     pairs = read_frame(exclude, "exclude", USER, ITEM, may_be_empty=True)
     if len(pairs) == 0:
         return None
     users = known_ids("recs", USER, coded.units.users)
     _, (known_users, pair_users) = encode_ids([users, pairs.ids(USER)])
     _, (known_items, pair_items) = encode_ids([known_ids("recs", ITEM, item_ids), pairs.ids(ITEM)])
-    user_of = _back_to(known_users, pair_users)
-    item_of = _back_to(known_items, pair_items)
-    matter = (user_of >= 0) & (item_of >= 0)
-    by_user = group_sets(user_of[matter], item_of[matter], len(coded.units.users))
-    lengths = np.diff(by_user.indptr)[coded.units.user_codes]
-    indptr = np.concatenate([[0], np.cumsum(lengths)])
-    starts = by_user.indptr[coded.units.user_codes]
-    places = np.arange(indptr[-1]) - np.repeat(indptr[:-1] - starts, lengths)
-    return Sets(indptr, by_user.items[places])
+    user_codes = find_positions(known_users, pair_users)
+    item_codes = find_positions(known_items, pair_items)
+    known = (user_codes >= 0) & (item_codes >= 0)
+    by_user = group_sets(user_codes[known], item_codes[known], len(coded.units.users))
+    return by_user.take(coded.units.user_codes)
 
 
-def _back_to(known: Codes, wanted: Codes) -> Codes:
-    """Places in `known` of the wanted codes; -1 where there is none."""
-    table = np.full(int(max(known.max(initial=-1), wanted.max(initial=-1))) + 1, -1, np.int32)
-    table[known] = np.arange(len(known), dtype=np.int32)
-    return table[wanted]
-
-
-def _read_allowed(allowed: Any, items: _Aligned) -> Flags:
+def _read_allowed(allowed: Any, item_ids: Any) -> Flags:
+    """Return whether each item is in the caller's table."""
     table = read_frame(allowed, "allowed", ITEM)
-    _, (known, wanted) = encode_ids([known_ids("recs", ITEM, items.ids), table.ids(ITEM)])
-    flags = np.zeros(len(items.ids), bool)
-    places = _back_to(known, wanted)
-    flags[places[places >= 0]] = True
+    _, (known, given) = encode_ids([known_ids("recs", ITEM, item_ids), table.ids(ITEM)])
+    flags: Flags = find_positions(given, known) >= 0
     return flags
 
 

@@ -1,6 +1,6 @@
-"""A saved bias table: one Parquet file and a JSON header that names it.
+"""Save and load a bias table: one Parquet file, and a JSON header that names it.
 
-The header is replaced last, in one step, so that a reader who follows it finds a whole table.
+The header is replaced last, in one step, so readers always find a complete table.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _COLUMNS = {
     "category": pa.float64(),
     "fresh": pa.bool_(),
 }
-_ABANDONED_SECONDS = 3600  # a part of a file untouched for so long was left by a killed writer
+_ABANDONED_SECONDS = 3600  # older partial files were left by a killed writer
 _KIND = HeaderKind(
     FORMAT,
     "version",
@@ -50,9 +50,9 @@ _KIND = HeaderKind(
 
 
 def save_table(bias: BiasTable, folder: Path) -> None:
-    """Publish a bias table in a folder, in place of the one that may be there."""
+    """Save a bias table in a folder, replacing any that is there."""
     if is_store(folder):
-        raise StoreError(f"{folder} is a store of versions: choose another folder, or refresh it")
+        raise StoreError(f"{folder} is a store: save to another folder, or run trimtab refresh")
     import pyarrow.parquet as pq
 
     buffer = io.BytesIO()
@@ -77,11 +77,11 @@ def save_table(bias: BiasTable, folder: Path) -> None:
     with publish(folder / HEADER) as file:
         file.write(json.dumps(header, indent=2, ensure_ascii=False, allow_nan=False).encode())
     with contextlib.suppress(OSError):
-        _clean(folder, name)
+        _remove_old_files(folder, name)
 
 
-def _clean(folder: Path, current: str) -> None:
-    """Remove what earlier writers left."""
+def _remove_old_files(folder: Path, current: str) -> None:
+    """Remove the files of earlier writers."""
     for old in folder.glob("bias-*.parquet"):
         if old.name != current:
             old.unlink(missing_ok=True)
@@ -91,7 +91,7 @@ def _clean(folder: Path, current: str) -> None:
 
 
 def summary_json(summary: Summary) -> dict[str, Any]:
-    """A summary as JSON has words for it."""
+    """Return a summary as JSON values; nan becomes null."""
     return {key: _to_json(value) for key, value in asdict(summary).items()}
 
 
@@ -100,7 +100,7 @@ def _to_json(value: Any) -> Any:
 
 
 def load_table(folder: Path) -> dict[str, Any]:
-    """The fields of a saved `BiasTable`; of a store, those of the version that is served."""
+    """Return the fields of a saved `BiasTable`; from a store, those of the served version."""
 
     def read() -> dict[str, Any]:
         place = served_folder(folder) / "bias" if is_store(folder) else folder
@@ -112,7 +112,7 @@ def load_table(folder: Path) -> dict[str, Any]:
     return retry_while_replaced(
         read,
         lambda error: isinstance(error, FileNotFoundError) or is_missing_version(error),
-        f"{folder}: the table that {HEADER} names is missing; save the bias again",
+        f"{folder}: the table named in {HEADER} is missing; {_KIND.remedy}",
     )
 
 
@@ -124,17 +124,17 @@ def _read_data(folder: Path, header: dict[str, Any]) -> dict[str, Any]:
         content = path.read_bytes()
         if checksum(content) != header["checksum"]:
             raise StoreError(
-                f"{path}: the checksum does not match the header's: the file was changed or cut "
-                f"short; save the bias again"
+                f"{path}: the checksum does not match {HEADER}, so the file is damaged; "
+                f"{_KIND.remedy}"
             )
-        # Arrow's threads reading a Python file can abort a process that is about to end.
+        # Arrow threads that read a Python file can abort a process that is about to exit.
         table = pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)
         return _rebuild(table, header)
     except FileNotFoundError:
         raise
     except (KeyError, TypeError, OSError, pa.ArrowException) as error:
         raise StoreError(
-            f"{folder}: the saved bias is not whole ({error!r}); save the bias again"
+            f"{folder}: the saved bias is incomplete ({error!r}); {_KIND.remedy}"
         ) from error
 
 
@@ -155,14 +155,14 @@ def _rebuild(table: pa.Table, header: dict[str, Any]) -> dict[str, Any]:
         scale=header["scale"],
         unlisted=header["unlisted"],
         summary=Summary(**summary),
-        settings=header["settings"],
-        window=header["window"],
+        settings=dict(header["settings"]),
+        window=dict(header["window"]),
         **columns,
     )
 
 
 def _from_first_version(table: pa.Table) -> pa.Table:
-    """A table of the first format, which knew of no intervals and parts."""
+    """Return a table of format version 1 with the columns it lacks: intervals and parts."""
     unknown, none = np.full(table.num_rows, np.nan), np.zeros(table.num_rows)
     added = {"low": unknown, "high": unknown, "trend": none, "category": none, "fresh": none != 0}
     for name, values in added.items():

@@ -1,4 +1,4 @@
-"""The scale that biases are added on: scores themselves, or their logs."""
+"""The scale that biases are added on: the scores, or their logs."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from trimtab.threads import run_ranges
 
 
 class Scaled(NamedTuple):
-    """Lists whose scores a bias adds to; with the exponents that lead back from logs."""
+    """Lists on the scale of the biases, and the exponents that turn logs back into scores."""
 
     lists: Lists
     exponents: Ints | None
 
 
 def to_scale(lists: Lists, scale: str) -> Scaled:
-    """Lists on a scale."""
+    """Return lists on a scale."""
     if scale == "additive":
         return Scaled(lists, None)
     from trimtab.kernels.log_scores import log_keys
@@ -29,7 +29,7 @@ def to_scale(lists: Lists, scale: str) -> Scaled:
 
 
 def to_scores(top: Lists, exponents: Ints | None) -> Floats:
-    """Scores of lists that biases were added to."""
+    """Return the scores of lists that biases were added to."""
     if exponents is None:
         return top.scores
     from trimtab.kernels.log_scores import scores_of_keys

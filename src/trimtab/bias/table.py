@@ -1,4 +1,4 @@
-"""BiasTable: what was learned of each item, frozen; and the summary of the fit."""
+"""BiasTable: the learned bias of each item, and the summary of the fit."""
 
 from __future__ import annotations
 
@@ -13,44 +13,42 @@ import pyarrow as pa
 from trimtab.arrays import Flags, Floats, Ints
 from trimtab.tables.columns import ITEM
 
-WIDTH_90 = 1.6448536269514722  # standard errors to either side of a 90 % interval
+WIDTH_90 = 1.6448536269514722  # half the width of a 90 % interval, in standard errors
 
 
 @dataclass(frozen=True)
 class Summary(Mapping[str, Any]):
-    """How a fit went; fields can be read as attributes or as keys."""
+    """Figures of a fit, as attributes and as keys."""
 
     metric: str
     k: int
-    before: float  # weighted mean of the metric on (recs, recent) by the engine's own ranking
+    before: float  # weighted mean of the metric on (recs, recent) with the engine's ranking
     after: float  # the same with the biases
-    objective_before: float  # weighted sum of the metric less penalties, where the ascent began
+    objective_before: float  # weighted sum of the metric minus penalties, at the start
     objective_after: float
     n_users: int  # users (or user-window pairs) that bought something
-    n_skipped: int  # those with a list that bought nothing
+    n_skipped: int  # users (or pairs) with a list that bought nothing
     n_items: int
     n_candidates: int
     n_excluded: int
     cycles: int
     updates: int
     converged: bool
-    unit: float  # of biases: the median k-th score for "additive" ascent, 1 for logs
+    unit: float  # unit of biases: the median k-th score for "additive" ascent, 1 for logs
     method: str = "ascent"
-    forecast: float | None = None  # the lift to expect on days to come, from held-out users
-    forecast_low: float | None = None  # its 90 % interval
+    forecast: float | None = None  # expected lift on the days that follow, from held-out users
+    forecast_low: float | None = None  # bounds of its 90 % interval
     forecast_high: float | None = None
-    concentration_before: float | None = None  # share of places that the 10 most shown items take
+    concentration_before: float | None = None  # share of slots taken by the 10 most shown items
     concentration_after: float | None = None
-    kept: Mapping[str, float] = field(
-        default_factory=dict, hash=False
-    )  # how far each level was carried
-    coefficients: Mapping[str, float] = field(
-        default_factory=dict, hash=False
-    )  # of the trend's features
+    # Share of each level (trend, category, own) that was kept.
+    kept: Mapping[str, float] = field(default_factory=dict, hash=False)
+    # Coefficients of the trend's features.
+    coefficients: Mapping[str, float] = field(default_factory=dict, hash=False)
 
     @property
     def lift(self) -> float:
-        """After / before - 1; nan when before is 0."""
+        """The lift, after / before - 1; nan if before is 0."""
         return self.after / self.before - 1 if self.before else float("nan")
 
     def __getitem__(self, key: str) -> Any:
@@ -65,18 +63,18 @@ class Summary(Mapping[str, Any]):
 
 @dataclass(frozen=True, eq=False)
 class BiasTable:
-    """One bias per item with what goes with it; arrays are by item, ids ascending."""
+    """One bias per item and what belongs to it; arrays are by item, ids ascending."""
 
     item_ids: Any  # int64 array or Arrow strings, ascending
     bias: Floats
     excluded: Flags
     gain: Floats
     support: Ints
-    low: Floats  # 90 % interval of the bias; nan where the method gives none
+    low: Floats  # bounds of the bias's 90 % interval; nan if the method gives none
     high: Floats
-    trend: Floats  # the part that all items share with their features,
-    category: Floats  # and that of the category; the rest is the item's own
-    fresh: Flags  # little is known of it yet
+    trend: Floats  # part of the bias that comes from the item's features
+    category: Floats  # part that comes from the category; the rest is the item's own
+    fresh: Flags  # items with little data
     scale: str
     unlisted: str
     summary: Summary
@@ -109,19 +107,20 @@ class BiasTable:
 
     @property
     def at_work(self) -> Flags:
-        """Items whose bias changed something on the window.
+        """Items whose bias changed a hit in the window.
 
-        The ascent gives a bias to no other items; the hierarchy's trend gives one to all, but only
-        those count here whose hits gained or lost by it.
+        With the ascent these are all items with a bias. The hierarchy gives every item a bias, so
+        only items with a gain or loss count.
         """
         moved: Flags = self.bias != 0
         return moved if self.summary.method == "ascent" else moved & (self.gain != 0)
 
     def table(self) -> pa.Table:
-        """One row an item, ids ascending (Arrow).
+        """Return an Arrow table with one row per item, ids ascending.
 
-        item_id, bias, excluded, gain, support; low and high, the bias's 90 % interval; trend,
-        category and own, the parts that add up to the bias; fresh, if little is known of the item.
+        Columns: item_id, bias, excluded, gain, support; low and high, the bounds of the bias's
+        90 % interval; trend, category and own, the parts that add up to the bias; fresh, for items
+        with little data.
         """
         ids = self.item_ids
         return pa.table(
@@ -142,5 +141,5 @@ class BiasTable:
 
 
 def text_columns(bias: BiasTable | None) -> tuple[str, ...]:
-    """Columns that files must be read as text in to match biases."""
+    """Return the columns that must be read from files as text to match the biases."""
     return () if bias is None or isinstance(bias.item_ids, np.ndarray) else (ITEM,)

@@ -1,4 +1,4 @@
-"""Logs to try things on: a real retailer's year, any file of events, and generated drift."""
+"""Purchase logs: a real retailer's year, your own events, and generated data with drift."""
 
 from trimtab.datasets.complete_journey import load_complete_journey
 from trimtab.datasets.drift import DriftData, DriftSettings, generate_drift

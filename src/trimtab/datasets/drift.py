@@ -1,4 +1,4 @@
-"""Lists of an engine that knows the long run, and purchases of windows that drifted from it."""
+"""Generated lists of an engine that knows only the past, and purchases that drifted from it."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from trimtab.arrays import Codes, Floats, Ints, Lists, Sets
-from trimtab.checks import (
-    MOST_CODES,
+from trimtab.checks import require_whole
+from trimtab.datasets.generated_items import (
+    NEW,
+    Items,
+    generate_items,
     require_item_settings,
-    require_purchases,
-    require_whole_between,
+    require_user_settings,
 )
-from trimtab.datasets.generated_items import NEW, Items, generate_items
 from trimtab.datasets.random_tables import (
     activity_quantiles,
     category_sums,
@@ -26,19 +28,17 @@ from trimtab.datasets.random_tables import (
 )
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from trimtab.kernels.simulated_shoppers import World
 
 _PURPOSE = 1
-# Above 1 the engine is surer of popular items than purchases are.
+# Above 1, the engine ranks popular items higher than purchases do.
 _ENGINE_POWER = 1.15
 _NOISE_SPREAD = 0.8
 
 
 @dataclass(frozen=True)
 class DriftSettings:
-    """What `generate_drift` was asked for; checked when made."""
+    """The settings of `generate_drift`."""
 
     n_users: int = 10_000
     n_items: int = 2_000
@@ -49,28 +49,26 @@ class DriftSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse settings that no data can have."""
+        """Raise if a setting is out of range."""
         require_item_settings(self.n_items, self.n_categories, self.drift, self.seed)
-        require_whole_between("n_users", self.n_users, 1, MOST_CODES)
-        rule = f"between 1 and n_items={self.n_items}"
-        require_whole_between("n_listed", self.n_listed, 1, self.n_items, rule)
-        require_purchases(self.purchases_per_user)
+        require_user_settings(self.n_users, self.purchases_per_user)
+        require_whole("n_listed", self.n_listed, 1, self.n_items, "n_items")
 
 
 @dataclass(frozen=True, eq=False)
 class DriftData:
-    """Lists and purchases of the same users, and the truth about the items.
+    """Lists and purchases of the same users, and the true trends of the items.
 
     User and item ids are the codes, from 0.
 
     Attributes:
-        settings: What was asked for.
+        settings: Settings of the data.
         items: The catalogue, with each item's kind and trend.
-        lists: The engine's, made from the long run: score descending, then item ascending. A
-            score is the long-run chance that one purchase of the user is that item.
-        history: What users bought in a window before anything changed.
-        recent: What they bought in the window to learn from, after the change.
-        test: What they bought in the next one, which follows the same trends.
+        lists: The engine's lists before the change: score descending, then item ascending. The
+            score is the chance that one purchase of the user is that item.
+        history: Purchases in a window before the change.
+        recent: Purchases in the window to learn from, after the change.
+        test: Purchases in the next window, with the same trends.
     """
 
     settings: DriftSettings
@@ -82,7 +80,7 @@ class DriftData:
 
     @property
     def n_users(self) -> int:
-        """Number of users, those who bought nothing included."""
+        """Number of users, including those who bought nothing."""
         return self.lists.n_units
 
     @property
@@ -97,7 +95,7 @@ class DriftData:
 
     @property
     def trend(self) -> Floats:
-        """Log of each item's popularity now over that of the long run; ±inf for new, withdrawn."""
+        """Log of each item's popularity now over before; +inf for new, -inf for withdrawn items."""
         return self.items.trend
 
     @property
@@ -106,23 +104,23 @@ class DriftData:
         return self.items.category
 
     def recs(self) -> pa.Table:
-        """The lists: user_id, item_id, score."""
+        """Return the lists: user_id, item_id, score."""
         return _table(self.lists.indptr, self.lists.items, score=self.lists.scores)
 
     def history_events(self) -> pa.Table:
-        """Purchases of the long-run window: user_id, item_id."""
+        """Return the purchases before the change: user_id, item_id."""
         return _table(self.history.indptr, self.history.items)
 
     def recent_events(self) -> pa.Table:
-        """Purchases of the recent window: user_id, item_id."""
+        """Return the purchases of the recent window: user_id, item_id."""
         return _table(self.recent.indptr, self.recent.items)
 
     def test_events(self) -> pa.Table:
-        """Purchases of the test window: user_id, item_id."""
+        """Return the purchases of the test window: user_id, item_id."""
         return _table(self.test.indptr, self.test.items)
 
     def catalogue(self) -> pa.Table:
-        """What a shop knows of its items: item_id, category."""
+        """Return item_id and category."""
         return self.items.catalogue()
 
 
@@ -135,23 +133,23 @@ def generate_drift(
     n_categories: int | None = None,
     seed: int = 0,
 ) -> DriftData:
-    """Lists and purchases in which the change of each item's popularity is known.
+    """Return lists and purchases in which the change of each item's popularity is known.
 
-    Users have favourite categories and a liking of their own for some items; the engine knows
-    both, and popularity as it was. With `drift=0` its order is the best there is, so nothing can
-    be gained. The same settings give the same bytes for any number of threads.
+    Users have favourite categories and favourite items. The engine knows both, and the popularity
+    before the change. With `drift=0` its order is already the best. The same settings give the
+    same bytes for any number of threads.
 
     Args:
-        n_users: Users, each with a list; some buy nothing in a window.
-        n_items: Items in the catalogue. New ones are listed only when nothing else is left.
-        n_listed: Items in each list.
-        purchases_per_user: Mean distinct items a user buys in a window; heavy-tailed over users.
-        drift: From 0, no change at all, to 1, strong.
-        n_categories: Square root of `n_items` when left out.
-        seed: Another seed gives other data.
+        n_users: Number of users, each with a list; some buy nothing in a window.
+        n_items: Number of items. New items are listed only if there are too few others.
+        n_listed: Number of items in each list.
+        purchases_per_user: Mean number of distinct items a user buys in a window; heavy-tailed.
+        drift: Strength of the change, from 0 (none) to 1 (strong).
+        n_categories: Number of categories; by default the square root of `n_items`.
+        seed: Random seed.
 
     Raises:
-        SettingError: A setting is out of its range.
+        SettingError: A setting is out of range.
 
     Example:
         >>> data = generate_drift(n_users=100, n_items=200, n_listed=20)
@@ -171,7 +169,7 @@ def generate_drift(
 
 
 def _draw(settings: DriftSettings, items: Items, listed: Codes, scores: Floats) -> list[Sets]:
-    """Fill the lists; the purchases of the long run, the recent and the test window."""
+    """Fill the lists, and return the purchases of the history, recent and test windows."""
     from trimtab.kernels.random_draws import draw_counts
     from trimtab.kernels.simulated_shoppers import draw_users
 
@@ -204,7 +202,7 @@ def _world(items: Items) -> World:
 
 
 def _packed(bounds: Ints, counts: Codes, loose: Codes) -> Sets:
-    """Sets without the room that repeated purchases left."""
+    """Return sets without the gaps that repeated purchases left."""
     from trimtab.kernels.simulated_shoppers import pack
 
     indptr = np.zeros(len(bounds), np.int64)
@@ -215,7 +213,6 @@ def _packed(bounds: Ints, counts: Codes, loose: Codes) -> Sets:
 
 
 def _table(indptr: Ints, items: Codes, **columns: Floats) -> pa.Table:
-    import pyarrow as pa
 
     users = np.repeat(np.arange(len(indptr) - 1, dtype=np.int64), np.diff(indptr))
     return pa.table({"user_id": users, "item_id": items.astype(np.int64), **columns})

@@ -1,4 +1,4 @@
-"""A log of purchases over many days, in which items rise, fall, appear and vanish."""
+"""A generated log of purchases in which items rise, fall, appear and disappear."""
 
 from __future__ import annotations
 
@@ -6,20 +6,18 @@ from datetime import date, datetime
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
 from trimtab.arrays import Floats, Ints
-from trimtab.checks import (
-    MOST_CODES,
-    require_item_settings,
-    require_purchases,
-    require_whole_between,
-)
+from trimtab.checks import MOST_DAYS, require_whole
 from trimtab.datasets.generated_items import (
     SEASONAL,
     SEASONAL_AMPLITUDE,
     TRENDING,
     Items,
     generate_items,
+    require_item_settings,
+    require_user_settings,
 )
 from trimtab.datasets.random_tables import (
     activity_quantiles,
@@ -29,17 +27,14 @@ from trimtab.datasets.random_tables import (
     stream_keys,
 )
 from trimtab.errors import SettingError
+from trimtab.tables.timestamps import DAY
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from trimtab.kernels.simulated_shoppers import ItemTrends
 
 _PURPOSE = 2
-_MOST_DAYS = 36_500
-_DAY = 86_400_000_000
-_WEEK = np.array([0.9, 0.9, 0.95, 1.0, 1.15, 1.3, 1.1])
-_HOURS = np.array(
+_WEEKDAY_SALES = np.array([0.9, 0.9, 0.95, 1.0, 1.15, 1.3, 1.1])
+_HOURLY_SALES = np.array(
     [1, 1, 1, 1, 1, 2, 4, 6, 8, 9, 10, 11, 11, 10, 10, 10, 11, 13, 15, 16, 15, 11, 6, 3], np.float64
 )
 _START = date(2026, 1, 5)
@@ -55,36 +50,36 @@ def generate_log(
     seed: int = 0,
     start: date = _START,
 ) -> pa.Table:
-    """Events user_id, item_id, timestamp (UTC), in order of time, from `start` on.
+    """Return events user_id, item_id, timestamp (UTC), in time order.
 
-    Items are those of `generate_items` with the same settings. Trending and fading ones change
-    over a tenth of the days, each from a day of its own, and reach their full `trend` by the end;
-    seasonal ones oscillate and end at theirs; new ones appear and withdrawn ones vanish somewhere
-    in the second half. Users come back for what they bought before in a fifth of cases.
+    Items are those of `generate_items` with the same settings. A trending or fading item changes
+    over a tenth of the days, from its own start day, and reaches its full `trend` by the end. A
+    seasonal item oscillates and ends at its trend. New items appear, and withdrawn items disappear,
+    in the second half. A fifth of the purchases repeat an earlier one. The same settings give the
+    same bytes for any number of threads.
 
     Args:
-        n_users: Users; those who bought nothing are not in the log.
-        n_items: Items in the catalogue.
-        days: Length of the log; events lie in [start, start + days).
-        purchases_per_user: Mean events a user has over all days; heavy-tailed over users.
-        drift: From 0, no change at all, to 1, strong.
-        n_categories: Square root of `n_items` when left out.
-        seed: The same settings give the same bytes for any number of threads.
+        n_users: Number of users; those who bought nothing are not in the log.
+        n_items: Number of items.
+        days: Length of the log; events are in [start, start + days).
+        purchases_per_user: Mean number of events per user over all days; heavy-tailed.
+        drift: Strength of the change, from 0 (none) to 1 (strong).
+        n_categories: Number of categories; by default the square root of `n_items`.
+        seed: Random seed.
         start: First day.
 
     Raises:
-        SettingError: A setting is out of its range.
+        SettingError: A setting is out of range.
 
     Example:
         >>> generate_log(n_users=50, n_items=100, days=10).column_names
         ['user_id', 'item_id', 'timestamp']
     """
     require_item_settings(n_items, n_categories, drift, seed)
-    require_whole_between("n_users", n_users, 1, MOST_CODES)
-    require_whole_between("days", days, 1, _MOST_DAYS)
-    require_purchases(purchases_per_user)
+    require_user_settings(n_users, purchases_per_user)
+    require_whole("days", days, 1, MOST_DAYS)
     if not isinstance(start, date) or isinstance(start, datetime):
-        raise SettingError(f"start={start!r}: must be a datetime.date, the first day")
+        raise SettingError(f"start={start!r}: must be a datetime.date")
     items = generate_items(n_items, drift, n_categories, seed)
     return _draw(n_users, items, days, float(purchases_per_user), drift, seed, start)
 
@@ -104,13 +99,13 @@ def _draw(
     highest = mixture(items, items.weight * np.exp(_highest_log(items, trends)))
     tables = (mixture(items, items.long_run), highest, trends, items.anchor)
     weekdays = (start.weekday() + np.arange(days)) % 7
-    calendar = (alias_slots(_WEEK[weekdays]), alias_slots(_HOURS))
+    calendar = (alias_slots(_WEEKDAY_SALES[weekdays]), alias_slots(_HOURLY_SALES))
     run_compiled(draw_log, n_users, keys[:2], *tables, *calendar, bounds, events)
     return _table(events, start)
 
 
 def _item_trends(items: Items, days: int, drift: float, seed: int) -> ItemTrends:
-    """When and how each item changes; all have ended their change by the last day."""
+    """Return when and how each item changes; all changes end by the last day."""
     from trimtab.kernels.simulated_shoppers import ItemTrends
 
     random = np.random.default_rng([seed, _PURPOSE])
@@ -127,16 +122,15 @@ def _item_trends(items: Items, days: int, drift: float, seed: int) -> ItemTrends
 
 
 def _highest_log(items: Items, trends: ItemTrends) -> Floats:
-    """Log of the highest popularity each item ever has over its weight."""
+    """Return the log of each item's highest popularity over its weight."""
     rising = np.where(items.kind == TRENDING, items.trend, 0.0)
     return np.where(items.kind == SEASONAL, trends.amplitude, rising)
 
 
 def _table(events: Ints, start: date) -> pa.Table:
-    import pyarrow as pa
 
     users, items, times = events
     order = np.argsort(times, kind="stable")
-    since_1970 = times[order] + (start - date(1970, 1, 1)).days * _DAY
+    since_1970 = times[order] + (start - date(1970, 1, 1)).days * DAY
     stamps = pa.array(since_1970).cast(pa.timestamp("us", tz="UTC"))
     return pa.table({"user_id": users[order], "item_id": items[order], "timestamp": stamps})

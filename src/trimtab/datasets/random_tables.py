@@ -1,4 +1,4 @@
-"""What the generators share: random streams, tables to draw from, and running kernels."""
+"""Shared parts of the generators: random streams, tables to draw from, and kernel calls."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ _ACTIVITY_SPREAD = 1.0
 
 
 def stream_keys(seed: int, purpose: int, n: int) -> NDArray[np.uint64]:
-    """Keys of `n` independent random streams for one purpose."""
+    """Return keys of `n` independent random streams for one purpose."""
     return np.random.SeedSequence([seed, purpose]).generate_state(n, np.uint64).astype(np.uint64)
 
 
 def lognormal_quantiles(spread: float, mean: float | None = None) -> Floats:
-    """Quantiles of a lognormal of median 1, or of the given mean, at evenly spaced chances."""
+    """Return evenly spaced quantiles of a lognormal of median 1, or of the given mean."""
     chances = (np.arange(_N_QUANTILES + 1) + 0.5) / (_N_QUANTILES + 1)
     values = np.exp([spread * NormalDist().inv_cdf(chance) for chance in chances])
     return values if mean is None else values * (mean / values.mean())
 
 
 def activity_quantiles(mean: float) -> Floats:
-    """Quantiles of the users' rates of buying, heavy-tailed."""
+    """Return quantiles of the users' purchase rates, heavy-tailed."""
     return lognormal_quantiles(_ACTIVITY_SPREAD, mean)
 
 
 def alias_slots(weights: Floats, pointers: Ints | None = None) -> Codes:
-    """Slots that draw an index by its weight, a table for each segment of `pointers`."""
+    """Return an alias table that draws an index by its weight, for each segment of `pointers`."""
     from trimtab.kernels.random_draws import build_alias
 
     if pointers is None:
@@ -51,13 +51,13 @@ def alias_slots(weights: Floats, pointers: Ints | None = None) -> Codes:
 
 
 def category_sums(items: Items, weights: Floats) -> Floats:
-    """Sum of the weights in each category."""
+    """Return the sum of the weights in each category."""
     sums = np.bincount(items.category, weights, minlength=items.n_categories)
     return sums.astype(np.float64)
 
 
 def mixture(items: Items, weights: Floats, power: float = 1.0) -> Mixture:
-    """Tables that draw categories by weight, and items within them by weight ** power."""
+    """Return tables that draw categories by weight, and items within them by weight ** power."""
     from trimtab.kernels.random_draws import Mixture
 
     order = np.argsort(items.category, kind="stable").astype(np.int32)
@@ -69,7 +69,7 @@ def mixture(items: Items, weights: Floats, power: float = 1.0) -> Mixture:
 
 
 def run_compiled(kernel: Any, n: int, *arrays: Any) -> None:
-    """Run a kernel over 0..n, compiled beforehand under a notice that says so."""
+    """Run a kernel over 0..n, after compiling it under a notice."""
     from trimtab.kernels.compiling import compile_notice
 
     with compile_notice():

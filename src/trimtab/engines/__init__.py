@@ -1,4 +1,4 @@
-"""Engines to put biases on, and honest baselines; each has `fit(events, as_of)` and `recommend`."""
+"""Built-in engines and baselines, each with `fit(events, as_of)` and `recommend`."""
 
 from trimtab.engines.base import Engine
 from trimtab.engines.category import Category

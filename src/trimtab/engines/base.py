@@ -1,9 +1,9 @@
-"""What all engines share: reading events, refusing what they must not see, and writing lists.
+"""The base class of engines: it reads events, refuses future events and writes lists.
 
-An engine is its settings; `fit` learns and returns the engine itself; `recommend` gives lists of
-scores. `window_days` limits what is learned about items to the last days before `as_of`, while a
-user's own profile is taken from all that is known of the user. `decay_days` (β) weighs each event
-by exp(-age / β). `Repeat`, which learns nothing about items, cuts and weighs the profile itself.
+An engine object holds its settings; `fit` learns and returns the engine; `recommend` returns scored
+lists. `window_days` limits what is learned about items to the last days before `as_of`; a user's
+profile comes from all the user's events. `decay_days` (β) weighs each event by exp(-age / β).
+`Repeat` learns nothing about items, so it applies both to the profile.
 """
 
 from __future__ import annotations
@@ -15,20 +15,24 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import pyarrow as pa
 
-from trimtab.arrays import Codes, Floats, Ints, Lists
-from trimtab.checks import require_number, require_whole
-from trimtab.errors import DataError, SettingError, TrimtabError
+from trimtab.arrays import Codes, Floats, Ints, Lists, find_positions
+from trimtab.checks import (
+    MOST_DAYS,
+    require_fitted,
+    require_no_nulls,
+    require_positive,
+    require_whole,
+)
+from trimtab.errors import DataError
 from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER
 from trimtab.tables.frames import Table, known_ids, read_frame, take_ids, write_frame
-from trimtab.tables.id_labels import id_values
 from trimtab.tables.ids import encode_ids, id_column
+from trimtab.tables.numbered_ids import id_values
 from trimtab.tables.timestamps import DAY, as_datetime, microseconds, read_instant, require_before
-
-_MOST_DAYS = 36_500
 
 
 class Events(NamedTuple):
-    """Events as codes, all before the instant the engine is trained at."""
+    """Events as codes, all before `as_of`, the training instant."""
 
     users: Codes
     items: Codes
@@ -38,14 +42,14 @@ class Events(NamedTuple):
     as_of: int
 
     def since(self, days: float | None) -> Events:
-        """Only those of the last days; all for None."""
+        """Return the events of the last days; all for None."""
         if days is None:
             return self
         keep = self.times >= self.as_of - round(days * DAY)
         return self._replace(users=self.users[keep], items=self.items[keep], times=self.times[keep])
 
     def weights(self, decay_days: float | None) -> Floats:
-        """exp(-age / β) of each event; 1 without decay."""
+        """Return exp(-age / β) of each event; 1 without decay."""
         if decay_days is None:
             return np.ones(len(self.times))
         weights: Floats = np.exp((self.times - self.as_of) / (decay_days * DAY))
@@ -61,11 +65,11 @@ class _Fitted(NamedTuple):
 
 @dataclass(kw_only=True)
 class Engine(ABC):
-    """Settings common to all engines.
+    """The settings of all engines.
 
     Args:
-        window_days: learn about items from the last so many days; None: from everything.
-        decay_days: weigh events by exp(-age / decay_days); None: all the same.
+        window_days: days before `as_of` to learn about items from; None for all events.
+        decay_days: weigh events by exp(-age / decay_days); None for equal weights.
     """
 
     window_days: float | None = None
@@ -76,16 +80,14 @@ class Engine(ABC):
         for name in ("window_days", "decay_days"):
             value = getattr(self, name)
             if value is not None:
-                require_number(name, value, 0, _MOST_DAYS)
-                if value == 0:
-                    raise SettingError(f"{name}=0: must be above 0, or None")
+                require_positive(name, value, MOST_DAYS)
 
     def fit(self, events: Any, as_of: Any) -> Self:
-        """Learn from events before an instant; what was learned before is forgotten.
+        """Learn from events before an instant, replace what was learned before, and return self.
 
         Args:
             events: user_id, item_id, timestamp (with a time zone), in any order.
-            as_of: a datetime with its time zone; events at or after it are refused.
+            as_of: a datetime with a time zone; events at or after it are an error.
         """
         table = read_frame(events, "events", USER, ITEM, TIMESTAMP)
         instant = read_instant("as_of", as_of)
@@ -101,20 +103,19 @@ class Engine(ABC):
         return self
 
     def recommend(self, users: Any | None = None, n: int = 50) -> Any:
-        """Each user's n best items: user_id, item_id, score, best first, users by id.
+        """Return each user's n best items: user_id, item_id, score, best first, users by id.
 
         Args:
-            users: ids, or a frame with user_id; None: all users that the engine knows. Users it
-                does not know get no rows (those of `Popularity` get what is popular).
-            n: longest list; fewer where fewer items have a score above 0.
+            users: ids, or a frame with user_id; None for all users of the events. Unknown users
+                get no rows, except from `Popularity`.
+            n: longest list; shorter if fewer items have a score above 0.
 
         Returns:
-            The same kind of frame as the events that the engine was fitted on. Ties go to the
-            smaller item id.
+            The same type of frame as the events. Ties go to the smaller item id.
         """
         require_whole("n", n, 1)
-        if self._fitted is None:
-            raise TrimtabError(f"this {type(self).__name__} has learned nothing yet: call fit")
+        require_fitted(self, self._fitted is not None)
+        assert self._fitted is not None
         wanted, codes = self._code_users(users)
         lists = self._score(self._fitted.model, codes, int(n))
         rows = np.repeat(np.arange(len(codes), dtype=np.int32), np.diff(lists.indptr))
@@ -126,23 +127,23 @@ class Engine(ABC):
         return write_frame(columns, self._fitted.sample)
 
     def _require_window(self, n_events: int, instant: int) -> None:
-        """Refuse a window without events."""
+        """Raise if the window has no events."""
         if self.window_days is not None and n_events == 0:
             raise DataError(
-                f"window_days={self.window_days:g}: no event lies in the last days before "
-                f"{as_datetime(instant):%Y-%m-%d}; choose a longer window"
+                f"window_days={self.window_days:g}: there are no events in the window before "
+                f"{as_datetime(instant):%Y-%m-%d}; use a longer window"
             )
 
     @abstractmethod
     def _learn(self, events: Events, item_ids: Any) -> Any:
-        """What is kept of the events."""
+        """Return the model learned from the events."""
 
     @abstractmethod
     def _score(self, model: Any, users: Codes, n: int) -> Lists:
-        """The top n of each user, best first, scores above 0; code -1 is a user not known."""
+        """Return the top n of each user, best first, scores above 0; code -1 is an unknown user."""
 
     def _code_users(self, users: Any | None) -> tuple[Any, Codes]:
-        """The different users asked for, by id, and their codes; -1 for those not known."""
+        """Return the distinct ids of the given users, ascending, and their codes or -1."""
         assert self._fitted is not None
         known = self._fitted.user_ids
         if users is None:
@@ -152,10 +153,8 @@ class Engine(ABC):
             return known[:0], np.empty(0, np.int32)
         ours = known_ids("events", USER, known)
         ids, (our_codes, their_codes) = encode_ids([ours, id_column("users", USER, column)])
-        back = np.full(len(ids), -1, np.int32)
-        back[our_codes] = np.arange(len(our_codes), dtype=np.int32)
-        asked = np.unique(their_codes)
-        return take_ids(ids, asked), back[asked]
+        wanted = np.unique(their_codes)
+        return take_ids(ids, wanted), find_positions(our_codes, wanted)
 
 
 def _read_times(table: Table) -> Ints:
@@ -163,11 +162,7 @@ def _read_times(table: Table) -> Ints:
     if not pa.types.is_timestamp(column.type) or column.type.tz is None:
         raise DataError(
             f"column '{TIMESTAMP}' of events holds {column.type}: engines need timestamps with a "
-            f"time zone; trimtab.datasets.make_log(events, tz=...) gives them"
+            f"time zone; use trimtab.datasets.make_log(events, tz=...).events"
         )
-    if column.null_count:
-        raise DataError(
-            f"column '{TIMESTAMP}' of events lacks a value in {column.null_count} of {len(table)} "
-            f"rows; drop those rows"
-        )
+    require_no_nulls("events", TIMESTAMP, column)
     return microseconds(column)

@@ -1,10 +1,10 @@
-"""Category: what sells now in the categories that a user buys from.
+"""Category: recommend what sells now in the categories that a user buys from.
 
     P(i | u) = Σ_c P(i | c) · P(c | u)
 
-P(c | u) is the share of the user's purchases in category c, over everything known; P(i | c) is the
-share of item i in the purchases of c in the last days only (`window_days`), so that new and
-fading items count as they sell now. Items without a category are one category of their own.
+P(c | u) is the share of category c in all of the user's purchases. P(i | c) is the share of item i
+in the purchases of c in the last `window_days`, so it follows the current sales. Items without a
+category form one category.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from trimtab.tables.ids import encode_ids, id_column
 
 
 class _Model(NamedTuple):
-    tastes: Mix  # P(c | u)
-    rows: Rows  # P(i | c)
+    user_categories: Mix  # P(c | u)
+    category_items: Rows  # P(i | c)
 
 
 @dataclass(kw_only=True)
 class Category(Engine):
-    """Engine from what sells in a user's categories.
+    """Engine that recommends what sells in a user's categories.
 
     Args:
-        items: item_id and a column for each level of the taxonomy.
-        level: the column to use.
-        window_days: days that item popularity is taken from; None: all.
+        items: item_id and one column for each level of the taxonomy.
+        level: column to use.
+        window_days: days of item sales to use; None for all.
     """
 
     items: Any
@@ -54,7 +54,7 @@ class Category(Engine):
 
     def _learn(self, events: Events, item_ids: Any) -> _Model:
         category_of, n_categories = self._categories(item_ids)
-        tastes = share_rows(
+        user_categories = share_rows(
             events.users, category_of[events.items], events.weights(self.decay_days),
             events.n_users, n_categories,
         )  # fmt: skip
@@ -63,13 +63,13 @@ class Category(Engine):
             category_of[recent.items], recent.items, recent.weights(self.decay_days),
             n_categories, events.n_items,
         )  # fmt: skip
-        return _Model(tastes, commonest_first(popular, events.n_items))
+        return _Model(user_categories, commonest_first(popular, events.n_items))
 
     def _score(self, model: _Model, users: Codes, n: int) -> Lists:
-        return mix_lists(model.tastes.take(users), model.rows, n)
+        return mix_lists(model.user_categories.take(users), model.category_items, n)
 
     def _categories(self, item_ids: Any) -> tuple[Codes, int]:
-        """Category codes of the engine's items; items without one share the last code."""
+        """Return each item's category code (the last if it has none), and the number of codes."""
         table = read_frame(self.items, "items", ITEM, self.level)
         labels = table.columns[self.level].combine_chunks().cast(pa.string()).dictionary_encode()
         codes = labels.indices.fill_null(len(labels.dictionary)).to_numpy().astype(np.int32)

@@ -1,9 +1,9 @@
 """Matrix factorization by randomized SVD: item factors first, user factors given them.
 
-The matrix A has a row a user and a column an item. A randomized range finder (Halko, Martinsson
-and Tropp, 2011) gives an orthonormal basis Q of nearly all that A does to items; the leading right
-singular vectors V of A within it are the item factors, and A·V are the user factors: the best ones
-given V. The score of an item is its entry in A·V·Vᵀ.
+The matrix A has one row per user and one column per item. A randomized range finder (Halko,
+Martinsson and Tropp, 2011) gives an orthonormal basis Q that nearly spans the rows of A. The
+leading right singular vectors V of A within Q are the item factors; A·V are the user factors, the
+best for that V. The score of an item is its entry in A·V·Vᵀ.
 """
 
 from __future__ import annotations
@@ -14,36 +14,34 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trimtab.arrays import Codes, Lists, Singles
-from trimtab.checks import require_choice, require_whole
+from trimtab.arrays import Codes, Lists, Singles, close_lists
+from trimtab.checks import require_choice, require_scipy_sparse, require_whole
 from trimtab.engines.base import Engine, Events
 from trimtab.engines.purchases import gather_purchases, pointers
-from trimtab.engines.sparse_mixture import close_lists
-from trimtab.errors import TrimtabError
 from trimtab.threads import run_ranges
 
 WEIGHTINGS = ("binary", "frequency", "recency")
+_NAME = "matrix factorization"
 _RECENCY_DAYS = 60.0
 _OVERSAMPLING = 10
-_POWER_STEPS = 4  # each sharpens the basis where singular values fall off slowly
+_POWER_STEPS = 4  # each sharpens the basis if singular values decrease slowly
 
 
 class _Model(NamedTuple):
     users: Singles  # users x factors
-    blocks: Singles  # of items, as the kernel wants them
+    item_blocks: Singles  # blocks x factors x BLOCK
     n_items: int
 
 
 @dataclass(kw_only=True)
 class Factorization(Engine):
-    """Engine from a low-rank approximation of who bought what.
+    """Engine from a low-rank approximation of the user-item matrix.
 
     Args:
         n_factors: rank of the approximation.
-        weighting: "binary": 1 for what was bought; "frequency": log(1 + times bought);
-            "recency": the same with events weighed by exp(-age / decay_days), 60 days if that is
-            not set.
-        seed: of the range finder.
+        weighting: "binary": 1 for items bought; "frequency": log(1 + times bought); "recency":
+            the same with events weighed by exp(-age / decay_days), by default 60 days.
+        seed: random seed of the range finder.
     """
 
     n_factors: int = 64
@@ -55,14 +53,14 @@ class Factorization(Engine):
         require_whole("n_factors", self.n_factors, 1)
         require_whole("seed", self.seed, 0)
         require_choice("weighting", self.weighting, WEIGHTINGS)
-        _sparse()  # say now if it is missing, not after an hour of other work
+        require_scipy_sparse(_NAME)  # fail now, not after an hour of other work
 
     def _learn(self, events: Events, item_ids: Any) -> _Model:
         matrix = self._matrix(events.since(self.window_days))
         items = item_factors(matrix, self.n_factors, self.seed)
         profiles = matrix if self.window_days is None else self._matrix(events)
         users = np.ascontiguousarray(profiles @ items, np.float32)
-        return _Model(users, _in_blocks(items), events.n_items)
+        return _Model(users, _item_blocks(items), events.n_items)
 
     def _matrix(self, events: Events) -> Any:
         decay = self.decay_days
@@ -74,7 +72,8 @@ class Factorization(Engine):
             values = events._replace(times=bought.last).weights(decay)
         indptr = pointers(bought.users, bought.n_users)
         shape = (bought.n_users, bought.n_items)
-        return _sparse().csr_array((values.astype(np.float32), bought.items, indptr), shape=shape)
+        sparse = require_scipy_sparse(_NAME)
+        return sparse.csr_array((values.astype(np.float32), bought.items, indptr), shape=shape)
 
     def _score(self, model: _Model, users: Codes, n: int) -> Lists:
         from trimtab.kernels.compiling import compile_notice
@@ -86,15 +85,17 @@ class Factorization(Engine):
         scores = np.empty(len(users) * n)
         lengths = np.zeros(len(users), np.int64)
         with compile_notice():
-            run_ranges(rank_factors, len(users), n, factors, model.blocks, items, scores, lengths)
+            run_ranges(
+                rank_factors, len(users), n, factors, model.item_blocks, items, scores, lengths
+            )
         return close_lists(items, scores, lengths, n)
 
 
 def item_factors(matrix: Any, n_factors: int, seed: int) -> NDArray[Any]:
-    """The leading right singular vectors of a sparse matrix, items x factors.
+    """Return the leading right singular vectors of a sparse matrix, items x factors.
 
-    Fewer than `n_factors` where the matrix has a smaller side; signs are such that each vector's
-    largest entry is above 0.
+    Fewer than `n_factors` if the matrix is smaller. The largest absolute entry of each vector is
+    above 0.
     """
     width = min(n_factors + _OVERSAMPLING, *matrix.shape)
     random = np.random.default_rng(seed)
@@ -111,26 +112,20 @@ def item_factors(matrix: Any, n_factors: int, seed: int) -> NDArray[Any]:
     return factors
 
 
-def _in_blocks(items: NDArray[Any]) -> Singles:
-    """Item factors as blocks x factors x BLOCK, filled up with zeros."""
+def _item_blocks(items: NDArray[Any]) -> Singles:
     from trimtab.kernels.factor_lists import BLOCK
 
-    n_items, n_factors = items.shape
-    n_blocks = -(-n_items // BLOCK)
-    filled = np.zeros((n_blocks * BLOCK, n_factors), np.float32)
-    filled[:n_items] = items
-    return np.ascontiguousarray(filled.reshape(n_blocks, BLOCK, n_factors).transpose(0, 2, 1))
+    return split_into_blocks(items.astype(np.float32), BLOCK)
+
+
+def split_into_blocks(factors: NDArray[Any], block_size: int) -> NDArray[Any]:
+    """Return factors of items as blocks x factors x block_size, padded with zeros."""
+    n_items, n_factors = factors.shape
+    n_blocks = -(-n_items // block_size)
+    padded = np.zeros((n_blocks * block_size, n_factors), factors.dtype)
+    padded[:n_items] = factors
+    return np.ascontiguousarray(padded.reshape(n_blocks, block_size, n_factors).transpose(0, 2, 1))
 
 
 def _orthonormal(matrix: NDArray[Any]) -> NDArray[Any]:
     return np.linalg.qr(matrix)[0]
-
-
-def _sparse() -> Any:
-    try:
-        from scipy import sparse
-    except ModuleNotFoundError as error:
-        raise TrimtabError(
-            "matrix factorization needs SciPy: pip install 'trimtab[engines]'"
-        ) from error
-    return sparse

@@ -1,15 +1,15 @@
-"""Markov: what people buy after what you bought last, of first or second order.
+"""Markov: recommend what others bought after the user's last items, of first or second order.
 
     P(i | j)      = users who bought j, and i at a strictly later time / users who bought j
     P(i | j1, j2) = users who bought both, and i strictly later than both / users who bought both
 
-A user's states are the few different items bought last. With first order the score is the mean of
-P(i | j) over the states j: the chance of i when one state, drawn at random, leads on. With second
-order it is the mean over all pairs of states, where a pair with too little support stands back for
-the mean of its two items; so a user without any supported pair has the first-order score.
+A user's states are the last few distinct items bought. First order: the score is the mean of
+P(i | j) over the states j. Second order: the mean over all pairs of states; a pair with too little
+support is replaced by the mean of its two items, so a user without supported pairs gets the
+first-order score.
 
-With `decay_days` users count with the weight of their last purchase of i (above the line) and of j
-(below it) instead of 1.
+With `decay_days` each user counts with the weight of the last purchase of i (numerator) or j
+(denominator) instead of 1.
 """
 
 from __future__ import annotations
@@ -25,34 +25,33 @@ from trimtab.checks import require_whole
 from trimtab.engines.base import Engine, Events
 from trimtab.engines.purchases import Purchases, gather_purchases, pointers
 from trimtab.engines.sparse_mixture import Mix, Rows, mix_lists, stack_rows
-from trimtab.errors import SettingError
 from trimtab.threads import ranges, thread_count
 
-_EVER = np.iinfo(np.int64).min  # since when a user may have bought anything
+_ALWAYS = np.iinfo(np.int64).min  # a time before all purchases
 _NO_WEIGHTS = np.empty(0)
-_CHUNKS = 64  # of states, so that threads finish together
+_N_CHUNKS = 64  # chunks of states, so threads finish together
 
 
 class Followers(NamedTuple):
-    """What follows each state, in CSR form: how many users, and the sum of weights if any.
+    """The items that follow each state, in CSR form: number of users, and sum of weights if any.
 
-    Items are numbered by how many users bought them, the commonest first.
+    Places number the items by how many users bought them, most first.
     """
 
     indptr: Ints
     places: Codes
     counts: Codes
     sums: Floats
-    item_of: Codes  # by place
+    item_of: Codes  # item code by place
 
     @property
     def items(self) -> Codes:
-        """The followers themselves."""
+        """Item codes of the followers."""
         return self.item_of[self.places]
 
 
-class Seeds(NamedTuple):
-    """Who reached each state, and since when, in CSR form."""
+class StateUsers(NamedTuple):
+    """The users who reached each state, and when they first did, in CSR form."""
 
     indptr: Ints
     users: Codes
@@ -60,23 +59,23 @@ class Seeds(NamedTuple):
 
 
 class _Model(NamedTuple):
-    rows: Rows  # what follows each item, then what follows each pair
-    states: Mix  # each user's states, with weight 1
+    rows: Rows  # followers of each item, then of each pair
+    states: Mix  # states of each user, with weight 1
     n_items: int
-    pairs: Ints  # item codes of the pairs as first * n_items + second, ascending
+    pairs: Ints  # pairs as first code * n_items + second code, ascending
     order: int
 
 
 @dataclass(kw_only=True)
 class Markov(Engine):
-    """Engine from what was bought after what.
+    """Engine from the order of purchases.
 
     Args:
         order: 1 or 2.
-        n_states: how many of a user's last different purchases count.
-        min_support: fewest users that make a follower count.
-        pair_support: fewest users who bought both items of a pair, for second order.
-        max_pairs: at most so many pairs, those with the most users, for second order.
+        n_states: number of a user's last distinct items to use.
+        min_support: fewest users for a follower to count.
+        pair_support: fewest users who bought both items of a pair (second order).
+        max_pairs: most pairs to keep, those with the most users (second order).
     """
 
     order: int = 1
@@ -87,10 +86,9 @@ class Markov(Engine):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("order", "n_states", "min_support", "pair_support", "max_pairs"):
+        require_whole("order", self.order, 1, 2)
+        for name in ("n_states", "min_support", "pair_support", "max_pairs"):
             require_whole(name, getattr(self, name), 1)
-        if self.order > 2:
-            raise SettingError(f"order={self.order}: must be 1 or 2")
 
     def _learn(self, events: Events, item_ids: Any) -> _Model:
         recent = events.since(self.window_days)
@@ -119,43 +117,46 @@ class Markov(Engine):
 
 
 def count_first_order(events: Events, min_support: int = 1) -> tuple[Followers, Ints]:
-    """How many users bought i strictly after j, by j, and how many bought j."""
+    """Return how many users bought i strictly after j, by j, and how many bought j."""
     bought = gather_purchases(events, np.ones(len(events.times)))
-    seeds = Seeds(*bought.by_item())
-    return _count(seeds, bought, _NO_WEIGHTS, min_support), np.diff(seeds.indptr)
+    buyers = StateUsers(*bought.by_item())
+    return _count_followers(buyers, bought, _NO_WEIGHTS, min_support), np.diff(buyers.indptr)
 
 
 def _first_order(bought: Purchases, weights: Floats, least: int) -> Rows:
-    followers = _count(Seeds(*bought.by_item()), bought, weights, least)
-    by_row = weights if len(weights) else None
-    totals = np.bincount(bought.items, by_row, minlength=bought.n_items).astype(np.float64)
-    return _rows(followers, totals)
+    followers = _count_followers(StateUsers(*bought.by_item()), bought, weights, least)
+    purchase_weights = weights if len(weights) else None
+    totals = np.bincount(bought.items, purchase_weights, minlength=bought.n_items)
+    return _follower_shares(followers, totals.astype(np.float64))
 
 
 def _second_order(bought: Purchases, weights: Floats, engine: Markov) -> tuple[Ints, Rows]:
-    """Pairs with enough buyers, and what follows them; triples are formed for those only."""
-    seeds = Seeds(*bought.by_item())
-    pairs, n_both = _choose_pairs(seeds, bought, engine.pair_support, engine.max_pairs)
+    """Return the pairs with enough buyers, and their followers."""
+    buyers = StateUsers(*bought.by_item())
+    pairs, n_both = _choose_pairs(buyers, bought, engine.pair_support, engine.max_pairs)
     left, right = np.divmod(pairs, bought.n_items)
-    both = _pair_seeds(left.astype(np.int32), right.astype(np.int32), n_both, seeds)
-    followers = _count(both, bought, weights, engine.min_support)
+    both = _pair_users(left.astype(np.int32), right.astype(np.int32), n_both, buyers)
+    followers = _count_followers(both, bought, weights, engine.min_support)
     if engine.decay_days is None:
         totals = n_both.astype(np.float64)
     else:
         totals = _pair_totals(both, left, right, bought, weights)
-    return pairs, _rows(followers, totals)
+    return pairs, _follower_shares(followers, totals)
 
 
-def _choose_pairs(seeds: Seeds, bought: Purchases, least: int, most: int) -> tuple[Ints, Ints]:
-    """Pairs of items with the most users who bought both, ascending, and how many those are."""
-    often = np.diff(seeds.indptr) >= least
-    keep = np.repeat(often, np.diff(seeds.indptr))
-    frequent = Seeds(
-        np.concatenate([[0], np.cumsum(np.where(often, np.diff(seeds.indptr), 0))]),
-        seeds.users[keep],
-        np.full(int(keep.sum()), _EVER),
+def _choose_pairs(
+    buyers: StateUsers, bought: Purchases, least: int, most: int
+) -> tuple[Ints, Ints]:
+    """Return the pairs of items with the most common buyers, ascending, and their number."""
+    n_buyers = np.diff(buyers.indptr)
+    often = n_buyers >= least
+    keep = np.repeat(often, n_buyers)
+    frequent = StateUsers(
+        np.concatenate([[0], np.cumsum(np.where(often, n_buyers, 0))]),
+        buyers.users[keep],
+        np.full(int(keep.sum()), _ALWAYS),
     )
-    found = _count(frequent, bought, _NO_WEIGHTS, least)
+    found = _count_followers(frequent, bought, _NO_WEIGHTS, least)
     left = np.repeat(np.arange(bought.n_items), np.diff(found.indptr))
     right = found.items
     upper = right > left
@@ -166,19 +167,20 @@ def _choose_pairs(seeds: Seeds, bought: Purchases, least: int, most: int) -> tup
     return keys[best], counts[best]
 
 
-def _pair_seeds(left: Codes, right: Codes, n_both: Ints, seeds: Seeds) -> Seeds:
+def _pair_users(left: Codes, right: Codes, n_both: Ints, buyers: StateUsers) -> StateUsers:
+    """Return the users who bought both items of each pair."""
     from trimtab.kernels.transitions import seed_pairs
 
     indptr = np.concatenate([[0], np.cumsum(n_both)]).astype(np.int64)
-    both = Seeds(indptr, np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.int64))
-    seed_pairs(0, len(left), left, right, *seeds, *both)
+    both = StateUsers(indptr, np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.int64))
+    seed_pairs(0, len(left), left, right, *buyers, *both)
     return both
 
 
 def _pair_totals(
-    both: Seeds, left: Ints, right: Ints, bought: Purchases, weights: Floats
+    both: StateUsers, left: Ints, right: Ints, bought: Purchases, weights: Floats
 ) -> Floats:
-    """Sums over the buyers of both: the weight of the purchase that was made last."""
+    """Return the summed weights of each pair's buyers; the later of the two purchases counts."""
     keys = bought.users.astype(np.int64) * bought.n_items + bought.items
     by_pair = np.repeat(np.arange(len(left)), np.diff(both.indptr))
     users = both.users.astype(np.int64) * bought.n_items
@@ -189,58 +191,56 @@ def _pair_totals(
     return np.bincount(by_pair, heavier, minlength=len(left)).astype(np.float64)
 
 
-def _count(seeds: Seeds, bought: Purchases, weights: Floats, least: int) -> Followers:
-    """Followers of every state; the same for any number of threads."""
+def _count_followers(
+    state_users: StateUsers, bought: Purchases, weights: Floats, least: int
+) -> Followers:
+    """Return the followers of every state, the same for any number of threads."""
     from trimtab.kernels.compiling import compile_notice
     from trimtab.kernels.transitions import count_followers
 
-    by_place, baskets = _baskets(bought, weights, least)
-    n_states = len(seeds.indptr) - 1
+    item_of, baskets = _frequent_purchases(bought, weights, least)
+    n_states = len(state_users.indptr) - 1
     lengths = np.zeros(n_states, np.int64)
-    arrays: tuple[Any, ...] = (len(by_place), least, *seeds, *baskets, lengths)
+    arrays: tuple[Any, ...] = (len(item_of), least, *state_users, *baskets, lengths)
     with compile_notice():
         count_followers(0, 0, *arrays)
     with ThreadPoolExecutor(thread_count()) as pool:
         jobs = [
             pool.submit(count_followers, first, end, *arrays)
-            for first, end in ranges(n_states, _CHUNKS)
+            for first, end in ranges(n_states, _N_CHUNKS)
         ]
         parts = [job.result() for job in jobs]
     places, counts, sums = (np.concatenate(column) for column in zip(*parts, strict=True))
     indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    return Followers(indptr, places, counts, sums, by_place)
+    return Followers(indptr, places, counts, sums, item_of)
 
 
-def _baskets(
+def _frequent_purchases(
     bought: Purchases, weights: Floats, least: int
 ) -> tuple[Codes, tuple[Ints, Codes, Ints, Floats]]:
-    """Items with enough buyers, most bought first, and users' purchases of those, latest first."""
+    """Return the items with enough buyers, most bought first, and their purchases by user."""
     n_buyers = np.bincount(bought.items, minlength=bought.n_items)
-    by_place = np.argsort(-n_buyers, kind="stable")[: np.count_nonzero(n_buyers >= least)]
+    item_of = np.argsort(-n_buyers, kind="stable")[: np.count_nonzero(n_buyers >= least)]
     place_of = np.full(bought.n_items, -1, np.int32)
-    place_of[by_place] = np.arange(len(by_place), dtype=np.int32)
+    place_of[item_of] = np.arange(len(item_of), dtype=np.int32)
     order = bought.latest_first()
     order = order[place_of[bought.items[order]] >= 0]
     indptr = pointers(bought.users[order], bought.n_users)
     places, last = place_of[bought.items[order]], bought.last[order]
-    return by_place.astype(np.int32), (
-        indptr,
-        places,
-        last,
-        weights[order] if len(weights) else weights,
-    )
+    used = weights[order] if len(weights) else weights
+    return item_of.astype(np.int32), (indptr, places, last, used)
 
 
-def _rows(followers: Followers, totals: Floats) -> Rows:
-    """Users, or sums of weights, over totals, by state."""
-    above = followers.sums if len(followers.sums) else followers.counts.astype(np.float64)
-    share = np.divide(1.0, totals, out=np.zeros(len(totals)), where=totals > 0)
-    above *= np.repeat(share, np.diff(followers.indptr))
-    return Rows(followers.indptr, followers.places, above, followers.item_of)
+def _follower_shares(followers: Followers, totals: Floats) -> Rows:
+    """Return users, or sums of weights, divided by the total of each state."""
+    shares = followers.sums if len(followers.sums) else followers.counts.astype(np.float64)
+    factors = np.divide(1.0, totals, out=np.zeros(len(totals)), where=totals > 0)
+    shares *= np.repeat(factors, np.diff(followers.indptr))
+    return Rows(followers.indptr, followers.places, shares, followers.item_of)
 
 
 def _last_states(bought: Purchases, n_states: int) -> Mix:
-    """The last different purchases of each user, latest first."""
+    """Return the last distinct items of each user, latest first."""
     order = bought.latest_first()
     indptr = pointers(bought.users, bought.n_users)
     place = np.arange(len(order)) - np.repeat(indptr[:-1], np.diff(indptr))
@@ -250,7 +250,7 @@ def _last_states(bought: Purchases, n_states: int) -> Mix:
 
 
 def _mix_pairs(states: Mix, pairs: Ints, n_items: int) -> Mix:
-    """Weights of items and pairs such that each pair of a user's states counts the same."""
+    """Return weights of items and pairs that give each pair of a user's states the same weight."""
     units, first, second = _state_pairs(states)
     low, high = np.minimum(first, second), np.maximum(first, second)
     key = low.astype(np.int64) * n_items + high
@@ -264,11 +264,11 @@ def _mix_pairs(states: Mix, pairs: Ints, n_items: int) -> Mix:
     )
     half = share[~known] / 2
     weights = np.concatenate([share[known], half, half, np.ones(len(alone))])
-    return _gathered(unit, rows, weights, len(states.indptr) - 1)
+    return _sum_repeated_rows(unit, rows, weights, len(states.indptr) - 1)
 
 
 def _state_pairs(states: Mix) -> tuple[Ints, Codes, Codes]:
-    """All pairs of states of each unit: unit, first item, second item."""
+    """Return all pairs of states of each unit: unit, first item, second item."""
     longest = int(np.diff(states.indptr).max(initial=0))
     lengths = np.diff(states.indptr)
     units, first, second = [], [], []
@@ -283,8 +283,8 @@ def _state_pairs(states: Mix) -> tuple[Ints, Codes, Codes]:
     return np.concatenate(units), np.concatenate(first), np.concatenate(second)
 
 
-def _gathered(units: Ints, rows: Ints, weights: Floats, n_units: int) -> Mix:
-    """A mix with each row once a unit, in the order of rows."""
+def _sum_repeated_rows(units: Ints, rows: Ints, weights: Floats, n_units: int) -> Mix:
+    """Return a mix with each row once per unit, ascending, weights summed."""
     width = int(rows.max(initial=0)) + 1
     key = units * width + rows
     order = np.argsort(key, kind="stable")

@@ -1,4 +1,4 @@
-"""Events as each user's different purchases: what, first and last when, how often."""
+"""Events as one row per user and item: first and last time, and summed weight."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trimtab.engines.base import Events
 
 
 class Purchases(NamedTuple):
-    """One row a (user, item), by user and item."""
+    """One row per (user, item), ordered by user, then item."""
 
     users: Codes
     items: Codes
@@ -22,18 +22,18 @@ class Purchases(NamedTuple):
     n_items: int
 
     def by_item(self) -> tuple[Ints, Codes, Ints]:
-        """Buyers of each item, users ascending: pointers, users, first times."""
+        """Return the buyers of each item, users ascending: pointers, users, first times."""
         order = np.argsort(self.items, kind="stable")
         return pointers(self.items, self.n_items), self.users[order], self.first[order]
 
     def latest_first(self) -> Ints:
-        """Rows in the order of user, latest purchase first, then item."""
+        """Return the order of rows by user, latest purchase first, then item."""
         order: Ints = np.lexsort((self.items, -self.last, self.users))
         return order
 
 
 def gather_purchases(events: Events, weights: Floats) -> Purchases:
-    """The different purchases of each user."""
+    """Return the distinct purchases of each user."""
     key = events.users.astype(np.int64) * events.n_items + events.items
     order = np.lexsort((events.times, key))
     key, times = key[order], events.times[order]
@@ -46,7 +46,7 @@ def gather_purchases(events: Events, weights: Floats) -> Purchases:
     )  # fmt: skip
 
 
-def pointers(sorted_or_not: Codes, n: int) -> Ints:
-    """Where the rows of each code begin once rows are grouped by code."""
-    counts = np.bincount(sorted_or_not, minlength=n)
+def pointers(codes: Codes, n: int) -> Ints:
+    """Return where the rows of each code begin once rows are grouped by code."""
+    counts = np.bincount(codes, minlength=n)
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Backtests: engines, rivals and biases judged on the days after each date."""
+"""Backtests: compare engines, rival methods and biases on the days after each date."""
 
 from trimtab.experiments.backtest import run_backtest, total_steps
 from trimtab.experiments.methods import Method

@@ -1,7 +1,7 @@
-"""Backtests: dates x engines x methods x metrics, judged on the days after each date.
+"""Backtests: dates x engines x methods x metrics, evaluated on the days after each date.
 
-Each (date, engine) is a cell of its own, published when it is done: an interrupted run goes on
-with the next cell. Cells are merged at the end.
+Each (date, engine) is one cell, saved when it is done, so an interrupted run continues with the
+next cell. Cells are merged at the end.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from trimtab.engines.base import Engine
 from trimtab.errors import StoreError
-from trimtab.experiments.cell import Step, count_steps, judge_cell
+from trimtab.experiments.backtest_cell import Step, count_steps, run_cell
 from trimtab.experiments.item_sales import rank_sellers
 from trimtab.experiments.plan import Plan
 from trimtab.experiments.results import SCHEMAS, Results
@@ -31,59 +31,61 @@ CELLS = "cells"
 
 
 def run_backtest(plan: Plan, log: Log, folder: Path, step: Step = lambda text: None) -> Results:
-    """Judge every cell that has not been judged yet, and save the merged results in a folder.
+    """Run every cell that is not finished, save the merged results in a folder and return them.
 
     Args:
         plan: what to compare.
-        log: what to split by date.
-        folder: for the results; finished cells are found there again after an interruption.
-        step: called before each step with a few words; see `total_steps`.
+        log: log to split by date.
+        folder: folder for the results; cells finished by an earlier run are read from it.
+        step: called with a short text before each step; see `total_steps`.
     """
     require_place(folder)
     splits = [split_log(log, day, plan.recent_days, plan.test_days) for day in plan.dates]
-    mark = _fingerprint(log)
+    log_hash = _hash_log(log)
     cells = []
     for split in splits:
         for name, engine in {**plan.engines, **plan.baselines}.items():
-            alone = name not in plan.engines
-            place = folder / CELLS / _cell_key(plan, mark, split.as_of, name, engine, alone)
-            cell = _find(place)
+            is_baseline = name not in plan.engines
+            key = _cell_key(plan, log_hash, split.as_of, name, engine, is_baseline)
+            cell = _load_cell(folder / CELLS / key)
             if cell is None:
-                cell = judge_cell(plan, log, split, name, engine, alone, step)
-                cell.save(place)
+                cell = run_cell(plan, log, split, name, engine, is_baseline, step)
+                cell.save(folder / CELLS / key)
             else:
-                for _ in range(count_steps(plan, alone)):
-                    step(f"{split.as_of} {name}: done before")
+                for _ in range(count_steps(plan, is_baseline)):
+                    step(f"{split.as_of} {name}: already done")
             cells.append(cell)
     results = Results(_about(plan, log), {**_merge(cells), "sellers": rank_sellers(log)})
     results.save(folder)
     return results
 
 
-def _find(place: Path) -> Results | None:
-    """A cell that was judged before; None if there is none, or it cannot be read."""
+def _load_cell(folder: Path) -> Results | None:
+    """Return a finished cell, or None if there is none that can be read."""
     try:
-        return Results.load(place)
+        return Results.load(folder)
     except StoreError:
         return None
 
 
 def total_steps(plan: Plan) -> int:
-    """How often `run_backtest` calls `step`."""
+    """Return how often `run_backtest` calls `step`."""
     each = len(plan.engines) * count_steps(plan, False)
     return len(plan.dates) * (each + len(plan.baselines) * count_steps(plan, True))
 
 
-def _cell_key(plan: Plan, mark: str, day: date, name: str, engine: Engine, alone: bool) -> str:
-    """A name for a cell that changes with all that its results depend on."""
+def _cell_key(
+    plan: Plan, log_hash: str, day: date, name: str, engine: Engine, is_baseline: bool
+) -> str:
+    """Return a folder name that changes with everything the cell's results depend on."""
     from trimtab.version import __version__
 
     settings = {
         "version": __version__,
-        "log": mark,
+        "log": log_hash,
         "name": name,
         "engine": _engine_settings(engine),
-        "alone": alone,
+        "alone": is_baseline,
         "methods": [[m.name, m.kind, dict(m.settings)] for m in plan.methods],
         "metrics": plan.metrics,
         "numbers": [
@@ -124,8 +126,8 @@ def _engine_settings(engine: Engine) -> dict[str, Any]:
     return {"kind": type(engine).__name__, **shown}
 
 
-def _fingerprint(log: Log) -> str:
-    """A hash of what the events and the catalogue say."""
+def _hash_log(log: Log) -> str:
+    """Return a hash of the events and the catalogue."""
     digest = hashlib.sha256(log.tz.encode())
     for table in (log.events, log.items):
         for name in table.column_names:

@@ -7,9 +7,9 @@ from typing import Any
 from trimtab.experiments.plan import Plan, make_plan
 from trimtab.tables.log import Log
 
-REGULAR, HOLIDAY = "2017-11-01", "2017-12-11"
+_REGULAR_DATE, _HOLIDAY_DATE = "2017-11-01", "2017-12-11"
 _SETTINGS: dict[str, Any] = {
-    "dates": [REGULAR, HOLIDAY],
+    "dates": [_REGULAR_DATE, _HOLIDAY_DATE],
     "engines": ["markov", "category", "factorization"],
     "baselines": ["popularity", "repeat"],
     "training_windows": [7, 30, 91, 182],
@@ -17,5 +17,5 @@ _SETTINGS: dict[str, Any] = {
 
 
 def demo_plan(log: Log) -> Plan:
-    """A regular and a holiday date, the paper's three engines, all methods."""
+    """Return a plan: a regular and a holiday date, the paper's three engines, all methods."""
     return make_plan(_SETTINGS, log)

@@ -1,4 +1,4 @@
-"""Sales of items around a date: who bought what, counted once a user, and when."""
+"""Sales of items around a date and by month, as numbers of distinct buyers."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from trimtab.tables.timestamps import DAY, local_months, microseconds
 _WEEK = 7 * DAY
 
 
-class SalesCounter:
-    """Buyers a week of each item: in the week before a split's window, in the window, in its test.
+class WeeklySales:
+    """Buyers per week of each item: in the week before the window, in the window, in the test.
 
-    A user counts once a period, an item that is sold again to the same user does not.
+    A user counts once per item and period.
     """
 
     def __init__(self, log: Log, split: Split) -> None:
@@ -37,18 +37,18 @@ class SalesCounter:
         }
         self._names = log.items[NAME].to_pylist()
 
-    def describe(self, item_ids: Any, places: Ints) -> list[dict[str, Any]]:
-        """Id, name and sales of the items at the given places of `item_ids`."""
-        wanted = known_ids("biases", ITEM, take_ids(item_ids, places.astype(np.int32)))
+    def rows(self, item_ids: Any, positions: Ints) -> list[dict[str, Any]]:
+        """Return the id, name and sales of the items at the given positions of `item_ids`."""
+        wanted = known_ids("biases", ITEM, take_ids(item_ids, positions.astype(np.int32)))
         _, (_, codes) = encode_ids([known_ids("events", ITEM, self._ids), wanted])
-        labels = wanted.values.to_pylist() if hasattr(wanted.values, "to_pylist") else wanted.values
+        ids = wanted.values.to_pylist() if hasattr(wanted.values, "to_pylist") else wanted.values
         return [
             {
-                "item_id": str(label),
+                "item_id": str(item_id),
                 "name": self._names[code],
                 **{column: float(counts[code]) for column, counts in self._counts.items()},
             }
-            for label, code in zip(labels, codes, strict=True)
+            for item_id, code in zip(ids, codes, strict=True)
         ]
 
     def _weekly(self, start: int, stop: int) -> Floats:
@@ -59,24 +59,24 @@ class SalesCounter:
 
 
 def count_buyers(users: Codes, items: Codes, n_items: int) -> Ints:
-    """Number of different buyers of each item."""
+    """Return the number of distinct buyers of each item."""
     pairs = np.unique(users.astype(np.int64) * n_items + items)
     return np.bincount(pairs % n_items, minlength=n_items)
 
 
 def rank_sellers(log: Log, n_sellers: int = 10) -> pa.Table:
-    """The items with the most buyers over the months, and their rank in each month.
+    """Return the items with the most buyers over all months, and their rank in each month.
 
-    A user counts once an item and month. Ranks are among all items, from 1; ties go to the smaller
-    id; an item that nobody bought in a month has no row for it.
+    A user counts once per item and month. Ranks are among all items, from 1; ties go to the smaller
+    id. An item has no row for a month without buyers.
     """
     _, (users,) = encode_ids([id_column("events", USER, log.events[USER])])
     ids, (items,) = encode_ids([id_column("events", ITEM, log.events[ITEM])])
     stamps = local_months(microseconds(log.events[TIMESTAMP]), log.tz).dictionary_encode()
-    of_month, months = stamps.indices.to_numpy(), stamps.dictionary.to_pylist()
+    month_codes, months = stamps.indices.to_numpy(), stamps.dictionary.to_pylist()
     buyers = np.stack(
         [
-            count_buyers(users[of_month == month], items[of_month == month], len(ids))
+            count_buyers(users[month_codes == month], items[month_codes == month], len(ids))
             for month in range(len(months))
         ]
     )

@@ -1,7 +1,7 @@
-"""Methods to compare: each turns one case, an engine at a date, into the lists that it would show.
+"""Methods to compare: each turns a case (an engine at a date) into the lists that it would show.
 
-A method has a kind and settings of that kind, such as `days` of "truncate" or `penalty` of
-"default"; several methods may be of one kind.
+A method has a kind and its settings, such as `days` of "truncate" or `penalty` of "default".
+Several methods may have the same kind.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from trimtab.bias import ItemBias
-from trimtab.checks import require_choice, require_number
+from trimtab.checks import MOST_DAYS, require_choice, require_number
 from trimtab.engines.base import Engine
 from trimtab.errors import GuardWarning, SettingError
+from trimtab.experiments.results import BASELINE
 from trimtab.experiments.rivals import (
     decay,
     distribution_difference,
@@ -30,7 +31,7 @@ from trimtab.tables.timestamps import as_datetime
 
 _LEARNER_SETTINGS = tuple(f.name for f in fields(BiasLearner) if f.name not in ("k", "metric"))
 KINDS: Mapping[str, tuple[str, ...]] = {
-    "long": (),
+    BASELINE: (),
     "truncate": ("days",),
     "decay": ("days",),
     "distrdiff": ("factor",),
@@ -39,14 +40,14 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "paper": _LEARNER_SETTINGS,
     "default": _LEARNER_SETTINGS,
 }
-LEARNED = ("paper", "default")
-USUAL = tuple(kind for kind in KINDS if kind != "recent")  # what is compared if nothing is said
-_RANGES = {"days": (0.01, 36_500.0), "factor": (0.0, 1e6), "gamma": (0.0, 100.0)}
+LEARNING_KINDS = ("paper", "default")
+DEFAULT_METHODS = tuple(kind for kind in KINDS if kind != "recent")
+_RANGES = {"days": (0.01, MOST_DAYS), "factor": (0.0, 1e6), "gamma": (0.0, 100.0)}
 
 
 @dataclass(frozen=True)
 class Case:
-    """An engine at a date; lists are made when they are first asked for."""
+    """An engine at a date; lists are made when first used."""
 
     engine: Engine
     split: Split
@@ -56,23 +57,23 @@ class Case:
 
     @functools.cached_property
     def before(self) -> Any:
-        """Lists made before the recent window: those that biases are learned on."""
+        """Lists made before the recent window, to learn biases on."""
         split = self.split
         return self._lists(self.engine, split.train, split.recent_from)
 
     @functools.cached_property
     def lists(self) -> Any:
-        """Lists made at the date, for the buyers of the test: those that are judged."""
+        """Lists made at the date for the buyers of the test, to evaluate."""
         return self.lists_of(self.engine)
 
     def lists_of(self, engine: Engine) -> Any:
-        """Lists of another engine at the date, for the same users."""
+        """Return lists of another engine at the date, for the same users."""
         split = self.split
         return self._lists(engine, split.known, split.test_from, split.test[USER])
 
     def _lists(self, engine: Engine, events: Any, as_of: int, users: Any | None = None) -> Any:
-        fresh = replace(engine)
-        return fresh.fit(events, as_datetime(as_of)).recommend(users, self.n_listed)
+        unfitted = replace(engine)
+        return unfitted.fit(events, as_datetime(as_of)).recommend(users, self.n_listed)
 
 
 @dataclass(frozen=True)
@@ -80,9 +81,9 @@ class Method:
     """A way to make lists.
 
     Args:
-        name: what to call it in results.
+        name: name in the results.
         kind: one of `KINDS`.
-        settings: of the kind.
+        settings: settings of that kind.
     """
 
     name: str
@@ -95,7 +96,8 @@ class Method:
             if setting not in KINDS[self.kind]:
                 known = ", ".join(KINDS[self.kind]) or "none"
                 raise SettingError(
-                    f"setting {setting!r} of method {self.name}: {self.kind} has {known}"
+                    f"setting {setting!r} of method {self.name}: not a setting of {self.kind}; "
+                    f"choose from {known}"
                 )
         if self.learns:
             self._learner(10, "ndcg")
@@ -106,20 +108,20 @@ class Method:
     @property
     def learns(self) -> bool:
         """Whether it learns biases for a metric."""
-        return self.kind in LEARNED
+        return self.kind in LEARNING_KINDS
 
     def learn(self, case: Case, metric: str) -> ItemBias:
-        """The biases it learns on the lists made before the window."""
+        """Return the biases learned on the lists made before the window."""
         learner = self._learner(case.k, metric)
-        known = {}
+        more = {}
         if learner.is_hierarchy:
-            known = {"history": case.split.train, "items": case.catalogue}
-        with warnings.catch_warnings():  # what comes of it is about to be judged
+            more = {"history": case.split.train, "items": case.catalogue}
+        with warnings.catch_warnings():  # the backtest itself shows whether the biases help
             warnings.simplefilter("ignore", GuardWarning)
-            return learner.fit(case.before, case.split.recent, **known)
+            return learner.fit(case.before, case.split.recent, **more)
 
     def lists(self, case: Case) -> Any:
-        """The lists it shows, for methods that learn no biases."""
+        """Return the lists of a method that does not learn biases."""
         return _LISTS[self.kind](case, **self.settings)
 
     def _learner(self, k: int, metric: str) -> BiasLearner:
@@ -137,7 +139,7 @@ def _ratio(case: Case, gamma: float = 0.2) -> Any:
 
 
 _LISTS: Mapping[str, Callable[..., Any]] = {
-    "long": lambda case: case.lists,
+    BASELINE: lambda case: case.lists,
     "truncate": lambda case, **settings: case.lists_of(truncate(case.engine, **settings)),
     "decay": lambda case, **settings: case.lists_of(decay(case.engine, **settings)),
     "distrdiff": _difference,

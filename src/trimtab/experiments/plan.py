@@ -1,4 +1,4 @@
-"""Plan: what a backtest compares, from Python, flags or a small TOML file."""
+"""Plan: what a backtest compares, from Python, command-line options or a TOML file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from trimtab.checks import METRICS, require_choice, require_k, require_whole
 from trimtab.datasets.complete_journey import load_complete_journey
 from trimtab.engines import Category, Engine, Factorization, Markov, Popularity, Repeat
 from trimtab.errors import SettingError, StoreError
-from trimtab.experiments.methods import KINDS, LEARNED, USUAL, Method
+from trimtab.experiments.methods import DEFAULT_METHODS, KINDS, LEARNING_KINDS, Method
+from trimtab.experiments.results import BASELINE
 from trimtab.experiments.timeline import rolling_dates
 from trimtab.tables.log import Log, read_log
 from trimtab.tables.timestamps import read_day
@@ -35,22 +36,22 @@ class Plan:
 
     Args:
         dates: first days of the tests.
-        engines: by the name that results call them.
+        engines: engines by their name in the results.
         methods: ways to make lists; the engine alone (kind "long") comes first.
-        baselines: engines judged by themselves only.
-        metrics: what biases are learned for and lists are judged by.
-        k: places.
+        baselines: engines to evaluate without other methods.
+        metrics: metrics to learn biases for and to evaluate lists with.
+        k: number of slots.
         n_listed: length of the engines' lists.
-        recent_days: length of the window before a date.
-        test_days: length of the test after it.
-        training_windows: also judge each engine trained on the last so many days.
-        n_draws: of the bootstrap.
-        seed: of the bootstrap.
+        recent_days: days of the recent window before a date.
+        test_days: days of the test from a date on.
+        training_windows: days to train each engine on, in addition to all events.
+        n_draws: number of bootstrap samples.
+        seed: random seed of the bootstrap.
     """
 
     dates: tuple[date, ...]
     engines: Mapping[str, Engine]
-    methods: tuple[Method, ...] = tuple(Method(kind, kind) for kind in USUAL)
+    methods: tuple[Method, ...] = tuple(Method(kind, kind) for kind in DEFAULT_METHODS)
     baselines: Mapping[str, Engine] = field(default_factory=dict)
     metrics: tuple[str, ...] = METRICS
     k: int = 10
@@ -74,9 +75,9 @@ class Plan:
             require_whole("training_windows", days, 1)
         for name in ("dates", "engines", "metrics"):
             if not getattr(self, name):
-                raise SettingError(f"{name} is empty: give at least one")
-        if not self.methods or self.methods[0].kind != "long":
-            raise SettingError("methods must begin with one of kind 'long', the engine alone")
+                raise SettingError(f"{name} is empty: it needs at least one")
+        if not self.methods or self.methods[0].kind != BASELINE:
+            raise SettingError(f"methods must begin with kind '{BASELINE}', the engine alone")
 
 
 _NUMBERS = ("k", "n_listed", "recent_days", "test_days", "n_draws", "seed")
@@ -85,18 +86,18 @@ _OTHERS = ("log", "tz", "items", "first", "last", "every", "engine", "method")
 
 
 def read_plan_file(path: Path) -> dict[str, Any]:
-    """The settings of a TOML file, with paths taken from the file's own folder."""
+    """Return the settings of a TOML file, with paths relative to the file's folder."""
     try:
         settings = tomllib.loads(path.read_text("utf-8"))
     except FileNotFoundError as error:
         raise StoreError(f"{path}: no such file; check the path") from error
     except (OSError, ValueError) as error:
-        raise StoreError(f"{path}: not a readable TOML file ({error}); mend it") from error
+        raise StoreError(f"{path}: not a readable TOML file ({error}); fix the file") from error
     for name in settings:
         if name not in (*_NUMBERS, *_LISTS, *_OTHERS):
             known = ", ".join((*_OTHERS[:6], *_LISTS, *_NUMBERS))
             raise SettingError(
-                f"{name!r} in {path}: unknown; known are {known}, [engine.NAME] and [method.NAME]"
+                f"{name!r} in {path}: unknown setting; use {known}, [engine.NAME] or [method.NAME]"
             )
     for name in ("log", "items", "tz"):
         if not isinstance(settings.get(name, ""), str):
@@ -108,7 +109,7 @@ def read_plan_file(path: Path) -> dict[str, Any]:
 
 
 def open_log(settings: Mapping[str, Any]) -> Log:
-    """The log that settings name: the Complete Journey, or a file with its `tz` and `items`."""
+    """Return the log named in settings: the Complete Journey, or a file with `tz` and `items`."""
     place = settings.get("log", COMPLETE_JOURNEY)
     if place == COMPLETE_JOURNEY:
         return load_complete_journey()
@@ -116,7 +117,7 @@ def open_log(settings: Mapping[str, Any]) -> Log:
 
 
 def make_plan(settings: Mapping[str, Any], log: Log) -> Plan:
-    """A plan from settings as a TOML file has them."""
+    """Return a plan from the settings of a TOML file."""
     for name in _LISTS:
         if name in settings and not isinstance(settings[name], list | tuple):
             raise SettingError(f"{name}={settings[name]!r}: must be a list")
@@ -124,17 +125,15 @@ def make_plan(settings: Mapping[str, Any], log: Log) -> Plan:
     default = ["markov", "factorization", *(["category"] if log.levels else [])]
     engines, baselines = settings.get("engines", default), settings.get("baselines", [])
     _require_used("engine", given, [*engines, *baselines])
-    _require_used("method", settings.get("method", {}), settings.get("methods", USUAL))
+    methods = settings.get("methods", DEFAULT_METHODS)
+    _require_used("method", settings.get("method", {}), methods)
     options: dict[str, Any] = {name: settings[name] for name in _NUMBERS if name in settings}
     for name in ("metrics", "training_windows"):
         if name in settings:
             options[name] = tuple(dict.fromkeys(settings[name]))
-    if "methods" in settings:
-        options["methods"] = make_methods(settings["methods"], settings.get("method", {}))
-    else:
-        options["methods"] = make_methods(USUAL, settings.get("method", {}))
     return Plan(
         dates=_dates(settings),
+        methods=make_methods(methods, settings.get("method", {})),
         engines=make_engines(engines, given, log),
         baselines=make_engines(baselines, given, log),
         **options,
@@ -146,11 +145,11 @@ def _dates(settings: Mapping[str, Any]) -> tuple[date, ...]:
         return tuple(dict.fromkeys(read_day("dates", day) for day in settings["dates"]))
     if "first" in settings and "last" in settings:
         return tuple(rolling_dates(settings["first"], settings["last"], settings.get("every", 7)))
-    raise SettingError("no dates: give dates, or first and last (and every, in days)")
+    raise SettingError("dates is missing: give dates, or first and last (and every, in days)")
 
 
 def make_engines(names: Sequence[str], settings: Settings, log: Log) -> dict[str, Engine]:
-    """Engines by name; `settings` may give a `kind` where the name is not one itself."""
+    """Return engines by name; `settings` gives the `kind` if the name is not a kind."""
     engines = {}
     for name in names:
         kind, options = _kind_and_options("engine", name, settings, tuple(ENGINES))
@@ -158,17 +157,18 @@ def make_engines(names: Sequence[str], settings: Settings, log: Log) -> dict[str
         for option in options:
             if option not in allowed:
                 raise SettingError(
-                    f"setting {option!r} of engine {name}: {kind} has {', '.join(allowed)}"
+                    f"setting {option!r} of engine {name}: not a setting of {kind}; choose from "
+                    f"{', '.join(allowed)}"
                 )
         if kind == "category":
-            options = {"items": log.items, **options, "level": _level(name, options, log)}
+            options = {"items": log.items, **options, "level": _choose_level(name, options, log)}
         engines[name] = ENGINES[kind](**options)
     return engines
 
 
 def make_methods(names: Sequence[str], settings: Settings) -> tuple[Method, ...]:
-    """Methods by name, the engine alone first; `settings` as for engines."""
-    wanted = dict.fromkeys(["long", *names])
+    """Return methods by name, the engine alone first; `settings` is as for engines."""
+    wanted = dict.fromkeys([BASELINE, *names])
     return tuple(
         Method(name, *_kind_and_options("method", name, settings, tuple(KINDS))) for name in wanted
     )
@@ -185,34 +185,34 @@ def _kind_and_options(
     kind = options.get("kind", name)
     if kind not in kinds:
         raise SettingError(
-            f"{what} {name!r}: must be one of {', '.join(kinds)}, or have such a kind under "
+            f"{what} {name!r}: must be one of {', '.join(kinds)}, or have one of these as kind in "
             f"[{what}.{name}]"
         )
     others = {key: value for key, value in options.items() if key != "kind"}
-    if name in kinds and (kind != name or (name in LEARNED and others)):
+    if name in kinds and (kind != name or (name in LEARNING_KINDS and others)):
         raise SettingError(
-            f"[{what}.{name}]: what is called {name} is just that; give one with other settings a "
-            f"name of its own, with kind = '{kind}'"
+            f"[{what}.{name}]: {name} is the name of a kind with its default settings; use another "
+            f"name, with kind = '{kind}'"
         )
     return kind, others
 
 
 def _require_used(what: str, settings: Settings, names: Sequence[str]) -> None:
-    """Refuse settings of what is not compared: most likely its name is misspelt."""
+    """Raise if there are settings for a name that is not compared; it is probably misspelt."""
     for name in settings:
         if name not in names:
             raise SettingError(
-                f"[{what}.{name}]: no such {what} is compared; compared are "
+                f"[{what}.{name}]: this {what} is not compared; the plan compares "
                 f"{', '.join(map(str, names))}"
             )
 
 
-def _level(name: str, options: Mapping[str, Any], log: Log) -> str:
-    """The level of a category engine: the finest if none is given."""
+def _choose_level(name: str, options: Mapping[str, Any], log: Log) -> str:
+    """Return the level of a category engine; by default the finest."""
     if not log.levels:
         raise SettingError(
-            f"engine {name}: the log has no category; give its items a column that groups them, "
-            f"or leave the engine out"
+            f"engine {name}: the log has no category; add a column that groups items, or leave the "
+            f"engine out"
         )
     level = str(options.get("level", log.levels[-1]))
     if level not in log.levels:

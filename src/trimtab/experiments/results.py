@@ -1,7 +1,7 @@
-"""Results: what a backtest found, as a few tidy tables in one folder.
+"""Results of a backtest, as a few tables in one folder.
 
-Every table says which date and engine a row is about. Only `results` is always there; a report
-draws what it finds.
+Every row has a date and an engine, except in `sellers`. Only `results` is always there; a report
+shows the tables it finds.
 """
 
 from __future__ import annotations
@@ -16,19 +16,28 @@ import pyarrow as pa
 
 from trimtab.errors import StoreError
 from trimtab.tables.files import publish, read_table, write_table
+from trimtab.tables.published import HeaderKind, read_header
 
 FORMAT = "trimtab-results"
 VERSION = 1
 ABOUT = "about.json"
-BASELINE = "long"  # the engine alone
+BASELINE = "long"  # name of the engine alone in plans and results
+_KIND = HeaderKind(
+    FORMAT,
+    "version",
+    VERSION,
+    what="a backtest",
+    remedy="run the backtest again",
+    missing="{folder}: no finished backtest here ({file} is missing); run the backtest first",
+)
 
 _TEXT, _NUMBER, _WHOLE = pa.string(), pa.float64(), pa.int64()
 _CASE = [("date", _TEXT), ("engine", _TEXT)]
 _METHOD = [*_CASE, ("method", _TEXT), ("objective", _TEXT)]
 SCHEMAS: Mapping[str, pa.Schema] = {
-    # One row a metric: its value, that of the engine alone, and the lift with a 95 % interval of
-    # a paired bootstrap over users. `objective` is the metric that biases were learned for, and
-    # empty for methods that do not learn.
+    # One row per metric: its value, the value of the engine alone, and the lift with a 95 %
+    # interval from a paired bootstrap over users. `objective` is the metric that biases were
+    # learned for, and empty for methods that do not learn.
     "results": pa.schema(
         [
             *_METHOD,
@@ -37,18 +46,18 @@ SCHEMAS: Mapping[str, pa.Schema] = {
             ("n_users", _WHOLE),
         ]
     ),
-    # How many of the `size` best sellers of the test are among the `size` most recommended.
+    # Number of the `size` best sellers of the test that are among the `size` most recommended.
     "coverage": pa.schema([*_METHOD, ("size", _WHOLE), ("covered", _WHOLE)]),
     # KL(bought || recommended) in nats.
     "divergence": pa.schema([*_METHOD, ("kl", _NUMBER)]),
-    # Each learned table of biases: how many are not 0, how many items are excluded.
+    # Number of biases that are not 0, and of excluded items, in each learned bias table.
     "fits": pa.schema([*_METHOD, ("n_biases", _WHOLE), ("n_excluded", _WHOLE)]),
-    # Of the items with a bias under either objective, the share that has one under both.
+    # Share of items with a bias under both objectives, among items with one under either.
     "overlap": pa.schema(
         [*_CASE, ("method", _TEXT), ("first", _TEXT), ("second", _TEXT), ("share", _NUMBER)]
     ),
-    # One row an item with a bias; sales are buyers a week: before the window began, in it, and in
-    # the test.
+    # One row per item with a bias; sales are buyers per week before the window, in it, and in the
+    # test.
     "biases": pa.schema(
         [
             *_METHOD,
@@ -56,12 +65,12 @@ SCHEMAS: Mapping[str, pa.Schema] = {
             ("sales_before", _NUMBER), ("sales_recent", _NUMBER), ("sales_after", _NUMBER),
         ]
     ),
-    # An engine trained on the last `days` days (0: on everything), and its value over that of
-    # the shortest window.
+    # An engine trained on the last `days` days (0: all events), and its value relative to the
+    # shortest window.
     "windows": pa.schema(
         [*_CASE, ("days", _WHOLE), ("metric", _TEXT), ("value", _NUMBER), ("relative", _NUMBER)]
     ),
-    # The best sellers of the whole log, month by month: their rank among all items by buyers.
+    # The best sellers of the whole log, by month: rank among all items by number of buyers.
     "sellers": pa.schema(
         [
             ("month", _TEXT), ("item_id", _TEXT), ("name", _TEXT),
@@ -73,7 +82,7 @@ SCHEMAS: Mapping[str, pa.Schema] = {
 
 @dataclass(frozen=True)
 class Results:
-    """The tables of a backtest, and what is worth knowing about how they came to be.
+    """The tables of a backtest, and facts about the log and the plan.
 
     `about` holds `log`, `tz`, `k`, `n_listed`, `recent_days`, `test_days`, `n_users`, `n_items`,
     `n_events`, `first_day`, `last_day`, `version`.
@@ -83,22 +92,22 @@ class Results:
     tables: Mapping[str, pa.Table] = field(default_factory=dict)
 
     def table(self, name: str) -> pa.Table:
-        """A table by name; without rows if the backtest did not make it."""
+        """Return a table by name; an empty one if the backtest did not make it."""
         return self.tables.get(name, SCHEMAS[name].empty_table())
 
     def save(self, folder: Path) -> None:
-        """Write one Parquet file a table, and about.json last."""
+        """Write one Parquet file per table, and about.json last."""
         for name, table in self.tables.items():
             write_table(table.cast(SCHEMAS[name]), folder / f"{name}.parquet")
         header = {"format": FORMAT, "version": VERSION, "tables": sorted(self.tables)}
         with publish(folder / ABOUT) as file:
             file.write(json.dumps({**header, "about": dict(self.about)}, indent=2).encode())
-        for name in SCHEMAS.keys() - self.tables.keys():  # left by an earlier run
+        for name in SCHEMAS.keys() - self.tables.keys():  # files of an earlier run
             (folder / f"{name}.parquet").unlink(missing_ok=True)
 
     @staticmethod
     def load(folder: Path) -> Results:
-        """Read what `save` wrote."""
+        """Load what `save` wrote."""
         header = _read_header(folder)
         tables = {}
         for name in header["tables"]:
@@ -107,22 +116,15 @@ class Results:
                 tables[name] = table.select(SCHEMAS[name].names).cast(SCHEMAS[name])
             except (pa.ArrowException, KeyError) as error:
                 raise StoreError(
-                    f"{folder / name}.parquet is not a table of a backtest ({error}); run the "
-                    f"backtest again"
+                    f"{folder / name}.parquet: not a table of a backtest ({error}); {_KIND.remedy}"
                 ) from error
         return Results(header["about"], tables)
 
 
 def _read_header(folder: Path) -> dict[str, Any]:
-    path = folder / ABOUT
-    if not path.exists():
-        raise StoreError(f"{folder} holds no finished backtest: {ABOUT} is missing; run it first")
-    try:
-        header = json.loads(path.read_bytes())
-        if header["format"] != FORMAT or header["version"] != VERSION:
-            raise ValueError(f"format {header['format']}, version {header['version']}")
-        if not isinstance(header["about"], dict) or not set(header["tables"]) <= set(SCHEMAS):
-            raise ValueError("unknown tables")
-    except (ValueError, KeyError, TypeError, OSError) as error:
-        raise StoreError(f"{path} cannot be read ({error}); run the backtest again") from error
-    return dict(header)
+    header = read_header(folder / ABOUT, _KIND)
+    tables = header.get("tables")
+    known = isinstance(tables, list) and all(str(name) in SCHEMAS for name in tables)
+    if not known or not isinstance(header.get("about"), dict):
+        raise StoreError(f"{folder / ABOUT}: not complete; {_KIND.remedy}")
+    return header

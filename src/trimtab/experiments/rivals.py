@@ -1,7 +1,7 @@
-"""What Trimtab is compared with: the free ways to follow a trend without learning biases.
+"""Rival methods: simple ways to follow a trend without learning biases.
 
-Rivals that re-score take lists of any engine and give them back with other scores; rivals that
-retrain give another engine.
+Some take lists of any engine and return them with other scores; others return an engine with other
+settings, to be trained again.
 """
 
 from __future__ import annotations
@@ -24,49 +24,49 @@ AnyEngine = TypeVar("AnyEngine", bound=Engine)
 
 
 def truncate(engine: AnyEngine, days: float = 14) -> AnyEngine:
-    """The engine learning from the last days only; its own window stands if that is shorter."""
+    """Return the engine limited to the last days; its own window stays if it is shorter."""
     own = engine.window_days
     return replace(engine, window_days=days if own is None else min(own, days))
 
 
 def decay(engine: AnyEngine, days: float = 60) -> AnyEngine:
-    """The engine with events weighed by exp(-age / days)."""
+    """Return the engine with events weighed by exp(-age / days)."""
     return replace(engine, decay_days=days)
 
 
 def distribution_difference(recs: Any, recent: Any, history: Any, factor: float = 1.0) -> Any:
-    """Lists with factor x (recent share - long-run share) of each item added to its score.
+    """Return lists with factor x (recent share - long-run share) of each item added to its score.
 
-    Scores are first divided by the user's sum of them, so that both are shares; users whose
-    scores sum to 0 or less keep them as they are.
+    Each user's scores are first divided by their sum, so both are shares; users with a sum of 0 or
+    less keep their scores.
 
     Args:
         recs: user_id, item_id, score.
-        recent: item_id: purchases of the last days.
-        history: item_id: purchases of the long run.
-        factor: how much the difference counts.
+        recent: item_id of the purchases of the last days.
+        history: item_id of the long-run purchases.
+        factor: weight of the difference.
     """
     require_number("factor", factor, 0)
-    scores, items, others = _read(recs, recent=recent, history=history)
+    scores, items, counts = _read(recs, recent=recent, history=history)
     sums = np.add.reduceat(scores.values, scores.starts)
     sums = np.where(sums > 0, sums, 1.0)
     shares = scores.values / np.repeat(sums, scores.lengths)
-    change = _shares(others["recent"]) - _shares(others["history"])
+    change = _shares(counts["recent"]) - _shares(counts["history"])
     return scores.write(shares + factor * change[items])
 
 
 def popularity_ratio(recs: Any, shown: Any, recent: Any, gamma: float = 0.2) -> Any:
-    """Lists with each score times (bought / recommended) ** gamma.
+    """Return lists with each score multiplied by (bought / recommended) ** gamma.
 
-    How often an item was recommended is the number of lists it is in. To both counts come those of
-    ten more lists at the average rate, so that without evidence the ratio is the average one.
-    Scores below 0 are divided by it instead, so that a higher ratio always lifts.
+    An item was recommended as often as it is in a list. Both counts include ten more lists at the
+    average rate, so an item without data has the average ratio. Scores below 0 are divided by the
+    factor, so a higher ratio always raises the item.
 
     Args:
         recs: user_id, item_id, score.
-        shown: item_id: lists made before the recent window.
-        recent: item_id: purchases of the window.
-        gamma: 0 changes nothing.
+        shown: item_id of lists made before the recent window.
+        recent: item_id of the purchases in the window.
+        gamma: strength; 0 changes nothing.
     """
     require_number("gamma", gamma, 0)
     scores, items, counts = _read(recs, recent=recent, shown=shown)
@@ -79,12 +79,12 @@ def popularity_ratio(recs: Any, shown: Any, recent: Any, gamma: float = 0.2) -> 
 
 
 def recent_popularity(recs: Any, recent: Any, gamma: float = 0.1) -> Any:
-    """Lists with each score times (1 + recent purchases) ** gamma; below 0, divided by it.
+    """Return lists with scores multiplied (below 0: divided) by (1 + recent purchases) ** gamma.
 
     Args:
         recs: user_id, item_id, score.
-        recent: item_id: purchases of the last days.
-        gamma: 0 changes nothing.
+        recent: item_id of the purchases of the last days.
+        gamma: strength; 0 changes nothing.
     """
     require_number("gamma", gamma, 0)
     scores, items, counts = _read(recs, recent=recent)
@@ -92,14 +92,14 @@ def recent_popularity(recs: Any, recent: Any, gamma: float = 0.1) -> Any:
 
 
 class _Scores:
-    """Scores of a table of lists by unit, that can be written back with others in their place."""
+    """Scores of lists, which can be written back with new values."""
 
     def __init__(self, recs: Any) -> None:
         coded = read_lists(recs, "never", "error")
         self._coded = coded
         self.values: Floats = coded.lists.scores
         self.lengths: Ints = np.diff(coded.lists.indptr)
-        self.starts: Ints = coded.lists.indptr[:-1]  # no unit's list is empty here
+        self.starts: Ints = coded.lists.indptr[:-1]  # no list is empty here
 
     def write(self, values: Floats) -> Any:
         coded = self._coded
@@ -119,7 +119,7 @@ class _Scores:
 
 
 def _read(recs: Any, **tables: Any) -> tuple[_Scores, Any, dict[str, Floats]]:
-    """Scores, their items as common codes, and how often each table has each item."""
+    """Return scores, their items as common codes, and how often each table has each item."""
     scores = _Scores(recs)
     columns = [read_frame(table, name, ITEM).ids(ITEM) for name, table in tables.items()]
     ids, (own, *others) = encode_ids([scores.items, *columns])
@@ -131,7 +131,7 @@ def _read(recs: Any, **tables: Any) -> tuple[_Scores, Any, dict[str, Floats]]:
 
 
 def _multiplied(scores: Floats, factors: Floats) -> Floats:
-    """Scores times factors; those below 0 divided, so that a larger factor always lifts."""
+    """Return scores times factors; scores below 0 are divided, so a larger factor raises both."""
     return np.where(scores >= 0, scores * factors, scores / factors)
 
 

@@ -1,12 +1,12 @@
-"""Splits of a log by date, with half-open windows in the shop's own days.
+"""Split a log by date into half-open windows of whole days in the shop's time zone.
 
     train: before T - recent_days   | recent window | test
     ------------------------------->|<------------->|<--------->
                                                     T
 
-Biases are learned on lists of an engine trained before the recent window, and judged on lists of
-one trained on everything before T. Nothing at or after the start of a window is ever seen by what
-is judged on it; engines refuse events at or after the instant they are trained at.
+Biases are learned on lists of an engine trained before the recent window, and evaluated on lists of
+an engine trained on everything before T. An engine never sees events at or after the start of the
+window it is evaluated on; `fit` raises an error for them.
 """
 
 from __future__ import annotations
@@ -20,47 +20,44 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.arrays import Ints
-from trimtab.checks import require_number, require_whole
+from trimtab.checks import MOST_DAYS, require_whole
 from trimtab.errors import DataError, SettingError
 from trimtab.tables.columns import TIMESTAMP, USER
 from trimtab.tables.log import Log
 from trimtab.tables.timestamps import day_start, local_day, microseconds, read_day
 
-_MOST_DAYS = 36_500
-
 
 @dataclass(frozen=True)
 class Split:
-    """A log cut at one date; tables of events, each with the instants that bound it."""
+    """A log split at one date: tables of events, and the instants between them."""
 
     as_of: date
     tz: str
     recent_from: int  # microseconds since 1970
     test_from: int
     test_to: int
-    train: pa.Table  # before recent_from: what the engine that teaches has seen
-    recent: pa.Table  # [recent_from, test_from): what biases are learned from
-    known: pa.Table  # before test_from: what the engine that is judged has seen
+    train: pa.Table  # before recent_from: trains the engine whose lists biases are learned on
+    recent: pa.Table  # [recent_from, test_from): biases are learned from it
+    known: pa.Table  # before test_from: trains the engine that is evaluated
     test: pa.Table  # [test_from, test_to)
 
 
 def split_log(log: Log, as_of: Any, recent_days: int = 3, test_days: int = 7) -> Split:
-    """The windows around the start of a day.
+    """Return the windows around the start of a day.
 
     Args:
-        log: ordered by time.
-        as_of: the first day of the test, a date or text like 2017-11-01.
-        recent_days: days before it that biases are learned from.
-        test_days: days that are judged, from `as_of` on.
+        log: log in time order.
+        as_of: first day of the test, a date or text like 2017-11-01.
+        recent_days: days before it to learn biases from.
+        test_days: days of the test, from `as_of` on.
 
     Raises:
-        DataError: the date lies outside the log, a window is empty, or no buyer of a window
-            bought anything before it.
+        DataError: the date is outside the log, a window is empty, or no buyer of a window bought
+            anything before it.
     """
     day = read_day("as_of", as_of)
     for name, days in (("recent_days", recent_days), ("test_days", test_days)):
-        require_whole(name, days, 1)
-        require_number(name, days, 1, _MOST_DAYS)
+        require_whole(name, days, 1, MOST_DAYS)
     times = microseconds(log.events[TIMESTAMP])
     _require_inside(log, day, test_days, times)
     recent_from, test_from, test_to = (
@@ -81,7 +78,7 @@ def split_log(log: Log, as_of: Any, recent_days: int = 3, test_days: int = 7) ->
 
 
 def rolling_dates(first: Any, last: Any, every: int = 7) -> list[date]:
-    """Days from `first` to `last`, both included, `every` so many days.
+    """Return the days from `first` to `last`, both included, `every` days apart.
 
     Example:
         >>> [str(day) for day in rolling_dates("2017-11-01", "2017-11-20")]
@@ -98,7 +95,7 @@ def _require_inside(log: Log, day: date, test_days: int, times: Ints) -> None:
     first, last = local_day(times[0], log.tz), local_day(times[-1], log.tz)
     if not first < day <= last:
         raise DataError(
-            f"as_of={day}: must be after the log's first day, {first}, and not after its last, "
+            f"as_of={day}: must be after the log's first day, {first}, and not after its last day, "
             f"{last} ({log.tz}); choose a day in between"
         )
     end = day + timedelta(test_days - 1)

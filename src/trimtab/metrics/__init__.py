@@ -1,1 +1,1 @@
-"""ACC@k, MAP@k and NDCG@k, the one total order, and intervals for lifts."""
+"""ACC@k, MAP@k and NDCG@k, the ranking order, and intervals for lifts."""

@@ -1,4 +1,4 @@
-"""Intervals for lifts: users are drawn anew, the same ones for a method and its baseline."""
+"""Confidence intervals of lifts, by a paired bootstrap over users."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 from trimtab.arrays import Floats
 from trimtab.metrics.per_user import lift
 
-_AT_ONCE = 4_000_000  # numbers drawn at a time, to bound memory
+_NUMBERS_PER_BLOCK = 4_000_000  # drawn at a time, to bound memory
 
 
 class Interval(NamedTuple):
-    """A lift with the bounds of its 95 % interval; nan where the baseline is 0."""
+    """A lift and the bounds of its 95 % interval; nan if the baseline is 0."""
 
     lift: float
     low: float
@@ -23,14 +23,14 @@ class Interval(NamedTuple):
 def lift_intervals(
     values: Floats, baseline: Floats, n_draws: int, seed: int, level: float = 0.95
 ) -> list[Interval]:
-    """Lift of each column over the baseline, with percentile intervals of a paired bootstrap.
+    """Return the lift of each column over the baseline, with paired-bootstrap percentile intervals.
 
     Args:
-        values: one row a user, one column a method and metric.
-        baseline: the same users' values of what each column is compared with, same shape.
-        n_draws: samples of as many users, with replacement.
-        seed: of the draws; the same users are drawn for all columns.
-        level: share of draws within the interval.
+        values: one row per user, one column per method and metric.
+        baseline: the same users' values to compare each column with, in the same shape.
+        n_draws: number of samples, each of as many users, with replacement.
+        seed: random seed; the same users are drawn for all columns.
+        level: share of draws inside the interval.
 
     Example:
         >>> one = np.array([[0.2], [0.4], [0.3], [0.3]])
@@ -47,7 +47,7 @@ def lift_intervals(
         whole = lift(float(values[:, column].sum()), float(baseline[:, column].sum()))
         known = lifts[:, column][~np.isnan(lifts[:, column])]
         bounds = np.quantile(known, [tail, 1 - tail]) if len(known) else (np.nan, np.nan)
-        # What only the order of additions changes is no lift.
+        # Rounded, because a change in the order of additions is not a lift.
         found.append(Interval(round(whole, 12), float(bounds[0]), float(bounds[1])))
     return found
 
@@ -55,10 +55,10 @@ def lift_intervals(
 def _drawn_sums(sums: Floats, n_draws: int, seed: int) -> list[Floats]:
     n_users = len(sums)
     random = np.random.default_rng(seed)
-    at_once = max(1, min(n_draws, _AT_ONCE // max(n_users, 1)))
+    block = max(1, min(n_draws, _NUMBERS_PER_BLOCK // max(n_users, 1)))
     parts = []
-    for first in range(0, n_draws, at_once):
-        size = min(at_once, n_draws - first)
+    for first in range(0, n_draws, block):
+        size = min(block, n_draws - first)
         chosen = random.integers(0, n_users, (size, n_users))
         chosen += np.arange(size)[:, None] * n_users
         times = np.bincount(chosen.ravel(), minlength=size * n_users).reshape(size, n_users)

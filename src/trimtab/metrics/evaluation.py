@@ -1,4 +1,4 @@
-"""Judges a table of recommendations against what was bought."""
+"""Evaluate recommendations against purchases."""
 
 from __future__ import annotations
 
@@ -27,18 +27,19 @@ from trimtab.tables.ids import encode_ids
 def evaluate(
     topk: Any, truth: Any, k: int = 10, weights: Any | None = None
 ) -> dict[str, float | int]:
-    """ACC@k, MAP@k and NDCG@k of recommendations.
+    """Return ACC@k, MAP@k and NDCG@k of recommendations.
 
     Args:
-        topk: user_id, item_id and rank (from 1), or score where there is no rank; rows beyond k do
-            not count. Ties in rank or score go to the smaller item id.
-        truth: user_id, item_id: what was bought; repeated rows count once.
-        k: places that count.
-        weights: user_id, weight; users not in it weigh 1.
+        topk: user_id, item_id and rank (from 1), or score instead of rank; rows beyond k are
+            ignored. Ties in rank or score go to the smaller item id.
+        truth: user_id, item_id of purchases; repeated rows count once.
+        k: number of slots to evaluate.
+        weights: user_id, weight; the default weight is 1.
 
     Returns:
-        `acc`, `map`, `ndcg` (means over users who bought something; those without a list count as
-        0), `n_users` (how many those are) and `n_skipped` (users with a list who bought nothing).
+        `acc`, `map`, `ndcg` (means over users who bought something; users without a list count as
+        0), `n_users` (number of those users) and `n_skipped` (users with a list who bought
+        nothing).
 
     Example:
         >>> import pyarrow as pa
@@ -47,13 +48,13 @@ def evaluate(
         >>> evaluate(topk, truth, k=2)["acc"]
         0.5
     """
-    judged, by_unit = _judge(topk, truth, k, weights, may_miss=False)
-    return mean_metrics(judged.metrics, by_unit)
+    evaluation, unit_weights = _evaluate(topk, truth, k, weights, may_share_no_user=False)
+    return mean_metrics(evaluation.metrics, unit_weights)
 
 
 @dataclass(frozen=True)
-class Judged:
-    """Lists and purchases on common codes, and the metrics of each unit (nan: bought nothing)."""
+class UnitEvaluation:
+    """Top lists and purchases with common codes, and the metrics of each unit."""
 
     metrics: UnitMetrics
     top: Lists  # the first k, in rank order
@@ -61,31 +62,32 @@ class Judged:
     n_items: int
 
     def buyers(self) -> UnitMetrics:
-        """The metrics of those who bought something, in ascending order of their ids."""
+        """Return the metrics of units that bought something, in ascending order of their ids."""
         acc, average_precision, ndcg, n_relevant = self.metrics
         bought = n_relevant > 0
         return UnitMetrics(acc[bought], average_precision[bought], ndcg[bought], n_relevant[bought])
 
     def shown_to_buyers(self) -> Codes:
-        """Items in the lists of those who bought something, one entry a place."""
+        """Return the items in the lists of units that bought something, one entry per slot."""
         bought = np.repeat(self.metrics.n_relevant > 0, np.diff(self.top.indptr))
         return self.top.items[bought]
 
 
-def judge_units(topk: Any, truth: Any, k: int = 10) -> Judged:
-    """What `evaluate` takes means of, unit by unit; the arguments are the same.
+def judge_units(topk: Any, truth: Any, k: int = 10) -> UnitEvaluation:
+    """Return the metrics of each unit; the arguments are those of `evaluate`.
 
-    Lists that nobody in `truth` has, or no lists at all, are judged too: every hit is missed.
+    `topk` may be empty or share no user with `truth`; the metrics are 0 then.
     """
-    return _judge(topk, truth, k, None, may_miss=True)[0]
+    return _evaluate(topk, truth, k, None, may_share_no_user=True)[0]
 
 
-def _judge(
-    topk: Any, truth: Any, k: int, weights: Any | None, may_miss: bool
-) -> tuple[Judged, Floats | None]:
+def _evaluate(
+    topk: Any, truth: Any, k: int, weights: Any | None, may_share_no_user: bool
+) -> tuple[UnitEvaluation, Floats | None]:
+    """Return the metrics and the weight of each unit."""
     require_k(k)
     top = read_frame(
-        topk, "topk", USER, ITEM, optional=(RANK, SCORE, WINDOW), may_be_empty=may_miss
+        topk, "topk", USER, ITEM, optional=(RANK, SCORE, WINDOW), may_be_empty=may_share_no_user
     )
     if not top.has(RANK):
         require_columns("topk", top.columns.column_names, [SCORE])
@@ -96,11 +98,12 @@ def _judge(
     lists = group_scored(top_units, top_items, height, len(units))
     ranked = rank_lists(lists, k, np.zeros(len(item_ids)))
     sets = group_sets(bought_units, bought_items, len(units))
-    if not may_miss and not np.isin(bought_units, top_units).any():
+    if not may_share_no_user and not np.isin(bought_units, top_units).any():
         raise DataError(
             f"no {USER} of truth is in topk (truth has {units.label(bought_units[0])}, topk "
             f"{units.label(top_units[0])}): they must share users; check that both use the same ids"
         )
     bought_any = np.diff(sets.indptr) > 0
-    by_unit = None if weights is None else read_weights(weights, units, bought_any, "topk")
-    return Judged(unit_metrics(ranked, sets, k), ranked, sets, len(item_ids)), by_unit
+    unit_weights = None if weights is None else read_weights(weights, units, bought_any, "topk")
+    metrics = unit_metrics(ranked, sets, k)
+    return UnitEvaluation(metrics, ranked, sets, len(item_ids)), unit_weights

@@ -1,14 +1,14 @@
-"""How good top-k lists are: ACC, MAP and NDCG per unit, their means, lift, coverage and KL.
+"""ACC, MAP and NDCG of top-k lists per unit, their means, lift, coverage and KL divergence.
 
 For a unit with R bought items and hits y(p) at rank p:
 
     ACC@k  = Σ y(p) / k
     AP@k   = Σ y(p)·Precision(p) / min(k, R)
-    NDCG@k = Σ y(p)/log2(1+p) / Z,  Z the same sum with the min(k, R) first ranks all hits
+    NDCG@k = Σ y(p)/log2(1+p) / Z,  Z is the same sum with hits at the first min(k, R) ranks
 
-Units with R = 0 are left out of the mean and counted; units with R > 0 and no list count as 0.
-Other libraries differ: ranx, trec_eval and RecTools divide AP by R, and RecTools divides NDCG by
-the full-k ideal unless told `divide_by_achievable=True`.
+Means leave out units with R = 0; units with R > 0 and no list count as 0. Other libraries differ:
+ranx, trec_eval and RecTools divide AP by R, and RecTools divides NDCG by the full-k ideal unless
+`divide_by_achievable=True`.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trimtab.arrays import Flags, Floats, Ints, Lists, Sets
-from trimtab.errors import DataError, SettingError
+from trimtab.checks import require_whole
+from trimtab.errors import DataError
 from trimtab.threads import run_ranges
 
 COVERAGE_SIZES = (10, 20, 50, 100, 200, 500, 1000)
-_ZERO_COUNT = 0.01  # what KL puts in place of a count of zero
+_ZERO_COUNT = 0.01  # replaces a count of 0 in KL
 
 
 class UnitMetrics(NamedTuple):
-    """The metrics of each unit, nan where it bought nothing, and how many items it bought."""
+    """The metrics of each unit (nan if it bought nothing), and how many items it bought."""
 
     acc: Floats
     map: Floats
@@ -38,17 +39,17 @@ class UnitMetrics(NamedTuple):
 
 
 def unit_metrics(top: Sets | Lists, truth: Sets, k: int) -> UnitMetrics:
-    """ACC@k, AP@k and NDCG@k of each unit, the same bytes for any number of threads.
+    """Return ACC@k, AP@k and NDCG@k of each unit, the same bytes for any number of threads.
 
     Args:
-        top: One list of items per unit in rank order; only the first k of a list count, and an
-            item listed twice counts at its first rank. Scores are not looked at.
-        truth: What each unit bought; row u of both is the same unit.
-        k: Length of the lists that are judged, at least 1.
+        top: One list of items per unit in rank order. Only the first k count, and an item listed
+            twice counts at its first rank. Scores are ignored.
+        truth: Items each unit bought; row u of both is the same unit.
+        k: Length of the lists to evaluate, at least 1.
 
     Returns:
-        One value per unit and metric: nan for units that bought nothing, 0 for units that
-        bought something and have no list.
+        One value per unit and metric: nan for units that bought nothing, 0 for units that bought
+        something but have no list.
 
     Example:
         >>> import numpy as np
@@ -60,13 +61,14 @@ def unit_metrics(top: Sets | Lists, truth: Sets, k: int) -> UnitMetrics:
     """
     from trimtab.kernels.metric_values import score_units
 
-    k = _checked_size("k", k)
+    k = _require_size("k", k)
     if top.n_units != truth.n_units:
         raise DataError(
-            f"top has {top.n_units} units, truth {truth.n_units}: row u of both must be one unit"
+            f"top has {top.n_units} units, truth {truth.n_units}: row u of both must be the same "
+            f"unit"
         )
     n_relevant = np.diff(truth.indptr)
-    gains, ideal = _discounts(_widest(top, truth, k))
+    gains, ideal = _discounts(_last_rank(top, truth, k))
     acc, average_precision, ndcg = np.empty((3, truth.n_units))
     inputs = (*_arrays(top), *_arrays(truth), gains, ideal, k)
     run_ranges(score_units, truth.n_units, *inputs, acc, average_precision, ndcg)
@@ -74,16 +76,16 @@ def unit_metrics(top: Sets | Lists, truth: Sets, k: int) -> UnitMetrics:
 
 
 def mean_metrics(units: UnitMetrics, weights: ArrayLike | None = None) -> dict[str, float]:
-    """The mean of each metric over the units that bought something, and how many those are.
+    """Return the mean of each metric over the units that bought something, and their number.
 
-    Neither threads nor the order of the units change a bit of the means.
+    The means are the same to the bit for any number of threads and any order of units.
 
     Args:
-        units: The metrics of each unit.
-        weights: One weight per unit, finite and not negative; all the same if left out.
+        units: Metrics of each unit.
+        weights: One weight per unit, finite and not negative; equal weights by default.
 
     Returns:
-        `acc`, `map`, `ndcg` (nan when no unit bought anything, or all who did weigh 0),
+        `acc`, `map`, `ndcg` (nan if no unit bought anything, or if their weights sum to 0),
         `n_users` (units with R > 0) and `n_skipped` (units with R = 0).
 
     Example:
@@ -92,15 +94,15 @@ def mean_metrics(units: UnitMetrics, weights: ArrayLike | None = None) -> dict[s
         >>> mean_metrics(UnitMetrics(one, one, one, np.array([2, 1, 0])), weights=[3, 1, 5])
         {'acc': 0.75, 'map': 0.75, 'ndcg': 0.75, 'n_users': 2, 'n_skipped': 1}
     """
-    judged = units.n_relevant > 0
-    n_users = int(np.count_nonzero(judged))
-    shares = None if weights is None else _checked_weights(weights, len(judged))[judged]
+    bought = units.n_relevant > 0
+    n_users = int(np.count_nonzero(bought))
+    used = None if weights is None else _require_weights(weights, len(bought))[bought]
     return {
-        "acc": _mean(units.acc[judged], shares),
-        "map": _mean(units.map[judged], shares),
-        "ndcg": _mean(units.ndcg[judged], shares),
+        "acc": _mean(units.acc[bought], used),
+        "map": _mean(units.map[bought], used),
+        "ndcg": _mean(units.ndcg[bought], used),
         "n_users": n_users,
-        "n_skipped": len(judged) - n_users,
+        "n_skipped": len(bought) - n_users,
     }
 
 
@@ -113,7 +115,7 @@ def lift(value: Floats | float, baseline: Floats) -> Floats: ...
 
 
 def lift(value: Floats | float, baseline: Floats | float) -> Floats | float:
-    """By which share `value` is above `baseline`: value / baseline - 1, nan for a baseline of 0.
+    """Return the relative gain over the baseline, value / baseline - 1; nan if the baseline is 0.
 
     Example:
         >>> lift(0.75, 0.5), lift(0.75, 0.0)
@@ -131,22 +133,22 @@ def coverage(
     n_items: int,
     sizes: Sequence[int] = COVERAGE_SIZES,
 ) -> dict[int, int]:
-    """How many of the N most bought items are among the N most recommended, for each size N.
+    """Return how many of the N most bought items are among the N most recommended, for each N.
 
-    Among items with equal counts the smaller code comes first; items never recommended (never
-    bought) are not among the most recommended (most bought), however large N is.
+    Ties go to the smaller code. Items that were never recommended or never bought do not count,
+    even for a large N.
 
     Args:
-        recommended_items: Item codes, one entry per place of a recommendation list.
+        recommended_items: Item codes, one entry per slot of a recommendation list.
         bought_items: Item codes, one entry per purchase in the test.
         n_items: Number of items; codes are below it.
-        sizes: The sizes N, each at least 1.
+        sizes: Values of N, each at least 1.
 
     Example:
         >>> coverage([4, 4, 1, 2], [2, 2, 4, 0], n_items=5, sizes=(1, 2, 3))
         {1: 0, 2: 0, 3: 2}
     """
-    sizes = [_checked_size("sizes", size) for size in sizes]
+    sizes = [_require_size("sizes", size) for size in sizes]
     recommended = _popularity_ranks(_item_counts("recommended_items", recommended_items, n_items))
     bought = _popularity_ranks(_item_counts("bought_items", bought_items, n_items))
     covered_from = np.maximum(recommended, bought)
@@ -154,14 +156,14 @@ def coverage(
 
 
 def kl_divergence(bought_items: ArrayLike, recommended_items: ArrayLike, n_items: int) -> float:
-    """KL(bought ‖ recommended) in nats: how far what is shown is from what is bought.
+    """Return KL(bought ‖ recommended) in nats: how much recommendations differ from purchases.
 
-    Taken over all items seen in either; counts of zero become 0.01, then both are renormalised.
-    0 when the shares are equal; nan when nothing was either bought or recommended.
+    The sum is over all items in either; counts of 0 become 0.01, then both are normalised. 0 if
+    the shares are equal; nan if nothing was bought or recommended.
 
     Args:
         bought_items: Item codes, one entry per purchase.
-        recommended_items: Item codes, one entry per place of a recommendation list.
+        recommended_items: Item codes, one entry per slot of a recommendation list.
         n_items: Number of items; codes are below it.
 
     Example:
@@ -178,25 +180,25 @@ def kl_divergence(bought_items: ArrayLike, recommended_items: ArrayLike, n_items
 
 
 def _arrays(rows: Sets | Lists) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Rows as the one kind of arrays the kernel is compiled for; copied only if they are not."""
+    """Return the arrays in the types the kernel is compiled for, copied only if needed."""
     indptr = np.require(rows.indptr, np.int64, ["C", "W"])
     return indptr, np.require(rows.items, np.int32, ["C", "W"])
 
 
-def _widest(top: Sets | Lists, truth: Sets, k: int) -> int:
-    """The last rank that can matter: k, or the longest list or set if that is less."""
+def _last_rank(top: Sets | Lists, truth: Sets, k: int) -> int:
+    """Return the last rank that can matter: k, or the longest list or set if that is shorter."""
     lengths = (np.diff(rows.indptr).max(initial=0) for rows in (top, truth))
     return min(k, int(max(lengths)))
 
 
 def _discounts(n: int) -> tuple[Floats, Floats]:
-    """Gain of a hit at each of the first n ranks, and their sums over the first 0..n ranks."""
+    """Return the gain of a hit at each of the first n ranks, and its sums over the first 0..n."""
     gains = 1 / np.log2(np.arange(2, n + 2))
     return gains, np.concatenate(([0.0], np.cumsum(gains)))
 
 
 def _mean(values: Floats, weights: Floats | None) -> float:
-    """Weighted mean; nan when there is nothing to weigh."""
+    """Return the weighted mean; nan if the weights sum to 0."""
     if weights is None:
         total, weight = _sum(values), float(len(values))
     else:
@@ -205,18 +207,18 @@ def _mean(values: Floats, weights: Floats | None) -> float:
 
 
 def _sum(values: Floats) -> float:
-    """Sum in ascending order of the values, so that the order they come in changes no bit."""
+    """Return the sum in ascending order of the values, so their order does not change a bit."""
     return float(np.sum(np.sort(values)))
 
 
 def _shares(counts: Ints, seen: Flags) -> Floats:
-    """Shares of the items seen, zero counts smoothed."""
+    """Return the shares of the items seen, with counts of 0 smoothed."""
     smoothed: Floats = np.where(counts == 0, _ZERO_COUNT, counts)[seen]
     return smoothed / float(np.sum(smoothed))
 
 
 def _popularity_ranks(counts: Ints) -> Ints:
-    """Place of each item, from 0, by count descending then code; out of reach for counts of 0."""
+    """Return the rank of each item, from 0, by count descending, then code; count 0 ranks last."""
     order = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
     ranks = np.full(len(counts), np.iinfo(np.int64).max)
     ranks[order] = np.arange(len(order))
@@ -224,12 +226,12 @@ def _popularity_ranks(counts: Ints) -> Ints:
 
 
 def _item_counts(name: str, items: ArrayLike, n_items: int) -> Ints:
-    """Times each of the n items occurs."""
+    """Return how often each item occurs."""
     codes = np.asarray(items).ravel()
     if codes.size == 0:
         return np.zeros(n_items, np.int64)
     if not np.issubdtype(codes.dtype, np.integer):
-        raise DataError(f"{name} holds {codes.dtype} values: must be whole item codes")
+        raise DataError(f"{name} holds {codes.dtype}: must be integer item codes")
     for code in (codes.min(), codes.max()):
         if not 0 <= code < n_items:
             raise DataError(
@@ -238,17 +240,13 @@ def _item_counts(name: str, items: ArrayLike, n_items: int) -> Ints:
     return np.bincount(codes.astype(np.int64, copy=False), minlength=n_items)
 
 
-def _checked_size(name: str, size: int) -> int:
-    """The size as an int, refused unless it is a whole number of at least 1."""
-    if isinstance(size, bool) or not isinstance(size, int | np.integer):
-        raise SettingError(f"{name}={size!r}: must be a whole number")
-    if size < 1:
-        raise SettingError(f"{name}={size}: must be at least 1")
+def _require_size(name: str, size: int) -> int:
+    require_whole(name, size, 1)
     return int(size)
 
 
-def _checked_weights(weights: ArrayLike, n_units: int) -> Floats:
-    """The weights as floats, refused unless there is one proper weight for each unit."""
+def _require_weights(weights: ArrayLike, n_units: int) -> Floats:
+    """Return the weights as floats; raise unless each unit has a valid one."""
     checked = np.asarray(weights, np.float64)
     if checked.shape != (n_units,):
         raise DataError(f"weights has shape {checked.shape}: must be ({n_units},), one per unit")

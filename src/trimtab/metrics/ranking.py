@@ -1,13 +1,13 @@
-"""The one total order, and the top k by it.
+"""The ranking order, and the top k by it.
 
-Score descending, then item id ascending; item codes follow the ids, so codes decide ties.
+Score descending, then item id ascending. Item codes have the order of the ids, so codes break ties.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from trimtab.arrays import Flags, Floats, Lists, Sets
+from trimtab.arrays import Flags, Floats, Lists, Sets, close_lists
 from trimtab.threads import run_ranges
 
 
@@ -19,16 +19,16 @@ def rank_lists(
     reaches_unlisted: bool = False,
     hidden: Sets | None = None,
 ) -> Lists:
-    """The top k of every unit, best first, with the biases added to the scores.
+    """Return the top k of every unit, best first, with the biases added to the scores.
 
     Args:
         lists: scored items by unit.
-        k: places; those that nothing claims stay empty.
+        k: number of slots; a unit with fewer items gets fewer.
         bias: one number per item code.
-        excluded: items that nobody gets.
-        reaches_unlisted: whether items with a positive bias also reach units that do not list
-            them, at a score of just the bias. Units with an empty list get nothing.
-        hidden: items that a unit must not get.
+        excluded: items to leave out for all units.
+        reaches_unlisted: whether items with a positive bias are also added to lists that lack
+            them, with the bias as their score. Empty lists stay empty.
+        hidden: items to leave out for each unit.
     """
     from trimtab.kernels.top_k import select_top
 
@@ -39,7 +39,7 @@ def rank_lists(
     if reaches_unlisted:
         positive = np.flatnonzero(offset > 0)
         raised = positive[np.argsort(-offset[positive], kind="stable")].astype(np.int32)
-    # No more places than can be filled, however large k is.
+    # No more slots than can be filled, for any k.
     k = max(1, min(k, int(np.diff(lists.indptr).max(initial=0)) + len(raised)))
     none = Sets(np.zeros(1, np.int64), np.empty(0, np.int32))
     items = np.empty(lists.n_units * k, np.int32)
@@ -49,8 +49,4 @@ def rank_lists(
         select_top, lists.n_units, k, *lists, offset, raised, *(hidden or none),
         items, scores, lengths,
     )  # fmt: skip
-    indptr = np.concatenate([[0], np.cumsum(lengths)])
-    if indptr[-1] < len(items):
-        taken = (np.arange(k) < lengths[:, None]).ravel()
-        items, scores = items[taken], scores[taken]
-    return Lists(indptr, items, scores)
+    return close_lists(items, scores, lengths, k)

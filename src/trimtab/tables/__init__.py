@@ -1,1 +1,1 @@
-"""Tables in any form: read and checked, ids as codes, and back to the caller's own kind."""
+"""Read and check data frames and files, turn ids into codes, and write the caller's frame type."""

@@ -1,4 +1,4 @@
-"""Column names, in one place."""
+"""Column names."""
 
 USER = "user_id"
 ITEM = "item_id"

@@ -1,4 +1,4 @@
-"""Tables in Parquet and CSV files: read with clear errors, published all at once."""
+"""Read tables from Parquet and CSV files, and write files atomically."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from trimtab.errors import DataError, StoreError
 from trimtab.tables.columns import ITEM, USER, WINDOW
 
 _ID_COLUMNS = (USER, ITEM, WINDOW)
-_CANONICAL_WHOLE = r"^(0|-?[1-9][0-9]{0,18})$"
-_FORMULA = r"^([=+\-@\t\r'])"  # what a spreadsheet may run, and our own mark
-_TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-_DEFUSED = r"^'([=+\-@\t\r'])"
+_WHOLE_NUMBER = r"^(0|-?[1-9][0-9]{0,18})$"
+_FORMULA_START = r"^([=+\-@\t\r'])"  # a spreadsheet may run it; ' is our own escape
+_ESCAPED_FORMULA_START = r"^'([=+\-@\t\r'])"
+_TEXT_TYPES = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 
 
 @contextlib.contextmanager
 def publish(path: Path) -> Iterator[BinaryIO]:
-    """Open a file that appears under its name only when complete, and not at all on failure."""
+    """Open a file that replaces `path` once it is complete; on failure nothing changes."""
     require_place(path.parent)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -47,7 +47,7 @@ def publish(path: Path) -> Iterator[BinaryIO]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make sure that the names in a folder outlast a loss of power, where the system can."""
+    """Flush a folder's file names to disk, if the system can."""
     with contextlib.suppress(OSError):  # some file systems do not sync folders
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -57,12 +57,12 @@ def sync_folder(folder: Path) -> None:
 
 
 def require_place(folder: Path) -> None:
-    """Refuse a folder that can be neither written in nor made; makes nothing."""
+    """Raise if a folder cannot be created or written to. Creates nothing."""
     nearest = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     if not nearest.is_dir():
-        raise StoreError(f"cannot write in {folder}: {nearest} is not a folder; choose another")
+        raise StoreError(f"cannot write in {folder}: {nearest} is not a folder; use another folder")
     if not os.access(nearest, os.W_OK):
-        raise StoreError(f"cannot write in {folder}: {nearest} is read-only; choose another")
+        raise StoreError(f"cannot write in {folder}: {nearest} is read-only; use another folder")
 
 
 def _umask() -> int:
@@ -74,12 +74,12 @@ def _umask() -> int:
 def read_table(
     path: Path, columns: Sequence[str] | None = None, needed: Sequence[str] = ()
 ) -> pa.Table:
-    """A Parquet file, a folder of them, or a CSV file with a header.
+    """Return the table in a Parquet file, a folder of Parquet files, or a CSV file with a header.
 
     Args:
-        path: the file or folder.
-        columns: those of them that there are; all without.
-        needed: those that must be there.
+        path: file or folder to read.
+        columns: columns to read, where they exist; None for all.
+        needed: columns that must exist.
     """
     if not path.exists():
         raise StoreError(f"{path}: no such file; check the path")
@@ -93,9 +93,9 @@ def read_table(
         raise StoreError(
             f"{path}: not a readable {kind} file ({reason}); write it again as Parquet or CSV"
         ) from error
-    twice = [name for name in table.column_names if table.column_names.count(name) > 1]
-    if twice:
-        raise StoreError(f"{path}: column '{twice[0]}' occurs twice; drop or rename one")
+    repeated = [name for name in table.column_names if table.column_names.count(name) > 1]
+    if repeated:
+        raise StoreError(f"{path}: column '{repeated[0]}' occurs twice; drop or rename one")
     require_columns(str(path), table.column_names, needed)
     names = table.column_names if columns is None else columns
     return table.select([name for name in names if name in table.column_names])
@@ -115,25 +115,25 @@ def _read_csv(path: Path) -> pa.Table:
     from pyarrow import csv
 
     types = dict.fromkeys(_ID_COLUMNS, pa.string())
-    # Only an empty field is a missing value: 'NA' and 'null' are ids like any other.
+    # Only an empty field is a missing value; 'NA' and 'null' are valid ids.
     options = csv.ConvertOptions(column_types=types, null_values=[""], strings_can_be_null=True)
     table = csv.read_csv(path, convert_options=options)
     for place, name in enumerate(table.column_names):
         if name in _ID_COLUMNS:
-            table = table.set_column(place, name, _plain_ids(table.column(place)))
+            table = table.set_column(place, name, _parse_csv_ids(table.column(place)))
     return table
 
 
-def _plain_ids(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Whole numbers if all are written as such ('007' is not), otherwise text, marks taken off."""
-    if len(column) and pc.all(pc.match_substring_regex(column, _CANONICAL_WHOLE)).as_py():
-        with contextlib.suppress(pa.ArrowInvalid):  # beyond 64 bits
+def _parse_csv_ids(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return integers if all ids are plain whole numbers ('007' is not), else unescaped text."""
+    if len(column) and pc.all(pc.match_substring_regex(column, _WHOLE_NUMBER)).as_py():
+        with contextlib.suppress(pa.ArrowInvalid):  # more than 64 bits
             return column.cast(pa.int64())
-    return pc.replace_substring_regex(column, _DEFUSED, r"\1")
+    return pc.replace_substring_regex(column, _ESCAPED_FORMULA_START, r"\1")
 
 
 def read_tables(*paths: Path | None, text: Collection[str] = ()) -> list[Any]:
-    """Several tables that belong together; None stays None; see `match_kinds` for `text`."""
+    """Return several tables with matching id types; None stays None. See `match_kinds`."""
     tables = [None if path is None else read_table(path) for path in paths]
     return match_kinds(tables, [path is not None and is_csv(path) for path in paths], text)
 
@@ -141,10 +141,10 @@ def read_tables(*paths: Path | None, text: Collection[str] = ()) -> list[Any]:
 def match_kinds(
     tables: Sequence[Any], from_csv: Sequence[bool], text: Collection[str] = ()
 ) -> list[Any]:
-    """Tables whose ids of one name are of one kind.
+    """Return the tables with the same id types in all of them.
 
-    Whether '12' in a CSV file is a number or text shows only in the other tables: it is text if
-    their ids of the same name are, or if `text` names the column.
+    '12' in a CSV file can be a number or text. It becomes text if another table has text in the
+    same column, or if `text` names the column.
     """
     matched = list(tables)
     for name in _ID_COLUMNS:
@@ -170,45 +170,51 @@ def _as_text(table: pa.Table, name: str) -> pa.Table:
 
 
 def is_csv(path: Path) -> bool:
-    """Whether a file's name says that it is CSV."""
+    """Return whether a file name ends in .csv."""
     return path.suffix.lower() == ".csv"
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type of the values, where they are held in a dictionary too."""
+    """Return the value type of a dictionary type, and any other type unchanged."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return any(is_kind(kind) for is_kind in _TEXT)
+    return any(is_kind(kind) for is_kind in _TEXT_TYPES)
 
 
 def require_kind(path: Path) -> None:
-    """Refuse a name that does not say which kind of file to write."""
-    if path.suffix.lower() not in (".csv", ".parquet"):
-        raise StoreError(f"{path}: unknown kind of file; end the name in .parquet or .csv")
+    """Raise unless a file name ends in .parquet or .csv."""
+    require_suffix(path, (".parquet", ".csv"))
+
+
+def require_suffix(path: Path, suffixes: Sequence[str]) -> None:
+    """Raise unless a file name ends in one of the suffixes."""
+    if path.suffix.lower() not in suffixes:
+        raise StoreError(f"{path}: unknown file type; end the name in {' or '.join(suffixes)}")
 
 
 def write_table(table: pa.Table, path: Path) -> None:
-    """Write Parquet or CSV, by the file's ending."""
+    """Write a Parquet or CSV file, as the file name ends."""
     require_kind(path)
     with publish(path) as file:
         if is_csv(path):
             from pyarrow import csv
 
-            csv.write_csv(_defused(table), file)
+            csv.write_csv(_escape_formulas(table), file)
         else:
             import pyarrow.parquet as pq
 
             pq.write_table(table, file, compression="zstd")
 
 
-def _defused(table: pa.Table) -> pa.Table:
-    """Text that a spreadsheet would run as a formula gets a leading apostrophe."""
+def _escape_formulas(table: pa.Table) -> pa.Table:
+    """Put an apostrophe before text that a spreadsheet would run as a formula."""
     columns: dict[str, Any] = {}
     for name in table.column_names:
         column = table[name].cast(plain_type(table[name].type))
         if _is_text(column.type):
-            column = pc.replace_substring_regex(column.cast(pa.large_string()), _FORMULA, r"'\1")
+            text = column.cast(pa.large_string())
+            column = pc.replace_substring_regex(text, _FORMULA_START, r"'\1")
         columns[name] = column
     return pa.table(columns)

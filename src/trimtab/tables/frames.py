@@ -1,4 +1,4 @@
-"""Any data frame to integer codes, and back to the caller's own kind of frame."""
+"""Turn any data frame into integer codes, and codes back into the caller's type of frame."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets
-from trimtab.checks import require_columns, require_rows
+from trimtab.checks import require_columns, require_no_nulls, require_rows
 from trimtab.errors import DataError
 from trimtab.tables.columns import ITEM, SCORE, USER, WEIGHT, WINDOW
 from trimtab.tables.ids import IdColumn, as_read_only, encode_ids, id_column
 from trimtab.threads import run_ranges
 
-_NUMBERS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+_NUMBER_TYPES = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
 
 
 @dataclass(frozen=True)
 class Table:
-    """A caller's frame as Arrow columns, remembering what kind of frame it was."""
+    """A caller's frame as Arrow columns, with an empty frame of the caller's type."""
 
     name: str
     columns: pa.Table
-    sample: Any  # the same columns in the caller's own kind of frame, without rows
+    sample: Any  # the same columns in the caller's type of frame, without rows
     lazy: bool
 
     def __len__(self) -> int:
         return int(self.columns.num_rows)
 
     def has(self, column: str) -> bool:
-        """Whether the table has such a column."""
+        """Return whether the table has a column."""
         return column in self.columns.column_names
 
     def ids(self, column: str) -> IdColumn:
-        """A column of ids, checked."""
+        """Return a checked column of ids."""
         return id_column(self.name, column, self.columns[column])
 
 
@@ -49,7 +49,7 @@ def read_frame(
     optional: tuple[str, ...] = (),
     may_be_empty: bool = False,
 ) -> Table:
-    """Read the columns that matter; refuse a frame that lacks one or has no rows."""
+    """Return the needed columns, and the optional ones that exist; raise if a frame has no rows."""
     given = _from_native(frame, name)
     found = given.collect_schema().names()
     require_columns(name, found, needed)
@@ -58,7 +58,7 @@ def read_frame(
     eager = picked.collect() if lazy else picked
     try:
         columns = eager.to_arrow()
-    except pa.ArrowException as error:  # an object column of pandas can hold anything
+    except pa.ArrowException as error:  # a pandas object column can hold anything
         reason = ", ".join(map(str, error.args))
         raise DataError(f"{name} cannot be read ({reason}); give each column one type") from error
     if not may_be_empty:
@@ -74,16 +74,16 @@ def _from_native(frame: Any, name: str) -> Any:
             f"{name} is a {type(frame).__name__}: pass a pandas, polars or pyarrow data frame"
         ) from error
     except nw.exceptions.DuplicateError as error:
-        raise DataError(f"{name} has two columns of one name; drop or rename one") from error
+        raise DataError(f"{name} has two columns with the same name; rename one") from error
 
 
 def column_names(frame: Any, name: str) -> list[str]:
-    """All columns of a caller's frame."""
+    """Return all column names of a caller's frame."""
     return list(_from_native(frame, name).collect_schema().names())
 
 
 def write_frame(columns: dict[str, Any], like: Table) -> Any:
-    """A frame of the same kind as `like`, ids in the types they came in, if they fit in them."""
+    """Return a frame of the same type as `like`; ids keep their type where the values fit."""
     backend = like.sample.implementation
     is_pandas = backend.is_pandas_like()
     own_types = like.sample.to_native().dtypes if is_pandas else like.sample.schema
@@ -102,7 +102,7 @@ def write_frame(columns: dict[str, Any], like: Table) -> Any:
 
 
 def _cast_if_fit(array: pa.Array, kind: pa.DataType, own_type: Any) -> pa.Array | None:
-    """An array of the Arrow type that stands for a frame's own type; None if values do not fit."""
+    """Return an array cast to the type of a frame's column, or None if its values do not fit."""
     categories = getattr(own_type, "categories", None)
     if categories is not None and not set(pc.unique(array).to_pylist()) <= set(categories):
         return None
@@ -117,40 +117,35 @@ def _cast_if_fit(array: pa.Array, kind: pa.DataType, own_type: Any) -> pa.Array 
 
 
 def require_numbers(table: Table, column: str = SCORE) -> None:
-    """Refuse a column that holds anything but numbers."""
+    """Raise if a column holds anything but numbers."""
     kind = table.columns[column].type
-    if not any(is_kind(kind) for is_kind in _NUMBERS):
+    if not any(is_kind(kind) for is_kind in _NUMBER_TYPES):
         raise DataError(
             f"column '{column}' of {table.name} holds {kind}: it must be numbers; cast the column"
         )
 
 
 def read_scores(table: Table, column: str = SCORE) -> tuple[Floats, float]:
-    """A column of finite numbers as float64, and the lowest of them."""
+    """Return a column of finite numbers as float64, and the smallest of them."""
     from trimtab.kernels.coding import copy_scores
 
-    given = table.columns[column]
-    if given.null_count:
-        raise DataError(
-            f"column '{column}' of {table.name} lacks a value in {given.null_count} of "
-            f"{len(table)} rows; drop those rows"
-        )
+    require_no_nulls(table.name, column, table.columns[column])
     require_numbers(table, column)
-    values = as_read_only(given.cast(pa.float64(), safe=False))
+    values = as_read_only(table.columns[column].cast(pa.float64(), safe=False))
     scores = np.empty(len(values))
     found = run_ranges(copy_scores, len(values), values, scores)
     bad = next((row for row, _ in found if row >= 0), None)
     if bad is not None:
         raise DataError(
             f"column '{column}' of {table.name} has {values[bad]} in row {bad} (from 0): it must "
-            f"be finite; mend or drop such rows"
+            f"be finite; fix or drop such rows"
         )
     return scores, min(low for _, low in found)
 
 
 @dataclass(frozen=True)
 class Units:
-    """The users, or (user, window) pairs, behind unit codes; ascending."""
+    """The users, or (user, window) pairs, of unit codes, in ascending order."""
 
     users: Any
     user_codes: Codes  # by unit
@@ -161,12 +156,12 @@ class Units:
         return len(self.user_codes)
 
     def label(self, unit: int) -> str:
-        """One unit in words."""
+        """Return a unit's name for messages."""
         found = self.columns(np.array([unit], np.int32))
         return " in ".join(f"{name} {ids[0]}" for name, ids in found.items())
 
     def columns(self, units: Ints | Codes) -> dict[str, Any]:
-        """The id columns of the given units."""
+        """Return the id columns of the given units."""
         taken = {USER: take_ids(self.users, self.user_codes[units])}
         if self.windows is not None and self.window_codes is not None:
             taken[WINDOW] = take_ids(self.windows, self.window_codes[units])
@@ -174,12 +169,12 @@ class Units:
 
 
 def take_ids(ids: Any, codes: Codes) -> Any:
-    """The ids behind codes."""
+    """Return the ids of codes."""
     return ids[codes] if isinstance(ids, np.ndarray) else ids.take(pa.array(codes))
 
 
 def encode_units(*tables: Table) -> tuple[Units, list[Codes]]:
-    """Units over all tables, and each table's rows as unit codes."""
+    """Return the units of all tables together, and the unit code of each row of each table."""
     users, user_codes = encode_ids([table.ids(USER) for table in tables])
     if not any(table.has(WINDOW) for table in tables):
         return Units(users, np.arange(len(users), dtype=np.int32), None, None), user_codes
@@ -211,10 +206,10 @@ def require_windows_in_all(columns: Mapping[str, Collection[str]]) -> None:
 
 
 def _window_ids(table: Table) -> IdColumn:
-    """Windows are labels: integers, strings, or dates and times as text."""
+    """Return window labels: integers, strings, or dates and times as text."""
     column = table.columns[WINDOW]
     if pa.types.is_timestamp(column.type):
-        # The same text for any unit of time, and that of a date for midnight.
+        # The same text for any time unit; midnight is written as a date.
         column = column.cast(pa.timestamp("us", column.type.tz), safe=False).cast(pa.string())
         column = pc.replace_substring_regex(column, r" 00:00:00\.000000$", "")
     elif pa.types.is_date(column.type):
@@ -223,7 +218,7 @@ def _window_ids(table: Table) -> IdColumn:
 
 
 def group_scored(units: Codes, items: Codes, scores: Floats, n_units: int) -> Lists:
-    """Rows as lists by unit; the arrays themselves where rows are in order already."""
+    """Return rows as lists by unit, without a copy if the rows are already in order."""
     from trimtab.kernels import coding
 
     indptr = np.zeros(n_units + 1, np.int64)
@@ -235,7 +230,7 @@ def group_scored(units: Codes, items: Codes, scores: Floats, n_units: int) -> Li
 
 
 def group_sets(units: Codes, items: Codes, n_units: int) -> Sets:
-    """Rows as sets by unit: ascending, each item once."""
+    """Return rows as sets by unit, items ascending, each once."""
     from trimtab.kernels import coding
 
     indptr = np.zeros(n_units + 1, np.int64)
@@ -252,7 +247,7 @@ def group_sets(units: Codes, items: Codes, n_units: int) -> Sets:
 
 
 def find_repeat(lists: Lists, n_items: int) -> tuple[int, int] | None:
-    """The first (unit, item) that occurs twice in a list."""
+    """Return the first (unit, item) that is in a list twice, or None."""
     from trimtab.kernels import coding
 
     found = run_ranges(coding.find_repeat, lists.n_units, lists.indptr, lists.items, n_items)
@@ -260,13 +255,13 @@ def find_repeat(lists: Lists, n_items: int) -> tuple[int, int] | None:
 
 
 def merge_repeats(lists: Lists, how: str) -> Lists:
-    """Lists with each item once, scores of repeated ones merged by max, mean or sum."""
+    """Return lists with each item once, merging repeated scores by max, mean or sum."""
     units = np.repeat(np.arange(lists.n_units), np.diff(lists.indptr))
     order = np.lexsort((lists.scores, lists.items, units))
     units, items, scores = units[order], lists.items[order], lists.scores[order]
     first = np.flatnonzero(np.r_[True, (np.diff(units) != 0) | (np.diff(items) != 0)])
     ends = np.r_[first[1:], len(items)]
-    # Scores ascend within a pair, so that sums do not depend on the order of rows.
+    # Scores ascend within a pair, so sums do not depend on the order of rows.
     merged = scores[ends - 1] if how == "max" else np.add.reduceat(scores, first)
     if how == "mean":
         merged = merged / (ends - first)
@@ -275,14 +270,13 @@ def merge_repeats(lists: Lists, how: str) -> Lists:
 
 
 def read_weights(frame: Any, units: Units, judged: Flags, name: str) -> Floats:
-    """One weight per unit: that of its user, 1 for users not in the table.
+    """Return the weight of each unit's user; 1 for users not in the table.
 
     Args:
-        frame: user_id, weight.
-        units: of the other tables.
-        judged: the units that bought something; one of them must weigh more than 0, if there are
-            any.
-        name: of the table that the units come from.
+        frame: table with user_id and weight.
+        units: units of the other tables.
+        judged: units that bought something; at least one of them must have a weight above 0.
+        name: name of the table with the units.
     """
     table = read_frame(frame, "weights", USER, WEIGHT)
     values, lowest = read_scores(table, WEIGHT)
@@ -295,27 +289,23 @@ def read_weights(frame: Any, units: Units, judged: Flags, name: str) -> Floats:
     if counts.max() > 1:
         (user,) = take_ids(users, np.array([counts.argmax()]))
         raise DataError(
-            f"column '{USER}' of weights has {user} more than once; give each user one weight"
+            f"column '{USER}' of weights has {user} more than once; keep one weight per user"
         )
     by_code = np.ones(len(users))
     by_code[weight_codes] = values
     weights: Floats = by_code[user_codes][units.user_codes]
     if judged.any() and not (weights[judged] > 0).any():
         raise DataError(
-            f"column '{WEIGHT}' of weights is 0 for every user who bought something: give at "
-            f"least one a weight above 0"
+            f"column '{WEIGHT}' of weights is 0 for every user who bought something: at least one "
+            f"must be above 0"
         )
     return weights
 
 
-def _id_values(ids: Any) -> Any:
-    if isinstance(ids, np.ndarray):
-        view = ids.astype(np.int64, copy=False).view()
-        view.flags.writeable = False
-        return view
-    return pa.chunked_array([ids])
-
-
 def known_ids(name: str, column: str, ids: Any) -> IdColumn:
-    """Ids that Trimtab itself holds, as a column to encode with others."""
-    return IdColumn(name, column, _id_values(ids))
+    """Return checked ids (from `encode_ids`) as a column to encode again with others."""
+    if not isinstance(ids, np.ndarray):
+        return IdColumn(name, column, pa.chunked_array([ids]))
+    view = ids.astype(np.int64, copy=False).view()
+    view.flags.writeable = False
+    return IdColumn(name, column, view)

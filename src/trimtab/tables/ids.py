@@ -1,4 +1,4 @@
-"""Ids to integer codes that follow the ids' order: integers by value, strings by code point."""
+"""Turn ids into integer codes in the order of the ids: integers by value, strings by code point."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.arrays import Codes, Ints
+from trimtab.checks import require_no_nulls
 from trimtab.errors import DataError
 from trimtab.threads import run_ranges
 
-_MOST_CODES = 2**30 - 1  # codes are doubled in kernels, and 32 bits wide
+_MOST_CODES = 2**30 - 1  # kernels double the codes, in 32 bits
 
 
 class IdColumn(NamedTuple):
-    """One table's ids: int64 numbers, or an Arrow array of strings."""
+    """A table's column of ids: int64 numbers or Arrow strings."""
 
     table: str
     name: str
@@ -25,7 +26,7 @@ class IdColumn(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """What the ids are, in words."""
+        """Return "integers" or "strings"."""
         return "integers" if isinstance(self.values, np.ndarray) else "strings"
 
     def __len__(self) -> int:
@@ -33,12 +34,8 @@ class IdColumn(NamedTuple):
 
 
 def id_column(table: str, name: str, column: pa.ChunkedArray) -> IdColumn:
-    """Check a column of ids and bring it into one of the two kinds."""
-    if column.null_count:
-        raise DataError(
-            f"column '{name}' of {table} lacks a value in {column.null_count} of {len(column)} "
-            f"rows; drop those rows"
-        )
+    """Return a column of ids as integers or strings; raise if it is neither."""
+    require_no_nulls(table, name, column)
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     kind = column.type
@@ -56,14 +53,14 @@ def _whole_numbers(table: str, name: str, column: pa.ChunkedArray) -> Ints:
         column = column.cast(pa.int64())
     except pa.ArrowInvalid as error:
         raise DataError(
-            f"column '{name}' of {table} has ids beyond 64 signed bits; cast them to strings"
+            f"column '{name}' of {table} has ids that do not fit in int64; cast them to strings"
         ) from error
     values: Ints = as_read_only(column)
     return values
 
 
 def as_read_only(column: pa.ChunkedArray) -> Any:
-    """The column as one NumPy array, marked read-only: kernels are compiled for that."""
+    """Return the column as one read-only NumPy array, the kind kernels are compiled for."""
     chunk = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     if isinstance(chunk, pa.ChunkedArray):  # an empty column stays chunked
         chunk = pa.concat_arrays(chunk.chunks) if chunk.num_chunks else pa.array([], column.type)
@@ -73,18 +70,18 @@ def as_read_only(column: pa.ChunkedArray) -> Any:
 
 
 def check_same_kind(columns: Sequence[IdColumn]) -> None:
-    """Refuse integer ids in one table and strings in another."""
+    """Raise if some tables have integer ids and others strings."""
     first = columns[0]
     for other in columns[1:]:
         if other.kind != first.kind:
             raise DataError(
                 f"column '{first.name}' holds {first.kind} in {first.table} but {other.kind} in "
-                f"{other.table}; cast one of them so that both are the same"
+                f"{other.table}; cast one of them to the type of the other"
             )
 
 
 def encode_ids(columns: Sequence[IdColumn]) -> tuple[Any, list[Codes]]:
-    """All different ids in ascending order, and each column as codes into them."""
+    """Return the distinct ids in ascending order, and each column as codes of them."""
     check_same_kind(columns)
     if columns[0].kind == "integers":
         return _encode_whole_numbers([column.values for column in columns])
@@ -116,7 +113,7 @@ def _encode_whole_numbers(columns: list[Ints]) -> tuple[Ints, list[Codes]]:
 
 
 def _encode_by_hash(columns: list[pa.ChunkedArray]) -> tuple[Any, list[Codes]]:
-    """Hash each column, sort only the different values, and translate."""
+    """Hash each column, sort only the distinct values, and translate."""
     from trimtab.kernels import coding
 
     hashed = [column.combine_chunks().dictionary_encode() for column in columns]
@@ -138,6 +135,6 @@ def _encode_by_hash(columns: list[pa.ChunkedArray]) -> tuple[Any, list[Codes]]:
 
 
 def check_count(n: int) -> None:
-    """Refuse more different ids than codes can tell apart."""
+    """Raise if there are more distinct ids than codes."""
     if n > _MOST_CODES:
-        raise DataError(f"{n} different ids: at most {_MOST_CODES} are supported; split the data")
+        raise DataError(f"{n} distinct ids: at most {_MOST_CODES} are supported; split the data")

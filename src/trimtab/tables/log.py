@@ -1,4 +1,4 @@
-"""Log: events with their time zone and the catalogue they are about; read from files or frames."""
+"""Log: purchase events, their time zone and their item catalogue, from files or frames."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trimtab.checks import require_rows
+from trimtab.checks import require_no_nulls, require_rows
 from trimtab.errors import DataError
 from trimtab.tables.columns import CATEGORY, ITEM, NAME, PRICE, QUANTITY, TIMESTAMP, USER
 from trimtab.tables.files import plain_type, read_table, read_tables
@@ -19,7 +19,8 @@ from trimtab.tables.ids import check_same_kind, id_column
 from trimtab.tables.timestamps import as_utc, require_zone
 
 _OPTIONAL = (CATEGORY, QUANTITY, PRICE)
-_GROUPS = (
+_DESCRIPTION = "description"
+_GROUP_TYPES = (
     pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_integer,
     pa.types.is_boolean,
 )  # fmt: skip
@@ -27,14 +28,14 @@ _GROUPS = (
 
 @dataclass(frozen=True)
 class Log:
-    """Purchases, ordered by time, and what is known of the items.
+    """Purchases in time order, and the item catalogue.
 
     Attributes:
-        events: user_id, item_id, timestamp (UTC), and quantity and price where they are known.
-        items: one row an item, ids ascending: item_id, name, and a column for each level.
+        events: user_id, item_id, timestamp (UTC), and quantity and price if known.
+        items: one row per item, ids ascending: item_id, name, and one column per level.
         levels: columns of `items` that group items, from coarse to fine; may be empty.
-        tz: time zone that days begin in.
-        name: what to call the log.
+        tz: time zone in which days begin.
+        name: name of the log.
     """
 
     events: pa.Table
@@ -50,25 +51,25 @@ class Log:
         )
 
     def catalogue(self) -> pa.Table | None:
-        """item_id, category by the finest level; nothing if there is none."""
+        """Return item_id and category (the finest level), or None if there are no levels."""
         if not self.levels:
             return None
         return self.items.select([ITEM, self.levels[-1]]).rename_columns([ITEM, CATEGORY])
 
     def count(self, column: str) -> int:
-        """Number of different values in a column of the events."""
+        """Return the number of distinct values in a column of the events."""
         return int(pc.count_distinct(self.events[column]).as_py())
 
 
 def read_log(path: str | Path, tz: str | None = None, items: str | Path | None = None) -> Log:
-    """A log from a Parquet or CSV file of user_id, item_id, timestamp.
+    """Return a log from a Parquet or CSV file with user_id, item_id and timestamp.
 
     Args:
-        path: a file, or a folder of Parquet files; `category`, `quantity` and `price` are read
-            where they are there. Rows with a quantity of 0 or less are no purchases and left out.
-        tz: time zone of the shop, like "Europe/London". Needed where timestamps say none; where
-            they do, days begin in `tz` all the same.
-        items: a file with item_id, and any of `name` (or `description`) and columns that group
+        path: a file, or a folder of Parquet files. `category`, `quantity` and `price` are read if
+            they exist; rows with a quantity of 0 or less are dropped.
+        tz: time zone of the shop, like "Europe/London", in which days begin. Required if the
+            timestamps have no time zone.
+        items: a file with item_id, and optionally `name` (or `description`) and columns that group
             items, from coarse to fine: text, whole numbers or flags.
     """
     place = Path(path)
@@ -81,7 +82,7 @@ def read_log(path: str | Path, tz: str | None = None, items: str | Path | None =
 def make_log(
     events: Any, tz: str | None = None, items: Any | None = None, name: str = "log"
 ) -> Log:
-    """A log from any data frame; see `read_log` for the columns.
+    """Return a log from any data frame; see `read_log` for the columns.
 
     Example:
         >>> import pyarrow as pa
@@ -93,25 +94,22 @@ def make_log(
         require_zone(tz)
     given = read_frame(events, "events", USER, ITEM, TIMESTAMP, optional=_OPTIONAL)
     for column in (USER, ITEM):
-        given.ids(column)  # refuses what is no id
+        given.ids(column)  # raises if the ids are not valid
     table = given.columns
     stamps, zone = as_utc(table[TIMESTAMP], tz)
     table = table.set_column(table.column_names.index(TIMESTAMP), TIMESTAMP, stamps)
-    table = _purchases(table).sort_by(TIMESTAMP)
+    table = _keep_purchases(table).sort_by(TIMESTAMP)
     require_rows("events (rows with a quantity above 0)", table.num_rows)
-    catalogue, levels = _catalogue(table, items)
+    catalogue, levels = _build_catalogue(table, items)
     kept = [c for c in table.column_names if c != CATEGORY]
     return Log(table.select(kept), catalogue, levels, zone, name)
 
 
-def _purchases(table: pa.Table) -> pa.Table:
+def _keep_purchases(table: pa.Table) -> pa.Table:
+    """Drop rows with a quantity of 0 or less."""
     if QUANTITY not in table.column_names:
         return table
-    if table[QUANTITY].null_count:
-        raise DataError(
-            f"column '{QUANTITY}' of events lacks a value in {table[QUANTITY].null_count} of "
-            f"{len(table)} rows; drop those rows or the column"
-        )
+    require_no_nulls("events", QUANTITY, table[QUANTITY])
     try:
         return table.filter(pc.greater(table[QUANTITY], 0))
     except pa.ArrowException as error:
@@ -121,17 +119,17 @@ def _purchases(table: pa.Table) -> pa.Table:
         ) from error
 
 
-def _catalogue(events: pa.Table, items: Any | None) -> tuple[pa.Table, tuple[str, ...]]:
-    """Every item of the events once, with its name and levels, and the names of the levels."""
+def _build_catalogue(events: pa.Table, items: Any | None) -> tuple[pa.Table, tuple[str, ...]]:
+    """Return each item of the events once with its name and levels, and the level names."""
     ids = _sorted_unique(events[ITEM])
     columns = {ITEM: ids, NAME: ids.cast(pa.string())}
-    tables = [_own_categories(events)] if CATEGORY in events.column_names else []
+    tables = [_event_categories(events)] if CATEGORY in events.column_names else []
     if items is not None:
-        tables.append(_known_items(items, events))
+        tables.append(_read_items(items, events))
     for known in tables:
         rows = pc.index_in(ids, known[ITEM].combine_chunks())
         for column in (c for c in known.column_names if c != ITEM):
-            found = _text(known[column]).take(rows)
+            found = _to_text(known[column]).take(rows)
             if column == NAME:
                 named = pc.and_kleene(pc.is_valid(found), pc.not_equal(found, ""))
                 found = pc.if_else(pc.fill_null(named, False), found, columns[NAME])
@@ -139,8 +137,8 @@ def _catalogue(events: pa.Table, items: Any | None) -> tuple[pa.Table, tuple[str
     return pa.table(columns), tuple(c for c in columns if c not in (ITEM, NAME))
 
 
-def _known_items(items: Any, events: pa.Table) -> pa.Table:
-    """A table of items, checked: item_id, name where there is one, and what groups items."""
+def _read_items(items: Any, events: pa.Table) -> pa.Table:
+    """Return a checked table of items: item_id, levels, and name if there is one."""
     names = column_names(items, "items")
     chosen = [c for c in names if c not in (ITEM, USER, TIMESTAMP, QUANTITY, PRICE)]
     table = read_frame(items, "items", ITEM, optional=tuple(chosen))
@@ -149,38 +147,35 @@ def _known_items(items: Any, events: pa.Table) -> pa.Table:
         0, ITEM, table.columns[ITEM].cast(plain_type(events[ITEM].type))
     )
     if pc.count_distinct(known[ITEM]).as_py() < len(known):
-        raise DataError(f"column '{ITEM}' of items has ids more than once; keep one row an item")
+        raise DataError(f"column '{ITEM}' of items has repeated ids; keep one row per item")
     if not pc.any(pc.is_in(known[ITEM], pc.unique(events[ITEM].cast(known[ITEM].type)))).as_py():
         raise DataError(
             f"no {ITEM} of items is in events (items has {known[ITEM][0]}, events "
             f"{events[ITEM][0]}); check that both use the same ids"
         )
-    for shown in (NAME, "description"):
-        if shown in chosen and _groups(known[shown].type):
-            label = known[shown]
-            return known.select([ITEM, *_levels(known, chosen)]).append_column(NAME, label)
-    return known.select([ITEM, *_levels(known, chosen)])
+    grouping = [c for c in chosen if _is_group_type(known[c].type)]
+    levels = known.select([ITEM, *(c for c in grouping if c not in (NAME, _DESCRIPTION))])
+    for shown in (NAME, _DESCRIPTION):
+        if shown in grouping:
+            return levels.append_column(NAME, known[shown])
+    return levels
 
 
-def _levels(known: pa.Table, chosen: list[str]) -> list[str]:
-    """Columns that group items: text, whole numbers and flags, but no names."""
-    return [c for c in chosen if c not in (NAME, "description") and _groups(known[c].type)]
+def _is_group_type(kind: pa.DataType) -> bool:
+    """Return whether a column can group items: text, whole numbers and flags can."""
+    return any(is_kind(plain_type(kind)) for is_kind in _GROUP_TYPES)
 
 
-def _groups(kind: pa.DataType) -> bool:
-    return any(is_kind(plain_type(kind)) for is_kind in _GROUPS)
-
-
-def _text(column: pa.ChunkedArray) -> pa.Array:
+def _to_text(column: pa.ChunkedArray) -> pa.Array:
     whole = column.cast(plain_type(column.type)).combine_chunks()
     if isinstance(whole, pa.ChunkedArray):
         whole = pa.concat_arrays(whole.chunks)
     return whole.cast(pa.string())
 
 
-def _own_categories(events: pa.Table) -> pa.Table:
-    """The last category that the events give each item."""
-    if not _groups(events[CATEGORY].type):
+def _event_categories(events: pa.Table) -> pa.Table:
+    """Return the last category of each item in the events."""
+    if not _is_group_type(events[CATEGORY].type):
         raise DataError(
             f"column '{CATEGORY}' of events holds {events[CATEGORY].type}: it must be text or "
             f"whole numbers; cast or drop the column"

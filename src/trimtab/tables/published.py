@@ -1,4 +1,4 @@
-"""Published files: their checksums and headers, and reading again what was replaced meanwhile."""
+"""Checksums and headers of saved files, and retries while a writer replaces them."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _Read = TypeVar("_Read")
 
 
 class HeaderKind(NamedTuple):
-    """A kind of JSON header: what it must say, and what to tell when it does not."""
+    """A kind of JSON header: its format, and the words of its error messages."""
 
     format: str
     version_key: str
-    newest: int  # the newest version of the format that can be read
+    newest: int  # newest format version that can be read
     what: str  # what the header belongs to, as in "a saved bias"
-    remedy: str  # the next step when it is damaged
-    missing: str  # the message when there is none; {folder} and {file} are filled in
+    remedy: str  # next step if it is damaged
+    missing: str  # message if there is none; {folder} and {file} are filled in
 
 
 def read_header(path: Path, kind: HeaderKind) -> dict[str, Any]:
-    """The header in a file; refuses a missing, damaged, foreign or too new one."""
+    """Return the header in a file; raise if it is missing, damaged, foreign or too new."""
     try:
         header = json.loads(path.read_bytes())
     except FileNotFoundError as error:
@@ -39,23 +39,23 @@ def read_header(path: Path, kind: HeaderKind) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise StoreError(f"{path}: cannot be read ({error}); {kind.remedy}") from error
     if not isinstance(header, dict) or header.get("format") != kind.format:
-        raise StoreError(f"{path}: not {kind.what} of Trimtab; check the path")
+        raise StoreError(f"{path}: not the header of {kind.what} of Trimtab; check the path")
     version = header.get(kind.version_key)
     if not isinstance(version, int) or version > kind.newest:
         raise StoreError(
-            f"{path}: format {kind.version_key} {version}, but this Trimtab reads up to "
+            f"{path}: has {kind.version_key} {version}, but this Trimtab reads up to "
             f"{kind.newest}; upgrade trimtab"
         )
     return header
 
 
 def checksum(content: bytes) -> str:
-    """SHA-256 of some bytes, as headers and manifests state it."""
+    """Return the SHA-256 of some bytes, as headers and manifests write it."""
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
 def file_checksum(path: Path) -> str:
-    """SHA-256 of a file, read block by block."""
+    """Return the SHA-256 of a file."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(_BLOCK_BYTES):
@@ -66,13 +66,13 @@ def file_checksum(path: Path) -> str:
 def retry_while_replaced(
     read: Callable[[], _Read], was_replaced: Callable[[Exception], bool], message: str
 ) -> _Read:
-    """What `read` returns; tried again while a writer replaces what it reads.
+    """Return what `read` returns; try again while a writer replaces the files.
 
     Args:
-        read: may raise StoreError or FileNotFoundError.
-        was_replaced: whether an error came from a file that was replaced meanwhile; any other
+        read: function that may raise StoreError or FileNotFoundError.
+        was_replaced: returns whether an error means that a writer replaced the file; any other
             error is raised at once.
-        message: of the StoreError when every try failed.
+        message: text of the StoreError if every try fails.
     """
     for _ in range(_TRIES):
         try:

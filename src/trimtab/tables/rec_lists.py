@@ -1,4 +1,4 @@
-"""Recommendations as lists by unit: read, checked, each item once."""
+"""Read recommendations as lists by unit, each item once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from trimtab.tables.ids import encode_ids
 
 @dataclass(frozen=True)
 class CodedRecs:
-    """A table of recommendations as lists by unit."""
+    """Recommendations as lists by unit."""
 
     table: Table
     units: Units
@@ -36,7 +36,7 @@ class CodedRecs:
 
 
 def read_lists(recs: Any, unlisted: str, duplicates: str) -> CodedRecs:
-    """Read and check recommendations by themselves."""
+    """Return recommendations as lists of codes."""
     table = read_frame(recs, "recs", USER, ITEM, SCORE, optional=(WINDOW,))
     units, (unit_codes,) = encode_units(table)
     item_ids, (item_codes,) = encode_ids([table.ids(ITEM)])
@@ -48,7 +48,7 @@ def code_lists(
     table: Table, unit_codes: Codes, item_codes: Codes, units: Units, item_ids: Any,
     unlisted: str, duplicates: str,
 ) -> Lists:  # fmt: skip
-    """Lists by unit, each item once."""
+    """Return lists by unit, each item once; raise for bad scores or repeats."""
     require_choice("duplicates", duplicates, DUPLICATES)
     scores, lowest = read_scores(table)
     if unlisted == "zero" and lowest < 0:
@@ -62,7 +62,7 @@ def code_lists(
         unit, item = repeated
         raise DataError(
             f"recs has {units.label(unit)} with {ITEM} {take_ids(item_ids, np.array([item]))[0]} "
-            f"more than once; drop the repeats or pass duplicates='max', 'mean' or 'sum'"
+            f"more than once; drop the repeats, or pass duplicates='max', 'mean' or 'sum'"
         )
     return merge_repeats(lists, duplicates) if repeated else lists
 

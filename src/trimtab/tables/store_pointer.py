@@ -1,4 +1,4 @@
-"""The small file that says which version of a store is served, and which versions are kept."""
+"""The pointer file of a store: which version is served, and which versions are kept."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _KIND = HeaderKind(
     LAYOUT,
     what="a store",
     remedy="restore it from a backup",
-    missing="{folder}: nothing was published here yet ({file} is missing); check the path or run "
-    "trimtab refresh",
+    missing="{folder}: no version was published here yet ({file} is missing); check the path or "
+    "run trimtab refresh",
 )
 
 
 def is_store(folder: Path) -> bool:
-    """Whether a folder is a store, and not one with a file that happens to be named alike."""
+    """Return whether a folder is a store, by the content of its pointer file."""
     try:
         return FORMAT.encode() in (folder / POINTER).read_bytes()
     except OSError:
@@ -36,16 +36,16 @@ def is_store(folder: Path) -> bool:
 
 
 def read_pointer(folder: Path) -> dict[str, Any]:
-    """The pointer of a store; refuses what is not a store, or a damaged one."""
+    """Return the pointer of a store; raise if the folder is not a store or is damaged."""
     pointer = read_header(folder / POINTER, _KIND)
     if not pointer.keys() >= EMPTY_POINTER.keys():
-        lacking = min(EMPTY_POINTER.keys() - pointer.keys())
-        raise StoreError(f"{folder / POINTER}: damaged, it lacks '{lacking}'; {_KIND.remedy}")
+        missing = min(EMPTY_POINTER.keys() - pointer.keys())
+        raise StoreError(f"{folder / POINTER}: damaged, '{missing}' is missing; {_KIND.remedy}")
     return pointer
 
 
 def find_entry(pointer: Mapping[str, Any], folder: Path, number: int | None) -> dict[str, Any]:
-    """What the pointer says of a version; of the one that is served without a number."""
+    """Return the pointer's entry of a version; without a number, of the served version."""
     wanted = pointer["current"] if number is None else number
     for entry in pointer["published"]:
         if entry["number"] == wanted:
@@ -55,10 +55,10 @@ def find_entry(pointer: Mapping[str, Any], folder: Path, number: int | None) -> 
 
 
 def version_folder(store: Path, entry: Mapping[str, Any]) -> Path:
-    """The folder of a version."""
+    """Return the folder of a version."""
     return store / VERSIONS / Path(entry["folder"]).name
 
 
 def served_folder(store: Path) -> Path:
-    """The folder of the version that is served."""
+    """Return the folder of the served version."""
     return version_folder(store, find_entry(read_pointer(store), store, None))

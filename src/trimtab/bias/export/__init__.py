@@ -1,1 +1,1 @@
-"""Biases for other systems: folded into vectors, and as boosts for search engines."""
+"""Export biases: folded into vectors for an index, or as boosts for a search engine."""

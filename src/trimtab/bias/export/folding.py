@@ -1,11 +1,11 @@
-"""Biases folded into item vectors, so that an inner-product index serves the biased score.
+"""Fold biases into item vectors, so an inner-product index ranks by the biased score.
 
     additive   v becomes (v, b), a query u becomes (u, 1):     the product is u·v + b
     log        v becomes v·exp(b), a query stays as it is:     the product is u·v · exp(b)
 
-A log bias multiplies scores above 0 and divides those below, which no vector can do: it is folded
-only where scores are at least 0. A masked row has -2^60 for a bias, so that it scores about that
-for everybody; on the log scale it is (0, -2^60), which takes one more coordinate there too.
+A log bias multiplies scores above 0 and divides scores below 0, which a vector cannot do, so scores
+must be at least 0. A masked row has the bias -2^60, so it scores about that for every user; on the
+log scale it is (0, -2^60), which needs one more coordinate there too.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from trimtab.tables.frames import known_ids, take_ids
 from trimtab.tables.ids import IdColumn, encode_ids, id_column
 
 EXCLUDED = ("drop", "mask")
-MASKED = -(2.0**60)  # its square still fits in a float32: graphs multiply rows with each other
+MASKED = -(2.0**60)  # its square fits in a float32: graph indexes multiply rows with each other
 _ADVICE = "learn with BiasLearner(scale='additive')"
 
 
 @dataclass(frozen=True, eq=False)
 class Folded:
-    """Item vectors with the biases in them, and the rule for queries; made by `fold_into`.
+    """Item vectors that include the biases, made by `ItemBias.fold_into`.
 
     Attributes:
-        vectors: float32, a row an item: what goes into the index. Read-only.
-        item_ids: ids of the rows: int64 array or Arrow strings.
-        masked: rows that stand for excluded items.
-        scale: that of the biases, "additive" or "log".
-        multiplier: what all products are times of.
-        n_dimensions: of the item vectors as they were given.
-        n_unknown: rows whose items have no learned bias; it counts as 0.
+        vectors: float32, one row per item, for the index. Read-only.
+        item_ids: id of each row: int64 array or Arrow strings.
+        masked: whether each row is an excluded item.
+        scale: scale of the biases, "additive" or "log".
+        multiplier: factor of all products.
+        n_dimensions: number of columns of the given item vectors.
+        n_unknown: number of rows without a learned bias (bias 0).
     """
 
     vectors: Singles
@@ -70,12 +70,12 @@ class Folded:
         )
 
     def queries(self, user_vectors: Any, *, check: bool = True) -> Singles:
-        """What to search the index with: float32, a row a user.
+        """Return the queries to search the index with: float32, one row per user.
 
         Args:
-            user_vectors: a row a user, as many columns as the item vectors had.
-            check: on the log scale, refuse users with a product below 0. Where all coordinates
-                are at least 0 this costs nothing; otherwise as much as an exact search.
+            user_vectors: one row per user, with as many columns as the item vectors had.
+            check: on the log scale, raise if a user has a score below 0. This is free if all
+                coordinates are at least 0, and otherwise costs as much as an exact search.
         """
         users = read_vectors("user_vectors", user_vectors)
         if users.shape[1] != self.n_dimensions:
@@ -83,85 +83,85 @@ class Folded:
                 f"user_vectors has {users.shape[1]} columns but item_vectors had "
                 f"{self.n_dimensions}; pass vectors of the same model"
             )
-        found = np.ones((len(users), self.vectors.shape[1]), np.float32)
-        plain = found[:, : self.n_dimensions]
+        queries = np.ones((len(users), self.vectors.shape[1]), np.float32)
+        plain = queries[:, : self.n_dimensions]
         fill_singles("user_vectors", plain, users, np.arange(len(users)), np.ones(len(users)))
         if check and self.scale == "log":
-            self._require_scores_of_zero_up(plain)
+            self._require_no_negative_score(plain)
         if self.masked.any():
-            self._require_above_masked(found)
-        return found
+            self._require_above_masked(queries)
+        return queries
 
     def ids(self, rows: Any, counts: Any | None = None, missing: Any | None = None) -> Any:
-        """The item ids behind the row numbers that a search returned, in the same shape.
+        """Return the item ids of the row numbers that a search returned, in the same shape.
 
         Args:
-            rows: row numbers; below 0 (or the largest unsigned one) where nothing was found.
-            counts: how many of each line are real, where a library pads with valid row numbers:
-                usearch does, pass its `matches.counts`.
-            missing: stands where nothing was found, and for masked rows; if left out, -1 for
-                integer ids and None for strings.
+            rows: row numbers; negative (or the largest unsigned number) where nothing was found.
+            counts: number of valid entries in each line, if a library pads lines with valid row
+                numbers, as usearch does (`matches.counts`).
+            missing: value for masked rows and where nothing was found; by default -1 for integer
+                ids and None for strings.
         """
-        places = np.asarray(rows)
-        if places.dtype.kind not in "iu":
-            raise DataError(f"rows holds {places.dtype}: pass the row numbers that a search gave")
-        places = places.astype(np.int64)  # the largest unsigned number becomes -1
-        if places.max(initial=-1) >= len(self):
+        numbers = np.asarray(rows)
+        if numbers.dtype.kind not in "iu":
+            raise DataError(f"rows holds {numbers.dtype}: pass the row numbers of a search")
+        numbers = numbers.astype(np.int64)  # the largest unsigned number becomes -1
+        if numbers.max(initial=-1) >= len(self):
             raise DataError(
-                f"rows has {places.max()} but the index has {len(self)} rows, from 0; pass row "
+                f"rows has {numbers.max()} but the index has {len(self)} rows, from 0; pass row "
                 f"numbers of an index made from these vectors, not ids"
             )
-        known = np.asarray(~np.append(self.masked, True)[np.maximum(places, -1)])
+        found = np.asarray(~np.append(self.masked, True)[np.maximum(numbers, -1)])
         if counts is not None:
-            known &= np.arange(places.shape[-1]) < np.asarray(counts)[..., None]
-        return self._named(places, known, missing)
+            found &= np.arange(numbers.shape[-1]) < np.asarray(counts)[..., None]
+        return self._ids_of_rows(numbers, found, missing)
 
-    def _named(self, places: Ints, known: Flags, missing: Any) -> Any:
+    def _ids_of_rows(self, numbers: Ints, found: Flags, missing: Any) -> Any:
         if not isinstance(self.item_ids, np.ndarray):
-            names = np.full(places.shape, missing, object)
-            names[known] = self.item_ids.take(pa.array(places[known])).to_pylist()
-            return names
+            texts = np.full(numbers.shape, missing, object)
+            texts[found] = self.item_ids.take(pa.array(numbers[found])).to_pylist()
+            return texts
         missing = -1 if missing is None else missing
-        if not known.all() and (self.item_ids == missing).any():
-            raise SettingError(f"missing={missing}: is the id of an item; pass another")
-        ids = np.full(places.shape, missing, np.int64)
-        ids[known] = self.item_ids[places[known]]
+        if not found.all() and (self.item_ids == missing).any():
+            raise SettingError(f"missing={missing}: is the id of an item; pass another number")
+        ids = np.full(numbers.shape, missing, np.int64)
+        ids[found] = self.item_ids[numbers[found]]
         return ids
 
     @property
     def _plain(self) -> Singles:
-        """The vectors without the coordinate that meets a query's 1."""
+        """The vectors without the coordinate of the bias."""
         return self.vectors[:, : self.n_dimensions]
 
     @cached_property
     def _lowest(self) -> float:
-        """The lowest coordinate of the vectors, 0 if none is below."""
+        """The lowest coordinate of the vectors, at most 0."""
         return float(self._plain.min(initial=0.0))
 
     @cached_property
     def _largest(self) -> float:
-        """The largest coordinate by size, marks of masked rows aside."""
+        """The largest absolute coordinate, without masked rows."""
         last = np.abs(self.vectors[~self.masked, -1]).max(initial=0.0)
         return max(-self._lowest, float(self._plain.max(initial=0.0)), float(last))
 
-    def _require_scores_of_zero_up(self, users: Singles) -> None:
+    def _require_no_negative_score(self, users: Singles) -> None:
         if self._lowest >= 0 and users.min(initial=0.0) >= 0:
             return
         lowest, user, row = lowest_product(users, self._plain)
         if lowest < 0:
             (item,) = take_ids(self.item_ids, np.array([row]))
             raise DataError(
-                f"user_vectors gives row {user} (from 0) a score of {lowest / self.multiplier:g} "
-                f"with {ITEM} {item}: a log bias can be folded only where scores are at least 0; "
+                f"user_vectors row {user} (from 0) has a score of {lowest / self.multiplier:g} "
+                f"with {ITEM} {item}: a log bias can be folded only if all scores are at least 0; "
                 f"{_ADVICE}"
             )
 
     def _require_above_masked(self, queries: Singles) -> None:
-        """Refuse queries whose scores could come near those of masked rows."""
+        """Raise if scores could come near those of masked rows."""
         sizes = np.abs(queries).sum(axis=1, dtype=np.float64)
         if sizes.max(initial=0.0) * self._largest >= -MASKED / 2:
             raise DataError(
-                f"user_vectors allows of scores as low as {MASKED:g}, those of masked rows; scale "
+                f"user_vectors allows scores as low as {MASKED:g}, the score of masked rows; scale "
                 f"the vectors down or fold with excluded='drop'"
             )
 
@@ -170,20 +170,22 @@ def fold(
     bias: BiasTable, item_vectors: Any, item_ids: Any, excluded: str, user_vectors: Any,
     multiplier: float,
 ) -> Folded:  # fmt: skip
-    """Item vectors with the biases in them; see `ItemBias.fold_into`."""
+    """Return item vectors that include the biases; see `ItemBias.fold_into`."""
     require_choice("excluded", excluded, EXCLUDED)
     _require_power_of_two(multiplier)
     given = read_vectors("item_vectors", item_vectors)
     if given.size == 0:
-        raise DataError(f"item_vectors has shape {given.shape}: it needs a row and a column")
+        raise DataError(
+            f"item_vectors has shape {given.shape}: it needs at least one row and one column"
+        )
     column = _read_ids(item_ids, len(given), bias)
-    by_row, is_out, known = _align(column, bias)
-    rows = np.flatnonzero(~is_out) if excluded == "drop" else np.arange(len(given))
-    masked = is_out[rows]
-    longer = bias.scale == "additive" or excluded == "mask"
+    row_bias, row_excluded, known = _align(column, bias)
+    rows = np.flatnonzero(~row_excluded) if excluded == "drop" else np.arange(len(given))
+    masked = row_excluded[rows]
+    one_more = bias.scale == "additive" or excluded == "mask"
     folded = Folded(
-        vectors=_fold_rows(given, by_row, rows, masked, bias.scale, longer, multiplier),
-        item_ids=_plain_ids(column, rows),
+        vectors=_fold_rows(given, row_bias, rows, masked, bias.scale, one_more, multiplier),
+        item_ids=_take_column(column, rows),
         masked=masked,
         scale=bias.scale,
         multiplier=float(multiplier),
@@ -191,29 +193,29 @@ def fold(
         n_unknown=int(np.count_nonzero(~known[rows])),
     )
     if bias.scale == "log":
-        _require_sizes(folded, given[rows])
-        _require_proof(folded, user_vectors)
+        _require_no_underflow(folded, given[rows])
+        _require_known_signs(folded, user_vectors)
     return folded
 
 
-def _require_sizes(folded: Folded, given: NDArray[Any]) -> None:
-    """Refuse biases so low that rows come to nothing in float32: their order would be lost."""
+def _require_no_underflow(folded: Folded, given: NDArray[Any]) -> None:
+    """Raise if a bias is so low that its row becomes 0 in float32, which would lose the order."""
     largest = np.abs(folded._plain).max(axis=1)
     lost = (largest < np.finfo(np.float32).tiny) & given.any(axis=1) & ~folded.masked
     if lost.any():
         (item,) = take_ids(folded.item_ids, np.flatnonzero(lost)[:1].astype(np.int32))
         raise DataError(
-            f"{ITEM} {item} has a bias so low that no float32 holds its vector; learn again with a "
-            f"cap, max_bias=, or fold with a larger multiplier="
+            f"{ITEM} {item} has a bias so low that its vector becomes 0 in float32; learn with "
+            f"max_bias=, or fold with a larger multiplier="
         )
 
 
 def _fold_rows(
-    given: NDArray[Any], bias: Floats, rows: Ints, masked: Flags, scale: str, longer: bool,
+    given: NDArray[Any], bias: Floats, rows: Ints, masked: Flags, scale: str, one_more: bool,
     multiplier: float,
 ) -> Singles:  # fmt: skip
     width = given.shape[1]
-    vectors = np.zeros((len(rows), width + longer), np.float32)
+    vectors = np.zeros((len(rows), width + one_more), np.float32)
     plain = factors = np.full(len(given), float(multiplier))
     if scale == "log":
         with np.errstate(over="ignore"):
@@ -223,13 +225,13 @@ def _fold_rows(
     fill_singles("item_vectors", vectors[:, :width], given, rows, factors)
     if masked.any():
         vectors[masked, -1] = MASKED
-        if scale == "log":  # or their scores would have to be checked too
+        if scale == "log":  # otherwise their scores would need a check too
             vectors[masked, :width] = 0.0
     return vectors
 
 
 def _require_power_of_two(multiplier: Any) -> None:
-    """Anything else would round the vectors."""
+    """Raise unless the multiplier is a power of two: others would round the vectors."""
     try:
         fits = multiplier > 0 and math.frexp(multiplier)[0] == 0.5
     except TypeError:
@@ -252,7 +254,8 @@ def _read_ids(item_ids: Any, n_rows: int, bias: BiasTable) -> IdColumn:
         ) from error
     if len(values) != n_rows:
         raise DataError(
-            f"item_ids has {len(values)} ids but item_vectors has {n_rows} rows; pass one id a row"
+            f"item_ids has {len(values)} ids but item_vectors has {n_rows} rows; pass one id per "
+            f"row"
         )
     return id_column("item_ids", ITEM, values)
 
@@ -261,45 +264,48 @@ def _row_numbers(n_rows: int, bias: BiasTable) -> IdColumn:
     ours = bias.item_ids
     if not isinstance(ours, np.ndarray):
         raise DataError(
-            "item_ids=None: rows then are the items 0, 1, 2, ..., but the ids of the bias table "
+            "item_ids=None: rows would be the items 0, 1, 2, ..., but the ids of the bias table "
             "are strings; pass the id of every row as item_ids"
         )
     beyond = ours[(ours < 0) | (ours >= n_rows)]
     if len(beyond):
         raise DataError(
-            f"item_ids=None: rows then are the items 0 to {n_rows - 1}, but the bias table has "
+            f"item_ids=None: rows would be the items 0 to {n_rows - 1}, but the bias table has "
             f"{ITEM} {beyond[0]}; pass the id of every row as item_ids"
         )
     return known_ids("item_ids", ITEM, np.arange(n_rows))
 
 
 def _align(column: IdColumn, bias: BiasTable) -> tuple[Floats, Flags, Flags]:
-    """Bias, whether excluded and whether known at all, row by row."""
+    """Return the bias of each row, whether it is excluded, and whether the bias table has it."""
     ids, (theirs, ours) = encode_ids([column, known_ids("the bias table", ITEM, bias.item_ids)])
     counts = np.bincount(theirs, minlength=len(ids))
     if counts.max() > 1:
         (item,) = take_ids(ids, np.array([counts.argmax()]))
-        raise DataError(f"item_ids has {item} more than once; give each item one row")
-    learned, is_out, known = np.zeros(len(ids)), np.zeros(len(ids), bool), np.zeros(len(ids), bool)
-    learned[ours], is_out[ours], known[ours] = bias.bias, bias.excluded, True
+        raise DataError(f"item_ids has {item} more than once; keep one row per item")
+    learned, excluded, known = (
+        np.zeros(len(ids)),
+        np.zeros(len(ids), bool),
+        np.zeros(len(ids), bool),
+    )
+    learned[ours], excluded[ours], known[ours] = bias.bias, bias.excluded, True
     if not known[theirs].any():
-        warn("item_ids has no item with a learned bias: nothing changes; check that ids match")
-    return learned[theirs], is_out[theirs], known[theirs]
+        warn("item_ids has no item with a learned bias, so nothing changes; check that ids match")
+    return learned[theirs], excluded[theirs], known[theirs]
 
 
-def _plain_ids(column: IdColumn, rows: Ints) -> Any:
+def _take_column(column: IdColumn, rows: Ints) -> Any:
     if isinstance(column.values, np.ndarray):
         return column.values[rows]
     return pa.concat_arrays(column.values.chunks).take(pa.array(rows))
 
 
-def _require_proof(folded: Folded, user_vectors: Any) -> None:
-    """Refuse a log bias where item vectors allow of scores below 0 and no users show otherwise."""
+def _require_known_signs(folded: Folded, user_vectors: Any) -> None:
+    """Raise if scores could be below 0 and no users are given to check them."""
     if user_vectors is not None:
         folded.queries(user_vectors)
     elif folded._lowest < 0:
         raise DataError(
-            f"item_vectors has coordinates below 0, so scores may be below 0 too, and there a log "
-            f"bias cannot be folded; {_ADVICE}, or pass as user_vectors all users, to show that "
-            f"their scores are at least 0"
+            f"item_vectors has negative coordinates, so scores may be below 0, where a log bias "
+            f"cannot be folded; {_ADVICE}, or pass all users as user_vectors to check their scores"
         )

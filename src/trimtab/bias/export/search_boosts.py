@@ -1,8 +1,8 @@
-"""Biases as numbers to boost documents with in a search engine: JSON lines or CSV.
+"""Write biases as boosts for a search engine, in JSON lines or CSV.
 
-Engines built on Lucene refuse scores and boosts below 0, so what is written for them never is:
-`factor`, to multiply a score with, or `boost`, to add. The same number more for all items changes
-no ranking, so `boost` is the bias less the lowest one where that is below 0.
+Lucene rejects scores and boosts below 0, so the file has a `factor` that multiplies the score, or a
+`boost` that is added to it, both at least 0. A number added to all items does not change a ranking,
+so `boost` is the bias minus the lowest bias, if that is below 0.
 """
 
 from __future__ import annotations
@@ -14,38 +14,36 @@ import numpy as np
 import pyarrow as pa
 
 from trimtab.bias.table import BiasTable
-from trimtab.errors import DataError, StoreError
+from trimtab.errors import DataError
 from trimtab.tables.columns import ITEM
-from trimtab.tables.files import publish, write_table
+from trimtab.tables.files import publish, require_suffix, write_table
 from trimtab.tables.frames import take_ids
 
-ENDINGS = (".jsonl", ".csv")
-_MOST_LOG = 87.0  # exp of it, or of less than its negative, is no normal float32
-_ROWS = 2**16  # written at a time
+_MOST_LOG = 87.0  # exp of a number beyond ± this is not a normal float32
+_ROWS_PER_BLOCK = 2**16
 
 
 def require_ending(path: Path) -> None:
-    """Refuse a name that does not say which kind of file to write."""
-    if path.suffix.lower() not in ENDINGS:
-        raise StoreError(f"{path}: unknown kind of file; end the name in {' or '.join(ENDINGS)}")
+    """Raise unless a file name ends in .jsonl or .csv."""
+    require_suffix(path, (".jsonl", ".csv"))
 
 
 def write_boosts(bias: BiasTable, path: Path) -> float:
-    """What counts for items that are not in the file: 1, or the boost of a bias of 0."""
+    """Write the file; return the factor or boost of items that are not in it."""
     require_ending(path)
     table, missing = boosts_table(bias)
     if path.suffix.lower() == ".csv":
         write_table(table, path)
         return missing
     with publish(path) as file:
-        for batch in table.to_batches(max_chunksize=_ROWS):
+        for batch in table.to_batches(max_chunksize=_ROWS_PER_BLOCK):
             lines = (json.dumps(row, allow_nan=False) + "\n" for row in batch.to_pylist())
             file.write("".join(lines).encode("ascii"))
     return missing
 
 
 def boosts_table(bias: BiasTable) -> tuple[pa.Table, float]:
-    """item_id, bias, factor or boost, excluded; and what counts for items that are not there."""
+    """Return item_id, bias, factor or boost, excluded; and the factor or boost of other items."""
     if bias.scale == "log":
         _require_factors(bias)
         name, values, missing = "factor", np.exp(bias.bias), 1.0
@@ -63,12 +61,12 @@ def boosts_table(bias: BiasTable) -> tuple[pa.Table, float]:
 
 
 def _require_factors(bias: BiasTable) -> None:
-    """Refuse biases whose factors a search engine's float32 cannot hold."""
+    """Raise if a factor does not fit in a search engine's float32."""
     if np.abs(bias.bias).max(initial=0.0) <= _MOST_LOG:
         return
     place = int(np.abs(bias.bias).argmax())
     (item,) = take_ids(bias.item_ids, np.array([place]))
     raise DataError(
-        f"{ITEM} {item} has a log bias of {bias.bias[place]:g}, beyond ±{_MOST_LOG:g}: no search "
-        f"engine holds a factor of that size; learn again with a cap, max_bias="
+        f"{ITEM} {item} has a log bias of {bias.bias[place]:g}, beyond ±{_MOST_LOG:g}: its factor "
+        f"does not fit in a float32; learn with max_bias="
     )

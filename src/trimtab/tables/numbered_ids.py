@@ -1,4 +1,4 @@
-"""Ids given in any form, and the ids of numbered rows or columns."""
+"""Ids given in any form, and the ids of a model's numbered users or items."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import narwhals as nw
 import numpy as np
 import pyarrow as pa
 
-from trimtab.arrays import Codes, Ints
+from trimtab.arrays import Codes, Ints, find_positions
 from trimtab.errors import DataError
 from trimtab.tables.columns import USER
 from trimtab.tables.frames import known_ids, read_frame, take_ids
@@ -18,12 +18,12 @@ from trimtab.tables.ids import encode_ids, id_column
 
 
 def id_values(values: Any, name: str, column: str) -> pa.ChunkedArray:
-    """Ids given as a frame, a series, an Arrow or NumPy array, or anything to iterate over.
+    """Return ids given as a frame, a series, an array or any iterable, as an Arrow column.
 
     Args:
-        values: the ids; of a frame, those in `column`.
-        name: what to call them in errors.
-        column: the column that they belong to.
+        values: ids, or a frame with them in `column`.
+        name: argument to name in errors.
+        column: column that the ids belong to.
     """
     if isinstance(values, pa.ChunkedArray | pa.Array):
         return values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
@@ -36,62 +36,65 @@ def id_values(values: Any, name: str, column: str) -> pa.ChunkedArray:
         array = pa.array(values if isinstance(values, np.ndarray) else list(values))
     except (TypeError, OverflowError, pa.ArrowException) as error:
         raise DataError(
-            f"{name}, a {type(values).__name__}, cannot be read as ids ({error}); pass whole "
-            f"numbers of 64 bits or strings, or a frame with '{column}'"
+            f"{name} is a {type(values).__name__} that cannot be read as ids ({error}); pass "
+            f"64-bit integers or strings, or a frame with '{column}'"
         ) from error
     return pa.chunked_array([array])
 
 
 @dataclass(frozen=True)
-class Labels:
-    """The ids of numbered rows or columns."""
+class NumberedIds:
+    """The ids of users or items that a model knows by number."""
 
     column: str
     ids: Any  # ascending: int64 array or Arrow strings
-    codes: Codes  # by number: the place of its id among `ids`
+    codes: Codes  # by number: position of its id in `ids`
 
     @staticmethod
-    def read(values: Any | None, size: int, name: str, column: str) -> Labels:
-        """Labels of `size` numbers; the numbers themselves for None.
+    def read(values: Any | None, size: int, name: str, column: str) -> NumberedIds:
+        """Return the ids of `size` numbers; for None, the numbers themselves.
 
         Args:
-            values: one id for each number, each once.
-            size: how many there must be.
-            name: what to call them in errors.
-            column: the column that they belong to.
+            values: one distinct id for each number.
+            size: number of ids needed.
+            name: argument to name in errors.
+            column: column that the ids belong to.
         """
         if values is None:
-            return Labels(column, np.arange(size), np.arange(size, dtype=np.int32))
+            return NumberedIds.ascending(column, np.arange(size))
         given = id_values(values, name, column)
         if len(given) != size:
             raise DataError(
-                f"{name} has {len(given)} ids, but the model has {size}: give one for each of its "
-                f"numbers, in their order"
+                f"{name} has {len(given)} ids, but the model has {size}: pass one id for each, in "
+                f"the order of the model"
             )
         ids, (codes,) = encode_ids([id_column(name, column, given)])
         if len(ids) < size:
             counts = np.bincount(codes)
             (repeated,) = take_ids(ids, np.array([counts.argmax()]))
-            raise DataError(f"{name} has {repeated} more than once; give each number its own id")
-        return Labels(column, ids, codes)
+            raise DataError(f"{name} has {repeated} more than once; ids must be distinct")
+        return NumberedIds(column, ids, codes)
+
+    @staticmethod
+    def ascending(column: str, ids: Any) -> NumberedIds:
+        """Return ids that are numbered in their own order."""
+        return NumberedIds(column, ids, np.arange(len(ids), dtype=np.int32))
 
     @property
     def numbers(self) -> Ints:
-        """By place among `ids`: the number that has the id."""
+        """The number of each id in `ids`."""
         numbers = np.empty(len(self.codes), np.int64)
         numbers[self.codes] = np.arange(len(self.codes))
         return numbers
 
     def find(self, users: Any | None) -> Ints:
-        """Places among `ids` of the users asked for, ascending; those not known are left out."""
+        """Return the positions in `ids` of the given users, ascending, without unknown users."""
         if users is None:
             return np.arange(len(self.ids))
-        asked = id_values(users, "users", USER)
-        if len(asked) == 0 or len(self.ids) == 0:
+        wanted = id_values(users, "users", USER)
+        if len(wanted) == 0 or len(self.ids) == 0:
             return np.empty(0, np.int64)
         ours = known_ids("the model", self.column, self.ids)
-        ids, (known, wanted) = encode_ids([ours, id_column("users", USER, asked)])
-        back = np.full(len(ids), -1)
-        back[known] = np.arange(len(known))
-        places: Ints = np.unique(back[wanted])
-        return places[places >= 0]
+        _, (known, asked) = encode_ids([ours, id_column("users", USER, wanted)])
+        positions = np.unique(find_positions(known, asked)).astype(np.int64)
+        return positions[positions >= 0]

@@ -1,4 +1,4 @@
-"""One cell of a backtest: an engine at a date under every method, as rows of `Results`."""
+"""One cell of a backtest: an engine at a date with every method, as rows of `Results`."""
 
 from __future__ import annotations
 
@@ -15,99 +15,101 @@ from trimtab.arrays import Floats
 from trimtab.bias import ItemBias
 from trimtab.engines.base import Engine
 from trimtab.errors import DataError, TrimtabError
-from trimtab.experiments.item_sales import SalesCounter
+from trimtab.experiments.item_sales import WeeklySales
 from trimtab.experiments.methods import Case, Method
 from trimtab.experiments.plan import Plan
 from trimtab.experiments.results import SCHEMAS, Results
 from trimtab.experiments.timeline import Split
 from trimtab.metrics.bootstrap import lift_intervals
-from trimtab.metrics.evaluation import Judged, judge_units
+from trimtab.metrics.evaluation import UnitEvaluation, judge_units
 from trimtab.metrics.per_user import coverage, kl_divergence, lift, mean_metrics
 from trimtab.tables.log import Log
 
 Step = Callable[[str], None]
-_ALL_DAYS = 0  # how `windows` writes an engine trained on everything
+_ALL_DAYS = 0  # in the table `windows`: an engine trained on all events
 
 
-def judge_cell(
-    plan: Plan, log: Log, split: Split, name: str, engine: Engine, alone: bool, step: Step
+def run_cell(
+    plan: Plan, log: Log, split: Split, name: str, engine: Engine, is_baseline: bool, step: Step
 ) -> Results:
-    """All tables of one engine at one date; of the engine by itself only, if `alone`."""
-    cell = _Cell(plan, log, split, name, engine, step)
-    for method in plan.methods[:1] if alone else plan.methods:
+    """Return all tables of one engine at one date; a baseline runs without other methods."""
+    cell = _CellRun(plan, log, split, name, engine, step)
+    for method in plan.methods[:1] if is_baseline else plan.methods:
         try:
-            cell.judge(method)
+            cell.run_method(method)
         except TrimtabError as error:
             where = f"{split.as_of}, engine {name}, method {method.name}"
             raise DataError(f"{where}: {error}") from error
-    cell.compare()
-    if not alone and plan.training_windows:
-        cell.judge_windows()
+    cell.add_comparisons()
+    if not is_baseline and plan.training_windows:
+        cell.run_training_windows()
     return cell.results()
 
 
-def count_steps(plan: Plan, alone: bool) -> int:
-    """How often `judge_cell` calls `step`."""
-    if alone:
+def count_steps(plan: Plan, is_baseline: bool) -> int:
+    """Return how often `run_cell` calls `step`."""
+    if is_baseline:
         return 1
     n_fits = sum(len(plan.metrics) if method.learns else 1 for method in plan.methods)
     return n_fits + len(plan.training_windows)
 
 
-class _Cell:
-    """Collects rows while methods are judged one after the other."""
+class _CellRun:
+    """Runs methods one after the other and collects the rows of the results."""
 
     def __init__(
         self, plan: Plan, log: Log, split: Split, name: str, engine: Engine, step: Step
     ) -> None:
         self._plan, self._split, self._engine = plan, split, engine
         self._case = Case(engine, split, plan.n_listed, plan.k, log.catalogue())
-        self._sales = SalesCounter(log, split)
+        self._sales = WeeklySales(log, split)
         self._key = {"date": str(split.as_of), "engine": name}
-        self._report = step
-        self._judged: dict[tuple[str, str], Judged] = {}
+        self._call_step = step
+        self._evaluated: dict[tuple[str, str], UnitEvaluation] = {}
         self._learned: dict[tuple[str, str], ItemBias] = {}
         self._rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
 
     def _step(self, text: str) -> None:
-        self._report(f"{self._key['date']} {self._key['engine']}: {text}")
+        self._call_step(f"{self._key['date']} {self._key['engine']}: {text}")
 
-    def judge(self, method: Method) -> None:
-        """Judge one method, once for each metric if it learns."""
+    def run_method(self, method: Method) -> None:
+        """Evaluate one method, once per metric if it learns biases."""
         if not method.learns:
             self._step(method.name)
-            self._add(method.name, "", method.lists(self._case))
+            self._evaluated[method.name, ""] = self._evaluate(method.lists(self._case))
             return
         for metric in self._plan.metrics:
             self._step(f"{method.name}, for {metric.upper()}")
             bias = method.learn(self._case, metric)
             self._learned[method.name, metric] = bias
-            self._add(method.name, metric, bias.apply(self._case.lists, self._plan.k))
+            top = bias.apply(self._case.lists, self._plan.k)
+            self._evaluated[method.name, metric] = self._evaluate(top)
 
-    def compare(self) -> None:
-        """Rows of what was judged and learned, against the engine alone."""
+    def add_comparisons(self) -> None:
+        """Add rows that compare each method with the engine alone."""
         self._add_results()
-        for (method, objective), judged in self._judged.items():
-            self._add_reach({**self._key, "method": method, "objective": objective}, judged)
+        for (method, objective), evaluation in self._evaluated.items():
+            key = {**self._key, "method": method, "objective": objective}
+            self._add_item_distribution(key, evaluation)
         for (method, objective), bias in self._learned.items():
             self._add_biases({**self._key, "method": method, "objective": objective}, bias)
         self._add_overlap()
 
-    def judge_windows(self) -> None:
-        """The engine trained on the last days only, for each training window, and on everything."""
-        values = {}
+    def run_training_windows(self) -> None:
+        """Evaluate the engine trained on each training window, and on all events."""
+        evaluated = {}
         for days in sorted(self._plan.training_windows):
             self._step(f"trained on {days:g} days")
             try:
                 lists = self._case.lists_of(replace(self._engine, window_days=days))
-                values[days] = judge_units(lists, self._split.test, self._plan.k)
-            except DataError:  # nothing was sold in so short a time
+                evaluated[days] = self._evaluate(lists)
+            except DataError:  # no sales in such a short window
                 continue
         whole = self._case.lists
         if self._engine.window_days is not None:
             whole = self._case.lists_of(replace(self._engine, window_days=None))
-        values[_ALL_DAYS] = judge_units(whole, self._split.test, self._plan.k)
-        means = {days: mean_metrics(judged.metrics) for days, judged in values.items()}
+        evaluated[_ALL_DAYS] = self._evaluate(whole)
+        means = {days: mean_metrics(found.metrics) for days, found in evaluated.items()}
         shortest = means.get(min(self._plan.training_windows), {})
         for days, figures in means.items():
             for metric in self._plan.metrics:
@@ -117,29 +119,29 @@ class _Cell:
                 self._rows["windows"].append({**self._key, **row})
 
     def results(self) -> Results:
-        """Everything collected."""
+        """Return all collected rows."""
         tables = {
             name: pa.Table.from_pylist(rows, schema=SCHEMAS[name])
             for name, rows in self._rows.items()
         }
         return Results({}, tables)
 
-    def _add(self, method: str, objective: str, lists: Any) -> None:
-        self._judged[method, objective] = judge_units(lists, self._split.test, self._plan.k)
+    def _evaluate(self, lists: Any) -> UnitEvaluation:
+        return judge_units(lists, self._split.test, self._plan.k)
 
-    def _values(self, judged: Judged) -> Floats:
-        """One row a buyer of the test, one column a metric."""
-        buyers = judged.buyers()
+    def _buyer_metrics(self, evaluation: UnitEvaluation) -> Floats:
+        """Return one row per buyer of the test, one column per metric."""
+        buyers = evaluation.buyers()
         return np.stack([getattr(buyers, metric) for metric in self._plan.metrics], axis=1)
 
     def _add_results(self) -> None:
-        values = [self._values(judged) for judged in self._judged.values()]
+        values = [self._buyer_metrics(evaluation) for evaluation in self._evaluated.values()]
         base = values[0]
         seed = self._plan.seed
         found = lift_intervals(
             np.concatenate(values, axis=1), np.tile(base, len(values)), self._plan.n_draws, seed
         )
-        keys = [(key, metric) for key in self._judged for metric in self._plan.metrics]
+        keys = [(key, metric) for key in self._evaluated for metric in self._plan.metrics]
         means = np.concatenate([value.mean(axis=0) for value in values])
         baselines = np.tile(base.mean(axis=0), len(values))
         for ((method, objective), metric), interval, value, baseline in zip(
@@ -155,12 +157,12 @@ class _Cell:
                 }
             )  # fmt: skip
 
-    def _add_reach(self, key: dict[str, str], judged: Judged) -> None:
-        shown = judged.shown_to_buyers()
-        bought = judged.bought.items
-        for size, covered in coverage(shown, bought, judged.n_items).items():
+    def _add_item_distribution(self, key: dict[str, str], evaluation: UnitEvaluation) -> None:
+        shown = evaluation.shown_to_buyers()
+        bought = evaluation.bought.items
+        for size, covered in coverage(shown, bought, evaluation.n_items).items():
             self._rows["coverage"].append({**key, "size": size, "covered": covered})
-        kl = kl_divergence(bought, shown, judged.n_items)
+        kl = kl_divergence(bought, shown, evaluation.n_items)
         self._rows["divergence"].append({**key, "kl": kl})
 
     def _add_biases(self, key: dict[str, str], bias: ItemBias) -> None:
@@ -169,7 +171,7 @@ class _Cell:
         self._rows["fits"].append({**key, **counts})
         self._rows["biases"] += [
             {**key, "bias": float(bias.bias[place]), **sales}
-            for place, sales in zip(moved, self._sales.describe(bias.item_ids, moved), strict=True)
+            for place, sales in zip(moved, self._sales.rows(bias.item_ids, moved), strict=True)
         ]
 
     def _add_overlap(self) -> None:
