@@ -1,4 +1,4 @@
-"""What several tests share: generated data, and the real command line."""
+"""Fixtures shared by tests: generated data, and the real command line."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ Cli = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(scope="session")
 def data() -> DriftData:
-    """A few hundred users: quick to learn from."""
+    """Data of a few hundred users, quick to learn from."""
     return generate_drift(n_users=400, n_items=120, n_listed=20, drift=1.0, seed=3)
 
 
 @pytest.fixture(scope="session")
 def many() -> DriftData:
-    """Enough users for work to be split among threads."""
+    """Data with enough users to use several threads."""
     return generate_drift(n_users=5_000, n_items=300, n_listed=15, drift=1.0, seed=4)
 
 
 @pytest.fixture(scope="session")
 def trimtab(tmp_path_factory) -> Cli:
-    """Runs the installed `trimtab` command in a given folder, where nothing optional is found."""
+    """Run the installed `trimtab` command in a folder, without optional libraries."""
     hooks = tmp_path_factory.mktemp("hooks")
     (hooks / "sitecustomize.py").write_text(WITHOUT_OPTIONAL)
     return functools.partial(_run, [str(hooks)])
@@ -57,7 +57,7 @@ def trimtab(tmp_path_factory) -> Cli:
 
 @pytest.fixture(scope="session")
 def trimtab_with_extras() -> Cli:
-    """Runs the installed `trimtab` command in a given folder, with all extras."""
+    """Run the installed `trimtab` command in a folder, with all extras."""
     return functools.partial(_run, [])
 
 
@@ -78,7 +78,7 @@ def _run(hooks: list[str], *arguments: object, cwd: Path) -> subprocess.Complete
 
 @pytest.fixture(scope="session")
 def bytes_of() -> Callable[[pa.Table], bytes]:
-    """A table as bytes, for comparing down to the last bit."""
+    """Return a table as bytes, to compare every bit."""
 
     def serialise(table: pa.Table) -> bytes:
         sink = pa.BufferOutputStream()
@@ -91,7 +91,7 @@ def bytes_of() -> Callable[[pa.Table], bytes]:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    """A real browser; where there is none, its tests are skipped, or fail if they must not be."""
+    """A real browser. Without one its tests are skipped, or fail if TRIMTAB_REQUIRE_BROWSER is set."""
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
     if program is None:
@@ -111,6 +111,6 @@ def made_shop(tmp_path_factory) -> Shop:
 
 @pytest.fixture
 def shop(made_shop, tmp_path) -> Shop:
-    """A shop of one's own, to publish in and to spoil."""
+    """A copy of the shop that a test may change."""
     shutil.copytree(made_shop.folder, tmp_path / "shop")
     return Shop(tmp_path / "shop", made_shop.log)

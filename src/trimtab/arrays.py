@@ -61,7 +61,7 @@ def entries_of(indptr: Ints, chosen: Ints | Codes) -> tuple[Ints, Ints]:
 
 
 def close_lists(items: Codes, scores: Floats, lengths: Ints, n: int) -> Lists:
-    """Return lists from rows of n slots, of which only the first `lengths` are filled."""
+    """Return lists from rows of n slots with only the first `lengths` filled."""
     indptr = np.concatenate([[0], np.cumsum(lengths)])
     if indptr[-1] == len(items):
         return Lists(indptr, items, scores)

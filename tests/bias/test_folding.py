@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import FrozenInstanceError, replace
 from typing import NamedTuple
@@ -16,6 +17,7 @@ import trimtab as tt
 from made_biases import make_bias
 from trimtab.bias.export.folding import MASKED
 from trimtab.datasets import generate_drift
+from trimtab.engines.factorization import item_factors
 
 K = 10
 ONE_LESS = 2.0**20  # the multiplier for libraries that rank by 1 - product
@@ -121,7 +123,9 @@ EXACT = {
 }
 
 
-# 10,000 users, all of 5,000 items ---------------------------------------------------------------
+# All items for thousands of users ---------------------------------------------------------------
+
+N_USERS, N_ITEMS = 10_000, 5_000
 
 
 def top_lists(users, items, n=50):
@@ -136,21 +140,22 @@ def top_lists(users, items, n=50):
     )
 
 
+@functools.cache
 def shop_data():
     return generate_drift(
-        n_users=10_000, n_items=5_000, purchases_per_user=8, drift=1.0, n_categories=64, seed=5
+        n_users=N_USERS, n_items=N_ITEMS, purchases_per_user=8, drift=1.0, n_categories=64, seed=5
     )
 
 
 def factor_case():
-    """Factors of any sign and biases of an additive fit, which excludes what was not sold."""
+    """Factors of any sign and biases of an additive fit, which excludes unsold items."""
     from scipy.sparse import csr_matrix
-    from scipy.sparse.linalg import svds
 
     data = shop_data()
     entries = (np.ones(len(data.history.items)), data.history.items, data.history.indptr)
-    left, sizes, right = svds(csr_matrix(entries, shape=(10_000, 5_000)), k=64, random_state=0)
-    users, items = (left * sizes).astype("f4"), np.ascontiguousarray(right.T, "f4")
+    matrix = csr_matrix(entries, shape=(N_USERS, N_ITEMS))
+    items = item_factors(matrix, 64, seed=0).astype("f4")
+    users = (matrix @ items).astype("f4")
     learner = tt.BiasLearner(k=K, scale="additive", exclude_unsold=True, max_bias=None)
     return Case(learner.fit(top_lists(users, items), data.recent_events()), users, items)
 
@@ -158,12 +163,12 @@ def factor_case():
 def category_case():
     """Tastes by category times popularity, 0 and up, and biases of the default fit, on logs."""
     data = shop_data()
-    buyers = np.repeat(np.arange(10_000), np.diff(data.history.indptr))
-    tastes = np.full((10_000, 64), 0.05)
+    buyers = np.repeat(np.arange(N_USERS), np.diff(data.history.indptr))
+    tastes = np.full((N_USERS, 64), 0.05)
     np.add.at(tastes, (buyers, data.category[data.history.items]), 1.0)
-    shares = np.bincount(data.history.items, minlength=5_000) / len(buyers)
-    mixed = np.random.default_rng(0).gamma(1.0, 0.02, (5_000, 64))
-    mixed[np.arange(5_000), data.category] += 1.0
+    shares = np.bincount(data.history.items, minlength=N_ITEMS) / len(buyers)
+    mixed = np.random.default_rng(0).gamma(1.0, 0.02, (N_ITEMS, 64))
+    mixed[np.arange(N_ITEMS), data.category] += 1.0
     users = (tastes / tastes.sum(axis=1, keepdims=True)).astype("f4")
     items = (mixed * shares[:, None]).astype("f4")
     bias = tt.BiasLearner(k=K).fit(top_lists(users, items), data.recent_events())
@@ -177,18 +182,20 @@ def large(request):
     return case, truth_of(case)
 
 
+@pytest.mark.xdist_group("folding")
 def test_the_large_cases_are_what_they_should_be(large):
     case, truth = large
-    assert truth.scores.shape == (10_000, 5_000)
+    assert truth.scores.shape == (N_USERS, N_ITEMS)
     assert case.items.shape[1] == 64
     assert np.count_nonzero(case.bias.bias) > 100
     assert case.bias.excluded.sum() > 100
-    assert len(case.bias) < 5_000  # some items have no learned bias
+    assert len(case.bias) < N_ITEMS  # some items have no learned bias
     engine = truth_of(case._replace(bias=make_bias({0: 0.0}), users=case.users[:500]))
     assert (engine.top != truth.top[:500]).mean() > 0.05
     assert np.isin(engine.top, case.bias.item_ids[case.bias.excluded]).any()
 
 
+@pytest.mark.xdist_group("folding")
 @pytest.mark.parametrize("excluded", ["drop", "mask"])
 @pytest.mark.parametrize("library", ["faiss", "usearch"])
 def test_exact_search_serves_the_biased_ranking_of_all_items(library, excluded, large):
@@ -198,6 +205,7 @@ def test_exact_search_serves_the_biased_ranking_of_all_items(library, excluded, 
     assert_same(search(folded, case.users), truth)
 
 
+@pytest.mark.xdist_group("folding")
 @pytest.mark.parametrize("library", ["usearch index", "hnswlib", "implicit"])
 def test_other_libraries_serve_it_too(library, large):
     case, truth = large

@@ -21,6 +21,7 @@ import pytest
 
 import trimtab as tt
 from trimtab.errors import StoreError
+from trimtab.tables import published
 
 AWKWARD = [0.1 + 0.2, -0.0, 5e-324, 1.7976931348623157e308, np.nextafter(1.0, 2.0), -1e-300]
 
@@ -336,6 +337,13 @@ def test_a_table_that_was_cut_short(saved):
         tt.ItemBias.load(saved)
 
 
+@pytest.fixture
+def no_wait(monkeypatch):
+    """Retries without waiting between them."""
+    monkeypatch.setattr(published, "_WAIT_SECONDS", 0.0)
+
+
+@pytest.mark.usefixtures("no_wait")
 def test_a_missing_table(saved):
     (table,) = saved.glob("bias-*.parquet")
     table.unlink()
@@ -356,6 +364,7 @@ def test_a_header_that_lacks_something(change, saved):
         tt.ItemBias.load(saved)
 
 
+@pytest.mark.usefixtures("no_wait")
 def test_a_header_cannot_lead_outside_the_folder(saved):
     outside = saved.parent / "outside.parquet"
     (table,) = saved.glob("bias-*.parquet")

@@ -1,4 +1,4 @@
-"""What every engine keeps to, whatever it learns."""
+"""Rules that every engine follows."""
 
 from __future__ import annotations
 

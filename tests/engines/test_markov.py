@@ -20,7 +20,7 @@ DAY = 86_400_000_000
 
 
 def random_log(seed: int, n_users: int = 12, n_items: int = 7, n_events: int = 90) -> pa.Table:
-    """Few different times, so that many purchases are made at once."""
+    """Events with few distinct times, so many purchases happen at once."""
     random = np.random.default_rng(seed)
     days = random.integers(0, 8, n_events)
     return pa.table(

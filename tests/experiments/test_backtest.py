@@ -43,6 +43,9 @@ class InterruptedRunError(Exception):
     """Stands for a run that is stopped."""
 
 
+pytestmark = pytest.mark.xdist_group("backtest")  # one run of the whole plan for all tests
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("backtest")

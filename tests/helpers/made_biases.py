@@ -16,7 +16,7 @@ SUMMARY = Summary(
 
 
 def make_bias(biases, excluded=(), scale="additive", unlisted="never", fresh=(), error=0.0):
-    """Biases by item id, as if they had been learned."""
+    """Return biases by item id, as if they had been learned."""
     ids = sorted(biases)
     return tt.ItemBias(
         item_ids=np.array(ids) if isinstance(ids[0], int) else pa.array(ids, pa.large_string()),

@@ -90,7 +90,7 @@ ROWS = st.lists(
 )
 BIASES = st.lists(
     st.sampled_from([-0.5, 0.0, 0.25, 0.5]), min_size=N_ITEMS, max_size=N_ITEMS
-)  # few values, so that ties abound
+)  # few values, so there are many ties
 
 
 @settings(deadline=None, max_examples=300)

@@ -61,7 +61,7 @@ def run_backtest(plan: Plan, log: Log, folder: Path, step: Step = lambda text: N
 
 
 def _load_cell(folder: Path) -> Results | None:
-    """Return a finished cell, or None if there is none that can be read."""
+    """Return a finished cell, or None if it is missing or unreadable."""
     try:
         return Results.load(folder)
     except StoreError:
