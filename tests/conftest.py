@@ -91,7 +91,7 @@ def bytes_of() -> Callable[[pa.Table], bytes]:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    """A real browser. Without one its tests are skipped, or fail if TRIMTAB_REQUIRE_BROWSER is set."""
+    """A real browser; without one tests are skipped, or fail if TRIMTAB_REQUIRE_BROWSER is set."""
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
     if program is None:

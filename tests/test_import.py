@@ -1,4 +1,4 @@
-"""`import trimtab` stays light: nothing optional or heavy comes along."""
+"""`import trimtab` is light: it loads no optional or heavy library."""
 
 from __future__ import annotations
 

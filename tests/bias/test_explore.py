@@ -1,4 +1,4 @@
-"""Places kept for items that little is known of."""
+"""Slots for items with little data."""
 
 from __future__ import annotations
 

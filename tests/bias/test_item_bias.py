@@ -1,4 +1,4 @@
-"""ItemBias: adds itself to scores as one can check by hand, and never changes."""
+"""ItemBias: examples checked by hand, and immutability."""
 
 from __future__ import annotations
 

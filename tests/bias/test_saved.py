@@ -212,7 +212,7 @@ def start(role: str, folder: Path) -> subprocess.Popen[str]:
 
 
 def version_of(bias: tt.ItemBias, number: int) -> tt.ItemBias:
-    """A version that readers can tell to be whole: all its parts say its number."""
+    """Return a version with its number in all parts, so readers can see that it is complete."""
     n = 10 * number
     return replace(
         bias,

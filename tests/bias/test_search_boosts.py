@@ -1,4 +1,4 @@
-"""Boosts for search engines: exact in JSON lines and CSV, nothing a spreadsheet would run."""
+"""Boosts for search engines: exact in JSON lines and CSV, with formulas escaped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The generator: shapes, determinism, and that its drift is what it says it is."""
+"""The generators: shapes, determinism, and the stated drift."""
 
 from __future__ import annotations
 

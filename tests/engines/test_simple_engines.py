@@ -1,4 +1,4 @@
-"""Category, popularity and repeat engines on logs small enough to work out by hand."""
+"""Category, popularity and repeat engines on logs small enough to check by hand."""
 
 from __future__ import annotations
 

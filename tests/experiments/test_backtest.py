@@ -1,4 +1,4 @@
-"""Backtests: the figures are those that the parts give, and an interrupted run goes on."""
+"""Backtests: figures equal those computed step by step, and an interrupted run continues."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ METHODS = ["long", "truncate", "decay", "distrdiff", "ratio", "paper", "default"
 
 
 class InterruptedRunError(Exception):
-    """Stands for a run that is stopped."""
+    """Raised to interrupt a run."""
 
 
 pytestmark = pytest.mark.xdist_group("backtest")  # one run of the whole plan for all tests

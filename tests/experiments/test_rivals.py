@@ -1,4 +1,4 @@
-"""The rivals on lists small enough to work out by hand."""
+"""Rival methods on lists small enough to check by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Splits by date: half-open windows, the shop's own days, refusals."""
+"""Splits by date: half-open windows, days in the shop's time zone, errors."""
 
 from __future__ import annotations
 

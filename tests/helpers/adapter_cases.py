@@ -1,7 +1,7 @@
 """Models of every library that Trimtab adapts, trained on small data, with their own scores.
 
-`make test` takes the libraries that install beside ours. LensKit and RecTools need environments of
-their own: there, TRIMTAB_TEST_LIBRARY names the one whose cases are taken, and none is skipped.
+`make test` uses the libraries that can be installed together. LensKit and RecTools need separate
+environments, where TRIMTAB_TEST_LIBRARY names the library to test; nothing is skipped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ assert LIBRARY in ("", *OTHERS), LIBRARY
 
 
 class Case(NamedTuple):
-    """A trained model and what is known of it."""
+    """A trained model, its options and its scores."""
 
     model: Any
     options: dict[str, Any]  # what recs_from needs beside it
@@ -35,7 +35,7 @@ class Case(NamedTuple):
 
 
 def events_of(matrix: np.ndarray, name: Callable[[str, int], Any]) -> pa.Table:
-    """A row a purchase; times follow the order of rows."""
+    """Return one row per purchase, with times in the order of rows."""
     users, items = np.nonzero(matrix)
     counts = matrix[users, items]
     users, items = np.repeat(users, counts), np.repeat(items, counts)
@@ -78,7 +78,7 @@ def _implicit(make: Callable[[], Any], exact: bool = True) -> Callable[[pa.Table
 
 
 def _implicit_scores(model: Any, bought: UserItems) -> np.ndarray:
-    """What its own `recommend` says of all items, marks of padding left out."""
+    """Return the scores of all items from the model's `recommend`, without padding."""
     n_users, n_items = bought.matrix.shape
     rows = np.arange(n_users)
     items, values = model.recommend(

@@ -1,4 +1,4 @@
-"""Intervals of lifts: paired, the same for the same seed, and about as wide as they should be."""
+"""Intervals of lifts: paired, the same for the same seed, and as wide as theory predicts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures by hand, and that `fit` promises exactly what `apply` and `evaluate` then show."""
+"""Figures by hand, and the summary of `fit` equals what `apply` and `evaluate` give."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def weights(data):
 
 
 def check(learner, recs, recent, **options):
-    """What `fit` says of the biases is what they do."""
+    """Check that the summary of `fit` equals what the biases do."""
     bias = learner.fit(recs, recent, **options)
     weights = options.get("weights")
     for figure, lists in (("before", recs), ("after", bias.apply(recs, k=learner.k))):

@@ -1,4 +1,4 @@
-"""One total order: score descending, then id ascending; and the top k by it."""
+"""The ranking order (score descending, then id ascending), and the top k."""
 
 from __future__ import annotations
 

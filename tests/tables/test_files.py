@@ -1,4 +1,4 @@
-"""Parquet and CSV files: ids come back as they were, spreadsheets run nothing, no halves."""
+"""Parquet and CSV files: ids are read back unchanged, formulas are escaped, writes are atomic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any kind of frame and id gives the same biases; results come back in the caller's own kind."""
+"""Any type of frame and id gives the same biases; results have the caller's type of frame."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs from files and frames: time zones, catalogues, refusals; and the two real ones."""
+"""Logs from files and frames: time zones, catalogues, errors, and two real logs."""
 
 from __future__ import annotations
 
