@@ -1,4 +1,4 @@
-"""The daily job replayed: made and judged day by day, and nothing seen too early."""
+"""The daily job replayed: run and judged day by day, without seeing the future."""
 
 from __future__ import annotations
 
@@ -17,29 +17,18 @@ import pytest
 import trimtab as tt
 from trimtab.daily.dated_lists import TRAINED_UNTIL
 from trimtab.daily.simulate import Simulation
-from trimtab.daily.simulated_month import (
-    COLD,
-    DEFAULT,
-    JOBS,
-    SCHEMA,
-    WARM,
-    Month,
-    begin,
-    compare,
-    lift_of,
-    require_free,
-)
+from trimtab.daily.simulated_month import SCHEMA, Month, lift_of, prepare_folder, require_free
 from trimtab.datasets import generate_log, make_log
 from trimtab.engines import Markov, Popularity
 from trimtab.errors import DataError, SettingError, StoreError
-from trimtab.report.month.month_words import lift_by_day
+from trimtab.report.month.month_page import describe_days
 from trimtab.store import Store
 from trimtab.tables.files import write_table
 
 TZ = "America/New_York"
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 N_DAYS, RECENT = 4, 2
-BEFORE = 6  # nights: few buyers, so that the first morning learns from three windows
+BEFORE = 6  # nights: with few buyers the first morning learns from three windows
 EVENTS = generate_log(n_users=400, n_items=60, days=30, purchases_per_user=30, drift=1, seed=6)
 NAMES = pa.table({"item_id": np.arange(60), "name": [f"{HOSTILE} {item}" for item in range(60)]})
 LOG = make_log(EVENTS, TZ, NAMES)
@@ -64,12 +53,8 @@ def month(folder: Path, steps: list[str]) -> Month:
     return SIMULATION.run(folder, steps.append)
 
 
-def store_of(folder: Path, job: str) -> Store:
-    return Store(folder / f"store-{job.replace(', ', '-')}")
-
-
 def bought_on(day: date) -> pa.Table:
-    """The events of a day, by the calendar of the shop itself."""
+    """Return the events of a day by the shop's own calendar."""
     local = pc.local_timestamp(LOG.events["timestamp"].cast(pa.timestamp("us", TZ)))
     return LOG.events.filter(pc.equal(pc.cast(pc.floor_temporal(local, unit="day"), "date32"), day))
 
@@ -82,22 +67,16 @@ def test_the_days_are_the_last_whole_ones() -> None:
     assert len(MORNINGS) == N_DAYS
 
 
-def test_a_row_a_day_and_job(month: Month) -> None:
-    rows = month.days.to_pylist()
-
-    assert [(row["day"], row["job"]) for row in rows] == [
-        (str(day), job) for day in MORNINGS for job in JOBS
-    ]
+def test_one_row_per_day(month: Month) -> None:
+    assert [row["day"] for row in month.rows] == [str(day) for day in MORNINGS]
     assert month.about["first"] == str(MORNINGS[0])
     assert month.about["engine"] == "Markov"
-    assert any(row["n_biases"] > 0 for row in month.of(DEFAULT))
-    assert all(row["n_biases"] > 0 for row in month.of(COLD) + month.of(WARM))
-    assert [row["changed"] is None for row in month.of(WARM)] == [True, False, False, False]
+    assert any(row["n_biases"] > 0 for row in month.rows)
 
 
-def test_every_piece_of_work_is_told_of(month: Month, steps: list[str]) -> None:
+def test_every_piece_of_work_is_reported(month: Month, steps: list[str]) -> None:
     assert len(steps) == SIMULATION.n_steps
-    assert steps[-1] == f"{MORNINGS[-1]}, {WARM}"
+    assert str(MORNINGS[-1]) in steps[-1]
 
 
 def test_lists_are_made_before_their_day_and_say_so(month: Month, folder: Path) -> None:
@@ -113,13 +92,12 @@ def test_lists_are_made_before_their_day_and_say_so(month: Month, folder: Path) 
         assert lists.drop_columns([TRAINED_UNTIL]).equals(again)
 
 
-@pytest.mark.parametrize("job", JOBS)
-def test_each_morning_is_in_its_store(month: Month, folder: Path, job: str) -> None:
-    versions = store_of(folder, job).history()
-    rows = [row for row in month.of(job) if row["refused"] is None]
+def test_each_morning_is_in_the_store(month: Month, folder: Path) -> None:
+    versions = Store(folder / "store").history()
+    rows = [row for row in month.rows if row["refused"] is None]
 
     assert [version.as_of for version in versions] == [row["day"] for row in rows]
-    assert len(rows) == N_DAYS - (job == DEFAULT)  # its guard refuses one: the forecast is no lift
+    assert len(rows) == N_DAYS - 1  # the guard refuses one: it forecasts no lift
     for version, row in zip(versions, rows, strict=True):
         bias, day = version.bias(), date.fromisoformat(version.as_of)
         taught = date.fromisoformat(version.manifest["lists"][0])
@@ -128,13 +106,13 @@ def test_each_morning_is_in_its_store(month: Month, folder: Path, job: str) -> N
         lists = pq.read_table(folder / "lists" / f"{day}.parquet").drop_columns([TRAINED_UNTIL])
         assert version.top().equals(bias.apply(lists, 5))
         assert row["n_biases"] == np.count_nonzero(bias.bias)
-        assert row["objective"] == bias.summary.objective_after
+        assert row["forecast"] == bias.summary.forecast
+        assert row["seconds"] == version.manifest["seconds"]
 
 
-@pytest.mark.parametrize("job", JOBS)
-def test_values_are_those_of_evaluate(month: Month, folder: Path, job: str) -> None:
-    versions = {version.as_of: version for version in store_of(folder, job).history()}
-    for row in month.of(job):
+def test_values_equal_those_of_evaluate(month: Month, folder: Path) -> None:
+    versions = {version.as_of: version for version in Store(folder / "store").history()}
+    for row in month.rows:
         truth = bought_on(date.fromisoformat(row["day"]))
         lists = pq.read_table(folder / "lists" / f"{row['day']}.parquet")
         served = versions[max(day for day in versions if day <= row["day"])]
@@ -145,31 +123,15 @@ def test_values_are_those_of_evaluate(month: Month, folder: Path, job: str) -> N
         assert lift_of(row) == pytest.approx(biased["ndcg"] / alone["ndcg"] - 1)
 
 
-def test_a_refused_morning_leaves_what_was_served(month: Month) -> None:
-    (refused,) = [row for row in month.of(DEFAULT) if row["refused"] is not None]
-    before = month.of(DEFAULT)[month.of(DEFAULT).index(refused) - 1]
+def test_a_refused_morning_keeps_the_served_version(month: Month) -> None:
+    (refused,) = [row for row in month.rows if row["refused"] is not None]
+    before = month.rows[month.rows.index(refused) - 1]
 
-    assert "the forecast is no lift of NDCG@5" in refused["refused"]
+    assert "NDCG@5" in refused["refused"]
     assert refused["n_biases"] == before["n_biases"]
-    assert [refused[name] for name in ("seconds", "cycles", "objective", "changed")] == [None] * 4
-    assert [month.refusals(job) for job in JOBS] == [1, 0, 0]
-    assert "On 1 morning its job was refused" in lift_by_day(month)
-
-
-def test_only_the_warm_ascent_starts_from_the_day_before(month: Month, folder: Path) -> None:
-    starts = {
-        job: [version.manifest["started_from"] for version in store_of(folder, job).history()]
-        for job in JOBS
-    }
-
-    assert starts == {DEFAULT: [None] * 3, COLD: [None] * 4, WARM: [None, 1, 2, 3]}
-    assert month.of(WARM)[0]["objective"] == month.of(COLD)[0]["objective"]
-
-
-def test_changes_are_those_between_versions(month: Month, folder: Path) -> None:
-    versions = store_of(folder, COLD).history()
-    for before, after, row in zip(versions, versions[1:], month.later(COLD), strict=False):
-        assert compare(before.bias(), after.bias()) == (row["changed"], row["moved"])
+    assert [refused[name] for name in ("seconds", "forecast")] == [None] * 2
+    assert month.n_refused() == 1
+    assert f"{N_DAYS - 1} of {N_DAYS}" in describe_days(month)
 
 
 def test_saved_and_loaded(month: Month, folder: Path, tmp_path: Path) -> None:
@@ -205,32 +167,31 @@ def test_an_earlier_run_is_replaced(tmp_path: Path) -> None:
     again = short.run(tmp_path, lambda _: None)
 
     assert len(list((tmp_path / "lists").iterdir())) == 2 + 4  # two windows before
-    history = store_of(tmp_path, WARM).history()
-    assert [version.manifest["started_from"] for version in history] == [None, 1]
+    assert [version.number for version in Store(tmp_path / "store").history()] == [1, 2]
     assert not (tmp_path / "month.html").exists()
     drop = ["seconds"]
     assert again.days.drop_columns(drop).equals(month.days.drop_columns(drop))
 
 
-def test_other_things_are_left_alone(tmp_path: Path) -> None:
+def test_other_files_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "lists").mkdir()
     (tmp_path / "lists" / "mine.txt").write_text("kept")
-    for refuse in (require_free, begin):
-        with pytest.raises(StoreError, match="holds other things than a simulation; choose a new"):
+    for refuse in (require_free, prepare_folder):
+        with pytest.raises(StoreError, match=tmp_path.name):
             refuse(tmp_path)
     (tmp_path / "month.json").write_text("[]")
-    with pytest.raises(StoreError, match="holds other things"):
-        begin(tmp_path)
+    with pytest.raises(StoreError, match=tmp_path.name):
+        prepare_folder(tmp_path)
     assert (tmp_path / "lists" / "mine.txt").read_text() == "kept"
 
 
-def test_a_run_that_was_cut_short_is_no_month_but_may_be_begun_again(tmp_path: Path) -> None:
+def test_an_interrupted_run_does_not_load_but_may_be_repeated(tmp_path: Path) -> None:
     def stop(_: str) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         SIMULATION.run(tmp_path, stop)
-    with pytest.raises(StoreError, match=r"no finished simulation .*; run trimtab simulate"):
+    with pytest.raises(StoreError, match=rf"{tmp_path.name}.*trimtab simulate"):
         Month.load(tmp_path)
     require_free(tmp_path)
 
@@ -242,38 +203,35 @@ def test_days_without_buyers_are_not_judged(tmp_path: Path) -> None:
     log = make_log(events, TZ)
     month = replace(SIMULATION, log=log, engine=Popularity(), days=2).run(tmp_path, lambda _: None)
 
-    row = month.of(DEFAULT)[0]
-    assert (row["day"], row["value"], row["baseline"], row["n_users"]) == (
-        str(closed),
-        None,
-        None,
-        0,
-    )
+    row = month.rows[0]
+    assert [row[name] for name in ("day", "value", "baseline", "n_users")] == [
+        str(closed), None, None, 0
+    ]  # fmt: skip
     assert lift_of(row) is None
-    assert month.days_above(COLD)[1] == 1
-    assert month.lift(COLD) == pytest.approx(lift_of(month.of(COLD)[1]))
-    with pytest.raises(DataError, match=rf"nothing was bought in the window before {MORNINGS[-1]}"):
+    assert month.days_above()[1] == 1
+    assert month.lift() == pytest.approx(lift_of(month.rows[1]))
+    with pytest.raises(DataError, match=rf"recent_days=1.*{MORNINGS[-1]}"):
         replace(SIMULATION, log=log, recent_days=1).mornings()
 
 
 def test_too_many_days_are_refused() -> None:
-    # The log's 30 days in UTC are parts of 31 days of the shop. Not replayed are the last one, the
-    # first window, and a day for the first lists to be trained on.
+    # The log's 30 days in UTC touch 31 days of the shop. Three kinds are not replayed: the last
+    # day, the first window, and one day to train the first lists on.
     most = replace(SIMULATION, days=31 - 1 - RECENT - 1)
     assert len(most.mornings()) == 27
 
     for days in (most.days + 1, 10**12):
-        with pytest.raises(DataError, match=rf"days={days}: the log has \d+ days, .* to .*fewer"):
+        with pytest.raises(DataError, match=rf"days={days}: .*31 days"):
             replace(SIMULATION, days=days).mornings()
 
 
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"days": 0}, "days=0: must be at least 1"),
-        ({"retrain_every": 0}, "retrain_every=0: must be at least 1"),
-        ({"metric": "auc"}, "metric='auc': must be one of acc, map, ndcg"),
-        ({"n_listed": 4}, "n_listed=4: must be at least k=5"),
+        ({"days": 0}, "days=0"),
+        ({"retrain_every": 0}, "retrain_every=0"),
+        ({"metric": "auc"}, "metric='auc'"),
+        ({"n_listed": 4}, "n_listed=4.*k=5"),
     ],
 )
 def test_settings_out_of_range(wrong: dict[str, object], said: str) -> None:
@@ -281,55 +239,20 @@ def test_settings_out_of_range(wrong: dict[str, object], said: str) -> None:
         replace(SIMULATION, **wrong)  # type: ignore[arg-type]
 
 
-def biases(ids: list[object], values: list[float], **more: object) -> tt.ItemBias:
-    recs = pa.table({"user_id": [1] * len(ids), "item_id": ids, "score": [1.0] * len(ids)})
-    made = tt.BiasLearner(k=1, method="ascent").fit(recs, recs.slice(0, 1))
-    order = np.argsort(np.array(ids))
-    summary = replace(made.summary, unit=2.0)
-    return replace(made, bias=np.array(values)[order], summary=summary, **more)
-
-
-def test_compared_by_hand() -> None:
-    before = biases([1, 2, 3, 4, 5], [1.0, 0.5, 0.0, 0.3, 0.0])
-    # 1 as it was; 2 by less than 0.2, a tenth of a unit; 3 by more; 4 gone; 5 never had one; 6 new
-    after = biases([1, 2, 3, 5, 6], [1.0, 0.6, -0.4, 0.0, 0.1])
-
-    assert compare(before, after) == (4 / 5, 2 / 5)
-    assert compare(None, after) == (None, None)
-    assert compare(before, before) == (0.0, 0.0)
-    assert compare(before, biases([1, 2], [0.5, 0.5], scale="log")) == (None, None)
-    nothing = biases([1, 2], [0.0, 0.0])
-    assert compare(nothing, nothing) == (0.0, 0.0)
-
-
-def by_hand(rows: list[dict[str, object]]) -> Month:
-    full = [{name: row.get(name) for name in SCHEMA.names} for row in rows]
-    return Month({}, pa.Table.from_pylist(full, SCHEMA))
-
-
 def test_sums_by_hand() -> None:
-    def row(job: str, value: float, n_users: int, **more: float) -> dict[str, object]:
-        return {"job": job, "value": value, "baseline": 0.1, "n_users": n_users, **more}
+    def row(value: float, n_users: int, seconds: float | None = None) -> dict[str, object]:
+        known = {"value": value, "baseline": 0.1, "n_users": n_users, "seconds": seconds}
+        return {**dict.fromkeys(SCHEMA.names), **known}
 
-    month = by_hand([
-        row(COLD, 0.2, 10, seconds=9.0, cycles=1, objective=5.0),
-        row(WARM, 0.2, 10, seconds=1.0, cycles=1, objective=5.0),
-        row(COLD, 0.1, 30, seconds=4.0, cycles=10, objective=10.0, moved=0.25),
-        row(WARM, 0.1, 30, seconds=1.0, cycles=4, objective=9.0),
-        row(COLD, 0.1, 60, seconds=4.0, cycles=10, objective=10.0, moved=0.75),
-        row(WARM, 0.1, 60, seconds=1.0, cycles=6, objective=10.0),
-        row(COLD, 0.1, 0, seconds=99.0, cycles=0, objective=0.0),
-        row(WARM, 0.1, 0, seconds=1.0, cycles=0, objective=0.0),
-    ])  # fmt: skip
+    rows = [row(0.2, 10, 9.0), row(0.1, 30, 1.0), row(0.1, 60, 3.0), row(0.1, 0)]
+    month = Month({}, pa.Table.from_pylist(rows, SCHEMA))
 
-    assert month.lift(COLD) == pytest.approx((0.2 * 10 + 0.1 * 90) / (0.1 * 100) - 1)
-    assert month.days_above(WARM) == (1, 4)
-    assert month.time_ratio() == 0.25
-    assert month.warm_ratio("cycles") == 0.5
-    assert month.objective_ratio() == pytest.approx(-0.05)
-    assert (month.median(COLD, "moved"), month.median(WARM, "moved")) == (0.5, None)
-    one = by_hand([row(COLD, 0.2, 10, seconds=1.0), row(WARM, 0.2, 10, seconds=1.0)])
-    assert np.isnan([one.time_ratio(), one.objective_ratio(), one.total(COLD, "seconds")]).all()
+    assert month.lift() == pytest.approx((0.2 * 10 + 0.1 * 90) / (0.1 * 100) - 1)
+    assert month.days_above() == (1, 4)
+    assert month.median_seconds() == 2.0  # without the first day
+    empty = Month({}, SCHEMA.empty_table())
+    assert np.isnan(empty.lift())
+    assert empty.median_seconds() is None
 
 
 FLAGS = ("--log", "<b>sales.parquet", "--items", "items.parquet", "--tz", TZ, "--days", "2",
@@ -348,12 +271,10 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_from_the_command_line(shop: Path, trimtab_with_extras) -> None:
     run = trimtab_with_extras("simulate", *FLAGS, "--out", "out", cwd=shop)
     assert (run.returncode, run.stderr) == (0, "")
-    for job in JOBS:
-        assert job in run.stdout
-    assert "Started from the day before, the ascent takes" in run.stdout
+    assert "of 2 mornings" in run.stdout
     assert (shop / "out" / "month.html").resolve().as_uri() in run.stdout
     month = Month.load(shop / "out")
-    assert f"{month.lift(DEFAULT):+.1%}".replace("-", "−").replace("%", "\u00a0%") in run.stdout
+    assert f"{month.lift():+.1%}".replace("-", "−").replace("%", "\u00a0%") in run.stdout
     page = (shop / "out" / "month.html").read_text()
     assert "of the daily job on &lt;b&gt;sales" in page
     assert "<b>" not in page.partition("<script")[0]
@@ -365,24 +286,24 @@ def test_without_the_libraries_that_draw(shop: Path, trimtab) -> None:
     flags = ("simulate", "--log", "sales.parquet", "--days", "1", "--engine", "popularity")
     refused = trimtab(*flags, "--out", "undrawn", cwd=shop)
     assert refused.returncode == 2
-    assert "charts need altair" in refused.stderr
+    assert "trimtab[report]" in refused.stderr
     assert not (shop / "undrawn").exists()
 
     run = trimtab(*flags, "--no-report", "--out", "undrawn", cwd=shop)
     assert (run.returncode, run.stderr) == (0, "")
-    assert "A warm start shows from the second day on" in run.stdout
+    assert "of 1 morning" in run.stdout
     assert not (shop / "undrawn" / "month.html").exists()
     assert json.loads((shop / "undrawn" / "month.json").read_text())["engine"] == "Popularity"
 
 
 REFUSALS = {
-    "too many days": (["--days", "40"], "days=40: the log has 3"),
-    "an unknown engine": (["--engine", "als"], "engine='als': must be one of markov, factoriz"),
-    "a level of another engine": (["--level", "aisle"], "--level aisle: goes with --engine categ"),
-    "no categories": (["--engine", "category"], "engine category: the log has no category"),
-    "no such log": (["--log", "absent.parquet"], "absent.parquet: no such file"),
-    "another folder": (["--out", "."], ". holds other things than a simulation"),
-    "a file": (["--out", "items.parquet"], "items.parquet is not a folder; choose another"),
+    "too many days": (["--days", "40"], "days=40"),
+    "an unknown engine": (["--engine", "als"], "engine='als'"),
+    "a level of another engine": (["--level", "aisle"], "--level aisle"),
+    "no categories": (["--engine", "category"], "category"),
+    "no such log": (["--log", "absent.parquet"], "absent.parquet"),
+    "another folder": (["--out", "."], ". holds"),
+    "a file": (["--out", "items.parquet"], "items.parquet"),
 }
 
 

@@ -1,4 +1,4 @@
-"""Pages as a browser shows them, and as a parser reads them."""
+"""All pages of all kinds, in a browser and as parsed HTML."""
 
 from __future__ import annotations
 
@@ -10,7 +10,35 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+from made_months import MONTHS
+from made_results import KINDS
+from made_verdicts import VERDICTS
+from trimtab.abtest.simulated_test import Loop
+from trimtab.report import write_month, write_report, write_verdict
+from trimtab.report.verdict.simulated_test_page import write_run
+
 Pages = Callable[[str], Path]
+PAGES = [
+    *(f"backtest-{kind}" for kind in KINDS),
+    *(f"month-{kind}" for kind in MONTHS),
+    *(f"verdict-{kind}" for kind in VERDICTS),
+    "simulated-test",
+]
+
+
+def write_any(name: str, path: Path) -> None:
+    """Write the page with this name in PAGES."""
+    page, _, kind = name.partition("-")
+    if page == "backtest":
+        write_report(KINDS[kind](), path)
+    elif page == "month":
+        write_month(MONTHS[kind](), path)
+    elif page == "verdict":
+        write_verdict(VERDICTS[kind](), path)
+    else:
+        write_run(Loop(users=300, days=3, items=100, listed=20, drift=1.0).run(), path)
+
+
 SMALL = """() => [...document.querySelectorAll('.chart')].filter(box => {
     const drawing = box.querySelector('svg');
     const size = drawing ? drawing.getBoundingClientRect() : {width: 0, height: 0};
@@ -56,9 +84,19 @@ class Visit:
     requests: list[str] = field(default_factory=list)
     dialogs: list[str] = field(default_factory=list)
 
+    def resize(self, width: int) -> None:
+        """Set the width of the window and wait until all charts are drawn again."""
+        self.tab.evaluate("delete document.documentElement.dataset.charts")
+        self.tab.set_viewport_size({"width": width, "height": 900})
+        self.wait()
 
-def check_silent(seen: Visit, width: int) -> None:
-    """Nothing is said, asked of others, drawn too small, cut off or wider than the window."""
+    def wait(self) -> None:
+        """Wait until all charts are drawn."""
+        self.tab.wait_for_selector("html[data-charts=drawn]", timeout=60_000)
+
+
+def check_drawn(seen: Visit, width: int) -> None:
+    """Check that all charts are drawn, nothing is cut off, and the page is silent and narrow."""
     assert seen.messages == []
     assert seen.dialogs == []
     assert [url for url in seen.requests if not url.startswith(("file:", "data:", "blob:"))] == []
@@ -68,7 +106,7 @@ def check_silent(seen: Visit, width: int) -> None:
 
 
 class Reader(HTMLParser):
-    """Gathers elements, their attributes, and the text outside scripts and styles."""
+    """Collects elements, their attributes, and the text outside scripts and styles."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -91,12 +129,17 @@ class Reader(HTMLParser):
     def all(self, tag: str) -> list[dict[str, str | None]]:
         return [attributes for name, attributes in self.elements if name == tag]
 
+    @property
+    def words(self) -> str:
+        """All text, with single spaces."""
+        return " ".join(" ".join(self.text).split())
 
-def read(path: Path) -> Reader:
+
+def read_page(path: Path) -> Reader:
     return Reader(path.read_text("utf-8"))
 
 
-def specs_of(path: Path) -> dict[str, object]:
+def read_specs(path: Path) -> dict[str, object]:
     found = re.search(r'id="specs">(.*?)</script>', path.read_text("utf-8"), re.DOTALL)
     assert found
     specs: dict[str, object] = json.loads(found[1])

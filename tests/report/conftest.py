@@ -1,4 +1,4 @@
-"""Pages of several kinds of results, each built once."""
+"""Every page, built once, and a browser to open it in."""
 
 from __future__ import annotations
 
@@ -8,20 +8,18 @@ from typing import Any
 
 import pytest
 
-from made_results import KINDS
-from pages import Pages, Visit
-from trimtab.report import write_report
+from pages import Pages, Visit, write_any
 
 
 @pytest.fixture(scope="session")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The page of a kind of results; built when first asked for."""
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Pages:
+    """Returns the path of a page, which is built at the first call."""
     folder = tmp_path_factory.mktemp("pages")
 
-    def page(kind: str) -> Path:
-        path = folder / f"{kind}.html"
+    def page(name: str) -> Path:
+        path = folder / f"{name}.html"
         if not path.exists():
-            write_report(KINDS[kind](), path)
+            write_any(name, path)
         return path
 
     return page
@@ -31,7 +29,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 def visit(browser: Any, pages: Pages) -> Iterator[Callable[..., Visit]]:
     contexts = []
 
-    def open_page(kind: str, width: int = 1280, scheme: str = "light") -> Visit:
+    def open_page(name: str, width: int = 1280, scheme: str = "light") -> Visit:
         size = {"width": width, "height": 900}
         contexts.append(browser.new_context(viewport=size, color_scheme=scheme))
         seen = Visit(contexts[-1].new_page())
@@ -41,8 +39,8 @@ def visit(browser: Any, pages: Pages) -> Iterator[Callable[..., Visit]]:
         seen.tab.on(
             "dialog", lambda dialog: (seen.dialogs.append(dialog.message), dialog.dismiss())
         )
-        seen.tab.goto(pages(kind).as_uri())
-        seen.tab.wait_for_selector("html[data-charts=drawn]", timeout=60_000)
+        seen.tab.goto(pages(name).as_uri())
+        seen.wait()
         return seen
 
     yield open_page

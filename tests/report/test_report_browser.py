@@ -1,4 +1,4 @@
-"""The page in a real browser, from a file: drawn, silent, and nowhere wider than the screen."""
+"""The pages in a real browser, from files: drawn, silent, and never wider than the screen."""
 
 from __future__ import annotations
 
@@ -7,50 +7,51 @@ from typing import Any
 
 import pytest
 
-from made_results import HOSTILE, KINDS
-from pages import CONTRAST, Visit, check_silent
+from made_results import HOSTILE
+from pages import CONTRAST, PAGES, Visit, check_drawn
+
+pytestmark = pytest.mark.xdist_group("report-pages")
+Open = Callable[..., Visit]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
-@pytest.mark.parametrize("kind", KINDS)
-def test_drawn_and_silent(visit: Callable[..., Visit], kind: str, width: int, scheme: str) -> None:
-    check_silent(visit(kind, width, scheme), width)
+@pytest.mark.parametrize("name", PAGES)
+def test_drawn_on_a_dark_phone_and_on_a_light_screen(visit: Open, name: str) -> None:
+    seen = visit(name, 390, "dark")
+    check_drawn(seen, 390)
+    seen.tab.emulate_media(color_scheme="light")
+    seen.resize(1280)
+    check_drawn(seen, 1280)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_readable_in_both_schemes(visit: Callable[..., Visit], scheme: str) -> None:
-    text, mark = visit("demo", 1280, scheme).tab.evaluate(CONTRAST)
-
-    assert text >= 4.5
-    assert mark >= 3
-
-
-def test_schemes_differ_and_change_at_once(visit: Callable[..., Visit]) -> None:
-    tab = visit("demo").tab
+def test_readable_in_both_schemes_which_switch_without_a_reload(visit: Open) -> None:
+    tab = visit("backtest-demo").tab
     label = "getComputedStyle(document.querySelector('.role-axis-label text')).fill"
-    light = tab.evaluate(label)
-    tab.emulate_media(color_scheme="dark")
+    colours = []
+    for scheme in ("light", "dark"):
+        tab.emulate_media(color_scheme=scheme)
+        colours.append(tab.evaluate(label))
+        text, mark = tab.evaluate(CONTRAST)
+        assert text >= 4.5
+        assert mark >= 3
+    assert colours[0] != colours[1]
 
-    assert tab.evaluate(label) != light
 
-
-def test_hostile_names_are_text_in_tables_charts_and_tips(visit: Callable[..., Visit]) -> None:
-    seen = visit("hostile")
+def test_hostile_names_are_text_in_tables_charts_and_tips(visit: Open) -> None:
+    seen = visit("backtest-hostile")
     tab = seen.tab
 
     assert HOSTILE in tab.text_content("#moved table")
     assert HOSTILE in tab.title()
     labels = tab.eval_on_selector_all("svg text", "all => all.map(one => one.textContent)")
     assert any(label.startswith("</script><img src=x") for label in labels)
-    tips = _tips(tab, "#moved .chart .mark-symbol path")
+    tips = _read_tips(tab, "#moved .chart .mark-symbol path")
     assert any(HOSTILE in tip for tip in tips)
     assert seen.messages == []
     assert seen.dialogs == []
     assert tab.query_selector("img") is None
 
 
-def _tips(tab: Any, selector: str) -> set[str]:
+def _read_tips(tab: Any, selector: str) -> set[str]:
     tips = set()
     for mark in tab.query_selector_all(selector)[:12]:
         mark.scroll_into_view_if_needed()
@@ -60,33 +61,33 @@ def _tips(tab: Any, selector: str) -> set[str]:
     return tips
 
 
-def test_the_policy_holds(visit: Callable[..., Visit]) -> None:
-    seen = visit("one")
-    went = seen.tab.evaluate(
-        "fetch('https://example.org/').then(() => 'went out', () => 'refused')"
+def test_the_policy_blocks_requests_and_other_scripts(visit: Open) -> None:
+    seen = visit("backtest-one")
+    fetched = seen.tab.evaluate(
+        "fetch('https://example.org/').then(() => 'fetched', () => 'refused')"
     )
     ran = seen.tab.evaluate(
         "() => { const own = document.createElement('script'); own.textContent = 'window.ran = 1';"
         " document.body.append(own); return window.ran ?? 'refused'; }"
     )
 
-    assert (went, ran) == ("refused", "refused")
+    assert (fetched, ran) == ("refused", "refused")
     assert [url for url in seen.requests if url.startswith("http")] == []
 
 
-def test_charts_follow_the_width_of_the_window(visit: Callable[..., Visit]) -> None:
-    tab = visit("demo", 1280).tab
-    tab.set_viewport_size({"width": 390, "height": 900})
-    tab.wait_for_function(
-        "document.querySelector('#chart-1 svg').getAttribute('width') <= 390", timeout=20_000
-    )
-
-    assert tab.evaluate("document.documentElement.scrollWidth") <= 390
-
-
-def test_tables_unfold_for_print(visit: Callable[..., Visit]) -> None:
-    tab = visit("demo").tab
+def test_tables_unfold_for_print(visit: Open) -> None:
+    tab = visit("month-thirty").tab
     assert tab.eval_on_selector_all("details[open]", "all => all.length") == 0
     tab.pdf()
 
-    assert tab.eval_on_selector_all("details:not([open])", "all => all.length") == 0
+    assert tab.eval_on_selector_all("details[open]", "all => all.length") == 1
+
+
+def test_days_are_labelled_at_equal_steps(visit: Open) -> None:
+    labels = visit("month-thirty").tab.eval_on_selector_all(
+        "#chart-1 .role-axis-label text", "all => all.map(one => one.textContent)"
+    )
+
+    assert [label for label in labels if "Dec" in label] == [
+        "1 Dec", "6 Dec", "11 Dec", "16 Dec", "21 Dec", "26 Dec"
+    ]  # fmt: skip

@@ -36,34 +36,31 @@ def test_dates_and_months() -> None:
     assert words.day("week 7") == "week 7"
     assert words.month("2017-11") == "Nov 17"
     assert words.month("later") == "later"
-    assert words.window(0) == "all days"
-    assert words.window(1) == "1 day"
+    assert words.training_days(0) == "all days"
+    assert words.training_days(1) == "1 day"
 
 
-def test_lists_and_places() -> None:
-    assert words.listed([]) == ""
-    assert words.listed(["a"]) == "a"
-    assert words.listed(["a", "b", "c"]) == "a, b and c"
-    assert [words.ordinal(n) for n in (1, 2, 3, 4, 11, 22)] == [
-        "1st", "2nd", "3rd", "4th", "11th", "22nd"
-    ]  # fmt: skip
+def test_lists_of_words() -> None:
+    assert words.join_words([]) == ""
+    assert words.join_words(["a"]) == "a"
+    assert words.join_words(["a", "b", "c"]) == "a, b and c"
 
 
 def test_long_names_keep_start_and_end() -> None:
-    assert words.shortened("short", 10) == "short"
-    short = words.shortened("SOFT DRINKS 12/18&15PK CAN CAR 12 oz", 20)
+    assert words.shorten("short", 10) == "short"
+    short = words.shorten("SOFT DRINKS 12/18&15PK CAN CAR 12 oz", 20)
     assert len(short) <= 20
     assert short.startswith("SOFT DRINKS")
     assert short.endswith("12 oz")
 
 
-def test_names_alike_are_told_apart_by_id() -> None:
-    assert words.told_apart(["MILK", "MILK", "EGGS"], ["7", "8", "9"], 20) == [
+def test_equal_names_get_their_id() -> None:
+    assert words.distinct_labels(["MILK", "MILK", "EGGS"], ["7", "8", "9"], 20) == [
         "7 MILK", "8 MILK", "EGGS"
     ]  # fmt: skip
 
 
-def test_unknown_methods_have_colours_of_their_own() -> None:
+def test_unknown_methods_get_free_colours() -> None:
     names = words.method_names(["long", "default", "x", "y"])
     assert names["x"].long == "x"
     assert len({name.colour for name in names.values()}) == 4

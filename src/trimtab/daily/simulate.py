@@ -1,14 +1,13 @@
-"""A month in one go: the daily job replayed over a log, day by day, and judged on each day.
+"""The daily job replayed over a log, day by day.
 
-Every night the engine makes lists from what lies before the day; every morning the job refreshes a
-store for real, from files; the re-ranked lists are judged by what is bought that day. The ascent
-runs until nothing changes, once from nothing (cold) and once from the day before (warm).
+Every night the engine makes lists from the events before the day. Every morning the job refreshes a
+store from files, as in production. The re-ranked lists are judged by the day's purchases.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
@@ -21,16 +20,7 @@ from trimtab.bias import ItemBias
 from trimtab.checks import METRICS, require_choice, require_whole
 from trimtab.daily.dated_lists import TRAINED_UNTIL
 from trimtab.daily.refresh import Refresh
-from trimtab.daily.simulated_month import (
-    COLD,
-    DEFAULT,
-    SCHEMA,
-    WARM,
-    Month,
-    begin,
-    compare,
-    store_name,
-)
+from trimtab.daily.simulated_month import LISTS, SCHEMA, STORE, Month, prepare_folder
 from trimtab.daily.windows import Window, recent_windows
 from trimtab.engines import Engine
 from trimtab.errors import DataError, RefusedError, SettingError, TrimtabWarning
@@ -47,19 +37,19 @@ Step = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Simulation:
-    """What to replay; `run` does it.
+    """The settings of a simulation; `run` replays it.
 
     Args:
-        log: purchases; the last `days` of it that can be judged are replayed. Its catalogue is
-            taken as it stands at the end.
-        engine: makes the lists, every night.
-        days: how many mornings.
-        k: places.
-        metric: what is learned for and judged by.
+        log: purchases; its last `days` whole days are replayed. The catalogue is used as it is at
+            the end.
+        engine: makes the lists every night.
+        days: number of mornings.
+        k: number of slots.
+        metric: metric to learn for and to judge by.
         n_listed: length of the lists.
         recent_days: length of the window.
-        retrain_every: nights between two trainings of the engine; in between, lists stay as they
-            are.
+        retrain_every: nights between two trainings of the engine; the lists stay the same in
+            between.
     """
 
     log: Log
@@ -78,22 +68,14 @@ class Simulation:
         if self.n_listed < self.k:
             raise SettingError(f"n_listed={self.n_listed}: must be at least k={self.k}")
 
-    @property
-    def learners(self) -> Mapping[str, BiasLearner]:
-        """The learner of each job."""
-        ascent = BiasLearner(k=self.k, metric=self.metric, method="ascent", max_cycles=None)
-        default = BiasLearner(k=self.k, metric=self.metric)
-        return {DEFAULT: default, COLD: ascent, WARM: ascent}
-
     def mornings(self) -> list[date]:
-        """The days that are judged: the last ones of the log that are whole."""
+        """Return the days to judge: the last whole days of the log."""
         times = microseconds(self.log.events[TIMESTAMP])
         first, last = (local_day(times[place], self.log.tz) for place in (0, -1))
         if (last - first).days <= self.days + self.recent_days:
             raise DataError(
-                f"days={self.days}: the log has {(last - first).days + 1} days, {first} to {last}, "
-                f"of which the last is not judged; it needs {self.recent_days} more for the first "
-                f"window and some before those; replay fewer days"
+                f"days={self.days}: too many for a log of {(last - first).days + 1} days, {first} "
+                f"to {last}, with a window of {self.recent_days} days; replay fewer days"
             )
         mornings = [last - timedelta(back) for back in range(self.days, 0, -1)]
         for day in mornings:
@@ -101,59 +83,58 @@ class Simulation:
         return mornings
 
     def _require_purchases(self, day: date) -> None:
-        """Refuse a day that there is nothing to learn for."""
+        """Refuse a day with an empty window."""
         window = Window.of(day - timedelta(self.recent_days), self.recent_days, self.log.tz)
         if window.events(self.log).num_rows == 0:
             raise DataError(
                 f"recent_days={self.recent_days}: nothing was bought in the window before {day}; "
-                f"take a longer one"
+                f"use a longer window"
             )
 
     @property
     def n_steps(self) -> int:
-        """How often `run` tells of its progress."""
-        return len(self._nights(self.mornings())) + self.days * len(self.learners)
+        """How often `run` reports progress."""
+        return len(self._nights(self.mornings())) + self.days
 
     def run(self, folder: Path, step: Step) -> Month:
-        """Replay in a folder: lists, stores and results are kept there.
+        """Replay the days in a folder, which keeps the lists, the store and the results.
 
         Args:
-            folder: a new or empty one, or that of an earlier run, which is replaced.
-            step: called before each piece of work with a few words on it.
+            folder: new, empty, or the folder of an earlier run, which is replaced.
+            step: called before each piece of work with a short description.
 
         Raises:
-            DataError: the log is too short, or has a window without any purchase.
+            DataError: the log is too short, or a window has no purchases.
             StoreError: the folder holds something else.
         """
         mornings = self.mornings()
-        begin(folder)
+        prepare_folder(folder)
         write_table(self.log.events, folder / "events.parquet")
         write_table(self.log.items, folder / "items.parquet")
         nights = self._nights(mornings)
         for day in nights[: -len(mornings)]:
             self._make_lists(day, nights[0], folder, step)
         rows: list[dict[str, Any]] = []
-        earlier: dict[str, ItemBias | None] = {}
+        served: ItemBias | None = None
         for day in mornings:
             lists = self._make_lists(day, nights[0], folder, step)
-            for name, learner in self.learners.items():
-                step(f"{day}, {name}")
-                row, earlier[name] = self._morning(day, name, learner, lists, folder, earlier)
-                rows.append(row)
+            step(f"{day}, refresh")
+            row, served = self._run_morning(day, lists, folder, served)
+            rows.append(row)
         month = Month(self._about(mornings), pa.Table.from_pylist(rows, SCHEMA))
         month.save(folder)
         return month
 
     def _nights(self, mornings: list[date]) -> list[date]:
-        """The days that lists are made for: from the first day on that the first morning needs."""
+        """Return the days to make lists for, starting with the first that the job needs."""
         windows = recent_windows(self.log, mornings[0], self.recent_days, None)
         before = (mornings[0] - windows[-1].first).days
         return [mornings[0] - timedelta(back) for back in range(before, 0, -1)] + mornings
 
     def _make_lists(self, day: date, first: date, folder: Path, step: Step) -> Path:
-        """Tonight's lists; the engine is trained on what lies before the day."""
+        """Write the lists for a day, by an engine trained on the events before it."""
         step(f"{day}, lists")
-        path = folder / "lists" / f"{day}.parquet"
+        path = folder / LISTS / f"{day}.parquet"
         age = (day - first).days % self.retrain_every
         if age:
             write_table(read_table(path.with_name(f"{day - timedelta(age)}.parquet")), path)
@@ -165,42 +146,35 @@ class Simulation:
         write_table(lists.append_column(TRAINED_UNTIL, pa.repeat(until, lists.num_rows)), path)
         return path
 
-    def _morning(
-        self, day: date, name: str, learner: BiasLearner, lists: Path, folder: Path,
-        earlier: Mapping[str, ItemBias | None],
-    ) -> tuple[dict[str, Any], ItemBias | None]:  # fmt: skip
-        """One refresh, judged on its day; if it is refused, by what stays served."""
+    def _run_morning(
+        self, day: date, lists: Path, folder: Path, served: ItemBias | None
+    ) -> tuple[dict[str, Any], ItemBias | None]:
+        """Refresh once and judge the day; after a refusal, judge what stays served."""
         job = Refresh(
-            lists=folder / "lists", events=folder / "events.parquet",
-            items=folder / "items.parquet", store=folder / store_name(name), learner=learner,
+            lists=folder / LISTS, events=folder / "events.parquet", items=folder / "items.parquet",
+            store=folder / STORE, learner=BiasLearner(k=self.k, metric=self.metric),
             recent_days=self.recent_days, rerank=True, keep=self.days, tz=self.log.tz,
-            warm=name != COLD,
         )  # fmt: skip
         listed = read_table(lists)
         baseline, n_users = self._judge(listed, day)
-        judged = {"day": str(day), "job": name, "baseline": baseline, "n_users": n_users}
-        served = earlier.get(name)
+        row: dict[str, Any] = {"day": str(day), "baseline": baseline, "n_users": n_users}
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", TrimtabWarning)  # they are in the manifest
+                warnings.simplefilter("ignore", TrimtabWarning)  # the manifest keeps them
                 done = job.run(day)
         except RefusedError as error:
             top = listed if served is None else served.apply(listed, self.k)
-            value, _ = self._judge(top, day)
-            row = {**judged, "value": value, "n_biases": _biases(served), "refused": str(error)}
-            return row, served
-        value, _ = self._judge(done.version.top(), day)
-        changed, moved = compare(served, done.bias)
-        summary = done.bias.summary
-        return {
-            **judged, "value": value, "n_biases": _biases(done.bias),
-            "seconds": done.version.manifest["seconds"], "cycles": summary.cycles,
-            "objective": summary.objective_after, "forecast": summary.forecast,
-            "changed": changed, "moved": moved,
-        }, done.bias  # fmt: skip
+            row["refused"] = str(error)
+        else:
+            served, top = done.bias, done.version.top()
+            row["seconds"] = done.version.manifest["seconds"]
+            row["forecast"] = served.summary.forecast
+        row["value"], _ = self._judge(top, day)
+        row["n_biases"] = 0 if served is None else int(np.count_nonzero(served.bias))
+        return row, served
 
     def _judge(self, lists: pa.Table, day: date) -> tuple[float | None, int]:
-        """The metric by what was bought that day, and by how many; None if by nobody."""
+        """Return the metric by the day's purchases, and the number of buyers; None if 0."""
         truth = Window.of(day, 1, self.log.tz).events(self.log)
         if truth.num_rows == 0:
             return None, 0
@@ -208,7 +182,7 @@ class Simulation:
         return means[self.metric], int(means["n_users"])
 
     def _about(self, mornings: list[date]) -> dict[str, Any]:
-        """What a page says of how it came about."""
+        """Return the settings that the page shows."""
         from trimtab.version import __version__
 
         return {
@@ -218,7 +192,3 @@ class Simulation:
             "metric": self.metric, "n_listed": self.n_listed, "recent_days": self.recent_days,
             "retrain_every": self.retrain_every,
         }  # fmt: skip
-
-
-def _biases(bias: ItemBias | None) -> int:
-    return 0 if bias is None else int(np.count_nonzero(bias.bias))

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trimtab.report.backtest.figures import Lift
-from trimtab.report.words import NOTHING, interval, percent
+from trimtab.report.words import Name
 
 Spec = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table: its text, a second smaller line, and its class in page.css."""
+    """A table cell: its text, a smaller second line, and its class in page.css."""
 
     text: str
     note: str = ""
@@ -24,9 +23,9 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """A table whose first `n_headings` cells of a row name that row.
+    """A table; the first `n_headings` cells of a row name that row.
 
-    `groups` are headings over several columns, each with the number of columns it spans; a
+    `groups` are headings over several columns, each with the number of columns it spans. A
     folded table is shown on demand.
     """
 
@@ -41,7 +40,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart, its title, and what it shows in words for those who cannot see it."""
+    """A chart, its title, and a description for readers who cannot see it."""
 
     title: str
     description: str
@@ -50,11 +49,11 @@ class Chart:
 
 @dataclass(frozen=True)
 class Mark:
-    """An entry of a legend."""
+    """A legend entry; `kind` is the symbol."""
 
     label: str
     colour: str = ""
-    kind: str = "dot"
+    kind: str = "circle"
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,6 @@ class Panels:
     title: str
     charts: Sequence[Chart]
     legend: Sequence[Mark] = ()
-    kind: str = "panels"
 
 
 @dataclass(frozen=True)
@@ -77,49 +75,44 @@ class Tile:
     kind: str = ""
 
 
-@dataclass(frozen=True)
-class Tiles:
-    """The few figures of the headline."""
-
-    tiles: Sequence[Tile]
-    kind: str = "tiles"
-
-
-@dataclass(frozen=True)
-class Terms:
-    """Terms and what each of them means."""
-
-    terms: Sequence[tuple[str, str]]
-    kind: str = "terms"
-
-
-Block = Table | Panels | Tiles | Terms
+Block = Table | Panels
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page: what to see in it, said in a sentence or two, and the evidence."""
+    """A part of the page: a sentence or a few, then figures, charts and tables, then terms."""
 
     key: str
     title: str
-    sentence: str | Sequence[str]
+    sentences: Sequence[str]
     blocks: Sequence[Block] = ()
+    tiles: Sequence[Tile] = ()
+    terms: Sequence[tuple[str, str]] = ()
 
-    @property
-    def paragraphs(self) -> Sequence[str]:
-        """What is said, a paragraph each."""
-        return [self.sentence] if isinstance(self.sentence, str) else self.sentence
+
+def guide_section(sentence: str, terms: Sequence[tuple[str, str]]) -> Section:
+    """Return the last section of every page: what each number means."""
+    return Section("guide", "How to read this page", [sentence], terms=terms)
+
+
+def drawn_panels(
+    title: str, charts: Iterable[Chart | None], legend: Sequence[Mark] = ()
+) -> list[Panels]:
+    """Return the charts that exist as one block; no block if there is none."""
+    drawn = [chart for chart in charts if chart is not None]
+    return [Panels(title, drawn, legend)] if drawn else []
+
+
+def sign_class(value: float) -> str:
+    """Return the class of a figure in page.css: a gain, a loss or neither."""
+    return "gain" if value > 0 else "loss" if value < 0 else ""
 
 
 def name_cell(text: str, colour: str = "") -> Cell:
-    """The cell that names a row, with the colour it has in charts."""
+    """Return the cell that names a row, with the colour it has in charts."""
     return Cell(text, kind="name", colour=colour)
 
 
-def lift_cell(row: Lift | None) -> Cell:
-    """A lift with its interval; marked where the interval excludes 0."""
-    if row is None:
-        return Cell(NOTHING)
-    mark = {1: " ▲", -1: " ▼", 0: ""}[row.sign]
-    kind = {1: "gain", -1: "loss", 0: ""}[row.sign]
-    return Cell(percent(row.lift) + mark, interval(row.low, row.high), kind)
+def method_cell(name: Name) -> Cell:
+    """Return the cell that names a method's row."""
+    return name_cell(name.long, name.colour)

@@ -1,18 +1,18 @@
-"""Sections as one HTML page that needs nothing else: style, scripts and data are inside."""
+"""One HTML file from sections, with style, scripts and data inside: it loads nothing else."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from trimtab.errors import TrimtabError
-from trimtab.report.blocks import Chart, Panels, Section
+from trimtab.report.blocks import Panels, Section
 from trimtab.tables.files import publish
 
 _MISSING = "charts need altair and vl-convert: pip install 'trimtab[report]'"
@@ -20,7 +20,7 @@ _ESCAPED = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"}
 
 
 def require_libraries() -> None:
-    """Refuse to go on without the libraries that draw."""
+    """Raise an error if a library that draws charts is missing."""
     try:
         import altair  # noqa: F401
         import jinja2  # noqa: F401
@@ -30,17 +30,18 @@ def require_libraries() -> None:
 
 
 def render(title: str, version: object, sections: Sequence[Section]) -> str:
-    """The page as text: the same for the same arguments, to the byte.
+    """Return the page as HTML; the same arguments give the same bytes.
 
     Args:
-        title: its heading.
-        version: of Trimtab, for the last line; none where it is not known.
-        sections: what is on it.
+        title: heading of the page.
+        version: version of Trimtab for the last line; None if unknown.
+        sections: content of the page.
     """
     import jinja2
 
-    charts = dict(_numbered(sections))
-    keys = {id(chart): key for key, chart in charts.items()}
+    panels = [b for section in sections for b in section.blocks if isinstance(b, Panels)]
+    charts = [chart for block in panels for chart in block.charts]
+    keys = {id(chart): f"chart-{place}" for place, chart in enumerate(charts, 1)}
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
@@ -51,33 +52,27 @@ def render(title: str, version: object, sections: Sequence[Section]) -> str:
         sections=sections,
         key_of=lambda chart: keys[id(chart)],
         policy=_policy(style, drawing, library),
-        style=_inside("style", style),
-        drawing=_inside("script", drawing),
-        library=_inside("script", library),
-        specs=_inside("script", embedded({key: chart.spec for key, chart in charts.items()})),
+        style=_unescaped("style", style),
+        drawing=_unescaped("script", drawing),
+        library=_unescaped("script", library),
+        specs=_unescaped("script", script_json({keys[id(chart)]: chart.spec for chart in charts})),
     )
 
 
 def write_page(page: str, path: Path) -> None:
-    """Write a page, all at once."""
+    """Write a page; readers see the old file or the whole new one."""
     with publish(path) as file:
         file.write(page.encode())
 
 
-def _numbered(sections: Sequence[Section]) -> Iterator[tuple[str, Chart]]:
-    panels = [b for section in sections for b in section.blocks if isinstance(b, Panels)]
-    charts = [chart for block in panels for chart in block.charts]
-    return ((f"chart-{place}", chart) for place, chart in enumerate(charts, 1))
-
-
-def embedded(value: Mapping[str, Any]) -> str:
-    """JSON that can stand inside a script element, whatever text is in it."""
+def script_json(value: Mapping[str, Any]) -> str:
+    """Return JSON that is safe inside a script element, with any text in it."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.translate(_ESCAPED)
 
 
 def _policy(style: str, *scripts: str) -> str:
-    """A content security policy: these very scripts and this style run, and nothing is fetched."""
+    """Return a content security policy: only these scripts and this style; nothing is fetched."""
     allowed = " ".join(_digest(script) for script in scripts)
     return (
         f"default-src 'none'; script-src {allowed}; style-src {_digest(style)}; "
@@ -89,8 +84,8 @@ def _digest(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def _inside(element: str, text: str) -> Any:
-    """Text to stand inside an element as it is; it must not end that element."""
+def _unescaped(element: str, text: str) -> Any:
+    """Return text to be used unescaped inside an element; it must not end that element."""
     import markupsafe
 
     assert f"</{element}" not in text.lower()
@@ -105,7 +100,7 @@ def _file(name: str) -> str:
 
 @cache
 def _library() -> str:
-    """Vega, Vega-Lite and Vega-Embed in one script."""
+    """Return Vega, Vega-Lite and Vega-Embed as one script."""
     import vl_convert
 
     return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")

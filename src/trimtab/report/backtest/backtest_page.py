@@ -1,4 +1,4 @@
-"""The page of a backtest: charts and tables in one file that needs nothing else."""
+"""The report of a backtest: charts and tables in one HTML file."""
 
 from __future__ import annotations
 
@@ -6,28 +6,114 @@ from pathlib import Path
 
 from trimtab.errors import DataError
 from trimtab.experiments.results import Results
-from trimtab.report.page import require_libraries, write_page
+from trimtab.report.backtest.bias_sections import curves_section, learned_biases, moved_section
+from trimtab.report.backtest.coverage_section import coverage_section
+from trimtab.report.backtest.lift_sections import engines_section, headline, methods_section
+from trimtab.report.backtest.objective_section import objectives_section
+from trimtab.report.backtest.overview import Overview, make_overview
+from trimtab.report.backtest.seller_section import sellers_section
+from trimtab.report.backtest.window_section import windows_section
+from trimtab.report.blocks import Section, guide_section
+from trimtab.report.page import render, require_libraries, write_page
+
+_LIFT_TERMS = [
+    (
+        "Mean over users",
+        "Metrics are means over users who bought something in the test; a user without a list "
+        "counts as 0. Equal scores are ordered by item id.",
+    ),
+    (
+        "Lift",
+        "Value divided by the value of the engine alone, minus 1; a dash if the engine alone "
+        "scores 0. A bias is learned for the metric it is judged by unless noted otherwise.",
+    ),
+    (
+        "95 % interval",
+        "From a paired bootstrap over users: the same sample of users judges both lists. It covers "
+        "the choice of users, not the choice of dates.",
+    ),
+]
+_TABLE_TERMS = {
+    "coverage": (
+        "Coverage",
+        "How many of the n best sellers of the test are among the n most recommended items.",
+    ),
+    "divergence": (
+        "KL divergence",
+        "KL(bought ‖ recommended) in nats over all items in either; zero counts are taken as "
+        "0.01. It is 0 if the two distributions are equal.",
+    ),
+    "fits": (
+        "Bias at work",
+        "A bias that changed something in the window it was learned on. With default settings "
+        "most items have a bias, but few change a hit.",
+    ),
+    "biases": (
+        "Sales",
+        "Buyers per week: in the week before the window, in the window, and in the test.",
+    ),
+}
 
 
 def write_report(results: Results, path: Path) -> None:
-    """Write the page, all at once."""
+    """Write the page to a file."""
     write_page(build_page(results), path)
 
 
 def build_page(results: Results) -> str:
-    """The page as HTML: the same text for the same results.
+    """Return the page as HTML; the same results give the same bytes.
 
-    A section is there if its table has rows; only `results` must have some.
+    Sections without rows are left out.
 
     Raises:
-        TrimtabError: if the libraries that draw are not installed, or there is no result at all.
+        TrimtabError: a library that draws is missing, or the table `results` is empty.
     """
-    from trimtab.report.backtest.figures import overview
-    from trimtab.report.backtest.sections import all_sections, title
-    from trimtab.report.page import render
-
     require_libraries()
-    view = overview(results)
+    view = make_overview(results)
     if not view.lifts:
         raise DataError("the table 'results' has no rows; run the backtest again")
-    return render(title(view), view.about.get("version"), all_sections(view))
+    log = view.about.get("log")
+    title = f"Trimtab on {log}" if log else "Trimtab: results of a backtest"
+    return render(title, view.about.get("version"), make_sections(view))
+
+
+def make_sections(view: Overview) -> list[Section]:
+    """Return every section that has rows."""
+    fits = learned_biases(view)
+    sections = [
+        headline(view),
+        methods_section(view),
+        engines_section(view),
+        coverage_section(view),
+        objectives_section(view),
+        sellers_section(view),
+        windows_section(view),
+        curves_section(view, fits),
+        moved_section(view, fits),
+        _make_guide(view),
+    ]
+    return [section for section in sections if section is not None]
+
+
+def _make_guide(view: Overview) -> Section:
+    """Return the definitions of what this page shows."""
+    k = view.about.get("k") or "k"
+    metrics = {
+        "acc": f"Hits in the first {k} slots, divided by {k}.",
+        "map": (
+            f"Sum of the precision at the rank of each hit in the first {k} slots, divided by "
+            f"min({k}, R), where R is the number of items the user bought in the test."
+        ),
+        "ndcg": (
+            f"Sum of 1/log2(1 + rank) over the hits in the first {k} slots, divided by the same "
+            f"sum with hits in all of the first min({k}, R) slots."
+        ),
+    }
+    terms = [(view.name_metric(name), metrics[name]) for name in view.metrics if name in metrics]
+    tables = [term for name, term in _TABLE_TERMS.items() if view.results.table(name).num_rows]
+    sentence = (
+        "A bias is one number per item that is added to the engine's score. It is learned on the "
+        "days before a date, from lists made before those days, and judged on the days after, "
+        "which no method has seen."
+    )
+    return guide_section(sentence, [*terms, *_LIFT_TERMS, *tables])

@@ -1,4 +1,4 @@
-"""The tables of a report in the terminal, however narrow it is."""
+"""The tables of a report in the terminal, at any width."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from trimtab.experiments.results import Results
-from trimtab.report.backtest.figures import overview
-from trimtab.report.backtest.sections import all_sections
+from trimtab.report.backtest.backtest_page import make_sections
+from trimtab.report.backtest.overview import make_overview
 from trimtab.report.blocks import Cell, Table
 
 _STYLES = {"gain": "green", "loss": "red", "name": "bold"}
-_NAME_WIDTH = 24  # longer names are wrapped
+_NAME_WIDTH = 24  # longer names wrap
 _GAP = 2  # between columns
 
 
 def print_tables(results: Results, console: Console) -> None:
-    """Print what each section says, and its tables but for those that the page folds away."""
-    for section in all_sections(overview(results)):
+    """Print the sentences of each section, and its tables except folded ones."""
+    for section in make_sections(make_overview(results)):
         tables = [b for b in section.blocks if isinstance(b, Table) and not b.folded]
         if section.key != "headline" and not tables:
             continue
         console.rule(escape(section.title))
-        for paragraph in section.paragraphs:
-            console.print(paragraph, markup=False, highlight=False)
+        for sentence in section.sentences:
+            console.print(sentence, markup=False, highlight=False)
         for table in tables:
-            for part in _fitting(table, console.width):
+            for part in _fit_width(table, console.width):
                 console.print(part)
 
 
-def _fitting(table: Table, width: int) -> Iterator[RichTable]:
-    """The table with notes if they fit; without them otherwise, and in parts if need be."""
-    if sum(_widths(table)) > width:
+def _fit_width(table: Table, width: int) -> Iterator[RichTable]:
+    """Return the table with notes if they fit, otherwise without them and in parts if needed."""
+    if sum(_find_widths(table)) > width:
         bare = [[replace(cell, note="") for cell in row] for row in table.rows]
         table = replace(table, rows=bare)
-    widths = _widths(table)
+    widths = _find_widths(table)
     room = width - sum(widths[: table.n_headings])
     chosen: list[int] = []
-    for places in _together(table):
+    for places in _column_groups(table):
         if chosen and sum(widths[place] for place in (*chosen, *places)) > room:
             yield _rich_table(table, chosen, widths)
             chosen = []
@@ -52,18 +52,18 @@ def _fitting(table: Table, width: int) -> Iterator[RichTable]:
     yield _rich_table(table, chosen, widths)
 
 
-def _together(table: Table) -> Iterator[list[int]]:
-    """Columns that are not to be parted: those under one heading."""
+def _column_groups(table: Table) -> Iterator[list[int]]:
+    """Return columns that stay together: those under one heading."""
     place = 0
     for _, width in table.groups or [("", 1)] * len(table.columns):
         yield [p for p in range(place, place + width) if p >= table.n_headings]
         place += width
 
 
-def _widths(table: Table) -> list[int]:
+def _find_widths(table: Table) -> list[int]:
     widths = []
     for place, heading in enumerate(_headings(table)):
-        texts = [heading, *(_words(row[place]) for row in table.rows)]
+        texts = [heading, *(_cell_text(row[place]) for row in table.rows)]
         widest = max(cell_len(line) for text in texts for line in text.split("\n"))
         widths.append(_GAP + (min(widest, _NAME_WIDTH) if place < table.n_headings else widest))
     return widths
@@ -83,18 +83,18 @@ def _rich_table(table: Table, chosen: Sequence[int], widths: Sequence[int]) -> R
         )  # fmt: skip
     for row in table.rows:
         cells = (row[place] for place in (*names, *chosen))
-        shown.add_row(*(Text(_words(cell), _STYLES.get(cell.kind, "")) for cell in cells))
+        shown.add_row(*(Text(_cell_text(cell), _STYLES.get(cell.kind, "")) for cell in cells))
     return shown
 
 
 def _headings(table: Table) -> list[str]:
-    """Column names, with the heading over them in front where there is one."""
+    """Return column names, each after the heading over it if there is one."""
     over = [heading for heading, width in table.groups for _ in range(width)]
     over += [""] * (len(table.columns) - len(over))
     return [f"{group}\n{name}".strip() for group, name in zip(over, table.columns, strict=True)]
 
 
-def _words(cell: Cell) -> str:
-    """A cell's text, its note on a line below; of a name like "decay: older ..." the first word."""
+def _cell_text(cell: Cell) -> str:
+    """Return a cell's text and its note below; a name like "decay: older ..." ends at the colon."""
     text = cell.text.partition(":")[0] if cell.kind == "name" else cell.text
     return "\n".join(filter(None, [text, cell.note]))

@@ -1,197 +1,132 @@
-"""Sections about lifts: the headline, methods, engines, and what biases were learned for."""
+"""The sections about lifts: the headline, all methods, and all engines."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from trimtab.experiments.results import BASELINE
-from trimtab.report.backtest import sentences
-from trimtab.report.backtest.figures import HARMLESS, Lift, Overview, Row, mean_by, select, spread
-from trimtab.report.backtest.lift_blocks import (
-    alone_table,
-    by_date,
-    engine_cases,
-    lift_blocks,
-    method_cases,
-)
-from trimtab.report.blocks import Block, Cell, Section, Table, Tile, Tiles
-from trimtab.report.words import (  # fmt: skip
-    NOTHING,
-    count,
-    counted,
-    day,
-    interval,
-    metric_name,
-    percent,
-    share,
-)
+from trimtab.report.backtest import lift_blocks
+from trimtab.report.backtest.overview import HARMLESS, Lift, Overview, find_spread
+from trimtab.report.blocks import Block, Section, Tile, sign_class
+from trimtab.report.words import capitalize, count, counted, day, interval, is_number, percent
 
-_FAINTEST = 0.005  # a lift below this is not tinted
+_FACTS = {
+    "n_listed": "items per list", "log": "log", "n_events": "purchases", "n_users": "users",
+    "n_items": "items", "first_day": "first day", "last_day": "last day", "tz": "time zone",
+}  # fmt: skip
 
 
 def headline(view: Overview) -> Section:
-    """What was done, and how the default settings fared."""
+    """Return the lifts of the default settings, and what was done."""
     tiles: list[Tile] = []
     if view.featured is not None:
         tiles = [_lift_tile(view, view.featured, metric) for metric in view.metrics]
-        tiles += _harm_tiles(view, view.featured)
-    text = [sentences.outcome(view), sentences.what_was_done(view)]
-    return Section("headline", "In short", text, [Tiles(tiles)] if tiles else [])
+        tiles.append(_harmless_tile(view, view.featured))
+    sentences = [describe_outcome(view), describe_setup(view)]
+    return Section("headline", "In short", sentences, tiles=tiles)
 
 
 def _lift_tile(view: Overview, method: str, metric: str) -> Tile:
     rows = view.judged(engine=view.engines[0], method=method, metric=metric)
-    label = f"{metric_name(metric, view.cutoff)}, {view.engines[0]}"
-    found = spread(rows)
+    label = f"{view.name_metric(metric)}, {view.engines[0]}"
+    found = find_spread(rows)
     if found is None:
-        return Tile(label, NOTHING, "no lift to show")
-    kind = "gain" if found.mean > 0 else "loss" if found.mean < 0 else ""
-    if found.n_dates == 1:
-        return Tile(label, percent(found.mean), interval(rows[0].low, rows[0].high), kind)
+        return Tile(label, percent(None), "no lift to show")
     note = f"mean of {found.n_dates} dates; worst {percent(found.worst)}"
-    return Tile(label, percent(found.mean), note, kind)
+    if found.n_dates == 1:
+        note = interval(rows[0].low, rows[0].high)
+    return Tile(label, percent(found.mean), note, sign_class(found.mean))
 
 
-def _harm_tiles(view: Overview, method: str) -> list[Tile]:
+def _harmless_tile(view: Overview, method: str) -> Tile:
     lifts = [row.lift for row in view.judged(method=method) if row.lift is not None]
-    if not lifts:
-        return []
     n_harmless = sum(lift >= HARMLESS for lift in lifts)
     note = "lifts at or above −0.5 %, over all dates, engines and metrics"
-    return [Tile("without harm", f"{n_harmless} of {len(lifts)}", note)]
+    return Tile("no harm", f"{n_harmless} of {len(lifts)}", note)
+
+
+def describe_outcome(view: Overview) -> str:
+    """Return the mean and the lowest lift of the featured method."""
+    if view.featured is None:
+        return "Only the engine alone was judged."
+    rows = view.judged(engine=view.engines[0], method=view.featured, metric=view.metric)
+    found = find_spread(rows)
+    start = f"{capitalize(view.names[view.featured].in_text)} on {view.engines[0]}"
+    metric = view.name_metric(view.metric)
+    if found is None:
+        return f"{start}: no lift in {metric} to show."
+    known = [row for row in view.judged(method=view.featured) if row.lift is not None]
+    worst = min(known, key=lambda row: (row.lift or 0.0, row.date, row.engine))
+    where = f"{view.name_metric(worst.metric)} on {worst.engine}, {day(worst.date)}"
+    return (
+        f"{start} changed {metric} by {percent(found.mean)}{_over_dates(view)}. Its lowest lift "
+        f"over all engines and metrics is {percent(worst.lift)} ({where})."
+    )
+
+
+def _over_dates(view: Overview) -> str:
+    return "" if len(view.dates) == 1 else f" on average over {len(view.dates)} dates"
+
+
+def describe_setup(view: Overview) -> str:
+    """Return the days that taught and judged, and what else is known about the backtest."""
+    days = [view.about.get(name) for name in ("recent_days", "test_days")]
+    recent, test = (counted(n, "day") if isinstance(n, int) else "days" for n in days)
+    dates = ", ".join(day(date) for date in view.dates)
+    if not view.few:
+        dates = f"{len(view.dates)} from {day(view.dates[0])} to {day(view.dates[-1])}"
+    known = {name: view.about[key] for key, name in _FACTS.items() if view.about.get(key)}
+    facts = {"dates": dates, "engines": ", ".join(view.engines), **known}
+    texts = [f"{name}: {count(v) if is_number(v) else day(str(v))}" for name, v in facts.items()]
+    return (
+        f"Biases were learned on the {recent} before each date. All methods were judged on the "
+        f"{test} after it. {capitalize('; '.join(texts))}."
+    )
 
 
 def methods_section(view: Overview) -> Section | None:
-    """Each method against the first engine alone."""
+    """Return the lift of each method on the first engine."""
     if not view.rivals:
         return None
     engine = view.engines[0]
-    blocks = lift_blocks(view, method_cases(view, engine), ["method"])
+    blocks = lift_blocks.lift_blocks(view, lift_blocks.method_cases(view, engine), ["method"])
     if not view.few:
-        blocks += by_date(view, engine)
-    title = f"Each method over the engine alone ({engine})"
-    return Section("methods", title, sentences.methods(view), blocks)
+        blocks += lift_blocks.lifts_by_date(view, engine)
+    lifts = {
+        view.names[method].short: view.judged(engine=engine, method=method, metric=view.metric)
+        for method in view.rivals
+    }
+    title = f"Each method against the engine alone ({engine})"
+    return Section("methods", title, [describe_range(view, lifts)], blocks)
+
+
+def describe_range(view: Overview, lifts: Mapping[str, Sequence[Lift]]) -> str:
+    """Return the names with the highest and the lowest mean lift."""
+    found = {name: spread for name, rows in lifts.items() if (spread := find_spread(rows))}
+    if not found:
+        return "There is no lift to show."
+    order = sorted(found, key=lambda name: -found[name].mean)
+    ends = [f"{name} ({percent(found[name].mean)})" for name in (order[0], order[-1])]
+    lowest = f"; the lowest: {ends[1]}" if len(order) > 1 else ""
+    metric = view.name_metric(view.metric)
+    return f"Highest lift in {metric}{_over_dates(view)}: {ends[0]}{lowest}."
 
 
 def engines_section(view: Overview) -> Section | None:
-    """The biases over every engine, and engines alone; nothing if there is only one."""
+    """Return the biases on every engine, and engines alone; None if there is only one."""
     if len(view.all_engines) == 1:
         return None
     blocks: list[Block] = []
-    if view.biased and len(view.engines) > 1:
-        blocks += lift_blocks(view, engine_cases(view), ["engine", "method"])
+    if view.learned and len(view.engines) > 1:
+        cases = lift_blocks.engine_cases(view)
+        blocks += lift_blocks.lift_blocks(view, cases, ["engine", "method"])
     if any(row.method == BASELINE for row in view.lifts):
-        blocks.append(alone_table(view))
-    return Section("engines", "The engines", sentences.engines(view), blocks)
-
-
-def objectives_section(view: Overview) -> Section | None:
-    """Learned for one metric, judged by all; how many biases, and how far they overlap."""
-    engine = view.engines[0]
-    learned = [row for row in view.lifts if row.objective and row.engine == engine]
-    tables: list[Block] = []
-    if any(row.objective != row.metric for row in learned):
-        tables += _heat_tables(view, learned)
-    tables += _fit_tables(view, engine)
-    if not tables:
-        return None
-    title = f"What biases are learned for ({engine})"
-    return Section("objectives", title, sentences.objectives(view, learned), tables)
-
-
-def _heat_tables(view: Overview, learned: Sequence[Lift]) -> list[Table]:
-    tables = []
-    for method in dict.fromkeys(row.method for row in learned):
-        rows = [row for row in learned if row.method == method]
-        name = view.names[method].long
-        if not view.few:
-            caption = f"{name}: mean lift of {counted(len(view.dates), 'date')}"
-            tables.append(_heat_table(view, caption, rows))
-            continue
-        for date in view.dates:
-            dated = [row for row in rows if row.date == date]
-            tables.append(_heat_table(view, f"{name}, {day(date)}: lift", dated))
-    return tables
-
-
-def _heat_table(view: Overview, caption: str, rows: Sequence[Lift]) -> Table:
-    means = {
-        (objective, metric): spread(
-            r for r in rows if (r.objective, r.metric) == (objective, metric)
+        blocks.append(lift_blocks.engines_table(view))
+    lifts = {
+        f"{view.names[method].short} on {engine}": view.judged(
+            engine=engine, method=method, metric=view.metric
         )
-        for objective in view.metrics
-        for metric in view.metrics
+        for engine in view.engines
+        for method in view.learned
     }
-    lifts = {key: found.mean if found else None for key, found in means.items()}
-    largest = max((abs(lift) for lift in lifts.values() if lift is not None), default=0.0)
-    body = [
-        [
-            Cell(metric_name(objective)),
-            *(
-                Cell(percent(lifts[objective, m]), kind=heat(lifts[objective, m], largest))
-                for m in view.metrics
-            ),
-        ]
-        for objective in view.metrics
-    ]
-    columns = ["learned for", *(metric_name(metric, view.cutoff) for metric in view.metrics)]
-    groups = [("", 1), ("judged by", len(view.metrics))]
-    return Table(caption, columns, body, groups=groups, kind="small")
-
-
-def heat(lift: float | None, largest: float) -> str:
-    """The class of a cell by how much of the table's largest change its lift is."""
-    if lift is None or abs(lift) < _FAINTEST:
-        return "heat"
-    level = min(3, 1 + int(3 * abs(lift) / largest))
-    return f"heat {'up' if lift > 0 else 'down'}-{level}"
-
-
-def _fit_tables(view: Overview, engine: str) -> list[Table]:
-    fits = select(view.results.table("fits"), engine=engine)
-    pairs = select(view.results.table("overlap"), engine=engine)
-    tables = []
-    if fits:
-        tables.append(_sizes_table(view, fits))
-    if pairs:
-        tables.append(_overlap_table(view, pairs))
-    return tables
-
-
-def _sizes_table(view: Overview, fits: Sequence[Row]) -> Table:
-    counts = [mean_by(fits, ("method", "objective"), name) for name in ("n_biases", "n_excluded")]
-    methods = list(dict.fromkeys(row["method"] for row in fits))
-    body = [
-        [Cell(metric_name(objective)),
-         *(Cell(count(means.get((method, objective)))) for method in methods for means in counts)]
-        for objective in dict.fromkeys(row["objective"] for row in fits)
-    ]  # fmt: skip
-    caption = f"Items with a bias at work, and items excluded{_mean_note(view)}"
-    columns = ["learned for", *["biases at work", "excluded"] * len(methods)]
-    groups = [("", 1), *((_long_name(view, method), 2) for method in methods)]
-    return Table(caption, columns, body, groups=groups, kind="small")
-
-
-def _overlap_table(view: Overview, pairs: Sequence[Row]) -> Table:
-    shares = mean_by(pairs, ("first", "second", "method"), "share")
-    methods = list(dict.fromkeys(row["method"] for row in pairs))
-    kinds = dict.fromkeys((row["first"], row["second"]) for row in pairs)
-    body = [
-        [Cell(f"{metric_name(first)} and {metric_name(second)}"),
-         *(Cell(share(shares.get((first, second, method)))) for method in methods)]
-        for first, second in kinds if first != second
-    ]  # fmt: skip
-    caption = (
-        f"Overlap: of the items with a bias at work under either objective, the share under "
-        f"both{_mean_note(view)}"
-    )
-    columns = ["learned for", *(_long_name(view, method) for method in methods)]
-    return Table(caption, columns, body, kind="small")
-
-
-def _long_name(view: Overview, method: str) -> str:
-    return view.names[method].long if method in view.names else method
-
-
-def _mean_note(view: Overview) -> str:
-    return "" if len(view.dates) == 1 else f" (mean of {len(view.dates)} dates)"
+    return Section("engines", "The engines", [describe_range(view, lifts)], blocks)

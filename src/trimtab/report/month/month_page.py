@@ -1,88 +1,156 @@
-"""The page of a month: what a simulation of the daily job found, as one page of charts."""
+"""The page of a simulated month of the daily job."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from trimtab.daily.simulated_month import DEFAULT, Month
+from trimtab.daily.simulated_month import Month, lift_of
 from trimtab.errors import DataError
-from trimtab.report.blocks import Section, Terms
-from trimtab.report.month import month_sections as sections
-from trimtab.report.month.month_words import heading, metric
+from trimtab.report import blocks, charts
+from trimtab.report.blocks import Cell, Mark, Section, Table, Tile
 from trimtab.report.page import render, require_libraries, write_page
+from trimtab.report.words import count, counted, day, decimal, is_number, metric_name, percent
+
+_COLOUR = "blue"
+_COLUMNS = (
+    "day", "buyers", "engine alone", "with biases", "lift", "forecast", "biases", "seconds",
+)  # fmt: skip
 
 
 def write_month(month: Month, path: Path) -> None:
-    """Write the page, all at once."""
+    """Write the page to a file."""
     write_page(build_month(month), path)
 
 
 def build_month(month: Month) -> str:
-    """The page as HTML: the same text for the same month.
+    """Return the page as HTML; the same month gives the same bytes.
 
     Raises:
-        TrimtabError: if the libraries that draw are not installed, or there is no day at all.
+        TrimtabError: a library that draws is missing, or the month has no days.
     """
     require_libraries()
-    if not month.of(DEFAULT):
+    if not month.rows:
         raise DataError("the month has no days; run trimtab simulate again")
-    return render(heading(month), month.about.get("version"), all_sections(month))
+    title = f"{counted(month.about['days'], 'day')} of the daily job on {month.about['log']}"
+    sections = [_headline(month), _lift_section(month), _days_section(month), _guide(month)]
+    return render(title, month.about.get("version"), sections)
 
 
-def all_sections(month: Month) -> list[Section]:
-    """Every section, in the order in which they are read; one day alone has no day before it."""
-    made = [sections.headline(month), sections.lift_section(month)]
-    if month.later(DEFAULT):
-        made += [
-            sections.seconds_section(month),
-            sections.objective_section(month),
-            sections.moves_section(month),
-        ]
-    return [*made, sections.days_section(month), guide(month)]
+def _name_metric(month: Month) -> str:
+    return metric_name(month.about["metric"], month.about["k"])
 
 
-def guide(month: Month) -> Section:
-    """What each number means."""
+def _headline(month: Month) -> Section:
+    lift, (n_above, n_judged), n_days = month.lift(), month.days_above(), len(month.rows)
+    kind, seconds = blocks.sign_class(lift), decimal(month.median_seconds(), 2)
+    tiles = [
+        Tile(_name_metric(month), percent(lift), "lift over all days", kind),
+        Tile("days above the engine alone", f"{n_above} of {n_judged}", "days with buyers"),
+        Tile("versions published", f"{n_days - month.n_refused()} of {n_days}", "mornings"),
+        Tile("seconds to learn", seconds, "median, without the first day"),
+    ]
+    sentences = [describe_outcome(month), describe_setup(month)]
+    return Section("headline", "In short", sentences, tiles=tiles)
+
+
+def describe_outcome(month: Month) -> str:
+    """Return the lift over all days, and the number of days above the engine alone."""
+    lift, (n_above, n_judged) = month.lift(), month.days_above()
+    if not is_number(lift):
+        return f"There is no lift: {_name_metric(month)} of the engine alone is 0 on these days."
+    return (
+        f"From {day(month.about['first'])} to {day(month.about['last'])}, {_name_metric(month)} "
+        f"changed by {percent(lift)} over the engine alone; it was higher on {n_above} of "
+        f"{counted(n_judged, 'day')}."
+    )
+
+
+def describe_setup(month: Month) -> str:
+    """Return how the engine and the job were run."""
+    about, every = month.about, month.about["retrain_every"]
+    trained = "every night" if every == 1 else f"every {every} nights"
+    return (
+        f"The engine ({about['engine']}) was trained {trained} and listed {about['n_listed']} "
+        f"items per user. Every morning the job learned biases from the last "
+        f"{counted(about['recent_days'], 'day')} and re-ranked the lists. Each day is judged by "
+        f"its own purchases, which neither engine nor biases had seen."
+    )
+
+
+def _lift_section(month: Month) -> Section:
+    metric, lift = _name_metric(month), month.lift()
+    points = [
+        charts.line_point(
+            row["day"], value, "lift", _COLOUR,
+            f"{day(row['day'])}: {percent(value)}; {count(row['n_users'])} buyers",
+            "circle" if row["refused"] is None else "square",
+        )
+        for row in month.rows if (value := lift_of(row)) is not None
+    ]  # fmt: skip
+    if not points:
+        sentence = "There is no day to show: the engine alone scores 0 on all of them."
+        return Section("lift", "Lift by day", [sentence])
+    level = charts.line_point("", lift, "", _COLOUR, f"{percent(lift)} over all days")
+    x, y = charts.date_axis([row["day"] for row in month.rows]), charts.number_axis(None, "+~%")
+    spec = charts.line_chart(points, x, y, 300, zero=True, levels=[level])
+    chart = blocks.Chart("", f"Lift in {metric} on each day; the table has the numbers.", spec)
+    marks = [Mark("lift on the day", _COLOUR), Mark("lift over all days", _COLOUR, "line")]
+    if month.n_refused():
+        marks.append(Mark("job refused: the earlier version stayed in use", _COLOUR, "square"))
+    panels = blocks.Panels(f"Lift in {metric} over the engine alone", [chart], marks)
+    return Section("lift", "Lift by day", [describe_lifts(month)], [panels])
+
+
+def describe_lifts(month: Month) -> str:
+    """Return the worst and the best day, and the number of buyers per day."""
+    lifts = [(lift, row["day"]) for row in month.rows if (lift := lift_of(row)) is not None]
+    buyers = [row["n_users"] for row in month.rows]
+    closed = f" {counted(buyers.count(0), 'day')} without buyers." if 0 in buyers else ""
+    return (
+        f"Worst day: {percent(min(lifts)[0])} ({day(min(lifts)[1])}); best day: "
+        f"{percent(max(lifts)[0])} ({day(max(lifts)[1])}). With {count(min(filter(None, buyers)))} "
+        f"to {count(max(buyers))} buyers per day, single days vary by chance.{closed}"
+    )
+
+
+def describe_days(month: Month) -> str:
+    """Return how often the job published and how often it was refused."""
+    n_days, n_refused = len(month.rows), month.n_refused()
+    done = f"{n_days - n_refused} of {counted(n_days, 'morning')}"
+    return f"The job published on {done} and was refused on {n_refused}."
+
+
+def _days_section(month: Month) -> Section:
+    texts = [
+        (
+            day(row["day"]), count(row["n_users"]), decimal(row["baseline"]),
+            decimal(row["value"]), percent(lift_of(row)), percent(row["forecast"]),
+            count(row["n_biases"]), decimal(row["seconds"], 3),
+        )
+        for row in month.rows
+    ]  # fmt: skip
+    tables = [Table("all days", _COLUMNS, [[Cell(t) for t in own] for own in texts], folded=True)]
+    if month.n_refused():
+        refused = [row for row in month.rows if row["refused"] is not None]
+        body = [[Cell(day(row["day"])), Cell(row["refused"])] for row in refused]
+        tables.insert(0, Table("Refused mornings", ["day", "reason"], body, n_headings=2))
+    return Section("days", "What was published", [describe_days(month)], tables)
+
+
+def _guide(month: Month) -> Section:
     terms = [
         (
             "Lift",
-            f"{metric(month)} of the re-ranked lists divided by that of the engine's own, less 1: "
-            "means over users who bought something on the day; a user without a list counts as 0. "
-            "Over all days, a user counts once for each day of buying.",
+            f"{_name_metric(month)} of the re-ranked lists divided by that of the engine alone, "
+            "minus 1: a mean over users who bought something on the day; a user without a list "
+            "counts as 0. Over all days, a user counts once per day with a purchase.",
         ),
+        ("Forecast", "The lift that the learner expected for the following days."),
         (
-            "Default",
-            "Biases of a small hierarchy, each level carried as far as users held out bear it out.",
+            "Refused",
+            "A check stopped the job. The earlier version stayed in use, and the day is judged by "
+            "it; before the first version, by the engine alone.",
         ),
-        (
-            "Ascent",
-            "Exact coordinate ascent on the metric of the window itself, until no bias can be "
-            "bettered alone. Cold, it starts with all biases at 0; warm, at those of the day "
-            "before.",
-        ),
-        (
-            "Seconds",
-            "Of learning alone, on the machine that replayed the days; reading files, training "
-            "the engine and re-ranking are not in them. The first morning is left out: it has no "
-            "day before it, and may include compiling.",
-        ),
-        ("Cycles", "How often the ascent went through all items until nothing changed."),
-        (
-            "Objective",
-            "What the ascent maximises: the metric on the window, summed over users, less "
-            "penalties for biases. The default maximises something else, so that only warm and "
-            "cold can be compared.",
-        ),
-        (
-            "Changed, moved",
-            "Of the items with a bias on a day or on the day before, the share whose bias is "
-            "another one, and the share whose bias is more than a tenth of a unit away. For "
-            "the ascent a unit is the median score at the last place that counts; for the default "
-            "it is a factor of e, or from the first score to the last where biases are added.",
-        ),
+        ("Seconds", "Time to learn, without reading files, training the engine and re-ranking."),
     ]
-    text = (
-        f"Days are those of the time zone {month.about['tz']}. Nothing that is judged on a day "
-        f"had been seen by the engine or the biases of its morning."
-    )
-    return Section("guide", "How to read this", text, [Terms(terms)])
+    return blocks.guide_section(f"Days are in the time zone {month.about['tz']}.", terms)

@@ -1,72 +1,42 @@
-"""What the verdict on a test says: rates, p's, and a sentence on every metric."""
+"""The sentences of a verdict, and how it writes rates and p-values."""
 
 from __future__ import annotations
 
-import math
-
 from trimtab.abtest.counts import EXACT, POOLED
 from trimtab.abtest.metrics import PER_MAIL, PER_OPEN
-from trimtab.abtest.readings import WELCH, Reading
+from trimtab.abtest.readings import WELCH
 from trimtab.abtest.samples import REVENUE
 from trimtab.abtest.verdicts import EQUIVALENT, INCONCLUSIVE, MAIL, SIGNIFICANT, Finding, Verdicts
-from trimtab.report.words import NOTHING, count, counted, interval, is_number, listed, percent
+from trimtab.report.words import NOTHING, SPACE, compact, interval, is_number, join_words, percent
 
-HEADING = "Did it work?"
-_SPACE = "\N{NO-BREAK SPACE}"
-_USUAL = (WELCH, POOLED, EXACT)
+_USUAL = (WELCH, POOLED, EXACT)  # methods that a sentence need not name
 
 
 def rate(finding: Finding, value: float) -> str:
-    """A rate: money as it is, everything else in percent, with about four digits."""
+    """Return a rate: money as it is, everything else in percent."""
     if not is_number(value):
         return NOTHING
     if finding.metric.numerator == REVENUE:
         return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
-    return f"{_digits(100 * value)}{_SPACE}%"
+    return f"{compact(100 * value).lstrip('+')}{SPACE}%"
 
 
 def difference(finding: Finding, value: float) -> str:
-    """A difference of rates, in points of percent where rates are percent."""
-    if not is_number(value):
-        return NOTHING
-    size = value if finding.metric.numerator == REVENUE else 100 * value
-    sign = "\N{MINUS SIGN}" if size < 0 else "+" if size > 0 else ""
-    unit = "" if finding.metric.numerator == REVENUE else f"{_SPACE}pp"
-    return f"{sign}{_digits(abs(size))}{unit}"
+    """Return a difference of rates, in percentage points unless it is money."""
+    if not is_number(value) or finding.metric.numerator == REVENUE:
+        return compact(value)
+    return f"{compact(100 * value)}{SPACE}pp"
 
 
-def span(finding: Finding, reading: Reading) -> str:
-    """The interval of a difference; empty where there is none."""
-    if not is_number(reading.low):
-        return ""
-    return f"{difference(finding, reading.low)} to {difference(finding, reading.high)}"
-
-
-def _digits(value: float) -> str:
-    """Three digits that count, without an exponent."""
-    if value == 0:
-        return "0"
-    places = max(0, 2 - math.floor(math.log10(abs(value))))
-    return f"{value:,.{min(places, 8)}f}"
-
-
-def chance(p: float) -> str:
-    """'0.015', '< 0.001', or a dash."""
+def p_value(p: float | None) -> str:
+    """Return '0.015', '< 0.001', or a dash."""
     if not is_number(p):
         return NOTHING
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def about(value: float | None) -> str:
-    """A number of mails, to two digits that count."""
-    if value is None or not is_number(value):
-        return NOTHING
-    digits = -(math.floor(math.log10(value)) - 1) if value >= 100 else 0
-    return count(round(value, digits))
-
-
 def roughly(value: float) -> str:
-    """'480K', '1.3M': two digits of a number of mails."""
+    """Return two digits of a number of emails: '480K', '1.3M'."""
     if not is_number(value):
         return NOTHING
     for unit, name in ((1e9, "B"), (1e6, "M"), (1e3, "K")):
@@ -77,165 +47,131 @@ def roughly(value: float) -> str:
 
 
 def confidence(verdicts: Verdicts) -> str:
-    """'95 %'."""
-    return f"{100 * (1 - verdicts.settings.alpha):g}{_SPACE}%"
+    """Return '95 %'."""
+    return f"{100 * (1 - verdicts.settings.alpha):g}{SPACE}%"
 
 
 def primary(verdicts: Verdicts) -> list[Finding]:
-    """The metrics that the verdict is on: per open, or per mail where opens cannot be trusted."""
+    """Return the metrics that decide: per open, or per email if opens differ or are unknown."""
     families = {finding.metric.family for finding in verdicts.findings}
     family = PER_OPEN if PER_OPEN in families and not opens_differ(verdicts) else PER_MAIL
     return [finding for finding in verdicts.findings if finding.metric.family == family]
 
 
 def opens_differ(verdicts: Verdicts) -> bool:
-    """Whether the guardrail says that mails are not opened equally often."""
+    """Return whether the two buckets open emails at different rates."""
     found = verdicts.guardrail
     return found is not None and found.p < verdicts.settings.alpha
 
 
-def outcome(finding: Finding, verdicts: Verdicts) -> str:
-    """A metric's verdict in a sentence or two."""
-    title, main = finding.metric.title, finding.main
-    if finding.verdict is None:
-        return f"{title}: nothing can be tested; {_why_untested(finding, verdicts)}"
-    span = interval(main.relative_low, main.relative_high)
-    size = f"{percent(main.relative)}" if is_number(main.relative) else "no rate in control"
-    by = "" if main.method in _USUAL else f", {main.method}"
-    told = f"{title}: {size}" + (f" ({confidence(verdicts)} interval {span}{by})" if span else "")
-    return f"{told}, {finding.verdict}. {_meaning(finding, verdicts)}".rstrip()
-
-
-def _why_untested(finding: Finding, verdicts: Verdicts) -> str:
-    if finding.metric.numerator == REVENUE and verdicts.unit == MAIL:
-        return "totals do not tell how revenue varies, give a table with a row a user."
-    if is_number(finding.main.p):
-        return "the buckets have no date in common."
-    return "it does not vary, or there is too little of it."
-
-
-def _meaning(finding: Finding, verdicts: Verdicts) -> str:
-    settings = verdicts.settings
-    adjusted = f"p{_SPACE}{chance(finding.p)}, adjusted{_SPACE}{chance(finding.p_adjusted)}"
-    margin = f"{100 * (settings.margin or 0):g}{_SPACE}%"
-    if finding.verdict == SIGNIFICANT:
-        within = finding.equivalence is not None and finding.equivalence < settings.alpha
-        yet = f" It is surely smaller than {margin}, though." if within else ""
-        ahead = "ahead" if finding.is_better else "behind"
-        return f"The treatment is {ahead} by more than chance explains ({adjusted}).{yet}"
-    if finding.verdict == EQUIVALENT:
-        return (
-            f"Whatever difference there is, it is surely within ±{margin} "
-            f"(p{_SPACE}{chance(finding.equivalence or math.nan)} of two one-sided tests)."
-        )
-    why = f"Chance alone could do it ({adjusted})."
-    if finding.p_adjusted < settings.alpha:
-        why = (
-            f"For a single look it would be significant ({adjusted}), but fewer mails are there "
-            f"than planned, and the interval for every look, {_sequence(finding)}, has 0 in it."
-        )
-    return f"{why} {_needed(finding, verdicts)}"
-
-
-def _sequence(finding: Finding) -> str:
-    low, high = finding.sequence or (math.nan, math.nan)
-    return interval(low, high) or "without end"
-
-
-def every_look(finding: Finding) -> str:
-    """The interval for every look; empty without a plan."""
-    return "" if finding.sequence is None else _sequence(finding)
-
-
-def _needed(finding: Finding, verdicts: Verdicts) -> str:
-    power = f"{100 * verdicts.settings.power:g}{_SPACE}%"
-    parts = []
-    if is_number(finding.detectable_relative):
-        size = percent(finding.detectable_relative).lstrip("+")
-        parts.append(f"A difference of {size} could have been found with {power} power, by itself")
-    if finding.needed is not None:
-        parts.append(f"one like that seen would take about {about(finding.needed)} mails in all")
-    if finding.needed_for_margin is not None:
-        mails = about(finding.needed_for_margin)
-        parts.append(f"to show that there is none beyond the margin takes about {mails}")
-    return "; ".join(parts) + "." if parts else ""
-
-
-def sample_ratio(verdicts: Verdicts) -> str:
-    """Whether the buckets have the right sizes."""
-    found = verdicts.sample_ratio
-    sizes = f"{count(found.control)} and {count(found.treatment)} {verdicts.unit}s"
-    if found.alarm:
-        return (
-            f"Stop: the buckets have {sizes}, which a share of {100 * found.share:g}{_SPACE}% in "
-            f"the treatment does not explain (p{_SPACE}{chance(found.p)}). Users were lost or "
-            f"added on one side, so that nothing else here can be trusted; find out where first."
-        )
-    return (
-        f"The buckets have {sizes}, as a share of {100 * found.share:g}{_SPACE}% in the treatment "
-        f"allows (p{_SPACE}{chance(found.p)})."
-    )
-
-
-def guardrail(verdicts: Verdicts) -> str:
-    """Whether opens differ; empty where they are not known."""
-    found = verdicts.guardrail
-    if found is None or not is_number(found.p):
-        return ""
-    if opens_differ(verdicts):
-        way = "more" if found.is_better else "less"
-        return (
-            f"Guardrail: mails of the treatment are opened {way} often "
-            f"({percent(found.main.relative)}, p{_SPACE}{chance(found.p)}). What is inside is not "
-            f"seen before opening, so look for what else differs; until then go by what is per "
-            f"mail."
-        )
-    return (
-        f"Guardrail: mails are opened as often in both buckets as chance allows "
-        f"({percent(found.main.relative)}, p{_SPACE}{chance(found.p)})."
-    )
-
-
-def disagreement(finding: Finding, alpha: float) -> str:
-    """Where ways of testing a metric disagree; empty where they do not."""
-    if finding.agree(alpha):
-        return ""
-    found = [_method(r) for r in finding.alike() if r.p < alpha]
-    others = [_method(r) for r in finding.alike() if r.p >= alpha]
-    return (
-        f"{finding.metric.title}: the readings disagree. A difference is found by "
-        f"{listed(found)}, and not by {listed(others)}. Take it as open."
-    )
-
-
-def _method(reading: Reading) -> str:
-    return f"“{reading.method}”"
-
-
 def overall(verdicts: Verdicts) -> str:
-    """The one line that stands on top."""
+    """Return the one line on top."""
     if verdicts.sample_ratio.alarm:
         return "The division into buckets went wrong"
     found = primary(verdicts)
     sure = [f for f in found if f.verdict == SIGNIFICANT and f.agree(verdicts.settings.alpha)]
-    ahead = [f.metric.title.lower() for f in sure if f.is_better]
-    behind = [f.metric.title.lower() for f in sure if not f.is_better]
-    if ahead and behind:
-        return f"Better in {listed(ahead)}, worse in {listed(behind)}"
-    if ahead:
-        return f"Yes: better in {listed(ahead)}"
-    if behind:
-        return f"No: worse in {listed(behind)}"
+    better = [f.metric.title.lower() for f in sure if f.is_better]
+    worse = [f.metric.title.lower() for f in sure if not f.is_better]
+    if better and worse:
+        return f"Better in {join_words(better)}, worse in {join_words(worse)}"
+    if better or worse:
+        start = "Yes: better" if better else "No: worse"
+        return f"{start} in {join_words(better or worse)}"
     if found and all(f.verdict == EQUIVALENT for f in found):
         return "No difference that matters"
-    open_still = any(f.verdict in (INCONCLUSIVE, SIGNIFICANT) for f in found)
-    return "Not known yet" if open_still else "Nothing to test"
+    undecided = any(f.verdict in (INCONCLUSIVE, SIGNIFICANT) for f in found)
+    return "Not known yet" if undecided else "Nothing to test"
 
 
-def dates(verdicts: Verdicts) -> str:
-    """How many dates there are, and how they are put together."""
-    n = len({dated.date for dated in verdicts.dates})
+def outcome(finding: Finding, verdicts: Verdicts) -> str:
+    """Return a metric's verdict in a sentence or two."""
+    title, main = finding.metric.title, finding.main
+    if finding.verdict is None:
+        return f"{title}: nothing can be tested; {_why_untested(finding, verdicts)}."
+    ends = interval(main.relative_low, main.relative_high)
+    size = percent(main.relative) if is_number(main.relative) else "no rate in control"
+    by = "" if main.method in _USUAL else f", {main.method}"
+    span = f" ({confidence(verdicts)} interval {ends}{by})" if ends else ""
+    return f"{title}: {size}{span}, {finding.verdict}. {_explain(finding, verdicts)}"
+
+
+def _why_untested(finding: Finding, verdicts: Verdicts) -> str:
+    if finding.metric.numerator == REVENUE and verdicts.unit == MAIL:
+        return "totals do not show how revenue varies, use a table with one row per user"
+    if is_number(finding.main.p):
+        return "the buckets have no date in common"
+    return "it does not vary, or there are too few events"
+
+
+def _explain(finding: Finding, verdicts: Verdicts) -> str:
+    settings = verdicts.settings
+    p = f"{_write_p(finding.p)}, adjusted{SPACE}{p_value(finding.p_adjusted)}"
+    margin = f"±{100 * (settings.margin or 0):g}{SPACE}%"
+    if finding.verdict == EQUIVALENT:
+        tests = f"{_write_p(finding.equivalence)} of two one-sided tests"
+        return f"Any difference is within {margin} ({tests})."
+    if finding.verdict == SIGNIFICANT:
+        side = "ahead" if finding.is_better else "behind"
+        within = finding.equivalence is not None and finding.equivalence < settings.alpha
+        note = f" But the difference is within {margin}." if within else ""
+        return f"The treatment is {side} by more than chance explains ({p}).{note}"
+    why = f"Chance alone could explain it ({p})."
+    if finding.p_adjusted < settings.alpha:
+        why = (
+            f"A single planned look would find it significant ({p}), but there are fewer emails "
+            f"than planned, and the interval for every look, {every_look(finding)}, includes 0."
+        )
+    if finding.needed is not None:
+        why += f" About {roughly(finding.needed)} emails in total would show this difference."
+    if finding.needed_for_margin is not None:
+        why += f" About {roughly(finding.needed_for_margin)} would show one within {margin}."
+    return why
+
+
+def _write_p(p: float | None) -> str:
+    return f"p{SPACE}{p_value(p)}"
+
+
+def every_look(finding: Finding) -> str:
+    """Return the interval that holds at every look; empty without a plan."""
+    return "" if finding.sequence is None else interval(*finding.sequence) or "unbounded"
+
+
+def sample_ratio(verdicts: Verdicts) -> str:
+    """Return whether the buckets have the right sizes."""
+    found = verdicts.sample_ratio
+    sizes = f"{found.control:,.0f} and {found.treatment:,.0f} {verdicts.unit}s"
+    share = f"a treatment share of {100 * found.share:g}{SPACE}% ({_write_p(found.p)})"
+    if not found.alarm:
+        return f"The buckets have {sizes}, which fits {share}."
     return (
-        f"{counted(n, 'date')}, each compared within itself. A date by itself has few mails: "
-        f"intervals that overlap do not differ."
+        f"Stop: the buckets have {sizes}, which does not fit {share}. Users were lost or added on "
+        f"one side. Find out where first; nothing else here can be trusted."
+    )
+
+
+def guardrail(verdicts: Verdicts) -> str:
+    """Return whether opens differ; empty if opens are unknown."""
+    found = verdicts.guardrail
+    if found is None or not is_number(found.p):
+        return ""
+    size = f"({percent(found.main.relative)}, {_write_p(found.p)})"
+    if not opens_differ(verdicts):
+        return f"Guardrail: no difference in opens {size}."
+    return (
+        f"Guardrail: the treatment opens emails {'more' if found.is_better else 'less'} often "
+        f"{size}. Nobody sees the lists before opening, so something else differs. Until you know "
+        f"what, use the metrics per email."
+    )
+
+
+def disagreement(finding: Finding, alpha: float) -> str:
+    """Return which tests of a metric disagree; empty if they agree."""
+    if finding.agree(alpha):
+        return ""
+    found = [f"“{reading.method}”" for reading in finding.alike() if reading.p < alpha]
+    others = [f"“{reading.method}”" for reading in finding.alike() if reading.p >= alpha]
+    return (
+        f"{finding.metric.title}: the tests disagree. {join_words(found)} found a difference, "
+        f"{join_words(others)} did not. Treat it as open."
     )

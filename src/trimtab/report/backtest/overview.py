@@ -1,23 +1,23 @@
-"""The numbers behind the lifts, as plain data: what was judged, and how lifts spread over dates."""
+"""The results of a backtest as plain data: what was judged, and how lifts vary over dates."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.experiments.results import BASELINE, Results
-from trimtab.report.words import METHODS, METRICS, Name, is_number, method_names
+from trimtab.report.words import METHODS, METRICS, Name, day, is_number, method_names, metric_name
 
 FEW_DATES = 4  # up to this many, each date is shown by itself
-HARMLESS = -0.005  # a lift at or above this does no harm worth speaking of
+HARMLESS = -0.005  # a lift at or above this counts as harmless
 Row = dict[str, Any]
 _NAMES = ("date", "engine", "method", "objective", "metric")
-_NUMBERS = {"value": "value", "lift": "lift", "low": "lift_low", "high": "lift_high"}
+_NUMBERS = ("value", "lift", "lift_low", "lift_high")
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Lift:
 
     @property
     def sign(self) -> int:
-        """1 or -1 where the whole interval is on one side of 0, otherwise 0."""
+        """1 or -1 if the whole interval is on one side of 0, otherwise 0."""
         if self.low is None or self.high is None:
             return 0
         return int(self.low > 0) - int(self.high < 0)
@@ -44,7 +44,7 @@ class Lift:
 
 @dataclass(frozen=True)
 class Spread:
-    """Lifts of several dates: their mean, the worst and best date, the share that is harmless."""
+    """Lifts of several dates: mean, worst and best date, share of harmless dates."""
 
     mean: float
     worst: float
@@ -54,28 +54,33 @@ class Spread:
     n_dates: int
 
 
-def spread(lifts: Iterable[Lift]) -> Spread | None:
-    """How lifts spread over dates; None if none of them is a number."""
+def find_spread(lifts: Iterable[Lift]) -> Spread | None:
+    """Return how lifts vary over dates; None if none of them is a number."""
     known = [(row.lift, row.date) for row in lifts if row.lift is not None]
     if not known:
         return None
-    values = [value for value, _ in known]
-    worst, worst_date = min(known)
-    harmless = sum(value >= HARMLESS for value in values) / len(values)
-    mean = sum(values) / len(values)
-    return Spread(mean, worst, worst_date, max(values), harmless, len(values))
+    values, n = [value for value, _ in known], len(known)
+    harmless = sum(value >= HARMLESS for value in values) / n
+    return Spread(sum(values) / n, *min(known), max(values), harmless, n)
+
+
+class DateGroup(NamedTuple):
+    """Dates that are shown together: one date, or all of them as a mean."""
+
+    title: str
+    dates: Sequence[str]
 
 
 @dataclass(frozen=True)
 class Overview:
-    """What every section starts from: which dates, engines, methods and metrics, and all lifts."""
+    """What all sections share: dates, engines, methods, metrics and all lifts."""
 
     results: Results
     lifts: Sequence[Lift]
 
     @property
     def about(self) -> Mapping[str, Any]:
-        """What is known about how the results came to be."""
+        """The settings of the backtest and the size of its log."""
         return self.results.about
 
     @cached_property
@@ -85,68 +90,83 @@ class Overview:
 
     @cached_property
     def engines(self) -> list[str]:
-        """Engines that methods were tried on, in order; the first is the one most sections show."""
+        """Engines that methods were tried on; most sections show the first one."""
         tried = {row.engine for row in self.lifts if row.method != BASELINE}
         return [engine for engine in self.all_engines if engine in tried] or self.all_engines
 
     @cached_property
     def all_engines(self) -> list[str]:
-        """Those, and engines that were judged by themselves only, as they first appear."""
+        """All engines, including those judged alone only, in order of appearance."""
         return list(dict.fromkeys(row.engine for row in self.lifts))
 
     @cached_property
     def methods(self) -> list[str]:
         """All methods: the known ones in the paper's order, then the others."""
-        return _in_order((row.method for row in self.lifts), METHODS)
+        return _put_in_order((row.method for row in self.lifts), METHODS)
 
     @cached_property
     def rivals(self) -> list[str]:
-        """All methods but the engine alone."""
+        """All methods except the engine alone."""
         return [method for method in self.methods if method != BASELINE]
 
     @cached_property
     def metrics(self) -> list[str]:
         """All metrics: ACC, MAP, NDCG, then others."""
-        return _in_order((row.metric for row in self.lifts), METRICS)
+        return _put_in_order((row.metric for row in self.lifts), METRICS)
 
     @cached_property
     def names(self) -> dict[str, Name]:
-        """What methods are called, and their colours."""
+        """Names and colours of the methods."""
         return method_names(self.methods)
 
     @property
     def few(self) -> bool:
-        """Whether there is room to show each date by itself."""
+        """Whether each date is shown by itself."""
         return len(self.dates) <= FEW_DATES
 
     @property
+    def date_groups(self) -> list[DateGroup]:
+        """Each date by itself if there are few, otherwise all of them together."""
+        if self.few:
+            return [DateGroup(day(date), [date]) for date in self.dates]
+        return [DateGroup(f"mean of {len(self.dates)} dates", self.dates)]
+
+    @property
+    def mean_note(self) -> str:
+        """Addition to the caption of a table of means; empty for one date."""
+        return "" if len(self.dates) == 1 else f" (mean of {len(self.dates)} dates)"
+
+    @property
     def featured(self) -> str | None:
-        """The method that the headline is about: the default settings, if they were tried."""
+        """The method of the headline: the default settings if they were tried."""
         wished = [method for method in ("default", "paper") if method in self.methods]
         return next(iter([*wished, *self.rivals[-1:]]), None)
 
     @property
-    def biased(self) -> list[str]:
-        """The methods that learn a bias; all but the engine alone if neither is known."""
+    def learned(self) -> list[str]:
+        """The methods that learn a bias; all except the engine alone if neither is known."""
         return [method for method in ("paper", "default") if method in self.methods] or self.rivals
 
     @property
     def metric(self) -> str:
-        """The metric to show where there is room for one: NDCG, or else the last."""
+        """The metric of sections that show one: NDCG, or else the last."""
         return "ndcg" if "ndcg" in self.metrics else self.metrics[-1]
 
-    @property
-    def cutoff(self) -> object:
-        """How many places a list has, if known."""
-        return self.about.get("k")
+    def name_metric(self, metric: str) -> str:
+        """Return 'NDCG@10'."""
+        return metric_name(metric, self.about.get("k"))
+
+    def find_name(self, method: str) -> str:
+        """Return a method's name in tables, also if it has no lifts."""
+        return self.names[method].long if method in self.names else method
 
     def judged(self, **wanted: str) -> list[Lift]:
-        """Lifts with these values; learned methods only where judged by what they learned for."""
+        """Return lifts with these values, each learned method by the metric it learned for."""
         own = (row for row in self.lifts if row.objective in ("", row.metric))
-        return [row for row in own if _matches(row, wanted)]
+        return [row for row in own if all(getattr(row, key) == wanted[key] for key in wanted)]
 
     def shown_dates(self) -> list[str]:
-        """The dates to go into details of: all if few, else the best, the worst and the last."""
+        """Return the dates shown in detail: all if few, else the best, the worst and the last."""
         if self.few or self.featured is None:
             return self.dates[:FEW_DATES]
         rows = self.judged(engine=self.engines[0], method=self.featured, metric=self.metric)
@@ -154,44 +174,37 @@ class Overview:
         return sorted({self.dates[-1], *(date for _, date in (known[:1] + known[-1:]))})
 
 
-def _matches(row: Lift, wanted: Mapping[str, str]) -> bool:
-    return all(getattr(row, name) == value for name, value in wanted.items())
-
-
-def _in_order(names: Iterable[str], order: Sequence[str]) -> list[str]:
+def _put_in_order(names: Iterable[str], order: Sequence[str]) -> list[str]:
     found = dict.fromkeys(names)
     return [name for name in order if name in found] + [name for name in found if name not in order]
 
 
-def overview(results: Results) -> Overview:
-    """The results of a backtest, ready to be told."""
-    return Overview(results, [_lift(row) for row in results.table("results").to_pylist()])
+def make_overview(results: Results) -> Overview:
+    """Return the results of a backtest, ready to be shown."""
+    return Overview(results, [_read_lift(row) for row in results.table("results").to_pylist()])
 
 
-def _lift(row: Row) -> Lift:
-    names: Row = {name: row[name] or "" for name in _NAMES}
-    numbers: Row = {
-        name: row[column] if is_number(row[column]) else None for name, column in _NUMBERS.items()
-    }
-    return Lift(**names, **numbers)
+def _read_lift(row: Row) -> Lift:
+    values: list[Any] = [row[name] or "" for name in _NAMES]
+    return Lift(*values, *(row[name] if is_number(row[name]) else None for name in _NUMBERS))
 
 
-def select(table: pa.Table, **wanted: str) -> list[Row]:
-    """The rows of a table that have these values."""
+def select_rows(table: pa.Table, **wanted: str) -> list[Row]:
+    """Return the rows of a table that have these values."""
     for name, value in wanted.items():
         table = table.filter(pc.equal(table[name], pa.scalar(value, pa.string())))
     rows: list[Row] = table.to_pylist()
     return rows
 
 
-def objective_of(table: pa.Table, wished: str) -> str:
-    """The objective to show where there is room for one: the wished one, or else the first."""
+def choose_objective(table: pa.Table, wished: str) -> str:
+    """Return the objective to show: the wished one, or else the first."""
     found = sorted(name for name in table["objective"].unique().to_pylist() if name)
     return wished if wished in found or not found else found[0]
 
 
 def mean_by(rows: Iterable[Row], keys: Sequence[str], value: str) -> dict[tuple[Any, ...], float]:
-    """The mean of a column for each combination of keys, over rows where it is a number."""
+    """Return the mean of a column for each combination of keys, over rows with a number."""
     groups: dict[tuple[Any, ...], list[float]] = {}
     for row in rows:
         if is_number(row[value]):
