@@ -10,6 +10,7 @@ import pytest
 from made_results import make_results, one_row, table, weekly_dates
 from trimtab.experiments.results import Results
 from trimtab.report.backtest.bias_sections import choose_drawn, describe_moved, learned_biases
+from trimtab.report.backtest.history_sections import describe_sellers, describe_windows, sort_key
 from trimtab.report.backtest.lift_sections import describe_outcome, describe_range, describe_setup
 from trimtab.report.backtest.objective_section import choose_tint
 from trimtab.report.backtest.overview import (
@@ -19,8 +20,6 @@ from trimtab.report.backtest.overview import (
     make_overview,
     mean_by,
 )
-from trimtab.report.backtest.seller_section import describe_sellers
-from trimtab.report.backtest.window_section import describe_windows, sort_key
 from trimtab.report.charts import find_main_domain, has_dot_outside
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +56,11 @@ class Mark:
     kind: str = "circle"
 
 
+INTERVAL_MARKS = [
+    Mark("interval excludes 0", kind="full"), Mark("interval includes 0", kind="hollow"),
+]  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Panels:
     """Charts side by side that belong together."""
@@ -95,12 +100,9 @@ def guide_section(sentence: str, terms: Sequence[tuple[str, str]]) -> Section:
     return Section("guide", "How to read this page", [sentence], terms=terms)
 
 
-def drawn_panels(
-    title: str, charts: Iterable[Chart | None], legend: Sequence[Mark] = ()
-) -> list[Panels]:
-    """Return the charts that exist as one block; no block if there is none."""
-    drawn = [chart for chart in charts if chart is not None]
-    return [Panels(title, drawn, legend)] if drawn else []
+def drawn_panels(title: str, charts: Sequence[Chart], legend: Sequence[Mark] = ()) -> list[Panels]:
+    """Return the charts as one block; no block if there is none."""
+    return [Panels(title, charts, legend)] if charts else []
 
 
 def sign_class(value: float) -> str:

@@ -14,14 +14,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from trimtab.report.blocks import Spec
+from trimtab.report.blocks import Mark, Spec
 
 if TYPE_CHECKING:
     import altair as alt
 
 ChartRow = Mapping[str, Any]
 Domain = tuple[float, float]
-SYMBOLS = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
+_SYMBOLS = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 _ROW_HEIGHT = 26
 _ENDS = ("x", "low", "high")
 _RANKS = (1, 2, 3, 5, 10, 20, 30, 50, 100, 200, 300, 500, 1000, 2000, 5000, 10000)
@@ -70,10 +70,8 @@ def has_dot_outside(rows: Iterable[ChartRow], domain: Domain) -> bool:
     return any(not domain[0] <= row["x"] <= domain[1] for row in rows)
 
 
-def dot_chart(
-    rows: Sequence[ChartRow], domain: Domain, style: str = "+~%", n_offsets: int = 1
-) -> Spec:
-    """Return dots with intervals, one line per label, or `n_offsets` lines.
+def dot_chart(rows: Sequence[ChartRow], domain: Domain, style: str = "+~%") -> Spec:
+    """Return dots with intervals, one line per label and `offset`.
 
     Rows have `label`, `x`, `low`, `high`, `colour`, `filled`, and `offset` if several rows share a
     label. A dot beyond the domain becomes a triangle at its edge.
@@ -82,6 +80,7 @@ def dot_chart(
 
     names = alt.Axis(title=None, labelPadding=10)
     place: dict[str, Any] = {"y": alt.Y("label:N", sort=None, axis=names)}
+    n_offsets = len({row.get("offset") for row in rows})
     if n_offsets > 1:
         place["yOffset"] = alt.YOffset("offset:N", sort=None)
     axis = alt.Axis(
@@ -112,13 +111,18 @@ def _styled_dot(row: ChartRow, domain: Domain) -> ChartRow:
     return {**row, **ends, "fill": fill, "shape": shape}
 
 
-def line_point(
-    x: str | int, y: float, series: str, colour: str, tip: str = "", symbol: str = "circle"
-) -> ChartRow:
-    """Return a row of `line_chart`."""
+def line_marks(series: Mapping[str, tuple[str, str]]) -> dict[str, Mark]:
+    """Return a legend entry with its own symbol for each series, from its label and colour."""
     return {
-        "x": x, "y": y, "series": series, "colour": css_colour(colour), "symbol": symbol,
-        "tip": tip,
+        key: Mark(*own, _SYMBOLS[n % len(_SYMBOLS)]) for n, (key, own) in enumerate(series.items())
+    }
+
+
+def line_point(x: str | int, y: float, mark: Mark, tip: str = "") -> ChartRow:
+    """Return a row of `line_chart`; the label of the mark is the series."""
+    colour = css_colour(mark.colour)
+    return {
+        "x": x, "y": y, "series": mark.label, "colour": colour, "symbol": mark.kind, "tip": tip,
     }  # fmt: skip
 
 
@@ -239,11 +243,10 @@ def _data(rows: Sequence[ChartRow]) -> alt.InlineData:
     """Return the rows as data; NaN and infinity become null."""
     import altair as alt
 
-    def is_known(value: Any) -> bool:
-        return not isinstance(value, float) or math.isfinite(value)
+    def clean(value: Any) -> Any:
+        return None if isinstance(value, float) and not math.isfinite(value) else value
 
-    kept = [{key: row[key] if is_known(row[key]) else None for key in row} for row in rows]
-    return alt.InlineData(values=kept)
+    return alt.InlineData(values=[{key: clean(row[key]) for key in row} for row in rows])
 
 
 def _spec(chart: Any, height: float) -> Spec:

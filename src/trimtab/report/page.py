@@ -15,7 +15,6 @@ from trimtab.errors import TrimtabError
 from trimtab.report.blocks import Panels, Section
 from trimtab.tables.files import publish
 
-_MISSING = "charts need altair and vl-convert: pip install 'trimtab[report]'"
 _ESCAPED = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"}
 
 
@@ -26,17 +25,12 @@ def require_libraries() -> None:
         import jinja2  # noqa: F401
         import vl_convert  # noqa: F401
     except ImportError as error:
-        raise TrimtabError(_MISSING) from error
+        need = "charts need altair and vl-convert: pip install 'trimtab[report]'"
+        raise TrimtabError(need) from error
 
 
 def render(title: str, version: object, sections: Sequence[Section]) -> str:
-    """Return the page as HTML; the same arguments give the same bytes.
-
-    Args:
-        title: heading of the page.
-        version: version of Trimtab for the last line; None if unknown.
-        sections: content of the page.
-    """
+    """Return the page as HTML; the same arguments give the same bytes."""
     import jinja2
 
     panels = [b for section in sections for b in section.blocks if isinstance(b, Panels)]

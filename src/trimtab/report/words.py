@@ -52,8 +52,7 @@ def method_names(methods: Sequence[str]) -> dict[str, Name]:
 
 def engine_colours(engines: Sequence[str]) -> dict[str, str]:
     """Return a colour for each engine that no known method has."""
-    n_colours = len(_OTHER_COLOURS)
-    return {name: _OTHER_COLOURS[place % n_colours] for place, name in enumerate(engines)}
+    return {name: _OTHER_COLOURS[n % len(_OTHER_COLOURS)] for n, name in enumerate(engines)}
 
 
 def metric_name(metric: str, k: object = None) -> str:

@@ -8,11 +8,10 @@ from trimtab.errors import DataError
 from trimtab.experiments.results import Results
 from trimtab.report.backtest.bias_sections import curves_section, learned_biases, moved_section
 from trimtab.report.backtest.coverage_section import coverage_section
+from trimtab.report.backtest.history_sections import sellers_section, windows_section
 from trimtab.report.backtest.lift_sections import engines_section, headline, methods_section
 from trimtab.report.backtest.objective_section import objectives_section
 from trimtab.report.backtest.overview import Overview, make_overview
-from trimtab.report.backtest.seller_section import sellers_section
-from trimtab.report.backtest.window_section import windows_section
 from trimtab.report.blocks import Section, guide_section
 from trimtab.report.page import render, require_libraries, write_page
 
@@ -34,10 +33,7 @@ _LIFT_TERMS = [
     ),
 ]
 _TABLE_TERMS = {
-    "coverage": (
-        "Coverage",
-        "How many of the n best sellers of the test are among the n most recommended items.",
-    ),
+    "coverage": ("Coverage", "Best sellers of the test among as many most recommended items."),
     "divergence": (
         "KL divergence",
         "KL(bought ‖ recommended) in nats over all items in either; zero counts are taken as "
@@ -48,10 +44,7 @@ _TABLE_TERMS = {
         "A bias that changed something in the window it was learned on. With default settings "
         "most items have a bias, but few change a hit.",
     ),
-    "biases": (
-        "Sales",
-        "Buyers per week: in the week before the window, in the window, and in the test.",
-    ),
+    "biases": ("Sales", "Buyers per week: in the week before, in the window, and in the test."),
 }
 
 
@@ -63,8 +56,6 @@ def write_report(results: Results, path: Path) -> None:
 def build_page(results: Results) -> str:
     """Return the page as HTML; the same results give the same bytes.
 
-    Sections without rows are left out.
-
     Raises:
         TrimtabError: a library that draws is missing, or the table `results` is empty.
     """
@@ -72,48 +63,40 @@ def build_page(results: Results) -> str:
     view = make_overview(results)
     if not view.lifts:
         raise DataError("the table 'results' has no rows; run the backtest again")
-    log = view.about.get("log")
+    log = view.results.about.get("log")
     title = f"Trimtab on {log}" if log else "Trimtab: results of a backtest"
-    return render(title, view.about.get("version"), make_sections(view))
+    return render(title, view.results.about.get("version"), make_sections(view))
 
 
 def make_sections(view: Overview) -> list[Section]:
-    """Return every section that has rows."""
+    """Return the sections that have rows."""
     fits = learned_biases(view)
     sections = [
-        headline(view),
-        methods_section(view),
-        engines_section(view),
-        coverage_section(view),
-        objectives_section(view),
-        sellers_section(view),
-        windows_section(view),
-        curves_section(view, fits),
-        moved_section(view, fits),
-        _make_guide(view),
-    ]
+        headline(view), methods_section(view), engines_section(view), coverage_section(view),
+        objectives_section(view), sellers_section(view), windows_section(view),
+        curves_section(view, fits), moved_section(view, fits), _make_guide(view),
+    ]  # fmt: skip
     return [section for section in sections if section is not None]
 
 
 def _make_guide(view: Overview) -> Section:
     """Return the definitions of what this page shows."""
-    k = view.about.get("k") or "k"
+    k = view.results.about.get("k") or "k"
     metrics = {
         "acc": f"Hits in the first {k} slots, divided by {k}.",
         "map": (
-            f"Sum of the precision at the rank of each hit in the first {k} slots, divided by "
-            f"min({k}, R), where R is the number of items the user bought in the test."
+            f"Sum of the precision at each hit in the first {k} slots, divided by min({k}, R); R "
+            f"is the number of items the user bought in the test."
         ),
         "ndcg": (
-            f"Sum of 1/log2(1 + rank) over the hits in the first {k} slots, divided by the same "
-            f"sum with hits in all of the first min({k}, R) slots."
+            f"Sum of 1/log2(1 + rank) over hits in the first {k} slots, divided by the same sum "
+            f"with hits in the first min({k}, R) slots."
         ),
     }
     terms = [(view.name_metric(name), metrics[name]) for name in view.metrics if name in metrics]
     tables = [term for name, term in _TABLE_TERMS.items() if view.results.table(name).num_rows]
     sentence = (
-        "A bias is one number per item that is added to the engine's score. It is learned on the "
-        "days before a date, from lists made before those days, and judged on the days after, "
-        "which no method has seen."
+        "A bias is one number per item that is added to the engine's score. It is learned from "
+        "lists made before the window, and judged on later days that no method has seen."
     )
     return guide_section(sentence, [*terms, *_LIFT_TERMS, *tables])

@@ -63,8 +63,9 @@ def curves_section(view: Overview, fits: Sequence[Learned]) -> Section | None:
     if not fits:
         return None
     sizes = [len(fit.rows) for fit in fits]
+    ends = sorted({min(sizes), max(sizes)})
     sentence = (
-        f"{count(min(sizes))} to {count(max(sizes))} items have a bias at work. Above 0 raises an "
+        f"{' to '.join(map(count, ends))} items have a bias at work. Above 0 raises an "
         f"item, below 0 lowers it.{'' if view.few else _NOTE}"
     )
     objective = view.name_metric(fits[0].objective)
@@ -76,7 +77,7 @@ def curves_section(view: Overview, fits: Sequence[Learned]) -> Section | None:
 def _curve_chart(view: Overview, fit: Learned) -> Chart:
     name = view.names[fit.method]
     points = [
-        charts.line_point(place + 1, fit.rows[place]["bias"], "", name.colour)
+        charts.line_point(place + 1, fit.rows[place]["bias"], Mark("", name.colour))
         for place in choose_drawn(len(fit.rows))
     ]
     x, y = charts.count_axis("items with a bias at work"), charts.number_axis("bias", "~r")

@@ -1,12 +1,11 @@
-"""The tables of a report in the terminal, at any width."""
+"""The tables of a report in the terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
 
 from rich import box
-from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
@@ -18,8 +17,6 @@ from trimtab.report.backtest.overview import make_overview
 from trimtab.report.blocks import Cell, Table
 
 _STYLES = {"gain": "green", "loss": "red", "name": "bold"}
-_NAME_WIDTH = 24  # longer names wrap
-_GAP = 2  # between columns
 
 
 def print_tables(results: Results, console: Console) -> None:
@@ -32,69 +29,40 @@ def print_tables(results: Results, console: Console) -> None:
         for sentence in section.sentences:
             console.print(sentence, markup=False, highlight=False)
         for table in tables:
-            for part in _fit_width(table, console.width):
+            for part in _split_table(table, console):
                 console.print(part)
 
 
-def _fit_width(table: Table, width: int) -> Iterator[RichTable]:
-    """Return the table with notes if they fit, otherwise without them and in parts if needed."""
-    if sum(_find_widths(table)) > width:
-        bare = [[replace(cell, note="") for cell in row] for row in table.rows]
-        table = replace(table, rows=bare)
-    widths = _find_widths(table)
-    room = width - sum(widths[: table.n_headings])
-    chosen: list[int] = []
-    for places in _column_groups(table):
-        if chosen and sum(widths[place] for place in (*chosen, *places)) > room:
-            yield _rich_table(table, chosen, widths)
-            chosen = []
-        chosen += places
-    yield _rich_table(table, chosen, widths)
+def _split_table(table: Table, console: Console) -> list[RichTable]:
+    """Return the table, or one table per group of columns if it is too wide."""
+    whole = _make_rich_table(table, range(len(table.columns)))
+    wide = console.options.update(max_width=10_000)
+    if not table.groups or console.measure(whole, options=wide).maximum <= console.width:
+        return [whole]
+    ends = accumulate(span for _, span in table.groups)
+    names = range(table.n_headings)
+    return [_make_rich_table(table, [*names, *range(*pair)]) for pair in pairwise(ends)]
 
 
-def _column_groups(table: Table) -> Iterator[list[int]]:
-    """Return columns that stay together: those under one heading."""
-    place = 0
-    for _, width in table.groups or [("", 1)] * len(table.columns):
-        yield [p for p in range(place, place + width) if p >= table.n_headings]
-        place += width
-
-
-def _find_widths(table: Table) -> list[int]:
-    widths = []
-    for place, heading in enumerate(_headings(table)):
-        texts = [heading, *(_cell_text(row[place]) for row in table.rows)]
-        widest = max(cell_len(line) for text in texts for line in text.split("\n"))
-        widths.append(_GAP + (min(widest, _NAME_WIDTH) if place < table.n_headings else widest))
-    return widths
-
-
-def _rich_table(table: Table, chosen: Sequence[int], widths: Sequence[int]) -> RichTable:
+def _make_rich_table(table: Table, places: Sequence[int]) -> RichTable:
     shown = RichTable(
         title=escape(table.caption), title_justify="left", title_style="italic",
         box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False,
     )  # fmt: skip
-    headings = _headings(table)
-    names = range(table.n_headings)
-    for place in (*names, *chosen):
+    over = [heading for heading, width in table.groups for _ in range(width)]
+    for place in places:
+        heading = "\n".join(filter(None, [*over[place : place + 1], table.columns[place]]))
+        is_name = place < table.n_headings
         shown.add_column(
-            escape(headings[place]), justify="left" if place in names else "right",
-            no_wrap=place not in names, width=widths[place] - _GAP,
-        )  # fmt: skip
+            escape(heading), justify="left" if is_name else "right", no_wrap=not is_name
+        )
     for row in table.rows:
-        cells = (row[place] for place in (*names, *chosen))
-        shown.add_row(*(Text(_cell_text(cell), _STYLES.get(cell.kind, "")) for cell in cells))
+        cells = [row[place] for place in places]
+        shown.add_row(*(Text(_write_cell(cell), _STYLES.get(cell.kind, "")) for cell in cells))
     return shown
 
 
-def _headings(table: Table) -> list[str]:
-    """Return column names, each after the heading over it if there is one."""
-    over = [heading for heading, width in table.groups for _ in range(width)]
-    over += [""] * (len(table.columns) - len(over))
-    return [f"{group}\n{name}".strip() for group, name in zip(over, table.columns, strict=True)]
-
-
-def _cell_text(cell: Cell) -> str:
+def _write_cell(cell: Cell) -> str:
     """Return a cell's text and its note below; a name like "decay: older ..." ends at the colon."""
     text = cell.text.partition(":")[0] if cell.kind == "name" else cell.text
     return "\n".join(filter(None, [text, cell.note]))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from trimtab.experiments.results import BASELINE
 from trimtab.report import charts
 from trimtab.report.backtest.overview import Overview, Row, choose_objective, mean_by
-from trimtab.report.blocks import Block, Cell, Chart, Mark, Panels, Section, Table, method_cell
+from trimtab.report.blocks import Block, Cell, Chart, Panels, Section, Table, method_cell
 from trimtab.report.words import capitalize, count, decimal
 
 
@@ -58,20 +58,15 @@ def describe_coverage(view: Overview, rows: Sequence[Row]) -> str:
 
 def _coverage_panels(view: Overview, rows: Sequence[Row]) -> Panels:
     present = {row["method"] for row in _select(rows, view.engines[0])}
-    marks = {
-        method: Mark(name.long, name.colour, charts.SYMBOLS[place % len(charts.SYMBOLS)])
-        for place, (method, name) in enumerate(view.names.items()) if method in present
-    }  # fmt: skip
+    series = {key: (name.long, name.colour) for key, name in view.names.items() if key in present}
+    marks = charts.line_marks(series)
     made = []
     for group in view.date_groups:
         own = _select(rows, view.engines[0], group.dates)
         means = mean_by(own, ("method", "size"), "covered")
         points = [
-            charts.line_point(
-                count(size), covered / size, method, marks[method].colour,
-                f"{marks[method].label}: {decimal(covered, 0)} of {count(size)}",
-                marks[method].kind,
-            )
+            charts.line_point(count(size), covered / size, marks[method],
+                              f"{marks[method].label}: {decimal(covered, 0)} of {count(size)}")
             for (method, size), covered in sorted(means.items(), key=lambda entry: entry[0][1])
         ]  # fmt: skip
         if points:
@@ -96,8 +91,7 @@ def _coverage_tables(view: Overview, rows: Sequence[Row]) -> list[Table]:
                 [method_cell(name), *(Cell(decimal(means.get((key, n)), digits)) for n in sizes)]
                 for key, name in view.names.items() if any(row["method"] == key for row in own)
             ]  # fmt: skip
-            caption = f"best sellers covered, {engine}, {group.title}"
-            caption = caption if place else capitalize(caption)
+            caption = f"Best sellers covered, {engine}, {group.title}"
             tables.append(Table(caption, columns, body, folded=place > 0))
     return [table for table in tables if table.rows]
 

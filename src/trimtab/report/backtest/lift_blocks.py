@@ -9,20 +9,16 @@ from trimtab.experiments.results import BASELINE
 from trimtab.report import blocks, charts
 from trimtab.report.backtest.overview import DateGroup, Lift, Overview, find_spread, mean_by
 from trimtab.report.blocks import Block, Cell, Chart, Mark, Panels, Table
+from trimtab.report.charts import ChartRow
 from trimtab.report.words import NOTHING, capitalize, day, decimal, interval, percent, share
 
-_INCLUDES = Mark("95 % interval includes 0", kind="hollow")
-_EXCLUDES = Mark("95 % interval excludes 0", kind="full")
 _MEAN = Mark("mean over dates; the line runs from the worst date to the best", kind="full")
 _BEYOND = Mark("beyond the scale: see the table", kind="triangle-left")
 
 
 @dataclass(frozen=True)
 class Case:
-    """A method on an engine: one row of a table and one dot of a chart.
-
-    `label` is its line in the chart; `offset` separates cases that share a line.
-    """
+    """A method on an engine: a row of a table, and a dot of a chart at `label` and `offset`."""
 
     engine: str
     method: str
@@ -64,30 +60,27 @@ def _find_lifts(view: Overview, case: Case, metric: str, group: DateGroup) -> li
 def _make_panels(view: Overview, cases: Sequence[Case], group: DateGroup) -> list[Panels]:
     drawn = [case for case in cases if case.method != BASELINE]
     points = {
-        metric: [p for case in drawn if (p := _make_point(view, case, metric, group)) is not None]
+        view.name_metric(metric): [
+            point for case in drawn if (point := _make_point(view, case, metric, group))
+        ]
         for metric in view.metrics
     }
     everything = [row for rows in points.values() for row in rows]
     domain = charts.find_main_domain(everything)
-    n_offsets = len({case.offset for case in drawn if case.offset})
+    about = f"{group.title}; the table below has the numbers."
     made = [
-        Chart(
-            view.name_metric(metric),
-            f"Lift in {view.name_metric(metric)}, {group.title}; the table below has the numbers.",
-            charts.dot_chart(rows, domain, n_offsets=n_offsets),
-        )
-        for metric, rows in points.items() if rows
-    ]  # fmt: skip
+        Chart(name, f"Lift in {name}, {about}", charts.dot_chart(rows, domain))
+        for name, rows in points.items()
+        if rows
+    ]
     used = [view.names[method] for method in dict.fromkeys(case.method for case in drawn)]
-    legend = [Mark(name.long, name.colour) for name in used] if n_offsets else []
-    legend += [_EXCLUDES, _INCLUDES] if view.few else [_MEAN]
+    legend = [Mark(name.long, name.colour) for name in used if drawn[0].offset]
+    legend += blocks.INTERVAL_MARKS if view.few else [_MEAN]
     legend += [_BEYOND] if charts.has_dot_outside(everything, domain) else []
     return blocks.drawn_panels(f"Lift, {group.title}", made, legend)
 
 
-def _make_point(
-    view: Overview, case: Case, metric: str, group: DateGroup
-) -> charts.ChartRow | None:
+def _make_point(view: Overview, case: Case, metric: str, group: DateGroup) -> ChartRow | None:
     rows = _find_lifts(view, case, metric, group)
     found = find_spread(rows)
     if found is None:
@@ -160,19 +153,18 @@ def engines_table(view: Overview) -> Table:
 
 def lifts_by_date(view: Overview, engine: str) -> list[Panels]:
     """Return lines of lifts over the dates, one panel per metric, for methods that learn a bias."""
-    names = {method: view.names[method] for method in view.learned}
+    marks = {key: Mark(view.names[key].long, view.names[key].colour) for key in view.learned}
     made = []
     for metric in view.metrics:
         points = [
-            charts.line_point(row.date, row.lift, row.method, names[row.method].colour,
-                              f"{names[row.method].long}, {day(row.date)}: {percent(row.lift)}")
+            charts.line_point(row.date, row.lift, marks[row.method],
+                              f"{marks[row.method].label}, {day(row.date)}: {percent(row.lift)}")
             for row in view.judged(engine=engine, metric=metric)
-            if row.method in names and row.lift is not None
+            if row.method in marks and row.lift is not None
         ]  # fmt: skip
         if points:
             x, y = charts.date_axis(view.dates, "%-d %b %y"), charts.number_axis(None, "+~%")
             spec = charts.line_chart(points, x, y, zero=True)
             name = view.name_metric(metric)
             made.append(Chart(name, f"Lift in {name} by date, one line per method.", spec))
-    marks = [Mark(name.long, name.colour, "line") for name in names.values()]
-    return blocks.drawn_panels("Lift by date", made, marks)
+    return blocks.drawn_panels("Lift by date", made, list(marks.values()))

@@ -19,9 +19,12 @@ _FACTS = {
 def headline(view: Overview) -> Section:
     """Return the lifts of the default settings, and what was done."""
     tiles: list[Tile] = []
-    if view.featured is not None:
-        tiles = [_lift_tile(view, view.featured, metric) for metric in view.metrics]
-        tiles.append(_harmless_tile(view, view.featured))
+    if (method := view.featured) is not None:
+        tiles = [_lift_tile(view, method, metric) for metric in view.metrics]
+        lifts = [row.lift for row in view.judged(method=method) if row.lift is not None]
+        harmless = f"{sum(lift >= HARMLESS for lift in lifts)} of {len(lifts)}"
+        note = "lifts at or above −0.5 %, over all dates, engines and metrics"
+        tiles += [Tile("no harm", harmless, note)] if lifts else []
     sentences = [describe_outcome(view), describe_setup(view)]
     return Section("headline", "In short", sentences, tiles=tiles)
 
@@ -38,21 +41,13 @@ def _lift_tile(view: Overview, method: str, metric: str) -> Tile:
     return Tile(label, percent(found.mean), note, sign_class(found.mean))
 
 
-def _harmless_tile(view: Overview, method: str) -> Tile:
-    lifts = [row.lift for row in view.judged(method=method) if row.lift is not None]
-    n_harmless = sum(lift >= HARMLESS for lift in lifts)
-    note = "lifts at or above −0.5 %, over all dates, engines and metrics"
-    return Tile("no harm", f"{n_harmless} of {len(lifts)}", note)
-
-
 def describe_outcome(view: Overview) -> str:
     """Return the mean and the lowest lift of the featured method."""
     if view.featured is None:
         return "Only the engine alone was judged."
     rows = view.judged(engine=view.engines[0], method=view.featured, metric=view.metric)
-    found = find_spread(rows)
     start = f"{capitalize(view.names[view.featured].in_text)} on {view.engines[0]}"
-    metric = view.name_metric(view.metric)
+    metric, found = view.name_metric(view.metric), find_spread(rows)
     if found is None:
         return f"{start}: no lift in {metric} to show."
     known = [row for row in view.judged(method=view.featured) if row.lift is not None]
@@ -70,12 +65,13 @@ def _over_dates(view: Overview) -> str:
 
 def describe_setup(view: Overview) -> str:
     """Return the days that taught and judged, and what else is known about the backtest."""
-    days = [view.about.get(name) for name in ("recent_days", "test_days")]
+    about = view.results.about
+    days = [about.get(name) for name in ("recent_days", "test_days")]
     recent, test = (counted(n, "day") if isinstance(n, int) else "days" for n in days)
     dates = ", ".join(day(date) for date in view.dates)
     if not view.few:
         dates = f"{len(view.dates)} from {day(view.dates[0])} to {day(view.dates[-1])}"
-    known = {name: view.about[key] for key, name in _FACTS.items() if view.about.get(key)}
+    known = {name: about[key] for key, name in _FACTS.items() if about.get(key)}
     facts = {"dates": dates, "engines": ", ".join(view.engines), **known}
     texts = [f"{name}: {count(v) if is_number(v) else day(str(v))}" for name, v in facts.items()]
     return (

@@ -33,16 +33,16 @@ def objectives_section(view: Overview) -> Section | None:
 def describe_objectives(learned: Sequence[Lift]) -> str:
     """Return how often it is best to learn for the metric that judges."""
     means = mean_by([vars(row) for row in learned], ("method", "metric", "objective"), "lift")
-    groups: dict[tuple[str, str], dict[str, float]] = {}
+    ranks = []
     for (method, metric, objective), mean in means.items():
-        groups.setdefault((method, metric), {})[objective] = mean
-    compared = {key: own for key, own in groups.items() if len(own) > 1 and key[1] in own}
-    if not compared:
+        others = [own for key, own in means.items() if key[:2] == (method, metric)]
+        if objective == metric and len(others) > 1:
+            ranks.append(sum(own > mean for own in others))
+    if not ranks:
         return "The number of items with a bias."
-    best = sum(own[metric] >= max(own.values()) for (_, metric), own in compared.items())
     return (
-        f"Learning for the metric that judges is best in {best} of {len(compared)} comparisons, "
-        f"one per method and metric."
+        f"Learning for the metric that judges is best in {ranks.count(0)} of {len(ranks)} "
+        f"comparisons, one per method and metric."
     )
 
 
@@ -79,7 +79,7 @@ def choose_tint(lift: float | None, largest: float) -> str:
 
 def _sizes_table(view: Overview, fits: Sequence[Row]) -> Table:
     counts = [mean_by(fits, ("method", "objective"), name) for name in ("n_biases", "n_excluded")]
-    methods = list(dict.fromkeys(row["method"] for row in fits))
+    methods = [m for m in view.methods if any(row["method"] == m for row in fits)]
     body = [
         [Cell(metric_name(objective)),
          *(Cell(count(means.get((method, objective)))) for method in methods for means in counts)]
@@ -87,13 +87,13 @@ def _sizes_table(view: Overview, fits: Sequence[Row]) -> Table:
     ]  # fmt: skip
     caption = f"Items with a bias at work, and excluded items{view.mean_note}"
     columns = ["learned for", *["biases at work", "excluded"] * len(methods)]
-    groups = [("", 1), *((view.find_name(method), 2) for method in methods)]
+    groups = [("", 1), *((view.names[method].long, 2) for method in methods)]
     return Table(caption, columns, body, groups=groups, kind="small")
 
 
 def _overlap_table(view: Overview, pairs: Sequence[Row]) -> Table:
     shares = mean_by(pairs, ("first", "second", "method"), "share")
-    methods = list(dict.fromkeys(row["method"] for row in pairs))
+    methods = [m for m in view.methods if any(row["method"] == m for row in pairs)]
     kinds = dict.fromkeys((row["first"], row["second"]) for row in pairs)
     body = [
         [Cell(f"{metric_name(first)} and {metric_name(second)}"),
@@ -104,5 +104,5 @@ def _overlap_table(view: Overview, pairs: Sequence[Row]) -> Table:
         f"Overlap: items with a bias at work under both objectives, as a share of items with one "
         f"under either{view.mean_note}"
     )
-    columns = ["learned for", *(view.find_name(method) for method in methods)]
+    columns = ["learned for", *(view.names[method].long for method in methods)]
     return Table(caption, columns, body, kind="small")

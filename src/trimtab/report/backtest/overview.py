@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -78,11 +78,6 @@ class Overview:
     results: Results
     lifts: Sequence[Lift]
 
-    @property
-    def about(self) -> Mapping[str, Any]:
-        """The settings of the backtest and the size of its log."""
-        return self.results.about
-
     @cached_property
     def dates(self) -> list[str]:
         """All dates, in order."""
@@ -154,11 +149,7 @@ class Overview:
 
     def name_metric(self, metric: str) -> str:
         """Return 'NDCG@10'."""
-        return metric_name(metric, self.about.get("k"))
-
-    def find_name(self, method: str) -> str:
-        """Return a method's name in tables, also if it has no lifts."""
-        return self.names[method].long if method in self.names else method
+        return metric_name(metric, self.results.about.get("k"))
 
     def judged(self, **wanted: str) -> list[Lift]:
         """Return lifts with these values, each learned method by the metric it learned for."""

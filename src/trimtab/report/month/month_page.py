@@ -11,10 +11,10 @@ from trimtab.report.blocks import Cell, Mark, Section, Table, Tile
 from trimtab.report.page import render, require_libraries, write_page
 from trimtab.report.words import count, counted, day, decimal, is_number, metric_name, percent
 
-_COLOUR = "blue"
-_COLUMNS = (
-    "day", "buyers", "engine alone", "with biases", "lift", "forecast", "biases", "seconds",
-)  # fmt: skip
+_DAY = Mark("lift on the day", "blue")
+_REFUSED = Mark("job refused: the earlier version stayed in use", "blue", "square")
+_ALL_DAYS = Mark("lift over all days", "blue", "line")
+_COLUMNS = "day", "buyers", "engine alone", "re-ranked", "lift", "forecast", "biases", "seconds"
 
 
 def write_month(month: Month, path: Path) -> None:
@@ -42,9 +42,9 @@ def _name_metric(month: Month) -> str:
 
 def _headline(month: Month) -> Section:
     lift, (n_above, n_judged), n_days = month.lift(), month.days_above(), len(month.rows)
-    kind, seconds = blocks.sign_class(lift), decimal(month.median_seconds(), 2)
+    seconds = decimal(month.median_seconds(), 2)
     tiles = [
-        Tile(_name_metric(month), percent(lift), "lift over all days", kind),
+        Tile(_name_metric(month), percent(lift), "lift over all days", blocks.sign_class(lift)),
         Tile("days above the engine alone", f"{n_above} of {n_judged}", "days with buyers"),
         Tile("versions published", f"{n_days - month.n_refused()} of {n_days}", "mornings"),
         Tile("seconds to learn", seconds, "median, without the first day"),
@@ -79,24 +79,20 @@ def describe_setup(month: Month) -> str:
 
 def _lift_section(month: Month) -> Section:
     metric, lift = _name_metric(month), month.lift()
-    points = [
-        charts.line_point(
-            row["day"], value, "lift", _COLOUR,
-            f"{day(row['day'])}: {percent(value)}; {count(row['n_users'])} buyers",
-            "circle" if row["refused"] is None else "square",
-        )
-        for row in month.rows if (value := lift_of(row)) is not None
-    ]  # fmt: skip
+    points = []
+    for row in month.rows:
+        if (value := lift_of(row)) is not None:
+            tip = f"{day(row['day'])}: {percent(value)}; {count(row['n_users'])} buyers"
+            symbol = "circle" if row["refused"] is None else "square"
+            points.append({**charts.line_point(row["day"], value, _DAY, tip), "symbol": symbol})
     if not points:
         sentence = "There is no day to show: the engine alone scores 0 on all of them."
         return Section("lift", "Lift by day", [sentence])
-    level = charts.line_point("", lift, "", _COLOUR, f"{percent(lift)} over all days")
+    level = charts.line_point("", lift, _ALL_DAYS, f"{percent(lift)} over all days")
     x, y = charts.date_axis([row["day"] for row in month.rows]), charts.number_axis(None, "+~%")
     spec = charts.line_chart(points, x, y, 300, zero=True, levels=[level])
     chart = blocks.Chart("", f"Lift in {metric} on each day; the table has the numbers.", spec)
-    marks = [Mark("lift on the day", _COLOUR), Mark("lift over all days", _COLOUR, "line")]
-    if month.n_refused():
-        marks.append(Mark("job refused: the earlier version stayed in use", _COLOUR, "square"))
+    marks = [_DAY, *([_REFUSED] if month.n_refused() else []), _ALL_DAYS]
     panels = blocks.Panels(f"Lift in {metric} over the engine alone", [chart], marks)
     return Section("lift", "Lift by day", [describe_lifts(month)], [panels])
 
@@ -129,7 +125,7 @@ def _days_section(month: Month) -> Section:
         )
         for row in month.rows
     ]  # fmt: skip
-    tables = [Table("all days", _COLUMNS, [[Cell(t) for t in own] for own in texts], folded=True)]
+    tables = [Table("All days", _COLUMNS, [[Cell(t) for t in own] for own in texts], folded=True)]
     if month.n_refused():
         refused = [row for row in month.rows if row["refused"] is not None]
         body = [[Cell(day(row["day"])), Cell(row["refused"])] for row in refused]
@@ -142,14 +138,13 @@ def _guide(month: Month) -> Section:
         (
             "Lift",
             f"{_name_metric(month)} of the re-ranked lists divided by that of the engine alone, "
-            "minus 1: a mean over users who bought something on the day; a user without a list "
-            "counts as 0. Over all days, a user counts once per day with a purchase.",
+            "minus 1, over users who bought something on the day; a user without a list counts as "
+            "0. Over all days, a user counts once per day with a purchase.",
         ),
         ("Forecast", "The lift that the learner expected for the following days."),
         (
             "Refused",
-            "A check stopped the job. The earlier version stayed in use, and the day is judged by "
-            "it; before the first version, by the engine alone.",
+            "A check stopped the job; the day is judged by the version in use.",
         ),
         ("Seconds", "Time to learn, without reading files, training the engine and re-ranking."),
     ]

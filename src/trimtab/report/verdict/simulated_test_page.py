@@ -33,16 +33,16 @@ def _truth_section(run: Run) -> Section:
         f"{interval(main.relative_low, main.relative_high)}, "
         f"{'includes' if holds else 'misses'} the true lift."
     )
-    caption = "Share of 200 new tests that find the lift"
     body = [[name_cell(f"{count(p.mails)} emails"), Cell(share(p.found))] for p in run.power]
-    table = Table(caption, ["emails in total", "found"], body)
+    table = Table("Share of 200 new tests that find the lift", ["emails in total", "found"], body)
     return Section("truth", "The true lift", [sentence], [_truth_panels(run), table])
 
 
 def _truth_panels(run: Run) -> Panels:
     points = [
-        charts.line_point(row["date"], row[name], name, mark.colour,
-                          f"{name}, {day(row['date'])}: {row[name]:.2%}", mark.kind)
+        charts.line_point(
+            row["date"], row[name], mark, f"{name}, {day(row['date'])}: {row[name]:.2%}"
+        )
         for row in run.truth.to_pylist() for name, mark in _MARKS.items()
     ]  # fmt: skip
     x = charts.date_axis([row["x"] for row in points])

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from trimtab.abtest.verdicts import Verdicts
-from trimtab.report.blocks import Section, guide_section
+from trimtab.abtest.metrics import PER_MAIL
+from trimtab.abtest.readings import Reading
+from trimtab.abtest.verdicts import SIGNIFICANT, Dated, Finding, Side, Verdicts
+from trimtab.report import blocks, charts
+from trimtab.report.blocks import Block, Cell, Chart, Mark, Section, Table, Tile, name_cell
 from trimtab.report.page import render, require_libraries, write_page
-from trimtab.report.verdict import verdict_sections as sections
+from trimtab.report.verdict import verdict_words as words
+from trimtab.report.words import NOTHING, count, counted, day, interval, is_number, percent
 
 HEADING = "Did it work?"
+_COLOURS = {"one look": "blue", "every look": "violet"}
+_CUT = Mark("line cut off at the edge: see the table", kind="line")
 
 
 def write_verdict(
@@ -20,12 +27,7 @@ def write_verdict(
 
 
 def build_verdict(verdicts: Verdicts, title: str = HEADING, extra: tuple[Section, ...] = ()) -> str:
-    """Return the page as HTML; the same verdicts give the same bytes.
-
-    Args:
-        verdicts: result of `trimtab.abtest.analyse`.
-        title: heading of the page.
-        extra: sections after the headline.
+    """Return the page as HTML, with `extra` sections after the headline; always the same bytes.
 
     Raises:
         TrimtabError: a library that draws is missing.
@@ -34,15 +36,188 @@ def build_verdict(verdicts: Verdicts, title: str = HEADING, extra: tuple[Section
     from trimtab.version import __version__
 
     made = [
-        sections.headline(verdicts), *extra, sections.intervals(verdicts),
-        sections.tests_section(verdicts), sections.dates_section(verdicts),
-        sections.looks_section(verdicts), _make_guide(verdicts),
+        _headline(verdicts), *extra, _intervals(verdicts),
+        _tests_section(verdicts), _dates_section(verdicts),
+        _looks_section(verdicts), _make_guide(verdicts),
     ]  # fmt: skip
     return render(title, __version__, [section for section in made if section is not None])
 
 
+def _headline(verdicts: Verdicts) -> Section:
+    """Return the verdict on every metric that decides, and the checks of the test itself."""
+    found, ratio = words.primary(verdicts), verdicts.sample_ratio
+    tiles = [
+        Tile(finding.metric.title, percent(finding.main.relative), finding.verdict or "not tested",
+             _verdict_class(finding))
+        for finding in found
+    ]  # fmt: skip
+    sizes = f"{count(ratio.control)} : {count(ratio.treatment)}"
+    note = f"sample ratio p {words.p_value(ratio.p)}: {'alarm' if ratio.alarm else 'fine'}"
+    kind = "loss" if ratio.alarm else ""
+    tiles.append(Tile(f"{verdicts.unit}s, control : treatment", sizes, note, kind))
+    checks = [words.sample_ratio(verdicts), words.guardrail(verdicts), *verdicts.notes]
+    outcomes = [words.outcome(finding, verdicts) for finding in found]
+    sentences = checks + outcomes if ratio.alarm else outcomes + checks
+    shown = [sentence for sentence in sentences if sentence]
+    return Section("verdict", words.overall(verdicts), shown, tiles=tiles)
+
+
+def _verdict_class(finding: Finding) -> str:
+    return blocks.sign_class(finding.main.difference) if finding.verdict == SIGNIFICANT else ""
+
+
+def _intervals(verdicts: Verdicts) -> Section:
+    """Return every metric's relative difference with its interval, and all its numbers."""
+    dots = [
+        dot for f in verdicts.findings for dot in _make_dots(f.metric.title, f.main, f.sequence)
+    ]
+    columns = [
+        "metric", "control", "treatment", "difference", "relative", "p", "detectable", "verdict",
+    ]  # fmt: skip
+    tables = [Table("All metrics", columns, [_number_cells(f) for f in verdicts.findings])]
+    if (planned := verdicts.settings.planned) is not None:
+        body = [[name_cell(f.metric.title), Cell(words.every_look(f))] for f in verdicts.findings]
+        caption = f"Intervals for every look, with {count(planned)} emails planned"
+        tables.append(Table(caption, ["metric", "relative"], body))
+    sentence = f"Relative differences with their {words.confidence(verdicts)} intervals."
+    panels = _make_panels("Treatment against control", {"": dots})
+    return Section("intervals", "How sure it is", [sentence], [*panels, *tables])
+
+
+def _number_cells(finding: Finding) -> list[Cell]:
+    main = finding.main
+    low, high = (words.difference(finding, value) for value in (main.low, main.high))
+    return [
+        name_cell(finding.metric.title),
+        _side_cell(finding, finding.control),
+        _side_cell(finding, finding.treatment),
+        Cell(words.difference(finding, main.difference),
+             f"{low} to {high}" if is_number(main.low) else ""),
+        _relative_cell(main),
+        Cell(words.p_value(finding.p_adjusted), f"{words.p_value(finding.p)} raw"),
+        Cell(percent(finding.detectable_relative).lstrip("+")),
+        Cell(finding.verdict or "not tested",
+             f"{words.roughly(finding.needed)} emails" if finding.needed else "",
+             _verdict_class(finding)),
+    ]  # fmt: skip
+
+
+def _side_cell(finding: Finding, side: Side) -> Cell:
+    total = f"{side.numerator:,.{0 if side.numerator == round(side.numerator) else 2}f}"
+    return Cell(words.rate(finding, side.rate), f"{total} of {count(side.denominator)}")
+
+
+def _relative_cell(reading: Reading) -> Cell:
+    return Cell(percent(reading.relative), interval(reading.relative_low, reading.relative_high))
+
+
+def _tests_section(verdicts: Verdicts) -> Section | None:
+    """Return the metrics that were tested in several ways; None if there are none."""
+    several = [finding for finding in verdicts.findings if len(finding.readings) > 1]
+    if not several:
+        return None
+    drawn = [f for f in several if f.metric.family != PER_MAIL] or several
+    dots = {
+        f.metric.title: [dot for own in f.readings for dot in _make_dots(own.method, own, None)]
+        for f in drawn
+    }
+    body = [
+        [name_cell(finding.metric.title), name_cell(own.method), _relative_cell(own),
+         Cell(words.p_value(own.p))]
+        for finding in several for own in finding.readings
+    ]  # fmt: skip
+    found = [words.disagreement(finding, verdicts.settings.alpha) for finding in several]
+    sentences = list(filter(None, found)) or ["All tests of each metric agree."]
+    table = Table("All tests", ["metric", "test", "relative", "p"], body, n_headings=2, folded=True)
+    panels = _make_panels("The same metric, tested in several ways", dots)
+    return Section("readings", "Several tests of one metric", sentences, [*panels, table])
+
+
+def _dates_section(verdicts: Verdicts) -> Section | None:
+    """Return each date by itself; None without dates."""
+    if not verdicts.dates:
+        return None
+    n_dates = len({dated.date for dated in verdicts.dates})
+    sentence = f"{counted(n_dates, 'date')}, each compared within itself; single dates vary more."
+    made = _dated_blocks("Each date by itself", verdicts.dates)
+    return Section("dates", "Date by date", [sentence], made)
+
+
+def _looks_section(verdicts: Verdicts) -> Section | None:
+    """Return all dates up to each date; None for fewer than two."""
+    if not verdicts.looks:
+        return None
+    sentence = (
+        "An interval for one look holds only at one planned look: if you look often, it excludes 0 "
+        "by chance. Intervals for every look need a planned number of emails."
+    )
+    made = _dated_blocks("All dates up to each date", verdicts.looks)
+    return Section("looks", "Looking along the way", [sentence], made)
+
+
+def _dated_blocks(title: str, dated: Sequence[Dated]) -> list[Block]:
+    dots: dict[str, list[charts.ChartRow]] = {}
+    body = []
+    for entry in dated:
+        name, when = entry.metric.title, day(entry.date)
+        dots.setdefault(name, []).extend(_make_dots(when, entry.reading, entry.sequence))
+        look = interval(*entry.sequence) if entry.sequence else NOTHING
+        body.append([name_cell(when), name_cell(name), _relative_cell(entry.reading),
+                     Cell(words.p_value(entry.reading.p)), Cell(look)])  # fmt: skip
+    columns = ["date", "metric", "relative", "p", "for every look"]
+    table = Table(title, columns, body, n_headings=2, folded=True)
+    return [*_make_panels(title, dots), table]
+
+
+def _make_dots(
+    label: str, reading: Reading, sequence: tuple[float, float] | None
+) -> list[charts.ChartRow]:
+    """Return a dot with its interval, and one below it with the interval for every look."""
+    if not is_number(reading.relative):
+        return []
+    spans = {"one look": (reading.relative_low, reading.relative_high)}
+    if sequence is not None:
+        spans["every look"] = sequence
+    return [
+        {
+            "label": label, "offset": name, "x": reading.relative,
+            "low": low if is_number(low) else None, "high": high if is_number(high) else None,
+            "colour": charts.css_colour(_COLOURS[name]),
+            "filled": is_number(low) and not low <= 0 <= high,
+            "tip": f"{label}: {percent(reading.relative)}, for {name} "
+                   f"{interval(low, high) or 'unbounded'}",
+        }
+        for name, (low, high) in spans.items()
+    ]  # fmt: skip
+
+
+def _make_panels(title: str, dots: Mapping[str, Sequence[charts.ChartRow]]) -> list[Block]:
+    """Return one chart per name as one block; none without a dot."""
+    drawn = {name: rows for name, rows in dots.items() if rows}
+    made = []
+    cut = False
+    for name, rows in drawn.items():
+        low, high = domain = _find_domain(rows)
+        ends = [(row["low"], row["high"]) for row in rows]
+        cut |= any(a is None or b is None or a < low or b > high for a, b in ends)
+        spec = charts.dot_chart(rows, domain)
+        about = f"{title}, {name.lower() or 'all metrics'}; the table has the numbers."
+        made.append(Chart(name, about, spec))
+    legend = list(blocks.INTERVAL_MARKS)
+    if any(row["offset"] == "every look" for rows in drawn.values() for row in rows):
+        legend += [Mark(f"for {name}", colour) for name, colour in _COLOURS.items()]
+    return [*blocks.drawn_panels(title, made, [*legend, _CUT] if cut else legend)]
+
+
+def _find_domain(rows: Sequence[charts.ChartRow]) -> charts.Domain:
+    """Return the range of an axis, at least -100 % and not so wide that dots crowd at its start."""
+    low, high = charts.find_main_domain(rows)
+    farthest = max((abs(float(row["x"])) for row in rows), default=0.0)
+    return max(low, -1.0), min(high, max(1.0, 2.5 * farthest))
+
+
 def _make_guide(verdicts: Verdicts) -> Section:
-    power = f"{100 * verdicts.settings.power:g} %"
+    alpha, power = verdicts.settings.alpha, f"{100 * verdicts.settings.power:g} %"
     terms = [
         (
             "Relative",
@@ -54,15 +229,11 @@ def _make_guide(verdicts: Verdicts) -> Section:
             "Probability that chance alone gives at least this difference, in either direction. "
             "Holm's method adjusts it within the metrics per open and within those per email.",
         ),
+        ("Significant", f"The adjusted p is below {alpha:g}; the difference need not be large."),
+        ("Inconclusive", "The interval shows which differences, if any, are possible."),
         (
-            "Significant",
-            f"The adjusted p is below {verdicts.settings.alpha:g}: chance is not a good "
-            f"explanation. It does not mean that the difference is large.",
-        ),
-        (
-            "Inconclusive",
-            "There may or may not be a difference; the interval shows which ones are possible. "
-            "The emails needed would show a difference of the size seen.",
+            "Every look",
+            "Interval that holds at every look; needs a planned number of emails.",
         ),
         ("Equivalent", "Two one-sided tests show that the difference is within the given margin."),
         ("Detectable", f"The difference that this test finds with {power} power."),
@@ -80,4 +251,4 @@ def _make_guide(verdicts: Verdicts) -> Section:
         ("CUPED", "Subtracts what users did before the test, which makes intervals shorter."),
         ("Sample ratio", "Whether the sizes of the buckets fit the share; alarm below p = 0.001."),
     ]
-    return guide_section("Whether a difference is worth having is your decision.", terms)
+    return blocks.guide_section("Whether a difference is worth having is your decision.", terms)

@@ -98,17 +98,16 @@ def outcome(finding: Finding, verdicts: Verdicts) -> str:
 def _why_untested(finding: Finding, verdicts: Verdicts) -> str:
     if finding.metric.numerator == REVENUE and verdicts.unit == MAIL:
         return "totals do not show how revenue varies, use a table with one row per user"
-    if is_number(finding.main.p):
-        return "the buckets have no date in common"
-    return "it does not vary, or there are too few events"
+    no_dates = is_number(finding.main.p)
+    return "the buckets have no date in common" if no_dates else "there is too little variation"
 
 
 def _explain(finding: Finding, verdicts: Verdicts) -> str:
     settings = verdicts.settings
-    p = f"{_write_p(finding.p)}, adjusted{SPACE}{p_value(finding.p_adjusted)}"
+    p = f"p{SPACE}{p_value(finding.p)}, adjusted{SPACE}{p_value(finding.p_adjusted)}"
     margin = f"±{100 * (settings.margin or 0):g}{SPACE}%"
     if finding.verdict == EQUIVALENT:
-        tests = f"{_write_p(finding.equivalence)} of two one-sided tests"
+        tests = f"p{SPACE}{p_value(finding.equivalence)} of two one-sided tests"
         return f"Any difference is within {margin} ({tests})."
     if finding.verdict == SIGNIFICANT:
         side = "ahead" if finding.is_better else "behind"
@@ -124,12 +123,8 @@ def _explain(finding: Finding, verdicts: Verdicts) -> str:
     if finding.needed is not None:
         why += f" About {roughly(finding.needed)} emails in total would show this difference."
     if finding.needed_for_margin is not None:
-        why += f" About {roughly(finding.needed_for_margin)} would show one within {margin}."
+        why += f" About {roughly(finding.needed_for_margin)} would show it is within {margin}."
     return why
-
-
-def _write_p(p: float | None) -> str:
-    return f"p{SPACE}{p_value(p)}"
 
 
 def every_look(finding: Finding) -> str:
@@ -141,7 +136,7 @@ def sample_ratio(verdicts: Verdicts) -> str:
     """Return whether the buckets have the right sizes."""
     found = verdicts.sample_ratio
     sizes = f"{found.control:,.0f} and {found.treatment:,.0f} {verdicts.unit}s"
-    share = f"a treatment share of {100 * found.share:g}{SPACE}% ({_write_p(found.p)})"
+    share = f"a treatment share of {100 * found.share:g}{SPACE}% (p{SPACE}{p_value(found.p)})"
     if not found.alarm:
         return f"The buckets have {sizes}, which fits {share}."
     return (
@@ -155,7 +150,7 @@ def guardrail(verdicts: Verdicts) -> str:
     found = verdicts.guardrail
     if found is None or not is_number(found.p):
         return ""
-    size = f"({percent(found.main.relative)}, {_write_p(found.p)})"
+    size = f"({percent(found.main.relative)}, p{SPACE}{p_value(found.p)})"
     if not opens_differ(verdicts):
         return f"Guardrail: no difference in opens {size}."
     return (

@@ -1,0 +1,45 @@
+"""The tables of a report in the terminal."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from made_results import make_results, one_row, weekly_dates
+from trimtab.experiments.results import Results
+from trimtab.report.backtest.console import print_tables
+
+
+def print_at(results: Results, width: int) -> str:
+    console = Console(width=width, file=io.StringIO())
+    print_tables(results, console)
+    printed: str = console.file.getvalue()  # type: ignore[attr-defined]
+    return printed
+
+
+@pytest.mark.parametrize("width", [80, 200])
+@pytest.mark.parametrize("dates", [1, 26])
+def test_tables_fit_the_terminal_with_all_numbers(width: int, dates: int) -> None:
+    results = make_results(weekly_dates(dates), engines=["markov"])
+    printed = print_at(results, width)
+
+    assert max(map(len, printed.splitlines())) <= width
+    assert "…" not in printed
+    if dates == 1:
+        for row in results.table("results").to_pylist():
+            if row["objective"] in ("", row["metric"]):
+                assert f"{row['value']:.4f}" in printed
+                assert f"{100 * row['lift']:+.1f}".lstrip("+").replace("-", "−") in printed
+
+
+def test_narrow_tables_are_split_by_metric() -> None:
+    results = make_results(weekly_dates(1), engines=["markov"])
+    for width, n_tables, n_metrics in ((80, 3, 1), (200, 1, 3)):
+        lines = [line.split() for line in print_at(results, width).splitlines()]
+        assert lines.count(["method", *["value", "lift"] * n_metrics]) == n_tables
+
+
+def test_one_row_prints() -> None:
+    assert "–" in print_at(one_row(), 80)
