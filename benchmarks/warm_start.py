@@ -1,10 +1,10 @@
-"""What a warm start buys: the ascent from yesterday's biases against the ascent from nothing.
+"""Warm starts: the ascent from yesterday's biases compared with the ascent from zero.
 
 python benchmarks/warm_start.py                  # 100,000 users, 30 days, about 15 minutes
 python benchmarks/warm_start.py --users 20000    # smaller
 
-A generated shop with strong drift; every night a Markov engine makes lists, every morning the
-ascent runs until nothing changes, once cold and once warm. Lists made before the window teach.
+A generated shop with strong drift: every night a Markov engine makes lists, every morning the
+ascent runs until nothing changes, once cold and once warm, on lists made before the window.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ LEARNERS = {
 
 
 class Total:
-    """Sums over days, cold and warm."""
+    """Sums over days for cold and warm starts."""
 
     def __init__(self) -> None:
         self.seconds, self.cycles, self.updates = [0.0, 0.0], [0, 0], [0, 0]
         self.objective, self.worst = [0.0, 0.0], 0.0
 
     def add(self, cold: tuple[float, tt.ItemBias], warm: tuple[float, tt.ItemBias]) -> None:
-        """Add a day."""
+        """Add one day."""
         for place, (spent, bias) in enumerate((cold, warm)):
             self.seconds[place] += spent
             self.cycles[place] += bias.summary.cycles
@@ -56,7 +56,7 @@ def timed_fit(learner: tt.BiasLearner, *tables: pa.Table, start=None) -> tuple[f
 
 
 def morning(log: Log, day: date) -> tuple[pa.Table, pa.Table]:
-    """Lists made before the window, and what was bought in it."""
+    """Return lists made before the window, and the purchases in it."""
     window = Window.of(day - timedelta(3), 3, log.tz)
     engine = Markov().fit(window.history(log), as_datetime(window.start))
     return engine.recommend(n=50), window.events(log)

@@ -1,4 +1,4 @@
-"""Takes the pictures of the site from real pages; needs playwright and chromium.
+"""Take the screenshots of the documentation from real pages; needs playwright and chromium.
 
 `trimtab demo`, then `python docs/screenshots.py trimtab-demo/report.html`: reading-the-report.md.
 `trimtab simulate --online`, then `python docs/screenshots.py online/verdict.html`: ab-test.md.
@@ -14,8 +14,7 @@ from playwright.sync_api import sync_playwright
 
 FOLDER = Path(__file__).parent / "images"
 WIDTH = 720
-# The name of each picture, and the elements that it shows from the top of the first to the end of
-# the last.
+# The name of each screenshot, and its first and last element on the page.
 VERDICT = {"verdict": ("#truth h2", "#truth .panels")}
 SHOTS = {
     "report-headline": ("#headline h2", "#headline .tiles"),
@@ -33,7 +32,7 @@ MARGIN = 12
 
 
 def main(page: Path) -> None:
-    """Write every picture."""
+    """Write every screenshot."""
     with sync_playwright() as play:
         browser = play.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]

@@ -1,4 +1,4 @@
-"""Months as a simulation would give them, made up: nothing here was measured."""
+"""Made-up months in the format of a simulation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results as a backtest would give them, made up: nothing here was measured."""
+"""Made-up results in the format of a backtest."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ABOUT = {
 
 
 def table(name: str, rows: Sequence[dict[str, Any]]) -> pa.Table:
-    """Rows as a table of a backtest; what a row leaves out is null."""
+    """Return rows as a table of a backtest; missing columns are null."""
     schema = SCHEMAS[name]
     full = [{column: row.get(column) for column in schema.names} for row in rows]
     return pa.Table.from_pylist(full, schema=schema)
@@ -48,7 +48,7 @@ def make_results(
     goods: Sequence[str] = _GOODS,
     about: dict[str, Any] | None = None,
 ) -> Results:
-    """Every table, with drift of a believable size."""
+    """Return every table, with drift of a believable size."""
     chance = random.Random(7)
     cases = [(date, engine) for date in dates for engine in engines]
     items = _items(goods)
@@ -189,7 +189,7 @@ def _sellers(chance: random.Random, items: Sequence[tuple[str, str]]) -> list[di
 
 
 def one_row() -> Results:
-    """One date, one method, nothing but its results, and a baseline of 0."""
+    """Return one date and one method with a baseline of 0, and no other table."""
     row = {
         "date": "2020-01-06", "engine": "mine", "method": "default", "objective": "ndcg",
         "metric": "ndcg", "value": 0.1, "baseline": 0.0, "lift": float("nan"), "n_users": 3,
@@ -198,7 +198,7 @@ def one_row() -> Results:
 
 
 def hostile() -> Results:
-    """Every name that comes from outside tries to be markup."""
+    """Return results whose names try to be markup."""
     return make_results(
         engines=[f"engine{HOSTILE}", "other\u2028'\"&"],
         methods=["long", f"method{HOSTILE}", "paper", "default"],

@@ -33,7 +33,7 @@ _LIFT_TERMS = [
     ),
 ]
 _TABLE_TERMS = {
-    "coverage": ("Coverage", "Best sellers of the test among as many most recommended items."),
+    "coverage": ("Coverage", "How many of the n best sellers are among the n most recommended."),
     "divergence": (
         "KL divergence",
         "KL(bought ‖ recommended) in nats over all items in either; zero counts are taken as "

@@ -123,7 +123,7 @@ def _explain(finding: Finding, verdicts: Verdicts) -> str:
     if finding.needed is not None:
         why += f" About {roughly(finding.needed)} emails in total would show this difference."
     if finding.needed_for_margin is not None:
-        why += f" About {roughly(finding.needed_for_margin)} would show it is within {margin}."
+        why += f" About {roughly(finding.needed_for_margin)} would show equivalence ({margin})."
     return why
 
 
