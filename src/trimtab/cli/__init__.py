@@ -37,8 +37,8 @@ _COMMANDS: Sequence[tuple[Callable[..., None], str]] = (  # each with an example
     (simulation.simulate, "simulate --log sales.parquet --days 14"),
     (
         abtest.abtest,
-        "abtest --control mails=400000,opens=60000,clicks=9000 \\\n"
-        "    --treatment mails=400000,opens=60120,clicks=9320",
+        "abtest --control emails=400000,opens=60000,clicks=9000 \\\n"
+        "    --treatment emails=400000,opens=60120,clicks=9320",
     ),
     (serving.serve, "serve --store store --port 8000"),
 )

@@ -48,7 +48,7 @@ def abtest(
         ),
     ] = None,
     control: Annotated[
-        str | None, option("TOTALS", "Totals of control, like mails=4000,opens=600.")
+        str | None, option("TOTALS", "Totals of control, like emails=4000,opens=600.")
     ] = None,
     treatment: Annotated[str | None, option("TOTALS", "Totals of the treatment.")] = None,
     logs: Annotated[
@@ -143,7 +143,7 @@ def _analyse(
 
 
 def _parse_totals(text: str) -> dict[str, float]:
-    """Return totals like 'mails=4000,opens=600' as numbers."""
+    """Return totals like 'emails=4000,opens=600' as numbers."""
     totals = {}
     for part in text.split(","):
         name, equals, digits = part.partition("=")
@@ -153,7 +153,7 @@ def _parse_totals(text: str) -> dict[str, float]:
             equals = ""
         if not equals or name.strip() in totals:
             raise SettingError(
-                f"'{part.strip()}': totals must be name=number, each once, like mails=400,opens=60"
+                f"'{part.strip()}': totals must be name=number, each once, like emails=400,opens=60"
             )
         totals[name.strip()] = value
     return totals
@@ -225,7 +225,7 @@ def _plan(
     if as_json:
         figures = [
             {
-                "metric": row.metric.title, "rate": row.rate, "lift": row.lift, "mails": row.mails,
+                "metric": row.metric.title, "rate": row.rate, "lift": row.lift, "mails": row.emails,
                 "detectable": detectable.get(baseline),
             }
             for baseline in baselines
@@ -249,7 +249,7 @@ def _print_plan(
     cells = [
         [
             baseline.metric.title,
-            *(roughly(row.mails) for row in own),
+            *(roughly(row.emails) for row in own),
             *(percent(lift) for lift in [detectable.get(baseline)] if settings.planned),
         ]
         for baseline, own in rows.items()

@@ -27,13 +27,11 @@ from trimtab.cli.options import (
     refuse_without,
     require_output,
 )
-from trimtab.cli.printing import print_numbers, progress_bar, say, say_page
+from trimtab.cli.printing import progress_bar, say, say_page
 from trimtab.daily import Month, Simulation
-from trimtab.daily.simulated_month import JOBS, PAGE, require_free
+from trimtab.daily.simulated_month import PAGE, require_free
 from trimtab.experiments.plan import ENGINES, make_engines, open_log
 from trimtab.tables.files import publish, write_table
-
-_COLUMNS = ("", "lift", "days above", "seconds", "changed", "moved")
 
 
 def simulate(
@@ -146,27 +144,11 @@ def _replay(simulation: Simulation, out: Path, report: bool) -> None:
 
 
 def _print_month(month: Month) -> None:
-    """Print one row per job, and what a warm start brings."""
-    from trimtab.report.month.month_words import warm_start
+    """Print the lift over all days, and what was published."""
+    from trimtab.report.month.month_page import describe_days, describe_outcome
 
-    print_numbers(_COLUMNS, [_job_cells(month, job) for job in JOBS])
-    say(
-        "lift: over the engine alone; seconds: total learning time; changed and moved: share of "
-        "biases that changed, and that moved by more than 0.1 units, on a median day. All from "
-        "the second day on."
-    )
-    say(warm_start(month))
-
-
-def _job_cells(month: Month, job: str) -> tuple[str, ...]:
-    from trimtab.report.words import decimal, percent, share
-
-    above, judged = month.days_above(job)
-    return (
-        job, percent(month.lift(job)), f"{above} of {judged}",
-        decimal(month.total(job, "seconds"), 2), share(month.median(job, "changed")),
-        share(month.median(job, "moved")),
-    )  # fmt: skip
+    say(describe_outcome(month))
+    say(describe_days(month))
 
 
 def _simulate_test(settings: Mapping[str, Any], out: Path, report: bool) -> None:
@@ -177,7 +159,7 @@ def _simulate_test(settings: Mapping[str, Any], out: Path, report: bool) -> None
     loop = Loop(**settings)
     with progress_bar(loop.days) as step:
         run = loop.run(step=step)
-    write_table(run.mails, out / "mails.parquet")
+    write_table(run.emails, out / "mails.parquet")
     write_table(run.truth, out / "truth.parquet")
     with publish(out / "verdicts.json") as file:
         file.write(json.dumps(run.verdicts.to_dict(), indent=1, allow_nan=False).encode())
@@ -194,5 +176,5 @@ def _simulate_test(settings: Mapping[str, Any], out: Path, report: bool) -> None
 def _print_power(run: Any) -> None:
     from trimtab.report.words import share
 
-    parts = ", ".join(f"{share(power.found)} with {power.mails:,} emails" for power in run.power)
+    parts = ", ".join(f"{share(power.found)} with {power.emails:,} emails" for power in run.power)
     say(f"Share of 200 repeated tests that detect the true lift: {parts}.")
