@@ -29,11 +29,12 @@ import numpy as np
 
 from trimtab.arrays import Lists, Sets
 from trimtab.datasets import DriftData, generate_drift
-from trimtab.learn.ascent.cycles import AscentSettings, Solution, ascend
+from trimtab.learn.ascent.cycles import Solution, ascend
+from trimtab.learn.settings import AscentSettings
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "oracle"))
 
-from paper_loop import climb_literal
+from paper_loop import ascend_by_paper_loop
 
 K = 10
 N_LISTED = 50
@@ -125,7 +126,7 @@ def warm_up() -> None:
     data = generate_drift(2_000, 300, 20, 3.0)
     for settings in (paper("acc"), paper("ndcg"), AscentSettings(K)):
         found = ascend(data.lists, data.recent, data.n_items, settings)
-    literal_biases(data, AscentSettings(K), found, keep_idle=True)
+    paper_loop_biases(data, AscentSettings(K), found, keep_idle=True)
 
 
 # The parts, each giving lines of the table -------------------------------------------------------
@@ -188,10 +189,10 @@ def time_apply(bench: Bench) -> list[Result]:
     return results
 
 
-def literal_biases(
+def paper_loop_biases(
     data: DriftData, settings: AscentSettings, found: Solution, keep_idle: bool
 ) -> np.ndarray:
-    return climb_literal(
+    return ascend_by_paper_loop(
         data.lists, data.recent, data.n_items, settings, found.order, found.unit, found.excluded,
         cycles=found.cycles, keep_idle=keep_idle,
     )  # fmt: skip
@@ -215,7 +216,7 @@ def time_literal(bench: Bench) -> list[Result]:
         for keep_idle in ways:
             way = f"published loop, {metric}" + ("" if keep_idle else ", kinder")
             biases = bench.time(
-                way, lambda s=settings, f=found, i=keep_idle: literal_biases(data, s, f, i)
+                way, lambda s=settings, f=found, i=keep_idle: paper_loop_biases(data, s, f, i)
             )
             if biases.tobytes() != found.bias.tobytes():
                 sys.exit(f"{way}: other biases than the learner's")

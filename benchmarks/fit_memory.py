@@ -15,7 +15,8 @@ import numpy as np
 
 from trimtab.arrays import Lists, Sets
 from trimtab.datasets import generate_drift
-from trimtab.learn.ascent.cycles import AscentSettings, ascend
+from trimtab.learn.ascent.cycles import ascend
+from trimtab.learn.settings import AscentSettings
 
 
 def memory(name: str) -> float:

@@ -33,8 +33,9 @@ from trimtab.datasets import generate_drift
 from trimtab.kernels.coordinate_ascent import visit_items
 from trimtab.learn.ascent import rounds
 from trimtab.learn.ascent.rounds import RoundAscent, RoundState
-from trimtab.learn.ascent.setup import AscentSettings, largest_of
 from trimtab.learn.ascent.state import AscentState, prepare_ascent
+from trimtab.learn.scales import largest_of
+from trimtab.learn.settings import AscentSettings
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "oracle"))
 
@@ -103,10 +104,10 @@ def by_item(max_cycles: int | None = None) -> Way:
     def go(state: AscentState, marks: list[Mark]) -> None:
         begun = time.perf_counter()
         setup, offset = state.setup, state.rows.offset
-        candidates = setup.visiting_order(state.alive)
+        candidates = setup.visiting_order(state.matters)
         counters = np.array([0, state.value(), int(setup.penalties(offset).sum())])
         levels = np.array([setup.largest, largest_of(offset[np.isfinite(offset)])])
-        limits = (setup.cap, setup.margin, setup.rate, setup.most)
+        limits = (setup.cap, setup.margin, setup.penalty_rate, setup.most_per_unit)
         gain = np.zeros(setup.n_items, np.int64)
         gained, reached = np.inf, int(counters[1] - counters[2])
         while gained >= LEAST_GAIN * abs(reached) and len(marks) != max_cycles:
@@ -126,15 +127,15 @@ def in_rounds(n_threads: int, first_cycles: int = 0) -> Way:
         begun = time.perf_counter()
         if first_cycles:
             by_item(first_cycles)(state, marks)
-        candidates = state.setup.visiting_order(state.alive)
+        candidates = state.setup.visiting_order(state.matters)
         listers = np.diff(state.by_item.indptr) + np.diff(state.by_item.buyers_indptr)
 
-        def keep(reached: RoundState) -> None:
+        def after_round(reached: RoundState) -> None:
             clock(marks, begun, reached.objectives[-1])
 
         with closing(ThreadedBackend(state, n_threads)) as backend:
-            ascent = RoundAscent(backend, state.setup, candidates, listers, keep=keep)
-            ascent.run(ascent.begin(state.rows.offset.copy()))
+            ascent = RoundAscent(backend, state.setup, candidates, listers, after_round=after_round)
+            ascent.run(ascent.start(state.rows.offset.copy()))
 
     return go
 

@@ -21,27 +21,27 @@ def check_row(state: State, dense: Dense, unit: int, ranked: np.ndarray) -> None
     """One row is the exact head of a ranking, long enough, and its bounds hold."""
     problem, rows = state.problem, state.rows
     source = problem.source[unit]
-    base = unit * problem.stride
-    tags = 2 * (base + problem.width)
-    length = rows.codes[tags + problem.width]
-    floor = rows.floor[unit]
-    scores = rows.scores[base : base + length]
+    scores_start = unit * problem.stride
+    items_start = 2 * (scores_start + problem.width)
+    length = rows.marked_items[items_start + problem.width]
+    floor = rows.exact_above[unit]
+    scores = rows.scores[scores_start : scores_start + length]
     length = int((scores >= floor).sum())
     scores = scores[:length]
     total = totals(dense, source, rows.offset)
     assert length >= min(problem.k + 1, len(ranked))
     assert scores.tobytes() == total[ranked[:length]].tobytes()
     codes = ranked * 2 + dense.bought[source, ranked]
-    assert np.array_equal(rows.codes[tags : tags + length], codes[:length])
+    assert np.array_equal(rows.marked_items[items_start : items_start + length], codes[:length])
     assert floor > -np.inf or length == len(ranked)
     edge = total[ranked[problem.k]] if len(ranked) > problem.k else -np.inf
-    assert edge * (1 - np.sign(edge) * 1e-6) - 1e-30 <= rows.edge[unit] <= edge
-    head = ranked[problem.first : problem.k + 1]
+    assert edge * (1 - np.sign(edge) * 1e-6) - 1e-30 <= rows.score_after_k[unit] <= edge
+    head = ranked[problem.first_counted_slot : problem.k + 1]
     hits = total[head[dense.bought[source, head]]]
     low = hits.min() if len(hits) else np.inf
-    assert low * (1 - np.sign(low) * 1e-6) - 1e-30 <= rows.low_hit[unit] <= low
-    assert rows.group_floor[unit // GROUP] <= floor
-    assert rows.group_edge[unit // GROUP] <= rows.edge[unit]
+    assert low * (1 - np.sign(low) * 1e-6) - 1e-30 <= rows.lowest_hit[unit] <= low
+    assert rows.group_exact_above[unit // GROUP] <= floor
+    assert rows.group_score_after_k[unit // GROUP] <= rows.score_after_k[unit]
 
 
 def unit_losses(state: State, dense: Dense, unit: int, ranked: np.ndarray) -> Counter:
@@ -50,7 +50,7 @@ def unit_losses(state: State, dense: Dense, unit: int, ranked: np.ndarray) -> Co
     source = problem.source[unit]
     k = problem.k
     total = totals(dense, source, state.rows.offset)
-    values = problem.hit_values_float.reshape(k + 1, k + 1)[problem.needs[unit]]
+    values = problem.hit_values_float.reshape(k + 1, k + 1)[problem.max_hits[unit]]
     hit_values = np.rint(dense.weights[source] * values).astype(np.int64)
     losses: Counter = Counter()
     hits = 0
@@ -60,7 +60,7 @@ def unit_losses(state: State, dense: Dense, unit: int, ranked: np.ndarray) -> Co
                 1 + hits if problem.is_map else 1
             )
             hits += 1
-            if step and place >= problem.first:
+            if step and place >= problem.first_counted_slot:
                 losses[max(float(total[item]), 0.0), item] += step
     return losses
 

@@ -14,13 +14,20 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets
-from trimtab.kernels.bias_steps import MARGIN, QUANTA, better, make_rules, penalty_of, too_narrow
+from trimtab.kernels.bias_steps import (
+    MARGIN,
+    QUANTA,
+    is_better,
+    is_too_narrow,
+    make_rules,
+    penalty_of,
+)
 from trimtab.kernels.compiling import helper, kernel
 from trimtab.kernels.hit_value import hit_value_table
 from trimtab.kernels.short_sorts import STACK, sort_curve
 
 if TYPE_CHECKING:
-    from trimtab.learn.ascent.setup import AscentSettings
+    from trimtab.learn.settings import AscentSettings
 
 
 class Units(NamedTuple):
@@ -210,10 +217,10 @@ def _best_of_side(values, deltas, n, sign, rules, best_value, best_bias):
         if net == 0 and at < np.inf:
             continue
         width = min(at, rules.cap) - low
-        if not too_narrow(width, rules):
+        if not is_too_narrow(width, rules):
             bias = sign * (low + min(width / 2, rules.margin))
             total = value - penalty_of(bias, rules)
-            if better(total, bias, best_value, best_bias):
+            if is_better(total, bias, best_value, best_bias):
                 best_value, best_bias = total, bias
         if at >= rules.cap:
             return best_value, best_bias
@@ -346,7 +353,7 @@ def _make_curve(n_units: int, k: int) -> Curve:
     )
 
 
-def climb_literal(
+def ascend_by_paper_loop(
     lists: Lists,
     bought: Sets,
     n_items: int,

@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from paper_loop import climb_literal
+from paper_loop import ascend_by_paper_loop
 from trimtab.arrays import Lists, Sets
 from trimtab.kernels.reference import Task, Unit
-from trimtab.learn.ascent.cycles import AscentSettings, Solution, ascend
+from trimtab.learn.ascent.cycles import Solution, ascend
+from trimtab.learn.settings import AscentSettings
 
 METRICS = ("acc", "map", "ndcg")
 MODES = ("never", "zero")
@@ -43,8 +44,8 @@ class Case:
             self.lists, self.bought, self.n_items, self.settings, self.weights, self.start
         )
 
-    def solve_literally(self, found: Solution, keep_idle: bool = True) -> np.ndarray:
-        return climb_literal(
+    def solve_by_paper_loop(self, found: Solution, keep_idle: bool = True) -> np.ndarray:
+        return ascend_by_paper_loop(
             self.lists, self.bought, self.n_items, self.settings, found.order, found.unit,
             found.excluded, self.weights, self.start, found.cycles, keep_idle,
         )  # fmt: skip
@@ -57,7 +58,7 @@ class Case:
             k=settings.k,
             metric=settings.metric,
             unlisted=settings.unlisted,
-            rate=settings.penalty / found.unit,
+            penalty_rate=settings.penalty / found.unit,
             cap=np.inf if settings.max_bias is None else settings.max_bias * found.unit,
             unit_score=found.unit,
             excluded=frozenset(np.flatnonzero(found.excluded).tolist()),

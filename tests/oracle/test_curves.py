@@ -13,12 +13,12 @@ from brute import MAP, Dense, crossings, rank, to_dense
 from heads import unit_losses
 from problems import METRICS, PAIRS, Case, draw_medium, draw_small
 from trimtab.kernels.affected_units import (
-    collect,
-    gather_buyers,
-    gather_later,
-    gather_listers,
-    gather_raised,
-    stamp_special,
+    add_breakpoints,
+    add_buyers,
+    add_units_showing_item,
+    find_listers,
+    mark_affected,
+    take_postponed,
     unpack_scratch,
 )
 from trimtab.kernels.compiling import pack
@@ -33,29 +33,29 @@ looks = count(1_000_000)  # the kernel's own visits have lower numbers
 
 
 @numba.njit
-def collect_all(packed, packed_rows, packed_by_item, packed_scratch, item, visit):
+def add_all_breakpoints(packed, packed_rows, packed_by_item, packed_scratch, item, visit):
     """Everybody special to the item, into the scratch; returns the value at its current bias."""
     problem = unpack_problem(packed)
     rows = unpack_rows(packed_rows)
     by_item = unpack_by_item(packed_by_item)
     scratch = unpack_scratch(packed_scratch)
-    scratch.sizes[0] = 0
-    scratch.sizes[1] = 0
+    scratch.counts[0] = 0
+    scratch.counts[1] = 0
     bias = rows.offset[item]
-    n_who, n_later = gather_listers(rows, by_item, item, bias, np.inf, scratch)
+    n_affected, n_postponed = find_listers(rows, by_item, item, bias, np.inf, scratch)
     if problem.reaches_unlisted and bias > 0:
-        stamp_special(by_item, item, scratch, visit)
-        n_who = gather_raised(problem, rows, bias, visit, scratch, n_who)
-    current = collect(problem, rows, item, scratch, n_who)
-    n_who, n_later = gather_later(rows, by_item, n_later, np.inf, scratch)
-    n_who = gather_buyers(rows, by_item, item, -np.inf, np.inf, scratch, np.int64(n_who))
-    return current + collect(problem, rows, item, scratch, n_who)
+        mark_affected(by_item, item, scratch, visit)
+        n_affected = add_units_showing_item(problem, rows, bias, visit, scratch, n_affected)
+    current = add_breakpoints(problem, rows, item, scratch, n_affected)
+    n_affected, n_postponed = take_postponed(rows, by_item, n_postponed, np.inf, scratch)
+    n_affected = add_buyers(rows, by_item, item, -np.inf, np.inf, scratch, np.int64(n_affected))
+    return current + add_breakpoints(problem, rows, item, scratch, n_affected)
 
 
 def kernel_value(state: State, bias: float) -> int:
     """The collected curve at a bias that is on no breakpoint, relative to 0."""
     scratch = state.scratch
-    n_up, n_down, _ = scratch.sizes
+    n_up, n_down, _ = scratch.counts
     if bias < 0:
         return -int(scratch.down_deltas[:n_down][scratch.down[:n_down] > bias].sum())
     value = int(scratch.up_deltas[:n_up][scratch.up[:n_up] < bias].sum())
@@ -70,7 +70,7 @@ def quanta_by_place(state: State, dense: Dense) -> np.ndarray:
     hit_values = np.zeros((len(dense.weights), problem.k + 1), np.int64)
     table = problem.hit_values_float.reshape(problem.k + 1, problem.k + 1)
     weights = dense.weights[problem.source, None]
-    hit_values[problem.source] = np.rint(weights * table[problem.needs]).astype(np.int64)
+    hit_values[problem.source] = np.rint(weights * table[problem.max_hits]).astype(np.int64)
     return hit_values
 
 
@@ -106,7 +106,7 @@ def points_off_ties(ends: np.ndarray, exact: bool) -> list[float]:
 
 
 def check_off_ties(case: Case, dense: Dense, state: State, item: int, exact: bool) -> None:
-    collect_all(*map(pack, state), item, next(looks))
+    add_all_breakpoints(*map(pack, state), item, next(looks))
     hit_values, bias = quanta_by_place(state, dense), state.rows.offset
     at_0 = quanta_at(dense, hit_values, bias, item, 0.0)
     for point in points_off_ties(crossings(dense, bias, item, 0.0), exact):
@@ -145,7 +145,7 @@ def test_curves_on_breakpoints(metric: str, unlisted: str) -> None:
             start = np.where(found.excluded, 0.0, first)
             start[item] = tie
             state = build(replace(case, start=start))
-            current = collect_all(*map(pack, state), item, next(looks))
+            current = add_all_breakpoints(*map(pack, state), item, next(looks))
             hit_values, bias = quanta_by_place(state, dense), state.rows.offset
             plain = quanta_at(dense, hit_values, bias, item, tie)
             assert current == plain - quanta_at(dense, hit_values, bias, item, 0.0)

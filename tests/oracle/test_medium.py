@@ -26,7 +26,7 @@ def test_same_bytes_as_the_published_loop(
         case = draw_medium(seed, metric, unlisted, k, n_listed)
         watched = record(case)
         n_moves += watched.found.updates
-        assert case.solve_literally(watched.found).tobytes() == watched.found.bias.tobytes()
+        assert case.solve_by_paper_loop(watched.found).tobytes() == watched.found.bias.tobytes()
         if seed % 3 == 0:
             check_state(watched.state, case, to_dense(case))
     assert n_moves > 300
@@ -40,7 +40,7 @@ def test_lists_that_just_fit_in_a_row(metric: str, unlisted: str, k: int) -> Non
         n_listed = row_shape(k)[0] - seed % 3
         case = draw_medium(seed, metric, unlisted, k, n_listed, n_units=100)
         watched = record(case)
-        assert case.solve_literally(watched.found).tobytes() == watched.found.bias.tobytes()
+        assert case.solve_by_paper_loop(watched.found).tobytes() == watched.found.bias.tobytes()
         check_state(watched.state, case, to_dense(case))
 
 

@@ -12,7 +12,7 @@ import pytest
 from brute import best_total, metric_sum, to_dense, unit_metric
 from problems import PAIRS, Case, draw_narrow, draw_small, draw_ulps
 from trimtab.kernels.bias_steps import QUANTA
-from trimtab.kernels.reference import climb
+from trimtab.kernels.reference import ascend
 from watch import Record, record
 
 PROBLEMS = 3_000
@@ -74,12 +74,12 @@ def check_solution(case: Case, watched: Record) -> None:
 
 def check_same_bytes(case: Case, watched: Record, keep_idle: bool, with_reference: bool) -> None:
     found = watched.found
-    literal = case.solve_literally(found, keep_idle)
+    literal = case.solve_by_paper_loop(found, keep_idle)
     assert literal.tobytes() == found.bias.tobytes()
     if with_reference:
         start = {i: b for i, b in enumerate(case.first_biases(found).tolist()) if b > -np.inf}
-        climbed = climb(case.task(found), found.order.tolist(), start, found.cycles)
-        reference = np.array([climbed.get(item, 0.0) for item in range(case.n_items)])
+        ascended = ascend(case.task(found), found.order.tolist(), start, found.cycles)
+        reference = np.array([ascended.get(item, 0.0) for item in range(case.n_items)])
         assert reference.tobytes() == found.bias.tobytes()
 
 
@@ -114,5 +114,5 @@ def test_narrow_intervals_lead_to_a_second_look(metric: str, unlisted: str) -> N
     looks = 0
     for seed in range(150):
         watched = record(draw_narrow(seed, metric, unlisted))
-        looks += int(watched.state.scratch.sizes[2]) if watched.state else 0
+        looks += int(watched.state.scratch.counts[2]) if watched.state else 0
     assert looks > 10

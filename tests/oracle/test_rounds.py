@@ -34,8 +34,9 @@ from trimtab.learn.ascent.rounds import (
     curves_of_part,
     try_moves_on_part,
 )
-from trimtab.learn.ascent.setup import AscentSetup, largest_of
+from trimtab.learn.ascent.setup import AscentSetup
 from trimtab.learn.ascent.state import AscentState, prepare_ascent, rank_by_engine
+from trimtab.learn.scales import largest_of
 from watch import State
 
 THREADS = (1, 2, 3)
@@ -69,7 +70,7 @@ def lay(case: Case) -> AscentState:
 
 def start_of(case: Case) -> Start:
     state = lay(case)
-    candidates = state.setup.visiting_order(state.alive)
+    candidates = state.setup.visiting_order(state.matters)
     return Start(case, state.setup, state.rows.offset.copy(), candidates)
 
 
@@ -113,7 +114,7 @@ class PartsBackend:
         weights = None if case.weights is None else case.weights[chosen]
         raw = rank_by_engine(lists, bought, setup.settings.k, setup.settings.metric, case.n_items)
         return AscentState(
-            lists, bought, weights, raw.kth_score, setup, offset.copy(), setup.wanted
+            lists, bought, weights, raw.kth_score, setup, offset.copy(), setup.candidates
         )
 
     def propose(self, setup: AscentSetup, search: MoveSearch) -> BestMoves:
@@ -138,8 +139,8 @@ def visit_one(place: Start, item: int) -> tuple[float, int]:
     levels = np.array([setup.largest, largest_of(offset[np.isfinite(offset)])])
     before = counters[1] - counters[2]
     visit_items(
-        *state.parts, np.array([item], np.int32), setup.cap, setup.margin, setup.rate,
-        setup.most, np.zeros(setup.n_items, np.int64), counters, levels,
+        *state.parts, np.array([item], np.int32), setup.cap, setup.margin, setup.penalty_rate,
+        setup.most_per_unit, np.zeros(setup.n_items, np.int64), counters, levels,
     )  # fmt: skip
     return float(offset[item]), int(counters[1] - counters[2] - before)
 
@@ -171,8 +172,8 @@ def ascend_in_rounds(place: Start, backend: PartsBackend | ThreadedBackend) -> l
     state = place.state()
     listers = np.diff(state.by_item.indptr) + np.diff(state.by_item.buyers_indptr)
     stands: list[RoundState] = []
-    run = RoundAscent(backend, place.setup, place.candidates, listers, 5, keep=stands.append)
-    stands.insert(0, first := run.begin(place.offset))
+    run = RoundAscent(backend, place.setup, place.candidates, listers, 5, after_round=stands.append)
+    stands.insert(0, first := run.start(place.offset))
     run.run(first)
     return stands
 

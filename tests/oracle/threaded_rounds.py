@@ -19,8 +19,9 @@ from trimtab.kernels.item_curves import BestMoves
 from trimtab.kernels.prepare_lists import ByItem, unpack_by_item
 from trimtab.kernels.top_rows import Problem, Rows, unpack_problem, unpack_rows
 from trimtab.learn.ascent.rounds import Losses, MoveSearch, TriedMoves
-from trimtab.learn.ascent.setup import AscentSetup, largest_of
+from trimtab.learn.ascent.setup import AscentSetup
 from trimtab.learn.ascent.state import AscentState
+from trimtab.learn.scales import largest_of
 from trimtab.threads import thread_count
 
 # A look in one place finds out by itself how far it has to go; it needs nobody's losses.
@@ -44,8 +45,8 @@ class ThreadedBackend:
         self._rows = [state.rows]
         self._scratch = [_own_stamps(state.scratch)]
         for _ in range(1, thread_count() if n_threads is None else n_threads):
-            edges = np.empty_like(state.rows.group_edge)
-            self._rows.append(state.rows._replace(group_edge=edges))
+            edges = np.empty_like(state.rows.group_score_after_k)
+            self._rows.append(state.rows._replace(group_score_after_k=edges))
             room = type(state.scratch)(*map(np.empty_like, state.scratch))
             self._scratch.append(_own_stamps(room._replace(sizes=np.zeros_like(room.sizes))))
         self._pool = ThreadPoolExecutor(len(self._rows))
@@ -58,10 +59,12 @@ class ThreadedBackend:
         """Each item's best bias, and what it gains by itself."""
         self._stand_at(search.offset)
         magnitude = setup.largest + largest_of(search.offset[np.isfinite(search.offset)])
-        limits = np.array([setup.cap, setup.margin, setup.rate, setup.most, magnitude])
+        limits = np.array(
+            [setup.cap, setup.margin, setup.penalty_rate, setup.most_per_unit, magnitude]
+        )
         biases, gains = np.empty(len(search.items)), np.empty(len(search.items), np.int64)
         for rows in self._rows[1:]:
-            np.copyto(rows.group_edge, self.state.rows.group_edge)
+            np.copyto(rows.group_score_after_k, self.state.rows.group_score_after_k)
 
         def look_from(thread: int) -> None:
             parts = self.state.problem, self._rows[thread], self.state.by_item
@@ -93,7 +96,7 @@ class ThreadedBackend:
 
 
 def _own_stamps(scratch: Scratch) -> Scratch:
-    return scratch._replace(stamp=np.zeros_like(scratch.stamp))
+    return scratch._replace(stamp=np.zeros_like(scratch.marks))
 
 
 @kernel
@@ -123,8 +126,8 @@ def look(
 ) -> None:  # fmt: skip
     """Find the best biases of every `step`-th item from `start`, all others staying where they are.
 
-    Changes nothing but the scratch and the lower bounds in `rows.group_edge`, so that several
-    threads can look at once if each has its own of those.
+    Changes only the scratch and the lower bounds in `rows.group_score_after_k`: several threads can
+    search at once if each has its own of those.
 
     Args:
         problem: what does not change.

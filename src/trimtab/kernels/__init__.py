@@ -1,1 +1,1 @@
-"""Compiled kernels: arrays in, arrays out, one algorithm a file; `reference` is to be read."""
+"""Compiled kernels: arrays in, arrays out, one algorithm per file. Start with `reference`."""

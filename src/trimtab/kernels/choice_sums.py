@@ -1,11 +1,11 @@
 """Sums for the choice model: which of its listed items a unit bought.
 
-A unit with hits draws each of them from its list with chances
+Each hit of a unit is a draw from the unit's list with probabilities
 
-    P(e) ~ exp(beta[0]·log score(e) + beta[1:]·features(e) + effect(e))
+    P(e) ~ exp(beta_0 * score(e) + beta_1 * x_1(e) + ... + effect(group of e))
 
-Kernels sum gradients and curvatures of the weighted log-likelihood over a range of units. Within a
-unit the hits share its weight.
+where x are the features of the item in entry e. Kernels sum gradients and curvatures of the
+weighted log-likelihood over a range of units. The hits of a unit share its weight.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from trimtab.kernels.short_sorts import STACK, sort_curve
 
 
 @helper
-def _to_chances(chances, n):
-    """Turn the first n logits into chances, in place."""
-    top = chances[0]
+def _to_probabilities(probabilities, n):
+    """Replace the first n logits by probabilities."""
+    top = probabilities[0]
     for e in range(1, n):
-        top = max(top, chances[e])
+        top = max(top, probabilities[e])
     total = 0.0
     for e in range(n):
-        chances[e] = np.exp(chances[e] - top)
-        total += chances[e]
+        probabilities[e] = np.exp(probabilities[e] - top)
+        total += probabilities[e]
     for e in range(n):
-        chances[e] /= total
+        probabilities[e] /= total
 
 
 @helper
-def _longest(start, stop, indptr):
-    """Entries of the longest list in a range; at least 1."""
+def _longest_list(start, stop, indptr):
+    """Length of the longest list in a range; at least 1."""
     longest = 1
     for unit in range(start, stop):
         longest = max(longest, indptr[unit + 1] - indptr[unit])
@@ -42,30 +42,30 @@ def _longest(start, stop, indptr):
 @kernel
 def coefficient_sums(
     start, stop, indptr, items, scores, hits, weights, table_of, tables, beta, gradient, curvature,
-    spread,
+    squared_gradients,
 ):  # fmt: skip
-    """Add a range's gradient, curvature and sum of squared gradients by the coefficients.
+    """Add the gradient, curvature and squared gradients of a range, by coefficient.
 
     Args:
         start: first unit.
         stop: one past the last.
-        indptr: lists of units with hits.
-        items: their items.
-        scores: their scores, as logs or in units.
-        hits: whether the unit bought it, by entry.
-        weights: of the units; those of weight 0 are passed over.
-        table_of: which table of features a unit sees.
+        indptr: start of each unit's list; all units have hits.
+        items: items of the lists.
+        scores: scores of the lists, as logs or in units.
+        hits: whether the unit bought the item, by entry.
+        weights: weights of the units; those of weight 0 are skipped.
+        table_of: table of features for each unit.
         tables: features by [table, item, feature].
-        beta: coefficients; that of the score first.
+        beta: coefficients; the first one is for the score.
         gradient: added to.
-        curvature: added to; the lower triangle only.
-        spread: the sum of squared gradients, added to; the lower triangle only.
+        curvature: added to; only the lower triangle.
+        squared_gradients: sum over units, added to; only the lower triangle.
     """
-    p = len(beta)
-    chances = np.empty(_longest(start, stop, indptr))
-    mean = np.empty(p)
-    own = np.empty(p)
-    z = np.empty(p)
+    n_coefficients = len(beta)
+    probabilities = np.empty(_longest_list(start, stop, indptr))
+    mean = np.empty(n_coefficients)
+    unit_gradient = np.empty(n_coefficients)
+    features = np.empty(n_coefficients)
     for unit in range(start, stop):
         weight = weights[unit]
         if weight == 0.0:
@@ -77,35 +77,35 @@ def coefficient_sums(
         for e in range(n):
             item = items[first + e]
             logit = beta[0] * scores[first + e]
-            for j in range(1, p):
+            for j in range(1, n_coefficients):
                 logit += beta[j] * tables[table, item, j - 1]
-            chances[e] = logit
+            probabilities[e] = logit
             n_hits += hits[first + e]
-        _to_chances(chances, n)
-        for j in range(p):
+        _to_probabilities(probabilities, n)
+        for j in range(n_coefficients):
             mean[j] = 0.0
-            own[j] = 0.0
+            unit_gradient[j] = 0.0
         for e in range(n):
             item = items[first + e]
-            z[0] = scores[first + e]
-            for j in range(1, p):
-                z[j] = tables[table, item, j - 1]
-            chance = chances[e]
-            scaled = weight * chance
-            for j in range(p):
-                mean[j] += chance * z[j]
-                part = scaled * z[j]
+            features[0] = scores[first + e]
+            for j in range(1, n_coefficients):
+                features[j] = tables[table, item, j - 1]
+            probability = probabilities[e]
+            scaled = weight * probability
+            for j in range(n_coefficients):
+                mean[j] += probability * features[j]
+                part = scaled * features[j]
                 for i in range(j + 1):
-                    curvature[j, i] += part * z[i]
+                    curvature[j, i] += part * features[i]
             if hits[first + e]:
-                for j in range(p):
-                    own[j] += z[j] / n_hits
-        for j in range(p):
-            own[j] = weight * (own[j] - mean[j])
-            gradient[j] += own[j]
+                for j in range(n_coefficients):
+                    unit_gradient[j] += features[j] / n_hits
+        for j in range(n_coefficients):
+            unit_gradient[j] = weight * (unit_gradient[j] - mean[j])
+            gradient[j] += unit_gradient[j]
             for i in range(j + 1):
                 curvature[j, i] -= weight * mean[j] * mean[i]
-                spread[j, i] += own[j] * own[i]
+                squared_gradients[j, i] += unit_gradient[j] * unit_gradient[i]
 
 
 @kernel
@@ -113,25 +113,25 @@ def effect_sums(
     start, stop, indptr, groups, logits, hits, weights, effects, quanta, gradient, curvature,
     squares,
 ):  # fmt: skip
-    """Add a range's gradient and (at least) its curvature by the effects of groups of items.
+    """Add the gradient and an upper bound of the curvature of a range, by group of items.
 
-    Sums are fixed-point, so that neither their order nor their division changes them.
+    Sums are fixed-point: they do not depend on the order of units or the division into ranges.
 
     Args:
         start: first unit.
         stop: one past the last.
-        indptr: lists of units with hits.
-        groups: group of each entry.
-        logits: of each entry, without the effects.
-        hits: whether the unit bought it, by entry.
-        weights: of the units; those of weight 0 are passed over.
-        effects: by group.
-        quanta: in 1.
+        indptr: start of each unit's list; all units have hits.
+        groups: group of the item, by entry.
+        logits: logits without the effects, by entry.
+        hits: whether the unit bought the item, by entry.
+        weights: weights of the units; those of weight 0 are skipped.
+        effects: effect by group.
+        quanta: quanta in 1.
         gradient: by group, added to.
         curvature: by group, added to.
         squares: sums of squared gradients of units, by group, added to.
     """
-    chances = np.empty(_longest(start, stop, indptr))
+    probabilities = np.empty(_longest_list(start, stop, indptr))
     for unit in range(start, stop):
         weight = weights[unit]
         if weight == 0.0:
@@ -140,26 +140,28 @@ def effect_sums(
         n = indptr[unit + 1] - first
         n_hits = 0
         for e in range(n):
-            chances[e] = logits[first + e] + effects[groups[first + e]]
+            probabilities[e] = logits[first + e] + effects[groups[first + e]]
             n_hits += hits[first + e]
-        _to_chances(chances, n)
+        _to_probabilities(probabilities, n)
         for e in range(n):
-            chance = chances[e]
+            probability = probabilities[e]
             group = groups[first + e]
-            step = -chance
+            step = -probability
             if hits[first + e]:
                 step += 1.0 / n_hits
             own = weight * step
             gradient[group] += np.int64(np.rint(own * quanta))
             squares[group] += np.int64(np.rint(own * own * quanta))
-            curvature[group] += np.int64(np.rint(weight * chance * (1.0 - chance) * quanta))
+            curvature[group] += np.int64(
+                np.rint(weight * probability * (1.0 - probability) * quanta)
+            )
 
 
 @kernel
 def mark_bought(start, stop, indptr, items, bought_indptr, bought_items, hits, has_hit):
-    """Mark the entries of a range of lists that the unit bought, and the units with one.
+    """Mark the list entries that a unit bought, and the units with such an entry.
 
-    `hits` and `has_hit` are all False before.
+    `hits` and `has_hit` must be all False before.
     """
     for unit in range(start, stop):
         for b in range(bought_indptr[unit], bought_indptr[unit + 1]):
@@ -173,7 +175,7 @@ def mark_bought(start, stop, indptr, items, bought_indptr, bought_items, hits, h
 
 @kernel
 def count_listed(start, stop, indptr, items, group_of, counts):
-    """Count the lists of each group that have an item; groups below 0 are passed over."""
+    """Count the lists of each group of units that hold an item; groups below 0 are skipped."""
     for unit in range(start, stop):
         group = group_of[unit]
         if group < 0:
@@ -184,39 +186,39 @@ def count_listed(start, stop, indptr, items, group_of, counts):
 
 @kernel
 def group_events(items, users, days, starts, grouped):
-    """Put (user, day) of each item's events side by side, in the order they come in.
+    """Group (user, day) of events by item; events of an item keep their order.
 
     Args:
-        items: of events.
-        users: of events.
-        days: of events.
-        starts: by item: where its events begin; moved on.
-        grouped: rows of user and day, filled.
+        items: item of each event.
+        users: user of each event.
+        days: day of each event.
+        starts: index of the first event of each item; advanced.
+        grouped: rows of user and day; filled.
     """
     for event in range(len(items)):
-        place = starts[items[event]]
-        starts[items[event]] = place + 1
-        grouped[place, 0] = users[event]
-        grouped[place, 1] = days[event]
+        row = starts[items[event]]
+        starts[items[event]] = row + 1
+        grouped[row, 0] = users[event]
+        grouped[row, 1] = days[event]
 
 
 @kernel
 def count_visits(starts, grouped, month, week, seen, counts, since):
-    """Count days on which a user bought an item, ever and of late, and users who did.
+    """Count the visits (user and day with a purchase) and the buyers of each item.
 
     Args:
-        starts: by item, one more: where its events begin.
-        grouped: user and day before the window of each event, in the order of time in an item.
+        starts: index of the first event of each item, and the number of events.
+        grouped: rows of user and days before the window, by item and then by time.
         month: days in a month.
         week: days in a week.
-        seen: by user: the last item and its day; -1 before.
-        counts: by [visits, visits of the month, of the week, buyers; item], added to.
-        since: by item: days since its last sale, lowered.
+        seen: by user: the last item counted and its day; -1 at first.
+        counts: by [visits, visits in the month, visits in the week, buyers; item]; added to.
+        since: by item: days since the last sale; lowered.
     """
     for item in range(len(starts) - 1):
-        for place in range(starts[item], starts[item + 1]):
-            user = grouped[place, 0]
-            day = grouped[place, 1]
+        for row in range(starts[item], starts[item + 1]):
+            user = grouped[row, 0]
+            day = grouped[row, 1]
             since[item] = min(since[item], day)
             new = seen[user, 0] != item
             if new or seen[user, 1] != day:
@@ -230,33 +232,33 @@ def count_visits(starts, grouped, month, week, seen, counts, since):
 
 @kernel
 def gather_lists(start, stop, source, indptr, items, scores, hits, out_indptr, out):
-    """Copy the lists of chosen units, items ascending in each.
+    """Copy the lists of chosen units, with the items of each list ascending.
 
     Args:
-        start: first place in `source`.
+        start: first index into `source`.
         stop: one past the last.
         source: units to copy.
-        indptr: all lists.
-        items: their items.
-        scores: their scores.
-        hits: by entry.
-        out_indptr: where each copy goes.
-        out: items, scores and hits, filled.
+        indptr: start of each unit's list.
+        items: items of the lists.
+        scores: scores of the lists.
+        hits: whether the unit bought the item, by entry.
+        out_indptr: start of each copy.
+        out: items, scores and hits of the copies; filled.
     """
     out_items, out_scores, out_hits = out
-    longest = _longest(start, stop, out_indptr)
+    longest = _longest_list(start, stop, out_indptr)
     keys = np.empty(longest)
     entries = np.empty(longest, np.int64)
     stack = np.empty(STACK, np.int64)
-    for place in range(start, stop):
-        first = indptr[source[place]]
-        n = out_indptr[place + 1] - out_indptr[place]
+    for copy in range(start, stop):
+        first = indptr[source[copy]]
+        n = out_indptr[copy + 1] - out_indptr[copy]
         for e in range(n):
             keys[e] = items[first + e]
             entries[e] = first + e
         sort_curve(keys, entries, n, stack)
         for e in range(n):
-            to = out_indptr[place] + e
+            to = out_indptr[copy] + e
             out_items[to] = items[entries[e]]
             out_scores[to] = scores[entries[e]]
             out_hits[to] = hits[entries[e]]
@@ -267,32 +269,32 @@ def add_hit_values(
     start, stop, k, metric_is_map, indptr, items, bought_indptr, bought_items, weights, hit_values,
     quanta, by_item,
 ):  # fmt: skip
-    """Add what hits in the top k of a range of units are worth to their items.
+    """Add the value of each hit in the top k of a range of units to its item.
 
     Args:
         start: first unit.
         stop: one past the last.
-        k: places that count.
-        metric_is_map: whether a hit also counts the hits above it.
-        indptr: the top k by unit.
-        items: their items.
-        bought_indptr: by unit.
-        bought_items: ascending in each.
-        weights: of units.
-        hit_values: of a hit by [min(k, bought), place].
-        quanta: in 1.
-        by_item: added to, in quanta.
+        k: slots that count.
+        metric_is_map: whether the value of a hit is multiplied by the hits down to it.
+        indptr: start of each unit's top k.
+        items: items of the top k.
+        bought_indptr: start of each unit's purchases.
+        bought_items: items bought, ascending for each unit.
+        weights: weights of the units.
+        hit_values: value of a hit by [min(k, items bought), slot].
+        quanta: quanta in 1.
+        by_item: sum of values by item, in quanta; added to.
     """
     for unit in range(start, stop):
         first = bought_indptr[unit]
         end = bought_indptr[unit + 1]
-        need = min(k, end - first)
+        max_hits = min(k, end - first)
         hits = 0
-        for place in range(indptr[unit + 1] - indptr[unit]):
-            item = items[indptr[unit] + place]
+        for slot in range(indptr[unit + 1] - indptr[unit]):
+            item = items[indptr[unit] + slot]
             for b in range(first, end):
                 if bought_items[b] == item:
                     hits += 1
-                    value = hit_values[need, place] * (hits if metric_is_map else 1)
+                    value = hit_values[max_hits, slot] * (hits if metric_is_map else 1)
                     by_item[item] += np.int64(np.rint(weights[unit] * value * quanta))
                     break

@@ -1,4 +1,4 @@
-"""Ids to codes and rows to CSR, by counting rather than sorting."""
+"""Ids to codes and rows to CSR form, by counting instead of sorting."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ def extremes(start, stop, ids):
 
 @kernel
 def mark_seen(start, stop, ids, lowest, seen):
-    """Flag the ids that occur, counted from the lowest."""
+    """Set `seen` at id - lowest for every id that occurs."""
     for row in range(start, stop):
         seen[ids[row] - lowest] = True
 
 
 @kernel
 def look_up(start, stop, ids, lowest, codes, out):
-    """Write the codes of ids, given a table from the lowest id on."""
+    """Write the code of each id; `codes` is indexed by id - lowest."""
     for row in range(start, stop):
         out[row] = codes[ids[row] - lowest]
 
 
 @kernel
 def recode(start, stop, old, table, out):
-    """Write table[old] row by row."""
+    """Write the new code of each old code."""
     for row in range(start, stop):
         out[row] = table[old[row]]
 
 
 @kernel
 def pair_up(start, stop, users, windows, n_windows, out):
-    """Write one number for each (user, window)."""
+    """Write one number per (user, window)."""
     for row in range(start, stop):
         out[row] = np.int64(users[row]) * n_windows + windows[row]
 
 
 @kernel
 def count_rows(units, indptr):
-    """Count rows by unit into indptr[1:]; returns whether units already ascend."""
+    """Fill `indptr` from the unit of each row; returns whether the units ascend already."""
     ascending = True
     last = np.int32(-1)
     for row in range(len(units)):
@@ -63,7 +63,7 @@ def count_rows(units, indptr):
 
 @kernel
 def group_rows(units, items, cursors, out):
-    """Write items by unit; `cursors` are the units' starts and move on."""
+    """Write items by unit; `cursors` hold each unit's next index and are advanced."""
     for row in range(len(units)):
         out[cursors[units[row]]] = items[row]
         cursors[units[row]] += 1
@@ -71,7 +71,7 @@ def group_rows(units, items, cursors, out):
 
 @kernel
 def group_scored_rows(units, items, scores, cursors, out, out_scores):
-    """Write items and scores by unit; `cursors` are the units' starts and move on."""
+    """Write items and scores by unit; `cursors` hold each unit's next index and are advanced."""
     for row in range(len(units)):
         at = cursors[units[row]]
         out[at] = items[row]
@@ -81,21 +81,21 @@ def group_scored_rows(units, items, scores, cursors, out, out_scores):
 
 @kernel
 def copy_scores(start, stop, scores, out):
-    """Copy scores; returns the first row that is not finite (-1: none) and the lowest score."""
-    bad = -1
+    """Copy scores; returns the first row that is not finite (or -1) and the lowest score."""
+    not_finite = -1
     lowest = np.inf
     for row in range(start, stop):
         score = scores[row]
-        if bad < 0 and not np.isfinite(score):
-            bad = row
+        if not_finite < 0 and not np.isfinite(score):
+            not_finite = row
         lowest = min(lowest, score)
         out[row] = score
-    return bad, lowest
+    return not_finite, lowest
 
 
 @kernel
 def find_repeat(start, stop, indptr, items, n_items):
-    """The first unit whose list holds an item twice, and the item; (-1, -1) when there is none."""
+    """The first unit whose list holds an item twice, and the item; (-1, -1) if there is none."""
     last_seen = np.full(n_items, -1, np.int32)
     for unit in range(start, stop):
         for e in range(indptr[unit], indptr[unit + 1]):
@@ -106,8 +106,8 @@ def find_repeat(start, stop, indptr, items, n_items):
 
 
 @helper
-def _sort_span(items, first, end):
-    """Sort items[first:end] by Shell's method: NumPy's sort takes seconds to compile in."""
+def _sort_range(items, first, end):
+    """Sort items[first:end] by Shell's method; NumPy's sort takes seconds to compile."""
     gap = 1
     while gap < (end - first) // 3:
         gap = 3 * gap + 1
@@ -124,11 +124,11 @@ def _sort_span(items, first, end):
 
 @kernel
 def distinct_sorted(start, stop, indptr, items, lengths):
-    """Sort each unit's items in place, each once, at the front; writes how many remain."""
+    """Sort each unit's items and move the distinct ones to the front; writes their number."""
     for unit in range(start, stop):
         first = indptr[unit]
         end = indptr[unit + 1]
-        _sort_span(items, first, end)
+        _sort_range(items, first, end)
         kept = first
         for e in range(first, end):
             if e == first or items[e] != items[e - 1]:
@@ -140,7 +140,7 @@ def distinct_sorted(start, stop, indptr, items, lengths):
 
 @kernel
 def close_gaps(indptr, items, lengths, new_indptr, out):
-    """Copy the first `lengths` items of each unit next to each other."""
+    """Copy the first `lengths` items of each unit, without gaps between units."""
     at = 0
     for unit in range(len(lengths)):
         for e in range(indptr[unit], indptr[unit] + lengths[unit]):

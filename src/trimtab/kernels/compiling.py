@@ -1,7 +1,7 @@
-"""How kernels are compiled: once per machine, cached on disk, never holding the interpreter's lock.
+"""How kernels are compiled: once per machine, cached on disk, and without the interpreter's lock.
 
-The compiler's own cache notices a change in a kernel's file but not in a file it calls into, so
-ours lies in a folder named after the content of all kernel files together.
+Numba's own cache notices a change in a kernel's file, but not in the files it calls. Our cache
+folder is therefore named after the content of all kernel files together.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _NOTICE_AFTER_SECONDS = 1.5
 _NOTICE = "trimtab: compiling kernels, first run only (up to 20 s); later runs use the cached code"
 
 
-def _roots() -> Iterator[Path]:
-    """Where compiled kernels may be kept, the best place first."""
+def _cache_roots() -> Iterator[Path]:
+    """Folders that may hold compiled kernels, the best one first."""
     if os.environ.get("NUMBA_CACHE_DIR"):
         yield Path(os.environ["NUMBA_CACHE_DIR"])
     if os.environ.get("XDG_CACHE_HOME"):
@@ -47,11 +47,11 @@ def _roots() -> Iterator[Path]:
 
 @functools.cache
 def cache_folder() -> str:
-    """A writable folder for this version of the kernels; made if it is not there."""
+    """A writable folder for this version of the kernels; created if missing."""
     digest = hashlib.sha256()
     for source in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(source.read_bytes())
-    for root in _roots():
+    for root in _cache_roots():
         folder = root / "trimtab" / f"kernels-{digest.hexdigest()[:16]}"
         with contextlib.suppress(OSError):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -61,8 +61,8 @@ def cache_folder() -> str:
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """Compile a function over arrays: no Python objects, cached, free of the interpreter's lock."""
-    # The cache's place is read when a function is decorated; other libraries keep theirs.
+    """Compile a function on arrays: cached, and run without the interpreter's lock."""
+    # Numba reads the folder when it decorates a function; other libraries keep their own.
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = cache_folder()
     try:
@@ -72,41 +72,41 @@ def kernel(function: Callable[..., Any]) -> Any:
 
 
 def helper(function: Callable[..., Any]) -> Any:
-    """Compile a function that only kernels call; without a way in from Python, it is quicker."""
+    """Compile a function that only kernels call; without an entry from Python it is quicker."""
     return numba.njit(no_cpython_wrapper=True, **_OPTIONS)(function)
 
 
-_POINTED: dict[Any, Any] = {
+_ELEMENT_TYPES: dict[Any, Any] = {
     Ints: types.int64,
     Codes: types.int32,
     Floats: types.float64,
     Singles: types.float32,
 }
-_WHOLE: dict[Any, Any] = {int: types.int64, bool: types.boolean}
+_NUMBER_TYPES: dict[Any, Any] = {int: types.int64, bool: types.boolean}
 
 
 def _unpacked_type(hint: Any) -> Any:
-    if hint in _POINTED:
-        return types.CPointer(_POINTED[hint])
-    if hint in _WHOLE:
-        return _WHOLE[hint]
+    if hint in _ELEMENT_TYPES:
+        return types.CPointer(_ELEMENT_TYPES[hint])
+    if hint in _NUMBER_TYPES:
+        return _NUMBER_TYPES[hint]
     return types.NamedTuple([_unpacked_type(h) for h in get_type_hints(hint).values()], hint)
 
 
 @functools.cache
 def _dtypes(kind: Any) -> dict[str, Any]:
-    """What the arrays of a named tuple hold, None for other fields; reading hints takes long."""
+    """Dtypes of the arrays of a named tuple, None for other fields; reading hints is slow."""
     return {
-        name: as_dtype(_POINTED[hint]) if hint in _POINTED else None
+        name: as_dtype(_ELEMENT_TYPES[hint]) if hint in _ELEMENT_TYPES else None
         for name, hint in get_type_hints(kind).items()
     }
 
 
 def pack(group: Any) -> Ints:
-    """A named tuple of arrays, whole numbers and such tuples, as a table of addresses and numbers.
+    """A named tuple of arrays, integers and such tuples, as a table of addresses and integers.
 
-    The caller keeps the arrays alive. A kernel that takes it compiles several times faster than
-    one that takes the arrays; `unpacker` gives it back the fields.
+    The caller keeps the arrays alive. A kernel that takes this table compiles several times faster
+    than one that takes the arrays; `unpacker` restores the fields.
     """
     words: list[int] = []
     kind: Any = type(group)
@@ -122,10 +122,10 @@ def pack(group: Any) -> Ints:
 
 
 def unpacker(kind: Any) -> Any:
-    """A function for kernels: from `pack`'s table back to the fields.
+    """A function for kernels that restores the named tuple from the table of `pack`.
 
-    Arrays come back as plain pointers: indices are flat and not checked, and there is no reference
-    count, which would cost more than most kernels' work.
+    Arrays become plain pointers: indices are flat and not checked, and there is no reference count,
+    which would cost more than the work of most kernels.
     """
     result = _unpacked_type(kind)
 
@@ -133,14 +133,16 @@ def unpacker(kind: Any) -> Any:
     def unpack(typingctx: Any, table: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             data = context.make_array(signature.args[0])(context, builder, args[0]).data
-            places = itertools.count()
+            positions = itertools.count()
 
             def read(hint: Any) -> Any:
-                if hint not in _POINTED and hint not in _WHOLE:
+                if hint not in _ELEMENT_TYPES and hint not in _NUMBER_TYPES:
                     parts = [read(h) for h in get_type_hints(hint).values()]
                     return context.make_tuple(builder, _unpacked_type(hint), parts)
-                word = builder.load(builder.gep(data, [ir.Constant(ir.IntType(64), next(places))]))
-                if hint in _POINTED:
+                word = builder.load(
+                    builder.gep(data, [ir.Constant(ir.IntType(64), next(positions))])
+                )
+                if hint in _ELEMENT_TYPES:
                     return builder.inttoptr(word, context.get_value_type(_unpacked_type(hint)))
                 return word if hint is int else builder.trunc(word, ir.IntType(1))
 
@@ -153,29 +155,29 @@ def unpacker(kind: Any) -> Any:
 
 @intrinsic
 def prefetch(typingctx: Any, pointer: Any, index: Any) -> Any:
-    """Ask for the cache line of pointer[index] ahead of its use."""
+    """Load the cache line of pointer[index] ahead of its use."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         byte = ir.IntType(8).as_pointer()
         word = ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
         function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        place = builder.bitcast(builder.gep(args[0], [args[1]]), byte)
-        builder.call(function, [place, word(0), word(3), word(1)])
+        address = builder.bitcast(builder.gep(args[0], [args[1]]), byte)
+        builder.call(function, [address, word(0), word(3), word(1)])
         return context.get_dummy_value()
 
     return types.void(pointer, types.int64), codegen
 
 
 @functools.cache
-def _say_notice() -> None:
+def _print_notice() -> None:
     print(_NOTICE, file=sys.stderr)
 
 
 @contextlib.contextmanager
 def compile_notice() -> Iterator[None]:
-    """Tell the user on stderr why nothing seems to happen, if compiling takes its time."""
-    timer = threading.Timer(_NOTICE_AFTER_SECONDS, _say_notice)
+    """Print a notice on stderr if compiling takes long."""
+    timer = threading.Timer(_NOTICE_AFTER_SECONDS, _print_notice)
     timer.daemon = True
     timer.start()
     try:

@@ -1,15 +1,19 @@
-"""The exact best bias of one item after the other, at a cost that grows with the data.
+"""Coordinate ascent: the exact best bias of one item after the other, all other biases fixed.
 
-Taking item i out of everybody's ranking, let t_p be the score of the p-th item left and r_p its
-relevance, and let a be i's own score without its bias. As the bias b grows, i passes place p at
-b = t_p - a, which changes the unit's metric by (y - r_p) * w_p. Only two kinds of breakpoints
-matter: gains (y = 1, r_p = 0), from those who bought i, and losses (y = 0, r_p = 1), from units
-with a hit in their top k. For a unit that neither lists i nor has it in its row, the losses are
-the same whichever item i is: they are kept once, ordered, in `rows.losses`. Item i's curve is
-that, corrected for the units special to i, plus those units' own breakpoints.
+With item i taken out of a unit's ranking, let t_p be the score in slot p, r_p = 1 if that item is
+relevant, y = 1 if i is, and a the unit's score of i without its bias. As the bias b grows, i passes
+slot p at the breakpoint
 
-Values are sums of fixed-point quanta relative to the value at b = 0, so that the order of
-summation cannot matter. The rule for placing a bias in an interval is in `steps.py`.
+    b = t_p - a        and the metric changes by        (y - r_p) * w_p        (w_p: see `top_rows`)
+
+Two kinds of breakpoints matter: gains (y = 1, r_p = 0), only for units that bought i, and losses
+(y = 0, r_p = 1), only for units with a hit in their top k. If a unit neither lists i nor shows it,
+its losses are the same for every such item: `rows.losses` holds them once, in order. Item i's curve
+is the sum of these shared losses, corrected for the affected units, and of the affected units' own
+breakpoints (see `affected_units`). The cost of a cycle grows with the data, not with units x items.
+
+Values are sums of fixed-point quanta relative to the value at b = 0, and so do not depend on the
+order of summation. `bias_steps` has the rule for placing a bias in an interval.
 """
 
 from __future__ import annotations
@@ -18,56 +22,62 @@ import numpy as np
 
 from trimtab.arrays import Codes, Floats, Ints
 from trimtab.kernels.affected_units import (
-    AHEAD,
     BUYER,
     LISTER,
+    PREFETCH_AHEAD,
     Scratch,
-    collect,
-    gather_buyers,
-    gather_later,
-    gather_listers,
-    gather_raised,
+    add_breakpoints,
+    add_buyers,
+    add_units_showing_item,
+    find_listers,
+    mark_affected,
     prefetch_row,
-    stamp_special,
+    take_postponed,
     unpack_scratch,
 )
 from trimtab.kernels.bias_steps import make_rules, penalty_of
 from trimtab.kernels.compiling import helper, kernel, pack
-from trimtab.kernels.ordered_multiset import add_weight, reach
+from trimtab.kernels.ordered_multiset import add_weight, first_key_over
 from trimtab.kernels.prepare_lists import ByItem, unpack_by_item
 from trimtab.kernels.short_sorts import sort_curve
-from trimtab.kernels.staircase import best_above, best_below, gain_left, highest_gain, split_at
+from trimtab.kernels.staircase import (
+    best_above,
+    best_below,
+    bring_to_front,
+    highest_gaining_breakpoint,
+    possible_gain,
+)
 from trimtab.kernels.top_rows import (
     GROUP,
     Problem,
     Rows,
     hit_value_at,
     move_item,
-    raise_floor,
-    tags_of,
+    raise_exact_above,
+    start_of_items,
     unpack_problem,
     unpack_rows,
 )
 
 
 @helper
-def _unit_value(problem, rows, unit):
-    """The metric of a unit's current ranking, in quanta."""
+def _unit_metric(problem, rows, unit):
+    """Return the metric of a unit's current ranking, in quanta."""
     total = np.int64(0)
     hits = 0
-    tags = tags_of(problem, unit)
-    for p in range(min(problem.k, np.int64(rows.codes[tags + problem.width]))):
-        if rows.codes[tags + p] & 1:
+    items_start = start_of_items(problem, unit)
+    for p in range(min(problem.k, np.int64(rows.marked_items[items_start + problem.width]))):
+        if rows.marked_items[items_start + p] & 1:
             hits += 1
             total += hit_value_at(problem, unit, p) * (hits if problem.is_map else 1)
     return total
 
 
 @helper
-def _apply_move(problem, rows, by_item, item, old, new, scratch, visit, counted):
+def _apply_move(problem, rows, by_item, item, old, new, scratch, visit, measured):
     """Give an item its new bias in every row that it enters, leaves or moves in.
 
-    Returns what that adds to the metric, in quanta, if it is to be counted.
+    Returns what the move adds to the metric, in quanta; 0 unless `measured`.
     """
     gained = np.int64(0)
     rows.offset[item] = new
@@ -76,114 +86,119 @@ def _apply_move(problem, rows, by_item, item, old, new, scratch, visit, counted)
         for bias, change in ((old, np.int64(-1)), (new, np.int64(1))):
             if bias > 0:
                 add_weight(rows.raised, bias, item, change)
-    there = np.int64(1)  # numba compiles anew for a literal
-    n_who = 0
+    yes = np.int64(1)  # numba would compile again for a literal
+    n_affected = 0
     for e in range(by_item.indptr[item], by_item.indptr[item + 1]):
         lister = np.int64(by_item.listers[e])
-        own = by_item.scores[e]
+        own_score = by_item.scores[e]
         unit = lister >> 1
-        if own + highest >= rows.floor[unit]:
-            if own + highest < rows.edge[unit]:
-                raise_floor(rows, unit, own + highest)
+        if own_score + highest >= rows.exact_above[unit]:
+            if own_score + highest < rows.score_after_k[unit]:
+                raise_exact_above(rows, unit, own_score + highest)
             else:
-                scratch.who[n_who] = lister
-                scratch.owns[n_who] = own
-                n_who += 1
-    for x in range(n_who):
-        if x + AHEAD < n_who:
-            prefetch_row(problem, rows, scratch.who[x + AHEAD] >> 1)
-        lister = scratch.who[x]
-        score = scratch.owns[x] + new
-        if counted:
-            gained -= _unit_value(problem, rows, lister >> 1)
-        move_item(problem, rows, lister >> 1, item, lister & 1, there, there, score)
-        if counted:
-            gained += _unit_value(problem, rows, lister >> 1)
+                scratch.affected[n_affected] = lister
+                scratch.own_scores[n_affected] = own_score
+                n_affected += 1
+    for x in range(n_affected):
+        if x + PREFETCH_AHEAD < n_affected:
+            prefetch_row(problem, rows, scratch.affected[x + PREFETCH_AHEAD] >> 1)
+        lister = scratch.affected[x]
+        score = scratch.own_scores[x] + new
+        if measured:
+            gained -= _unit_metric(problem, rows, lister >> 1)
+        move_item(problem, rows, lister >> 1, item, lister & 1, yes, yes, score)
+        if measured:
+            gained += _unit_metric(problem, rows, lister >> 1)
     if not problem.reaches_unlisted or highest <= 0:
         return gained
-    stamp_special(by_item, item, scratch, visit)
+    mark_affected(by_item, item, scratch, visit)
     n_units = problem.n_units
     for group in range((n_units + GROUP - 1) // GROUP):
-        if rows.group_floor[group] <= highest:
+        if rows.group_exact_above[group] <= highest:
             lowest = np.inf
             for unit in range(group * GROUP, min(n_units, (group + 1) * GROUP)):
-                if rows.floor[unit] <= highest and scratch.stamp[unit] != visit * 4 + LISTER:
-                    if highest < rows.edge[unit]:
-                        raise_floor(rows, unit, highest)
+                if rows.exact_above[unit] <= highest and scratch.marks[unit] != visit * 4 + LISTER:
+                    if highest < rows.score_after_k[unit]:
+                        raise_exact_above(rows, unit, highest)
                     else:
-                        bought = np.int64(scratch.stamp[unit] == visit * 4 + BUYER)
-                        if counted:
-                            gained -= _unit_value(problem, rows, np.int64(unit))
+                        bought = np.int64(scratch.marks[unit] == visit * 4 + BUYER)
+                        if measured:
+                            gained -= _unit_metric(problem, rows, np.int64(unit))
                         move_item(
                             problem, rows, np.int64(unit), item, bought,
                             np.int64(old > 0), np.int64(new > 0), new,
                         )  # fmt: skip
-                        if counted:
-                            gained += _unit_value(problem, rows, np.int64(unit))
-                lowest = min(lowest, rows.floor[unit])
-            rows.group_floor[group] = lowest
+                        if measured:
+                            gained += _unit_metric(problem, rows, np.int64(unit))
+                lowest = min(lowest, rows.exact_above[unit])
+            rows.group_exact_above[group] = lowest
     return gained
 
 
 @helper
-def best_bias(problem, rows, by_item, item, bias, visit, rules, most, scratch):
-    """The best bias of an item, its value and the current value, in quanta relative to b = 0.
+def best_bias(problem, rows, by_item, item, bias, visit, rules, most_per_unit, scratch):
+    """Return the best value, its bias and the current value, in quanta relative to b = 0.
 
-    First come those who matter in any case, then the buyers whom a bias worth its losses can
-    reach, then the listers whom it can, and, if narrow intervals lead beyond that, everybody.
+    Units are searched in four stages: those that matter in any case, the buyers within reach of a
+    bias whose gains can exceed its losses, the listers within that reach, and, only if intervals
+    too narrow for a bias lead beyond it, all the rest. `visit` is a number not used before.
     """
-    sizes = scratch.sizes
-    sizes[0] = 0
-    sizes[1] = 0
-    none = np.int64(0)
+    counts = scratch.counts
+    counts[0] = 0
+    counts[1] = 0
+    zero = np.int64(0)
     n_buyers = by_item.buyers_indptr[item + 1] - by_item.buyers_indptr[item]
     buyers_limit = -np.inf
     limit = np.inf
-    current = none
-    best_value = none
+    current = zero
+    best_value = zero
     best = 0.0
-    bar = none
-    n_later = none
-    n_who = none
+    value_to_beat = zero
+    n_postponed = zero
+    n_affected = zero
     for stage in range(4):
         if stage == 0:
-            n_who, n_later = gather_listers(rows, by_item, item, bias, rules.cap, scratch)
+            n_affected, n_postponed = find_listers(rows, by_item, item, bias, rules.cap, scratch)
             if problem.reaches_unlisted and bias > 0:
-                stamp_special(by_item, item, scratch, visit)
-                n_who = gather_raised(problem, rows, bias, visit, scratch, n_who)
+                mark_affected(by_item, item, scratch, visit)
+                n_affected = add_units_showing_item(problem, rows, bias, visit, scratch, n_affected)
         elif stage == 1:
             if n_buyers == 0:
                 continue
-            budget = gain_left(scratch.up_deltas, sizes[0]) + 2 * most * n_buyers
-            reached = min(reach(rows.losses, budget), rules.cap)
+            budget = possible_gain(scratch.up_deltas, counts[0]) + 2 * most_per_unit * n_buyers
+            reached = min(first_key_over(rows.losses, budget), rules.cap)
             buyers_limit = max(reached, bias) + 4 * rules.margin
-            n_who = gather_buyers(rows, by_item, item, -np.inf, buyers_limit, scratch, none)
+            n_affected = add_buyers(rows, by_item, item, -np.inf, buyers_limit, scratch, zero)
         elif stage == 2:
-            bar = current - penalty_of(bias, rules)
-            sort_curve(scratch.down, scratch.down_deltas, sizes[1], scratch.stack)
-            best_value, best = best_below(scratch.down, scratch.down_deltas, sizes[1], rules)
-            budget = gain_left(scratch.up_deltas, sizes[0]) - max(bar, best_value)
-            limit = min(highest_gain(scratch.up, scratch.up_deltas, sizes[0]), rules.cap)
+            value_to_beat = current - penalty_of(bias, rules)
+            sort_curve(scratch.down, scratch.down_deltas, counts[1], scratch.stack)
+            best_value, best = best_below(scratch.down, scratch.down_deltas, counts[1], rules)
+            budget = possible_gain(scratch.up_deltas, counts[0]) - max(value_to_beat, best_value)
+            limit = min(
+                highest_gaining_breakpoint(scratch.up, scratch.up_deltas, counts[0]), rules.cap
+            )
             if problem.reaches_unlisted and limit > 0:
-                limit = min(limit, reach(rows.losses, budget))
+                limit = min(limit, first_key_over(rows.losses, budget))
             if budget < 0 or limit < 0:
                 break
             reached = limit + 4 * rules.margin
-            n_who, n_later = gather_later(rows, by_item, n_later, reached, scratch)
+            n_affected, n_postponed = take_postponed(rows, by_item, n_postponed, reached, scratch)
         else:
-            sizes[2] += 1
+            counts[2] += 1
             limit = np.inf
-            n_who, n_later = gather_later(rows, by_item, n_later, limit, scratch)
-            n_who = gather_buyers(rows, by_item, item, buyers_limit, limit, scratch, n_who)
-        current += collect(problem, rows, item, scratch, n_who)
+            n_affected, n_postponed = take_postponed(rows, by_item, n_postponed, limit, scratch)
+            n_affected = add_buyers(rows, by_item, item, buyers_limit, limit, scratch, n_affected)
+        current += add_breakpoints(problem, rows, item, scratch, n_affected)
         if stage >= 2:
-            n_up = split_at(scratch.up, scratch.up_deltas, sizes[0], limit + 4 * rules.margin)
+            n_up = bring_to_front(
+                scratch.up, scratch.up_deltas, counts[0], limit + 4 * rules.margin
+            )
             sort_curve(scratch.up, scratch.up_deltas, n_up, scratch.stack)
-            value, above, unsure = best_above(
-                problem, rows.losses, scratch.up, scratch.up_deltas, n_up, limit, rules,
-                bar, best_value, best,
+            value, above, incomplete = best_above(
+                problem.reaches_unlisted, rows.losses, scratch.up, scratch.up_deltas, n_up, limit,
+                rules, value_to_beat, best_value, best,
             )  # fmt: skip
-            if not unsure:
+            if not incomplete:
                 best_value = value
                 best = above
                 break
@@ -191,9 +206,9 @@ def best_bias(problem, rows, by_item, item, bias, visit, rules, most, scratch):
 
 
 @kernel
-def _visit(
-    packed, packed_rows, packed_by_item, packed_scratch, candidates, cap, margin, rate, most,
-    gain, counters, levels,
+def _visit_items(
+    packed, packed_rows, packed_by_item, packed_scratch, candidates, cap, margin, penalty_rate,
+    most_per_unit, gain, counters, magnitudes,
 ):  # fmt: skip
     """Give each candidate in turn its best bias; see `visit_items`."""
     problem = unpack_problem(packed)
@@ -205,9 +220,9 @@ def _visit(
         item = np.int64(candidates[c])
         counters[0] += 1
         bias = rows.offset[item]
-        rules = make_rules(cap, margin, rate, levels[0] + levels[1])
+        rules = make_rules(cap, margin, penalty_rate, magnitudes[0] + magnitudes[1])
         value, best, current = best_bias(
-            problem, rows, by_item, item, bias, counters[0], rules, most, scratch
+            problem, rows, by_item, item, bias, counters[0], rules, most_per_unit, scratch
         )
         before = penalty_of(bias, rules)
         if value > current - before:
@@ -215,7 +230,7 @@ def _visit(
             counters[1] += value + after - current
             counters[2] += after - before
             gain[item] = value + after - current
-            levels[1] = max(levels[1], abs(best))
+            magnitudes[1] = max(magnitudes[1], abs(best))
             _apply_move(problem, rows, by_item, item, bias, best, scratch, counters[0], False)
             n_changed += 1
     return n_changed
@@ -229,36 +244,38 @@ def visit_items(
     candidates: Codes,
     cap: float,
     margin: float,
-    rate: float,
-    most: int,
+    penalty_rate: float,
+    most_per_unit: int,
     gain: Ints,
     counters: Ints,
-    levels: Floats,
+    magnitudes: Floats,
 ) -> int:
-    """Give each candidate in turn its best bias; returns how many changed.
+    """Give each candidate in turn its best bias; returns the number of biases changed.
 
     Args:
-        problem: what does not change.
+        problem: lists, purchases and hit values, which do not change.
         rows: the current rankings; changed in place.
-        by_item: who lists and who bought each item.
-        scratch: room to work in.
-        candidates: item codes in the order of their visits.
+        by_item: the units that list and that bought each item.
+        scratch: working memory.
+        candidates: item codes in visiting order.
         cap: the largest |bias|; inf for none.
         margin: distance from a breakpoint.
-        rate: penalty in quanta per unit of bias.
-        most: the most that one unit can gain or lose, in quanta.
+        penalty_rate: penalty in quanta per unit of bias.
+        most_per_unit: the most that one unit can gain or lose, in quanta.
         gain: per item, what its last move added, in quanta; changed in place.
-        counters: visits so far, the metric's sum and the penalty's sum in quanta; changed.
-        levels: largest |score| and largest |bias| so far; changed.
+        counters: visits so far, sum of the metric and sum of penalties in quanta; changed.
+        magnitudes: largest |score| and largest |bias| so far; changed.
     """
     packed = (pack(problem), pack(rows), pack(by_item), pack(scratch))
-    changed = _visit(*packed, candidates, cap, margin, rate, most, gain, counters, levels)
+    changed = _visit_items(
+        *packed, candidates, cap, margin, penalty_rate, most_per_unit, gain, counters, magnitudes
+    )
     return int(changed)
 
 
 @kernel
-def _move(packed, packed_rows, packed_by_item, packed_scratch, items, biases, gains):
-    """Give items their biases, one after the other; see `move_items`."""
+def _move_items(packed, packed_rows, packed_by_item, packed_scratch, items, biases, gains):
+    """Give items new biases, one after the other; see `move_items`."""
     problem = unpack_problem(packed)
     rows = unpack_rows(packed_rows)
     by_item = unpack_by_item(packed_by_item)
@@ -274,16 +291,16 @@ def _move(packed, packed_rows, packed_by_item, packed_scratch, items, biases, ga
 def move_items(
     problem: Problem, rows: Rows, by_item: ByItem, scratch: Scratch, items: Codes, biases: Floats
 ) -> Ints:
-    """Give items their biases, one after the other; what each adds to the metric, in quanta.
+    """Give items new biases, one after the other; returns what each adds to the metric, in quanta.
 
     Args:
-        problem: what does not change.
+        problem: lists, purchases and hit values, which do not change.
         rows: the current rankings; changed in place.
-        by_item: who lists and who bought each of the items.
-        scratch: room to work in, of its own: not one that `visit_items` uses.
+        by_item: the units that list and that bought each item.
+        scratch: working memory that `visit_items` does not use.
         items: item codes.
         biases: their new biases.
     """
     gains = np.empty(len(items), np.int64)
-    _move(pack(problem), pack(rows), pack(by_item), pack(scratch), items, biases, gains)
+    _move_items(pack(problem), pack(rows), pack(by_item), pack(scratch), items, biases, gains)
     return gains

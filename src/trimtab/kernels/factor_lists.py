@@ -1,18 +1,21 @@
-"""Lists from factors: a unit's score for an item is the dot product of their factors."""
+"""Lists from factors: a unit's score of an item is the dot product of their factors.
+
+score(u, i) = sum over f of unit_factor(u, f) * item_factor(i, f)
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from trimtab.kernels.compiling import helper, kernel
-from trimtab.kernels.top_k import take_place
+from trimtab.kernels.top_k import insert_in_top_k
 
-BLOCK = 1024  # items; the scores of so many stay in the nearest cache
+BLOCK = 1024  # items; their scores fit into the L1 cache
 
 
 @helper
-def multiply(unit, block, units, blocks, scores):
-    """Scores of a block's items; four factors a turn, to load and store less."""
+def score_block(unit, block, units, blocks, scores):
+    """Write a unit's scores of a block of items; four factors at a time spare memory traffic."""
     size = len(scores)
     for x in range(size):
         scores[x] = 0.0
@@ -37,29 +40,31 @@ def multiply(unit, block, units, blocks, scores):
 def rank_factors(start, stop, n, units, blocks, out_items, out_scores, lengths):
     """Write each unit's n best items with scores above 0 at unit * n.
 
-    A unit's scores do not depend on which others are asked for, as they do in a matrix product.
+    Unlike in a matrix product, a unit's scores do not depend on the other units in the range.
 
     Args:
         start: first unit.
         stop: one past the last.
-        n: places.
-        units: factors by unit, units x factors.
-        blocks: factors of items, blocks x factors x BLOCK, filled up with zeros.
-        out_items: items of the lists.
-        out_scores: their scores.
-        lengths: places taken.
+        n: slots of a list.
+        units: factors of units, by [unit, factor].
+        blocks: factors of items, by [block, factor, item in block], padded with zeros.
+        out_items: items of the lists; filled.
+        out_scores: scores of the lists; filled.
+        lengths: slots used by each unit; filled.
     """
     scores = np.empty(BLOCK, np.float32)
     for unit in range(start, stop):
-        taken = 0
+        length = 0
         lowest = np.float32(0.0)
         for block in range(blocks.shape[0]):
-            multiply(unit, block, units, blocks, scores)
+            score_block(unit, block, units, blocks, scores)
             for x in range(BLOCK):
-                # Items come in ascending order, so one that only equals the last is not better.
+                # Items come in ascending order, so by the tie rule an equal score comes later.
                 if scores[x] > lowest:
                     item = block * BLOCK + x
-                    taken = take_place(out_items, out_scores, unit * n, taken, n, scores[x], item)
-                    if taken == n:
+                    length = insert_in_top_k(
+                        out_items, out_scores, unit * n, length, n, scores[x], item
+                    )
+                    if length == n:
                         lowest = np.float32(out_scores[unit * n + n - 1])
-        lengths[unit] = taken
+        lengths[unit] = length

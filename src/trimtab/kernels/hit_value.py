@@ -1,4 +1,11 @@
-"""What a hit is worth, by metric and place."""
+"""The value of a hit, by metric and slot.
+
+A hit in slot p (from 1) of a unit with R relevant items adds v_p to the unit's metric:
+
+    ACC@k    v_p = 1 / k
+    AP@k     v_p = (hits in slots 1..p) / p / min(k, R)
+    NDCG@k   v_p = 1 / log2(1 + p) / (sum of 1 / log2(1 + q) over q = 1..min(k, R))
+"""
 
 from __future__ import annotations
 
@@ -8,20 +15,20 @@ from trimtab.arrays import Floats
 
 
 def discounts(metric: str, k: int) -> Floats:
-    """What a hit at each place counts before normalisation."""
-    places = np.arange(1, k + 1, dtype=np.float64)
+    """The value of a hit by slot before normalisation; for MAP, of a single hit."""
+    ranks = np.arange(1, k + 1, dtype=np.float64)
     if metric == "acc":
         return np.full(k, 1.0 / k)
     if metric == "map":
-        return 1.0 / places
-    return 1.0 / np.log2(1.0 + places)
+        return 1.0 / ranks
+    return 1.0 / np.log2(1.0 + ranks)
 
 
 def hit_value_table(metric: str, k: int) -> Floats:
-    """Worth of a hit by [min(k, relevant items), place]; place k is past the end."""
+    """v_p by [min(k, R), slot from 0]; 0 in slot k. For MAP, times the hits down to the slot."""
     base = discounts(metric, k)
     table = np.zeros((k + 1, k + 1))
-    for need in range(1, k + 1):
-        ideal = {"acc": 1.0, "map": float(need), "ndcg": float(base[:need].sum())}[metric]
-        table[need, :k] = base / ideal
+    for max_hits in range(1, k + 1):
+        ideal = {"acc": 1.0, "map": float(max_hits), "ndcg": float(base[:max_hits].sum())}[metric]
+        table[max_hits, :k] = base / ideal
     return table

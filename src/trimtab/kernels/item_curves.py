@@ -1,8 +1,9 @@
 """Curves of many items at once, written by parts of the units and added up.
 
-A part writes, for each item, the breakpoints of the units that are special to it (see `special`);
-those of all parts together, with the losses that all items share, are the item's curve. The best
-step on it is the one that `coordinate` would take: the same rules, the same staircase.
+An item's curve is its list of (breakpoint, delta), as defined in `coordinate_ascent`. Each part
+writes the breakpoints of its affected units (see `affected_units`). The parts together, with the
+losses that all items share, give the item's curve. The best move on it is the one that
+`coordinate_ascent` makes: the rules and the search are the same.
 """
 
 from __future__ import annotations
@@ -14,20 +15,20 @@ import numpy as np
 from trimtab.arrays import Codes, Floats, Ints
 from trimtab.kernels.affected_units import (
     Scratch,
-    collect,
-    gather_buyers,
-    gather_later,
-    gather_listers,
-    gather_raised,
-    stamp_special,
+    add_breakpoints,
+    add_buyers,
+    add_units_showing_item,
+    find_listers,
+    mark_affected,
+    take_postponed,
     unpack_scratch,
 )
 from trimtab.kernels.bias_steps import make_rules, penalty_of
 from trimtab.kernels.compiling import kernel, pack
-from trimtab.kernels.ordered_multiset import OrderedMultiset, reach, unpack_blocks
+from trimtab.kernels.ordered_multiset import OrderedMultiset, first_key_over, unpack_multiset
 from trimtab.kernels.prepare_lists import ByItem, unpack_by_item
 from trimtab.kernels.short_sorts import STACK, sort_curve
-from trimtab.kernels.staircase import best_above, best_below, gain_left
+from trimtab.kernels.staircase import best_above, best_below, possible_gain
 from trimtab.kernels.top_rows import Problem, Rows, unpack_problem, unpack_rows
 
 
@@ -35,32 +36,28 @@ class Curves(NamedTuple):
     """Parts of items' curves, one item after the other."""
 
     items: Codes
-    current: Ints  # what the item's present places add to the value at b = 0
+    current: Ints  # value at the current bias, relative to b = 0
     n_up: Codes  # breakpoints not passed at b = 0; they come first
-    n_down: Codes  # and those passed
-    at: Floats
+    n_down: Codes  # breakpoints passed at b = 0
+    at: Floats  # breakpoints
     delta: Ints
 
 
 class BestMoves(NamedTuple):
-    """Items' best biases, all others staying where they are."""
+    """The best bias of each item, all other biases fixed."""
 
     items: Codes
     biases: Floats
-    gains: Ints  # in the penalised metric, in quanta; 0 or less: better stay
-    max_gains: Ints  # all that can be gained where it is not yet too costly for everybody else
-
-
-class _Kind(NamedTuple):
-    reaches_unlisted: bool
+    gains: Ints  # of the penalised metric, in quanta; at 0 or less the item does not move
+    max_gains: Ints  # upper bound of the gain, at biases whose shared losses are not too high
 
 
 @kernel
-def _write(
+def _write_curves(
     packed, packed_rows, packed_by_item, packed_scratch, start, items, limits, current, n_up,
     n_down, at, delta,
 ):  # fmt: skip
-    """Write curves from place `start` until there is no more room; see `write_curves`."""
+    """Write curves from items[start] on while there is room; see `write_curves`."""
     problem = unpack_problem(packed)
     rows = unpack_rows(packed_rows)
     by_item = unpack_by_item(packed_by_item)
@@ -70,25 +67,25 @@ def _write(
         item = np.int64(items[c])
         limit = limits[c]
         bias = rows.offset[item]
-        scratch.sizes[0] = 0
-        scratch.sizes[1] = 0
-        none = np.int64(0)
-        n_who, n_later = gather_listers(rows, by_item, item, bias, limit, scratch)
+        scratch.counts[0] = 0
+        scratch.counts[1] = 0
+        zero = np.int64(0)
+        n_affected, n_postponed = find_listers(rows, by_item, item, bias, limit, scratch)
         if problem.reaches_unlisted and bias > 0:
             visit = np.int64(c + 1)
-            stamp_special(by_item, item, scratch, visit)
-            n_who = gather_raised(problem, rows, bias, visit, scratch, n_who)
-        now = collect(problem, rows, item, scratch, n_who)
-        n_who, n_later = gather_later(rows, by_item, n_later, limit, scratch)
-        now += collect(problem, rows, item, scratch, n_who)
+            mark_affected(by_item, item, scratch, visit)
+            n_affected = add_units_showing_item(problem, rows, bias, visit, scratch, n_affected)
+        current_value = add_breakpoints(problem, rows, item, scratch, n_affected)
+        n_affected, n_postponed = take_postponed(rows, by_item, n_postponed, limit, scratch)
+        current_value += add_breakpoints(problem, rows, item, scratch, n_affected)
         if problem.reaches_unlisted:
-            n_who = gather_buyers(rows, by_item, item, -np.inf, limit, scratch, none)
-            now += collect(problem, rows, item, scratch, n_who)
-        ups = scratch.sizes[0]
-        downs = scratch.sizes[1]
+            n_affected = add_buyers(rows, by_item, item, -np.inf, limit, scratch, zero)
+            current_value += add_breakpoints(problem, rows, item, scratch, n_affected)
+        ups = scratch.counts[0]
+        downs = scratch.counts[1]
         if out + ups + downs > len(at):
             return c, out
-        current[c] = now
+        current[c] = current_value
         n_up[c] = ups
         n_down[c] = downs
         for e in range(ups):
@@ -105,15 +102,15 @@ def _write(
 def write_curves(
     problem: Problem, rows: Rows, by_item: ByItem, scratch: Scratch, items: Codes, limits: Floats
 ) -> Curves:
-    """This part's share of items' curves.
+    """Return one part's share of the items' curves.
 
     Args:
-        problem: what does not change.
+        problem: lists, purchases and hit values, which do not change.
         rows: the current rankings.
-        by_item: who lists and who bought each of the items.
-        scratch: room to work in, not used before.
+        by_item: the units that list and that bought each item.
+        scratch: working memory, not used before.
         items: item codes, each once.
-        limits: no bias above these is worth a look; units that only those would reach are left out.
+        limits: the highest bias to try for each item; units beyond its reach are left out.
     """
     packed = (pack(problem), pack(rows), pack(by_item), pack(scratch))
     current = np.zeros(len(items), np.int64)
@@ -123,7 +120,7 @@ def write_curves(
     found: list[tuple[Floats, Ints]] = []
     done = 0
     while done < len(items):
-        done, n = _write(*packed, done, items, limits, current, n_up, n_down, at, delta)
+        done, n = _write_curves(*packed, done, items, limits, current, n_up, n_down, at, delta)
         found.append((at[:n].copy(), delta[:n].copy()))
     if not found:
         found.append((at[:0], delta[:0]))
@@ -131,110 +128,119 @@ def write_curves(
 
 
 @kernel
-def _add(items_at, n_up, n_down, at, delta, up_cursor, down_cursor, out_at, out_delta):
-    """Put a part's entries where the items' cursors are, which move on."""
+def _add_curves(positions, n_up, n_down, at, delta, up_cursor, down_cursor, out_at, out_delta):
+    """Copy a part's breakpoints to the items' cursors, and advance the cursors."""
     e = 0
-    for c in range(len(items_at)):
-        slot = items_at[c]
+    for c in range(len(positions)):
+        item = positions[c]
         for _ in range(n_up[c]):
-            out_at[up_cursor[slot]] = at[e]
-            out_delta[up_cursor[slot]] = delta[e]
-            up_cursor[slot] += 1
+            out_at[up_cursor[item]] = at[e]
+            out_delta[up_cursor[item]] = delta[e]
+            up_cursor[item] += 1
             e += 1
         for _ in range(n_down[c]):
-            out_at[down_cursor[slot]] = at[e]
-            out_delta[down_cursor[slot]] = delta[e]
-            down_cursor[slot] += 1
+            out_at[down_cursor[item]] = at[e]
+            out_delta[down_cursor[item]] = delta[e]
+            down_cursor[item] += 1
             e += 1
 
 
 def add_curves(parts: list[Curves]) -> Curves:
-    """Curves of parts as curves of their items, ascending; the order of parts does not matter."""
+    """Add up the curves of parts; items come ascending, and the order of parts does not matter."""
     items = np.unique(np.concatenate([part.items for part in parts]))
-    slots = [np.searchsorted(items, part.items) for part in parts]
+    positions_by_part = [np.searchsorted(items, part.items) for part in parts]
     current, n_up, n_down = np.zeros((3, len(items)), np.int64)
-    for part, slot in zip(parts, slots, strict=True):
-        current[slot] += part.current
-        n_up[slot] += part.n_up
-        n_down[slot] += part.n_down
+    for part, positions in zip(parts, positions_by_part, strict=True):
+        current[positions] += part.current
+        n_up[positions] += part.n_up
+        n_down[positions] += part.n_down
     ends = np.cumsum(n_up + n_down)
     down_cursor = ends - n_down
     up_cursor = down_cursor - n_up
     size = int(ends[-1]) if len(ends) else 0
     at, delta = np.empty(size), np.empty(size, np.int64)
-    for part, slot in zip(parts, slots, strict=True):
-        _add(slot, part.n_up, part.n_down, part.at, part.delta, up_cursor, down_cursor, at, delta)
+    for part, positions in zip(parts, positions_by_part, strict=True):
+        _add_curves(positions, *part[2:], up_cursor, down_cursor, at, delta)
     return Curves(items, current, n_up.astype(np.int32), n_down.astype(np.int32), at, delta)
 
 
 @kernel
-def _choose(
+def _choose_moves(
     reaches_unlisted, packed_losses, n_up, n_down, at, delta, current, biases, limits, cap, margin,
-    rate, magnitude, best, gains, max_gains,
+    penalty_rate, magnitude, best, gains, max_gains,
 ):  # fmt: skip
-    """Each item's best bias and what it gains; see `choose_moves`."""
-    losses = unpack_blocks(packed_losses)
-    rules = make_rules(cap, margin, rate, magnitude)
-    most = 1
+    """Write each item's best bias and its gain; see `choose_moves`."""
+    losses = unpack_multiset(packed_losses)
+    rules = make_rules(cap, margin, penalty_rate, magnitude)
+    longest = 1
     for c in range(len(biases)):
-        most = max(most, max(n_up[c], n_down[c]))
-    column = np.empty(most)
-    deltas = np.empty(most, np.int64)
+        longest = max(longest, max(n_up[c], n_down[c]))
+    breakpoints = np.empty(longest)
+    deltas = np.empty(longest, np.int64)
     stack = np.empty(STACK, np.int64)
-    kind = _Kind(reaches_unlisted)
     start = 0
     for c in range(len(biases)):
         middle = start + n_up[c]
         end = middle + n_down[c]
         for e in range(middle, end):
-            column[e - middle] = at[e]
+            breakpoints[e - middle] = at[e]
             deltas[e - middle] = delta[e]
-        sort_curve(column, deltas, end - middle, stack)
-        value, bias = best_below(column, deltas, end - middle, rules)
+        sort_curve(breakpoints, deltas, end - middle, stack)
+        value, bias = best_below(breakpoints, deltas, end - middle, rules)
         for e in range(start, middle):
-            column[e - start] = at[e]
+            breakpoints[e - start] = at[e]
             deltas[e - start] = delta[e]
-        sort_curve(column, deltas, middle - start, stack)
-        bar = current[c] - penalty_of(biases[c], rules)
-        bound = min(limits[c], cap)
-        above, higher, unsure = best_above(
-            kind, losses, column, deltas, middle - start, bound, rules, bar, value, bias
+        sort_curve(breakpoints, deltas, middle - start, stack)
+        current_total = current[c] - penalty_of(biases[c], rules)
+        limit = min(limits[c], cap)
+        above, higher, incomplete = best_above(
+            reaches_unlisted,
+            losses,
+            breakpoints,
+            deltas,
+            middle - start,
+            limit,
+            rules,
+            current_total,
+            value,
+            bias,
         )
-        if not unsure:
+        if not incomplete:
             value = above
             bias = higher
-        hope = gain_left(deltas, middle - start)
-        reached = reach(losses, hope) if reaches_unlisted else np.inf
+        budget = possible_gain(deltas, middle - start)
+        reached = first_key_over(losses, budget) if reaches_unlisted else np.inf
         max_gains[c] = 0
         for e in range(middle - start):
-            if column[e] <= reached:
+            if breakpoints[e] <= reached:
                 max_gains[c] += max(deltas[e], 0)
         best[c] = bias
-        gains[c] = value - bar
+        gains[c] = value - current_total
         start = end
 
 
 def choose_moves(
     curves: Curves, losses: OrderedMultiset, reaches_unlisted: bool, biases: Floats, limits: Floats,
-    cap: float, margin: float, rate: float, magnitude: float,
+    cap: float, margin: float, penalty_rate: float, magnitude: float,
 ) -> BestMoves:  # fmt: skip
-    """Each item's best bias, and what it gains.
+    """Return each item's best bias and its gain.
 
     Args:
-        curves: of items, all units together.
-        losses: what an item that everybody gets at score b would cost.
+        curves: of the items, over all units.
+        losses: cost of showing an item to every unit, by the score it is given.
         reaches_unlisted: whether biases above 0 reach units that do not list the item.
-        biases: the items' present ones.
-        limits: as the curves were written with.
+        biases: current biases of the items.
+        limits: the highest bias to try for each item, as in `write_curves`.
         cap: the largest |bias|; inf for none.
         margin: distance from a breakpoint.
-        rate: penalty in quanta per unit of bias.
-        magnitude: what scores and biases add up to at most.
+        penalty_rate: penalty in quanta per unit of bias.
+        magnitude: upper bound of |score| plus |bias|.
     """
     best = np.empty(len(biases))
     gains, max_gains = np.empty((2, len(biases)), np.int64)
-    _choose(
+    _choose_moves(
         reaches_unlisted, pack(losses), curves.n_up, curves.n_down, curves.at, curves.delta,
-        curves.current, biases, limits, cap, margin, rate, magnitude, best, gains, max_gains,
+        curves.current, biases, limits, cap, margin, penalty_rate, magnitude, best, gains,
+        max_gains,
     )  # fmt: skip
     return BestMoves(curves.items, best, gains, max_gains)

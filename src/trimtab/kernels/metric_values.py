@@ -1,15 +1,16 @@
 """ACC@k, AP@k and NDCG@k of every unit.
 
-For a unit with R bought items and a list of which y(p) = 1 when the item at rank p was bought:
+For a unit with R bought items and a list with y(p) = 1 if the item at rank p was bought, else 0:
 
     ACC@k  = sum of y(p) over p = 1..k, / k
     AP@k   = sum of y(p) * (y(1) + ... + y(p)) / p over p = 1..k, / min(k, R)
     NDCG@k = sum of y(p) * gain(p) over p = 1..k, / ideal(min(k, R))
 
-with gain(p) = 1 / log2(1 + p) and ideal(r) = gain(1) + ... + gain(r). Each unit is computed by
-itself, in rank order, so any cut into ranges gives the same bytes. In the code p counts from 0.
-Rows are passed as whole arrays and offsets: slices share a reference count, which threads fight
-over (two threads then take as long as one).
+with gain(p) = 1 / log2(1 + p) and ideal(r) = gain(1) + ... + gain(r). In the code p counts from 0.
+
+Each unit is computed by itself, in rank order: any division into ranges gives the same bytes.
+Helpers take whole arrays and offsets, because slices share a reference count that threads compete
+for (two threads would take as long as one).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 
 from trimtab.kernels.compiling import helper, kernel
 
-# What putting an item into the table, or looking it up, costs in plain comparisons (measured).
+# Cost of one insertion or lookup in the hash table, in plain comparisons (measured).
 _TABLE_COST = 8
 # Knuth's multiplicative hashing: 2^32 over the golden ratio.
 _MULTIPLIER = 2654435769
@@ -26,7 +27,7 @@ _MULTIPLIER = 2654435769
 
 @helper
 def table_bits(n):
-    """Exponent of the smallest power of two that is at least twice n: a table half empty."""
+    """Exponent of the smallest power of two of at least 2 n: a table at most half full."""
     bits = 1
     while (1 << bits) < 2 * n:
         bits += 1
@@ -35,7 +36,7 @@ def table_bits(n):
 
 @helper
 def find_slot(item, items, first, slots, bits):
-    """Slot of the table that holds the rank of `item`, or the free one where it would be."""
+    """The slot that holds the rank of `item`, or the free slot for it."""
     mask = (1 << bits) - 1
     slot = ((np.int64(item) * _MULTIPLIER) >> (32 - bits)) & mask
     while slots[slot] >= 0 and items[first + slots[slot]] != item:
@@ -45,32 +46,32 @@ def find_slot(item, items, first, slots, bits):
 
 @helper
 def mark_by_scan(items, first, length, bought, start, stop, hits):
-    """Set `hits` at the first rank of each bought item, comparing all with all."""
-    for place in range(start, stop):
+    """Set `hits` at the first rank of each bought item, comparing all pairs."""
+    for e in range(start, stop):
         for p in range(length):
-            if items[first + p] == bought[place]:
+            if items[first + p] == bought[e]:
                 hits[p] = True
                 break
 
 
 @helper
 def mark_by_table(items, first, length, bought, start, stop, hits, slots):
-    """Set `hits` at the first rank of each bought item, by hashing the list: linear in both."""
+    """Set `hits` at the first rank of each bought item, in linear time with a hash table."""
     bits = table_bits(length)
     slots[: 1 << bits] = -1
     for p in range(length):
         slot = find_slot(items[first + p], items, first, slots, bits)
         if slots[slot] < 0:
             slots[slot] = p
-    for place in range(start, stop):
-        slot = find_slot(bought[place], items, first, slots, bits)
+    for e in range(start, stop):
+        slot = find_slot(bought[e], items, first, slots, bits)
         if slots[slot] >= 0:
             hits[slots[slot]] = True
 
 
 @helper
 def mark_hits(items, first, length, bought, start, stop, hits, slots):
-    """Write y(p) of a list into `hits`; an item listed twice counts at its first rank only."""
+    """Write y(p) of a list into `hits`; an item listed twice counts only at its first rank."""
     for p in range(length):
         hits[p] = False
     n_bought = stop - start
@@ -82,7 +83,7 @@ def mark_hits(items, first, length, bought, start, stop, hits, slots):
 
 @helper
 def sum_hits(hits, length, gains):
-    """Number of hits, sum of precisions at the hits, sum of gains of the hits."""
+    """Number of hits, sum of the precisions at the hits, and sum of their gains."""
     n_hits = 0
     precisions = 0.0
     gained = 0.0
@@ -98,9 +99,9 @@ def sum_hits(hits, length, gains):
 def score_units(
     start, stop, top_indptr, top_items, truth_indptr, truth_items, gains, ideal, k, acc, ap, ndcg
 ):
-    """Write the three metrics of units start..stop; nan where the unit bought nothing.
+    """Write the three metrics of a range of units; nan for a unit that bought nothing.
 
-    `gains` and `ideal` reach at least as far as the longest list and set, or k if that is less.
+    `gains` and `ideal` must cover the longest list and set, or k if that is less.
     """
     longest = 0
     for unit in range(start, stop):

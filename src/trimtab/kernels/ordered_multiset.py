@@ -1,11 +1,11 @@
 """An ordered multiset of (key, id) with integer weights, kept in sorted blocks.
 
-The order is key ascending, then id *descending*: an item `i` that is in everybody's list at score
-`b` has passed (key, id) when `b > key`, or `b == key` and `i < id`. So what it has passed is
-always a prefix. Adding a negative weight removes; an entry whose weight falls to 0 disappears.
+The order is key ascending, then id *descending*, the ranking order of `top_k` reversed: item `i` at
+score `b` has passed (key, id) if `b > key`, or `b == key` and `i < id`. The entries it has passed
+are therefore always the first ones. A negative weight removes; an entry of weight 0 disappears.
 
-Finding is a binary search over the blocks and one inside a block; adding moves at most one
-block's entries. Helpers take `unpack_blocks(pack(blocks))`.
+A search is a binary search over the blocks and one inside a block; adding an entry moves at most
+the entries of one block. Helpers take `unpack_multiset(pack(multiset))`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import numpy as np
 from trimtab.arrays import Codes, Floats, Ints
 from trimtab.kernels.compiling import helper, kernel, pack, unpacker
 
-BLOCK = 256
+BLOCK = 256  # entries
 _N_BLOCKS = 0
 _N_FREE = 1
 
 
 class OrderedMultiset(NamedTuple):
-    """Entries of block `c` are at `c * BLOCK`; `order` lists the blocks by rising `floor`."""
+    """Entries of block `c` start at `c * BLOCK`; `order` lists the blocks in ascending order."""
 
     keys: Floats
     ids: Codes
@@ -31,18 +31,18 @@ class OrderedMultiset(NamedTuple):
     lengths: Codes
     sums: Ints
     order: Codes
-    floor_keys: Floats  # no entry of the block in this place of `order` comes before the floor
-    floor_ids: Codes
+    lowest_keys: Floats  # by position in `order`: no entry of the block comes before this one
+    lowest_ids: Codes
     free: Codes
     counts: Ints  # blocks in use, blocks free
 
 
-unpack_blocks = unpacker(OrderedMultiset)
+unpack_multiset = unpacker(OrderedMultiset)
 
 
 def make_multiset(max_entries: int) -> OrderedMultiset:
     """An empty multiset with room for `max_entries` different (key, id)."""
-    # Merging neighbours leaves blocks more than 3/8 full on average, so this never runs out.
+    # Merging neighbors leaves blocks more than 3/8 full on average, so this never runs out.
     n = 4 * (max_entries // BLOCK + 1) + 8
     # Block 0 is in use, and empty.
     return OrderedMultiset(
@@ -52,40 +52,40 @@ def make_multiset(max_entries: int) -> OrderedMultiset:
         lengths=np.zeros(n, np.int32),
         sums=np.zeros(n, np.int64),
         order=np.zeros(n, np.int32),
-        floor_keys=np.full(n, -np.inf),
-        floor_ids=np.full(n, np.iinfo(np.int32).max, np.int32),
+        lowest_keys=np.full(n, -np.inf),
+        lowest_ids=np.full(n, np.iinfo(np.int32).max, np.int32),
         free=np.arange(n - 1, -1, -1, dtype=np.int32),
         counts=np.array([1, n - 1], np.int64),
     )
 
 
 def fill_multiset(keys: Floats, weights: Ints) -> OrderedMultiset:
-    """A multiset to read from, of ascending keys, each once; all ids are 0."""
-    blocks = make_multiset(len(keys))
+    """A multiset of ascending keys, each once, with all ids 0; only for reading."""
+    multiset = make_multiset(len(keys))
     n_blocks = max(1, -(-len(keys) // BLOCK))
     starts = np.arange(0, len(keys), BLOCK)
-    blocks.keys[: len(keys)] = keys
-    blocks.ids[: len(keys)] = 0
-    blocks.weights[: len(keys)] = weights
-    blocks.lengths[: len(starts)] = np.diff(np.append(starts, len(keys)))
-    blocks.sums[: len(starts)] = np.add.reduceat(weights, starts) if len(starts) else 0
-    blocks.order[:n_blocks] = np.arange(n_blocks)
-    blocks.floor_keys[1:n_blocks] = keys[starts[1:]]
-    blocks.floor_ids[1:n_blocks] = 0
-    blocks.counts[:] = n_blocks, len(blocks.free) - n_blocks
-    return blocks
+    multiset.keys[: len(keys)] = keys
+    multiset.ids[: len(keys)] = 0
+    multiset.weights[: len(keys)] = weights
+    multiset.lengths[: len(starts)] = np.diff(np.append(starts, len(keys)))
+    multiset.sums[: len(starts)] = np.add.reduceat(weights, starts) if len(starts) else 0
+    multiset.order[:n_blocks] = np.arange(n_blocks)
+    multiset.lowest_keys[1:n_blocks] = keys[starts[1:]]
+    multiset.lowest_ids[1:n_blocks] = 0
+    multiset.counts[:] = n_blocks, len(multiset.free) - n_blocks
+    return multiset
 
 
-def read_multiset(blocks: OrderedMultiset) -> tuple[Floats, Ints]:
+def read_multiset(multiset: OrderedMultiset) -> tuple[Floats, Ints]:
     """The keys of a multiset, ascending, each once, and the sums of their weights."""
-    order = blocks.order[: blocks.counts[_N_BLOCKS]].astype(np.int64)
-    inside = np.arange(BLOCK) < blocks.lengths[order][:, None]
-    places = (order[:, None] * BLOCK + np.arange(BLOCK))[inside]
-    return sum_by_key(blocks.keys[places], blocks.weights[places])
+    order = multiset.order[: multiset.counts[_N_BLOCKS]].astype(np.int64)
+    inside = np.arange(BLOCK) < multiset.lengths[order][:, None]
+    positions = (order[:, None] * BLOCK + np.arange(BLOCK))[inside]
+    return sum_by_key(multiset.keys[positions], multiset.weights[positions])
 
 
 def sum_by_key(keys: Floats, weights: Ints) -> tuple[Floats, Ints]:
-    """Different keys, ascending, and the sums of their weights."""
+    """The different keys, ascending, and the sums of their weights."""
     by_key = np.argsort(keys, kind="stable")
     keys, weights = keys[by_key], weights[by_key]
     starts = np.flatnonzero(np.diff(keys, prepend=-np.inf))
@@ -98,13 +98,13 @@ def _comes_before(key_a, id_a, key_b, id_b):
 
 
 @helper
-def find_block(blocks, key, item):
-    """Place in `order` of the block where (key, item) is or would be."""
+def find_block(multiset, key, item):
+    """Position in `order` of the block where (key, item) is or would be."""
     low = 0
-    high = blocks.counts[_N_BLOCKS]
+    high = multiset.counts[_N_BLOCKS]
     while high - low > 1:
         middle = (low + high) >> 1
-        if _comes_before(key, item, blocks.floor_keys[middle], blocks.floor_ids[middle]):
+        if _comes_before(key, item, multiset.lowest_keys[middle], multiset.lowest_ids[middle]):
             high = middle
         else:
             low = middle
@@ -112,13 +112,13 @@ def find_block(blocks, key, item):
 
 
 @helper
-def find_entry(blocks, block, key, item):
+def find_entry(multiset, block, key, item):
     """Index of the first entry of the block that does not come before (key, item)."""
     low = block * BLOCK
-    high = low + blocks.lengths[block]
+    high = low + multiset.lengths[block]
     while low < high:
         middle = (low + high) >> 1
-        if _comes_before(blocks.keys[middle], blocks.ids[middle], key, item):
+        if _comes_before(multiset.keys[middle], multiset.ids[middle], key, item):
             low = middle + 1
         else:
             high = middle
@@ -126,162 +126,162 @@ def find_entry(blocks, block, key, item):
 
 
 @helper
-def _drop_place(blocks, place):
-    n = blocks.counts[_N_BLOCKS]
-    blocks.free[blocks.counts[_N_FREE]] = blocks.order[place]
-    blocks.counts[_N_FREE] += 1
-    for p in range(place, n - 1):
-        blocks.order[p] = blocks.order[p + 1]
-        blocks.floor_keys[p] = blocks.floor_keys[p + 1]
-        blocks.floor_ids[p] = blocks.floor_ids[p + 1]
-    blocks.counts[_N_BLOCKS] = n - 1
-    blocks.floor_keys[0] = -np.inf
-    blocks.floor_ids[0] = np.iinfo(np.int32).max
+def _remove_block(multiset, position):
+    n = multiset.counts[_N_BLOCKS]
+    multiset.free[multiset.counts[_N_FREE]] = multiset.order[position]
+    multiset.counts[_N_FREE] += 1
+    for p in range(position, n - 1):
+        multiset.order[p] = multiset.order[p + 1]
+        multiset.lowest_keys[p] = multiset.lowest_keys[p + 1]
+        multiset.lowest_ids[p] = multiset.lowest_ids[p + 1]
+    multiset.counts[_N_BLOCKS] = n - 1
+    multiset.lowest_keys[0] = -np.inf
+    multiset.lowest_ids[0] = np.iinfo(np.int32).max
 
 
 @helper
-def _move_entries(blocks, source, target, count):
+def _move_entries(multiset, source, target, count):
     for e in range(count):
-        blocks.keys[target + e] = blocks.keys[source + e]
-        blocks.ids[target + e] = blocks.ids[source + e]
-        blocks.weights[target + e] = blocks.weights[source + e]
+        multiset.keys[target + e] = multiset.keys[source + e]
+        multiset.ids[target + e] = multiset.ids[source + e]
+        multiset.weights[target + e] = multiset.weights[source + e]
 
 
 @helper
-def merge_neighbours(blocks):
-    """Merge blocks that fit together, so that some become free again."""
-    place = 0
-    while place + 1 < blocks.counts[_N_BLOCKS]:
-        left = np.int64(blocks.order[place])
-        right = np.int64(blocks.order[place + 1])
-        n_left = blocks.lengths[left]
-        n_right = blocks.lengths[right]
+def merge_neighbors(multiset):
+    """Merge neighboring blocks that fit into one, to free the others."""
+    position = 0
+    while position + 1 < multiset.counts[_N_BLOCKS]:
+        left = np.int64(multiset.order[position])
+        right = np.int64(multiset.order[position + 1])
+        n_left = multiset.lengths[left]
+        n_right = multiset.lengths[right]
         if n_left + n_right <= BLOCK * 3 // 4:
-            _move_entries(blocks, right * BLOCK, left * BLOCK + n_left, n_right)
-            blocks.lengths[left] = n_left + n_right
-            blocks.sums[left] += blocks.sums[right]
-            blocks.lengths[right] = 0
-            blocks.sums[right] = 0
-            _drop_place(blocks, place + 1)
+            _move_entries(multiset, right * BLOCK, left * BLOCK + n_left, n_right)
+            multiset.lengths[left] = n_left + n_right
+            multiset.sums[left] += multiset.sums[right]
+            multiset.lengths[right] = 0
+            multiset.sums[right] = 0
+            _remove_block(multiset, position + 1)
         else:
-            place += 1
+            position += 1
 
 
 @helper
-def _split(blocks, place):
-    """Move the upper half of a full block into a new one behind it."""
-    left = np.int64(blocks.order[place])
-    blocks.counts[_N_FREE] -= 1
-    right = np.int64(blocks.free[blocks.counts[_N_FREE]])
-    n = blocks.counts[_N_BLOCKS]
+def _split_block(multiset, position):
+    """Move the upper half of a full block into a new block after it."""
+    left = np.int64(multiset.order[position])
+    multiset.counts[_N_FREE] -= 1
+    right = np.int64(multiset.free[multiset.counts[_N_FREE]])
+    n = multiset.counts[_N_BLOCKS]
     half = BLOCK // 2
-    _move_entries(blocks, left * BLOCK + half, right * BLOCK, BLOCK - half)
+    _move_entries(multiset, left * BLOCK + half, right * BLOCK, BLOCK - half)
     moved = np.int64(0)
     for e in range(right * BLOCK, right * BLOCK + BLOCK - half):
-        moved += blocks.weights[e]
-    blocks.lengths[left] = half
-    blocks.lengths[right] = BLOCK - half
-    blocks.sums[left] -= moved
-    blocks.sums[right] = moved
-    for p in range(n, place + 1, -1):
-        blocks.order[p] = blocks.order[p - 1]
-        blocks.floor_keys[p] = blocks.floor_keys[p - 1]
-        blocks.floor_ids[p] = blocks.floor_ids[p - 1]
-    blocks.order[place + 1] = right
-    blocks.floor_keys[place + 1] = blocks.keys[right * BLOCK]
-    blocks.floor_ids[place + 1] = blocks.ids[right * BLOCK]
-    blocks.counts[_N_BLOCKS] = n + 1
+        moved += multiset.weights[e]
+    multiset.lengths[left] = half
+    multiset.lengths[right] = BLOCK - half
+    multiset.sums[left] -= moved
+    multiset.sums[right] = moved
+    for p in range(n, position + 1, -1):
+        multiset.order[p] = multiset.order[p - 1]
+        multiset.lowest_keys[p] = multiset.lowest_keys[p - 1]
+        multiset.lowest_ids[p] = multiset.lowest_ids[p - 1]
+    multiset.order[position + 1] = right
+    multiset.lowest_keys[position + 1] = multiset.keys[right * BLOCK]
+    multiset.lowest_ids[position + 1] = multiset.ids[right * BLOCK]
+    multiset.counts[_N_BLOCKS] = n + 1
 
 
 @helper
-def add_weight(blocks, key, item, weight):
-    """Add `weight` to the entry (key, item), which comes into being or vanishes as needed."""
-    place = find_block(blocks, key, item)
-    block = np.int64(blocks.order[place])
-    e = find_entry(blocks, block, key, item)
-    end = block * BLOCK + blocks.lengths[block]
-    if e < end and blocks.keys[e] == key and blocks.ids[e] == item:
-        blocks.weights[e] += weight
-        blocks.sums[block] += weight
-        if blocks.weights[e] == 0:
+def add_weight(multiset, key, item, weight):
+    """Add `weight` to the entry (key, item); creates or removes the entry as needed."""
+    position = find_block(multiset, key, item)
+    block = np.int64(multiset.order[position])
+    e = find_entry(multiset, block, key, item)
+    end = block * BLOCK + multiset.lengths[block]
+    if e < end and multiset.keys[e] == key and multiset.ids[e] == item:
+        multiset.weights[e] += weight
+        multiset.sums[block] += weight
+        if multiset.weights[e] == 0:
             for x in range(e, end - 1):
-                blocks.keys[x] = blocks.keys[x + 1]
-                blocks.ids[x] = blocks.ids[x + 1]
-                blocks.weights[x] = blocks.weights[x + 1]
-            blocks.lengths[block] -= 1
-            if blocks.lengths[block] == 0 and blocks.counts[_N_BLOCKS] > 1:
-                _drop_place(blocks, place)
+                multiset.keys[x] = multiset.keys[x + 1]
+                multiset.ids[x] = multiset.ids[x + 1]
+                multiset.weights[x] = multiset.weights[x + 1]
+            multiset.lengths[block] -= 1
+            if multiset.lengths[block] == 0 and multiset.counts[_N_BLOCKS] > 1:
+                _remove_block(multiset, position)
         return
-    if blocks.lengths[block] == BLOCK:
-        if blocks.counts[_N_FREE] == 0:
-            merge_neighbours(blocks)
-            place = find_block(blocks, key, item)
-        _split(blocks, place)
-        place = find_block(blocks, key, item)
-        block = np.int64(blocks.order[place])
-        e = find_entry(blocks, block, key, item)
-        end = block * BLOCK + blocks.lengths[block]
+    if multiset.lengths[block] == BLOCK:
+        if multiset.counts[_N_FREE] == 0:
+            merge_neighbors(multiset)
+            position = find_block(multiset, key, item)
+        _split_block(multiset, position)
+        position = find_block(multiset, key, item)
+        block = np.int64(multiset.order[position])
+        e = find_entry(multiset, block, key, item)
+        end = block * BLOCK + multiset.lengths[block]
     for x in range(end, e, -1):
-        blocks.keys[x] = blocks.keys[x - 1]
-        blocks.ids[x] = blocks.ids[x - 1]
-        blocks.weights[x] = blocks.weights[x - 1]
-    blocks.keys[e] = key
-    blocks.ids[e] = item
-    blocks.weights[e] = weight
-    blocks.lengths[block] += 1
-    blocks.sums[block] += weight
+        multiset.keys[x] = multiset.keys[x - 1]
+        multiset.ids[x] = multiset.ids[x - 1]
+        multiset.weights[x] = multiset.weights[x - 1]
+    multiset.keys[e] = key
+    multiset.ids[e] = item
+    multiset.weights[e] = weight
+    multiset.lengths[block] += 1
+    multiset.sums[block] += weight
 
 
 @helper
-def passed_weight(blocks, key, item):
-    """Sum of the weights that `item`, in everybody's list at score `key`, has passed."""
-    place = find_block(blocks, key, item)
+def passed_weight(multiset, key, item):
+    """Sum of the weights of the entries that `item` at score `key` has passed."""
+    position = find_block(multiset, key, item)
     total = np.int64(0)
-    for p in range(place):
-        total += blocks.sums[blocks.order[p]]
-    block = np.int64(blocks.order[place])
-    for e in range(block * BLOCK, find_entry(blocks, block, key, item)):
-        total += blocks.weights[e]
+    for p in range(position):
+        total += multiset.sums[multiset.order[p]]
+    block = np.int64(multiset.order[position])
+    for e in range(block * BLOCK, find_entry(multiset, block, key, item)):
+        total += multiset.weights[e]
     return total
 
 
 @helper
-def reach(blocks, budget):
-    """The first key at which the sum of the weights up to it exceeds `budget`; inf if none."""
+def first_key_over(multiset, budget):
+    """The first key where the sum of weights exceeds `budget`; inf if it never does."""
     total = np.int64(0)
-    for p in range(blocks.counts[_N_BLOCKS]):
-        block = np.int64(blocks.order[p])
-        if total + blocks.sums[block] > budget:
-            for e in range(block * BLOCK, block * BLOCK + blocks.lengths[block]):
-                total += blocks.weights[e]
+    for p in range(multiset.counts[_N_BLOCKS]):
+        block = np.int64(multiset.order[p])
+        if total + multiset.sums[block] > budget:
+            for e in range(block * BLOCK, block * BLOCK + multiset.lengths[block]):
+                total += multiset.weights[e]
                 if total > budget:
-                    return blocks.keys[e]
+                    return multiset.keys[e]
         else:
-            total += blocks.sums[block]
+            total += multiset.sums[block]
     return np.inf
 
 
 @kernel
 def _add_weights(packed, keys, items, weights):
-    blocks = unpack_blocks(packed)
+    multiset = unpack_multiset(packed)
     for e in range(len(keys)):
-        add_weight(blocks, keys[e], np.int64(items[e]), weights[e])
+        add_weight(multiset, keys[e], np.int64(items[e]), weights[e])
 
 
 @kernel
 def _passed_weights(packed, keys, items, sums):
-    blocks = unpack_blocks(packed)
+    multiset = unpack_multiset(packed)
     for e in range(len(keys)):
-        sums[e] = passed_weight(blocks, keys[e], np.int64(items[e]))
+        sums[e] = passed_weight(multiset, keys[e], np.int64(items[e]))
 
 
-def add_weights(blocks: OrderedMultiset, keys: Floats, items: Ints, weights: Ints) -> None:
+def add_weights(multiset: OrderedMultiset, keys: Floats, items: Ints, weights: Ints) -> None:
     """Add many weights, one after the other."""
-    _add_weights(pack(blocks), keys, items, weights)
+    _add_weights(pack(multiset), keys, items, weights)
 
 
-def passed_weights(blocks: OrderedMultiset, keys: Floats, items: Ints) -> Ints:
-    """Sums of the weights passed, for many (key, item)."""
+def passed_weights(multiset: OrderedMultiset, keys: Floats, items: Ints) -> Ints:
+    """Sums of the weights that many (key, item) have passed."""
     sums = np.empty(len(keys), np.int64)
-    _passed_weights(pack(blocks), keys, items, sums)
+    _passed_weights(pack(multiset), keys, items, sums)
     return sums

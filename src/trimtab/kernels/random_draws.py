@@ -1,11 +1,11 @@
 """Random draws that depend only on (key, user): any number of threads gives the same bytes.
 
-Every user has random streams of its own: splitmix64 (Steele, Lea and Flood 2014) started from a
-hash of (key, user). A stream's state is one uint64, handed on from draw to draw. Items are drawn
-in constant time from alias tables (Vose 1991), one segment of slots per category.
+Every user has its own random streams: splitmix64 (Steele, Lea and Flood 2014), started from a hash
+of (key, user). The state of a stream is one uint64, passed from draw to draw. Items are drawn in
+constant time from alias tables (Vose 1991), one segment of slots per category.
 
-A slot is one row (threshold, own, other): a 31-bit coin below the threshold gives `own`,
-otherwise `other`. Side by side they cost one cache miss, and picking by index spares a branch.
+A slot is one row (threshold, own, other): a 31-bit random number below the threshold gives `own`,
+otherwise `other`. One row costs one cache miss, and choosing by index avoids a branch.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TO_UNIT = 2.0**-53
 
 
 class Mixture(NamedTuple):
-    """Alias tables of a catalogue: `pointers` cuts the item slots into one segment per category."""
+    """Alias tables of a catalogue; `pointers` holds the bounds of each category's item slots."""
 
     pointers: NDArray[np.int64]
     item_slots: NDArray[np.int32]
@@ -58,49 +58,49 @@ def draw_unit(state):
 
 @helper
 def draw_slot(state, low, high, slots):
-    """The next state and a value from the slots low to high."""
+    """The next state and a value drawn from the slots low to high."""
     state += GAMMA
     bits = mix(state)
     slot = low + np.int64(((bits >> _S32) * np.uint64(high - low)) >> _S32)
-    leaves = np.int64(np.int64(bits & _COIN) >= slots[slot, 0])
-    return state, np.int64(slots[slot, 1 + leaves])
+    takes_other = np.int64(np.int64(bits & _COIN) >= slots[slot, 0])
+    return state, np.int64(slots[slot, 1 + takes_other])
 
 
 @helper
 def draw_category(state, mixture):
-    """The next state and a category by its popularity."""
+    """The next state and a category, drawn by popularity."""
     return draw_slot(state, 0, len(mixture.category_slots), mixture.category_slots)
 
 
 @helper
 def draw_item(state, category, mixture):
-    """The next state and an item of a category by its popularity."""
+    """The next state and an item of a category, drawn by popularity."""
     low, high = mixture.pointers[category], mixture.pointers[category + 1]
     return draw_slot(state, low, high, mixture.item_slots)
 
 
 @helper
 def draw_quantile(state, quantiles):
-    """The next state and a number from the distribution with these evenly spaced quantiles."""
-    state, place = draw_unit(state)
-    place *= len(quantiles) - 1
-    below = int(place)
+    """The next state and a draw from the distribution with these evenly spaced quantiles."""
+    state, draw = draw_unit(state)
+    draw *= len(quantiles) - 1
+    below = int(draw)
     step = quantiles[below + 1] - quantiles[below]
-    return state, quantiles[below] + (place - below) * step
+    return state, quantiles[below] + (draw - below) * step
 
 
 @helper
 def draw_poisson(state, rate):
-    """The next state and a Poisson count: by inversion, or a rounded normal from a rate of 30."""
-    state, place = draw_unit(state)
+    """The next state and a Poisson count: by inversion, or a rounded normal for rates from 30."""
+    state, draw = draw_unit(state)
     if rate >= 30.0:
         state, turn = draw_unit(state)
-        normal = math.sqrt(-2.0 * math.log(1.0 - place)) * math.cos(2.0 * math.pi * turn)
+        normal = math.sqrt(-2.0 * math.log(1.0 - draw)) * math.cos(2.0 * math.pi * turn)
         return state, max(0, int(rate + math.sqrt(rate) * normal + 0.5))
     count = 0
     term = math.exp(-rate)
-    while place >= term and count < 200:
-        place -= term
+    while draw >= term and count < 200:
+        draw -= term
         count += 1
         term *= rate / count
     return state, count
@@ -108,7 +108,7 @@ def draw_poisson(state, rate):
 
 @kernel
 def draw_counts(start, stop, key, rates, counts):
-    """Fill counts[window, user]: Poisson around a rate the user keeps; `rates`: its quantiles."""
+    """Fill counts[window, user]: Poisson with a rate per user, drawn from the quantiles `rates`."""
     for user in range(start, stop):
         state, rate = draw_quantile(start_stream(key, user), rates)
         for window in range(counts.shape[0]):
@@ -119,10 +119,10 @@ def draw_counts(start, stop, key, rates, counts):
 def build_alias(
     pointers: NDArray[np.int64],
     weights: NDArray[np.float64],
-    chance: NDArray[np.float64],
+    probability: NDArray[np.float64],
     other: NDArray[np.int32],
 ) -> None:
-    """Fill the chance of staying and the other slot, by segments; weight 0 is never drawn."""
+    """Fill the probability of `own` and the other slot, by segment; weight 0 is never drawn."""
     large = np.empty(len(weights), np.int64)
     small = np.empty(len(weights), np.int64)
     for segment in range(len(pointers) - 1):
@@ -131,9 +131,9 @@ def build_alias(
         scale = (high - low) / weights[low:high].sum()
         n_large = n_small = 0
         for slot in range(low, high):
-            chance[slot] = weights[slot] * scale
+            probability[slot] = weights[slot] * scale
             other[slot] = heaviest
-            if chance[slot] < 1.0:
+            if probability[slot] < 1.0:
                 small[n_small] = slot
                 n_small += 1
             else:
@@ -141,15 +141,15 @@ def build_alias(
                 n_large += 1
         while n_small > 0 and n_large > 0:
             n_small -= 1
-            poor, rich = small[n_small], large[n_large - 1]
-            other[poor] = rich
-            chance[rich] -= 1.0 - chance[poor]
-            if chance[rich] < 1.0:
+            lighter, heavier = small[n_small], large[n_large - 1]
+            other[lighter] = heavier
+            probability[heavier] -= 1.0 - probability[lighter]
+            if probability[heavier] < 1.0:
                 n_large -= 1
-                small[n_small] = rich
+                small[n_small] = heavier
                 n_small += 1
-        # What is left over differs from 1 by rounding only, unless its weight is 0.
-        for left in range(n_small):
-            chance[small[left]] = 1.0 if weights[small[left]] > 0.0 else 0.0
-        for left in range(n_large):
-            chance[large[left]] = 1.0
+        # The rest differs from 1 only by rounding, unless its weight is 0.
+        for e in range(n_small):
+            probability[small[e]] = 1.0 if weights[small[e]] > 0.0 else 0.0
+        for e in range(n_large):
+            probability[large[e]] = 1.0

@@ -1,11 +1,15 @@
-"""The method as a person can read it: plain Python, no speed.
+"""The method for reading: plain Python that follows the definitions, without speed.
 
-Everything here follows the definitions directly: rank, score, take one item out, write down where
-it passes whom, add up, take the best step. The compiled kernels must give the same numbers.
+Unit u has a list of items with scores f_ui and has bought some items (y_ui = 1). Item i has bias
+b_i. The ranking is by f_ui + b_i, in the order that `top_k` defines. With i taken out of the
+ranking of u, let t_p and r_p be score and relevance of the item in slot p, and a = f_ui. As b_i
+grows, i passes slot p at
 
-Glossary: unit u has a list of items with scores f_ui and has bought some items (y_ui = 1). Item i
-has bias b_i. With i taken out, t_p and r_p are score and relevance of the p-th item left; a is i's
-own score without bias; w_p is what a hit loses by falling from place p to the next.
+    b = t_p - a        and the metric changes by        (y_ui - r_p) * w_p
+
+where w_p is what the metric loses when a hit falls from slot p to the next. Adding up the changes
+of all units gives a staircase; the best step on it is the item's new bias. The compiled kernels
+must give the same numbers.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ ULPS = 2.0**-46
 
 @dataclass(frozen=True)
 class Unit:
-    """One user (or user and window): the engine's list, the purchases, the weight."""
+    """One user (or user and window): the engine's list, the purchases and the weight."""
 
     listed: Mapping[int, float]
     bought: frozenset[int]
@@ -32,34 +36,34 @@ class Unit:
 
 @dataclass(frozen=True)
 class Task:
-    """What is maximised over which units."""
+    """The objective and the units it is summed over."""
 
     units: tuple[Unit, ...]
     k: int
     metric: str
     unlisted: str = "never"
-    rate: float = 0.0  # penalty per unit of bias
+    penalty_rate: float = 0.0  # penalty per unit of bias
     cap: float = math.inf
     unit_score: float = 1.0  # the median k-th score
     excluded: frozenset[int] = frozenset()
     quanta: float = 2.0**32
-    hit_values: list[list[float]] = field(default_factory=list)
+    hit_value_table: list[list[float]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "hit_values", hit_value_table(self.metric, self.k).tolist())
+        object.__setattr__(self, "hit_value_table", hit_value_table(self.metric, self.k).tolist())
 
 
 @dataclass(frozen=True)
 class Curve:
-    """The objective's metric part as a function of one number, relative to its value at 0."""
+    """The metric as a function of one bias, relative to its value at bias 0."""
 
-    steps: Mapping[float, int]  # breakpoint -> change when passing it upwards
-    passed: Mapping[float, int]  # the part of it that is already passed at exactly 0
-    current: int  # at the current bias, read from the ranking
+    steps: Mapping[float, int]  # breakpoint -> change where the bias rises past it
+    passed: Mapping[float, int]  # the part of `steps` that is passed at bias 0 already
+    current: int  # value at the current bias, read from the ranking
 
 
 def ranking(unit: Unit, bias: Mapping[int, float], task: Task) -> list[tuple[float, int]]:
-    """(score, item) of all that is in the unit's ranking, best first."""
+    """(score, item) of all items in the unit's ranking, best first."""
     scores = {i: f + bias.get(i, 0.0) for i, f in unit.listed.items()}
     if task.unlisted == "zero":
         scores |= {i: b for i, b in bias.items() if b > 0 and i not in unit.listed}
@@ -67,21 +71,21 @@ def ranking(unit: Unit, bias: Mapping[int, float], task: Task) -> list[tuple[flo
     return sorted(present, key=lambda entry: (-entry[0], entry[1]))
 
 
-def hit_values(unit: Unit, place: int, task: Task) -> int:
-    """What a hit at this place (from 0) is worth, in quanta."""
-    need = min(task.k, len(unit.bought))
-    if place >= task.k:
+def hit_value(unit: Unit, slot: int, task: Task) -> int:
+    """The value of a hit in a slot (from 0), in quanta."""
+    max_hits = min(task.k, len(unit.bought))
+    if slot >= task.k:
         return 0
-    return round(unit.weight * (task.hit_values[need][place] * task.quanta))
+    return round(unit.weight * (task.hit_value_table[max_hits][slot] * task.quanta))
 
 
 def value(unit: Unit, top: Iterable[int], task: Task) -> int:
-    """The unit's metric for a list of items, best first, in quanta."""
+    """The unit's metric of a list of items, best first, in quanta."""
     total = hits = 0
-    for place, item in enumerate(top):
-        if place < task.k and item in unit.bought:
+    for slot, item in enumerate(top):
+        if slot < task.k and item in unit.bought:
             hits += 1
-            total += hit_values(unit, place, task) * (hits if task.metric == "map" else 1)
+            total += hit_value(unit, slot, task) * (hits if task.metric == "map" else 1)
     return total
 
 
@@ -95,37 +99,40 @@ def objective(bias: Mapping[int, float], task: Task) -> int:
 
 def penalty(bias: float, task: Task) -> int:
     """The penalty of one bias, in quanta."""
-    return round(task.rate * task.quanta * abs(bias))
+    return round(task.penalty_rate * task.quanta * abs(bias))
 
 
 def item_curve(item: int, bias: Mapping[int, float], task: Task) -> Curve:
-    """The exact staircase of the objective over one item's bias."""
+    """The exact staircase of the metric over one item's bias."""
     steps: dict[float, int] = {}
     passed_at_0: dict[float, int] = {}
     current = 0
     for unit in task.units:
         if not unit.bought or not unit.listed:
             continue
-        now = [i for _, i in ranking(unit, bias, task)]
-        rest = [entry for entry in ranking(unit, bias, task) if entry[1] != item]
-        own = unit.listed.get(item)
+        current_ranking = [i for _, i in ranking(unit, bias, task)]
+        others = [entry for entry in ranking(unit, bias, task) if entry[1] != item]
+        own_score = unit.listed.get(item)
         bought = item in unit.bought
         hits = 0
-        for place in range(task.k):
-            t, other = rest[place] if place < len(rest) else (-math.inf, -1)
+        for slot in range(task.k):
+            t, other = others[slot] if slot < len(others) else (-math.inf, -1)
             relevant = other in unit.bought
-            fall = hit_values(unit, place, task) - hit_values(unit, place + 1, task)
-            delta = (bought - relevant) * fall * (1 + hits if task.metric == "map" else 1)
+            step = hit_value(unit, slot, task) - hit_value(unit, slot + 1, task)
+            delta = (bought - relevant) * step * (1 + hits if task.metric == "map" else 1)
             hits += relevant
-            if delta == 0 or (own is None and task.unlisted == "never"):
+            if delta == 0 or (own_score is None and task.unlisted == "never"):
                 continue
-            if own is None:
+            if own_score is None:
                 at, at_0 = max(t, 0.0), False
             else:
-                at, at_0 = t - own, own > t or (own == t and item < other)
+                at, at_0 = t - own_score, own_score > t or (own_score == t and item < other)
             if at == -math.inf:
-                continue  # nothing to pass: always there
-            is_above = item in now and (other not in now or now.index(item) < now.index(other))
+                continue  # an empty slot: always passed
+            is_above = item in current_ranking and (
+                other not in current_ranking
+                or current_ranking.index(item) < current_ranking.index(other)
+            )
             current += delta * (is_above - at_0)
             steps[at] = steps.get(at, 0) + delta
             if at_0:
@@ -134,46 +141,46 @@ def item_curve(item: int, bias: Mapping[int, float], task: Task) -> Curve:
 
 
 def value_at(curve: Curve, bias: float) -> int:
-    """The curve's value at a bias that is on no breakpoint, or at 0."""
+    """The curve's value at a bias of 0 or off all breakpoints."""
     if bias == 0:
         return 0
     passed = sum(delta for at, delta in curve.steps.items() if at < bias)
     return passed - sum(curve.passed.values())
 
 
-def standing_points(curve: Curve, task: Task, magnitude: float) -> list[float]:
-    """0, and one bias in each open interval wide enough, at the end nearer to 0."""
+def candidate_biases(curve: Curve, task: Task, magnitude: float) -> list[float]:
+    """The biases to try: 0, and one in each open interval that is wide enough, near 0."""
     narrow = ULPS * magnitude
     margin = max(MARGIN * task.unit_score, narrow / 2)
     not_passed = {at: d - curve.passed.get(at, 0) for at, d in curve.steps.items()}
     ups = sorted(at for at, d in not_passed.items() if d != 0 and at >= 0)
     downs = sorted((at for at, d in curve.passed.items() if d != 0 and at <= 0), reverse=True)
-    points = [0.0]
+    biases = [0.0]
     for low, high in pairwise([*ups, math.inf]):
         width = min(high, task.cap) - low
         if width > narrow:
-            points.append(low + min(width / 2, margin))
+            biases.append(low + min(width / 2, margin))
     for high, low in pairwise([*downs, -math.inf]):
         width = high - max(low, -task.cap)
         if width > narrow:
-            points.append(high - min(width / 2, margin))
-    return points
+            biases.append(high - min(width / 2, margin))
+    return biases
 
 
 def best_step(curve: Curve, bias: float, task: Task, magnitude: float) -> tuple[float, int]:
-    """The best bias and what it adds to the metric; the current one unless strictly beaten."""
-    points = standing_points(curve, task, magnitude)
-    total = {b: value_at(curve, b) - penalty(b, task) for b in points}
-    best = min(points, key=lambda b: (-total[b], abs(b), b))
+    """The best bias and what it adds to the metric; the current bias unless another is better."""
+    biases = candidate_biases(curve, task, magnitude)
+    total = {b: value_at(curve, b) - penalty(b, task) for b in biases}
+    best = min(biases, key=lambda b: (-total[b], abs(b), b))
     if total[best] > curve.current - penalty(bias, task):
         return best, value_at(curve, best) - curve.current
     return bias, 0
 
 
-def climb(
+def ascend(
     task: Task, candidates: Iterable[int], bias: dict[int, float], cycles: int
 ) -> dict[int, float]:
-    """Visit every candidate `cycles` times; returns the new biases."""
+    """The biases after visiting every candidate `cycles` times."""
     bias = dict(bias)
     order = list(candidates)
     largest = max((abs(f) for u in task.units for f in u.listed.values()), default=0.0)
@@ -190,9 +197,9 @@ def climb(
 def line_curve(
     unit: Unit, bias: Mapping[int, float], direction: Mapping[int, float], task: Task
 ) -> dict[float, int]:
-    """One unit's staircase along any direction x: s -> metric of the ranking by f + b + s*x.
+    """One unit's staircase along a direction x: s -> metric of the ranking by f + b + s * x.
 
-    For listed items only. An item's indicator as the direction gives that item's own staircase.
+    Only for listed items. With the indicator of one item as x, it is that item's own staircase.
     """
     lines = [
         (f + bias.get(i, 0.0), direction.get(i, 0.0), i)

@@ -1,11 +1,11 @@
 """Lists from mixtures: a unit's scores are a weighted sum of sparse rows of item scores.
 
-    score(u, i) = Σ_s weight(u, s) · value(row s, i)
+    score(u, i) = sum over s of weight(u, s) * value(row s, i)
 
-Rows are what is likely after an item, in a category, and so on; the caller says which rows a unit
-mixes. Sums are taken in the order the rows are given in, so that a unit's list does not depend on
-the others'. Items are numbered by how common they are, the commonest first (their *places*): sums
-in use then lie close together, and the best of a list are met early.
+A row holds, for example, what is likely after an item or in a category; the caller says which rows
+a unit mixes. Sums are taken in the order of the rows, so lists do not depend on other units.
+Items are numbered by popularity rank, the most popular first: the sums in use are then close in
+memory, and the best items of a list are found early.
 """
 
 from __future__ import annotations
@@ -13,56 +13,58 @@ from __future__ import annotations
 import numpy as np
 
 from trimtab.kernels.compiling import helper, kernel
-from trimtab.kernels.top_k import take_place
+from trimtab.kernels.top_k import insert_in_top_k
 
 
 @helper
-def _add_rows(first, end, rows, weights, row_indptr, row_places, row_values, sums):
-    """Add the weighted rows to the sums; returns how many entries they have."""
-    work = 0
+def _add_rows(first, end, rows, weights, row_indptr, row_ranks, row_values, sums):
+    """Add the weighted rows to the sums; returns the number of entries added."""
+    n_entries = 0
     for s in range(first, end):
         row = rows[s]
         weight = weights[s]
         for e in range(row_indptr[row], row_indptr[row + 1]):
-            sums[row_places[e]] += weight * row_values[e]
-        work += row_indptr[row + 1] - row_indptr[row]
-    return work
+            sums[row_ranks[e]] += weight * row_values[e]
+        n_entries += row_indptr[row + 1] - row_indptr[row]
+    return n_entries
 
 
 @helper
 def _list_all(sums, item_of, n, base, out_items, out_scores):
-    """Put the best of all items into a list, and wipe the sums."""
-    taken = 0
+    """Write the list of the best of all items, and reset the sums."""
+    length = 0
     lowest = 0.0
-    for place in range(len(sums)):
-        score = sums[place]
-        sums[place] = 0.0
+    for rank in range(len(sums)):
+        score = sums[rank]
+        sums[rank] = 0.0
         if score >= lowest and score > 0.0:
-            taken = take_place(out_items, out_scores, base, taken, n, score, item_of[place])
-            if taken == n:
+            length = insert_in_top_k(out_items, out_scores, base, length, n, score, item_of[rank])
+            if length == n:
                 lowest = out_scores[base + n - 1]
-    return taken
+    return length
 
 
 @helper
 def _list_used(
-    first, end, rows, row_indptr, row_places, sums, item_of, n, base, out_items, out_scores
+    first, end, rows, row_indptr, row_ranks, sums, item_of, n, base, out_items, out_scores
 ):
-    """Put the best of the rows' items into a list, and wipe their sums."""
-    taken = 0
+    """Write the list of the best of the rows' items, and reset their sums."""
+    length = 0
     for s in range(first, end):
         for e in range(row_indptr[rows[s]], row_indptr[rows[s] + 1]):
-            place = row_places[e]
-            score = sums[place]
-            sums[place] = 0.0
+            rank = row_ranks[e]
+            score = sums[rank]
+            sums[rank] = 0.0
             if score > 0.0:
-                taken = take_place(out_items, out_scores, base, taken, n, score, item_of[place])
-    return taken
+                length = insert_in_top_k(
+                    out_items, out_scores, base, length, n, score, item_of[rank]
+                )
+    return length
 
 
 @kernel
 def mix_rows(
-    start, stop, n, indptr, rows, weights, row_indptr, row_places, row_values, item_of,
+    start, stop, n, indptr, rows, weights, row_indptr, row_ranks, row_values, item_of,
     out_items, out_scores, lengths,
 ):  # fmt: skip
     """Write each unit's n best items with scores above 0 at unit * n.
@@ -70,29 +72,29 @@ def mix_rows(
     Args:
         start: first unit.
         stop: one past the last.
-        n: places of a list.
-        indptr: which rows each unit mixes.
-        rows: those rows.
-        weights: their weights.
-        row_indptr: entries of each row.
-        row_places: their items, as places.
-        row_values: their values, 0 or more.
-        item_of: the item at each place.
-        out_items: items of the lists.
-        out_scores: their scores.
-        lengths: places taken.
+        n: slots of a list.
+        indptr: start of each unit's mixture.
+        rows: rows of the mixtures.
+        weights: weights of the rows.
+        row_indptr: start of each row's entries.
+        row_ranks: items of the entries, by popularity rank.
+        row_values: values of the entries, 0 or more.
+        item_of: item by popularity rank.
+        out_items: items of the lists; filled.
+        out_scores: scores of the lists; filled.
+        lengths: slots used by each unit; filled.
     """
     sums = np.empty(len(item_of))
-    for place in range(len(item_of)):
-        sums[place] = 0.0
+    for rank in range(len(item_of)):
+        sums[rank] = 0.0
     for unit in range(start, stop):
         first = indptr[unit]
         end = indptr[unit + 1]
-        work = _add_rows(first, end, rows, weights, row_indptr, row_places, row_values, sums)
-        if work >= len(item_of) // 4:  # then looking at every item is cheaper than at every entry
+        n_entries = _add_rows(first, end, rows, weights, row_indptr, row_ranks, row_values, sums)
+        if n_entries >= len(item_of) // 4:  # then a pass over all items is cheaper
             lengths[unit] = _list_all(sums, item_of, n, unit * n, out_items, out_scores)
         else:
             lengths[unit] = _list_used(
-                first, end, rows, row_indptr, row_places, sums, item_of, n, unit * n,
+                first, end, rows, row_indptr, row_ranks, sums, item_of, n, unit * n,
                 out_items, out_scores,
             )  # fmt: skip

@@ -1,18 +1,16 @@
-"""Sorts short columns of (value, delta) inside kernels, where NumPy's sort is out of reach."""
+"""Sorts short arrays of (value, delta) inside kernels, where NumPy's sort is not available."""
 
 from __future__ import annotations
 
 from trimtab.kernels.compiling import helper
 
-_SHORT = 24
-
-
-STACK = 128
+STACK = 128  # length of the stack that `sort_curve` needs
+_SHORT = 24  # ranges up to this length are sorted by insertion
 
 
 @helper
 def sort_curve(values, deltas, n, stack):
-    """Sort the first `n` (value, delta) by value, ascending, in place; `stack` is scratch."""
+    """Sort the first `n` (value, delta) in place, by value ascending; uses `stack`."""
     depth = 1
     stack[0] = 0
     stack[1] = n - 1
@@ -21,7 +19,7 @@ def sort_curve(values, deltas, n, stack):
         low = stack[2 * depth]
         high = stack[2 * depth + 1]
         while high - low > _SHORT:
-            # Median of three as the pivot; the longer side waits on the stack.
+            # The pivot is the median of three; the longer side goes on the stack.
             middle = (low + high) >> 1
             x = values[low]
             y = values[middle]

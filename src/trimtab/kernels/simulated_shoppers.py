@@ -1,13 +1,13 @@
 """Draws what users like, what an engine lists for them and what they buy.
 
-    P(c | u) = BASE_SHARE * share_c + sum over f of TASTE_SHARES[f] * [c is favourite f of u]
-    p_ui     = P(c_i | u) * within_i            taste and popularity
-    r_ui     = p_ui * noise                     the user's own liking, of listed items only
+    P(c | u) = BASE_SHARE * share_c + sum over f of TASTE_SHARES[f] * [c is favorite f of u]
+    p_ui     = P(c_i | u) * within_i                    by taste and popularity
+    r_ui     = p_ui * noise                             the user's own liking, of listed items only
     score    = OWN_SHARE * r_ui / sum(r_u) + (1 - OWN_SHARE) * p_ui
 
-within_i is the item's long-run share of its category. The score is the long-run chance that one
-purchase of u is i, so without drift the order of a list cannot be improved. With drift every
-weight of item i is multiplied by change_i.
+share_c is the popularity of category c, within_i the long-run share of item i in its category. The
+score is the long-run probability that one purchase of u is i: without drift, the order of a list is
+optimal. With drift, every weight of item i is multiplied by change_i.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _DAY = 24 * _HOUR
 
 
 class World(NamedTuple):
-    """What is true of items in the long run, and how they changed since."""
+    """Long-run shares of items and categories, and the change of each item since."""
 
     category: NDArray[np.int32]
     within: NDArray[np.float64]
@@ -51,17 +51,17 @@ class World(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """Room for one list while it is drawn; `stamps` has the last user at each item's hash."""
+    """Working memory for one list; `last_user` holds the last user at each item's hash."""
 
     items: NDArray[np.int32]
     scores: NDArray[np.float64]
     liking: NDArray[np.float64]
     ranks: NDArray[np.int64]
-    stamps: NDArray[np.int32]
+    last_user: NDArray[np.int32]
 
 
 class ItemTrends(NamedTuple):
-    """How each item's popularity runs over the days of a log."""
+    """How the popularity of each item changes over the days of a log."""
 
     kind: NDArray[np.int8]
     trend: NDArray[np.float64]
@@ -72,55 +72,55 @@ class ItemTrends(NamedTuple):
 
 
 @helper
-def _draw_favoured(state, favourites):
-    """A favourite category, or -1 for a purchase that taste has no part in."""
-    state, place = draw_unit(state)
-    place -= BASE_SHARE
-    if place < 0.0:
+def _draw_favorite(state, favorites):
+    """The next state and a favorite category, or -1 for a purchase that ignores taste."""
+    state, draw = draw_unit(state)
+    draw -= BASE_SHARE
+    if draw < 0.0:
         return state, np.int64(-1)
     for rank in range(len(TASTE_SHARES) - 1):
-        if place < TASTE_SHARES[rank]:
-            return state, favourites[rank]
-        place -= TASTE_SHARES[rank]
-    return state, favourites[len(TASTE_SHARES) - 1]
+        if draw < TASTE_SHARES[rank]:
+            return state, favorites[rank]
+        draw -= TASTE_SHARES[rank]
+    return state, favorites[len(TASTE_SHARES) - 1]
 
 
 @helper
-def _draw(state, favourites, mixture):
-    """One item by taste and popularity."""
-    state, category = _draw_favoured(state, favourites)
+def _draw_item_by_taste(state, favorites, mixture):
+    """The next state and an item, drawn by taste and popularity."""
+    state, category = _draw_favorite(state, favorites)
     if category < 0:
         state, category = draw_category(state, mixture)
     return draw_item(state, category, mixture)
 
 
 @helper
-def _fill_favourites(key, user, mixture, favourites):
+def _fill_favorites(key, user, mixture, favorites):
     state = start_stream(key, user)
-    for rank in range(len(favourites)):
-        state, favourites[rank] = draw_category(state, mixture)
+    for rank in range(len(favorites)):
+        state, favorites[rank] = draw_category(state, mixture)
 
 
 @helper
 def _add_new(item, count, user, draft):
-    """Add an item to the draft unless it is there; the new count."""
-    place = item & (len(draft.stamps) - 1)
-    if draft.stamps[place] == user:
+    """Add an item to the draft unless it is there; returns the new count."""
+    position = item & (len(draft.last_user) - 1)
+    if draft.last_user[position] == user:
         for earlier in range(count):
             if draft.items[earlier] == item:
                 return count
-    draft.stamps[place] = user
+    draft.last_user[position] = user
     draft.items[count] = item
     return count + 1
 
 
 @helper
-def _fill_candidates(state, user, favourites, engine, by_popularity, draft):
-    """Distinct items for a list: by taste and popularity, the rest from the most popular."""
+def _fill_candidates(state, user, favorites, engine, by_popularity, draft):
+    """Fill the draft with distinct items: by taste and popularity, then the most popular ones."""
     n_listed = len(draft.items)
     count = 0
     for _ in range(6 * n_listed + 64):
-        state, item = _draw(state, favourites, engine)
+        state, item = _draw_item_by_taste(state, favorites, engine)
         count = _add_new(item, count, user, draft)
         if count == n_listed:
             return state
@@ -132,75 +132,75 @@ def _fill_candidates(state, user, favourites, engine, by_popularity, draft):
 
 
 @helper
-def _fill_scores(state, favourites, world, noise, draft):
+def _fill_scores(state, favorites, world, noise, draft):
     total = 0.0
-    for place in range(len(draft.items)):
-        item = draft.items[place]
+    for position in range(len(draft.items)):
+        item = draft.items[position]
         category = world.category[item]
         taste = BASE_SHARE * world.category_share[category]
-        for rank in range(len(favourites)):
-            if favourites[rank] == category:
+        for rank in range(len(favorites)):
+            if favorites[rank] == category:
                 taste += TASTE_SHARES[rank]
         state, factor = draw_quantile(state, noise)
-        draft.scores[place] = taste * world.within[item]
-        draft.liking[place] = max(draft.scores[place], _NEVER_SEEN) * factor
-        total += draft.liking[place]
+        draft.scores[position] = taste * world.within[item]
+        draft.liking[position] = max(draft.scores[position], _NEVER_SEEN) * factor
+        total += draft.liking[position]
     own = OWN_SHARE / total
-    for place in range(len(draft.items)):
-        taste = (1.0 - OWN_SHARE) * draft.scores[place]
-        draft.scores[place] = own * draft.liking[place] + taste
+    for position in range(len(draft.items)):
+        taste = (1.0 - OWN_SHARE) * draft.scores[position]
+        draft.scores[position] = own * draft.liking[position] + taste
 
 
 @kernel
 def _fill_ranks(items, scores, ranks):
-    """Rank of each item: score descending, then item ascending.
+    """Write the rank of each item, by the tie rule of `top_k`.
 
-    Counting who is ahead takes n_listed ** 2 comparisons, but vectorised and without a branch:
-    at 50 listed a sixth of the time of an insertion sort. Ties, which are rare, come after.
+    Counting the items ahead takes n_listed ** 2 comparisons, but vectorised and without branches:
+    for 50 items a sixth of the time of an insertion sort. Ties are rare and corrected at the end.
     """
     n_listed = len(items)
     total = np.int64(0)
-    for place in range(n_listed):
-        score = scores[place]
+    for position in range(n_listed):
+        score = scores[position]
         ahead = np.int64(0)
-        for rival in range(n_listed):
-            ahead += np.int64(scores[rival] > score)
-        ranks[place] = ahead
+        for other in range(n_listed):
+            ahead += np.int64(scores[other] > score)
+        ranks[position] = ahead
         total += ahead
     if total == n_listed * (n_listed - 1) // 2:
         return
-    for place in range(n_listed):
-        for rival in range(n_listed):
-            if scores[rival] == scores[place] and items[rival] < items[place]:
-                ranks[place] += 1
+    for position in range(n_listed):
+        for other in range(n_listed):
+            if scores[other] == scores[position] and items[other] < items[position]:
+                ranks[position] += 1
 
 
 @helper
-def _fill_list(state, user, favourites, world, engine, noise, draft, items, scores, liking):
-    """One user's list in order, and the user's own liking of its items."""
-    state = _fill_candidates(state, user, favourites, engine, world.by_popularity, draft)
-    _fill_scores(state, favourites, world, noise, draft)
+def _fill_list(state, user, favorites, world, engine, noise, draft, items, scores, liking):
+    """Write one user's list in order, and the user's own liking of its items."""
+    state = _fill_candidates(state, user, favorites, engine, world.by_popularity, draft)
+    _fill_scores(state, favorites, world, noise, draft)
     _fill_ranks(draft.items, draft.scores, draft.ranks)
-    for place in range(len(items)):
-        rank = draft.ranks[place]
-        items[rank] = draft.items[place]
-        scores[rank] = draft.scores[place]
-        liking[rank] = draft.liking[place]
+    for position in range(len(items)):
+        rank = draft.ranks[position]
+        items[rank] = draft.items[position]
+        scores[rank] = draft.scores[position]
+        liking[rank] = draft.liking[position]
 
 
 @helper
 def _draw_listed(state, listed, liking, change, changed):
-    """A listed item by the user's own liking; -1 when all of them are withdrawn."""
+    """The next state and a listed item, drawn by own liking; -1 if all are withdrawn."""
     total = 0.0
-    for place in range(len(listed)):
-        total += liking[place] * (change[listed[place]] if changed else 1.0)
+    for position in range(len(listed)):
+        total += liking[position] * (change[listed[position]] if changed else 1.0)
     state, share = draw_unit(state)
     left = share * total
     last = np.int64(-1)
-    for place in range(len(listed)):
-        weight = liking[place] * (change[listed[place]] if changed else 1.0)
+    for position in range(len(listed)):
+        weight = liking[position] * (change[listed[position]] if changed else 1.0)
         if weight > 0.0:
-            last = np.int64(listed[place])
+            last = np.int64(listed[position])
             if left < weight:
                 break
         left -= weight
@@ -209,31 +209,31 @@ def _draw_listed(state, listed, liking, change, changed):
 
 @helper
 def _insert(items, count, item):
-    """Add an item to an ascending set unless it is there; the new count."""
-    place = count
-    while place > 0 and items[place - 1] > item:
-        place -= 1
-    if place > 0 and items[place - 1] == item:
+    """Add an item to an ascending set unless it is there; returns the new count."""
+    position = count
+    while position > 0 and items[position - 1] > item:
+        position -= 1
+    if position > 0 and items[position - 1] == item:
         return count
-    for right in range(count, place, -1):
+    for right in range(count, position, -1):
         items[right] = items[right - 1]
-    items[place] = item
+    items[position] = item
     return count + 1
 
 
 @helper
-def _fill_purchases(state, favourites, mixture, listed, liking, change, changed, bought):
-    """Fill `bought` with distinct items, ascending; how many there are, after four tries each."""
+def _fill_purchases(state, favorites, mixture, listed, liking, change, changed, bought):
+    """Fill `bought` with distinct items, ascending; returns their number after four tries each."""
     count = 0
     for _ in range(4 * len(bought) + 4):
         if count == len(bought):
             break
-        state, place = draw_unit(state)
+        state, draw = draw_unit(state)
         item = np.int64(-1)
-        if place < OWN_SHARE:
+        if draw < OWN_SHARE:
             state, item = _draw_listed(state, listed, liking, change, changed)
         if item < 0:
-            state, item = _draw(state, favourites, mixture)
+            state, item = _draw_item_by_taste(state, favorites, mixture)
         count = _insert(bought, count, item)
     return count
 
@@ -256,22 +256,20 @@ def _new_draft(n_listed):
 def draw_users(
     start, stop, keys, world, engine, long_run, now, noise, listed, scores, bounds, bought, counts
 ):
-    """Fill each user's list and the purchases of its three windows: long run, recent, test.
+    """Fill each user's list and purchases in three windows: long run, recent, test.
 
-    keys: tastes, lists, then one per window. noise: its quantiles. listed, scores: (users,
-    n_listed). bounds[window, user]: where the user's purchases start in bought[window];
-    counts[window, user] becomes the number of distinct items put there.
+    keys: random keys of tastes, lists, and each window. noise: quantiles. listed, scores: by [user,
+    slot]. bounds[window, user]: start of the user's purchases in bought[window].
+    counts[window, user]: number of distinct items written there.
     """
-    favourites = np.empty(len(TASTE_SHARES), np.int64)
+    favorites = np.empty(len(TASTE_SHARES), np.int64)
     liking = np.empty(listed.shape[1])
     draft = _new_draft(listed.shape[1])
     for user in range(start, stop):
         items = listed[user]
-        _fill_favourites(keys[0], user, long_run, favourites)
+        _fill_favorites(keys[0], user, long_run, favorites)
         state = start_stream(keys[1], user)
-        _fill_list(
-            state, user, favourites, world, engine, noise, draft, items, scores[user], liking
-        )
+        _fill_list(state, user, favorites, world, engine, noise, draft, items, scores[user], liking)
         for window in range(3):
             low, high = bounds[window, user], bounds[window, user + 1]
             if low == high:
@@ -280,22 +278,22 @@ def draw_users(
             mixture = long_run if window == 0 else now
             room = bought[window][low:high]
             counts[window, user] = _fill_purchases(
-                state, favourites, mixture, items, liking, world.change, window > 0, room
+                state, favorites, mixture, items, liking, world.change, window > 0, room
             )
 
 
 @kernel
 def pack(start, stop, bounds, indptr, loose, packed):
-    """Copy each user's items from where they had room to where they belong."""
+    """Copy each user's items from `loose`, with gaps, to `packed`, without."""
     for user in range(start, stop):
         shift = bounds[user] - indptr[user]
-        for place in range(indptr[user], indptr[user + 1]):
-            packed[place] = loose[place + shift]
+        for position in range(indptr[user], indptr[user + 1]):
+            packed[position] = loose[position + shift]
 
 
 @helper
-def _keep_chance(item, time, days, trends):
-    """Popularity of an item at a time (in days), over the highest it can have."""
+def _relative_popularity(item, time, days, trends):
+    """Popularity of an item at a time (in days), divided by its highest popularity."""
     kind = trends.kind[item]
     if kind == _STEADY:
         return 1.0
@@ -313,23 +311,23 @@ def _keep_chance(item, time, days, trends):
 
 
 @helper
-def _draw_at(state, time, days, favourites, mixture, trends, anchors):
-    """One item by taste and the popularity of the moment: rejection from the highest ever."""
-    state, favoured = _draw_favoured(state, favourites)
-    category = favoured
+def _draw_item_at(state, time, days, favorites, mixture, trends, anchors):
+    """The next state and an item, drawn by taste and current popularity (rejection sampling)."""
+    state, favorite = _draw_favorite(state, favorites)
+    category = favorite
     for _ in range(256):
-        if favoured < 0:
+        if favorite < 0:
             state, category = draw_category(state, mixture)
         state, item = draw_item(state, category, mixture)
-        state, coin = draw_unit(state)
-        if coin < _keep_chance(item, time, days, trends):
+        state, chance = draw_unit(state)
+        if chance < _relative_popularity(item, time, days, trends):
             return state, item
     return state, np.int64(anchors[category])
 
 
 @helper
 def _draw_time(state, day_slots, hour_slots):
-    """Microseconds since the log's start."""
+    """The next state and a time in microseconds since the start of the log."""
     state, day = draw_slot(state, 0, len(day_slots), day_slots)
     state, hour = draw_slot(state, 0, len(hour_slots), hour_slots)
     state, share = draw_unit(state)
@@ -337,32 +335,33 @@ def _draw_time(state, day_slots, hour_slots):
 
 
 @helper
-def _draw_event(state, time, days, favourites, mixture, trends, anchors, earlier):
-    """What a user buys at a time: something it bought earlier, or anything."""
-    state, place = draw_unit(state)
-    if place < REPEAT_SHARE and len(earlier) > 0:
-        item = earlier[int(place / REPEAT_SHARE * len(earlier))]
-        state, coin = draw_unit(state)
-        if coin < _keep_chance(item, time, days, trends):
+def _draw_event(state, time, days, favorites, mixture, trends, anchors, earlier):
+    """The next state and an item bought at a time: one that the user bought earlier, or any."""
+    state, draw = draw_unit(state)
+    if draw < REPEAT_SHARE and len(earlier) > 0:
+        item = earlier[int(draw / REPEAT_SHARE * len(earlier))]
+        state, chance = draw_unit(state)
+        if chance < _relative_popularity(item, time, days, trends):
             return state, item
-    return _draw_at(state, time, days, favourites, mixture, trends, anchors)
+    return _draw_item_at(state, time, days, favorites, mixture, trends, anchors)
 
 
 @kernel
 def draw_log(
     start, stop, keys, long_run, highest, trends, anchors, day_slots, hour_slots, bounds, events
 ):
-    """Fill each user's events in order of time, from bounds[user] on.
+    """Write each user's events in order of time, starting at bounds[user].
 
-    keys: tastes, events. highest: tables by the highest popularity of each item. anchors: a
-    steady item of each category. events: rows user, item, microseconds since the log's start.
+    keys: random keys of tastes and events. highest: alias tables by the highest popularity of each
+    item. anchors: a steady item of each category. events: users, items and times, the times in
+    microseconds since the start of the log.
     """
     days = len(day_slots)
     users, items, times = events
-    favourites = np.empty(len(TASTE_SHARES), np.int64)
+    favorites = np.empty(len(TASTE_SHARES), np.int64)
     for user in range(start, stop):
         low, high = bounds[user], bounds[user + 1]
-        _fill_favourites(keys[0], user, long_run, favourites)
+        _fill_favorites(keys[0], user, long_run, favorites)
         state = start_stream(keys[1], user)
         for event in range(low, high):
             state, times[event] = _draw_time(state, day_slots, hour_slots)
@@ -371,5 +370,5 @@ def draw_log(
             users[event] = user
             time = times[event] / _DAY
             state, items[event] = _draw_event(
-                state, time, days, favourites, highest, trends, anchors, items[low:event]
+                state, time, days, favorites, highest, trends, anchors, items[low:event]
             )

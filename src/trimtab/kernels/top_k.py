@@ -1,23 +1,27 @@
-"""The top k of every list under given biases: what is recommended."""
+"""The top k of every list under given biases: what is recommended.
+
+**The tie rule.** Every ranking in Trimtab (learner, apply, Spark, service) has one order:
+
+    score descending, then item id ascending
+
+Kernels compare item codes, which are numbered in the order of the ids (see `trimtab.arrays`).
+Unused slots stay empty. `insert_in_top_k` implements the rule.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from trimtab.kernels.compiling import helper, kernel
+from trimtab.kernels.membership import in_range
 
 
 @helper
-def _in_range(items, first, end, item):
-    for e in range(first, end):
-        if items[e] == item:
-            return True
-    return False
+def insert_in_top_k(out_items, out_scores, base, n, k, score, item):
+    """Insert an item into the top k that starts at `base`, if it belongs; returns the new length.
 
-
-@helper
-def take_place(out_items, out_scores, base, n, k, score, item):
-    """Put an item into the sorted top k at `base`, if it belongs there; returns the new length."""
+    This is the tie rule: score descending, then item ascending.
+    """
     p = base + n
     if n == k:
         last = out_scores[p - 1]
@@ -41,22 +45,22 @@ def select_top(
     start, stop, k, indptr, items, scores, offset, raised, hidden_indptr, hidden,
     out_items, out_scores, lengths,
 ):  # fmt: skip
-    """Write each unit's top k by (score + offset descending, item ascending) at unit * k.
+    """Write each unit's top k by score + offset, in the order of the tie rule, at unit * k.
 
     Args:
         start: first unit.
         stop: one past the last.
-        k: places.
-        indptr: lists by unit.
-        items: their items.
-        scores: their scores.
-        offset: what is added by item; -inf leaves the item out.
-        raised: items that everybody gets at score `offset`, in ranking order; may be empty.
-        hidden_indptr: items that a unit must not get; empty when there are none.
-        hidden: those items.
-        out_items: items of the top k.
-        out_scores: their scores.
-        lengths: places taken.
+        k: slots.
+        indptr: start of each unit's list.
+        items: items of the lists.
+        scores: scores of the lists.
+        offset: bias by item; -inf leaves the item out.
+        raised: items shown to every unit at score `offset`, in ranking order; may be empty.
+        hidden_indptr: start of each unit's hidden items; empty if there are none.
+        hidden: items that a unit must not get.
+        out_items: items of the top k; filled.
+        out_scores: scores of the top k; filled.
+        lengths: slots used by each unit; filled.
     """
     has_hidden = len(hidden) > 0
     for unit in range(start, stop):
@@ -69,50 +73,50 @@ def select_top(
             score = scores[e] + offset[item]
             if score == -np.inf:
                 continue
-            if has_hidden and _in_range(hidden, hidden_indptr[unit], hidden_indptr[unit + 1], item):
+            if has_hidden and in_range(hidden, hidden_indptr[unit], hidden_indptr[unit + 1], item):
                 continue
-            n = take_place(out_items, out_scores, base, n, k, score, item)
+            n = insert_in_top_k(out_items, out_scores, base, n, k, score, item)
         if end > first:
             for x in range(len(raised)):
                 item = raised[x]
                 score = offset[item]
                 if n == k and score < out_scores[base + n - 1]:
                     break
-                if _in_range(items, first, end, item):
+                if in_range(items, first, end, item):
                     continue
-                if has_hidden and _in_range(
+                if has_hidden and in_range(
                     hidden, hidden_indptr[unit], hidden_indptr[unit + 1], item
                 ):
                     continue
-                n = take_place(out_items, out_scores, base, n, k, score, item)
+                n = insert_in_top_k(out_items, out_scores, base, n, k, score, item)
         lengths[unit] = n
 
 
 @kernel
 def merge_explored(
-    start, stop, k, room, n_explored, top_indptr, top_items, top_scores, tried_indptr, tried_items,
-    indptr, items, scores, bias, out_items, out_scores, lengths,
+    start, stop, k, room, n_explored, top_indptr, top_items, top_scores, explored_indptr,
+    explored_items, indptr, items, scores, bias, out_items, out_scores, lengths,
 ):  # fmt: skip
-    """Write each unit's top k with its last places given to items that are tried.
+    """Write each unit's top k with its last slots given to items to explore.
 
     Args:
         start: first unit.
         stop: one past the last.
-        k: places.
-        room: places that can be filled; at most k.
-        n_explored: places to give away.
-        top_indptr: the top k by unit.
-        top_items: their items.
-        top_scores: their scores.
-        tried_indptr: items to try by unit, the most promising first.
-        tried_items: those items.
-        indptr: lists by unit.
-        items: their items.
-        scores: their scores.
-        bias: by item.
-        out_items: items of the merged top k, at unit * room.
-        out_scores: their scores with biases.
-        lengths: places taken.
+        k: slots.
+        room: slots that can be filled; at most k.
+        n_explored: slots for items to explore.
+        top_indptr: start of each unit's top k.
+        top_items: items of the top k.
+        top_scores: scores of the top k.
+        explored_indptr: start of each unit's items to explore.
+        explored_items: items to explore, the most promising first.
+        indptr: start of each unit's list.
+        items: items of the lists.
+        scores: scores of the lists.
+        bias: bias by item.
+        out_items: items of the merged top k, at unit * room; filled.
+        out_scores: their scores with biases; filled.
+        lengths: slots used by each unit; filled.
     """
     for unit in range(start, stop):
         base = unit * room
@@ -122,22 +126,22 @@ def merge_explored(
             out_items[base + n] = top_items[e]
             out_scores[base + n] = top_scores[e]
             n += 1
-        settled = n
-        for t in range(tried_indptr[unit], tried_indptr[unit + 1]):
-            if n - settled == n_explored or n == room:
+        n_kept = n
+        for t in range(explored_indptr[unit], explored_indptr[unit + 1]):
+            if n - n_kept == n_explored or n == room:
                 break
-            item = tried_items[t]
-            if _in_range(out_items, base, base + n, item):
+            item = explored_items[t]
+            if in_range(out_items, base, base + n, item):
                 continue
             for e in range(indptr[unit], indptr[unit + 1]):
                 if items[e] == item:
                     out_scores[base + n] = scores[e] + bias[item]
             out_items[base + n] = item
             n += 1
-        for e in range(top_indptr[unit] + settled, end):
+        for e in range(top_indptr[unit] + n_kept, end):
             if n == room:
                 break
-            if not _in_range(out_items, base, base + n, top_items[e]):
+            if not in_range(out_items, base, base + n, top_items[e]):
                 out_items[base + n] = top_items[e]
                 out_scores[base + n] = top_scores[e]
                 n += 1

@@ -1,16 +1,23 @@
-"""The head of every unit's current ranking, changed in place as biases change.
+"""The top of every unit's current ranking, updated in place as biases change.
 
-A row holds the exact head of a unit's ranking (score descending, item ascending) under the current
-biases: the first `length` items, less those below `floor`. It is kept at least `k + 1` long while
-the unit has that many items: to take an item out of the top k is to see what would replace it.
-Nothing outside the row comes before `floor`, which is -inf when the row holds all there is. A
-change below place k + 1 only raises the floor; the row itself is touched when it matters.
+With y(p) = 1 if the unit bought the item in slot p, a hit in slot p is worth v_p of the metric (for
+MAP times the number of hits down to p). Pushing it down one slot costs
 
-Rows also keep two cheap bounds in single precision, small enough to stay in the cache, so that
-most rows need not be touched: `low_hit`, the lowest score among the relevant items of the first
-k + 1 places that can lose anything, and `edge`, the score of place k + 1.
+    w_p = v_p - v_{p+1}        (for MAP times 1 + the hits above it; v_{k+1} = 0)
 
-Kernels take `pack(problem)` and `pack(rows)`; helpers take what `unpack_...` makes of those.
+Slots count from 0 in the code. All values are whole numbers of quanta (see `bias_steps`).
+
+A row holds the first items of one unit's ranking under the current biases, in the order that
+`top_k` defines, and at least `k + 1` of them if the unit has that many: without an item of the top
+k, the next one moves up. A row is exact above the score `exact_above`: items outside the row score
+at most that much, and entries below it may be out of date. It is -inf if the row holds all items
+of the unit. A change below slot k + 1 only raises `exact_above`; the row itself is left alone.
+
+Two bounds in single precision are small enough to stay in the cache and spare most looks at a row:
+`lowest_hit`, the lowest score of a relevant item in the first k + 1 slots that can lose anything,
+and `score_after_k`, the score in slot k + 1.
+
+Kernels take `pack(problem)` and `pack(rows)`; helpers take the unpacked tuples.
 """
 
 from __future__ import annotations
@@ -21,9 +28,10 @@ import numpy as np
 
 from trimtab.arrays import Codes, Floats, Ints, Singles
 from trimtab.kernels.compiling import helper, kernel, unpacker
+from trimtab.kernels.membership import in_ascending_range, in_range
 from trimtab.kernels.ordered_multiset import BLOCK, OrderedMultiset, add_weight
 
-GROUP = 256
+GROUP = 256  # units that share lower bounds
 
 
 class Problem(NamedTuple):
@@ -31,9 +39,9 @@ class Problem(NamedTuple):
 
     n_units: int
     k: int
-    width: int  # room in a row
-    stride: int  # distance of rows, in 8-byte words
-    first: int  # the first place whose step counts: k - 1 for ACC, otherwise 0
+    width: int  # slots of a row
+    stride: int  # 8-byte words from one row to the next
+    first_counted_slot: int  # the first slot with w_p > 0: k - 1 for ACC, otherwise 0
     is_map: bool
     reaches_unlisted: bool  # unlisted items score their bias (unlisted="zero")
     weighted: bool
@@ -43,28 +51,28 @@ class Problem(NamedTuple):
     source: Codes  # unit -> source row
     bought_indptr: Ints  # by source row, items ascending
     bought_items: Codes
-    needs: Codes  # unit -> min(k, number of relevant items)
+    max_hits: Codes  # unit -> min(k, number of relevant items)
     weights: Floats  # unit -> weight, empty when all are 1
-    hit_values_float: Floats  # [need * (k + 1) + place] in fixed-point quanta, before rounding
+    hit_values_float: Floats  # v_p in quanta, not rounded, at [max_hits * (k + 1) + slot]
     hit_values: Ints  # the same, rounded
 
 
 class Rows(NamedTuple):
-    """The heads of all rankings, and what they depend on."""
+    """The first slots of all rankings, and what they depend on."""
 
-    scores: Floats  # a row's scores, its codes and its length lie side by side: few cache lines
-    codes: Codes  # the same memory; item * 2 + relevant
-    floor: Floats
-    low_hit: Singles
-    edge: Singles
+    scores: Floats  # of a row, followed by its marked items and its length: few cache lines
+    marked_items: Codes  # the same memory; item * 2 + relevant
+    exact_above: Floats
+    lowest_hit: Singles
+    score_after_k: Singles
     offset: Floats  # item -> bias, -inf when excluded
-    group_floor: Floats  # lower bound of `floor` over GROUP units
-    group_edge: Singles  # lower bound of `edge` over GROUP units
+    group_exact_above: Floats  # lower bound of `exact_above` over GROUP units
+    group_score_after_k: Singles  # lower bound of `score_after_k` over GROUP units
     losses: OrderedMultiset  # (score, item) of hits: the cost of showing an item to everybody
     raised: OrderedMultiset  # items with a positive bias: (bias, item)
-    noted_keys: Floats  # scratch for one unit's hits before a change
-    noted_items: Ints
-    noted_steps: Ints
+    old_hit_scores: Floats  # one unit's hits before a change
+    old_hit_items: Ints
+    old_hit_steps: Ints
 
 
 unpack_problem = unpacker(Problem)
@@ -72,32 +80,32 @@ unpack_rows = unpacker(Rows)
 
 
 def row_shape(k: int) -> tuple[int, int]:
-    """Width and stride of rows: k + 1 places, some to spare, and whole cache lines."""
+    """Width and stride of rows: k + 1 slots and a few more, in whole cache lines."""
     lines = -(-(12 * (k + 1 + max(4, k // 4)) + 4) // 64)
     return (64 * lines - 4) // 12, 8 * lines
 
 
 @helper
-def tags_of(problem, unit):
-    """Where the row's codes begin; its length stands behind them."""
+def start_of_items(problem, unit):
+    """Index of the row's first marked item; the row's length follows the last one."""
     return 2 * (unit * problem.stride + problem.width)
 
 
 @helper
-def hit_value_at(problem, unit, place):
-    """What a relevant item at this place adds to the unit's metric, in quanta (see `hit_step`)."""
-    if place >= problem.k:
+def hit_value_at(problem, unit, slot):
+    """v_p: what a hit in this slot adds to the unit's metric, in quanta."""
+    if slot >= problem.k:
         return np.int64(0)
-    at = problem.needs[unit] * (problem.k + 1) + place
+    at = problem.max_hits[unit] * (problem.k + 1) + slot
     if problem.weighted:
         return np.int64(np.rint(problem.weights[unit] * problem.hit_values_float[at]))
     return problem.hit_values[at]
 
 
 @helper
-def hit_step(problem, unit, place, hits_before):
-    """What a relevant item loses when it is pushed from this place to the next: w_p."""
-    step = hit_value_at(problem, unit, place) - hit_value_at(problem, unit, place + 1)
+def hit_step(problem, unit, slot, hits_before):
+    """w_p: what the metric loses when a hit is pushed from this slot to the next, in quanta."""
+    step = hit_value_at(problem, unit, slot) - hit_value_at(problem, unit, slot + 1)
     if problem.is_map:
         return step * (1 + hits_before)
     return step
@@ -105,7 +113,7 @@ def hit_step(problem, unit, place, hits_before):
 
 @helper
 def round_down(x):
-    """A single-precision number not above x."""
+    """A single-precision number at or below x."""
     if x > 3e38:
         return np.float32(3e38)
     if x < -3e38:
@@ -115,116 +123,112 @@ def round_down(x):
 
 @helper
 def is_bought(problem, source, item):
-    """Whether the source row's unit bought the item."""
-    low = problem.bought_indptr[source]
-    end = problem.bought_indptr[source + 1]
-    high = end
-    while low < high:
-        middle = (low + high) >> 1
-        if problem.bought_items[middle] < item:
-            low = middle + 1
-        else:
-            high = middle
-    return low < end and problem.bought_items[low] == item
+    """Whether the unit of this source row bought the item."""
+    indptr = problem.bought_indptr
+    return in_ascending_range(problem.bought_items, indptr[source], indptr[source + 1], item)
 
 
 @helper
 def is_listed(problem, source, item):
-    """Whether the item is on the source row's list."""
-    for e in range(problem.indptr[source], problem.indptr[source + 1]):
-        if problem.items[e] == item:
-            return True
-    return False
+    """Whether the unit of this source row lists the item."""
+    return in_range(problem.items, problem.indptr[source], problem.indptr[source + 1], item)
 
 
 @helper
-def note_bounds(problem, rows, unit, complete):
-    """Renew `floor`, `low_hit` and `edge` after the row has changed."""
-    base = unit * problem.stride
-    tags = tags_of(problem, unit)
-    n = np.int64(rows.codes[tags + problem.width])
-    floor = -np.inf if complete else rows.scores[base + n - 1]
-    rows.floor[unit] = floor
-    rows.group_floor[unit // GROUP] = min(rows.group_floor[unit // GROUP], floor)
-    edge = round_down(rows.scores[base + problem.k]) if n > problem.k else np.float32(-np.inf)
-    rows.edge[unit] = edge
-    rows.group_edge[unit // GROUP] = min(rows.group_edge[unit // GROUP], edge)
-    low_hit = np.float32(np.inf)
-    place = min(n - 1, problem.k)
-    while place >= problem.first:
-        if rows.codes[tags + place] & 1:
-            low_hit = round_down(rows.scores[base + place])
+def update_bounds(problem, rows, unit, complete):
+    """Set `exact_above`, `lowest_hit` and `score_after_k` after a change of the row."""
+    scores_start = unit * problem.stride
+    items_start = start_of_items(problem, unit)
+    n = np.int64(rows.marked_items[items_start + problem.width])
+    exact_above = -np.inf if complete else rows.scores[scores_start + n - 1]
+    rows.exact_above[unit] = exact_above
+    rows.group_exact_above[unit // GROUP] = min(rows.group_exact_above[unit // GROUP], exact_above)
+    score_after_k = (
+        round_down(rows.scores[scores_start + problem.k]) if n > problem.k else np.float32(-np.inf)
+    )
+    rows.score_after_k[unit] = score_after_k
+    rows.group_score_after_k[unit // GROUP] = min(
+        rows.group_score_after_k[unit // GROUP], score_after_k
+    )
+    lowest_hit = np.float32(np.inf)
+    slot = min(n - 1, problem.k)
+    while slot >= problem.first_counted_slot:
+        if rows.marked_items[items_start + slot] & 1:
+            lowest_hit = round_down(rows.scores[scores_start + slot])
             break
-        place -= 1
-    rows.low_hit[unit] = low_hit
+        slot -= 1
+    rows.lowest_hit[unit] = lowest_hit
 
 
 @helper
-def _insert(problem, rows, base, tags, n, score, item):
-    """Put an item that belongs in the row into it; returns the new length."""
+def _insert(problem, rows, scores_start, items_start, n, score, item):
+    """Insert an item that `_belongs` in the row; returns the new length."""
     p = n if n < problem.width else n - 1
     while p > 0 and (
-        rows.scores[base + p - 1] < score
-        or (rows.scores[base + p - 1] == score and rows.codes[tags + p - 1] > item)
+        rows.scores[scores_start + p - 1] < score
+        or (
+            rows.scores[scores_start + p - 1] == score
+            and rows.marked_items[items_start + p - 1] > item
+        )
     ):
-        rows.scores[base + p] = rows.scores[base + p - 1]
-        rows.codes[tags + p] = rows.codes[tags + p - 1]
+        rows.scores[scores_start + p] = rows.scores[scores_start + p - 1]
+        rows.marked_items[items_start + p] = rows.marked_items[items_start + p - 1]
         p -= 1
-    rows.scores[base + p] = score
-    rows.codes[tags + p] = item
+    rows.scores[scores_start + p] = score
+    rows.marked_items[items_start + p] = item
     return min(n + 1, problem.width)
 
 
 @helper
-def _belongs(problem, rows, base, tags, n, score, item):
-    """Whether an item is among the first `width`, given the n <= width seen so far."""
+def _belongs(problem, rows, scores_start, items_start, n, score, item):
+    """Whether an item is among the first `width` of the items seen so far, n of them in the row."""
     if n < problem.width:
         return True
-    last = rows.scores[base + n - 1]
-    return score > last or (score == last and item < rows.codes[tags + n - 1])
+    last = rows.scores[scores_start + n - 1]
+    return score > last or (score == last and item < rows.marked_items[items_start + n - 1])
 
 
 @helper
 def fill_row(problem, rows, unit):
     """Rank a unit from scratch."""
-    base = unit * problem.stride
-    tags = tags_of(problem, unit)
+    scores_start = unit * problem.stride
+    items_start = start_of_items(problem, unit)
     source = np.int64(problem.source[unit])
     n = np.int64(0)
     complete = True
-    # While filling, codes are plain items; relevance is looked up once for those that stay.
+    # Plain items at first; relevance is looked up only for the items that stay.
     for e in range(problem.indptr[source], problem.indptr[source + 1]):
         item = np.int64(problem.items[e])
         score = problem.scores[e] + rows.offset[item]
         if score == -np.inf:
             continue
         complete = complete and n < problem.width
-        if _belongs(problem, rows, base, tags, n, score, item):
-            n = _insert(problem, rows, base, tags, n, score, item)
+        if _belongs(problem, rows, scores_start, items_start, n, score, item):
+            n = _insert(problem, rows, scores_start, items_start, n, score, item)
     if problem.reaches_unlisted:
         raised = rows.raised
         p = raised.counts[0] - 1
-        open_end = True
-        while p >= 0 and open_end:
+        may_belong = True
+        while p >= 0 and may_belong:
             block = np.int64(raised.order[p])
             e = block * BLOCK + raised.lengths[block] - 1
             while e >= block * BLOCK:
                 item = np.int64(raised.ids[e])
-                if not _belongs(problem, rows, base, tags, n, raised.keys[e], item):
-                    # OrderedMultiset run from high to low here, so none of the rest belongs either.
+                if not _belongs(problem, rows, scores_start, items_start, n, raised.keys[e], item):
+                    # Raised items come in ranking order, so the rest does not belong either.
                     complete = False
-                    open_end = False
+                    may_belong = False
                     break
                 if not is_listed(problem, source, item):
                     complete = complete and n < problem.width
-                    n = _insert(problem, rows, base, tags, n, raised.keys[e], item)
+                    n = _insert(problem, rows, scores_start, items_start, n, raised.keys[e], item)
                 e -= 1
             p -= 1
-    for p in range(tags, tags + n):
-        item = np.int64(rows.codes[p])
-        rows.codes[p] = item * 2 + is_bought(problem, source, item)
-    rows.codes[tags + problem.width] = n
-    note_bounds(problem, rows, unit, complete)
+    for p in range(items_start, items_start + n):
+        item = np.int64(rows.marked_items[p])
+        rows.marked_items[p] = item * 2 + is_bought(problem, source, item)
+    rows.marked_items[items_start + problem.width] = n
+    update_bounds(problem, rows, unit, complete)
 
 
 @kernel
@@ -237,146 +241,152 @@ def fill_rows(start, stop, packed, packed_rows):
 
 
 @helper
-def _note_hits(problem, rows, unit, low, high):
-    """Write down the unit's hits at places low..high that can lose; returns their number."""
-    base = unit * problem.stride
-    tags = tags_of(problem, unit)
+def _remember_hits(problem, rows, unit, low, high):
+    """Copy the hits in slots low..high that can lose to `rows.old_hit_*`; returns the number."""
+    scores_start = unit * problem.stride
+    items_start = start_of_items(problem, unit)
     n = np.int64(0)
     hits = np.int64(0)
     if problem.is_map:
-        for p in range(tags, tags + low):
-            hits += rows.codes[p] & 1
-    stop = min(high + 1, min(problem.k, np.int64(rows.codes[tags + problem.width])))
-    for place in range(low, stop):
-        code = np.int64(rows.codes[tags + place])
-        if code & 1:
-            if place >= problem.first:
-                step = hit_step(problem, unit, place, hits)
+        for p in range(items_start, items_start + low):
+            hits += rows.marked_items[p] & 1
+    stop = min(high + 1, min(problem.k, np.int64(rows.marked_items[items_start + problem.width])))
+    for slot in range(low, stop):
+        marked = np.int64(rows.marked_items[items_start + slot])
+        if marked & 1:
+            if slot >= problem.first_counted_slot:
+                step = hit_step(problem, unit, slot, hits)
                 if step != 0:
-                    rows.noted_keys[n] = max(rows.scores[base + place], 0.0)
-                    rows.noted_items[n] = code >> 1
-                    rows.noted_steps[n] = step
+                    rows.old_hit_scores[n] = max(rows.scores[scores_start + slot], 0.0)
+                    rows.old_hit_items[n] = marked >> 1
+                    rows.old_hit_steps[n] = step
                     n += 1
             hits += 1
     return n
 
 
 @helper
-def _renew_losses(problem, rows, unit, low, high, n):
-    """Bring `losses` up to date with places low..high, given the n hits noted before.
+def _update_losses(problem, rows, unit, low, high, n):
+    """Update `losses` after a change of slots low..high; n hits were remembered before it.
 
-    A hit that only changed its place keeps its key, so that one addition will do.
+    A hit that changed its slot but not its score needs only one addition.
     """
-    base = unit * problem.stride
-    tags = tags_of(problem, unit)
+    scores_start = unit * problem.stride
+    items_start = start_of_items(problem, unit)
     hits = np.int64(0)
     if problem.is_map:
-        for p in range(tags, tags + low):
-            hits += rows.codes[p] & 1
-    stop = min(high + 1, min(problem.k, np.int64(rows.codes[tags + problem.width])))
-    for place in range(low, stop):
-        code = np.int64(rows.codes[tags + place])
-        if code & 1:
-            step = hit_step(problem, unit, place, hits) if place >= problem.first else np.int64(0)
-            key = max(rows.scores[base + place], 0.0)
+        for p in range(items_start, items_start + low):
+            hits += rows.marked_items[p] & 1
+    stop = min(high + 1, min(problem.k, np.int64(rows.marked_items[items_start + problem.width])))
+    for slot in range(low, stop):
+        marked = np.int64(rows.marked_items[items_start + slot])
+        if marked & 1:
+            step = (
+                hit_step(problem, unit, slot, hits)
+                if slot >= problem.first_counted_slot
+                else np.int64(0)
+            )
+            key = max(rows.scores[scores_start + slot], 0.0)
             for x in range(n):
-                if rows.noted_items[x] == code >> 1 and rows.noted_keys[x] == key:
-                    step -= rows.noted_steps[x]
-                    rows.noted_steps[x] = 0
+                if rows.old_hit_items[x] == marked >> 1 and rows.old_hit_scores[x] == key:
+                    step -= rows.old_hit_steps[x]
+                    rows.old_hit_steps[x] = 0
             if step != 0:
-                add_weight(rows.losses, key, code >> 1, step)
+                add_weight(rows.losses, key, marked >> 1, step)
             hits += 1
     for x in range(n):
-        if rows.noted_steps[x] != 0:
-            add_weight(rows.losses, rows.noted_keys[x], rows.noted_items[x], -rows.noted_steps[x])
+        if rows.old_hit_steps[x] != 0:
+            add_weight(
+                rows.losses, rows.old_hit_scores[x], rows.old_hit_items[x], -rows.old_hit_steps[x]
+            )
 
 
 @kernel
 def add_losses(start, stop, packed, packed_rows):
-    """Enter the hits of the units from `start` to `stop` into `losses`."""
+    """Add the hits of the units from `start` to `stop` to `losses`."""
     problem = unpack_problem(packed)
     rows = unpack_rows(packed_rows)
-    none = np.int64(0)  # numba compiles anew for a literal
+    zero = np.int64(0)  # numba would compile again for a literal
     for unit in range(start, stop):
-        _renew_losses(problem, rows, np.int64(unit), none, problem.k - 1, none)
+        _update_losses(problem, rows, np.int64(unit), zero, problem.k - 1, zero)
 
 
 @helper
-def raise_floor(rows, unit, score):
-    """Note that something changed at a score below place k + 1."""
-    rows.floor[unit] = max(rows.floor[unit], score + abs(score) * 2.0**-50 + 1e-300)
+def raise_exact_above(rows, unit, score):
+    """Record a change at a score below slot k + 1: the row is exact only above it."""
+    rows.exact_above[unit] = max(rows.exact_above[unit], score + abs(score) * 2.0**-50 + 1e-300)
 
 
 @helper
-def move_item(problem, rows, unit, item, relevant, was_there, is_there, score):
-    """Change one item of a row: it was there or not, and is there now, at `score`, or not.
+def move_item(problem, rows, unit, item, relevant, was_ranked, is_ranked, score):
+    """Update a row after a move: the item was in the unit's ranking or not, and is now or not.
 
-    The item's offset, and its place among the raised, must be the new ones already.
+    The item's offset, and its entry among the raised items, must be the new ones already.
     """
     k = problem.k
-    base = unit * problem.stride
-    tags = tags_of(problem, unit)
-    n = np.int64(rows.codes[tags + problem.width])
-    complete = rows.floor[unit] == -np.inf
-    while n > 0 and rows.scores[base + n - 1] < rows.floor[unit]:
+    scores_start = unit * problem.stride
+    items_start = start_of_items(problem, unit)
+    n = np.int64(rows.marked_items[items_start + problem.width])
+    complete = rows.exact_above[unit] == -np.inf
+    while n > 0 and rows.scores[scores_start + n - 1] < rows.exact_above[unit]:
         n -= 1
     old = n
-    if was_there:
+    if was_ranked:
         for p in range(n):
-            if rows.codes[tags + p] >> 1 == item:
+            if rows.marked_items[items_start + p] >> 1 == item:
                 old = p
                 break
     new = n
-    if is_there:
+    if is_ranked:
         new = 0
         while new < n:
-            code = rows.codes[tags + new]
-            there = rows.scores[base + new]
-            if code >> 1 != item and (there < score or (there == score and code >> 1 > item)):
+            marked = rows.marked_items[items_start + new]
+            other = rows.scores[scores_start + new]
+            if marked >> 1 != item and (other < score or (other == score and marked >> 1 > item)):
                 break
             new += 1
         if old < new:
             new -= 1
-    left = n - 1 if old < n else n  # entries besides the item
-    if new == problem.width and is_there and complete:
-        # It comes last behind a row that is full: from now on there is something outside.
+    length = n - 1 if old < n else n  # without the item
+    if new == problem.width and is_ranked and complete:
+        # It comes after the last item of a full row: now there is an item outside the row.
         complete = False
-        note_bounds(problem, rows, unit, complete)
+        update_bounds(problem, rows, unit, complete)
         return
-    enters = is_there and (new < left or complete)
+    enters = is_ranked and (new < length or complete)
     if not enters:
         new = n
     if old == n and not enters:
         return
     low = min(old, new)
     high = max(old, new)
-    counts = problem.reaches_unlisted and low < k and relevant
-    if problem.reaches_unlisted and not counts:
-        for p in range(tags + low, tags + min(min(high, k) + 1, n)):
-            counts = counts or (rows.codes[p] & 1) == 1
-    n_noted = _note_hits(problem, rows, unit, low, high) if counts else np.int64(0)
+    changes_losses = problem.reaches_unlisted and low < k and relevant
+    if problem.reaches_unlisted and not changes_losses:
+        for p in range(items_start + low, items_start + min(min(high, k) + 1, n)):
+            changes_losses = changes_losses or (rows.marked_items[p] & 1) == 1
+    n_old_hits = _remember_hits(problem, rows, unit, low, high) if changes_losses else np.int64(0)
     if old < n and not (enters and new <= old):
-        stop = new if enters else left
+        stop = new if enters else length
         for p in range(old, stop):
-            rows.scores[base + p] = rows.scores[base + p + 1]
-            rows.codes[tags + p] = rows.codes[tags + p + 1]
+            rows.scores[scores_start + p] = rows.scores[scores_start + p + 1]
+            rows.marked_items[items_start + p] = rows.marked_items[items_start + p + 1]
     if enters:
-        stop = left
+        stop = length
         if old < n:
             stop = old if new < old else new
-        elif left == problem.width:
-            stop = left - 1
+        elif length == problem.width:
+            stop = length - 1
             complete = False
         for p in range(stop, new, -1):
-            rows.scores[base + p] = rows.scores[base + p - 1]
-            rows.codes[tags + p] = rows.codes[tags + p - 1]
-        rows.scores[base + new] = score
-        rows.codes[tags + new] = item * 2 + relevant
-        left = min(left + 1, problem.width)
-    rows.codes[tags + problem.width] = left
-    if counts:
-        _renew_losses(problem, rows, unit, low, high, n_noted)
-    if left <= k and not complete:
+            rows.scores[scores_start + p] = rows.scores[scores_start + p - 1]
+            rows.marked_items[items_start + p] = rows.marked_items[items_start + p - 1]
+        rows.scores[scores_start + new] = score
+        rows.marked_items[items_start + new] = item * 2 + relevant
+        length = min(length + 1, problem.width)
+    rows.marked_items[items_start + problem.width] = length
+    if changes_losses:
+        _update_losses(problem, rows, unit, low, high, n_old_hits)
+    if length <= k and not complete:
         fill_row(problem, rows, unit)
     else:
-        note_bounds(problem, rows, unit, complete)
+        update_bounds(problem, rows, unit, complete)

@@ -1,13 +1,14 @@
-"""Who bought what after what: counts for Markov engines of first and second order.
+"""Counts for Markov engines of first and second order: which items users buy after others.
 
     followers(j, i)       users who bought j, and i at a strictly later time
     followers(j1, j2, i)  users who bought both, and i strictly later than their first of each
 
-Each user counts once. One kernel counts them all: a *state* (an item, or a pair of items) has
-seeds, the users who reached it and since when, and a follower is what a seed's user last bought
-after that. Purchases come by user, latest first, so that the scan over a user's items stops at the
-first that is not later. Counts below the least support are dropped at once: most occur once.
-Items are best numbered by how often they are bought, so that the counters in use share cache lines.
+Each user counts once. One kernel counts both: a *state* (an item or a pair of items) has seeds, the
+users who reached it and the time they did, and its followers are the items that these users last
+bought after that time. Purchases are sorted by user, latest first: the scan over a user's items
+stops at the first one that is not later. Counts below the least support are dropped at once, as
+most counts are 1. Number items by how often they are bought: the counters in use then share cache
+lines.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from trimtab.kernels.compiling import helper, kernel
 
 
 @helper
-def _grown(array, length):
+def _grow(array, length):
+    """A copy of the array with twice the length."""
     larger = np.empty(2 * length, array.dtype)
     for e in range(length):
         larger[e] = array[e]
@@ -26,14 +28,14 @@ def _grown(array, length):
 
 
 @helper
-def _count_later(
-    first, end, seed_users, seed_times, indptr, items, last, weights, counts, sums, touched
+def _count_followers_of_state(
+    first, end, seed_users, seed_times, indptr, items, last, weights, counts, sums, counted_items
 ):
-    """Count what the seeds' users bought after; returns how many items `touched` now lists."""
+    """Count the items that the seeds' users bought later; returns the number of items counted."""
     n_items = len(counts)
-    work = 0
+    n_purchases = 0
     for s in range(first, end):
-        work += indptr[seed_users[s] + 1] - indptr[seed_users[s]]
+        n_purchases += indptr[seed_users[s] + 1] - indptr[seed_users[s]]
     for s in range(first, end):
         after = seed_times[s]
         for e in range(indptr[seed_users[s]], indptr[seed_users[s] + 1]):
@@ -42,26 +44,26 @@ def _count_later(
             counts[items[e]] += 1
             if len(weights) > 0:
                 sums[items[e]] += weights[e]
-    n_touched = 0
-    if work >= n_items:  # looking at every counter is cheaper than noting which are in use
+    n_counted = 0
+    if n_purchases >= n_items:  # then a pass over all counters is cheaper
         for item in range(n_items):
             if counts[item] > 0:
-                touched[n_touched] = item
-                n_touched += 1
-        return n_touched
+                counted_items[n_counted] = item
+                n_counted += 1
+        return n_counted
     for s in range(first, end):
         after = seed_times[s]
         for e in range(indptr[seed_users[s]], indptr[seed_users[s] + 1]):
             if last[e] <= after:
                 break
             item = items[e]
-            if counts[item] > 0:  # marked by its sign until all are noted
+            if counts[item] > 0:  # a negative count marks an item already listed
                 counts[item] = -counts[item]
-                touched[n_touched] = item
-                n_touched += 1
-    for t in range(n_touched):
-        counts[touched[t]] = -counts[touched[t]]
-    return n_touched
+                counted_items[n_counted] = item
+                n_counted += 1
+    for t in range(n_counted):
+        counts[counted_items[t]] = -counts[counted_items[t]]
+    return n_counted
 
 
 @kernel
@@ -69,25 +71,25 @@ def count_followers(
     start, stop, n_items, least, seed_indptr, seed_users, seed_times,
     indptr, items, last, weights, lengths,
 ):  # fmt: skip
-    """Items that follow each of the states from `start` to `stop`, with enough support.
+    """Return the items that follow each of the states from `start` to `stop`, with enough support.
 
     Args:
         start: first state.
         stop: one past the last.
         n_items: number of items.
-        least: fewest users that make a follower worth keeping.
-        seed_indptr: seeds of each state.
+        least: the least number of users for a follower to be kept.
+        seed_indptr: start of each state's seeds.
         seed_users: users who reached the state.
-        seed_times: since when.
-        indptr: purchases by user, latest first.
-        items: their items, each once a user.
-        last: when each was last bought.
-        weights: what each counts; empty: 1, and no sums are taken.
-        lengths: filled with the number of followers of each state.
+        seed_times: when they reached it.
+        indptr: start of each user's purchases, latest first.
+        items: items of the purchases, each once per user.
+        last: when the user last bought the item.
+        weights: weights of the purchases; empty for no sums of weights.
+        lengths: number of followers of each state; filled.
 
     Returns:
-        Followers of all the states one after the other (each state's in no order), how many
-        users they have, and the sums of their weights, if there are any.
+        The followers of one state after the other (in no order within a state), their numbers of
+        users, and the sums of their weights (empty without weights).
     """
     weighted = len(weights) > 0
     counts = np.empty(n_items, np.int32)
@@ -96,7 +98,7 @@ def count_followers(
         counts[item] = 0
         if weighted:
             sums[item] = 0.0
-    touched = np.empty(n_items, np.int32)
+    counted_items = np.empty(n_items, np.int32)
     room = 1024
     out_items = np.empty(room, np.int32)
     out_counts = np.empty(room, np.int32)
@@ -108,18 +110,28 @@ def count_followers(
         end = seed_indptr[state + 1]
         if end - first < least:
             continue
-        n_touched = _count_later(
-            first, end, seed_users, seed_times, indptr, items, last, weights, counts, sums, touched
+        n_counted = _count_followers_of_state(
+            first,
+            end,
+            seed_users,
+            seed_times,
+            indptr,
+            items,
+            last,
+            weights,
+            counts,
+            sums,
+            counted_items,
         )
         before = n
-        for t in range(n_touched):
-            item = touched[t]
+        for t in range(n_counted):
+            item = counted_items[t]
             if counts[item] >= least:
                 if n == room:
-                    out_items = _grown(out_items, room)
-                    out_counts = _grown(out_counts, room)
+                    out_items = _grow(out_items, room)
+                    out_counts = _grow(out_counts, room)
                     if weighted:
-                        out_sums = _grown(out_sums, room)
+                        out_sums = _grow(out_sums, room)
                     room *= 2
                 out_items[n] = item
                 out_counts[n] = counts[item]
@@ -139,19 +151,19 @@ def seed_pairs(
     start, stop, left, right, seed_indptr, seed_users, seed_times, pair_indptr, pair_users,
     pair_times,
 ):  # fmt: skip
-    """Write the seeds of pairs of items: users who bought both, and since when.
+    """Write the seeds of pairs of items: users who bought both, and when they first had.
 
     Args:
         start: first pair.
         stop: one past the last.
         left: first item of each pair.
         right: second item of each pair.
-        seed_indptr: buyers of each item.
-        seed_users: the buyers, ascending.
-        seed_times: when they first bought it.
-        pair_indptr: where each pair's seeds go.
-        pair_users: filled with the users.
-        pair_times: filled with the later of the two first times.
+        seed_indptr: start of each item's buyers.
+        seed_users: buyers, ascending for each item.
+        seed_times: when they first bought the item.
+        pair_indptr: start of each pair's seeds.
+        pair_users: users who bought both; filled.
+        pair_times: the later of the two first times; filled.
     """
     for pair in range(start, stop):
         out = pair_indptr[pair]

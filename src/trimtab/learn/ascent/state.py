@@ -77,7 +77,7 @@ class AscentState:
         self.problem = _make_problem(lists, bought, weights, kth_score, setup)
         self.rows = _make_rows(self.problem, offset, setup.n_items)
         self.by_item = _invert_lists(self.problem, candidates)
-        n_hits = int(self.problem.needs.sum())
+        n_hits = int(self.problem.max_hits.sum())
         most_buyers = int(np.bincount(bought.items).max(initial=0))
         self.scratch = make_scratch(self.problem.n_units, n_hits, most_buyers, setup.settings.k)
 
@@ -205,28 +205,28 @@ def _make_rows(problem: Problem, offset: Floats, n_items: int) -> Rows:
             raised, offset[positive], positive, np.ones(len(positive), np.int64)
         )
     n_groups = -(-n_units // rows_kernels.GROUP)
-    n_hits = int(problem.needs.sum()) if problem.reaches_unlisted else 0
+    n_hits = int(problem.max_hits.sum()) if problem.reaches_unlisted else 0
     cells = np.empty(n_units * problem.stride)
     rows = rows_kernels.Rows(
         scores=cells,
-        codes=cells.view(np.int32),
-        floor=np.empty(n_units),
-        low_hit=np.empty(n_units, np.float32),
-        edge=np.empty(n_units, np.float32),
+        marked_items=cells.view(np.int32),
+        exact_above=np.empty(n_units),
+        lowest_hit=np.empty(n_units, np.float32),
+        score_after_k=np.empty(n_units, np.float32),
         offset=offset,
-        group_floor=np.full(n_groups, -np.inf),
-        group_edge=np.full(n_groups, -np.inf, np.float32),
+        group_exact_above=np.full(n_groups, -np.inf),
+        group_score_after_k=np.full(n_groups, -np.inf, np.float32),
         losses=ordered_multiset.make_multiset(n_hits),
         raised=raised,
-        noted_keys=np.empty(problem.k),
-        noted_items=np.empty(problem.k, np.int64),
-        noted_steps=np.empty(problem.k, np.int64),
+        old_hit_scores=np.empty(problem.k),
+        old_hit_items=np.empty(problem.k, np.int64),
+        old_hit_steps=np.empty(problem.k, np.int64),
     )
     run_ranges(rows_kernels.fill_rows, n_units, pack(problem), pack(rows))
     if n_units:
         starts = np.arange(0, n_units, rows_kernels.GROUP)
-        rows.group_floor[:] = np.minimum.reduceat(rows.floor, starts)
-        rows.group_edge[:] = np.minimum.reduceat(rows.edge, starts)
+        rows.group_exact_above[:] = np.minimum.reduceat(rows.exact_above, starts)
+        rows.group_score_after_k[:] = np.minimum.reduceat(rows.score_after_k, starts)
     if problem.reaches_unlisted:
         rows_kernels.add_losses(0, n_units, pack(problem), pack(rows))
     return rows
@@ -249,7 +249,7 @@ def _make_problem(
         k=k,
         width=width,
         stride=stride,
-        first=k - 1 if settings.metric == "acc" else 0,
+        first_counted_slot=k - 1 if settings.metric == "acc" else 0,
         is_map=settings.metric == "map",
         reaches_unlisted=setup.reaches_unlisted,
         weighted=weights is not None,
@@ -259,7 +259,7 @@ def _make_problem(
         source=source,
         bought_indptr=bought.indptr,
         bought_items=bought.items,
-        needs=np.minimum(k, np.diff(bought.indptr)[source]).astype(np.int32),
+        max_hits=np.minimum(k, np.diff(bought.indptr)[source]).astype(np.int32),
         weights=np.empty(0) if weights is None else weights[source],
         hit_values_float=table.ravel(),
         hit_values=np.rint(table.ravel()).astype(np.int64),
