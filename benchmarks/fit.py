@@ -1,12 +1,12 @@
-"""Times a fit at 1M users x 50 listed x 100K items, and all that it promises, in one run.
+"""Times a fit at 1M users x 50 listed x 100K items, and checks every target, in one run.
 
     python benchmarks/fit.py                        # all parts, about 10 minutes
     python benchmarks/fit.py --only learner,literal
     python benchmarks/fit.py --quick                # a tenth of the size, to see that it runs
 
-The yardstick is one default `np.argsort` of all listed scores as float64, measured again and again
-in between, because machines are noisy; every ratio is of medians, and all seconds are printed.
-Compiling comes before the clocks start. Exits with status 1 when a target is missed.
+The yardstick is one default `np.argsort` of all listed scores as float64. It is measured many times
+in between, because machines are noisy; ratios are of medians, and all seconds are printed.
+Compiling is not timed. Exits with status 1 if a target is missed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ HERE = Path(__file__).parent
 
 
 class Result(NamedTuple):
-    """One line of the table; a target of None is for information."""
+    """One line of the table; without a target it is for information."""
 
     name: str
     value: float
@@ -52,14 +52,14 @@ class Result(NamedTuple):
 
     @property
     def met(self) -> bool:
-        """Whether the target is kept."""
+        """Whether the target is met."""
         if self.target is None:
             return True
         return self.value >= self.target if self.at_least else self.value <= self.target
 
 
 class Sizes(NamedTuple):
-    """How much data each part takes."""
+    """The size of the data for each part."""
 
     users: int
     items: int
@@ -68,7 +68,7 @@ class Sizes(NamedTuple):
     rounds: int
 
 
-FULL = Sizes(1_000_000, 100_000, 20_000, 5_500, 3)  # of 5,500 items about 5,000 are candidates
+FULL = Sizes(1_000_000, 100_000, 20_000, 5_500, 3)  # about 5,000 of the 5,500 items are candidates
 QUICK = Sizes(100_000, 10_000, 4_000, 1_000, 1)
 
 
@@ -100,7 +100,7 @@ class Bench:
         return data
 
     def time(self, name: str, function: Callable[[], Any]) -> Any:
-        """What the function returns; its seconds are noted and printed."""
+        """Return the result of the function; its seconds are kept and printed."""
         start = time.perf_counter()
         value = function()
         seconds = time.perf_counter() - start
@@ -109,7 +109,7 @@ class Bench:
         return value
 
     def median(self, name: str) -> float:
-        """The median of the seconds noted under a name."""
+        """The median of the seconds kept under a name."""
         return median(self.seconds[name])
 
     def argsort(self) -> None:
@@ -122,14 +122,14 @@ class Bench:
 
 
 def warm_up() -> None:
-    """Compile, or load compiled code, for every kind of problem."""
+    """Compile or load the kernels for every kind of problem."""
     data = generate_drift(2_000, 300, 20, 3.0)
     for settings in (paper("acc"), paper("ndcg"), AscentSettings(K)):
         found = ascend(data.lists, data.recent, data.n_items, settings)
-    paper_loop_biases(data, AscentSettings(K), found, keep_idle=True)
+    paper_loop_biases(data, AscentSettings(K), found, keep_zero_steps=True)
 
 
-# The parts, each giving lines of the table -------------------------------------------------------
+# The parts; each returns lines of the table -------------------------------------------------------
 
 
 def time_learner(bench: Bench) -> list[Result]:
@@ -190,19 +190,19 @@ def time_apply(bench: Bench) -> list[Result]:
 
 
 def paper_loop_biases(
-    data: DriftData, settings: AscentSettings, found: Solution, keep_idle: bool
+    data: DriftData, settings: AscentSettings, found: Solution, keep_zero_steps: bool
 ) -> np.ndarray:
     return ascend_by_paper_loop(
         data.lists, data.recent, data.n_items, settings, found.order, found.unit, found.excluded,
-        cycles=found.cycles, keep_idle=keep_idle,
+        cycles=found.cycles, keep_zero_steps=keep_zero_steps,
     )  # fmt: skip
 
 
 def time_literal(bench: Bench) -> list[Result]:
-    """The published loop, compiled, over the learner: how many times as long, for the same bytes.
+    """The paper's loop, compiled, relative to the learner; both give the same bytes.
 
-    As published, every user's breakpoints are sorted for every item. A kinder version sorts only
-    those that change something; for NDCG, with its ten breakpoints a user, only that is run, and
+    In the paper, every user's breakpoints are sorted for every item. A faster version sorts only
+    those that change something. For NDCG, with ten breakpoints per user, only that one is run, and
     the target holds for it too.
     """
     data = bench.make(bench.sizes.literal_users, bench.sizes.literal_items)
@@ -213,15 +213,15 @@ def time_literal(bench: Bench) -> list[Result]:
         for _ in range(3):
             found = bench.ascend(name, data, settings)
         print(f"  {len(found.order):,} candidates, {found.cycles} cycles, {found.updates:,} moves")
-        for keep_idle in ways:
-            way = f"published loop, {metric}" + ("" if keep_idle else ", kinder")
+        for keep_zero_steps in ways:
+            way = f"paper's loop, {metric}" + ("" if keep_zero_steps else ", faster version")
             biases = bench.time(
-                way, lambda s=settings, f=found, i=keep_idle: paper_loop_biases(data, s, f, i)
+                way, lambda s=settings, f=found, i=keep_zero_steps: paper_loop_biases(data, s, f, i)
             )
             if biases.tobytes() != found.bias.tobytes():
                 sys.exit(f"{way}: other biases than the learner's")
             ratio = bench.median(way) / bench.median(name)
-            target = 50.0 if keep_idle == ways[0] else None
+            target = 50.0 if keep_zero_steps == ways[0] else None
             results.append(Result(f"{way} / learner", ratio, target, at_least=True))
     return results
 
@@ -248,10 +248,10 @@ def idle_items(data: DriftData) -> tuple[Lists, Sets]:
 
 
 def time_scaling(bench: Bench) -> list[Result]:
-    """What twice the users cost, and twice the items for the same number of rows.
+    """The cost of twice the users, and of twice the items for the same number of rows.
 
-    Doubling the items can mean two things, and both must be cheap: the new ones are just there,
-    or the same purchases and list entries fall on twice as many, so that twice as many are tried.
+    Twice the items can mean two things, and both must be cheap: the new items are never listed or
+    sold, or the same purchases and list entries spread over twice as many candidates.
     """
     data, results = bench.data, []
     half = bench.make(bench.sizes.users // 2, bench.sizes.items)

@@ -1,4 +1,4 @@
-"""BiasLearner: settings that are checked, results one can see by eye, and no surprises."""
+"""BiasLearner: checked settings, results that can be checked by eye, and reproducible fits."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def tables(data):
     return data.recs(), data.recent_events()
 
 
-# Seen by eye -----------------------------------------------------------------------------------
+# Checked by eye -----------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def checkerboard():
-    """Even users like even items, odd users odd ones; each lists six, the smallest id first.
+    """Even users buy even items, odd users odd ones; each lists six, the smallest id first.
 
-    The engine is right about everybody but for item 0, which nobody buys any more.
+    The engine is right for every user, except about item 0, which nobody buys any more.
     """
     recs = recs_of(
         *((u, i, (2.0 if u % 2 == i % 2 else 1.0) - i / 10) for u in range(8) for i in range(6))
@@ -54,14 +54,14 @@ def checkerboard():
 
 @pytest.mark.parametrize("metric", ["acc", "map", "ndcg"])
 @pytest.mark.parametrize("unlisted", ["never", "zero"])
-def test_only_the_item_out_of_fashion_moves(checkerboard, metric, unlisted):
+def test_only_the_unsold_item_moves(checkerboard, metric, unlisted):
     recs, recent = checkerboard
     learner = tt.BiasLearner(
         method="ascent", k=2, metric=metric, unlisted=unlisted, penalty=0.01, max_bias=None
     )
     bias = learner.fit(recs, recent)
     found = biases(bias)
-    # Item 4 is next, at 1.6: item 0, at 2.0, must fall below it, and no further.
+    # Item 4 is next at 1.6: item 0, at 2.0, must fall just below it.
     assert found.pop(0) == pytest.approx(-0.4, abs=1e-5)
     assert set(found.values()) == {0.0}
     assert bias.summary.after == 1
@@ -69,7 +69,7 @@ def test_only_the_item_out_of_fashion_moves(checkerboard, metric, unlisted):
     assert [row["item_id"] for row in shown] == [2, 4, 1, 3] * 4
 
 
-def test_what_nobody_buys_can_be_excluded(checkerboard):
+def test_unsold_items_can_be_excluded(checkerboard):
     recs, recent = checkerboard
     bias = tt.BiasLearner(method="ascent", k=2, exclude_unsold=True).fit(recs, recent)
     assert bias.table()["excluded"].to_pylist() == [True, False, False, False, False, True]
@@ -78,7 +78,7 @@ def test_what_nobody_buys_can_be_excluded(checkerboard):
     assert bias.summary.n_excluded == 2
 
 
-def test_a_true_checkerboard_leaves_nothing_to_learn(checkerboard):
+def test_nothing_is_learned_if_the_engine_is_right(checkerboard):
     recs, _ = checkerboard
     recent = bought(*((u, i) for u in range(8) for i in range(6) if u % 2 == i % 2))
     bias = tt.BiasLearner(method="ascent", k=3, penalty=0, max_bias=None).fit(recs, recent)
@@ -93,8 +93,8 @@ def test_gain_and_support_by_hand():
     recent = bought((1, 8), (2, 8), (3, 7), (4, 8), (1, 8), (3, 99))
     learner = tt.BiasLearner(method="ascent", k=1, metric="acc", penalty=0, max_bias=None)
     bias = learner.fit(recs, recent)
-    # 7 is shown first and bought by one of three; 8 above 7 gains two users and loses none.
-    # 7 comes first: below 8 for user 1 and 2 (-0.4) it still is above 9 for user 3.
+    # Item 7 is visited first: at -0.4 it is below 8 for users 1 and 2, who bought 8, and still
+    # above 9 for user 3, who bought 7.
     rows = {row["item_id"]: row for row in bias.table().to_pylist()}
     assert {item: row["support"] for item, row in rows.items()} == {7: 1, 8: 3, 9: 0, 99: 1}
     assert rows[7]["bias"] == pytest.approx(-0.4, abs=1e-5)
@@ -106,7 +106,7 @@ def test_gain_and_support_by_hand():
     assert bias.summary.objective_after - bias.summary.objective_before == pytest.approx(2)
 
 
-def test_an_unlisted_favourite_is_raised_for_everybody():
+def test_an_unlisted_bestseller_is_raised_for_every_user():
     recs = recs_of(*((u, 7, 0.5) for u in range(3)), (3, 8, 0.25))
     recent = bought((0, 8), (1, 8), (2, 8))
     bias = tt.BiasLearner.paper(k=1).fit(recs, recent)
@@ -119,7 +119,7 @@ def test_an_unlisted_favourite_is_raised_for_everybody():
 def test_a_bias_is_capped_in_units_of_the_median_kth_score():
     recs = recs_of((1, 7, 1.0), (1, 8, 0.5), (2, 7, 1.0), (2, 8, 0.7), (3, 7, 1.0), (3, 8, 0.9))
     recent = bought((1, 8), (2, 8), (3, 8))
-    # The gaps are 0.1, 0.3 and 0.5; one item may fall and the other rise, each gaining something.
+    # The gaps are 0.1, 0.3 and 0.5; one item may fall and the other may rise.
     for cap, expected in ((0.05, 0.0), (0.15, 1 / 3), (0.25, 2 / 3), (0.6, 1.0), (None, 1.0)):
         bias = tt.BiasLearner(method="ascent", k=1, penalty=0, max_bias=cap).fit(recs, recent)
         assert bias.summary.unit == 1.0
@@ -127,7 +127,7 @@ def test_a_bias_is_capped_in_units_of_the_median_kth_score():
         assert bias.summary.after == pytest.approx(expected)
 
 
-def test_a_penalty_that_costs_more_than_it_gains_keeps_all_at_zero(tables):
+def test_a_large_penalty_keeps_all_biases_at_zero(tables):
     bias = tt.BiasLearner(method="ascent", penalty=1e6).fit(*tables)
     assert not bias.bias.any()
     assert bias.summary.after == bias.summary.before
@@ -139,38 +139,38 @@ def test_a_penalty_that_costs_more_than_it_gains_keeps_all_at_zero(tables):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"k": 0}, "k=0: must be at least 1"),
-        ({"k": 2.5}, "k=2.5: must be a whole number of at least 1"),
-        ({"k": "10"}, "k='10': must be a whole number"),
-        ({"k": True}, "k=True: must be a whole number"),
-        ({"k": None}, "k=None: must be a whole number"),
-        ({"metric": "mrr"}, "metric='mrr': must be one of acc, map, ndcg"),
-        ({"scale": "linear"}, "scale='linear': must be one of auto, additive, log"),
-        ({"unlisted": "floor"}, "unlisted='floor': must be one of never, zero"),
-        ({"penalty": -1}, "penalty=-1: must be a finite number, at least 0"),
-        ({"penalty": math.nan}, "penalty=nan: must be a finite number"),
-        ({"penalty": None}, "penalty=None: must be a finite number"),
-        ({"max_bias": math.inf}, "max_bias=inf: must be a finite number"),
-        ({"max_bias": "none"}, "max_bias='none': must be a finite number"),
-        ({"exclude_unsold": "yes"}, "exclude_unsold='yes': must be True or False"),
-        ({"exclude_unsold": 1}, "exclude_unsold=1: must be True or False"),
-        ({"max_cycles": 0}, "max_cycles=0: must be at least 1"),
-        ({"min_updates": 1.5}, "min_updates=1.5: must be a finite number, between 0 and 1"),
-        ({"min_support": -1}, "min_support=-1: must be at least 0"),
-        ({"min_exposure": 0.5}, "min_exposure=0.5: must be a whole number of at least 0"),
-        ({"n_bags": -1}, "n_bags=-1: must be at least 0"),
-        ({"seed": "x"}, "seed='x': must be a whole number of at least 0"),
-        ({"scale": "log", "unlisted": "zero"}, "unlisted='zero' with scale='log': .* use unlisted"),
+        ({"k": 0}, "k=0"),
+        ({"k": 2.5}, "k=2.5"),
+        ({"k": "10"}, "k='10'"),
+        ({"k": True}, "k=True"),
+        ({"k": None}, "k=None"),
+        ({"metric": "mrr"}, "metric='mrr'.* acc, map, ndcg"),
+        ({"scale": "linear"}, "scale='linear'.* auto, additive, log"),
+        ({"unlisted": "floor"}, "unlisted='floor'.* never, zero"),
+        ({"penalty": -1}, "penalty=-1"),
+        ({"penalty": math.nan}, "penalty=nan"),
+        ({"penalty": None}, "penalty=None"),
+        ({"max_bias": math.inf}, "max_bias=inf"),
+        ({"max_bias": "none"}, "max_bias='none'"),
+        ({"exclude_unsold": "yes"}, "exclude_unsold='yes'"),
+        ({"exclude_unsold": 1}, "exclude_unsold=1"),
+        ({"max_cycles": 0}, "max_cycles=0"),
+        ({"min_updates": 1.5}, "min_updates=1.5"),
+        ({"min_support": -1}, "min_support=-1"),
+        ({"min_exposure": 0.5}, "min_exposure=0.5"),
+        ({"n_bags": -1}, "n_bags=-1"),
+        ({"seed": "x"}, "seed='x'"),
+        ({"scale": "log", "unlisted": "zero"}, "unlisted='zero'.* scale='log'"),
     ],
 )
-def test_settings_out_of_range_are_refused_at_once(settings, message):
+def test_settings_out_of_range_are_refused(settings, message):
     with pytest.raises(tt.SettingError, match=message):
         tt.BiasLearner(method="ascent", **settings)
     with pytest.raises(tt.TrimtabError):
         tt.BiasLearner.paper(**settings)
 
 
-def test_settings_do_not_change():
+def test_settings_are_frozen():
     learner = tt.BiasLearner(method="ascent")
     with pytest.raises(FrozenInstanceError):
         learner.k = 3
@@ -196,10 +196,11 @@ def test_the_defaults():
 @pytest.mark.parametrize(
     "settings", [{"penalty": 0}, {"unlisted": "zero"}, {"max_cycles": None}, {"n_bags": 3}]
 )
-def test_a_setting_of_the_ascent_chooses_it(settings):
+def test_a_setting_of_the_ascent_selects_the_ascent(settings):
     assert not tt.BiasLearner(**settings).is_hierarchy
     assert tt.BiasLearner(metric="acc", scale="additive", seed=4).is_hierarchy
-    with pytest.raises(tt.SettingError, match="with method='hierarchy': only the ascent has it"):
+    (name,) = settings
+    with pytest.raises(tt.SettingError, match=f"{name}.*method='hierarchy'"):
         tt.BiasLearner(method="hierarchy", **settings)
 
 
@@ -215,11 +216,11 @@ def test_the_papers_settings_can_be_overridden():
     learner = tt.BiasLearner.paper(5, "map", unlisted="never", penalty=0.5, n_bags=2)
     assert (learner.k, learner.metric, learner.unlisted) == (5, "map", "never")
     assert (learner.penalty, learner.n_bags, learner.exclude_unsold) == (0.5, 2, True)
-    with pytest.raises(tt.SettingError, match="unknown setting 'penality'; there are k, metric, "):
+    with pytest.raises(tt.SettingError, match=r"'?penality.* k, metric, "):
         tt.BiasLearner.paper(penality=0)
 
 
-def test_the_settings_go_with_the_result(tables):
+def test_the_result_keeps_the_settings(tables):
     learner = tt.BiasLearner(method="ascent", k=3, metric="map", seed=7)
     bias = learner.fit(*tables)
     assert tt.BiasLearner(**bias.settings) == learner
@@ -246,7 +247,7 @@ def test_a_second_fit_is_a_fresh_fit(tables, data, bytes_of):
 @pytest.mark.parametrize(
     "learner", [tt.BiasLearner(method="ascent"), tt.BiasLearner.paper(metric="ndcg")]
 )
-def test_starting_from_the_own_result_never_lowers_the_objective(learner, tables):
+def test_a_warm_start_never_lowers_the_objective(learner, tables):
     bias = learner.fit(*tables)
     warm = learner.fit(*tables, start=bias)
     assert warm.summary.objective_before == pytest.approx(bias.summary.objective_after, abs=1e-6)
@@ -254,7 +255,7 @@ def test_starting_from_the_own_result_never_lowers_the_objective(learner, tables
     assert warm.summary.before == bias.summary.before
 
 
-def test_starting_where_nothing_is_left_to_gain_changes_nothing(tables):
+def test_a_warm_start_from_a_converged_fit_gains_nothing(tables):
     learner = tt.BiasLearner(method="ascent", max_cycles=None)
     bias = learner.fit(*tables)
     assert bias.summary.converged
@@ -282,20 +283,20 @@ def test_starting_biases_are_clipped_to_the_cap(tables):
     assert np.abs(free.bias).max() > 0.25 * bias.summary.unit
 
 
-def test_a_start_that_is_none():
+def test_an_invalid_start():
     recs, recent = recs_of((1, 7, 0.9)), bought((1, 7))
     learner = tt.BiasLearner(method="ascent", k=1)
     bias = learner.fit(recs, recent)
-    with pytest.raises(tt.DataError, match=r"start is a str: pass an ItemBias, as from ItemBias.l"):
+    with pytest.raises(tt.DataError, match=r"start .*str.* ItemBias"):
         learner.fit(recs, recent, start="yesterday")
-    with pytest.raises(tt.SettingError, match="start has scale='additive', the learner scale='log"):
+    with pytest.raises(tt.SettingError, match=r"start .*scale='additive'.* scale='log'"):
         tt.BiasLearner(method="ascent", k=1, scale="log").fit(recs, recent, start=bias)
     named = learner.fit(recs_of((1, "a", 0.9)), bought((1, "a")))
-    with pytest.raises(tt.DataError, match="'item_id' holds integers in recs but strings in start"):
+    with pytest.raises(tt.DataError, match=r"'item_id' .*integers in recs .*strings in start"):
         learner.fit(recs, recent, start=named)
 
 
-def test_bags_are_drawn_by_the_seed(tables, bytes_of):
+def test_the_seed_determines_the_bags(tables, bytes_of):
     def fit(**settings):
         return bytes_of(
             tt.BiasLearner(method="ascent", penalty=0.1, **settings).fit(*tables).table()
@@ -307,7 +308,7 @@ def test_bags_are_drawn_by_the_seed(tables, bytes_of):
     assert fit(seed=1) == fit(seed=2)
 
 
-def test_bags_average(tables):
+def test_biases_are_averaged_over_bags(tables):
     single = [tt.BiasLearner(method="ascent", penalty=0.1, n_bags=n).fit(*tables) for n in (1, 2)]
     one, two = (bias.bias for bias in single)
     assert not np.array_equal(one, two)
@@ -317,7 +318,7 @@ def test_bags_average(tables):
     assert np.abs(two).max() <= 0.5 * single[1].summary.unit
 
 
-def test_whole_weights_are_repeated_users(tables):
+def test_integer_weights_count_as_repeated_users(tables):
     recs, recent = tables
     heavy = pa.table({"user_id": [0, 1, 2, 3, 4], "weight": [3, 3, 3, 3, 3]})
     learner = tt.BiasLearner(method="ascent", k=5, penalty=0.1)
@@ -329,12 +330,12 @@ def test_whole_weights_are_repeated_users(tables):
         return pa.concat_tables([frame, *(c.filter(pa.array(user < 5)) for c in copies)])
 
     several = learner.fit(repeated(recs), repeated(recent))
-    # The unit is the median over lists, which repeating some of them moves a little.
+    # Repeating some lists changes the unit a little: it is a median over lists.
     assert weighted.summary.before == pytest.approx(several.summary.before)
     assert weighted.summary.objective_before == pytest.approx(several.summary.objective_before)
 
 
-def test_the_heavier_user_decides():
+def test_the_user_with_more_weight_decides():
     recs = recs_of((1, 7, 0.9), (1, 8, 0.8), (2, 7, 0.9), (2, 8, 0.8))
     recent = bought((1, 7), (2, 8))
     learner = tt.BiasLearner(method="ascent", k=1, penalty=0.01, max_bias=None)
@@ -374,7 +375,7 @@ def test_candidates_are_items_bought_or_shown_often_enough(tables, data):
     assert not nobody.bias.any()
 
 
-def test_more_cycles_gain_more_until_nothing_changes(tables):
+def test_more_cycles_gain_more_until_convergence(tables):
     runs = [
         tt.BiasLearner(method="ascent", max_cycles=n).fit(*tables).summary for n in (1, 2, None)
     ]
@@ -386,7 +387,7 @@ def test_more_cycles_gain_more_until_nothing_changes(tables):
     assert objectives[0] > runs[0].objective_before
 
 
-def test_few_updates_end_it_early(tables):
+def test_few_updates_stop_the_ascent_early(tables):
     patient = tt.BiasLearner(method="ascent", max_cycles=None).fit(*tables).summary
     hasty = tt.BiasLearner(method="ascent", max_cycles=None, min_updates=1.0).fit(*tables).summary
     assert hasty.cycles == 1 < patient.cycles
@@ -396,10 +397,10 @@ def test_few_updates_end_it_early(tables):
 # Progress --------------------------------------------------------------------------------------
 
 
-def test_progress_is_told_with_rising_numbers(tables):
+def test_progress_numbers_rise(tables):
     seen = []
     bias = tt.BiasLearner(method="ascent", max_cycles=None).fit(
-        *tables, progress=lambda *told: seen.append(told)
+        *tables, progress=lambda *reported: seen.append(reported)
     )
     assert seen == sorted(seen)
     assert len(set(seen)) == len(seen)
@@ -412,12 +413,12 @@ def test_progress_is_told_with_rising_numbers(tables):
 def test_progress_does_not_change_the_result(tables, bytes_of):
     shown = [
         bytes_of(tt.BiasLearner(method="ascent").fit(*tables, progress=how).table())
-        for how in (None, False, True, lambda *told: None)
+        for how in (None, False, True, lambda *reported: None)
     ]
     assert len(set(shown)) == 1
 
 
-def test_every_bag_tells_its_progress(tables):
+def test_every_bag_reports_its_progress(tables):
     cycles = []
     tt.BiasLearner(method="ascent", n_bags=2, max_cycles=1).fit(
         *tables, progress=lambda cycle, done, of: cycles.append(done == of)
@@ -430,32 +431,33 @@ class Screen(io.StringIO):
         return True
 
 
-def test_the_bar_appears_on_stderr_for_long_fits_only(monkeypatch):
+def test_the_bar_appears_on_stderr_only_for_long_fits(monkeypatch):
     monkeypatch.setattr("trimtab.progress._PATIENCE", 0.0)
     monkeypatch.setenv("TERM", "xterm")
     screen = Screen()
     monkeypatch.setattr(sys, "stderr", screen)
-    report, close = progress_reporter(True, 2, 2)
-    report(0)(1, 5, 10)
-    report(1)(2, 10, 10)
-    close()
+    with progress_reporter(True, 2, 2) as report:
+        report(0)(1, 5, 10)
+        report(1)(2, 10, 10)
     assert "learning, cycle 2, bag 2" in screen.getvalue()
-    assert progress_reporter(None, 2, 1)[0](0) is not None
-    assert progress_reporter(False, 2, 1)[0](0) is None
+    with progress_reporter(None, 2, 1) as report:
+        assert report(0) is not None
+    with progress_reporter(False, 2, 1) as report:
+        assert report(0) is None
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    assert progress_reporter(None, 2, 1)[0](0) is None  # not a terminal
+    with progress_reporter(None, 2, 1) as report:
+        assert report(0) is None  # not a terminal
 
 
 def test_a_short_fit_shows_no_bar(monkeypatch):
     screen = Screen()
     monkeypatch.setattr(sys, "stderr", screen)
-    report, close = progress_reporter(True, 2, 1)
-    report(0)(1, 5, 10)
-    close()
+    with progress_reporter(True, 2, 1) as report:
+        report(0)(1, 5, 10)
     assert screen.getvalue() == ""
 
 
-# What goes with a fit --------------------------------------------------------------------------
+# Other inputs --------------------------------------------------------------------------
 
 
 def test_the_window_is_described(tables):
@@ -470,18 +472,18 @@ def test_the_window_is_described(tables):
     assert window["last"] > window["first"]
 
 
-def test_tables_the_ascent_does_not_use_are_checked_and_said_to_be(tables, data):
+def test_tables_that_the_ascent_ignores_are_checked_and_warned_about(tables, data):
     learner = tt.BiasLearner(method="ascent")
-    with pytest.warns(tt.TrimtabWarning, match="history and items are used by the hierarchy only"):
+    with pytest.warns(tt.TrimtabWarning, match="history and items"):
         learner.fit(*tables, history=data.history_events())
-    with pytest.warns(tt.TrimtabWarning, match="this ascent learns without") as seen:
+    with pytest.warns(tt.TrimtabWarning, match="history and items") as seen:
         learner.fit(*tables, items=data.catalogue())
     assert seen[0].filename == __file__
-    with pytest.raises(tt.DataError, match="missing column 'category' in items; found item_id"):
+    with pytest.raises(tt.DataError, match=r"'category' .*items.* item_id"):
         learner.fit(*tables, items=data.catalogue().drop_columns("category"))
 
 
-def test_a_number_of_threads_that_is_none(tables, monkeypatch):
+def test_an_invalid_number_of_threads(tables, monkeypatch):
     monkeypatch.setenv("TRIMTAB_THREADS", "many")
-    with pytest.raises(tt.SettingError, match="TRIMTAB_THREADS='many': must be a whole number"):
+    with pytest.raises(tt.SettingError, match="TRIMTAB_THREADS='many'"):
         tt.BiasLearner(method="ascent").fit(*tables)

@@ -1,4 +1,4 @@
-"""Trend features: counts against plain groupings, formulas against hand-computed figures."""
+"""Trend features: counts against plain groupings, formulas against figures computed by hand."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def counted(frame: pd.DataFrame, before: int | None = WINDOW_FROM, n_items: int 
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_history_is_that_of_a_plain_grouping(seed):
+def test_history_counts_equal_a_plain_grouping(seed):
     frame = events(seed)
     found = counted(frame)
     days = frame.assign(day=(WINDOW_FROM - 1 - frame["time"]) // DAY)
@@ -46,7 +46,7 @@ def test_history_is_that_of_a_plain_grouping(seed):
     assert found.since.tolist() == since.tolist()
 
 
-def test_the_order_of_events_does_not_matter_and_those_of_the_window_are_left_out():
+def test_events_in_any_order_count_and_those_in_the_window_do_not():
     frame = events(7)
     late = pd.DataFrame({"item": [3, 4], "user": [1, 2], "time": [WINDOW_FROM, WINDOW_FROM + 9]})
     mixed = pd.concat([frame, late.astype(frame.dtypes)]).sample(frac=1, random_state=1)
@@ -56,7 +56,7 @@ def test_the_order_of_events_does_not_matter_and_those_of_the_window_are_left_ou
         assert one.tobytes() == other.tobytes()
 
 
-def test_what_is_not_known_is_left_out():
+def test_counts_without_users_or_times_are_missing():
     frame = events(3)
     items, users, times = (frame[name].to_numpy() for name in ("item", "user", "time"))
     plain = np.bincount(items, minlength=21)
@@ -72,7 +72,7 @@ def test_what_is_not_known_is_left_out():
     assert timed.week.sum() == (times >= WINDOW_FROM - 7 * DAY).sum()
 
 
-def test_groups_are_counted_apart():
+def test_groups_are_counted_separately():
     lists = Lists(np.array([0, 2, 4, 6]), np.array([0, 1, 1, 2, 0, 2], np.int32), np.zeros(6))
     bought = Sets(np.array([0, 1, 2, 4]), np.array([1, 3, 0, 3], np.int32))
     sold, listed = count_groups(lists, bought, np.array([0, 1, -1]), 2, 4)
@@ -91,7 +91,7 @@ def test_features_by_hand():
     )
     made = Features(history)
     table = dict(zip(made.names, made.build(bought, listed).T, strict=True))
-    rate = 8 / 100  # bought of what is listed
+    rate = 8 / 100  # purchases per listed item
     expected = {
         "bought_per_listed": [
             (6 + 10 * rate) / 50 / rate, (2 + 10 * rate) / 50 / rate, 10 * rate / 30 / rate,

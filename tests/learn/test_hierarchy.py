@@ -1,4 +1,4 @@
-"""The robust default: what it learns, what it forecasts, and what it leaves alone."""
+"""The robust default: what it learns, what it forecasts and when it changes nothing."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ def lift(bias: tt.ItemBias, data, metric: str = "ndcg") -> float:
 
 
 @pytest.mark.parametrize("metric", ["acc", "map", "ndcg"])
-def test_it_lifts_every_metric_on_later_days(metric, drifted):
+def test_every_metric_rises_on_later_days(metric, drifted):
     learner = tt.BiasLearner(metric=metric)
     bias = learner.fit(drifted.recs(), drifted.recent_events(), history=drifted.history_events())
-    came = lift(bias, drifted, metric)
-    assert came > 0.05
-    assert bias.summary.forecast == pytest.approx(came, abs=0.05)
+    observed = lift(bias, drifted, metric)
+    assert observed > 0.05
+    assert bias.summary.forecast == pytest.approx(observed, abs=0.05)
     assert bias.summary.forecast_low < bias.summary.forecast < bias.summary.forecast_high
 
 
-def test_the_summary_is_that_of_ranking_anew(drifted, learned):
+def test_the_summary_agrees_with_ranking_and_evaluating(drifted, learned):
     recs, recent = drifted.recs(), drifted.recent_events()
     assert learned.summary.method == "hierarchy"
     assert learned.summary.before == pytest.approx(tt.evaluate(recs, recent)["ndcg"])
@@ -64,13 +64,13 @@ def test_the_summary_is_that_of_ranking_anew(drifted, learned):
     assert learned.summary.concentration_after == pytest.approx(most)
 
 
-def test_parts_add_up_and_intervals_hold_the_bias(learned):
+def test_parts_add_up_and_intervals_contain_the_bias(learned):
     table = learned.table().to_pandas()
     parts = table["trend"] + table["category"] + table["own"]
     assert parts.to_numpy() == pytest.approx(table["bias"].to_numpy())
     assert (table["low"] < table["bias"]).all()
     assert (table["bias"] < table["high"]).all()
-    # More buyers, a surer bias.
+    # More buyers give a narrower interval.
     widths = table["high"] - table["low"]
     many = table["support"] > table["support"].quantile(0.9)
     assert widths[many].mean() < 0.7 * widths[table["support"] <= 1].mean()
@@ -84,7 +84,7 @@ def test_intervals_cover_the_truth(seed):
     known = np.isfinite(data.trend) & (listed >= 10)
     truth, weight = data.trend[known], listed[known]
     table = bias.table().to_pandas().set_index("item_id").loc[np.flatnonzero(known)]
-    # Only differences matter to a ranking: compare around the mean of what is listed.
+    # Only differences matter to a ranking: compare relative to the mean of listed items.
     truth = truth - np.average(truth, weights=weight)
     truth = truth + np.average(table["bias"], weights=weight)
     covered = ((table["low"] <= truth) & (truth <= table["high"])).mean()
@@ -101,9 +101,9 @@ def test_without_drift_it_changes_almost_nothing(n_users, seed):
     assert -0.005 <= lift(bias, data) <= 0.005
 
 
-def test_nothing_borne_out_is_said_and_leaves_all_biases_at_zero():
+def test_no_gain_on_held_out_data_warns_and_sets_all_biases_to_zero():
     data = generate_drift(n_users=300, n_items=200, n_listed=20, drift=0, seed=2)
-    with pytest.warns(tt.GuardWarning, match="no lift of NDCG@10, so that every bias is 0") as seen:
+    with pytest.warns(tt.GuardWarning, match=r"NDCG@10 .*held-out") as seen:
         bias = DEFAULT.fit(data.recs(), data.recent_events())
     assert seen[0].filename == __file__
     assert not bias.bias.any()
@@ -111,10 +111,10 @@ def test_nothing_borne_out_is_said_and_leaves_all_biases_at_zero():
     assert set(bias.summary.kept.values()) == {0.0}
 
 
-def test_lists_without_a_hit_teach_nothing():
+def test_nothing_is_learned_from_lists_without_a_hit():
     recs = pa.table({"user_id": [1, 1, 2], "item_id": [7, 8, 8], "score": [0.9, 0.8, 0.5]})
     recent = pa.table({"user_id": [1, 2], "item_id": [9, 7]})
-    with pytest.warns(tt.GuardWarning, match="bear out no lift"):
+    with pytest.warns(tt.GuardWarning, match=r"NDCG@2 .*held-out"):
         bias = tt.BiasLearner(k=2).fit(recs, recent)
     assert bias.bias.tolist() == [0.0, 0.0, 0.0]
     assert bias.summary.forecast is None
@@ -152,7 +152,7 @@ def test_threads_change_nothing(drifted, learned, bytes_of, monkeypatch):
 @pytest.mark.parametrize("shift", [0.0, -1.0], ids=["log", "additive"])
 def test_scores_times_1024_give_the_same_ranking_to_the_byte(shift, drifted, bytes_of):
     recs = drifted.recs()
-    scores = pc.add(recs["score"], shift)  # below 0, most of them, for the additive scale
+    scores = pc.add(recs["score"], shift)  # mostly below 0 for the additive scale
     small = recs.set_column(2, "score", scores)
     large = recs.set_column(2, "score", pc.multiply(scores, 1024.0))
     one, other = (DEFAULT.fit(r, drifted.recent_events()) for r in (small, large))
@@ -166,11 +166,11 @@ def test_scores_times_1024_give_the_same_ranking_to_the_byte(shift, drifted, byt
     assert lift(one, drifted) > (0.05 if not shift else -1)
 
 
-# What may be absent ----------------------------------------------------------------------------
+# Optional inputs ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("history", [None, "counts", "items", "events"])
-def test_each_optional_input_only_adds_its_part(history, drifted):
+def test_each_optional_input_adds_its_features(history, drifted):
     events = drifted.history_events()
     tables = {
         None: None,
@@ -186,7 +186,7 @@ def test_each_optional_input_only_adds_its_part(history, drifted):
     assert lift(bias, drifted) > 0.05
 
 
-def test_counts_and_events_without_users_say_the_same(drifted, bytes_of):
+def test_counts_and_events_without_users_give_the_same_biases(drifted, bytes_of):
     events = drifted.history_events().select(["item_id"])
     counts = events.group_by("item_id").aggregate([([], "count_all")])
     counts = counts.rename_columns({"count_all": "count"})
@@ -211,43 +211,43 @@ def test_events_of_the_window_in_the_history_change_nothing(drifted, bytes_of):
     assert bytes_of(clean.table()) == bytes_of(leaky.table())
 
 
-def test_a_clock_with_a_zone_beside_one_without(drifted):
+def test_timestamps_with_and_without_a_time_zone(drifted):
     recent = timed(drifted.recent_events(), "2026-03-01", 3, 0)
     past = timed(drifted.history_events(), "2025-12-01", 90, 1)
     zoned = past.set_column(2, "timestamp", pc.assume_timezone(past["timestamp"], "UTC"))
-    with pytest.raises(tt.DataError, match="has a time zone in history but none in recent"):
+    with pytest.raises(tt.DataError, match=r"'timestamp' .*history .*recent"):
         DEFAULT.fit(drifted.recs(), recent, history=zoned)
 
 
 @pytest.mark.parametrize(
     ("tables", "message"),
     [
-        ({"history": {"item_id": [1], "count": [-2]}}, "'count' of history has -2: counts must be"),
-        ({"history": {"user_id": [1]}}, "missing column 'item_id' in history"),
-        ({"items": {"item_id": [1, 1], "category": ["a", "b"]}}, "'item_id' of items has 1 more"),
-        ({"items": {"item_id": [1]}}, "missing column 'category' in items"),
+        ({"history": {"item_id": [1], "count": [-2]}}, "'count' of history .*-2"),
+        ({"history": {"user_id": [1]}}, "'item_id' .*history"),
+        ({"items": {"item_id": [1, 1], "category": ["a", "b"]}}, "'item_id' of items .*1"),
+        ({"items": {"item_id": [1]}}, "'category' .*items"),
     ],
 )
-def test_tables_that_cannot_be_used(tables, message, drifted):
+def test_invalid_history_and_items(tables, message, drifted):
     given = {name: pa.table(columns) for name, columns in tables.items()}
     with pytest.raises(tt.DataError, match=message):
         DEFAULT.fit(drifted.recs(), drifted.recent_events(), **given)
 
 
-def test_earlier_windows_teach_and_judge(drifted):
+def test_earlier_windows_are_used_to_learn_and_to_validate(drifted):
     recs = stacked({"2026-03-01": drifted.recs(), "2026-03-04": drifted.recs()})
     recent = stacked({"2026-03-01": drifted.test_events(), "2026-03-04": drifted.recent_events()})
     bias = DEFAULT.fit(recs, recent)
     alone = DEFAULT.fit(drifted.recs(), drifted.recent_events())
     assert bias.summary.n_users > 1.5 * alone.summary.n_users
-    # Learned on one window and judged on the other, as it will be used.
+    # Learned on one window and validated on the other.
     assert bias.summary.forecast > 0.05
     assert bias.summary.forecast != alone.summary.forecast
     both = np.isin(bias.item_ids, alone.item_ids)
     assert np.corrcoef(bias.bias[both], alone.bias)[0, 1] > 0.8
 
 
-def test_weights_of_zero_count_for_nothing(drifted, bytes_of):
+def test_users_of_weight_zero_do_not_count(drifted, bytes_of):
     recs, recent = drifted.recs(), drifted.recent_events()
     half = pc.less(recent["user_id"], 3000)
     weights = pa.table({"user_id": np.arange(3000, 6000), "weight": np.zeros(3000)})
@@ -260,10 +260,10 @@ def test_weights_of_zero_count_for_nothing(drifted, bytes_of):
     assert even.bias == pytest.approx(DEFAULT.fit(recs, recent).bias, abs=1e-6)
 
 
-# Items that little is known of -----------------------------------------------------------------
+# Unusual items and scores -----------------------------------------------------------------
 
 
-def test_fresh_items_take_their_categorys_bias(drifted, learned):
+def test_fresh_items_take_the_bias_of_their_category(drifted, learned):
     new = pa.table(
         {"item_id": [900, 901], "category": [drifted.catalogue()["category"][0].as_py(), None]}
     )
@@ -280,7 +280,7 @@ def test_fresh_items_take_their_categorys_bias(drifted, learned):
     assert near["bias"].min() <= table.loc[900, "bias"] <= near["bias"].max()
 
 
-def test_zero_and_negative_scores_are_ranked_as_they_should(drifted):
+def test_zero_and_negative_scores_keep_their_order(drifted):
     recs = drifted.recs().to_pandas()
     last = recs.groupby("user_id").cumcount() >= 38
     recs.loc[last, "score"] = np.where(recs.loc[last, "item_id"] % 2, 0.0, -0.5)
@@ -292,7 +292,7 @@ def test_zero_and_negative_scores_are_ranked_as_they_should(drifted):
     biases = pd.Series(bias.bias, index=np.asarray(bias.item_ids))[top["item_id"]].to_numpy()
     expected = scores * np.exp(np.sign(scores) * biases)
     assert top["score"].to_numpy() == pytest.approx(expected, rel=1e-9)
-    # Zero stays below what is above it and above what is below it, for everybody.
+    # Positive scores stay above zero and negative ones below it, for every user.
     signs = np.sign(scores).reshape(-1, 40)
     assert (np.diff(signs, axis=1) <= 0).all()
 
@@ -304,7 +304,7 @@ def test_a_saved_table_comes_back(learned, tmp_path, bytes_of):
     assert loaded.summary == learned.summary
 
 
-def test_lists_that_grow_alike_are_flagged():
+def test_lists_that_become_too_similar_are_flagged():
     random = np.random.default_rng(0)
     n_users, n_items = 3000, 400
     recs = pd.DataFrame(
@@ -316,12 +316,12 @@ def test_lists_that_grow_alike_are_flagged():
     )
     trendy = recs[recs["item_id"] < 40].groupby("user_id").head(1)[["user_id", "item_id"]]
     learner = tt.BiasLearner(k=2)
-    with pytest.warns(tt.GuardWarning, match="most shown items would take .* up from .*: lists gr"):
+    with pytest.warns(tt.GuardWarning, match=r"most shown items .*similar"):
         bias = learner.fit(recs, trendy)
     assert bias.summary.concentration_after > bias.summary.concentration_before + 0.1
 
 
-# Data that is not as it should be ---------------------------------------------------------------
+# Unusual data ---------------------------------------------------------------
 
 
 def stacked(tables: dict[str, pa.Table]) -> pa.Table:
@@ -346,7 +346,7 @@ def test_windows_without_purchases_or_lists_change_nothing(drifted):
 
 
 @pytest.mark.parametrize("weight", [1e-12, 1e-3, 1e9, 1e300])
-def test_weights_may_be_measured_in_anything(weight, drifted, learned):
+def test_the_scale_of_weights_does_not_matter(weight, drifted, learned):
     weights = pa.table({"user_id": np.arange(6000), "weight": np.full(6000, weight)})
     bias = DEFAULT.fit(
         drifted.recs(), drifted.recent_events(), history=drifted.history_events(),
@@ -371,7 +371,7 @@ def test_an_engine_that_never_hits_can_still_be_helped():
     assert bias.summary.forecast is None
 
 
-def test_one_item_that_everybody_wants_is_found():
+def test_one_item_that_many_users_want_is_found():
     random = np.random.default_rng(1)
     n_users, n_items = 2000, 300
     items = np.argsort(random.random((n_users, n_items)), axis=1)[:, :100]
@@ -383,14 +383,14 @@ def test_one_item_that_everybody_wants_is_found():
     )  # fmt: skip
     recent = pa.table({"user_id": np.arange(n_users), "item_id": chosen})
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", tt.GuardWarning)  # lists do grow alike
+        warnings.simplefilter("ignore", tt.GuardWarning)  # lists do become similar
         bias = DEFAULT.fit(recs, recent)
     assert int(bias.item_ids[np.argmax(bias.bias)]) == 7
     assert np.isfinite(bias.bias).all()
     assert bias.summary.after > bias.summary.before + 0.1
 
 
-def test_dated_counts_and_days_leave_the_window_out(drifted, bytes_of):
+def test_counts_and_dates_in_the_window_are_left_out(drifted, bytes_of):
     recent = timed(drifted.recent_events(), "2026-03-01", 3, 0)
     counts = drifted.history_events().group_by("item_id").aggregate([([], "count_all")])
     counts = counts.rename_columns({"count_all": "count"})
@@ -405,7 +405,7 @@ def test_dated_counts_and_days_leave_the_window_out(drifted, bytes_of):
     assert bytes_of(DEFAULT.fit(drifted.recs(), recent, history=leaky).table()) == bytes_of(
         clean.table()
     )
-    # Days begin before the first purchase in them.
+    # A date counts as midnight, before the first purchase of the day.
     past = timed(drifted.history_events(), "2025-12-01", 90, 1)
     days = past.set_column(2, "timestamp", past["timestamp"].cast(pa.date32(), safe=False))
     first = pa.table({"user_id": [1], "item_id": [5], "timestamp": [pd.Timestamp("2026-03-01")]})
@@ -417,7 +417,7 @@ def test_dated_counts_and_days_leave_the_window_out(drifted, bytes_of):
 @pytest.mark.parametrize(
     "kind", [pa.string(), pa.string_view(), pa.int16(), pa.null(), pa.dictionary(pa.int8(), "str")]
 )
-def test_categories_of_any_plain_kind(kind, drifted, learned):
+def test_categories_of_any_simple_type(kind, drifted, learned):
     codes = drifted.category % 100
     if pa.types.is_null(kind):
         column = pa.nulls(len(codes))
@@ -431,11 +431,11 @@ def test_categories_of_any_plain_kind(kind, drifted, learned):
 
 def test_categories_that_are_lists(drifted):
     items = pa.table({"item_id": [1], "category": [["a", "b"]]})
-    with pytest.raises(tt.DataError, match=r"column 'category' of items holds list.*: it must"):
+    with pytest.raises(tt.DataError, match=r"'category' of items .*list"):
         DEFAULT.fit(drifted.recs(), drifted.recent_events(), items=items)
 
 
-def test_scores_of_every_size_keep_their_order():
+def test_scores_of_any_magnitude_keep_their_order():
     scores = [1e300, 1.0, 1e-300, 5e-324, 0.0, -1e-300, -1.0, -1e300]
     recs = pa.table({"user_id": [1] * 8, "item_id": np.arange(8), "score": scores})
     data = generate_drift(n_users=400, n_items=120, n_listed=20, drift=1.0, seed=3)

@@ -1,7 +1,7 @@
 """The objective by its definition: rank every unit from scratch and count.
 
 Nothing here is shared with the package, and there are no curves: a bias is judged by ranking with
-it. Compiled only so that thousands of problems take seconds.
+it. Compiled and cached, because thousands of problems are checked.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ def to_dense(case: Case) -> Dense:
     return Dense(scores, bought, weights, case.settings.k, metric, case.settings.unlisted == "zero")
 
 
-@numba.njit
+@numba.njit(cache=True)
 def rank(dense, unit, bias, length):
     """Items of a unit, best first, up to `length`; excluded items have a bias of -inf.
 
-    Units with an empty list get nothing, whatever is raised.
+    A unit with an empty list gets no items, not even raised ones.
     """
     n_items = len(bias)
     total = np.full(n_items, -np.inf)
@@ -68,9 +68,9 @@ def rank(dense, unit, bias, length):
     return ranked
 
 
-@numba.njit
+@numba.njit(cache=True)
 def unit_metric(dense, unit, bias):
-    """ACC, AP or NDCG of one unit, as the definitions say; 0 for one that bought nothing."""
+    """ACC, AP or NDCG of one unit by definition; 0 for a unit that bought nothing."""
     n_relevant = dense.bought[unit].sum()
     if n_relevant == 0:
         return 0.0
@@ -93,7 +93,7 @@ def unit_metric(dense, unit, bias):
     return total
 
 
-@numba.njit
+@numba.njit(cache=True)
 def metric_sum(dense, bias):
     """The weighted sum of the metric."""
     total = 0.0
@@ -102,7 +102,7 @@ def metric_sum(dense, bias):
     return total
 
 
-@numba.njit
+@numba.njit(cache=True)
 def metric_at(dense, bias, item, value):
     """The weighted sum with one item's bias changed."""
     changed = bias.copy()
@@ -110,9 +110,9 @@ def metric_at(dense, bias, item, value):
     return metric_sum(dense, changed)
 
 
-@numba.njit
+@numba.njit(cache=True)
 def crossings(dense, bias, item, cap):
-    """Every bias at which the item meets any other item of any unit, 0 and the cap, ascending."""
+    """Every bias at which the item ties with another item of a unit, 0 and the cap, ascending."""
     n_units, n_items = dense.scores.shape
     found = np.empty(n_units * n_items + 3)
     found[0] = 0.0
@@ -132,7 +132,7 @@ def crossings(dense, bias, item, cap):
     return np.unique(found[:n])
 
 
-@numba.njit
+@numba.njit(cache=True)
 def inside(low, high):
     """A point well inside an open interval."""
     if low == -np.inf:
@@ -142,11 +142,11 @@ def inside(low, high):
     return low + (high - low) / 2
 
 
-@numba.njit
+@numba.njit(cache=True)
 def best_total(dense, bias, item, rate, cap, narrow):
-    """The best the item can add: over open intervals wide enough, 0, and the current bias.
+    """The best objective over the open intervals that are wide enough, 0 and the current bias.
 
-    The penalty of an interval is that of its end nearer to 0, which cannot quite be reached.
+    The penalty of an interval is taken at its end nearer to 0, which no bias quite reaches.
     """
     best = metric_at(dense, bias, item, 0.0)
     best = max(best, metric_at(dense, bias, item, bias[item]) - rate * abs(bias[item]))
@@ -158,3 +158,26 @@ def best_total(dense, bias, item, rate, cap, narrow):
             nearer = min(abs(low), abs(high))
             best = max(best, metric_at(dense, bias, item, inside(low, high)) - rate * nearer)
     return best
+
+
+@numba.njit(cache=True)
+def unit_quanta(dense, hit_values, unit, bias):
+    """One unit's metric in quanta, ranked from scratch."""
+    total = 0
+    hits = 0
+    for place, item in enumerate(rank(dense, unit, bias, dense.k)):
+        if dense.bought[unit, item]:
+            hits += 1
+            total += hit_values[unit, place] * (hits if dense.metric == MAP else 1)
+    return total
+
+
+@numba.njit(cache=True)
+def quanta_at(dense, hit_values, bias, item, value):
+    """All units' metric in quanta with one item's bias changed."""
+    changed = bias.copy()
+    changed[item] = value
+    total = 0
+    for unit in range(len(hit_values)):
+        total += unit_quanta(dense, hit_values, unit, changed)
+    return total

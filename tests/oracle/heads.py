@@ -1,4 +1,4 @@
-"""What the kernel keeps about each unit, checked against rankings made from scratch."""
+"""The kernel's rows, bounds and multisets, checked against rankings made from scratch."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ def totals(dense: Dense, unit: int, bias: np.ndarray) -> np.ndarray:
 
 
 def check_row(state: State, dense: Dense, unit: int, ranked: np.ndarray) -> None:
-    """One row is the exact head of a ranking, long enough, and its bounds hold."""
+    """A row is the exact top of a ranking, long enough, and its bounds hold."""
     problem, rows = state.problem, state.rows
     source = problem.source[unit]
     scores_start = unit * problem.stride
     items_start = 2 * (scores_start + problem.width)
     length = rows.marked_items[items_start + problem.width]
-    floor = rows.exact_above[unit]
+    exact_above = rows.exact_above[unit]
     scores = rows.scores[scores_start : scores_start + length]
-    length = int((scores >= floor).sum())
+    length = int((scores >= exact_above).sum())
     scores = scores[:length]
     total = totals(dense, source, rows.offset)
     assert length >= min(problem.k + 1, len(ranked))
     assert scores.tobytes() == total[ranked[:length]].tobytes()
     codes = ranked * 2 + dense.bought[source, ranked]
     assert np.array_equal(rows.marked_items[items_start : items_start + length], codes[:length])
-    assert floor > -np.inf or length == len(ranked)
-    edge = total[ranked[problem.k]] if len(ranked) > problem.k else -np.inf
-    assert edge * (1 - np.sign(edge) * 1e-6) - 1e-30 <= rows.score_after_k[unit] <= edge
+    assert exact_above > -np.inf or length == len(ranked)
+    after_k = total[ranked[problem.k]] if len(ranked) > problem.k else -np.inf
+    assert after_k * (1 - np.sign(after_k) * 1e-6) - 1e-30 <= rows.score_after_k[unit] <= after_k
     head = ranked[problem.first_counted_slot : problem.k + 1]
     hits = total[head[dense.bought[source, head]]]
     low = hits.min() if len(hits) else np.inf
     assert low * (1 - np.sign(low) * 1e-6) - 1e-30 <= rows.lowest_hit[unit] <= low
-    assert rows.group_exact_above[unit // GROUP] <= floor
+    assert rows.group_exact_above[unit // GROUP] <= exact_above
     assert rows.group_score_after_k[unit // GROUP] <= rows.score_after_k[unit]
 
 
 def unit_losses(state: State, dense: Dense, unit: int, ranked: np.ndarray) -> Counter:
-    """What a unit's hits lose when pushed one place down, by (score, item)."""
+    """The loss of each hit of a unit when pushed down one slot, by (score, item)."""
     problem = state.problem
     source = problem.source[unit]
     k = problem.k
@@ -54,19 +54,19 @@ def unit_losses(state: State, dense: Dense, unit: int, ranked: np.ndarray) -> Co
     hit_values = np.rint(dense.weights[source] * values).astype(np.int64)
     losses: Counter = Counter()
     hits = 0
-    for place, item in enumerate(ranked[:k].tolist()):
+    for slot, item in enumerate(ranked[:k].tolist()):
         if dense.bought[source, item]:
-            step = int(hit_values[place] - hit_values[place + 1]) * (
+            step = int(hit_values[slot] - hit_values[slot + 1]) * (
                 1 + hits if problem.is_map else 1
             )
             hits += 1
-            if step and place >= problem.first_counted_slot:
+            if step and slot >= problem.first_counted_slot:
                 losses[max(float(total[item]), 0.0), item] += step
     return losses
 
 
 def check_state(state: State, case: Case, dense: Dense) -> None:
-    """Every row, the shared losses and the raised items are what a fresh start would give."""
+    """All rows, shared losses and raised items equal those computed from scratch."""
     problem, rows = state.problem, state.rows
     losses: Counter = Counter()
     for unit in range(problem.n_units):

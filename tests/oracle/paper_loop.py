@@ -1,10 +1,11 @@
-"""The coordinate loop as published: every unit for every item, and all its breakpoints sorted.
+"""The paper's coordinate loop: every unit for every item, with all breakpoints sorted.
 
-A cycle costs candidates x units x log(units). Nothing is shared between items and nobody is
-left out, so there is little to get wrong; the fast kernel is measured and checked against it.
+A cycle costs candidates x units x log(units). Items share nothing and no unit is left out, so there
+is little to get wrong; the fast kernel is timed and checked against it.
 
-It differs from the paper where the paper errs: t_p is taken without item i, a bias stands inside
-an interval (see `steps.py`), and the current value is read from the ranking.
+It differs from the paper where the paper is wrong: t_p is taken without item i, a bias is placed
+inside an interval (see `bias_steps`), and the current value is read from the ranking. For a unit,
+t_p is the score in slot p without item i, a its own score of i; i passes slot p at b = t_p - a.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ if TYPE_CHECKING:
 
 
 class Units(NamedTuple):
-    """What the units list and bought, and the head of each one's current ranking."""
+    """Lists and purchases of the units, and the top of each current ranking."""
 
     k: int
-    first: int  # the first place whose step counts: k - 1 for ACC, otherwise 0
+    first: int  # the first slot with a step: k - 1 for ACC, otherwise 0
     is_map: bool
     reaches_unlisted: bool
     indptr: Ints
@@ -42,13 +43,13 @@ class Units(NamedTuple):
     scores: Floats
     bought_indptr: Ints
     bought_items: Codes
-    hit_values: Ints  # [unit, place] of a hit, in quanta; place k is past the end
-    top_scores: Floats  # [unit, place], k + 1 places
+    hit_values: Ints  # [unit, slot], in quanta; 0 in slot k
+    top_scores: Floats  # [unit, slot], k + 1 slots
     top_items: Codes
     top_bought: Flags
     lengths: Codes
     raised: Codes  # items with a positive bias, the highest first
-    counts: Ints  # how many of them
+    counts: Ints  # number of raised items
 
 
 class Columns(NamedTuple):
@@ -74,8 +75,8 @@ class Curve(NamedTuple):
 
 
 @helper
-def _place(units, unit, n, score, item):
-    """Put an item into a unit's head of length n if it belongs there; returns the new length."""
+def _insert(units, unit, n, score, item):
+    """Insert an item into a unit's top k + 1 of length n if it belongs; returns the length."""
     scores = units.top_scores[unit]
     items = units.top_items[unit]
     p = n
@@ -108,13 +109,13 @@ def _rank(units, offset, unit):
     for e in range(low, high):
         item = units.items[e]
         if offset[item] > -np.inf:
-            n = _place(units, unit, n, units.scores[e] + offset[item], item)
+            n = _insert(units, unit, n, units.scores[e] + offset[item], item)
     for r in range(units.counts[0]):
         item = units.raised[r]
         if n > units.k and offset[item] < units.top_scores[unit, units.k]:
             break
         if not _contains(units.items, low, high, item):
-            n = _place(units, unit, n, offset[item], item)
+            n = _insert(units, unit, n, offset[item], item)
     units.lengths[unit] = n
     bought_low = units.bought_indptr[unit]
     bought_high = units.bought_indptr[unit + 1]
@@ -125,7 +126,7 @@ def _rank(units, offset, unit):
 
 @helper
 def _change_raised(units, offset, item, old, new):
-    """Keep the raised items in order: bias descending, then item ascending."""
+    """Update the raised items, by bias descending, then item ascending."""
     raised = units.raised
     n = units.counts[0]
     if old > 0:
@@ -147,8 +148,8 @@ def _change_raised(units, offset, item, old, new):
 
 
 @helper
-def _fill_column(columns, item, curve):
-    """Write down who lists and who bought an item."""
+def _fill_item(columns, item, curve):
+    """Write the scores and purchases of an item by unit."""
     curve.own[:] = np.nan
     curve.bought[:] = False
     for e in range(columns.indptr[item], columns.indptr[item + 1]):
@@ -158,8 +159,8 @@ def _fill_column(columns, item, curve):
 
 
 @helper
-def _breakpoints(units, item, raised, curve, keep_idle):
-    """Every unit's breakpoints; returns how many lie above and below, and the current value."""
+def _breakpoints(units, item, raised, curve, keep_zero_steps):
+    """Write every unit's breakpoints; returns their numbers up and down, and the current value."""
     n_up = 0
     n_down = 0
     current = np.int64(0)
@@ -170,10 +171,10 @@ def _breakpoints(units, item, raised, curve, keep_idle):
             continue
         relevant = np.int64(curve.bought[unit])
         length = units.lengths[unit]
-        above = False  # whether the item is now above the place looked at
+        above = False  # whether the item is now above this slot
         p = 0
         hits = np.int64(0)
-        for place in range(units.k):
+        for slot in range(units.k):
             if p < length and units.top_items[unit, p] == item:
                 above = True
                 p += 1
@@ -181,10 +182,10 @@ def _breakpoints(units, item, raised, curve, keep_idle):
             if empty and listed:
                 break
             hit = np.int64(0 if empty else units.top_bought[unit, p])
-            step = units.hit_values[unit, place] - units.hit_values[unit, place + 1]
+            step = units.hit_values[unit, slot] - units.hit_values[unit, slot + 1]
             delta = (relevant - hit) * step * (1 + hits if units.is_map else 1)
             hits += hit
-            if place >= units.first and (delta != 0 or keep_idle):
+            if slot >= units.first and (delta != 0 or keep_zero_steps):
                 score = 0.0 if empty else units.top_scores[unit, p]
                 other = -1 if empty else units.top_items[unit, p]
                 if listed and (own > score or (own == score and item < other)):
@@ -204,7 +205,7 @@ def _breakpoints(units, item, raised, curve, keep_idle):
 
 @helper
 def _best_of_side(values, deltas, n, sign, rules, best_value, best_bias):
-    """The best bias on one side of 0, or the best so far: one for each interval is tried."""
+    """The best of one bias per interval on one side of 0, or the best so far."""
     value = np.int64(0)
     low = np.nan
     e = 0
@@ -230,7 +231,7 @@ def _best_of_side(values, deltas, n, sign, rules, best_value, best_bias):
 
 @helper
 def _best_step(curve, n_up, n_down, rules):
-    """The best bias of an item and its value, relative to that at 0."""
+    """The best value of an item, relative to bias 0, and its bias."""
     sort_curve(curve.up, curve.up_deltas, n_up, curve.stack)
     sort_curve(curve.down, curve.down_deltas, n_down, curve.stack)
     value, bias = _best_of_side(curve.up, curve.up_deltas, n_up, 1.0, rules, np.int64(0), 0.0)
@@ -239,7 +240,7 @@ def _best_step(curve, n_up, n_down, rules):
 
 @helper
 def _rank_again(units, offset, item, curve):
-    """Rank the units whose first k + 1 places the item has left or now comes into."""
+    """Rank the units again whose first k + 1 slots the item leaves or enters."""
     for unit in range(len(units.lengths)):
         own = curve.own[unit]
         listed = not np.isnan(own)
@@ -253,34 +254,46 @@ def _rank_again(units, offset, item, curve):
 
 
 @kernel
-def climb(units, columns, curve, order, cycles, offset, cap, margin, rate, levels, keep_idle):
+def visit_all(
+    units,
+    columns,
+    curve,
+    order,
+    cycles,
+    offset,
+    cap,
+    margin,
+    penalty_rate,
+    magnitudes,
+    keep_zero_steps,
+):
     """Give each candidate in turn its best bias, `cycles` times; changes `offset`.
 
     Args:
-        units: what is listed and bought, and the current rankings; changed.
+        units: lists, purchases and current rankings; changed.
         columns: the same by item.
-        curve: room for one item's breakpoints.
-        order: item codes in the order of their visits.
-        cycles: how often to visit all of them.
+        curve: memory for one item's breakpoints.
+        order: item codes in visiting order.
+        cycles: number of visits of each item.
         offset: item -> bias, -inf when excluded; changed.
         cap: the largest |bias|; inf for none.
         margin: distance from a breakpoint.
-        rate: penalty in quanta per unit of bias.
-        levels: largest |score| and largest |bias| so far; changed.
-        keep_idle: whether breakpoints that change nothing are sorted too, as published.
+        penalty_rate: penalty in quanta per unit of bias.
+        magnitudes: largest |score| and largest |bias| so far; changed.
+        keep_zero_steps: whether breakpoints that change nothing are sorted too, as in the paper.
     """
     for unit in range(len(units.lengths)):
         _rank(units, offset, unit)
     for _ in range(cycles):
         for item in order:
             bias = offset[item]
-            rules = make_rules(cap, margin, rate, levels[0] + levels[1])
-            _fill_column(columns, item, curve)
-            n_up, n_down, current = _breakpoints(units, item, bias > 0, curve, keep_idle)
+            rules = make_rules(cap, margin, penalty_rate, magnitudes[0] + magnitudes[1])
+            _fill_item(columns, item, curve)
+            n_up, n_down, current = _breakpoints(units, item, bias > 0, curve, keep_zero_steps)
             value, best = _best_step(curve, n_up, n_down, rules)
             if value > current - penalty_of(bias, rules):
                 offset[item] = best
-                levels[1] = max(levels[1], abs(best))
+                magnitudes[1] = max(magnitudes[1], abs(best))
                 if units.reaches_unlisted:
                     _change_raised(units, offset, item, bias, best)
                 _rank_again(units, offset, item, curve)
@@ -364,43 +377,45 @@ def ascend_by_paper_loop(
     weights: Floats | None = None,
     start: Floats | None = None,
     cycles: int = 2,
-    keep_idle: bool = True,
+    keep_zero_steps: bool = True,
 ) -> Floats:
-    """The biases that `ascend` finds, to the byte, at the published cost.
+    """The biases of `ascend`, to the byte, at the cost of the paper's loop.
 
     Args:
         lists: scored items by unit; item codes in the order of the ids.
         bought: items bought by the same units.
         n_items: number of item codes.
-        settings: what to maximise; when to stop is `cycles` alone.
-        order: candidates as they are visited: `Solution.order`.
+        settings: what to maximise; only `cycles` decides when to stop.
+        order: candidates in visiting order: `Solution.order`.
         unit: the median k-th score: `Solution.unit`.
         excluded: items never recommended: `Solution.excluded`.
         weights: one per unit; all 1 when absent.
         start: biases to start from; 0 when absent.
-        cycles: how often to visit every candidate: `Solution.cycles`.
-        keep_idle: whether breakpoints that change nothing are sorted too, as published.
+        cycles: number of cycles: `Solution.cycles`.
+        keep_zero_steps: whether breakpoints that change nothing are sorted too, as in the paper.
     """
     k = settings.k
     cap = np.inf if settings.max_bias is None else settings.max_bias * unit
     offset = np.zeros(n_items) if start is None else np.clip(start, -cap, cap)
     offset[excluded] = -np.inf
-    levels = np.array(
+    magnitudes = np.array(
         [np.abs(lists.scores).max(initial=0.0), np.abs(offset[~excluded]).max(initial=0.0)]
     )
-    heavy = np.ones(lists.n_units) if weights is None else weights
-    quanta = min(QUANTA, 2.0 ** np.floor(61 - np.log2(max(1.0, float(heavy.sum())))))
+    weight_of = np.ones(lists.n_units) if weights is None else weights
+    quanta = min(QUANTA, 2.0 ** np.floor(61 - np.log2(max(1.0, float(weight_of.sum())))))
     n_bought = np.diff(bought.indptr)
-    kept = np.flatnonzero((n_bought > 0) & (np.diff(lists.indptr) > 0) & (heavy > 0))
+    kept = np.flatnonzero((n_bought > 0) & (np.diff(lists.indptr) > 0) & (weight_of > 0))
     table = hit_value_table(settings.metric, k) * quanta
-    hit_values = np.rint(heavy[kept, None] * table[np.minimum(k, n_bought[kept])]).astype(np.int64)
+    hit_values = np.rint(weight_of[kept, None] * table[np.minimum(k, n_bought[kept])]).astype(
+        np.int64
+    )
     indptr, entries = _keep_rows(lists.indptr, kept)
     lists = Lists(indptr, lists.items[entries], lists.scores[entries])
     indptr, entries = _keep_rows(bought.indptr, kept)
     bought = Sets(indptr, bought.items[entries])
     units = _make_units(lists, bought, n_items, settings, hit_values, offset)
-    climb(
+    visit_all(
         units, _make_columns(lists, bought, n_items), _make_curve(len(kept), k), order, cycles,
-        offset, cap, MARGIN * unit, settings.penalty / unit * quanta, levels, keep_idle,
+        offset, cap, MARGIN * unit, settings.penalty / unit * quanta, magnitudes, keep_zero_steps,
     )  # fmt: skip
     return np.where(excluded, 0.0, offset)

@@ -1,4 +1,4 @@
-"""Random problems in coded and readable form; half of them full of ties."""
+"""Random problems in coded and in readable form; half of them have many ties."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ class Case:
             self.lists, self.bought, self.n_items, self.settings, self.weights, self.start
         )
 
-    def solve_by_paper_loop(self, found: Solution, keep_idle: bool = True) -> np.ndarray:
+    def solve_by_paper_loop(self, found: Solution, keep_zero_steps: bool = True) -> np.ndarray:
         return ascend_by_paper_loop(
             self.lists, self.bought, self.n_items, self.settings, found.order, found.unit,
-            found.excluded, self.weights, self.start, found.cycles, keep_idle,
+            found.excluded, self.weights, self.start, found.cycles, keep_zero_steps,
         )  # fmt: skip
 
     def task(self, found: Solution) -> Task:
-        """The same in the words of the reference."""
+        """The same problem for the reference."""
         settings = self.settings
         return Task(
             units=self.units(),
@@ -65,13 +65,13 @@ class Case:
         )
 
     def first_biases(self, found: Solution) -> np.ndarray:
-        """Where the ascent starts: inside the cap, -inf where excluded."""
+        """Starting biases: within the cap, -inf for excluded items."""
         cap = np.inf if self.settings.max_bias is None else self.settings.max_bias * found.unit
         bias = np.zeros(self.n_items) if self.start is None else np.clip(self.start, -cap, cap)
         return np.where(found.excluded, -np.inf, bias)
 
     def permuted(self, rng: np.random.Generator) -> Case:
-        """The same units in another order, each with its list in another order."""
+        """The same problem with units and list entries in another order."""
         order = rng.permutation(self.lists.n_units)
         rows = [rng.permutation(np.arange(*self.lists.indptr[[u, u + 1]])) for u in order]
         sets = [np.arange(*self.bought.indptr[[u, u + 1]]) for u in order]
@@ -87,7 +87,7 @@ class Case:
         )
 
     def scaled(self, factor: float) -> Case:
-        """The same with all scores and starting biases times a factor."""
+        """The same problem with scores and starting biases times a factor."""
         return replace(
             self,
             lists=self.lists._replace(scores=self.lists.scores * factor),
@@ -137,7 +137,7 @@ def draw_small(seed: int, metric: str, unlisted: str) -> Case:
     if rng.random() < 0.4:
         start = rng.normal(size=n_items) * rng.choice([0.5, 3.0])
         if ties:
-            start = np.round(start * 4) / 4  # on breakpoints, as scores are quarters too
+            start = np.round(start * 4) / 4  # on breakpoints: scores are quarters too
     return Case(
         Lists(indptr, items, np.array(scores)), Sets(*to_csr(bought)), int(n_items), settings,
         weights, start,
@@ -147,7 +147,7 @@ def draw_small(seed: int, metric: str, unlisted: str) -> Case:
 def draw_medium(
     seed: int, metric: str, unlisted: str, k: int, n_listed: int, n_units: int = 300
 ) -> Case:
-    """Lists much longer than the rows kept of them; even seeds full of ties, some warm."""
+    """Lists much longer than rows; even seeds have many ties, some start warm."""
     rng = np.random.default_rng([seed, METRICS.index(metric), MODES.index(unlisted), k])
     n_items = 2 * n_listed
     popular = np.sort(rng.random(n_items))

@@ -1,4 +1,4 @@
-"""The choice model against a plain log-likelihood: the optimum is one, and sums are those."""
+"""The choice model against a plain log-likelihood: the fit is its optimum, and sums agree."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def log_likelihood(data, weights, logits_of) -> float:
     return total
 
 
-def assert_at_its_best(value, at, scale=1e-3):
-    """No small step in any direction makes it better."""
+def assert_is_maximum(value, at, scale=1e-3):
+    """No small step along an axis increases the value."""
     best = value(at)
     for j in range(len(at)):
         for step in (-scale, scale):
@@ -77,9 +77,9 @@ def test_coefficients_maximise_the_penalised_likelihood(seed):
         fitted = log_likelihood(data, weights, lambda u, i, s: features(u, i, s) @ beta)
         return fitted - 0.5 * (pull * (beta - prior) ** 2).sum()
 
-    assert_at_its_best(value, found.beta)
-    elsewhere = found._replace(beta=found.beta + 0.3)
-    again = fit_coefficients(data, weights, table_of, tables, ridge, elsewhere)
+    assert_is_maximum(value, found.beta)
+    other_start = found._replace(beta=found.beta + 0.3)
+    again = fit_coefficients(data, weights, table_of, tables, ridge, other_start)
     assert again.beta == pytest.approx(found.beta, abs=1e-6)
     covariance = coefficient_errors(data, weights, table_of, tables, found)
     assert (np.linalg.eigvalsh(covariance) > 0).all()
@@ -97,7 +97,7 @@ def effects_of(data, weights, groups, n_groups, precision):
     return found
 
 
-def test_sums_of_parts_add_up_to_the_byte():
+def test_sums_of_parts_add_up_exactly():
     data, weights, _, _ = problem(3)
     effects = np.linspace(-1, 1, 25)
     half = data.n_units // 3
@@ -124,11 +124,11 @@ def test_effects_maximise_the_penalised_likelihood(seed):
         fitted = log_likelihood(data, weights, lambda u, i, s: s + effect[i // 3])
         return fitted - 0.5 * precision * (effect**2).sum()
 
-    assert_at_its_best(value, effects.values, scale=0.02)
+    assert_is_maximum(value, effects.values, scale=0.02)
     assert (effects.information >= 0).all()
 
 
-def test_the_spread_of_effects_is_found_again():
+def test_the_variance_of_effects_is_recovered():
     random = np.random.default_rng(5)
     n_units, n_items, n_listed = 20_000, 50, 10
     for truth in (0.0, 0.3, 1.0):
@@ -141,12 +141,12 @@ def test_the_spread_of_effects_is_found_again():
         lists = Lists(indptr * n_listed, items.ravel().astype(np.int32), np.zeros(items.size))
         data = gather_hits(lists, Sets(indptr, chosen.ravel().astype(np.int32)))
         sums = sums_at(data, np.ones(n_units), data.lists.items, np.zeros(n_items))
-        # A wide spread is told too low by the curvature at 0, and never as none.
+        # The curvature at 0 underestimates a large variance, but never gives 0.
         found = np.sqrt(effect_variance(sums))
         assert found == pytest.approx(effects.std(), rel=0.3, abs=0.05)
 
 
-def test_threads_change_nothing(monkeypatch):
+def test_the_number_of_threads_does_not_matter(monkeypatch):
     data, weights, table_of, tables = problem(1, n_units=9000)
     found = []
     for threads in ("1", "3"):

@@ -1,15 +1,14 @@
-"""An item's curve, made of shared losses and special units, is the plain one everywhere."""
+"""An item's curve, summed from shared losses and affected units, equals brute force everywhere."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from itertools import count, pairwise
 
-import numba
 import numpy as np
 import pytest
 
-from brute import MAP, Dense, crossings, rank, to_dense
+from brute import Dense, crossings, quanta_at, rank, to_dense, unit_quanta
 from heads import unit_losses
 from problems import METRICS, PAIRS, Case, draw_medium, draw_small
 from trimtab.kernels.affected_units import (
@@ -21,7 +20,7 @@ from trimtab.kernels.affected_units import (
     take_postponed,
     unpack_scratch,
 )
-from trimtab.kernels.compiling import pack
+from trimtab.kernels.compiling import kernel, pack
 from trimtab.kernels.ordered_multiset import passed_weights
 from trimtab.kernels.prepare_lists import unpack_by_item
 from trimtab.kernels.reference import item_curve, line_curve
@@ -29,12 +28,12 @@ from trimtab.kernels.top_rows import unpack_problem, unpack_rows
 from watch import State, build, entries_of, record
 
 FINE = 2.0**-20  # quarters and eighths plus this are exact
-looks = count(1_000_000)  # the kernel's own visits have lower numbers
+visit_numbers = count(1_000_000)  # the kernel's own visits have lower numbers
 
 
-@numba.njit
+@kernel
 def add_all_breakpoints(packed, packed_rows, packed_by_item, packed_scratch, item, visit):
-    """Everybody special to the item, into the scratch; returns the value at its current bias."""
+    """Write the breakpoints of all affected units; returns the value at the current bias."""
     problem = unpack_problem(packed)
     rows = unpack_rows(packed_rows)
     by_item = unpack_by_item(packed_by_item)
@@ -53,7 +52,7 @@ def add_all_breakpoints(packed, packed_rows, packed_by_item, packed_scratch, ite
 
 
 def kernel_value(state: State, bias: float) -> int:
-    """The collected curve at a bias that is on no breakpoint, relative to 0."""
+    """The kernel's curve at a bias off all breakpoints, relative to bias 0."""
     scratch = state.scratch
     n_up, n_down, _ = scratch.counts
     if bias < 0:
@@ -64,8 +63,8 @@ def kernel_value(state: State, bias: float) -> int:
     return value
 
 
-def quanta_by_place(state: State, dense: Dense) -> np.ndarray:
-    """What a hit is worth by [source row, place]; 0 for units that cannot learn."""
+def quanta_by_slot(state: State, dense: Dense) -> np.ndarray:
+    """The value of a hit by [source row, slot]; 0 for units that cannot learn."""
     problem = state.problem
     hit_values = np.zeros((len(dense.weights), problem.k + 1), np.int64)
     table = problem.hit_values_float.reshape(problem.k + 1, problem.k + 1)
@@ -74,31 +73,8 @@ def quanta_by_place(state: State, dense: Dense) -> np.ndarray:
     return hit_values
 
 
-@numba.njit
-def unit_quanta(dense, hit_values, unit, bias):
-    """One unit's metric in quanta, ranked from scratch."""
-    total = 0
-    hits = 0
-    for place, item in enumerate(rank(dense, unit, bias, dense.k)):
-        if dense.bought[unit, item]:
-            hits += 1
-            total += hit_values[unit, place] * (hits if dense.metric == MAP else 1)
-    return total
-
-
-@numba.njit
-def quanta_at(dense, hit_values, bias, item, value):
-    """All units' metric in quanta with one item's bias changed."""
-    changed = bias.copy()
-    changed[item] = value
-    total = 0
-    for unit in range(len(hit_values)):
-        total += unit_quanta(dense, hit_values, unit, changed)
-    return total
-
-
 def points_off_ties(ends: np.ndarray, exact: bool) -> list[float]:
-    """A point inside every interval; with coarse scores also next to each breakpoint."""
+    """A bias inside every interval; if scores are coarse, also on both sides of each breakpoint."""
     narrow = 2.0**-46 * (2 + np.abs(ends).max())
     points = [ends[0] - 1, ends[-1] + 1]
     points += [a + (b - a) / 2 for a, b in pairwise(ends) if b - a > narrow]
@@ -106,22 +82,22 @@ def points_off_ties(ends: np.ndarray, exact: bool) -> list[float]:
 
 
 def check_off_ties(case: Case, dense: Dense, state: State, item: int, exact: bool) -> None:
-    add_all_breakpoints(*map(pack, state), item, next(looks))
-    hit_values, bias = quanta_by_place(state, dense), state.rows.offset
+    add_all_breakpoints(*map(pack, state), item, next(visit_numbers))
+    hit_values, bias = quanta_by_slot(state, dense), state.rows.offset
     at_0 = quanta_at(dense, hit_values, bias, item, 0.0)
     for point in points_off_ties(crossings(dense, bias, item, 0.0), exact):
-        plain = quanta_at(dense, hit_values, bias, item, point) - at_0
-        assert kernel_value(state, point) == plain
+        expected = quanta_at(dense, hit_values, bias, item, point) - at_0
+        assert kernel_value(state, point) == expected
 
 
 @pytest.mark.parametrize(("metric", "unlisted"), PAIRS)
 def test_curves_between_breakpoints(metric: str, unlisted: str) -> None:
-    """Before every visit of some ascents, so with raised items and shared losses on the move."""
+    """Checked before every visit of some ascents, while raised items and shared losses change."""
     cases = [draw_small(seed, metric, unlisted) for seed in range(80)]
     cases += [draw_medium(seed, metric, unlisted, 3, 20, n_units=25) for seed in range(4)]
     for seed, case in enumerate(cases):
         dense = to_dense(case)
-        # After the first move biases are off the grid of scores.
+        # After the first move, biases are no longer on the grid of scores.
         exact = seed % 2 == 0 and seed < 80
         fresh = build(case)
         for item in case.solve().order.tolist() if fresh else []:
@@ -131,7 +107,7 @@ def test_curves_between_breakpoints(metric: str, unlisted: str) -> None:
 
 @pytest.mark.parametrize(("metric", "unlisted"), PAIRS)
 def test_curves_on_breakpoints(metric: str, unlisted: str) -> None:
-    """Where an item stands exactly on a tie, what it has passed depends on the ids."""
+    """At an exact tie, the ids decide which items have been passed."""
     for seed in range(60):
         case = draw_small(seed, metric, unlisted)
         case = replace(case, settings=replace(case.settings, max_bias=None))
@@ -145,24 +121,24 @@ def test_curves_on_breakpoints(metric: str, unlisted: str) -> None:
             start = np.where(found.excluded, 0.0, first)
             start[item] = tie
             state = build(replace(case, start=start))
-            current = add_all_breakpoints(*map(pack, state), item, next(looks))
-            hit_values, bias = quanta_by_place(state, dense), state.rows.offset
-            plain = quanta_at(dense, hit_values, bias, item, tie)
-            assert current == plain - quanta_at(dense, hit_values, bias, item, 0.0)
+            current = add_all_breakpoints(*map(pack, state), item, next(visit_numbers))
+            hit_values, bias = quanta_by_slot(state, dense), state.rows.offset
+            expected = quanta_at(dense, hit_values, bias, item, tie)
+            assert current == expected - quanta_at(dense, hit_values, bias, item, 0.0)
 
 
 def check_shared(state: State, dense: Dense, item: int) -> None:
-    """The shared losses less the special units' part are the plain losses of all the others."""
+    """The shared losses less those of the affected units are the losses of all other units."""
     problem, rows = state.problem, state.rows
-    hit_values = quanta_by_place(state, dense)
+    hit_values = quanta_by_slot(state, dense)
     out = rows.offset.copy()
     out[item] = 0.0
-    special, others = [], []
+    losses_of_affected, others = [], []
     for unit, source in enumerate(problem.source.tolist()):
         ranked = rank(dense, source, rows.offset, problem.width + len(out))
         listed = not np.isnan(dense.scores[source, item])
         if listed or dense.bought[source, item] or item in ranked[: problem.k]:
-            special += list(unit_losses(state, dense, unit, ranked).items())
+            losses_of_affected += list(unit_losses(state, dense, unit, ranked).items())
         else:
             others.append(source)
     keys = np.array([key for key, _, _ in entries_of(rows.losses)])
@@ -172,18 +148,20 @@ def check_shared(state: State, dense: Dense, item: int) -> None:
     for point, weight in zip(points.tolist(), passed.tolist(), strict=True):
         there = out.copy()
         there[item] = point
-        plain = sum(
+        expected = sum(
             unit_quanta(dense, hit_values, u, out) - unit_quanta(dense, hit_values, u, there)
             for u in others
         )
-        theirs = sum(
-            step for (key, hit), step in special if point > key or (point == key and item < hit)
+        of_affected = sum(
+            step
+            for (key, hit), step in losses_of_affected
+            if point > key or (point == key and item < hit)
         )
-        assert weight - theirs == plain
+        assert weight - of_affected == expected
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_shared_losses_on_and_beside_breakpoints(metric: str) -> None:
+def test_shared_losses_at_and_next_to_breakpoints(metric: str) -> None:
     cases = [draw_small(seed, metric, "zero") for seed in range(60)]
     cases += [draw_medium(seed, metric, "zero", 3, 20, n_units=25) for seed in (0, 2)]
     for case in cases:
@@ -192,7 +170,7 @@ def test_shared_losses_on_and_beside_breakpoints(metric: str) -> None:
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_a_line_along_one_item_is_its_curve(metric: str) -> None:
+def test_a_line_along_one_item_gives_its_curve(metric: str) -> None:
     n_steps = 0
     for seed in range(300):
         case = draw_small(seed, metric, "never")

@@ -1,4 +1,4 @@
-"""The line search against brute-force ranking: every interval's value, and the best of a grid."""
+"""The line search against brute-force ranking: every interval, and the best of a grid."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOW, HIGH = -3.0, 3.0
 
 
 def problem(seed: int):
-    """Lists, slopes and purchases of a few units; half of the problems are full of ties."""
+    """Lists, slopes and purchases of a few units; half of the problems have many ties."""
     random = np.random.default_rng(seed)
     n_units, n_items = int(random.integers(1, 6)), int(random.integers(2, 9))
     lengths = random.integers(0, n_items + 1, n_units)
@@ -51,7 +51,7 @@ def gathered(lists: Lists, slopes, sets: Sets, weights=None):
 
 
 def brute(lists: Lists, slopes, sets: Sets, k: int, metric: str, weights, t: float) -> float:
-    """The weighted sum of the metric at t, by ranking everything anew."""
+    """The weighted sum of the metric at t, by ranking from scratch."""
     n_items = int(max(lists.items.max(initial=0), sets.items.max(initial=0))) + 1
     moved = Lists(lists.indptr, lists.items, lists.scores + t * slopes)
     top = rank_lists(moved, k, np.zeros(n_items))
@@ -71,10 +71,10 @@ def test_curve_equals_brute_force_and_beats_a_grid(metric, hundred):
         curve = traced(lists, slopes, sets, k, metric, weights)
         assert (np.diff(curve.breakpoints) > 0).all()
         for (low, high), value in zip(intervals(curve), curve.values, strict=True):
-            if high - low > 1e-9:  # several looks into each interval
-                for partition in (0.01, 0.37, 0.5, 0.99):
+            if high - low > 1e-9:  # several points in each interval
+                for share in (0.01, 0.37, 0.5, 0.99):
                     found = brute(
-                        lists, slopes, sets, k, metric, weights, low + partition * (high - low)
+                        lists, slopes, sets, k, metric, weights, low + share * (high - low)
                     )
                     assert value / QUANTA == pytest.approx(found, abs=1e-7), (seed, low, high)
         best, value = curve.best(0.01)
@@ -87,7 +87,7 @@ def test_curve_equals_brute_force_and_beats_a_grid(metric, hundred):
 
 @pytest.mark.parametrize("metric", ["acc", "map", "ndcg"])
 @pytest.mark.parametrize("seed", range(0, 200, 2))
-def test_curve_equals_the_readable_one(metric, seed):
+def test_curve_equals_the_reference(metric, seed):
     lists, slopes, sets, k, _ = problem(seed)
     task = Task((), k, metric)
     for unit in range(lists.n_units):
@@ -108,7 +108,7 @@ def test_curve_equals_the_readable_one(metric, seed):
         assert changes[kept] == pytest.approx(list(expected.values()), abs=4)
 
 
-def test_the_start_stays_unless_beaten():
+def test_the_start_is_kept_unless_another_is_better():
     lists = Lists(pointers([2]), np.array([0, 1], np.int32), np.array([1.0, 0.0]))
     sets = Sets(pointers([1]), np.array([0], np.int32))
     curve = traced(lists, np.array([0.0, 1.0]), sets, 1, "acc", low=-5.0, high=5.0)
@@ -117,7 +117,7 @@ def test_the_start_stays_unless_beaten():
     assert curve.best(3.0) == (-2.0, QUANTA)
 
 
-def test_threads_change_nothing(monkeypatch):
+def test_the_number_of_threads_does_not_matter(monkeypatch):
     random = np.random.default_rng(0)
     n_units, n = 5000, 10
     items = np.argsort(random.random((n_units, 30)), axis=1)[:, :n].astype(np.int32)
@@ -134,7 +134,7 @@ def test_threads_change_nothing(monkeypatch):
 
 @pytest.mark.parametrize("metric", ["acc", "map", "ndcg"])
 @pytest.mark.parametrize("seed", range(0, 300, 7))
-def test_values_of_units_are_those_of_ranking_anew(metric, seed):
+def test_values_of_units_equal_ranking_from_scratch(metric, seed):
     lists, slopes, sets, k, weights = problem(seed)
     data, along = gathered(lists, slopes, sets, weights)
     for t in (0.0, 0.7310585, 2.0 / np.pi):

@@ -1,4 +1,4 @@
-"""Problems large enough that rows hold only part of a ranking: floors, refills, truncation."""
+"""Problems with rows that hold only part of a ranking, so they must be truncated and refilled."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ SHAPES = [(2, 40), (3, 40), (4, 40), (5, 40), (10, 45)]  # k, length of lists
 
 @pytest.mark.parametrize(("k", "n_listed"), SHAPES)
 @pytest.mark.parametrize(("metric", "unlisted"), PAIRS)
-def test_same_bytes_as_the_published_loop(
-    metric: str, unlisted: str, k: int, n_listed: int
-) -> None:
+def test_same_bytes_as_the_paper_loop(metric: str, unlisted: str, k: int, n_listed: int) -> None:
     n_moves = 0
     for seed in range(12):
         case = draw_medium(seed, metric, unlisted, k, n_listed)
@@ -35,7 +33,7 @@ def test_same_bytes_as_the_published_loop(
 @pytest.mark.parametrize("k", [2, 5, 10])
 @pytest.mark.parametrize(("metric", "unlisted"), PAIRS)
 def test_lists_that_just_fit_in_a_row(metric: str, unlisted: str, k: int) -> None:
-    """Raised items push the last ones out, and lowered ones let them in again."""
+    """Raised items push the last ones out of a row, and lowered items let them in again."""
     for seed in range(12):
         n_listed = row_shape(k)[0] - seed % 3
         case = draw_medium(seed, metric, unlisted, k, n_listed, n_units=100)
@@ -46,22 +44,24 @@ def test_lists_that_just_fit_in_a_row(metric: str, unlisted: str, k: int) -> Non
 
 @pytest.mark.parametrize(("k", "n_listed"), [(2, 40), (10, 45)])
 @pytest.mark.parametrize(("metric", "unlisted"), PAIRS)
-def test_rows_are_right_after_every_move(metric: str, unlisted: str, k: int, n_listed: int) -> None:
+def test_rows_are_correct_after_every_move(
+    metric: str, unlisted: str, k: int, n_listed: int
+) -> None:
     for seed in (2, 3):
         case = draw_medium(seed, metric, unlisted, k, n_listed, n_units=60)
         dense = to_dense(case)
         seen = [np.zeros(case.n_items)]
 
-        def look(state: State, item: int) -> None:
+        def check_if_moved(state: State, item: int) -> None:
             if not np.array_equal(seen[0], state.rows.offset):  # noqa: B023
                 seen[0] = state.rows.offset.copy()  # noqa: B023
                 check_state(state, case, dense)  # noqa: B023
 
-        record(case, look)
+        record(case, check_if_moved)
 
 
 @pytest.mark.parametrize(("metric", "unlisted"), PAIRS)
-def test_rows_are_right_for_scores_that_hardly_differ(metric: str, unlisted: str) -> None:
+def test_rows_are_correct_for_nearly_equal_scores(metric: str, unlisted: str) -> None:
     for seed in range(60):
         case = draw_narrow(seed, metric, unlisted)
         watched = record(case)
@@ -70,8 +70,8 @@ def test_rows_are_right_for_scores_that_hardly_differ(metric: str, unlisted: str
 
 
 @pytest.mark.parametrize(("metric", "unlisted"), PAIRS)
-def test_warm_rows_are_right(metric: str, unlisted: str) -> None:
-    """Started where another fit ended."""
+def test_rows_are_correct_after_a_warm_start(metric: str, unlisted: str) -> None:
+    """Started from the biases of another fit."""
     case = draw_medium(1, metric, unlisted, 4, 40)
     warm = replace(case, start=case.solve().bias)
     state = build(warm)
@@ -84,7 +84,7 @@ def test_scores_times_1024_give_biases_times_1024(metric: str, unlisted: str) ->
     cases = [draw_small(seed, metric, unlisted) for seed in range(40)]
     cases += [draw_medium(seed, metric, unlisted, 5, 40) for seed in range(4)]
     for case in cases:
-        if case.lists.scores.any():  # otherwise the unit is 1 in both
+        if case.lists.scores.any():  # otherwise the unit is 1 in both cases
             bias, scaled = case.solve().bias, case.scaled(1024.0).solve().bias
             assert (bias * 1024.0).tobytes() == scaled.tobytes()
 

@@ -1,7 +1,7 @@
-"""The kernel against brute force, the readable reference and the published loop.
+"""The kernel against brute force, the readable reference and the paper's loop.
 
-For thousands of small problems each visit is judged by ranking everybody from scratch: the step
-taken is the best there is, the gain claimed is the gain had, and the objective never falls.
+In thousands of small problems, each visit is checked by ranking every unit from scratch: the move
+is the best one, the claimed gain is the true gain, and the objective never falls.
 """
 
 from __future__ import annotations
@@ -9,25 +9,24 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from brute import best_total, metric_sum, to_dense, unit_metric
+from brute import Dense, best_total, metric_sum, to_dense, unit_metric
 from problems import PAIRS, Case, draw_narrow, draw_small, draw_ulps
 from trimtab.kernels.bias_steps import QUANTA
 from trimtab.kernels.reference import ascend
 from watch import Record, record
 
 PROBLEMS = 3_000
-PARTS = 6  # so that a failure stops early and workers can share
+PARTS = 6  # for several workers
 WITH_REFERENCE = 3  # every third
-# A unit's metric is a sum of at most 5 hits, each rounded to quanta.
+# The metric of a unit is a sum of at most 5 hits, each rounded to quanta.
 TOLERANCE = 1e-7
 
 
-def near(left: float, right: float) -> bool:
+def is_close(left: float, right: float) -> bool:
     return abs(left - right) <= TOLERANCE
 
 
-def check_visits(case: Case, watched: Record) -> None:
-    dense = to_dense(case)
+def check_visits(case: Case, watched: Record, dense: Dense) -> None:
     found = watched.found
     settings = case.settings
     rate = settings.penalty / found.unit
@@ -49,33 +48,34 @@ def check_visits(case: Case, watched: Record) -> None:
             assert rise > 0
             assert abs(new) <= cap
             assert visit.gain == gain
-            assert near(gain / QUANTA, after - before)
-        assert near(visit.metric[1] / QUANTA, after)
+            assert is_close(gain / QUANTA, after - before)
+        assert is_close(visit.metric[1] / QUANTA, after)
         before = after
     assert np.where(found.excluded, 0.0, bias).tobytes() == found.bias.tobytes()
 
 
-def check_solution(case: Case, watched: Record) -> None:
-    dense = to_dense(case)
+def check_solution(case: Case, watched: Record, dense: Dense) -> None:
     found = watched.found
     rate = case.settings.penalty / found.unit
     first = case.first_biases(found)
     last = np.where(found.excluded, -np.inf, found.bias)
     for bias, objective in ((first, found.objective_before), (last, found.objective_after)):
         penalty = rate * np.abs(bias[~found.excluded]).sum()
-        assert near(objective, metric_sum(dense, bias) - penalty)
+        assert is_close(objective, metric_sum(dense, bias) - penalty)
     shown, raw = dense._replace(reaches_unlisted=False), np.zeros(case.n_items)
     sizes = np.diff(case.bought.indptr)
     for unit in np.flatnonzero((sizes > 0) & (dense.weights > 0)):
-        assert near(found.before[unit], unit_metric(shown, unit, raw))
-        assert near(found.after[unit], unit_metric(dense, unit, last))
+        assert is_close(found.before[unit], unit_metric(shown, unit, raw))
+        assert is_close(found.after[unit], unit_metric(dense, unit, last))
     assert np.isnan(found.before[sizes == 0]).all()
 
 
-def check_same_bytes(case: Case, watched: Record, keep_idle: bool, with_reference: bool) -> None:
+def check_same_bytes(
+    case: Case, watched: Record, keep_zero_steps: bool, with_reference: bool
+) -> None:
     found = watched.found
-    literal = case.solve_by_paper_loop(found, keep_idle)
-    assert literal.tobytes() == found.bias.tobytes()
+    by_paper_loop = case.solve_by_paper_loop(found, keep_zero_steps)
+    assert by_paper_loop.tobytes() == found.bias.tobytes()
     if with_reference:
         start = {i: b for i, b in enumerate(case.first_biases(found).tolist()) if b > -np.inf}
         ascended = ascend(case.task(found), found.order.tolist(), start, found.cycles)
@@ -89,9 +89,9 @@ def test_small_problems(metric: str, unlisted: str, part: int) -> None:
     n_moves = 0
     for seed in range(part, PROBLEMS, PARTS):
         case = draw_small(seed, metric, unlisted)
-        watched = record(case)
-        check_visits(case, watched)
-        check_solution(case, watched)
+        watched, dense = record(case), to_dense(case)
+        check_visits(case, watched, dense)
+        check_solution(case, watched, dense)
         round_of = seed // PARTS
         check_same_bytes(case, watched, round_of % 2 == 0, round_of % WITH_REFERENCE == 0)
         n_moves += watched.found.updates
@@ -100,19 +100,19 @@ def test_small_problems(metric: str, unlisted: str, part: int) -> None:
 
 @pytest.mark.parametrize("draw", [draw_narrow, draw_ulps])
 @pytest.mark.parametrize(("metric", "unlisted"), PAIRS)
-def test_scores_too_close_to_stand_between(draw, metric: str, unlisted: str) -> None:
+def test_scores_too_close_for_a_bias_between_them(draw, metric: str, unlisted: str) -> None:
     for seed in range(150):
         case = draw(seed, metric, unlisted)
         watched = record(case)
-        check_visits(case, watched)
-        check_same_bytes(case, watched, keep_idle=True, with_reference=seed % 3 == 0)
+        check_visits(case, watched, to_dense(case))
+        check_same_bytes(case, watched, keep_zero_steps=True, with_reference=seed % 3 == 0)
 
 
 @pytest.mark.parametrize(("metric", "unlisted"), PAIRS)
-def test_narrow_intervals_lead_to_a_second_look(metric: str, unlisted: str) -> None:
-    """The search for the best bias ends early, except where intervals are too narrow."""
-    looks = 0
+def test_narrow_intervals_lead_to_a_full_search(metric: str, unlisted: str) -> None:
+    """The search for the best bias ends early unless intervals are too narrow."""
+    full_searches = 0
     for seed in range(150):
         watched = record(draw_narrow(seed, metric, unlisted))
-        looks += int(watched.state.scratch.counts[2]) if watched.state else 0
-    assert looks > 10
+        full_searches += int(watched.state.scratch.counts[2]) if watched.state else 0
+    assert full_searches > 10

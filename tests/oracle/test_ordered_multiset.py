@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
-from trimtab.kernels.compiling import pack
+from trimtab.kernels.compiling import kernel, pack
 from trimtab.kernels.ordered_multiset import (
     BLOCK,
     OrderedMultiset,
@@ -19,12 +18,12 @@ from trimtab.kernels.ordered_multiset import (
 from watch import entries_of
 
 
-@numba.njit
+@kernel
 def merge_packed(packed):
     merge_neighbors(unpack_multiset(packed))
 
 
-@numba.njit
+@kernel
 def first_key_over_packed(packed, budget):
     return first_key_over(unpack_multiset(packed), budget)
 
@@ -38,7 +37,7 @@ def first_key_over_of(multiset: OrderedMultiset, budget: int) -> float:
 
 
 class Plain:
-    """The same, in a dictionary."""
+    """The same multiset as a dictionary."""
 
     def __init__(self) -> None:
         self.weights: dict[tuple[float, int], int] = {}
@@ -106,8 +105,8 @@ def test_everything_removed() -> None:
         check_same(multiset, plain, rng)
 
 
-def test_room_is_found_by_merging() -> None:
-    """A multiset with few entries left in each block uses up all multiset; merging frees them."""
+def test_merging_frees_blocks() -> None:
+    """A multiset with few entries left in each block uses up all blocks; merging frees some."""
     rng = np.random.default_rng(2)
     multiset, plain = make_multiset(2_000), Plain()
     start, merged = 0.0, 0
@@ -125,7 +124,7 @@ def test_room_is_found_by_merging() -> None:
     assert merged > 0
 
 
-def test_reach() -> None:
+def test_first_key_over_a_budget() -> None:
     rng = np.random.default_rng(3)
     multiset, plain = make_multiset(2_000), Plain()
     n = 1_200

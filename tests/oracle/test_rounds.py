@@ -1,7 +1,7 @@
-"""Looks at many items at once: what they propose, what rounds make of it, in parts and on threads.
+"""The ascent in rounds: proposals for many items at once, in parts and on threads.
 
-What one item gains by its best move, all others staying where they are, is known exactly from the
-kernel that visits one item after the other; whoever proposals at many at once must say the same.
+The kernel that visits one item after the other gives the exact gain of an item's best move, all
+other biases fixed. Searches over many items at once must find the same moves.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ THREADS = (1, 2, 3)
 
 
 class Start(NamedTuple):
-    """A case, where it stands, and the items to look at."""
+    """A case, where it states, and the items to look at."""
 
     case: Case
     setup: AscentSetup
@@ -51,7 +51,7 @@ class Start(NamedTuple):
     candidates: Codes
 
     def state(self) -> AscentState:
-        """Everybody in one place, standing there."""
+        """Everybody in one start, standing there."""
         start = np.where(np.isfinite(self.offset), self.offset, 0.0)
         return lay(replace(self.case, start=start))
 
@@ -68,7 +68,7 @@ def lay(case: Case) -> AscentState:
     return prepare_ascent(*given)[0]
 
 
-def start_of(case: Case) -> Start:
+def start_at(case: Case) -> Start:
     state = lay(case)
     candidates = state.setup.visiting_order(state.matters)
     return Start(case, state.setup, state.rows.offset.copy(), candidates)
@@ -76,9 +76,9 @@ def start_of(case: Case) -> Start:
 
 def starts(case: Case) -> Iterator[Start]:
     """Where an ascent starts, and where it is after a cycle."""
-    yield start_of(case)
+    yield start_at(case)
     once = replace(case, settings=replace(case.settings, max_cycles=1)).solve()
-    yield start_of(replace(case, start=once.bias))
+    yield start_at(replace(case, start=once.bias))
 
 
 def draw_cases(metric: str, unlisted: str, n_small: int) -> Iterator[Case]:
@@ -131,9 +131,9 @@ class PartsBackend:
         )
 
 
-def visit_one(place: Start, item: int) -> tuple[float, int]:
+def visit_one(start: Start, item: int) -> tuple[float, int]:
     """Where the sequential kernel moves an item from here, and what that gains."""
-    state, setup = place.state(), place.setup
+    state, setup = start.state(), start.setup
     offset = state.rows.offset
     counters = np.array([0, state.value(), int(setup.penalties(offset).sum())])
     levels = np.array([setup.largest, largest_of(offset[np.isfinite(offset)])])
@@ -145,58 +145,58 @@ def visit_one(place: Start, item: int) -> tuple[float, int]:
     return float(offset[item]), int(counters[1] - counters[2] - before)
 
 
-def check_proposals(place: Start, steps: BestMoves) -> int:
+def check_proposals(start: Start, moves: BestMoves) -> int:
     """BestMoves are what the sequential kernel does; returns how many move."""
-    for item, bias, gain in zip(steps.items, steps.biases, steps.gains, strict=True):
-        there, gained = visit_one(place, item)
+    for item, bias, gain in zip(moves.items, moves.biases, moves.gains, strict=True):
+        new_bias, gained = visit_one(start, item)
         if gain > 0:
-            assert (there, gained) == (bias, gain)
+            assert (new_bias, gained) == (bias, gain)
         else:
-            assert (there, gained) == (place.offset[item], 0)
-    return int((steps.gains > 0).sum())
+            assert (new_bias, gained) == (start.offset[item], 0)
+    return int((moves.gains > 0).sum())
 
 
-def sorted_moves(steps: BestMoves) -> tuple[np.ndarray, ...]:
+def sorted_moves(moves: BestMoves) -> tuple[np.ndarray, ...]:
     """Items that move, with their biases and gains, by item."""
-    moving = np.flatnonzero(steps.gains > 0)
-    moving = moving[np.argsort(steps.items[moving])]
-    return tuple(column[moving] for column in steps[:3])
+    moving = np.flatnonzero(moves.gains > 0)
+    moving = moving[np.argsort(moves.items[moving])]
+    return tuple(column[moving] for column in moves[:3])
 
 
 def same_bytes(*results: tuple[np.ndarray, ...]) -> bool:
     return len({tuple(column.tobytes() for column in result) for result in results}) == 1
 
 
-def ascend_in_rounds(place: Start, backend: PartsBackend | ThreadedBackend) -> list[RoundState]:
+def ascend_in_rounds(start: Start, backend: PartsBackend | ThreadedBackend) -> list[RoundState]:
     """Where rounds come to, one after the other."""
-    state = place.state()
+    state = start.state()
     listers = np.diff(state.by_item.indptr) + np.diff(state.by_item.buyers_indptr)
-    stands: list[RoundState] = []
-    run = RoundAscent(backend, place.setup, place.candidates, listers, 5, after_round=stands.append)
-    stands.insert(0, first := run.start(place.offset))
+    states: list[RoundState] = []
+    run = RoundAscent(backend, start.setup, start.candidates, listers, 5, after_round=states.append)
+    states.insert(0, first := run.start(start.offset))
     run.run(first)
-    return stands
+    return states
 
 
 @pytest.mark.parametrize(("metric", "unlisted"), PAIRS)
-def test_steps_on_curves_are_those_of_the_sequential_kernel(metric: str, unlisted: str) -> None:
+def test_moves_on_curves_equal_those_of_the_sequential_kernel(metric: str, unlisted: str) -> None:
     n_moves = 0
     for seed in range(20):
-        for place in starts(draw_small(seed, metric, unlisted)):
-            steps = PartsBackend(place.case, 1).propose(place.setup, place.widest)
-            n_moves += check_proposals(place, steps)
+        for start in starts(draw_small(seed, metric, unlisted)):
+            moves = PartsBackend(start.case, 1).propose(start.setup, start.widest)
+            n_moves += check_proposals(start, moves)
     assert n_moves > 20
 
 
 @pytest.mark.parametrize(("metric", "unlisted"), PAIRS)
-def test_threads_propose_what_curves_do(metric: str, unlisted: str) -> None:
+def test_threads_propose_the_same_moves_as_curves(metric: str, unlisted: str) -> None:
     n_moves = 0
     for case in draw_cases(metric, unlisted, 10):
-        for place in starts(case):
-            found = [sorted_moves(PartsBackend(case, 1).propose(place.setup, place.widest))]
+        for start in starts(case):
+            found = [sorted_moves(PartsBackend(case, 1).propose(start.setup, start.widest))]
             for n_threads in THREADS:
-                with closing(ThreadedBackend(place.state(), n_threads)) as backend:
-                    found.append(sorted_moves(backend.propose(place.setup, place.widest)))
+                with closing(ThreadedBackend(start.state(), n_threads)) as backend:
+                    found.append(sorted_moves(backend.propose(start.setup, start.widest)))
             assert same_bytes(*found)
             n_moves += len(found[0][0])
     assert n_moves > 40
@@ -205,26 +205,26 @@ def test_threads_propose_what_curves_do(metric: str, unlisted: str) -> None:
 @pytest.mark.parametrize(("metric", "unlisted"), PAIRS)
 def test_parts_add_up_to_the_whole(metric: str, unlisted: str) -> None:
     for case in draw_cases(metric, unlisted, 5):
-        place = start_of(case)
+        start = start_at(case)
         backends = [PartsBackend(case, n_parts) for n_parts in (1, 2, 5)]
-        proposals = [backend.propose(place.setup, place.widest) for backend in backends]
+        proposals = [backend.propose(start.setup, start.widest) for backend in backends]
         assert same_bytes(*proposals)
-        moves = proposals[0].items, proposals[0].biases
-        checks = [backend.try_moves(place.setup, place.offset, *moves) for backend in backends]
+        first = proposals[0].items, proposals[0].biases
+        checks = [backend.try_moves(start.setup, start.offset, *first) for backend in backends]
         assert len({check.value for check in checks}) == 1
         assert same_bytes(*((check.gains, *check.losses) for check in checks))
-        assert same_bytes(*((ascend_in_rounds(place, backend)[-1].offset,) for backend in backends))
+        assert same_bytes(*((ascend_in_rounds(start, backend)[-1].offset,) for backend in backends))
 
 
 @pytest.mark.parametrize(("metric", "unlisted"), PAIRS)
-def test_rounds_never_fall_and_tell_the_truth(metric: str, unlisted: str) -> None:
+def test_rounds_never_fall_and_report_the_true_objective(metric: str, unlisted: str) -> None:
     n_rounds = 0
     for seed in range(12):
-        place = start_of(draw_small(seed, metric, unlisted))
-        task = place.case.task(place.case.solve())
-        with closing(ThreadedBackend(place.state(), 2)) as local:
-            for backend in (PartsBackend(place.case, 2), local):
-                for state in ascend_in_rounds(place, backend):
+        start = start_at(draw_small(seed, metric, unlisted))
+        task = start.case.task(start.case.solve())
+        with closing(ThreadedBackend(start.state(), 2)) as local:
+            for backend in (PartsBackend(start.case, 2), local):
+                for state in ascend_in_rounds(start, backend):
                     bias = {i: b for i, b in enumerate(state.offset.tolist()) if b > -np.inf}
                     assert objective(bias, task) == state.objectives[-1]
                     n_rounds += state.updates > 0
@@ -233,34 +233,34 @@ def test_rounds_never_fall_and_tell_the_truth(metric: str, unlisted: str) -> Non
 
 
 @pytest.mark.parametrize(("metric", "unlisted"), PAIRS)
-def test_a_threaded_backend_takes_moves_back(metric: str, unlisted: str) -> None:
+def test_a_threaded_backend_undoes_moves(metric: str, unlisted: str) -> None:
     for case in draw_cases(metric, unlisted, 6):
-        place, dense = start_of(case), to_dense(case)
+        start, dense = start_at(case), to_dense(case)
         rng = np.random.default_rng(0)
-        items = place.candidates
-        biases = np.clip(rng.normal(size=len(items)), -place.setup.cap, place.setup.cap)
+        items = start.candidates
+        biases = np.clip(rng.normal(size=len(items)), -start.setup.cap, start.setup.cap)
         none = items[:0], biases[:0]
-        with closing(ThreadedBackend(place.state(), 2)) as backend:
-            at_first = backend.try_moves(place.setup, place.offset, *none)
-            moved = backend.try_moves(place.setup, place.offset, items, biases)
+        with closing(ThreadedBackend(start.state(), 2)) as backend:
+            at_first = backend.try_moves(start.setup, start.offset, *none)
+            moved = backend.try_moves(start.setup, start.offset, items, biases)
             check_state(State(*backend.state.parts), case, dense)
             assert moved.value == backend.state.value() == at_first.value + moved.gains.sum()
-            again = backend.try_moves(place.setup, place.offset, items, biases)
+            again = backend.try_moves(start.setup, start.offset, items, biases)
             assert same_bytes((moved.gains,), (again.gains,))
-            back = backend.try_moves(place.setup, place.offset, *none)
+            back = backend.try_moves(start.setup, start.offset, *none)
             check_state(State(*backend.state.parts), case, dense)
             assert back.value == backend.state.value() == at_first.value
-            assert backend.state.rows.offset.tobytes() == place.offset.tobytes()
+            assert backend.state.rows.offset.tobytes() == start.offset.tobytes()
 
 
 @pytest.mark.parametrize(("metric", "unlisted"), PAIRS)
 def test_rounds_are_the_same_for_any_number_of_threads(metric: str, unlisted: str) -> None:
     for seed in range(2):
-        place = start_of(draw_medium(seed, metric, unlisted, 5, 40))
+        start = start_at(draw_medium(seed, metric, unlisted, 5, 40))
         ends = []
         for n_threads in THREADS:
-            with closing(ThreadedBackend(place.state(), n_threads)) as backend:
-                ends.append(ascend_in_rounds(place, backend)[-1])
+            with closing(ThreadedBackend(start.state(), n_threads)) as backend:
+                ends.append(ascend_in_rounds(start, backend)[-1])
         assert same_bytes(*((end.offset, end.gain, end.objectives) for end in map(in_arrays, ends)))
         assert ends[0].updates > 0
 

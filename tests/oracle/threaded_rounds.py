@@ -1,7 +1,7 @@
 """All units in one place, for an ascent in rounds on threads.
 
-Rounds do on one machine what they do on many, at another price: see `benchmarks/rounds.py`. The
-learner goes from item to item instead, which is quicker there.
+Rounds give the same results on one machine as on many, at another cost: see `benchmarks/rounds.py`.
+The learner visits one item after the other instead, which is faster on one machine.
 """
 
 from __future__ import annotations
@@ -24,40 +24,40 @@ from trimtab.learn.ascent.state import AscentState
 from trimtab.learn.scales import largest_of
 from trimtab.threads import thread_count
 
-# A look in one place finds out by itself how far it has to go; it needs nobody's losses.
-_UNTOLD = Losses(np.empty(0), np.empty(0, np.int64))
+# A search over all units finds its own limits; it needs no losses from outside.
+_NO_LOSSES = Losses(np.empty(0), np.empty(0, np.int64))
 
 
 class ThreadedBackend:
     """A backend in memory: threads share the search, and moves are undone by moving back.
 
-    What it tells is the same to the byte for any number of threads.
+    Results are the same to the byte for any number of threads.
 
     Args:
         state: rankings and biases; changed in place.
-        n_threads: how many look; one for each core when absent.
+        n_threads: number of threads; one per core by default.
     """
 
     def __init__(self, state: AscentState, n_threads: int | None = None) -> None:
         self.state = state
         self._value = state.value()
-        # The first thread looks where moves are made, but numbers its visits by item, as moves do.
+        # The first thread searches the rows that moves change; visits are numbered by item.
         self._rows = [state.rows]
-        self._scratch = [_own_stamps(state.scratch)]
+        self._scratch = [_with_own_marks(state.scratch)]
         for _ in range(1, thread_count() if n_threads is None else n_threads):
             edges = np.empty_like(state.rows.group_score_after_k)
             self._rows.append(state.rows._replace(group_score_after_k=edges))
             room = type(state.scratch)(*map(np.empty_like, state.scratch))
-            self._scratch.append(_own_stamps(room._replace(sizes=np.zeros_like(room.sizes))))
+            self._scratch.append(_with_own_marks(room._replace(counts=np.zeros_like(room.counts))))
         self._pool = ThreadPoolExecutor(len(self._rows))
 
     def close(self) -> None:
-        """Let the threads go."""
+        """Stop the threads."""
         self._pool.shutdown()
 
     def propose(self, setup: AscentSetup, search: MoveSearch) -> BestMoves:
-        """Each item's best bias, and what it gains by itself."""
-        self._stand_at(search.offset)
+        """The best bias of each item, and its gain if only that item moves."""
+        self._move_to(search.offset)
         magnitude = setup.largest + largest_of(search.offset[np.isfinite(search.offset)])
         limits = np.array(
             [setup.cap, setup.margin, setup.penalty_rate, setup.most_per_unit, magnitude]
@@ -66,26 +66,28 @@ class ThreadedBackend:
         for rows in self._rows[1:]:
             np.copyto(rows.group_score_after_k, self.state.rows.group_score_after_k)
 
-        def look_from(thread: int) -> None:
+        def search_on(thread: int) -> None:
             parts = self.state.problem, self._rows[thread], self.state.by_item
             step = len(self._rows)
-            look(*parts, self._scratch[thread], search.items, thread, step, limits, biases, gains)
+            find_best_biases(
+                *parts, self._scratch[thread], search.items, thread, step, limits, biases, gains
+            )
 
-        list(self._pool.map(look_from, range(len(self._rows))))
+        list(self._pool.map(search_on, range(len(self._rows))))
         return BestMoves(search.items, biases, gains, gains)
 
     def try_moves(
         self, setup: AscentSetup, offset: Floats, items: Codes, biases: Floats
     ) -> TriedMoves:
         """Make moves one after the other."""
-        self._stand_at(offset)
+        self._move_to(offset)
         gains = self._move(items, biases)
-        return TriedMoves(gains, self._value, _UNTOLD)
+        return TriedMoves(gains, self._value, _NO_LOSSES)
 
-    def _stand_at(self, offset: Floats) -> None:
-        """Move every item to where it is said to be, which takes back what was only tried."""
-        away = np.flatnonzero(self.state.rows.offset != offset).astype(np.int32)
-        self._move(away, offset[away])
+    def _move_to(self, offset: Floats) -> None:
+        """Give every item its bias in `offset`; this undoes moves that were only tried."""
+        moved = np.flatnonzero(self.state.rows.offset != offset).astype(np.int32)
+        self._move(moved, offset[moved])
 
     def _move(self, items: Codes, biases: Floats) -> Ints:
         state = self.state
@@ -95,15 +97,15 @@ class ThreadedBackend:
         return gains
 
 
-def _own_stamps(scratch: Scratch) -> Scratch:
-    return scratch._replace(stamp=np.zeros_like(scratch.marks))
+def _with_own_marks(scratch: Scratch) -> Scratch:
+    return scratch._replace(marks=np.zeros_like(scratch.marks))
 
 
 @kernel
-def _look(
+def _find_best_biases(
     packed, packed_rows, packed_by_item, packed_scratch, items, start, step, limits, biases, gains
 ):  # fmt: skip
-    """Find the best biases of every `step`-th item; see `look`."""
+    """Find the best bias of every `step`-th item; see `find_best_biases`."""
     problem = unpack_problem(packed)
     rows = unpack_rows(packed_rows)
     by_item = unpack_by_item(packed_by_item)
@@ -120,7 +122,7 @@ def _look(
         gains[c] = value - current + penalty_of(bias, rules)
 
 
-def look(
+def find_best_biases(
     problem: Problem, rows: Rows, by_item: ByItem, scratch: Scratch, items: Codes, start: int,
     step: int, limits: Floats, biases: Floats, gains: Ints,
 ) -> None:  # fmt: skip
@@ -143,4 +145,4 @@ def look(
         gains: what each item looked at gains in the penalised metric, in quanta; 0 or less: stay.
     """
     packed = (pack(problem), pack(rows), pack(by_item), pack(scratch))
-    _look(*packed, items, start, step, limits, biases, gains)
+    _find_best_biases(*packed, items, start, step, limits, biases, gains)

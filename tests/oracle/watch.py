@@ -1,4 +1,4 @@
-"""Runs `ascend` one candidate at a time, with all that the kernel works on in view."""
+"""Runs `ascend` one candidate at a time and records the state of the kernel."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class State(NamedTuple):
 
 
 class Visit(NamedTuple):
-    """One candidate: before and after, sums in quanta."""
+    """One visit of a candidate; sums before and after, in quanta."""
 
     item: int
-    bias: np.ndarray  # of all items before; -inf where excluded
+    bias: np.ndarray  # of all items before; -inf for excluded items
     new: float
     gain: int
     metric: tuple[int, int]
@@ -42,7 +42,7 @@ class Visit(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A solution and how it came about."""
+    """A solution and the visits that led to it."""
 
     found: Solution
     visits: list[Visit]
@@ -56,7 +56,7 @@ def run_in_turn(job: Callable[[int, int], None], parts: list[tuple[int, int]]) -
 
 @contextmanager
 def replaced_visits(visit: Callable[..., int]) -> Iterator[None]:
-    """Have `ascend` call `visit` for `visit_items`, on one thread: pools would cost most of all."""
+    """Have `ascend` call `visit` instead of `visit_items`, on one thread: pools are slow."""
     with (
         patch.object(coordinate_ascent, "visit_items", visit),
         patch.object(state, "_run_parts", run_in_turn),
@@ -64,25 +64,25 @@ def replaced_visits(visit: Callable[..., int]) -> Iterator[None]:
         yield
 
 
-def record(case: Case, look: Callable[[State, int], None] | None = None) -> Record:
-    """Solve a case; `look` is called before each visit with the state and the item."""
+def record(case: Case, before_visit: Callable[[State, int], None] | None = None) -> Record:
+    """Solve a case; `before_visit` is called with the state and the item before each visit."""
     plain = coordinate_ascent.visit_items
     visits: list[Visit] = []
     states: list[State] = []
 
     def visit(*given: Any) -> int:
         state = State(*given[:4])
-        candidates, cap, margin, rate, most, gain, counters, levels = given[4:]
+        candidates, cap, margin, rate, most, gain, counters, magnitudes = given[4:]
         states[:] = [state]
         n_changed = 0
         for place, item in enumerate(candidates.tolist()):
-            if look is not None:
-                look(state, item)
+            if before_visit is not None:
+                before_visit(state, item)
             bias, (_, metric, penalty) = state.rows.offset.copy(), counters.tolist()
-            narrow = 2.0**-46 * levels.sum()
+            narrow = 2.0**-46 * magnitudes.sum()
             n_changed += plain(
                 *state, candidates[place : place + 1], cap, margin, rate, most,
-                gain, counters, levels,
+                gain, counters, magnitudes,
             )  # fmt: skip
             changes = ((metric, int(counters[1])), (penalty, int(counters[2])))
             new = float(state.rows.offset[item])
@@ -97,7 +97,7 @@ def record(case: Case, look: Callable[[State, int], None] | None = None) -> Reco
 
 
 def build(case: Case) -> State | None:
-    """What the kernel would work on, before the first visit; None without candidates."""
+    """The kernel's state before the first visit; None without candidates."""
     states: list[State] = []
 
     def visit(*given: Any) -> int:
@@ -109,11 +109,11 @@ def build(case: Case) -> State | None:
     return states[0] if states else None
 
 
-def entries_of(blocks: OrderedMultiset) -> list[tuple[float, int, int]]:
+def entries_of(multiset: OrderedMultiset) -> list[tuple[float, int, int]]:
     """(key, id, weight) of a multiset, in its own order."""
     entries = []
-    for block in blocks.order[: blocks.counts[0]].tolist():
-        inside = slice(block * BLOCK, block * BLOCK + int(blocks.lengths[block]))
-        columns = (blocks.keys[inside], blocks.ids[inside], blocks.weights[inside])
+    for block in multiset.order[: multiset.counts[0]].tolist():
+        inside = slice(block * BLOCK, block * BLOCK + int(multiset.lengths[block]))
+        columns = (multiset.keys[inside], multiset.ids[inside], multiset.weights[inside])
         entries += list(zip(*(column.tolist() for column in columns), strict=True))
     return entries
