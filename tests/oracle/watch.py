@@ -12,6 +12,7 @@ import numpy as np
 from problems import Case
 from trimtab.kernels import coordinate_ascent
 from trimtab.kernels.affected_units import Scratch
+from trimtab.kernels.compiling import pack
 from trimtab.kernels.ordered_multiset import BLOCK, OrderedMultiset
 from trimtab.kernels.prepare_lists import ByItem
 from trimtab.kernels.top_rows import Problem, Rows
@@ -66,7 +67,6 @@ def replaced_visits(visit: Callable[..., int]) -> Iterator[None]:
 
 def record(case: Case, before_visit: Callable[[State, int], None] | None = None) -> Record:
     """Solve a case; `before_visit` is called with the state and the item before each visit."""
-    plain = coordinate_ascent.visit_items
     visits: list[Visit] = []
     states: list[State] = []
 
@@ -74,14 +74,15 @@ def record(case: Case, before_visit: Callable[[State, int], None] | None = None)
         state = State(*given[:4])
         candidates, cap, margin, rate, most, gain, counters, magnitudes = given[4:]
         states[:] = [state]
+        packed = [pack(part) for part in state]  # takes longer than a visit
         n_changed = 0
         for place, item in enumerate(candidates.tolist()):
             if before_visit is not None:
                 before_visit(state, item)
             bias, (_, metric, penalty) = state.rows.offset.copy(), counters.tolist()
             narrow = 2.0**-46 * magnitudes.sum()
-            n_changed += plain(
-                *state, candidates[place : place + 1], cap, margin, rate, most,
+            n_changed += coordinate_ascent._visit_items(
+                *packed, candidates[place : place + 1], cap, margin, rate, most,
                 gain, counters, magnitudes,
             )  # fmt: skip
             changes = ((metric, int(counters[1])), (penalty, int(counters[2])))
