@@ -1,10 +1,10 @@
-"""What exploring costs and brings: relevance against coverage, novelty and share of fresh items.
+"""The cost and benefit of exploring: relevance against coverage, novelty and share of fresh items.
 
     python benchmarks/explore.py                       # a table
-    python benchmarks/explore.py --chart explore.png   # and a picture
+    python benchmarks/explore.py --chart explore.png   # and a chart
 
-Complete Journey, category engine, lists of 100, the default learner; e of the 10 places go to items
-that little is known of. Means over dates.
+Complete Journey, category engine, lists of 100, the default learner; e of the 10 slots go to items
+with little data. Means over dates.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ MEASURES = {
     "ndcg": "NDCG@10 of the next 7 days",
     "shown": "different items shown",
     "novelty": "novelty: mean -log2 of a shown item's share of sales",
-    "fresh": "share of places with fresh items",
+    "fresh": "share of slots with fresh items",
 }
 
 
 def explore_on(log: Log, day: Any) -> list[dict[str, float]]:
-    """One row for each number of places explored."""
+    """One row per number of slots used to explore."""
     split = split_log(log, day)
     engine = Category(items=log.items, level=log.levels[-1])
     before = engine.fit(split.train, as_datetime(split.recent_from)).recommend(None, N_LISTED)
@@ -69,7 +69,7 @@ def draw(means: pd.DataFrame, path: Path) -> None:
         alt.Chart(means.reset_index(), title=alt.Title(title, anchor="start", fontSize=12))
         .mark_line(point=alt.OverlayMarkDef(size=60, color=COLOUR), color=COLOUR)
         .encode(
-            alt.X("explore:O", title="places of 10 kept for fresh items")
+            alt.X("explore:O", title="slots of 10 kept for fresh items")
             .axis(labelAngle=0),
             alt.Y(
                 f"{name}:Q", title=None, axis=alt.Axis(minExtent=40, maxExtent=40),

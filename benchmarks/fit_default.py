@@ -2,7 +2,7 @@
 
 python benchmarks/fit_default.py                     # 1,000,000 users x 50, 100,000 items
 python benchmarks/fit_default.py --users 100000      # smaller
-    python benchmarks/fit_default.py --real              # the Complete Journey, four dates
+python benchmarks/fit_default.py --real              # the Complete Journey, four dates
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ AIM = 12.0
 
 
 def seconds(job: Callable[[], Any]) -> tuple[float, Any]:
-    began = time.perf_counter()
+    started = time.perf_counter()
     result = job()
-    return time.perf_counter() - began, result
+    return time.perf_counter() - started, result
 
 
 def on_a_real_log() -> None:
-    """Best of five turns each, without and with all that is known of the log."""
+    """Best of five runs each, without and with history and categories."""
     from trimtab.datasets import load_complete_journey
     from trimtab.engines import Category, Factorization, Markov
     from trimtab.experiments.methods import Case, Method
@@ -73,7 +73,7 @@ def main() -> int:
         return 0
     small = generate_drift(n_users=2_000, n_items=500)
     default, plain = tt.BiasLearner(), tt.BiasLearner(method="ascent")
-    for learner in (default, plain):  # kernels compiled and loaded
+    for learner in (default, plain):  # compile and load kernels
         learner.fit(small.recs(), small.recent_events())
     data = generate_drift(n_users=options.users, n_items=options.items)
     recs, recent, later = data.recs(), data.recent_events(), data.test_events()

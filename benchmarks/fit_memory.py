@@ -2,7 +2,7 @@
 
     python benchmarks/fit_memory.py FOLDER N_ITEMS METRIC
 
-Prints, as JSON, the size of the input and how far memory rose above the start, input included.
+Prints, as JSON, the size of the input and how far memory rose above the start, including the input.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from trimtab.learn.settings import AscentSettings
 
 
 def memory(name: str) -> float:
-    """A line of the kernel's account of this process, in MB."""
+    """A line of /proc/self/status, in MB."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(name))
 
@@ -30,7 +30,7 @@ def main(folder: Path, n_items: int, metric: str) -> None:
         10, metric, unlisted="zero", penalty=0.0, max_bias=None, exclude_unsold=True
     )
     small = generate_drift(100, 60, 20, 3.0)
-    ascend(small.lists, small.recent, small.n_items, settings)  # compiling is not the input's
+    ascend(small.lists, small.recent, small.n_items, settings)  # compile first
     start = memory("VmRSS")
     names = ("indptr", "items", "scores", "bought_indptr", "bought_items")
     arrays = [np.load(folder / f"{name}.npy") for name in names]

@@ -1,4 +1,4 @@
-"""Seconds of the first and the second fit of this process on a small table; `fit.py` runs it."""
+"""Seconds of the first and second fit of this process on a small table; `fit.py` runs it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 
 
 def tables() -> tuple[pa.Table, pa.Table]:
-    """40 users who list 10 of 30 items and bought 2, made without compiled code."""
+    """40 users with lists of 10 of 30 items and 2 purchases, made without compiled code."""
     rows = [(u, (7 * u + 3 * p) % 30, 1 / (1 + p)) for u in range(40) for p in range(10)]
     users, items, scores = zip(*rows, strict=True)
     bought = [(u, (u + step) % 30) for u in range(40) for step in (0, 11)]

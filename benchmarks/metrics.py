@@ -1,14 +1,14 @@
 """Times ACC, MAP and NDCG at 10 of 100,000 users against ranx, and compares every value.
 
-Both start from the same flat columns: 50 listed items a user, in rank order, and about 3
-purchases a user, some of them twice. Ours makes CSR rows of integer codes; ranx makes a Run and
-a Qrels of strings by `from_dict`, its fastest way in (`from_df` takes half as long again). The
-strings are ready before the clock starts, and compiling is timed apart. The last line of times is
-ranx on padded arrays of numbers, which skips its ids, dictionaries and sorting.
+Both start from the same flat columns: 50 listed items per user, in rank order, and about 3
+purchases per user, some of them repeated. Ours builds CSR rows of integer codes; ranx builds a Run
+and a Qrels of strings with `from_dict`, its fastest input (`from_df` takes half as long again). The
+strings are ready before the clock starts, and compiling is timed separately. The last time is for
+ranx on padded arrays of numbers, without its ids, dictionaries and sorting.
 
     python benchmarks/metrics.py
 
-Exits with status 1 when values differ or ours is less than 10 times as fast.
+Exits with status 1 if values differ or ours is less than 10 times as fast.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def ranx_values(qrels: Any, run: Any) -> list[np.ndarray]:
 
 
 def as_ours(values: list[np.ndarray], columns: Columns) -> list[np.ndarray]:
-    """Values of ranx, whose AP is over R, with AP over min(k, R); the other two agree."""
+    """The values of ranx, with AP divided by min(k, R) instead of R; the other two agree."""
     truth = sets_of_rows(columns.sale_users, columns.sale_items, columns.n_users)
     precision, average, ndcg = values
     return [precision, average * np.maximum(1, np.diff(truth.indptr) / K), ndcg]
@@ -164,13 +164,13 @@ def largest_difference(values: dict[str, Any], other: str, columns: Columns) -> 
 
 def main() -> int:
     small, large = make_columns(200, seed=1), make_columns(100_000, seed=2)
-    ways = {"trimtab": by_trimtab, "ranx": by_ranx, "ranx on arrays": by_ranx_arrays}
-    for name, way in ways.items():
-        seconds, _ = timed(way, small, times=1)
+    methods = {"trimtab": by_trimtab, "ranx": by_ranx, "ranx on arrays": by_ranx_arrays}
+    for name, method in methods.items():
+        seconds, _ = timed(method, small, times=1)
         print(f"{name:15} first call, compiling or loading compiled code {seconds:8.3f} s")
     seconds, values = {}, {}
-    for name, way in ways.items():
-        seconds[name], values[name] = timed(way, large, times=2)
+    for name, method in methods.items():
+        seconds[name], values[name] = timed(method, large, times=2)
         print(f"{name:15} {large.n_users:,} users, best of 2 {seconds[name]:8.3f} s")
     ratio = seconds["ranx"] / seconds["trimtab"]
     print(f"ratio ranx / trimtab {ratio:.1f} (required: {REQUIRED_RATIO})")

@@ -1,16 +1,16 @@
-"""The ascent in rounds on threads against the one that goes from item to item, in one run.
+"""Compares the ascent in rounds on threads with the ascent from item to item, in one run.
 
     python benchmarks/rounds.py                       # 200,000 users x 30,000 items, and 4 mornings
     python benchmarks/rounds.py --users 1000000 --items 100000 --only cold
     python benchmarks/rounds.py --only warm --days 10
 
-Every way starts from the same place and writes down when it has reached what; reading tables and
-laying out rankings, the same for all, is not on the clock. Ways take turns, and of each the
-quickest run counts, because machines are noisy. Seconds are given as ratios to the item-by-item
-ascent, which has one thread: to the objective that it has after two cycles; until a step gains less
-than 1e-4 of the objective ("to settle", where rounds stop); to the end, where it stops (1e-6).
+Every method starts from the same state and records the objective over time; reading tables and
+preparing rankings is not timed. Methods take turns, and the fastest run of each counts, because
+machines are noisy. Times are relative to the item-by-item ascent on one thread: time to its
+objective after two cycles; time until a step gains less than 1e-4 of the objective ("to settle",
+where rounds stop); and time to the end, where it stops (1e-6).
 
-    python benchmarks/rounds.py --repeats 5           # more turns
+    python benchmarks/rounds.py --repeats 5           # more runs
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "oracle"))
 from threaded_rounds import ThreadedBackend
 
 K, N_LISTED, PURCHASES = 10, 50, 3.0
-LEAST_GAIN = 1e-6  # of the objective; a cycle that gains less is the last
-CYCLES = 2  # of a fit that does not ask for more
+LEAST_GAIN = 1e-6  # of the objective; stop after a cycle that gains less
+CYCLES = 2  # of a fit by default
 PAPER = {"unlisted": "zero", "penalty": 0.0, "max_bias": None, "exclude_unsold": True}
 KINDS = {
     "paper, NDCG": AscentSettings(K, "ndcg", **PAPER),
@@ -53,7 +53,7 @@ KINDS = {
 
 
 class Data(NamedTuple):
-    """What an ascent is given."""
+    """The input of an ascent."""
 
     lists: Lists
     bought: Sets
@@ -62,47 +62,47 @@ class Data(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """What was reached when."""
+    """The objective reached after some seconds."""
 
     seconds: float
     objective: int
 
 
 class Run(NamedTuple):
-    """The marks of one way, and where it ended."""
+    """The marks of one method, and its final biases."""
 
     marks: list[Mark]
     bias: Floats
 
     def time_to(self, objective: int) -> float:
-        """Seconds until that much was reached; inf if it never was."""
+        """Seconds until the objective was reached; inf if it never was."""
         return min((m.seconds for m in self.marks if m.objective >= objective), default=np.inf)
 
     @property
     def settled(self) -> Mark:
-        """The first mark whose step gained next to nothing by the rule of rounds."""
+        """The first mark whose step gained almost nothing, by the rule of rounds."""
         for before, mark in pairwise(self.marks):
             if mark.objective - before.objective < rounds.LEAST_GAIN * abs(before.objective):
                 return mark
         return self.marks[-1]
 
 
-Way = Callable[[AscentState, list[Mark]], None]
+Method = Callable[[AscentState, list[Mark]], None]
 
 
 def ratio(seconds: float, base: float) -> str:
     return f"{seconds / base:5.2f}" if seconds < np.inf else "never"
 
 
-def clock(marks: list[Mark], begun: float, objective: int) -> None:
-    marks.append(Mark(time.perf_counter() - begun, objective))
+def add_mark(marks: list[Mark], started: float, objective: int) -> None:
+    marks.append(Mark(time.perf_counter() - started, objective))
 
 
-def by_item(max_cycles: int | None = None) -> Way:
-    """One item after the other, until a cycle gains next to nothing."""
+def by_item(max_cycles: int | None = None) -> Method:
+    """One item after the other, until a cycle gains almost nothing."""
 
     def go(state: AscentState, marks: list[Mark]) -> None:
-        begun = time.perf_counter()
+        started = time.perf_counter()
         setup, offset = state.setup, state.rows.offset
         candidates = setup.visiting_order(state.matters)
         counters = np.array([0, state.value(), int(setup.penalties(offset).sum())])
@@ -115,23 +115,23 @@ def by_item(max_cycles: int | None = None) -> Way:
             visit_items(*state.parts, candidates, *limits, gain, counters, levels)
             reached = int(counters[1] - counters[2])
             gained = reached - before
-            clock(marks, begun, reached)
+            add_mark(marks, started, reached)
 
     return go
 
 
-def in_rounds(n_threads: int, first_cycles: int = 0) -> Way:
-    """All items together, round after round; after some cycles from item to item, if any."""
+def in_rounds(n_threads: int, first_cycles: int = 0) -> Method:
+    """All items together, in rounds, after `first_cycles` cycles from item to item."""
 
     def go(state: AscentState, marks: list[Mark]) -> None:
-        begun = time.perf_counter()
+        started = time.perf_counter()
         if first_cycles:
             by_item(first_cycles)(state, marks)
         candidates = state.setup.visiting_order(state.matters)
         listers = np.diff(state.by_item.indptr) + np.diff(state.by_item.buyers_indptr)
 
         def after_round(reached: RoundState) -> None:
-            clock(marks, begun, reached.objectives[-1])
+            add_mark(marks, started, reached.objectives[-1])
 
         with closing(ThreadedBackend(state, n_threads)) as backend:
             ascent = RoundAscent(backend, state.setup, candidates, listers, after_round=after_round)
@@ -140,16 +140,16 @@ def in_rounds(n_threads: int, first_cycles: int = 0) -> Way:
     return go
 
 
-def run(way: Way, data: Data, settings: AscentSettings, start: Floats | None = None) -> Run:
+def run(method: Method, data: Data, settings: AscentSettings, start: Floats | None = None) -> Run:
     state, _ = prepare_ascent(data.lists, data.bought, data.n_items, settings, start=start)
     marks: list[Mark] = []
-    way(state, marks)
+    method(state, marks)
     offset = state.rows.offset
     return Run(marks, np.where(np.isfinite(offset), offset, 0.0))
 
 
-def quickest(runs: list[Run]) -> Run:
-    """The same marks with the least seconds seen for each step between them."""
+def fastest(runs: list[Run]) -> Run:
+    """The same marks with the shortest time seen for each step."""
     ends = np.array([[mark.seconds for mark in one.marks] for one in runs])
     steps = np.diff(ends, axis=1, prepend=0.0).min(axis=0)
     objectives = [mark.objective for mark in runs[0].marks]
@@ -158,14 +158,17 @@ def quickest(runs: list[Run]) -> Run:
 
 
 def run_all(
-    ways: dict[str, tuple[Way, Floats | None]], data: Data, settings: AscentSettings, repeats: int
+    methods: dict[str, tuple[Method, Floats | None]],
+    data: Data,
+    settings: AscentSettings,
+    repeats: int,
 ) -> dict[str, Run]:
-    """Each way's quickest run; they take turns."""
-    runs: dict[str, list[Run]] = {name: [] for name in ways}
+    """The fastest run of each method; methods take turns."""
+    runs: dict[str, list[Run]] = {name: [] for name in methods}
     for _ in range(repeats):
-        for name, (way, start) in ways.items():
-            runs[name].append(run(way, data, settings, start))
-    return {name: quickest(some) for name, some in runs.items()}
+        for name, (method, start) in methods.items():
+            runs[name].append(run(method, data, settings, start))
+    return {name: fastest(some) for name, some in runs.items()}
 
 
 # Cold starts --------------------------------------------------------------------------------------
@@ -174,8 +177,8 @@ def run_all(
 def compare_cold(options: argparse.Namespace) -> None:
     drift = generate_drift(options.users, options.items, N_LISTED, PURCHASES, seed=1)
     data = Data(drift.lists, drift.recent, drift.n_items, [])
-    print(f"\n{options.users:,} users x {N_LISTED} of {options.items:,} items, from nothing")
-    ways: dict[str, tuple[Way, Floats | None]] = {
+    print(f"\n{options.users:,} users x {N_LISTED} of {options.items:,} items, cold start")
+    methods: dict[str, tuple[Method, Floats | None]] = {
         "item by item": (by_item(), None),
         "rounds, 1 thread": (in_rounds(1), None),
         "rounds, 2 threads": (in_rounds(2), None),
@@ -183,7 +186,7 @@ def compare_cold(options: argparse.Namespace) -> None:
         "2 cycles, then rounds, 2 threads": (in_rounds(2, 2), None),
     }
     for kind, settings in KINDS.items():
-        found = run_all(ways, data, settings, options.repeats)
+        found = run_all(methods, data, settings, options.repeats)
         yardstick, *_ = found.values()
         after, settled, last = yardstick.marks[CYCLES - 1], yardstick.settled, yardstick.marks[-1]
         print(
@@ -206,7 +209,7 @@ def compare_cold(options: argparse.Namespace) -> None:
 
 
 def read_mornings(options: argparse.Namespace) -> list[dict[str, Data]]:
-    """Lists and purchases of successive days, by what unlisted items score."""
+    """Lists and purchases of successive days, by setting of `unlisted`."""
     sys.path.insert(0, str(Path(__file__).parent))
     from trimtab.datasets import generate_log, make_log
     from trimtab.learn.inputs import FitTables, encode_inputs
@@ -236,8 +239,8 @@ def carry(bias: Floats, earlier: Data, data: Data) -> Floats:
 def compare_warm(options: argparse.Namespace) -> None:
     mornings = read_mornings(options)
     print(
-        f"\n{options.log_users:,} users, {options.days} days from the day before's biases, over "
-        f"item by item from nothing to the end; summed over days"
+        f"\n{options.log_users:,} users, {options.days} days started from the biases of the "
+        f"day before, relative to a cold start item by item to the end; summed over days"
     )
     for kind, settings in KINDS.items():
         totals: dict[str, list[float]] = {}
@@ -245,7 +248,7 @@ def compare_warm(options: argparse.Namespace) -> None:
         bias = run(by_item(), days[0], settings).bias
         for earlier, data in pairwise(days):
             start = carry(bias, earlier, data)
-            ways: dict[str, tuple[Way, Floats | None]] = {
+            methods: dict[str, tuple[Method, Floats | None]] = {
                 "cold, to the end": (by_item(), None),
                 "cold, 2 cycles": (by_item(2), None),
                 "warm, 1 cycle": (by_item(1), start),
@@ -254,7 +257,7 @@ def compare_warm(options: argparse.Namespace) -> None:
                 "warm, rounds, 2 threads": (in_rounds(2), start),
                 "warm, 1 cycle, then rounds, 2": (in_rounds(2, 1), start),
             }
-            found = run_all(ways, data, settings, options.repeats)
+            found = run_all(methods, data, settings, options.repeats)
             goal = found["cold, to the end"].marks[-1]
             for name, one in found.items():
                 end = one.marks[-1]
@@ -277,7 +280,7 @@ def compare_warm(options: argparse.Namespace) -> None:
 
 
 def warm_up() -> None:
-    """Compile, or load compiled code, for every kind of problem."""
+    """Compile or load the kernels for every kind of problem."""
     drift = generate_drift(2_000, 300, 20, PURCHASES)
     data = Data(drift.lists, drift.recent, drift.n_items, [])
     for settings in KINDS.values():
@@ -290,15 +293,15 @@ PARTS = {"cold": compare_cold, "warm": compare_warm}
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", choices=PARTS, help="one part")
-    parser.add_argument("--users", type=int, default=200_000, help="from nothing")
-    parser.add_argument("--items", type=int, default=30_000, help="from nothing")
-    parser.add_argument("--log-users", type=int, default=100_000, help="of the shop with mornings")
-    parser.add_argument("--log-items", type=int, default=3_000, help="of the shop with mornings")
+    parser.add_argument("--users", type=int, default=200_000, help="for cold starts")
+    parser.add_argument("--items", type=int, default=30_000, help="for cold starts")
+    parser.add_argument("--log-users", type=int, default=100_000, help="for warm starts")
+    parser.add_argument("--log-items", type=int, default=3_000, help="for warm starts")
     parser.add_argument("--days", type=int, default=4, help="mornings")
-    parser.add_argument("--repeats", type=int, default=3, help="turns of each way")
+    parser.add_argument("--repeats", type=int, default=3, help="runs of each method")
     options = parser.parse_args()
     warm_up()
-    print(f"{os.cpu_count()} cores, of which {os.getloadavg()[0]:.1f} were busy in the last minute")
+    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} in the last minute")
     for part in [options.only] if options.only else PARTS:
         PARTS[part](options)
 
