@@ -68,7 +68,7 @@ class Rows(NamedTuple):
     offset: Floats  # item -> bias, -inf when excluded
     group_exact_above: Floats  # lower bound of `exact_above` over GROUP units
     group_score_after_k: Singles  # lower bound of `score_after_k` over GROUP units
-    losses: OrderedMultiset  # (score, item) of hits: the cost of showing an item to everybody
+    losses: OrderedMultiset  # (score, item) of hits: the cost of showing an item to every unit
     raised: OrderedMultiset  # items with a positive bias: (bias, item)
     old_hit_scores: Floats  # one unit's hits before a change
     old_hit_items: Ints
