@@ -29,7 +29,7 @@ from trimtab.engines import Category, Engine, Factorization, Markov
 from trimtab.experiments.methods import Case, Method
 from trimtab.experiments.timeline import split_log
 from trimtab.metrics.bootstrap import lift_intervals
-from trimtab.metrics.evaluation import judge_units
+from trimtab.metrics.evaluation import evaluate_units
 
 KNOBS: dict[str, tuple[str, tuple[float, ...]]] = {
     "truncate": ("days", (14, 30, 91, 182)),
@@ -227,10 +227,10 @@ def _rival(case: Case, kind: str, value: float) -> _Shown:
 
 def _judge(case: Case, shown: Iterable[_Shown]) -> list[dict[str, Any]]:
     """A row for each way to make lists and metric: its lift over the engine alone."""
-    base = judge_units(case.lists, case.split.test, K).buyers()
+    base = evaluate_units(case.lists, case.split.test, K).buyers()
     keys, values, baseline = [], [], []
     for kind, setting, metrics, lists in shown:
-        buyers = judge_units(lists, case.split.test, K).buyers()
+        buyers = evaluate_units(lists, case.split.test, K).buyers()
         for metric in metrics:
             keys.append({"kind": kind, "setting": setting, "metric": metric})
             values.append(getattr(buyers, metric))

@@ -87,9 +87,7 @@ def run(master: str, given: dict[str, tuple[pa.Table, pa.Table]], learner: str) 
         for name, settings in learners.items():
             base = settings.fit(recs, recent, progress=False)
             heard.objectives.clear()
-            found = [
-                fit(settings, *frames, partitions=n, progress=False) for n in PARTITIONS
-            ]
+            found = [fit(settings, *frames, partitions=n, progress=False) for n in PARTITIONS]
             fine &= report(master, problem, name, base, found, heard.objectives)
     spark.stop()
     return fine

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trimtab.errors import DataError
-from trimtab.tables.ids import check_count, encode_ids, id_column
+from trimtab.tables.ids import encode_ids, id_column, require_codable
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 LARGEST = 2**63 - 1
@@ -118,6 +118,6 @@ def test_integers_and_strings_cannot_be_mixed():
 
 
 def test_more_ids_than_codes_are_refused():
-    check_count(2**30 - 1)
+    require_codable(2**30 - 1)
     with pytest.raises(DataError, match=r"1073741824.*1073741823"):
-        check_count(2**30)
+        require_codable(2**30)

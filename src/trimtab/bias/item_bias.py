@@ -18,7 +18,7 @@ from trimtab.bias.table import WIDTH_90, BiasTable
 from trimtab.checks import require_k
 from trimtab.metrics.ranking import rank_lists
 from trimtab.tables.columns import ITEM, RANK, SCORE, USER
-from trimtab.tables.frames import group_sets, known_ids, read_frame, take_ids, write_frame
+from trimtab.tables.frames import as_id_column, group_sets, read_frame, take_ids, write_frame
 from trimtab.tables.ids import encode_ids
 from trimtab.tables.rec_lists import CodedRecs, longest_list, read_lists, warn_if_short
 
@@ -89,7 +89,7 @@ class ItemBias(BiasTable):
         """Return the number of distinct items of `recs` that are not in the bias table."""
         table = read_frame(recs, "recs", ITEM)
         ids, (_, own) = encode_ids(
-            [table.ids(ITEM), known_ids("the bias table", ITEM, self.item_ids)]
+            [table.ids(ITEM), as_id_column("the bias table", ITEM, self.item_ids)]
         )
         return len(ids) - len(own)
 
@@ -158,8 +158,8 @@ class ItemBias(BiasTable):
 
     def _align(self, coded: CodedRecs) -> _AlignedItems:
         """Return the columns of the bias table for its own items and those of `recs`."""
-        ours = known_ids("the bias table", ITEM, self.item_ids)
-        theirs = known_ids("recs", ITEM, coded.item_ids)
+        ours = as_id_column("the bias table", ITEM, self.item_ids)
+        theirs = as_id_column("recs", ITEM, coded.item_ids)
         ids, (from_recs, from_bias) = encode_ids([theirs, ours])
         bias = np.zeros(len(ids))
         bias[from_bias] = self.bias
@@ -190,9 +190,11 @@ def _read_excluded_pairs(exclude: Any, coded: CodedRecs, item_ids: Any) -> Sets 
     pairs = read_frame(exclude, "exclude", USER, ITEM, may_be_empty=True)
     if len(pairs) == 0:
         return None
-    users = known_ids("recs", USER, coded.units.users)
+    users = as_id_column("recs", USER, coded.units.users)
     _, (known_users, pair_users) = encode_ids([users, pairs.ids(USER)])
-    _, (known_items, pair_items) = encode_ids([known_ids("recs", ITEM, item_ids), pairs.ids(ITEM)])
+    _, (known_items, pair_items) = encode_ids(
+        [as_id_column("recs", ITEM, item_ids), pairs.ids(ITEM)]
+    )
     user_codes = find_positions(known_users, pair_users)
     item_codes = find_positions(known_items, pair_items)
     known = (user_codes >= 0) & (item_codes >= 0)
@@ -203,7 +205,7 @@ def _read_excluded_pairs(exclude: Any, coded: CodedRecs, item_ids: Any) -> Sets 
 def _read_allowed(allowed: Any, item_ids: Any) -> Flags:
     """Return whether each item is in the caller's table."""
     table = read_frame(allowed, "allowed", ITEM)
-    _, (known, given) = encode_ids([known_ids("recs", ITEM, item_ids), table.ids(ITEM)])
+    _, (known, given) = encode_ids([as_id_column("recs", ITEM, item_ids), table.ids(ITEM)])
     flags: Flags = find_positions(given, known) >= 0
     return flags
 

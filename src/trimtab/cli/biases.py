@@ -31,7 +31,12 @@ from trimtab.cli.printing import print_json, print_table, say
 from trimtab.errors import SettingError
 from trimtab.learn import BiasLearner
 from trimtab.metrics.evaluation import evaluate as evaluate_frames
-from trimtab.tables.files import read_tables, require_kind, require_place, write_table
+from trimtab.tables.files import (
+    read_tables,
+    require_table_suffix,
+    require_writable_folder,
+    write_table,
+)
 
 _FIT = defaults_of(BiasLearner.fit)
 _APPLY = defaults_of(ItemBias.apply)
@@ -57,7 +62,7 @@ def fit(
 ) -> None:
     """Learn one bias per item and save the biases in a folder."""
     learner = make_learner(k, metric, paper, setting)
-    require_place(out)
+    require_writable_folder(out)
     loaded = None if start is None else ItemBias.load(start)
     lists, sales, by_user, past, catalogue = read_tables(
         recs, recent, weights, history, items, text=text_columns(loaded)
@@ -95,8 +100,8 @@ def apply(
 
     With --salt, only users in the treatment group get biases, and a column bucket names the group.
     """
-    require_kind(out)
-    require_place(out.parent)
+    require_table_suffix(out)
+    require_writable_folder(out.parent)
     treated = share_of_test(salt, share)
     loaded = ItemBias.load(bias)
     lists, pairs, items = read_tables(recs, exclude, allowed, text=text_columns(loaded))
@@ -142,7 +147,7 @@ def export(
 ) -> None:
     """Write biases as boosts for a search engine."""
     require_ending(out)
-    require_place(out.parent)
+    require_writable_folder(out.parent)
     loaded = ItemBias.load(bias)
     missing = loaded.export(out)
     rule = "multiply scores by factor" if loaded.scale == "log" else "add boost to scores"

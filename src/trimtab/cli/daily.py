@@ -29,7 +29,7 @@ from trimtab.daily import diff as diff_versions
 from trimtab.daily.refresh import ACCEPTABLE
 from trimtab.learn import BiasLearner
 from trimtab.store import Store, Version
-from trimtab.tables.files import require_kind, write_table
+from trimtab.tables.files import require_table_suffix, write_table
 
 _HISTORY = ("", "version", "for", "made (UTC)", "on the window", "forecast", "biases")
 
@@ -145,7 +145,7 @@ def diff(
     """Show which biases changed most between two versions."""
     require_whole("top", top, 1)
     if out is not None:
-        require_kind(out)
+        require_table_suffix(out)
     opened = Store(store)
     moves = diff_versions(opened.version(before), opened.version(after))
     if out is not None:

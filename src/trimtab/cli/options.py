@@ -13,7 +13,7 @@ import typer
 from trimtab.abtest.buckets import Experiment
 from trimtab.checks import DUPLICATES, METRICS
 from trimtab.errors import SettingError
-from trimtab.tables.files import require_place
+from trimtab.tables.files import require_writable_folder
 
 
 def one_of(names: Sequence[str]) -> str:
@@ -111,7 +111,7 @@ def require_page_name(out: Path) -> None:
 
 def require_output(folder: Path, page: bool) -> None:
     """Refuse early what would fail after the work is done: the folder, or drawing a page."""
-    require_place(folder)
+    require_writable_folder(folder)
     if page:
         from trimtab.report import require_libraries
 

@@ -11,7 +11,7 @@ from trimtab.bias import ItemBias
 from trimtab.errors import DataError
 from trimtab.store import Version
 from trimtab.tables.columns import ITEM, NAME
-from trimtab.tables.frames import known_ids, take_ids
+from trimtab.tables.frames import as_id_column, take_ids
 from trimtab.tables.ids import encode_ids
 
 
@@ -34,7 +34,7 @@ def diff(before: Version, after: Version) -> pa.Table:
         )
     ids, (old_codes, new_codes) = encode_ids(
         [
-            known_ids(f"version {version.number}", ITEM, bias.item_ids)
+            as_id_column(f"version {version.number}", ITEM, bias.item_ids)
             for version, bias in ((before, old), (after, new))
         ]
     )

@@ -25,7 +25,7 @@ from trimtab.daily.windows import Window, recent_windows
 from trimtab.engines import Engine
 from trimtab.errors import DataError, RefusedError, SettingError, TrimtabWarning
 from trimtab.learn import BiasLearner
-from trimtab.metrics.evaluation import judge_units
+from trimtab.metrics.evaluation import evaluate_units
 from trimtab.metrics.per_user import mean_metrics
 from trimtab.tables.columns import TIMESTAMP
 from trimtab.tables.files import read_table, write_table
@@ -178,7 +178,7 @@ class Simulation:
         truth = Window.of(day, 1, self.log.tz).events(self.log)
         if truth.num_rows == 0:
             return None, 0
-        means = mean_metrics(judge_units(lists, truth, self.k).metrics)
+        means = mean_metrics(evaluate_units(lists, truth, self.k).metrics)
         return means[self.metric], int(means["n_users"])
 
     def _about(self, mornings: list[date]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from trimtab.daily.event_sources import read_events
 from trimtab.daily.windows import Window
 from trimtab.errors import DataError
 from trimtab.tables.columns import CATEGORY, ITEM, NAME, SCORE, TIMESTAMP, USER, WINDOW
-from trimtab.tables.files import is_csv, match_kinds, plain_type, read_table
+from trimtab.tables.files import is_csv, match_id_types, plain_type, read_table
 from trimtab.tables.log import Log, make_log
 from trimtab.tables.timestamps import as_utc, day_start, microseconds, require_zone
 
@@ -65,7 +65,7 @@ def read_shop_data(
     sales, sales_csv = read_events(events, query, tz)
     catalogue = None if items is None else read_table(items)
     from_csv = (sales_csv, items is not None and is_csv(items))
-    sales, catalogue = match_kinds([sales, catalogue], from_csv)
+    sales, catalogue = match_id_types([sales, catalogue], from_csv)
     require_columns("events", sales.column_names, [USER, ITEM, TIMESTAMP])  # a query may lack them
     stamps, zone = as_utc(sales[TIMESTAMP], tz)
     # Parsed once: from here on timestamps are UTC, and the time zone of days is passed along.
@@ -87,7 +87,7 @@ def read_lists(
     tables = [_read_day(lists.days[day]) for day in days]
     from_csv = [is_csv(lists.days[day]) for day in days]
     log, (events_csv, items_csv) = data.log, data.from_csv
-    *tables, events, known, items = match_kinds(
+    *tables, events, known, items = match_id_types(
         [*tables, log.events, log.items, data.items],
         [*from_csv, events_csv, items_csv, items_csv],
         text,

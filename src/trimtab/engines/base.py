@@ -25,7 +25,7 @@ from trimtab.checks import (
 )
 from trimtab.errors import DataError
 from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER
-from trimtab.tables.frames import Table, known_ids, read_frame, take_ids, write_frame
+from trimtab.tables.frames import Table, as_id_column, read_frame, take_ids, write_frame
 from trimtab.tables.ids import encode_ids, id_column
 from trimtab.tables.numbered_ids import id_values
 from trimtab.tables.timestamps import DAY, as_datetime, microseconds, read_instant, require_before
@@ -151,7 +151,7 @@ class Engine(ABC):
         column = id_values(users, "users", USER)
         if len(column) == 0:
             return known[:0], np.empty(0, np.int32)
-        ours = known_ids("events", USER, known)
+        ours = as_id_column("events", USER, known)
         ids, (our_codes, their_codes) = encode_ids([ours, id_column("users", USER, column)])
         wanted = np.unique(their_codes)
         return take_ids(ids, wanted), find_positions(our_codes, wanted)

@@ -20,7 +20,7 @@ from trimtab.engines.base import Engine, Events
 from trimtab.engines.sparse_mixture import Mix, Rows, commonest_first, mix_lists, share_rows
 from trimtab.errors import SettingError
 from trimtab.tables.columns import CATEGORY, ITEM
-from trimtab.tables.frames import column_names, known_ids, read_frame
+from trimtab.tables.frames import as_id_column, column_names, read_frame
 from trimtab.tables.ids import encode_ids, id_column
 
 
@@ -73,7 +73,7 @@ class Category(Engine):
         table = read_frame(self.items, "items", ITEM, self.level)
         labels = table.columns[self.level].combine_chunks().cast(pa.string()).dictionary_encode()
         codes = labels.indices.fill_null(len(labels.dictionary)).to_numpy().astype(np.int32)
-        ours = known_ids("events", ITEM, item_ids)
+        ours = as_id_column("events", ITEM, item_ids)
         theirs = id_column("items", ITEM, table.columns[ITEM])
         ids, (our_codes, their_codes) = encode_ids([ours, theirs])
         found = np.full(len(ids), len(labels.dictionary), np.int32)

@@ -23,7 +23,7 @@ from trimtab.experiments.plan import Plan
 from trimtab.experiments.results import SCHEMAS, Results
 from trimtab.experiments.timeline import split_log
 from trimtab.tables.columns import ITEM, TIMESTAMP, USER
-from trimtab.tables.files import require_place
+from trimtab.tables.files import require_writable_folder
 from trimtab.tables.log import Log
 from trimtab.tables.timestamps import local_day, microseconds
 
@@ -39,7 +39,7 @@ def run_backtest(plan: Plan, log: Log, folder: Path, step: Step = lambda text: N
         folder: folder for the results; cells finished by an earlier run are read from it.
         step: called with a short text before each step; see `total_steps`.
     """
-    require_place(folder)
+    require_writable_folder(folder)
     splits = [split_log(log, day, plan.recent_days, plan.test_days) for day in plan.dates]
     log_hash = _hash_log(log)
     cells = []

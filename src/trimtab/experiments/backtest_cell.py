@@ -21,7 +21,7 @@ from trimtab.experiments.plan import Plan
 from trimtab.experiments.results import SCHEMAS, Results
 from trimtab.experiments.timeline import Split
 from trimtab.metrics.bootstrap import lift_intervals
-from trimtab.metrics.evaluation import UnitEvaluation, judge_units
+from trimtab.metrics.evaluation import UnitEvaluation, evaluate_units
 from trimtab.metrics.per_user import coverage, kl_divergence, lift, mean_metrics
 from trimtab.tables.log import Log
 
@@ -127,7 +127,7 @@ class _CellRun:
         return Results({}, tables)
 
     def _evaluate(self, lists: Any) -> UnitEvaluation:
-        return judge_units(lists, self._split.test, self._plan.k)
+        return evaluate_units(lists, self._split.test, self._plan.k)
 
     def _buyer_metrics(self, evaluation: UnitEvaluation) -> Floats:
         """Return one row per buyer of the test, one column per metric."""

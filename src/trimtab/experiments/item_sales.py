@@ -11,7 +11,7 @@ from trimtab.arrays import Codes, Floats, Ints
 from trimtab.experiments.results import SCHEMAS
 from trimtab.experiments.timeline import Split
 from trimtab.tables.columns import ITEM, NAME, TIMESTAMP, USER
-from trimtab.tables.frames import known_ids, take_ids
+from trimtab.tables.frames import as_id_column, take_ids
 from trimtab.tables.ids import encode_ids, id_column
 from trimtab.tables.log import Log
 from trimtab.tables.timestamps import DAY, local_months, microseconds
@@ -39,8 +39,8 @@ class WeeklySales:
 
     def rows(self, item_ids: Any, positions: Ints) -> list[dict[str, Any]]:
         """Return the id, name and sales of the items at the given positions of `item_ids`."""
-        wanted = known_ids("biases", ITEM, take_ids(item_ids, positions.astype(np.int32)))
-        _, (_, codes) = encode_ids([known_ids("events", ITEM, self._ids), wanted])
+        wanted = as_id_column("biases", ITEM, take_ids(item_ids, positions.astype(np.int32)))
+        _, (_, codes) = encode_ids([as_id_column("events", ITEM, self._ids), wanted])
         ids = wanted.values.to_pylist() if hasattr(wanted.values, "to_pylist") else wanted.values
         return [
             {

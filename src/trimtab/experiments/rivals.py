@@ -15,7 +15,7 @@ from trimtab.arrays import Floats, Ints
 from trimtab.checks import require_number
 from trimtab.engines.base import Engine
 from trimtab.tables.columns import ITEM, SCORE
-from trimtab.tables.frames import known_ids, read_frame, take_ids, write_frame
+from trimtab.tables.frames import as_id_column, read_frame, take_ids, write_frame
 from trimtab.tables.ids import IdColumn, encode_ids
 from trimtab.tables.rec_lists import read_lists
 
@@ -111,7 +111,7 @@ class _Scores:
 
     @property
     def items(self) -> IdColumn:
-        return known_ids("recs", ITEM, self._coded.item_ids)
+        return as_id_column("recs", ITEM, self._coded.item_ids)
 
     @property
     def item_codes(self) -> Any:

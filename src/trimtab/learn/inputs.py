@@ -24,9 +24,9 @@ from trimtab.tables.files import plain_type
 from trimtab.tables.frames import (
     Table,
     Units,
+    as_id_column,
     encode_units,
     group_sets,
-    known_ids,
     read_frame,
     read_scores,
     read_weights,
@@ -234,8 +234,8 @@ def align_start(start: ItemBias | None, item_ids: Any, scale: str) -> Floats | N
             f"start has scale='{start.scale}', but the learner has scale='{scale}': they must be "
             f"equal; leave out start"
         )
-    ours = known_ids("recs", ITEM, item_ids)
-    theirs = known_ids("start", ITEM, start.item_ids)
+    ours = as_id_column("recs", ITEM, item_ids)
+    theirs = as_id_column("start", ITEM, start.item_ids)
     ids, (our_codes, their_codes) = encode_ids([ours, theirs])
     biases = np.zeros(len(ids))
     biases[their_codes] = start.bias

@@ -73,7 +73,7 @@ class UnitEvaluation:
         return self.top.items[bought]
 
 
-def judge_units(topk: Any, truth: Any, k: int = 10) -> UnitEvaluation:
+def evaluate_units(topk: Any, truth: Any, k: int = 10) -> UnitEvaluation:
     """Return the metrics of each unit; the arguments are those of `evaluate`.
 
     `topk` may be empty or share no user with `truth`; the metrics are 0 then.

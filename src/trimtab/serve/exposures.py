@@ -22,7 +22,7 @@ import pyarrow as pa
 from trimtab.errors import StoreError
 from trimtab.serve.counters import Counters
 from trimtab.serve.settings import Settings
-from trimtab.tables.files import publish, read_table, require_place
+from trimtab.tables.files import publish, read_table, require_writable_folder
 
 log = logging.getLogger("trimtab.serve")
 SCHEMA = pa.schema(
@@ -80,7 +80,7 @@ class ExposureLog:
         Raises:
             StoreError: if it cannot be made or written to.
         """
-        require_place(self.folder)
+        require_writable_folder(self.folder)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:

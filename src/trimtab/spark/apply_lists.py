@@ -16,8 +16,8 @@ from trimtab.checks import DUPLICATES, require_choice, require_k
 from trimtab.spark.data_frames import check_rows, check_same_ids, read_frame
 from trimtab.spark.user_batches import map_users, read_units, rows_with_tag, tag_rows
 from trimtab.tables.columns import ITEM, RANK, SCORE, USER, WINDOW
-from trimtab.tables.frames import known_ids
-from trimtab.tables.ids import IdColumn, check_same_kind
+from trimtab.tables.frames import as_id_column
+from trimtab.tables.ids import IdColumn, require_same_id_type
 
 _LISTS, _EXCLUDE = range(2)
 _NARROW: dict[T.DataType, Any] = {
@@ -60,7 +60,9 @@ def apply(
     require_choice("duplicates", duplicates, DUPLICATES)
     lists, kinds = read_units(recs, "recs", SCORE)
     check_rows(lists, "recs", (SCORE,))
-    check_same_kind([_kind_of(lists, "recs"), known_ids("the bias table", ITEM, bias.item_ids)])
+    require_same_id_type(
+        [_kind_of(lists, "recs"), as_id_column("the bias table", ITEM, bias.item_ids)]
+    )
     _check_lists(bias, lists, duplicates)
     rows = tag_rows(lists, _LISTS, SCORE)
     if exclude is not None:

@@ -119,7 +119,7 @@ def _sum_users(rows: pa.Table, k: int, order: str, heaviest: float) -> pa.Table:
 
 
 def _sum_metrics(topk: pa.Table, truth: pa.Table, weights: Floats, k: int) -> dict[str, int]:
-    judged = evaluation.judge_units(topk, truth, k)
+    judged = evaluation.evaluate_units(topk, truth, k)
     buys = judged.metrics.n_relevant > 0
     listed = np.diff(judged.top.indptr) > 0
     found = judged.buyers()

@@ -34,7 +34,7 @@ from trimtab.spark.history_counts import count_history
 from trimtab.spark.partition import Partition
 from trimtab.spark.session import FitSession
 from trimtab.tables.columns import ITEM
-from trimtab.tables.frames import Table, known_ids
+from trimtab.tables.frames import Table, as_id_column
 from trimtab.tables.ids import encode_ids
 
 
@@ -116,7 +116,7 @@ def _read_categories(session: FitSession) -> Ints | None:
     if session.tables.items is None:
         return None
     table = Table("items", session.tables.items.toArrow(), None, False)
-    known = known_ids("all tables", ITEM, session.item_ids)
+    known = as_id_column("all tables", ITEM, session.item_ids)
     _, (_, codes) = encode_ids([known, table.ids(ITEM)])
     return read_categories(table, codes, len(session.item_ids))
 

@@ -15,7 +15,7 @@ from trimtab.learn.history import MONTH, NEVER, WEEK, History
 from trimtab.learn.input_checks import check_same_clock, require_counts, warn_of_untimed_windows
 from trimtab.spark.session import FitSession
 from trimtab.tables.columns import COUNT, ITEM, TIMESTAMP, USER, WINDOW
-from trimtab.tables.frames import known_ids
+from trimtab.tables.frames import as_id_column
 from trimtab.tables.ids import encode_ids, id_column
 from trimtab.tables.timestamps import DAY
 
@@ -88,7 +88,7 @@ def _by_item(session: FitSession, counted: DataFrame, *names: str) -> dict[str, 
 
     def read() -> list[Any]:
         table = counted.toArrow()
-        known = known_ids("all tables", ITEM, session.item_ids)
+        known = as_id_column("all tables", ITEM, session.item_ids)
         _, (_, codes) = encode_ids([known, id_column("history", ITEM, table[ITEM])])
         columns = np.zeros((len(names), len(session.item_ids)))
         for place, name in enumerate(names):

@@ -28,9 +28,9 @@ from trimtab.spark.partitioned_units import Counted, PartitionedUnits, chunk_row
 from trimtab.tables.columns import CATEGORY, COUNT, ITEM, SCORE, TIMESTAMP, USER, WEIGHT, WINDOW
 from trimtab.tables.frames import (
     Table,
+    as_id_column,
     encode_units,
     group_sets,
-    known_ids,
     read_weights,
     require_windows_in_all,
     take_ids,
@@ -253,7 +253,7 @@ def _encode(
         for name, kind in (("recs", _LIST), ("recent", _SALE), ("weights", _WEIGHT))
     )
     units, (list_units, sale_units) = encode_units(lists, sales)
-    known = known_ids("all tables", ITEM, item_ids)
+    known = as_id_column("all tables", ITEM, item_ids)
     _, (_, list_items, sale_items) = encode_ids([known, lists.ids(ITEM), sales.ids(ITEM)])
     coded = code_lists(lists, list_units, list_items, units, item_ids, unlisted, duplicates)
     bought = group_sets(sale_units, sale_items, len(units))

@@ -14,7 +14,7 @@ from typing import Any
 from trimtab.errors import RefusedError, StoreError
 from trimtab.store.lock import SWITCH_LOCK, WRITER_LOCK, cannot_write, hold_lock, now
 from trimtab.store.versions import MANIFEST, Store
-from trimtab.tables.files import publish, require_place, sync_folder
+from trimtab.tables.files import publish, require_writable_folder, sync_folder
 from trimtab.tables.published import checksum, file_checksum
 from trimtab.tables.store_pointer import EMPTY_POINTER, POINTER, VERSIONS
 
@@ -25,7 +25,7 @@ _VERSION_NAME = re.compile(r"\d{6,}-\d{4}-\d\d-\d\d")
 @contextlib.contextmanager
 def open_writer(store: Store) -> Iterator[Writer]:
     """Open the only writer of a store; leftovers of killed writers are removed first."""
-    require_place(store.folder)
+    require_writable_folder(store.folder)
     try:
         (store.folder / VERSIONS).mkdir(parents=True, exist_ok=True)
     except OSError as error:

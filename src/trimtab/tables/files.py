@@ -26,7 +26,7 @@ _TEXT_TYPES = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_
 @contextlib.contextmanager
 def publish(path: Path) -> Iterator[BinaryIO]:
     """Open a file that replaces `path` once it is complete; on failure nothing changes."""
-    require_place(path.parent)
+    require_writable_folder(path.parent)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
@@ -56,7 +56,7 @@ def sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-def require_place(folder: Path) -> None:
+def require_writable_folder(folder: Path) -> None:
     """Raise if a folder cannot be created or written to. Creates nothing."""
     nearest = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     if not nearest.is_dir():
@@ -133,12 +133,12 @@ def _parse_csv_ids(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def read_tables(*paths: Path | None, text: Collection[str] = ()) -> list[Any]:
-    """Return several tables with matching id types; None stays None. See `match_kinds`."""
+    """Return several tables with matching id types; None stays None. See `match_id_types`."""
     tables = [None if path is None else read_table(path) for path in paths]
-    return match_kinds(tables, [path is not None and is_csv(path) for path in paths], text)
+    return match_id_types(tables, [path is not None and is_csv(path) for path in paths], text)
 
 
-def match_kinds(
+def match_id_types(
     tables: Sequence[Any], from_csv: Sequence[bool], text: Collection[str] = ()
 ) -> list[Any]:
     """Return the tables with the same id types in all of them.
@@ -183,7 +183,7 @@ def _is_text(kind: pa.DataType) -> bool:
     return any(is_kind(kind) for is_kind in _TEXT_TYPES)
 
 
-def require_kind(path: Path) -> None:
+def require_table_suffix(path: Path) -> None:
     """Raise unless a file name ends in .parquet or .csv."""
     require_suffix(path, (".parquet", ".csv"))
 
@@ -196,7 +196,7 @@ def require_suffix(path: Path, suffixes: Sequence[str]) -> None:
 
 def write_table(table: pa.Table, path: Path) -> None:
     """Write a Parquet or CSV file, as the file name ends."""
-    require_kind(path)
+    require_table_suffix(path)
     with publish(path) as file:
         if is_csv(path):
             from pyarrow import csv

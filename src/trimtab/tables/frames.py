@@ -283,7 +283,7 @@ def read_weights(frame: Any, units: Units, judged: Flags, name: str) -> Floats:
     if lowest < 0:
         raise DataError(f"column '{WEIGHT}' of weights has {lowest:g}: weights must be at least 0")
     users, (user_codes, weight_codes) = encode_ids(
-        [known_ids(name, USER, units.users), table.ids(USER)]
+        [as_id_column(name, USER, units.users), table.ids(USER)]
     )
     counts = np.bincount(weight_codes)
     if counts.max() > 1:
@@ -302,7 +302,7 @@ def read_weights(frame: Any, units: Units, judged: Flags, name: str) -> Floats:
     return weights
 
 
-def known_ids(name: str, column: str, ids: Any) -> IdColumn:
+def as_id_column(name: str, column: str, ids: Any) -> IdColumn:
     """Return checked ids (from `encode_ids`) as a column to encode again with others."""
     if not isinstance(ids, np.ndarray):
         return IdColumn(name, column, pa.chunked_array([ids]))

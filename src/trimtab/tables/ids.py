@@ -69,7 +69,7 @@ def as_read_only(column: pa.ChunkedArray) -> Any:
     return values
 
 
-def check_same_kind(columns: Sequence[IdColumn]) -> None:
+def require_same_id_type(columns: Sequence[IdColumn]) -> None:
     """Raise if some tables have integer ids and others strings."""
     first = columns[0]
     for other in columns[1:]:
@@ -82,7 +82,7 @@ def check_same_kind(columns: Sequence[IdColumn]) -> None:
 
 def encode_ids(columns: Sequence[IdColumn]) -> tuple[Any, list[Codes]]:
     """Return the distinct ids in ascending order, and each column as codes of them."""
-    check_same_kind(columns)
+    require_same_id_type(columns)
     if columns[0].kind == "integers":
         return _encode_whole_numbers([column.values for column in columns])
     return _encode_by_hash([column.values for column in columns])
@@ -102,7 +102,7 @@ def _encode_whole_numbers(columns: list[Ints]) -> tuple[Ints, list[Codes]]:
     for ids in columns:
         run_ranges(coding.mark_seen, len(ids), ids, lowest, seen)
     distinct = np.flatnonzero(seen) + lowest
-    check_count(len(distinct))
+    require_codable(len(distinct))
     table = np.cumsum(seen, dtype=np.int32) - np.int32(1)
     encoded = []
     for ids in columns:
@@ -120,7 +120,7 @@ def _encode_by_hash(columns: list[pa.ChunkedArray]) -> tuple[Any, list[Codes]]:
     hashed = [h.combine_chunks() if isinstance(h, pa.ChunkedArray) else h for h in hashed]
     every = pc.unique(pa.chunked_array([h.dictionary for h in hashed]))
     every = every.take(pc.sort_indices(every))
-    check_count(len(every))
+    require_codable(len(every))
     encoded = []
     for part in hashed:
         table = pc.index_in(part.dictionary, every).to_numpy(zero_copy_only=False)
@@ -134,7 +134,7 @@ def _encode_by_hash(columns: list[pa.ChunkedArray]) -> tuple[Any, list[Codes]]:
     return distinct, encoded
 
 
-def check_count(n: int) -> None:
+def require_codable(n: int) -> None:
     """Raise if there are more distinct ids than codes."""
     if n > _MOST_CODES:
         raise DataError(f"{n} distinct ids: at most {_MOST_CODES} are supported; split the data")

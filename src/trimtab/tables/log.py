@@ -15,7 +15,7 @@ from trimtab.errors import DataError
 from trimtab.tables.columns import CATEGORY, ITEM, NAME, PRICE, QUANTITY, TIMESTAMP, USER
 from trimtab.tables.files import plain_type, read_table, read_tables
 from trimtab.tables.frames import column_names, read_frame
-from trimtab.tables.ids import check_same_kind, id_column
+from trimtab.tables.ids import id_column, require_same_id_type
 from trimtab.tables.timestamps import as_utc, require_zone
 
 _OPTIONAL = (CATEGORY, QUANTITY, PRICE)
@@ -142,7 +142,7 @@ def _read_items(items: Any, events: pa.Table) -> pa.Table:
     names = column_names(items, "items")
     chosen = [c for c in names if c not in (ITEM, USER, TIMESTAMP, QUANTITY, PRICE)]
     table = read_frame(items, "items", ITEM, optional=tuple(chosen))
-    check_same_kind([id_column("events", ITEM, events[ITEM]), table.ids(ITEM)])
+    require_same_id_type([id_column("events", ITEM, events[ITEM]), table.ids(ITEM)])
     known = table.columns.set_column(
         0, ITEM, table.columns[ITEM].cast(plain_type(events[ITEM].type))
     )

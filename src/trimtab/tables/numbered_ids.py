@@ -13,7 +13,7 @@ import pyarrow as pa
 from trimtab.arrays import Codes, Ints, find_positions
 from trimtab.errors import DataError
 from trimtab.tables.columns import USER
-from trimtab.tables.frames import known_ids, read_frame, take_ids
+from trimtab.tables.frames import as_id_column, read_frame, take_ids
 from trimtab.tables.ids import encode_ids, id_column
 
 
@@ -94,7 +94,7 @@ class NumberedIds:
         wanted = id_values(users, "users", USER)
         if len(wanted) == 0 or len(self.ids) == 0:
             return np.empty(0, np.int64)
-        ours = known_ids("the model", self.column, self.ids)
+        ours = as_id_column("the model", self.column, self.ids)
         _, (known, asked) = encode_ids([ours, id_column("users", USER, wanted)])
         positions = np.unique(find_positions(known, asked)).astype(np.int64)
         return positions[positions >= 0]

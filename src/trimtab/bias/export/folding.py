@@ -25,7 +25,7 @@ from trimtab.bias.table import BiasTable
 from trimtab.checks import require_choice
 from trimtab.errors import DataError, SettingError, warn
 from trimtab.tables.columns import ITEM
-from trimtab.tables.frames import known_ids, take_ids
+from trimtab.tables.frames import as_id_column, take_ids
 from trimtab.tables.ids import IdColumn, encode_ids, id_column
 
 EXCLUDED = ("drop", "mask")
@@ -273,12 +273,12 @@ def _row_numbers(n_rows: int, bias: BiasTable) -> IdColumn:
             f"item_ids=None: rows would be the items 0 to {n_rows - 1}, but the bias table has "
             f"{ITEM} {beyond[0]}; pass the id of every row as item_ids"
         )
-    return known_ids("item_ids", ITEM, np.arange(n_rows))
+    return as_id_column("item_ids", ITEM, np.arange(n_rows))
 
 
 def _align(column: IdColumn, bias: BiasTable) -> tuple[Floats, Flags, Flags]:
     """Return the bias of each row, whether it is excluded, and whether the bias table has it."""
-    ids, (theirs, ours) = encode_ids([column, known_ids("the bias table", ITEM, bias.item_ids)])
+    ids, (theirs, ours) = encode_ids([column, as_id_column("the bias table", ITEM, bias.item_ids)])
     counts = np.bincount(theirs, minlength=len(ids))
     if counts.max() > 1:
         (item,) = take_ids(ids, np.array([counts.argmax()]))
