@@ -6,7 +6,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from made_mails import CLICKS, EMAILS, OPENS, ORDERS, at
+from made_emails import CLICKS, EMAILS, OPENS, ORDERS, at
 from trimtab.abtest import analyse, attribute
 from trimtab.errors import DataError, SettingError
 

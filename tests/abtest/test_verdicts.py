@@ -14,7 +14,7 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportions_ztest
 from statsmodels.stats.weightstats import ttost_ind
 
-from made_mails import BOTH, SMALL, USER_CLICKS, USER_OPENS, USER_ORDERS
+from made_emails import BOTH, SMALL, USER_CLICKS, USER_OPENS, USER_ORDERS
 from trimtab.abtest import Settings, analyse, analyse_counts
 from trimtab.abtest.buckets import Experiment
 from trimtab.abtest.cuped import Observed, adjust

@@ -10,14 +10,14 @@ import pyarrow.csv as pc
 import pyarrow.parquet as pq
 import pytest
 
-import made_mails as made
+import made_emails as made
 import trimtab as tt
 from trimtab.abtest.buckets import Experiment
 from trimtab.abtest.settings import Settings
 
 TOTALS = (
-    "--control", "mails=400000,opens=60000,clicks=9000,orders=12",
-    "--treatment", "mails=400000,opens=60120,clicks=9320,orders=21",
+    "--control", "emails=400000,opens=60000,clicks=9000,orders=12",
+    "--treatment", "emails=400000,opens=60120,clicks=9320,orders=21",
 )  # fmt: skip
 
 
@@ -56,7 +56,7 @@ def test_a_csv_with_other_labels(call, tmp_path):
 
 def test_raw_logs(call, tmp_path):
     (tmp_path / "logs").mkdir()
-    tables = {"mails": made.MAILS, "opens": made.OPENS, "clicks": made.CLICKS}
+    tables = {"mails": made.EMAILS, "opens": made.OPENS, "clicks": made.CLICKS}
     for name, own in tables.items():
         pq.write_table(own, tmp_path / "logs" / f"{name}.parquet")
     pc.write_csv(made.ORDERS, tmp_path / "logs" / "orders.csv")
@@ -67,10 +67,10 @@ def test_raw_logs(call, tmp_path):
 
 
 def test_plan(call, table):
-    totals = ("--plan", "--control", "mails=100000,opens=15000,clicks=2250")
+    totals = ("--plan", "--control", "emails=100000,opens=15000,clicks=2250")
     run = call("abtest", *totals, "--lift", "5%", "--json", cwd=table)
     (clicks, *_) = json.loads(run.stdout)
-    assert clicks["mails"] == pytest.approx(484_085, abs=2)
+    assert clicks["emails"] == pytest.approx(484_085, abs=2)
     in_words = call("abtest", *totals, "--planned", "484085", cwd=table)
     assert "480K" in in_words.stdout
     clicks_row = in_words.stdout.replace("\N{NO-BREAK SPACE}", " ").splitlines()[2]
@@ -81,9 +81,9 @@ def test_plan(call, table):
     ("flags", "named"),
     [
         ((), ["--table", "--logs", "--control", "--treatment"]),
-        (("--control", "mails=5"), ["--control", "--treatment"]),
-        (("--control", "mails", "--treatment", "mails=5"), ["'mails'", "name=number"]),
-        (("--control", "mails=5,mails=7", "--treatment", "mails=5"), ["'mails=7'", "once"]),
+        (("--control", "emails=5"), ["--control", "--treatment"]),
+        (("--control", "emails", "--treatment", "emails=5"), ["'emails'", "name=number"]),
+        (("--control", "emails=5,emails=7", "--treatment", "emails=5"), ["'emails=7'", "once"]),
         (("--table", "no.parquet"), ["no.parquet"]),
         (("--table", "users.parquet", "--labels", "A"), ["--labels A"]),
         (("--table", "users.parquet", "--lift", "3%"), ["--lift 3%", "--plan"]),
@@ -91,8 +91,8 @@ def test_plan(call, table):
         (("--table", "users.parquet", "--out", "page.txt"), ["--out page.txt", ".html"]),
         (("--table", "users.parquet", "--salt", "x"), ["'user_id'"]),
         (("--plan",), ["--plan", "--table", "--control"]),
-        (("--plan", "--control", "mails=5", "--salt", "x"), ["--salt x", "--plan"]),
-        (("--logs", "."), ["--logs .", "mails.parquet", "mails.csv"]),
+        (("--plan", "--control", "emails=5", "--salt", "x"), ["--salt x", "--plan"]),
+        (("--logs", "."), ["--logs .", "emails.parquet", "emails.csv"]),
     ],
 )
 def test_refusals_name_the_option_and_its_value(call, table, flags, named):
@@ -121,6 +121,6 @@ def test_a_simulated_test_can_be_analysed_again(call, tmp_path):
     assert re.search(r"true lift in clicks per open: \+", run.stdout)
     assert " with 900 emails" in run.stdout
     kept = sorted(path.name for path in (tmp_path / "online").iterdir())
-    assert kept == ["mails.parquet", "truth.parquet", "verdict.html", "verdicts.json"]
-    again = call("abtest", "--table", "online/mails.parquet", cwd=tmp_path)
+    assert kept == ["emails.parquet", "truth.parquet", "verdict.html", "verdicts.json"]
+    again = call("abtest", "--table", "online/emails.parquet", cwd=tmp_path)
     assert "Clicks per open" in again.stdout

@@ -11,8 +11,8 @@ from made_results import HOSTILE
 from trimtab.abtest import Settings, analyse, analyse_counts
 from trimtab.abtest.verdicts import Verdicts
 
-CONTROL = {"mails": 400_000, "opens": 60_000, "clicks": 9_000, "orders": 12}
-TREATMENT = {"mails": 400_000, "opens": 60_120, "clicks": 9_320, "orders": 21}
+CONTROL = {"emails": 400_000, "opens": 60_000, "clicks": 9_000, "orders": 12}
+TREATMENT = {"emails": 400_000, "opens": 60_120, "clicks": 9_320, "orders": 21}
 DATES = ("2026-11-02", "2026-11-03", "2026-11-04")
 
 
@@ -43,7 +43,7 @@ VERDICTS: Mapping[str, Callable[[], Verdicts]] = {
     "plain": lambda: analyse(make_rows().select(["bucket", "opens", "clicks"])),
     "alarm": _lose_users,
     "nothing": lambda: analyse_counts(
-        {"mails": 10, "opens": 0, "clicks": 0}, {"mails": 10, "opens": 0, "clicks": 0}
+        {"emails": 10, "opens": 0, "clicks": 0}, {"emails": 10, "opens": 0, "clicks": 0}
     ),
     "hostile": lambda: analyse(make_rows((HOSTILE, "{{ 7 * 7 }}<b>", "datum.x"))),
 }

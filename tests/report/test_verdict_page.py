@@ -46,10 +46,10 @@ def test_the_sentence_on_a_metric() -> None:
 
 def test_opens_that_differ_move_the_verdict_to_metrics_per_email() -> None:
     fewer = analyse_counts(CONTROL, {**TREATMENT, "opens": 58_000})
-    per_mail = fewer.of("clicks", "mails").metric.title.lower()
+    per_email = fewer.of("clicks", "emails").metric.title.lower()
 
     assert "less often" in guardrail(fewer)
-    assert overall(fewer) == f"Yes: better in {per_mail}"
+    assert overall(fewer) == f"Yes: better in {per_email}"
     assert guardrail(analyse(make_rows().select(["bucket", "clicks"]))) == ""
 
 

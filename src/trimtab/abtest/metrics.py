@@ -9,7 +9,6 @@ from trimtab.abtest.readings import Estimate, ratio
 from trimtab.abtest.samples import CLICKS, EMAILS, OPENS, ORDERS, REVENUE, Sums
 
 PER_OPEN, PER_EMAIL, GUARDRAIL = "per open", "per email", "guardrail"
-PER_MAIL = PER_EMAIL  # old name
 FAMILIES = (PER_OPEN, PER_EMAIL, GUARDRAIL)
 _WORDS = {CLICKS: "Clicks", ORDERS: "Orders", REVENUE: "Revenue", OPENS: "Opens"}
 

@@ -54,11 +54,6 @@ class Planned:
     lift: float
     emails: float
 
-    @property
-    def mails(self) -> float:
-        """Old name of `emails`."""
-        return self.emails
-
 
 def baseline_of(table: Any, labels: Sequence[str] = LABELS) -> list[Baseline]:
     """Return baselines from a table with one row per user or email: all rows, or control."""

@@ -112,11 +112,6 @@ class Power(NamedTuple):
     emails: int
     found: float
 
-    @property
-    def mails(self) -> int:
-        """Old name of `emails`."""
-        return self.emails
-
 
 @dataclass(frozen=True)
 class Run:
@@ -135,11 +130,6 @@ class Run:
     verdicts: Verdicts
     truth: pa.Table
     power: list[Power]
-
-    @property
-    def mails(self) -> pa.Table:
-        """Old name of `emails`."""
-        return self.emails
 
     @property
     def true_lift(self) -> float:

@@ -16,7 +16,6 @@ from trimtab.abtest.settings import Settings
 SIGNIFICANT, INCONCLUSIVE, EQUIVALENT = "significant", "inconclusive", "equivalent"
 ALARM = 0.001
 EMAIL = "email"  # the unit if only totals are known
-MAIL = EMAIL  # old name
 
 
 @dataclass(frozen=True)

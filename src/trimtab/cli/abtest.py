@@ -37,7 +37,8 @@ from trimtab.tables.files import read_table, read_tables
 
 _ATTRIBUTE = defaults_of(attribute)
 _COLUMNS = ("", "control", "treatment", "lift", "interval", "verdict")
-_LOGS = ("mails", "opens", "clicks", "orders")
+_LOGS = ("emails", "opens", "clicks", "orders")
+_OLD_NAMES = {"emails": "mails"}  # still read
 
 
 def abtest(
@@ -53,7 +54,7 @@ def abtest(
     treatment: Annotated[str | None, option("TOTALS", "Totals of the treatment.")] = None,
     logs: Annotated[
         Path | None,
-        option("FOLDER", "Folder with mails, opens, clicks, orders as .parquet or .csv."),
+        option("FOLDER", "Folder with emails, opens, clicks, orders as .parquet or .csv."),
     ] = None,
     session_minutes: Annotated[
         float, option("MINUTES", "Minutes without a click that end a session.")
@@ -166,9 +167,10 @@ def _attributed(folder: Path, session_minutes: float) -> Any:
 
 
 def _find_log(folder: Path, name: str) -> Path:
-    for ending in (".parquet", ".csv"):
-        if (folder / f"{name}{ending}").exists():
-            return folder / f"{name}{ending}"
+    for written in (name, _OLD_NAMES.get(name, name)):
+        for ending in (".parquet", ".csv"):
+            if (folder / f"{written}{ending}").exists():
+                return folder / f"{written}{ending}"
     raise SettingError(f"--logs {folder}: has no {name}.parquet or {name}.csv; add it")
 
 
@@ -225,7 +227,8 @@ def _plan(
     if as_json:
         figures = [
             {
-                "metric": row.metric.title, "rate": row.rate, "lift": row.lift, "mails": row.emails,
+                "metric": row.metric.title, "rate": row.rate, "lift": row.lift,
+                "emails": row.emails,
                 "detectable": detectable.get(baseline),
             }
             for baseline in baselines

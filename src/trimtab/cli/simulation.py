@@ -159,7 +159,7 @@ def _simulate_test(settings: Mapping[str, Any], out: Path, report: bool) -> None
     loop = Loop(**settings)
     with progress_bar(loop.days) as step:
         run = loop.run(step=step)
-    write_table(run.emails, out / "mails.parquet")
+    write_table(run.emails, out / "emails.parquet")
     write_table(run.truth, out / "truth.parquet")
     with publish(out / "verdicts.json") as file:
         file.write(json.dumps(run.verdicts.to_dict(), indent=1, allow_nan=False).encode())

@@ -33,7 +33,7 @@ def _truth_section(run: Run) -> Section:
         f"{interval(main.relative_low, main.relative_high)}, "
         f"{'includes' if holds else 'misses'} the true lift."
     )
-    body = [[name_cell(f"{count(p.mails)} emails"), Cell(share(p.found))] for p in run.power]
+    body = [[name_cell(f"{count(p.emails)} emails"), Cell(share(p.found))] for p in run.power]
     table = Table("Share of 200 new tests that find the lift", ["emails in total", "found"], body)
     return Section("truth", "The true lift", [sentence], [_truth_panels(run), table])
 

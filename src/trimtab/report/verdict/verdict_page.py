@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from trimtab.abtest.metrics import PER_MAIL
+from trimtab.abtest.metrics import PER_EMAIL
 from trimtab.abtest.readings import Reading
 from trimtab.abtest.verdicts import SIGNIFICANT, Dated, Finding, Side, Verdicts
 from trimtab.report import blocks, charts
@@ -116,7 +116,7 @@ def _tests_section(verdicts: Verdicts) -> Section | None:
     several = [finding for finding in verdicts.findings if len(finding.readings) > 1]
     if not several:
         return None
-    drawn = [f for f in several if f.metric.family != PER_MAIL] or several
+    drawn = [f for f in several if f.metric.family != PER_EMAIL] or several
     dots = {
         f.metric.title: [dot for own in f.readings for dot in _make_dots(own.method, own, None)]
         for f in drawn

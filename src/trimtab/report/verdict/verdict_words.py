@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from trimtab.abtest.counts import EXACT, POOLED
-from trimtab.abtest.metrics import PER_MAIL, PER_OPEN
+from trimtab.abtest.metrics import PER_EMAIL, PER_OPEN
 from trimtab.abtest.readings import WELCH
 from trimtab.abtest.samples import REVENUE
-from trimtab.abtest.verdicts import EQUIVALENT, INCONCLUSIVE, MAIL, SIGNIFICANT, Finding, Verdicts
+from trimtab.abtest.verdicts import EMAIL, EQUIVALENT, INCONCLUSIVE, SIGNIFICANT, Finding, Verdicts
 from trimtab.report.words import NOTHING, SPACE, compact, interval, is_number, join_words, percent
 
 _USUAL = (WELCH, POOLED, EXACT)  # methods that a sentence need not name
@@ -54,7 +54,7 @@ def confidence(verdicts: Verdicts) -> str:
 def primary(verdicts: Verdicts) -> list[Finding]:
     """Return the metrics that decide: per open, or per email if opens differ or are unknown."""
     families = {finding.metric.family for finding in verdicts.findings}
-    family = PER_OPEN if PER_OPEN in families and not opens_differ(verdicts) else PER_MAIL
+    family = PER_OPEN if PER_OPEN in families and not opens_differ(verdicts) else PER_EMAIL
     return [finding for finding in verdicts.findings if finding.metric.family == family]
 
 
@@ -96,7 +96,7 @@ def outcome(finding: Finding, verdicts: Verdicts) -> str:
 
 
 def _why_untested(finding: Finding, verdicts: Verdicts) -> str:
-    if finding.metric.numerator == REVENUE and verdicts.unit == MAIL:
+    if finding.metric.numerator == REVENUE and verdicts.unit == EMAIL:
         return "totals do not show how revenue varies, use a table with one row per user"
     no_dates = is_number(finding.main.p)
     return "the buckets have no date in common" if no_dates else "there is too little variation"

@@ -28,7 +28,6 @@ EMAILS = pa.table(
         "bucket": ["control", "control", "treatment", "treatment"],
     }
 )
-MAILS = EMAILS  # old name
 OPENS = pa.table({"email_id": [1, 1, 2, 3]})
 CLICKS = pa.table({"email_id": [1, 2, 3], "timestamp": at(0, 5, 0)})
 ORDERS = pa.table(
