@@ -14,20 +14,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from blocked_imports import WITHOUT_OPTIONAL
 from shops import Shop, make_shop
 from trimtab.datasets import DriftData, generate_drift
 
-WITHOUT_OPTIONAL = """
-import sys
-
-class Blocker:
-    def find_spec(self, name, path=None, target=None):
-        if name in ("pandas", "polars", "scipy", "ranx", "altair", "jinja2", "vl_convert", "duckdb",
-                    "hypothesis", "pytest"):
-            raise ModuleNotFoundError(name)
-
-sys.meta_path.insert(0, Blocker())
-"""
 BROWSER_FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",

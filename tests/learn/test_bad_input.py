@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import trimtab as tt
-from conftest import WITHOUT_OPTIONAL
+from blocked_imports import WITHOUT_OPTIONAL
 
 USERS = [user for user in range(1, 7) for _ in range(3)]
 RECS = pa.table({"user_id": USERS, "item_id": [7, 8, 9] * 6, "score": [0.9, 0.6, 0.3] * 6})

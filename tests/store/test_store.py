@@ -91,7 +91,7 @@ def test_a_first_writer_killed_before_the_switch_is_cleaned_up(store):
 def test_a_foreign_file_of_the_same_name_is_not_replaced(store):
     store.folder.mkdir()
     (store.folder / POINTER).write_text('{"mine": 1}')
-    with pytest.raises(StoreError, match=r"current\.json: not a store"):
+    with pytest.raises(StoreError, match=r"current\.json: not .* store"):
         publish(store)
     assert (store.folder / POINTER).read_text() == '{"mine": 1}'
     BIAS.save(store.folder)  # a saved bias beside it can still be loaded
@@ -286,8 +286,8 @@ def test_a_missing_file_is_named(store):
     ("content", "message"),
     [
         ("{", "current.json: cannot be read"),
-        ("[]", "current.json: not a store"),
-        ('{"format": "other"}', "current.json: not a store"),
+        ("[]", "current.json: not .* store"),
+        ('{"format": "other"}', "current.json: not .* store"),
         ('{"format": "trimtab-store", "layout": 99}', "layout 99, .* 1; upgrade"),
         (
             '{"format": "trimtab-store", "layout": 1, "current": 1}',

@@ -13,7 +13,7 @@ from trimtab.abtest.buckets import Experiment
 from trimtab.abtest.cuped import Observed, adjust
 from trimtab.abtest.dates import by_date, is_uneven, looks
 from trimtab.abtest.judging import Measured, judge
-from trimtab.abtest.metrics import Metric, metrics_of
+from trimtab.abtest.metrics import Metric, estimate_rate, metrics_of
 from trimtab.abtest.readings import BY_DATE, CUPED, NAN, WELCH, Estimate, Reading, welch
 from trimtab.abtest.revenue import Pair, bootstrapped, winsorised
 from trimtab.abtest.samples import (
@@ -156,7 +156,7 @@ def _rates_by_method(
 ) -> dict[str, tuple[Estimate, Estimate]]:
     """Return both rates by each available method, the one to show first."""
     top, per = metric.numerator, metric.denominator
-    found = {WELCH: (metric.estimate(arms[0]), metric.estimate(arms[1]))}
+    found = {WELCH: (estimate_rate(metric, arms[0]), estimate_rate(metric, arms[1]))}
     if BEFORE + top in sample.columns:
         found = {CUPED: adjust(_observed(arms[0], metric), _observed(arms[1], metric)), **found}
     if sample.dates is None or len(sample.date_names) < 2:

@@ -25,9 +25,10 @@ class Metric(NamedTuple):
         """The title, like 'Clicks per open'."""
         return f"{_WORDS[self.numerator]} {PER_EMAIL if self.denominator == EMAILS else PER_OPEN}"
 
-    def estimate(self, arm: Sums) -> Estimate:
-        """Return the rate of a bucket, from sums per unit."""
-        return ratio(arm[self.numerator], arm[self.denominator])
+
+def estimate_rate(metric: Metric, arm: Sums) -> Estimate:
+    """Return the rate of a bucket, from sums per unit."""
+    return ratio(arm[metric.numerator], arm[metric.denominator])
 
 
 def metrics_of(columns: Collection[str]) -> list[Metric]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from trimtab.abtest import counts as by_count
 from trimtab.abtest.analyse import require_scipy
-from trimtab.abtest.metrics import Metric, metrics_of
+from trimtab.abtest.metrics import Metric, estimate_rate, metrics_of
 from trimtab.abtest.readings import Estimate, detection_factor
 from trimtab.abtest.samples import EMAILS, LABELS, ORDERS, REVENUE, Counts, read_baseline
 from trimtab.abtest.settings import Settings
@@ -61,7 +61,7 @@ def baseline_of(table: Any, labels: Sequence[str] = LABELS) -> list[Baseline]:
     emails = float(arm[EMAILS].sum())
     found = []
     for metric in metrics_of(arm):
-        own = metric.estimate(arm)
+        own = estimate_rate(metric, arm)
         events = float(arm[ORDERS].sum()) / emails if metric.numerator == ORDERS else None
         found.append(_baseline(metric, own, emails, events, binomial=False))
     return found

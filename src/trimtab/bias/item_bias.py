@@ -126,6 +126,7 @@ class ItemBias(BiasTable):
 
         Example:
             >>> import numpy as np
+            >>> import pyarrow as pa
             >>> import trimtab as tt
             >>> recs = pa.table({"user_id": [1, 1], "item_id": [0, 1], "score": [0.9, 0.8]})
             >>> recent = pa.table({"user_id": [1], "item_id": [1]})

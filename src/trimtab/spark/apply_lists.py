@@ -13,11 +13,11 @@ from pyspark.sql import types as T  # noqa: N812
 
 from trimtab.bias import ItemBias
 from trimtab.checks import DUPLICATES, require_choice, require_k
-from trimtab.spark.data_frames import check_rows, check_same_ids, read_frame
+from trimtab.spark.data_frames import check_rows, check_same_ids, id_type, read_frame
 from trimtab.spark.user_batches import map_users, read_units, rows_with_tag, tag_rows
 from trimtab.tables.columns import ITEM, RANK, SCORE, USER, WINDOW
 from trimtab.tables.frames import as_id_column
-from trimtab.tables.ids import IdColumn, require_same_id_type
+from trimtab.tables.ids import require_same_id_type
 
 _LISTS, _EXCLUDE = range(2)
 _NARROW: dict[T.DataType, Any] = {
@@ -61,7 +61,7 @@ def apply(
     lists, kinds = read_units(recs, "recs", SCORE)
     check_rows(lists, "recs", (SCORE,))
     require_same_id_type(
-        [_kind_of(lists, "recs"), as_id_column("the bias table", ITEM, bias.item_ids)]
+        [id_type(lists, "recs", ITEM), as_id_column("the bias table", ITEM, bias.item_ids)]
     )
     _check_lists(bias, lists, duplicates)
     rows = tag_rows(lists, _LISTS, SCORE)
@@ -121,11 +121,6 @@ def _apply_to_users(
         return None
     hidden = rows_with_tag(rows, _EXCLUDE)
     return bias.apply(lists, k, exclude=hidden, allowed=allowed, duplicates=duplicates)
-
-
-def _kind_of(frame: DataFrame, name: str) -> IdColumn:
-    whole = isinstance(frame.schema[ITEM].dataType, T.LongType)
-    return IdColumn(name, ITEM, np.empty(0, np.int64) if whole else pa.chunked_array([[""]]))
 
 
 def _original(column: str, kind: T.DataType) -> Column:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
@@ -14,14 +16,12 @@ from pyspark.sql import types as T  # noqa: N812
 from trimtab.checks import require_columns, require_rows
 from trimtab.errors import DataError
 from trimtab.tables.columns import WINDOW
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from trimtab.tables.ids import IdColumn, require_same_id_type
 
 _WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 _NUMBERS = (*_WHOLE, T.FloatType, T.DoubleType, T.DecimalType)
 
-Batches = Iterator["pa.RecordBatch"]
+Batches = Iterator[pa.RecordBatch]
 
 
 def read_frame(
@@ -69,17 +69,13 @@ def _as_frame(frame: Any, name: str) -> DataFrame:
 
 def check_same_ids(column: str, frames: dict[str, DataFrame]) -> None:
     """Refuse integer ids in one frame and strings in another."""
-    kinds = {
-        name: "integers" if isinstance(frame.schema[column].dataType, T.LongType) else "strings"
-        for name, frame in frames.items()
-    }
-    first = next(iter(kinds))
-    for name, kind in kinds.items():
-        if kind != kinds[first]:
-            raise DataError(
-                f"column '{column}' holds {kinds[first]} in {first} but {kind} in {name}; cast one "
-                f"of them so that both are the same"
-            )
+    require_same_id_type([id_type(frame, name, column) for name, frame in frames.items()])
+
+
+def id_type(frame: DataFrame, name: str, column: str) -> IdColumn:
+    """An id column without rows that has the type of a frame's column."""
+    is_whole = isinstance(frame.schema[column].dataType, T.LongType)
+    return IdColumn(name, column, np.empty(0, np.int64) if is_whole else pa.chunked_array([[""]]))
 
 
 def check_rows(
