@@ -35,7 +35,8 @@ from trimtab.learn.ascent.rounds import (
     try_moves_on_part,
 )
 from trimtab.learn.ascent.setup import AscentSetup
-from trimtab.learn.ascent.state import AscentState, prepare_ascent, rank_by_engine
+from trimtab.learn.ascent.state import AscentState, prepare_ascent
+from trimtab.learn.engine_ranking import rank_by_engine
 from trimtab.learn.scales import largest_of
 from watch import State
 

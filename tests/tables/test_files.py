@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from trimtab.errors import StoreError
-from trimtab.tables.files import publish, read_table, read_tables, write_table
+from trimtab.tables.files import read_table, read_tables, write_atomically, write_table
 
 
 def write(path: Path, text: str) -> Path:
@@ -171,7 +171,7 @@ def test_an_unknown_file_type_is_refused(tmp_path):
 
 def test_a_file_appears_only_when_complete(tmp_path):
     path = tmp_path / "new" / "file"
-    with publish(path) as file:
+    with write_atomically(path) as file:
         file.write(b"half")
         assert not path.exists()
         file.write(b" and half")
@@ -189,7 +189,7 @@ def test_a_failure_leaves_the_old_file(tmp_path):
     path = write(tmp_path / "file", "old")
 
     def fail() -> None:
-        with publish(path) as file:
+        with write_atomically(path) as file:
             file.write(b"new")
             raise RuntimeError("stop")
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 from trimtab.bias.table import BiasTable, Summary
 from trimtab.errors import StoreError
 from trimtab.tables.columns import ITEM
-from trimtab.tables.files import publish
+from trimtab.tables.files import write_atomically
 from trimtab.tables.published import HeaderKind, checksum, read_header, retry_while_replaced
 from trimtab.tables.store_pointer import is_store, served_folder
 
@@ -72,9 +72,9 @@ def save_table(bias: BiasTable, folder: Path) -> None:
         "window": dict(bias.window),
         "summary": summary_json(bias.summary),
     }
-    with publish(folder / name) as file:
+    with write_atomically(folder / name) as file:
         file.write(content)
-    with publish(folder / HEADER) as file:
+    with write_atomically(folder / HEADER) as file:
         file.write(json.dumps(header, indent=2, ensure_ascii=False, allow_nan=False).encode())
     with contextlib.suppress(OSError):
         _remove_old_files(folder, name)

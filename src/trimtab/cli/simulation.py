@@ -31,7 +31,7 @@ from trimtab.cli.printing import progress_bar, say, say_page
 from trimtab.daily import Month, Simulation
 from trimtab.daily.simulated_month import PAGE, require_free
 from trimtab.experiments.plan import ENGINES, make_engines, open_log
-from trimtab.tables.files import publish, write_table
+from trimtab.tables.files import write_atomically, write_table
 
 
 def simulate(
@@ -161,7 +161,7 @@ def _simulate_test(settings: Mapping[str, Any], out: Path, report: bool) -> None
         run = loop.run(step=step)
     write_table(run.emails, out / "emails.parquet")
     write_table(run.truth, out / "truth.parquet")
-    with publish(out / "verdicts.json") as file:
+    with write_atomically(out / "verdicts.json") as file:
         file.write(json.dumps(run.verdicts.to_dict(), indent=1, allow_nan=False).encode())
     print_verdicts(run.verdicts)
     _print_power(run)

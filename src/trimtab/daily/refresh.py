@@ -156,8 +156,7 @@ class Refresh:
         except StoreError as error:
             warn(f"cannot warm-start from version {current}; starting from zero: {error}")
             return None
-        scale = "log" if self.learner.scale == "log" else "additive"
-        return served if served.scale == scale else None
+        return served if served.scale == self.learner.ascent_scale else None
 
     def _make_version(
         self, lists: DatedLists, data: ShopData, start: ItemBias | None,

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from trimtab.errors import StoreError
-from trimtab.tables.files import publish, read_table, write_table
+from trimtab.tables.files import read_table, write_atomically, write_table
 
 DAYS, ABOUT, PAGE = "days.parquet", "month.json", "month.html"
 LISTS, STORE = "lists", "store"
@@ -117,5 +117,5 @@ def prepare_folder(folder: Path) -> None:
 
 
 def _write_about(folder: Path, about: Mapping[str, Any]) -> None:
-    with publish(folder / ABOUT) as file:
+    with write_atomically(folder / ABOUT) as file:
         file.write(json.dumps(about, indent=1).encode())

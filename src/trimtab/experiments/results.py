@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from trimtab.errors import StoreError
-from trimtab.tables.files import publish, read_table, write_table
+from trimtab.tables.files import read_table, write_atomically, write_table
 from trimtab.tables.published import HeaderKind, read_header
 
 FORMAT = "trimtab-results"
@@ -100,7 +100,7 @@ class Results:
         for name, table in self.tables.items():
             write_table(table.cast(SCHEMAS[name]), folder / f"{name}.parquet")
         header = {"format": FORMAT, "version": VERSION, "tables": sorted(self.tables)}
-        with publish(folder / ABOUT) as file:
+        with write_atomically(folder / ABOUT) as file:
             file.write(json.dumps({**header, "about": dict(self.about)}, indent=2).encode())
         for name in SCHEMAS.keys() - self.tables.keys():  # files of an earlier run
             (folder / f"{name}.parquet").unlink(missing_ok=True)

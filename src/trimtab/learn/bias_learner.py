@@ -101,10 +101,10 @@ class BiasLearner(LearnerSettings):
         if not self.is_hierarchy:
             warn_of_unused_tables(history, items)
             tables = replace(tables, history=None, items=None)
-        _two_users()
+        _warm_up_reading()
         inputs = encode_inputs(tables, self.k, self.unlisted, weights, duplicates)
         check_start(start)
-        _load_kernels(self.is_hierarchy)
+        _warm_up_learning(self.is_hierarchy)
         n_cycles, n_fits = (1, 1) if self.is_hierarchy else (self.max_cycles, max(1, self.n_bags))
         with progress_reporter(progress, n_cycles, n_fits) as report:
             if self.is_hierarchy:
@@ -113,7 +113,7 @@ class BiasLearner(LearnerSettings):
 
 
 @functools.cache
-def _two_users() -> FitInputs:
+def _warm_up_reading() -> FitInputs:
     """Inputs of two users; making them loads or compiles the kernels that read tables.
 
     The kernels that learn are loaded later: bad tables are refused without waiting for them.
@@ -127,7 +127,7 @@ def _two_users() -> FitInputs:
 
 
 @functools.cache
-def _load_kernels(is_hierarchy: bool) -> None:
+def _warm_up_learning(is_hierarchy: bool) -> None:
     """Load or compile the kernels that learn, by a fit on two users."""
     from trimtab.kernels.compiling import compile_notice
 
@@ -135,6 +135,6 @@ def _load_kernels(is_hierarchy: bool) -> None:
         if is_hierarchy:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", GuardWarning)
-                fit_hierarchy(BiasLearner(k=1), _two_users(), None)
+                fit_hierarchy(BiasLearner(k=1), _warm_up_reading(), None)
         else:
-            solve(BiasLearner(k=1, method="ascent"), _two_users(), None, lambda bag: None)
+            solve(BiasLearner(k=1, method="ascent"), _warm_up_reading(), None, lambda bag: None)

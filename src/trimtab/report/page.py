@@ -13,7 +13,7 @@ from typing import Any
 
 from trimtab.errors import TrimtabError
 from trimtab.report.blocks import Panels, Section
-from trimtab.tables.files import publish
+from trimtab.tables.files import write_atomically
 
 _ESCAPED = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"}
 
@@ -55,7 +55,7 @@ def render(title: str, version: object, sections: Sequence[Section]) -> str:
 
 def write_page(page: str, path: Path) -> None:
     """Write a page; readers see the old file or the whole new one."""
-    with publish(path) as file:
+    with write_atomically(path) as file:
         file.write(page.encode())
 
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 from trimtab.errors import StoreError
 from trimtab.serve.counters import Counters
 from trimtab.serve.settings import Settings
-from trimtab.tables.files import publish, read_table, require_writable_folder
+from trimtab.tables.files import read_table, require_writable_folder, write_atomically
 
 log = logging.getLogger("trimtab.serve")
 SCHEMA = pa.schema(
@@ -162,7 +162,7 @@ class ExposureLog:
         batches = [_to_batch(rows[start : start + _CHUNK]) for start in range(0, len(rows), _CHUNK)]
         stamp = f"{rows[0].time:%Y%m%dT%H%M%S.%fZ}"
         name = f"exposures-{stamp}-{os.getpid()}-{next(self._numbers)}.parquet"
-        with publish(self.folder / name) as file:
+        with write_atomically(self.folder / name) as file:
             pq.write_table(pa.Table.from_batches(batches, SCHEMA), file, compression="zstd")
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from trimtab.bias import ItemBias
 from trimtab.checks import DUPLICATES, require_choice, require_k
-from trimtab.spark.data_frames import check_rows, check_same_ids, id_type, read_frame
+from trimtab.spark.spark_frames import check_rows, check_same_ids, id_type, read_spark_frame
 from trimtab.spark.user_batches import map_users, read_units, rows_with_tag, tag_rows
 from trimtab.tables.columns import ITEM, RANK, SCORE, USER, WINDOW
 from trimtab.tables.frames import as_id_column
@@ -90,7 +90,7 @@ def _check_lists(bias: ItemBias, lists: DataFrame, duplicates: str) -> None:
 
 
 def _read_excluded(exclude: Any, lists: DataFrame) -> DataFrame:
-    pairs = read_frame(exclude, "exclude", USER, ITEM, ids=(USER, ITEM))
+    pairs = read_spark_frame(exclude, "exclude", USER, ITEM, ids=(USER, ITEM))
     for column in (USER, ITEM):
         check_same_ids(column, {"recs": lists, "exclude": pairs})
     check_rows(pairs, "exclude", may_be_empty=True)
@@ -98,7 +98,7 @@ def _read_excluded(exclude: Any, lists: DataFrame) -> DataFrame:
 
 
 def _read_allowed(allowed: Any, lists: DataFrame) -> pa.Table:
-    items = read_frame(allowed, "allowed", ITEM, ids=(ITEM,))
+    items = read_spark_frame(allowed, "allowed", ITEM, ids=(ITEM,))
     check_same_ids(ITEM, {"recs": lists, "allowed": items})
     check_rows(items, "allowed")
     return items.distinct().toArrow()

@@ -21,7 +21,8 @@ from trimtab.learn.ascent.rounds import (
     try_moves_on_part,
 )
 from trimtab.learn.ascent.setup import AscentSetup
-from trimtab.learn.ascent.state import AscentState, rank_by_engine
+from trimtab.learn.ascent.state import AscentState
+from trimtab.learn.engine_ranking import rank_by_engine
 from trimtab.learn.units import learning_units
 from trimtab.spark.array_bytes import Arrays
 from trimtab.spark.partition import Partition

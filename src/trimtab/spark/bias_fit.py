@@ -13,10 +13,10 @@ from trimtab.errors import warn
 from trimtab.learn import BiasLearner
 from trimtab.learn.input_checks import check_start, warn_of_unused_tables
 from trimtab.progress import Progress, progress_reporter
-from trimtab.spark.ascent_rounds import fit_ascent
 from trimtab.spark.checkpoint import Checkpoint
-from trimtab.spark.hierarchy_levels import fit_hierarchy
-from trimtab.spark.session import open_session
+from trimtab.spark.fit_session import open_session
+from trimtab.spark.spark_ascent_fit import fit_ascent_on_spark
+from trimtab.spark.spark_hierarchy_fit import fit_hierarchy_on_spark
 from trimtab.spark.spark_tables import SparkTables
 
 
@@ -78,8 +78,8 @@ def fit(
         progress_reporter(progress, n_cycles, n_fits) as report,
     ):
         if learner.is_hierarchy:
-            return fit_hierarchy(session, report(0))
-        return fit_ascent(session, start, max_rounds, report)
+            return fit_hierarchy_on_spark(session, report(0))
+        return fit_ascent_on_spark(session, start, max_rounds, report)
 
 
 def _identify(

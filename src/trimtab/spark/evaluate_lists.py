@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from trimtab.arrays import Floats
 from trimtab.checks import METRICS, require_k
 from trimtab.metrics import evaluation
-from trimtab.spark.data_frames import check_rows, check_same_ids, read_frame
+from trimtab.spark.spark_frames import check_rows, check_same_ids, read_spark_frame
 from trimtab.spark.user_batches import map_users, read_units, rows_with_tag, tag_rows
 from trimtab.tables.columns import ITEM, RANK, SCORE, USER, WEIGHT, WINDOW
 
@@ -65,7 +65,7 @@ def evaluate(
 
 def _read_tables(topk: Any, truth: Any, k: int) -> tuple[DataFrame, DataFrame, str]:
     """Lists, purchases, and the column that orders the lists."""
-    found = read_frame(topk, "topk", optional=(RANK,)).columns
+    found = read_spark_frame(topk, "topk", optional=(RANK,)).columns
     order = RANK if RANK in found else SCORE
     top, _ = read_units(topk, "topk", order)
     bought, _ = read_units(truth, "truth")
@@ -85,7 +85,7 @@ def _compare_first_rows(top: DataFrame, bought: DataFrame, k: int) -> None:
 
 def _read_weights(weights: Any, top: DataFrame) -> tuple[DataFrame, float]:
     """The weights, checked, and the largest; at least 1, the weight of users without one."""
-    weighed = read_frame(weights, "weights", USER, WEIGHT, ids=(USER,))
+    weighed = read_spark_frame(weights, "weights", USER, WEIGHT, ids=(USER,))
     check_same_ids(USER, {"topk": top, "weights": weighed})
     check_rows(weighed, "weights", (WEIGHT,))
     weight = F.col(WEIGHT).cast("double")

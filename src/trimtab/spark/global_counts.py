@@ -9,7 +9,7 @@ import numpy as np
 from trimtab.arrays import Ints
 from trimtab.bias.scales import to_scale
 from trimtab.errors import DataError
-from trimtab.learn.ascent.state import rank_by_engine
+from trimtab.learn.engine_ranking import rank_by_engine
 from trimtab.learn.units import learning_units
 from trimtab.spark.array_bytes import Arrays
 from trimtab.spark.partition import Partition
@@ -37,7 +37,7 @@ class GlobalCounts(NamedTuple):
     longest: int  # list
 
 
-def count_units(
+def count_all_units(
     units: PartitionedUnits, k: int, metric: str, n_items: int, scale: str
 ) -> GlobalCounts:
     """Counts over all units, with scores on a scale."""

@@ -17,7 +17,7 @@ from trimtab.learn.hierarchy.shared_inputs import (
     UnitCounts,
     add_unit_counts,
     count_folds,
-    count_units,
+    count_hit_units,
 )
 from trimtab.learn.hierarchy.unit_data import Fit, UnitData
 from trimtab.spark.array_bytes import Arrays
@@ -106,7 +106,7 @@ def _gather(parts: list[Arrays]) -> Arrays:
 
 def count_partition(partition: Partition, k: int, metric: str, quanta: float) -> Arrays:
     """Counts of a partition's units with hits."""
-    return _to_arrays(count_units(_hit_lists(partition), k, metric, quanta))
+    return _to_arrays(count_hit_units(_hit_lists(partition), k, metric, quanta))
 
 
 def count_hits(units: PartitionedUnits, k: int, metric: str, quanta: float) -> UnitCounts:

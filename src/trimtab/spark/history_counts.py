@@ -13,7 +13,7 @@ from trimtab.arrays import Floats
 from trimtab.errors import DataError
 from trimtab.learn.history import MONTH, NEVER, WEEK, History
 from trimtab.learn.input_checks import check_same_clock, require_counts, warn_of_untimed_windows
-from trimtab.spark.session import FitSession
+from trimtab.spark.fit_session import FitSession
 from trimtab.tables.columns import COUNT, ITEM, TIMESTAMP, USER, WINDOW
 from trimtab.tables.frames import as_id_column
 from trimtab.tables.ids import encode_ids, id_column
@@ -22,7 +22,7 @@ from trimtab.tables.timestamps import DAY
 _EPOCH = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
 
 
-def count_history(session: FitSession) -> tuple[History, ...]:
+def count_history_on_spark(session: FitSession) -> tuple[History, ...]:
     """Sales before each window; events that fall into a window are left out."""
     history, recent = session.tables.history, session.tables.recent
     if history is None:

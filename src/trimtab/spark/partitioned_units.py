@@ -1,8 +1,8 @@
 """All units in partitions: runs a function on each partition and adds up the results.
 
 Only Spark's data frame interface is used, so this also works through Spark Connect. A function's
-arguments travel with it; its result is a few arrays. The driver never receives anything of the size
-of the users.
+arguments travel with it; its result is a few arrays. The driver receives sums
+and samples of bounded size, never all users.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from trimtab.spark.array_bytes import Arrays, from_bytes, to_bytes
 from trimtab.spark.checkpoint import Checkpoint
-from trimtab.spark.data_frames import Batches, map_arrow, use_own_cores
 from trimtab.spark.partition import Partition
+from trimtab.spark.spark_frames import Batches, map_arrow, use_own_cores
 
 CHUNKS = "part int, place int, data binary"
 _RESULT = "data binary"

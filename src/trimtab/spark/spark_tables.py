@@ -10,21 +10,20 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql import types as T  # noqa: N812
 
 from trimtab.errors import DataError, TrimtabError
 from trimtab.spark.checkpoint import Checkpoint
-from trimtab.spark.data_frames import (
+from trimtab.spark.partition import Partition
+from trimtab.spark.partitioned_units import Counted, PartitionedUnits, chunk_rows
+from trimtab.spark.spark_frames import (
     Batches,
     check_rows,
     check_same_ids,
     map_arrow,
-    read_frame,
+    read_spark_frame,
     use_own_cores,
-    window_label,
 )
-from trimtab.spark.partition import Partition
-from trimtab.spark.partitioned_units import Counted, PartitionedUnits, chunk_rows
+from trimtab.spark.user_batches import read_units
 from trimtab.tables.columns import CATEGORY, COUNT, ITEM, SCORE, TIMESTAMP, USER, WEIGHT, WINDOW
 from trimtab.tables.frames import (
     Table,
@@ -61,24 +60,23 @@ class SparkTables:
     ) -> SparkTables:
         """Read and check the tables."""
         ids = (USER, ITEM)
-        lists = read_frame(recs, "recs", USER, ITEM, SCORE, ids=ids, optional=(WINDOW,))
-        sales = read_frame(recent, "recent", USER, ITEM, ids=ids, optional=(WINDOW, TIMESTAMP))
-        lists, sales = _with_labels(lists), _with_labels(sales)
-        check_same_ids(USER, {"recs": lists, "recent": sales})
-        check_same_ids(ITEM, {"recs": lists, "recent": sales})
+        lists, _ = read_units(recs, "recs", SCORE)
+        sales, _ = read_units(recent, "recent", optional=(TIMESTAMP,))
         require_windows_in_all({"recs": lists.columns, "recent": sales.columns})
+        for column in (*ids, *([WINDOW] if WINDOW in lists.columns else [])):
+            check_same_ids(column, {"recs": lists, "recent": sales})
         weighed = None
         if weights is not None:
-            weighed = read_frame(weights, "weights", USER, WEIGHT, ids=(USER,))
+            weighed = read_spark_frame(weights, "weights", USER, WEIGHT, ids=(USER,))
             check_same_ids(USER, {"recs": lists, "weights": weighed})
             check_rows(weighed, "weights", (WEIGHT,))
         if history is not None:
             timed = (USER, TIMESTAMP, COUNT)
-            history = read_frame(history, "history", ITEM, ids=ids, optional=timed)
+            history = read_spark_frame(history, "history", ITEM, ids=ids, optional=timed)
             check_same_ids(ITEM, {"recs": lists, "history": history})
             check_rows(history, "history", (COUNT,) if COUNT in history.columns else ())
         if items is not None:
-            items = read_frame(items, "items", ITEM, CATEGORY, ids=ids)
+            items = read_spark_frame(items, "items", ITEM, CATEGORY, ids=ids)
             check_same_ids(ITEM, {"recs": lists, "items": items})
             check_rows(items.select(ITEM), "items")
         n_recs, n_recent = check_rows(lists, "recs", (SCORE,)), check_rows(sales, "recent")
@@ -136,17 +134,6 @@ class SparkTables:
             return [None]
         both = self.recs.select(WINDOW).union(self.recent.select(WINDOW)).distinct()
         return sorted(row[WINDOW] for row in both.collect())
-
-
-def _with_labels(frame: DataFrame) -> DataFrame:
-    """The frame with windows as labels: integers or text."""
-    if WINDOW not in frame.columns:
-        return frame
-    kind = frame.schema[WINDOW].dataType
-    label = window_label(kind)
-    is_whole = isinstance(kind, T.ByteType | T.ShortType | T.IntegerType | T.LongType)
-    is_whole = is_whole or isinstance(kind, T.TimestampType)
-    return frame.withColumn(WINDOW, label.cast("long" if is_whole else "string"))
 
 
 def partition_users(

@@ -17,7 +17,13 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
 from trimtab.errors import TrimtabWarning
-from trimtab.spark.data_frames import Batches, map_arrow, read_frame, use_own_cores, window_label
+from trimtab.spark.spark_frames import (
+    Batches,
+    map_arrow,
+    read_spark_frame,
+    use_own_cores,
+    window_label,
+)
 from trimtab.tables.columns import ITEM, USER, WINDOW
 
 _BATCH_ROWS = 2**19  # that a worker takes at once, besides those of the last user
@@ -72,14 +78,16 @@ def _whole_users(batches: Batches) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(held)
 
 
-def read_units(frame: Any, name: str, *numbers: str) -> tuple[DataFrame, dict[str, T.DataType]]:
+def read_units(
+    frame: Any, name: str, *numbers: str, optional: tuple[str, ...] = ()
+) -> tuple[DataFrame, dict[str, T.DataType]]:
     """Rows with ids as long or string, and the original types of the ids."""
-    given = read_frame(frame, name, USER, ITEM, *numbers, optional=(WINDOW,))
+    given = read_spark_frame(frame, name, USER, ITEM, *numbers, optional=(WINDOW, *optional))
     kinds = {field.name: field.dataType for field in given.schema.fields}
     if WINDOW in kinds:
         given = given.withColumn(WINDOW, window_label(kinds[WINDOW]))
     ids = (USER, ITEM, WINDOW)
-    return read_frame(given, name, *given.columns, ids=ids), kinds
+    return read_spark_frame(given, name, *given.columns, ids=ids), kinds
 
 
 def tag_rows(frame: DataFrame, tag: int, value: str | None = None) -> DataFrame:

@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 from trimtab.bias import ItemBias
 from trimtab.errors import StoreError
 from trimtab.store.lock import SWITCH_LOCK, hold_lock, now
-from trimtab.tables.files import publish, read_table
+from trimtab.tables.files import read_table, write_atomically
 from trimtab.tables.published import checksum, file_checksum, retry_while_replaced
 from trimtab.tables.store_pointer import POINTER, find_entry, read_pointer, version_folder
 
@@ -210,5 +210,5 @@ class Store:
         """Replace the pointer: the only step that readers notice."""
         change = {"at": now(), "to": number, "by": by}
         pointer["changes"] = [*pointer["changes"], change][-_CHANGES_KEPT:]
-        with publish(self.folder / POINTER) as file:
+        with write_atomically(self.folder / POINTER) as file:
             file.write(json.dumps(pointer, indent=1).encode())

@@ -14,7 +14,7 @@ from typing import Any
 from trimtab.errors import RefusedError, StoreError
 from trimtab.store.lock import SWITCH_LOCK, WRITER_LOCK, cannot_write, hold_lock, now
 from trimtab.store.versions import MANIFEST, Store
-from trimtab.tables.files import publish, require_writable_folder, sync_folder
+from trimtab.tables.files import require_writable_folder, sync_folder, write_atomically
 from trimtab.tables.published import checksum, file_checksum
 from trimtab.tables.store_pointer import EMPTY_POINTER, POINTER, VERSIONS
 
@@ -49,7 +49,8 @@ class Writer:
         Args:
             fill: writes the version's files into the folder it is given.
             manifest: how it was made; `as_of` at least.
-            keep: number of versions to keep: this one, the one it replaces, and the newest.
+            keep: number of versions to keep. The version it replaces is among them if keep is at
+                least 2; the others are the newest.
         """
         try:
             entry = self._write(fill, manifest)
@@ -88,7 +89,7 @@ class Writer:
             }
             full = {"number": number, "created": now(), **manifest, "files": files}
             content = json.dumps(full, indent=1, allow_nan=False).encode()
-            with publish(staging / MANIFEST) as file:
+            with write_atomically(staging / MANIFEST) as file:
                 file.write(content)
             staging.chmod(0o755)
             place = self._store.folder / VERSIONS / name

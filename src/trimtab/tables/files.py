@@ -24,7 +24,7 @@ _TEXT_TYPES = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_
 
 
 @contextlib.contextmanager
-def publish(path: Path) -> Iterator[BinaryIO]:
+def write_atomically(path: Path) -> Iterator[BinaryIO]:
     """Open a file that replaces `path` once it is complete; on failure nothing changes."""
     require_writable_folder(path.parent)
     try:
@@ -197,7 +197,7 @@ def require_suffix(path: Path, suffixes: Sequence[str]) -> None:
 def write_table(table: pa.Table, path: Path) -> None:
     """Write a Parquet or CSV file, as the file name ends."""
     require_table_suffix(path)
-    with publish(path) as file:
+    with write_atomically(path) as file:
         if is_csv(path):
             from pyarrow import csv
 

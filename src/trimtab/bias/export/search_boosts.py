@@ -16,7 +16,7 @@ import pyarrow as pa
 from trimtab.bias.table import BiasTable
 from trimtab.errors import DataError
 from trimtab.tables.columns import ITEM
-from trimtab.tables.files import publish, require_suffix, write_table
+from trimtab.tables.files import require_suffix, write_atomically, write_table
 from trimtab.tables.frames import take_ids
 
 _MOST_LOG = 87.0  # exp of a number beyond ± this is not a normal float32
@@ -35,7 +35,7 @@ def write_boosts(bias: BiasTable, path: Path) -> float:
     if path.suffix.lower() == ".csv":
         write_table(table, path)
         return missing
-    with publish(path) as file:
+    with write_atomically(path) as file:
         for batch in table.to_batches(max_chunksize=_ROWS_PER_BLOCK):
             lines = (json.dumps(row, allow_nan=False) + "\n" for row in batch.to_pylist())
             file.write("".join(lines).encode("ascii"))

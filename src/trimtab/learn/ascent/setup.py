@@ -88,12 +88,3 @@ class AscentSetup:
         order = np.flatnonzero(self.candidates & matters)
         weight = (self.support + self.exposure)[order]
         return order[np.argsort(-weight, kind="stable")].astype(np.int32)
-
-
-def quanta_for(total_weight: float | None) -> float:
-    """Fixed-point quanta per unit of the metric; heavy weights get fewer: sums stay below 2**62."""
-    from trimtab.kernels.bias_steps import QUANTA
-
-    if total_weight is None:
-        return QUANTA
-    return float(min(QUANTA, 2.0 ** np.floor(61 - np.log2(max(1.0, total_weight)))))

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets
-from trimtab.kernels.hit_value import hit_value_table
-from trimtab.learn.ascent.setup import AscentSetup, quanta_for
+from trimtab.kernels.hit_value import counts_hits_above, first_counted_slot, hit_value_table
+from trimtab.learn.ascent.setup import AscentSetup
+from trimtab.learn.engine_ranking import EngineRanking, rank_by_engine
+from trimtab.learn.quanta import quanta_for
 from trimtab.learn.scales import largest_of, median_of, penalty_unit
 from trimtab.learn.settings import AscentSettings
 from trimtab.learn.units import learning_units
@@ -24,34 +26,6 @@ if TYPE_CHECKING:
     from trimtab.kernels.affected_units import Scratch
     from trimtab.kernels.prepare_lists import ByItem
     from trimtab.kernels.top_rows import Problem, Rows
-
-
-class EngineRanking(NamedTuple):
-    """The engine's own ranking of every unit."""
-
-    kth_score: Floats  # the last score of a list shorter than k; nan for an empty list
-    value: Floats  # the metric; nan where nothing was bought
-    exposure: Ints
-
-
-def rank_by_engine(lists: Lists, bought: Sets, k: int, metric: str, n_items: int) -> EngineRanking:
-    """Rank every unit by the engine's scores."""
-    from trimtab.kernels import prepare_lists
-
-    kth_score = np.empty(lists.n_units)
-    value = np.empty(lists.n_units)
-    hit_values = hit_value_table(metric, k)
-    parts: list[Ints] = []
-
-    def rank(start: int, stop: int) -> None:
-        exposure = np.zeros(n_items, np.int64)
-        prepare_lists.rank_by_engine(
-            start, stop, k, metric == "map", *lists, *bought, hit_values, kth_score, value, exposure
-        )
-        parts.append(exposure)
-
-    run_ranges(rank, lists.n_units)
-    return EngineRanking(kth_score, value, np.sum(parts, axis=0))
 
 
 class AscentState:
@@ -249,8 +223,8 @@ def _make_problem(
         k=k,
         width=width,
         stride=stride,
-        first_counted_slot=k - 1 if settings.metric == "acc" else 0,
-        is_map=settings.metric == "map",
+        first_counted_slot=first_counted_slot(settings.metric, k),
+        is_map=counts_hits_above(settings.metric),
         reaches_unlisted=setup.reaches_unlisted,
         weighted=weights is not None,
         indptr=lists.indptr,

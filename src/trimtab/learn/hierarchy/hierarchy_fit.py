@@ -7,7 +7,6 @@ import numpy as np
 from trimtab.arrays import Floats
 from trimtab.bias import ItemBias
 from trimtab.bias.scales import to_scale
-from trimtab.learn.ascent.setup import quanta_for
 from trimtab.learn.hierarchy.hierarchy_result import (
     FitContext,
     TopKCounts,
@@ -16,6 +15,7 @@ from trimtab.learn.hierarchy.hierarchy_result import (
 )
 from trimtab.learn.hierarchy.levels import HierarchyInputs, LocalBackend, learn_hierarchy
 from trimtab.learn.inputs import FitInputs
+from trimtab.learn.quanta import quanta_for
 from trimtab.learn.scales import choose_scale, ends_of_lists, largest_of, median_of, model_unit
 from trimtab.learn.settings import LearnerSettings
 from trimtab.learn.units import learning_units, learning_windows, weights_around_one
@@ -53,7 +53,7 @@ def _prepare(settings: LearnerSettings, inputs: FitInputs, weights: Floats) -> H
     return HierarchyInputs(
         lists=lists,
         scale=scale,
-        unit=unit,
+        score_unit=unit,
         bought=inputs.bought,
         weights=weights_around_one(weights, inputs.bought),
         users=inputs.units.user_codes,
@@ -70,7 +70,7 @@ def _describe(inputs: FitInputs, prepared: HierarchyInputs, weights: Floats) -> 
         item_ids=inputs.item_ids,
         window=inputs.window,
         scale=prepared.scale,
-        unit=prepared.unit,
+        score_unit=prepared.score_unit,
         support=np.bincount(inputs.bought.items, minlength=inputs.n_items),
         listed=np.bincount(prepared.lists.items, minlength=inputs.n_items),
         sold_before=inputs.history[-1].long if inputs.history else None,

@@ -12,7 +12,7 @@ from trimtab.arrays import Flags, Floats, Ints, Lists, Sets
 from trimtab.bias import ItemBias, Summary
 from trimtab.bias.table import WIDTH_90
 from trimtab.errors import GuardWarning, warn
-from trimtab.kernels.hit_value import hit_value_table
+from trimtab.kernels.hit_value import counts_hits_above, hit_value_table
 from trimtab.learn.hierarchy.levels import Forecast, Learned
 from trimtab.learn.settings import LearnerSettings
 from trimtab.metrics.ranking import rank_lists
@@ -37,7 +37,7 @@ class FitContext(NamedTuple):
     item_ids: Any
     window: Mapping[str, Any]
     scale: str
-    unit: float
+    score_unit: float
     support: Ints  # by item: units that bought it
     listed: Ints  # lists that contain it
     sold_before: Floats | None  # sales in the history, if there is one
@@ -84,7 +84,7 @@ def build_result(
         cycles=1,
         updates=int(np.count_nonzero(bias)),
         converged=True,
-        unit=context.unit,
+        unit=context.score_unit,
         method="hierarchy",
         forecast=forecast,
         forecast_low=low,
@@ -125,7 +125,7 @@ def count_top_k(
     top = rank_lists(lists, k, np.zeros(n_items) if bias is None else bias)
     hit_values = np.zeros(n_items, np.int64)
     add_hit_values(
-        0, top.n_units, k, metric == "map", top.indptr, top.items, *bought, weights,
+        0, top.n_units, k, counts_hits_above(metric), top.indptr, top.items, *bought, weights,
         hit_value_table(metric, k), quanta, hit_values,
     )  # fmt: skip
     return TopKCounts(np.bincount(top.items, minlength=n_items), hit_values)

@@ -28,7 +28,7 @@ from trimtab.learn.hierarchy.shared_inputs import (
     N_FOLDS,
     SharedInputs,
     count_folds,
-    count_units,
+    count_hit_units,
     hit_value_quanta,
 )
 from trimtab.learn.hierarchy.unit_data import Fit, Lifts, Subset, UnitData
@@ -50,7 +50,7 @@ class HierarchyInputs:
     Args:
         lists: scored items by unit, on the scale that biases are added on.
         scale: "additive" or "log".
-        unit: the size, in scores of `lists`, of 1 in the choice model.
+        score_unit: the size, in scores of `lists`, of 1 in the choice model.
         bought: by unit.
         weights: by unit.
         users: code of each unit's user.
@@ -62,7 +62,7 @@ class HierarchyInputs:
 
     lists: Lists
     scale: str
-    unit: float
+    score_unit: float
     bought: Sets
     weights: Floats
     users: Codes
@@ -133,8 +133,8 @@ class LocalBackend:
         )  # fmt: skip
         groups = None if inputs.categories is None else group_items(inputs.categories)
         self.shared = SharedInputs(
-            inputs.scale, inputs.unit, k, metric, seed, *counts, inputs.history, groups,
-            count_units(data, k, metric, quanta), quanta,
+            inputs.scale, inputs.score_unit, k, metric, seed, *counts, inputs.history, groups,
+            count_hit_units(data, k, metric, quanta), quanta,
         )  # fmt: skip
         users, windows = inputs.users[data.source].astype(np.int64), inputs.windows[data.source]
         self._units = UnitData(data, users, windows, self.shared)
@@ -194,19 +194,19 @@ class _LevelFits:
         self._sample = self._backend.sample("trend")
         self._held_out = self._backend.sample("curves")
         whole = self._fit_trend(Subset(), None)
-        parts = [self._fit_trend(Subset(fold), whole) for fold in range(N_FOLDS)]
+        fold_fits = [self._fit_trend(Subset(fold), whole) for fold in range(N_FOLDS)]
         if self._shared.groups is not None:
-            whole, *parts = self._fit_categories([whole, *parts])
+            whole, *fold_fits = self._fit_categories([whole, *fold_fits])
         kept: dict[str, float] = {}
-        kept["trend"] = self._length(parts, kept, "trend", 1.0)
+        kept["trend"] = self._length(fold_fits, kept, "trend", 1.0)
         kept["category"] = 0.0
         if self._shared.groups is not None:
-            kept["category"] = self._length(parts, self._used(kept), "category", 0.0)
-        whole, *parts = self._fit_own([whole, *parts], kept)
-        kept["own"] = self._length(parts, self._used(kept), "own", 1.0)
-        supported = _supported_share(self._forecast(parts, self._used(kept)))
+            kept["category"] = self._length(fold_fits, self._used(kept), "category", 0.0)
+        whole, *fold_fits = self._fit_own([whole, *fold_fits], kept)
+        kept["own"] = self._length(fold_fits, self._used(kept), "own", 1.0)
+        supported = _supported_share(self._forecast(fold_fits, self._used(kept)))
         kept = {level: length * supported for level, length in kept.items()}
-        forecast = self._forecast(parts, self._used(kept))
+        forecast = self._forecast(fold_fits, self._used(kept))
         if self._shared.n_windows > 1:
             newest = self._forecast_newest(kept)
             forecast = forecast if newest is None or np.isnan(newest.lift) else newest
@@ -260,19 +260,21 @@ class _LevelFits:
         errors: Floats = np.sqrt(np.maximum(of_trend, 0.0) + shrunken) / fit.score_coefficient
         return errors
 
-    def _length(self, parts: list[Fit], kept: dict[str, float], level: str, usual: float) -> float:
-        """The length of a level: the usual one, unless another is clearly better."""
-        best, _ = self._held_out.line(parts, kept, level).best(usual)
-        if best == usual:
-            return usual
-        lifts = self._lifts(self._held_out.compare(parts, kept, level, usual, best))
-        return best if lifts.gain > _CLEARLY * lifts.gain_error else usual
+    def _length(
+        self, fold_fits: list[Fit], kept: dict[str, float], level: str, default: float
+    ) -> float:
+        """The length of a level: the default, unless another is clearly better."""
+        best, _ = self._held_out.line(fold_fits, kept, level).best(default)
+        if best == default:
+            return default
+        lifts = self._lifts(self._held_out.compare(fold_fits, kept, level, default, best))
+        return best if lifts.gain > _CLEARLY * lifts.gain_error else default
 
     def _lifts(self, sums: Ints) -> Lifts:
         return Lifts(sums, self._shared.lift_quanta)
 
-    def _forecast(self, parts: list[Fit], kept: dict[str, float]) -> Forecast:
-        return _lift_of(self._lifts(self._held_out.forecast(parts, kept)))
+    def _forecast(self, fold_fits: list[Fit], kept: dict[str, float]) -> Forecast:
+        return _lift_of(self._lifts(self._held_out.forecast(fold_fits, kept)))
 
     def _forecast_newest(self, kept: dict[str, float]) -> Forecast | None:
         """The gain in the newest window from what earlier windows teach; None with one window."""
@@ -289,7 +291,7 @@ class _LevelFits:
 
     def _add_up(self, fit: Fit, kept: dict[str, float], forecast: Forecast) -> Learned:
         """The parts of all biases in the newest window; 0 is the average over listed items."""
-        unit = self._shared.unit
+        unit = self._shared.score_unit
         trend = kept["trend"] * (self._centred @ fit.slopes)
         category = np.zeros(self._shared.n_items)
         if fit.category is not None:
@@ -306,14 +308,14 @@ class _LevelFits:
 
     def _nothing(self) -> Learned:
         zero = np.zeros(self._shared.n_items)
-        wide = np.full(self._shared.n_items, self._shared.unit / np.sqrt(_OWN_PRECISION))
+        wide = np.full(self._shared.n_items, self._shared.score_unit / np.sqrt(_OWN_PRECISION))
         none = {"trend": 0.0, "category": 0.0, "own": 0.0}
         flat = dict.fromkeys(self.names, 0.0)
         return Learned(zero, zero, zero, wide, flat, none, Forecast(0.0, np.nan, np.nan))
 
 
 def _supported_share(forecast: Forecast) -> float:
-    """The share of all levels to keep: near 1 for a clear gain, 0 for one within its error."""
+    """The share of all levels to keep: near 1 for a clear gain, 0 below 0.7 standard errors."""
     if not forecast.z_score > 0:
         return 0.0
     return max(0.0, 1.0 - _SHRINKAGE / forecast.z_score**2)

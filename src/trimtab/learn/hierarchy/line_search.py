@@ -148,14 +148,14 @@ def _trace(
     at: Floats, delta: Ints, counts: Ints,
 ) -> Ints:  # fmt: skip
     """The value of each unit at `low`, in quanta; writes its breakpoints."""
-    from trimtab.kernels.hit_value import hit_value_table
+    from trimtab.kernels.hit_value import counts_hits_above, hit_value_table
     from trimtab.kernels.line_crossings import trace_units
 
     values = np.zeros(data.n_units, np.int64)
     run_ranges(
-        trace_units, data.n_units, k, metric == "map", low, high, QUANTA, *data.lists, slopes,
-        data.hits, data.n_bought, data.weights, hit_value_table(metric, k), at, delta, counts,
-        values,
+        trace_units, data.n_units, k, counts_hits_above(metric), low, high, QUANTA, *data.lists,
+        slopes, data.hits, data.n_bought, data.weights, hit_value_table(metric, k), at, delta,
+        counts, values,
     )  # fmt: skip
     return values
 

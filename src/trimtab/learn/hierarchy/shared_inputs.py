@@ -16,6 +16,7 @@ from trimtab.kernels.hit_value import discounts
 from trimtab.learn.hierarchy.features import Features, count_groups
 from trimtab.learn.hierarchy.line_search import HitLists
 from trimtab.learn.history import History
+from trimtab.learn.quanta import quanta_below
 from trimtab.learn.units import learning_units
 
 N_FOLDS = 4
@@ -43,7 +44,7 @@ class SharedInputs:
 
     Args:
         scale: "additive" or "log".
-        unit: the size, in scores, of 1 in the choice model.
+        score_unit: the size, in scores, of 1 in the choice model.
         k: slots.
         metric: "acc", "map" or "ndcg".
         seed: of folds and samples.
@@ -56,7 +57,7 @@ class SharedInputs:
     """
 
     scale: str
-    unit: float
+    score_unit: float
     k: int
     metric: str
     seed: int
@@ -94,12 +95,14 @@ class SharedInputs:
     def effect_quanta(self) -> float:
         """Quanta for the sums of effects, which stay below 2**62."""
         heaviest = max(1.0, self.unit_counts.highest_hit_value / self.mean_hit_value)
-        return _quanta(4.0 * self.unit_counts.n_units * heaviest**2)
+        return quanta_below(4.0 * self.unit_counts.n_units * heaviest**2)
 
     @property
     def lift_quanta(self) -> float:
         """Quanta for sums of metrics and of their squares."""
-        return _quanta(4.0 * self.unit_counts.n_units * max(1.0, self.unit_counts.heaviest) ** 2)
+        return quanta_below(
+            4.0 * self.unit_counts.n_units * max(1.0, self.unit_counts.heaviest) ** 2
+        )
 
     def sample_share(self, purpose: str) -> float:
         """The share of the units in a sample: "trend", to fit coefficients, or "curves".
@@ -138,13 +141,9 @@ class SharedInputs:
         return np.stack(made)
 
 
-def _quanta(most: float) -> float:
-    return float(2.0 ** np.floor(61 - np.log2(max(1.0, most))))
-
-
 def hit_value_quanta(n_units: int, heaviest: float, k: int) -> float:
     """Quanta for sums of hit values."""
-    return _quanta(n_units * max(1.0, heaviest) * k)
+    return quanta_below(n_units * max(1.0, heaviest) * k)
 
 
 def folds_of(users: Ints | Codes, seed: int) -> Ints:
@@ -181,14 +180,14 @@ def hash_units(units: Ints, seed: int) -> Floats:
 
 def max_hit_value(data: HitLists, k: int, metric: str) -> Floats:
     """The most that the hits on each unit's list can add to the metric."""
-    need = np.minimum(data.n_bought, k)
-    ideal = np.concatenate([[1.0], np.cumsum(discounts(metric, k))])[need]
-    ideal = {"acc": np.ones(len(need)), "map": need.astype(np.float64)}.get(metric, ideal)
-    hit_values: Floats = data.weights * np.minimum(data.n_hits, k) / ideal
+    max_hits = np.minimum(data.n_bought, k)
+    summed = np.concatenate([[1.0], np.cumsum(discounts(metric, k))])[max_hits]
+    ideal = {"acc": np.ones(len(max_hits)), "map": max_hits.astype(np.float64), "ndcg": summed}
+    hit_values: Floats = data.weights * np.minimum(data.n_hits, k) / ideal[metric]
     return hit_values
 
 
-def count_units(data: HitLists, k: int, metric: str, quanta: float) -> UnitCounts:
+def count_hit_units(data: HitLists, k: int, metric: str, quanta: float) -> UnitCounts:
     """Counts of some units with hits."""
     hit_values = max_hit_value(data, k, metric)
     return UnitCounts(

@@ -104,7 +104,7 @@ class UnitData:
         self.fold = folds_of(users, shared.seed)
         self.hit_values = max_hit_value(data, shared.k, shared.metric) / shared.mean_hit_value
         lists = data.lists
-        taken = model_scores(lists, shared.scale, shared.unit)
+        taken = model_scores(lists, shared.scale, shared.score_unit)
         self.model = data._replace(lists=lists._replace(scores=taken))
         self._of_unit = np.repeat(np.arange(data.n_units, dtype=np.int32), np.diff(lists.indptr))
         # Features are computed for the items on these lists only, which get numbers of their own.
@@ -220,49 +220,49 @@ class UnitData:
         assert fit.own is not None
         return fit.own.values / fit.score_coefficient
 
-    def _held_out_level(self, parts: list[Fit], level: str) -> Floats:
+    def _held_out_level(self, fold_fits: list[Fit], level: str) -> Floats:
         """A level at every list entry, from the fit that left out the entry's unit."""
         fold, window = self.fold[self._of_unit], self.window[self._of_unit]
         out = np.empty(len(fold))
-        for left_out, fit in enumerate(parts):
+        for left_out, fit in enumerate(fold_fits):
             own = fold == left_out
             if level == "trend":
                 tables = window[own] * TABLES + left_out
                 out[own] = self._trend_of(fit)[tables, self._local[own]]
             else:
                 out[own] = self._by_item(fit, level)[self.model.lists.items[own]]
-        return out * self.shared.unit
+        return out * self.shared.score_unit
 
-    def _held_out_move(self, parts: list[Fit], kept: dict[str, float]) -> Floats:
+    def _held_out_move(self, fold_fits: list[Fit], kept: dict[str, float]) -> Floats:
         """How far the kept levels move every list entry, from fits that left out its unit."""
         moved = np.zeros(len(self.data.lists.items))
         for level, length in kept.items():
-            moved += length * self._held_out_level(parts, level)
+            moved += length * self._held_out_level(fold_fits, level)
         return moved
 
     def _along(
-        self, parts: list[Fit], kept: dict[str, float], level: str
+        self, fold_fits: list[Fit], kept: dict[str, float], level: str
     ) -> tuple[HitLists, Floats]:
         """Lists with the kept levels applied, and the slopes of the next level."""
         lists = self.data.lists
-        moved = lists._replace(scores=lists.scores + self._held_out_move(parts, kept))
-        return self.data._replace(lists=moved), self._held_out_level(parts, level)
+        moved = lists._replace(scores=lists.scores + self._held_out_move(fold_fits, kept))
+        return self.data._replace(lists=moved), self._held_out_level(fold_fits, level)
 
-    def line(self, parts: list[Fit], kept: dict[str, float], level: str) -> LineCurve:
+    def line(self, fold_fits: list[Fit], kept: dict[str, float], level: str) -> LineCurve:
         """The metric along a level, from length 0 to `_LONGEST`, each unit held out."""
-        here, slopes = self._along(parts, kept, level)
+        here, slopes = self._along(fold_fits, kept, level)
         return trace_line(here, slopes, self.shared.k, self.shared.metric, 0.0, _LONGEST)
 
     def compare(
-        self, parts: list[Fit], kept: dict[str, float], level: str, usual: float, best: float
+        self, fold_fits: list[Fit], kept: dict[str, float], level: str, default: float, best: float
     ) -> Ints:
-        """The gain from another length than the usual one, each unit held out; see `Lifts`."""
-        here, slopes = self._along(parts, kept, level)
-        return self._lifts(here, slopes, usual, best)
+        """The gain from another length than the default one, each unit held out; see `Lifts`."""
+        here, slopes = self._along(fold_fits, kept, level)
+        return self._lifts(here, slopes, default, best)
 
-    def forecast(self, parts: list[Fit], kept: dict[str, float]) -> Ints:
+    def forecast(self, fold_fits: list[Fit], kept: dict[str, float]) -> Ints:
         """The gain from all kept levels, each unit held out; see `Lifts`."""
-        return self._lifts(self.data, self._held_out_move(parts, kept), 0.0, 1.0)
+        return self._lifts(self.data, self._held_out_move(fold_fits, kept), 0.0, 1.0)
 
     def count_windows(self) -> Ints:
         """Number of units of each window."""
@@ -278,11 +278,11 @@ class UnitData:
         if fit.category is not None:
             moved = moved + kept["category"] * self._by_item(fit, "category")[items]
         moved = moved + kept["own"] * self._by_item(fit, "own")[items]
-        return self._lifts(self.data.take(chosen), moved * self.shared.unit, 0.0, 1.0)
+        return self._lifts(self.data.take(chosen), moved * self.shared.score_unit, 0.0, 1.0)
 
-    def _lifts(self, data: HitLists, slopes: Floats, usual: float, best: float) -> Ints:
+    def _lifts(self, data: HitLists, slopes: Floats, default: float, best: float) -> Ints:
         k, metric, quanta = self.shared.k, self.shared.metric, self.shared.lift_quanta
-        before = values_at(data, slopes, k, metric, usual)
+        before = values_at(data, slopes, k, metric, default)
         gains = values_at(data, slopes, k, metric, best) - before
         columns = (before, gains, gains * gains, gains * before, before * before)
         return np.array([np.rint(column * quanta).astype(np.int64).sum() for column in columns])

@@ -24,7 +24,7 @@ _NUMBERS = (*_WHOLE, T.FloatType, T.DoubleType, T.DecimalType)
 Batches = Iterator[pa.RecordBatch]
 
 
-def read_frame(
+def read_spark_frame(
     frame: Any, name: str, *needed: str, ids: tuple[str, ...] = (), optional: tuple[str, ...] = ()
 ) -> DataFrame:
     """The needed columns, ids as long or string; refuses a frame that lacks one.
@@ -84,7 +84,7 @@ def check_rows(
     """The number of rows; refuses missing values, numbers that are not finite, and no rows.
 
     Args:
-        frame: as `read_frame` gave it.
+        frame: as `read_spark_frame` gave it.
         name: what to call it in errors.
         numbers: columns that must hold finite numbers.
         may_be_empty: whether no rows are allowed.

@@ -14,19 +14,20 @@ from trimtab.bias import ItemBias
 from trimtab.learn.ascent.ascent_fit import MetricMeans, build_ascent_result
 from trimtab.learn.ascent.cycles import Solution
 from trimtab.learn.ascent.rounds import RoundAscent, RoundState
-from trimtab.learn.ascent.setup import AscentSetup, quanta_for
+from trimtab.learn.ascent.setup import AscentSetup
 from trimtab.learn.inputs import align_start
+from trimtab.learn.quanta import quanta_for
 from trimtab.learn.scales import penalty_unit
 from trimtab.progress import Progress
 from trimtab.spark.ascent_backend import MOST_DRAWN, SparkAscentBackend, learning_partition
 from trimtab.spark.exact_median import exact_median
+from trimtab.spark.fit_session import FitSession
 from trimtab.spark.global_counts import GlobalCounts, Totals, sum_totals
-from trimtab.spark.session import FitSession
 
 _LOG = logging.getLogger("trimtab.spark")
 
 
-def fit_ascent(
+def fit_ascent_on_spark(
     session: FitSession,
     start: ItemBias | None,
     max_rounds: int,
@@ -35,7 +36,7 @@ def fit_ascent(
     """The biases that the ascent finds in rounds."""
     learner = session.learner
     scale = learner.ascent_scale
-    counts = session.count_units(scale)
+    counts = session.count_and_check(scale)
     totals = sum_totals(session.units, learner.k, learner.metric, counts)
     first = align_start(start, session.item_ids, scale)
     fits = _AscentFits(session, counts, totals, _penalty_unit(session, counts, scale), max_rounds)

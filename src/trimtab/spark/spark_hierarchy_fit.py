@@ -7,7 +7,6 @@ import numpy as np
 from trimtab.arrays import Codes, Floats, Ints
 from trimtab.bias import ItemBias
 from trimtab.bias.scales import to_scale
-from trimtab.learn.ascent.setup import quanta_for
 from trimtab.learn.hierarchy.hierarchy_result import (
     FitContext,
     TopKCounts,
@@ -18,11 +17,13 @@ from trimtab.learn.hierarchy.levels import group_items, learn_hierarchy
 from trimtab.learn.hierarchy.shared_inputs import SharedInputs, hit_value_quanta
 from trimtab.learn.history import History
 from trimtab.learn.inputs import read_categories
+from trimtab.learn.quanta import quanta_for
 from trimtab.learn.scales import choose_scale, model_unit
 from trimtab.learn.units import learning_units, learning_windows
 from trimtab.progress import Progress
 from trimtab.spark.array_bytes import Arrays
 from trimtab.spark.exact_median import exact_median
+from trimtab.spark.fit_session import FitSession
 from trimtab.spark.global_counts import GlobalCounts, Totals, sum_totals
 from trimtab.spark.hierarchy_backend import (
     SparkHierarchyBackend,
@@ -30,21 +31,20 @@ from trimtab.spark.hierarchy_backend import (
     count_hits,
     with_hits,
 )
-from trimtab.spark.history_counts import count_history
+from trimtab.spark.history_counts import count_history_on_spark
 from trimtab.spark.partition import Partition
-from trimtab.spark.session import FitSession
 from trimtab.tables.columns import ITEM
 from trimtab.tables.frames import Table, as_id_column
 from trimtab.tables.ids import encode_ids
 
 
-def fit_hierarchy(session: FitSession, progress: Progress | None) -> ItemBias:
+def fit_hierarchy_on_spark(session: FitSession, progress: Progress | None) -> ItemBias:
     """The biases that the hierarchy learns, with forecast and intervals."""
     learner = session.learner
-    counts = session.count_units("additive")
+    counts = session.count_and_check("additive")
     scale, unit = _choose_scale(session, counts)
     totals = sum_totals(session.units, learner.k, learner.metric, counts)
-    before = count_history(session)
+    before = count_history_on_spark(session)
     categories = _read_categories(session)
     windows, history = learning_windows(_count_windows(session), before)
     backend = _make_backend(session, counts, totals, scale, unit, windows, history, categories)
@@ -53,7 +53,7 @@ def fit_hierarchy(session: FitSession, progress: Progress | None) -> ItemBias:
         item_ids=session.item_ids,
         window=session.window,
         scale=scale,
-        unit=unit,
+        score_unit=unit,
         support=counts.support,
         listed=counts.listed,
         sold_before=before[-1].long if before else None,

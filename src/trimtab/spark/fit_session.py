@@ -13,7 +13,7 @@ import pyarrow as pa
 from trimtab.learn import BiasLearner
 from trimtab.learn.input_checks import check_overlap, require_positive_scores
 from trimtab.spark.checkpoint import Checkpoint
-from trimtab.spark.global_counts import GlobalCounts, count_units
+from trimtab.spark.global_counts import GlobalCounts, count_all_units
 from trimtab.spark.partition import Partition
 from trimtab.spark.partitioned_units import PartitionedUnits
 from trimtab.spark.spark_tables import SparkTables, partition_users
@@ -38,10 +38,10 @@ class FitSession:
         """Whether users have weights."""
         return self.tables.weights is not None
 
-    def count_units(self, scale: str) -> GlobalCounts:
-        """Counts over all units; refuses and warns of the same things as a local fit."""
+    def count_and_check(self, scale: str) -> GlobalCounts:
+        """Counts over all units, after the checks that a local fit makes on the same counts."""
         learner = self.learner
-        counts = count_units(self.units, learner.k, learner.metric, len(self.item_ids), scale)
+        counts = count_all_units(self.units, learner.k, learner.metric, len(self.item_ids), scale)
         if scale == "log" and not learner.is_hierarchy:
             require_positive_scores(counts.lowest)
         name = f"({USER}, {WINDOW})" if self.tables.has_windows else USER
