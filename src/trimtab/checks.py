@@ -77,7 +77,7 @@ def require_number(name: str, value: Any, least: float, most: float = math.inf) 
 def require_positive(name: str, value: Any, most: float) -> None:
     """Raise unless a value is a number above 0, and at most `most`."""
     if not _is_finite(value) or not 0 < value <= most:
-        raise SettingError(f"{name}={value!r}: must be a number above 0, at most {most:g}")
+        raise SettingError(f"{name}={value!r}: must be a number above 0 and at most {most:g}")
 
 
 def _is_finite(value: Any) -> bool:

@@ -145,7 +145,7 @@ def test_the_command_writes_the_same(trimtab, tmp_path):
 def test_the_command_refuses_in_one_sentence(trimtab, tmp_path):
     make_bias({7: 0.5}, scale="log").save(tmp_path / "biases")
     done = trimtab("export", "--bias", "biases", "--out", "boosts.csv", cwd=tmp_path)
-    assert "multiply scores by factor, 1.0 for items" in done.stdout
+    assert "multiply scores by factor, 1.0 for missing items" in done.stdout
     for arguments, message in (
         (("--bias", "biases", "--out", "boosts.xml"), "boosts.xml"),
         (("--bias", "nowhere", "--out", "boosts.csv"), "nowhere"),

@@ -90,6 +90,7 @@ def test_an_option_shows_no_python_type():
     taking = {n: p for n, p in PARAMETERS.items() if not getattr(p, "is_flag", False)}
     word = re.compile(r"[A-Z]+(=[A-Z]+)?")
     assert {name: p.metavar for name, p in taking.items() if not word.fullmatch(p.metavar)} == {}
+    assert [name for name in COMMANDS if re.search(r"<\w+>|[{}]", shown(name, width=80))] == []
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -302,7 +302,7 @@ REFUSALS = {
     "a level of another engine": (["--level", "aisle"], "--level aisle"),
     "no categories": (["--engine", "category"], "category"),
     "no such log": (["--log", "absent.parquet"], "absent.parquet"),
-    "another folder": (["--out", "."], ". holds"),
+    "another folder": (["--out", "."], ". has files"),
     "a file": (["--out", "items.parquet"], "items.parquet"),
 }
 

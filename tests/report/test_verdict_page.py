@@ -27,7 +27,7 @@ def test_the_numbers_of_the_totals(pages: Pages) -> None:
 
 
 def test_the_line_on_top() -> None:
-    assert overall(VERDICTS["alarm"]()) == "The division into buckets went wrong"
+    assert overall(VERDICTS["alarm"]()) == "The split into buckets went wrong"
     assert overall(VERDICTS["nothing"]()) == "Nothing to test"
     assert overall(analyse_counts(TREATMENT, CONTROL)) == "No: worse in clicks per open"
     same = analyse_counts(CONTROL, CONTROL, Settings(margin=0.5))

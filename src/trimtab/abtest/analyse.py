@@ -214,7 +214,7 @@ def _notes(sample: Sample, uneven: bool) -> list[str]:
     left_out = stratified(sample, EMAILS, EMAILS).left_out if several else 0.0
     if uneven and left_out < 1:
         notes.append(
-            "The share of the treatment changes from date to date: buckets are compared within "
+            "The treatment share changes from date to date: buckets are compared within "
             "each date, and the dates are then combined."
         )
     if uneven and left_out == 1:

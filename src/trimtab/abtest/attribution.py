@@ -86,7 +86,7 @@ def _email_rows(sent: Table, table: Table) -> Codes:
     """Return the row in `emails` of every row; refuses emails never sent, or sent twice."""
     ids, (own, others) = encode_ids([sent.ids(EMAIL_ID), _ids(table, EMAIL_ID, sent)])
     if len(np.unique(own)) < len(own):
-        raise DataError(f"column '{EMAIL_ID}' of emails has an id twice; keep one row per email")
+        raise DataError(f"column '{EMAIL_ID}' of emails has duplicate ids; keep one row per email")
     rows = np.full(len(ids), -1, np.int64)
     rows[own] = np.arange(len(own))
     found = rows[others]
@@ -138,7 +138,7 @@ def _times(clicked: Table, bought: Table) -> list[Ints]:
     if zoned[0] != zoned[1]:
         have, lack = (tables[zoned.index(answer)].name for answer in (True, False))
         raise DataError(
-            f"column '{TIMESTAMP}' has a time zone in {have} but none in {lack}; give both one"
+            f"column '{TIMESTAMP}' has a time zone in {have} but not in {lack}; add it to both"
         )
     return [microseconds(as_utc(t.columns[TIMESTAMP], "UTC", t.name)[0]) for t in tables]
 

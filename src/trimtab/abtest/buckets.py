@@ -33,10 +33,10 @@ _WHOLE = 16**_DIGITS
 
 @dataclass(frozen=True)
 class Experiment:
-    """A division of users into two buckets.
+    """A split of users into two buckets.
 
     Args:
-        salt: name of the test; another salt gives another division.
+        salt: name of the test; another salt gives another split.
         share: share of users in the treatment group, from 0 to 1.
 
     Example:
@@ -53,7 +53,7 @@ class Experiment:
         if isinstance(self.share, bool) or not isinstance(self.share, int | float):
             raise SettingError(f"share={self.share!r}: must be a number from 0 to 1")
         if not 0 <= self.share <= 1:
-            raise SettingError(f"share={self.share}: must be from 0 to 1, like 0.5 for a half")
+            raise SettingError(f"share={self.share}: must be between 0 and 1, like 0.5")
 
     def bucket(self, user_id: int | str) -> str:
         """Return the bucket of one user."""
@@ -105,7 +105,7 @@ class Experiment:
 
 
 def neutral(bias: ItemBias) -> ItemBias:
-    """Return biases that change nothing, for the same items: those of control."""
+    """Return biases for the same items that change nothing, for control."""
     none = np.zeros(len(bias))
     return replace(
         bias, bias=none, excluded=np.zeros(len(bias), bool), trend=none, category=none,

@@ -108,7 +108,7 @@ def plan(
     for lift in lifts:
         if not _LEAST_LIFT <= abs(lift) <= 1 / _LEAST_LIFT or lift <= -1:
             raise SettingError(
-                f"lift={lift:g}: must be above -100 % and not about 0, like 0.03 or 3%"
+                f"lift={lift:g}: must be above -100 % and not near 0, like 0.03 or 3%"
             )
     if not any(known.rate > 0 and known.variance > 0 for known in baseline):
         raise DataError("no metric varies: a test cannot be planned; give more data")

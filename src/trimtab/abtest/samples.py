@@ -158,8 +158,8 @@ def _numbers(table: Table, name: str) -> Floats:
     before = name.startswith(BEFORE)
     if column.null_count and not before:
         raise DataError(
-            f"column '{name}' of table lacks a value in {column.null_count} of {len(column)} rows; "
-            f"write 0 there"
+            f"column '{name}' of table has no value in {column.null_count} of {len(column)} rows; "
+            f"use 0 instead"
         )
     require_numbers(table, name)
     values: Floats = np.array(as_read_only(column.cast(pa.float64(), safe=False)), np.float64)
@@ -193,7 +193,7 @@ def _buckets(columns: pa.Table, labels: Sequence[str], experiment: Experiment | 
     if given is not None and (expected != given).any():
         row = int(np.argmax(expected != given))
         raise DataError(
-            f"{int((expected != given).sum())} of {len(expected)} rows are in another bucket than "
+            f"{int((expected != given).sum())} of {len(expected)} rows are not in the bucket that "
             f"salt='{experiment.salt}' and share={experiment.share:g} give, like user_id "
             f"{columns[USER][row].as_py()}; pass the salt and share that the lists were made with"
         )

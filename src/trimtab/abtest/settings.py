@@ -22,7 +22,7 @@ class Settings:
         planned: planned number of emails in both buckets, for intervals that hold at every look.
             None: no such intervals.
         draws: bootstrap draws for revenue; 0: no bootstrap.
-        quantile: quantile of units with revenue at which the capped reading caps revenue.
+        quantile: quantile of units with revenue at which revenue is capped.
         seed: seed of the bootstrap.
     """
 

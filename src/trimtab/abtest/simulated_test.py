@@ -52,7 +52,7 @@ class Loop:
         order_rate: share of clicks that lead to an order.
         order_value: mean value of an order.
         recent_days: days of purchases that biases are learned from.
-        seed: another seed gives other customers.
+        seed: random seed for the customers.
     """
 
     users: int = 20_000

@@ -121,7 +121,7 @@ class Verdicts:
         findings: one per metric.
         dates: readings of each date alone.
         looks: readings of all data up to each date.
-        notes: sentences a reader should know.
+        notes: remarks for the reader.
     """
 
     settings: Settings

@@ -42,7 +42,7 @@ def recs_from(
             user_id, item_id, score; one of Trimtab's engines.
         users: ids, or a frame with user_id; None for all users of the model. Unknown users get no
             rows.
-        n: longest list.
+        n: maximum list length.
         data: what a library needs besides its model. RecTools and LensKit: the training dataset.
             implicit's item-item models, and any model with `exclude_known`: the user-item matrix,
             or the result of `user_items`, which includes the ids.

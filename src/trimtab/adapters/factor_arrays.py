@@ -60,7 +60,7 @@ def make_recs(model: Any, request: Request) -> Any:
     users, items = (_read(name, f) for name, f in zip(_NAMES, model, strict=True))
     if users.shape[1] != items.shape[1]:
         raise DataError(
-            f"user_factors has {users.shape[1]} columns, but item_factors {items.shape[1]}: both "
+            f"user_factors has {users.shape[1]} columns; item_factors has {items.shape[1]}: both "
             f"need one column per factor"
         )
     return recs_from_source(
@@ -74,5 +74,5 @@ _NAMES = ("user_factors", "item_factors")
 def _read(name: str, factors: Any) -> NDArray[Any]:
     array = np.asarray(factors)
     if not np.issubdtype(array.dtype, np.floating) and not np.issubdtype(array.dtype, np.integer):
-        raise DataError(f"{name} holds {array.dtype}: it must be numbers; cast the array")
+        raise DataError(f"{name} holds {array.dtype}: it must be numeric; cast the array")
     return array

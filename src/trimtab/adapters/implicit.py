@@ -31,7 +31,7 @@ def make_recs(model: Any, request: Request) -> Any:
     request.refuse_features("implicit")
     if not hasattr(model, "recommend"):
         raise DataError(
-            f"model is a {type(model).__name__} of implicit: pass a model with recommend()"
+            f"model is a {type(model).__name__} from implicit: pass a model with recommend()"
         )
     return recs_from_source(_source(model, request), request)
 

@@ -25,7 +25,7 @@ def make_recs(model: Any, request: Request) -> Any:
     request.refuse("LensKit", {"user_ids": _REMEDY, "item_ids": _REMEDY})
     if not hasattr(model, "run") or not hasattr(model, "node"):
         raise DataError(
-            f"model is a {type(model).__name__} of LensKit: pass a trained pipeline, like "
+            f"model is a {type(model).__name__} from LensKit: pass a trained pipeline, like "
             f"lenskit.pipeline.topn_pipeline(scorer)"
         )
     users, items = request.dataset(_NEEDED, "users", "items")

@@ -18,7 +18,7 @@ def make_recs(model: Any, request: Request) -> Any:
     """Return lists from a fitted model, with the scores of `predict`."""
     if not hasattr(model, "get_user_representations"):
         raise DataError(
-            f"model is a {type(model).__name__} of LightFM: pass a fitted lightfm.LightFM"
+            f"model is a {type(model).__name__} from LightFM: pass a fitted lightfm.LightFM"
         )
     require_fitted(model, model.user_embeddings is not None)
     user_biases, users = _represented("user", model, request.user_features)

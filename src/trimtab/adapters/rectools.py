@@ -23,7 +23,7 @@ def make_recs(model: Any, request: Request) -> Any:
     request.refuse("RecTools", {"user_ids": _REMEDY, "item_ids": _REMEDY})
     if not hasattr(model, "recommend"):
         raise DataError(
-            f"model is a {type(model).__name__} of RecTools: pass a model with recommend()"
+            f"model is a {type(model).__name__} from RecTools: pass a model with recommend()"
         )
     require_fitted(model, getattr(model, "is_fitted", True))
     users, items = request.dataset(_NEEDED, "user_id_map", "item_id_map")

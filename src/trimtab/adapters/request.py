@@ -39,7 +39,7 @@ class Request:
             value = getattr(self, name)
             if value is not None and value is not False:
                 shown = "True" if value is True else f"a {type(value).__name__}"
-                raise SettingError(f"{name}={shown}: not for {what}; {instead}")
+                raise SettingError(f"{name}={shown}: not used with {what}; {instead}")
 
     def refuse_features(self, what: str) -> None:
         """Raise if features are given, which only LightFM uses."""
@@ -72,7 +72,7 @@ class Request:
         shape = tuple(self.data.shape)
         if shape != (n_users or shape[0], n_items or shape[1]):
             raise DataError(
-                f"data has {shape[0]} users and {shape[1]} items, but the model {n_users} and "
+                f"data has {shape[0]} users and {shape[1]} items, but the model has {n_users} and "
                 f"{n_items}; pass the matrix that the model was trained on"
             )
         return require_scipy_sparse("a sparse matrix").csr_matrix(self.data)

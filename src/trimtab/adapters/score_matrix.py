@@ -49,7 +49,7 @@ def make_recs(model: Any, request: Request) -> Any:
     if len(model.shape) != 2:
         raise DataError(f"the score matrix has {len(model.shape)} axes: it must be users x items")
     if not (np.issubdtype(model.dtype, np.floating) or np.issubdtype(model.dtype, np.integer)):
-        raise DataError(f"the score matrix holds {model.dtype}: it must be numbers; cast it")
+        raise DataError(f"the score matrix holds {model.dtype}: it must be numeric; cast it")
     n_users, n_items = model.shape
     scores = require_scipy_sparse("a sparse matrix").csr_matrix(model)
 

@@ -63,7 +63,7 @@ class Summary(Mapping[str, Any]):
 
 @dataclass(frozen=True, eq=False)
 class BiasTable:
-    """One bias per item and what belongs to it; arrays are by item, ids ascending."""
+    """One bias per item, with its details; arrays are by item, ids ascending."""
 
     item_ids: Any  # int64 array or Arrow strings, ascending
     bias: Floats

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 import warnings
@@ -9,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from trimtab.cli import abtest, biases, daily, experiments, serving, simulation
 from trimtab.errors import BusyError, RefusedError, TrimtabError
@@ -43,15 +45,26 @@ _COMMANDS: Sequence[tuple[Callable[..., None], str]] = (  # each with an example
     (serving.serve, "serve --store store --port 8000"),
 )
 
+
+class _PlainCommand(TyperCommand):
+    """A command whose help shows arguments without braces and Python types."""
+
+    def get_help(self, ctx: Any) -> str:
+        text = re.sub(r"^(  [A-Z]+) <\w+>", r"\1", super().get_help(ctx), flags=re.MULTILINE)
+        return re.sub(r"\{([A-Z]+)\}", r"\1", text)
+
+
 for _command, _example in _COMMANDS:
-    app.command(epilog=f"\b\nExample:\n  trimtab {_example}")(_command)  # \b keeps the lines
+    app.command(cls=_PlainCommand, epilog=f"\b\nExample:\n  trimtab {_example}")(
+        _command
+    )  # \b keeps the lines
 
 
 @app.callback(invoke_without_command=True)
 def version_option(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
-    """Keep a recommender on trend: one bias per item, learned from the last days of feedback."""
+    """Keep a recommender on trend with one bias per item, learned from recent feedback."""
     if version:
         print(__version__)
         raise typer.Exit
@@ -77,7 +90,7 @@ def guarded(command: Callable[[], Any]) -> int:
         print(f"trimtab: {error}", file=sys.stderr)
         return _ERROR_STATUS.get(type(error), 2)
     except _Stopped:
-        print("trimtab: stopped; what was finished is kept", file=sys.stderr)
+        print("trimtab: stopped; finished work is kept", file=sys.stderr)
         return 130
     return 0
 

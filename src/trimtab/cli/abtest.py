@@ -49,15 +49,15 @@ def abtest(
         ),
     ] = None,
     control: Annotated[
-        str | None, option("TOTALS", "Totals of control, like emails=4000,opens=600.")
+        str | None, option("TOTALS", "Control totals, like emails=4000,opens=600.")
     ] = None,
-    treatment: Annotated[str | None, option("TOTALS", "Totals of the treatment.")] = None,
+    treatment: Annotated[str | None, option("TOTALS", "Treatment totals.")] = None,
     logs: Annotated[
         Path | None,
         option("FOLDER", "Folder with emails, opens, clicks, orders as .parquet or .csv."),
     ] = None,
     session_minutes: Annotated[
-        float, option("MINUTES", "Minutes without a click that end a session.")
+        float, option("MINUTES", "Minutes of inactivity that end a session.")
     ] = _ATTRIBUTE.session_minutes,
     labels: Annotated[
         str, option("NAMES", "Names of control and treatment in the bucket column.")
@@ -81,7 +81,7 @@ def abtest(
     ] = Settings.draws,
     plan: Annotated[
         bool,
-        typer.Option("--plan", help="Print the emails needed, based on --table or --control."),
+        typer.Option("--plan", help="Print how many emails are needed, from --table or --control."),
     ] = False,
     lift: Annotated[
         list[str] | None, option("SHARE", "Lift to detect with --plan, like 3%. Repeatable.")

@@ -51,9 +51,9 @@ def fit(
     metric: Metric = BiasLearner.metric,
     paper: Paper = False,
     history: Annotated[
-        Path | None, option("FILE", "Sales before the window: events, or item_id with count.")
+        Path | None, option("FILE", "Earlier sales: events, or item_id and count.")
     ] = None,
-    items: Annotated[Path | None, option("FILE", "Categories of items: item_id, category.")] = None,
+    items: Annotated[Path | None, option("FILE", "Item categories: item_id, category.")] = None,
     weights: WeightsFile = None,
     start: Annotated[Path | None, option("FOLDER", "Folder with biases for a warm start.")] = None,
     setting: Settings = None,
@@ -86,7 +86,7 @@ def apply(
     k: Slots = _APPLY.k,
     exclude: Annotated[Path | None, option("FILE", "Pairs not to show: user_id, item_id.")] = None,
     allowed: Annotated[
-        Path | None, option("FILE", "The only items that may be shown: item_id.")
+        Path | None, option("FILE", "Allowed items: item_id. All by default.")
     ] = None,
     duplicates: Duplicates = _APPLY.duplicates,
     explore: Annotated[
@@ -96,9 +96,9 @@ def apply(
     salt: Salt = None,
     share: ShareOfTest = None,
 ) -> None:
-    """Re-rank lists by saved biases and write the top k.
+    """Re-rank lists with saved biases and write the top k.
 
-    With --salt, only users in the treatment group get biases, and a column bucket names the group.
+    With --salt, only the treatment group gets biases; a bucket column shows each user's group.
     """
     require_table_suffix(out)
     require_writable_folder(out.parent)
@@ -125,7 +125,7 @@ def evaluate(
     weights: WeightsFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare lists with purchases: ACC, MAP and NDCG at k."""
+    """Score lists against purchases: ACC, MAP and NDCG at k."""
     lists, bought, by_user = read_tables(topk, truth, weights)
     figures = evaluate_frames(lists, bought, k, by_user)
     if as_json:
@@ -152,7 +152,7 @@ def export(
     missing = loaded.export(out)
     rule = "multiply scores by factor" if loaded.scale == "log" else "add boost to scores"
     say(
-        f"wrote {len(loaded)} items to {out}: {rule}, {missing!r} for items that are not there; "
+        f"wrote {len(loaded)} items to {out}: {rule}, {missing!r} for missing items; "
         f"{int(loaded.excluded.sum())} are excluded: filter them out"
     )
 
@@ -170,7 +170,7 @@ def _parse_settings(pairs: list[str]) -> dict[str, Any]:
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals or name not in known:
-            raise SettingError(f"--set {pair}: must be name=value with one of {', '.join(known)}")
+            raise SettingError(f"--set {pair}: must be name=value; names are {', '.join(known)}")
         words = {"none": None, "true": True, "false": False}
         try:
             settings[name] = words[text.lower()] if text.lower() in words else json.loads(text)

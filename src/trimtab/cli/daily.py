@@ -51,7 +51,7 @@ def refresh(
         str | None,
         option("DATE", "Day to publish for, like 2026-11-01. Today by default.", "--as-of"),
     ] = None,
-    query: Annotated[str | None, option("SQL", "Query for the purchases in a database.")] = None,
+    query: Annotated[str | None, option("SQL", "SQL query, if --events is a database.")] = None,
     tz: Zone = None,
     items: ItemsFile = None,
     k: Slots = BiasLearner.k,
@@ -74,20 +74,20 @@ def refresh(
     rerank: Annotated[
         bool, typer.Option("--rerank", help="Also publish the newest lists, re-ranked.")
     ] = Refresh.rerank,
-    keep: Annotated[int, option("NUMBER", "Versions to keep, with their lists.")] = Refresh.keep,
+    keep: Annotated[int, option("NUMBER", "Number of versions to keep.")] = Refresh.keep,
     duplicates: Duplicates = Refresh.duplicates,
     accept: Annotated[
         list[str] | None,
-        option("CHECK", f"Failed check to accept: {one_of(ACCEPTABLE)}. Repeatable."),
+        option("CHECK", f"Check to override: {one_of(ACCEPTABLE)}. Repeatable."),
     ] = None,
-    warm: Annotated[bool, typer.Option(help="Warm start from the served biases.")] = Refresh.warm,
+    warm: Annotated[bool, typer.Option(help="Warm-start from the current biases.")] = Refresh.warm,
     setting: Settings = None,
     as_json: AsJson = False,
 ) -> None:
-    """Learn biases for one day and publish them: the daily job.
+    """Run the daily job: learn one day's biases and publish them.
 
     Exit status: 0 published, 3 refused by a check, 4 another refresh is running, 2 any other error.
-    After an error the version served before is still served.
+    After an error, the current version stays in place.
     """
     job = Refresh(
         lists=lists, events=events, store=store, query=query, tz=tz, items=items,
@@ -126,10 +126,10 @@ def history(store: StoreFolder, as_json: AsJson = False) -> None:
 def rollback(
     store: StoreFolder,
     to: Annotated[
-        int | None, option("VERSION", "Version to serve. By default, the one before.")
+        int | None, option("VERSION", "Version to serve. By default, the previous one.")
     ] = None,
 ) -> None:
-    """Serve an earlier version again, at once."""
+    """Switch back to an earlier version."""
     version = Store(store).rollback(to)
     say(f"version {version.number}, made for {version.as_of}, is served from now on")
 

@@ -29,7 +29,7 @@ _METHODS = [kind for kind in KINDS if kind != "long"]  # the engine alone is alw
 
 
 def demo(out: ResultsFolder = Path("trimtab-demo")) -> None:
-    """Run the paper's experiments on one year of a real grocer."""
+    """Run the paper's experiments on a year of real grocery data."""
     from trimtab.experiments.backtest import run_backtest, total_steps
     from trimtab.experiments.demo import demo_plan
     from trimtab.report import write_report
@@ -61,8 +61,8 @@ def backtest(
     date: Annotated[
         list[str] | None, option("DATE", "First day of a test, like 2017-11-01. Repeatable.")
     ] = None,
-    first: Annotated[str | None, option("DATE", "First of a series of test dates.")] = None,
-    last: Annotated[str | None, option("DATE", "Last of a series of test dates.")] = None,
+    first: Annotated[str | None, option("DATE", "First test date of a series.")] = None,
+    last: Annotated[str | None, option("DATE", "Last test date of a series.")] = None,
     every: Annotated[int | None, option("DAYS", "Days between two dates of the series.")] = None,
     engine: Annotated[
         list[str] | None, option("NAME", f"Engine to test: {one_of([*ENGINES])}. Repeatable.")
@@ -75,24 +75,24 @@ def backtest(
         option("NAME", f"Metric to learn for and report: {one_of(METRICS)}. Repeatable."),
     ] = None,
     k: Annotated[
-        int | None, option("NUMBER", f"Slots per user, {Plan.k} if the plan has none.")
+        int | None, option("NUMBER", f"Slots per user; {Plan.k} unless the plan sets it.")
     ] = None,
     n_listed: Annotated[
-        int | None, option("NUMBER", f"Length of the lists, {Plan.n_listed} if the plan has none.")
+        int | None, option("NUMBER", f"Items per list; {Plan.n_listed} unless the plan sets it.")
     ] = None,
     recent_days: Annotated[
         int | None,
-        option("DAYS", f"Length of the recent window, {Plan.recent_days} if the plan has none."),
+        option("DAYS", f"Days in the recent window; {Plan.recent_days} unless the plan sets it."),
     ] = None,
     test_days: Annotated[
-        int | None, option("DAYS", f"Length of the test, {Plan.test_days} if the plan has none.")
+        int | None, option("DAYS", f"Days in the test; {Plan.test_days} unless the plan sets it.")
     ] = None,
     level: CategoryLevel = None,
     report: Annotated[bool, typer.Option(help="Write report.html to the folder.")] = True,
 ) -> None:
-    """Compare methods over many dates and engines on a log.
+    """Compare methods on a log, over many dates and engines.
 
-    A run that was interrupted continues where it stopped.
+    An interrupted run resumes where it stopped.
     """
     from trimtab.experiments.backtest import run_backtest, total_steps
 
@@ -153,13 +153,13 @@ def _merge_settings(
     given = {name: value for name, value in options.items() if value not in (None, [])}
     settings = {} if plan is None else read_plan_file(plan)
     if "dates" in given and ("first" in given or "last" in given):
-        raise SettingError("--date and --first or --last: give one or the other")
+        raise SettingError("use --date, or --first and --last, but not both")
     if "first" in given or "last" in given:
         settings.pop("dates", None)
     settings = {**settings, **given}
     if "every" in given and "dates" in settings:
         raise SettingError(
-            f"--every {given['every']}: goes with --first and --last, but dates are given"
+            f"--every {given['every']}: needs --first and --last, but dates are given"
         )
     if level is not None:
         if "category" not in settings.get("engines", ["category"]):

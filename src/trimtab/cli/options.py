@@ -48,33 +48,31 @@ ItemsFile = Annotated[
 ]
 LogFile = Annotated[
     str | None,
-    option(
-        "FILE", "Purchase log, .parquet or .csv. Without it, the Complete Journey data is used."
-    ),
+    option("FILE", "Purchase log, .parquet or .csv. By default, the Complete Journey data."),
 ]
 Metric = Annotated[str, option("NAME", f"Metric to learn for: {one_of(METRICS)}.")]
-Paper = Annotated[bool, typer.Option("--paper", help="Use the settings of the paper.")]
+Paper = Annotated[bool, typer.Option("--paper", help="Use the paper's settings.")]
 RecentDays = Annotated[int, option("DAYS", "Length of the recent window.")]
 RecsFile = Annotated[Path, option("FILE", "The engine's lists: user_id, item_id, score.", "--recs")]
 Salt = Annotated[
-    str | None, option("NAME", "Name of the A/B test. It decides the group of each user.")
+    str | None, option("NAME", "Name of the A/B test; it determines each user's group.")
 ]
 Settings = Annotated[
     list[str] | None,
-    option("NAME=VALUE", "Other learner setting, like penalty=0.5. Repeatable.", "--set"),
+    option("NAME=VALUE", "Learner setting, like penalty=0.5. Repeatable.", "--set"),
 ]
 Share = Annotated[float, option("SHARE", "Share of users in the treatment group.")]
 ShareOfTest = Annotated[
     float | None,
     option(
         "SHARE",
-        f"Share of users in the treatment group of --salt, {Experiment.share:g} if not given.",
+        f"Share of users in the treatment group with --salt; {Experiment.share:g} by default.",
         "--share",
     ),
 ]
 Slots = Annotated[int, option("NUMBER", "Slots per user.", "--k")]
 StoreFolder = Annotated[Path, option("FOLDER", "Folder with the published versions.", "--store")]
-WeightsFile = Annotated[Path | None, option("FILE", "Weights of users: user_id, weight.")]
+WeightsFile = Annotated[Path | None, option("FILE", "User weights: user_id, weight.")]
 Zone = Annotated[str | None, option("ZONE", "Time zone of the shop, like Europe/London.")]
 
 
@@ -88,7 +86,7 @@ def share_of_test(salt: str | None, share: float | None) -> float:
 def refuse_without(needed: str, **options: Any) -> None:
     """Refuse options that mean nothing without `needed`, which was not given."""
     for name, value in _given(options):
-        raise SettingError(f"--{name} {value}: goes with {needed}; add it or drop --{name}")
+        raise SettingError(f"--{name} {value}: needs {needed}; add it or drop --{name}")
 
 
 def refuse_with(other: str, **options: Any) -> None:

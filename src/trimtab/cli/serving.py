@@ -14,7 +14,7 @@ def serve(
     store: StoreFolder,
     host: Annotated[
         str,
-        option("ADDRESS", "Address to listen on. One that other machines can reach needs a token."),
+        option("ADDRESS", "Address to listen on. A non-local address needs a token."),
     ] = HOST,
     port: Annotated[int, option("NUMBER", "Port to listen on, or 0 for any free port.")] = PORT,
     poll: Annotated[
@@ -26,10 +26,10 @@ def serve(
         Path | None, option("FOLDER", "Folder for a log of the lists shown to each user.")
     ] = None,
     token_file: Annotated[
-        Path | None, option("FILE", "File with the token. Or set TRIMTAB_TOKEN.")
+        Path | None, option("FILE", "File with the token, or set TRIMTAB_TOKEN.")
     ] = None,
     admin_token_file: Annotated[
-        Path | None, option("FILE", "File with the admin token. Or set TRIMTAB_ADMIN_TOKEN.")
+        Path | None, option("FILE", "File with the admin token, or set TRIMTAB_ADMIN_TOKEN.")
     ] = None,
     max_body: Annotated[int, option("BYTES", "Maximum bytes in a request.")] = Settings.max_body,
     max_items: Annotated[int, option("NUMBER", "Maximum items in a list.")] = Settings.max_items,
@@ -38,14 +38,14 @@ def serve(
         int, option("NUMBER", "Maximum items, and slots, in a batch.")
     ] = Settings.max_batch_items,
     max_filter: Annotated[
-        int, option("NUMBER", "Maximum ids in exclude, and in allowed.")
+        int, option("NUMBER", "Maximum ids in exclude or in allowed.")
     ] = Settings.max_filter,
     max_id_length: Annotated[
         int, option("NUMBER", "Maximum characters in an id.")
     ] = Settings.max_id_length,
     max_k: Annotated[int, option("NUMBER", "Maximum slots in a list.")] = Settings.max_k,
     max_requests: Annotated[
-        int, option("NUMBER", "Maximum requests at the same time.")
+        int, option("NUMBER", "Maximum concurrent requests.")
     ] = Settings.max_requests,
     body_seconds: Annotated[
         float, option("SECONDS", "Seconds allowed for a request to arrive.")
@@ -59,8 +59,8 @@ def serve(
 ) -> None:
     """Re-rank lists over HTTP with the served version of a store.
 
-    A new version is picked up while serving. On SIGTERM or Ctrl-C, requests that have begun are
-    answered, and the exit status is 0.
+    New versions are picked up without a restart. On SIGTERM or Ctrl-C, requests in progress are
+    finished, and the exit status is 0.
     """
     from trimtab.serve import run
     from trimtab.serve.server import log_to_stderr

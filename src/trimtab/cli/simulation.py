@@ -60,7 +60,7 @@ def simulate(
     ] = Simulation.n_listed,
     recent_days: RecentDays = Simulation.recent_days,
     retrain_every: Annotated[
-        int, option("DAYS", "Days between two trainings of the engine.")
+        int, option("DAYS", "Days between retrainings of the engine.")
     ] = Simulation.retrain_every,
     out: Annotated[
         Path | None,
@@ -68,12 +68,12 @@ def simulate(
             "FOLDER", "Folder for the results: by default month, or online with --online.", "--out"
         ),
     ] = None,
-    report: Annotated[bool, typer.Option(help="Write a page to the folder.")] = True,
+    report: Annotated[bool, typer.Option(help="Write a report page.")] = True,
     users: Annotated[
-        int, option("NUMBER", "Customers (with --online), one email a day each.")
+        int, option("NUMBER", "Customers, one email a day each (with --online).")
     ] = Loop.users,
     drift: Annotated[
-        float, option("NUMBER", "Strength of the trends (with --online), from 0 to 1.")
+        float, option("NUMBER", "Strength of the trends, from 0 to 1 (with --online).")
     ] = Loop.drift,
     share: Share = Loop.share,
     open_rate: Annotated[

@@ -37,7 +37,7 @@ class DatedLists:
         found = [day for day in self.days if day <= as_of]
         if not found:
             raise DataError(
-                f"{self.folder} has no lists of {as_of} or earlier, only from {min(self.days)} on; "
+                f"{self.folder} has no lists of {as_of} or earlier; the first is {min(self.days)}; "
                 f"check --as-of"
             )
         return found[-1]

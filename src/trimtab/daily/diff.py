@@ -24,12 +24,12 @@ def diff(before: Version, after: Version) -> pa.Table:
         of the move, then by id.
 
     Raises:
-        DataError: one version has additive biases, the other multiplies by them.
+        DataError: one version has additive biases, the other log biases.
     """
     old, new = before.bias(), after.bias()
     if old.scale != new.scale:
         raise DataError(
-            f"version {before.number} has scale='{old.scale}', version {after.number} "
+            f"version {before.number} has scale='{old.scale}', but version {after.number} has "
             f"scale='{new.scale}': their biases cannot be compared"
         )
     ids, (old_codes, new_codes) = encode_ids(

@@ -20,7 +20,7 @@ _PASSWORD = re.compile(
     r"(?P<before>://[^:@/?#]*:)(?P<secret>.*)(?=@)|(?P<name>(?:ssl)?password=)(?P<value>[^&\s]*)"
 )
 _LEAST_MASKED = 3  # letters: masking a shorter password would damage other words
-_MISSING = "reading {kind} is not installed: pip install trimtab[sql]"
+_MISSING = "{kind} support is not installed: pip install trimtab[sql]"
 
 
 def read_events(

@@ -1,4 +1,4 @@
-"""Checks before a refresh publishes, beside the learner's own guard."""
+"""Checks before a refresh publishes, in addition to the learner's guard."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def require_newer_day(store: Store, current: int | None, data: ShopData, accept:
         return  # damaged: anything is better
     if str(data.as_of) < served.as_of and not accept:
         raise RefusedError(
-            f"as_of={data.as_of}: version {current}, served now, is for {served.as_of}, a later "
-            f"day; not published, pass --accept older to publish anyway"
+            f"as_of={data.as_of}: version {current}, the current one, is for a later day, "
+            f"{served.as_of}: not published; pass --accept older to publish anyway"
         )
     if served.manifest["tz"] != data.log.tz:
         warn(

@@ -4,7 +4,7 @@
     training lists: the newest made before the window -->               as_of
     re-ranked lists: the newest ---------------------------------------->
 
-When anything fails, the version served now stays served.
+If anything fails, the current version stays in place.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _OLD_SPELLINGS = {"unlike": DIFFERENT_LISTS}
 
 @dataclass(frozen=True)
 class Refreshed:
-    """The version that a refresh published, its biases, and the warnings on the way."""
+    """The version that a refresh published, its biases, and any warnings."""
 
     version: Version
     bias: ItemBias
@@ -60,7 +60,7 @@ class Refreshed:
 
 @dataclass(frozen=True, kw_only=True)
 class Refresh:
-    """The settings of the daily job; `run` does it.
+    """The settings of the daily job; `run` runs it.
 
     Args:
         lists: folder of dated lists (user_id, item_id, score), one file or partition per day, like
@@ -73,7 +73,7 @@ class Refresh:
         tz: the shop's time zone, if timestamps have none.
         items: file with item_id, and any of `name` and columns that group items, from coarse to
             fine; the finest is used as the category.
-        learner: the learner.
+        learner: the learner to use.
         recent_days: length of a window in days.
         windows: number of windows to learn from: the newest and those right before it, as long as
             there are lists made before them. None: only the newest if it has 500 buyers, otherwise
@@ -82,13 +82,13 @@ class Refresh:
             before it.
         rerank: also publish the newest lists, re-ranked.
         keep: versions to keep.
-        duplicates: what to do with a (user, item) twice in the lists: "error", "max", "mean" or
+        duplicates: what to do if a (user, item) pair is listed twice: "error", "max", "mean" or
             "sum".
-        accept: what to publish anyway. "guard": biases that the guard warns of; "incomplete": a
+        accept: what to publish anyway. "guard": biases that the guard warns about; "incomplete": a
             log that looks incomplete; "older": a day before the day of the version served now;
             "different-lists": lists to re-rank that differ much from the training lists.
         warm: start from the biases served now. The ascent then ends a little sooner, and biases
-            change less from day to day; the default learner has one optimum wherever it starts.
+            change less from day to day; the default learner finds the same optimum from any start.
     """
 
     lists: str | Path
@@ -122,13 +122,13 @@ class Refresh:
         """Learn biases for a day and publish them.
 
         Args:
-            as_of: the first day the biases are for; events from it on are not used. By default
+            as_of: first day the biases are for; events from that day on are not used. By default
                 today in the shop's time zone.
 
         Raises:
             RefusedError: a check of the biases, the lists or the log failed.
             BusyError: another refresh is running.
-            TrimtabError: anything else; in all cases the version served now stays served.
+            TrimtabError: anything else; in all cases the current version stays in place.
         """
         asked = None if as_of is None else read_day("as_of", as_of)
         store = Store(self.store)
@@ -190,7 +190,7 @@ class Refresh:
         if newest < data.as_of - timedelta(1):
             warn(
                 f"the newest lists, of {newest}, are {(data.as_of - newest).days} days older than "
-                f"as_of={data.as_of}; they are re-ranked anyway, check why newer ones are missing"
+                f"as_of={data.as_of}; re-ranking them anyway; check why newer ones are missing"
             )
         (listed,), _ = read_lists(lists, [newest], data, text_columns(bias))
         top = bias.apply(listed, self.learner.k, duplicates=self.duplicates)

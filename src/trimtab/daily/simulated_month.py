@@ -71,7 +71,7 @@ class Month:
         return sum(row["refused"] is not None for row in self.rows)
 
     def median_seconds(self) -> float | None:
-        """Return the median seconds of learning; the first day, which may compile, is left out."""
+        """Return the median seconds to learn; the first day, which may compile, is left out."""
         known = [row["seconds"] for row in self.rows[1:] if row["seconds"] is not None]
         return float(statistics.median(known)) if known else None
 
@@ -103,7 +103,7 @@ def require_free(folder: Path) -> None:
     except (OSError, ValueError, KeyError, TypeError):
         kind = None
     if kind not in (FORMAT, UNFINISHED):
-        raise StoreError(f"{folder} holds files that are not a simulation's; choose a new folder")
+        raise StoreError(f"{folder} has files that are not from a simulation; choose a new folder")
 
 
 def prepare_folder(folder: Path) -> None:

@@ -104,8 +104,8 @@ def _require_one_kind(lists: DatedLists, days: Sequence[date], tables: list[pa.T
             odd = are_integers.index(not are_integers[0])
             raise DataError(
                 f"column '{name}' holds {tables[odd][name].type} in {lists.days[days[odd]]} but "
-                f"{tables[0][name].type} in {lists.days[days[0]]}; write one of them again with "
-                f"ids of the same kind"
+                f"{tables[0][name].type} in {lists.days[days[0]]}; rewrite one of them with "
+                f"ids of the same type"
             )
 
 

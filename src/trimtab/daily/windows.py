@@ -76,8 +76,8 @@ def recent_windows(log: Log, as_of: date, days: int, count: int | None) -> list[
     if not found:
         span = f"{local_day(times[0], log.tz)} to {local_day(times[-1], log.tz)}"
         raise DataError(
-            f"events are from {span} ({log.tz}), but there must be some in the {days} days before "
-            f"{as_of} and some before those; check --as-of, --tz and that the log is up to date"
+            f"events run from {span} ({log.tz}), but some must be in the {days} days before "
+            f"{as_of} and some earlier; check --as-of, --tz and that the log is up to date"
         )
     return found
 
@@ -99,11 +99,11 @@ def require_complete(log: Log, as_of: date, days: int) -> None:
         if usual < _ENOUGH_SALES:
             continue
         if len(sold) < _LEAST_SALES_SHARE * usual:
-            raise _incomplete(f"{day} has {len(sold)} events, the same weekday usually {usual:g}")
+            raise _incomplete(f"{day} has {len(sold)} events; that weekday usually has {usual:g}")
         earliest = min(int(sales[-1]) for sales in before if len(sales))
         if back == 1 and int(sold[-1]) < earliest - _EARLY:
             hours = (earliest - int(sold[-1])) / _HOUR
-            raise _incomplete(f"{day} ends {hours:.0f} hours earlier than the same weekday did")
+            raise _incomplete(f"{day} ends {hours:.0f} hours earlier than usual for that weekday")
 
 
 def _incomplete(finding: str) -> RefusedError:

@@ -2,7 +2,7 @@
 
 An engine object holds its settings; `fit` learns and returns the engine; `recommend` returns scored
 lists. `window_days` limits what is learned about items to the last days before `as_of`; a user's
-profile comes from all the user's events. `decay_days` (β) weighs each event by exp(-age / β).
+profile comes from all the user's events. `decay_days` (β) weights each event by exp(-age / β).
 `Repeat` learns nothing about items, so it applies both to the profile.
 """
 
@@ -69,7 +69,7 @@ class Engine(ABC):
 
     Args:
         window_days: days before `as_of` to learn about items from; None for all events.
-        decay_days: weigh events by exp(-age / decay_days); None for equal weights.
+        decay_days: weight events by exp(-age / decay_days); None for equal weights.
     """
 
     window_days: float | None = None

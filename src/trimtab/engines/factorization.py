@@ -40,7 +40,7 @@ class Factorization(Engine):
     Args:
         n_factors: rank of the approximation.
         weighting: "binary": 1 for items bought; "frequency": log(1 + times bought); "recency":
-            the same with events weighed by exp(-age / decay_days), by default 60 days.
+            the same with events weighted by exp(-age / decay_days), by default 60 days.
         seed: random seed of the range finder.
     """
 

@@ -73,9 +73,9 @@ class Markov(Engine):
     Args:
         order: 1 or 2.
         n_states: number of a user's last distinct items to use.
-        min_support: fewest users for a follower to count.
-        pair_support: fewest users who bought both items of a pair (second order).
-        max_pairs: most pairs to keep, those with the most users (second order).
+        min_support: minimum users for a follower to count.
+        pair_support: minimum users who bought both items of a pair (second order).
+        max_pairs: maximum pairs to keep, those with the most users (second order).
     """
 
     order: int = 1

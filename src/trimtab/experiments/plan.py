@@ -43,7 +43,7 @@ class Plan:
         k: number of slots.
         n_listed: length of the engines' lists.
         recent_days: days of the recent window before a date.
-        test_days: days of the test from a date on.
+        test_days: days of the test, starting on a date.
         training_windows: days to train each engine on, in addition to all events.
         n_draws: number of bootstrap samples.
         seed: random seed of the bootstrap.
@@ -75,7 +75,7 @@ class Plan:
             require_whole("training_windows", days, 1)
         for name in ("dates", "engines", "metrics"):
             if not getattr(self, name):
-                raise SettingError(f"{name} is empty: it needs at least one")
+                raise SettingError(f"{name} is empty: give at least one")
         if not self.methods or self.methods[0].kind != BASELINE:
             raise SettingError(f"methods must begin with kind '{BASELINE}', the engine alone")
 
@@ -185,14 +185,14 @@ def _kind_and_options(
     kind = options.get("kind", name)
     if kind not in kinds:
         raise SettingError(
-            f"{what} {name!r}: must be one of {', '.join(kinds)}, or have one of these as kind in "
+            f"{what} {name!r}: must be one of {', '.join(kinds)}, or set kind to one of these in "
             f"[{what}.{name}]"
         )
     others = {key: value for key, value in options.items() if key != "kind"}
     if name in kinds and (kind != name or (name in LEARNING_KINDS and others)):
         raise SettingError(
             f"[{what}.{name}]: {name} is the name of a kind with its default settings; use another "
-            f"name, with kind = '{kind}'"
+            f"name and set kind = '{kind}'"
         )
     return kind, others
 
@@ -202,7 +202,7 @@ def _require_used(what: str, settings: Settings, names: Sequence[str]) -> None:
     for name in settings:
         if name not in names:
             raise SettingError(
-                f"[{what}.{name}]: this {what} is not compared; the plan compares "
+                f"[{what}.{name}]: this {what} is not in the plan, which has "
                 f"{', '.join(map(str, names))}"
             )
 

@@ -30,7 +30,7 @@ def truncate(engine: AnyEngine, days: float = 14) -> AnyEngine:
 
 
 def decay(engine: AnyEngine, days: float = 60) -> AnyEngine:
-    """Return the engine with events weighed by exp(-age / days)."""
+    """Return the engine with events weighted by exp(-age / days)."""
     return replace(engine, decay_days=days)
 
 
@@ -58,7 +58,7 @@ def distribution_difference(recs: Any, recent: Any, history: Any, factor: float 
 def popularity_ratio(recs: Any, shown: Any, recent: Any, gamma: float = 0.2) -> Any:
     """Return lists with each score multiplied by (bought / recommended) ** gamma.
 
-    An item was recommended as often as it is in a list. Both counts include ten more lists at the
+    An item counts as recommended once per list it is in. Both counts include ten more lists at the
     average rate, so an item without data has the average ratio. Scores below 0 are divided by the
     factor, so a higher ratio always raises the item.
 

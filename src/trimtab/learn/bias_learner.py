@@ -30,24 +30,24 @@ class BiasLearner(LearnerSettings):
         method: "hierarchy", the robust default: a trend shared by all items, then categories, then
             each item's own part, each carried as far as held-out users support it; "ascent": each
             item's bias set to its own optimum, in turn. "auto" is the hierarchy, unless one of the
-            settings below `seed` is given; those belong to the ascent.
+            settings listed after `seed` is given; those are for the ascent.
         scale: "additive": the bias is added to the score; "log": the score is multiplied by
             exp(bias) (scores below 0 are divided, so that a positive bias always raises an item).
             "auto" is additive for the ascent; for the hierarchy it is log, unless most k-th
             scores are 0 or below.
-        seed: for the folds of users, and for bootstrap samples.
+        seed: random seed for user folds and bootstrap samples.
         unlisted: "never": only listed items can be recommended; "zero": an item that is not on a
             user's list scores 0 plus its bias, and is ranked if that is above 0 (engine scores
             must be at least 0).
-        penalty: the cost of a bias of one unit, in users' metric; a unit is the median k-th score
+        penalty: cost of one unit of bias, in summed user metric; a unit is the median k-th score
             (1 for scale="log").
         max_bias: the largest |bias|, in units; None for no limit.
         exclude_unsold: never recommend items that nobody bought recently.
-        max_cycles: how often to go through the items; None: until nothing changes.
+        max_cycles: number of passes over the items; None: until nothing changes.
         min_updates: stop after a cycle that changed less than this share of the candidates.
-        min_support: an item is a candidate if it has that many recent buyers,
-        min_exposure: or that many slots in the engine's own top k.
-        n_bags: average over that many bootstrap samples of users; 0: one fit on all users.
+        min_support: recent buyers that make an item a candidate.
+        min_exposure: slots in the engine's own top k that make an item a candidate.
+        n_bags: number of bootstrap samples to average over; 0: one fit on all users.
 
     `BiasLearner.paper()` is the paper's method: the ascent without penalty or cap.
     """
@@ -77,7 +77,7 @@ class BiasLearner(LearnerSettings):
         duplicates: str = "error",
         progress: bool | Progress | None = None,
     ) -> ItemBias:
-        """The biases that would have ranked the recent purchases best.
+        """Return the biases that would have ranked recent purchases best.
 
         Args:
             recs: user_id, item_id, score: the engine's lists, made *before* the recent window.
@@ -88,10 +88,10 @@ class BiasLearner(LearnerSettings):
             history: sales before the window: events (item_id, and user_id and timestamp if
                 known), or item_id, count. Without it, the trend comes from the window alone.
             items: item_id, category. Without it, nothing is pooled by category.
-            weights: user_id, weight; users that are not in it weigh 1.
+            weights: user_id, weight; users not in it have weight 1.
             start: biases to start from, for example yesterday's. The ascent then stays closer to
                 them and is a little faster; the hierarchy finds the same optimum from any start.
-            duplicates: what to do when `recs` has a (user, item) twice: "error", or merge the
+            duplicates: what to do when `recs` has a (user, item) pair twice: "error", or merge the
                 scores by "max", "mean" or "sum".
             progress: True for a progress bar on stderr, False for none, None for a bar if stderr
                 is a terminal; or a function called with (cycle, items visited, items). The

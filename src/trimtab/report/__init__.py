@@ -1,4 +1,4 @@
-"""Pages of charts and tables, each one file that needs nothing else."""
+"""Pages of charts and tables, each a single self-contained file."""
 
 from trimtab.report.backtest.backtest_page import build_page, write_report
 from trimtab.report.month.month_page import write_month

@@ -85,7 +85,7 @@ class ExposureLog:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(
-                f"exposures={self.folder}: cannot be made ({error.strerror}); choose another folder"
+                f"exposures={self.folder}: cannot be created ({error.strerror}); use another folder"
             ) from error
 
     def start(self) -> None:

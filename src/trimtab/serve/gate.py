@@ -86,7 +86,7 @@ class Gate:
         n_active, limit = self._counters.n_active, self._settings.max_requests
         if n_active >= limit:
             raise RefusalError(
-                503, f"{n_active} requests at once: at most {limit}; try again",
+                503, f"{n_active} requests at once: the limit is {limit}; try again",
                 {"Retry-After": "1"},
             )  # fmt: skip
 

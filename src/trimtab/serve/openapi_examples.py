@@ -16,7 +16,7 @@ PROBLEMS = {
     415: "content type 'text/plain': must be application/json",
     421: OTHER_HOST,
     422: "item_id 7 is repeated in items: send each item once",
-    503: "128 requests at once: at most 128; try again",
+    503: "128 requests at once: the limit is 128; try again",
 }
 _TIME = "2026-11-01T04:12:09+00:00"
 

@@ -32,14 +32,14 @@ class Settings:
         exposure_buffer: Item ids kept while files cannot be written; the oldest are dropped first.
         token: Token for all routes except /health and the admin routes.
         admin_token: Token for the admin routes.
-        max_body: Most bytes in a request.
-        max_items: Most items in a list.
-        max_lists: Most lists in a batch.
-        max_batch_items: Most items in a batch, and most slots, over all its lists.
-        max_filter: Most ids in `exclude`, and in `allowed`.
-        max_id_length: Most characters in an id.
-        max_k: Most slots in a list; at least 10, the default of a request.
-        max_requests: Most requests at once.
+        max_body: Maximum bytes in a request.
+        max_items: Maximum items in a list.
+        max_lists: Maximum lists in a batch.
+        max_batch_items: Maximum items, or slots, over all lists in a batch.
+        max_filter: Maximum ids in `exclude` or in `allowed`.
+        max_id_length: Maximum characters in an id.
+        max_k: Maximum slots in a list; at least 10, the default of a request.
+        max_requests: Maximum concurrent requests.
         body_seconds: Seconds allowed for a request to arrive.
 
     Raises:
@@ -75,7 +75,7 @@ class Settings:
         require_token("token", self.token)
         require_token("admin_token", self.admin_token)
         if self.token is not None and self.token == self.admin_token:
-            raise SettingError("admin_token is the same as token: choose another one")
+            raise SettingError("admin_token must differ from token: choose another")
         _ = self.experiment
 
     def limits(self) -> dict[str, int]:

@@ -104,7 +104,7 @@ class StoreWatcher:
         self.refused = None
         if before is not None:
             self._counters.swaps.add()
-            log.info("serving version %d, before it %d", version.number, before.number)
+            log.info("now serving version %d (was %d)", version.number, before.number)
         return True
 
     def _read(self) -> tuple[Version, ItemBias]:

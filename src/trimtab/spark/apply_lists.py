@@ -36,7 +36,7 @@ def apply(
     allowed: Any | None = None,
     duplicates: str = "error",
 ) -> DataFrame:
-    """The top k of every user with the biases added: the same rows as `ItemBias.apply`.
+    """Return the top k of every user with the biases added: the same rows as `ItemBias.apply`.
 
     Tables are checked before they are used, so they are read more than once; cache a table that is
     expensive to compute.
@@ -48,7 +48,7 @@ def apply(
         k: slots per user; a user with fewer items gets fewer rows.
         exclude: user_id, item_id: pairs that must not be shown.
         allowed: item_id: if given, only these are shown. Collected on the driver.
-        duplicates: what to do when `recs` has a (user, item) twice: "error", or merge the scores
+        duplicates: what to do if `recs` has a (user, item) pair twice: "error", or merge the scores
             by "max", "mean" or "sum". "error" shuffles `recs` to find them; if you know that there
             are none, "max" gives the same lists without the shuffle.
 

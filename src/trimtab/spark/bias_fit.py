@@ -35,7 +35,7 @@ def fit(
     partitions: int | None = None,
     checkpoint: str | None = None,
 ) -> ItemBias:
-    """The biases that would have ranked the recent purchases best, as `BiasLearner.fit`.
+    """Return the biases that would have ranked recent purchases best, like `BiasLearner.fit`.
 
     The hierarchy, which is the default, gives the same biases as the local fit. The ascent makes
     rounds instead of cycles: it finds the best move of every item, then keeps the moves that help
@@ -49,10 +49,10 @@ def fit(
         items: item_id, category.
         weights: user_id, weight.
         start: biases to start from.
-        duplicates: what to do when `recs` has a (user, item) twice.
+        duplicates: what to do when `recs` has a (user, item) pair twice.
         progress: as for `BiasLearner.fit`.
-        max_rounds: the most rounds that the ascent makes.
-        partitions: number of partitions to divide the users into; changes no byte of the result.
+        max_rounds: maximum rounds of the ascent.
+        partitions: number of partitions to divide the users into; the result does not depend on it.
         checkpoint: folder that the cluster can write to and read from. A fit that is started again
             with the same folder, settings and tables continues after its last finished step. Give
             each fit its own folder.

@@ -30,13 +30,13 @@ _SUMS = (*METRICS, WEIGHT, *_COUNTS)
 def evaluate(
     topk: Any, truth: Any, k: int = 10, weights: Any | None = None
 ) -> dict[str, float | int]:
-    """ACC@k, MAP@k and NDCG@k of recommendations: the same as `trimtab.evaluate`.
+    """Return ACC@k, MAP@k and NDCG@k of recommendations: the same as `trimtab.evaluate`.
 
     Args:
         topk: user_id, item_id and rank (from 1), or score if there is no rank; rows beyond k do
             not count. Ties in rank or score go to the smaller item id.
         truth: user_id, item_id: what was bought; repeated rows count once.
-        k: slots that count.
+        k: number of slots to evaluate.
         weights: user_id, weight; users not in it weigh 1.
 
     Returns:

@@ -27,7 +27,7 @@ def now() -> str:
 
 def cannot_write(folder: Path, error: OSError) -> StoreError:
     """Return the error for a folder that cannot be written in."""
-    return StoreError(f"cannot write in {folder}: {error.strerror or error}")
+    return StoreError(f"cannot write to {folder}: {error.strerror or error}")
 
 
 @contextlib.contextmanager

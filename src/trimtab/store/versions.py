@@ -9,8 +9,8 @@
         names.parquet           item_id, name, if names were given
 
 A version is written to a temporary folder, renamed into place, and then named in `current.json`,
-which is replaced in one step. Readers follow `current.json` and check checksums: they find whole
-versions only. A killed writer leaves at most an unnamed folder, which the next writer removes.
+which is replaced in one step. Readers follow `current.json` and verify checksums: they only see
+complete versions. A killed writer leaves at most an unnamed folder, which the next writer removes.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Version:
             raise StoreError(f"{path}: cannot be read ({error.strerror}); {_REMEDY}") from error
         if not is_whole:
             raise StoreError(
-                f"{path}: damaged, its checksum is not the one in the manifest; {_REMEDY}"
+                f"{path}: damaged, its checksum does not match the manifest; {_REMEDY}"
             )
         return path
 
@@ -197,9 +197,7 @@ class Store:
         except OSError as error:
             raise StoreError(f"{path}: cannot be read ({error.strerror}); {_REMEDY}") from error
         if checksum(content) != entry["manifest"]:
-            raise StoreError(
-                f"{path}: damaged, its checksum is not the one in {POINTER}; {_REMEDY}"
-            )
+            raise StoreError(f"{path}: damaged, its checksum does not match {POINTER}; {_REMEDY}")
         return Version(entry["number"], folder, json.loads(content))
 
     def pointer(self) -> dict[str, Any]:

@@ -61,7 +61,7 @@ class Writer:
             if pointer["current"] != self.current:
                 raise RefusedError(
                     f"version {pointer['current']} replaced version {self.current} while this one "
-                    f"was made: not published; refresh again"
+                    f"was being made: not published; refresh again"
                 )
             entry["replaced"] = self.current
             pointer["published"] = _keep_newest([*pointer["published"], entry], keep, self.current)
@@ -129,7 +129,7 @@ def _require_pointer(store: Store) -> None:
     if not store.exists() and any(not path.name.startswith("000001-") for path in found):
         raise StoreError(
             f"{store.folder}: {POINTER} is missing, but there are {len(found)} versions; restore "
-            f"it, or move {store.folder / VERSIONS} away to start afresh"
+            f"it, or move {store.folder / VERSIONS} away to start over"
         )
 
 

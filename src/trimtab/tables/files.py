@@ -31,7 +31,7 @@ def write_atomically(path: Path) -> Iterator[BinaryIO]:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
     except OSError as error:
-        raise StoreError(f"cannot write in {path.parent}: {error.strerror}") from error
+        raise StoreError(f"cannot write to {path.parent}: {error.strerror}") from error
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
@@ -60,9 +60,9 @@ def require_writable_folder(folder: Path) -> None:
     """Raise if a folder cannot be created or written to. Creates nothing."""
     nearest = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     if not nearest.is_dir():
-        raise StoreError(f"cannot write in {folder}: {nearest} is not a folder; use another folder")
+        raise StoreError(f"cannot write to {folder}: {nearest} is not a folder; use another folder")
     if not os.access(nearest, os.W_OK):
-        raise StoreError(f"cannot write in {folder}: {nearest} is read-only; use another folder")
+        raise StoreError(f"cannot write to {folder}: {nearest} is read-only; use another folder")
 
 
 def _umask() -> int:

@@ -121,7 +121,7 @@ def require_numbers(table: Table, column: str = SCORE) -> None:
     kind = table.columns[column].type
     if not any(is_kind(kind) for is_kind in _NUMBER_TYPES):
         raise DataError(
-            f"column '{column}' of {table.name} holds {kind}: it must be numbers; cast the column"
+            f"column '{column}' of {table.name} holds {kind}: it must be numeric; cast the column"
         )
 
 

@@ -114,7 +114,7 @@ def _keep_purchases(table: pa.Table) -> pa.Table:
         return table.filter(pc.greater(table[QUANTITY], 0))
     except pa.ArrowException as error:
         raise DataError(
-            f"column '{QUANTITY}' of events holds {table[QUANTITY].type}: it must be numbers; "
+            f"column '{QUANTITY}' of events holds {table[QUANTITY].type}: it must be numeric; "
             f"cast or drop the column"
         ) from error
 

@@ -39,7 +39,7 @@ def read_header(path: Path, kind: HeaderKind) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise StoreError(f"{path}: cannot be read ({error}); {kind.remedy}") from error
     if not isinstance(header, dict) or header.get("format") != kind.format:
-        raise StoreError(f"{path}: not the header of {kind.what} of Trimtab; check the path")
+        raise StoreError(f"{path}: not the header of {kind.what}; check the path")
     version = header.get(kind.version_key)
     if not isinstance(version, int) or version > kind.newest:
         raise StoreError(

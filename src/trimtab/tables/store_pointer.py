@@ -22,7 +22,7 @@ _KIND = HeaderKind(
     LAYOUT,
     what="a store",
     remedy="restore it from a backup",
-    missing="{folder}: no version was published here yet ({file} is missing); check the path or "
+    missing="{folder}: nothing has been published here yet ({file} is missing); check the path or "
     "run trimtab refresh",
 )
 

@@ -187,7 +187,7 @@ def _concentration(shown: Ints) -> float:
 def _warn_before_shipping(summary: Summary) -> None:
     """Warn of biases that may not help, or that show everybody the same items."""
     name = f"{summary.metric.upper()}@{summary.k}"
-    advice = "keep what is served now, or learn from more users or days"
+    advice = "keep the current biases, or learn from more users or days"
     if not any(summary.kept.values()):
         warn(f"no gain in {name} on held-out data; all biases set to 0; {advice}", GuardWarning)
     elif summary.forecast is not None and summary.forecast <= 0:

@@ -152,7 +152,7 @@ def _looks_section(verdicts: Verdicts) -> Section | None:
         "by chance. Intervals for every look need a planned number of emails."
     )
     made = _dated_blocks("All dates up to each date", verdicts.looks)
-    return Section("looks", "Looking along the way", [sentence], made)
+    return Section("looks", "Interim looks", [sentence], made)
 
 
 def _dated_blocks(title: str, dated: Sequence[Dated]) -> list[Block]:

@@ -67,7 +67,7 @@ def opens_differ(verdicts: Verdicts) -> bool:
 def overall(verdicts: Verdicts) -> str:
     """Return the one line on top."""
     if verdicts.sample_ratio.alarm:
-        return "The division into buckets went wrong"
+        return "The split into buckets went wrong"
     found = primary(verdicts)
     sure = [f for f in found if f.verdict == SIGNIFICANT and f.agree(verdicts.settings.alpha)]
     better = [f.metric.title.lower() for f in sure if f.is_better]
@@ -80,7 +80,7 @@ def overall(verdicts: Verdicts) -> str:
     if found and all(f.verdict == EQUIVALENT for f in found):
         return "No difference that matters"
     undecided = any(f.verdict in (INCONCLUSIVE, SIGNIFICANT) for f in found)
-    return "Not known yet" if undecided else "Nothing to test"
+    return "Not clear yet" if undecided else "Nothing to test"
 
 
 def outcome(finding: Finding, verdicts: Verdicts) -> str:
@@ -97,7 +97,7 @@ def outcome(finding: Finding, verdicts: Verdicts) -> str:
 
 def _why_untested(finding: Finding, verdicts: Verdicts) -> str:
     if finding.metric.numerator == REVENUE and verdicts.unit == EMAIL:
-        return "totals do not show how revenue varies, use a table with one row per user"
+        return "totals do not show how revenue varies; use a table with one row per user"
     no_dates = is_number(finding.main.p)
     return "the buckets have no date in common" if no_dates else "there is too little variation"
 
@@ -168,5 +168,5 @@ def disagreement(finding: Finding, alpha: float) -> str:
     others = [f"“{reading.method}”" for reading in finding.alike() if reading.p >= alpha]
     return (
         f"{finding.metric.title}: the tests disagree. {join_words(found)} found a difference, "
-        f"{join_words(others)} did not. Treat it as open."
+        f"{join_words(others)} did not. Treat it as undecided."
     )
