@@ -272,7 +272,7 @@ def test_models_of_lightfm_say_what_they_need():
 
     with pytest.raises(TrimtabError, match=r"(Alternating|Cosine|LightFM).*fit"):
         tt.recs_from(LightFM())
-    with pytest.raises(DataError, match="Dataset .*LightFM"):
+    with pytest.raises(DataError, match=r"Dataset .*LightFM"):
         tt.recs_from(Dataset())
     model = LightFM(no_components=2, random_state=0).fit(MATRIX.tocoo())
     with pytest.raises(DataError, match=r"item_features.*csr_matrix.*\(2, 2\)"):

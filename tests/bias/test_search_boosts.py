@@ -135,8 +135,8 @@ def test_the_command_writes_the_same(trimtab, tmp_path):
     result = trimtab("export", "--bias", "biases", "--out", "new/boosts.jsonl", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert result.stdout == (
-        "wrote 3 items to new/boosts.jsonl: add boost to scores, 0.25 for items that are not "
-        "there; 1 are excluded: filter them out\n"
+        "wrote 3 items to new/boosts.jsonl: add boost to scores, 0.25 for missing items; "
+        "1 are excluded: filter them out\n"
     )
     written = (tmp_path / "new" / "boosts.jsonl").read_bytes()
     assert written == (tmp_path / "expected.jsonl").read_bytes()

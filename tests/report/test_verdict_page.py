@@ -32,7 +32,7 @@ def test_the_line_on_top() -> None:
     assert overall(analyse_counts(TREATMENT, CONTROL)) == "No: worse in clicks per open"
     same = analyse_counts(CONTROL, CONTROL, Settings(margin=0.5))
     assert overall(replace(same, findings=same.findings[:1])) == "No difference that matters"
-    assert overall(analyse_counts(CONTROL, CONTROL)) == "Not known yet"
+    assert overall(analyse_counts(CONTROL, CONTROL)) == "Not clear yet"
 
 
 def test_the_sentence_on_a_metric() -> None:

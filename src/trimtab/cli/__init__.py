@@ -55,9 +55,8 @@ class _PlainCommand(TyperCommand):
 
 
 for _command, _example in _COMMANDS:
-    app.command(cls=_PlainCommand, epilog=f"\b\nExample:\n  trimtab {_example}")(
-        _command
-    )  # \b keeps the lines
+    _shown = f"\b\nExample:\n  trimtab {_example}"  # \b keeps the lines
+    app.command(cls=_PlainCommand, epilog=_shown)(_command)
 
 
 @app.callback(invoke_without_command=True)
