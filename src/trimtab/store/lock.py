@@ -11,12 +11,11 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from trimtab.errors import BusyError, StoreError
+from trimtab.tables.files import new_file_mode
 
 WRITER_LOCK, SWITCH_LOCK = ".writer.lock", ".switch.lock"
-_HOLDER = (
-    ".holder"  # added to the lock's name: older filelocks empty the lock file when they try it
-)
-
+# Added to the lock's name, because filelock may empty the lock file itself.
+_HOLDER = ".holder"
 _POLL_SECONDS = 0.002  # locks that are waited for are held for milliseconds
 
 
@@ -34,7 +33,7 @@ def cannot_write(folder: Path, error: OSError) -> StoreError:
 def hold_lock(path: Path, wait: bool) -> Iterator[None]:
     """Hold a lock: wait for it, or raise BusyError at once and name the process that holds it."""
     holder = path.with_name(path.name + _HOLDER)
-    lock = FileLock(path)
+    lock = FileLock(path, mode=new_file_mode())
     try:
         lock.acquire(timeout=-1 if wait else 0, poll_interval=_POLL_SECONDS)
     except Timeout as error:

@@ -37,7 +37,7 @@ def write_atomically(path: Path) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        Path(name).chmod(0o666 & ~_umask())
+        Path(name).chmod(new_file_mode())
         Path(name).replace(path)
         sync_folder(path.parent)
     except OSError as error:
@@ -65,10 +65,11 @@ def require_writable_folder(folder: Path) -> None:
         raise StoreError(f"cannot write to {folder}: {nearest} is read-only; use another folder")
 
 
-def _umask() -> int:
+def new_file_mode() -> int:
+    """Return the mode that the umask gives a new file."""
     mask = os.umask(0)
     os.umask(mask)
-    return mask
+    return 0o666 & ~mask
 
 
 def read_table(
