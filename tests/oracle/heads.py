@@ -57,7 +57,7 @@ def unit_losses(state: State, dense: Dense, unit: int, ranked: np.ndarray) -> Co
     for slot, item in enumerate(ranked[:k].tolist()):
         if dense.bought[source, item]:
             step = int(hit_values[slot] - hit_values[slot + 1]) * (
-                1 + hits if problem.is_map else 1
+                1 + hits if problem.counts_hits_above else 1
             )
             hits += 1
             if step and slot >= problem.first_counted_slot:

@@ -36,7 +36,7 @@ class Units(NamedTuple):
 
     k: int
     first: int  # the first slot with a step: k - 1 for ACC, otherwise 0
-    is_map: bool
+    counts_hits_above: bool
     reaches_unlisted: bool
     indptr: Ints
     items: Codes
@@ -183,7 +183,7 @@ def _breakpoints(units, item, raised, curve, keep_zero_steps):
                 break
             hit = np.int64(0 if empty else units.top_bought[unit, p])
             step = units.hit_values[unit, slot] - units.hit_values[unit, slot + 1]
-            delta = (relevant - hit) * step * (1 + hits if units.is_map else 1)
+            delta = (relevant - hit) * step * (1 + hits if units.counts_hits_above else 1)
             hits += hit
             if slot >= units.first and (delta != 0 or keep_zero_steps):
                 score = 0.0 if empty else units.top_scores[unit, p]
@@ -330,7 +330,7 @@ def _make_units(
     return Units(
         k=k,
         first=k - 1 if settings.metric == "acc" else 0,
-        is_map=settings.metric == "map",
+        counts_hits_above=settings.metric == "map",
         reaches_unlisted=reaches_unlisted,
         indptr=lists.indptr,
         items=lists.items,

@@ -13,7 +13,7 @@ from trimtab.bias.explore import ExploreItems, explore_lists, require_explore
 from trimtab.bias.export.folding import Folded, fold
 from trimtab.bias.export.search_boosts import write_boosts
 from trimtab.bias.saved import load_table, save_table
-from trimtab.bias.scales import to_scale, to_scores
+from trimtab.bias.scaled_scores import to_scale, to_scores
 from trimtab.bias.table import WIDTH_90, BiasTable
 from trimtab.checks import require_k
 from trimtab.metrics.ranking import rank_lists

@@ -20,8 +20,8 @@ import pyarrow as pa
 from trimtab.bias.table import BiasTable, Summary
 from trimtab.errors import StoreError
 from trimtab.tables.columns import ITEM
+from trimtab.tables.file_headers import HeaderKind, checksum, read_header, retry_while_replaced
 from trimtab.tables.files import write_atomically
-from trimtab.tables.published import HeaderKind, checksum, read_header, retry_while_replaced
 from trimtab.tables.store_pointer import is_store, served_folder
 
 FORMAT = "trimtab-item-bias"

@@ -11,6 +11,7 @@ from trimtab.abtest.buckets import Experiment
 from trimtab.bias import ItemBias
 from trimtab.bias.export.search_boosts import require_ending
 from trimtab.bias.table import text_columns
+from trimtab.checks import METRICS
 from trimtab.cli.options import (
     AsJson,
     BiasFolder,
@@ -131,10 +132,8 @@ def evaluate(
     if as_json:
         print_json(figures)
         return
-    names = ("acc", "map", "ndcg")
-    print_table(
-        ("metric", "value"), [(f"{name.upper()}@{k}", f"{figures[name]:.6f}") for name in names]
-    )
+    rows = [(f"{name.upper()}@{k}", f"{figures[name]:.6f}") for name in METRICS]
+    print_table(("metric", "value"), rows)
     say(
         f"{figures['n_users']} users who bought something; "
         f"{figures['n_skipped']} users with a list bought nothing and are left out"

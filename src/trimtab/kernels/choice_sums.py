@@ -266,8 +266,8 @@ def gather_lists(start, stop, source, indptr, items, scores, hits, out_indptr, o
 
 @kernel
 def add_hit_values(
-    start, stop, k, metric_is_map, indptr, items, bought_indptr, bought_items, weights, hit_values,
-    quanta, by_item,
+    start, stop, k, counts_hits_above, indptr, items, bought_indptr, bought_items, weights,
+    hit_values, quanta, by_item,
 ):  # fmt: skip
     """Add the value of each hit in the top k of a range of units to its item.
 
@@ -275,7 +275,7 @@ def add_hit_values(
         start: first unit.
         stop: one past the last.
         k: slots that count.
-        metric_is_map: whether the value of a hit is multiplied by the hits down to it.
+        counts_hits_above: whether the value of a hit is multiplied by the hits down to it.
         indptr: start of each unit's top k.
         items: items of the top k.
         bought_indptr: start of each unit's purchases.
@@ -295,6 +295,6 @@ def add_hit_values(
             for b in range(first, end):
                 if bought_items[b] == item:
                     hits += 1
-                    value = hit_values[max_hits, slot] * (hits if metric_is_map else 1)
+                    value = hit_values[max_hits, slot] * (hits if counts_hits_above else 1)
                     by_item[item] += np.int64(np.rint(weights[unit] * value * quanta))
                     break

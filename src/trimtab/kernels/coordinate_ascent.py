@@ -69,7 +69,7 @@ def _unit_metric(problem, rows, unit):
     for p in range(min(problem.k, np.int64(rows.marked_items[items_start + problem.width]))):
         if rows.marked_items[items_start + p] & 1:
             hits += 1
-            total += hit_value_at(problem, unit, p) * (hits if problem.is_map else 1)
+            total += hit_value_at(problem, unit, p) * (hits if problem.counts_hits_above else 1)
     return total
 
 

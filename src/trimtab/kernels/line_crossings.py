@@ -30,11 +30,11 @@ def _is_above(score, item, other_score, other_item):
 
 
 @helper
-def _hit_value(slot, hits, max_hits, k, hit_values, metric_is_map):
+def _hit_value(slot, hits, max_hits, k, hit_values, counts_hits_above):
     """The value of a hit in a slot, with `hits` hits down to it."""
     if slot >= k:
         return 0.0
-    return hit_values[max_hits, slot] * (hits if metric_is_map else 1)
+    return hit_values[max_hits, slot] * (hits if counts_hits_above else 1)
 
 
 @helper
@@ -64,7 +64,7 @@ def _find_crossings(own, first, end, items, scores, slopes, low, high, at, event
 
 @kernel
 def trace_units(
-    start, stop, k, metric_is_map, low, high, quanta, indptr, items, scores, slopes, relevant,
+    start, stop, k, counts_hits_above, low, high, quanta, indptr, items, scores, slopes, relevant,
     n_relevant, weights, hit_values, out_at, out_delta, out_lengths, values,
 ):  # fmt: skip
     """Write each unit's curve over (low, high], and its value at `low`.
@@ -73,7 +73,7 @@ def trace_units(
         start: first unit.
         stop: one past the last.
         k: slots that count.
-        metric_is_map: whether the value of a hit is multiplied by the hits down to it.
+        counts_hits_above: whether the value of a hit is multiplied by the hits down to it.
         low: start of the curve.
         high: end of the curve.
         quanta: fixed-point quanta in one unit's metric.
@@ -109,7 +109,7 @@ def trace_units(
                 continue
             slot, n = _find_crossings(own, first, end, items, scores, slopes, low, high, at, events)
             hits = 1
-            if metric_is_map:
+            if counts_hits_above:
                 own_score = scores[own] + low * slopes[own]
                 for e in range(first, end):
                     if relevant[e] and e != own:
@@ -117,7 +117,7 @@ def trace_units(
                             scores[e] + low * slopes[e], items[e], own_score, items[own]
                         )
             now = np.int64(
-                np.rint(_hit_value(slot, hits, max_hits, k, hit_values, metric_is_map) * scale)
+                np.rint(_hit_value(slot, hits, max_hits, k, hit_values, counts_hits_above) * scale)
             )
             values[unit] += now
             sort_curve(at, events, n, stack)
@@ -128,7 +128,9 @@ def trace_units(
                 if relevant[other]:
                     hits += step
                 then = np.int64(
-                    np.rint(_hit_value(slot, hits, max_hits, k, hit_values, metric_is_map) * scale)
+                    np.rint(
+                        _hit_value(slot, hits, max_hits, k, hit_values, counts_hits_above) * scale
+                    )
                 )
                 if then != now:
                     out_at[out] = at[c]

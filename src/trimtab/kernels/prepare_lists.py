@@ -35,8 +35,8 @@ unpack_by_item = unpacker(ByItem)
 
 @kernel
 def rank_by_engine(
-    start, stop, k, is_map, indptr, items, scores, bought_indptr, bought_items, hit_values,
-    kth_score, value, exposure,
+    start, stop, k, counts_hits_above, indptr, items, scores, bought_indptr, bought_items,
+    hit_values, kth_score, value, exposure,
 ):  # fmt: skip
     """Rank each list by the engine's scores: k-th score, metric, and how often a top k has an item.
 
@@ -59,7 +59,7 @@ def rank_by_engine(
             exposure[top_items[p]] += 1
             if high > low and in_ascending_range(bought_items, low, high, top_items[p]):
                 hits += 1
-                total += hit_values[min(k, high - low), p] * (hits if is_map else 1)
+                total += hit_values[min(k, high - low), p] * (hits if counts_hits_above else 1)
         value[row] = total
 
 
@@ -76,7 +76,7 @@ def row_values(start, stop, packed, packed_rows, hit_values, value):
         for p in range(min(problem.k, np.int64(rows.marked_items[items_start + problem.width]))):
             if rows.marked_items[items_start + p] & 1:
                 hits += 1
-                n_counted = hits if problem.is_map else 1
+                n_counted = hits if problem.counts_hits_above else 1
                 total += hit_values[problem.max_hits[unit], p] * n_counted
                 quanta += hit_value_at(problem, unit, p) * n_counted
         value[problem.source[unit]] = total

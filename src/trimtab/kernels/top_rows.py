@@ -42,7 +42,7 @@ class Problem(NamedTuple):
     width: int  # slots of a row
     stride: int  # 8-byte words from one row to the next
     first_counted_slot: int  # the first slot with w_p > 0: k - 1 for ACC, otherwise 0
-    is_map: bool
+    counts_hits_above: bool
     reaches_unlisted: bool  # unlisted items score their bias (unlisted="zero")
     weighted: bool
     indptr: Ints  # lists by source row
@@ -106,7 +106,7 @@ def hit_value_at(problem, unit, slot):
 def hit_step(problem, unit, slot, hits_before):
     """w_p: what the metric loses when a hit is pushed from this slot to the next, in quanta."""
     step = hit_value_at(problem, unit, slot) - hit_value_at(problem, unit, slot + 1)
-    if problem.is_map:
+    if problem.counts_hits_above:
         return step * (1 + hits_before)
     return step
 
@@ -247,7 +247,7 @@ def _remember_hits(problem, rows, unit, low, high):
     items_start = start_of_items(problem, unit)
     n = np.int64(0)
     hits = np.int64(0)
-    if problem.is_map:
+    if problem.counts_hits_above:
         for p in range(items_start, items_start + low):
             hits += rows.marked_items[p] & 1
     stop = min(high + 1, min(problem.k, np.int64(rows.marked_items[items_start + problem.width])))
@@ -274,7 +274,7 @@ def _update_losses(problem, rows, unit, low, high, n):
     scores_start = unit * problem.stride
     items_start = start_of_items(problem, unit)
     hits = np.int64(0)
-    if problem.is_map:
+    if problem.counts_hits_above:
         for p in range(items_start, items_start + low):
             hits += rows.marked_items[p] & 1
     stop = min(high + 1, min(problem.k, np.int64(rows.marked_items[items_start + problem.width])))

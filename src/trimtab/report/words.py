@@ -35,7 +35,6 @@ _METHODS = {
                     "blue"),
 }  # fmt: skip
 _OTHER_COLOURS = ("teal", "wine", "olive", "indigo")
-METRICS = ("acc", "map", "ndcg")
 METHODS = tuple(_METHODS)
 
 

@@ -11,7 +11,7 @@ from msgspec import UnsetType
 
 from trimtab.arrays import Flags, Floats, Ints, Lists
 from trimtab.bias import ItemBias
-from trimtab.bias.scales import Scaled, to_scale, to_scores
+from trimtab.bias.scaled_scores import Scaled, to_scale, to_scores
 from trimtab.checks import UNLISTED
 from trimtab.errors import StoreError
 from trimtab.metrics.ranking import rank_lists

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from trimtab.arrays import Codes, Flags, Floats, entries_of
-from trimtab.bias.scales import to_scale
+from trimtab.bias.scaled_scores import to_scale
 from trimtab.kernels.item_curves import BestMoves, Curves
 from trimtab.learn.ascent.rounds import (
     Losses,

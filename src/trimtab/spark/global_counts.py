@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from trimtab.arrays import Ints
-from trimtab.bias.scales import to_scale
+from trimtab.bias.scaled_scores import to_scale
 from trimtab.errors import DataError
 from trimtab.learn.engine_ranking import rank_by_engine
 from trimtab.learn.units import learning_units

@@ -6,7 +6,7 @@ import numpy as np
 
 from trimtab.arrays import Codes, Floats, Ints
 from trimtab.bias import ItemBias
-from trimtab.bias.scales import to_scale
+from trimtab.bias.scaled_scores import to_scale
 from trimtab.learn.hierarchy.hierarchy_result import (
     FitContext,
     TopKCounts,

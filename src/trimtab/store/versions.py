@@ -25,8 +25,8 @@ from typing import Any, TypeVar
 from trimtab.bias import ItemBias
 from trimtab.errors import StoreError
 from trimtab.store.lock import SWITCH_LOCK, hold_lock, now
+from trimtab.tables.file_headers import checksum, file_checksum, retry_while_replaced
 from trimtab.tables.files import read_table, write_atomically
-from trimtab.tables.published import checksum, file_checksum, retry_while_replaced
 from trimtab.tables.store_pointer import POINTER, find_entry, read_pointer, version_folder
 
 TOP, NAMES = "top.parquet", "names.parquet"

@@ -14,8 +14,8 @@ from typing import Any
 from trimtab.errors import RefusedError, StoreError
 from trimtab.store.lock import SWITCH_LOCK, WRITER_LOCK, cannot_write, hold_lock, now
 from trimtab.store.versions import MANIFEST, Store
+from trimtab.tables.file_headers import checksum, file_checksum
 from trimtab.tables.files import require_writable_folder, sync_folder, write_atomically
-from trimtab.tables.published import checksum, file_checksum
 from trimtab.tables.store_pointer import EMPTY_POINTER, POINTER, VERSIONS
 
 _STAGING = ".staging-"

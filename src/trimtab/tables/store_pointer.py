@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from trimtab.errors import StoreError
-from trimtab.tables.published import HeaderKind, read_header
+from trimtab.tables.file_headers import HeaderKind, read_header
 
 POINTER = "current.json"
 VERSIONS = "versions"

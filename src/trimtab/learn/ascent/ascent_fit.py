@@ -10,7 +10,7 @@ import numpy as np
 
 from trimtab.arrays import Floats
 from trimtab.bias import ItemBias, Summary
-from trimtab.bias.scales import to_scale
+from trimtab.bias.scaled_scores import to_scale
 from trimtab.learn.ascent.cycles import Solution, ascend, average_bags
 from trimtab.learn.input_checks import require_positive_scores
 from trimtab.learn.inputs import FitInputs, align_start

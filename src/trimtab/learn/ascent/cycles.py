@@ -67,7 +67,7 @@ def ascend(
     quanta, excluded = setup.quanta, setup.excluded
     candidates = setup.visiting_order(state.matters)
     gain = np.zeros(n_items, np.int64)
-    levels = np.array([setup.largest, largest_of(offset[~excluded])])
+    magnitudes = np.array([setup.largest, largest_of(offset[~excluded])])
     after = np.where(np.diff(bought.indptr) > 0, 0.0, np.nan)
     counters = np.array([0, state.value(after), int(setup.penalties(offset).sum())])
     objective_before = (counters[1] - counters[2]) / quanta
@@ -81,7 +81,7 @@ def ascend(
         changed = 0
         for begin, end in ranges(len(candidates), n_chunks):
             changed += coordinate_ascent.visit_items(
-                *state.parts, candidates[begin:end], *limits, gain, counters, levels
+                *state.parts, candidates[begin:end], *limits, gain, counters, magnitudes
             )
             if progress is not None:
                 progress(cycles, end, len(candidates))

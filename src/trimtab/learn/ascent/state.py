@@ -224,7 +224,7 @@ def _make_problem(
         width=width,
         stride=stride,
         first_counted_slot=first_counted_slot(settings.metric, k),
-        is_map=counts_hits_above(settings.metric),
+        counts_hits_above=counts_hits_above(settings.metric),
         reaches_unlisted=setup.reaches_unlisted,
         weighted=weights is not None,
         indptr=lists.indptr,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from trimtab.checks import METRICS
 from trimtab.report import charts, words
 from trimtab.report.backtest.overview import Overview, Row, mean_by
 from trimtab.report.blocks import Block, Cell, Chart, Mark, Panels, Section, Table, name_cell
@@ -86,7 +87,7 @@ def windows_section(view: Overview) -> Section | None:
     if not rows:
         return None
     lengths = sorted({row["days"] for row in rows}, key=sort_key)
-    metrics = [name for name in words.METRICS if any(row["metric"] == name for row in rows)]
+    metrics = [name for name in METRICS if any(row["metric"] == name for row in rows)]
     colours = words.engine_colours(list(dict.fromkeys(row["engine"] for row in rows)))
     marks = charts.line_marks({engine: (engine, colour) for engine, colour in colours.items()})
     relative = mean_by(rows, ("engine", "metric", "days"), "relative")

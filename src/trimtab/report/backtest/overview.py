@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from trimtab.checks import METRICS
 from trimtab.experiments.results import BASELINE, Results
-from trimtab.report.words import METHODS, METRICS, Name, day, is_number, method_names, metric_name
+from trimtab.report.words import METHODS, Name, day, is_number, method_names, metric_name
 
 FEW_DATES = 4  # up to this many, each date is shown by itself
 HARMLESS = -0.005  # a lift at or above this counts as harmless
