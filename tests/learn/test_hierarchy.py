@@ -447,3 +447,12 @@ def test_scores_of_any_magnitude_keep_their_order():
     top = flat.apply(recs, k=8)
     assert top["item_id"].to_pylist() == list(range(8))
     assert top["score"].to_numpy() == pytest.approx(scores, rel=1e-12)
+
+
+def test_a_trend_that_does_not_converge_changes_nothing(monkeypatch, drifted):
+    monkeypatch.setattr("trimtab.learn.hierarchy.choice_model._NEWTON_STEPS", 1)
+    with pytest.warns(tt.GuardWarning, match="converge"):
+        bias = DEFAULT.fit(drifted.recs(), drifted.recent_events())
+    assert not bias.summary.converged
+    assert not bias.bias.any()
+    assert bias.summary.forecast is None

@@ -155,3 +155,30 @@ def test_the_number_of_threads_does_not_matter(monkeypatch):
         effects = effects_of(data, weights, data.lists.items, 25, 4.0)
         found.append((beta.tobytes(), effects.values.tobytes()))
     assert found[0] == found[1]
+
+
+def test_a_heavy_tailed_feature_does_not_make_newton_steps_diverge():
+    """Most units buy one item, whose feature is hundreds of times that of any other."""
+    random = np.random.default_rng(3)
+    n_units, n_items, n_listed = 400, 40, 10
+    items = np.argsort(random.random((n_units, n_items - 1)), axis=1)[:, : n_listed - 1] + 1
+    items = np.concatenate([np.zeros((n_units, 1), int), np.sort(items, axis=1)], axis=1)
+    bought = np.where(random.random(n_units) < 0.8, 0, items[:, 3]).astype(np.int32)
+    indptr = np.arange(n_units + 1, dtype=np.int64)
+    lists = Lists(indptr * n_listed, items.astype(np.int32).ravel(), -random.random(items.size))
+    data = gather_hits(lists, Sets(indptr, bought))
+    tables = random.standard_normal((1, n_items, 2))
+    tables[:, 0, 1] = 440.0
+    table_of, weights = np.zeros(n_units, np.int64), np.ones(n_units)
+    found = fit_coefficients(data, weights, table_of, tables, 10.0)
+    assert found.converged
+
+    def value(beta):
+        def logits_of(unit, own, scores):
+            return beta[0] * scores + tables[table_of[unit]][own] @ beta[1:]
+
+        prior = np.array([1.0, 0.0, 0.0])
+        penalty = 0.5 * (found.prior_precision * (beta - prior) ** 2).sum()
+        return log_likelihood(data, weights, logits_of) - penalty
+
+    assert_is_maximum(value, found.beta, scale=1e-4)

@@ -18,7 +18,7 @@ from trimtab.kernels.short_sorts import STACK, sort_curve
 
 @helper
 def _to_probabilities(probabilities, n):
-    """Replace the first n logits by probabilities."""
+    """Replace the first n logits by probabilities; returns log(sum of exp(logit))."""
     top = probabilities[0]
     for e in range(1, n):
         top = max(top, probabilities[e])
@@ -28,6 +28,7 @@ def _to_probabilities(probabilities, n):
         total += probabilities[e]
     for e in range(n):
         probabilities[e] /= total
+    return top + np.log(total)
 
 
 @helper
@@ -41,10 +42,10 @@ def _longest_list(start, stop, indptr):
 
 @kernel
 def coefficient_sums(
-    start, stop, indptr, items, scores, hits, weights, table_of, tables, beta, gradient, curvature,
-    squared_gradients,
+    start, stop, indptr, items, scores, hits, weights, table_of, tables, beta, likelihood, gradient,
+    curvature, squared_gradients,
 ):  # fmt: skip
-    """Add the gradient, curvature and squared gradients of a range, by coefficient.
+    """Add the log-likelihood of a range and, by coefficient, its gradient and curvature.
 
     Args:
         start: first unit.
@@ -57,6 +58,7 @@ def coefficient_sums(
         table_of: table of features for each unit.
         tables: features by [table, item, feature].
         beta: coefficients; the first one is for the score.
+        likelihood: one number, added to.
         gradient: added to.
         curvature: added to; only the lower triangle.
         squared_gradients: sum over units, added to; only the lower triangle.
@@ -74,14 +76,17 @@ def coefficient_sums(
         n = indptr[unit + 1] - first
         table = table_of[unit]
         n_hits = 0
+        hit_logits = 0.0
         for e in range(n):
             item = items[first + e]
             logit = beta[0] * scores[first + e]
             for j in range(1, n_coefficients):
                 logit += beta[j] * tables[table, item, j - 1]
             probabilities[e] = logit
-            n_hits += hits[first + e]
-        _to_probabilities(probabilities, n)
+            if hits[first + e]:
+                n_hits += 1
+                hit_logits += logit
+        likelihood[0] += weight * (hit_logits / n_hits - _to_probabilities(probabilities, n))
         for j in range(n_coefficients):
             mean[j] = 0.0
             unit_gradient[j] = 0.0

@@ -19,7 +19,9 @@ from trimtab.threads import ranges, thread_count
 
 _PARTS = 8  # summed in order: the number of threads changes nothing
 _LEAST_PART = 512
-_NEWTON_STEPS = 25
+_NEWTON_STEPS = 100
+_HALVINGS = 40  # of a step that lowers the penalised likelihood
+_ROUNDING = 1e-12  # of the likelihood
 _NEWTON_CLOSE = 1e-6  # of a coefficient times the spread of its feature
 _LONGEST_STEP = 2.0
 _EFFECT_STEPS = 60
@@ -35,6 +37,7 @@ class Coefficients(NamedTuple):
 
     beta: Floats
     prior_precision: Floats
+    converged: bool = True
 
 
 class Effects(NamedTuple):
@@ -62,56 +65,74 @@ def fit_coefficients(
     prior[0] = 1.0
     if start is None:
         none = np.zeros(len(prior))
-        _, curvature, _ = _coefficient_sums(data, weights, table_of, tables, none)
+        curvature = _coefficient_sums(data, weights, table_of, tables, none).curvature
         variance = np.diag(curvature) / max(float(weights.sum()), 1e-300)
         start = Coefficients(prior, ridge * np.maximum(variance, _LEAST_SPREAD**2))
-    beta, precision = start
+    beta, precision, _ = start
     spread = np.sqrt(precision / ridge)
+
+    def sums_at(beta: Floats) -> tuple[_Sums, float]:
+        sums = _coefficient_sums(data, weights, table_of, tables, beta)
+        return sums, sums.likelihood - 0.5 * float((precision * (beta - prior) ** 2).sum())
+
+    sums, value = sums_at(beta)
     for _ in range(_NEWTON_STEPS):
-        gradient, curvature, _ = _coefficient_sums(data, weights, table_of, tables, beta)
-        step = np.linalg.solve(
-            curvature + np.diag(precision), gradient - precision * (beta - prior)
-        )
+        slope = sums.gradient - precision * (beta - prior)
+        step = np.linalg.solve(sums.curvature + np.diag(precision), slope)
         furthest = float(np.abs(step * spread).max())
-        beta = beta + step * min(1.0, _LONGEST_STEP / max(furthest, 1e-300))
         if furthest < _NEWTON_CLOSE:
+            return Coefficients(beta + step, precision)
+        step *= min(1.0, _LONGEST_STEP / furthest)
+        before = value
+        for _ in range(_HALVINGS):
+            sums, value = sums_at(beta + step)
+            if value >= before - _ROUNDING * abs(before):
+                break
+            step /= 2.0
+        else:
             break
-    return Coefficients(beta, precision)
+        beta = beta + step
+    return Coefficients(beta, precision, converged=False)
 
 
 def coefficient_errors(
     data: HitLists, weights: Floats, table_of: Ints, tables: Floats, found: Coefficients
 ) -> Floats:
     """The covariance of coefficients, for independent units."""
-    _, curvature, squares = _coefficient_sums(data, weights, table_of, tables, found.beta)
-    inverse = np.linalg.inv(curvature + np.diag(found.prior_precision))
-    covariance: Floats = inverse @ (squares + np.diag(found.prior_precision)) @ inverse
+    sums = _coefficient_sums(data, weights, table_of, tables, found.beta)
+    inverse = np.linalg.inv(sums.curvature + np.diag(found.prior_precision))
+    covariance: Floats = inverse @ (sums.squares + np.diag(found.prior_precision)) @ inverse
     return covariance
+
+
+class _Sums(NamedTuple):
+    likelihood: float
+    gradient: Floats
+    curvature: Floats
+    squares: Floats  # of the gradients of units
 
 
 def _coefficient_sums(
     data: HitLists, weights: Floats, table_of: Ints, tables: Floats, beta: Floats
-) -> tuple[Floats, Floats, Floats]:
-    """Gradient, curvature and squared gradients."""
+) -> _Sums:
+    """The log-likelihood of coefficients, and its derivatives."""
     from trimtab.kernels.choice_sums import coefficient_sums
 
     p = len(beta)
 
-    def part(start: int, stop: int) -> tuple[Floats, Floats, Floats]:
-        sums = np.zeros(p), np.zeros((p, p)), np.zeros((p, p))
+    def part(start: int, stop: int) -> tuple[Floats, ...]:
+        sums = np.zeros(1), np.zeros(p), np.zeros((p, p)), np.zeros((p, p))
         coefficient_sums(
             start, stop, data.lists.indptr, data.lists.items, data.lists.scores, data.hits,
             weights, table_of, tables, beta, *sums,
         )  # fmt: skip
         return sums
 
-    gradient, curvature, squares = (
-        sum(column) for column in zip(*_run(part, data.n_units), strict=True)
+    likelihood, gradient, lower, squares = (
+        np.asarray(sum(column)) for column in zip(*_run(part, data.n_units), strict=True)
     )
-    curvature, squares = (
-        m + np.tril(m, -1).T for m in (np.asarray(curvature), np.asarray(squares))
-    )
-    return np.asarray(gradient), curvature, squares
+    whole, squared = (half + np.tril(half, -1).T for half in (lower, squares))
+    return _Sums(float(likelihood[0]), gradient, whole, squared)
 
 
 Sums = Callable[[list[int], Floats], Floats]

@@ -83,7 +83,7 @@ def build_result(
         n_excluded=0,
         cycles=1,
         updates=int(np.count_nonzero(bias)),
-        converged=True,
+        converged=learned.converged,
         unit=context.score_unit,
         method="hierarchy",
         forecast=forecast,
@@ -188,7 +188,9 @@ def _warn_before_shipping(summary: Summary) -> None:
     """Warn of biases that may not help, or that show everybody the same items."""
     name = f"{summary.metric.upper()}@{summary.k}"
     advice = "keep the current biases, or learn from more users or days"
-    if not any(summary.kept.values()):
+    if not summary.converged:
+        warn(f"the trend did not converge; all biases set to 0; {advice}", GuardWarning)
+    elif not any(summary.kept.values()):
         warn(f"no gain in {name} on held-out data; all biases set to 0; {advice}", GuardWarning)
     elif summary.forecast is not None and summary.forecast <= 0:
         warn(

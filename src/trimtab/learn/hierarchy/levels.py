@@ -90,6 +90,7 @@ class Learned(NamedTuple):
     coefficients: dict[str, float]
     kept: dict[str, float]
     forecast: Forecast
+    converged: bool = True  # the trend's coefficients, in every fit
 
 
 class HierarchyBackend(Protocol):
@@ -195,6 +196,8 @@ class _LevelFits:
         self._held_out = self._backend.sample("curves")
         whole = self._fit_trend(Subset(), None)
         fold_fits = [self._fit_trend(Subset(fold), whole) for fold in range(N_FOLDS)]
+        if not all(fit.coefficients.converged for fit in (whole, *fold_fits)):
+            return self._nothing()._replace(converged=False)
         if self._shared.groups is not None:
             whole, *fold_fits = self._fit_categories([whole, *fold_fits])
         kept: dict[str, float] = {}
