@@ -516,8 +516,8 @@ REFUSED = {
     ),
     "fractions": (VECTORS, {"item_ids": [1.0, 2.0, 0.5]}, "item_ids.*double"),
     "no id": (VECTORS, {"item_ids": [1, None, 2]}, "item_ids.* 1 of 3"),
-    "mixed ids": (VECTORS, {"item_ids": [1, "b", 2]}, "item_ids"),
-    "ids in rows": (VECTORS, {"item_ids": np.ones((3, 1), int)}, "item_ids"),
+    "mixed ids": (VECTORS, {"item_ids": [1, "b", 2]}, "item_ids cannot be read"),
+    "ids in rows": (VECTORS, {"item_ids": np.ones((3, 1), int)}, "item_ids cannot be read"),
     "a frame": (VECTORS, {"item_ids": pd.DataFrame({"a": [1, 2, 3]})}, "item_ids.*struct"),
     "a word": (VECTORS, {"excluded": "hide"}, "excluded='hide'.*drop, mask"),
     "a factor": (VECTORS, {"multiplier": 3.0}, "multiplier=3.0"),
@@ -546,7 +546,7 @@ def test_an_overflowing_factor_is_refused():
 
 
 def test_ids_that_do_not_match_at_all_warn():
-    with pytest.warns(tt.TrimtabWarning, match="item_ids") as seen:
+    with pytest.warns(tt.TrimtabWarning, match="item_ids has no item") as seen:
         make_bias({7: 0.5}).fold_into(VECTORS, [1, 2, 3])
     assert seen[0].filename == __file__
 
