@@ -15,7 +15,8 @@ SUMMARY = Summary(
 )  # fmt: skip
 
 
-def make_bias(biases, excluded=(), scale="additive", unlisted="never", fresh=(), error=0.0):
+def make_bias(biases, excluded=(), scale="additive", unlisted="never", fresh=(), error=0.0,
+              depth=None):  # fmt: skip
     """Return biases by item id, as if they had been learned."""
     ids = sorted(biases)
     return tt.ItemBias(
@@ -34,4 +35,5 @@ def make_bias(biases, excluded=(), scale="additive", unlisted="never", fresh=(),
         summary=SUMMARY,
         settings={"k": 2},
         window={"rows": 4},
+        depth=depth,
     )

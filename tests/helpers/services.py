@@ -35,8 +35,9 @@ LEARNED = tt.BiasLearner(method="ascent", k=1).fit(
 
 
 def make_bias(
-    item_ids: Any, bias: Any, excluded: Any = None, scale: str = "additive", unlisted: str = "never"
-) -> tt.ItemBias:
+    item_ids: Any, bias: Any, excluded: Any = None, scale: str = "additive",
+    unlisted: str = "never", depth: int | None = None,
+) -> tt.ItemBias:  # fmt: skip
     """Return biases by item; ids must ascend."""
     n = len(bias)
     nothing, false = np.zeros(n), np.zeros(n, bool)
@@ -47,7 +48,7 @@ def make_bias(
         bias=np.array(bias, float),
         excluded=false if excluded is None else np.array(excluded, bool),
         gain=nothing, support=np.zeros(n, np.int64), low=nothing, high=nothing, trend=nothing,
-        category=nothing, fresh=false, scale=scale, unlisted=unlisted,
+        category=nothing, fresh=false, scale=scale, unlisted=unlisted, depth=depth,
     )  # fmt: skip
 
 
@@ -78,6 +79,8 @@ def applied(bias: tt.ItemBias, asked: dict[str, Any], user: Any = 1) -> list[dic
         )
     if "allowed" in asked:
         options["allowed"] = pa.table({"item_id": asked["allowed"]})
+    if "depth" in asked:
+        options["depth"] = asked["depth"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", tt.TrimtabWarning)  # k is longer than the list
         top = bias.apply(recs, asked.get("k", 10), **options)

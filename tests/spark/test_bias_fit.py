@@ -62,6 +62,7 @@ def test_default_on_a_real_log_equals_the_local_fit(spark, journey):
     assert spark.sparkContext._jsc.getPersistentRDDs().size() == held  # it cleans up
     local = tt.BiasLearner().fit(*journey)
     assert found.table().equals(local.table())
+    assert found.depth == local.depth
     same = [name for name in found.summary if found.summary[name] == local.summary[name]]
     assert same == list(found.summary)
 
@@ -128,6 +129,7 @@ def test_bags_on_the_log_scale(small, bytes_of):
     one, many = (fit(learner, *small, partitions=n, max_rounds=3) for n in (1, 3))
     assert bytes_of(one.table()) == bytes_of(many.table())
     assert one.summary == many.summary
+    assert one.depth == many.depth == learner.fit(SMALL.recs(), SMALL.recent_events()).depth
     assert one.summary.objective_after > one.summary.objective_before
     figures = tt.evaluate(one.apply(SMALL.recs(), k=5), SMALL.recent_events(), k=5)
     assert one.summary.after == pytest.approx(figures["map"], rel=1e-9)

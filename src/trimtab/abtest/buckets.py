@@ -109,5 +109,5 @@ def neutral(bias: ItemBias) -> ItemBias:
     none = np.zeros(len(bias))
     return replace(
         bias, bias=none, excluded=np.zeros(len(bias), bool), trend=none, category=none,
-        scale="additive", unlisted="never",
+        scale="additive", unlisted="never", depth=None,
     )  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from trimtab.arrays import Codes, Flags, Floats, Lists, Sets, find_positions
+from trimtab.bias.depth import append_rest, choose_depth, split_lists, warn_if_deeper
 from trimtab.bias.explore import ExploreItems, explore_lists, require_explore
 from trimtab.bias.export.folding import Folded, fold
 from trimtab.bias.export.search_boosts import write_boosts
@@ -48,6 +49,7 @@ class ItemBias(BiasTable):
         duplicates: str = "error",
         explore: int = 0,
         seed: int = 0,
+        depth: int | str | None = None,
     ) -> Any:
         """Return the top k of every user with the biases added.
 
@@ -63,6 +65,13 @@ class ItemBias(BiasTable):
                 score gets a bias drawn at random within its uncertainty. If there are too few
                 such items, the slots are filled as usual.
             seed: random seed for `explore`.
+            depth: number of items, the best of each list by the engine's score, that are
+                re-ranked; "all" for whole lists. By default it is the depth of the lists that
+                the biases were learned on (`bias.depth`), with a warning if more than 5 % of the
+                lists are deeper. Other items come after the re-ranked ones, in the engine's
+                order, so they appear only if k is above the depth, or if too many items may not
+                be shown. They keep the engine's score, or get the last re-ranked item's if that
+                is lower, and are not explored.
 
         Returns:
             user_id, item_id, score (with bias), rank (from 1), ordered by user and rank, in the
@@ -71,19 +80,26 @@ class ItemBias(BiasTable):
         """
         require_k(k)
         require_explore(explore, k, seed)
+        deepest = choose_depth(self, depth)
         coded = read_lists(recs, self.unlisted, duplicates)
         items = self._align(coded)
         hidden = None if exclude is None else _read_excluded_pairs(exclude, coded, items.ids)
         excluded = items.excluded
         if allowed is not None:
             excluded = excluded | ~_read_allowed(allowed, items.ids)
-        lists, exponents = to_scale(coded.lists._replace(items=items.codes), self.scale)
-        warn_if_short(longest_list(lists), k)
+        warn_if_short(longest_list(coded.lists), k)
+        if depth is None:
+            warn_if_deeper(coded.lists, deepest)
+        best, rest = split_lists(coded.lists._replace(items=items.codes), deepest)
+        lists, exponents = to_scale(best, self.scale)
         top = rank_lists(lists, k, items.bias, excluded, self.unlisted == "zero", hidden)
         if explore:
             explored = ExploreItems(items.bias, items.standard_error, items.fresh & ~excluded)
             top = explore_lists(lists, top, k, explore, explored, hidden, seed)
-        return _write_top(top, coded, items.ids, to_scores(top, exponents))
+        top = top._replace(scores=to_scores(top, exponents))
+        if rest is not None:
+            top = append_rest(top, rest, k, excluded, hidden)
+        return _write_top(top, coded, items.ids)
 
     def count_unknown(self, recs: Any) -> int:
         """Return the number of distinct items of `recs` that are not in the bias table."""
@@ -211,12 +227,12 @@ def _read_allowed(allowed: Any, item_ids: Any) -> Flags:
     return flags
 
 
-def _write_top(top: Lists, coded: CodedRecs, item_ids: Any, scores: Floats) -> Any:
+def _write_top(top: Lists, coded: CodedRecs, item_ids: Any) -> Any:
     lengths = np.diff(top.indptr)
     units = np.repeat(np.arange(top.n_units, dtype=np.int32), lengths)
     ranks = np.arange(len(units)) - np.repeat(top.indptr[:-1], lengths) + 1
     columns = coded.units.columns(units)
     columns[ITEM] = take_ids(item_ids, top.items)
-    columns[SCORE] = scores
+    columns[SCORE] = top.scores
     columns[RANK] = ranks.astype(np.int64)
     return write_frame(columns, coded.table)

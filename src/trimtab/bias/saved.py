@@ -65,6 +65,7 @@ def save_table(bias: BiasTable, folder: Path) -> None:
         "version": VERSION,
         "scale": bias.scale,
         "unlisted": bias.unlisted,
+        "depth": bias.depth,
         "data": name,
         "rows": len(bias),
         "checksum": digest,
@@ -157,6 +158,7 @@ def _rebuild(table: pa.Table, header: dict[str, Any]) -> dict[str, Any]:
         summary=Summary(**summary),
         settings=dict(header["settings"]),
         window=dict(header["window"]),
+        depth=header.get("depth"),  # files made by 0.1.0 have none
         **columns,
     )
 

@@ -80,6 +80,9 @@ class BiasTable:
     summary: Summary
     settings: Mapping[str, Any]
     window: Mapping[str, Any]
+    # Depth of the lists that the biases were learned on; deeper lists are re-ranked that far down.
+    # None: whole lists are re-ranked.
+    depth: int | None = None
 
     def __post_init__(self) -> None:
         for column in fields(self):

@@ -79,7 +79,8 @@ def unchanged_share(
 ) -> float:
     """Return the share of the engine's own top-k items that stay in the top k with biases."""
     zero = replace(bias, bias=np.zeros(len(bias)))
-    engine_top = zero.apply(lists, int(pc.max(top[RANK]).as_py()), duplicates=duplicates)
+    k = int(pc.max(top[RANK]).as_py())
+    engine_top = zero.apply(lists, k, duplicates=duplicates, depth="all")
     tables = (engine_top, top)
     _, user_codes = encode_ids([id_column("lists", USER, table[USER]) for table in tables])
     items, item_codes = encode_ids([id_column("lists", ITEM, table[ITEM]) for table in tables])

@@ -93,6 +93,45 @@ def select_top(
 
 
 @kernel
+def mark_best(start, stop, n, indptr, items, scores, is_best):
+    """Mark the best n entries of each unit's list; all entries of a shorter one.
+
+    Args:
+        start: first unit.
+        stop: one past the last.
+        n: entries to mark; at least 1.
+        indptr: start of each unit's list.
+        items: items of the lists.
+        scores: scores of the lists.
+        is_best: whether each entry is among the best n of its list, by the tie rule; filled.
+    """
+    for unit in range(start, stop):
+        first = indptr[unit]
+        end = indptr[unit + 1]
+        if end - first <= n:
+            is_best[first:end] = True
+            continue
+        place = end - first - n
+        nth_score = np.partition(scores[first:end], place)[place]
+        n_tied = 0
+        room = n
+        for e in range(first, end):
+            if scores[e] > nth_score:
+                room -= 1
+            elif scores[e] == nth_score:
+                n_tied += 1
+        tied = np.empty(n_tied, np.int32)
+        n_tied = 0
+        for e in range(first, end):
+            if scores[e] == nth_score:
+                tied[n_tied] = items[e]
+                n_tied += 1
+        last_item = np.partition(tied, room - 1)[room - 1]
+        for e in range(first, end):
+            is_best[e] = scores[e] > nth_score or (scores[e] == nth_score and items[e] <= last_item)
+
+
+@kernel
 def merge_explored(
     start, stop, k, room, n_explored, top_indptr, top_items, top_scores, explored_indptr,
     explored_items, indptr, items, scores, bias, out_items, out_scores, lengths,

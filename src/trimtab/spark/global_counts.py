@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from trimtab.arrays import Ints
+from trimtab.bias.depth import count_lengths
 from trimtab.bias.scaled_scores import to_scale
 from trimtab.errors import DataError
 from trimtab.learn.engine_ranking import rank_by_engine
@@ -26,6 +27,7 @@ class GlobalCounts(NamedTuple):
     exposure: Ints  # units with it in the engine's own top k
     listed: Ints  # lists that contain it
     reached: Ints  # learning units that list it or bought it
+    lengths: Ints  # by length: number of lists
     n_buyers: int  # units that bought something
     n_full: int  # lists of at least k items
     n_filled: int  # lists of at least one
@@ -42,10 +44,10 @@ def count_all_units(
 ) -> GlobalCounts:
     """Counts over all units, with scores on a scale."""
     found = units.run(_count_partition, k, metric, n_items, scale, add=_add_counts)
-    numbers = (int(number) for number in found[4])
-    largest, heaviest, negated_lowest, longest = (float(bound) for bound in found[5])
+    numbers = (int(number) for number in found[5])
+    largest, heaviest, negated_lowest, longest = (float(bound) for bound in found[6])
     bounds = (largest, heaviest, -negated_lowest, int(longest))
-    return GlobalCounts._make([*found[:4], *numbers, *bounds])
+    return GlobalCounts._make([*found[:5], *numbers, *bounds])
 
 
 def _count_partition(partition: Partition, k: int, metric: str, n_items: int, scale: str) -> Arrays:
@@ -65,14 +67,22 @@ def _count_partition(partition: Partition, k: int, metric: str, n_items: int, sc
     )  # fmt: skip
     return [
         np.bincount(bought.items, minlength=n_items), engine.exposure,
-        np.bincount(lists.items, minlength=n_items), in_lists + in_sales,
+        np.bincount(lists.items, minlength=n_items), in_lists + in_sales, count_lengths(lists),
         np.array(counts, np.int64), np.array(bounds),
     ]  # fmt: skip
 
 
 def _add_counts(parts: list[Arrays]) -> Arrays:
     *sums, bounds = (list(column) for column in zip(*parts, strict=True))
-    return [*(np.sum(column, axis=0) for column in sums), np.max(bounds, axis=0)]
+    return [*(_add(column) for column in sums), np.max(bounds, axis=0)]
+
+
+def _add(parts: list[Ints]) -> Ints:
+    """The sum of counts; shorter arrays, of partitions with shorter lists, end in zeros."""
+    total = np.zeros(max(map(len, parts)), np.int64)
+    for part in parts:
+        total[: len(part)] += part
+    return total
 
 
 class Totals(NamedTuple):

@@ -55,7 +55,9 @@ def fit_ascent_on_spark(
         counts.n_buyers,
         session.units.n_units - counts.n_buyers,
     )
-    return build_ascent_result(learner, session.item_ids, session.window, solution, means)
+    return build_ascent_result(
+        learner, session.item_ids, session.window, counts.lengths, solution, means
+    )
 
 
 def _penalty_unit(session: FitSession, counts: GlobalCounts, scale: str) -> float:

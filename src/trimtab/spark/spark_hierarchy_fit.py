@@ -56,6 +56,7 @@ def fit_hierarchy_on_spark(session: FitSession, progress: Progress | None) -> It
         score_unit=unit,
         support=counts.support,
         listed=counts.listed,
+        lengths=counts.lengths,
         sold_before=before[-1].long if before else None,
         categories=categories,
         n_users=counts.n_buyers,

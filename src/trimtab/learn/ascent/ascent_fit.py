@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trimtab.arrays import Floats
+from trimtab.arrays import Floats, Ints
 from trimtab.bias import ItemBias, Summary
+from trimtab.bias.depth import common_depth, count_lengths
 from trimtab.bias.scaled_scores import to_scale
 from trimtab.learn.ascent.cycles import Solution, ascend, average_bags
 from trimtab.learn.input_checks import require_positive_scores
@@ -40,7 +41,8 @@ def fit_ascent(
     inputs = replace(inputs, lists=to_scale(inputs.lists, scale).lists)
     solution = solve(settings, inputs, align_start(start, inputs.item_ids, scale), progress)
     means = _mean_metrics(inputs, solution)
-    return build_ascent_result(settings, inputs.item_ids, inputs.window, solution, means)
+    lengths = count_lengths(inputs.lists)
+    return build_ascent_result(settings, inputs.item_ids, inputs.window, lengths, solution, means)
 
 
 def solve(
@@ -86,10 +88,20 @@ def build_ascent_result(
     settings: LearnerSettings,
     item_ids: Any,
     window: Mapping[str, Any],
+    lengths: Ints,
     solution: Solution,
     means: MetricMeans,
 ) -> ItemBias:
-    """What the ascent found, as an `ItemBias`."""
+    """What the ascent found, as an `ItemBias`.
+
+    Args:
+        settings: of the learner.
+        item_ids: by item code.
+        window: what is known of the purchases.
+        lengths: number of lists by length.
+        solution: of the ascent.
+        means: of the metric.
+    """
     summary = Summary(
         metric=settings.metric,
         k=settings.k,
@@ -121,4 +133,6 @@ def build_ascent_result(
         summary=summary,
         settings=asdict(settings),
         window=window,
+        # Unlisted items can enter any list, so there is no depth below which nothing moves.
+        depth=None if settings.unlisted == "zero" else common_depth(lengths),
     )

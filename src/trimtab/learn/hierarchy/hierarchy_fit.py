@@ -6,6 +6,7 @@ import numpy as np
 
 from trimtab.arrays import Floats
 from trimtab.bias import ItemBias
+from trimtab.bias.depth import count_lengths
 from trimtab.bias.scaled_scores import to_scale
 from trimtab.learn.hierarchy.hierarchy_result import (
     FitContext,
@@ -73,6 +74,7 @@ def _describe(inputs: FitInputs, prepared: HierarchyInputs, weights: Floats) -> 
         score_unit=prepared.score_unit,
         support=np.bincount(inputs.bought.items, minlength=inputs.n_items),
         listed=np.bincount(prepared.lists.items, minlength=inputs.n_items),
+        lengths=count_lengths(prepared.lists),
         sold_before=inputs.history[-1].long if inputs.history else None,
         categories=inputs.categories,
         n_users=int(buys.sum()),

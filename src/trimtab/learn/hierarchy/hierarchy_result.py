@@ -10,6 +10,7 @@ import numpy as np
 
 from trimtab.arrays import Flags, Floats, Ints, Lists, Sets
 from trimtab.bias import ItemBias, Summary
+from trimtab.bias.depth import common_depth
 from trimtab.bias.table import WIDTH_90
 from trimtab.errors import GuardWarning, warn
 from trimtab.kernels.hit_value import counts_hits_above, hit_value_table
@@ -40,6 +41,7 @@ class FitContext(NamedTuple):
     score_unit: float
     support: Ints  # by item: units that bought it
     listed: Ints  # lists that contain it
+    lengths: Ints  # by length: number of lists
     sold_before: Floats | None  # sales in the history, if there is one
     categories: Ints | None
     n_users: int  # units that bought something
@@ -112,6 +114,7 @@ def build_result(
         summary=summary,
         settings=asdict(settings),
         window=context.window,
+        depth=common_depth(context.lengths),
     )
 
 
