@@ -54,6 +54,8 @@ WRONG_SHAPE = [
     listed(more=',"k":true'), listed(more=',"k":null'), listed(more=',"exclude":null'),
     listed(more=',"exclude":7'), listed(more=',"exclude":["x"]'), listed(more=',"exclude":[true]'),
     listed(more=',"allowed":[]'), listed(more=',"allowed":["x"]'), listed(more=',"allowed":"x"'),
+    listed(more=',"depth":0'), listed(more=',"depth":-1'), listed(more=',"depth":"some"'),
+    listed(more=',"depth":1.5'), listed(more=',"depth":true'), listed(more=',"depth":null'),
     listed(more=',"user_id":null'), listed(more=',"user_id":true'), listed(more=',"user_id":1.5'),
     listed(more=',"user_id":[]'), listed(more=',"user_id":9223372036854775808'),
     listed(more=',"user_id":"' + "x" * 257 + '"'), listed(more=',"exclude":[1.0]'),
@@ -92,6 +94,7 @@ def test_errors_name_the_value_and_repeat_little_of_the_request(server):
     for asked, words in (
         (request_of([1, 2, 1], [1, 2, 3]), ["item_id 1", "items"]),
         (request_of([1], [1], k=0), ["k=0", "1", "10000"]),
+        (request_of([1], [1], depth=0), ["depth=0", "1", "all"]),
         (request_of(["x"], [1]), ["item_id 'x'", "items", "integers"]),
         (request_of([1], [1], exclude=["y" * 5000]), ["item_id 'yyyyyy", "exclude"]),
         (request_of([1], [1], **{"z" * 5000: 1}), ["zzzzz"]),
@@ -229,6 +232,7 @@ LISTS_OVER_A_LIMIT = [
     (request_of(["longer"], [1]), ["item_id", "6", "5"]),
     (request_of("a", [1], user_id="longer"), ["user_id", "6", "5"]),
     (request_of("a", [1], k=13), ["k=13", "12"]),
+    (request_of("a", [1], depth=4), ["depth=4", "unlisted"]),
     (request_of("a", [-0.5]), ["score=-0.5", "0"]),
     (request_of([1], [1]), ["item_id 1", "strings"]),
 ]
@@ -254,7 +258,7 @@ def test_requests_within_the_limits_are_answered(limited):
     assert limited.client.post("/rerank/batch", json={"lists": [ONE] * 2}).status_code == 200
 
 
-@pytest.mark.parametrize(("asked", "words"), LISTS_OVER_A_LIMIT, ids=range(8))
+@pytest.mark.parametrize(("asked", "words"), LISTS_OVER_A_LIMIT, ids=range(9))
 def test_a_list_over_a_limit_is_422(limited, asked, words):
     one = {"k": 2, **asked}
     status, sentence = answer_to(limited, json.dumps(one).encode())

@@ -83,6 +83,9 @@ def test_the_document_depends_on_the_settings_and_the_table():
     assert strings["RerankRequest"]["properties"]["k"]["maximum"] == 50
     assert strings["ScoredItem"]["properties"]["score"]["minimum"] == 0
     assert "minimum" not in ints["ScoredItem"]["properties"]["score"]
+    depths = [one["RerankRequest"]["properties"]["depth"]["anyOf"] for one in (ints, strings)]
+    assert depths[0][0]["minimum"] == 1
+    assert depths[0][1:] == depths[1] == [{"type": "string", "enum": ["all"]}]
     assert ints["RerankRequest"]["required"] == ["items"]
     assert strings["RerankRequest"]["required"] == ["items", "user_id"]
     assert '"type": "null"' not in json.dumps(of_ints)

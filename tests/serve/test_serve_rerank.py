@@ -63,7 +63,7 @@ def cases(draw) -> tuple[Any, dict[str, Any]]:
     numbers = st.sampled_from([-1.5, -0.25, 0.0, 0.1, 0.25, 0.5, 1e-300, 3.0])
     bias = make_bias(
         of_table, [draw(numbers) for _ in of_table], [draw(st.booleans()) for _ in of_table],
-        draw(st.sampled_from(SCALES)), unlisted,
+        draw(st.sampled_from(SCALES)), unlisted, draw(st.none() | st.integers(1, 14)),
     )  # fmt: skip
     ids = draw(st.lists(st.sampled_from(known), unique=True))
     scores = numbers.map(abs) if unlisted == "zero" else numbers
@@ -72,6 +72,9 @@ def cases(draw) -> tuple[Any, dict[str, Any]]:
         asked["exclude"] = draw(st.lists(st.sampled_from(known)))
     if draw(st.booleans()):
         asked["allowed"] = draw(st.lists(st.sampled_from(known), min_size=1))
+    if draw(st.booleans()):
+        numbers = st.nothing() if unlisted == "zero" else st.integers(1, 14)
+        asked["depth"] = draw(st.just("all") | numbers)
     return bias, asked
 
 
@@ -95,19 +98,21 @@ def random_request(rng: np.random.Generator, ids: list[Any], unlisted: str) -> d
         if rng.random() < 0.3:
             chosen = rng.choice(len(ids), size=rng.integers(least, 50))
             asked[name] = [ids[place] for place in chosen]
+    if unlisted == "never" and rng.random() < 0.3:
+        asked["depth"] = int(rng.integers(1, 50))
     return asked
 
 
 @pytest.mark.parametrize("kind", [int, str])
 @pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("unlisted", UNLISTED)
+@pytest.mark.parametrize("unlisted", UNLISTED)  # with "never", biases are for lists of 12
 def test_lists_and_batches_over_http_are_ranked_like_apply(reloading, kind, scale, unlisted):
     rng = np.random.default_rng(5)
     ids = sorted(kind(number) for number in rng.choice(10**9, 120, replace=False).tolist())
     of_table = ids[::2]
     bias = make_bias(
         of_table, np.round(rng.normal(size=60), rng.integers(1, 9)), rng.random(60) < 0.1, scale,
-        unlisted,
+        unlisted, 12 if unlisted == "never" else None,
     )  # fmt: skip
     number = reloading.serve(bias)
     asked = [random_request(rng, ids, unlisted) for _ in range(40)]
@@ -125,6 +130,22 @@ def test_long_lists_are_ranked_like_apply(reloading):
     reloading.serve(bias)
     asked = request_of(range(0, 20_000, 2), rng.random(10_000).tolist(), k=10_000)
     assert reloading.server.rerank(asked)["items"] == applied(bias, asked)
+
+
+def test_items_below_the_depth_stay_behind(reloading):
+    reloading.serve(make_bias([1, 2, 3], [0.0, 0.5, 9.0], depth=2))
+    asked = request_of([1, 2, 3], [3.0, 2.75, 1.0])
+    assert reloading.server.client.get("/version").json()["depth"] == 2
+    assert order_of(reloading.server.rerank(asked)) == [2, 1, 3]
+    assert order_of(reloading.server.rerank({**asked, "depth": 1})) == [1, 2, 3]
+    assert order_of(reloading.server.rerank({**asked, "depth": "all"})) == [3, 2, 1]
+    lists = [asked, {**asked, "depth": 3}]
+    answer = reloading.server.client.post("/rerank/batch", json={"lists": lists}).json()
+    assert [order_of(part) for part in answer["lists"]] == [[2, 1, 3], [3, 2, 1]]
+
+
+def order_of(answer: dict[str, Any]) -> list[Any]:
+    return [item["item_id"] for item in answer["items"]]
 
 
 def test_the_best_unlisted_items_enter(reloading):

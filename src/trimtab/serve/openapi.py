@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from trimtab.bias.depth import ALL
 from trimtab.serve import wire
 from trimtab.serve.openapi_examples import PROBLEMS, make_examples
 from trimtab.serve.routes import ROUTES, Access, ApiRoute
@@ -161,6 +162,8 @@ def _schemas(settings: Settings, id_type: type, unlisted: str) -> dict[str, Any]
     schemas["Item"]["properties"]["item_id"] = item_id
     user_id = {"anyOf": [integer, {**text, "minLength": 1}]}
     _narrow_request(schemas["RerankRequest"], settings, item_id, user_id)
+    depth = schemas["RerankRequest"]["properties"]["depth"]
+    depth["anyOf"] = _depths({**integer, "minimum": 1}, unlisted)
     schemas["BatchRequest"]["properties"]["lists"]["maxItems"] = settings.max_lists
     schemas["ScoredItem"] = _scored_item(schemas["Item"], unlisted)
     schemas["RerankRequest"]["properties"]["items"]["items"] = {
@@ -183,6 +186,12 @@ def _narrow_request(
     properties["user_id"] = {**user_id, "description": description}
     if settings.salt is not None:
         schema["required"] = [*schema["required"], "user_id"]
+
+
+def _depths(number: dict[str, Any], unlisted: str) -> list[dict[str, Any]]:
+    """Return the schemas of a depth; with unlisted items, only whole lists can be re-ranked."""
+    everything = {"type": "string", "enum": [ALL]}
+    return [everything] if unlisted == "zero" else [number, everything]
 
 
 def _scored_item(item: dict[str, Any], unlisted: str) -> dict[str, Any]:

@@ -56,5 +56,6 @@ def _items(pairs: tuple[tuple[int | str, float], ...]) -> list[dict[str, Any]]:
 
 _VERSION = {
     "version": 12, "as_of": "2026-11-01", "created": _TIME, "n_items": 20_000, "scale": "log",
-    "unlisted": "never", "metric": "ndcg", "k": 10, "loaded_at": _TIME, "refused": None,
+    "unlisted": "never", "metric": "ndcg", "k": 10, "depth": 50, "loaded_at": _TIME,
+    "refused": None,
 }  # fmt: skip

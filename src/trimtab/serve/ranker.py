@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from msgspec import UnsetType
 
-from trimtab.arrays import Flags, Floats, Ints, Lists
+from trimtab.arrays import Codes, Flags, Floats, Ints, Lists
 from trimtab.bias import ItemBias
+from trimtab.bias.depth import append_rest, choose_depth, split_lists
 from trimtab.bias.scaled_scores import Scaled, to_scale, to_scores
 from trimtab.checks import UNLISTED
 from trimtab.errors import StoreError
@@ -32,6 +33,7 @@ class Ranker:
     excluded: Flags  # as `bias`
     scale: str
     raised: Ints  # rows that can enter without being listed, in ranking order
+    depth: int | None  # items of a list that are re-ranked; None for all
 
     def rank(self, asked: RerankRequest) -> list[Item]:
         """Return the top k of a list, best first; nothing for an empty list.
@@ -52,7 +54,12 @@ class Ranker:
             barred |= [item in hidden for item in ids]
         if allowed is not None:
             barred |= [item not in allowed for item in ids]
-        return self._top(ids, scores, self.bias[rows], barred, asked.k)
+        return self._top(ids, scores, self.bias[rows], barred, asked.k, self._depth_for(asked))
+
+    def _depth_for(self, asked: RerankRequest) -> int | None:
+        if isinstance(asked.depth, UnsetType):
+            return self.depth
+        return None if isinstance(asked.depth, str) else asked.depth
 
     def _find_unlisted(
         self, listed: Ints, k: int, hidden: Collection[Any] | None, allowed: Collection[Any] | None
@@ -71,28 +78,31 @@ class Ranker:
         return candidates[~np.isin(candidates, taken)][:k]
 
     def _top(
-        self, ids: list[Any], scores: Floats, bias: Floats, barred: Flags, k: int
-    ) -> list[Item]:
+        self, ids: list[Any], scores: Floats, bias: Floats, barred: Flags, k: int,
+        depth: int | None,
+    ) -> list[Item]:  # fmt: skip
         order = np.array(sorted(range(len(ids)), key=ids.__getitem__))
         codes = np.empty(len(ids), np.int32)
         codes[order] = np.arange(len(ids), dtype=np.int32)
-        lists, exponents = self._scaled(codes, scores)
+        best, rest = split_lists(_one_list(codes[: len(scores)], scores), depth)
+        lists, exponents = self._scaled(best, codes[len(scores) :])
         top = rank_lists(lists, k, bias[order], barred[order])
-        found = to_scores(top, exponents)
-        if not np.isfinite(found).all():
+        top = top._replace(scores=to_scores(top, exponents))
+        if rest is not None:
+            top = append_rest(top, rest, k, barred[order])
+        if not np.isfinite(top.scores).all():
             raise RefusalError(422, SCORE_TOO_LARGE)
         chosen = map(ids.__getitem__, order[top.items].tolist())
-        return list(map(Item, chosen, found.tolist()))
+        return list(map(Item, chosen, top.scores.tolist()))
 
-    def _scaled(self, codes: Any, scores: Floats) -> Scaled:
+    def _scaled(self, listed: Lists, added: Codes) -> Scaled:
         """Return the list on the scale of the biases; an unlisted item scores only its bias."""
-        n_listed = len(scores)
-        listed = Lists(np.array([0, n_listed], np.int64), codes[:n_listed], scores)
         lists, exponents = to_scale(listed, self.scale)
-        if n_listed == len(codes):
+        if len(added) == 0:
             return Scaled(lists, exponents)
-        keys = np.concatenate([lists.scores, np.zeros(len(codes) - n_listed)])
-        return Scaled(Lists(np.array([0, len(codes)], np.int64), codes, keys), exponents)
+        codes = np.concatenate([lists.items, added])
+        keys = np.concatenate([lists.scores, np.zeros(len(added))])
+        return Scaled(_one_list(codes, keys), exponents)
 
 
 def make_ranker(bias: ItemBias, lookup: ItemLookup) -> Ranker:
@@ -108,15 +118,21 @@ def make_ranker(bias: ItemBias, lookup: ItemLookup) -> Ranker:
         positive = np.flatnonzero((bias.bias > 0) & ~bias.excluded)
         raised = positive[np.argsort(-bias.bias[positive], kind="stable")]
     return Ranker(
-        lookup, np.append(bias.bias, 0.0), np.append(bias.excluded, False), bias.scale, raised
-    )
+        lookup, np.append(bias.bias, 0.0), np.append(bias.excluded, False), bias.scale, raised,
+        choose_depth(bias, None),
+    )  # fmt: skip
+
+
+def _one_list(codes: Codes, scores: Floats) -> Lists:
+    return Lists(np.array([0, len(codes)], np.int64), codes, scores)
 
 
 def warm_up() -> None:
     """Compile or load the kernels now, so no request waits for that."""
-    lists = Lists(np.array([0, 2], np.int64), np.arange(2, dtype=np.int32), np.ones(2))
+    lists = _one_list(np.arange(2, dtype=np.int32), np.ones(2))
+    best, _ = split_lists(lists, 1)
     for scale in ("additive", "log"):
-        scaled, exponents = to_scale(lists, scale)
+        scaled, exponents = to_scale(best, scale)
         to_scores(rank_lists(scaled, 1, np.zeros(2), np.zeros(2, bool)), exponents)
 
 

@@ -25,6 +25,7 @@ def check_list(asked: RerankRequest, served: ServedVersion, settings: Settings) 
     if len(set(ids)) < len(ids):
         repeated = shorten(_find_repeated(ids))
         raise RefusalError(422, f"item_id {repeated} is repeated in items: send each item once")
+    _check_depth(asked.depth, served.unlisted)
     if served.unlisted == "zero":
         _check_scores(asked)
     _check_filter("exclude", asked.exclude, lookup, settings)
@@ -83,6 +84,17 @@ def _check_ids(name: str, ids: Sequence[Any], lookup: ItemLookup, settings: Sett
         )
     if lookup.id_type is str:
         _check_length(f"an item_id in {name}", max(map(len, ids), default=0), settings)
+
+
+def _check_depth(depth: int | str | UnsetType, unlisted: str) -> None:
+    if isinstance(depth, int):
+        if depth < 1:
+            raise RefusalError(422, f"depth={depth}: must be at least 1, or 'all'")
+        if unlisted == "zero":
+            raise RefusalError(
+                422, f"depth={depth}: the biases reach unlisted items, so items below any depth "
+                f"can enter the list; leave it out",
+            )  # fmt: skip
 
 
 def _check_scores(asked: RerankRequest) -> None:

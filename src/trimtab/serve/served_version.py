@@ -34,7 +34,7 @@ class ServedVersion:
         return VersionAnswer(
             self.number, str(self.manifest["as_of"]), str(self.manifest["created"]), self.n_items,
             self.treatment.scale, self.unlisted, self.summary.metric, self.summary.k,
-            self.loaded_at, refused,
+            self.treatment.depth, self.loaded_at, refused,
         )  # fmt: skip
 
 

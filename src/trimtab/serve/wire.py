@@ -35,6 +35,13 @@ class RerankRequest(Struct, forbid_unknown_fields=True):
     allowed: Annotated[
         list[Id] | UnsetType, Meta(description="The only items that may be shown.")
     ] = UNSET
+    depth: Annotated[
+        Int64 | Literal["all"] | UnsetType,
+        Meta(
+            description="Number of items, the best by score, to re-rank, or 'all'. By default as "
+            "many as the lists had that the biases were learned on."
+        ),
+    ] = UNSET
     user_id: Annotated[
         UserId | UnsetType, Meta(description="User who sees the list; required in an A/B test.")
     ] = UNSET
@@ -97,6 +104,7 @@ class VersionAnswer(Struct):
     unlisted: str
     metric: str
     k: int
+    depth: Annotated[int | None, Meta(description="Null if whole lists are re-ranked.")]
     loaded_at: str
     refused: RefusedVersion | None
 
