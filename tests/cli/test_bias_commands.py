@@ -88,6 +88,10 @@ def applied(call, folder, fitted):
             "limited": ["apply", "--bias", "parquet", "--recs", "recs.parquet", "--k", 5,
                         "--out", "limited.csv", "--exclude", "pairs.parquet",
                         "--allowed", "allowed.parquet"],
+            "shallow": ["apply", "--bias", "parquet", "--recs", "recs.parquet",
+                        "--out", "shallow.parquet", "--k", 5, "--depth", 3],
+            "whole": ["apply", "--bias", "parquet", "--recs", "recs.parquet",
+                      "--out", "whole.parquet", "--k", 5, "--depth", "all"],
             "awkward": ["apply", "--bias", "awkward", "--recs", "awkward.csv",
                         "--out", "awkward-top.csv", "--k", 10],
         },
@@ -152,6 +156,14 @@ def test_apply_writes_what_python_gives(folder, applied, learned, data):
     assert read_table(folder / "new" / "top.csv").equals(expected)
     assert applied["parquet"].stdout.count("\n") == 1
     assert f"{len(expected)} rows to top.parquet; 0 items" in applied["parquet"].stdout
+
+
+def test_apply_down_to_a_depth(folder, applied, learned, data):
+    for name, depth in (("shallow", 3), ("whole", "all")):
+        expected = learned.apply(data.recs(), k=5, depth=depth)
+        assert pq.read_table(folder / f"{name}.parquet").equals(expected)
+    assert learned.apply(data.recs(), k=5) == expected
+    assert learned.apply(data.recs(), k=5, depth=3) != expected
 
 
 def test_apply_with_excluded_pairs_and_allowed_items(folder, applied, learned, data):

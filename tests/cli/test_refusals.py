@@ -12,6 +12,7 @@ REFUSALS = {
     "a setting out of range": ((*FIT, "--set", "k=0"), ["k=0"]),
     "an unknown metric": ((*FIT, "--metric", "auc"), ["metric='auc'", "ndcg"]),
     "a share without a test": ((*APPLY, "--share", "0.4"), ["--share 0.4", "--salt"]),
+    "a depth that is no number": ((*APPLY, "--depth", "deep"), ["--depth deep", "all"]),
     "a page of another kind": (
         ("report", "--results", "no", "--out", "page.txt"), ["--out page.txt", ".html"],
     ),

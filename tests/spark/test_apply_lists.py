@@ -94,6 +94,19 @@ def test_exclude_allowed_duplicates_windows_and_types(spark, tables):
     assert found.schema.field("window").type == pa.date32()
 
 
+@pytest.mark.parametrize("scale", ["additive", "log"])
+def test_lists_are_re_ranked_as_deep_as_locally(spark, tables, scale):
+    recs, recent, bias = tables["integers"]
+    bias = replace(bias, scale=scale, depth=4)
+    frame, pairs = spark.createDataFrame(recs), spark.createDataFrame(recent)
+    whole = bias.apply(recs, 8, depth="all")
+    for given in ({}, {"depth": 6}, {"depth": "all"}):
+        options = {"depth": 4, **given}  # without the warning
+        local = bias.apply(recs, 8, exclude=recent, **options)
+        assert spark_api.apply(bias, frame, 8, exclude=pairs, **given).toArrow().equals(local)
+        assert bias.apply(recs, 8, **options).equals(whole) == (given == {"depth": "all"})
+
+
 def test_a_table_by_name(spark, tables):
     recs, _, bias = tables["strings"]
     spark.createDataFrame(recs.slice(0, 300)).createOrReplaceTempView("lists_of_today")
@@ -195,6 +208,8 @@ BAD_LISTS = {
     "no rows": {"rows": 0},
     "k of 0": {"k": 0},
     "an unknown way": {"duplicates": "min"},
+    "a depth of 0": {"depth": 0},
+    "a depth where unlisted items enter": {"depth": 3},
     "other users": {"exclude": {"user_id": ["1"], "item_id": [1]}},
     "nothing allowed": {"allowed": pa.table({"item_id": pa.array([], pa.int64())})},
 }

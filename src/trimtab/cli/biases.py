@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from trimtab.abtest.buckets import Experiment
 from trimtab.bias import ItemBias
+from trimtab.bias.depth import ALL
 from trimtab.bias.export.search_boosts import require_ending
 from trimtab.bias.table import text_columns
 from trimtab.checks import METRICS
@@ -94,6 +95,14 @@ def apply(
         int, option("NUMBER", "Slots per user for items with little data.")
     ] = _APPLY.explore,
     seed: Annotated[int, option("NUMBER", "Random seed for --explore.")] = _APPLY.seed,
+    depth: Annotated[
+        str | None,
+        option(
+            "NUMBER",
+            "Items of each list to re-rank, the best by score, or all. By default as many as the "
+            "lists had that the biases were learned on.",
+        ),
+    ] = _APPLY.depth,
     salt: Salt = None,
     share: ShareOfTest = None,
 ) -> None:
@@ -104,11 +113,12 @@ def apply(
     require_table_suffix(out)
     require_writable_folder(out.parent)
     treated = share_of_test(salt, share)
+    deepest = _parse_depth(depth)
     loaded = ItemBias.load(bias)
     lists, pairs, items = read_tables(recs, exclude, allowed, text=text_columns(loaded))
     options = {
         "exclude": pairs, "allowed": items, "duplicates": duplicates, "explore": explore,
-        "seed": seed,
+        "seed": seed, "depth": deepest,
     }  # fmt: skip
     if salt is None:
         top = loaded.apply(lists, k, **options)
@@ -154,6 +164,14 @@ def export(
         f"wrote {len(loaded)} items to {out}: {rule}, {missing!r} for missing items; "
         f"{int(loaded.excluded.sum())} are excluded: filter them out"
     )
+
+
+def _parse_depth(text: str | None) -> int | str | None:
+    if text is None or text == ALL:
+        return text
+    if not text.isdecimal() or int(text) < 1:
+        raise SettingError(f"--depth {text}: must be a whole number of at least 1, or {ALL}")
+    return int(text)
 
 
 def make_learner(k: int, metric: str, paper: bool, setting: list[str] | None) -> BiasLearner:

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
 from trimtab.bias import ItemBias
+from trimtab.bias.depth import choose_depth
 from trimtab.checks import DUPLICATES, require_choice, require_k
 from trimtab.spark.spark_frames import check_rows, check_same_ids, id_type, read_spark_frame
 from trimtab.spark.user_batches import map_users, read_units, rows_with_tag, tag_rows
@@ -35,6 +36,7 @@ def apply(
     exclude: Any | None = None,
     allowed: Any | None = None,
     duplicates: str = "error",
+    depth: int | str | None = None,
 ) -> DataFrame:
     """Return the top k of every user with the biases added: the same rows as `ItemBias.apply`.
 
@@ -51,6 +53,9 @@ def apply(
         duplicates: what to do if `recs` has a (user, item) pair twice: "error", or merge the scores
             by "max", "mean" or "sum". "error" shuffles `recs` to find them; if you know that there
             are none, "max" gives the same lists without the shuffle.
+        depth: number of items, the best of each list, that are re-ranked; "all" for whole lists.
+            By default it is the depth of the lists that the biases were learned on, without the
+            warning of `ItemBias.apply` for deeper lists.
 
     Returns:
         user_id, item_id, score (with bias), rank (from 1); ids keep their types. Partitions are in
@@ -58,6 +63,7 @@ def apply(
     """
     require_k(k)
     require_choice("duplicates", duplicates, DUPLICATES)
+    choose_depth(bias, depth)
     lists, kinds = read_units(recs, "recs", SCORE)
     check_rows(lists, "recs", (SCORE,))
     require_same_id_type(
@@ -71,7 +77,9 @@ def apply(
     columns = [column for column in (USER, WINDOW, ITEM) if column in lists.columns]
     schema = [f"`{c}` {lists.schema[c].dataType.simpleString()}" for c in columns]
     schema += [f"{SCORE} double", f"{RANK} bigint"]
-    job = partial(_apply_to_users, bias=bias, k=int(k), allowed=shown, duplicates=duplicates)
+    job = partial(
+        _apply_to_users, bias=bias, k=int(k), allowed=shown, duplicates=duplicates, depth=depth
+    )
     top = map_users(rows, job, ", ".join(schema))
     kinds[ITEM] = _item_type(kinds[ITEM], bias)
     return top.select(*(_original(column, kinds[column]) for column in columns), SCORE, RANK)
@@ -114,13 +122,14 @@ def _item_type(kind: T.DataType, bias: ItemBias) -> T.DataType:
 
 
 def _apply_to_users(
-    rows: pa.Table, bias: ItemBias, k: int, allowed: pa.Table | None, duplicates: str
-) -> pa.Table | None:
+    rows: pa.Table, bias: ItemBias, k: int, allowed: pa.Table | None, duplicates: str,
+    depth: int | str | None,
+) -> pa.Table | None:  # fmt: skip
     lists = rows_with_tag(rows, _LISTS, SCORE)
     if lists.num_rows == 0:
         return None
     hidden = rows_with_tag(rows, _EXCLUDE)
-    return bias.apply(lists, k, exclude=hidden, allowed=allowed, duplicates=duplicates)
+    return bias.apply(lists, k, exclude=hidden, allowed=allowed, duplicates=duplicates, depth=depth)
 
 
 def _original(column: str, kind: T.DataType) -> Column:
