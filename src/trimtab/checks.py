@@ -10,6 +10,7 @@ from trimtab.errors import DataError, SettingError, TrimtabError
 
 METRICS = ("acc", "map", "ndcg")
 
+SCALES = ("additive", "log", "list")
 UNLISTED = ("never", "zero")
 DUPLICATES = ("error", "max", "mean", "sum")
 MOST_DAYS = 36_500

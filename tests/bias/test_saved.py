@@ -316,8 +316,8 @@ def test_the_first_version_of_the_format(learned, saved):
 
 
 def test_a_newer_version_of_the_format(saved):
-    edit_header(saved, version=3)
-    with pytest.raises(StoreError, match=r"version 3.* 2; upgrade"):
+    edit_header(saved, version=4)
+    with pytest.raises(StoreError, match=r"version 4.* 3; upgrade"):
         tt.ItemBias.load(saved)
 
 

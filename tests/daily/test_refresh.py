@@ -617,6 +617,12 @@ def test_scales_cannot_be_compared(shop):
     second = shop.job(learner=tt.BiasLearner(method="ascent", scale="log")).run(AS_OF).version
     with pytest.raises(DataError, match=r"version 1 .*'additive'.*version 2 .*'log'"):
         diff(first, second)
+    wide, narrow = (
+        shop.job(learner=tt.BiasLearner(method="ascent", scale="list", k=k)).run(AS_OF).version
+        for k in (10, 5)
+    )
+    with pytest.raises(DataError, match=r"version 3 has k=10.*version 4 has k=5"):
+        diff(wide, narrow)
 
 
 # On the command line

@@ -388,7 +388,7 @@ FILES = {
     "a folder without a header": (
         with_bias(lambda folder: (folder / "header.json").unlink()), "bias | header.json"
     ),
-    "a newer format": (with_bias(lambda folder: edit_header(folder, version=3)), "version 3 | 2"),
+    "a newer format": (with_bias(lambda folder: edit_header(folder, version=4)), "version 4 | 3"),
     "a checksum that does not match": (with_bias(damage_table), "bias | checksum"),
     "an unknown setting": (
         with_arguments(*FIT, "--out", "out", "--set", "penality=1"),

@@ -145,7 +145,7 @@ def test_a_large_penalty_keeps_all_biases_at_zero(tables):
         ({"k": True}, "k=True"),
         ({"k": None}, "k=None"),
         ({"metric": "mrr"}, "metric='mrr'.* acc, map, ndcg"),
-        ({"scale": "linear"}, "scale='linear'.* auto, additive, log"),
+        ({"scale": "linear"}, "scale='linear'.* auto, additive, log, list"),
         ({"unlisted": "floor"}, "unlisted='floor'.* never, zero"),
         ({"penalty": -1}, "penalty=-1"),
         ({"penalty": math.nan}, "penalty=nan"),

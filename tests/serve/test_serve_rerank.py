@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import trimtab as tt
 from services import ADMIN_TOKEN, Running, applied, make_bias, publish, request_of, running
+from trimtab.checks import SCALES, UNLISTED
 from trimtab.serve import Settings
 from trimtab.serve.lookup import make_lookup
 from trimtab.serve.openapi import make_document
@@ -22,7 +23,6 @@ from trimtab.serve.wire import RerankRequest
 from trimtab.store import Store
 
 pytestmark = pytest.mark.xdist_group("serve-rerank")
-SCALES, UNLISTED = ("additive", "log"), ("never", "zero")
 WORDS = [
     "", " ", "A", "Z", "a", "aa", "b", "z", "é", "ß", "Ω", "中", "日本", "\U0001f600", "\uffff",
 ]  # fmt: skip

@@ -94,7 +94,7 @@ def test_exclude_allowed_duplicates_windows_and_types(spark, tables):
     assert found.schema.field("window").type == pa.date32()
 
 
-@pytest.mark.parametrize("scale", ["additive", "log"])
+@pytest.mark.parametrize("scale", ["additive", "log", "list"])
 def test_lists_are_re_ranked_as_deep_as_locally(spark, tables, scale):
     recs, recent, bias = tables["integers"]
     bias = replace(bias, scale=scale, depth=4)

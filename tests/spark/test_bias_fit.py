@@ -67,6 +67,15 @@ def test_default_on_a_real_log_equals_the_local_fit(spark, journey):
     assert same == list(found.summary)
 
 
+def test_scale_of_each_list_equals_the_local_fit(spark, journey):
+    learner = tt.BiasLearner(scale="list")
+    recs, recent = frames(spark, *journey)
+    found, local = fit(learner, recs, recent, partitions=3), learner.fit(*journey)
+    assert found.table().equals(local.table())
+    assert dict(found.summary) == dict(local.summary)
+    assert (found.scale, found.depth) == ("list", local.depth)
+
+
 def in_words(table: pa.Table) -> pa.Table:
     """The same ids as text."""
     named = {"user_id": "u", "item_id": "é"}
@@ -133,6 +142,17 @@ def test_bags_on_the_log_scale(small, bytes_of):
     assert one.summary.objective_after > one.summary.objective_before
     figures = tt.evaluate(one.apply(SMALL.recs(), k=5), SMALL.recent_events(), k=5)
     assert one.summary.after == pytest.approx(figures["map"], rel=1e-9)
+
+
+@pytest.mark.minutes
+def test_rounds_on_the_scale_of_each_list(small, bytes_of):
+    learner = tt.BiasLearner(k=5, method="ascent", scale="list")
+    one, many = (fit(learner, *small, partitions=n, max_rounds=3) for n in (1, 3))
+    assert bytes_of(one.table()) == bytes_of(many.table())
+    assert (one.scale, one.summary.unit) == ("list", 1.0)
+    figures = tt.evaluate(one.apply(SMALL.recs(), k=5), SMALL.recent_events(), k=5)
+    assert one.summary.after == pytest.approx(figures["ndcg"], rel=1e-9)
+    assert one.summary.after > one.summary.before
 
 
 @pytest.mark.minutes

@@ -91,12 +91,12 @@ class ItemBias(BiasTable):
         if depth is None:
             warn_if_deeper(coded.lists, deepest)
         best, rest = split_lists(coded.lists._replace(items=items.codes), deepest)
-        lists, exponents = to_scale(best, self.scale)
+        lists, units = to_scale(best, self.scale, self.summary.k)
         top = rank_lists(lists, k, items.bias, excluded, self.unlisted == "zero", hidden)
         if explore:
             explored = ExploreItems(items.bias, items.standard_error, items.fresh & ~excluded)
             top = explore_lists(lists, top, k, explore, explored, hidden, seed)
-        top = top._replace(scores=to_scores(top, exponents))
+        top = top._replace(scores=to_scores(top, units))
         if rest is not None:
             top = append_rest(top, rest, k, excluded, hidden)
         return _write_top(top, coded, items.ids)
@@ -122,7 +122,8 @@ class ItemBias(BiasTable):
 
         Put `folded.vectors` into the index, search it with `folded.queries(user_vectors)`, and get
         the item ids with `folded.ids(rows)`. An additive bias becomes one more coordinate, the
-        last; a log bias scales the item's vector. The products must be the scores that the biases
+        last; a log bias scales the item's vector; a bias on the scale of each list
+        (scale="list") cannot be folded. The products must be the scores that the biases
         were learned on. Every user gets the bias of every item, for any setting of `unlisted`;
         items without a learned bias have bias 0. Scores are float32. Do not use a cosine index: it
         normalises the vectors, which removes the biases.
@@ -160,7 +161,8 @@ class ItemBias(BiasTable):
             path: file that ends in .jsonl (JSON lines) or .csv; it appears only when complete. One
                 row per item, ids ascending: item_id, bias, factor or boost, excluded. `factor`
                 (log bias) is above 0 and multiplies the score; `boost` (additive bias) is at least
-                0 and is added to it. Filter out excluded items in the search engine.
+                0 and is added to it; biases on the scale of each list (scale="list") cannot be
+                written as boosts. Filter out excluded items in the search engine.
         """
         return write_boosts(self, Path(path))
 

@@ -25,7 +25,7 @@ from trimtab.tables.files import write_atomically
 from trimtab.tables.store_pointer import is_store, served_folder
 
 FORMAT = "trimtab-item-bias"
-VERSION = 2
+VERSION = 3
 HEADER = "header.json"
 _COLUMNS = {
     "bias": pa.float64(),
@@ -62,7 +62,7 @@ def save_table(bias: BiasTable, folder: Path) -> None:
     name = f"bias-{digest.removeprefix('sha256:')[:16]}.parquet"
     header = {
         "format": FORMAT,
-        "version": VERSION,
+        "version": _version_of(bias),
         "scale": bias.scale,
         "unlisted": bias.unlisted,
         "depth": bias.depth,
@@ -79,6 +79,14 @@ def save_table(bias: BiasTable, folder: Path) -> None:
         file.write(json.dumps(header, indent=2, ensure_ascii=False, allow_nan=False).encode())
     with contextlib.suppress(OSError):
         _remove_old_files(folder, name)
+
+
+def _version_of(bias: BiasTable) -> int:
+    """The oldest format version that can hold these biases, so that 0.1.0 reads what it can.
+
+    It would take biases of scale "list" for logs.
+    """
+    return 3 if bias.scale == "list" else 2
 
 
 def _remove_old_files(folder: Path, current: str) -> None:

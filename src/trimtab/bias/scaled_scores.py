@@ -1,4 +1,4 @@
-"""The scale that biases are added on: the scores, or their logs."""
+"""The scale that biases are added on: the scores, their logs, or the scale of each list."""
 
 from __future__ import annotations
 
@@ -10,30 +10,55 @@ from trimtab.arrays import Floats, Ints, Lists
 from trimtab.threads import run_ranges
 
 
+class ListUnits(NamedTuple):
+    """The best score of each list, and half of what counts as 1 on it."""
+
+    best: Floats
+    half_gap: Floats
+
+
 class Scaled(NamedTuple):
-    """Lists on the scale of the biases, and the exponents that turn logs back into scores."""
+    """Lists on the scale of the biases, and what turns their keys back into scores."""
 
     lists: Lists
-    exponents: Ints | None
+    units: Ints | ListUnits | None  # exponents of logs, units of lists, or nothing
 
 
-def to_scale(lists: Lists, scale: str) -> Scaled:
-    """Return lists on a scale."""
+def to_scale(lists: Lists, scale: str, k: int) -> Scaled:
+    """Return lists on a scale.
+
+    Args:
+        lists: scored items by unit.
+        scale: "additive", "log" or "list".
+        k: the learner's number of slots, which the scale "list" depends on.
+    """
     if scale == "additive":
         return Scaled(lists, None)
+    keys = np.empty(len(lists.scores))
+    if scale == "list":
+        from trimtab.kernels.list_scores import list_keys
+
+        units = ListUnits(np.empty(lists.n_units), np.empty(lists.n_units))
+        run_ranges(list_keys, lists.n_units, k, lists.indptr, lists.scores, keys, *units)
+        return Scaled(lists._replace(scores=keys), units)
     from trimtab.kernels.log_scores import log_keys
 
-    keys, exponents = np.empty(len(lists.scores)), np.empty(lists.n_units, np.int64)
+    exponents = np.empty(lists.n_units, np.int64)
     run_ranges(log_keys, lists.n_units, lists.indptr, lists.scores, keys, exponents)
     return Scaled(lists._replace(scores=keys), exponents)
 
 
-def to_scores(top: Lists, exponents: Ints | None) -> Floats:
+def to_scores(top: Lists, units: Ints | ListUnits | None) -> Floats:
     """Return the scores of lists that biases were added to."""
-    if exponents is None:
+    if units is None:
         return top.scores
+    scores = np.empty(len(top.scores))
+    if isinstance(units, ListUnits):
+        from trimtab.kernels.list_scores import scores_of_list_keys
+
+        run_ranges(scores_of_list_keys, top.n_units, top.indptr, top.scores, *units, scores)
+        return scores
     from trimtab.kernels.log_scores import scores_of_keys
 
-    scores = np.empty(len(top.scores))
-    run_ranges(scores_of_keys, top.n_units, top.indptr, top.scores, exponents, scores)
+    run_ranges(scores_of_keys, top.n_units, top.indptr, top.scores, units, scores)
     return scores

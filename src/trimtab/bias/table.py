@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from trimtab.arrays import Flags, Floats, Ints
+from trimtab.errors import SettingError
 from trimtab.tables.columns import ITEM
 
 WIDTH_90 = 1.6448536269514722  # half the width of a 90 % interval, in standard errors
@@ -34,7 +35,7 @@ class Summary(Mapping[str, Any]):
     cycles: int
     updates: int
     converged: bool
-    unit: float  # unit of biases: the median k-th score for "additive" ascent, 1 for logs
+    unit: float  # unit of biases: the median k-th score for "additive" ascent, 1 for other scales
     method: str = "ascent"
     forecast: float | None = None  # expected lift on the days that follow, from held-out users
     forecast_low: float | None = None  # bounds of its 90 % interval
@@ -140,6 +141,20 @@ class BiasTable:
                 "own": self.bias - self.trend - self.category,
                 "fresh": pa.array(self.fresh),
             }
+        )
+
+
+def require_common_scale(bias: BiasTable, purpose: str) -> None:
+    """Raise if the biases are on the scale of each list, which no number per item can follow.
+
+    Args:
+        bias: the biases.
+        purpose: what they are needed for, as in "cannot be written as boosts".
+    """
+    if bias.scale == "list":
+        raise SettingError(
+            f"biases with scale='list' cannot {purpose}, because every list has its own scale; "
+            f"learn with scale='log' or scale='additive'"
         )
 
 

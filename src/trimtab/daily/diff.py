@@ -24,13 +24,18 @@ def diff(before: Version, after: Version) -> pa.Table:
         of the move, then by id.
 
     Raises:
-        DataError: one version has additive biases, the other log biases.
+        DataError: the biases of the versions are on different scales.
     """
     old, new = before.bias(), after.bias()
     if old.scale != new.scale:
         raise DataError(
             f"version {before.number} has scale='{old.scale}', but version {after.number} has "
             f"scale='{new.scale}': their biases cannot be compared"
+        )
+    if new.scale == "list" and old.summary.k != new.summary.k:
+        raise DataError(
+            f"version {before.number} has k={old.summary.k}, but version {after.number} has "
+            f"k={new.summary.k}: their biases, on the scale of each list, cannot be compared"
         )
     ids, (old_codes, new_codes) = encode_ids(
         [

@@ -32,7 +32,10 @@ class BiasLearner(LearnerSettings):
             item's bias set to its own optimum, in turn. "auto" is the hierarchy, unless one of the
             settings listed after `seed` is given; those are for the ascent.
         scale: "additive": the bias is added to the score; "log": the score is multiplied by
-            exp(bias) (scores below 0 are divided, so that a positive bias always raises an item).
+            exp(bias) (scores below 0 are divided, so that a positive bias always raises an item);
+            "list": the bias, times the distance from the best to the k-th score of the user's
+            list, is added to the score; for engines whose scores differ in size from user to user
+            (such biases cannot be exported or folded into an index).
             "auto" is additive for the ascent; for the hierarchy it is log, unless most k-th
             scores are 0 or below.
         seed: random seed for user folds and bootstrap samples.
@@ -40,7 +43,7 @@ class BiasLearner(LearnerSettings):
             user's list scores 0 plus its bias, and is ranked if that is above 0 (engine scores
             must be at least 0).
         penalty: cost of one unit of bias, in summed user metric; a unit is the median k-th score
-            (1 for scale="log").
+            (1 for the scales "log" and "list").
         max_bias: the largest |bias|, in units; None for no limit.
         exclude_unsold: never recommend items that nobody bought recently.
         max_cycles: number of passes over the items; None: until nothing changes.

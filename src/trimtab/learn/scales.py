@@ -19,12 +19,14 @@ def choose_scale(median_kth_score: float) -> str:
 def model_unit(scale: str, median_gap: float, largest: float) -> float:
     """What the choice model counts as 1: a factor of e, or the gap from first to k-th score.
 
+    On the scale "list" that gap is 1 for each list.
+
     Args:
-        scale: "additive" or "log".
+        scale: "additive", "log" or "list".
         median_gap: between the best and the k-th score of a list; nan without any list.
         largest: absolute score, for lists without a gap.
     """
-    if scale == "log":
+    if scale != "additive":
         return 1.0
     return median_gap if median_gap > 0 else largest or 1.0
 

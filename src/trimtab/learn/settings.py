@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 
 from trimtab.checks import (
     METRICS,
+    SCALES,
     UNLISTED,
     require_choice,
     require_flag,
@@ -16,10 +17,14 @@ from trimtab.checks import (
 from trimtab.errors import SettingError
 
 _METHODS = ("auto", "hierarchy", "ascent")
-_SCALES = ("auto", "additive", "log")
+_SCALES = ("auto", *SCALES)
 _WHOLE = {"k": 1, "max_cycles": 1, "min_support": 0, "min_exposure": 0, "n_bags": 0, "seed": 0}
 _NUMBERS = {"penalty": (0,), "max_bias": (0,), "min_updates": (0, 1)}
 _MAY_BE_NONE = ("max_bias", "max_cycles")
+_NO_UNLISTED = {  # scales without unlisted items, and why
+    "log": "a score of 0 stays 0 when multiplied",
+    "list": "an unlisted item has no place on a list's own scale",
+}
 _SHARED = ("k", "metric", "method", "scale", "seed")  # by the hierarchy and the ascent
 
 
@@ -68,10 +73,10 @@ class LearnerSettings:
         for name, bounds in _NUMBERS.items():
             self._check_number(name, require_number, float, *bounds)
         require_flag("exclude_unsold", self.exclude_unsold)
-        if self.scale == "log" and self.unlisted != "never":
+        if self.scale in _NO_UNLISTED and self.unlisted != "never":
             raise SettingError(
-                f"unlisted={self.unlisted!r} does not work with scale='log', because a score of 0 "
-                f"stays 0 when multiplied; use unlisted='never'"
+                f"unlisted={self.unlisted!r} does not work with scale={self.scale!r}, because "
+                f"{_NO_UNLISTED[self.scale]}; use unlisted='never'"
             )
         if self.method == "hierarchy" and self._ascent_only:
             name = self._ascent_only[0]
@@ -94,7 +99,7 @@ class LearnerSettings:
     @property
     def ascent_scale(self) -> str:
         """The scale that an ascent learns on."""
-        return "log" if self.scale == "log" else "additive"
+        return "additive" if self.scale == "auto" else self.scale
 
     @property
     def ascent(self) -> AscentSettings:

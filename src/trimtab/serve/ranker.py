@@ -13,7 +13,7 @@ from trimtab.arrays import Codes, Flags, Floats, Ints, Lists
 from trimtab.bias import ItemBias
 from trimtab.bias.depth import append_rest, choose_depth, split_lists
 from trimtab.bias.scaled_scores import Scaled, to_scale, to_scores
-from trimtab.checks import UNLISTED
+from trimtab.checks import SCALES, UNLISTED
 from trimtab.errors import StoreError
 from trimtab.metrics.ranking import rank_lists
 from trimtab.serve.lookup import ItemLookup
@@ -32,6 +32,7 @@ class Ranker:
     bias: Floats  # by row; the last one is for row -1, items not in the table
     excluded: Flags  # as `bias`
     scale: str
+    learned_k: int  # slots that the biases were learned for
     raised: Ints  # rows that can enter without being listed, in ranking order
     depth: int | None  # items of a list that are re-ranked; None for all
 
@@ -85,9 +86,9 @@ class Ranker:
         codes = np.empty(len(ids), np.int32)
         codes[order] = np.arange(len(ids), dtype=np.int32)
         best, rest = split_lists(_one_list(codes[: len(scores)], scores), depth)
-        lists, exponents = self._scaled(best, codes[len(scores) :])
+        lists, units = self._scaled(best, codes[len(scores) :])
         top = rank_lists(lists, k, bias[order], barred[order])
-        top = top._replace(scores=to_scores(top, exponents))
+        top = top._replace(scores=to_scores(top, units))
         if rest is not None:
             top = append_rest(top, rest, k, barred[order])
         if not np.isfinite(top.scores).all():
@@ -97,17 +98,17 @@ class Ranker:
 
     def _scaled(self, listed: Lists, added: Codes) -> Scaled:
         """Return the list on the scale of the biases; an unlisted item scores only its bias."""
-        lists, exponents = to_scale(listed, self.scale)
+        lists, units = to_scale(listed, self.scale, self.learned_k)
         if len(added) == 0:
-            return Scaled(lists, exponents)
+            return Scaled(lists, units)
         codes = np.concatenate([lists.items, added])
         keys = np.concatenate([lists.scores, np.zeros(len(added))])
-        return Scaled(_one_list(codes, keys), exponents)
+        return Scaled(_one_list(codes, keys), units)
 
 
 def make_ranker(bias: ItemBias, lookup: ItemLookup) -> Ranker:
     """Return a ranker for a bias table; its biases must be finite."""
-    if bias.scale not in ("additive", "log") or bias.unlisted not in UNLISTED:
+    if bias.scale not in SCALES or bias.unlisted not in UNLISTED:
         raise StoreError(
             f"scale={bias.scale!r}, unlisted={bias.unlisted!r}: not supported; upgrade trimtab"
         )
@@ -118,8 +119,8 @@ def make_ranker(bias: ItemBias, lookup: ItemLookup) -> Ranker:
         positive = np.flatnonzero((bias.bias > 0) & ~bias.excluded)
         raised = positive[np.argsort(-bias.bias[positive], kind="stable")]
     return Ranker(
-        lookup, np.append(bias.bias, 0.0), np.append(bias.excluded, False), bias.scale, raised,
-        choose_depth(bias, None),
+        lookup, np.append(bias.bias, 0.0), np.append(bias.excluded, False), bias.scale,
+        bias.summary.k, raised, choose_depth(bias, None),
     )  # fmt: skip
 
 
@@ -131,9 +132,9 @@ def warm_up() -> None:
     """Compile or load the kernels now, so no request waits for that."""
     lists = _one_list(np.arange(2, dtype=np.int32), np.ones(2))
     best, _ = split_lists(lists, 1)
-    for scale in ("additive", "log"):
-        scaled, exponents = to_scale(best, scale)
-        to_scores(rank_lists(scaled, 1, np.zeros(2), np.zeros(2, bool)), exponents)
+    for scale in SCALES:
+        scaled, units = to_scale(best, scale, 1)
+        to_scores(rank_lists(scaled, 1, np.zeros(2), np.zeros(2, bool)), units)
 
 
 def _as_set(ids: list[Any] | UnsetType) -> set[Any] | None:

@@ -63,7 +63,7 @@ def learning_partition(
         bag: seed and number of a bootstrap sample; None to use all units.
     """
     weights = partition.weights if bag is None else partition.weights * _draws(partition, *bag)
-    lists = to_scale(partition.lists, scale).lists
+    lists = to_scale(partition.lists, scale, k).lists
     chosen = np.flatnonzero(learning_units(lists, partition.bought, weights))
     engine = rank_by_engine(lists, partition.bought, k, "acc", n_items)
     by_score = chosen[np.argsort(engine.kth_score[chosen], kind="stable")]

@@ -51,7 +51,7 @@ def count_all_units(
 
 
 def _count_partition(partition: Partition, k: int, metric: str, n_items: int, scale: str) -> Arrays:
-    lists, bought = to_scale(partition.lists, scale).lists, partition.bought
+    lists, bought = to_scale(partition.lists, scale, k).lists, partition.bought
     engine = rank_by_engine(lists, bought, k, metric, n_items)
     lengths, sizes = np.diff(lists.indptr), np.diff(bought.indptr)
     learning = np.flatnonzero(learning_units(lists, bought, partition.weights))

@@ -59,16 +59,19 @@ class SparkHierarchyBackend:
         return fit_effects(sums, len(fits), n_groups, precision)
 
 
-def with_hits(partition: Partition, scale: str, typical: float, windows: Codes) -> Partition:
+def with_hits(
+    partition: Partition, scale: str, k: int, typical: float, windows: Codes
+) -> Partition:
     """The units of a partition that bought at least one listed item.
 
     Args:
         partition: all units of a partition.
         scale: that biases are added on.
+        k: slots.
         typical: the weight that counts as 1.
         windows: new numbers of the windows.
     """
-    lists = to_scale(partition.lists, scale).lists
+    lists = to_scale(partition.lists, scale, k).lists
     data = gather_hits(lists, partition.bought, partition.weights / typical)
     chosen = data.source
     return Partition(

@@ -61,7 +61,7 @@ def fit_ascent_on_spark(
 
 
 def _penalty_unit(session: FitSession, counts: GlobalCounts, scale: str) -> float:
-    if scale == "log":
+    if scale != "additive":
         return 1.0
     k = session.learner.k
     numbers = (("full", counts.n_full), ("kth", counts.n_filled))

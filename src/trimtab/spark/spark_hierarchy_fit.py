@@ -77,8 +77,8 @@ def _choose_scale(session: FitSession, counts: GlobalCounts) -> tuple[str, float
     scale, k = session.learner.scale, session.learner.k
     if scale == "auto":
         scale = choose_scale(exact_median(session.units, "kth", k, counts.n_filled))
-    if scale == "log":
-        return scale, 1.0
+    if scale != "additive":
+        return scale, model_unit(scale, np.nan, counts.largest)
     gap = exact_median(session.units, "gap", k, counts.n_filled)
     return scale, model_unit(scale, gap, counts.largest)
 
@@ -93,7 +93,7 @@ def _make_backend(
     typical = totals.buyers_weight / max(counts.n_buyers, 1) or 1.0
     n_windows = int(windows.max(initial=0)) + 1
     bought, listed = units.run(count_by_fold, seed, windows, n_windows, len(session.item_ids))
-    hits = session.derive("hits", with_hits, scale, typical, windows)
+    hits = session.derive("hits", with_hits, scale, k, typical, windows)
     quanta = hit_value_quanta(units.n_units, counts.heaviest / typical, k)
     shared = SharedInputs(
         scale, unit, k, metric, seed, bought, listed, history,
@@ -133,6 +133,6 @@ def count_partition_top_k(
     quanta: float,
 ) -> Arrays:  # fmt: skip
     """What the top k of a partition's units show."""
-    lists = to_scale(partition.lists, scale).lists
+    lists = to_scale(partition.lists, scale, k).lists
     given = (k, metric, bias, n_items, quanta)
     return list(count_top_k(lists, partition.bought, partition.weights, *given))

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from trimtab.arrays import Flags, Floats, Ints, Singles
 from trimtab.bias.export.vectors import fill_singles, lowest_product, read_vectors
-from trimtab.bias.table import BiasTable
+from trimtab.bias.table import BiasTable, require_common_scale
 from trimtab.checks import require_choice
 from trimtab.errors import DataError, SettingError, warn
 from trimtab.tables.columns import ITEM
@@ -172,6 +172,7 @@ def fold(
 ) -> Folded:  # fmt: skip
     """Return item vectors that include the biases; see `ItemBias.fold_into`."""
     require_choice("excluded", excluded, EXCLUDED)
+    require_common_scale(bias, "be folded into vectors")
     _require_power_of_two(multiplier)
     given = read_vectors("item_vectors", item_vectors)
     if given.size == 0:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from trimtab.bias.table import BiasTable
+from trimtab.bias.table import BiasTable, require_common_scale
 from trimtab.errors import DataError
 from trimtab.tables.columns import ITEM
 from trimtab.tables.files import require_suffix, write_atomically, write_table
@@ -44,6 +44,7 @@ def write_boosts(bias: BiasTable, path: Path) -> float:
 
 def boosts_table(bias: BiasTable) -> tuple[pa.Table, float]:
     """Return item_id, bias, factor or boost, excluded; and the factor or boost of other items."""
+    require_common_scale(bias, "be written as boosts")
     if bias.scale == "log":
         _require_factors(bias)
         name, values, missing = "factor", np.exp(bias.bias), 1.0

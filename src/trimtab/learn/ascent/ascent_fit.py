@@ -38,7 +38,7 @@ def fit_ascent(
     scale = settings.ascent_scale
     if scale == "log":
         require_positive_scores(float(inputs.lists.scores.min(initial=1.0)))
-    inputs = replace(inputs, lists=to_scale(inputs.lists, scale).lists)
+    inputs = replace(inputs, lists=to_scale(inputs.lists, scale, settings.k).lists)
     solution = solve(settings, inputs, align_start(start, inputs.item_ids, scale), progress)
     means = _mean_metrics(inputs, solution)
     lengths = count_lengths(inputs.lists)
@@ -53,7 +53,7 @@ def solve(
 ) -> Solution:
     """The biases by item code: of one fit, or the mean over bags."""
     ascent, data = settings.ascent, (inputs.lists, inputs.bought, inputs.n_items)
-    unit = 1.0 if settings.ascent_scale == "log" else None
+    unit = None if settings.ascent_scale == "additive" else 1.0
     if settings.n_bags == 0:
         return ascend(*data, ascent, inputs.weights, start, unit, progress(0))
     bags = [

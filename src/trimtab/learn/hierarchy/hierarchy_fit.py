@@ -45,7 +45,7 @@ def _prepare(settings: LearnerSettings, inputs: FitInputs, weights: Floats) -> H
     """Lists on the scale to learn on, and the windows and weights that count."""
     best, kth = ends_of_lists(inputs.lists, settings.k)
     scale = choose_scale(median_of(kth)) if settings.scale == "auto" else settings.scale
-    lists = to_scale(inputs.lists, scale).lists
+    lists = to_scale(inputs.lists, scale, settings.k).lists
     unit = model_unit(scale, median_of(best - kth), largest_of(inputs.lists.scores))
     learning = learning_units(inputs.lists, inputs.bought, weights)
     n_windows = int(inputs.windows.max(initial=0)) + 1
