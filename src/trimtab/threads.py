@@ -39,6 +39,10 @@ def run_ranges(kernel: Callable[..., Any], n: int, *arrays: Any) -> list[Any]:
     parts = ranges(n, thread_count() if n >= LEAST_SPLIT else 1)
     if len(parts) == 1:
         return [kernel(0, n, *arrays)]
+    # Numba asks for numpy.ma, which NumPy imports when first asked. A thread that asks just as
+    # another one finishes that import fails with a RecursionError.
+    import numpy.ma  # noqa: F401
+
     with ThreadPoolExecutor(len(parts)) as pool:
         jobs = [pool.submit(kernel, start, stop, *arrays) for start, stop in parts]
         return [job.result() for job in jobs]
