@@ -4,6 +4,7 @@ from trimtab.datasets.complete_journey import load_complete_journey
 from trimtab.datasets.drift import DriftData, DriftSettings, generate_drift
 from trimtab.datasets.generated_items import KINDS, Items, generate_items
 from trimtab.datasets.generated_log import generate_log
+from trimtab.datasets.promotions import Promotion, draw_promotions
 from trimtab.tables.log import Log, make_log, read_log
 
 __all__ = [
@@ -12,6 +13,8 @@ __all__ = [
     "DriftSettings",
     "Items",
     "Log",
+    "Promotion",
+    "draw_promotions",
     "generate_drift",
     "generate_items",
     "generate_log",

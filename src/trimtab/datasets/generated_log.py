@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date, datetime
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from trimtab.datasets.generated_items import (
     require_item_settings,
     require_user_settings,
 )
+from trimtab.datasets.promotions import Promotion, promotion_factors
 from trimtab.datasets.random_tables import (
     activity_quantiles,
     alias_slots,
@@ -49,6 +51,7 @@ def generate_log(
     n_categories: int | None = None,
     seed: int = 0,
     start: date = _START,
+    promotions: Sequence[Promotion] = (),
 ) -> pa.Table:
     """Return events user_id, item_id, timestamp (UTC), in time order.
 
@@ -67,6 +70,7 @@ def generate_log(
         n_categories: Number of categories; by default the square root of `n_items`.
         seed: Random seed.
         start: First day.
+        promotions: Days on which items sell more; see `Promotion` and `draw_promotions`.
 
     Raises:
         SettingError: A setting is out of range.
@@ -81,12 +85,14 @@ def generate_log(
     if not isinstance(start, date) or isinstance(start, datetime):
         raise SettingError(f"start={start!r}: must be a datetime.date")
     items = generate_items(n_items, drift, n_categories, seed)
-    return _draw(n_users, items, days, float(purchases_per_user), drift, seed, start)
+    trends, highest = _item_trends(items, days, drift, seed, promotions)
+    return _draw(n_users, items, trends, highest, days, float(purchases_per_user), seed, start)
 
 
 def _draw(
-    n_users: int, items: Items, days: int, mean: float, drift: float, seed: int, start: date
-) -> pa.Table:
+    n_users: int, items: Items, trends: ItemTrends, highest: Floats, days: int, mean: float,
+    seed: int, start: date,
+) -> pa.Table:  # fmt: skip
     from trimtab.kernels.random_draws import draw_counts
     from trimtab.kernels.simulated_shoppers import draw_log
 
@@ -95,17 +101,20 @@ def _draw(
     run_compiled(draw_counts, n_users, keys[2], activity_quantiles(mean), counts)
     bounds = np.concatenate([[0], np.cumsum(counts[0], dtype=np.int64)])
     events = np.empty((3, bounds[-1]), np.int64)
-    trends = _item_trends(items, days, drift, seed)
-    highest = mixture(items, items.weight * np.exp(_highest_log(items, trends)))
-    tables = (mixture(items, items.long_run), highest, trends, items.anchor)
+    tables = (mixture(items, items.long_run), mixture(items, highest), trends, items.anchor)
     weekdays = (start.weekday() + np.arange(days)) % 7
     calendar = (alias_slots(_WEEKDAY_SALES[weekdays]), alias_slots(_HOURLY_SALES))
     run_compiled(draw_log, n_users, keys[:2], *tables, *calendar, bounds, events)
     return _table(events, start)
 
 
-def _item_trends(items: Items, days: int, drift: float, seed: int) -> ItemTrends:
-    """Return when and how each item changes; all changes end by the last day."""
+def _item_trends(
+    items: Items, days: int, drift: float, seed: int, promotions: Sequence[Promotion]
+) -> tuple[ItemTrends, Floats]:
+    """Return when and how each item changes, and its highest popularity.
+
+    All changes but promotions end by the last day.
+    """
     from trimtab.kernels.simulated_shoppers import ItemTrends
 
     random = np.random.default_rng([seed, _PURPOSE])
@@ -118,13 +127,17 @@ def _item_trends(items: Items, days: int, drift: float, seed: int) -> ItemTrends
     end = np.divide(items.trend, amplitude, out=np.zeros(n_items), where=items.kind == SEASONAL)
     phase = np.arcsin(np.clip(end, -1.0, 1.0))
     phase = np.where(random.random(n_items) < 0.5, phase, np.pi - phase)
-    return ItemTrends(items.kind, items.trend, onset, amplitude, period, phase)
+    row_of, factors, most = promotion_factors(promotions, n_items, days)
+    highest = items.weight * np.exp(_highest_log(items, amplitude))
+    highest[row_of >= 0] *= most
+    trends = (items.kind, items.trend, onset, amplitude, period, phase, row_of, factors)
+    return ItemTrends(*trends), highest
 
 
-def _highest_log(items: Items, trends: ItemTrends) -> Floats:
-    """Return the log of each item's highest popularity over its weight."""
+def _highest_log(items: Items, amplitude: Floats) -> Floats:
+    """Return the log of each item's highest popularity over its weight, without promotions."""
     rising = np.where(items.kind == TRENDING, items.trend, 0.0)
-    return np.where(items.kind == SEASONAL, trends.amplitude, rising)
+    return np.where(items.kind == SEASONAL, amplitude, rising)
 
 
 def _table(events: Ints, start: date) -> pa.Table:

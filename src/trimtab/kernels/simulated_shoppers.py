@@ -61,7 +61,11 @@ class Draft(NamedTuple):
 
 
 class ItemTrends(NamedTuple):
-    """How the popularity of each item changes over the days of a log."""
+    """How the popularity of each item changes over the days of a log.
+
+    `promoted` is each item's row of `promotion`, or -1; `promotion`, by [row, day], is the factor
+    of the day over the highest factor of the item.
+    """
 
     kind: NDArray[np.int8]
     trend: NDArray[np.float64]
@@ -69,6 +73,8 @@ class ItemTrends(NamedTuple):
     amplitude: NDArray[np.float64]
     period: NDArray[np.float64]
     phase: NDArray[np.float64]
+    promoted: NDArray[np.int32]
+    promotion: NDArray[np.float64]
 
 
 @helper
@@ -294,6 +300,14 @@ def pack(start, stop, bounds, indptr, loose, packed):
 @helper
 def _relative_popularity(item, time, days, trends):
     """Popularity of an item at a time (in days), divided by its highest popularity."""
+    popularity = _without_promotions(item, time, days, trends)
+    row = trends.promoted[item]
+    return popularity if row < 0 else popularity * trends.promotion[row, int(time)]
+
+
+@helper
+def _without_promotions(item, time, days, trends):
+    """The same of an item that is never promoted."""
     kind = trends.kind[item]
     if kind == _STEADY:
         return 1.0
