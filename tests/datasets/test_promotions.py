@@ -86,8 +86,11 @@ def test_drawn_promotions_start_or_end_together() -> None:
 
 def test_drawn_items_are_popular_and_on_sale() -> None:
     items = generate_items(500, drift=1.0)
+    rank = np.argsort(np.argsort(-items.weight))
     chosen = [promotion.item for promotion in draw_promotions(items, 20, starting=0)]
-    assert (np.argsort(np.argsort(-items.weight))[chosen] < 60).all()
+    assert (rank[chosen] < 60).all()
+    lower = draw_promotions(items, 20, starting=0, ranks=(100, 130))
+    assert (rank[[promotion.item for promotion in lower]] >= 100).all()
     assert not {"new", "withdrawn"} & {KINDS[kind] for kind in items.kind[chosen]}
 
 
@@ -119,7 +122,8 @@ def test_bad_promotions_are_refused(settings: dict, message: str) -> None:
         ({"starting": 1, "ending": 9}, "starting=1, ending=9"),
         ({"ending": 6}, "ending=6"),
         ({"starting": 1, "n": 51}, "n=51"),
-        ({"starting": 1, "most_popular": 0}, "most_popular=0"),
+        ({"starting": 1, "ranks": (-1, 5)}, r"ranks\[0\]=-1"),
+        ({"starting": 1, "ranks": (5, 5)}, r"ranks\[1\]=5"),
     ],
 )
 def test_bad_draws_are_refused(settings: dict, message: str) -> None:

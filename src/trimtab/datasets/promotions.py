@@ -56,7 +56,7 @@ def draw_promotions(
     *,
     starting: int | None = None,
     ending: int | None = None,
-    most_popular: int = 50,
+    ranks: tuple[int, int] = (0, 50),
     seed: int = 0,
 ) -> tuple[Promotion, ...]:
     """Return promotions of 3 to 7 days that all start, or all end, at the same instant.
@@ -67,7 +67,8 @@ def draw_promotions(
         strength: Factor that multiplies the popularity.
         starting: First day of all promotions.
         ending: First day after all promotions; give this or `starting`.
-        most_popular: Choose among this many items, the most popular before any change.
+        ranks: Choose among the items of these ranks by popularity before any change: from the
+            first (0 is the most popular) to just before the second.
         seed: Random seed.
 
     Raises:
@@ -82,13 +83,15 @@ def draw_promotions(
         >>> log = generate_log(n_users=100, n_items=500, days=40, promotions=promotions)
     """
     sold = np.flatnonzero((items.kind != NEW) & (items.kind != WITHDRAWN))
-    require_whole("most_popular", most_popular, 1, items.n_items, "n_items")
-    require_whole("n", n, 1, min(most_popular, len(sold)), "most_popular")
+    first_rank, end_rank = ranks
+    require_whole("ranks[0]", first_rank, 0, len(sold) - 1)
+    require_whole("ranks[1]", end_rank, first_rank + 1)
+    by_popularity = sold[np.argsort(-items.weight[sold], kind="stable")][first_rank:end_rank]
+    require_whole("n", n, 1, len(by_popularity))
     require_whole("seed", seed, 0)
     if (starting is None) == (ending is None):
         raise SettingError(f"starting={starting}, ending={ending}: give exactly one of them")
     random = np.random.default_rng([seed, _PURPOSE])
-    by_popularity = sold[np.argsort(-items.weight[sold], kind="stable")][:most_popular]
     chosen = random.permutation(by_popularity)[:n]
     lengths = random.integers(SHORTEST, LONGEST, n, endpoint=True)
     if ending is not None:

@@ -1,0 +1,237 @@
+"""Lift of the default learner when a promotion starts or ends the day after the window.
+
+python benchmarks/promotions.py --quick                     # two seeds, a minute
+python benchmarks/promotions.py                             # ten seeds, several minutes
+python benchmarks/promotions.py --against ../other/src      # beside another version
+
+A generated shop of four weeks. Biases are learned on the last 3 days before a date, or on three
+such windows, and judged on the 3 days after it. Kinds of dates:
+
+    starts   Items at the top of most lists, because they sold well in earlier promotions, sold
+             little in the window; their next promotion starts on the date.
+    ends     Items of medium popularity were promoted during the window, until the date.
+    none     The shop of "starts", but its next promotion does not come: no shock.
+    lasts    The promotions of "ends" started with the window and go on: no shock.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import sys
+from collections.abc import Iterator
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+# Read when numpy is imported. More threads are slower for these small matrices.
+os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
+
+import numpy as np
+import pyarrow as pa
+from rich.console import Console
+from rich.table import Table
+
+from trimtab.datasets import (
+    Items,
+    Log,
+    Promotion,
+    draw_promotions,
+    generate_items,
+    generate_log,
+    make_log,
+)
+from trimtab.engines import Engine, Factorization, Markov
+from trimtab.experiments.timeline import split_log
+from trimtab.tables.timestamps import as_datetime
+from versions import Case, Outcome, Version, add_options, open_versions
+
+N_USERS, N_ITEMS, PURCHASES, DRIFT = 3_000, 600, 20.0, 0.3
+LAST_DAY, DAYS = 28, 3  # the date's place in the log; days of windows and tests
+START = date(2026, 1, 5)
+N_LISTED = 50
+N_TOP, TOP_RANKS = 6, (0, 20)
+N_MEDIUM, MEDIUM_RANKS = 10, (40, 120)
+KINDS = ("starts", "ends", "none", "lasts")
+SHOCKS = ("starts", "ends")
+ENGINES = {"markov": Markov, "factorization": lambda: Factorization(n_factors=16)}
+
+
+class Cell(NamedTuple):
+    """One date: its kind, the promotions' strength, the shop's seed, engine and windows."""
+
+    kind: str
+    strength: float
+    engine: str
+    windows: int
+    seed: int
+
+
+def earlier_promotions(items: Items, strength: float, seed: int) -> list[Promotion]:
+    """Promotions of top items every ten days or so; the last ends 4 to 12 days before the date."""
+    random = np.random.default_rng([seed, 1])
+    found = []
+    for item in draw_promotions(items, N_TOP, starting=0, ranks=TOP_RANKS, seed=seed):
+        end = LAST_DAY - int(random.integers(4, 13))
+        while end >= 3:
+            days = min(int(random.integers(3, 8)), end)
+            found.append(Promotion(item.item, end - days, days, strength))
+            end -= days + int(random.integers(5, 10))
+    return found
+
+
+def plan_promotions(kind: str, strength: float, seed: int) -> list[Promotion]:
+    """All promotions of the shop."""
+    items = generate_items(N_ITEMS, DRIFT, seed=seed)
+    if kind in ("starts", "none"):
+        found = earlier_promotions(items, strength, seed)
+        if kind == "starts":
+            found += draw_promotions(
+                items, N_TOP, strength, starting=LAST_DAY, ranks=TOP_RANKS, seed=seed
+            )
+        return found
+    medium = draw_promotions(
+        items, N_MEDIUM, strength, ending=LAST_DAY, ranks=MEDIUM_RANKS, seed=seed
+    )
+    if kind == "ends":
+        return list(medium)
+    return [Promotion(p.item, LAST_DAY - DAYS, 2 * DAYS, strength) for p in medium]
+
+
+def make_shop(kind: str, strength: float, seed: int) -> Log:
+    return make_log(
+        generate_log(
+            N_USERS, N_ITEMS, LAST_DAY + DAYS, PURCHASES, DRIFT, seed=seed, start=START,
+            promotions=plan_promotions(kind, strength, seed),
+        )
+    )  # fmt: skip
+
+
+def make_cases(log: Log, engine: Engine, most: int = 3) -> dict[int, Case]:
+    """The tables of a fit on one window, and on the last three."""
+    split = split_log(log, START + timedelta(LAST_DAY), DAYS, DAYS)
+    tonight = engine.fit(split.known, as_datetime(split.test_from)).recommend(
+        split.test["user_id"], N_LISTED
+    )
+    recs, recent = [], []
+    for back in range(most):
+        window = split_log(log, split.as_of - timedelta(DAYS * back), DAYS, DAYS)
+        lists = engine.fit(window.train, as_datetime(window.recent_from)).recommend(n=N_LISTED)
+        label = pa.scalar(str(window.as_of))
+        for table, parts in ((lists, recs), (window.recent, recent)):
+            parts.append(table.append_column("window", pa.repeat(label, table.num_rows)))
+    judged = {"lists": tonight, "later": split.test, "history": split.train}
+    one = [parts[0].drop_columns("window") for parts in (recs, recent)]
+    several = [pa.concat_tables(parts[::-1]) for parts in (recs, recent)]
+    return {1: Case(*one, **judged), most: Case(*several, **judged)}
+
+
+def run_cells(
+    seeds: range, strengths: list[float], versions: list[Version]
+) -> Iterator[tuple[Cell, list[Outcome]]]:
+    for seed in seeds:
+        for kind in KINDS:
+            for strength in strengths:
+                log = make_shop(kind, strength, seed)
+                for engine, make in ENGINES.items():
+                    for windows, case in make_cases(log, make()).items():
+                        cell = Cell(kind, strength, engine, windows, seed)
+                        yield cell, [version.fit(case) for version in versions]
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+Found = list[tuple[Cell, list[Outcome]]]
+
+
+def percent(value: float) -> str:
+    return "" if np.isnan(value) else f"{100 * value:+.1f}"
+
+
+def lifts_of(found: Found, version: int) -> np.ndarray:
+    return np.array([outcomes[version].lift for _, outcomes in found])
+
+
+def forecast_of(found: Found, version: int) -> float:
+    known = [outcomes[version].forecast for _, outcomes in found]
+    known = [value for value in known if value is not None]
+    return float(np.mean(known)) if known else float("nan")
+
+
+def ratio(found: Found) -> str:
+    """Mean lift of this version over the other's: of losses, the part that is left."""
+    this, other = lifts_of(found, 0).mean(), lifts_of(found, 1).mean()
+    return f"{this / other:.2f}" if this * other > 0 else "-"
+
+
+def make_row(found: Found, versions: list[Version]) -> list[str]:
+    cells = []
+    for place in range(len(versions)):
+        lifts = lifts_of(found, place)
+        cells += [
+            f"{percent(lifts.mean())} ({percent(lifts.min())})",
+            percent(forecast_of(found, place)),
+        ]
+    return [*cells, ratio(found)] if len(versions) > 1 else cells
+
+
+def show(found: Found, versions: list[Version], seeds: int) -> None:
+    heads = [
+        head if len(versions) == 1 else f"{version.name}: {head}"
+        for version in versions
+        for head in ("lift", "forecast")
+    ]
+    heads += ["ratio of lifts"] if len(versions) > 1 else []
+    title = f"Lift of NDCG@10 in %, mean (worst) of {seeds} seeds, and mean forecast"
+    table = Table("engine", "windows", "dates", "strength", *heads, title=title)
+    for engine in ENGINES:
+        for windows in (1, 3):
+            own = [row for row in found if row[0].engine == engine and row[0].windows == windows]
+            add_rows(table, [engine, str(windows)], own, versions)
+    Console(width=150).print(table)
+
+
+def add_rows(table: Table, first: list[str], found: Found, versions: list[Version]) -> None:
+    strengths = sorted({cell.strength for cell, _ in found})
+    for kind in KINDS:
+        for strength in strengths:
+            rows = [row for row in found if row[0][:2] == (kind, strength)]
+            table.add_row(*first, kind, f"{strength:g}", *make_row(rows, versions))
+    for name, kinds in (("all shocks", SHOCKS), ("no shock", set(KINDS) - set(SHOCKS))):
+        rows = [row for row in found if row[0].kind in kinds]
+        table.add_row(*first, name, "all", *make_row(rows, versions), style="bold")
+    table.add_section()
+
+
+def write_cells(path: Path, found: Found, versions: list[Version]) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow([*Cell._fields, "version", "lift", "forecast", "low", "high", "seconds"])
+        for cell, outcomes in found:
+            for version, o in zip(versions, outcomes, strict=True):
+                row: list[Any] = [o.lift, o.forecast, o.low, o.high, o.seconds]
+                writer.writerow([*cell, version.name, *row])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="two seeds; about a minute")
+    parser.add_argument("--seeds", type=int, help="number of generated shops; default 10")
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--strengths", type=float, nargs="+", default=[5.0, 20.0, 50.0])
+    parser.add_argument("--cells", type=Path, help="write one row per fit to this CSV file")
+    add_options(parser)
+    options = parser.parse_args()
+    n_seeds = options.seeds or (2 if options.quick else 10)
+    seeds = range(options.first_seed, options.first_seed + n_seeds)
+    with open_versions(options) as versions:
+        found = list(run_cells(seeds, options.strengths, versions))
+        show(found, versions, n_seeds)
+    if options.cells:
+        write_cells(options.cells, found, versions)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
