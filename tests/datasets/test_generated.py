@@ -173,6 +173,36 @@ def test_trend_is_the_change_that_happened(strong: DriftData) -> None:
     assert 0.8 < slope < 1.1
 
 
+def test_log_changes_are_those_of_sales_to_listers() -> None:
+    data = generate_drift(n_users=150_000, n_items=300, purchases_per_user=1.0, drift=1.0)
+    items, scores = data.lists.items, data.lists.scores
+    rows = np.repeat(np.arange(data.n_users), np.diff(data.lists.indptr)) * 300 + items
+    sold = [
+        np.bincount(items[np.isin(rows, users * 300 + window.items)], minlength=300)
+        for window in (data.history, data.test)
+        for users in [np.repeat(np.arange(data.n_users), np.diff(window.indptr))]
+    ]
+    expected = [
+        np.bincount(items, weights, minlength=300)
+        for weights in (scores, scores * np.exp(data.log_changes()))
+    ]
+    often = np.minimum(*sold) >= 100
+    seen, stated = (np.log(now[often] / before[often]) for before, now in (sold, expected))
+    errors = np.sqrt(1 / sold[0][often] + 1 / sold[1][often])
+    assert often.sum() > 50
+    assert np.mean(((seen - stated) / errors) ** 2) == pytest.approx(1.0, abs=0.3)
+
+
+def test_effective_trend_leaves_out_what_the_category_does(strong: DriftData) -> None:
+    trend, effective = strong.trend, strong.effective_trend
+    assert np.array_equal(np.isneginf(effective), strong.kind == WITHDRAWN)
+    assert np.isnan(effective[strong.kind == NEW]).all()
+    known = np.isfinite(trend)
+    assert 0.9 < np.corrcoef(trend[known], effective[known])[0, 1] < 0.999
+    calm = generate_drift(n_users=200, drift=0.0)
+    assert np.abs(calm.log_changes()).max() < 1e-9
+
+
 def test_withdrawn_items_are_listed_but_no_longer_bought(strong: DriftData) -> None:
     withdrawn = strong.kind == WITHDRAWN
     assert withdrawn.any()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -98,10 +99,37 @@ class DriftData:
         """Log of each item's popularity now over before; +inf for new, -inf for withdrawn items."""
         return self.items.trend
 
+    @cached_property
+    def effective_trend(self) -> Floats:
+        """Log change of an item's share of purchases, as its listers saw it; nan if not listed.
+
+        An item that rises by less than the rest of its category sells less, whatever its `trend`.
+        This is the mean, over the users who list the item, of the log of the probability that one
+        of their purchases is this item: now, over before. -inf for withdrawn items.
+        """
+        with np.errstate(invalid="ignore"):
+            sums = np.bincount(self.lists.items, self.log_changes(), minlength=self.n_items)
+            return sums / np.bincount(self.lists.items, minlength=self.n_items)
+
     @property
     def category(self) -> Codes:
         """Category of each item."""
         return self.items.category
+
+    def log_changes(self) -> Floats:
+        """Return log(probability now / before) that a purchase is the listed item, by list row."""
+        from trimtab.kernels.simulated_shoppers import fill_log_changes
+
+        now = category_sums(self.items, self.items.now)
+        changes = np.empty((self.n_users, self.settings.n_listed))
+        run_compiled(
+            fill_log_changes, self.n_users, stream_keys(self.settings.seed, _PURPOSE, 6)[0],
+            _world(self.items), mixture(self.items, self.items.long_run),
+            self.items.now / now[self.category], now / now.sum(),
+            self.lists.items.reshape(changes.shape), self.lists.scores.reshape(changes.shape),
+            changes,
+        )  # fmt: skip
+        return changes.reshape(-1)
 
     def recs(self) -> pa.Table:
         """Return the lists: user_id, item_id, score."""

@@ -138,15 +138,21 @@ def _fill_candidates(state, user, favorites, engine, by_popularity, draft):
 
 
 @helper
+def _taste_of(category, favorites, category_share):
+    """The probability that one purchase by taste is of a category."""
+    taste = BASE_SHARE * category_share[category]
+    for rank in range(len(favorites)):
+        if favorites[rank] == category:
+            taste += TASTE_SHARES[rank]
+    return taste
+
+
+@helper
 def _fill_scores(state, favorites, world, noise, draft):
     total = 0.0
     for position in range(len(draft.items)):
         item = draft.items[position]
-        category = world.category[item]
-        taste = BASE_SHARE * world.category_share[category]
-        for rank in range(len(favorites)):
-            if favorites[rank] == category:
-                taste += TASTE_SHARES[rank]
+        taste = _taste_of(world.category[item], favorites, world.category_share)
         state, factor = draw_quantile(state, noise)
         draft.scores[position] = taste * world.within[item]
         draft.liking[position] = max(draft.scores[position], _NEVER_SEEN) * factor
@@ -286,6 +292,36 @@ def draw_users(
             counts[window, user] = _fill_purchases(
                 state, favorites, mixture, items, liking, world.change, window > 0, room
             )
+
+
+@kernel
+def fill_log_changes(
+    start, stop, key, world, long_run, within_now, share_now, listed, scores, log_changes
+):
+    """Write the log of the probability that a purchase is a listed item: now, over before.
+
+    key: random key of tastes. within_now, share_now: as `World` has them, after the change.
+    log_changes: by [user, slot].
+    """
+    favorites = np.empty(len(TASTE_SHARES), np.int64)
+    own = np.empty(listed.shape[1])
+    for user in range(start, stop):
+        _fill_favorites(key, user, long_run, favorites)
+        total = 0.0
+        for slot in range(len(own)):
+            item = listed[user, slot]
+            taste = _taste_of(world.category[item], favorites, world.category_share)
+            by_taste = (1.0 - OWN_SHARE) * taste * world.within[item]
+            own[slot] = max(scores[user, slot] - by_taste, 0.0) * world.change[item]
+            total += own[slot]
+        own_share = OWN_SHARE if total > 0.0 else 0.0
+        for slot in range(len(own)):
+            item = listed[user, slot]
+            taste = _taste_of(world.category[item], favorites, share_now)
+            now = (1.0 - own_share) * taste * within_now[item]
+            if total > 0.0:
+                now += own_share * own[slot] / total
+            log_changes[user, slot] = math.log(now / scores[user, slot]) if now > 0 else -math.inf
 
 
 @kernel
