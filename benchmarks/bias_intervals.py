@@ -1,0 +1,141 @@
+"""Coverage of the 90 % intervals of biases, on generated drift whose truth is known.
+
+python benchmarks/bias_intervals.py --quick                  # 2,000 and 10,000 users, a minute
+python benchmarks/bias_intervals.py                          # up to 200,000 users
+python benchmarks/bias_intervals.py --against ../other/src   # beside another version
+
+Truths: `trend`, the change of an item's popularity, and `effective`, the change of its share of
+purchases among those who list it (`DriftData.effective_trend`), which is what a log bias corrects.
+A bias means something only relative to the others, so truth and biases are compared after both were
+centred as `BiasLearner` centres: by slots of the engine's top k. Withdrawn items have no finite
+truth; they are left out. Items count equally, if enough users list them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import NamedTuple
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from trimtab.arrays import Floats, Ints
+from trimtab.datasets import DriftData, generate_drift
+from versions import Case, Outcome, Version, add_options, open_versions
+
+K, N_LISTED, N_ITEMS = 10, 50, 2_000
+MIN_LISTS = 10  # below, an item is fresh
+SIZES = {2_000: 5, 10_000: 3, 50_000: 2, 200_000: 1}  # users, and seeds
+DRIFTS = (0.25, 0.5, 1.0)
+
+
+class Coverage(NamedTuple):
+    """Shares of items whose interval holds the truth, and what explains them."""
+
+    trend: float
+    effective: float
+    effective_known: float  # of items bought at least 10 times
+    width: float  # mean half-width of the intervals
+    error: float  # root mean square of bias - effective
+    spread: float  # standard deviation of the effective truth
+    lift: float
+
+
+def make_case(data: DriftData) -> Case:
+    recs = data.recs()
+    return Case(
+        recs, data.recent_events(), recs, data.test_events(),
+        history=data.history_events(), items=data.catalogue(),
+    )  # fmt: skip
+
+
+def centred(values: Floats, weights: Ints) -> Floats:
+    return values - np.average(values, weights=weights)
+
+
+def judge(data: DriftData, truths: dict[str, Floats], outcome: Outcome) -> Coverage:
+    """Compare intervals with the truths, over items that enough users list."""
+    table = outcome.table
+    assert outcome.scale == "log", "biases of other scales cannot be compared with the truth"
+    code = table["item_id"].to_numpy()
+    listed = np.bincount(data.lists.items, minlength=data.n_items)
+    shown = np.bincount(
+        data.lists.items.reshape(-1, N_LISTED)[:, :K].reshape(-1), minlength=data.n_items
+    )
+    columns = {name: np.full(data.n_items, np.nan) for name in ("bias", "low", "high", "support")}
+    for name, column in columns.items():
+        column[code] = table[name].to_numpy()
+    known = (listed >= MIN_LISTS) & ~np.isnan(columns["bias"])
+    known &= np.isfinite(truths["trend"])
+    bias, low, high = (columns[name][known] for name in ("bias", "low", "high"))
+    middle = np.average(bias, weights=shown[known])
+    covered = {}
+    for name, truth in truths.items():
+        target = centred(truth[known], shown[known]) + middle
+        covered[name] = (low <= target) & (target <= high)
+    effective = centred(truths["effective"][known], shown[known])
+    bought = columns["support"][known] >= MIN_LISTS
+    return Coverage(
+        float(covered["trend"].mean()),
+        float(covered["effective"].mean()),
+        float(covered["effective"][bought].mean()),
+        float((high - low).mean() / 2),
+        float(np.sqrt(np.mean((bias - middle - effective) ** 2))),
+        float(effective.std()),
+        outcome.lift,
+    )
+
+
+def run_cell(n_users: int, drift: float, seeds: int, versions: list[Version]) -> list[Coverage]:
+    """Means over seeds, for each version."""
+    found: list[list[Coverage]] = [[] for _ in versions]
+    for seed in range(seeds):
+        data = generate_drift(n_users, N_ITEMS, N_LISTED, drift=drift, seed=seed)
+        truths = {"trend": data.trend, "effective": data.effective_trend}
+        case = make_case(data)
+        for place, version in enumerate(versions):
+            found[place].append(judge(data, truths, version.fit(case)))
+    return [Coverage(*np.mean(rows, axis=0)) for rows in found]
+
+
+def show(found: dict[tuple[int, float], list[Coverage]], versions: list[Version]) -> None:
+    heads = (
+        "covers effective", "of items bought 10 times", "covers trend", "half-width", "error",
+        "spread of truth", "lift",
+    )  # fmt: skip
+    title = "Share of items, in %, whose 90 % interval holds the truth"
+    table = Table("users", "drift", "version", *heads, title=title)
+    for (n_users, drift), rows in found.items():
+        for version, row in zip(versions, rows, strict=True):
+            shares = (row.effective, row.effective_known, row.trend)
+            lengths = (row.width, row.error, row.spread)
+            table.add_row(
+                f"{n_users:,}", f"{drift:g}", version.name,
+                *(f"{100 * share:.1f}" for share in shares),
+                *(f"{length:.2f}" for length in lengths), f"{100 * row.lift:+.1f}",
+            )  # fmt: skip
+    Console(width=130).print(table)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="only 2,000 and 10,000 users")
+    parser.add_argument("--users", type=int, nargs="+", help="only these numbers of users")
+    add_options(parser)
+    options = parser.parse_args()
+    sizes = options.users or [n for n in SIZES if n <= 10_000 or not options.quick]
+    found = {}
+    with open_versions(options) as versions:
+        for n_users in sizes:
+            for drift in DRIFTS:
+                seeds = SIZES.get(n_users, 1)
+                found[n_users, drift] = run_cell(n_users, drift, seeds, versions)
+                print(f"{n_users:,} users, drift {drift:g}: done", file=sys.stderr, flush=True)
+    show(found, versions)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
