@@ -1,0 +1,142 @@
+"""Lift of the default learner on scores of several kinds, all of which give the same order.
+
+python benchmarks/score_kinds.py                         # half a minute
+python benchmarks/score_kinds.py --against ../other/src  # beside another version
+
+Generated drift of 1. The generator's score p is a probability; the other kinds are transforms of it
+that keep the order of every list, but for the last three. "best" is the best of three scales in
+hindsight: log, additive, and additive after each list was divided by its own gap from first to k-th
+score.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+from rich.console import Console
+from rich.table import Table
+
+from trimtab.arrays import Floats
+from trimtab.datasets import DriftData, generate_drift
+from versions import Case, Outcome, add_options, open_versions
+
+K, N_LISTED = 10, 50
+SCALE_SPREAD = 2.7  # of the log of a user's own scale
+BUYERS = 0.8  # share of users who buy the one item
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Scores of one kind, and the fit's tables with them."""
+
+    name: str
+    case: Case
+
+
+def transforms(p: Floats, random: np.random.Generator) -> dict[str, Floats]:
+    """Scores by user and slot."""
+    logit = np.log(p)
+    own_scale = np.exp(random.normal(0.0, SCALE_SPREAD, (len(p), 1)))
+    is_even = np.arange(len(p))[:, None] % 2 == 0
+    return {
+        "probabilities": p,
+        "cosines": np.tanh((logit + 5.8) / 4.0),
+        "mixed-sign logits": logit + 5.7,
+        "logits x own scale": (logit + 5.0) * own_scale,
+        "half of users negative": np.where(is_even, p, logit),
+        "p + 1000": p + 1000.0,
+        "log p + 20": logit + 20.0,
+        "constant": np.ones_like(p),
+    }
+
+
+def with_scores(case: Case, scores: Floats) -> Case:
+    place = case.recs.column_names.index("score")
+    recs = case.recs.set_column(place, "score", pa.array(scores.reshape(-1)))
+    return replace(case, recs=recs, lists=recs)
+
+
+def divide_by_gap(case: Case) -> Case:
+    """Scores below the best of their list, in units of the gap from the first to the k-th."""
+    scores = case.recs["score"].to_numpy().reshape(-1, N_LISTED)
+    ranked = -np.sort(-scores, axis=1)
+    gap = ranked[:, :1] - ranked[:, K - 1 : K]
+    return with_scores(case, (scores - ranked[:, :1]) / np.where(gap > 0, gap, 1.0))
+
+
+def one_item_for_most(data: DriftData, case: Case, slot: int) -> Case:
+    """Every list has one more item in a slot (in place of another); most users buy it always."""
+    random = np.random.default_rng(7)
+    item = data.n_items
+    listed = data.lists.items.astype(np.int64).reshape(-1, N_LISTED).copy()
+    listed[:, slot] = item
+    recs = case.recs.set_column(1, "item_id", pa.array(listed.reshape(-1)))
+
+    def add(events: pa.Table) -> pa.Table:
+        buyers = np.flatnonzero(random.random(data.n_users) < BUYERS)
+        more = pa.table({"user_id": buyers, "item_id": np.full(len(buyers), item)})
+        return pa.concat_tables([events, more])
+
+    history, recent, later = add(case.history), add(case.recent), add(case.later)
+    return replace(case, recs=recs, lists=recs, history=history, recent=recent, later=later)
+
+
+def make_kinds(seed: int) -> list[Kind]:
+    data = generate_drift(8_000, 1_500, N_LISTED, drift=1.0, seed=seed)
+    recs = data.recs()
+    plain = Case(
+        recs, data.recent_events(), recs, data.test_events(), history=data.history_events()
+    )
+    p = data.lists.scores.reshape(-1, N_LISTED)
+    found = transforms(p, np.random.default_rng(1))
+    kinds = [Kind(name, with_scores(plain, scores)) for name, scores in found.items()]
+    return [
+        *kinds,
+        Kind("80 % buy the first item", one_item_for_most(data, plain, 0)),
+        Kind("80 % buy the last item", one_item_for_most(data, plain, N_LISTED - 1)),
+    ]
+
+
+def percent(value: float | None) -> str:
+    return "none" if value is None else f"{100 * value:+.1f}"
+
+
+def describe(outcome: Outcome) -> list[str]:
+    converged = "yes" if outcome.converged else "NO"
+    return [percent(outcome.lift), percent(outcome.forecast), outcome.scale, converged]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, default=2)
+    add_options(parser)
+    options = parser.parse_args()
+    with open_versions(options) as versions:
+        heads = [
+            head if len(versions) == 1 else f"{version.name}: {head}"
+            for version in versions
+            for head in ("lift", "forecast", "scale", "converged")
+        ]
+        title = "Lift of NDCG@10 in % on the generator's later purchases"
+        table = Table("scores", *heads, "best", "of scale", title=title)
+        for kind in make_kinds(options.seed):
+            fixed = {
+                "log": replace(kind.case, settings={"scale": "log"}),
+                "additive": replace(kind.case, settings={"scale": "additive"}),
+                "by list": replace(divide_by_gap(kind.case), settings={"scale": "additive"}),
+            }
+            lifts = {name: versions[0].fit(case).lift for name, case in fixed.items()}
+            best = max(lifts, key=lambda name: lifts[name])
+            outcomes = [version.fit(kind.case) for version in versions]
+            cells = [cell for outcome in outcomes for cell in describe(outcome)]
+            table.add_row(kind.name, *cells, percent(lifts[best]), best)
+        Console(width=150).print(table)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
