@@ -39,10 +39,12 @@ class Case:
     history: pa.Table | None = None
     items: pa.Table | None = None
     settings: dict[str, Any] = field(default_factory=dict)
+    returns_top: bool = False  # whether the outcome has the re-ranked lists
 
     def digest(self) -> str:
         """Return a name for the content."""
-        sha = hashlib.sha256(repr(sorted(self.settings.items())).encode())
+        settings = (sorted(self.settings.items()), self.returns_top)
+        sha = hashlib.sha256(repr(settings).encode())
         for table in (self.recs, self.recent, self.lists, self.later, self.history, self.items):
             sha.update(b"-" if table is None else ",".join(table.column_names).encode())
             for column in () if table is None else table.columns:
@@ -64,6 +66,7 @@ class Outcome(NamedTuple):
     seconds: float
     table: pa.Table  # of biases
     said: list[str]  # warnings
+    top: pa.Table | None  # the re-ranked lists, if asked for
 
     @property
     def lift(self) -> float:
@@ -161,9 +164,9 @@ def _fit(case: dict[str, Any]) -> dict[str, Any]:
             case["recs"], case["recent"], history=case["history"], items=case["items"]
         )
         seconds = time.perf_counter() - begun
+        top = bias.apply(case["lists"])
         before, after = (
-            tt.evaluate(lists, case["later"])["ndcg"]
-            for lists in (case["lists"], bias.apply(case["lists"]))
+            tt.evaluate(lists, case["later"])["ndcg"] for lists in (case["lists"], top)
         )
     summary = bias.summary
     return {
@@ -172,6 +175,7 @@ def _fit(case: dict[str, Any]) -> dict[str, Any]:
         "converged": summary.converged, "moved": bool(np.any(bias.bias != 0)),
         "scale": bias.scale, "seconds": seconds, "table": bias.table(),
         "said": [str(warning.message) for warning in said],
+        "top": top if case["returns_top"] else None,
     }  # fmt: skip
 
 
