@@ -12,6 +12,10 @@ such windows, and judged on the 3 days after it. Kinds of dates:
     ends     Items of medium popularity were promoted during the window, until the date.
     none     The shop of "starts", but its next promotion does not come: no shock.
     lasts    The promotions of "ends" started with the window and go on: no shock.
+    plain    A shop without promotions.
+
+Before the date, "starts" and "none" are the same log: no learner can tell them apart, it can only
+choose how much to risk.
 """
 
 from __future__ import annotations
@@ -53,7 +57,7 @@ START = date(2026, 1, 5)
 N_LISTED = 50
 N_TOP, TOP_RANKS = 6, (0, 20)
 N_MEDIUM, MEDIUM_RANKS = 10, (40, 120)
-KINDS = ("starts", "ends", "none", "lasts")
+KINDS = ("starts", "ends", "none", "lasts", "plain")
 SHOCKS = ("starts", "ends")
 ENGINES = {"markov": Markov, "factorization": lambda: Factorization(n_factors=16)}
 
@@ -83,6 +87,8 @@ def earlier_promotions(items: Items, strength: float, seed: int) -> list[Promoti
 
 def plan_promotions(kind: str, strength: float, seed: int) -> list[Promotion]:
     """All promotions of the shop."""
+    if kind == "plain":
+        return []
     items = generate_items(N_ITEMS, DRIFT, seed=seed)
     if kind in ("starts", "none"):
         found = earlier_promotions(items, strength, seed)
@@ -128,14 +134,14 @@ def make_cases(log: Log, engine: Engine, most: int = 3) -> dict[int, Case]:
 
 
 def run_cells(
-    seeds: range, strengths: list[float], versions: list[Version]
+    seeds: range, strengths: list[float], engines: list[str], versions: list[Version]
 ) -> Iterator[tuple[Cell, list[Outcome]]]:
     for seed in seeds:
         for kind in KINDS:
-            for strength in strengths:
+            for strength in [1.0] if kind == "plain" else strengths:
                 log = make_shop(kind, strength, seed)
-                for engine, make in ENGINES.items():
-                    for windows, case in make_cases(log, make()).items():
+                for engine in engines:
+                    for windows, case in make_cases(log, ENGINES[engine]()).items():
                         cell = Cell(kind, strength, engine, windows, seed)
                         yield cell, [version.fit(case) for version in versions]
 
@@ -185,7 +191,7 @@ def show(found: Found, versions: list[Version], seeds: int) -> None:
     heads += ["ratio of lifts"] if len(versions) > 1 else []
     title = f"Lift of NDCG@10 in %, mean (worst) of {seeds} seeds, and mean forecast"
     table = Table("engine", "windows", "dates", "strength", *heads, title=title)
-    for engine in ENGINES:
+    for engine in dict.fromkeys(cell.engine for cell, _ in found):
         for windows in (1, 3):
             own = [row for row in found if row[0].engine == engine and row[0].windows == windows]
             add_rows(table, [engine, str(windows)], own, versions)
@@ -193,9 +199,8 @@ def show(found: Found, versions: list[Version], seeds: int) -> None:
 
 
 def add_rows(table: Table, first: list[str], found: Found, versions: list[Version]) -> None:
-    strengths = sorted({cell.strength for cell, _ in found})
     for kind in KINDS:
-        for strength in strengths:
+        for strength in sorted({cell.strength for cell, _ in found if cell.kind == kind}):
             rows = [row for row in found if row[0][:2] == (kind, strength)]
             table.add_row(*first, kind, f"{strength:g}", *make_row(rows, versions))
     for name, kinds in (("all shocks", SHOCKS), ("no shock", set(KINDS) - set(SHOCKS))):
@@ -220,13 +225,14 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, help="number of generated shops; default 10")
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--strengths", type=float, nargs="+", default=[5.0, 20.0, 50.0])
+    parser.add_argument("--engines", nargs="+", choices=list(ENGINES), default=list(ENGINES))
     parser.add_argument("--cells", type=Path, help="write one row per fit to this CSV file")
     add_options(parser)
     options = parser.parse_args()
     n_seeds = options.seeds or (2 if options.quick else 10)
     seeds = range(options.first_seed, options.first_seed + n_seeds)
     with open_versions(options) as versions:
-        found = list(run_cells(seeds, options.strengths, versions))
+        found = list(run_cells(seeds, options.strengths, options.engines, versions))
         show(found, versions, n_seeds)
     if options.cells:
         write_cells(options.cells, found, versions)
