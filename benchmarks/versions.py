@@ -2,7 +2,8 @@
 
 A version is a folder that holds the package `trimtab` (its `src`). Each version works in a process
 of its own, which gets the tables and returns an `Outcome`, so all versions get the same tables.
-Outcomes are cached in build/fits by the content of the package's files and of the tables.
+Outcomes are cached in build/fits by the content of the package's files and of the tables; give
+--against a copy that nobody edits meanwhile.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -97,7 +98,8 @@ class Version:
     def close(self) -> None:
         """End the process."""
         if self._process is not None:
-            self._process.stdin.close()
+            with suppress(BrokenPipeError):
+                self._process.stdin.close()
             self._process.wait()
 
     def _ask(self, case: Case) -> Outcome:
@@ -108,9 +110,12 @@ class Version:
                 stdout=subprocess.PIPE,
                 env={**os.environ, "PYTHONPATH": str(self._src)},
             )
-        pickle.dump(vars(case), self._process.stdin, protocol=5)
-        self._process.stdin.flush()
-        return Outcome(**pickle.load(self._process.stdout))
+        try:
+            pickle.dump(vars(case), self._process.stdin, protocol=5)
+            self._process.stdin.flush()
+            return Outcome(**pickle.load(self._process.stdout))
+        except (BrokenPipeError, EOFError):
+            sys.exit(f"{self._src}: this version failed, see its error above")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
