@@ -27,10 +27,10 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from trimtab.daily.windows import Window
 from trimtab.datasets import generate_log, make_log
 from trimtab.engines import Markov
 from trimtab.store import Store
+from trimtab.tables.log_windows import Window
 from trimtab.tables.timestamps import as_datetime
 
 FIRST = date(2026, 2, 10)

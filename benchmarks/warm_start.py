@@ -16,10 +16,10 @@ from datetime import date, timedelta
 import pyarrow as pa
 
 import trimtab as tt
-from trimtab.daily.windows import Window
 from trimtab.datasets import generate_log, make_log
 from trimtab.engines import Markov
 from trimtab.tables.log import Log
+from trimtab.tables.log_windows import Window
 from trimtab.tables.timestamps import as_datetime
 
 AIM_TIME, AIM_OBJECTIVE = 0.5, 0.005

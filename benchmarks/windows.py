@@ -17,11 +17,11 @@ import numpy as np
 import pyarrow as pa
 
 import trimtab as tt
-from trimtab.daily.windows import Window
 from trimtab.datasets import load_complete_journey, read_log
 from trimtab.engines import Markov
 from trimtab.experiments.timeline import split_log
 from trimtab.tables.log import Log
+from trimtab.tables.log_windows import Window
 from trimtab.tables.timestamps import as_datetime
 
 DAYS = 3

@@ -20,10 +20,10 @@ from shops import AS_OF, FIRST, run_in_process
 from trimtab.daily import Refresh, diff
 from trimtab.daily.dated_lists import find_lists
 from trimtab.daily.publish_checks import unchanged_share
-from trimtab.daily.windows import Window
 from trimtab.errors import BusyError, DataError, RefusedError, SettingError, StoreError
 from trimtab.store import Store
 from trimtab.store.writer import open_writer
+from trimtab.tables.log_windows import Window
 
 QUICK = tt.BiasLearner(method="ascent")
 pytestmark = pytest.mark.xdist_group("shop")
@@ -37,7 +37,7 @@ def lists_of(shop, day) -> pa.Table:
 
 
 def test_it_learns_what_fit_learns_from_the_right_lists(shop, bytes_of):
-    done = shop.job().run(AS_OF)
+    done = shop.job(windows=1).run(AS_OF)
     window = Window.of(AS_OF - timedelta(3), 3, "UTC")
     day = AS_OF - timedelta(4)  # lists of the window's first day may have seen it
     expected = tt.BiasLearner().fit(
@@ -52,7 +52,7 @@ def test_it_learns_what_fit_learns_from_the_right_lists(shop, bytes_of):
 
 
 def test_categories_come_from_the_items(shop, bytes_of):
-    done = shop.job(items=shop.folder / "items.parquet").run(AS_OF)
+    done = shop.job(items=shop.folder / "items.parquet", windows=1).run(AS_OF)
     window = Window.of(AS_OF - timedelta(3), 3, "UTC")
     items = pq.read_table(shop.folder / "items.parquet")
     expected = tt.BiasLearner().fit(
@@ -72,10 +72,11 @@ def set_trained_until(shop, day, until) -> None:
 def test_trained_until_decides_which_lists_are_used(shop):
     first = AS_OF - timedelta(3)
     set_trained_until(shop, first, f"{first} 00:00:00")
-    assert shop.job(learner=QUICK).run(AS_OF).version.manifest["lists"] == [str(first)]
+    job = shop.job(learner=QUICK, windows=1)
+    assert job.run(AS_OF).version.manifest["lists"] == [str(first)]
     set_trained_until(shop, first, f"{first} 00:00:01")
     set_trained_until(shop, AS_OF, f"{AS_OF - timedelta(9)} 12:00:00")  # not retrained
-    assert shop.job(learner=QUICK).run(AS_OF).version.manifest["lists"] == [str(AS_OF)]
+    assert job.run(AS_OF).version.manifest["lists"] == [str(AS_OF)]
 
 
 @pytest.mark.parametrize("learner", [QUICK, tt.BiasLearner()], ids=["ascent", "default"])
@@ -171,7 +172,7 @@ def test_errors_of_fit_name_the_days(shop):
     day = AS_OF - timedelta(4)
     table = lists_of(shop, day)
     pq.write_table(pa.concat_tables([table, table.slice(0, 1)]), shop.lists / f"{day}.parquet")
-    with pytest.raises(DataError, match=f"lists of {day} .*recs.*user_id"):
+    with pytest.raises(DataError, match=f"lists of {day}, {AS_OF - timedelta(7)} .*recs.*user_id"):
         shop.job(learner=QUICK).run(AS_OF)
     assert shop.job(learner=QUICK, duplicates="max").run(AS_OF).version.number == 1
 
@@ -181,7 +182,7 @@ def test_a_damaged_file_that_is_not_needed_is_skipped(shop):
     with pytest.warns(tt.TrimtabWarning, match=f"lists of {AS_OF - timedelta(1)} are skipped"):
         done = shop.job(learner=QUICK).run(AS_OF)
     assert f"lists of {AS_OF - timedelta(1)} are skipped" in done.version.manifest["warnings"][0]
-    assert done.version.manifest["lists"] == [str(AS_OF - timedelta(4))]
+    assert done.version.manifest["lists"][0] == str(AS_OF - timedelta(4))
     (shop.lists / f"{AS_OF - timedelta(4)}.parquet").write_bytes(b"no Parquet")
     with (
         pytest.warns(tt.TrimtabWarning, match=f"lists of {AS_OF - timedelta(1)} are skipped"),
@@ -224,7 +225,7 @@ def test_items_that_were_never_sold_have_their_category(shop, bytes_of):
     items = pq.read_table(shop.folder / "items.parquet")
     new = pa.table({"item_id": [9_999], "name": ["new"], "category": ["c1"]})
     pq.write_table(pa.concat_tables([items, new]), shop.folder / "items.parquet")
-    done = shop.job(items=shop.folder / "items.parquet").run(AS_OF)
+    done = shop.job(items=shop.folder / "items.parquet", windows=1).run(AS_OF)
     window = Window.of(AS_OF - timedelta(3), 3, "UTC")
     expected = tt.BiasLearner().fit(
         lists_of(shop, AS_OF - timedelta(4)), window.events(shop.log),
@@ -237,15 +238,18 @@ def test_items_that_were_never_sold_have_their_category(shop, bytes_of):
 def test_learn_on_chooses_the_lists(shop):
     day = AS_OF - timedelta(6)
     done = shop.job(learner=QUICK, learn_on=str(day)).run(AS_OF)
-    assert done.version.manifest["lists"] == [str(day)]
+    assert done.version.manifest["lists"] == [str(day), str(AS_OF - timedelta(7))]
 
 
-def test_earlier_windows_are_used_if_there_are_lists(shop, bytes_of):
-    done = shop.job(windows=5).run(AS_OF)
+def test_all_windows_with_lists_are_used(shop, bytes_of):
+    """Whatever the number of buyers; of earlier windows, only the lists of their buyers."""
+    done = shop.job().run(AS_OF)
     starts = [AS_OF - timedelta(3), AS_OF - timedelta(6)]  # lists begin on 12 February
     days = [start - timedelta(1) for start in starts]
-    assert done.version.manifest["lists"] == [str(day) for day in days]
     windows = [Window.of(start, 3, "UTC") for start in starts]
+    recent = [window.events(shop.log) for window in windows]
+    newest, earlier = (lists_of(shop, day) for day in days)
+    earlier = earlier.filter(pc.is_in(earlier["user_id"], recent[1]["user_id"]))
 
     def labelled(tables):
         return pa.concat_tables(
@@ -254,22 +258,29 @@ def test_earlier_windows_are_used_if_there_are_lists(shop, bytes_of):
         )
 
     expected = tt.BiasLearner().fit(
-        labelled([lists_of(shop, day) for day in days]),
-        labelled([window.events(shop.log) for window in windows]),
-        history=windows[0].history(shop.log),
+        labelled([newest, earlier]), labelled(recent), history=windows[0].history(shop.log)
     )
     assert bytes_of(done.bias.table()) == bytes_of(expected.table())
+    manifest = done.version.manifest
+    assert manifest["lists"] == [str(day) for day in days]
+    assert manifest["window"] == {
+        "first": str(starts[1]), "days": 3, "windows": 2,
+        "events": sum(table.num_rows for table in recent),
+    }  # fmt: skip
 
 
-def test_few_buyers_need_earlier_windows(shop):
-    """1,500 customers need one window; 120 need all windows that have lists."""
-    assert len(shop.job(learner=QUICK).run(AS_OF).version.manifest["lists"]) == 1
-    few = shop.log.events.filter(pc.less(shop.log.events["user_id"], 120))
-    pq.write_table(few, shop.events)
-    done = shop.job(learner=QUICK).run(AS_OF)
-    assert len(done.version.manifest["lists"]) == 2
-    assert done.version.manifest["window"]["windows"] == 2
-    assert len(shop.job(learner=QUICK, windows=1).run(AS_OF).version.manifest["lists"]) == 1
+def test_windows_go_back_as_far_as_asked_and_as_the_log_goes(shop):
+    for path in shop.lists.iterdir():
+        set_trained_until(shop, path.stem, "2026-01-05 00:00:00")  # before all windows
+
+    def n_windows(**settings):
+        done = shop.job(learner=QUICK, **settings).run(AS_OF)
+        return done.version.manifest["window"]["windows"]
+
+    assert n_windows() == 6
+    assert n_windows(windows=1) == 1
+    assert n_windows(windows=9) == 9
+    assert n_windows(windows=99) == 15  # 46 days; the first is before the earliest window
 
 
 # Dated lists
@@ -413,7 +424,7 @@ def test_scores_on_another_scale_are_refused(shop, change):
     learner = tt.BiasLearner(method="ascent", max_bias=3, penalty=0)
     change_tonight(shop, change)
     with pytest.raises(RefusedError, match=f"lists of {AS_OF}.*--accept different-lists"):
-        shop.job(learner=learner, rerank=True).run(AS_OF)
+        shop.job(learner=learner, rerank=True, windows=1).run(AS_OF)
     assert not Store(shop.store).exists()
     accepted = shop.job(learner=learner, rerank=True, accept=["different-lists"]).run(AS_OF)
     assert accepted.version.top().num_rows > 0
@@ -601,7 +612,7 @@ def test_exclusions_come_first_in_a_diff(shop):
     before = window.history(shop.log)
     rest = kept.filter(pc.greater_equal(kept["timestamp"], sold_from(window)))
     pq.write_table(pa.concat_tables([before, rest]), shop.events)
-    second = shop.job(learner=learner).run(AS_OF).version
+    second = shop.job(learner=learner, windows=1).run(AS_OF).version
     moves = diff(first, second)
     flips = moves.filter(pc.not_equal(moves["excluded_before"], moves["excluded_after"]))
     assert gone in flips["item_id"].to_pylist()
@@ -633,6 +644,7 @@ def test_a_morning_on_the_command_line(shop, trimtab):
     out = trimtab(*shop.arguments("--as-of", AS_OF, "--rerank", *quick), cwd=shop.folder)
     assert out.returncode == 0, out.stderr
     assert f"version 1 for {AS_OF} is served" in out.stdout
+    assert "in 2 windows of 3 days, on lists of 2026-02-16, 2026-02-13" in out.stdout
     items = ("--items", shop.folder / "items.parquet")
     next_day = run_in_process(
         *shop.arguments("--as-of", AS_OF + timedelta(1), "--json", *items, *quick)

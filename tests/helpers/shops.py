@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 
 from trimtab.cli import app, guarded
 from trimtab.daily import Refresh
-from trimtab.daily.windows import Window
 from trimtab.datasets import generate_log, make_log
 from trimtab.engines import Markov
 from trimtab.tables.log import Log
+from trimtab.tables.log_windows import Window
 from trimtab.tables.timestamps import as_datetime
 
 N_ITEMS = 120

@@ -59,11 +59,8 @@ def refresh(
     paper: Paper = False,
     recent_days: RecentDays = Refresh.recent_days,
     windows: Annotated[
-        int | None,
-        option(
-            "NUMBER",
-            "Recent windows to learn from. By default, as many as needed for enough buyers.",
-        ),
+        int,
+        option("NUMBER", "Most windows to learn from; fewer if there are no lists or events."),
     ] = Refresh.windows,
     learn_on: Annotated[
         str | None,
@@ -208,12 +205,19 @@ def _forecast(summary: dict[str, Any]) -> str:
     return _percent(summary["forecast"]) + interval
 
 
+def _count_windows(window: dict[str, Any]) -> str:
+    """Return '1 window of 3 days' or '6 windows of 3 days'."""
+    n, days = window["windows"], window["days"]
+    return f"{n} window{'' if n == 1 else 's'} of {days} day{'' if days == 1 else 's'}"
+
+
 def _print_version(version: Version) -> None:
     row, manifest = _describe(version), version.manifest
     window = manifest["window"]
     say(
         f"version {row['number']} for {row['as_of']} is served: {row['n_biases']} biases from "
-        f"{window['events']} events since {window['first']}, on lists of {', '.join(row['lists'])}"
+        f"{window['events']} events since {window['first']}, in {_count_windows(window)}, on lists "
+        f"of {', '.join(row['lists'])}"
     )
     say(
         f"{_metric(row)} on the window {_percent(row['lift'])}; forecast for the coming days "

@@ -36,12 +36,13 @@ from trimtab.daily.training_tables import (
     read_lists,
     read_shop_data,
 )
-from trimtab.daily.windows import Window, recent_windows, require_complete
+from trimtab.daily.windows import require_complete
 from trimtab.errors import DataError, GuardWarning, RefusedError, StoreError, TrimtabWarning, warn
 from trimtab.learn import BiasLearner
 from trimtab.store.versions import NAMES, TOP, Store, Version
 from trimtab.store.writer import open_writer
 from trimtab.tables.files import write_table
+from trimtab.tables.log_windows import recent_windows
 from trimtab.tables.timestamps import read_day, require_zone
 
 GUARD, INCOMPLETE, OLDER, DIFFERENT_LISTS = "guard", "incomplete", "older", "different-lists"
@@ -75,9 +76,8 @@ class Refresh:
             fine; the finest is used as the category.
         learner: the learner to use.
         recent_days: length of a window in days.
-        windows: number of windows to learn from: the newest and those right before it, as long as
-            there are lists made before them. None: only the newest if it has 500 buyers, otherwise
-            as many as it takes, up to 6.
+        windows: most windows to learn from: the newest and those right before it, as long as the
+            log reaches back and there are lists made before them.
         learn_on: day of the training lists for the newest window; by default the newest lists made
             before it.
         rerank: also publish the newest lists, re-ranked.
@@ -99,7 +99,7 @@ class Refresh:
     items: str | Path | None = None
     learner: BiasLearner = field(default_factory=BiasLearner)
     recent_days: int = 3
-    windows: int | None = None
+    windows: int = 6
     learn_on: Any = None
     rerank: bool = False
     keep: int = 14
@@ -108,10 +108,8 @@ class Refresh:
     warm: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("recent_days", "keep"):
+        for name in ("recent_days", "windows", "keep"):
             require_whole(name, getattr(self, name), 1)
-        if self.windows is not None:
-            require_whole("windows", self.windows, 1)
         for word in self._accepted():
             require_choice("accept", word, ACCEPTABLE)
         require_choice("duplicates", self.duplicates, DUPLICATES)
@@ -179,7 +177,7 @@ class Refresh:
             top, reranked = self._rerank(lists, data, bias, tables.newest_lists)
         ours = (note for note in caught if issubclass(note.category, TrimtabWarning))
         notes = tuple(str(note.message) for note in ours)
-        manifest = self._describe(bias, data, windows[0], tables, reranked, seconds, notes)
+        manifest = self._describe(bias, data, tables, reranked, seconds, notes)
         return _NewVersion(bias, top, data.names(), manifest, notes)
 
     def _rerank(
@@ -219,17 +217,16 @@ class Refresh:
             )
 
     def _describe(
-        self, bias: ItemBias, data: ShopData, window: Window, tables: TrainingTables,
-        reranked: date | None, seconds: float, notes: tuple[str, ...],
+        self, bias: ItemBias, data: ShopData, tables: TrainingTables, reranked: date | None,
+        seconds: float, notes: tuple[str, ...],
     ) -> dict[str, Any]:  # fmt: skip
         """Return the manifest: how the version was made."""
-        first = window.first - timedelta(self.recent_days * (len(tables.days) - 1))
         return {
             "as_of": str(data.as_of),
             "tz": data.log.tz,
             "window": {
-                "first": str(first), "days": self.recent_days,
-                "windows": len(tables.days), "events": tables.recent.num_rows,
+                "first": str(tables.windows[-1].first), "days": self.recent_days,
+                "windows": len(tables.windows), "events": tables.recent.num_rows,
             },
             "lists": [str(day) for day in tables.days],
             "reranked": None if reranked is None else str(reranked),

@@ -21,7 +21,6 @@ from trimtab.checks import METRICS, require_choice, require_whole
 from trimtab.daily.dated_lists import TRAINED_UNTIL
 from trimtab.daily.refresh import Refresh
 from trimtab.daily.simulated_month import LISTS, SCHEMA, STORE, Month, prepare_folder
-from trimtab.daily.windows import Window, recent_windows
 from trimtab.engines import Engine
 from trimtab.errors import DataError, RefusedError, SettingError, TrimtabWarning
 from trimtab.learn import BiasLearner
@@ -30,6 +29,7 @@ from trimtab.metrics.per_user import mean_metrics
 from trimtab.tables.columns import TIMESTAMP
 from trimtab.tables.files import read_table, write_table
 from trimtab.tables.log import Log
+from trimtab.tables.log_windows import Window, recent_windows
 from trimtab.tables.timestamps import as_datetime, local_day, microseconds
 
 Step = Callable[[str], None]
@@ -127,7 +127,7 @@ class Simulation:
 
     def _nights(self, mornings: list[date]) -> list[date]:
         """Return the days to make lists for, starting with the first that the job needs."""
-        windows = recent_windows(self.log, mornings[0], self.recent_days, None)
+        windows = recent_windows(self.log, mornings[0], self.recent_days, Refresh.windows)
         before = (mornings[0] - windows[-1].first).days
         return [mornings[0] - timedelta(back) for back in range(before, 0, -1)] + mornings
 

@@ -12,11 +12,11 @@ import pyarrow as pa
 from trimtab.checks import require_columns
 from trimtab.daily.dated_lists import DatedLists
 from trimtab.daily.event_sources import read_events
-from trimtab.daily.windows import Window
 from trimtab.errors import DataError
-from trimtab.tables.columns import CATEGORY, ITEM, NAME, SCORE, TIMESTAMP, USER, WINDOW
+from trimtab.tables.columns import CATEGORY, ITEM, NAME, SCORE, TIMESTAMP, USER
 from trimtab.tables.files import is_csv, match_id_types, plain_type, read_table
 from trimtab.tables.log import Log, make_log
+from trimtab.tables.log_windows import Window, of_buyers, stack_windows
 from trimtab.tables.timestamps import as_utc, day_start, microseconds, require_zone
 
 _LIST_COLUMNS = (USER, ITEM, SCORE)
@@ -48,12 +48,13 @@ class ShopData:
 
 @dataclass(frozen=True)
 class TrainingTables:
-    """The tables of a fit, and the days of the lists in them, newest first."""
+    """The tables of a fit, and the windows and the days of the lists in them, newest first."""
 
     recs: pa.Table
     recent: pa.Table
     history: pa.Table
     catalogue: pa.Table | None
+    windows: tuple[Window, ...]
     days: tuple[date, ...]
     newest_lists: pa.Table  # the lists of the first of these days
 
@@ -81,10 +82,26 @@ def read_shop_data(
 
 
 def read_lists(
-    lists: DatedLists, days: Sequence[date], data: ShopData, text: Sequence[str] = ()
+    lists: DatedLists,
+    days: Sequence[date],
+    data: ShopData,
+    text: Sequence[str] = (),
+    windows: Sequence[Window] = (),
 ) -> tuple[list[pa.Table], ShopData]:
-    """Return the lists of some days, and the shop's data with ids of the same kinds."""
-    tables = [_read_day(lists.days[day]) for day in days]
+    """Return the lists of some days, and the shop's data with ids of the same kinds.
+
+    Args:
+        lists: all lists.
+        days: days to read.
+        data: the shop's data.
+        text: columns of ids that are text.
+        windows: one per day, newest first; of all but the first, only lists of its buyers are kept,
+            as they are read: all lists of all windows may not fit into memory.
+    """
+    tables = [_read_day(lists.days[day]) for day in days[:1]]
+    for place, day in enumerate(days[1:], start=1):
+        table = _read_day(lists.days[day])
+        tables.append(of_buyers(table, windows[place].events(data.log)) if windows else table)
     from_csv = [is_csv(lists.days[day]) for day in days]
     log, (events_csv, items_csv) = data.log, data.from_csv
     *tables, events, known, items = match_id_types(
@@ -158,23 +175,16 @@ def build_training_tables(
     lists: DatedLists, chosen: Sequence[tuple[Window, date]], data: ShopData, text: Sequence[str]
 ) -> tuple[TrainingTables, ShopData]:
     """Return the tables of a fit, and the shop's data with ids of the lists' kinds."""
-    days = tuple(day for _, day in chosen)
-    recs, matched = read_lists(lists, days, data, text)
-    newest_lists = recs[0]
-    recent = [window.events(matched.log) for window, _ in chosen]
-    if len(chosen) > 1:
-        labels = [str(window.first) for window, _ in chosen]
-        recs = [_add_window(*pair) for pair in zip(recs, labels, strict=True)]
-        recent = [_add_window(*pair) for pair in zip(recent, labels, strict=True)]
+    windows, days = zip(*chosen, strict=True)
+    recs, matched = read_lists(lists, days, data, text, windows)
+    bought = [window.events(matched.log) for window in windows]
+    stacked, recent = stack_windows(windows, recs, bought)
     return TrainingTables(
-        recs=pa.concat_tables(recs, promote_options="permissive"),
-        recent=pa.concat_tables(recent),
-        history=chosen[0][0].history(matched.log),
+        recs=stacked,
+        recent=recent,
+        history=windows[0].history(matched.log),
         catalogue=matched.catalogue(),
+        windows=windows,
         days=days,
-        newest_lists=newest_lists,
+        newest_lists=recs[0],
     ), matched
-
-
-def _add_window(table: pa.Table, label: str) -> pa.Table:
-    return table.append_column(WINDOW, pa.repeat(pa.scalar(label), table.num_rows))
