@@ -27,7 +27,7 @@ from als_engine import ALS
 from trimtab.datasets import Log, load_complete_journey, read_log
 from trimtab.engines import Category, Engine, Factorization, Markov
 from trimtab.experiments.methods import Case, Method
-from trimtab.experiments.timeline import split_log
+from trimtab.experiments.timeline import EarlierWindow, earlier_windows, split_log
 from trimtab.metrics.bootstrap import lift_intervals
 from trimtab.metrics.evaluation import evaluate_units
 
@@ -44,6 +44,7 @@ LAMBDAMART = "lambdamart"
 LEARNERS = ("paper", "default")
 METRICS = ("acc", "map", "ndcg")
 K, N_LISTED, RECENT_DAYS, TEST_DAYS = 10, 50, 3, 7
+WINDOWS = 3  # that the default learns from, as in a backtest
 N_DRAWS = 1000
 ROUNDS = 3  # as many for each time: the best of more would flatter
 _HERE, _PACKAGE = Path(__file__).parent, Path(tt.__file__).parent
@@ -88,6 +89,11 @@ class KeptCase(Case):
         """Lists made before the recent window."""
         place = Path(f"{self.stem}-before.parquet")
         return pq.read_table(place) if place.exists() else _keep(super().before, place)
+
+    def before_earlier(self, own: EarlierWindow) -> pa.Table:
+        """Lists made before an earlier window, for its buyers."""
+        place = Path(f"{self.stem}-before-{own.window.first}.parquet")
+        return pq.read_table(place) if place.exists() else _keep(super().before_earlier(own), place)
 
     @functools.cached_property
     def lists(self) -> pa.Table:
@@ -135,7 +141,7 @@ def part_keys(log: Log) -> dict[str, str]:
     ]
     mark = repr((_mark(log), K, N_LISTED, RECENT_DAYS, TEST_DAYS))
     drawn, rescored = f"{mark} {N_DRAWS}", [KNOBS[kind] for kind in KNOBS if kind not in REFITTED]
-    learned = _digest(package, drawn)
+    learned = _digest(package, f"{drawn} {WINDOWS}")
     return {
         "lists": _digest(engine_code, mark),
         **{part: _digest(rival_code, drawn) for part in _REFITS},
@@ -158,7 +164,10 @@ def fill_cell(cell: Cell) -> float:
     log = _logs[cell.log]
     split = split_log(log, cell.day, RECENT_DAYS, TEST_DAYS)
     stem = cell.folder / f"lists-{cell.keys['lists']}"
-    case = KeptCase(engines(log)[cell.engine], split, N_LISTED, K, log.catalogue(), stem)
+    earlier = earlier_windows(log, split, RECENT_DAYS, WINDOWS)
+    case = KeptCase(
+        engines(log)[cell.engine], split, N_LISTED, K, log.catalogue(), earlier, stem=stem
+    )
     for part in cell.missing():
         fill = _refit if part in _REFITS else _FILLS[part]
         text = json.dumps(fill(case, part))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import warnings
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, date, datetime
 from itertools import product
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -14,12 +16,14 @@ import pytest
 
 import trimtab as tt
 from trimtab.datasets import generate_items, generate_log, make_log
-from trimtab.engines import Markov
+from trimtab.engines import Engine, Markov
 from trimtab.errors import DataError, SettingError, StoreError
 from trimtab.experiments.backtest import CELLS, run_backtest, total_steps
+from trimtab.experiments.methods import Case
 from trimtab.experiments.plan import make_plan, read_plan_file
 from trimtab.experiments.results import SCHEMAS, Results
-from trimtab.experiments.timeline import split_log
+from trimtab.experiments.timeline import earlier_windows, split_log
+from trimtab.tables.log_windows import Window
 
 N_ITEMS = 80
 EVENTS = generate_log(n_users=250, n_items=N_ITEMS, days=70, purchases_per_user=25, drift=1, seed=3)
@@ -62,18 +66,18 @@ def rows(results: Results, name: str = "results", **wanted: object) -> list[dict
 
 
 def test_every_cell_method_and_metric_is_there(results):
-    for date in SETTINGS["dates"]:
+    for day in SETTINGS["dates"]:
         for engine in SETTINGS["engines"]:
             found = {
                 (r["method"], r["objective"], r["metric"])
-                for r in rows(results, date=date, engine=engine)
+                for r in rows(results, date=day, engine=engine)
             }
             metrics = ("acc", "map", "ndcg")
             assert found == {
                 *((method, "", metric) for method in METHODS[:5] for metric in metrics),
                 *product(METHODS[5:], metrics, metrics),
             }
-        alone = rows(results, date=date, engine="popularity")
+        alone = rows(results, date=day, engine="popularity")
         assert {row["method"] for row in alone} == {"long"}
     assert set(results.tables) == set(SCHEMAS)
 
@@ -97,19 +101,76 @@ def test_figures_equal_those_computed_step_by_step(results):
     assert fit["n_biases"] == np.count_nonzero(bias.bias) == len(rows(results, "biases", **key))
 
 
-def test_the_default_learns_with_history_and_categories(results):
+def in_window(table: pa.Table, day: str) -> pa.Table:
+    return table.append_column("window", pa.array([day] * table.num_rows))
+
+
+def test_the_default_learns_on_three_windows_with_history_and_categories(results):
     split = split_log(LOG, "2026-02-20")
-    before = Markov(min_support=1).fit(split.train, datetime(2026, 2, 17, tzinfo=UTC))
+    recs, recent = [], []
+    for day in (17, 14, 11):
+        window = Window.of(date(2026, 2, day), 3, "UTC")
+        own, known = window.events(LOG), window.history(LOG)
+        engine = Markov(min_support=1).fit(known, datetime(2026, 2, day, tzinfo=UTC))
+        lists = engine.recommend(None if day == 17 else own["user_id"], n=20)
+        recs.append(in_window(lists, f"2026-02-{day}"))
+        recent.append(in_window(own, f"2026-02-{day}"))
     seen = Markov(min_support=1).fit(split.known, datetime(2026, 2, 20, tzinfo=UTC))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", tt.GuardWarning)
         bias = tt.BiasLearner(k=5, metric="acc").fit(
-            before.recommend(n=20), split.recent, history=split.train, items=LOG.catalogue()
-        )
+            pa.concat_tables(recs), pa.concat_tables(recent), history=split.train,
+            items=LOG.catalogue(),
+        )  # fmt: skip
     after = tt.evaluate(bias.apply(seen.recommend(n=20), k=5), split.test, k=5)
     key = {"date": "2026-02-20", "engine": "markov", "method": "default", "objective": "acc"}
     (row,) = rows(results, **key, metric="acc")
     assert row["value"] == pytest.approx(after["acc"])
+    (fit,) = rows(results, "fits", **key)
+    assert fit["n_biases"] == np.count_nonzero(bias.at_work)
+
+
+class CountedMarkov(Markov):
+    """Counts how often it is trained."""
+
+    trained: ClassVar[list[datetime]] = []
+
+    def fit(self, events, as_of):
+        self.trained.append(as_of)
+        return super().fit(events, as_of)
+
+
+def learned_windows(day: str, engine: Engine, windows: int) -> list[str]:
+    """Return the windows that the default learns from, newest first."""
+    split = split_log(LOG, day)
+    case = Case(engine, split, 20, 5, earlier=earlier_windows(LOG, split, 3, windows))
+    recs, recent = case.windows
+    if "window" not in recs.column_names:
+        return [str(split.window.first)]
+    assert recs["window"].unique() == recent["window"].unique()
+    return recs["window"].unique().to_pylist()
+
+
+def test_windows_go_back_as_far_as_the_log_and_the_engine():
+    days = ["2026-02-17", "2026-02-14", "2026-02-11", "2026-02-08"]
+    assert learned_windows("2026-02-20", Markov(min_support=1), 4) == days
+    assert learned_windows("2026-02-20", Markov(min_support=1), 1) == days[:1]
+    # The log begins on 5 January, and an engine needs some events before the earliest window.
+    first = ["2026-01-11", "2026-01-08"]
+    assert learned_windows("2026-01-14", Markov(min_support=1), 9) == first
+    # No buyer of the earliest window has a list.
+    assert learned_windows("2026-01-14", Markov(min_support=9), 9) == first[:1]
+
+
+def test_lists_are_made_once_per_window(tmp_path):
+    CountedMarkov.trained.clear()
+    plan = replace(
+        small_plan(methods=["paper", "default"], metrics=["acc", "ndcg"]),
+        engines={"counted": CountedMarkov(min_support=1)},
+    )
+    run_backtest(plan, LOG, tmp_path)
+    days = [(at.month, at.day) for at in sorted(CountedMarkov.trained)]
+    assert days == [(2, 21), (2, 24), (2, 27), (3, 2)]
 
 
 def test_the_engine_alone_has_no_lift(results):
@@ -285,6 +346,7 @@ BAD_PLANS = {
         {"method": {"truncate": {"days": "x"}}},
         "days of method truncate='x'",
     ),
+    "no window": ({"windows": 0}, "windows=0"),
     "a window of half a day": (
         {"training_windows": [0.5]},
         "training_windows=0.5",

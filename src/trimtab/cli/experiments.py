@@ -84,6 +84,13 @@ def backtest(
         int | None,
         option("DAYS", f"Days in the recent window; {Plan.recent_days} unless the plan sets it."),
     ] = None,
+    windows: Annotated[
+        int | None,
+        option(
+            "NUMBER",
+            f"Most windows the default learns from; {Plan.windows} unless the plan sets it.",
+        ),
+    ] = None,
     test_days: Annotated[
         int | None, option("DAYS", f"Days in the test; {Plan.test_days} unless the plan sets it.")
     ] = None,
@@ -100,7 +107,7 @@ def backtest(
         "log": log, "tz": tz, "items": None if items is None else str(items), "dates": date,
         "first": first, "last": last, "every": every, "engines": engine, "methods": method,
         "metrics": metric, "k": k, "n_listed": n_listed, "recent_days": recent_days,
-        "test_days": test_days,
+        "windows": windows, "test_days": test_days,
     }  # fmt: skip
     settings = _merge_settings(plan, options, level)
     require_output(out, page=report)

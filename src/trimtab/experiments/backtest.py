@@ -89,8 +89,8 @@ def _cell_key(
         "methods": [[m.name, m.kind, dict(m.settings)] for m in plan.methods],
         "metrics": plan.metrics,
         "numbers": [
-            plan.k, plan.n_listed, plan.recent_days, plan.test_days, plan.training_windows,
-            plan.n_draws, plan.seed,
+            plan.k, plan.n_listed, plan.recent_days, plan.windows, plan.test_days,
+            plan.training_windows, plan.n_draws, plan.seed,
         ],
     }  # fmt: skip
     text = json.dumps(settings, sort_keys=True)
@@ -113,6 +113,7 @@ def _about(plan: Plan, log: Log) -> dict[str, Any]:
         "k": plan.k,
         "n_listed": plan.n_listed,
         "recent_days": plan.recent_days,
+        "windows": plan.windows,
         "test_days": plan.test_days,
         "n_draws": plan.n_draws,
         "engines": {name: _engine_settings(engine) for name, engine in plan.engines.items()},

@@ -19,7 +19,7 @@ from trimtab.experiments.item_sales import WeeklySales
 from trimtab.experiments.methods import Case, Method
 from trimtab.experiments.plan import Plan
 from trimtab.experiments.results import SCHEMAS, Results
-from trimtab.experiments.timeline import Split
+from trimtab.experiments.timeline import Split, earlier_windows
 from trimtab.metrics.bootstrap import lift_intervals
 from trimtab.metrics.evaluation import UnitEvaluation, evaluate_units
 from trimtab.metrics.per_user import coverage, kl_divergence, lift, mean_metrics
@@ -61,7 +61,8 @@ class _CellRun:
         self, plan: Plan, log: Log, split: Split, name: str, engine: Engine, step: Step
     ) -> None:
         self._plan, self._split, self._engine = plan, split, engine
-        self._case = Case(engine, split, plan.n_listed, plan.k, log.catalogue())
+        earlier = earlier_windows(log, split, plan.recent_days, plan.windows)
+        self._case = Case(engine, split, plan.n_listed, plan.k, log.catalogue(), earlier)
         self._sales = WeeklySales(log, split)
         self._key = {"date": str(split.as_of), "engine": name}
         self._call_step = step

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from trimtab.bias import ItemBias
 from trimtab.checks import MOST_DAYS, require_choice, require_number
 from trimtab.engines.base import Engine
-from trimtab.errors import GuardWarning, SettingError
+from trimtab.errors import DataError, GuardWarning, SettingError
 from trimtab.experiments.results import BASELINE
 from trimtab.experiments.rivals import (
     decay,
@@ -24,9 +24,10 @@ from trimtab.experiments.rivals import (
     recent_popularity,
     truncate,
 )
-from trimtab.experiments.timeline import Split
+from trimtab.experiments.timeline import EarlierWindow, Split
 from trimtab.learn import BiasLearner
 from trimtab.tables.columns import USER
+from trimtab.tables.log_windows import stack_windows
 from trimtab.tables.timestamps import as_datetime
 
 _LEARNER_SETTINGS = tuple(f.name for f in fields(BiasLearner) if f.name not in ("k", "metric"))
@@ -54,12 +55,31 @@ class Case:
     n_listed: int
     k: int
     catalogue: Any | None = None  # item_id, category
+    earlier: Sequence[EarlierWindow] = ()  # also learned from by default, newest first
 
     @functools.cached_property
     def before(self) -> Any:
         """Lists made before the recent window, to learn biases on."""
         split = self.split
         return self._lists(self.engine, split.train, split.recent_from)
+
+    @functools.cached_property
+    def windows(self) -> tuple[Any, Any]:
+        """Lists and purchases of the recent window and all earlier ones; see `stack_windows`."""
+        parts = [(self.split.window, self.before, self.split.recent)]
+        for own in self.earlier:
+            try:
+                lists = self.before_earlier(own)
+            except DataError:  # the log does not reach back far enough for this engine
+                break
+            if len(lists):
+                parts.append((own.window, lists, own.recent))
+        windows, recs, recent = zip(*parts, strict=True)
+        return stack_windows(windows, recs, recent)
+
+    def before_earlier(self, own: EarlierWindow) -> Any:
+        """Return lists made before an earlier window, for its buyers."""
+        return self._lists(self.engine, own.train, own.window.start, own.recent[USER])
 
     @functools.cached_property
     def lists(self) -> Any:
@@ -111,14 +131,18 @@ class Method:
         return self.kind in LEARNING_KINDS
 
     def learn(self, case: Case, metric: str) -> ItemBias:
-        """Return the biases learned on the lists made before the window."""
+        """Return the biases learned on the lists made before the windows.
+
+        Only the hierarchy, which can tell windows apart, learns from earlier ones.
+        """
         learner = self._learner(case.k, metric)
-        more = {}
+        recs, recent, more = case.before, case.split.recent, {}
         if learner.is_hierarchy:
+            recs, recent = case.windows
             more = {"history": case.split.train, "items": case.catalogue}
         with warnings.catch_warnings():  # the backtest itself shows whether the biases help
             warnings.simplefilter("ignore", GuardWarning)
-            return learner.fit(case.before, case.split.recent, **more)
+            return learner.fit(recs, recent, **more)
 
     def lists(self, case: Case) -> Any:
         """Return the lists of a method that does not learn biases."""

@@ -43,6 +43,8 @@ class Plan:
         k: number of slots.
         n_listed: length of the engines' lists.
         recent_days: days of the recent window before a date.
+        windows: most windows of that length that the default learns from: the recent one and those
+            right before it, as far as the log goes back.
         test_days: days of the test, starting on a date.
         training_windows: days to train each engine on, in addition to all events.
         n_draws: number of bootstrap samples.
@@ -57,6 +59,7 @@ class Plan:
     k: int = 10
     n_listed: int = 50
     recent_days: int = 3
+    windows: int = 3
     test_days: int = 7
     training_windows: tuple[int, ...] = ()
     n_draws: int = 1000
@@ -66,9 +69,9 @@ class Plan:
         require_k(self.k)
         if isinstance(self.n_listed, int) and self.n_listed < self.k:
             raise SettingError(f"n_listed={self.n_listed}: must be at least k={self.k}")
-        least = {"n_listed": 1, "recent_days": 1, "test_days": 1, "n_draws": 1, "seed": 0}
-        for name, value in least.items():
-            require_whole(name, getattr(self, name), value)
+        for name in ("n_listed", "recent_days", "windows", "test_days", "n_draws"):
+            require_whole(name, getattr(self, name), 1)
+        require_whole("seed", self.seed, 0)
         for metric in self.metrics:
             require_choice("metrics", metric, METRICS)
         for days in self.training_windows:
@@ -80,7 +83,7 @@ class Plan:
             raise SettingError(f"methods must begin with kind '{BASELINE}', the engine alone")
 
 
-_NUMBERS = ("k", "n_listed", "recent_days", "test_days", "n_draws", "seed")
+_NUMBERS = ("k", "n_listed", "recent_days", "windows", "test_days", "n_draws", "seed")
 _LISTS = ("dates", "engines", "methods", "baselines", "metrics", "training_windows")
 _OTHERS = ("log", "tz", "items", "first", "last", "every", "engine", "method")
 

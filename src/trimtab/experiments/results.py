@@ -84,8 +84,9 @@ SCHEMAS: Mapping[str, pa.Schema] = {
 class Results:
     """The tables of a backtest, and facts about the log and the plan.
 
-    `about` holds `log`, `tz`, `k`, `n_listed`, `recent_days`, `test_days`, `n_users`, `n_items`,
-    `n_events`, `first_day`, `last_day`, `version`.
+    `about` holds `log`, `tz`, `k`, `n_listed`, `recent_days`, `windows`, `test_days`, `n_users`,
+    `n_items`, `n_events`, `first_day`, `last_day`, `version`; results of earlier versions may lack
+    some of them.
     """
 
     about: Mapping[str, Any]

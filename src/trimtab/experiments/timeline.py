@@ -5,8 +5,9 @@
                                                     T
 
 Biases are learned on lists of an engine trained before the recent window, and evaluated on lists of
-an engine trained on everything before T. An engine never sees events at or after the start of the
-window it is evaluated on; `fit` raises an error for them.
+an engine trained on everything before T. Earlier windows of the same length, right before the
+recent one, can be learned from too, each with lists of an engine trained before it. An engine never
+sees events at or after the start of the window it is evaluated on; `fit` raises an error for them.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from trimtab.checks import MOST_DAYS, require_whole
 from trimtab.errors import DataError, SettingError
 from trimtab.tables.columns import TIMESTAMP, USER
 from trimtab.tables.log import Log
+from trimtab.tables.log_windows import Window, recent_windows
 from trimtab.tables.timestamps import day_start, local_day, microseconds, read_day
 
 
@@ -40,6 +42,20 @@ class Split:
     recent: pa.Table  # [recent_from, test_from): biases are learned from it
     known: pa.Table  # before test_from: trains the engine that is evaluated
     test: pa.Table  # [test_from, test_to)
+
+    @property
+    def window(self) -> Window:
+        """The recent window."""
+        return Window(local_day(self.recent_from, self.tz), self.recent_from, self.test_from)
+
+
+@dataclass(frozen=True)
+class EarlierWindow:
+    """A window before the recent one, with tables of events."""
+
+    window: Window
+    train: pa.Table  # before it: trains the engine whose lists biases are learned on
+    recent: pa.Table  # in it: biases are learned from it
 
 
 def split_log(log: Log, as_of: Any, recent_days: int = 3, test_days: int = 7) -> Split:
@@ -75,6 +91,19 @@ def split_log(log: Log, as_of: Any, recent_days: int = 3, test_days: int = 7) ->
     )  # fmt: skip
     _require_learnable(split)
     return split
+
+
+def earlier_windows(log: Log, split: Split, recent_days: int, most: int) -> list[EarlierWindow]:
+    """Return the windows right before the recent one, newest first, as far as the log goes back.
+
+    Args:
+        log: the log that was split.
+        split: its split.
+        recent_days: length of a window.
+        most: most windows to learn from, including the recent one.
+    """
+    windows = recent_windows(log, split.as_of, recent_days, most)[1:]
+    return [EarlierWindow(own, own.history(log), own.events(log)) for own in windows]
 
 
 def rolling_dates(first: Any, last: Any, every: int = 7) -> list[date]:

@@ -75,9 +75,17 @@ def describe_setup(view: Overview) -> str:
     facts = {"dates": dates, "engines": ", ".join(view.engines), **known}
     texts = [f"{name}: {count(v) if is_number(v) else day(str(v))}" for name, v in facts.items()]
     return (
-        f"Biases were learned on the {recent} before each date. All methods were judged on the "
-        f"{test} after it. {capitalize('; '.join(texts))}."
+        f"Biases were learned on the {recent} before each date{_earlier(view)}. All methods were "
+        f"judged on the {test} after it. {capitalize('; '.join(texts))}."
     )
+
+
+def _earlier(view: Overview) -> str:
+    """Return which windows were learned from in addition; nothing if none, or if unknown."""
+    windows = view.results.about.get("windows")
+    if not isinstance(windows, int) or windows < 2:
+        return ""
+    return f", with default settings also on up to {counted(windows - 1, 'window')} before them"
 
 
 def methods_section(view: Overview) -> Section | None:
