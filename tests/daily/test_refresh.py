@@ -23,7 +23,7 @@ from trimtab.daily.publish_checks import unchanged_share
 from trimtab.errors import BusyError, DataError, RefusedError, SettingError, StoreError
 from trimtab.store import Store
 from trimtab.store.writer import open_writer
-from trimtab.tables.log_windows import Window
+from trimtab.tables.log_windows import Window, event_times
 
 QUICK = tt.BiasLearner(method="ascent")
 pytestmark = pytest.mark.xdist_group("shop")
@@ -368,12 +368,30 @@ def test_a_log_that_ends_too_early_is_refused(shop):
 
 def test_a_gap_inside_the_window_is_refused(shop):
     day = AS_OF - timedelta(2)
-    window = Window.of(day, 1, "UTC")
-    before = window.history(shop.log)
-    after = shop.log.events.slice(before.num_rows + window.events(shop.log).num_rows)
-    pq.write_table(pa.concat_tables([before, after]), shop.events)
-    with pytest.raises(RefusedError, match=f"{day} has 0 events"):
+    pq.write_table(without_day(shop, day), shop.events)
+    with pytest.raises(RefusedError, match=f"{day} has 0 events.*a hole in the log or a holiday"):
         shop.job(learner=QUICK).run(AS_OF)
+
+
+def without_day(shop, day) -> pa.Table:
+    """Return the events except those of a day."""
+    window = Window.of(day, 1, "UTC")
+    begin, end = window.rows(event_times(shop.log))
+    return pa.concat_tables([shop.log.events.slice(0, begin), shop.log.events.slice(end)])
+
+
+@pytest.mark.parametrize("accept", [[], ["incomplete"]])
+def test_an_earlier_window_with_a_hole_is_left_out(shop, accept):
+    for path in shop.lists.iterdir():
+        set_trained_until(shop, path.stem, "2026-01-05 00:00:00")  # before all windows
+    day = AS_OF - timedelta(5)
+    pq.write_table(without_day(shop, day), shop.events)
+    said = rf"the window from {AS_OF - timedelta(6)} on is left out: {day} has 0 events; .* \d+: a"
+    with pytest.warns(tt.TrimtabWarning, match=said):
+        done = shop.job(learner=QUICK, windows=3, accept=accept).run(AS_OF)
+    window = done.version.manifest["window"]
+    assert (window["windows"], window["first"]) == (2, str(AS_OF - timedelta(9)))
+    assert str(day) in done.version.manifest["warnings"][0]
 
 
 def test_half_a_day_is_refused(shop):
@@ -453,7 +471,9 @@ def test_a_weekday_without_sales_is_not_a_gap(shop):
     weekday = pc.day_of_week(shop.log.events["timestamp"])
     closed = (AS_OF - timedelta(1)).weekday()
     pq.write_table(shop.log.events.filter(pc.not_equal(weekday, closed)), shop.events)
-    assert shop.job(learner=QUICK).run(AS_OF).version.number == 1
+    done = shop.job(learner=QUICK).run(AS_OF)
+    assert done.version.manifest["window"]["windows"] == 2
+    assert done.version.manifest["warnings"] == []
 
 
 def make_fad(folder) -> Refresh:

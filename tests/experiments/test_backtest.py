@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import warnings
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from itertools import product
 from pathlib import Path
 from typing import ClassVar
@@ -22,8 +23,10 @@ from trimtab.experiments.backtest import CELLS, run_backtest, total_steps
 from trimtab.experiments.methods import Case
 from trimtab.experiments.plan import make_plan, read_plan_file
 from trimtab.experiments.results import SCHEMAS, Results
-from trimtab.experiments.timeline import earlier_windows, split_log
-from trimtab.tables.log_windows import Window
+from trimtab.experiments.timeline import earlier_windows, recent_window, split_log
+from trimtab.report.backtest.backtest_page import build_page
+from trimtab.tables.log import Log
+from trimtab.tables.log_windows import Window, event_times
 
 N_ITEMS = 80
 EVENTS = generate_log(n_users=250, n_items=N_ITEMS, days=70, purchases_per_user=25, drift=1, seed=3)
@@ -146,7 +149,7 @@ def learned_windows(day: str, engine: Engine, windows: int) -> list[str]:
     case = Case(engine, split, 20, 5, earlier=earlier_windows(LOG, split, 3, windows))
     recs, recent = case.windows
     if "window" not in recs.column_names:
-        return [str(split.window.first)]
+        return [str(recent_window(split).first)]
     assert recs["window"].unique() == recent["window"].unique()
     return recs["window"].unique().to_pylist()
 
@@ -439,6 +442,75 @@ def test_a_failure_says_where(tmp_path):
     plan = small_plan(engines=["markov"], engine={"markov": {"min_support": 200}})
     with pytest.raises(DataError, match="2026-03-02, engine markov, method ratio: recs"):
         run_backtest(plan, LOG, tmp_path)
+
+
+def without_day(log: Log, *days: date) -> Log:
+    """Return a log in which some days have no events."""
+    events = log.events
+    for day in days:
+        window = Window.of(day, 1, log.tz)
+        begin, end = window.rows(event_times(replace(log, events=events)))
+        events = pa.concat_tables([events.slice(0, begin), events.slice(end)])
+    return replace(log, events=events)
+
+
+def test_holes_are_named_and_not_learned_from(tmp_path):
+    """In the test, in the recent window, and in the earlier one of 24 to 26 February."""
+    log = without_day(LOG, date(2026, 3, 4), date(2026, 2, 28), date(2026, 2, 25))
+    plan = small_plan(methods=["default"], dates=["2026-03-02", "2026-02-18"])
+    with pytest.warns(tt.TrimtabWarning) as warned:
+        run_backtest(plan, log, tmp_path)
+    said = [str(w.message) for w in warned]
+    assert len(said) == 3
+    assert re.fullmatch(
+        r"2026-03-02: 2026-03-04, in the test, has 0 events; that weekday usually has \d+: a hole "
+        r"in the log or a holiday",
+        said[0],
+    )
+    assert "2026-03-02: 2026-02-28, in the recent window, has 0 events" in said[1]
+    assert "2026-03-02: 2026-02-25, in an earlier window, which is left out, has 0" in said[2]
+    found = rows(Results.load(tmp_path), "holes")
+    assert [(row["date"], row["window"], row["day"], row["events"]) for row in found] == [
+        ("2026-03-02", "test", "2026-03-04", 0),
+        ("2026-03-02", "recent", "2026-02-28", 0),
+        ("2026-03-02", "earlier", "2026-02-25", 0),
+    ]
+    assert all(row["usual"] > 50 for row in found)
+    split = split_log(log, "2026-03-02")
+    kept = earlier_windows(log, split, 3, 3)
+    assert [str(own.window.first) for own in kept] == ["2026-02-21"]
+
+
+def test_days_after_the_date_do_not_decide_what_is_learned_from():
+    """A shop grows ninefold after the date; seen from there, the days before look empty."""
+    day = date(2026, 2, 20)
+    later = Window.of(day, 60, "UTC").events(LOG)
+    grown = replace(LOG, events=pa.concat_tables([split_log(LOG, day).known, *[later] * 9]))
+    grown = replace(grown, events=grown.events.sort_by("timestamp"))
+    assert len(earlier_windows(grown, split_log(grown, day), 3, 3)) == 2
+
+
+def test_a_closed_weekday_is_not_a_hole(tmp_path):
+    every_saturday = [date(2026, 1, 10) + timedelta(7 * week) for week in range(9)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        closed = run_backtest(small_plan(), without_day(LOG, *every_saturday), tmp_path / "all")
+        every_other = run_backtest(
+            small_plan(), without_day(LOG, *every_saturday[::2]), tmp_path / "half"
+        )
+    assert rows(closed, "holes") == rows(every_other, "holes") == []
+
+
+def test_results_made_before_holes_were_looked_for_still_load(tmp_path):
+    run_backtest(small_plan(), LOG, tmp_path)
+    header = json.loads((tmp_path / "about.json").read_text())
+    header["tables"].remove("holes")
+    del header["about"]["windows"]
+    (tmp_path / "about.json").write_text(json.dumps(header))
+    (tmp_path / "holes.parquet").unlink()
+    loaded = Results.load(tmp_path)
+    assert loaded.table("holes").num_rows == 0
+    assert "popularity" in build_page(loaded)
 
 
 def test_the_same_lists_lift_by_exactly_0(tmp_path):

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from made_results import make_results, one_row, table, weekly_dates
-from trimtab.experiments.results import Results
+from trimtab.experiments.results import HOLE_WINDOWS, Results
+from trimtab.report.backtest.backtest_page import build_page
 from trimtab.report.backtest.bias_sections import choose_drawn, describe_moved, learned_biases
 from trimtab.report.backtest.history_sections import describe_sellers, describe_windows, sort_key
-from trimtab.report.backtest.lift_sections import describe_outcome, describe_range, describe_setup
+from trimtab.report.backtest.holes_section import describe_holes, holes_section
+from trimtab.report.backtest.lift_blocks import lifts_by_date
+from trimtab.report.backtest.lift_sections import (
+    describe_outcome,
+    describe_range,
+    describe_setup,
+    headline,
+)
 from trimtab.report.backtest.objective_section import choose_tint
 from trimtab.report.backtest.overview import (
     Overview,
@@ -21,6 +30,7 @@ from trimtab.report.backtest.overview import (
     mean_by,
 )
 from trimtab.report.charts import find_main_domain, has_dot_outside
+from trimtab.report.words import day
 
 
 def lifts(*values: Any, method: str = "default") -> list[dict[str, Any]]:
@@ -202,6 +212,58 @@ def test_windows_are_compared_with_the_shortest() -> None:
 
     assert sorted((0, 30, 7), key=sort_key) == [7, 30, 0]
     assert "30 days for markov (1.25 times)" in describe_windows(rows, "ndcg")
+
+
+def with_holes(dates: list[str]) -> Results:
+    """Return results of these dates: the first has a hole in the test, the last in all windows."""
+    results = make_results(dates, engines=["markov"])
+    days = [(dates[0], "test", 3), *((dates[-1], window, 0) for window in HOLE_WINDOWS)]
+    rows = [{"date": date, "window": window, "day": "2017-12-25", "events": n, "usual": 1234}
+            for date, window, n in days]  # fmt: skip
+    return replace(results, tables={**results.tables, "holes": table("holes", rows)})
+
+
+def test_dates_with_holes_are_named_and_marked() -> None:
+    dates = weekly_dates(8)
+    view = make_overview(with_holes(dates))
+    first, last = day(dates[0]), day(dates[-1])
+
+    assert f"on 2 of 8 dates ({first} and {last}), a day of" in describe_holes(view)
+    assert describe_holes(view) in headline(view).sentences
+    (panels,) = lifts_by_date(view, "markov")
+    assert panels.legend[-1].kind == "square"
+    points = [row for rows in panels.charts[0].spec["datasets"].values() for row in rows]
+    squares = {point["x"] for point in points if point.get("symbol") == "square"}
+    assert squares == {dates[0], dates[-1]}
+    section = holes_section(view)
+    assert section is not None
+    rows = [[cell.text for cell in row] for row in section.blocks[0].rows]
+    assert rows[0] == [first, "25 Dec 2017", "the test", "3", "1,234"]
+    assert [row[2] for row in rows[1:]] == list(HOLE_WINDOWS.values())
+    assert "an earlier window, which is left out" in build_page(view.results)
+
+
+def test_many_dates_with_holes_are_counted() -> None:
+    results = make_results(weekly_dates(9), engines=["markov"])
+    rows = [{"date": date, "window": "recent", "day": date, "events": 0, "usual": 50}
+            for date in weekly_dates(9)[:7]]  # fmt: skip
+    view = make_overview(replace(results, tables={**results.tables, "holes": table("holes", rows)}))
+    assert "on 7 of 9 dates" in describe_holes(view)
+    assert "and 3 more)" in describe_holes(view)
+
+
+def test_without_holes_nothing_is_said() -> None:
+    view = make_overview(make_results(weekly_dates(8)))
+    assert view.marked_dates == []
+    assert holes_section(view) is None
+    assert len(headline(view).sentences) == 2
+    assert "square" not in {m.kind for m in lifts_by_date(view, "markov")[0].legend}
+
+
+def test_earlier_windows_are_part_of_the_setup() -> None:
+    results = make_results()
+    text = describe_setup(make_overview(replace(results, about={**results.about, "windows": 3})))
+    assert "before each date, with default settings also on up to 2 windows before them." in text
 
 
 def test_best_sellers_that_stay_and_that_move() -> None:

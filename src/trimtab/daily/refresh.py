@@ -36,7 +36,7 @@ from trimtab.daily.training_tables import (
     read_lists,
     read_shop_data,
 )
-from trimtab.daily.windows import require_complete
+from trimtab.daily.windows import leave_out_holes, require_complete
 from trimtab.errors import DataError, GuardWarning, RefusedError, StoreError, TrimtabWarning, warn
 from trimtab.learn import BiasLearner
 from trimtab.store.versions import NAMES, TOP, Store, Version
@@ -77,7 +77,8 @@ class Refresh:
         learner: the learner to use.
         recent_days: length of a window in days.
         windows: most windows to learn from: the newest and those right before it, as long as the
-            log reaches back and there are lists made before them.
+            log reaches back and there are lists made before them. Earlier windows with a hole in
+            the log are left out.
         learn_on: day of the training lists for the newest window; by default the newest lists made
             before it.
         rerank: also publish the newest lists, re-ranked.
@@ -164,9 +165,9 @@ class Refresh:
         day = data.as_of
         windows = recent_windows(data.log, day, self.recent_days, self.windows)
         if INCOMPLETE not in self._accepted():
-            require_complete(data.log, day, self.recent_days)
+            require_complete(data.log, windows[0], day)
         learn_on = None if self.learn_on is None else read_day("learn_on", self.learn_on)
-        chosen = choose_lists(lists, windows, day, learn_on)
+        chosen = leave_out_holes(data.log, choose_lists(lists, windows, day, learn_on), day)
         tables, data = build_training_tables(lists, chosen, data, text_columns(start))
         began = time.perf_counter()
         bias = self._fit(tables, start)

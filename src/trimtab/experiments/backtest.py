@@ -18,6 +18,7 @@ import pyarrow as pa
 from trimtab.engines.base import Engine
 from trimtab.errors import StoreError
 from trimtab.experiments.backtest_cell import Step, count_steps, run_cell
+from trimtab.experiments.date_holes import list_holes, warn_of_holes
 from trimtab.experiments.item_sales import rank_sellers
 from trimtab.experiments.plan import Plan
 from trimtab.experiments.results import SCHEMAS, Results
@@ -41,6 +42,8 @@ def run_backtest(plan: Plan, log: Log, folder: Path, step: Step = lambda text: N
     """
     require_writable_folder(folder)
     splits = [split_log(log, day, plan.recent_days, plan.test_days) for day in plan.dates]
+    holes = list_holes(plan, log, splits)
+    warn_of_holes(holes)
     log_hash = _hash_log(log)
     cells = []
     for split in splits:
@@ -55,7 +58,8 @@ def run_backtest(plan: Plan, log: Log, folder: Path, step: Step = lambda text: N
                 for _ in range(count_steps(plan, is_baseline)):
                     step(f"{split.as_of} {name}: already done")
             cells.append(cell)
-    results = Results(_about(plan, log), {**_merge(cells), "sellers": rank_sellers(log)})
+    more = {"sellers": rank_sellers(log), "holes": holes}
+    results = Results(_about(plan, log), {**_merge(cells), **more})
     results.save(folder)
     return results
 

@@ -24,7 +24,7 @@ from trimtab.experiments.rivals import (
     recent_popularity,
     truncate,
 )
-from trimtab.experiments.timeline import EarlierWindow, Split
+from trimtab.experiments.timeline import EarlierWindow, Split, recent_window
 from trimtab.learn import BiasLearner
 from trimtab.tables.columns import USER
 from trimtab.tables.log_windows import stack_windows
@@ -66,7 +66,7 @@ class Case:
     @functools.cached_property
     def windows(self) -> tuple[Any, Any]:
         """Lists and purchases of the recent window and all earlier ones; see `stack_windows`."""
-        parts = [(self.split.window, self.before, self.split.recent)]
+        parts = [(recent_window(self.split), self.before, self.split.recent)]
         for own in self.earlier:
             try:
                 lists = self.before_earlier(own)

@@ -1,7 +1,7 @@
 """Results of a backtest, as a few tables in one folder.
 
-Every row has a date and an engine, except in `sellers`. Only `results` is always there; a report
-shows the tables it finds.
+Every row has a date and an engine, except in `sellers` and `holes`. Only `results` is always there;
+a report shows the tables it finds.
 """
 
 from __future__ import annotations
@@ -22,6 +22,12 @@ FORMAT = "trimtab-results"
 VERSION = 1
 ABOUT = "about.json"
 BASELINE = "long"  # name of the engine alone in plans and results
+TEST, RECENT, EARLIER = "test", "recent", "earlier"
+HOLE_WINDOWS: Mapping[str, str] = {  # in the table `holes`, and in words
+    TEST: "the test",
+    RECENT: "the recent window",
+    EARLIER: "an earlier window, which is left out",
+}
 _KIND = HeaderKind(
     FORMAT,
     "version",
@@ -75,6 +81,13 @@ SCHEMAS: Mapping[str, pa.Schema] = {
         [
             ("month", _TEXT), ("item_id", _TEXT), ("name", _TEXT),
             ("rank", _WHOLE), ("buyers", _WHOLE),
+        ]
+    ),
+    # Days with far fewer events than the same weekday usually has, in a window around a date.
+    "holes": pa.schema(
+        [
+            ("date", _TEXT), ("window", _TEXT), ("day", _TEXT),
+            ("events", _WHOLE), ("usual", _WHOLE),
         ]
     ),
 }  # fmt: skip

@@ -25,6 +25,7 @@ from trimtab.checks import MOST_DAYS, require_whole
 from trimtab.errors import DataError, SettingError
 from trimtab.tables.columns import TIMESTAMP, USER
 from trimtab.tables.log import Log
+from trimtab.tables.log_holes import find_holes
 from trimtab.tables.log_windows import Window, recent_windows
 from trimtab.tables.timestamps import day_start, local_day, microseconds, read_day
 
@@ -42,11 +43,6 @@ class Split:
     recent: pa.Table  # [recent_from, test_from): biases are learned from it
     known: pa.Table  # before test_from: trains the engine that is evaluated
     test: pa.Table  # [test_from, test_to)
-
-    @property
-    def window(self) -> Window:
-        """The recent window."""
-        return Window(local_day(self.recent_from, self.tz), self.recent_from, self.test_from)
 
 
 @dataclass(frozen=True)
@@ -93,8 +89,16 @@ def split_log(log: Log, as_of: Any, recent_days: int = 3, test_days: int = 7) ->
     return split
 
 
+def recent_window(split: Split) -> Window:
+    """Return the window that ends on the date."""
+    return Window(local_day(split.recent_from, split.tz), split.recent_from, split.test_from)
+
+
 def earlier_windows(log: Log, split: Split, recent_days: int, most: int) -> list[EarlierWindow]:
     """Return the windows right before the recent one, newest first, as far as the log goes back.
+
+    Windows with a hole in the log are left out, as in the daily job: a hole is what looks like one
+    from the events before the date.
 
     Args:
         log: the log that was split.
@@ -103,7 +107,9 @@ def earlier_windows(log: Log, split: Split, recent_days: int, most: int) -> list
         most: most windows to learn from, including the recent one.
     """
     windows = recent_windows(log, split.as_of, recent_days, most)[1:]
-    return [EarlierWindow(own, own.history(log), own.events(log)) for own in windows]
+    whole = [own for own in windows if not find_holes(log, own, split.as_of)]
+    made = [EarlierWindow(own, own.history(log), own.events(log)) for own in whole]
+    return [own for own in made if own.recent.num_rows]
 
 
 def rolling_dates(first: Any, last: Any, every: int = 7) -> list[date]:

@@ -48,13 +48,13 @@ class Window:
 def recent_windows(log: Log, as_of: date, days: int, most: int) -> list[Window]:
     """Return windows right before a day and before each other, newest first.
 
-    An earlier window without events is left out.
+    There are events before each of them, and in the newest.
 
     Args:
         log: ordered by time.
         as_of: the day.
         days: length of a window.
-        most: how many windows to look at.
+        most: most windows to return.
 
     Raises:
         DataError: there are no events in the newest window, or none before it.
@@ -66,8 +66,7 @@ def recent_windows(log: Log, as_of: date, days: int, most: int) -> list[Window]:
         begin, end = window.rows(times)
         if begin == 0 or (begin == end and not found):
             break
-        if begin < end:
-            found.append(window)
+        found.append(window)
     if not found:
         span = f"{local_day(times[0], log.tz)} to {local_day(times[-1], log.tz)}"
         raise DataError(

@@ -9,6 +9,7 @@ from trimtab.experiments.results import Results
 from trimtab.report.backtest.bias_sections import curves_section, learned_biases, moved_section
 from trimtab.report.backtest.coverage_section import coverage_section
 from trimtab.report.backtest.history_sections import sellers_section, windows_section
+from trimtab.report.backtest.holes_section import holes_section
 from trimtab.report.backtest.lift_sections import engines_section, headline, methods_section
 from trimtab.report.backtest.objective_section import objectives_section
 from trimtab.report.backtest.overview import Overview, make_overview
@@ -72,9 +73,10 @@ def make_sections(view: Overview) -> list[Section]:
     """Return the sections that have rows."""
     fits = learned_biases(view)
     sections = [
-        headline(view), methods_section(view), engines_section(view), coverage_section(view),
-        objectives_section(view), sellers_section(view), windows_section(view),
-        curves_section(view, fits), moved_section(view, fits), _make_guide(view),
+        headline(view), methods_section(view), engines_section(view), holes_section(view),
+        coverage_section(view), objectives_section(view), sellers_section(view),
+        windows_section(view), curves_section(view, fits), moved_section(view, fits),
+        _make_guide(view),
     ]  # fmt: skip
     return [section for section in sections if section is not None]
 

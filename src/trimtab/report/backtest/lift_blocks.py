@@ -13,6 +13,7 @@ from trimtab.report.charts import ChartRow
 from trimtab.report.words import NOTHING, capitalize, day, decimal, interval, percent, share
 
 _MEAN = Mark("mean over dates; the line runs from the worst date to the best", kind="full")
+_HOLE = Mark("date with far fewer events than usual on some day", kind="square")
 _BEYOND = Mark("beyond the scale: see the table", kind="triangle-left")
 
 
@@ -157,14 +158,23 @@ def lifts_by_date(view: Overview, engine: str) -> list[Panels]:
     made = []
     for metric in view.metrics:
         points = [
-            charts.line_point(row.date, row.lift, marks[row.method],
-                              f"{marks[row.method].label}, {day(row.date)}: {percent(row.lift)}")
+            _date_point(row.lift, row.date, marks[row.method], row.date in view.marked_dates)
             for row in view.judged(engine=engine, metric=metric)
             if row.method in marks and row.lift is not None
-        ]  # fmt: skip
+        ]
         if points:
             x, y = charts.date_axis(view.dates, "%-d %b %y"), charts.number_axis(None, "+~%")
             spec = charts.line_chart(points, x, y, zero=True)
             name = view.name_metric(metric)
             made.append(Chart(name, f"Lift in {name} by date, one line per method.", spec))
-    return blocks.drawn_panels("Lift by date", made, list(marks.values()))
+    legend = [*marks.values(), *([_HOLE] if view.marked_dates else [])]
+    return blocks.drawn_panels("Lift by date", made, legend)
+
+
+def _date_point(lift: float, date: str, mark: Mark, has_hole: bool) -> ChartRow:
+    """Return a point of a line; a square on a date with a hole in the log."""
+    tip = f"{mark.label}, {day(date)}: {percent(lift)}"
+    if not has_hole:
+        return charts.line_point(date, lift, mark, tip)
+    tip = f"{tip}; {_HOLE.label}"
+    return {**charts.line_point(date, lift, mark, tip), "symbol": _HOLE.kind}

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from trimtab.experiments.results import BASELINE
 from trimtab.report.backtest import lift_blocks
+from trimtab.report.backtest.holes_section import describe_holes
 from trimtab.report.backtest.overview import HARMLESS, Lift, Overview, find_spread
 from trimtab.report.blocks import Block, Section, Tile, sign_class
 from trimtab.report.words import capitalize, count, counted, day, interval, is_number, percent
@@ -26,6 +27,8 @@ def headline(view: Overview) -> Section:
         note = "lifts at or above −0.5 %, over all dates, engines and metrics"
         tiles += [Tile("no harm", harmless, note)] if lifts else []
     sentences = [describe_outcome(view), describe_setup(view)]
+    if view.marked_dates:
+        sentences.append(describe_holes(view))
     return Section("headline", "In short", sentences, tiles=tiles)
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.checks import METRICS
-from trimtab.experiments.results import BASELINE, Results
+from trimtab.experiments.results import BASELINE, EARLIER, Results
 from trimtab.report.words import METHODS, Name, day, is_number, method_names, metric_name
 
 FEW_DATES = 4  # up to this many, each date is shown by itself
@@ -114,6 +114,17 @@ class Overview:
     def names(self) -> dict[str, Name]:
         """Names and colours of the methods."""
         return method_names(self.methods)
+
+    @cached_property
+    def holes(self) -> list[Row]:
+        """Days with far fewer events than usual in a window around a date."""
+        rows: list[Row] = self.results.table("holes").to_pylist()
+        return [row for row in rows if row["date"] in self.dates]
+
+    @cached_property
+    def marked_dates(self) -> list[str]:
+        """Dates with such a day in the test or in the recent window, in order."""
+        return sorted({row["date"] for row in self.holes if row["window"] != EARLIER})
 
     @property
     def few(self) -> bool:
