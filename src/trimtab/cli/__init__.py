@@ -33,7 +33,7 @@ _COMMANDS: Sequence[tuple[Callable[..., None], str]] = (  # each with an example
     (experiments.backtest, "backtest --log sales.parquet --first 2026-06-01 --last 2026-06-15"),
     (experiments.report, "report --results backtest --tables"),
     (daily.refresh, "refresh --lists lists --events sales.parquet --store store --rerank"),
-    (daily.history, "history --store store"),
+    (daily.history, "history --store store --events sales.parquet"),
     (daily.rollback, "rollback --store store --to 1"),
     (daily.diff, "diff 1 2 --store store --top 5"),
     (simulation.simulate, "simulate --log sales.parquet --days 14"),

@@ -15,22 +15,27 @@ from trimtab.cli.options import (
     ItemsFile,
     Metric,
     Paper,
+    Query,
     RecentDays,
     Settings,
     Slots,
     StoreFolder,
     Zone,
+    defaults_of,
     one_of,
     option,
+    refuse_without,
 )
 from trimtab.cli.printing import print_json, print_numbers, print_table, say
-from trimtab.daily import Refresh
+from trimtab.daily import RealisedLift, Refresh, realised_lifts
 from trimtab.daily import diff as diff_versions
 from trimtab.daily.refresh import ACCEPTABLE
 from trimtab.learn import BiasLearner
 from trimtab.store import Store, Version
 from trimtab.tables.files import require_table_suffix, write_table
 
+_TEST_DAYS = defaults_of(realised_lifts).test_days
+_REALISED = ("", "version", "for", "forecast (90 %)", "lift that came (90 %)", "inside")
 _HISTORY = ("", "version", "for", "made (UTC)", "on the window", "forecast", "biases")
 
 
@@ -51,7 +56,7 @@ def refresh(
         str | None,
         option("DATE", "Day to publish for, like 2026-11-01. Today by default.", "--as-of"),
     ] = None,
-    query: Annotated[str | None, option("SQL", "SQL query, if --events is a database.")] = None,
+    query: Query = None,
     tz: Zone = None,
     items: ItemsFile = None,
     k: Slots = BiasLearner.k,
@@ -99,12 +104,43 @@ def refresh(
     _print_version(version)
 
 
-def history(store: StoreFolder, as_json: AsJson = False) -> None:
-    """List the versions of a store and show which one is served."""
+def history(
+    store: StoreFolder,
+    events: Annotated[
+        str | None,
+        option("FILE", "Purchases, to compare each forecast with the lift that came.", "--events"),
+    ] = None,
+    lists: Annotated[
+        Path | None,
+        option("FOLDER", "Folder of lists. By default, the one each version was made from."),
+    ] = None,
+    query: Query = None,
+    tz: Annotated[
+        str | None, option("ZONE", "Time zone of the shop. By default, that of the versions.")
+    ] = None,
+    test_days: Annotated[
+        int | None, option("DAYS", f"Days that judge a version; {_TEST_DAYS} by default.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the versions of a store and show which one is served.
+
+    With --events, compare each forecast with the lift that came.
+    """
+    if events is None:
+        refuse_without("--events", lists=lists, query=query, tz=tz, **{"test-days": test_days})
     opened = Store(store)
     current = opened.serving()
     rows = [_describe(version) for version in opened.history()]
     damaged = sorted(set(opened.numbers()) - {row["number"] for row in rows})
+    judged = []
+    if events is not None:
+        judged = realised_lifts(
+            opened, events, lists=lists, query=query, tz=tz,
+            test_days=_TEST_DAYS if test_days is None else test_days,
+        )  # fmt: skip
+        added = {own.version: _realised_fields(own) for own in judged}
+        rows = [{**row, **added.get(row["number"], {})} for row in rows]
     if as_json:
         numbered = sorted([*rows, *({"number": n} for n in damaged)], key=lambda r: r["number"])
         print_json(
@@ -114,10 +150,60 @@ def history(store: StoreFolder, as_json: AsJson = False) -> None:
             ]
         )
         return
-    print_numbers(_HISTORY, [_history_cells(row, current) for row in rows])
+    if events is None:
+        print_numbers(_HISTORY, [_history_cells(row, current) for row in rows])
+    else:
+        print_numbers(_REALISED, [_realised_cells(own, current) for own in judged])
     for number in damaged:
         say(f"version {number} is damaged or missing")
     say(f"version {current} is served")
+    if events is not None:
+        _print_realised(judged)
+
+
+def _realised_fields(own: RealisedLift) -> dict[str, Any]:
+    """Return what `history --json` adds about the lift that came."""
+    return {
+        "forecast_low": own.forecast_low, "forecast_high": own.forecast_high,
+        "realised": own.lift, "realised_low": own.lift_low, "realised_high": own.lift_high,
+        "inside": own.inside, "n_users": own.n_users, "judged_lists": own.lists,
+        "over_on": own.over_on, "is_over": own.is_over, "notes": own.notes, "reason": own.reason,
+    }  # fmt: skip
+
+
+def _realised_cells(own: RealisedLift, current: int) -> tuple[str, ...]:
+    came = _percent(own.lift) + _bounds(own.lift_low, own.lift_high)
+    if not own.is_over:
+        came = f"not over yet: {own.over_on}"
+    return (
+        ">" if own.version == current else "", str(own.version), own.as_of,
+        _percent(own.forecast) + _bounds(own.forecast_low, own.forecast_high), came,
+        {True: "yes", False: "no", None: "-"}[own.inside],
+    )  # fmt: skip
+
+
+def _bounds(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f" ({_percent(low)} to {_percent(high)})"
+
+
+def _print_realised(rows: list[RealisedLift]) -> None:
+    """Print what to know about single versions, and the means of all that were judged."""
+    for row in rows:
+        for note in (*row.notes, *([] if row.reason is None else [row.reason])):
+            say(f"version {row.version}: {note}")
+    judged = [row for row in rows if row.lift is not None]
+    if not judged:
+        say("no version can be judged yet")
+        return
+    n_inside = sum(row.inside is True for row in judged)
+    forecasts = [row.forecast for row in judged if row.forecast is not None]
+    mean = sum(forecasts) / len(forecasts) if forecasts else None
+    lift = sum(row.lift for row in judged if row.lift is not None) / len(judged)
+    say(
+        f"of {len(judged)} judged version{'' if len(judged) == 1 else 's'}, {n_inside} inside "
+        f"{'its' if len(judged) == 1 else 'their'} interval; mean forecast {_percent(mean)}, mean "
+        f"lift {_percent(lift)}"
+    )
 
 
 def rollback(

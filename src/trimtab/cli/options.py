@@ -52,6 +52,7 @@ LogFile = Annotated[
 ]
 Metric = Annotated[str, option("NAME", f"Metric to learn for: {one_of(METRICS)}.")]
 Paper = Annotated[bool, typer.Option("--paper", help="Use the paper's settings.")]
+Query = Annotated[str | None, option("SQL", "SQL query, if --events is a database.")]
 RecentDays = Annotated[int, option("DAYS", "Length of the recent window.")]
 RecsFile = Annotated[Path, option("FILE", "The engine's lists: user_id, item_id, score.", "--recs")]
 Salt = Annotated[

@@ -1,8 +1,20 @@
-"""The daily job: `Refresh` learns and publishes, `diff` compares, `Simulation` replays a log."""
+"""The daily job: `Refresh` learns and publishes, `diff` compares, `Simulation` replays a log.
+
+`realised_lifts` judges versions by the days that followed.
+"""
 
 from trimtab.daily.diff import diff
+from trimtab.daily.realised_lift import RealisedLift, realised_lifts
 from trimtab.daily.refresh import Refresh, Refreshed
 from trimtab.daily.simulate import Simulation
 from trimtab.daily.simulated_month import Month
 
-__all__ = ["Month", "Refresh", "Refreshed", "Simulation", "diff"]
+__all__ = [
+    "Month",
+    "RealisedLift",
+    "Refresh",
+    "Refreshed",
+    "Simulation",
+    "diff",
+    "realised_lifts",
+]

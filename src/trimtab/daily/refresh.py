@@ -230,6 +230,8 @@ class Refresh:
                 "windows": len(tables.windows), "events": tables.recent.num_rows,
             },
             "lists": [str(day) for day in tables.days],
+            "lists_folder": str(Path(self.lists).absolute()),
+            "duplicates": self.duplicates,
             "reranked": None if reranked is None else str(reranked),
             "events": without_password(str(self.events)),
             "settings": dict(bias.settings),

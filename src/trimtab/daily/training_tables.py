@@ -16,7 +16,7 @@ from trimtab.errors import DataError
 from trimtab.tables.columns import CATEGORY, ITEM, NAME, SCORE, TIMESTAMP, USER
 from trimtab.tables.files import is_csv, match_id_types, plain_type, read_table
 from trimtab.tables.log import Log, make_log
-from trimtab.tables.log_windows import Window, of_buyers, stack_windows
+from trimtab.tables.log_windows import Window, rows_of_users, stack_windows
 from trimtab.tables.timestamps import as_utc, day_start, microseconds, require_zone
 
 _LIST_COLUMNS = (USER, ITEM, SCORE)
@@ -101,7 +101,7 @@ def read_lists(
     tables = [_read_day(lists.days[day]) for day in days[:1]]
     for place, day in enumerate(days[1:], start=1):
         table = _read_day(lists.days[day])
-        tables.append(of_buyers(table, windows[place].events(data.log)) if windows else table)
+        tables.append(rows_of_users(table, windows[place].events(data.log)) if windows else table)
     from_csv = [is_csv(lists.days[day]) for day in days]
     log, (events_csv, items_csv) = data.log, data.from_csv
     *tables, events, known, items = match_id_types(

@@ -91,7 +91,7 @@ def stack_windows(
     newest, *earlier = zip(windows, recs, recent, strict=True)
     if not earlier:
         return newest[1], newest[2]
-    kept = [newest, *((window, of_buyers(lists, own), own) for window, lists, own in earlier)]
+    kept = [newest, *((window, rows_of_users(lists, own), own) for window, lists, own in earlier)]
     stacked = (
         pa.concat_tables(
             [_add_window(part[place], part[0]) for part in kept], promote_options="permissive"
@@ -101,13 +101,13 @@ def stack_windows(
     return next(stacked), next(stacked)
 
 
-def of_buyers(lists: pa.Table, bought: pa.Table) -> pa.Table:
-    """Return the lists of users who bought something; all lists if ids are of different types."""
+def rows_of_users(table: pa.Table, other: pa.Table) -> pa.Table:
+    """Return the rows of users that another table has too; all if ids are of different types."""
     try:
-        buyers = pc.unique(bought[USER]).cast(lists[USER].type)
+        users = pc.unique(other[USER]).cast(table[USER].type)
     except pa.ArrowException:
-        return lists
-    return lists.filter(pc.is_in(lists[USER], buyers))
+        return table
+    return table.filter(pc.is_in(table[USER], users))
 
 
 def event_times(log: Log) -> Ints:

@@ -1,0 +1,208 @@
+"""The lift that came after each version was published, next to the lift that it forecast.
+
+A version is judged on the purchases from its day on: the lists that it re-ranked, with its biases,
+against the same lists in the engine's own order.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from trimtab.bias import ItemBias
+from trimtab.bias.table import text_columns
+from trimtab.checks import MOST_DAYS, require_whole
+from trimtab.daily.dated_lists import DatedLists, find_lists
+from trimtab.daily.training_tables import ShopData, read_lists, read_shop_data
+from trimtab.errors import DataError, StoreError, TrimtabError, TrimtabWarning
+from trimtab.metrics.bootstrap import Interval, lift_intervals
+from trimtab.metrics.evaluation import evaluate_units
+from trimtab.store import Store, Version
+from trimtab.tables.columns import ITEM, SCORE, USER
+from trimtab.tables.log_holes import HOLE, find_holes
+from trimtab.tables.log_windows import Window, event_times, rows_of_users
+from trimtab.tables.timestamps import as_datetime, local_day, read_day, require_zone
+
+LEVEL = 0.9  # of the intervals, as that of forecasts
+_N_DRAWS, _SEED = 1000, 0
+_END = date(9999, 1, 1)  # all events of the log are before it
+_PASS_LISTS = "pass the folder of dated lists (--lists on the command line)"
+
+
+@dataclass(frozen=True)
+class RealisedLift:
+    """The forecast of a version, and the lift that came.
+
+    Attributes:
+        version: number of the version.
+        as_of: the day it was made for, the first of the days that judge it.
+        over_on: the first day after them.
+        forecast: the lift that was forecast, with the bounds of its 90 % interval; None if the
+            learner gives none.
+        lift: the lift that came, with the bounds of a 90 % interval over users; None if it is not
+            known.
+        n_users: users with a list who bought something.
+        lists: day of the lists; None if it is not known.
+        notes: days with far fewer events than usual.
+        reason: why the lift is not known; None if it is, or if the days are not over yet.
+    """
+
+    version: int
+    as_of: str
+    over_on: str | None = None
+    forecast: float | None = None
+    forecast_low: float | None = None
+    forecast_high: float | None = None
+    lift: float | None = None
+    lift_low: float | None = None
+    lift_high: float | None = None
+    n_users: int | None = None
+    lists: str | None = None
+    notes: tuple[str, ...] = ()
+    reason: str | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the days that judge it are over."""
+        return self.lift is not None or self.reason is not None
+
+    @property
+    def inside(self) -> bool | None:
+        """Whether the lift is inside the forecast's interval; None if either is not known."""
+        if self.lift is None or self.forecast_low is None or self.forecast_high is None:
+            return None
+        return self.forecast_low <= self.lift <= self.forecast_high
+
+
+def realised_lifts(
+    store: Store | str | Path,
+    events: str | Path,
+    *,
+    lists: str | Path | None = None,
+    query: str | None = None,
+    tz: str | None = None,
+    test_days: int = 7,
+) -> list[RealisedLift]:
+    """Return the forecast of each version in a store and the lift that came, oldest first.
+
+    The lists are those that the version re-ranked, or the newest up to its day. Users who bought
+    something but have no list are left out.
+
+    Args:
+        store: the store, or its folder.
+        events: purchases, as for `Refresh`; they must cover the days after a version to judge it.
+        lists: folder of dated lists; by default, the folder that each version was made from.
+        query: SQL for a database.
+        tz: the shop's time zone; by default, that of the newest version.
+        test_days: days that judge a version, from its own day on.
+    """
+    require_whole("test_days", test_days, 1, MOST_DAYS)
+    versions = (store if isinstance(store, Store) else Store(store)).history()
+    if not versions:
+        return []
+    zone = versions[-1].manifest.get("tz") if tz is None else tz
+    data = read_shop_data(events, query, zone, None, _END)
+    folder = None if lists is None else Path(lists)
+    judge = _Judge(data, folder, test_days)
+    return [judge.judge(version) for version in versions]
+
+
+class _Judge:
+    """Judges versions by the purchases of a log."""
+
+    def __init__(self, data: ShopData, folder: Path | None, test_days: int) -> None:
+        self._data, self._test_days = data, test_days
+        self._given = None if folder is None else find_lists(folder, data.log.tz)
+        self._last = local_day(event_times(data.log)[-1], data.log.tz)
+        self._find_lists = functools.cache(find_lists)
+
+    def judge(self, version: Version) -> RealisedLift:
+        """Return a version's forecast and the lift that came, or why it is not known."""
+        summary = version.manifest.get("summary", {})
+        bounds = ("forecast", "forecast_low", "forecast_high")
+        told = {name: summary.get(name) for name in bounds}
+        row = RealisedLift(version.number, version.as_of, **told)
+        try:
+            first = read_day("as_of", version.as_of)
+            window = Window.of(first, self._test_days, self._data.log.tz)
+            over_on = first + timedelta(self._test_days)
+            row = replace(row, over_on=str(over_on))
+            if self._is_over(over_on, window):
+                return self._judge_days(row, version, window)
+        except TrimtabError as error:
+            return replace(row, reason=str(error))
+        return row
+
+    def _is_over(self, over_on: date, window: Window) -> bool:
+        """Return whether the log covers the days; the day it is now is never complete."""
+        now = datetime.now(require_zone(self._data.log.tz))
+        return over_on - timedelta(1) <= self._last and as_datetime(window.stop) <= now
+
+    def _judge_days(self, row: RealisedLift, version: Version, window: Window) -> RealisedLift:
+        bias = version.bias()
+        lists, day = self._choose_lists(version, window.first)
+        (listed,), matched = read_lists(lists, [day], self._data, text_columns(bias))
+        listed = _merge_pairs(listed, version.manifest.get("duplicates", "error"))
+        bought = rows_of_users(window.events(matched.log), listed)
+        if bought.num_rows == 0:
+            raise DataError(f"no user of the lists of {day} bought anything on these days")
+        found, n_users = _compare(bias, rows_of_users(listed, bought), bought)
+        if np.isnan(found.lift):
+            raise DataError("there is no lift: the engine alone scores 0 on these days")
+        holes = find_holes(self._data.log, window, self._last)
+        return replace(
+            row, lift=found.lift, lift_low=found.low, lift_high=found.high, n_users=n_users,
+            lists=str(day), notes=tuple(f"{hole}: {HOLE}" for hole in holes),
+        )  # fmt: skip
+
+    def _choose_lists(self, version: Version, as_of: date) -> tuple[DatedLists, date]:
+        """Return all lists, and the day of those that a version re-ranked."""
+        lists = self._given or self._lists_of(version.manifest)
+        reranked = version.manifest.get("reranked")
+        days = [day for day in lists.days if str(day) == reranked or not reranked]
+        days = [day for day in days if day <= as_of]
+        if not days:
+            wanted = reranked or f"{as_of} or earlier"
+            raise DataError(
+                f"{lists.folder} has no lists of {wanted}; keep lists as long as versions, or "
+                f"{_PASS_LISTS}"
+            )
+        return lists, days[-1]
+
+    def _lists_of(self, manifest: Mapping[str, Any]) -> DatedLists:
+        """Return the lists in the folder that a version was made from."""
+        folder = manifest.get("lists_folder")
+        if folder is None:
+            raise StoreError(f"the version does not say where its lists are; {_PASS_LISTS}")
+        if not Path(folder).is_dir():
+            raise StoreError(f"its lists were in {folder}, which is not there; {_PASS_LISTS}")
+        return self._find_lists(Path(folder), self._data.log.tz)
+
+
+def _merge_pairs(lists: pa.Table, rule: str) -> pa.Table:
+    """Return lists with repeated (user, item) pairs merged as the version merged them."""
+    if rule == "error":  # there are none
+        return lists
+    merged = lists.group_by([USER, ITEM], use_threads=False).aggregate([(SCORE, rule)])
+    return merged.rename_columns([USER, ITEM, SCORE])
+
+
+def _compare(bias: ItemBias, lists: pa.Table, bought: pa.Table) -> tuple[Interval, int]:
+    """Return the lift of the biases over the engine's own order, and the number of users."""
+    metric, k = bias.summary.metric, bias.summary.k
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TrimtabWarning)  # the refresh gave them
+        shown = (bias.apply(lists, k), lists)
+    after, before = (
+        getattr(evaluate_units(table, bought, k).buyers(), metric)[:, None] for table in shown
+    )
+    (found,) = lift_intervals(after, before, _N_DRAWS, _SEED, LEVEL)
+    return found, len(before)

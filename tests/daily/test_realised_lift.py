@@ -1,0 +1,242 @@
+"""The lift that came after a version, next to its forecast."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import trimtab as tt
+from shops import AS_OF, FIRST, Shop, run_in_process
+from stores import publish
+from trimtab.daily import RealisedLift, realised_lifts
+from trimtab.errors import SettingError, StoreError
+from trimtab.store import Store, Version
+from trimtab.tables.file_headers import checksum
+from trimtab.tables.log_windows import Window, event_times
+
+QUICK = tt.BiasLearner(method="ascent")
+DAYS = 3  # the log ends on 24 February, four days after AS_OF
+pytestmark = pytest.mark.xdist_group("shop")
+
+
+def expected_lift(shop: Shop, version: Version, day, days: int = DAYS, tz: str = "UTC") -> float:
+    """Return what evaluate gives on the lists of a day, for users who have a list."""
+    lists = pq.read_table(shop.lists / f"{day}.parquet")
+    bought = Window.of(AS_OF, days, tz).events(shop.log)
+    bought = bought.filter(pc.is_in(bought["user_id"], lists["user_id"]))
+    bias = version.bias()
+    metric, k = bias.summary.metric, bias.summary.k
+    alone = tt.evaluate(lists, bought, k)[metric]
+    return tt.evaluate(bias.apply(lists, k), bought, k)[metric] / alone - 1
+
+
+def drop_lists(shop: Shop, users_below: int) -> None:
+    """Remove the lists of some users on all days."""
+    for path in shop.lists.iterdir():
+        table = pq.read_table(path)
+        pq.write_table(table.filter(pc.greater_equal(table["user_id"], users_below)), path)
+
+
+@pytest.mark.parametrize(
+    "learner",
+    [tt.BiasLearner(), tt.BiasLearner.paper(k=5, metric="map"), QUICK],
+    ids=["default", "paper", "ascent"],
+)
+def test_it_is_what_evaluate_gives(shop, learner):
+    drop_lists(shop, users_below=300)  # they bought, but they do not count
+    accept = ["guard"]
+    version = shop.job(learner=learner, rerank=True, accept=accept).run(AS_OF).version
+    (row,) = realised_lifts(shop.store, shop.events, test_days=DAYS)
+    assert row.lift == pytest.approx(expected_lift(shop, version, AS_OF), abs=1e-9)
+    assert row.lift_low <= row.lift <= row.lift_high
+    assert (row.version, row.as_of, row.lists) == (1, str(AS_OF), str(AS_OF))
+    assert row.over_on == str(AS_OF + timedelta(DAYS))
+    summary = version.bias().summary
+    assert row.forecast == summary.forecast
+    assert (row.forecast_low, row.forecast_high) == (summary.forecast_low, summary.forecast_high)
+    bought = Window.of(AS_OF, DAYS, "UTC").events(shop.log)
+    listed = pq.read_table(shop.lists / f"{AS_OF}.parquet")["user_id"]
+    assert row.n_users == len(set(bought["user_id"].to_pylist()) & set(listed.to_pylist()))
+    assert (row.notes, row.reason) == ((), None)
+
+
+def test_the_lists_are_those_that_were_reranked_or_the_newest(shop):
+    tonight, away = shop.lists / f"{AS_OF}.parquet", shop.folder / "tonight.parquet"
+    tonight.rename(away)
+    newest = AS_OF - timedelta(1)
+    version = shop.job(learner=QUICK).run(AS_OF).version
+    reranked = shop.job(learner=QUICK, rerank=True).run(AS_OF).version
+    assert reranked.manifest["reranked"] == str(newest)
+    away.rename(tonight)
+    first, second = realised_lifts(shop.store, shop.events, test_days=DAYS)
+    assert (first.lists, second.lists) == (str(AS_OF), str(newest))
+    assert first.lift == pytest.approx(expected_lift(shop, version, AS_OF), abs=1e-9)
+    assert second.lift == pytest.approx(expected_lift(shop, reranked, newest), abs=1e-9)
+
+
+def test_repeated_pairs_are_merged_as_the_version_merged_them(shop):
+    shop.job(learner=QUICK).run(AS_OF)
+    for path in shop.lists.iterdir():
+        table = pq.read_table(path)
+        lower = table.set_column(2, "score", pc.multiply(table["score"], 0.5))
+        pq.write_table(pa.concat_tables([table, lower]), path)
+    shop.job(learner=QUICK, duplicates="max", warm=False).run(AS_OF)
+    whole, merged = realised_lifts(shop.store, shop.events, test_days=DAYS)
+    assert "duplicates=" in whole.reason
+    assert merged.lift is not None
+
+
+def test_days_begin_in_the_time_zone_of_the_versions(shop):
+    version = shop.job(learner=QUICK, tz="Asia/Tokyo").run(AS_OF).version
+    (row,) = realised_lifts(Store(shop.store), shop.events, test_days=DAYS)
+    expected = expected_lift(shop, version, AS_OF, tz="Asia/Tokyo")
+    assert row.lift == pytest.approx(expected, abs=1e-9)
+    assert row.lift != pytest.approx(expected_lift(shop, version, AS_OF), abs=1e-9)
+    (other,) = realised_lifts(shop.store, shop.events, test_days=DAYS, tz="UTC")
+    assert other.lift != row.lift
+
+
+def test_days_that_are_not_over(shop):
+    shop.job(learner=QUICK).run(AS_OF)
+    for days, is_over in ((5, True), (6, False), (7, False)):  # 24 February is in the log
+        (row,) = realised_lifts(shop.store, shop.events, test_days=days)
+        assert row.is_over == is_over
+        assert (row.lift is None) == (not is_over)
+        assert row.over_on == str(AS_OF + timedelta(days))
+        assert row.reason is None
+    with pytest.raises(SettingError, match="test_days=0"):
+        realised_lifts(shop.store, shop.events, test_days=0)
+
+
+def test_missing_lists_are_named(shop, tmp_path):
+    shop.job(learner=QUICK, rerank=True).run(AS_OF)
+
+    def reason(**settings) -> str:
+        (row,) = realised_lifts(shop.store, shop.events, test_days=DAYS, **settings)
+        assert row.lift is None
+        assert row.is_over
+        return row.reason
+
+    (shop.lists / f"{AS_OF}.parquet").unlink()
+    assert f"{shop.lists} has no lists of {AS_OF}; keep lists" in reason()
+    shop.lists.rename(shop.folder / "moved")
+    assert f"its lists were in {shop.lists}, which is not there; pass" in reason()
+    assert f"moved has no lists of {AS_OF}; " in reason(lists=shop.folder / "moved")
+    with pytest.raises(StoreError, match="nowhere: no such folder"):
+        reason(lists=tmp_path / "nowhere")
+    publish(Store(tmp_path / "by hand"))
+    (row,) = realised_lifts(tmp_path / "by hand", shop.events, tz="UTC")
+    assert not row.is_over  # made for 1 March
+    assert realised_lifts(tmp_path / "empty", shop.events) == []
+
+
+def test_a_version_without_a_folder_needs_lists(shop):
+    """A version made by an earlier release does not say where its lists are."""
+    shop.job(learner=QUICK).run(AS_OF)
+    version = Store(shop.store).current()
+    manifest = {k: v for k, v in version.manifest.items() if k != "lists_folder"}
+    path = shop.store / "current.json"
+    pointer = json.loads(path.read_text())
+    text = json.dumps(manifest).encode()
+    (version.folder / "manifest.json").write_bytes(text)
+    pointer["published"][0]["manifest"] = checksum(text)
+    path.write_text(json.dumps(pointer))
+    (row,) = realised_lifts(shop.store, shop.events, test_days=DAYS)
+    assert "does not say where its lists are; pass the folder" in row.reason
+    (row,) = realised_lifts(shop.store, shop.events, test_days=DAYS, lists=shop.lists)
+    assert row.lift is not None
+
+
+def test_days_without_events_are_named(shop):
+    shop.job(learner=QUICK).run(AS_OF)
+    day = AS_OF + timedelta(1)
+    begin, end = Window.of(day, 1, "UTC").rows(event_times(shop.log))
+    events = shop.log.events
+    pq.write_table(pa.concat_tables([events.slice(0, begin), events.slice(end)]), shop.events)
+    (row,) = realised_lifts(shop.store, shop.events, test_days=DAYS)
+    assert row.lift is not None
+    (note,) = row.notes
+    assert note.startswith(f"{day} has 0 events; ")
+    assert note.endswith(": a hole in the log or a holiday")
+    nobody = events.filter(pc.equal(events["user_id"], -1))
+    stranger = pa.table({"user_id": [9_999_999], "item_id": [1], "timestamp": [events[2][-1]]})
+    before = Window.of(AS_OF, 1, "UTC").history(shop.log)
+    rest = pa.concat_tables([before, nobody, stranger.cast(before.schema)])
+    pq.write_table(rest, shop.events)
+    (row,) = realised_lifts(shop.store, shop.events, test_days=DAYS)
+    assert row.reason == f"no user of the lists of {AS_OF} bought anything on these days"
+
+
+def test_inside_by_hand():
+    row = RealisedLift(
+        1, "2026-03-01", forecast=0.1, forecast_low=0.05, forecast_high=0.15, lift=0.06
+    )
+    assert row.inside is True
+    assert replace(row, lift=0.04).inside is False
+    assert replace(row, lift=0.16).inside is False
+    assert replace(row, lift=None).inside is None
+    assert replace(row, forecast_low=None).inside is None
+
+
+# On the command line
+
+
+def history(shop, *more) -> str:
+    out = run_in_process("history", "--store", shop.store, *more)
+    assert out.returncode == 0, out.stderr
+    return out.stdout
+
+
+def test_history_compares_forecasts_and_lifts(shop):
+    plain = ("--events", shop.events, "--test-days", DAYS)
+    for days in (0, 1, 3):
+        shop.job(accept=["guard"]).run(AS_OF + timedelta(days))
+    rows = realised_lifts(shop.store, shop.events, test_days=DAYS)
+    assert [row.is_over for row in rows] == [True, True, False]
+    out = history(shop, *plain)
+    lines = out.splitlines()
+    assert "lift that came" in lines[0]
+    for row, line in zip(rows[:2], lines[2:4], strict=True):
+        assert f"{row.forecast:+.1%} ({row.forecast_low:+.1%} to {row.forecast_high:+.1%})" in line
+        assert f"{row.lift:+.1%} ({row.lift_low:+.1%} to {row.lift_high:+.1%})" in line
+        assert line.rstrip().endswith("yes" if row.inside else "no")
+    assert f"not over yet: {AS_OF + timedelta(3 + DAYS)}" in lines[4]
+    assert lines[4].startswith(">")
+    n_inside = sum(row.inside for row in rows[:2])
+    means = [sum(getattr(r, name) for r in rows[:2]) / 2 for name in ("forecast", "lift")]
+    assert lines[-1] == (
+        f"of 2 judged versions, {n_inside} inside their interval; mean forecast {means[0]:+.1%}, "
+        f"mean lift {means[1]:+.1%}"
+    )
+    printed = json.loads(history(shop, *plain, "--json"))
+    assert [own["realised"] for own in printed] == [row.lift for row in rows]
+    assert [own["over_on"] for own in printed] == [row.over_on for row in rows]
+    assert [own["inside"] for own in printed] == [row.inside for row in rows]
+    assert printed[2]["served"] is True
+    shop.lists.rename(shop.folder / "moved")
+    assert "version 1: its lists were in" in history(shop, *plain)
+    assert "no version can be judged yet" in history(shop, *plain)
+    assert "of 2 judged" in history(shop, *plain, "--lists", shop.folder / "moved")
+
+
+def test_without_events_history_is_as_before(shop):
+    shop.job(learner=QUICK).run(AS_OF)
+    assert "lift that came" not in history(shop)
+    assert "realised" not in history(shop, "--json")
+    for option in (("--lists", shop.lists), ("--tz", "UTC"), ("--test-days", 3)):
+        out = run_in_process("history", "--store", shop.store, *option)
+        assert out.returncode == 2
+        assert f"{option[0]} {option[1]}: needs --events" in out.stderr
+
+
+def test_an_unknown_log_is_named(shop):
+    shop.job(learner=QUICK).run(FIRST + timedelta(5))
+    out = run_in_process("history", "--store", shop.store, "--events", shop.folder / "none.parquet")
+    assert out.returncode == 2
+    assert "none.parquet" in out.stderr
