@@ -173,6 +173,15 @@ def test_days_without_events_are_named(shop):
     assert row.reason == f"no user of the lists of {AS_OF} bought anything on these days"
 
 
+def test_a_log_that_begins_after_the_version_does_not_judge_it(shop):
+    shop.job(learner=QUICK).run(AS_OF)
+    day = AS_OF + timedelta(1)
+    rest = Window.of(day, 9, "UTC").events(shop.log)
+    pq.write_table(rest, shop.events)
+    (row,) = realised_lifts(shop.store, shop.events, test_days=DAYS)
+    assert row.reason == f"the events begin on {day}, after the version's first day"
+
+
 def test_inside_by_hand():
     row = RealisedLift(
         1, "2026-03-01", forecast=0.1, forecast_low=0.05, forecast_high=0.15, lift=0.06

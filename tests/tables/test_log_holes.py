@@ -70,4 +70,6 @@ def test_weeks_after_count_where_they_are_known():
     first = late.events.slice(4)  # without the four Tuesdays before
     begun = make_log(first, "UTC")
     assert holes(begun) == [Hole(MONDAY, 1, 40)]
+    earlier = Window.of(MONDAY - timedelta(14), 15, "UTC")  # the days before the log do not count
+    assert find_holes(begun, earlier, END) == [Hole(MONDAY, 1, 40)]
     assert holes(begun, until=MONDAY + timedelta(1)) == []

@@ -121,7 +121,8 @@ class _Judge:
     def __init__(self, data: ShopData, folder: Path | None, test_days: int) -> None:
         self._data, self._test_days = data, test_days
         self._given = None if folder is None else find_lists(folder, data.log.tz)
-        self._last = local_day(event_times(data.log)[-1], data.log.tz)
+        times = event_times(data.log)
+        self._first, self._last = (local_day(times[end], data.log.tz) for end in (0, -1))
         self._find_lists = functools.cache(find_lists)
 
     def judge(self, version: Version) -> RealisedLift:
@@ -135,6 +136,8 @@ class _Judge:
             window = Window.of(first, self._test_days, self._data.log.tz)
             over_on = first + timedelta(self._test_days)
             row = replace(row, over_on=str(over_on))
+            if first < self._first:
+                raise DataError(f"the events begin on {self._first}, after the version's first day")
             if self._is_over(over_on, window):
                 return self._judge_days(row, version, window)
         except TrimtabError as error:

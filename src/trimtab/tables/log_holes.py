@@ -66,7 +66,8 @@ def find_holes(log: Log, window: Window, until: date) -> list[Hole]:
     """Return the days of a window with far fewer events than usual, in order.
 
     Each is compared with the same weekday in the four weeks before it and after it. A weekday with
-    few events, or with as few in a third of these weeks, is never a hole.
+    few events, or with as few in a third of these weeks, is never a hole; nor is a day before the
+    log begins.
 
     Args:
         log: ordered by time.
@@ -74,10 +75,10 @@ def find_holes(log: Log, window: Window, until: date) -> list[Hole]:
         until: other weeks are only compared before this day; the log may be incomplete from it on.
     """
     times = event_times(log)
-    days = (local_day(window.stop - 1, log.tz) - window.first).days + 1
+    first = max(window.first, local_day(times[0], log.tz))
+    days = (local_day(window.stop - 1, log.tz) - first).days + 1
     found = (
-        compare_weekday(times, log.tz, window.first + timedelta(n), until).hole()
-        for n in range(days)
+        compare_weekday(times, log.tz, first + timedelta(n), until).hole() for n in range(days)
     )
     return [hole for hole in found if hole is not None]
 
