@@ -130,10 +130,14 @@ def part_keys(log: Log) -> dict[str, str]:
     """A key for the lists and for each part: it changes with code, settings and events."""
     engine_code = [
         *_PACKAGE.glob("engines/*.py"),
-        _PACKAGE / "timeline.py",
+        _PACKAGE / "experiments" / "timeline.py",
         _HERE / "als_engine.py",
     ]
-    rival_code = [*engine_code, _PACKAGE / "rivals.py", _PACKAGE / "evaluation.py"]
+    rival_code = [
+        *engine_code,
+        _PACKAGE / "experiments" / "rivals.py",
+        _PACKAGE / "metrics" / "evaluation.py",
+    ]
     package = [
         file
         for file in _PACKAGE.rglob("*.py")
