@@ -201,7 +201,8 @@ def _learn(case: Case, _: str) -> dict[str, Any]:
     for kind in LEARNERS:
         for metric in METRICS:
             bias = Method(kind, kind).learn(case, metric)
-            shown.append((kind, "", (metric,), bias.apply(case.lists, K)))
+            depth = None if bias.depth is None else N_LISTED
+            shown.append((kind, "", (metric,), bias.apply(case.lists, K, depth=depth)))
             if (kind, metric) == ("default", "ndcg"):
                 summary = bias.summary
                 forecast = {

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from trimtab.arrays import Lists, Sets
-from trimtab.learn.hierarchy.features import Features, count_groups
+from trimtab.learn.hierarchy.features import WindowFeatures, count_groups
 from trimtab.learn.history import History, count_history
 from trimtab.tables.timestamps import DAY
 
@@ -89,7 +89,7 @@ def test_features_by_hand():
         week=np.array([3.0, 0.0, 0.0, 0.0]),
         since=np.array([0.0, 40.0, 8.0, 400.0]),
     )
-    made = Features(history)
+    made = WindowFeatures(history)
     table = dict(zip(made.names, made.build(bought, listed).T, strict=True))
     rate = 8 / 100  # purchases per listed item
     expected = {
@@ -110,4 +110,4 @@ def test_features_by_hand():
     assert table["share_difference"] == pytest.approx([100.0, -100.0, -200.0, 200.0])
     some = made.build(bought, listed, np.array([2, 0]))
     assert some.tolist() == made.build(bought, listed)[[2, 0]].tolist()
-    assert Features(None).build(bought, listed).shape == (4, 2)
+    assert WindowFeatures(None).build(bought, listed).shape == (4, 2)

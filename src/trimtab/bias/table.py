@@ -37,9 +37,12 @@ class Summary(Mapping[str, Any]):
     converged: bool
     unit: float  # unit of biases: the median k-th score for "additive" ascent, 1 for other scales
     method: str = "ascent"
-    forecast: float | None = None  # expected lift on the days that follow, from held-out users
+    # Expected lift in the week that follows; None if there is too little to tell, or no gain.
+    forecast: float | None = None
     forecast_low: float | None = None  # bounds of its 90 % interval
     forecast_high: float | None = None
+    forecast_windows: int = 0  # windows held out for it; 0: users of the same window
+    n_windows: int = 1  # windows learned from
     concentration_before: float | None = None  # share of slots taken by the 10 most shown items
     concentration_after: float | None = None
     # Share of each level (trend, category, own) that was kept.

@@ -83,7 +83,8 @@ class _CellRun:
             self._step(f"{method.name}, for {metric.upper()}")
             bias = method.learn(self._case, metric)
             self._learned[method.name, metric] = bias
-            top = bias.apply(self._case.lists, self._plan.k)
+            depth = None if bias.depth is None else self._plan.n_listed
+            top = bias.apply(self._case.lists, self._plan.k, depth=depth)
             self._evaluated[method.name, metric] = self._evaluate(top)
 
     def add_comparisons(self) -> None:

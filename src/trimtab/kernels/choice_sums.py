@@ -208,29 +208,30 @@ def group_events(items, users, days, starts, grouped):
 
 
 @kernel
-def count_visits(starts, grouped, month, week, seen, counts, since):
+def count_visits(starts, grouped, horizons, seen, counts, since, age):
     """Count the visits (user and day with a purchase) and the buyers of each item.
 
     Args:
         starts: index of the first event of each item, and the number of events.
         grouped: rows of user and days before the window, by item and then by time.
-        month: days in a month.
-        week: days in a week.
+        horizons: numbers of days to count the visits of.
         seen: by user: the last item counted and its day; -1 at first.
-        counts: by [visits, visits in the month, visits in the week, buyers; item]; added to.
+        counts: by [visits, buyers, visits within each horizon; item]; added to.
         since: by item: days since the last sale; lowered.
+        age: by item: days since the first sale; raised.
     """
     for item in range(len(starts) - 1):
         for row in range(starts[item], starts[item + 1]):
             user = grouped[row, 0]
             day = grouped[row, 1]
             since[item] = min(since[item], day)
+            age[item] = max(age[item], day)
             new = seen[user, 0] != item
             if new or seen[user, 1] != day:
                 counts[0, item] += 1
-                counts[1, item] += day < month
-                counts[2, item] += day < week
-                counts[3, item] += new
+                counts[1, item] += new
+                for place in range(len(horizons)):
+                    counts[2 + place, item] += day < horizons[place]
                 seen[user, 0] = item
                 seen[user, 1] = day
 

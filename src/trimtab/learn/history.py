@@ -1,4 +1,4 @@
-"""Sales before a window, counted by item."""
+"""Sales before an instant, counted by item."""
 
 from __future__ import annotations
 
@@ -9,32 +9,67 @@ import numpy as np
 from trimtab.arrays import Codes, Floats, Ints
 from trimtab.tables.timestamps import DAY
 
-MONTH, WEEK = 30, 7  # days
+QUARTER, MONTH, WEEK = 91, 30, 7  # days
 NEVER = 400.0  # days since the last sale of what was never sold
+_LEAST_BEFORE = 0.1  # sales in the days before a window, over those in the newest window
 
 
 @dataclass(frozen=True)
 class History:
-    """Sales before the window, by item; counts that are not known are None."""
+    """Sales before an instant, by item; counts that are not known are None."""
 
     long: Floats  # sales; with users known, (user, day) pairs
     buyers: Floats | None = None  # different users
-    month: Floats | None = None  # `long` of the last month
+    quarter: Floats | None = None  # `long` of the last three months
+    month: Floats | None = None
     week: Floats | None = None
+    window: Floats | None = None  # of as many days as the newest window has
     since: Floats | None = None  # days since the last sale
+    age: Floats | None = None  # days since the first sale
+
+
+@dataclass(frozen=True)
+class Histories:
+    """Sales before each window, and before now: the end of the newest window.
+
+    Args:
+        before: each window; empty without history.
+        now: None if timestamps are missing, or what sold just before the newest window.
+        window_days: length of the newest window; a week if it is not known.
+    """
+
+    before: tuple[History, ...] = ()
+    now: History | None = None
+    window_days: int = WEEK
+
+    @property
+    def usable(self) -> list[bool]:
+        """Whether what sold just before each window is known, so that features can be as of it."""
+        assert self.now is not None
+        assert self.now.window is not None
+        least = _LEAST_BEFORE * float(self.now.window.sum())
+        sold = (history.window for history in self.before)
+        return [found is not None and float(found.sum()) >= least for found in sold]
+
+
+def days_in(start: int, last: int) -> int:
+    """The days that a window takes, from the time of its first purchase to that of its last."""
+    return max(1, -((start - last - 1) // DAY))
 
 
 def count_history(
-    items: Codes, users: Codes | None, times: Ints | None, before: int | None, n_items: int
-) -> History:
-    """Counts of the events before a window.
+    items: Codes, users: Codes | None, times: Ints | None, before: int | None, n_items: int,
+    window_days: int = WEEK,
+) -> History:  # fmt: skip
+    """Counts of the events before an instant.
 
     Args:
         items: of events.
         users: of events, if known.
         times: of events in microseconds, if known.
-        before: start of the window; later events are ignored. If None, all events count.
+        before: later events are ignored. If None, all events count.
         n_items: number of item codes.
+        window_days: length of the newest window.
     """
     timed = times is not None
     if times is None:
@@ -49,26 +84,27 @@ def count_history(
         by_time = np.argsort(times, kind="stable")
         items, times = items[by_time], times[by_time]
         users = None if users is None else users[by_time]
-    days = (before - 1 - times) // DAY  # 0 on the last day before the window
+    days = (before - 1 - times) // DAY  # 0 on the last day before the instant
     known = users is not None
     if users is None:
         users = np.arange(len(items), dtype=np.int32)  # each event by its own user
-    visits, month, week, buyers, since = _count_visits(items, users, days, n_items)
+    (visits, buyers, *recent), since, age = _count_visits(items, users, days, n_items, window_days)
     return History(
-        visits,
-        buyers if known else None,
-        *((month, week, since) if timed else (None, None, None)),
+        visits, buyers if known else None, *((*recent, since, age) if timed else (None,) * 6)
     )
 
 
-def _count_visits(items: Codes, users: Codes, days: Ints, n_items: int) -> tuple[Floats, ...]:
+def _count_visits(
+    items: Codes, users: Codes, days: Ints, n_items: int, window_days: int
+) -> tuple[Floats, Floats, Floats]:
     from trimtab.kernels.choice_sums import count_visits, group_events
 
     n_users = int(users.max(initial=-1)) + 1
     starts = np.concatenate([[0], np.cumsum(np.bincount(items, minlength=n_items))])
     grouped = np.empty((len(items), 2), np.int32)
     group_events(items, users, days.astype(np.int32), starts[:-1].copy(), grouped)
-    counts, since = np.zeros((4, n_items)), np.full(n_items, NEVER)
+    horizons = np.array([QUARTER, MONTH, WEEK, window_days])
+    counts, since, age = np.zeros((6, n_items)), np.full(n_items, NEVER), np.zeros(n_items)
     seen = np.full((n_users, 2), -1, np.int32)
-    count_visits(starts, grouped, MONTH, WEEK, seen, counts, since)
-    return (*counts, since)
+    count_visits(starts, grouped, horizons, seen, counts, since, age)
+    return counts, since, age

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,9 +12,31 @@ from trimtab.metrics.ranking import rank_lists
 from trimtab.threads import run_ranges
 
 
-def choose_scale(median_kth_score: float) -> str:
-    """Log if the typical k-th score is above 0, additive otherwise (and without any score)."""
-    return "log" if median_kth_score > 0 else "additive"
+class Scale(NamedTuple):
+    """A scale that biases can be added on."""
+
+    name: str  # "additive", "log" or "list"
+    unit: float  # the size, in scores on it, of 1 in the choice model
+
+
+def scales_to_try(
+    setting: str, median_kth_score: float, median_gap: float, largest: float
+) -> list[Scale]:
+    """The scales that a setting allows, the one to prefer first.
+
+    That is log if the typical k-th score is above 0, additive otherwise (and without any score).
+
+    Args:
+        setting: "auto" or the name of a scale.
+        median_kth_score: of all lists.
+        median_gap: between the best and the k-th score of a list; nan without any list.
+        largest: absolute score.
+    """
+    names = [setting]
+    if setting == "auto":
+        names = ["log", "additive"] if median_kth_score > 0 else ["additive", "log"]
+        names.append("list")
+    return [Scale(name, model_unit(name, median_gap, largest)) for name in names]
 
 
 def model_unit(scale: str, median_gap: float, largest: float) -> float:

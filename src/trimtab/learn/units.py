@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from dataclasses import replace
 
 import numpy as np
 
 from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets
-
-_Before = TypeVar("_Before")
+from trimtab.learn.history import Histories
 
 
 def learning_units(lists: Lists, bought: Sets, weights: Floats | None) -> Flags:
@@ -17,23 +16,25 @@ def learning_units(lists: Lists, bought: Sets, weights: Floats | None) -> Flags:
     return learning if weights is None else learning & (weights > 0)
 
 
-def learning_windows(
-    counts: Ints, history: tuple[_Before, ...]
-) -> tuple[Codes, tuple[_Before, ...]]:
-    """New numbers for the windows with learning units, and the history before each of these.
+def learning_windows(counts: Ints, histories: Histories) -> tuple[Codes, Histories]:
+    """New numbers for the windows to learn from, and the histories before these.
 
-    The other windows get the number of the newest; nothing is learned from their units.
+    The other windows, without learning units or with too little known before them, get -1.
 
     Args:
         counts: learning units by window.
-        history: before each window, or empty.
+        histories: before each window and before now.
     """
     used = counts > 0
-    n_used = max(1, int(used.sum()))
-    renumbered = np.where(used, np.cumsum(used) - 1, n_used - 1).astype(np.int32)
-    if not history:
-        return renumbered, ()
-    return renumbered, tuple(history[window] for window in np.flatnonzero(used)) or history[-1:]
+    if histories.now is not None:
+        usable = np.array(histories.usable)
+        if used.any() and usable[used][-1]:
+            used = used & usable
+        else:
+            histories = replace(histories, now=None)
+    numbers = np.where(used, np.cumsum(used) - 1, -1).astype(np.int32)
+    before = tuple(histories.before[window] for window in np.flatnonzero(used) if histories.before)
+    return numbers, replace(histories, before=before or histories.before[-1:])
 
 
 def weights_around_one(weights: Floats, bought: Sets) -> Floats:

@@ -18,6 +18,7 @@ from trimtab.learn.hierarchy.shared_inputs import (
     add_unit_counts,
     count_folds,
     count_hit_units,
+    count_shown,
 )
 from trimtab.learn.hierarchy.unit_data import Fit, UnitData
 from trimtab.spark.array_bytes import Arrays
@@ -69,10 +70,11 @@ def with_hits(
         scale: that biases are added on.
         k: slots.
         typical: the weight that counts as 1.
-        windows: new numbers of the windows.
+        windows: new numbers of the windows; -1: not to be learned from.
     """
     lists = to_scale(partition.lists, scale, k).lists
-    data = gather_hits(lists, partition.bought, partition.weights / typical)
+    weights = _learning_weights(partition, windows) / typical
+    data = gather_hits(lists, partition.bought, weights)
     chosen = data.source
     return Partition(
         data.lists, partition.bought.take(chosen), data.weights, partition.users[chosen],
@@ -129,13 +131,17 @@ def _from_arrays(arrays: Arrays) -> UnitCounts:
     return UnitCounts(*(int(n) for n in arrays[0]), *(float(bound) for bound in arrays[1]))
 
 
+def _learning_weights(partition: Partition, windows: Codes) -> Floats:
+    """The weights of a partition's units; 0 in windows that are not to be learned from."""
+    return np.where(windows[partition.windows] < 0, 0.0, partition.weights)
+
+
 def count_by_fold(
-    partition: Partition, seed: int, windows: Codes, n_windows: int, n_items: int
+    partition: Partition, seed: int, windows: Codes, k: int, n_windows: int, n_items: int
 ) -> Arrays:
-    """Purchases and lists of a partition's learning units, by window, fold and item."""
-    return list(
-        count_folds(
-            partition.lists, partition.bought, partition.weights, partition.users,
-            windows[partition.windows], seed, n_windows, n_items,
-        )
-    )  # fmt: skip
+    """Purchases, lists and slots of a partition's learning units; see `SharedInputs`."""
+    lists, bought = partition.lists, partition.bought
+    weights = _learning_weights(partition, windows)
+    numbers = np.maximum(windows[partition.windows], 0)
+    counts = count_folds(lists, bought, weights, partition.users, numbers, seed, n_windows, n_items)
+    return [*counts, count_shown(lists, bought, weights, numbers, k, n_windows, n_items)]

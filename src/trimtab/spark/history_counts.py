@@ -1,4 +1,4 @@
-"""Sales before each window, counted by Spark; the same counts as `learn.history`."""
+"""Sales before each window and before now, counted by Spark; the same as `learn.history`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from trimtab.arrays import Floats
 from trimtab.errors import DataError
-from trimtab.learn.history import MONTH, NEVER, WEEK, History
+from trimtab.learn.history import MONTH, NEVER, QUARTER, WEEK, Histories, History, days_in
 from trimtab.learn.input_checks import check_same_clock, require_counts, warn_of_untimed_windows
 from trimtab.spark.fit_session import FitSession
 from trimtab.tables.columns import COUNT, ITEM, TIMESTAMP, USER, WINDOW
@@ -22,65 +22,97 @@ from trimtab.tables.timestamps import DAY
 _EPOCH = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
 
 
-def count_history_on_spark(session: FitSession) -> tuple[History, ...]:
-    """Sales before each window; events that fall into a window are left out."""
+def count_histories_on_spark(session: FitSession) -> Histories:
+    """Sales before each window and before now."""
     history, recent = session.tables.history, session.tables.recent
     if history is None:
-        return ()
+        return Histories()
     if COUNT in history.columns:
         require_counts(float(history.agg(F.min(F.col(COUNT).cast("double"))).collect()[0][0]))
     n_windows = len(session.windows)
     if not (TIMESTAMP in history.columns and TIMESTAMP in recent.columns):
         warn_of_untimed_windows(n_windows)
-        return (_count_before(session, history, None),) * n_windows
+        return Histories((_count_before(session, history, None),) * n_windows)
     zoned = [isinstance(f.schema[TIMESTAMP].dataType, T.TimestampType) for f in (history, recent)]
     check_same_clock(*zoned)
+    started, last = _window_times(session, recent)
+    first, newest = min(started.values()), max(started.values())
+    starts = [started.get(code, first) for code in range(n_windows)]
     by_day = _by_day(history)
-    started = _window_starts(session, recent)
-    first = min(started.values())
-    found = []
-    for code in range(n_windows):
-        start = started.get(code, first)
-        found.append(_count_before(session, history, start // DAY * DAY if by_day else start))
-    return tuple(found)
+    if by_day:
+        starts = [start // DAY * DAY for start in starts]
+    days = days_in(newest, last)
+    if COUNT in history.columns:
+        before = tuple(_count_before(session, history, start) for start in starts)
+        return Histories(before, window_days=days)
+    sales = _all_sales(history, recent, newest, by_day)
+    now = (last + DAY) // DAY * DAY if by_day else last + 1
+    *counted, until_now = (_count_visits(session, sales, time, days) for time in (*starts, now))
+    return Histories(tuple(counted), until_now, days)
 
 
 def _count_before(session: FitSession, history: DataFrame, start: int | None) -> History:
-    """Counts of the rows before an instant; of all rows without one."""
-    timed = TIMESTAMP in history.columns
+    """Sales before an instant, of counts or of events without timestamps; all without one."""
     if COUNT in history.columns:
-        if timed and start is not None:
+        if start is not None:
             history = history.where(_micros(history, "history") < start)
         summed = history.groupBy(ITEM).agg(F.sum(F.col(COUNT).cast("double")).alias("long"))
         return History(_by_item(session, summed, "long")["long"])
-    known = USER in history.columns
-    columns = [ITEM, *([USER] if known else [])]
-    rows = history.select(*columns)
-    if not timed:
-        # Each event is on its own day.
-        counts = [F.count(F.lit(1)).alias("long")]
-        counts += [F.countDistinct(USER).alias("buyers")] if known else []
-        found = _by_item(session, rows.groupBy(ITEM).agg(*counts), *(["long"] + ["buyers"] * known))
-        return History(found["long"], found.get("buyers"))
-    rows = history.select(*columns, _micros(history, "history").alias("time"))
-    if start is None:
-        start = int(rows.agg(F.max("time")).collect()[0][0]) + 1
-    rows = rows.where(F.col("time") < start)
-    rows = rows.withColumn("day", F.floor((F.lit(start - 1) - F.col("time")) / DAY))
+    if TIMESTAMP in history.columns:
+        rows = _sales(history, "history")
+        return _count_visits(session, rows, int(rows.agg(F.max("time")).collect()[0][0]) + 1)
+    # Each event is on its own day.
+    counts = {"long": F.count(F.lit(1))}
+    if USER in history.columns:
+        counts["buyers"] = F.countDistinct(USER)
+    found = _count_by_item(session, history, counts)
+    return History(found["long"], found.get("buyers"))
+
+
+def _all_sales(history: DataFrame, recent: DataFrame, newest: int, by_day: bool) -> DataFrame:
+    """The history before the newest window, and the purchases of the windows."""
+    start = newest // DAY * DAY if by_day else newest
+    before, after = _sales(history, "history"), _sales(recent, "recent")
+    if USER not in history.columns:
+        # Without users, earlier purchases would count twice.
+        after = after.where(F.col("time") >= newest).drop(USER)
+    return before.where(F.col("time") < start).unionByName(after)
+
+
+def _sales(frame: DataFrame, name: str) -> DataFrame:
+    columns = [ITEM, *([USER] if USER in frame.columns else [])]
+    return frame.select(*columns, _micros(frame, name).alias("time"))
+
+
+def _count_visits(
+    session: FitSession, sales: DataFrame, before: int, window_days: int = WEEK
+) -> History:
+    """Counts of the sales before an instant."""
+    known = USER in sales.columns
+    rows = sales.where(F.col("time") < before)
+    rows = rows.withColumn("day", F.floor((F.lit(before - 1) - F.col("time")) / DAY)).drop("time")
     if known:
-        rows = rows.select(ITEM, USER, "day").distinct()
-    counts = [
-        F.count(F.lit(1)).alias("long"),
-        F.count_if(F.col("day") < MONTH).alias("month"),
-        F.count_if(F.col("day") < WEEK).alias("week"),
-        F.min("day").alias("since"),
-    ]
-    counts += [F.countDistinct(USER).alias("buyers")] if known else []
-    names = ["long", "month", "week", "since", *(["buyers"] if known else [])]
-    found = _by_item(session, rows.groupBy(ITEM).agg(*counts), *names)
+        rows = rows.distinct()
+    horizons = {"quarter": QUARTER, "month": MONTH, "week": WEEK, "window": window_days}
+    counts = {
+        "long": F.count(F.lit(1)),
+        **{name: F.count_if(F.col("day") < days) for name, days in horizons.items()},
+        "since": F.min("day"),
+        "age": F.max("day"),
+    }
+    if known:
+        counts["buyers"] = F.countDistinct(USER)
+    found = _count_by_item(session, rows, counts)
     # As in the local count, `since` is at most NEVER.
     since = np.where(found["long"] > 0, np.minimum(found["since"], NEVER), NEVER)
-    return History(found["long"], found.get("buyers"), found["month"], found["week"], since)
+    return History(**{**found, "since": since})
+
+
+def _count_by_item(
+    session: FitSession, rows: DataFrame, counts: dict[str, Column]
+) -> dict[str, Floats]:
+    named = [count.alias(name) for name, count in counts.items()]
+    return _by_item(session, rows.groupBy(ITEM).agg(*named), *counts)
 
 
 def _by_item(session: FitSession, counted: DataFrame, *names: str) -> dict[str, Floats]:
@@ -120,10 +152,12 @@ def _by_day(history: DataFrame) -> bool:
     return int(history.agg(F.count_if(odd)).collect()[0][0]) == 0
 
 
-def _window_starts(session: FitSession, recent: DataFrame) -> dict[int, int]:
-    """The time of each window's first purchase."""
-    time = F.min(_micros(recent, "recent"))
+def _window_times(session: FitSession, recent: DataFrame) -> tuple[dict[int, int], int]:
+    """The time of each window's first purchase, and that of the last of all."""
+    time = _micros(recent, "recent")
+    last = int(recent.agg(F.max(time)).collect()[0][0])
     if WINDOW not in recent.columns:
-        return {0: int(recent.agg(time).collect()[0][0])}
+        return {0: int(recent.agg(F.min(time)).collect()[0][0])}, last
     code_of = {label: code for code, label in enumerate(session.windows)}
-    return {code_of[row[0]]: int(row[1]) for row in recent.groupBy(WINDOW).agg(time).collect()}
+    found = recent.groupBy(WINDOW).agg(F.min(time)).collect()
+    return {code_of[row[0]]: int(row[1]) for row in found}, last

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from trimtab.arrays import Codes, Floats, Ints
@@ -15,23 +17,24 @@ from trimtab.learn.hierarchy.hierarchy_result import (
 )
 from trimtab.learn.hierarchy.levels import group_items, learn_hierarchy
 from trimtab.learn.hierarchy.shared_inputs import SharedInputs, hit_value_quanta
-from trimtab.learn.history import History
+from trimtab.learn.hierarchy.trends import choose_scale
+from trimtab.learn.history import Histories
 from trimtab.learn.inputs import read_categories
 from trimtab.learn.quanta import quanta_for
-from trimtab.learn.scales import choose_scale, model_unit
+from trimtab.learn.scales import Scale, scales_to_try
 from trimtab.learn.units import learning_units, learning_windows
 from trimtab.progress import Progress
 from trimtab.spark.array_bytes import Arrays
 from trimtab.spark.exact_median import exact_median
 from trimtab.spark.fit_session import FitSession
-from trimtab.spark.global_counts import GlobalCounts, Totals, sum_totals
+from trimtab.spark.global_counts import GlobalCounts, sum_totals
 from trimtab.spark.hierarchy_backend import (
     SparkHierarchyBackend,
     count_by_fold,
     count_hits,
     with_hits,
 )
-from trimtab.spark.history_counts import count_history_on_spark
+from trimtab.spark.history_counts import count_histories_on_spark
 from trimtab.spark.partition import Partition
 from trimtab.tables.columns import ITEM
 from trimtab.tables.frames import Table, as_id_column
@@ -42,22 +45,24 @@ def fit_hierarchy_on_spark(session: FitSession, progress: Progress | None) -> It
     """The biases that the hierarchy learns, with forecast and intervals."""
     learner = session.learner
     counts = session.count_and_check("additive")
-    scale, unit = _choose_scale(session, counts)
     totals = sum_totals(session.units, learner.k, learner.metric, counts)
-    before = count_history_on_spark(session)
+    known = count_histories_on_spark(session)
     categories = _read_categories(session)
-    windows, history = learning_windows(_count_windows(session), before)
-    backend = _make_backend(session, counts, totals, scale, unit, windows, history, categories)
-    learned = learn_hierarchy(backend, progress)
+    windows, histories = learning_windows(_count_windows(session), known)
+    typical = totals.buyers_weight / max(counts.n_buyers, 1) or 1.0
+    backend = _make_backend(session, counts, typical, windows, histories, categories)
+    scales = _scales(session, counts)
+    scale = scales[0] if len(scales) == 1 else choose_scale(backend.sample("trend"), scales)
+    learned = learn_hierarchy(_on_scale(session, backend, scale, typical, windows), progress)
     context = FitContext(
         item_ids=session.item_ids,
         window=session.window,
-        scale=scale,
-        score_unit=unit,
+        scale=scale.name,
+        score_unit=scale.unit,
         support=counts.support,
         listed=counts.listed,
         lengths=counts.lengths,
-        sold_before=before[-1].long if before else None,
+        sold_before=histories.before[-1].long if histories.before else None,
         categories=categories,
         n_users=counts.n_buyers,
         n_skipped=session.units.n_units - counts.n_buyers,
@@ -67,40 +72,53 @@ def fit_hierarchy_on_spark(session: FitSession, progress: Progress | None) -> It
 
     def top_k_counts(bias: Floats | None) -> TopKCounts:
         given = (learner.k, learner.metric, bias, len(session.item_ids), context.quanta)
-        return TopKCounts(*session.units.run(count_partition_top_k, scale, *given))
+        return TopKCounts(*session.units.run(count_partition_top_k, scale.name, *given))
 
     return build_result(learner, learned, context, top_k_counts)
 
 
-def _choose_scale(session: FitSession, counts: GlobalCounts) -> tuple[str, float]:
-    """Scale and unit, by medians over all partitions."""
-    scale, k = session.learner.scale, session.learner.k
-    if scale == "auto":
-        scale = choose_scale(exact_median(session.units, "kth", k, counts.n_filled))
-    if scale != "additive":
-        return scale, model_unit(scale, np.nan, counts.largest)
-    gap = exact_median(session.units, "gap", k, counts.n_filled)
-    return scale, model_unit(scale, gap, counts.largest)
+def _scales(session: FitSession, counts: GlobalCounts) -> list[Scale]:
+    """The scales to choose from, by medians over all partitions."""
+    setting, k = session.learner.scale, session.learner.k
+    kth = gap = np.nan
+    if setting == "auto":
+        kth = exact_median(session.units, "kth", k, counts.n_filled)
+    if setting in ("auto", "additive"):
+        gap = exact_median(session.units, "gap", k, counts.n_filled)
+    return scales_to_try(setting, kth, gap, counts.largest)
 
 
 def _make_backend(
-    session: FitSession, counts: GlobalCounts, totals: Totals, scale: str, unit: float,
-    windows: Codes, history: tuple[History, ...], categories: Ints | None,
+    session: FitSession, counts: GlobalCounts, typical: float, windows: Codes,
+    histories: Histories, categories: Ints | None,
 ) -> SparkHierarchyBackend:  # fmt: skip
-    """The units with hits in partitions, and what all of them share."""
+    """The units with hits in partitions with the engine's scores, and what all of them share."""
     learner, units = session.learner, session.units
     k, metric, seed = learner.k, learner.metric, learner.seed
-    typical = totals.buyers_weight / max(counts.n_buyers, 1) or 1.0
     n_windows = int(windows.max(initial=0)) + 1
-    bought, listed = units.run(count_by_fold, seed, windows, n_windows, len(session.item_ids))
-    hits = session.derive("hits", with_hits, scale, k, typical, windows)
+    bought, listed, shown = units.run(
+        count_by_fold, seed, windows, k, n_windows, len(session.item_ids)
+    )
+    hits = session.derive("hits", with_hits, "additive", k, typical, windows)
     quanta = hit_value_quanta(units.n_units, counts.heaviest / typical, k)
     shared = SharedInputs(
-        scale, unit, k, metric, seed, bought, listed, history,
+        "additive", 1.0, k, metric, seed, bought, listed, shown, histories,
         None if categories is None else group_items(categories),
         count_hits(hits, k, metric, quanta), quanta,
     )  # fmt: skip
     return SparkHierarchyBackend(hits, shared)
+
+
+def _on_scale(
+    session: FitSession, backend: SparkHierarchyBackend, scale: Scale, typical: float,
+    windows: Codes,
+) -> SparkHierarchyBackend:  # fmt: skip
+    """The units on another scale than that of the engine's scores."""
+    shared = replace(backend.shared, scale=scale.name, score_unit=scale.unit)
+    if scale.name == "additive":
+        return SparkHierarchyBackend(backend.units, shared)
+    units = session.derive("scaled", with_hits, scale.name, shared.k, typical, windows)
+    return SparkHierarchyBackend(units, shared)
 
 
 def _count_windows(session: FitSession) -> Ints:

@@ -1,7 +1,10 @@
-"""Trend features of items, from the sales of a window and of the time before it.
+"""Trend features of items: as of an instant, or of a window's own sales.
 
-Sales are counted by groups of users. The features that a user is scored with leave out the user's
-own group, so a purchase never explains itself.
+With timestamps, features are as of an instant: made from what was known then. Those of a window are
+as of its start, so they are older than the purchases that they explain; tonight's are as of now.
+
+Without timestamps they come from the window's own sales, counted by groups of users. The features
+that a user is scored with leave out the user's own group, so a purchase never explains itself.
 """
 
 from __future__ import annotations
@@ -20,6 +23,54 @@ _HALF = 0.5
 _WINDOW_DAYS = 4.0
 
 
+def features_as_of(
+    history: History, listed: Floats, shown: Floats, items: Ints | None = None
+) -> dict[str, Floats]:
+    """Features of items as of an instant, by name.
+
+    Shares of sales over shorter and shorter times, each shrunk to the one before, so that a shop's
+    size and the length of its windows do not matter.
+
+    Args:
+        history: sales before the instant.
+        listed: lists that contain each item.
+        shown: slots that it takes in the engine's own top k.
+        items: the items to compute; all if None.
+    """
+    rows = slice(None) if items is None else items
+    assert history.window is not None
+    assert history.since is not None
+    assert history.age is not None
+    share = _smooth_share(history.long)
+    found = {"long_run_share": np.log(share[rows])}
+    for name, sold in (
+        ("rise_of_quarter", history.quarter), ("rise_of_month", history.month),
+        ("rise_of_week", history.week), ("rise_of_window", history.window),
+    ):  # fmt: skip
+        assert sold is not None
+        longer, share = share, (sold + _PRIOR_SALES * share) / (sold.sum() + _PRIOR_SALES)
+        found[name] = np.log(share[rows] / longer[rows])
+    of_listed = float(history.window[listed > 0].sum())
+    found["bought_per_listed"] = _log_rate(
+        history.window[rows], listed[rows], _PRIOR_LISTS, of_listed, float(listed.sum())
+    )
+    found["share_shown"] = np.log(_smooth_share(shown)[rows])
+    found["days_unsold"] = np.log(1.0 + np.minimum(history.since[rows], NEVER) / _WINDOW_DAYS)
+    found["age"] = np.log(1.0 + history.age[rows])
+    if history.buyers is not None:
+        again = history.long - history.buyers
+        found["repeat_rate"] = _log_rate(
+            again[rows], history.long[rows], _PRIOR_VISITS, float(again.sum()),
+            float(history.long.sum()),
+        )  # fmt: skip
+    return found
+
+
+def _smooth_share(counts: Floats) -> Floats:
+    """The share of each item, with half a count more for each."""
+    return (counts + _HALF) / (float(counts.sum()) + _HALF * len(counts))
+
+
 def count_groups(
     lists: Lists, bought: Sets, group_of: Ints, n_groups: int, n_items: int
 ) -> tuple[Ints, Ints]:
@@ -33,8 +84,8 @@ def count_groups(
     return sold, listed
 
 
-class Features:
-    """Features of items in one window, for any counts of its sales.
+class WindowFeatures:
+    """Features of items from the sales of one window, for any counts of them.
 
     Columns are in the order of `names`. Those that depend on the counts come first; the others are
     computed once.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from trimtab.arrays import Floats
+from trimtab.arrays import Floats, Lists
 from trimtab.bias import ItemBias
 from trimtab.bias.depth import count_lengths
 from trimtab.bias.scaled_scores import to_scale
@@ -15,9 +15,10 @@ from trimtab.learn.hierarchy.hierarchy_result import (
     count_top_k,
 )
 from trimtab.learn.hierarchy.levels import HierarchyInputs, LocalBackend, learn_hierarchy
+from trimtab.learn.hierarchy.trends import choose_scale
 from trimtab.learn.inputs import FitInputs
 from trimtab.learn.quanta import quanta_for
-from trimtab.learn.scales import choose_scale, ends_of_lists, largest_of, median_of, model_unit
+from trimtab.learn.scales import Scale, ends_of_lists, largest_of, median_of, scales_to_try
 from trimtab.learn.settings import LearnerSettings
 from trimtab.learn.units import learning_units, learning_windows, weights_around_one
 from trimtab.progress import Progress
@@ -29,53 +30,60 @@ def fit_hierarchy(
     """The biases that the hierarchy learns, with forecast and intervals."""
     k, metric = settings.k, settings.metric
     weights = np.ones(len(inputs.units)) if inputs.weights is None else inputs.weights
-    prepared = _prepare(settings, inputs, weights)
-    learned = learn_hierarchy(LocalBackend(prepared, k, metric, settings.seed), progress)
-    context = _describe(inputs, prepared, weights)
+    prepared = _prepare(inputs, weights)
+    backend = LocalBackend.on_engine_scores(prepared, k, metric, settings.seed)
+    scale = choose_scale(backend.sample("trend"), _scales(settings, inputs.lists))
+    learned = learn_hierarchy(backend.on_scale(scale), progress)
+    context = _describe(inputs, prepared, scale, weights)
+    scaled = to_scale(inputs.lists, scale.name, k).lists
 
     def top_k_counts(bias: Floats | None) -> TopKCounts:
         return count_top_k(
-            prepared.lists, inputs.bought, weights, k, metric, bias, inputs.n_items, context.quanta
+            scaled, inputs.bought, weights, k, metric, bias, inputs.n_items, context.quanta
         )
 
     return build_result(settings, learned, context, top_k_counts)
 
 
-def _prepare(settings: LearnerSettings, inputs: FitInputs, weights: Floats) -> HierarchyInputs:
-    """Lists on the scale to learn on, and the windows and weights that count."""
-    best, kth = ends_of_lists(inputs.lists, settings.k)
-    scale = choose_scale(median_of(kth)) if settings.scale == "auto" else settings.scale
-    lists = to_scale(inputs.lists, scale, settings.k).lists
-    unit = model_unit(scale, median_of(best - kth), largest_of(inputs.lists.scores))
+def _scales(settings: LearnerSettings, lists: Lists) -> list[Scale]:
+    """The scales to choose from."""
+    best, kth = ends_of_lists(lists, settings.k)
+    return scales_to_try(
+        settings.scale, median_of(kth), median_of(best - kth), largest_of(lists.scores)
+    )
+
+
+def _prepare(inputs: FitInputs, weights: Floats) -> HierarchyInputs:
+    """The windows and weights that count."""
     learning = learning_units(inputs.lists, inputs.bought, weights)
     n_windows = int(inputs.windows.max(initial=0)) + 1
     counts = np.bincount(inputs.windows[learning], minlength=n_windows)
-    numbers, history = learning_windows(counts, inputs.history)
+    numbers, histories = learning_windows(counts, inputs.histories)
     return HierarchyInputs(
-        lists=lists,
-        scale=scale,
-        score_unit=unit,
+        lists=inputs.lists,
         bought=inputs.bought,
         weights=weights_around_one(weights, inputs.bought),
         users=inputs.units.user_codes,
         windows=numbers[inputs.windows],
-        history=history,
+        histories=histories,
         categories=inputs.categories,
         n_items=inputs.n_items,
     )
 
 
-def _describe(inputs: FitInputs, prepared: HierarchyInputs, weights: Floats) -> FitContext:
+def _describe(
+    inputs: FitInputs, prepared: HierarchyInputs, scale: Scale, weights: Floats
+) -> FitContext:
     buys = np.diff(inputs.bought.indptr) > 0
     return FitContext(
         item_ids=inputs.item_ids,
         window=inputs.window,
-        scale=prepared.scale,
-        score_unit=prepared.score_unit,
+        scale=scale.name,
+        score_unit=scale.unit,
         support=np.bincount(inputs.bought.items, minlength=inputs.n_items),
-        listed=np.bincount(prepared.lists.items, minlength=inputs.n_items),
-        lengths=count_lengths(prepared.lists),
-        sold_before=inputs.history[-1].long if inputs.history else None,
+        listed=np.bincount(inputs.lists.items, minlength=inputs.n_items),
+        lengths=count_lengths(inputs.lists),
+        sold_before=prepared.histories.before[-1].long if prepared.histories.before else None,
         categories=inputs.categories,
         n_users=int(buys.sum()),
         n_skipped=int((~buys).sum()),

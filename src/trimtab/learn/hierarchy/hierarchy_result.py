@@ -14,15 +14,14 @@ from trimtab.bias.depth import common_depth
 from trimtab.bias.table import WIDTH_90
 from trimtab.errors import GuardWarning, warn
 from trimtab.kernels.hit_value import counts_hits_above, hit_value_table
-from trimtab.learn.hierarchy.levels import Forecast, Learned
+from trimtab.learn.hierarchy.levels import FEWEST_UNITS, Learned
 from trimtab.learn.settings import LearnerSettings
 from trimtab.metrics.ranking import rank_lists
 
-# The forecast is for other users and other days: the variance of held-out users counts three times.
-_WIDER_FOR_DAYS = np.sqrt(3.0)
 _MOST_SHOWN = 10
 _MORE_SLOTS, _TIMES_MORE = 0.1, 1.5  # limits on how much the share of the most shown items may grow
 _FEW = 10  # lists, or sales
+_FAR_BELOW = 0.5  # of the forecast; what a fit has seen should gain more than what it has not
 
 
 class TopKCounts(NamedTuple):
@@ -69,7 +68,7 @@ def build_result(
     bias, learned = _centre(learned, before.shown, fresh, context.categories)
     after = top_k_counts(bias)
     value_before, value_after = (counts.hit_values / context.quanta for counts in (before, after))
-    forecast, low, high = _interval(learned.forecast)
+    forecast, low, high = learned.forecast.interval()
     n_items = len(bias)
     summary = Summary(
         metric=settings.metric,
@@ -91,12 +90,14 @@ def build_result(
         forecast=forecast,
         forecast_low=low,
         forecast_high=high,
+        forecast_windows=learned.forecast.n_windows,
+        n_windows=learned.n_windows,
         concentration_before=_concentration(before.shown),
         concentration_after=_concentration(after.shown),
         kept=learned.kept,
         coefficients=learned.coefficients,
     )
-    _warn_before_shipping(summary)
+    _warn_before_shipping(summary, learned)
     width = WIDTH_90 * learned.error
     return ItemBias(
         item_ids=context.item_ids,
@@ -171,14 +172,6 @@ def _pooled(total: Floats, shown: Ints, categories: Ints) -> Floats:
     return np.where(categories < 0, 0.0, means[group])
 
 
-def _interval(forecast: Forecast) -> tuple[float | None, float | None, float | None]:
-    """The forecast and its 90 % interval; None for each if the metric was 0 before."""
-    if np.isnan(forecast.lift):
-        return None, None, None
-    width = WIDTH_90 * _WIDER_FOR_DAYS * forecast.error
-    return forecast.lift, float(forecast.lift - width), float(forecast.lift + width)
-
-
 def _concentration(shown: Ints) -> float:
     """The share of all slots that the most shown items take."""
     if len(shown) <= _MOST_SHOWN:
@@ -187,11 +180,17 @@ def _concentration(shown: Ints) -> float:
     return float(most.sum() / max(int(shown.sum()), 1))
 
 
-def _warn_before_shipping(summary: Summary) -> None:
+def _warn_before_shipping(summary: Summary, learned: Learned) -> None:
     """Warn of biases that may not help, or that show everybody the same items."""
     name = f"{summary.metric.upper()}@{summary.k}"
     advice = "keep the current biases, or learn from more users or days"
-    if not summary.converged:
+    if learned.too_little:
+        warn(
+            f"too little to tell: {learned.n_hit_units} users bought something that was listed to "
+            f"them, at least {FEWEST_UNITS} are needed; all biases set to 0; {advice}",
+            GuardWarning,
+        )
+    elif not summary.converged:
         warn(f"the trend did not converge; all biases set to 0; {advice}", GuardWarning)
     elif not any(summary.kept.values()):
         warn(f"no gain in {name} on held-out data; all biases set to 0; {advice}", GuardWarning)
@@ -199,6 +198,13 @@ def _warn_before_shipping(summary: Summary) -> None:
         warn(
             f"the forecast for {name} is {summary.forecast:+.1%}, which is not a gain (90 % "
             f"interval {summary.forecast_low:+.1%} to {summary.forecast_high:+.1%}); {advice}",
+            GuardWarning,
+        )
+    elif summary.forecast is not None and learned.fitted_lift < _FAR_BELOW * summary.forecast:
+        warn(
+            f"the lift in {name} of the users learned from, {learned.fitted_lift:+.1%}, is far "
+            f"below the forecast, {summary.forecast:+.1%}: the fit does not describe them; "
+            f"{advice}",
             GuardWarning,
         )
     before, after = summary.concentration_before or 0.0, summary.concentration_after or 0.0

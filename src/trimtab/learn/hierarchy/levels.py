@@ -2,10 +2,14 @@
 
     bias = kept_trend·θ·x + kept_category·c + kept_own·r
 
-The choice model finds θ, c and r (see `choice_model`), on features that leave out a user's own
-group. How far each level is carried (its length, `kept_*`) is decided by the exact metric on
-held-out users: trend and own parts keep the model's length unless another one is clearly better;
-categories are used only if they clearly help. The gain of the held-out users is the forecast.
+The choice model finds θ, c and r (see `choice_model`). How far each level is carried (its length,
+`kept_*`) is decided by the exact metric on what is held out, and so is the forecast.
+
+With timestamps, features are as of each window's start and windows are held out in turn: the trend
+keeps the model's length unless another one is clearly better; categories and own parts, learned on
+the windows before, must gain on a later one. Without, features leave out a user's own group, and
+groups of users are held out: trend and own parts keep the model's length unless another one is
+clearly better; categories are used only if they clearly help.
 """
 
 from __future__ import annotations
@@ -20,27 +24,29 @@ from trimtab.learn.hierarchy.choice_model import (
     Effects,
     coefficient_errors,
     effect_variance,
-    fit_coefficients,
     fit_effects,
 )
+from trimtab.learn.hierarchy.forecasts import NO_FORECAST, Forecast, Lifts, forecast_lift
 from trimtab.learn.hierarchy.line_search import gather_hits
 from trimtab.learn.hierarchy.shared_inputs import (
-    N_FOLDS,
     SharedInputs,
     count_folds,
     count_hit_units,
+    count_shown,
     hit_value_quanta,
 )
-from trimtab.learn.hierarchy.unit_data import Fit, Lifts, Subset, UnitData
-from trimtab.learn.history import History
+from trimtab.learn.hierarchy.trends import fit_trend
+from trimtab.learn.hierarchy.unit_data import Fit, Subset, UnitData
+from trimtab.learn.history import Histories
+from trimtab.learn.scales import Scale
 from trimtab.progress import Progress
 
-_RIDGE = 10.0  # units; weight of the prior of trend coefficients
 _OWN_PRECISION = 10.0
 _CATEGORY_PRECISION = 10.0
 _CLEARLY = 3.0  # standard errors; the best of many lengths looks good by chance
-_SHRINKAGE = 0.5  # how much an uncertain gain shortens all levels
-_PROGRESS_STEPS = 2 * (N_FOLDS + 1)
+_OWN_LENGTH = 0.5  # of own parts learned on windows before the one they are used in
+_OWN_GAIN = 1.0  # standard errors by which they must gain there
+FEWEST_UNITS = 10  # with a hit; with fewer nothing can be told
 
 
 @dataclass(frozen=True)
@@ -48,36 +54,24 @@ class HierarchyInputs:
     """The inputs of the hierarchy.
 
     Args:
-        lists: scored items by unit, on the scale that biases are added on.
-        scale: "additive" or "log".
-        score_unit: the size, in scores of `lists`, of 1 in the choice model.
+        lists: scored items by unit.
         bought: by unit.
         weights: by unit.
         users: code of each unit's user.
-        windows: code of each unit's window; the last is the newest.
-        history: before each window, or empty.
+        windows: code of each unit's window; the last is the newest. -1: not to be learned from.
+        histories: sales before each window and before now.
         categories: of items, -1 for unknown; or None.
         n_items: number of item codes.
     """
 
     lists: Lists
-    scale: str
-    score_unit: float
     bought: Sets
     weights: Floats
     users: Codes
     windows: Codes
-    history: tuple[History, ...]
+    histories: Histories
     categories: Ints | None
     n_items: int
-
-
-class Forecast(NamedTuple):
-    """The gain of held-out users."""
-
-    z_score: float  # the gain in standard errors
-    lift: float  # nan if the metric was 0 before
-    error: float  # standard error of `lift`
 
 
 class Learned(NamedTuple):
@@ -90,7 +84,15 @@ class Learned(NamedTuple):
     coefficients: dict[str, float]
     kept: dict[str, float]
     forecast: Forecast
+    n_windows: int  # learned from
+    n_hit_units: int
+    fitted_lift: float = np.nan  # of what the fit has seen, by the same lengths as the forecast
     converged: bool = True  # the trend's coefficients, in every fit
+
+    @property
+    def too_little(self) -> bool:
+        """Whether too few users bought what was listed to them to tell anything."""
+        return self.n_hit_units < FEWEST_UNITS
 
 
 class HierarchyBackend(Protocol):
@@ -124,21 +126,35 @@ def size_of_level(shared: SharedInputs, level: str) -> tuple[int, float]:
 class LocalBackend:
     """All units in one place."""
 
-    def __init__(self, inputs: HierarchyInputs, k: int, metric: str, seed: int) -> None:
-        data = gather_hits(inputs.lists, inputs.bought, inputs.weights)
-        quanta = hit_value_quanta(inputs.lists.n_units, float(inputs.weights.max(initial=0.0)), k)
-        n_windows = int(inputs.windows.max(initial=0)) + 1
+    def __init__(self, units: UnitData) -> None:
+        self._units, self.shared = units, units.shared
+
+    @staticmethod
+    def on_engine_scores(inputs: HierarchyInputs, k: int, metric: str, seed: int) -> LocalBackend:
+        """All units, with the engine's scores as they are."""
+        weights = np.where(inputs.windows < 0, 0.0, inputs.weights)
+        windows = np.maximum(inputs.windows, 0)
+        data = gather_hits(inputs.lists, inputs.bought, weights)
+        quanta = hit_value_quanta(inputs.lists.n_units, float(weights.max(initial=0.0)), k)
+        n_windows = int(windows.max(initial=0)) + 1
         counts = count_folds(
-            inputs.lists, inputs.bought, inputs.weights, inputs.users, inputs.windows, seed,
-            n_windows, inputs.n_items,
+            inputs.lists, inputs.bought, weights, inputs.users, windows, seed, n_windows,
+            inputs.n_items,
         )  # fmt: skip
+        shown = count_shown(
+            inputs.lists, inputs.bought, weights, windows, k, n_windows, inputs.n_items
+        )
         groups = None if inputs.categories is None else group_items(inputs.categories)
-        self.shared = SharedInputs(
-            inputs.scale, inputs.score_unit, k, metric, seed, *counts, inputs.history, groups,
-            count_hit_units(data, k, metric, quanta), quanta,
+        shared = SharedInputs(
+            "additive", 1.0, k, metric, seed, *counts, shown, inputs.histories,
+            groups, count_hit_units(data, k, metric, quanta), quanta,
         )  # fmt: skip
-        users, windows = inputs.users[data.source].astype(np.int64), inputs.windows[data.source]
-        self._units = UnitData(data, users, windows, self.shared)
+        users = inputs.users[data.source].astype(np.int64)
+        return LocalBackend(UnitData(data, users, windows[data.source], shared))
+
+    def on_scale(self, scale: Scale) -> LocalBackend:
+        """The units on another scale than that of the engine's scores."""
+        return LocalBackend(self._units.on_scale(scale))
 
     def sample(self, purpose: str) -> UnitData:
         """A sample of the units: "trend", to fit coefficients, or "curves"."""
@@ -179,61 +195,74 @@ class _LevelFits:
     def __init__(self, backend: HierarchyBackend, progress: Progress | None) -> None:
         self._backend, self._shared = backend, backend.shared
         self._progress, self._done = progress, 0
-        newest = self._shared.n_windows - 1
-        features = self._shared.features(newest)
-        self.names = features.names
-        self._bought, listed = self._shared.counts(newest)
-        now = features.build(self._bought, listed)
+        self.names, now = self._shared.tonight()
+        self._bought, listed = self._shared.counts(self._shared.n_windows - 1)
         seen = listed / max(float(listed.sum()), 1.0)
         # A matrix product would depend on the machine in its last bits.
         self._centred: Floats = now - (seen[:, None] * now).sum(axis=0)
 
     def learn(self) -> Learned:
         """Fit on all units and without each fold, choose the lengths, and add up the levels."""
-        if self._shared.unit_counts.n_units == 0:
+        if self._shared.unit_counts.n_units < FEWEST_UNITS:
             return self._nothing()
         self._sample = self._backend.sample("trend")
         self._held_out = self._backend.sample("curves")
         whole = self._fit_trend(Subset(), None)
-        fold_fits = [self._fit_trend(Subset(fold), whole) for fold in range(N_FOLDS)]
-        if not all(fit.coefficients.converged for fit in (whole, *fold_fits)):
+        folds = [self._fit_trend(Subset(fold), whole) for fold in range(self._shared.n_folds)]
+        if not all(fit.coefficients.converged for fit in (whole, *folds)):
             return self._nothing()._replace(converged=False)
-        if self._shared.groups is not None:
-            whole, *fold_fits = self._fit_categories([whole, *fold_fits])
-        kept: dict[str, float] = {}
-        kept["trend"] = self._length(fold_fits, kept, "trend", 1.0)
-        kept["category"] = 0.0
-        if self._shared.groups is not None:
-            kept["category"] = self._length(fold_fits, self._used(kept), "category", 0.0)
-        whole, *fold_fits = self._fit_own([whole, *fold_fits], kept)
-        kept["own"] = self._length(fold_fits, self._used(kept), "own", 1.0)
-        supported = _supported_share(self._forecast(fold_fits, self._used(kept)))
+        add_levels = self._add_later_levels if self._shared.as_of else self._add_levels
+        whole, folds, kept = add_levels(whole, folds)
+        n_units = self._shared.unit_counts.n_units
+        supported = self._forecast(folds, kept).supported_share(n_units)
         kept = {level: length * supported for level, length in kept.items()}
-        forecast = self._forecast(fold_fits, self._used(kept))
-        if self._shared.n_windows > 1:
+        forecast = self._forecast(folds, kept) if supported else NO_FORECAST
+        fitted = self._forecast([whole] * len(folds), kept).lift
+        if self._shared.n_windows > 1 and not self._shared.as_of and supported:
             newest = self._forecast_newest(kept)
             forecast = forecast if newest is None or np.isnan(newest.lift) else newest
-        return self._add_up(whole, kept, forecast)
+        return self._add_up(whole, kept, forecast)._replace(fitted_lift=fitted)
 
-    def _used(self, kept: dict[str, float]) -> dict[str, float]:
-        """The levels that exist, in the order in which they are added."""
-        return {
-            level: length
-            for level, length in kept.items()
-            if level != "category" or self._shared.groups is not None
-        }
+    def _add_levels(self, whole: Fit, folds: list[Fit]) -> tuple[Fit, list[Fit], dict[str, float]]:
+        """Categories and own parts, judged on held-out users of the same windows."""
+        has_groups = self._shared.groups is not None
+        if has_groups:
+            whole, *folds = self._fit_categories([whole, *folds])
+        kept = {"trend": self._length(folds, {}, "trend", 1.0), "category": 0.0, "own": 0.0}
+        if has_groups:
+            kept["category"] = self._length(folds, kept, "category", 0.0)
+        whole, *folds = self._fit_own([whole, *folds], kept)
+        kept["own"] = self._length(folds, kept, "own", 1.0)
+        return whole, folds, kept
+
+    def _add_later_levels(
+        self, whole: Fit, folds: list[Fit]
+    ) -> tuple[Fit, list[Fit], dict[str, float]]:
+        """Categories and own parts, judged on windows after those they were learned on."""
+        kept = {"trend": self._length(folds, {}, "trend", 1.0), "category": 0.0, "own": 0.0}
+        if not self._shared.folds_are_windows:
+            (whole,) = self._fit_own([whole], kept)  # for its information; no window is later
+            return whole, folds, kept
+        later = [fit._replace(subset=Subset(before=window)) for window, fit in enumerate(folds)]
+        if self._shared.groups is not None:
+            whole, *later = self._fit_categories([whole, *later])
+            kept["category"] = self._length(later, kept, "category", 0.0)
+        whole, *later = self._fit_own([whole, *later], kept)
+        gained = self._lifts(self._held_out.compare(later, kept, "own", 0.0, _OWN_LENGTH))
+        if gained.gain > _OWN_GAIN * gained.gain_error:
+            kept["own"] = _OWN_LENGTH
+        return whole, later, kept
 
     def _step(self) -> None:
         self._done += 1
         if self._progress is not None:
-            self._progress(1, min(self._done, _PROGRESS_STEPS), _PROGRESS_STEPS)
+            steps = 2 * (self._shared.n_folds + 1)
+            self._progress(1, min(self._done, steps), steps)
 
     def _fit_trend(self, subset: Subset, start: Fit | None) -> Fit:
-        coefficients = fit_coefficients(
-            *self._sample.likelihood(subset), _RIDGE, None if start is None else start.coefficients
-        )
+        fit = fit_trend(self._sample, subset, start)
         self._step()
-        return Fit(subset, coefficients)
+        return fit
 
     def _fit_categories(self, fits: list[Fit]) -> list[Fit]:
         found = self._backend.effects("category", fits, {"trend": 1.0})
@@ -274,10 +303,11 @@ class _LevelFits:
         return best if lifts.gain > _CLEARLY * lifts.gain_error else default
 
     def _lifts(self, sums: Ints) -> Lifts:
-        return Lifts(sums, self._shared.lift_quanta)
+        return Lifts(sums, self._shared.lift_quanta, self._shared.folds_are_windows)
 
-    def _forecast(self, fold_fits: list[Fit], kept: dict[str, float]) -> Forecast:
-        return _lift_of(self._lifts(self._held_out.forecast(fold_fits, kept)))
+    def _forecast(self, folds: list[Fit], kept: dict[str, float]) -> Forecast:
+        lifts = self._lifts(self._held_out.forecast(folds, kept))
+        return forecast_lift(lifts, self._shared.as_of, self._shared.histories.window_days)
 
     def _forecast_newest(self, kept: dict[str, float]) -> Forecast | None:
         """The gain in the newest window from what earlier windows teach; None with one window."""
@@ -290,7 +320,8 @@ class _LevelFits:
             (fit,) = self._fit_categories([fit])
         (fit,) = self._fit_own([fit], kept)
         sums = self._backend.total("forecast_newest", fit, kept, newest)
-        return _lift_of(self._lifts(sums))
+        lifts = self._lifts(sums)
+        return forecast_lift(lifts, self._shared.as_of, self._shared.histories.window_days)
 
     def _add_up(self, fit: Fit, kept: dict[str, float], forecast: Forecast) -> Learned:
         """The parts of all biases in the newest window; 0 is the average over listed items."""
@@ -306,27 +337,16 @@ class _LevelFits:
         error = self._errors(fit)
         beta = dict(zip(self.names, (float(b) for b in fit.slopes), strict=True))
         return Learned(
-            trend * unit, category * unit, own * unit, error * unit, beta, kept, forecast
-        )
+            trend * unit, category * unit, own * unit, error * unit, beta, kept, forecast,
+            self._shared.n_windows, self._shared.unit_counts.n_units,
+        )  # fmt: skip
 
     def _nothing(self) -> Learned:
         zero = np.zeros(self._shared.n_items)
         wide = np.full(self._shared.n_items, self._shared.score_unit / np.sqrt(_OWN_PRECISION))
         none = {"trend": 0.0, "category": 0.0, "own": 0.0}
         flat = dict.fromkeys(self.names, 0.0)
-        return Learned(zero, zero, zero, wide, flat, none, Forecast(0.0, np.nan, np.nan))
-
-
-def _supported_share(forecast: Forecast) -> float:
-    """The share of all levels to keep: near 1 for a clear gain, 0 below 0.7 standard errors."""
-    if not forecast.z_score > 0:
-        return 0.0
-    return max(0.0, 1.0 - _SHRINKAGE / forecast.z_score**2)
-
-
-def _lift_of(lifts: Lifts) -> Forecast:
-    """The lift of a move, with its standard error over units."""
-    z_score = lifts.gain / max(lifts.gain_error, 1e-300)
-    if lifts.before <= 0:
-        return Forecast(z_score, np.nan, np.nan)
-    return Forecast(z_score, lifts.gain / lifts.before, lifts.lift_error)
+        return Learned(
+            zero, zero, zero, wide, flat, none, NO_FORECAST, self._shared.n_windows,
+            self._shared.unit_counts.n_units,
+        )  # fmt: skip

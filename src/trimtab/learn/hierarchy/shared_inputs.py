@@ -13,11 +13,12 @@ import numpy as np
 
 from trimtab.arrays import Codes, Floats, Ints, Lists, Sets
 from trimtab.kernels.hit_value import discounts
-from trimtab.learn.hierarchy.features import Features, count_groups
+from trimtab.learn.hierarchy.features import WindowFeatures, count_groups, features_as_of
 from trimtab.learn.hierarchy.line_search import HitLists
-from trimtab.learn.history import History
+from trimtab.learn.history import Histories
 from trimtab.learn.quanta import quanta_below
 from trimtab.learn.units import learning_units
+from trimtab.metrics.ranking import rank_lists
 
 N_FOLDS = 4
 PAIRS_OF_FOLDS = tuple(combinations(range(N_FOLDS), 2))
@@ -26,6 +27,7 @@ WHOLE = N_FOLDS  # the table of all folds
 _MOST_FOR_TREND = 20_000  # units; enough for a few coefficients
 _MOST_FOR_CURVES = 100_000
 _MOST_CROSSINGS = 30_000_000
+_RARE = 0.005  # of list entries have features further out
 
 
 class UnitCounts(NamedTuple):
@@ -50,7 +52,8 @@ class SharedInputs:
         seed: of folds and samples.
         bought: units that bought each item, by [(window, fold), item].
         listed: lists of those units that contain it.
-        history: before each window, or empty.
+        shown: slots that it takes in the engine's own top k for those units, by [window, item].
+        histories: sales before each window and before now.
         groups: the category of each item; or None.
         unit_counts: of all units with hits.
         hit_value_quanta: per hit value of 1.
@@ -63,7 +66,8 @@ class SharedInputs:
     seed: int
     bought: Ints
     listed: Ints
-    history: tuple[History, ...]
+    shown: Ints
+    histories: Histories
     groups: Codes | None
     unit_counts: UnitCounts
     hit_value_quanta: float
@@ -72,6 +76,21 @@ class SharedInputs:
     def n_windows(self) -> int:
         """Number of windows."""
         return len(self.bought) // N_FOLDS
+
+    @property
+    def as_of(self) -> bool:
+        """Whether features are as of the start of each window, rather than of its own sales."""
+        return self.histories.now is not None
+
+    @property
+    def folds_are_windows(self) -> bool:
+        """Whether windows are held out, rather than groups of users."""
+        return self.as_of and self.n_windows > 1
+
+    @property
+    def n_folds(self) -> int:
+        """Number of parts that are held out in turn."""
+        return self.n_windows if self.folds_are_windows else N_FOLDS
 
     @property
     def n_items(self) -> int:
@@ -114,9 +133,29 @@ class SharedInputs:
             return min(1.0, _MOST_FOR_TREND / n_units)
         return min(1.0, _MOST_FOR_CURVES / n_units, _MOST_CROSSINGS / crossings)
 
-    def features(self, window: int) -> Features:
-        """The features of a window."""
-        return Features(self.history[window] if self.history else None)
+    def tonight(self) -> tuple[tuple[str, ...], Floats]:
+        """Names of the features, and the features as of now by [item, feature]."""
+        newest = self.n_windows - 1
+        bought, listed = self.counts(newest)
+        if self.histories.now is not None:
+            shown = self.shown[newest].astype(np.float64)
+            found = features_as_of(self.histories.now, listed, shown)
+            return tuple(found), self._within_range(np.stack(list(found.values()), axis=1))
+        features = self._window_features(newest)
+        return features.names, features.build(bought, listed)
+
+    def _within_range(self, now: Floats) -> Floats:
+        """Features no further out than those that were learned from: nothing is extrapolated."""
+        everything = np.arange(self.n_items)
+        tables = [self._tables_as_of(window, everything)[0] for window in range(self.n_windows)]
+        learned = np.concatenate(tables)
+        weights = np.concatenate([self.counts(window)[1] for window in range(self.n_windows)])
+        low, high = weighted_quantiles(learned, weights, (_RARE, 1.0 - _RARE))
+        return np.clip(now, low, high)
+
+    def _window_features(self, window: int) -> WindowFeatures:
+        before = self.histories.before
+        return WindowFeatures(before[window] if before else None)
 
     def counts(self, window: int) -> tuple[Floats, Floats]:
         """Buyers and lists of a window, by item."""
@@ -127,18 +166,60 @@ class SharedInputs:
         return bought, listed
 
     def tables(self, items: Ints) -> Floats:
-        """Features by [window and folds left out, item, feature]."""
-        made = []
-        for window in range(self.n_windows):
-            features = self.features(window)
-            bought, listed = self.counts(window)
-            for left_out in (*((fold,) for fold in range(N_FOLDS)), (), *PAIRS_OF_FOLDS):
-                some = bought.copy(), listed.copy()
-                for fold in left_out:
-                    some[0][:] -= self.bought[window * N_FOLDS + fold]
-                    some[1][:] -= self.listed[window * N_FOLDS + fold]
-                made.append(features.build(*some, items))
+        """Features by [table, item, feature]; see `table_of`."""
+        make = self._tables_as_of if self.as_of else self._tables_of_window
+        made = [table for window in range(self.n_windows) for table in make(window, items)]
         return np.stack(made)
+
+    def _tables_as_of(self, window: int, items: Ints) -> list[Floats]:
+        _, listed = self.counts(window)
+        shown = self.shown[window].astype(np.float64)
+        found = features_as_of(self.histories.before[window], listed, shown, items)
+        return [np.stack(list(found.values()), axis=1)]
+
+    def _tables_of_window(self, window: int, items: Ints) -> list[Floats]:
+        features = self._window_features(window)
+        bought, listed = self.counts(window)
+        made = []
+        for left_out in (*((fold,) for fold in range(N_FOLDS)), (), *PAIRS_OF_FOLDS):
+            some = bought.copy(), listed.copy()
+            for fold in left_out:
+                some[0][:] -= self.bought[window * N_FOLDS + fold]
+                some[1][:] -= self.listed[window * N_FOLDS + fold]
+            made.append(features.build(*some, items))
+        return made
+
+    def table_of(self, windows: Ints, own: Ints | int, left_out: int | None = None) -> Ints:
+        """The feature table of units.
+
+        As of an instant there is one table per window. Features of a window's own sales leave out
+        the unit's own fold and the fold that is held out. Otherwise purchases of the held-out fold
+        would reach the fit by way of the features.
+
+        Args:
+            windows: of the units.
+            own: their folds.
+            left_out: the fold that is held out.
+        """
+        if self.as_of:
+            return windows
+        tables = np.arange(N_FOLDS)
+        if left_out is not None:
+            for place, pair in enumerate(PAIRS_OF_FOLDS):
+                if left_out in pair:
+                    tables[sum(pair) - left_out] = N_FOLDS + 1 + place
+        return windows * TABLES + tables[own]
+
+
+def weighted_quantiles(columns: Floats, weights: Floats, shares: tuple[float, ...]) -> list[Floats]:
+    """The values of each column that some shares of the weight lie below."""
+    found = np.empty((len(shares), columns.shape[1]))
+    for place in range(columns.shape[1]):
+        order = np.argsort(columns[:, place], kind="stable")
+        summed = np.cumsum(weights[order])
+        at = np.searchsorted(summed, np.array(shares) * summed[-1])
+        found[:, place] = columns[order[np.minimum(at, len(order) - 1)], place]
+    return list(found)
 
 
 def hit_value_quanta(n_units: int, heaviest: float, k: int) -> float:
@@ -165,6 +246,21 @@ def count_folds(
     learning = learning_units(lists, bought, weights)
     group = np.where(learning, windows * N_FOLDS + folds_of(users, seed), -1).astype(np.int64)
     return count_groups(lists, bought, group, n_windows * N_FOLDS, n_items)
+
+
+def count_shown(
+    lists: Lists, bought: Sets, weights: Floats, windows: Codes, k: int, n_windows: int,
+    n_items: int,
+) -> Ints:  # fmt: skip
+    """Slots that items take in the engine's own top k of learning units, by [window, item]."""
+    from trimtab.kernels.choice_sums import count_listed
+
+    learning = learning_units(lists, bought, weights)
+    group = np.where(learning, windows, -1).astype(np.int64)
+    top = rank_lists(lists, k, np.zeros(n_items))
+    shown = np.zeros((n_windows, n_items), np.int64)
+    count_listed(0, top.n_units, top.indptr, top.items, group, shown)
+    return shown
 
 
 def hash_units(units: Ints, seed: int) -> Floats:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from trimtab.arrays import Codes, Flags, Floats, Ints
+from trimtab.bias.scaled_scores import to_scale
 from trimtab.learn.hierarchy.choice_model import (
     LEAST_SCORE_COEFFICIENT,
     Coefficients,
@@ -16,8 +18,6 @@ from trimtab.learn.hierarchy.choice_model import (
 )
 from trimtab.learn.hierarchy.line_search import HitLists, LineCurve, trace_line, values_at
 from trimtab.learn.hierarchy.shared_inputs import (
-    N_FOLDS,
-    PAIRS_OF_FOLDS,
     TABLES,
     WHOLE,
     SharedInputs,
@@ -25,13 +25,13 @@ from trimtab.learn.hierarchy.shared_inputs import (
     hash_units,
     max_hit_value,
 )
-from trimtab.learn.scales import model_scores
+from trimtab.learn.scales import Scale, model_scores
 
 _LONGEST = 2.0  # times the model's length
 
 
 class Subset(NamedTuple):
-    """The units of a fit: all but one fold, or those of the windows before one."""
+    """The units of a fit: all, all but one fold, or those of the windows before one."""
 
     left_out: int | None = None
     before: int | None = None
@@ -56,36 +56,6 @@ class Fit(NamedTuple):
         return self.coefficients.beta[1:] / self.score_coefficient
 
 
-class Lifts(NamedTuple):
-    """Sums over units of values before (b) and gains (g): b, g, g·g, g·b and b·b, in quanta."""
-
-    sums: Ints
-    quanta: float
-
-    @property
-    def gain(self) -> float:
-        """The summed gain."""
-        return float(self.sums[1] / self.quanta)
-
-    @property
-    def gain_error(self) -> float:
-        """The standard error of the summed gain."""
-        return float(np.sqrt(max(self.sums[2], 0) / self.quanta))
-
-    @property
-    def before(self) -> float:
-        """The sum before."""
-        return float(self.sums[0] / self.quanta)
-
-    @property
-    def lift_error(self) -> float:
-        """The standard error of gain / before."""
-        lift = self.gain / self.before
-        squares, products, base = (float(part / self.quanta) for part in self.sums[2:])
-        spread = max(squares - 2.0 * lift * products + lift**2 * base, 0.0)
-        return float(np.sqrt(spread) / self.before)
-
-
 class UnitData:
     """Some or all of the units with hits.
 
@@ -101,11 +71,9 @@ class UnitData:
     ) -> None:
         self.data, self.users, self.shared = data, users, shared
         self.window = windows.astype(np.int64)
-        self.fold = folds_of(users, shared.seed)
+        self.fold = self.window if shared.folds_are_windows else folds_of(users, shared.seed)
         self.hit_values = max_hit_value(data, shared.k, shared.metric) / shared.mean_hit_value
         lists = data.lists
-        taken = model_scores(lists, shared.scale, shared.score_unit)
-        self.model = data._replace(lists=lists._replace(scores=taken))
         self._of_unit = np.repeat(np.arange(data.n_units, dtype=np.int32), np.diff(lists.indptr))
         # Features are computed for the items on these lists only, which get numbers of their own.
         on_lists = np.zeros(shared.n_items, bool)
@@ -113,6 +81,19 @@ class UnitData:
         self._items = np.flatnonzero(on_lists)
         self._local = (np.cumsum(on_lists) - 1).astype(np.int32)[lists.items]
         self._last_logits: tuple[Any, Floats] | None = None
+
+    @cached_property
+    def model(self) -> HitLists:
+        """The lists with the scores that the choice model uses."""
+        lists = self.data.lists
+        taken = model_scores(lists, self.shared.scale, self.shared.score_unit)
+        return self.data._replace(lists=lists._replace(scores=taken))
+
+    def on_scale(self, scale: Scale) -> UnitData:
+        """These units on another scale; they must have the engine's scores as they are."""
+        shared = replace(self.shared, scale=scale.name, score_unit=scale.unit)
+        lists = to_scale(self.data.lists, scale.name, shared.k).lists
+        return UnitData(self.data._replace(lists=lists), self.users, self.window, shared)
 
     @cached_property
     def _tables(self) -> Floats:
@@ -130,18 +111,8 @@ class UnitData:
         return everybody
 
     def _table_of(self, subset: Subset) -> Ints:
-        """The feature table of each unit.
-
-        Features leave out the unit's own fold and the fold that is held out. Otherwise purchases
-        of the held-out fold would reach the fit by way of the features.
-        """
-        tables = np.arange(N_FOLDS)
-        left_out = subset.left_out
-        if left_out is not None:
-            for place, pair in enumerate(PAIRS_OF_FOLDS):
-                if left_out in pair:
-                    tables[sum(pair) - left_out] = N_FOLDS + 1 + place
-        return self.window * TABLES + tables[self.fold]
+        """The feature table of each unit."""
+        return self.shared.table_of(self.window, self.fold, subset.left_out)
 
     def in_sample(self, purpose: str) -> Ints:
         """The units of a sample: "trend", to fit coefficients, or "curves", to choose lengths."""
@@ -227,7 +198,7 @@ class UnitData:
         for left_out, fit in enumerate(fold_fits):
             own = fold == left_out
             if level == "trend":
-                tables = window[own] * TABLES + left_out
+                tables = self.shared.table_of(window[own], left_out)
                 out[own] = self._trend_of(fit)[tables, self._local[own]]
             else:
                 out[own] = self._by_item(fit, level)[self.model.lists.items[own]]
@@ -237,7 +208,8 @@ class UnitData:
         """How far the kept levels move every list entry, from fits that left out its unit."""
         moved = np.zeros(len(self.data.lists.items))
         for level, length in kept.items():
-            moved += length * self._held_out_level(fold_fits, level)
+            if length:
+                moved += length * self._held_out_level(fold_fits, level)
         return moved
 
     def _along(
@@ -258,11 +230,17 @@ class UnitData:
     ) -> Ints:
         """The gain from another length than the default one, each unit held out; see `Lifts`."""
         here, slopes = self._along(fold_fits, kept, level)
-        return self._lifts(here, slopes, default, best)
+        return self._lifts(here, slopes, default, best, self.fold)
 
     def forecast(self, fold_fits: list[Fit], kept: dict[str, float]) -> Ints:
         """The gain from all kept levels, each unit held out; see `Lifts`."""
-        return self._lifts(self.data, self._held_out_move(fold_fits, kept), 0.0, 1.0)
+        moved = self._held_out_move(fold_fits, kept)
+        return self._lifts(self.data, moved, 0.0, 1.0, self.fold)
+
+    def held_out_values(self, fold_fits: list[Fit], kept: dict[str, float]) -> Floats:
+        """The weighted metric of each unit with the kept levels, each unit held out."""
+        moved = self._held_out_move(fold_fits, kept)
+        return values_at(self.data, moved, self.shared.k, self.shared.metric, 1.0)
 
     def count_windows(self) -> Ints:
         """Number of units of each window."""
@@ -278,11 +256,19 @@ class UnitData:
         if fit.category is not None:
             moved = moved + kept["category"] * self._by_item(fit, "category")[items]
         moved = moved + kept["own"] * self._by_item(fit, "own")[items]
-        return self._lifts(self.data.take(chosen), moved * self.shared.score_unit, 0.0, 1.0)
+        together = np.zeros(len(chosen), np.int64)
+        return self._lifts(
+            self.data.take(chosen), moved * self.shared.score_unit, 0.0, 1.0, together
+        )
 
-    def _lifts(self, data: HitLists, slopes: Floats, default: float, best: float) -> Ints:
+    def _lifts(
+        self, data: HitLists, slopes: Floats, default: float, best: float, folds: Ints
+    ) -> Ints:
         k, metric, quanta = self.shared.k, self.shared.metric, self.shared.lift_quanta
         before = values_at(data, slopes, k, metric, default)
         gains = values_at(data, slopes, k, metric, best) - before
         columns = (before, gains, gains * gains, gains * before, before * before)
-        return np.array([np.rint(column * quanta).astype(np.int64).sum() for column in columns])
+        sums = np.zeros((self.shared.n_folds, len(columns)), np.int64)
+        for place, column in enumerate(columns):
+            np.add.at(sums[:, place], folds, np.rint(column * quanta).astype(np.int64))
+        return sums
