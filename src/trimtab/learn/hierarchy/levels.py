@@ -8,7 +8,7 @@ The choice model finds θ, c and r (see `choice_model`). How far each level is c
 With timestamps, features are as of each window's start and windows are held out in turn: the trend
 keeps the model's length unless another one is clearly better; categories and own parts, learned on
 the windows before, must gain on a later one. Without, features leave out a user's own group, and
-groups of users are held out: trend and own parts keep the model's length unless another one is
+groups of users are held out: trend and own parts keep their usual length unless another one is
 clearly better; categories are used only if they clearly help.
 """
 
@@ -44,7 +44,9 @@ from trimtab.progress import Progress
 _OWN_PRECISION = 10.0
 _CATEGORY_PRECISION = 10.0
 _CLEARLY = 3.0  # standard errors; the best of many lengths looks good by chance
-_OWN_LENGTH = 0.5  # of own parts learned on windows before the one they are used in
+# Own parts count the chance in an item's sales a second time, after its features: the shorter, the
+# better known is the bias. Learned on windows before the one they are used in they may be longer.
+_OWN_LENGTH, _LATER_OWN_LENGTH = 0.25, 0.5
 _OWN_GAIN = 1.0  # standard errors by which they must gain there
 FEWEST_UNITS = 10  # with a hit; with fewer nothing can be told
 
@@ -232,7 +234,7 @@ class _LevelFits:
         if has_groups:
             kept["category"] = self._length(folds, kept, "category", 0.0)
         whole, *folds = self._fit_own([whole, *folds], kept)
-        kept["own"] = self._length(folds, kept, "own", 1.0)
+        kept["own"] = self._length(folds, kept, "own", _OWN_LENGTH)
         return whole, folds, kept
 
     def _add_later_levels(
@@ -248,9 +250,9 @@ class _LevelFits:
             whole, *later = self._fit_categories([whole, *later])
             kept["category"] = self._length(later, kept, "category", 0.0)
         whole, *later = self._fit_own([whole, *later], kept)
-        gained = self._lifts(self._held_out.compare(later, kept, "own", 0.0, _OWN_LENGTH))
+        gained = self._lifts(self._held_out.compare(later, kept, "own", 0.0, _LATER_OWN_LENGTH))
         if gained.gain > _OWN_GAIN * gained.gain_error:
-            kept["own"] = _OWN_LENGTH
+            kept["own"] = _LATER_OWN_LENGTH
         return whole, later, kept
 
     def _step(self) -> None:
