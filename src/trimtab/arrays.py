@@ -6,7 +6,7 @@ user or a (user, window) pair.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,3 +75,12 @@ def find_positions(known: Codes, wanted: Codes) -> Codes:
     positions = np.full(size, -1, np.int32)
     positions[known] = np.arange(len(known), dtype=np.int32)
     return positions[wanted]
+
+
+def split_into_blocks(factors: NDArray[Any], block_size: int) -> NDArray[Any]:
+    """Return factors of items as blocks x factors x block_size, padded with zeros."""
+    n_items, n_factors = factors.shape
+    n_blocks = -(-n_items // block_size)
+    padded = np.zeros((n_blocks * block_size, n_factors), factors.dtype)
+    padded[:n_items] = factors
+    return np.ascontiguousarray(padded.reshape(n_blocks, block_size, n_factors).transpose(0, 2, 1))

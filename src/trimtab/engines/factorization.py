@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trimtab.arrays import Codes, Lists, Singles, close_lists
+from trimtab.arrays import Codes, Lists, Singles, close_lists, split_into_blocks
 from trimtab.checks import require_choice, require_scipy_sparse, require_whole
 from trimtab.engines.base import Engine, Events
 from trimtab.engines.purchases import gather_purchases, pointers
@@ -116,15 +116,6 @@ def _item_blocks(items: NDArray[Any]) -> Singles:
     from trimtab.kernels.factor_lists import BLOCK
 
     return split_into_blocks(items.astype(np.float32), BLOCK)
-
-
-def split_into_blocks(factors: NDArray[Any], block_size: int) -> NDArray[Any]:
-    """Return factors of items as blocks x factors x block_size, padded with zeros."""
-    n_items, n_factors = factors.shape
-    n_blocks = -(-n_items // block_size)
-    padded = np.zeros((n_blocks * block_size, n_factors), factors.dtype)
-    padded[:n_items] = factors
-    return np.ascontiguousarray(padded.reshape(n_blocks, block_size, n_factors).transpose(0, 2, 1))
 
 
 def _orthonormal(matrix: NDArray[Any]) -> NDArray[Any]:
