@@ -456,27 +456,43 @@ def test_a_loaded_bias_folds_the_same(tmp_path):
 # Scores below 0 on the log scale ----------------------------------------------------------------
 
 MIXED = np.array([[1.0, -0.5], [0.5, 2.0]])
-LOGS = {0: 0.5, 1: -0.5}
+LOGS = {0: 0.5, 1: -0.5}  # made for the top 2, so every user needs two scores of at least 0
 
 
 def test_negative_coordinates_need_users_to_check():
     bias = make_bias(LOGS, scale="log")
-    with pytest.raises(tt.DataError, match=r"item_vectors.*scale='additive'.*user_vectors"):
+    with pytest.raises(tt.DataError, match=r"item_vectors.*user_vectors.* 2 .*scale='additive'"):
         bias.fold_into(MIXED)
     fine = np.array([[1.0, 0.5], [1.0, 2.0]])
     folded = bias.fold_into(MIXED, user_vectors=fine)
     assert folded.queries(fine).tolist() == fine.tolist()
-    with pytest.raises(tt.DataError, match=r"user_vectors row 1 .*item_id 0"):
+    with pytest.raises(tt.DataError, match=r"user_vectors row 1 .* 1 items .* needs 2: "):
         bias.fold_into(MIXED, user_vectors=np.array([[1.0, 0.0], [1.0, 4.0]]))
 
 
 def test_queries_are_checked_too():
     folded = make_bias(LOGS, scale="log").fold_into(np.abs(MIXED), multiplier=2)
     below = np.array([[1.0, -4.0]])
-    with pytest.raises(tt.DataError, match=r"user_vectors.* -4.5.*item_id 1"):
+    with pytest.raises(tt.DataError, match=r"user_vectors row 0 .* 0 items .* needs 2: "):
         folded.queries(below * [1.0, 1.0])
     assert folded.queries(below, check=False).tolist() == below.tolist()
     assert folded.queries(np.array([[4.0, -1.0]])[:0]).shape == (0, 2)
+
+
+def test_log_biases_serve_users_with_enough_scores_above_zero():
+    """Vectors of both signs, as of any factorization: the ranking of `apply`, in an index."""
+    draw = np.random.default_rng(3)
+    users, items = (draw.normal(size=(n, 8)).astype("f4") for n in (200, 300))
+    biases = dict(enumerate(draw.normal(size=300).tolist()))
+    bias = make_bias(biases, excluded=range(0, 300, 7), scale="log")
+    scores = users.astype("f8") @ items.astype("f8").T
+    assert (scores < 0).mean() > 0.4
+    assert ((scores >= 0).sum(axis=1) > 2 * K).all()
+    recs = top_lists(users.astype("f8"), items.astype("f8"), 299)
+    ranked = bias.apply(recs, K)["item_id"].to_numpy().reshape(-1, K)
+    for excluded in ("drop", "mask"):
+        folded = bias.fold_into(items, excluded=excluded, user_vectors=users)
+        assert (with_faiss(folded, users) == ranked).all()
 
 
 def test_only_items_that_can_be_shown_need_scores_of_at_least_zero():
@@ -484,14 +500,17 @@ def test_only_items_that_can_be_shown_need_scores_of_at_least_zero():
     for excluded in ("drop", "mask"):
         folded = bias.fold_into(MIXED, excluded=excluded)
         folded.queries(np.array([[1.0, 4.0]]))
+        with pytest.raises(tt.DataError, match=r"row 0 .* 0 items .* needs 1: "):
+            folded.queries(np.array([[1.0, -4.0]]))
 
 
 def test_the_check_looks_at_all_blocks():
-    draw = np.random.default_rng(0)
-    users, items = draw.uniform(0, 1, (1_200, 4)), draw.uniform(0, 1, (20_000, 4))
-    users[1_100, 0], items[17_000, 0] = 50.0, -1.0
+    users, items = np.ones((1_200, 2)), np.full((20_000, 2), -1.0)
+    items[3], items[17_000] = (1.0, 1.0), (1.0, 0.0)
     bias = make_bias({0: 0.1}, scale="log")
-    with pytest.raises(tt.DataError, match=r"row 1100 .*item_id 17000"):
+    bias.fold_into(items, user_vectors=users)
+    users[1_100] = -0.5, 1.0
+    with pytest.raises(tt.DataError, match=r"row 1100 .* 1 items .* needs 2: "):
         bias.fold_into(items, user_vectors=users)
 
 

@@ -3,9 +3,10 @@
     additive   v becomes (v, b), a query u becomes (u, 1):     the product is u·v + b
     log        v becomes v·exp(b), a query stays as it is:     the product is u·v · exp(b)
 
-A log bias multiplies scores above 0 and divides scores below 0, which a vector cannot do, so scores
-must be at least 0. A masked row has the bias -2^60, so it scores about that for every user; on the
-log scale it is (0, -2^60), which needs one more coordinate there too.
+A log bias multiplies scores above 0 and divides scores below 0. A vector can only multiply, but
+scores keep their sign either way, so the ranking is right as far down as scores are at least 0:
+every user needs k of those. A masked row has the bias -2^60, so it scores about that for every
+user; on the log scale it is (0, -2^60), which needs one more coordinate there too.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from trimtab.arrays import Flags, Floats, Ints, Singles
-from trimtab.bias.export.vectors import fill_singles, lowest_product, read_vectors
+from trimtab.bias.export.vectors import count_not_negative, fill_singles, read_vectors
 from trimtab.bias.table import BiasTable, require_common_scale
 from trimtab.checks import require_choice
 from trimtab.errors import DataError, SettingError, warn
@@ -42,6 +43,7 @@ class Folded:
         item_ids: id of each row: int64 array or Arrow strings.
         masked: whether each row is an excluded item.
         scale: scale of the biases, "additive" or "log".
+        k: number of slots that the biases were learned for.
         multiplier: factor of all products.
         n_dimensions: number of columns of the given item vectors.
         n_unknown: number of rows without a learned bias (bias 0).
@@ -51,6 +53,7 @@ class Folded:
     item_ids: Any
     masked: Flags
     scale: str
+    k: int
     multiplier: float
     n_dimensions: int
     n_unknown: int
@@ -74,8 +77,8 @@ class Folded:
 
         Args:
             user_vectors: one row per user, with as many columns as the item vectors had.
-            check: on the log scale, raise if a user has a score below 0. This is free if all
-                coordinates are at least 0, and otherwise costs as much as an exact search.
+            check: on the log scale, raise if a user has fewer than k items with a score of at
+                least 0. This costs much less than an exact search.
         """
         users = read_vectors("user_vectors", user_vectors)
         if users.shape[1] != self.n_dimensions:
@@ -87,7 +90,7 @@ class Folded:
         plain = queries[:, : self.n_dimensions]
         fill_singles("user_vectors", plain, users, np.arange(len(users)), np.ones(len(users)))
         if check and self.scale == "log":
-            self._require_no_negative_score(plain)
+            self._require_enough_above_zero(plain)
         if self.masked.any():
             self._require_above_masked(queries)
         return queries
@@ -144,16 +147,18 @@ class Folded:
         last = np.abs(self.vectors[~self.masked, -1]).max(initial=0.0)
         return max(-self._lowest, float(self._plain.max(initial=0.0)), float(last))
 
-    def _require_no_negative_score(self, users: Singles) -> None:
+    def _require_enough_above_zero(self, users: Singles) -> None:
         if self._lowest >= 0 and users.min(initial=0.0) >= 0:
             return
-        lowest, user, row = lowest_product(users, self._plain)
-        if lowest < 0:
-            (item,) = take_ids(self.item_ids, np.array([row]))
+        shown = self._plain[~self.masked] if self.masked.any() else self._plain
+        enough = min(self.k, len(shown))
+        counts = count_not_negative(users, shown, enough)
+        short = np.flatnonzero(counts < enough)
+        if len(short):
             raise DataError(
-                f"user_vectors row {user} (from 0) has a score of {lowest / self.multiplier:g} "
-                f"with {ITEM} {item}: a log bias can be folded only if all scores are at least 0; "
-                f"{_ADVICE}"
+                f"user_vectors row {short[0]} (from 0) has {counts[short[0]]} items with a score "
+                f"of at least 0, but needs {enough}: a folded log bias ranks only those "
+                f"correctly; {_ADVICE}"
             )
 
     def _require_above_masked(self, queries: Singles) -> None:
@@ -179,7 +184,7 @@ def fold(
         raise DataError(
             f"item_vectors has shape {given.shape}: it needs at least one row and one column"
         )
-    column = _read_ids(item_ids, len(given), bias)
+    column = read_row_ids("item_ids", ITEM, item_ids, "item_vectors", len(given), bias)
     row_bias, row_excluded, known = _align(column, bias)
     rows = np.flatnonzero(~row_excluded) if excluded == "drop" else np.arange(len(given))
     masked = row_excluded[rows]
@@ -189,6 +194,7 @@ def fold(
         item_ids=_take_column(column, rows),
         masked=masked,
         scale=bias.scale,
+        k=bias.summary.k,
         multiplier=float(multiplier),
         n_dimensions=given.shape[1],
         n_unknown=int(np.count_nonzero(~known[rows])),
@@ -241,27 +247,41 @@ def _require_power_of_two(multiplier: Any) -> None:
         raise SettingError(f"multiplier={multiplier!r}: must be a power of two, such as 2.0**20")
 
 
-def _read_ids(item_ids: Any, n_rows: int, bias: BiasTable) -> IdColumn:
-    if item_ids is None:
-        return _row_numbers(n_rows, bias)
+def read_row_ids(
+    name: str, column: str, ids: Any, vectors: str, n_rows: int, bias: BiasTable | None = None
+) -> IdColumn:
+    """Return the id of each row of vectors; without ids, rows are numbered from 0.
+
+    Args:
+        name: of the argument with the ids.
+        column: what the ids are of.
+        ids: one per row, or None.
+        vectors: name of the argument with the vectors.
+        n_rows: number of vectors.
+        bias: biases whose ids must be row numbers if no ids are given.
+    """
+    if ids is None:
+        return _row_numbers(name, column, n_rows, bias)
     try:
-        if isinstance(item_ids, pa.ChunkedArray) or hasattr(item_ids, "__arrow_c_stream__"):
-            values = pa.chunked_array(item_ids)
+        if isinstance(ids, pa.ChunkedArray) or hasattr(ids, "__arrow_c_stream__"):
+            values = pa.chunked_array(ids)
         else:
-            values = pa.chunked_array([pa.array(item_ids)])
+            values = pa.chunked_array([pa.array(ids)])
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise DataError(
-            f"item_ids cannot be read ({error}); pass one list of integers or of strings"
+            f"{name} cannot be read ({error}); pass one list of integers or of strings"
         ) from error
     if len(values) != n_rows:
         raise DataError(
-            f"item_ids has {len(values)} ids but item_vectors has {n_rows} rows; pass one id per "
-            f"row"
+            f"{name} has {len(values)} ids but {vectors} has {n_rows} rows; pass one id per row"
         )
-    return id_column("item_ids", ITEM, values)
+    return id_column(name, column, values)
 
 
-def _row_numbers(n_rows: int, bias: BiasTable) -> IdColumn:
+def _row_numbers(name: str, column: str, n_rows: int, bias: BiasTable | None) -> IdColumn:
+    numbers = as_id_column(name, column, np.arange(n_rows))
+    if bias is None:
+        return numbers
     ours = bias.item_ids
     if not isinstance(ours, np.ndarray):
         raise DataError(
@@ -274,7 +294,7 @@ def _row_numbers(n_rows: int, bias: BiasTable) -> IdColumn:
             f"item_ids=None: rows would be the items 0 to {n_rows - 1}, but the bias table has "
             f"{ITEM} {beyond[0]}; pass the id of every row as item_ids"
         )
-    return as_id_column("item_ids", ITEM, np.arange(n_rows))
+    return numbers
 
 
 def _align(column: IdColumn, bias: BiasTable) -> tuple[Floats, Flags, Flags]:
@@ -307,6 +327,7 @@ def _require_known_signs(folded: Folded, user_vectors: Any) -> None:
         folded.queries(user_vectors)
     elif folded._lowest < 0:
         raise DataError(
-            f"item_vectors has negative coordinates, so scores may be below 0, where a log bias "
-            f"cannot be folded; {_ADVICE}, or pass all users as user_vectors to check their scores"
+            f"item_vectors has negative coordinates, so scores may be below 0, where a folded log "
+            f"bias ranks wrongly; pass all users as user_vectors to check that each has "
+            f"{folded.k} scores of at least 0, or {_ADVICE}"
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -47,14 +46,17 @@ def fill_singles(name: str, out: Singles, given: NDArray[Any], rows: Ints, facto
             )
 
 
-def lowest_product(users: Singles, items: Singles) -> tuple[float, int, int]:
-    """Return the lowest product, in float64, and the numbers of its user and item."""
-    lowest = (math.inf, -1, -1)
-    for first in range(0, len(users), _USERS_PER_BLOCK):
-        block = users[first : first + _USERS_PER_BLOCK].astype(np.float64)
-        for start in range(0, len(items), _ITEMS_PER_BLOCK):
-            products = block @ items[start : start + _ITEMS_PER_BLOCK].astype(np.float64).T
-            user, item = np.unravel_index(products.argmin(), products.shape)
-            found = (float(products[user, item]), first + int(user), start + int(item))
-            lowest = min(lowest, found)
-    return lowest
+def count_not_negative(users: Singles, items: Singles, enough: int) -> Ints:
+    """Return how many products of each user, in float64, are at least 0.
+
+    A user's items are counted only until there are enough: the first block of items mostly is.
+    """
+    counts = np.zeros(len(users), np.int64)
+    for start in range(0, len(items), _ITEMS_PER_BLOCK):
+        block = items[start : start + _ITEMS_PER_BLOCK].astype(np.float64).T
+        left = np.flatnonzero(counts < enough)
+        for first in range(0, len(left), _USERS_PER_BLOCK):
+            some = left[first : first + _USERS_PER_BLOCK]
+            products = users[some].astype(np.float64) @ block
+            counts[some] += np.count_nonzero(products >= 0, axis=1)
+    return counts
