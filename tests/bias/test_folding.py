@@ -200,7 +200,9 @@ def test_the_large_cases_are_what_they_should_be(large):
 def test_exact_search_serves_the_biased_ranking_of_all_items(library, excluded, large):
     case, truth = large
     search, multiplier = EXACT[library]
-    folded = case.bias.fold_into(case.items, excluded=excluded, multiplier=multiplier)
+    folded = case.bias.fold_into(
+        case.items, excluded=excluded, multiplier=multiplier, allow_shallow=True
+    )
     assert_same(search(folded, case.users), truth)
 
 
@@ -209,7 +211,7 @@ def test_exact_search_serves_the_biased_ranking_of_all_items(library, excluded, 
 def test_other_libraries_serve_it_too(library, large):
     case, truth = large
     search, multiplier = EXACT[library]
-    folded = case.bias.fold_into(case.items, multiplier=multiplier)
+    folded = case.bias.fold_into(case.items, multiplier=multiplier, allow_shallow=True)
     assert_same(search(folded, case.users[:1000]), truth)
 
 
@@ -512,6 +514,46 @@ def test_the_check_looks_at_all_blocks():
     users[1_100] = -0.5, 1.0
     with pytest.raises(tt.DataError, match=r"row 1100 .* 1 items .* needs 2: "):
         bias.fold_into(items, user_vectors=users)
+
+
+# Lists too short for an index -------------------------------------------------------------------
+
+
+def test_biases_of_short_lists_are_refused():
+    vectors = np.ones((2_000, 2))
+    bias = make_bias({0: 0.5}, depth=50, scale="log")
+    with pytest.raises(tt.SettingError, match=r"lists of 50, .* 2000 items.* 500; .*n=1000.*allow"):
+        bias.fold_into(vectors)
+    accepted = bias.fold_into(vectors, allow_shallow=True)
+    assert (accepted.vectors == replace(bias, depth=None).fold_into(vectors).vectors).all()
+    with pytest.raises(tt.SettingError, match="allow_shallow='yes'"):
+        bias.fold_into(vectors, allow_shallow="yes")
+
+
+DEPTHS = [
+    ("log", 10, 9_000, 500),
+    ("log", 30, 9_000, 600),
+    ("log", 2, 300, 300),
+    ("additive", 10, 1_500, 500),
+    ("additive", 10, 9_002, 2_251),
+]
+
+
+@pytest.mark.parametrize(("scale", "k", "n_items", "least"), DEPTHS)
+def test_lists_must_be_deep_or_have_all_items(scale, k, n_items, least):
+    bias = make_bias({0: 0.5}, depth=least, scale=scale)
+    bias = replace(bias, summary=replace(bias.summary, k=k))
+    bias.fold_into(np.ones((n_items, 2)))
+    with pytest.raises(tt.SettingError, match=f"at least {least};"):
+        replace(bias, depth=least - 1).fold_into(np.ones((n_items, 2)))
+
+
+def test_additive_biases_of_a_large_index_are_sent_to_logs():
+    bias = make_bias({0: 0.5}, depth=1_000)
+    with pytest.raises(tt.SettingError, match=r"at least 2250; learn with scale='log', .*n=1000\)"):
+        bias.fold_into(np.ones((9_000, 2)))
+    with pytest.raises(tt.SettingError, match=r"at least 500; learn on .*n=1000\)"):
+        replace(bias, depth=400).fold_into(np.ones((1_500, 2)))
 
 
 # What is refused --------------------------------------------------------------------------------

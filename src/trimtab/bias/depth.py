@@ -6,6 +6,7 @@ They follow after the re-ranked items, in the engine's order.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,8 @@ from trimtab.metrics.ranking import rank_lists
 from trimtab.threads import run_ranges
 
 ALL = "all"
+_LEAST_FOR_INDEX, _LEAST_TIMES_K = 500, 20
+_LEAST_SHARE_ADDITIVE = 0.25  # of the items; docs/index-serving.md has what was measured
 
 
 def common_depth(counts: Ints) -> int:
@@ -102,6 +105,34 @@ def warn_if_deeper(lists: Lists, depth: int | None) -> None:
             f"lists of up to {len(counts) - 1} items; biases were learned on lists of {depth}: "
             f"only the best {depth} of each list were re-ranked; pass depth=... to change that"
         )
+
+
+def require_deep(bias: BiasTable, n_items: int) -> None:
+    """Raise if biases were learned on lists too short for an index, which ranks all items.
+
+    An additive bias can lift an item for every user, however low the engine ranks it; a log bias
+    leaves low scores low. So additive biases need lists with a good part of all items.
+    """
+    depth = bias.depth
+    least = depth_for_index(bias.scale, bias.summary.k, n_items)
+    if depth is None or depth >= least:
+        return
+    least_of_log = depth_for_index("log", bias.summary.k, n_items)
+    scale = "with scale='log', which needs less depth, " if least_of_log < least else ""
+    raise SettingError(
+        f"biases were learned on lists of {depth}, but an index ranks all {n_items} items: "
+        f"scale={bias.scale!r} needs lists of at least {least}; learn {scale}on "
+        f"tt.recs_from(model, n={max(least_of_log, 1000)}), or pass "
+        f"allow_shallow=True if bias.forecast_index(...) on later purchases shows a gain"
+    )
+
+
+def depth_for_index(scale: str, k: int, n_items: int) -> int:
+    """Return the least depth of lists for biases that an index of so many items serves."""
+    least = max(_LEAST_FOR_INDEX, _LEAST_TIMES_K * k)
+    if scale == "additive":
+        least = max(least, math.ceil(_LEAST_SHARE_ADDITIVE * n_items))
+    return min(least, n_items)
 
 
 def append_rest(

@@ -9,14 +9,21 @@ from typing import Any
 import numpy as np
 
 from trimtab.arrays import Codes, Flags, Floats, Lists, Sets, find_positions
-from trimtab.bias.depth import append_rest, choose_depth, split_lists, warn_if_deeper
+from trimtab.bias.depth import (
+    append_rest,
+    choose_depth,
+    require_deep,
+    split_lists,
+    warn_if_deeper,
+)
 from trimtab.bias.explore import ExploreItems, explore_lists, require_explore
 from trimtab.bias.export.folding import Folded, fold
+from trimtab.bias.export.index_forecast import IndexForecast, forecast_index
 from trimtab.bias.export.search_boosts import write_boosts
 from trimtab.bias.saved import load_table, save_table
 from trimtab.bias.scaled_scores import to_scale, to_scores
 from trimtab.bias.table import WIDTH_90, BiasTable
-from trimtab.checks import require_k
+from trimtab.checks import require_flag, require_k
 from trimtab.metrics.ranking import rank_lists
 from trimtab.tables.columns import ITEM, RANK, SCORE, USER
 from trimtab.tables.frames import as_id_column, group_sets, read_frame, take_ids, write_frame
@@ -117,16 +124,21 @@ class ItemBias(BiasTable):
         excluded: str = "drop",
         user_vectors: Any | None = None,
         multiplier: float = 1.0,
+        allow_shallow: bool = False,
     ) -> Folded:
         """Return item vectors for an inner-product index that ranks by score plus bias.
 
+        Learn such biases on deep lists, for example those of `tt.recs_from(model, n=1000)`: an
+        index ranks all items, and a bias learned on short lists was never tested further down.
+        `forecast_index` says what the index will do.
+
         Put `folded.vectors` into the index, search it with `folded.queries(user_vectors)`, and get
-        the item ids with `folded.ids(rows)`. An additive bias becomes one more coordinate, the
-        last; a log bias scales the item's vector; a bias on the scale of each list
-        (scale="list") cannot be folded. The products must be the scores that the biases
-        were learned on. Every user gets the bias of every item, for any setting of `unlisted`;
-        items without a learned bias have bias 0. Scores are float32. Do not use a cosine index: it
-        normalises the vectors, which removes the biases.
+        the item ids with `folded.ids(rows)`. A log bias scales the item's vector, which gives the
+        right ranking as far down as a user's scores are at least 0; an additive bias becomes one
+        more coordinate, the last; a bias on the scale of each list (scale="list") cannot be folded.
+        The products must be the scores that the biases were learned on. Every user gets the bias of
+        every item, for any setting of `unlisted`; items without a learned bias have bias 0. Scores
+        are float32. Do not use a cosine index: it normalises the vectors, which removes the biases.
 
         Args:
             item_vectors: 2-d array, one row per item; not modified.
@@ -136,10 +148,13 @@ class ItemBias(BiasTable):
                 -2^60. Use "mask" only with exact float32 indexes: masked rows distort a graph or
                 quantized index.
             user_vectors: vectors of all users. Needed for a log bias if item vectors have negative
-                coordinates, to check that no score is below 0.
+                coordinates, to check that every user has k items with a score of at least 0.
             multiplier: power of two that multiplies all products, without changing any ranking.
                 Use 2.0**20 with usearch and hnswlib: they rank by 1 - product in float32, which
                 loses small scores.
+            allow_shallow: fold biases even if they were learned on lists that are too short for an
+                index. By default the depth (`bias.depth`) must be at least 500 and 20 k, and for
+                additive biases a quarter of the rows; all rows are always enough.
 
         Example:
             >>> import numpy as np
@@ -152,7 +167,57 @@ class ItemBias(BiasTable):
             >>> (folded.queries([[0.9, 0.8]]) @ folded.vectors.T).argmax()
             np.int64(1)
         """
-        return fold(self, item_vectors, item_ids, excluded, user_vectors, multiplier)
+        require_flag("allow_shallow", allow_shallow)
+        folded = fold(self, item_vectors, item_ids, excluded, user_vectors, multiplier)
+        if not allow_shallow:
+            require_deep(self, len(item_vectors))
+        return folded
+
+    def forecast_index(
+        self,
+        item_vectors: Any,
+        user_vectors: Any,
+        purchases: Any,
+        *,
+        item_ids: Any | None = None,
+        user_ids: Any | None = None,
+        exclude: Any | None = None,
+    ) -> IndexForecast:
+        """Return the lift that an index with these biases would have had on given purchases.
+
+        All items are ranked exactly for every user who bought something, with `fold_into` and
+        without. Pass purchases that the biases were *not* learned from, later than those: for
+        example, learn on days 6 to 4 before today and forecast on the last 3. On purchases that
+        the biases were learned from, the lift is too high; a warning says so if both tables have
+        timestamps. Any depth is accepted.
+
+        Args:
+            item_vectors: 2-d array, one row per item.
+            user_vectors: 2-d array, one row per user.
+            purchases: user_id, item_id (and timestamp) of what users bought.
+            item_ids: id of each item row; by default rows are the items 0, 1, 2, ...
+            user_ids: id of each user row; by default rows are the users 0, 1, 2, ...
+            exclude: user_id, item_id of pairs that must not be shown, with or without biases.
+
+        Returns:
+            The metric before and after, and the lift with a 90 % interval, for the metric and k
+            of the learner.
+
+        Example:
+            >>> import numpy as np
+            >>> import pyarrow as pa
+            >>> import trimtab as tt
+            >>> recs = pa.table({"user_id": [1, 1], "item_id": [0, 1], "score": [0.9, 0.8]})
+            >>> monday = pa.table({"user_id": [1], "item_id": [1]})
+            >>> tuesday = pa.table({"user_id": [0, 1], "item_id": [1, 0]})
+            >>> bias = tt.BiasLearner(k=1, penalty=0).fit(recs, monday)
+            >>> forecast = bias.forecast_index(np.eye(2), [[0.6, 0.5], [0.9, 0.8]], tuesday)
+            >>> forecast.before, forecast.after
+            (0.5, 0.5)
+        """
+        return forecast_index(
+            self, item_vectors, user_vectors, purchases, item_ids, user_ids, exclude
+        )
 
     def export(self, path: str | Path) -> float:
         """Write boosts for a search engine, and return the boost of items not in the file.
