@@ -84,16 +84,25 @@ def ends_of_lists(lists: Lists, k: int) -> tuple[Floats, Floats]:
     return top.scores[top.indptr[:-1][filled]], top.scores[top.indptr[1:][filled] - 1]
 
 
-def model_scores(lists: Lists, scale: str, unit: float) -> Floats:
-    """Scores as the choice model uses them: in units below the best score of the list."""
+def model_scores(lists: Lists, scale: str, unit: float, k: int) -> Floats:
+    """Scores as the choice model uses them: in units below the best score of the list.
+
+    On the additive scale the unit is each list's own gap from first to k-th score: with one unit
+    for all, users with small scores look as if the engine knew nothing about them, and biases
+    become too large. How far to go is decided later, on the scores themselves.
+    """
     if scale == "log":
         from trimtab.kernels.log_scores import model_logs
 
         logs = np.empty(len(lists.scores))
         run_ranges(model_logs, lists.n_units, lists.indptr, lists.scores, logs)
         return logs
-    highest = np.zeros(lists.n_units)
+    highest, units = np.zeros(lists.n_units), np.full(lists.n_units, unit)
     filled = np.diff(lists.indptr) > 0
     highest[filled] = np.maximum.reduceat(lists.scores, lists.indptr[:-1][filled])
-    scores: Floats = (lists.scores - np.repeat(highest, np.diff(lists.indptr))) / unit
+    if scale == "additive":
+        best, kth = ends_of_lists(lists, k)
+        units[filled] = np.where(best > kth, best - kth, unit)
+    lengths = np.diff(lists.indptr)
+    scores: Floats = (lists.scores - np.repeat(highest, lengths)) / np.repeat(units, lengths)
     return scores

@@ -44,10 +44,12 @@ from trimtab.progress import Progress
 _OWN_PRECISION = 10.0
 _CATEGORY_PRECISION = 10.0
 _CLEARLY = 3.0  # standard errors; the best of many lengths looks good by chance
+_INSTEAD_OF_LOSS = 2.0  # the same, if the default length loses
 # Own parts count the chance in an item's sales a second time, after its features: the shorter, the
 # better known is the bias. Learned on windows before the one they are used in they may be longer.
 _OWN_LENGTH, _LATER_OWN_LENGTH = 0.25, 0.5
 _OWN_GAIN = 1.0  # standard errors by which they must gain there
+_MISFIT = 0.12  # what one bias for all users misses, over the spread of true biases
 FEWEST_UNITS = 10  # with a hit; with fewer nothing can be told
 
 
@@ -281,7 +283,9 @@ class _LevelFits:
 
         The information on an item comes from its buyers (half of each, because a rise is a ratio
         of two counts) or from the choices of those who list it, whichever is more. With the
-        variance of true biases over all items, that gives the error of a shrunken mean.
+        variance of true biases over all items, that gives the error of a shrunken mean. An item's
+        change differs between the users who list it: one number misses that, of however many
+        users it is learned.
         """
         assert fit.own is not None
         none = np.zeros((1, self._shared.n_items))
@@ -291,18 +295,28 @@ class _LevelFits:
         shrunken = spread / (1.0 + spread * np.maximum(information, fit.own.information))
         covariance = coefficient_errors(*self._sample.likelihood(fit.subset), fit.coefficients)
         of_trend = ((self._centred @ covariance[1:, 1:]) * self._centred).sum(axis=1)
-        errors: Floats = np.sqrt(np.maximum(of_trend, 0.0) + shrunken) / fit.score_coefficient
+        errors: Floats = np.sqrt(np.maximum(of_trend, 0.0) + shrunken + _MISFIT**2 * spread)
+        errors /= fit.score_coefficient
         return errors
 
     def _length(
         self, fold_fits: list[Fit], kept: dict[str, float], level: str, default: float
     ) -> float:
-        """The length of a level: the default, unless another is clearly better."""
+        """The length of a level: the default, unless another is clearly better, or it loses."""
         best, _ = self._held_out.line(fold_fits, kept, level).best(default)
         if best == default:
             return default
-        lifts = self._lifts(self._held_out.compare(fold_fits, kept, level, default, best))
-        return best if lifts.gain > _CLEARLY * lifts.gain_error else default
+
+        def lifts(start: float, end: float) -> Lifts:
+            return self._lifts(self._held_out.compare(fold_fits, kept, level, start, end))
+
+        better = lifts(default, best)
+        if better.gain > _CLEARLY * better.gain_error:
+            return best
+        # A default that loses would end in biases of 0, even where a shorter level surely gains.
+        from_none = lifts(0.0, best)
+        gains = from_none.gain > _INSTEAD_OF_LOSS * from_none.gain_error
+        return best if gains and lifts(0.0, default).gain <= 0 else default
 
     def _lifts(self, sums: Ints) -> Lifts:
         return Lifts(sums, self._shared.lift_quanta, self._shared.folds_are_windows)

@@ -86,7 +86,7 @@ class UnitData:
     def model(self) -> HitLists:
         """The lists with the scores that the choice model uses."""
         lists = self.data.lists
-        taken = model_scores(lists, self.shared.scale, self.shared.score_unit)
+        taken = model_scores(lists, self.shared.scale, self.shared.score_unit, self.shared.k)
         return self.data._replace(lists=lists._replace(scores=taken))
 
     def on_scale(self, scale: Scale) -> UnitData:
