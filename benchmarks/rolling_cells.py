@@ -14,7 +14,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +30,8 @@ from trimtab.experiments.methods import Case, Method
 from trimtab.experiments.timeline import EarlierWindow, earlier_windows, split_log
 from trimtab.metrics.bootstrap import lift_intervals
 from trimtab.metrics.evaluation import evaluate_units
+from trimtab.tables.columns import TIMESTAMP, USER
+from trimtab.tables.timestamps import day_start, microseconds
 
 KNOBS: dict[str, tuple[str, tuple[float, ...]]] = {
     "truncate": ("days", (14, 30, 91, 182)),
@@ -44,7 +46,8 @@ LAMBDAMART = "lambdamart"
 LEARNERS = ("paper", "default")
 METRICS = ("acc", "map", "ndcg")
 K, N_LISTED, RECENT_DAYS, TEST_DAYS = 10, 50, 3, 7
-WINDOWS = 3  # that the default learns from, as in a backtest
+WINDOWS = 6  # that the default learns from, as the daily job does
+DEFAULT = "default"  # the part with the default's NDCG and its forecast
 N_DRAWS = 1000
 ROUNDS = 3  # as many for each time: the best of more would flatter
 _HERE, _PACKAGE = Path(__file__).parent, Path(tt.__file__).parent
@@ -65,6 +68,11 @@ class Cell(NamedTuple):
         """The file of a part."""
         return self.folder / f"{part}-{self.keys[part]}.json"
 
+    @property
+    def has_rivals(self) -> bool:
+        """Whether rivals are judged too."""
+        return len(self.parts) > 1
+
     def missing(self) -> list[str]:
         """Parts yet to be computed."""
         return [part for part in self.parts if not self.place(part).exists()]
@@ -78,28 +86,40 @@ class Cell(NamedTuple):
         return [row for part in self.parts for row in self.read(part).get("rows", [])]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class KeptCase(Case):
-    """A case whose lists are read from a folder where they were made before."""
+    """A case whose lists are kept in a folder, for all dates and windows of a pair.
 
-    stem: Path | None = None
+    Lists of a day are those of the buyers of the next days: nobody else is learned from or judged.
+    """
+
+    log: Log
+    folder: Path
 
     @functools.cached_property
     def before(self) -> pa.Table:
         """Lists made before the recent window."""
-        place = Path(f"{self.stem}-before.parquet")
-        return pq.read_table(place) if place.exists() else _keep(super().before, place)
+        return self._made_at(self.split.as_of - timedelta(RECENT_DAYS))
 
     def before_earlier(self, own: EarlierWindow) -> pa.Table:
-        """Lists made before an earlier window, for its buyers."""
-        place = Path(f"{self.stem}-before-{own.window.first}.parquet")
-        return pq.read_table(place) if place.exists() else _keep(super().before_earlier(own), place)
+        """Lists made before an earlier window."""
+        return self._made_at(own.window.first)
 
     @functools.cached_property
     def lists(self) -> pa.Table:
-        """Lists made at the date, for the buyers of the test."""
-        place = Path(f"{self.stem}-tonight.parquet")
-        return pq.read_table(place) if place.exists() else _keep(super().lists, place)
+        """Lists made at the date."""
+        return self._made_at(self.split.as_of)
+
+    def _made_at(self, day: date) -> pa.Table:
+        place = self.folder / f"{day}.parquet"
+        if place.exists():
+            return pq.read_table(place)
+        events, tz = self.log.events, self.log.tz
+        start, stop = (day_start(day + timedelta(days), tz) for days in (0, TEST_DAYS))
+        first, last = np.searchsorted(microseconds(events[TIMESTAMP]), [start, stop])
+        users = events[USER].slice(first, last - first)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return _keep(self._lists(self.engine, events.slice(0, first), start, users), place)
 
 
 def load_logs(retail: Path) -> dict[str, Log]:
@@ -123,7 +143,7 @@ def engines(log: Log) -> dict[str, Engine]:
 def parts_of(quick: bool, timed: bool) -> tuple[str, ...]:
     """The parts that a cell needs; a quick run trains engines anew at fewer settings."""
     refits = [name for name, refit in _REFITS.items() if not quick or refit in QUICK_REFITS]
-    return (*refits, "rescores", "learners", *(["times"] if timed else []))
+    return (*refits, "rescores", "learners", DEFAULT, *(["times"] if timed else []))
 
 
 def part_keys(log: Log) -> dict[str, str]:
@@ -151,6 +171,7 @@ def part_keys(log: Log) -> dict[str, str]:
         **{part: _digest(rival_code, drawn) for part in _REFITS},
         "rescores": _digest([*rival_code, _HERE / "lambdamart.py"], f"{drawn} {rescored}"),
         "learners": learned,
+        DEFAULT: learned,
         "times": learned,
     }
 
@@ -167,11 +188,11 @@ def fill_cell(cell: Cell) -> float:
     cell.folder.mkdir(parents=True, exist_ok=True)
     log = _logs[cell.log]
     split = split_log(log, cell.day, RECENT_DAYS, TEST_DAYS)
-    stem = cell.folder / f"lists-{cell.keys['lists']}"
     earlier = earlier_windows(log, split, RECENT_DAYS, WINDOWS)
     case = KeptCase(
-        engines(log)[cell.engine], split, N_LISTED, K, log.catalogue(), earlier, stem=stem
-    )
+        engines(log)[cell.engine], split, N_LISTED, K, log.catalogue(), earlier, log=log,
+        folder=cell.folder.parent / f"lists-{cell.keys['lists']}",
+    )  # fmt: skip
     for part in cell.missing():
         fill = _refit if part in _REFITS else _FILLS[part]
         text = json.dumps(fill(case, part))
@@ -197,20 +218,34 @@ def _rescore(case: Case, _: str) -> dict[str, Any]:
 
 
 def _learn(case: Case, _: str) -> dict[str, Any]:
-    shown, forecast = [], {}
-    for kind in LEARNERS:
-        for metric in METRICS:
-            bias = Method(kind, kind).learn(case, metric)
-            depth = None if bias.depth is None else N_LISTED
-            shown.append((kind, "", (metric,), bias.apply(case.lists, K, depth=depth)))
-            if (kind, metric) == ("default", "ndcg"):
-                summary = bias.summary
-                forecast = {
-                    "lift": summary.forecast,
-                    "low": summary.forecast_low,
-                    "high": summary.forecast_high,
-                }
-    return {"rows": _judge(case, shown), "forecast": forecast}
+    """The learners, but for the default's NDCG."""
+    wanted = [(kind, metric) for kind in LEARNERS for metric in METRICS]
+    wanted.remove(("default", "ndcg"))
+    return {"rows": _judge(case, [_shown(*own, _bias(case, *own), case) for own in wanted])}
+
+
+def _learn_default(case: Case, _: str) -> dict[str, Any]:
+    bias = _bias(case, "default", "ndcg")
+    summary = bias.summary
+    return {
+        "rows": _judge(case, [_shown("default", "ndcg", bias, case)]),
+        "forecast": {
+            "lift": summary.forecast,
+            "low": summary.forecast_low,
+            "high": summary.forecast_high,
+        },
+        "converged": summary.converged,
+        "windows": summary.n_windows,
+    }
+
+
+def _bias(case: Case, kind: str, metric: str) -> tt.ItemBias:
+    return Method(kind, kind).learn(case, metric)
+
+
+def _shown(kind: str, metric: str, bias: tt.ItemBias, case: Case) -> _Shown:
+    depth = None if bias.depth is None else N_LISTED
+    return kind, "", (metric,), bias.apply(case.lists, K, depth=depth)
 
 
 def _time(case: Case, _: str) -> dict[str, float]:
@@ -229,7 +264,7 @@ def _time(case: Case, _: str) -> dict[str, float]:
 
 
 _REFITS = {f"{kind}-{value:g}": (kind, value) for kind in REFITTED for value in KNOBS[kind][1]}
-_FILLS = {"rescores": _rescore, "learners": _learn, "times": _time}
+_FILLS = {"rescores": _rescore, "learners": _learn, DEFAULT: _learn_default, "times": _time}
 _logs: dict[str, Log] = {}
 _Shown = tuple[str, str, tuple[str, ...], Any]  # kind, setting, metrics to judge by, lists
 

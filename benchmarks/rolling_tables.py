@@ -14,7 +14,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from rolling_cells import KNOBS, LAMBDAMART, LEARNERS, METRICS, N_DRAWS, Cell
+from rolling_cells import DEFAULT, KNOBS, LAMBDAMART, LEARNERS, METRICS, N_DRAWS, Cell
 
 HARMLESS, HARMFUL = -0.005, -0.03
 ENOUGH = 0.95  # share of dates that must be harmless
@@ -94,12 +94,22 @@ class Pair(NamedTuple):
     def forecasts(self) -> np.ndarray:
         """Forecast, its low and high end, and the lift that came: one row a date."""
         came = self.best("default").lifts["ndcg"]
-        said = [cell.read("learners")["forecast"] for cell in self.cells]
-        return np.array([[*f.values(), c] for f, c in zip(said, came, strict=True)])
+        said = [cell.read(DEFAULT)["forecast"] for cell in self.cells]
+        rows = [[*f.values(), c] for f, c in zip(said, came, strict=True)]
+        return np.array(rows, float)  # nan: no forecast
 
 
 def gather_pair(name: str, cells: list[Cell]) -> Pair:
     """Lines of all methods from the cells of a pair, which must be done."""
+    return _gather(name, cells, METRICS)
+
+
+def gather_default(name: str, cells: list[Cell]) -> Pair:
+    """The line of the default's NDCG on all dates."""
+    return _gather(name, [cell._replace(parts=(DEFAULT,)) for cell in cells], ("ndcg",))
+
+
+def _gather(name: str, cells: list[Cell], metrics: Sequence[str]) -> Pair:
     own: dict[tuple[str, str], dict[str, list[dict[str, Any]]]] = {}
     for cell in cells:
         for row in cell.rows():
@@ -109,10 +119,10 @@ def gather_pair(name: str, cells: list[Cell]) -> Pair:
         Line(
             *key,
             *(
-                {m: np.array([row[c] for row in rows[m]]) for m in METRICS}
+                {m: np.array([row[c] for row in rows[m]]) for m in metrics}
                 for c in ("lift", "high")
             ),
-            {m: _pooled(rows[m]) for m in METRICS},
+            {m: _pooled(rows[m]) for m in metrics},
         )
         for key, rows in own.items()
     ]
@@ -144,6 +154,28 @@ def pair_sheet(pair: Pair) -> Sheet:
         row += [str(line.clearly_below(bound)) for bound in (HARMLESS, HARMFUL)]
         rows.append(row)
     return Sheet(f"{pair.name}: {len(pair.cells)} dates", headers, rows)
+
+
+def default_sheet(pairs: list[Pair]) -> Sheet:
+    """The default on two dates a week."""
+    headers = [
+        "pair", "dates", "mean (95 %)", "worst date", "≥ −0.5 %", "clearly < −0.5 %",
+        "clearly < −3 %", "fits that converged",
+    ]  # fmt: skip
+    rows = []
+    for pair in pairs:
+        line = pair.best("default")
+        low, high = line.interval("ndcg")
+        converged = sum(cell.read(DEFAULT)["converged"] for cell in pair.cells)
+        rows.append(
+            [
+                pair.name, str(len(pair.cells)),
+                f"{percent(line.mean)} ({number(low)} to {number(high)})",
+                percent(line.lifts["ndcg"].min()), f"{line.harmless:.0%}",
+                *(str(line.clearly_below(bound)) for bound in (HARMLESS, HARMFUL)), str(converged),
+            ]
+        )  # fmt: skip
+    return Sheet("The default's NDCG lift on two dates a week", headers, rows)
 
 
 def settings_sheet(pairs: list[Pair]) -> Sheet:

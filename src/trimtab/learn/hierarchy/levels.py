@@ -49,7 +49,8 @@ _INSTEAD_OF_LOSS = 2.0  # the same, if the default length loses
 # better known is the bias. Learned on windows before the one they are used in they may be longer.
 _OWN_LENGTH, _LATER_OWN_LENGTH = 0.25, 0.5
 _OWN_GAIN = 1.0  # standard errors by which they must gain there
-_MISFIT = 0.12  # what one bias for all users misses, over the spread of true biases
+_MISFIT = 0.09  # what one bias for all users misses, over the spread of true biases
+_PER_BUYER = 0.6  # information on an item's rise
 FEWEST_UNITS = 10  # with a hit; with fewer nothing can be told
 
 
@@ -281,7 +282,7 @@ class _LevelFits:
     def _errors(self, fit: Fit) -> Floats:
         """The standard error of each item's bias.
 
-        The information on an item comes from its buyers (half of each, because a rise is a ratio
+        The information on an item comes from its buyers (part of each, because a rise is a ratio
         of two counts) or from the choices of those who list it, whichever is more. With the
         variance of true biases over all items, that gives the error of a shrunken mean. An item's
         change differs between the users who list it: one number misses that, of however many
@@ -291,7 +292,7 @@ class _LevelFits:
         none = np.zeros((1, self._shared.n_items))
         sums = self._backend.total("effect_sums", "spread", [fit], {}, none)
         spread = effect_variance(sums[0] / self._shared.effect_quanta)
-        information = 0.5 * self._bought / fit.score_coefficient**2
+        information = _PER_BUYER * self._bought / fit.score_coefficient**2
         shrunken = spread / (1.0 + spread * np.maximum(information, fit.own.information))
         covariance = coefficient_errors(*self._sample.likelihood(fit.subset), fit.coefficients)
         of_trend = ((self._centred @ covariance[1:, 1:]) * self._centred).sum(axis=1)
