@@ -9,10 +9,11 @@ The default is judged twice a week, on Wednesdays and Saturdays; rivals on the W
 
 Complete Journey with Markov, factorization, category and implicit's ALS; the 2010 online retailer,
 where its file is at hand, with Markov, factorization and ALS. Biases are learned on windows of 3
-days (the default on six of them) and judged on the next 7, k = 10. Every rival is tried at several settings, and the tables show the one
-that came out best *on the test dates themselves*; learners have one setting for all, and are judged
-by the metric they learned for. "Clearly" below a bound is a date whose own 95 % interval over users
-lies below it. Exits with status 2 when a package is missing.
+days (by the default on six of them) and judged on the next 7, k = 10. Every rival is tried at
+several settings, and the tables show the one that came out best *on the test dates themselves*;
+learners have one setting for all, and are judged by the metric they learned for. "Clearly" below a
+bound is a date whose own 95 % interval over users lies below it. Exits with status 2 when a package
+is missing.
 """
 
 from __future__ import annotations

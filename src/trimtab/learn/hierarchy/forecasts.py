@@ -26,7 +26,7 @@ _ONE_WINDOW = 0.8  # of the lift of a window whose own users taught the coeffici
 # window held out; and with features of the window's own sales, which say least of other days.
 _SPREAD, _SPREAD_OF_ONE_WINDOW, _SPREAD_OF_USERS = 0.22, 0.35, 0.5
 _PRIOR_WINDOWS = 3.0  # the prior counts as much as so many windows
-_SHRINKAGE = 0.5  # how much an uncertain gain shortens all levels
+_SHRINKAGE = 1.5  # how much an uncertain gain shortens all levels
 _FEW_UNITS = 60.0  # of so many units, it does so by 1 more
 
 
