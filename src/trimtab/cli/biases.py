@@ -213,9 +213,14 @@ def _print_fit(bias: ItemBias) -> None:
         return
     say(f"{moved}; {summary.n_users} users")
     if summary.forecast is not None:
+        held_out = (
+            f"{summary.forecast_windows} held-out windows"
+            if summary.forecast_windows
+            else "held-out users of the same days, which says less of other days"
+        )
         say(
             f"forecast for the coming days: {summary.forecast:+.1%} (90 % interval "
-            f"{summary.forecast_low:+.1%} to {summary.forecast_high:+.1%}), from held-out users"
+            f"{summary.forecast_low:+.1%} to {summary.forecast_high:+.1%}), from {held_out}"
         )
     say(
         f"the 10 most shown items take {summary.concentration_after:.0%} of all slots "

@@ -287,8 +287,20 @@ def _percent(value: float | None) -> str:
 def _forecast(summary: dict[str, Any]) -> str:
     """Return the expected lift with its interval."""
     low, high = summary["forecast_low"], summary["forecast_high"]
-    interval = "" if low is None else f" (90 % interval {_percent(low)} to {_percent(high)})"
-    return _percent(summary["forecast"]) + interval
+    if low is None:
+        return _percent(summary["forecast"])
+    interval = f" (90 % interval {_percent(low)} to {_percent(high)})"
+    held_out = summary.get("forecast_windows", 0)
+    return (
+        f"{_percent(summary['forecast'])}{interval}, from "
+        f"{f'{held_out} held-out windows' if held_out else 'held-out users of the window'}"
+    )
+
+
+def _windows(summary: dict[str, Any]) -> str:
+    """Return what the lift of a version was measured on."""
+    n = summary.get("n_windows", 1)
+    return "the window" if n == 1 else f"all {n} windows"
 
 
 def _count_windows(window: dict[str, Any]) -> str:
@@ -306,8 +318,8 @@ def _print_version(version: Version) -> None:
         f"of {', '.join(row['lists'])}"
     )
     say(
-        f"{_metric(row)} on the window {_percent(row['lift'])}; forecast for the coming days "
-        f"{_forecast(manifest['summary'])}"
+        f"{_metric(row)} on {_windows(manifest['summary'])} {_percent(row['lift'])}; forecast for "
+        f"the coming days {_forecast(manifest['summary'])}"
     )
     if manifest["reranked"]:
         say(f"re-ranked lists of {manifest['reranked']}: {version.folder / 'top.parquet'}")
