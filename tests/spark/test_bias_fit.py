@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import trimtab as tt
+from dated_shop import DatedShop
 from trimtab.datasets import generate_drift, load_complete_journey
 from trimtab.engines import Markov
 from trimtab.experiments.timeline import split_log
@@ -121,6 +122,17 @@ def test_windows_history_categories_weights_and_text_ids(spark):
     assert found.bias == pytest.approx(local.bias, rel=1e-6, abs=1e-9)
     assert found.summary.forecast == pytest.approx(local.summary.forecast, rel=1e-6)
     assert found.summary.n_users == local.summary.n_users
+
+
+def test_windows_held_out_equal_the_local_fit(spark):
+    shop = DatedShop(n_users=800)
+    tables = {"recs": shop.recs, "recent": shop.recent, "history": shop.history}
+    local = tt.BiasLearner().fit(**tables)
+    on_spark = {name: spark.createDataFrame(table) for name, table in tables.items()}
+    found = fit(tt.BiasLearner(), **on_spark, partitions=3)
+    assert local.summary.forecast_windows == 3
+    assert found.table().equals(local.table())
+    assert dict(found.summary) == dict(local.summary)
 
 
 SMALL = generate_drift(400, 60, 12, drift=1.0, seed=8)

@@ -1,0 +1,261 @@
+"""Features as of the lists, windows held out, and the forecast: what the default learns in use."""
+
+from __future__ import annotations
+
+import warnings
+from datetime import timedelta
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import trimtab as tt
+from dated_shop import FIRST, TODAY, DatedShop, W
+from trimtab.errors import GuardWarning
+from trimtab.learn.hierarchy.features import features_as_of
+from trimtab.learn.hierarchy.forecasts import Lifts, forecast_lift
+from trimtab.learn.hierarchy.shared_inputs import weighted_quantiles
+from trimtab.learn.history import History, days_in
+from trimtab.learn.inputs import FitTables, encode_inputs
+from trimtab.tables.timestamps import DAY
+
+
+@pytest.fixture(scope="module")
+def shop() -> DatedShop:
+    return DatedShop()
+
+
+@pytest.fixture(scope="module")
+def learned(shop) -> tt.ItemBias:
+    return tt.BiasLearner().fit(shop.recs, shop.recent, history=shop.history)
+
+
+def test_windows_are_held_out_and_the_lift_comes(shop, learned):
+    summary = learned.summary
+    assert (summary.n_windows, summary.forecast_windows) == (3, 3)
+    assert set(summary.coefficients) >= {"rise_of_window", "share_shown", "age"}
+    assert shop.lift(learned) > 0.05
+    assert summary.forecast_low < shop.lift(learned) < summary.forecast_high
+
+
+def test_one_window_gives_a_wider_forecast_from_users(shop, learned):
+    bias = tt.BiasLearner().fit(*shop.newest(), history=shop.history)
+    summary, several = bias.summary, learned.summary
+    assert (summary.n_windows, summary.forecast_windows) == (1, 0)
+    assert summary.kept["own"] == 0.0  # there is no later window on which it could help
+    width, other = ((s.forecast_high - s.forecast_low) / s.forecast for s in (summary, several))
+    assert width > other
+
+
+def test_shuffled_rows_give_the_same_bytes(shop, learned, bytes_of):
+    random = np.random.default_rng(0)
+    recs, recent, history = (
+        table.take(random.permutation(table.num_rows))
+        for table in (shop.recs, shop.recent, shop.history)
+    )
+    shuffled = tt.BiasLearner().fit(recs, recent, history=history)
+    assert bytes_of(shuffled.table()) == bytes_of(learned.table())
+    assert shuffled.summary == learned.summary
+
+
+def _histories(recs, recent, history):
+    tables = FitTables.read(recs, recent, history)
+    return encode_inputs(tables, 10, "never", None, "error").histories
+
+
+def test_features_of_a_window_know_nothing_of_its_purchases(shop):
+    """Other purchases in the newest window: everything before it is counted as before."""
+    label = str(TODAY - timedelta(W))
+    own = pc.equal(shop.recent["window"], label).to_numpy(zero_copy_only=False)
+    items = shop.recent["item_id"].to_numpy().copy()
+    items[own] = np.roll(items[own], 7)
+    changed = shop.recent.set_column(1, "item_id", pa.array(items))
+    one, other = (_histories(shop.recs, recent, shop.history) for recent in (shop.recent, changed))
+    for before, again in zip(one.before, other.before, strict=True):
+        for name, column in vars(before).items():
+            assert column.tolist() == vars(again)[name].tolist()
+    assert one.now.window.tolist() != other.now.window.tolist()
+
+
+def test_now_and_each_window_are_counted_from_the_whole_log(shop):
+    """The purchases of earlier windows count for later ones, once, in the history or not."""
+    found = _histories(shop.recs, shop.recent, shop.history)
+    early = shop.events(FIRST, (TODAY - FIRST).days - 3 * W)
+    without = _histories(shop.recs, shop.recent, early)
+    days = _visits(shop.events(FIRST, (TODAY - FIRST).days))
+    assert found.window_days == W
+    assert float(found.now.long.sum()) == days
+    for one, other in zip((*found.before, found.now), (*without.before, without.now), strict=True):
+        assert one.long.tolist() == other.long.tolist()
+        assert one.window.tolist() == other.window.tolist()
+
+
+def _visits(events: pa.Table) -> int:
+    """Different (user, item, day counted back from the last event)."""
+    times = events["timestamp"].cast(pa.int64()).to_numpy()
+    back = (times.max() - times) // DAY
+    frame = events.select(["user_id", "item_id"]).to_pandas().assign(day=back)
+    return len(frame.drop_duplicates())
+
+
+def test_a_window_without_a_past_is_left_out(shop):
+    start = TODAY - timedelta(3 * W)
+    short = shop.events(start, 2 * W)  # nothing before the oldest window
+    bias = tt.BiasLearner().fit(shop.recs, shop.recent, history=short)
+    assert (bias.summary.n_windows, bias.summary.forecast_windows) == (2, 2)
+
+
+def test_a_history_that_ends_too_early_gives_features_of_the_window(shop):
+    old = shop.events(FIRST, 30)
+    bias = tt.BiasLearner().fit(*shop.newest(), history=old)
+    assert "rise_of_window" not in bias.summary.coefficients
+    assert bias.summary.forecast_windows == 0
+
+
+def test_history_without_users(shop):
+    plain = shop.history.drop_columns("user_id")
+    bias = tt.BiasLearner().fit(shop.recs, shop.recent, history=plain)
+    assert bias.summary.forecast_windows == 3
+    assert "repeat_rate" not in bias.summary.coefficients
+    assert shop.lift(bias) > 0.05
+
+
+def test_dates_are_whole_days(shop):
+    """Timestamps that are dates: a window's first day belongs to it."""
+    recent, history = (
+        table.set_column(
+            table.column_names.index("timestamp"), "timestamp", table["timestamp"].cast("date32")
+        )
+        for table in (shop.recent, shop.history)
+    )
+    found = _histories(shop.recs, recent, history)
+    exact = _histories(shop.recs, shop.recent, shop.history)
+    assert found.window_days == W
+    assert found.now.buyers.tolist() == exact.now.buyers.tolist()
+
+
+def test_four_rows_are_too_little_to_tell():
+    recs = pa.table({"user_id": [1, 1, 2, 2], "item_id": [7, 8, 7, 8], "score": [3.0, 2, 3, 2]})
+    recent = pa.table({"user_id": [1, 2], "item_id": [8, 8]})
+    with pytest.warns(GuardWarning, match="too little to tell: 2 users .* at least 10"):
+        bias = tt.BiasLearner(k=1).fit(recs, recent)
+    assert not bias.bias.any()
+    summary = bias.summary
+    assert summary.forecast is summary.forecast_low is summary.forecast_high is None
+
+
+def test_where_it_abstains_there_is_no_forecast(data):
+    random = np.random.default_rng(0)
+    recent = data.recent_events()
+    mixed = recent.set_column(1, "item_id", recent["item_id"].take(random.permutation(len(recent))))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GuardWarning)
+        bias = tt.BiasLearner().fit(data.recs().slice(0, 2_000), mixed)
+    if not bias.bias.any():
+        assert bias.summary.forecast is None
+    else:
+        assert bias.summary.forecast_low < bias.summary.forecast_high
+
+
+# Formulas ---------------------------------------------------------------------------------------
+
+
+def test_features_by_hand():
+    history = History(
+        long=np.array([8.0, 2.0]), buyers=np.array([4.0, 2.0]), quarter=np.array([6.0, 0.0]),
+        month=np.array([6.0, 0.0]), week=np.array([3.0, 0.0]), window=np.array([1.0, 0.0]),
+        since=np.array([0.0, 120.0]), age=np.array([200.0, 130.0]),
+    )  # fmt: skip
+    found = features_as_of(history, np.array([5.0, 5.0]), np.array([9.0, 1.0]))
+    share = 8.5 / 11
+    assert found["long_run_share"][0] == pytest.approx(np.log(share))
+    quarter = (6 + 20 * share) / 26
+    assert found["rise_of_quarter"][0] == pytest.approx(np.log(quarter / share))
+    month = (6 + 20 * quarter) / 26
+    assert found["rise_of_month"][0] == pytest.approx(np.log(month / quarter))
+    week = (3 + 20 * month) / 23
+    assert found["rise_of_week"][0] == pytest.approx(np.log(week / month))
+    assert found["rise_of_window"][0] == pytest.approx(np.log((1 + 20 * week) / 21 / week))
+    # Ten lists at the average rate of 1 sale in 10 lists are added.
+    assert found["bought_per_listed"][0] == pytest.approx(np.log((1 + 1) / 15 / 0.1))
+    assert found["share_shown"].tolist() == pytest.approx([np.log(9.5 / 11), np.log(1.5 / 11)])
+    assert found["days_unsold"].tolist() == pytest.approx([0.0, np.log(31.0)])
+    assert found["age"].tolist() == pytest.approx([np.log(201.0), np.log(131.0)])
+    # Five visits at the average rate of 4 repeats in 10 are added.
+    assert found["repeat_rate"][0] == pytest.approx(np.log((4 + 2) / 13 / 0.4))
+
+
+def test_twice_the_sales_in_every_item_change_no_order():
+    """Shares and rates: a shop of twice the size has nearly the same features."""
+    random = np.random.default_rng(1)
+    counts = {name: random.poisson(200, 50).astype(float) for name in ("long", "quarter", "month")}
+    history = History(**counts, week=counts["month"], window=counts["month"], since=np.zeros(50),
+                      age=np.ones(50))  # fmt: skip
+    larger = History(**{name: 2 * column for name, column in vars(history).items()
+                        if name in ("long", "quarter", "month", "week", "window")},
+                     since=np.zeros(50), age=np.ones(50))  # fmt: skip
+    listed, shown = np.full(50, 1000.0), np.full(50, 500.0)
+    one, two = features_as_of(history, listed, shown), features_as_of(larger, listed, shown)
+    for name, column in one.items():
+        assert two[name] == pytest.approx(column, abs=0.02), name
+
+
+def test_quantiles_are_weighted():
+    columns = np.array([[1.0], [5.0], [3.0]])
+    (low, middle, high) = weighted_quantiles(columns, np.array([1.0, 1.0, 8.0]), (0.05, 0.5, 0.95))
+    assert [low[0], middle[0], high[0]] == [1.0, 3.0, 5.0]
+
+
+@pytest.mark.parametrize(
+    ("start", "last", "days"),
+    [(0, 0, 1), (0, DAY - 1, 1), (0, DAY, 2), (0, 2 * DAY, 3), (5, 3 * DAY - 1, 3)],
+)
+def test_days_of_a_window(start, last, days):
+    assert days_in(start, last) == days
+
+
+def _lifts(gains: list[float], noise: float, by_window: bool = True) -> Lifts:
+    """Folds of 100 units with values of 1 before."""
+    sums = [[100.0, 100 * gain, 100 * (gain**2 + noise**2), 100 * gain, 100] for gain in gains]
+    return Lifts(np.rint(np.array(sums) * 2**20).astype(np.int64), 2.0**20, by_window)
+
+
+def test_a_forecast_by_hand():
+    # Three windows with lifts of 10, 20 and 30 %; 7 days each, so nothing fades.
+    lifts = _lifts([0.1, 0.2, 0.3], noise=0.5)
+    found = forecast_lift(lifts, as_of=True, window_days=7)
+    each = [(gain**2 + 0.25 - 2 * 0.2 * gain + 0.04) / 100 for gain in (0.1, 0.2, 0.3)]
+    of_users = float(np.mean(each))
+    between = (3 * (0.22 * 0.2) ** 2 + 2 * (0.01 - of_users)) / 5
+    of_mean = (of_users + between) / 3
+    assert found.lift == pytest.approx(0.2, abs=1e-6)
+    assert found.error == pytest.approx(np.sqrt(of_mean + between + of_users), rel=1e-4)
+    assert found.z_score == pytest.approx(0.2 / np.sqrt(of_mean + between), rel=1e-4)
+    assert found.n_windows == 3
+    low, high = found.interval()[1:]
+    assert (high - low) / 2 == pytest.approx(1.645 * found.error, rel=1e-3)
+
+
+def test_a_lift_that_varies_more_between_windows_has_a_wider_interval():
+    steady, varied = (
+        forecast_lift(_lifts(gains, 0.5), True, 3) for gains in ([0.2, 0.2, 0.2], [0.0, 0.2, 0.4])
+    )
+    assert varied.lift == pytest.approx(steady.lift)
+    assert varied.error > 1.5 * steady.error
+    assert varied.supported_share(1000) < steady.supported_share(1000)
+
+
+def test_few_users_support_less():
+    clear = forecast_lift(_lifts([0.2, 0.2, 0.2], 0.5), True, 3)
+    assert clear.supported_share(20) < clear.supported_share(200) < clear.supported_share(20_000)
+    assert forecast_lift(_lifts([-0.1, 0.0, 0.05], 0.5), True, 3).supported_share(10**6) == 0.0
+
+
+def test_users_of_one_window_say_less_of_other_days():
+    windows = forecast_lift(_lifts([0.2] * 4, 0.5), True, 3)
+    users = forecast_lift(_lifts([0.2] * 4, 0.5, by_window=False), True, 3)
+    untimed = forecast_lift(_lifts([0.2] * 4, 0.5, by_window=False), False, 3)
+    assert windows.error < users.error < untimed.error
+    assert users.lift < windows.lift < untimed.lift == pytest.approx(0.2, abs=1e-6)
+    assert (windows.n_windows, users.n_windows, untimed.n_windows) == (4, 0, 0)
