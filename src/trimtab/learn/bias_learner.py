@@ -28,7 +28,7 @@ class BiasLearner(LearnerSettings):
         k: slots per user.
         metric: the metric to maximise: "acc", "map" or "ndcg".
         method: "hierarchy", the robust default: a trend shared by all items, then categories, then
-            each item's own part, each carried as far as held-out users support it; "ascent": each
+            each item's own part, each carried as far as held-out data support it; "ascent": each
             item's bias set to its own optimum, in turn. "auto" is the hierarchy, unless one of the
             settings listed after `seed` is given; those are for the ascent.
         scale: "additive": the bias is added to the score; "log": the score is multiplied by
@@ -36,8 +36,9 @@ class BiasLearner(LearnerSettings):
             "list": the bias, times the distance from the best to the k-th score of the user's
             list, is added to the score; for engines whose scores differ in size from user to user
             (such biases cannot be exported or folded into an index).
-            "auto" is additive for the ascent; for the hierarchy it is log, unless most k-th
-            scores are 0 or below.
+            "auto" is additive for the ascent; for the hierarchy it is the scale that gains most on
+            held-out data: log (additive if most k-th scores are 0 or below) unless another is
+            clearly better.
         seed: random seed for user folds and bootstrap samples.
         unlisted: "never": only listed items can be recommended; "zero": an item that is not on a
             user's list scores 0 plus its bias, and is ranked if that is above 0 (engine scores
@@ -88,8 +89,10 @@ class BiasLearner(LearnerSettings):
                 `recent` may both have a column `window`: each (user, window) pair then counts as
                 one user, and the window with the greatest label is the newest. With a
                 `timestamp`, events of `history` that fall into the window are ignored.
-            history: sales before the window: events (item_id, and user_id and timestamp if
-                known), or item_id, count. Without it, the trend comes from the window alone.
+            history: sales before the newest window: events (item_id, and user_id and timestamp if
+                known), or item_id, count. With timestamps in `history` and `recent`, the trend is
+                learned from what was known when the lists were made, and judged on windows left
+                out. Without it, the trend comes from the window alone.
             items: item_id, category. Without it, nothing is pooled by category.
             weights: user_id, weight; users not in it have weight 1.
             start: biases to start from, for example yesterday's. The ascent then stays closer to

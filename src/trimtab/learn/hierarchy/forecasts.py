@@ -26,7 +26,9 @@ _ONE_WINDOW = 0.8  # of the lift of a window whose own users taught the coeffici
 # window held out; and with features of the window's own sales, which say least of other days.
 _SPREAD, _SPREAD_OF_ONE_WINDOW, _SPREAD_OF_USERS = 0.22, 0.35, 0.5
 _PRIOR_WINDOWS = 3.0  # the prior counts as much as so many windows
-_SHRINKAGE = 1.5  # how much an uncertain gain shortens all levels
+# How much an uncertain gain shortens all levels: with features as of an instant, and with those of
+# a window's own sales, whose gain may be over with the window.
+_SHRINKAGE, _SHRINKAGE_OF_USERS = 0.5, 1.5
 _FEW_UNITS = 60.0  # of so many units, it does so by 1 more
 
 
@@ -82,6 +84,7 @@ class Forecast(NamedTuple):
     lift: float  # nan if there is nothing to tell it from
     error: float  # standard error of the lift that will come
     n_windows: int = 0  # held out; 0: users were held out instead
+    shrinkage: float = _SHRINKAGE_OF_USERS
 
     def supported_share(self, n_units: int) -> float:
         """The share of all levels to keep: near 1 for a clear gain, 0 for an unclear one.
@@ -91,7 +94,7 @@ class Forecast(NamedTuple):
         """
         if not self.z_score > 0:
             return 0.0
-        return max(0.0, 1.0 - (_SHRINKAGE + _FEW_UNITS / n_units) / self.z_score**2)
+        return max(0.0, 1.0 - (self.shrinkage + _FEW_UNITS / n_units) / self.z_score**2)
 
     def interval(self) -> tuple[float | None, float | None, float | None]:
         """The forecast and its 90 % interval; None for each if there is none."""
@@ -135,4 +138,5 @@ def forecast_lift(lifts: Lifts, as_of: bool, window_days: float) -> Forecast:
     if not as_of:
         return Forecast(z_score, lifts.lift, error)
     fading = shorter**_FADING * (1.0 if lifts.by_window else _ONE_WINDOW)
-    return Forecast(z_score, fading * lifts.lift, error, n_windows if lifts.by_window else 0)
+    held_out = n_windows if lifts.by_window else 0
+    return Forecast(z_score, fading * lifts.lift, error, held_out, _SHRINKAGE)
