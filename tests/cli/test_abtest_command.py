@@ -115,7 +115,7 @@ def test_lists_in_two_buckets(call, tmp_path, data):
 
 
 def test_a_simulated_test_can_be_analysed_again(call, tmp_path):
-    flags = ("--online", "--users", 300, "--days", 3, "--drift", 1.0, "--out", "online")
+    flags = ("--online", "--users", 1500, "--days", 3, "--drift", 1.0, "--out", "online")
     run = call("simulate", *flags, cwd=tmp_path)
     assert run.returncode == 0, run.stderr
     assert re.search(r"true lift in clicks per open: \+", run.stdout)

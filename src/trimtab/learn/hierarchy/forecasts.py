@@ -124,14 +124,14 @@ def forecast_lift(lifts: Lifts, as_of: bool, window_days: float) -> Forecast:
         prior = _PRIOR_WINDOWS * (_SPREAD * lifts.lift) ** 2
         between = (prior + (n_windows - 1) * observed) / (_PRIOR_WINDOWS + n_windows - 1)
         # A gain that other days may undo is as unclear as one that other users may undo.
-        unclear = (of_users + between) / n_windows + between
+        of_mean = (of_users + between) / n_windows
+        unclear = of_mean + between
     else:
         n_windows = 1
         weight = lifts.sums[lifts.sums[:, 0] > 0, 0] / float(lifts.sums[:, 0].sum())
         of_users = float((variances * weight**2).sum())
         between = ((_SPREAD_OF_ONE_WINDOW if as_of else _SPREAD_OF_USERS) * lifts.lift) ** 2
-        unclear = of_users
-    of_mean = (of_users + between) / n_windows
+        of_mean = unclear = of_users
     z_score = lifts.lift / max(float(np.sqrt(unclear)), 1e-300)
     shorter = min(1.0, window_days / _DAYS_AHEAD)
     error = float(np.sqrt(of_mean + between + of_users * shorter))

@@ -314,6 +314,8 @@ class _LevelFits:
         better = lifts(default, best)
         if better.gain > _CLEARLY * better.gain_error:
             return best
+        if default == 0:
+            return default
         # A default that loses would end in biases of 0, even where a shorter level surely gains.
         from_none = lifts(0.0, best)
         gains = from_none.gain > _INSTEAD_OF_LOSS * from_none.gain_error
