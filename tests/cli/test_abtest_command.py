@@ -119,7 +119,7 @@ def test_a_simulated_test_can_be_analysed_again(call, tmp_path):
     run = call("simulate", *flags, cwd=tmp_path)
     assert run.returncode == 0, run.stderr
     assert re.search(r"true lift in clicks per open: \+", run.stdout)
-    assert " with 900 emails" in run.stdout
+    assert " with 4,500 emails" in run.stdout
     kept = sorted(path.name for path in (tmp_path / "online").iterdir())
     assert kept == ["emails.parquet", "truth.parquet", "verdict.html", "verdicts.json"]
     again = call("abtest", "--table", "online/emails.parquet", cwd=tmp_path)
