@@ -1,7 +1,7 @@
 """The choice model: coefficients of features, and effects of items, with priors.
 
 The model is a smooth approximation of the metric. It finds the direction to move in; the exact
-metric on held-out users decides how far.
+metric on what is held out decides how far.
 """
 
 from __future__ import annotations
