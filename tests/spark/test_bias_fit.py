@@ -68,10 +68,12 @@ def test_default_on_a_real_log_equals_the_local_fit(spark, journey):
     assert same == list(found.summary)
 
 
-def test_scale_of_each_list_equals_the_local_fit(spark, journey):
+def test_scale_of_each_list_equals_the_local_fit(spark):
     learner = tt.BiasLearner(scale="list")
-    recs, recent = frames(spark, *journey)
-    found, local = fit(learner, recs, recent, partitions=3), learner.fit(*journey)
+    data = generate_drift(800, 100, 20, drift=1.0, seed=8)
+    tables = data.recs(), data.recent_events()
+    found, local = fit(learner, *frames(spark, *tables), partitions=3), learner.fit(*tables)
+    assert local.bias.any()
     assert found.table().equals(local.table())
     assert dict(found.summary) == dict(local.summary)
     assert (found.scale, found.depth) == ("list", local.depth)
