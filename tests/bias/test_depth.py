@@ -12,22 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import trimtab as tt
-from made_biases import make_bias
+from made_biases import make_bias, recs_of, shown
 from trimtab.arrays import Lists
 from trimtab.bias.depth import common_depth, split_lists
 
 N_ITEMS = 8
-
-
-def recs_of(*lists):
-    """A table of lists, each of (item, score) pairs; users are numbered from 1."""
-    rows = [(user, *pair) for user, pairs in enumerate(lists, 1) for pair in pairs]
-    users, items, scores = zip(*rows, strict=True)
-    return pa.table({"user_id": users, "item_id": items, "score": np.array(scores, float)})
-
-
-def shown(top):
-    return [(row["item_id"], row["score"]) for row in top.to_pylist()]
 
 
 # By hand -----------------------------------------------------------------------------------------

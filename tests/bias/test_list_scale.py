@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import trimtab as tt
-from made_biases import SUMMARY, make_bias
+from made_biases import SUMMARY, make_bias, recs_of, shown
 from trimtab.bias.scaled_scores import to_scale, to_scores
 from trimtab.datasets import generate_drift
 from trimtab.errors import StoreError
@@ -24,17 +24,6 @@ N_ITEMS = 8
 def bias_of(biases, k=2, **options):
     """Biases on the scale of each list, learned for k slots."""
     return replace(make_bias(biases, scale="list", **options), summary=replace(SUMMARY, k=k))
-
-
-def recs_of(*lists):
-    """A table of lists, each of (item, score) pairs; users are numbered from 1."""
-    rows = [(user, *pair) for user, pairs in enumerate(lists, 1) for pair in pairs]
-    users, items, scores = zip(*rows, strict=True)
-    return pa.table({"user_id": users, "item_id": items, "score": np.array(scores, float)})
-
-
-def shown(top):
-    return [(row["item_id"], row["score"]) for row in top.to_pylist()]
 
 
 def order(top):

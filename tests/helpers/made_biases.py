@@ -37,3 +37,15 @@ def make_bias(biases, excluded=(), scale="additive", unlisted="never", fresh=(),
         window={"rows": 4},
         depth=depth,
     )
+
+
+def recs_of(*lists: list[tuple[int, float]]) -> pa.Table:
+    """A table of lists, each of (item, score) pairs; users are numbered from 1."""
+    rows = [(user, *pair) for user, pairs in enumerate(lists, 1) for pair in pairs]
+    users, items, scores = zip(*rows, strict=True)
+    return pa.table({"user_id": users, "item_id": items, "score": np.array(scores, float)})
+
+
+def shown(top: pa.Table) -> list[tuple[int, float]]:
+    """Items and scores of all lists, in order."""
+    return [(row["item_id"], row["score"]) for row in top.to_pylist()]
