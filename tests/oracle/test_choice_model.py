@@ -7,6 +7,7 @@ import pytest
 
 from trimtab.arrays import Lists, Sets
 from trimtab.learn.hierarchy.choice_model import (
+    Choices,
     coefficient_errors,
     effect_variance,
     fit_coefficients,
@@ -61,17 +62,24 @@ def assert_is_maximum(value, at, scale=1e-3):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_coefficients_maximise_the_penalised_likelihood(seed):
+@pytest.mark.parametrize("n_terms", [None, 2])
+def test_coefficients_maximise_the_penalised_likelihood(seed, n_terms):
     data, weights, table_of, tables = problem(seed)
     ridge = 5.0
-    found = fit_coefficients(data, weights, table_of, tables, ridge)
+    terms = None
+    if n_terms:
+        terms = np.random.default_rng(seed).standard_normal((len(data.hits), n_terms))
+    choices = Choices(data, weights, table_of, tables, terms)
+    found = fit_coefficients(choices, ridge)
 
     def features(unit, items, scores):
-        return np.column_stack([scores, tables[table_of[unit]][items]])
+        own = slice(*data.lists.indptr[unit : unit + 2])
+        columns = [scores, tables[table_of[unit]][items]]
+        return np.column_stack(columns if terms is None else [*columns, terms[own]])
 
     spreads = np.array([features(u, i, s).var(axis=0) for u, (i, s, _) in enumerate(units(data))])
     pull = ridge * np.maximum((weights @ spreads) / weights.sum(), 0.05**2)
-    prior = np.array([1.0, 0.0, 0.0])
+    prior = np.concatenate([[1.0], np.zeros(choices.n_features)])
 
     def value(beta):
         fitted = log_likelihood(data, weights, lambda u, i, s: features(u, i, s) @ beta)
@@ -79,9 +87,9 @@ def test_coefficients_maximise_the_penalised_likelihood(seed):
 
     assert_is_maximum(value, found.beta)
     other_start = found._replace(beta=found.beta + 0.3)
-    again = fit_coefficients(data, weights, table_of, tables, ridge, other_start)
+    again = fit_coefficients(choices, ridge, other_start)
     assert again.beta == pytest.approx(found.beta, abs=1e-6)
-    covariance = coefficient_errors(data, weights, table_of, tables, found)
+    covariance = coefficient_errors(choices, found)
     assert (np.linalg.eigvalsh(covariance) > 0).all()
 
 
@@ -151,7 +159,7 @@ def test_the_number_of_threads_does_not_matter(monkeypatch):
     found = []
     for threads in ("1", "3"):
         monkeypatch.setenv("TRIMTAB_THREADS", threads)
-        beta = fit_coefficients(data, weights, table_of, tables, 5.0).beta
+        beta = fit_coefficients(Choices(data, weights, table_of, tables), 5.0).beta
         effects = effects_of(data, weights, data.lists.items, 25, 4.0)
         found.append((beta.tobytes(), effects.values.tobytes()))
     assert found[0] == found[1]
@@ -170,7 +178,7 @@ def test_a_heavy_tailed_feature_does_not_make_newton_steps_diverge():
     tables = random.standard_normal((1, n_items, 2))
     tables[:, 0, 1] = 440.0
     table_of, weights = np.zeros(n_units, np.int64), np.ones(n_units)
-    found = fit_coefficients(data, weights, table_of, tables, 10.0)
+    found = fit_coefficients(Choices(data, weights, table_of, tables), 10.0)
     assert found.converged
 
     def value(beta):

@@ -4,7 +4,7 @@ Each hit of a unit is a draw from the unit's list with probabilities
 
     P(e) ~ exp(beta_0 * score(e) + beta_1 * x_1(e) + ... + effect(group of e))
 
-where x are the features of the item in entry e. Kernels sum gradients and curvatures of the
+where x are the features of the item in entry e, and then terms of the entry itself. Kernels sum gradients and curvatures of the
 weighted log-likelihood over a range of units. The hits of a unit share its weight.
 """
 
@@ -42,8 +42,8 @@ def _longest_list(start, stop, indptr):
 
 @kernel
 def coefficient_sums(
-    start, stop, indptr, items, scores, hits, weights, table_of, tables, beta, likelihood, gradient,
-    curvature, squared_gradients,
+    start, stop, indptr, items, scores, hits, weights, table_of, tables, terms, beta, likelihood,
+    gradient, curvature, squared_gradients,
 ):  # fmt: skip
     """Add the log-likelihood of a range and, by coefficient, its gradient and curvature.
 
@@ -57,13 +57,16 @@ def coefficient_sums(
         weights: weights of the units; those of weight 0 are skipped.
         table_of: table of features for each unit.
         tables: features by [table, item, feature].
-        beta: coefficients; the first one is for the score.
+        terms: further features, by [entry, feature].
+        beta: coefficients of the score, the features and the terms.
         likelihood: one number, added to.
         gradient: added to.
         curvature: added to; only the lower triangle.
         squared_gradients: sum over units, added to; only the lower triangle.
     """
     n_coefficients = len(beta)
+    n_item_features = tables.shape[2]
+    first_term = 1 + n_item_features
     probabilities = np.empty(_longest_list(start, stop, indptr))
     mean = np.empty(n_coefficients)
     unit_gradient = np.empty(n_coefficients)
@@ -80,8 +83,10 @@ def coefficient_sums(
         for e in range(n):
             item = items[first + e]
             logit = beta[0] * scores[first + e]
-            for j in range(1, n_coefficients):
-                logit += beta[j] * tables[table, item, j - 1]
+            for j in range(n_item_features):
+                logit += beta[1 + j] * tables[table, item, j]
+            for j in range(first_term, n_coefficients):
+                logit += beta[j] * terms[first + e, j - first_term]
             probabilities[e] = logit
             if hits[first + e]:
                 n_hits += 1
@@ -93,8 +98,10 @@ def coefficient_sums(
         for e in range(n):
             item = items[first + e]
             features[0] = scores[first + e]
-            for j in range(1, n_coefficients):
-                features[j] = tables[table, item, j - 1]
+            for j in range(n_item_features):
+                features[1 + j] = tables[table, item, j]
+            for j in range(first_term, n_coefficients):
+                features[j] = terms[first + e, j - first_term]
             probability = probabilities[e]
             scaled = weight * probability
             for j in range(n_coefficients):

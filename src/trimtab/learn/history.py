@@ -36,11 +36,15 @@ class Histories:
         before: each window; empty without history.
         now: None if timestamps are missing, or what sold just before the newest window.
         window_days: length of the newest window; a week if it is not known.
+        starts: of the windows, in microseconds; empty if they are not known.
+        end: of the newest window.
     """
 
     before: tuple[History, ...] = ()
     now: History | None = None
     window_days: int = WEEK
+    starts: tuple[int, ...] = ()
+    end: int | None = None
 
     @property
     def usable(self) -> list[bool]:

@@ -12,13 +12,9 @@ import pyarrow.compute as pc
 from trimtab.arrays import Codes, Floats, Ints, Lists, Sets
 from trimtab.bias import ItemBias
 from trimtab.errors import DataError, SettingError
-from trimtab.learn.history import Histories, History, count_history, days_in
-from trimtab.learn.input_checks import (
-    check_overlap,
-    check_same_clock,
-    require_counts,
-    warn_of_untimed_windows,
-)
+from trimtab.learn.history import Histories
+from trimtab.learn.input_checks import check_overlap
+from trimtab.learn.sales_log import SalesLog, count_histories
 from trimtab.tables.columns import CATEGORY, COUNT, ITEM, SCORE, TIMESTAMP, USER, WINDOW
 from trimtab.tables.files import plain_type
 from trimtab.tables.frames import (
@@ -28,13 +24,11 @@ from trimtab.tables.frames import (
     encode_units,
     group_sets,
     read_frame,
-    read_scores,
     read_weights,
     take_ids,
 )
 from trimtab.tables.ids import encode_ids
 from trimtab.tables.rec_lists import code_lists, longest_list, warn_if_short
-from trimtab.tables.timestamps import DAY, as_utc, has_zone, microseconds
 
 
 @dataclass(frozen=True)
@@ -70,6 +64,8 @@ class FitInputs:
     window: dict[str, Any]
     histories: Histories
     categories: Ints | None  # of items; -1 for unknown
+    log: SalesLog | None = None  # what the histories count
+    log_users: Codes | None = None  # of units, coded as in the log
 
     @property
     def n_items(self) -> int:
@@ -108,20 +104,33 @@ def encode_inputs(
     bought = group_sets(sale_units, sale_items, len(units))
     buys = np.diff(bought.indptr) > 0
     by_unit = None if weights is None else read_weights(weights, units, buys, "recs")
-    histories = Histories()
+    histories, log, log_users = Histories(), None, None
     if tables.history is not None:
+        users, log_users = _code_users(tables.history, units)
+        log = SalesLog.read(tables.history, codes[0], users, len(item_ids))
         windows = units.window_codes
         of_sales = np.zeros(len(sale_units), np.int32) if windows is None else windows[sale_units]
         n_windows = 1 if windows is None else int(windows.max(initial=0)) + 1
-        histories = _count_histories(
-            tables.history, codes[0], recent, sale_items, of_sales, n_windows, len(item_ids)
-        )
+        histories = count_histories(
+            log, tables.history, recent, sale_items,
+            None if log_users is None else log_users[sale_units], of_sales, n_windows,
+        )  # fmt: skip
     categories = None
     if tables.items is not None:
         categories = read_categories(tables.items, codes[-1], len(item_ids))
     return FitInputs(
-        units, item_ids, lists, bought, by_unit, _window(recent), histories, categories
-    )
+        units, item_ids, lists, bought, by_unit, _window(recent), histories, categories, log,
+        log_users,
+    )  # fmt: skip
+
+
+def _code_users(history: Table, units: Units) -> tuple[Codes | None, Codes | None]:
+    """Users of the history and of the units, in one coding; None if they are not known."""
+    if not history.has(USER) or history.has(COUNT):
+        return None, None
+    ours = as_id_column("recs", USER, units.users)
+    _, (known, of_history) = encode_ids([ours, history.ids(USER)])
+    return of_history, known[units.user_codes]
 
 
 def _check_units(units: Units, listed: Codes, bought: Codes) -> None:
@@ -140,94 +149,6 @@ def _count_matching(listed: Codes, bought: Codes, n_codes: int) -> int:
     in_recs = np.zeros(n_codes, bool)
     in_recs[listed] = True
     return int(np.count_nonzero(in_recs[bought]))
-
-
-def _count_histories(
-    history: Table, items: Codes, recent: Table, sold: Codes, windows: Codes, n_windows: int,
-    n_items: int,
-) -> Histories:  # fmt: skip
-    """Sales before each window and before now."""
-    if not (history.has(TIMESTAMP) and recent.has(TIMESTAMP)):
-        warn_of_untimed_windows(n_windows)
-        return Histories((_Sales(history, items, n_items).before(None),) * n_windows)
-    check_same_clock(
-        *(has_zone(table.columns[TIMESTAMP], table.name) for table in (history, recent))
-    )
-    sold_at = _instants(recent)
-    starts = []
-    for window in range(n_windows):
-        own = sold_at[windows == window]
-        starts.append(int(own.min() if len(own) else sold_at.min()))
-    newest, last = max(starts), int(sold_at.max())
-    days = days_in(newest, last)
-    known = _Sales(history, items, n_items, days)
-    if not known.are_events:
-        return Histories(tuple(known.before(start) for start in starts))
-    known.add(recent, sold, newest)
-    before = tuple(known.before(start) for start in starts)
-    return Histories(before, known.until(last), days)
-
-
-class _Sales:
-    """Sales with ids and timestamps coded once, to be counted before any instant."""
-
-    def __init__(self, history: Table, items: Codes, n_items: int, window_days: int = 1) -> None:
-        self._history, self._items, self._n_items = history, items, n_items
-        self._window_days = window_days
-        self._sold = self._users = None
-        self.are_events = not history.has(COUNT)
-        if not self.are_events:
-            self._sold, lowest = read_scores(history, COUNT)
-            require_counts(lowest)
-        elif history.has(USER):
-            self._users = encode_ids([history.ids(USER)])[1][0]
-        self._times = _instants(history) if history.has(TIMESTAMP) else None
-        self._by_day = self._times is not None and not np.any(self._times % DAY)
-
-    def add(self, recent: Table, items: Codes, newest: int) -> None:
-        """Add the purchases of the windows; a user's purchase that is known already counts once.
-
-        Args:
-            recent: the purchases.
-            items: of the purchases.
-            newest: start of the newest window; the history is known up to there.
-        """
-        assert self._times is not None
-        times = _instants(recent)
-        early, new = self._times < self._start(newest), np.ones(len(times), bool)
-        if self._users is None:
-            new = times >= newest  # without users, earlier purchases would count twice
-        else:
-            _, (before, after) = encode_ids([self._history.ids(USER), recent.ids(USER)])
-            self._users = np.concatenate([before[early], after])
-        self._items = np.concatenate([self._items[early], items[new]])
-        self._times = np.concatenate([self._times[early], times[new]])
-
-    def before(self, start: int | None) -> History:
-        """Counts of the sales before an instant; of all without one."""
-        if start is not None:
-            start = self._start(start)
-        if self._sold is None:
-            return count_history(
-                self._items, self._users, self._times, start, self._n_items, self._window_days
-            )
-        items, sold = self._items, self._sold
-        if self._times is not None and start is not None:
-            early = self._times < start
-            items, sold = items[early], sold[early]
-        return History(np.bincount(items, sold, minlength=self._n_items).astype(np.float64))
-
-    def until(self, last: int) -> History:
-        """Counts of the sales up to and including an instant, or the whole of its day."""
-        return self.before(last + (DAY if self._by_day else 1))
-
-    def _start(self, instant: int) -> int:
-        """Where a window starts; with dates, sales on its first day belong to it."""
-        return instant // DAY * DAY if self._by_day else instant
-
-
-def _instants(table: Table) -> Ints:
-    return microseconds(as_utc(table.columns[TIMESTAMP], "UTC", table.name)[0])
 
 
 def read_categories(table: Table, codes: Codes, n_items: int) -> Ints:

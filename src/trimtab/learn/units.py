@@ -33,8 +33,10 @@ def learning_windows(counts: Ints, histories: Histories) -> tuple[Codes, Histori
         else:
             histories = replace(histories, now=None)
     numbers = np.where(used, np.cumsum(used) - 1, -1).astype(np.int32)
-    before = tuple(histories.before[window] for window in np.flatnonzero(used) if histories.before)
-    return numbers, replace(histories, before=before or histories.before[-1:])
+    chosen = np.flatnonzero(used)
+    before = tuple(histories.before[window] for window in chosen if histories.before)
+    starts = tuple(histories.starts[window] for window in chosen if histories.starts)
+    return numbers, replace(histories, before=before or histories.before[-1:], starts=starts)
 
 
 def weights_around_one(weights: Floats, bought: Sets) -> Floats:

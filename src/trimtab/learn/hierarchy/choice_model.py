@@ -32,8 +32,23 @@ _LEAST_SPREAD = 0.05  # of a feature within lists; features are logs
 LEAST_SCORE_COEFFICIENT = 0.2  # a smaller one would make biases too large
 
 
+class Choices(NamedTuple):
+    """What the choice model explains, and by what."""
+
+    data: HitLists  # lists, and which of their items were bought
+    weights: Floats  # of units in the likelihood
+    table_of: Ints  # the feature table of each unit
+    tables: Floats  # features by [table, item, feature]
+    terms: Floats | None = None  # further features, by [entry, feature]
+
+    @property
+    def n_features(self) -> int:
+        """Number of features, without the engine's score."""
+        return int(self.tables.shape[2]) + (0 if self.terms is None else self.terms.shape[1])
+
+
 class Coefficients(NamedTuple):
-    """Coefficients of the engine's score (first) and of the features."""
+    """Coefficients of the engine's score (first), of the features, and of the terms."""
 
     beta: Floats
     prior_precision: Floats
@@ -48,31 +63,27 @@ class Effects(NamedTuple):
 
 
 def fit_coefficients(
-    data: HitLists, weights: Floats, table_of: Ints, tables: Floats, ridge: float,
-    start: Coefficients | None = None,
-) -> Coefficients:  # fmt: skip
+    choices: Choices, ridge: float, start: Coefficients | None = None
+) -> Coefficients:
     """The most likely coefficients, by Newton's method; the prior mean of the score's is 1.
 
     Args:
-        data: lists, and which of their items were bought.
-        weights: of units in the likelihood.
-        table_of: the feature table of each unit.
-        tables: features by [table, item, feature].
+        choices: what to explain.
         ridge: weight of the prior, in units; features are measured by their spread within lists.
         start: a fit on other units of the same data: its prior, and where to start.
     """
-    prior = np.zeros(tables.shape[2] + 1)
+    prior = np.zeros(1 + choices.n_features)
     prior[0] = 1.0
     if start is None:
         none = np.zeros(len(prior))
-        curvature = _coefficient_sums(data, weights, table_of, tables, none).curvature
-        variance = np.diag(curvature) / max(float(weights.sum()), 1e-300)
+        curvature = _coefficient_sums(choices, none).curvature
+        variance = np.diag(curvature) / max(float(choices.weights.sum()), 1e-300)
         start = Coefficients(prior, ridge * np.maximum(variance, _LEAST_SPREAD**2))
     beta, precision, _ = start
     spread = np.sqrt(precision / ridge)
 
     def sums_at(beta: Floats) -> tuple[_Sums, float]:
-        sums = _coefficient_sums(data, weights, table_of, tables, beta)
+        sums = _coefficient_sums(choices, beta)
         return sums, sums.likelihood - 0.5 * float((precision * (beta - prior) ** 2).sum())
 
     sums, value = sums_at(beta)
@@ -95,11 +106,9 @@ def fit_coefficients(
     return Coefficients(beta, precision, converged=False)
 
 
-def coefficient_errors(
-    data: HitLists, weights: Floats, table_of: Ints, tables: Floats, found: Coefficients
-) -> Floats:
+def coefficient_errors(choices: Choices, found: Coefficients) -> Floats:
     """The covariance of coefficients, for independent units."""
-    sums = _coefficient_sums(data, weights, table_of, tables, found.beta)
+    sums = _coefficient_sums(choices, found.beta)
     inverse = np.linalg.inv(sums.curvature + np.diag(found.prior_precision))
     covariance: Floats = inverse @ (sums.squares + np.diag(found.prior_precision)) @ inverse
     return covariance
@@ -112,19 +121,19 @@ class _Sums(NamedTuple):
     squares: Floats  # of the gradients of units
 
 
-def _coefficient_sums(
-    data: HitLists, weights: Floats, table_of: Ints, tables: Floats, beta: Floats
-) -> _Sums:
+def _coefficient_sums(choices: Choices, beta: Floats) -> _Sums:
     """The log-likelihood of coefficients, and its derivatives."""
     from trimtab.kernels.choice_sums import coefficient_sums
 
     p = len(beta)
+    data, weights, table_of, tables, terms = choices
+    terms = np.empty((len(data.hits), 0)) if terms is None else terms
 
     def part(start: int, stop: int) -> tuple[Floats, ...]:
         sums = np.zeros(1), np.zeros(p), np.zeros((p, p)), np.zeros((p, p))
         coefficient_sums(
             start, stop, data.lists.indptr, data.lists.items, data.lists.scores, data.hits,
-            weights, table_of, tables, beta, *sums,
+            weights, table_of, tables, terms, beta, *sums,
         )  # fmt: skip
         return sums
 

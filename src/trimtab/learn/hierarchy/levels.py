@@ -294,7 +294,7 @@ class _LevelFits:
         spread = effect_variance(sums[0] / self._shared.effect_quanta)
         information = _PER_BUYER * self._bought / fit.score_coefficient**2
         shrunken = spread / (1.0 + spread * np.maximum(information, fit.own.information))
-        covariance = coefficient_errors(*self._sample.likelihood(fit.subset), fit.coefficients)
+        covariance = coefficient_errors(self._sample.choices(fit.subset), fit.coefficients)
         of_trend = ((self._centred @ covariance[1:, 1:]) * self._centred).sum(axis=1)
         errors: Floats = np.sqrt(np.maximum(of_trend, 0.0) + shrunken + _MISFIT**2 * spread)
         errors /= fit.score_coefficient

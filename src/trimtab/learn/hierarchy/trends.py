@@ -10,14 +10,14 @@ from trimtab.learn.hierarchy.choice_model import fit_coefficients
 from trimtab.learn.hierarchy.unit_data import Fit, Subset, UnitData
 from trimtab.learn.scales import Scale
 
-_RIDGE = 10.0  # units; weight of the prior of trend coefficients
+RIDGE = 10.0  # units; weight of the prior of coefficients
 _PREFERRED = 2.0  # standard errors by which another scale than the first must be better
 
 
 def fit_trend(sample: UnitData, subset: Subset, start: Fit | None) -> Fit:
     """The coefficients of the trend on some of the units."""
     begin = None if start is None else start.coefficients
-    return Fit(subset, fit_coefficients(*sample.likelihood(subset), _RIDGE, begin))
+    return Fit(subset, fit_coefficients(sample.choices(subset), RIDGE, begin))
 
 
 def choose_scale(engine_scores: UnitData, scales: Sequence[Scale]) -> Scale:

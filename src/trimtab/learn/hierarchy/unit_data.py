@@ -12,6 +12,7 @@ from trimtab.arrays import Codes, Flags, Floats, Ints
 from trimtab.bias.scaled_scores import to_scale
 from trimtab.learn.hierarchy.choice_model import (
     LEAST_SCORE_COEFFICIENT,
+    Choices,
     Coefficients,
     Effects,
     sum_effects,
@@ -129,13 +130,13 @@ class UnitData:
             self.data.take(chosen), self.users[chosen], self.window[chosen], self.shared
         )
 
-    def likelihood(self, subset: Subset) -> tuple[HitLists, Floats, Ints, Floats]:
-        """The arguments of `fit_coefficients`: lists, weights, feature tables."""
+    def choices(self, subset: Subset) -> Choices:
+        """What the choice model explains: the purchases of the units of a fit."""
         numbered = self.model.lists._replace(items=self._local)
         weights = self.hit_values * self.chosen(subset)
-        return (
-            self.model._replace(lists=numbered), weights, self._table_of(subset), self._tables,
-        )  # fmt: skip
+        return Choices(
+            self.model._replace(lists=numbered), weights, self._table_of(subset), self._tables
+        )
 
     def effect_sums(
         self, level: str, fits: list[Fit], kept: dict[str, float], effects: Floats

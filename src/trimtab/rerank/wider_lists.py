@@ -1,0 +1,72 @@
+"""Lists with added items, and what the user did with each item on them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trimtab.arrays import Codes, Flags, Floats, Lists
+from trimtab.rerank.purchases import Purchases
+from trimtab.threads import run_ranges
+
+LISTED, TRENDING, OWN = 0, 1, 2  # where an entry comes from; TRENDING + OWN for both
+SOURCES = {"trending": TRENDING, "own": OWN}
+TERMS = ("bought_before", "times_bought", "days_since", "bought_lately")
+MOST_TRENDING, MOST_OWN = 30, 30  # items added to a list
+
+
+class WiderLists(NamedTuple):
+    """Lists with added items, which have the score of the list's last item."""
+
+    lists: Lists
+    sources: NDArray[np.int8]  # by entry
+    terms: Floats  # by [entry, term]; see TERMS
+
+    def only(self, sources: int) -> tuple[WiderLists, Flags]:
+        """These lists with additions from some sources, and the entries that are left."""
+        kept: Flags = (self.sources == LISTED) | ((self.sources & sources) > 0)
+        indptr = np.concatenate([[0], np.cumsum(kept)])[self.lists.indptr]
+        lists = Lists(indptr, self.lists.items[kept], self.lists.scores[kept])
+        return WiderLists(lists, self.sources[kept] & np.int8(sources), self.terms[kept]), kept
+
+    def added(self, sources: int) -> Floats:
+        """Whether an entry was added, by [entry, source]; what is both the user's own and trending
+        counts as the user's own."""
+        own = (self.sources & OWN) > 0
+        flags = {TRENDING: (self.sources == TRENDING), OWN: own}
+        columns = [flags[source] for source in SOURCES.values() if source & sources]
+        return np.stack(columns, axis=1).astype(np.float64) if columns else np.empty((len(own), 0))
+
+
+def widen(
+    lists: Lists, users: Codes, purchases: Purchases, may_add: Flags, trending: Codes, sources: int
+) -> WiderLists:
+    """Lists with what trends and with what the user bought most and last.
+
+    Args:
+        lists: scored items by unit.
+        users: row of each unit's user in the purchases; -1 for none.
+        purchases: by user.
+        may_add: by item: whether it may be added.
+        trending: items to add, best first.
+        sources: to add from: TRENDING, OWN, their sum, or 0.
+    """
+    from trimtab.kernels.wider_lists import N_TERMS, widen_lists
+
+    trending = trending[:MOST_TRENDING] if sources & TRENDING else trending[:0]
+    most_own = MOST_OWN if sources & OWN else 0
+    room = np.diff(lists.indptr) + len(trending) + most_own
+    indptr = np.concatenate([[0], np.cumsum(room)])
+    n = int(indptr[-1])
+    items, scores = np.empty(n, np.int32), np.empty(n)
+    found, terms = np.empty(n, np.int8), np.empty((n, N_TERMS))
+    lengths = np.empty(lists.n_units, np.int64)
+    run_ranges(
+        widen_lists, lists.n_units, *lists, users, *purchases, may_add, trending, most_own, indptr,
+        items, scores, found, terms, lengths,
+    )  # fmt: skip
+    filled = np.arange(n) < np.repeat(indptr[:-1] + lengths, room)
+    ends = np.concatenate([[0], np.cumsum(lengths)])
+    return WiderLists(Lists(ends, items[filled], scores[filled]), found[filled], terms[filled])
