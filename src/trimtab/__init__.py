@@ -24,9 +24,10 @@ from trimtab.errors import (
     TrimtabError,
     TrimtabWarning,
 )
-from trimtab.learn import BiasLearner
+from trimtab.learn import BiasLearner, RerankLearner
 from trimtab.metrics.evaluation import evaluate
 from trimtab.metrics.per_user import lift
+from trimtab.rerank import Reranker, RerankSummary
 from trimtab.store import Store, Version
 from trimtab.version import __version__
 
@@ -37,6 +38,9 @@ __all__ = [
     "GuardWarning",
     "ItemBias",
     "RefusedError",
+    "RerankLearner",
+    "RerankSummary",
+    "Reranker",
     "SettingError",
     "Store",
     "StoreError",

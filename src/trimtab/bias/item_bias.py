@@ -6,9 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from trimtab.arrays import Codes, Flags, Floats, Lists, Sets, find_positions
 from trimtab.bias.depth import (
     append_rest,
     choose_depth,
@@ -20,15 +17,21 @@ from trimtab.bias.explore import ExploreItems, explore_lists, require_explore
 from trimtab.bias.export.folding import Folded, fold
 from trimtab.bias.export.index_forecast import IndexForecast, forecast_index
 from trimtab.bias.export.search_boosts import write_boosts
+from trimtab.bias.ranked_tables import (
+    align_items,
+    read_allowed,
+    read_excluded_pairs,
+    write_top,
+)
 from trimtab.bias.saved import load_table, save_table
 from trimtab.bias.scaled_scores import to_scale, to_scores
-from trimtab.bias.table import WIDTH_90, BiasTable
+from trimtab.bias.table import BiasTable
 from trimtab.checks import require_flag, require_k
 from trimtab.metrics.ranking import rank_lists
-from trimtab.tables.columns import ITEM, RANK, SCORE, USER
-from trimtab.tables.frames import as_id_column, group_sets, read_frame, take_ids, write_frame
+from trimtab.tables.columns import ITEM
+from trimtab.tables.frames import as_id_column, read_frame
 from trimtab.tables.ids import encode_ids
-from trimtab.tables.rec_lists import CodedRecs, longest_list, read_lists, warn_if_short
+from trimtab.tables.rec_lists import longest_list, read_lists, warn_if_short
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -89,11 +92,11 @@ class ItemBias(BiasTable):
         require_explore(explore, k, seed)
         deepest = choose_depth(self, depth)
         coded = read_lists(recs, self.unlisted, duplicates)
-        items = self._align(coded)
-        hidden = None if exclude is None else _read_excluded_pairs(exclude, coded, items.ids)
+        items = align_items(self, coded)
+        hidden = None if exclude is None else read_excluded_pairs(exclude, coded, items.ids)
         excluded = items.excluded
         if allowed is not None:
-            excluded = excluded | ~_read_allowed(allowed, items.ids)
+            excluded = excluded | ~read_allowed(allowed, items.ids)
         warn_if_short(longest_list(coded.lists), k)
         if depth is None:
             warn_if_deeper(coded.lists, deepest)
@@ -106,7 +109,7 @@ class ItemBias(BiasTable):
         top = top._replace(scores=to_scores(top, units))
         if rest is not None:
             top = append_rest(top, rest, k, excluded, hidden)
-        return _write_top(top, coded, items.ids)
+        return write_top(top, coded, items.ids)
 
     def count_unknown(self, recs: Any) -> int:
         """Return the number of distinct items of `recs` that are not in the bias table."""
@@ -239,67 +242,3 @@ class ItemBias(BiasTable):
     def load(folder: str | Path) -> ItemBias:
         """Load a saved bias, or the served version of a store, and verify its checksum."""
         return ItemBias(**load_table(Path(folder)))
-
-    def _align(self, coded: CodedRecs) -> _AlignedItems:
-        """Return the columns of the bias table for its own items and those of `recs`."""
-        ours = as_id_column("the bias table", ITEM, self.item_ids)
-        theirs = as_id_column("recs", ITEM, coded.item_ids)
-        ids, (from_recs, from_bias) = encode_ids([theirs, ours])
-        bias = np.zeros(len(ids))
-        bias[from_bias] = self.bias
-        excluded = np.zeros(len(ids), bool)
-        excluded[from_bias] = self.excluded
-        fresh = np.ones(len(ids), bool)
-        fresh[from_bias] = self.fresh
-        errors = (self.high - self.low) / (2 * WIDTH_90)
-        widest = float(np.nanmax(errors)) if np.isfinite(errors).any() else 0.0
-        standard_error = np.full(len(ids), widest)
-        standard_error[from_bias] = np.nan_to_num(errors)
-        codes = from_recs[coded.lists.items]
-        return _AlignedItems(ids, codes, bias, excluded, fresh, standard_error)
-
-
-@dataclass(frozen=True)
-class _AlignedItems:
-    ids: Any
-    codes: Codes  # item codes of the lists
-    bias: Floats
-    excluded: Flags
-    fresh: Flags
-    standard_error: Floats
-
-
-def _read_excluded_pairs(exclude: Any, coded: CodedRecs, item_ids: Any) -> Sets | None:
-    """Return the items to leave out for each unit; pairs with unknown ids are ignored."""
-    pairs = read_frame(exclude, "exclude", USER, ITEM, may_be_empty=True)
-    if len(pairs) == 0:
-        return None
-    users = as_id_column("recs", USER, coded.units.users)
-    _, (known_users, pair_users) = encode_ids([users, pairs.ids(USER)])
-    _, (known_items, pair_items) = encode_ids(
-        [as_id_column("recs", ITEM, item_ids), pairs.ids(ITEM)]
-    )
-    user_codes = find_positions(known_users, pair_users)
-    item_codes = find_positions(known_items, pair_items)
-    known = (user_codes >= 0) & (item_codes >= 0)
-    by_user = group_sets(user_codes[known], item_codes[known], len(coded.units.users))
-    return by_user.take(coded.units.user_codes)
-
-
-def _read_allowed(allowed: Any, item_ids: Any) -> Flags:
-    """Return whether each item is in the caller's table."""
-    table = read_frame(allowed, "allowed", ITEM)
-    _, (known, given) = encode_ids([as_id_column("recs", ITEM, item_ids), table.ids(ITEM)])
-    flags: Flags = find_positions(given, known) >= 0
-    return flags
-
-
-def _write_top(top: Lists, coded: CodedRecs, item_ids: Any) -> Any:
-    lengths = np.diff(top.indptr)
-    units = np.repeat(np.arange(top.n_units, dtype=np.int32), lengths)
-    ranks = np.arange(len(units)) - np.repeat(top.indptr[:-1], lengths) + 1
-    columns = coded.units.columns(units)
-    columns[ITEM] = take_ids(item_ids, top.items)
-    columns[SCORE] = top.scores
-    columns[RANK] = ranks.astype(np.int64)
-    return write_frame(columns, coded.table)

@@ -1,15 +1,8 @@
-"""Save and load a bias table: one Parquet file, and a JSON header that names it.
-
-The header is replaced last, in one step, so readers always find a complete table.
-"""
+"""Save and load a bias table, as a table in a folder."""
 
 from __future__ import annotations
 
-import contextlib
-import io
-import json
 import math
-import time
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -18,15 +11,12 @@ import numpy as np
 import pyarrow as pa
 
 from trimtab.bias.table import BiasTable, Summary
-from trimtab.errors import StoreError
 from trimtab.tables.columns import ITEM
-from trimtab.tables.file_headers import HeaderKind, checksum, read_header, retry_while_replaced
-from trimtab.tables.files import write_atomically
-from trimtab.tables.store_pointer import is_store, served_folder
+from trimtab.tables.file_headers import HeaderKind
+from trimtab.tables.table_folders import read_folder, write_folder
 
 FORMAT = "trimtab-item-bias"
 VERSION = 3
-HEADER = "header.json"
 _COLUMNS = {
     "bias": pa.float64(),
     "excluded": pa.bool_(),
@@ -38,7 +28,6 @@ _COLUMNS = {
     "category": pa.float64(),
     "fresh": pa.bool_(),
 }
-_ABANDONED_SECONDS = 3600  # older partial files were left by a killed writer
 _KIND = HeaderKind(
     FORMAT,
     "version",
@@ -51,34 +40,20 @@ _KIND = HeaderKind(
 
 def save_table(bias: BiasTable, folder: Path) -> None:
     """Save a bias table in a folder, replacing any that is there."""
-    if is_store(folder):
-        raise StoreError(f"{folder} is a store: save to another folder, or run trimtab refresh")
-    import pyarrow.parquet as pq
+    header = {"format": FORMAT, "version": _version_of(bias), **describe(bias)}
+    write_folder(folder, "bias", bias.table(), header)
 
-    buffer = io.BytesIO()
-    pq.write_table(bias.table(), buffer, compression="zstd")
-    content = buffer.getvalue()
-    digest = checksum(content)
-    name = f"bias-{digest.removeprefix('sha256:')[:16]}.parquet"
-    header = {
-        "format": FORMAT,
-        "version": _version_of(bias),
+
+def describe(bias: BiasTable) -> dict[str, Any]:
+    """Return what is not in the table itself, as JSON values."""
+    return {
         "scale": bias.scale,
         "unlisted": bias.unlisted,
         "depth": bias.depth,
-        "data": name,
-        "rows": len(bias),
-        "checksum": digest,
         "settings": dict(bias.settings),
         "window": dict(bias.window),
         "summary": summary_json(bias.summary),
     }
-    with write_atomically(folder / name) as file:
-        file.write(content)
-    with write_atomically(folder / HEADER) as file:
-        file.write(json.dumps(header, indent=2, ensure_ascii=False, allow_nan=False).encode())
-    with contextlib.suppress(OSError):
-        _remove_old_files(folder, name)
 
 
 def _version_of(bias: BiasTable) -> int:
@@ -87,16 +62,6 @@ def _version_of(bias: BiasTable) -> int:
     It would take biases of scale "list" for logs.
     """
     return 3 if bias.scale == "list" else 2
-
-
-def _remove_old_files(folder: Path, current: str) -> None:
-    """Remove the files of earlier writers."""
-    for old in folder.glob("bias-*.parquet"):
-        if old.name != current:
-            old.unlink(missing_ok=True)
-    for part in folder.glob(".*.part"):
-        if part.stat().st_mtime < time.time() - _ABANDONED_SECONDS:
-            part.unlink(missing_ok=True)
 
 
 def summary_json(summary: Summary) -> dict[str, Any]:
@@ -110,63 +75,32 @@ def _to_json(value: Any) -> Any:
 
 def load_table(folder: Path) -> dict[str, Any]:
     """Return the fields of a saved `BiasTable`; from a store, those of the served version."""
-
-    def read() -> dict[str, Any]:
-        place = served_folder(folder) / "bias" if is_store(folder) else folder
-        return _read_data(place, read_header(place / HEADER, _KIND))
-
-    def is_missing_version(error: Exception) -> bool:
-        return is_store(folder) and isinstance(error.__cause__, FileNotFoundError)
-
-    return retry_while_replaced(
-        read,
-        lambda error: isinstance(error, FileNotFoundError) or is_missing_version(error),
-        f"{folder}: the table named in {HEADER} is missing; {_KIND.remedy}",
-    )
-
-
-def _read_data(folder: Path, header: dict[str, Any]) -> dict[str, Any]:
-    import pyarrow.parquet as pq
-
-    try:
-        path = folder / Path(str(header["data"])).name
-        content = path.read_bytes()
-        if checksum(content) != header["checksum"]:
-            raise StoreError(
-                f"{path}: the checksum does not match {HEADER}, so the file is damaged; "
-                f"{_KIND.remedy}"
-            )
-        # Arrow threads that read a Python file can abort a process that is about to exit.
-        table = pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)
-        return _rebuild(table, header)
-    except FileNotFoundError:
-        raise
-    except (KeyError, TypeError, OSError, pa.ArrowException) as error:
-        raise StoreError(
-            f"{folder}: the saved bias is incomplete ({error!r}); {_KIND.remedy}"
-        ) from error
+    return read_folder(folder, "bias", _KIND, _rebuild)
 
 
 def _rebuild(table: pa.Table, header: dict[str, Any]) -> dict[str, Any]:
-    if table.num_rows != header["rows"]:
-        raise KeyError(f"{table.num_rows} rows, but the header says {header['rows']}")
-    ids = table[ITEM].combine_chunks()
-    numbers = pa.types.is_integer(ids.type)
     if header["version"] == 1:
         table = _from_first_version(table)
+    return rebuild(table, header)
+
+
+def rebuild(table: pa.Table, described: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a `BiasTable` from its table and what `describe` returned."""
+    ids = table[ITEM].combine_chunks()
+    numbers = pa.types.is_integer(ids.type)
     columns = {name: np.array(table[name].cast(kind).to_numpy()) for name, kind in _COLUMNS.items()}
     unknown = {field.name: None if field.default is None else math.nan for field in fields(Summary)}
     summary: dict[str, Any] = {
-        k: unknown[k] if v is None else v for k, v in header["summary"].items() if k in unknown
+        k: unknown[k] if v is None else v for k, v in described["summary"].items() if k in unknown
     }
     return dict(
         item_ids=np.array(ids.to_numpy()) if numbers else ids.cast(pa.large_string()),
-        scale=header["scale"],
-        unlisted=header["unlisted"],
+        scale=described["scale"],
+        unlisted=described["unlisted"],
         summary=Summary(**summary),
-        settings=dict(header["settings"]),
-        window=dict(header["window"]),
-        depth=header.get("depth"),  # files made by 0.1.0 have none
+        settings=dict(described["settings"]),
+        window=dict(described["window"]),
+        depth=described.get("depth"),  # files made by 0.1.0 have none
         **columns,
     )
 

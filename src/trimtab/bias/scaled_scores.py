@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from trimtab.arrays import Floats, Ints, Lists
+from trimtab.metrics.ranking import rank_lists
 from trimtab.threads import run_ranges
 
 
@@ -61,4 +62,35 @@ def to_scores(top: Lists, units: Ints | ListUnits | None) -> Floats:
     from trimtab.kernels.log_scores import scores_of_keys
 
     run_ranges(scores_of_keys, top.n_units, top.indptr, top.scores, units, scores)
+    return scores
+
+
+def ends_of_lists(lists: Lists, k: int) -> tuple[Floats, Floats]:
+    """The best and the k-th (or last) score of every list that is not empty."""
+    top = rank_lists(lists, k, np.zeros(int(lists.items.max(initial=0)) + 1))
+    filled = np.diff(top.indptr) > 0
+    return top.scores[top.indptr[:-1][filled]], top.scores[top.indptr[1:][filled] - 1]
+
+
+def model_scores(lists: Lists, scale: str, unit: float, k: int) -> Floats:
+    """Scores as the choice model uses them: in units below the best score of the list.
+
+    On the additive scale the unit is each list's own gap from first to k-th score: with one unit
+    for all, users with small scores look as if the engine knew nothing about them, and biases
+    become too large. How far to go is decided later, on the scores themselves.
+    """
+    if scale == "log":
+        from trimtab.kernels.log_scores import model_logs
+
+        logs = np.empty(len(lists.scores))
+        run_ranges(model_logs, lists.n_units, lists.indptr, lists.scores, logs)
+        return logs
+    highest, units = np.zeros(lists.n_units), np.full(lists.n_units, unit)
+    filled = np.diff(lists.indptr) > 0
+    highest[filled] = np.maximum.reduceat(lists.scores, lists.indptr[:-1][filled])
+    if scale == "additive":
+        best, kth = ends_of_lists(lists, k)
+        units[filled] = np.where(best > kth, best - kth, unit)
+    lengths = np.diff(lists.indptr)
+    scores: Floats = (lists.scores - np.repeat(highest, lengths)) / np.repeat(units, lengths)
     return scores

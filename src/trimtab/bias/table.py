@@ -17,8 +17,21 @@ from trimtab.tables.columns import ITEM
 WIDTH_90 = 1.6448536269514722  # half the width of a 90 % interval, in standard errors
 
 
+class Figures(Mapping[str, Any]):
+    """A dataclass whose fields can also be read by key."""
+
+    def __getitem__(self, key: str) -> Any:
+        return asdict(self)[key]  # type: ignore[call-overload]
+
+    def __iter__(self) -> Iterator[str]:
+        return (field.name for field in fields(self))  # type: ignore[arg-type]
+
+    def __len__(self) -> int:
+        return len(fields(self))  # type: ignore[arg-type]
+
+
 @dataclass(frozen=True)
-class Summary(Mapping[str, Any]):
+class Summary(Figures):
     """Figures of a fit, as attributes and as keys."""
 
     metric: str
@@ -54,15 +67,6 @@ class Summary(Mapping[str, Any]):
     def lift(self) -> float:
         """The lift, after / before - 1; nan if before is 0."""
         return self.after / self.before - 1 if self.before else float("nan")
-
-    def __getitem__(self, key: str) -> Any:
-        return asdict(self)[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return (field.name for field in fields(self))
-
-    def __len__(self) -> int:
-        return len(fields(self))
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,8 +4,9 @@ Each hit of a unit is a draw from the unit's list with probabilities
 
     P(e) ~ exp(beta_0 * score(e) + beta_1 * x_1(e) + ... + effect(group of e))
 
-where x are the features of the item in entry e, and then terms of the entry itself. Kernels sum gradients and curvatures of the
-weighted log-likelihood over a range of units. The hits of a unit share its weight.
+where x are the features of the item in entry e, and then terms of the entry itself. Kernels sum
+gradients and curvatures of the weighted log-likelihood over a range of units. The hits of a unit
+share its weight.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Learning biases: `BiasLearner` holds the settings, `fit` gives an `ItemBias`."""
+"""Learning: `BiasLearner` gives an `ItemBias`, `RerankLearner` a `Reranker`."""
 
 from trimtab.learn.bias_learner import BiasLearner
+from trimtab.learn.rerank_learner import RerankLearner
 
-__all__ = ["BiasLearner"]
+__all__ = ["BiasLearner", "RerankLearner"]

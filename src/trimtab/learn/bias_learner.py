@@ -114,8 +114,14 @@ class BiasLearner(LearnerSettings):
         n_cycles, n_fits = (1, 1) if self.is_hierarchy else (self.max_cycles, max(1, self.n_bags))
         with progress_reporter(progress, n_cycles, n_fits) as report:
             if self.is_hierarchy:
-                return fit_hierarchy(self, inputs, report(0))
+                return fit_hierarchy(self, inputs, report(0)).bias
             return fit_ascent(self, inputs, start, report)
+
+
+def warm_up() -> None:
+    """Load or compile the kernels of a default fit."""
+    _warm_up_reading()
+    _warm_up_learning(True)
 
 
 @functools.cache

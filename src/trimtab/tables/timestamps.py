@@ -128,6 +128,11 @@ def read_instant(name: str, value: Any) -> int:
         raise SettingError(
             f"{name}={value!r}: must be a datetime with a time zone, like 2017-11-01T00:00-04:00"
         )
+    return instant_of(moment)
+
+
+def instant_of(moment: datetime) -> int:
+    """Return a datetime with a time zone as microseconds since 1970."""
     return round((moment - _EPOCH) / timedelta(microseconds=1))
 
 

@@ -2,38 +2,50 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from trimtab.arrays import Floats, Lists
 from trimtab.bias import ItemBias
 from trimtab.bias.depth import count_lengths
-from trimtab.bias.scaled_scores import to_scale
+from trimtab.bias.scaled_scores import ends_of_lists, to_scale
 from trimtab.learn.hierarchy.hierarchy_result import (
     FitContext,
     TopKCounts,
     build_result,
     count_top_k,
 )
-from trimtab.learn.hierarchy.levels import HierarchyInputs, LocalBackend, learn_hierarchy
+from trimtab.learn.hierarchy.levels import HierarchyInputs, Learned, LocalBackend, learn_hierarchy
 from trimtab.learn.hierarchy.trends import choose_scale
 from trimtab.learn.inputs import FitInputs
 from trimtab.learn.quanta import quanta_for
-from trimtab.learn.scales import Scale, ends_of_lists, largest_of, median_of, scales_to_try
+from trimtab.learn.scales import Scale, largest_of, median_of, scales_to_try
 from trimtab.learn.settings import LearnerSettings
 from trimtab.learn.units import learning_units, learning_windows, weights_around_one
 from trimtab.progress import Progress
 
 
+class HierarchyFit(NamedTuple):
+    """A fit: its result, and what it was made from."""
+
+    bias: ItemBias
+    learned: Learned
+    backend: LocalBackend  # on the scale of the biases
+    inputs: HierarchyInputs
+
+
 def fit_hierarchy(
     settings: LearnerSettings, inputs: FitInputs, progress: Progress | None
-) -> ItemBias:
+) -> HierarchyFit:
     """The biases that the hierarchy learns, with forecast and intervals."""
     k, metric = settings.k, settings.metric
     weights = np.ones(len(inputs.units)) if inputs.weights is None else inputs.weights
     prepared = _prepare(inputs, weights)
     backend = LocalBackend.on_engine_scores(prepared, k, metric, settings.seed)
     scale = choose_scale(backend.sample("trend"), _scales(settings, inputs.lists))
-    learned = learn_hierarchy(backend.on_scale(scale), progress)
+    backend = backend.on_scale(scale)
+    learned = learn_hierarchy(backend, progress)
     context = _describe(inputs, prepared, scale, weights)
     scaled = to_scale(inputs.lists, scale.name, k).lists
 
@@ -42,7 +54,8 @@ def fit_hierarchy(
             scaled, inputs.bought, weights, k, metric, bias, inputs.n_items, context.quanta
         )
 
-    return build_result(settings, learned, context, top_k_counts)
+    bias = build_result(settings, learned, context, top_k_counts)
+    return HierarchyFit(bias, learned, backend, prepared)
 
 
 def _scales(settings: LearnerSettings, lists: Lists) -> list[Scale]:

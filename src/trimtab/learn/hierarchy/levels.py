@@ -93,6 +93,8 @@ class Learned(NamedTuple):
     n_hit_units: int
     fitted_lift: float = np.nan  # of what the fit has seen, by the same lengths as the forecast
     converged: bool = True  # the trend's coefficients, in every fit
+    folds: tuple[Fit, ...] = ()  # fits without each fold; none if there is too little to learn from
+    score_coefficient: float = 1.0  # of the engine's score
 
     @property
     def too_little(self) -> bool:
@@ -226,7 +228,8 @@ class _LevelFits:
         if self._shared.n_windows > 1 and not self._shared.as_of and supported:
             newest = self._forecast_newest(kept)
             forecast = forecast if newest is None or np.isnan(newest.lift) else newest
-        return self._add_up(whole, kept, forecast)._replace(fitted_lift=fitted)
+        added_up = self._add_up(whole, kept, forecast)
+        return added_up._replace(fitted_lift=fitted, folds=tuple(folds))
 
     def _add_levels(self, whole: Fit, folds: list[Fit]) -> tuple[Fit, list[Fit], dict[str, float]]:
         """Categories and own parts, judged on held-out users of the same windows."""
@@ -358,6 +361,7 @@ class _LevelFits:
         return Learned(
             trend * unit, category * unit, own * unit, error * unit, beta, kept, forecast,
             self._shared.n_windows, self._shared.unit_counts.n_units,
+            score_coefficient=fit.score_coefficient,
         )  # fmt: skip
 
     def _nothing(self) -> Learned:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trimtab.arrays import Codes, Flags, Floats, Ints
-from trimtab.bias.scaled_scores import to_scale
+from trimtab.bias.scaled_scores import model_scores, to_scale
 from trimtab.learn.hierarchy.choice_model import (
     LEAST_SCORE_COEFFICIENT,
     Choices,
@@ -26,7 +26,7 @@ from trimtab.learn.hierarchy.shared_inputs import (
     hash_units,
     max_hit_value,
 )
-from trimtab.learn.scales import Scale, model_scores
+from trimtab.learn.scales import Scale
 
 _LONGEST = 2.0  # times the model's length
 
@@ -205,7 +205,7 @@ class UnitData:
                 out[own] = self._by_item(fit, level)[self.model.lists.items[own]]
         return out * self.shared.score_unit
 
-    def _held_out_move(self, fold_fits: list[Fit], kept: dict[str, float]) -> Floats:
+    def held_out_move(self, fold_fits: list[Fit], kept: dict[str, float]) -> Floats:
         """How far the kept levels move every list entry, from fits that left out its unit."""
         moved = np.zeros(len(self.data.lists.items))
         for level, length in kept.items():
@@ -218,7 +218,7 @@ class UnitData:
     ) -> tuple[HitLists, Floats]:
         """Lists with the kept levels applied, and the slopes of the next level."""
         lists = self.data.lists
-        moved = lists._replace(scores=lists.scores + self._held_out_move(fold_fits, kept))
+        moved = lists._replace(scores=lists.scores + self.held_out_move(fold_fits, kept))
         return self.data._replace(lists=moved), self._held_out_level(fold_fits, level)
 
     def line(self, fold_fits: list[Fit], kept: dict[str, float], level: str) -> LineCurve:
@@ -235,12 +235,12 @@ class UnitData:
 
     def forecast(self, fold_fits: list[Fit], kept: dict[str, float]) -> Ints:
         """The gain from all kept levels, each unit held out; see `Lifts`."""
-        moved = self._held_out_move(fold_fits, kept)
+        moved = self.held_out_move(fold_fits, kept)
         return self._lifts(self.data, moved, 0.0, 1.0, self.fold)
 
     def held_out_values(self, fold_fits: list[Fit], kept: dict[str, float]) -> Floats:
         """The weighted metric of each unit with the kept levels, each unit held out."""
-        moved = self._held_out_move(fold_fits, kept)
+        moved = self.held_out_move(fold_fits, kept)
         return values_at(self.data, moved, self.shared.k, self.shared.metric, 1.0)
 
     def count_windows(self) -> Ints:

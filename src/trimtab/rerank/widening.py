@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trimtab.arrays import Codes, Flags, Floats, Lists
-from trimtab.rerank.purchases import Purchases
+from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, entries_of
+from trimtab.rerank.purchases_by_user import Purchases
 from trimtab.threads import run_ranges
 
 LISTED, TRENDING, OWN = 0, 1, 2  # where an entry comes from; TRENDING + OWN for both
@@ -24,6 +24,12 @@ class WiderLists(NamedTuple):
     sources: NDArray[np.int8]  # by entry
     terms: Floats  # by [entry, term]; see TERMS
 
+    def take(self, units: Ints) -> WiderLists:
+        """The lists of some units."""
+        indptr, entries = entries_of(self.lists.indptr, units)
+        lists = Lists(indptr, self.lists.items[entries], self.lists.scores[entries])
+        return WiderLists(lists, self.sources[entries], self.terms[entries])
+
     def only(self, sources: int) -> tuple[WiderLists, Flags]:
         """These lists with additions from some sources, and the entries that are left."""
         kept: Flags = (self.sources == LISTED) | ((self.sources & sources) > 0)
@@ -32,8 +38,10 @@ class WiderLists(NamedTuple):
         return WiderLists(lists, self.sources[kept] & np.int8(sources), self.terms[kept]), kept
 
     def added(self, sources: int) -> Floats:
-        """Whether an entry was added, by [entry, source]; what is both the user's own and trending
-        counts as the user's own."""
+        """Whether an entry was added, by [entry, source].
+
+        What is both trending and the user's own counts as the user's own.
+        """
         own = (self.sources & OWN) > 0
         flags = {TRENDING: (self.sources == TRENDING), OWN: own}
         columns = [flags[source] for source in SOURCES.values() if source & sources]

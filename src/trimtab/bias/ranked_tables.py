@@ -1,0 +1,84 @@
+"""The tables around a ranking: items aligned with biases, pairs to leave out, and the result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from trimtab.arrays import Codes, Flags, Floats, Lists, Sets, find_positions
+from trimtab.bias.table import WIDTH_90, BiasTable
+from trimtab.tables.columns import ITEM, RANK, SCORE, USER
+from trimtab.tables.frames import as_id_column, group_sets, read_frame, take_ids, write_frame
+from trimtab.tables.ids import encode_ids
+from trimtab.tables.rec_lists import CodedRecs
+
+
+@dataclass(frozen=True)
+class AlignedItems:
+    """The columns of a bias table for its own items and those of lists."""
+
+    ids: Any
+    codes: Codes  # item codes of the lists
+    known: Codes  # item codes of the bias table
+    bias: Floats
+    excluded: Flags
+    fresh: Flags
+    standard_error: Floats
+
+
+def align_items(table: BiasTable, coded: CodedRecs) -> AlignedItems:
+    """Return the columns of a bias table for its own items and those of lists."""
+    ours = as_id_column("the bias table", ITEM, table.item_ids)
+    theirs = as_id_column("recs", ITEM, coded.item_ids)
+    ids, (from_recs, known) = encode_ids([theirs, ours])
+    bias = np.zeros(len(ids))
+    bias[known] = table.bias
+    excluded = np.zeros(len(ids), bool)
+    excluded[known] = table.excluded
+    fresh = np.ones(len(ids), bool)
+    fresh[known] = table.fresh
+    errors = (table.high - table.low) / (2 * WIDTH_90)
+    widest = float(np.nanmax(errors)) if np.isfinite(errors).any() else 0.0
+    standard_error = np.full(len(ids), widest)
+    standard_error[known] = np.nan_to_num(errors)
+    codes = from_recs[coded.lists.items]
+    return AlignedItems(ids, codes, known, bias, excluded, fresh, standard_error)
+
+
+def read_excluded_pairs(exclude: Any, coded: CodedRecs, item_ids: Any) -> Sets | None:
+    """Return the items to leave out for each unit; pairs with unknown ids are ignored."""
+    pairs = read_frame(exclude, "exclude", USER, ITEM, may_be_empty=True)
+    if len(pairs) == 0:
+        return None
+    users = as_id_column("recs", USER, coded.units.users)
+    _, (known_users, pair_users) = encode_ids([users, pairs.ids(USER)])
+    _, (known_items, pair_items) = encode_ids(
+        [as_id_column("recs", ITEM, item_ids), pairs.ids(ITEM)]
+    )
+    user_codes = find_positions(known_users, pair_users)
+    item_codes = find_positions(known_items, pair_items)
+    known = (user_codes >= 0) & (item_codes >= 0)
+    by_user = group_sets(user_codes[known], item_codes[known], len(coded.units.users))
+    return by_user.take(coded.units.user_codes)
+
+
+def read_allowed(allowed: Any, item_ids: Any) -> Flags:
+    """Return whether each item is in the caller's table."""
+    table = read_frame(allowed, "allowed", ITEM)
+    _, (known, given) = encode_ids([as_id_column("recs", ITEM, item_ids), table.ids(ITEM)])
+    flags: Flags = find_positions(given, known) >= 0
+    return flags
+
+
+def write_top(top: Lists, coded: CodedRecs, item_ids: Any) -> Any:
+    """Return ranked lists as a table of the caller's type."""
+    lengths = np.diff(top.indptr)
+    units = np.repeat(np.arange(top.n_units, dtype=np.int32), lengths)
+    ranks = np.arange(len(units)) - np.repeat(top.indptr[:-1], lengths) + 1
+    columns = coded.units.columns(units)
+    columns[ITEM] = take_ids(item_ids, top.items)
+    columns[SCORE] = top.scores
+    columns[RANK] = ranks.astype(np.int64)
+    return write_frame(columns, coded.table)

@@ -1,0 +1,1 @@
+"""What a Reranker adds to the biases: personal terms and wider lists."""

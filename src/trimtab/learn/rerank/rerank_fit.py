@@ -1,0 +1,128 @@
+"""The fit of a Reranker: biases, then what users with purchases add."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from trimtab.arrays import Floats
+from trimtab.learn.hierarchy.forecasts import Forecast
+from trimtab.learn.hierarchy.hierarchy_fit import HierarchyFit, fit_hierarchy
+from trimtab.learn.hierarchy.shared_inputs import SharedInputs
+from trimtab.learn.inputs import FitInputs
+from trimtab.learn.rerank.personal_levels import LearnedPersonal, learn_personal
+from trimtab.learn.rerank.sampled_units import (
+    lists_hold_own,
+    sample_units,
+    trending_items,
+    widen_units,
+)
+from trimtab.learn.settings import LearnerSettings
+from trimtab.progress import Progress
+from trimtab.rerank import Coefficient, Reranker, RerankSummary
+from trimtab.rerank.widening import OWN, SOURCES, TERMS, TRENDING
+
+
+def fit_rerank(
+    biases: LearnerSettings, settings: Mapping[str, Any], inputs: FitInputs, has_zone: bool,
+    progress: Progress | None,
+) -> Reranker:  # fmt: skip
+    """The Reranker that the tables of a fit teach.
+
+    Args:
+        biases: settings of the biases.
+        settings: of the Reranker.
+        inputs: tables of the fit; the log has users and timestamps.
+        has_zone: whether the timestamps have a time zone.
+        progress: called after each step of the biases.
+    """
+    fit = fit_hierarchy(biases, inputs, progress)
+    assert inputs.histories.now is not None
+    assert inputs.histories.end is not None
+    personal = _learn(fit, inputs, settings)
+    coefficients, item_part = _add_up(fit, personal)
+    return Reranker(
+        bias=fit.bias,
+        item_part=item_part,
+        trending=trending_items(inputs.histories.now),
+        learned=coefficients,
+        summary=_summarise(biases, fit, personal),
+        settings=settings,
+        score_unit=fit.backend.shared.score_unit,
+        learned_until=inputs.histories.end,
+        has_zone=has_zone,
+    )
+
+
+def _learn(
+    fit: HierarchyFit, inputs: FitInputs, settings: Mapping[str, Any]
+) -> LearnedPersonal | None:
+    """What users with purchases add; None if nothing is known from before the windows."""
+    if not (fit.backend.shared.as_of and fit.learned.folds):
+        return None
+    assert inputs.log is not None
+    assert inputs.log.users is not None
+    sampled, units = sample_units(fit)
+    wide, has_purchases = widen_units(sampled, units, inputs, fit.inputs, settings["widen"])
+    sources, repeats = (0 if settings["widen"] == "none" else TRENDING | OWN), settings["repeats"]
+    n_users = int(np.count_nonzero(np.bincount(inputs.log.users)))
+    if repeats == "never" or (
+        repeats == "auto" and not lists_hold_own(wide, sampled, has_purchases, n_users)
+    ):
+        sources &= ~OWN
+    return learn_personal(sampled, wide, np.flatnonzero(has_purchases), sources, fit)
+
+
+def _add_up(
+    fit: HierarchyFit, personal: LearnedPersonal | None
+) -> tuple[tuple[Coefficient, ...], Floats]:
+    """Coefficients as far as they are kept, and what they say of each item as of now."""
+    shared = fit.backend.shared
+    if personal is None or personal.coefficients is None or personal.covariance is None:
+        return (), np.zeros(shared.n_items)
+    names, now = shared.tonight()
+    sources = [name for name, source in SOURCES.items() if source & personal.sources]
+    kinds = dict.fromkeys(names, "item") | dict.fromkeys(TERMS, "personal")
+    kinds = {"score": "score"} | kinds | dict.fromkeys(sources, "added")
+    length, engine = personal.length, fit.learned.score_coefficient
+    values = length * personal.coefficients.beta
+    trend = (_centred(shared, now) * values[1 : 1 + len(names)]).sum(axis=1)
+    biases = engine * fit.bias.bias / shared.score_unit
+    values[0] += (1.0 - length) * engine
+    errors = length * np.sqrt(np.maximum(np.diag(personal.covariance), 0.0))
+    rows = zip(kinds.items(), values, errors, strict=True)
+    coefficients = tuple(
+        Coefficient(name, kind, float(value), float(error)) for (name, kind), value, error in rows
+    )
+    return coefficients, trend + (1.0 - length) * biases
+
+
+def _centred(shared: SharedInputs, now: Floats) -> Floats:
+    """Features as of now; 0 is the average over listed items, and stands for unknown ones."""
+    listed = shared.counts(shared.n_windows - 1)[1]
+    seen = listed / max(float(listed.sum()), 1.0)
+    centred: Floats = now - (seen[:, None] * now).sum(axis=0)
+    return centred
+
+
+def _summarise(
+    biases: LearnerSettings, fit: HierarchyFit, personal: LearnedPersonal | None
+) -> RerankSummary:
+    forecast: Forecast = fit.learned.forecast if personal is None else personal.forecast
+    lift, low, high = forecast.interval()
+    sources = () if personal is None else personal.sources
+    return RerankSummary(
+        metric=biases.metric,
+        k=biases.k,
+        n_windows=fit.learned.n_windows,
+        n_users=0 if personal is None else personal.n_units,
+        kept=0.0 if personal is None else personal.length,
+        sources=tuple(name for name, source in SOURCES.items() if sources and source & sources),
+        forecast=lift,
+        forecast_low=low,
+        forecast_high=high,
+        forecast_windows=forecast.n_windows,
+        lifts={} if personal is None else personal.lifts,
+    )

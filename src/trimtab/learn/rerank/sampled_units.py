@@ -1,0 +1,204 @@
+"""A sample of the units: their lists, what they bought, and what their users bought before.
+
+Everything is as of the start of each unit's window.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets
+from trimtab.bias.scaled_scores import model_scores, to_scale
+from trimtab.learn.hierarchy.hierarchy_fit import HierarchyFit
+from trimtab.learn.hierarchy.levels import HierarchyInputs
+from trimtab.learn.hierarchy.line_search import gather_hits, values_at
+from trimtab.learn.hierarchy.shared_inputs import SharedInputs, folds_of, hash_units
+from trimtab.learn.hierarchy.unit_data import UnitData
+from trimtab.learn.history import History
+from trimtab.learn.inputs import FitInputs
+from trimtab.learn.units import learning_units
+from trimtab.rerank.purchases_by_user import Purchases, days_before, sum_purchases
+from trimtab.rerank.widening import MOST_TRENDING, OWN, TRENDING, WiderLists, widen
+from trimtab.threads import run_ranges
+
+_MOST_UNITS = 20_000  # enough for a few coefficients
+_BY_CHANCE = 0.1  # of what chance would put on lists: engines that never list what a user has
+_LEAST_BY_CHANCE = 20.0  # entries
+
+
+@dataclass(frozen=True)
+class SampledUnits:
+    """Some of the units that can gain or lose.
+
+    Args:
+        lists: on the scale of the biases; items ascend in each list.
+        model: the same with the scores that the choice model uses.
+        bought: by unit.
+        weights: by unit.
+        users: code of each unit's user.
+        windows: of each unit.
+        shared: what all units of the fit share.
+    """
+
+    lists: Lists
+    model: Lists
+    bought: Sets
+    weights: Floats
+    users: Ints
+    windows: Ints
+    shared: SharedInputs
+
+    @property
+    def n_units(self) -> int:
+        """Number of units."""
+        return self.lists.n_units
+
+    @cached_property
+    def folds(self) -> Ints:
+        """The part that each unit is held out with: its window, or a group of users."""
+        if self.shared.folds_are_windows:
+            return self.windows
+        return folds_of(self.users, self.shared.seed)
+
+    def engine_values(self) -> Floats:
+        """The weighted metric of each unit with the engine's ranking."""
+        data = gather_hits(self.lists, self.bought, self.weights)
+        found = np.zeros(self.n_units)
+        found[data.source] = values_at(
+            data, np.zeros(len(data.hits)), self.shared.k, self.shared.metric, 0.0
+        )
+        return found
+
+    def bias_values(self, fit: HierarchyFit) -> Floats:
+        """The weighted metric of each unit with the biases, each unit held out."""
+        data = gather_hits(self.lists, self.bought, self.weights)
+        units = UnitData(data, self.users[data.source], self.windows[data.source], self.shared)
+        found = np.zeros(self.n_units)
+        found[data.source] = units.held_out_values(list(fit.learned.folds), fit.learned.kept)
+        return found
+
+
+def sample_units(fit: HierarchyFit) -> tuple[SampledUnits, Ints]:
+    """A sample of the units of a fit, and their codes among all units."""
+    prepared, shared = fit.inputs, fit.backend.shared
+    learning = learning_units(prepared.lists, prepared.bought, prepared.weights)
+    learning &= prepared.windows >= 0
+    units = np.flatnonzero(learning)
+    share = min(1.0, _MOST_UNITS / max(len(units), 1))
+    if share < 1.0:
+        units = units[hash_units(units, shared.seed) < share]
+    lists = _sort_items(prepared.lists, units)
+    scaled = to_scale(lists, shared.scale, shared.k).lists
+    model = model_scores(scaled, shared.scale, shared.score_unit, shared.k)
+    sampled = SampledUnits(
+        scaled, scaled._replace(scores=model), prepared.bought.take(units),
+        prepared.weights[units], prepared.users[units].astype(np.int64),
+        prepared.windows[units].astype(np.int64), shared,
+    )  # fmt: skip
+    return sampled, units
+
+
+def _sort_items(lists: Lists, units: Ints) -> Lists:
+    """The lists of some units, with items ascending, so that the order of rows does not matter."""
+    from trimtab.kernels.choice_sums import gather_lists
+
+    indptr = np.concatenate([[0], np.cumsum(np.diff(lists.indptr)[units])])
+    n = int(indptr[-1])
+    out = np.empty(n, np.int32), np.empty(n), np.empty(n, bool)
+    none = np.zeros(len(lists.items), bool)
+    run_ranges(gather_lists, len(units), units, *lists, none, indptr, out)
+    return Lists(indptr, *out[:2])
+
+
+def trending_items(history: History) -> Codes:
+    """The best sellers just before an instant, best first."""
+    assert history.window is not None
+    order = np.argsort(-history.window, kind="stable")[:MOST_TRENDING]
+    return order[history.window[order] > 0].astype(np.int32)
+
+
+def widen_units(
+    sampled: SampledUnits, units: Ints, inputs: FitInputs, prepared: HierarchyInputs, widen_by: str
+) -> tuple[WiderLists, Flags]:
+    """The wider lists of sampled units as of their windows, and which have purchases before.
+
+    Args:
+        sampled: the units.
+        units: their codes among all units.
+        inputs: of the fit.
+        prepared: of the hierarchy.
+        widen_by: "any", "listed" or "none".
+    """
+    assert inputs.log_users is not None
+    parts, has_purchases = [], np.zeros(sampled.n_units, bool)
+    for window in range(sampled.shared.n_windows):
+        own = np.flatnonzero(sampled.windows == window)
+        purchases = _purchases_before(inputs, prepared, window, inputs.log_users[units[own]])
+        has_purchases[own] = purchases.lengths > 0
+        may_add = np.full(inputs.n_items, widen_by == "any")
+        if widen_by == "listed":
+            may_add = sampled.shared.counts(window)[1] > 0
+        rows = np.arange(len(own), dtype=np.int32)
+        trending = trending_items(prepared.histories.before[window])
+        lists = sampled.model.take(own)
+        parts.append((own, widen(lists, rows, purchases, may_add, trending, TRENDING | OWN)))
+    return _in_order(parts, sampled.n_units), has_purchases
+
+
+def _purchases_before(
+    inputs: FitInputs, prepared: HierarchyInputs, window: int, users: Codes
+) -> Purchases:
+    """What users bought before a window; one row for each of them, in their order."""
+    log, start = inputs.log, prepared.histories.starts[window]
+    assert log is not None
+    assert log.users is not None
+    assert log.times is not None
+    row_of = np.full(int(max(log.users.max(initial=0), users.max(initial=0))) + 1, -1, np.int32)
+    row_of[users] = np.arange(len(users), dtype=np.int32)  # each user is in a window once
+    rows = row_of[log.users]
+    chosen = np.flatnonzero((rows >= 0) & (log.times < start))
+    days = days_before(start, log.times[chosen])
+    return sum_purchases(rows[chosen], log.items[chosen], days, len(users))
+
+
+def _in_order(parts: list[tuple[Ints, WiderLists]], n_units: int) -> WiderLists:
+    """Parts of the units as one, in the order of the units."""
+    place = np.concatenate([own for own, _ in parts])
+    lengths = np.concatenate([np.diff(part.lists.indptr) for _, part in parts])
+    indptr = np.concatenate([[0], np.cumsum(lengths)])
+    joined = WiderLists(
+        Lists(indptr, *(np.concatenate([p.lists[c] for _, p in parts]) for c in (1, 2))),
+        np.concatenate([part.sources for _, part in parts]),
+        np.concatenate([part.terms for _, part in parts]),
+    )
+    order = np.empty(n_units, np.int64)
+    order[place] = np.arange(n_units)
+    return joined.take(order)
+
+
+def lists_hold_own(
+    wide: WiderLists, sampled: SampledUnits, has_purchases: Flags, n_users: int
+) -> bool:
+    """Whether lists hold what the user already has; some engines never list that.
+
+    They do unless it is on far fewer lists than if the same items were dealt to users at random.
+
+    Args:
+        wide: the wider lists of the units.
+        sampled: the units.
+        has_purchases: units whose users bought something before.
+        n_users: number of users in the log.
+    """
+    lists = wide.lists
+    of_unit = np.repeat(np.arange(lists.n_units), np.diff(lists.indptr))
+    listed = (wide.sources == 0) & has_purchases[of_unit]
+    found = float(wide.terms[listed, 0].sum())
+    by_chance = 0.0
+    for window, history in enumerate(sampled.shared.histories.before):
+        assert history.buyers is not None
+        own = listed & (sampled.windows[of_unit] == window)
+        by_chance += float(history.buyers[lists.items[own]].sum()) / n_users
+    return by_chance < _LEAST_BY_CHANCE or found >= _BY_CHANCE * by_chance

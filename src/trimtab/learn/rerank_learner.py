@@ -1,0 +1,103 @@
+"""RerankLearner: settings; `fit` reads tables, learns, and returns a `Reranker`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from trimtab.checks import require_choice
+from trimtab.errors import DataError
+from trimtab.learn.bias_learner import BiasLearner, warm_up
+from trimtab.learn.inputs import FitTables, encode_inputs
+from trimtab.learn.rerank.rerank_fit import fit_rerank
+from trimtab.progress import Progress, progress_reporter
+from trimtab.rerank import Reranker
+from trimtab.tables.columns import COUNT, TIMESTAMP, USER
+from trimtab.tables.frames import Table
+from trimtab.tables.timestamps import has_zone
+
+WIDEN = ("any", "listed", "none")
+REPEATS = ("auto", "add", "never")
+
+
+@dataclass(frozen=True)
+class RerankLearner:
+    """Learns to rank by trend and by each user's own purchases, and what to add to lists.
+
+    Args:
+        k: slots per user.
+        metric: the metric to maximise: "acc", "map" or "ndcg".
+        scale: of the biases, as for `BiasLearner`.
+        widen: what may be added to lists: "any": whatever sold in the last days, and what the
+            user bought before; "listed": of these only what is on some list; "none": nothing. A
+            source is used only if it gains on held-out data.
+        repeats: whether items that the user bought before may be added: "add", "never", or "auto":
+            unless the engine's lists never hold what the user already has.
+        seed: random seed for user folds and samples.
+    """
+
+    k: int = 10
+    metric: str = "ndcg"
+    scale: str = "auto"
+    widen: str = "any"
+    repeats: str = "auto"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require_choice("widen", self.widen, WIDEN)
+        require_choice("repeats", self.repeats, REPEATS)
+        for name in ("k", "seed"):
+            object.__setattr__(self, name, getattr(self.biases, name))
+
+    @property
+    def biases(self) -> BiasLearner:
+        """The learner of the item part."""
+        return BiasLearner(k=self.k, metric=self.metric, scale=self.scale, seed=self.seed)
+
+    def fit(
+        self,
+        recs: Any,
+        recent: Any,
+        *,
+        history: Any,
+        items: Any | None = None,
+        weights: Any | None = None,
+        duplicates: str = "error",
+        progress: bool | Progress | None = None,
+    ) -> Reranker:
+        """Return a Reranker that would have ranked recent purchases best.
+
+        Args:
+            recs: user_id, item_id, score: the engine's lists, made *before* the recent window.
+            recent: user_id, item_id, timestamp: purchases in the window. `recs` and `recent` may
+                both have a column `window`, as for `BiasLearner.fit`.
+            history: user_id, item_id, timestamp: what users bought before the newest window.
+            items: item_id, category, for the biases.
+            weights: user_id, weight; users not in it have weight 1.
+            duplicates: what to do when `recs` has a (user, item) pair twice: "error", or merge the
+                scores by "max", "mean" or "sum".
+            progress: as for `BiasLearner.fit`.
+        """
+        tables = FitTables.read(recs, recent, history, items)
+        assert tables.history is not None
+        _require_events(tables.history, tables.recent)
+        warm_up()
+        inputs = encode_inputs(tables, self.k, "never", weights, duplicates)
+        zoned = has_zone(tables.recent.columns[TIMESTAMP], "recent")
+        with progress_reporter(progress, 1, 1) as report:
+            return fit_rerank(self.biases, asdict(self), inputs, zoned, report(0))
+
+
+def _require_events(history: Table, recent: Table) -> None:
+    """Raise unless it is known who bought what and when."""
+    for table, column in ((history, USER), (history, TIMESTAMP), (recent, TIMESTAMP)):
+        if not table.has(column):
+            raise DataError(
+                f"{table.name} has no column '{column}': a reranker learns from who bought what "
+                f"and when; add it, or use BiasLearner"
+            )
+    if history.has(COUNT):
+        raise DataError(
+            f"history has a column '{COUNT}': a reranker learns from single events; pass one row "
+            f"per purchase without it"
+        )

@@ -1,0 +1,128 @@
+"""Reads the events of users before an instant, and counts those that cannot be used."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, time
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from trimtab.arrays import Codes, Ints, find_positions
+from trimtab.errors import DataError, SettingError
+from trimtab.rerank.purchases_by_user import Purchases, days_before, sum_purchases
+from trimtab.rerank.rerank_table import RerankTable
+from trimtab.tables.columns import ITEM, TIMESTAMP, USER
+from trimtab.tables.frames import as_id_column, read_frame
+from trimtab.tables.ids import encode_ids
+from trimtab.tables.timestamps import (
+    DAY,
+    as_datetime,
+    as_utc,
+    has_zone,
+    instant_of,
+    microseconds,
+)
+
+
+class LeftOut(NamedTuple):
+    """Events that are not used, each counted once."""
+
+    later: int  # at or after the instant
+    unknown_users: int  # of users without a list
+    unknown_items: int  # of items that were neither learned nor listed
+
+
+class UserEvents(NamedTuple):
+    """Purchases by user, as of an instant."""
+
+    purchases: Purchases
+    left_out: LeftOut
+
+
+def read_events(
+    history: Any, as_of: Any, users: Any, item_ids: Any, table: RerankTable
+) -> UserEvents:
+    """Return what users bought before an instant.
+
+    Args:
+        history: user_id, item_id, timestamp.
+        as_of: the instant; None for the end of what is known.
+        users: ids of the users, ascending.
+        item_ids: of the items, ascending.
+        table: what the Reranker has learned.
+    """
+    events = read_frame(history, "history", USER, ITEM, TIMESTAMP, may_be_empty=True)
+    zoned = has_zone(events.columns[TIMESTAMP], "history") if len(events) else table.has_zone
+    if zoned != table.has_zone:
+        raise DataError(
+            f"column '{TIMESTAMP}' of history has {_zone(zoned)}, but what the reranker learned "
+            f"from has {_zone(table.has_zone)}; use the same in both"
+        )
+    times = microseconds(as_utc(events.columns[TIMESTAMP], "UTC", "history")[0])
+    instant = choose_instant(as_of, times, table)
+    early = times < instant
+    _, (known_users, of_users) = encode_ids([as_id_column("recs", USER, users), events.ids(USER)])
+    _, (known_items, of_items) = encode_ids(
+        [as_id_column("recs", ITEM, item_ids), events.ids(ITEM)]
+    )
+    rows, items = find_positions(known_users, of_users), find_positions(known_items, of_items)
+    used = np.flatnonzero(early & (rows >= 0) & (items >= 0))
+    left_out = LeftOut(
+        int(np.count_nonzero(~early)),
+        int(np.count_nonzero(early & (rows < 0))),
+        int(np.count_nonzero(early & (rows >= 0) & (items < 0))),
+    )
+    days = days_before(instant, times[used])
+    return UserEvents(sum_purchases(rows[used], items[used], days, len(users)), left_out)
+
+
+def no_events(n_users: int) -> UserEvents:
+    """Return users without purchases."""
+    none: Codes = np.empty(0, np.int32)
+    return UserEvents(sum_purchases(none, none, np.empty(0, np.int64), n_users), LeftOut(0, 0, 0))
+
+
+def choose_instant(as_of: Any, times: Ints, table: RerankTable) -> int:
+    """Return the instant that lists are made for, in microseconds of UTC.
+
+    Args:
+        as_of: a datetime, a date or ISO text; None for the end of what is known.
+        times: of events.
+        table: what the Reranker has learned.
+    """
+    if as_of is None:
+        last = int(times.max(initial=table.learned_until - 1))
+        by_day = len(times) > 0 and not np.any(times % DAY)
+        return max(table.learned_until, last + (DAY if by_day else 1))
+    instant = _read_as_of(as_of, table.has_zone)
+    if instant < table.learned_until:
+        end = as_datetime(table.learned_until).strftime("%Y-%m-%d %H:%M:%S")
+        raise SettingError(
+            f"as_of={str(as_of)!r}: must not be before {end} UTC, the end of what the reranker "
+            f"learned from; move as_of, or learn from earlier windows"
+        )
+    return instant
+
+
+def _read_as_of(as_of: Any, zoned: bool) -> int:
+    moment = as_of
+    if isinstance(as_of, str):
+        try:
+            moment = datetime.fromisoformat(as_of)
+        except ValueError:
+            moment = None
+    if isinstance(moment, date) and not isinstance(moment, datetime):
+        moment = datetime.combine(moment, time(0))
+    if not isinstance(moment, datetime):
+        raise SettingError(f"as_of={as_of!r}: must be a datetime like 2026-03-01T00:00:00")
+    if (moment.tzinfo is not None) != zoned:
+        raise SettingError(
+            f"as_of={str(as_of)!r} has {_zone(not zoned)}, but the events have {_zone(zoned)}; "
+            f"use the same in both"
+        )
+    aware = moment if zoned else moment.replace(tzinfo=UTC)
+    return instant_of(aware)
+
+
+def _zone(has: bool) -> str:
+    return "a time zone" if has else "no time zone"

@@ -1,0 +1,142 @@
+"""Reranker: ranks lists by trend and by each user's own purchases, and adds to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from trimtab.bias.depth import choose_depth, warn_if_deeper
+from trimtab.bias.ranked_tables import align_items, read_allowed, read_excluded_pairs, write_top
+from trimtab.checks import require_k
+from trimtab.errors import warn
+from trimtab.rerank.events import LeftOut, UserEvents, no_events, read_events
+from trimtab.rerank.explanations import coefficient_table
+from trimtab.rerank.rerank_lists import RankedItems, rank_units
+from trimtab.rerank.rerank_table import RerankTable
+from trimtab.rerank.saved_reranker import load_reranker, save_reranker
+from trimtab.tables.rec_lists import CodedRecs, longest_list, read_lists, warn_if_short
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Reranker(RerankTable):
+    """Ranks lists by trend and by what each user did of late; learned by `RerankLearner.fit`.
+
+    `reranker.bias` is its item part, an `ItemBias`: users without events are ranked by it, and it
+    can be served alone. Immutable.
+    """
+
+    def apply(
+        self,
+        recs: Any,
+        k: int = 10,
+        *,
+        history: Any | None = None,
+        as_of: Any | None = None,
+        exclude: Any | None = None,
+        allowed: Any | None = None,
+        duplicates: str = "error",
+        depth: int | str | None = None,
+    ) -> Any:
+        """Return the top k of every user.
+
+        Args:
+            recs: user_id, item_id, score (and window, if there are several): the engine's lists.
+            k: slots per user; a user with fewer items gets fewer rows.
+            history: user_id, item_id, timestamp: what users bought before `as_of`. Users without
+                such events are ranked by the biases. Events of other users, of items that were
+                neither learned nor listed, and events at or after `as_of` are left out (see
+                `count_left_out`).
+            as_of: the instant that the lists are for, a datetime, a date or ISO text; not before
+                the end of what the reranker learned from. By default the end of what is known.
+            exclude: user_id, item_id of pairs that must not be shown, added items included.
+            allowed: item_id of the only items that may be shown, added items included.
+            duplicates: what to do if `recs` has a (user, item) pair twice: "error", or merge the
+                scores by "max", "mean" or "sum".
+            depth: number of items, the best of each list by the engine's score, that are
+                re-ranked; "all" for whole lists; by default as for `ItemBias.apply`.
+
+        Returns:
+            user_id, item_id, score, rank (from 1), ordered by user and rank, in the same type of
+            frame as `recs`. Scores order the items of one user; they are not comparable between
+            users.
+        """
+        require_k(k)
+        deepest = choose_depth(self.bias, depth)
+        coded = read_lists(recs, "never", duplicates)
+        warn_if_short(longest_list(coded.lists), k)
+        if depth is None:
+            warn_if_deeper(coded.lists, deepest)
+        aligned = align_items(self.bias, coded)
+        hidden = None if exclude is None else read_excluded_pairs(exclude, coded, aligned.ids)
+        excluded = aligned.excluded
+        if allowed is not None:
+            excluded = excluded | ~read_allowed(allowed, aligned.ids)
+        events = self._read_events(history, as_of, coded, aligned.ids)
+        _warn_of_later(events.left_out)
+        lists = coded.lists._replace(items=aligned.codes)
+        may_add = np.zeros(len(aligned.ids), bool)
+        if self.settings["widen"] == "listed":
+            may_add[lists.items] = True
+        else:
+            may_add[aligned.known] = True
+        item_part = np.zeros(len(aligned.ids))
+        item_part[aligned.known] = self.item_part
+        items = RankedItems(
+            aligned.bias, item_part, excluded, may_add & ~excluded, aligned.known[self.trending]
+        )
+        top = rank_units(
+            self, items, lists, coded.units.user_codes, events.purchases, hidden, k, deepest
+        )
+        return write_top(top, coded, aligned.ids)
+
+    def count_left_out(self, recs: Any, history: Any, as_of: Any | None = None) -> LeftOut:
+        """Return the numbers of events that `apply` would leave out, by reason."""
+        coded = read_lists(recs, "never", "max")
+        ids = align_items(self.bias, coded).ids
+        return self._read_events(history, as_of, coded, ids).left_out
+
+    def _read_events(
+        self, history: Any | None, as_of: Any | None, coded: CodedRecs, item_ids: Any
+    ) -> UserEvents:
+        users = coded.units.users
+        if history is None:
+            return no_events(len(users))
+        return read_events(history, as_of, users, item_ids, self)
+
+    def coefficients(self) -> pa.Table:
+        """Return one row per coefficient: name, kind, value, error, and what it means.
+
+        The table is empty if all users are ranked by the biases.
+        """
+        return coefficient_table(self.learned)
+
+    def save(self, folder: str | Path) -> None:
+        """Save to a folder. Readers see the old version or the new one, never a mixture."""
+        save_reranker(self, Path(folder))
+
+    @staticmethod
+    def load(folder: str | Path) -> Reranker:
+        """Load a saved reranker, or that of a store's served version, and verify its checksum."""
+        return Reranker(**load_reranker(Path(folder)))
+
+    def __len__(self) -> int:
+        return len(self.item_part)
+
+    def __repr__(self) -> str:
+        sources = ", ".join(self.summary.sources) or "none"
+        return (
+            f"Reranker({len(self)} items; kept {self.summary.kept:.2f}; added items: {sources}; "
+            f"{self.summary.metric}@{self.summary.k})"
+        )
+
+
+def _warn_of_later(left_out: LeftOut) -> None:
+    if left_out.later:
+        warn(
+            f"{left_out.later} events of history are at or after as_of and were left out; pass "
+            f"what is known at as_of"
+        )

@@ -1,0 +1,71 @@
+"""Save and load a Reranker, as a table in a folder: the biases, and what it adds to them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from trimtab.bias import ItemBias
+from trimtab.bias.saved import describe, rebuild
+from trimtab.rerank.rerank_table import Coefficient, RerankSummary, RerankTable
+from trimtab.tables.file_headers import HeaderKind
+from trimtab.tables.table_folders import read_folder, write_folder
+
+FORMAT = "trimtab-reranker"
+VERSION = 1
+_KIND = HeaderKind(
+    FORMAT,
+    "version",
+    VERSION,
+    what="a saved reranker",
+    remedy="save the reranker again",
+    missing="{folder}: no saved reranker here ({file} is missing); check the path",
+)
+
+
+def save_reranker(reranker: RerankTable, folder: Path) -> None:
+    """Save a Reranker in a folder, replacing any that is there."""
+    ranks = np.full(len(reranker.item_part), -1, np.int32)
+    ranks[reranker.trending] = np.arange(len(reranker.trending), dtype=np.int32)
+    table = reranker.bias.table()
+    table = table.append_column("item_part", pa.array(reranker.item_part))
+    table = table.append_column("trending", pa.array(ranks))
+    header = {
+        "format": FORMAT,
+        "version": VERSION,
+        "bias": describe(reranker.bias),
+        "coefficients": [list(coefficient) for coefficient in reranker.learned],
+        "summary": asdict(reranker.summary),
+        "settings": dict(reranker.settings),
+        "score_unit": reranker.score_unit,
+        "learned_until": reranker.learned_until,
+        "has_zone": reranker.has_zone,
+    }
+    write_folder(folder, "reranker", table, header)
+
+
+def load_reranker(folder: Path) -> dict[str, Any]:
+    """Return the fields of a saved `RerankTable`; from a store, those of the served version."""
+    return read_folder(folder, "reranker", _KIND, _rebuild)
+
+
+def _rebuild(table: pa.Table, header: dict[str, Any]) -> dict[str, Any]:
+    ranks = table["trending"].to_numpy()
+    listed = np.flatnonzero(ranks >= 0)
+    names = {field.name for field in fields(RerankSummary)}
+    summary = {name: value for name, value in header["summary"].items() if name in names}
+    return {
+        "bias": ItemBias(**rebuild(table, header["bias"])),
+        "item_part": np.array(table["item_part"].cast(pa.float64()).to_numpy()),
+        "trending": listed[np.argsort(ranks[listed])].astype(np.int32),
+        "learned": tuple(Coefficient(*row) for row in header["coefficients"]),
+        "summary": RerankSummary(**{**summary, "sources": tuple(summary["sources"])}),
+        "settings": dict(header["settings"]),
+        "score_unit": float(header["score_unit"]),
+        "learned_until": int(header["learned_until"]),
+        "has_zone": bool(header["has_zone"]),
+    }
