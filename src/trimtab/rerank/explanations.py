@@ -51,4 +51,9 @@ def explain(coefficient: Coefficient) -> str:
         coefficient.name,
         (math.log(2.0), _ITEM.get(coefficient.name, f"twice the {coefficient.name}")),
     )
-    return f"{words}: {math.exp(step * coefficient.value):.2g} x as likely"
+    return f"{words}: {_times(math.exp(step * coefficient.value))} as likely"
+
+
+def _times(ratio: float) -> str:
+    """Return a ratio like "3.1 x", or "0.95 x" close to 1."""
+    return f"{ratio:.2f} x" if 0.8 < ratio < 1.25 else f"{ratio:.2g} x"

@@ -10,10 +10,17 @@ import numpy as np
 import pyarrow as pa
 
 from trimtab.bias.depth import choose_depth, warn_if_deeper
-from trimtab.bias.ranked_tables import align_items, read_allowed, read_excluded_pairs, write_top
+from trimtab.bias.ranked_tables import (
+    AlignedItems,
+    align_items,
+    read_allowed,
+    read_excluded_pairs,
+    write_top,
+)
 from trimtab.checks import require_k
 from trimtab.errors import warn
 from trimtab.rerank.events import LeftOut, UserEvents, no_events, read_events
+from trimtab.rerank.explain_place import Explanation, ListPlace, read_user_lists
 from trimtab.rerank.explanations import coefficient_table
 from trimtab.rerank.rerank_lists import RankedItems, rank_units
 from trimtab.rerank.rerank_table import RerankTable
@@ -72,26 +79,58 @@ class Reranker(RerankTable):
             warn_if_deeper(coded.lists, deepest)
         aligned = align_items(self.bias, coded)
         hidden = None if exclude is None else read_excluded_pairs(exclude, coded, aligned.ids)
-        excluded = aligned.excluded
-        if allowed is not None:
-            excluded = excluded | ~read_allowed(allowed, aligned.ids)
         events = self._read_events(history, as_of, coded, aligned.ids)
         _warn_of_later(events.left_out)
         lists = coded.lists._replace(items=aligned.codes)
-        may_add = np.zeros(len(aligned.ids), bool)
-        if self.settings["widen"] == "listed":
-            may_add[lists.items] = True
-        else:
-            may_add[aligned.known] = True
-        item_part = np.zeros(len(aligned.ids))
-        item_part[aligned.known] = self.item_part
-        items = RankedItems(
-            aligned.bias, item_part, excluded, may_add & ~excluded, aligned.known[self.trending]
-        )
+        items = self._items(aligned, allowed)
         top = rank_units(
             self, items, lists, coded.units.user_codes, events.purchases, hidden, k, deepest
         )
         return write_top(top, coded, aligned.ids)
+
+    def explain(
+        self,
+        user: Any,
+        item: Any,
+        recs: Any,
+        *,
+        history: Any | None = None,
+        as_of: Any | None = None,
+        depth: int | str | None = None,
+    ) -> Explanation:
+        """Return why an item stands where it does on a user's list.
+
+        Args:
+            user: user_id.
+            item: item_id, on the user's list or added to it.
+            recs: the engine's lists, as for `apply`; those of other users are ignored.
+            history: as for `apply`.
+            as_of: as for `apply`.
+            depth: as for `apply`.
+
+        Returns:
+            The ranks by the engine and by the reranker, and the parts of the item's score; printed,
+            one line per part.
+        """
+        coded = read_user_lists(recs, user)
+        aligned = align_items(self.bias, coded)
+        events = self._read_events(history, as_of, coded, aligned.ids)
+        lists = coded.lists._replace(items=aligned.codes)
+        place = ListPlace(self, self._items(aligned, None), lists, events.purchases, aligned.ids)
+        return place.explain(user, item, choose_depth(self.bias, depth))
+
+    def _items(self, aligned: AlignedItems, allowed: Any | None) -> RankedItems:
+        """Return what is known of items; `allowed` as for `apply`."""
+        excluded = aligned.excluded
+        if allowed is not None:
+            excluded = excluded | ~read_allowed(allowed, aligned.ids)
+        may_add = np.zeros(len(aligned.ids), bool)
+        may_add[aligned.codes if self.settings["widen"] == "listed" else aligned.known] = True
+        item_part = np.zeros(len(aligned.ids))
+        item_part[aligned.known] = self.item_part
+        return RankedItems(
+            aligned.bias, item_part, excluded, may_add & ~excluded, aligned.known[self.trending]
+        )
 
     def count_left_out(self, recs: Any, history: Any, as_of: Any | None = None) -> LeftOut:
         """Return the numbers of events that `apply` would leave out, by reason."""

@@ -35,6 +35,7 @@ class LearnedPersonal(NamedTuple):
     forecast: Forecast  # of the lift over the engine, for all users
     lifts: dict[str, float]  # over the engine, held out: of biases, with terms, with each source
     n_units: int  # learned from
+    share: float  # of the units whose users bought something before
 
 
 def learn_personal(
@@ -59,6 +60,7 @@ class _PersonalFits:
         self._sampled, self._wide, self._chosen, self._fit = sampled, wide, has_purchases, fit
         heaviest = max(1.0, float(sampled.weights.max(initial=0.0)))
         self._quanta = quanta_below(4.0 * max(sampled.n_units, 1) * heaviest**2)
+        self._share = len(has_purchases) / max(sampled.n_units, 1)
         self._engine = sampled.engine_values()
         self._biases = sampled.bias_values(fit)
 
@@ -85,15 +87,16 @@ class _PersonalFits:
             return self._nothing(units)._replace(lifts=lifts)
         forecast = self._forecast(self._engine, self._after(units, folds, length))
         return LearnedPersonal(
-            length, values, whole, units.covariance(whole), forecast, lifts, units.data.n_units
-        )
+            length, values, whole, units.covariance(whole), forecast, lifts, units.data.n_units,
+            self._share,
+        )  # fmt: skip
 
     def _units(self, sources: int) -> PersonalUnits:
         return personal_units(self._sampled, self._wide, self._chosen, self._fit, sources)
 
     def _nothing(self, units: PersonalUnits) -> LearnedPersonal:
         forecast = self._fit.learned.forecast
-        return LearnedPersonal(0.0, 0, None, None, forecast, {}, units.data.n_units)
+        return LearnedPersonal(0.0, 0, None, None, forecast, {}, units.data.n_units, self._share)
 
     def _choose_sources(
         self, units: PersonalUnits, folds: list[Coefficients], allowed: int

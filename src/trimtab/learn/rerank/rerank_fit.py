@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from trimtab.arrays import Floats
+from trimtab.errors import GuardWarning, TrimtabWarning, warn
 from trimtab.learn.hierarchy.forecasts import Forecast
 from trimtab.learn.hierarchy.hierarchy_fit import HierarchyFit, fit_hierarchy
 from trimtab.learn.hierarchy.shared_inputs import SharedInputs
@@ -24,6 +26,8 @@ from trimtab.progress import Progress
 from trimtab.rerank import Coefficient, Reranker, RerankSummary
 from trimtab.rerank.widening import OWN, SOURCES, TERMS, TRENDING
 
+_MOST = 0.5  # share of users
+
 
 def fit_rerank(
     biases: LearnerSettings, settings: Mapping[str, Any], inputs: FitInputs, has_zone: bool,
@@ -38,10 +42,13 @@ def fit_rerank(
         has_zone: whether the timestamps have a time zone.
         progress: called after each step of the biases.
     """
-    fit = fit_hierarchy(biases, inputs, progress)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fit = fit_hierarchy(biases, inputs, progress)
     assert inputs.histories.now is not None
     assert inputs.histories.end is not None
     personal = _learn(fit, inputs, settings)
+    _pass_on(caught, personal)
     coefficients, item_part = _add_up(fit, personal)
     return Reranker(
         bias=fit.bias,
@@ -54,6 +61,16 @@ def fit_rerank(
         learned_until=inputs.histories.end,
         has_zone=has_zone,
     )
+
+
+def _pass_on(caught: list[warnings.WarningMessage], personal: LearnedPersonal | None) -> None:
+    """Warn of biases that may not help, unless most users are ranked by something better."""
+    few_by_bias = personal is not None and personal.length > 0 and personal.share > _MOST
+    for found in caught:
+        if not issubclass(found.category, TrimtabWarning):
+            warnings.warn_explicit(found.message, found.category, found.filename, found.lineno)
+        elif not (few_by_bias and issubclass(found.category, GuardWarning)):
+            warn(str(found.message), found.category)
 
 
 def _learn(

@@ -1,0 +1,83 @@
+"""Why an item stands where it does: the parts add up to the score that it is ranked by."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import trimtab as tt
+
+
+@pytest.fixture(scope="module")
+def shop():
+    """Users 0 to 199 list ten items; each buys two favourites again and again, listed or not."""
+    recs = pa.table(
+        {
+            "user_id": [user for user in range(200) for _ in range(10)],
+            "item_id": [(user + place) % 30 for user in range(200) for place in range(10)],
+            "score": [1.0 / (place + 1) for _ in range(200) for place in range(10)],
+        }
+    )
+    events = [
+        (user, (user + favourite) % 30, day)
+        for user in range(160)
+        for favourite in (7, 15)
+        for day in range(user % 3, 40, 5 + user % 4)
+    ]
+    users, items, days = zip(*events, strict=True)
+    start = 1_780_000_000_000_000
+    times = pa.array([start + day * 86_400_000_000 for day in days], pa.int64())
+    history = pa.table(
+        {"user_id": users, "item_id": items, "timestamp": times.cast(pa.timestamp("us"))}
+    )
+    in_window = pa.compute.greater_equal(pa.array(days), 37)
+    recent, before = history.filter(in_window), history.filter(pa.compute.invert(in_window))
+    reranker = tt.RerankLearner(k=5).fit(recs, recent, history=before)
+    return reranker, recs, history
+
+
+def test_the_parts_add_up_to_the_score(shop):
+    reranker, recs, history = shop
+    top = reranker.apply(recs, 5, history=history)
+    rows = [row for row in top.to_pylist() if row["user_id"] in (0, 1, 42, 199)]
+    for row in rows:
+        found = reranker.explain(row["user_id"], row["item_id"], recs, history=history)
+        assert found.rank == row["rank"]
+        if row["user_id"] < 160:
+            assert found.score == pytest.approx(row["score"])
+    assert len(rows) == 20
+
+
+def test_an_added_item_has_no_rank_by_the_engine(shop):
+    reranker, recs, history = shop
+    assert reranker.summary.sources == ("own",)
+    found = reranker.explain(3, 18, recs, history=history)  # the second favourite, never listed
+    assert found.engine_rank is None
+    assert "added because the user bought it" in str(found)
+    listed = reranker.explain(3, 3, recs, history=history)
+    assert listed.engine_rank == 1
+
+
+def test_a_user_without_events_is_explained_by_score_and_bias(shop):
+    reranker, recs, history = shop
+    found = reranker.explain(199, 199 % 30, recs, history=history)
+    assert {part.name for part in found.parts} <= {"score", "bias"}
+
+
+def test_what_is_not_there_is_refused_in_one_sentence(shop):
+    reranker, recs, history = shop
+    for user, item, words in (
+        (999, 1, "not in column 'user_id' of recs"),
+        (3, 25, "neither on the list of user 3 nor added to it"),
+        (3, "mug", "is not an id like those of recs"),
+    ):
+        with pytest.raises(tt.DataError, match=words):
+            reranker.explain(user, item, recs, history=history)
+
+
+def test_coefficients_have_errors_and_a_sentence_each(shop):
+    rows = shop[0].coefficients().to_pylist()
+    by_name = {row["name"]: row for row in rows}
+    assert by_name["bought_before"]["meaning"].endswith("x as likely")
+    assert all(row["error"] >= 0 for row in rows)
+    assert [row["kind"] for row in rows].count("personal") == 4
