@@ -75,7 +75,7 @@ def widen_block(
     scores = model_scores(to_scale(best, scale, k).lists, scale, table.score_unit, k)
     model = best._replace(scores=scores)
     wide = widen(model, users, purchases, items.may_add, items.trending, table.sources)
-    return wide, rest
+    return wide if table.may_repeat else wide.without_repeats(), rest
 
 
 def _rank_by_bias(

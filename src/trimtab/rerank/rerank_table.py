@@ -52,6 +52,7 @@ class RerankTable:
     learned: tuple[Coefficient, ...]  # empty: all users are ranked by the biases
     summary: RerankSummary
     settings: Mapping[str, Any]
+    may_repeat: bool  # whether items that the user already bought may be added
     score_unit: float  # the size, in scores, of 1 in the choice model
     learned_until: int  # end of the newest window, in microseconds of UTC
     has_zone: bool  # whether timestamps had a time zone

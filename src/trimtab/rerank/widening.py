@@ -33,9 +33,17 @@ class WiderLists(NamedTuple):
     def only(self, sources: int) -> tuple[WiderLists, Flags]:
         """These lists with additions from some sources, and the entries that are left."""
         kept: Flags = (self.sources == LISTED) | ((self.sources & sources) > 0)
+        chosen = self._choose(kept)
+        return chosen._replace(sources=chosen.sources & np.int8(sources)), kept
+
+    def without_repeats(self) -> WiderLists:
+        """These lists without added items that the user already bought."""
+        return self._choose((self.sources == LISTED) | (self.terms[:, 0] == 0))
+
+    def _choose(self, kept: Flags) -> WiderLists:
         indptr = np.concatenate([[0], np.cumsum(kept)])[self.lists.indptr]
         lists = Lists(indptr, self.lists.items[kept], self.lists.scores[kept])
-        return WiderLists(lists, self.sources[kept] & np.int8(sources), self.terms[kept]), kept
+        return WiderLists(lists, self.sources[kept], self.terms[kept])
 
     def added(self, sources: int) -> Floats:
         """Whether an entry was added, by [entry, source].

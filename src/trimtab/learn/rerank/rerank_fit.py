@@ -47,7 +47,7 @@ def fit_rerank(
         fit = fit_hierarchy(biases, inputs, progress)
     assert inputs.histories.now is not None
     assert inputs.histories.end is not None
-    personal = _learn(fit, inputs, settings)
+    personal, may_repeat = _learn(fit, inputs, settings)
     _pass_on(caught, personal)
     coefficients, item_part = _add_up(fit, personal)
     return Reranker(
@@ -57,6 +57,7 @@ def fit_rerank(
         learned=coefficients,
         summary=_summarise(biases, fit, personal),
         settings=settings,
+        may_repeat=may_repeat,
         score_unit=fit.backend.shared.score_unit,
         learned_until=inputs.histories.end,
         has_zone=has_zone,
@@ -75,21 +76,26 @@ def _pass_on(caught: list[warnings.WarningMessage], personal: LearnedPersonal | 
 
 def _learn(
     fit: HierarchyFit, inputs: FitInputs, settings: Mapping[str, Any]
-) -> LearnedPersonal | None:
-    """What users with purchases add; None if nothing is known from before the windows."""
+) -> tuple[LearnedPersonal | None, bool]:
+    """What users with purchases add, and whether lists may repeat what a user bought.
+
+    It is None if nothing is known from before the windows.
+    """
     if not (fit.backend.shared.as_of and fit.learned.folds):
-        return None
+        return None, settings["repeats"] != "never"
     assert inputs.log is not None
     assert inputs.log.users is not None
     sampled, units = sample_units(fit)
     wide, has_purchases = widen_units(sampled, units, inputs, fit.inputs, settings["widen"])
-    sources, repeats = (0 if settings["widen"] == "none" else TRENDING | OWN), settings["repeats"]
-    n_users = int(np.count_nonzero(np.bincount(inputs.log.users)))
-    if repeats == "never" or (
-        repeats == "auto" and not lists_hold_own(wide, sampled, has_purchases, n_users)
-    ):
-        sources &= ~OWN
-    return learn_personal(sampled, wide, np.flatnonzero(has_purchases), sources, fit)
+    may_repeat = settings["repeats"] == "add"
+    if settings["repeats"] == "auto":
+        n_users = int(np.count_nonzero(np.bincount(inputs.log.users)))
+        may_repeat = lists_hold_own(wide, sampled, has_purchases, n_users)
+    if not may_repeat:
+        wide = wide.without_repeats()
+    sources = (TRENDING | OWN if may_repeat else TRENDING) if settings["widen"] != "none" else 0
+    learned = learn_personal(sampled, wide, np.flatnonzero(has_purchases), sources, fit)
+    return learned, may_repeat
 
 
 def _add_up(

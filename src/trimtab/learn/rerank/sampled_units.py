@@ -24,7 +24,7 @@ from trimtab.rerank.purchases_by_user import Purchases, days_before, sum_purchas
 from trimtab.rerank.widening import MOST_TRENDING, OWN, TRENDING, WiderLists, widen
 from trimtab.threads import run_ranges
 
-_MOST_UNITS = 20_000  # enough for a few coefficients
+_MOST_UNITS, _MOST_ENTRIES = 20_000, 2_000_000  # enough for a few coefficients
 _BY_CHANCE = 0.1  # of what chance would put on lists: engines that never list what a user has
 _LEAST_BY_CHANCE = 20.0  # entries
 
@@ -87,7 +87,8 @@ def sample_units(fit: HierarchyFit) -> tuple[SampledUnits, Ints]:
     learning = learning_units(prepared.lists, prepared.bought, prepared.weights)
     learning &= prepared.windows >= 0
     units = np.flatnonzero(learning)
-    share = min(1.0, _MOST_UNITS / max(len(units), 1))
+    entries = int(np.diff(prepared.lists.indptr)[units].sum())
+    share = min(1.0, _MOST_UNITS / max(len(units), 1), _MOST_ENTRIES / max(entries, 1))
     if share < 1.0:
         units = units[hash_units(units, shared.seed) < share]
     lists = _sort_items(prepared.lists, units)
