@@ -15,8 +15,8 @@ from __future__ import annotations
 import numpy as np
 
 from trimtab.kernels.compiling import helper, kernel
+from trimtab.kernels.list_sources import LISTED, OWN, TRENDING
 
-LISTED, TRENDING, OWN = 0, 1, 2  # where an entry comes from; TRENDING + OWN for both
 N_TERMS = 4
 _BY_TIMES = 1e-3  # weight of the number of purchases, next to the recent ones
 

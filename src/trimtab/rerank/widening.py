@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, entries_of
+from trimtab.kernels.list_sources import LISTED, OWN, TRENDING
 from trimtab.rerank.purchases_by_user import Purchases
 from trimtab.threads import run_ranges
 
-LISTED, TRENDING, OWN = 0, 1, 2  # where an entry comes from; TRENDING + OWN for both
 SOURCES = {"trending": TRENDING, "own": OWN}
 TERMS = ("bought_before", "times_bought", "days_since", "bought_lately")
-MOST_TRENDING, MOST_OWN = 30, 30  # items added to a list
+MOST_ADDED = 30  # items from each source
 
 
 class WiderLists(NamedTuple):
@@ -71,8 +71,8 @@ def widen(
     """
     from trimtab.kernels.wider_lists import N_TERMS, widen_lists
 
-    trending = trending[:MOST_TRENDING] if sources & TRENDING else trending[:0]
-    most_own = MOST_OWN if sources & OWN else 0
+    trending = trending[:MOST_ADDED] if sources & TRENDING else trending[:0]
+    most_own = MOST_ADDED if sources & OWN else 0
     room = np.diff(lists.indptr) + len(trending) + most_own
     indptr = np.concatenate([[0], np.cumsum(room)])
     n = int(indptr[-1])

@@ -10,6 +10,7 @@ import numpy as np
 
 from trimtab.arrays import Floats
 from trimtab.errors import GuardWarning, TrimtabWarning, warn
+from trimtab.kernels.list_sources import OWN, TRENDING
 from trimtab.learn.hierarchy.forecasts import Forecast
 from trimtab.learn.hierarchy.hierarchy_fit import HierarchyFit, fit_hierarchy
 from trimtab.learn.hierarchy.shared_inputs import SharedInputs
@@ -24,7 +25,7 @@ from trimtab.learn.rerank.sampled_units import (
 from trimtab.learn.settings import LearnerSettings
 from trimtab.progress import Progress
 from trimtab.rerank import Coefficient, Reranker, RerankSummary
-from trimtab.rerank.widening import OWN, SOURCES, TERMS, TRENDING
+from trimtab.rerank.widening import SOURCES, TERMS
 
 _MOST = 0.5  # share of users
 

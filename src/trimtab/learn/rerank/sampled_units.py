@@ -12,6 +12,7 @@ import numpy as np
 
 from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets
 from trimtab.bias.scaled_scores import model_scores, to_scale
+from trimtab.kernels.list_sources import LISTED, OWN, TRENDING
 from trimtab.learn.hierarchy.hierarchy_fit import HierarchyFit
 from trimtab.learn.hierarchy.levels import HierarchyInputs
 from trimtab.learn.hierarchy.line_search import gather_hits, values_at
@@ -21,7 +22,7 @@ from trimtab.learn.history import History
 from trimtab.learn.inputs import FitInputs
 from trimtab.learn.units import learning_units
 from trimtab.rerank.purchases_by_user import Purchases, days_before, sum_purchases
-from trimtab.rerank.widening import MOST_TRENDING, OWN, TRENDING, WiderLists, widen
+from trimtab.rerank.widening import MOST_ADDED, WiderLists, widen
 from trimtab.threads import run_ranges
 
 _MOST_UNITS, _MOST_ENTRIES = 20_000, 2_000_000  # enough for a few coefficients
@@ -117,7 +118,7 @@ def _sort_items(lists: Lists, units: Ints) -> Lists:
 def trending_items(history: History) -> Codes:
     """The best sellers just before an instant, best first."""
     assert history.window is not None
-    order = np.argsort(-history.window, kind="stable")[:MOST_TRENDING]
+    order = np.argsort(-history.window, kind="stable")[:MOST_ADDED]
     return order[history.window[order] > 0].astype(np.int32)
 
 
@@ -195,7 +196,7 @@ def lists_hold_own(
     """
     lists = wide.lists
     of_unit = np.repeat(np.arange(lists.n_units), np.diff(lists.indptr))
-    listed = (wide.sources == 0) & has_purchases[of_unit]
+    listed = (wide.sources == LISTED) & has_purchases[of_unit]
     found = float(wide.terms[listed, 0].sum())
     by_chance = 0.0
     for window, history in enumerate(sampled.shared.histories.before):
