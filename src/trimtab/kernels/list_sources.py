@@ -1,4 +1,4 @@
-"""Where an entry of a wider list comes from; what is both trending and the user's own has the sum."""
+"""Where an entry of a wider list comes from; what is trending and the user's own has the sum."""
 
 from __future__ import annotations
 
