@@ -20,16 +20,34 @@ from trimtab.arrays import Floats, Ints
 from trimtab.bias.table import WIDTH_90
 
 _DAYS_AHEAD = 7.0  # what the forecast is for
-_FADING = 0.09  # power of (days of a window / days ahead) by which a lift fades
-_ONE_WINDOW = 0.8  # of the lift of a window whose own users taught the coefficients
-# Spread of lifts between windows, over the mean lift: with windows held out; with users of the only
-# window held out; and with features of the window's own sales, which say least of other days.
-_SPREAD, _SPREAD_OF_ONE_WINDOW, _SPREAD_OF_USERS = 0.22, 0.35, 0.5
+_SPREAD_OF_USERS = 0.5  # with features of the window's own sales, which say least of other days
 _PRIOR_WINDOWS = 3.0  # the prior counts as much as so many windows
 # How much an uncertain gain shortens all levels: with features as of an instant, and with those of
 # a window's own sales, whose gain may be over with the window.
 _SHRINKAGE, _SHRINKAGE_OF_USERS = 0.5, 1.5
 _FEW_UNITS = 60.0  # of so many units, it does so by 1 more
+
+
+class Persistence(NamedTuple):
+    """How far the lifts of what is held out carry over to the days that follow."""
+
+    fading: float  # power of (days of a window / days ahead) by which a lift fades
+    one_window: float  # share left of the lift of a window whose own users taught the coefficients
+    # Spread of lifts between windows, over the mean lift: with windows held out, and with users of
+    # the only window held out.
+    spread: float
+    spread_of_one_window: float
+    averaging: float  # power of (days of a window / days ahead) by which the spread's square falls
+
+    def mix(self, other: Persistence, share: float) -> Persistence:
+        """Part of this and a share of another."""
+        pairs = zip(self, other, strict=True)
+        return Persistence(*((1.0 - share) * own + share * theirs for own, theirs in pairs))
+
+
+TREND = Persistence(0.09, 0.8, 0.22, 0.35, 0.0)
+# What users buy again and again lasts longer than a trend.
+PERSONAL = Persistence(0.04, 1.0, 0.12, 0.2, 1.0)
 
 
 class Lifts(NamedTuple):
@@ -107,13 +125,16 @@ class Forecast(NamedTuple):
 NO_FORECAST = Forecast(0.0, np.nan, np.nan)
 
 
-def forecast_lift(lifts: Lifts, as_of: bool, window_days: float) -> Forecast:
+def forecast_lift(
+    lifts: Lifts, as_of: bool, window_days: float, persistence: Persistence = TREND
+) -> Forecast:
     """The lift to expect from the lifts of what was held out.
 
     Args:
         lifts: of each fold.
         as_of: features were as of the start of each window.
         window_days: length of a window.
+        persistence: how far lifts carry over.
     """
     if lifts.before <= 0:
         return NO_FORECAST._replace(z_score=lifts.gain / max(lifts.gain_error, 1e-300))
@@ -121,7 +142,7 @@ def forecast_lift(lifts: Lifts, as_of: bool, window_days: float) -> Forecast:
     if lifts.by_window and len(found) > 1:
         n_windows, of_users = len(found), float(variances.mean())
         observed = max(float(found.var(ddof=1)) - of_users, 0.0)
-        prior = _PRIOR_WINDOWS * (_SPREAD * lifts.lift) ** 2
+        prior = _PRIOR_WINDOWS * (persistence.spread * lifts.lift) ** 2
         between = (prior + (n_windows - 1) * observed) / (_PRIOR_WINDOWS + n_windows - 1)
         # A gain that other days may undo is as unclear as one that other users may undo.
         of_mean = (of_users + between) / n_windows
@@ -130,13 +151,15 @@ def forecast_lift(lifts: Lifts, as_of: bool, window_days: float) -> Forecast:
         n_windows = 1
         weight = lifts.sums[lifts.sums[:, 0] > 0, 0] / float(lifts.sums[:, 0].sum())
         of_users = float((variances * weight**2).sum())
-        between = ((_SPREAD_OF_ONE_WINDOW if as_of else _SPREAD_OF_USERS) * lifts.lift) ** 2
+        spread = persistence.spread_of_one_window if as_of else _SPREAD_OF_USERS
+        between = (spread * lifts.lift) ** 2
         of_mean = unclear = of_users
     z_score = lifts.lift / max(float(np.sqrt(unclear)), 1e-300)
     shorter = min(1.0, window_days / _DAYS_AHEAD)
-    error = float(np.sqrt(of_mean + between + of_users * shorter))
+    ahead = between * shorter**persistence.averaging
+    error = float(np.sqrt(of_mean + ahead + of_users * shorter))
     if not as_of:
         return Forecast(z_score, lifts.lift, error)
-    fading = shorter**_FADING * (1.0 if lifts.by_window else _ONE_WINDOW)
+    fading = shorter**persistence.fading * (1.0 if lifts.by_window else persistence.one_window)
     held_out = n_windows if lifts.by_window else 0
     return Forecast(z_score, fading * lifts.lift, error, held_out, _SHRINKAGE)

@@ -13,7 +13,7 @@ import numpy as np
 
 from trimtab.arrays import Floats, Ints
 from trimtab.learn.hierarchy.choice_model import Coefficients
-from trimtab.learn.hierarchy.forecasts import Forecast, Lifts, forecast_lift
+from trimtab.learn.hierarchy.forecasts import PERSONAL, TREND, Forecast, Lifts, forecast_lift
 from trimtab.learn.hierarchy.hierarchy_fit import HierarchyFit
 from trimtab.learn.hierarchy.levels import FEWEST_UNITS
 from trimtab.learn.quanta import quanta_below
@@ -80,12 +80,12 @@ class _PersonalFits:
             folds = units.fit_folds(whole)
             if units.data.n_units < FEWEST_UNITS or not _converged(whole, folds):
                 return self._nothing(units)
-        length = self._length(units, folds)
-        gained = self._forecast(self._biases, self._after(units, folds, length))
+        length, share = self._length(units, folds), _personal_share(lifts)
+        gained = self._forecast(self._biases, self._after(units, folds, length), share)
         length *= gained.supported_share(units.data.n_units)
         if not length:
             return self._nothing(units)._replace(lifts=lifts)
-        forecast = self._forecast(self._engine, self._after(units, folds, length))
+        forecast = self._forecast(self._engine, self._after(units, folds, length), share)
         return LearnedPersonal(
             length, values, whole, units.covariance(whole), forecast, lifts, units.data.n_units,
             self._share,
@@ -147,10 +147,20 @@ class _PersonalFits:
             np.add.at(sums[:, place], self._sampled.folds, quanta)
         return Lifts(sums, self._quanta, self._sampled.shared.folds_are_windows)
 
-    def _forecast(self, before: Floats, after: Floats) -> Forecast:
+    def _forecast(self, before: Floats, after: Floats, share: float) -> Forecast:
+        """The lift to expect, of which a share is due to what users buy again."""
         window_days = self._sampled.shared.histories.window_days
-        return forecast_lift(self._lifts(before, after), True, window_days)
+        lasting = TREND.mix(PERSONAL, share)
+        return forecast_lift(self._lifts(before, after), True, window_days, lasting)
 
 
 def _converged(whole: Coefficients, folds: list[Coefficients]) -> bool:
     return all(found.converged for found in (whole, *folds))
+
+
+def _personal_share(lifts: dict[str, float]) -> float:
+    """The share of a lift that is due to what users buy again, rather than to trends."""
+    names = list(lifts)
+    steps = dict(zip(names, np.diff([0.0, *lifts.values()]), strict=True))
+    total, personal = lifts[names[-1]], steps["personal"] + steps.get("own", 0.0)
+    return float(np.clip(personal / total, 0.0, 1.0)) if total > 0 else 0.0
