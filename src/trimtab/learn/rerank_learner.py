@@ -18,6 +18,7 @@ from trimtab.tables.timestamps import has_zone
 
 WIDEN = ("any", "listed", "none")
 REPEATS = ("auto", "add", "never")
+_LEARNS_FROM = "a reranker learns from who bought what and when"
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,8 @@ class RerankLearner:
                 scores by "max", "mean" or "sum".
             progress: as for `BiasLearner.fit`.
         """
+        if history is None:
+            raise DataError(f"history is missing: {_LEARNS_FROM}; pass it, or use BiasLearner")
         tables = FitTables.read(recs, recent, history, items)
         assert tables.history is not None
         _require_events(tables.history, tables.recent)
@@ -93,8 +96,7 @@ def _require_events(history: Table, recent: Table) -> None:
     for table, column in ((history, USER), (history, TIMESTAMP), (recent, TIMESTAMP)):
         if not table.has(column):
             raise DataError(
-                f"{table.name} has no column '{column}': a reranker learns from who bought what "
-                f"and when; add it, or use BiasLearner"
+                f"{table.name} has no column '{column}': {_LEARNS_FROM}; add it, or use BiasLearner"
             )
     if history.has(COUNT):
         raise DataError(

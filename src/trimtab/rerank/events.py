@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, date, datetime, time
 from typing import Any, NamedTuple
 
@@ -91,9 +92,10 @@ def choose_instant(as_of: Any, times: Ints, table: RerankTable) -> int:
         table: what the Reranker has learned.
     """
     if as_of is None:
-        last = int(times.max(initial=table.learned_until - 1))
-        by_day = len(times) > 0 and not np.any(times % DAY)
-        return max(table.learned_until, last + (DAY if by_day else 1))
+        if len(times) == 0:
+            return table.learned_until
+        by_day = not np.any(times % DAY)
+        return max(table.learned_until, int(times.max()) + (DAY if by_day else 1))
     instant = _read_as_of(as_of, table.has_zone)
     if instant < table.learned_until:
         end = as_datetime(table.learned_until).strftime("%Y-%m-%d %H:%M:%S")
@@ -113,7 +115,7 @@ def _read_as_of(as_of: Any, zoned: bool) -> int:
             moment = None
     if isinstance(moment, date) and not isinstance(moment, datetime):
         moment = datetime.combine(moment, time(0))
-    if not isinstance(moment, datetime):
+    if not isinstance(moment, datetime) or math.isnan(moment.year):  # pandas.NaT
         raise SettingError(f"as_of={as_of!r}: must be a datetime like 2026-03-01T00:00:00")
     if (moment.tzinfo is not None) != zoned:
         raise SettingError(

@@ -32,25 +32,32 @@ _ITEM = {
 }
 
 
-def coefficient_table(learned: Sequence[Coefficient]) -> pa.Table:
-    """Return coefficients as a table, each with a sentence."""
+def coefficient_table(learned: Sequence[Coefficient], scale: str) -> pa.Table:
+    """Return coefficients as a table, each with a sentence.
+
+    Args:
+        learned: the coefficients.
+        scale: of the biases, on which scores are compared.
+    """
     return pa.table(
         {
             "name": pa.array([c.name for c in learned], pa.string()),
             "kind": pa.array([c.kind for c in learned], pa.string()),
             "value": pa.array([c.value for c in learned], pa.float64()),
             "error": pa.array([c.error for c in learned], pa.float64()),
-            "meaning": pa.array([explain(c) for c in learned], pa.string()),
+            "meaning": pa.array([explain(c, scale) for c in learned], pa.string()),
         }
     )
 
 
-def explain(coefficient: Coefficient) -> str:
+def explain(coefficient: Coefficient, scale: str = "log") -> str:
     """Return what a coefficient means, as in "bought before by the user: 3.1 x as likely"."""
     step, words = _ONE_MORE.get(
         coefficient.name,
         (math.log(2.0), _ITEM.get(coefficient.name, f"twice the {coefficient.name}")),
     )
+    if coefficient.kind == "score" and scale != "log":
+        words = "a score higher by the gap from the first to the k-th of the list"
     return f"{words}: {_times(math.exp(step * coefficient.value))} as likely"
 
 

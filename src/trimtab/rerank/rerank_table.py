@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -61,6 +61,10 @@ class RerankTable:
         for array in (self.item_part, self.trending):
             array.flags.writeable = False
         object.__setattr__(self, "settings", MappingProxyType(dict(self.settings)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        parts = (getattr(self, field.name) for field in fields(self))
+        return type(self), tuple(dict(p) if isinstance(p, MappingProxyType) else p for p in parts)
 
     @property
     def sources(self) -> int:

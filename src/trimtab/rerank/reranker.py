@@ -19,7 +19,7 @@ from trimtab.bias.ranked_tables import (
 )
 from trimtab.checks import require_k
 from trimtab.errors import warn
-from trimtab.rerank.events import LeftOut, UserEvents, no_events, read_events
+from trimtab.rerank.events import LeftOut, UserEvents, choose_instant, no_events, read_events
 from trimtab.rerank.explain_place import Explanation, ListPlace, read_user_lists
 from trimtab.rerank.explanations import coefficient_table
 from trimtab.rerank.rerank_lists import RankedItems, rank_units
@@ -74,7 +74,6 @@ class Reranker(RerankTable):
         require_k(k)
         deepest = choose_depth(self.bias, depth)
         coded = read_lists(recs, "never", duplicates)
-        warn_if_short(longest_list(coded.lists), k)
         if depth is None:
             warn_if_deeper(coded.lists, deepest)
         aligned = align_items(self.bias, coded)
@@ -86,6 +85,8 @@ class Reranker(RerankTable):
         top = rank_units(
             self, items, lists, coded.units.user_codes, events.purchases, hidden, k, deepest
         )
+        if longest_list(top) < k:
+            warn_if_short(longest_list(coded.lists), k)
         return write_top(top, coded, aligned.ids)
 
     def explain(
@@ -124,8 +125,8 @@ class Reranker(RerankTable):
         excluded = aligned.excluded
         if allowed is not None:
             excluded = excluded | ~read_allowed(allowed, aligned.ids)
-        may_add = np.zeros(len(aligned.ids), bool)
-        may_add[aligned.codes if self.settings["widen"] == "listed" else aligned.known] = True
+        may_add = np.full(len(aligned.ids), self.settings["widen"] != "listed")
+        may_add[aligned.codes] = True
         item_part = np.zeros(len(aligned.ids))
         item_part[aligned.known] = self.item_part
         return RankedItems(
@@ -143,6 +144,7 @@ class Reranker(RerankTable):
     ) -> UserEvents:
         users = coded.units.users
         if history is None:
+            choose_instant(as_of, np.empty(0, np.int64), self)  # checks it
             return no_events(len(users))
         return read_events(history, as_of, users, item_ids, self)
 
@@ -151,7 +153,7 @@ class Reranker(RerankTable):
 
         The table is empty if all users are ranked by the biases.
         """
-        return coefficient_table(self.learned)
+        return coefficient_table(self.learned, self.bias.scale)
 
     def save(self, folder: str | Path) -> None:
         """Save to a folder. Readers see the old version or the new one, never a mixture."""

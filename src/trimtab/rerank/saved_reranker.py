@@ -58,7 +58,7 @@ def _rebuild(table: pa.Table, header: dict[str, Any]) -> dict[str, Any]:
     ranks = table["trending"].to_numpy()
     listed = np.flatnonzero(ranks >= 0)
     names = {field.name for field in fields(RerankSummary)}
-    summary = {name: value for name, value in header["summary"].items() if name in names}
+    summary = {name: value for name, value in dict(header["summary"]).items() if name in names}
     return {
         "bias": ItemBias(**rebuild(table, header["bias"])),
         "item_part": np.array(table["item_part"].cast(pa.float64()).to_numpy()),

@@ -83,9 +83,9 @@ class _PersonalFits:
         length, share = self._length(units, folds), _personal_share(lifts)
         gained = self._forecast(self._biases, self._after(units, folds, length), share)
         length *= gained.supported_share(units.data.n_units)
-        if not length:
-            return self._nothing(units)._replace(lifts=lifts)
         forecast = self._forecast(self._engine, self._after(units, folds, length), share)
+        if not length or forecast.lift <= 0.0:
+            return self._nothing(units)._replace(lifts=lifts)
         return LearnedPersonal(
             length, values, whole, units.covariance(whole), forecast, lifts, units.data.n_units,
             self._share,
