@@ -1,0 +1,472 @@
+"""What a RerankLearner learns: gains where users repeat, nothing where they do not; its errors."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import fields
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import trimtab as tt
+from repeat_shop import NOW, START, RepeatShop, W
+from trimtab import threads
+from trimtab.errors import GuardWarning
+from trimtab.rerank import RerankSummary
+from trimtab.rerank.widening import TERMS
+
+
+def fit(shop: RepeatShop, **settings) -> tt.Reranker:
+    """A fit on a shop that may have no drift, of which the biases warn."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GuardWarning)
+        return tt.RerankLearner(**settings).fit(shop.recs, shop.recent, history=shop.history)
+
+
+def apply(reranker: tt.Reranker, shop: RepeatShop, **settings) -> pa.Table:
+    return reranker.apply(shop.tonight, history=shop.known, as_of=NOW, **settings)
+
+
+@pytest.fixture(scope="module")
+def shop() -> RepeatShop:
+    return RepeatShop(repeats=0.5, n_users=300)
+
+
+@pytest.fixture(scope="module")
+def learned(shop) -> tt.Reranker:
+    return fit(shop)
+
+
+# What it gains ------------------------------------------------------------------------------
+
+
+def test_it_gains_where_users_repeat():
+    for seed in range(3):
+        shop = RepeatShop(repeats=0.5, seed=seed)
+        reranker = fit(shop)
+        of_bias, lift = (
+            shop.lift(reranker.bias.apply(shop.tonight)),
+            shop.lift(apply(reranker, shop)),
+        )
+        assert lift > of_bias + 0.3
+        assert reranker.summary.sources == ("own",)
+        assert reranker.summary.forecast_low < lift < reranker.summary.forecast_high
+
+
+def test_without_drift_or_repeats_nothing_happens():
+    lifts = []
+    for seed in range(6):
+        shop = RepeatShop(repeats=0.0, seed=seed)
+        lifts.append(shop.lift(apply(fit(shop), shop)))
+    assert abs(np.mean(lifts)) < 0.005
+    assert min(lifts) > -0.02
+
+
+def test_what_trends_is_added_where_tastes_drift():
+    shop = RepeatShop(repeats=0.0, drift=1.5, n_users=300)
+    reranker = fit(shop)
+    assert "trending" in reranker.summary.sources
+    assert shop.lift(apply(reranker, shop)) > shop.lift(reranker.bias.apply(shop.tonight)) + 0.05
+    best = reranker.bias.table()["item_id"].to_numpy()[reranker.trending]
+    sold = shop.events(NOW - timedelta(W), W).select(["user_id", "item_id"]).to_pandas()
+    counts = sold.drop_duplicates().groupby("item_id").size()
+    assert len(best) == 30
+    assert counts[best[:5]].min() >= counts.drop(best[:5]).quantile(0.95)
+
+
+def test_terms_alone_gain(shop, learned):
+    """With `widen="none"` nothing is added, and lists are still ranked by what the user bought."""
+    reranker = fit(shop, widen="none")
+    assert reranker.summary.sources == ()
+    assert not added_to(apply(reranker, shop, k=20), shop)
+    assert 0.1 < shop.lift(apply(reranker, shop)) < shop.lift(apply(learned, shop))
+
+
+def added_to(top: pa.Table, shop: RepeatShop) -> pa.Table:
+    """Rows that are on no list of the engine."""
+    keys = ["user_id", "item_id"]
+    return top.select(keys).join(shop.tonight.select(keys), keys, join_type="left anti").to_pylist()
+
+
+def pairs_of(table: pa.Table) -> set[tuple[int, int]]:
+    return set(zip(table["user_id"].to_pylist(), table["item_id"].to_pylist(), strict=True))
+
+
+def test_listed_only(shop):
+    """Few items are on lists: the user's own may be added only if they are."""
+    few = np.arange(40)
+    narrow = [t.filter(pc.is_in(t["item_id"], pa.array(few))) for t in (shop.recs, shop.tonight)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", tt.TrimtabWarning)
+        reranker = tt.RerankLearner(widen="listed").fit(
+            narrow[0], shop.recent, history=shop.history
+        )
+        top = reranker.apply(narrow[1], history=shop.known, as_of=NOW)
+    added = pairs_of(top) - pairs_of(narrow[1])
+    assert len(added) > 100
+    assert {item for _, item in added} <= set(narrow[1]["item_id"].to_pylist())
+
+
+# What the user has --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def new_only() -> RepeatShop:
+    """A shop whose engine lists only what the user does not have yet."""
+    return RepeatShop(repeats=0.5, lists_own=False, n_users=300)
+
+
+@pytest.mark.parametrize("repeats", ["auto", "never"])
+def test_an_engine_that_lists_only_new_items_stays_so(new_only, repeats):
+    reranker = fit(new_only, repeats=repeats)
+    assert "own" not in reranker.summary.sources
+    assert not reranker.may_repeat
+    assert not pairs_of(apply(reranker, new_only, k=20)) & pairs_of(new_only.known)
+
+
+def test_it_may_be_told_to_add_what_users_have(new_only):
+    reranker = fit(new_only, repeats="add")
+    assert "own" in reranker.summary.sources
+    assert reranker.may_repeat
+    assert new_only.lift(apply(reranker, new_only)) > 1.0
+
+
+def test_it_may_be_told_never_to_add_what_users_have(shop, learned):
+    assert learned.may_repeat
+    reranker = fit(shop, repeats="never")
+    added = pairs_of(apply(reranker, shop, k=20)) - pairs_of(shop.tonight)
+    assert not added & pairs_of(shop.known)
+    assert "own" not in reranker.summary.sources
+
+
+# The same result ----------------------------------------------------------------------------
+
+
+def saved(reranker: tt.Reranker, folder: Path) -> dict[str, bytes]:
+    reranker.save(folder)
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+@pytest.fixture(scope="module")
+def drifting() -> RepeatShop:
+    return RepeatShop(repeats=0.3, drift=0.7, n_users=300)
+
+
+@pytest.mark.parametrize("scale", ["log", "additive", "list"])
+def test_order_of_rows_and_threads_change_nothing(scale, drifting, tmp_path, monkeypatch):
+    learner = tt.RerankLearner(scale=scale)
+    tables = drifting.recs, drifting.recent, drifting.history
+    random = np.random.default_rng(0)
+    shuffled = [table.take(random.permutation(table.num_rows)) for table in tables]
+    copies = [pa.table(table.to_pydict(), table.schema) for table in tables]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GuardWarning)
+        reranker = learner.fit(*tables[:2], history=tables[2])
+        assert (len(reranker.learned) > 0, reranker.bias.bias.any()) == (True, True)
+        expected = saved(reranker, tmp_path / "one")
+        assert all(table.equals(copy) for table, copy in zip(tables, copies, strict=True))
+        again = learner.fit(*shuffled[:2], history=shuffled[2])
+        assert saved(again, tmp_path / "two") == expected
+        monkeypatch.setattr(threads, "LEAST_SPLIT", 1)
+        for n_threads in ("1", "3"):
+            monkeypatch.setenv("TRIMTAB_THREADS", n_threads)
+            again = learner.fit(*tables[:2], history=tables[2])
+            assert saved(again, tmp_path / n_threads) == expected
+
+
+def test_any_frame(shop, learned, tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GuardWarning)
+        from_pandas = tt.RerankLearner().fit(
+            shop.recs.to_pandas(), shop.recent.to_pandas(), history=shop.history.to_pandas()
+        )
+    assert saved(from_pandas, tmp_path / "pandas") == saved(learned, tmp_path / "arrow")
+
+
+def test_purchases_of_the_windows_count_once(shop, learned, tmp_path):
+    """Those of earlier windows may be in the history or not; those of the newest never count."""
+    first = min(shop.recent["timestamp"].to_pylist())
+    early = shop.history.filter(pc.less(shop.history["timestamp"], first))
+    for history in (early, shop.known):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", GuardWarning)
+            again = tt.RerankLearner().fit(shop.recs, shop.recent, history=history)
+        assert again.summary == learned.summary
+        assert again.learned == learned.learned
+
+
+# What it tells ------------------------------------------------------------------------------
+
+
+def test_coefficients_come_with_sentences(learned):
+    table = learned.coefficients()
+    assert table.column_names == ["name", "kind", "value", "error", "meaning"]
+    rows = {row["name"]: row for row in table.to_pylist()}
+    assert next(iter(rows)) == "score"
+    assert {name: rows[name]["kind"] for name in TERMS} == dict.fromkeys(TERMS, "personal")
+    assert rows["own"]["kind"] == "added"
+    assert {row["kind"] for row in rows.values()} == {"score", "item", "personal", "added"}
+    for row in rows.values():
+        assert row["meaning"].endswith(" x as likely")
+        assert row["error"] > 0
+    more = np.exp(rows["bought_before"]["value"])
+    assert rows["bought_before"]["meaning"] == f"bought before by the user: {more:.2g} x as likely"
+    twice = np.exp(np.log(2) * rows["times_bought"]["value"])
+    assert f"bought twice as often by the user: {twice:.2g} x" in rows["times_bought"]["meaning"]
+    assert rows["score"]["meaning"].startswith("a score e times as high")
+
+
+def test_scores_on_other_scales_are_explained_by_their_gap(shop):
+    reranker = fit(shop, scale="list")
+    assert "gap from the first to the k-th" in reranker.coefficients()["meaning"][0].as_py()
+
+
+def test_the_summary(shop, learned):
+    summary = learned.summary
+    assert set(summary) == {field.name for field in fields(RerankSummary)}
+    assert (summary["metric"], summary.k, summary.n_windows) == ("ndcg", 10, 3)
+    assert 0 < summary.n_users <= shop.recs.select(["user_id", "window"]).group_by(
+        ["user_id", "window"]).aggregate([]).num_rows  # fmt: skip
+    assert 0.5 < summary.kept <= 2.0
+    assert summary.forecast_low < summary.forecast < summary.forecast_high
+    assert summary.forecast_windows == 3
+    assert list(summary.lifts) == ["trend", "personal", "own"]
+    assert summary.lifts["trend"] < summary.lifts["personal"] < summary.lifts["own"]
+    assert repr(learned).startswith(f"Reranker({len(learned)} items; kept 0.9")
+    assert "added items: own; ndcg@10" in repr(learned)
+
+
+@pytest.mark.parametrize("metric", ["acc", "map"])
+def test_other_metrics(shop, metric):
+    reranker = fit(shop, metric=metric, k=5)
+    assert (reranker.summary.metric, reranker.summary.k) == (metric, 5)
+    before = tt.evaluate(shop.tonight, shop.later, k=5)[metric]
+    after = tt.evaluate(apply(reranker, shop, k=5), shop.later, k=5)[metric]
+    assert after > 1.2 * before
+
+
+def test_weights(shop):
+    """Users of weight 0 teach nothing: as if they had not bought in the windows."""
+    users = np.unique(shop.recs["user_id"].to_numpy())
+    weights = pa.table({"user_id": users, "weight": (users % 2).astype(float)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GuardWarning)
+        reranker = tt.RerankLearner().fit(
+            shop.recs, shop.recent, history=shop.history, weights=weights
+        )
+    odd = np.unique(
+        shop.recs.filter(pc.equal(pc.bit_wise_and(shop.recs["user_id"], 1), 1))["user_id"]
+    )
+    assert 0 < reranker.summary.n_users <= 3 * len(odd)
+    assert shop.lift(apply(reranker, shop)) > 0.2
+
+
+def test_a_warning_only_if_most_users_are_ranked_by_biases_without_gain(shop):
+    """Without drift the biases gain nothing, which does not matter where users repeat."""
+    tt.RerankLearner().fit(shop.recs, shop.recent, history=shop.history)
+    none = RepeatShop(repeats=0.0, n_users=300)
+    with pytest.warns(GuardWarning, match="no gain in NDCG@10 on held-out data"):
+        tt.RerankLearner().fit(none.recs, none.recent, history=none.history)
+    few = shop.history.filter(pc.less(shop.history["user_id"], 100))
+    with pytest.warns(GuardWarning):
+        tt.RerankLearner().fit(*newest(shop), history=few)
+
+
+# Too little ---------------------------------------------------------------------------------
+
+RECS = pa.table({"user_id": [1, 1, 2, 2], "item_id": [7, 8, 7, 8], "score": [3.0, 2, 3, 2]})
+DAYS = pa.array(np.array(["2026-03-02", "2026-03-03"], "datetime64[us]"))
+RECENT = pa.table({"user_id": [1, 2], "item_id": [8, 8], "timestamp": DAYS})
+HISTORY = pa.table(
+    {
+        "user_id": [1, 2, 1, 2],
+        "item_id": [7, 8, 8, 9],
+        "timestamp": pa.array(
+            np.array(["2026-02-20", "2026-03-01", "2026-02-28", "2026-02-27"], "datetime64[us]")
+        ),
+    }
+)
+
+
+def test_four_rows_are_ranked_by_the_biases(bytes_of, tmp_path):
+    with pytest.warns(GuardWarning, match="too little to tell"):
+        reranker = tt.RerankLearner(k=1).fit(RECS, RECENT, history=HISTORY)
+    assert reranker.learned == ()
+    assert reranker.coefficients().num_rows == 0
+    summary = reranker.summary
+    assert (summary.kept, summary.sources) == (0.0, ())
+    assert summary.forecast is summary.forecast_low is summary.forecast_high is None
+    top = reranker.apply(RECS, k=1, history=HISTORY)
+    assert bytes_of(top) == bytes_of(reranker.bias.apply(RECS, k=1))
+    assert saved(tt.Reranker.load(saved_to(reranker, tmp_path)), tmp_path / "b") == saved(
+        reranker, tmp_path / "c"
+    )
+
+
+def saved_to(reranker: tt.Reranker, folder: Path) -> Path:
+    reranker.save(folder / "a")
+    return folder / "a"
+
+
+def newest(shop: RepeatShop) -> list[pa.Table]:
+    """Lists and purchases of the newest window."""
+    label = pc.max(shop.recs["window"])
+    tables = (shop.recs, shop.recent)
+    return [t.filter(pc.equal(t["window"], label)).drop_columns("window") for t in tables]
+
+
+def test_one_window_and_users_who_never_bought(shop):
+    """A history of other users: everybody is ranked by the biases."""
+    recs, recent = newest(shop)
+    moved = pc.add(shop.history["user_id"], 10_000)
+    strangers = shop.history.set_column(0, "user_id", moved)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GuardWarning)
+        reranker = tt.RerankLearner().fit(recs, recent, history=strangers)
+        some = tt.RerankLearner().fit(recs, recent, history=shop.history)
+    assert (reranker.learned, reranker.summary.n_users) == ((), 0)
+    assert some.summary.forecast_windows == 0
+    assert shop.lift(apply(some, shop)) > 0.2
+
+
+def test_a_history_that_ends_too_early(shop, bytes_of):
+    """Nothing is known just before the window: everybody is ranked by the biases."""
+    old = shop.events(START, 30)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GuardWarning)
+        reranker = tt.RerankLearner().fit(*newest(shop), history=old)
+    assert reranker.learned == ()
+    assert bytes_of(apply(reranker, shop)) == bytes_of(reranker.bias.apply(shop.tonight))
+
+
+def test_a_window_without_a_past_is_left_out(shop):
+    short = shop.events(NOW - timedelta(3 * W), 2 * W)  # nothing before the oldest window
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GuardWarning)
+        reranker = tt.RerankLearner().fit(shop.recs, shop.recent, history=short)
+    assert (reranker.summary.n_windows, reranker.summary.forecast_windows) == (2, 2)
+    assert 0 < reranker.summary.n_users < 600
+    assert shop.lift(apply(reranker, shop)) > 0.1
+
+
+def test_dates_and_categories(shop):
+    """Timestamps may be dates, of whole days; items may have categories."""
+    recent, history, known = (
+        t.set_column(t.column_names.index("timestamp"), "timestamp", t["timestamp"].cast("date32"))
+        for t in (shop.recent, shop.history, shop.known)
+    )
+    items = pa.table({"item_id": range(120), "category": [f"c{n % 5}" for n in range(120)]})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GuardWarning)
+        reranker = tt.RerankLearner().fit(shop.recs, recent, history=history, items=items)
+    assert not reranker.has_zone
+    top = reranker.apply(shop.tonight, history=known)
+    assert shop.lift(top) > 0.3
+    assert top.equals(reranker.apply(shop.tonight, history=known, as_of=NOW.date()))
+
+
+# Errors -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"widen": "all"}, "widen='all': must be one of any, listed, none"),
+        ({"repeats": True}, "repeats=True: must be one of auto, add, never"),
+        ({"k": 0}, "k=0: must be"),
+        ({"k": 2.5}, "k=2.5: must be"),
+        ({"metric": "auc"}, "metric='auc': must be one of"),
+        ({"scale": "linear"}, "scale='linear': must be one of"),
+        ({"seed": -1}, "seed=-1: must be"),
+    ],
+)
+def test_settings_that_are_refused(settings, words):
+    with pytest.raises(tt.SettingError) as caught:
+        tt.RerankLearner(**settings)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_settings_given_as_numpy_numbers(shop, tmp_path):
+    learner = tt.RerankLearner(k=np.int64(5), seed=np.uint8(3))
+    assert (type(learner.k), type(learner.seed)) == (int, int)
+
+
+def with_zone(table: pa.Table) -> pa.Table:
+    place = table.column_names.index("timestamp")
+    zoned = pc.assume_timezone(table["timestamp"], "UTC")
+    return table.set_column(place, "timestamp", zoned)
+
+
+def as_text(table: pa.Table, name: str) -> pa.Table:
+    return table.set_column(table.column_names.index(name), name, table[name].cast("string"))
+
+
+COUNTS = HISTORY.append_column("count", pa.array([1, 2, 3, 4]))
+TABLES = {
+    "history without users": ({"history": HISTORY.drop_columns("user_id")}, "history | 'user_id'"),
+    "history without timestamps": (
+        {"history": HISTORY.drop_columns("timestamp")}, "history | 'timestamp'"
+    ),
+    "history with counts": ({"history": COUNTS}, "history | 'count' | one row per purchase"),
+    "no history": ({"history": None}, "history | BiasLearner"),
+    "empty history": ({"history": HISTORY.slice(0, 0)}, "history is empty"),
+    "recent without timestamps": (
+        {"recent": RECENT.drop_columns("timestamp")}, "recent | 'timestamp'"
+    ),
+    "a time zone in history": (
+        {"history": with_zone(HISTORY)}, "'timestamp' | time zone in history but not in recent"
+    ),
+    "a time zone in recent": (
+        {"recent": with_zone(RECENT)}, "'timestamp' | time zone in recent but not in history"
+    ),
+    "text users in history": (
+        {"history": as_text(HISTORY, "user_id")}, "'user_id' | integers | strings | history"
+    ),
+    "text items in history": (
+        {"history": as_text(HISTORY, "item_id")}, "'item_id' | integers | strings | history"
+    ),
+    "text users in recent": (
+        {"recent": as_text(RECENT, "user_id")}, "'user_id' | integers | strings | recent"
+    ),
+    "text items in recs": (
+        {"recs": as_text(RECS, "item_id")}, "'item_id' | integers | strings | recs"
+    ),
+    "no score": ({"recs": RECS.drop_columns("score")}, "'score' | recs"),
+    "numbers for times": (
+        {"recent": RECENT.set_column(2, "timestamp", pa.array([1, 2]))}, "'timestamp' | recent"
+    ),
+    "words for times": (
+        {"history": HISTORY.set_column(2, "timestamp", pa.array(["a", "b", "c", "d"]))},
+        "'timestamp' | history | ISO",
+    ),
+    "an unknown way with repeats": ({"duplicates": "first"}, "duplicates='first'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", TABLES)
+def test_tables_that_are_refused(case):
+    changes, words = TABLES[case]
+    given = {"recs": RECS, "recent": RECENT, "history": HISTORY, **changes}
+    with pytest.raises(tt.TrimtabError) as caught:
+        tt.RerankLearner(k=1).fit(**given)
+    message = str(caught.value)
+    assert all(word in message for word in words.split(" | ")), message
+    assert "\n" not in message
+
+
+def test_an_instant_before_the_end_of_the_fit(learned, shop):
+    end = max(shop.recent["timestamp"].to_pylist())
+    with pytest.raises(tt.SettingError) as caught:
+        learned.apply(shop.tonight, history=shop.known, as_of=end)
+    assert "as_of=" in str(caught.value)
+    assert "must not be before" in str(caught.value)
+
+
+def test_items_of_another_kind_are_refused_by_apply(learned, shop):
+    with pytest.raises(tt.DataError, match=r"'item_id'.*strings.*recs"):
+        learned.apply(as_text(shop.tonight, "item_id"), history=shop.known, as_of=NOW)
