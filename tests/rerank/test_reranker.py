@@ -338,6 +338,19 @@ def test_scores_never_rise_and_no_item_is_shown_twice(repeat_shop, learned):
     assert not ((users[1:] == users[:-1]) & (scores[1:] > scores[:-1])).any()
 
 
+@pytest.mark.parametrize("widen", ["any", "listed"])
+def test_every_place_can_be_explained(widen):
+    """Added items too, that are on other lists only, learned or not."""
+    reranker = make_reranker(ZEROS, item_part={1: 0.3}, trending=[5, 8], widen=widen)
+    recs = pa.concat_tables([RECS, pa.table({"user_id": [2], "item_id": [12], "score": [0.1]})])
+    settings = {"history": EVENTS, "as_of": UNTIL}
+    rows = [row for row in reranker.apply(recs, k=4, **settings).to_pylist() if row["user_id"] == 1]
+    assert {8, 12} & {row["item_id"] for row in rows}
+    for row in rows:
+        found = reranker.explain(1, row["item_id"], recs, **settings)
+        assert (found.rank, found.score) == (row["rank"], pytest.approx(row["score"]))
+
+
 # Depth --------------------------------------------------------------------------------------
 
 

@@ -21,6 +21,7 @@ class AlignedItems:
 
     ids: Any
     codes: Codes  # item codes of the lists
+    listed: Codes  # codes of all items that are on a list
     known: Codes  # item codes of the bias table
     bias: Floats
     excluded: Flags
@@ -44,7 +45,7 @@ def align_items(table: BiasTable, coded: CodedRecs) -> AlignedItems:
     standard_error = np.full(len(ids), widest)
     standard_error[known] = np.nan_to_num(errors)
     codes = from_recs[coded.lists.items]
-    return AlignedItems(ids, codes, known, bias, excluded, fresh, standard_error)
+    return AlignedItems(ids, codes, from_recs, known, bias, excluded, fresh, standard_error)
 
 
 def read_excluded_pairs(exclude: Any, coded: CodedRecs, item_ids: Any) -> Sets | None:

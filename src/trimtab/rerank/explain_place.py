@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,8 @@ from trimtab.rerank.rerank_lists import RankedItems, rank_units, widen_block
 from trimtab.rerank.rerank_table import RerankTable
 from trimtab.rerank.widening import TERMS, WiderLists
 from trimtab.tables.columns import ITEM, SCORE, USER
-from trimtab.tables.frames import read_frame
+from trimtab.tables.frames import as_id_column, read_frame
+from trimtab.tables.ids import encode_ids
 from trimtab.tables.rec_lists import CodedRecs, read_lists
 
 _WORDS = {
@@ -66,14 +67,19 @@ class Explanation:
 
 
 def read_user_lists(recs: Any, user: Any) -> CodedRecs:
-    """Return the list of one user; raise if there is none."""
+    """Return the list of one user; raise if there is none.
+
+    Items are coded with those of all lists: what is on another list may be added to this one.
+    """
     table = read_frame(recs, "recs", USER, ITEM, SCORE)
     own = table.columns.filter(
         pa.compute.equal(table.columns[USER], _as_id(user, table.columns[USER].type))
     )
     if own.num_rows == 0:
         raise DataError(f"user={user!r}: not in column '{USER}' of recs; pass a user with a list")
-    return read_lists(own, "never", "error")
+    coded = read_lists(own, "never", "error")
+    ids, (_, codes) = encode_ids([table.ids(ITEM), as_id_column("recs", ITEM, coded.item_ids)])
+    return replace(coded, item_ids=ids, lists=coded.lists._replace(items=codes[coded.lists.items]))
 
 
 def _as_id(value: Any, kind: pa.DataType) -> pa.Scalar:

@@ -126,7 +126,7 @@ class Reranker(RerankTable):
         if allowed is not None:
             excluded = excluded | ~read_allowed(allowed, aligned.ids)
         may_add = np.full(len(aligned.ids), self.settings["widen"] != "listed")
-        may_add[aligned.codes] = True
+        may_add[aligned.listed] = True
         item_part = np.zeros(len(aligned.ids))
         item_part[aligned.known] = self.item_part
         return RankedItems(
