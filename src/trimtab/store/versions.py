@@ -5,6 +5,7 @@
       versions/000012-2026-11-01/
         manifest.json           how it was made, and the checksum of every file
         bias/                   as `ItemBias.save` writes it
+        reranker/               as `Reranker.save` writes it, if one was learned
         top.parquet             the re-ranked lists, if asked for
         names.parquet           item_id, name, if names were given
 
@@ -24,11 +25,13 @@ from typing import Any, TypeVar
 
 from trimtab.bias import ItemBias
 from trimtab.errors import StoreError
+from trimtab.rerank import Reranker
 from trimtab.store.lock import SWITCH_LOCK, hold_lock, now
 from trimtab.tables.file_headers import checksum, file_checksum, retry_while_replaced
 from trimtab.tables.files import read_table, write_atomically
 from trimtab.tables.store_pointer import POINTER, find_entry, read_pointer, version_folder
 
+BIAS, RERANKER = "bias", "reranker"  # folders
 TOP, NAMES = "top.parquet", "names.parquet"
 MANIFEST = "manifest.json"
 _CHANGES_KEPT = 200
@@ -57,10 +60,12 @@ class Version:
 
     def bias(self) -> ItemBias:
         """Return the biases."""
-        for name in self.manifest["files"]:
-            if name.startswith("bias/"):
-                self._check_file(name)
-        return ItemBias.load(self.folder / "bias")
+        self._check_folder(BIAS)
+        return ItemBias.load(self.folder / BIAS)
+
+    def reranker(self) -> Reranker | None:
+        """Return the reranker; None if the version has none."""
+        return Reranker.load(self.folder / RERANKER) if self._check_folder(RERANKER) else None
 
     def top(self) -> Any:
         """Return the re-ranked lists as an Arrow table; None if they were not asked for."""
@@ -74,6 +79,13 @@ class Version:
         """Refuse a version with a missing or changed file."""
         for name in self.manifest["files"]:
             self._check_file(name)
+
+    def _check_folder(self, folder: str) -> int:
+        """Refuse a folder with a missing or changed file; return the number of its files."""
+        names = [name for name in self.manifest["files"] if name.startswith(f"{folder}/")]
+        for name in names:
+            self._check_file(name)
+        return len(names)
 
     def _table(self, name: str) -> Any:
         return read_table(self._check_file(name)) if name in self.manifest["files"] else None
