@@ -35,11 +35,14 @@ def serve(
     max_items: Annotated[int, option("NUMBER", "Maximum items in a list.")] = Settings.max_items,
     max_lists: Annotated[int, option("NUMBER", "Maximum lists in a batch.")] = Settings.max_lists,
     max_batch_items: Annotated[
-        int, option("NUMBER", "Maximum items, and slots, in a batch.")
+        int, option("NUMBER", "Maximum items, recent items, and slots, in a batch.")
     ] = Settings.max_batch_items,
     max_filter: Annotated[
         int, option("NUMBER", "Maximum ids in exclude or in allowed.")
     ] = Settings.max_filter,
+    max_recent: Annotated[
+        int, option("NUMBER", "Maximum recent items of a user.")
+    ] = Settings.max_recent,
     max_id_length: Annotated[
         int, option("NUMBER", "Maximum characters in an id.")
     ] = Settings.max_id_length,
@@ -71,8 +74,9 @@ def serve(
         token=read_token(TOKEN, "--token-file", token_file),
         admin_token=read_token(ADMIN_TOKEN, "--admin-token-file", admin_token_file),
         max_body=max_body, max_items=max_items, max_lists=max_lists,
-        max_batch_items=max_batch_items, max_filter=max_filter, max_id_length=max_id_length,
-        max_k=max_k, max_requests=max_requests, body_seconds=body_seconds,
+        max_batch_items=max_batch_items, max_filter=max_filter, max_recent=max_recent,
+        max_id_length=max_id_length, max_k=max_k, max_requests=max_requests,
+        body_seconds=body_seconds,
     )  # fmt: skip
 
     def announce(version: int, address: str) -> None:

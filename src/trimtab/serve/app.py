@@ -22,14 +22,16 @@ from trimtab.serve.bodies import decode_body, read_body
 from trimtab.serve.gate import Gate
 from trimtab.serve.openapi import make_document
 from trimtab.serve.refusals import RefusalError, error_response, shorten
-from trimtab.serve.request_checks import check_batch, check_list
+from trimtab.serve.request_checks import check_batch, check_list, count_recent
 from trimtab.serve.routes import DOCS, PROMETHEUS, ROUTES
 from trimtab.serve.served_version import ServedVersion
 from trimtab.serve.service import Service
 from trimtab.serve.settings import Settings
 from trimtab.store import Store
 
-_MAX_ON_THE_LOOP = 1_000  # items and slots to rank in the event loop; more go to a thread
+_MAX_ON_THE_LOOP = (
+    1_000  # items, recent items and slots to rank in the event loop; more go to a thread
+)
 _CLIENT_GONE = 499  # nobody reads this answer
 
 
@@ -88,7 +90,8 @@ class _Handlers:
         served = self._service.served()
         check_list(asked, served, self._settings)
         (ranked,) = await self._rank(served, [asked])
-        return _json(wire.RerankAnswer(served.number, ranked.items, ranked.bucket))
+        answer = wire.RerankAnswer(served.number, ranked.items, ranked.bucket, ranked.recent)
+        return _json(answer)
 
     async def rerank_batch(self, request: Request) -> Response:
         asked = decode_body(await read_body(request, self._settings), self._batch_decoder)
@@ -99,7 +102,8 @@ class _Handlers:
     async def _rank(
         self, served: ServedVersion, lists: list[wire.RerankRequest]
     ) -> list[wire.Ranked]:
-        if sum(len(asked.items) + asked.k for asked in lists) <= _MAX_ON_THE_LOOP:
+        n = sum(len(asked.items) + asked.k + count_recent(asked) for asked in lists)
+        if n <= _MAX_ON_THE_LOOP:
             return self._service.rank_all(served, lists)
         return await run_in_threadpool(self._service.rank_all, served, lists)
 
@@ -115,7 +119,7 @@ class _Handlers:
     async def openapi(self, _: Request) -> Response:
         served = self._service.served()
         id_type, unlisted = served.treatment.lookup.id_type, served.unlisted
-        document = make_document(self._settings, id_type, unlisted)
+        document = make_document(self._settings, id_type, unlisted, served.has_zone)
         return Response(document, media_type="application/json")
 
     async def reload(self, _: Request) -> Response:

@@ -27,6 +27,16 @@ class Counters:
         self.add_gauge("requests_now", "Requests being answered.", lambda: self.n_active)
         self.lists = self._add_counter("lists", "Lists re-ranked.")
         self.items = self._add_counter("items", "Items on the lists received.")
+        self.personal = self._add_counter("personal_lists", "Lists ranked by recent items.")
+        self.not_personal = self._add_counter(
+            "recent_unused_lists", "Lists with recent items that were ranked without them."
+        )
+        self.unknown_recent = self._add_counter(
+            "recent_unknown_items", "Recent items left out: neither learned nor listed."
+        )
+        self.later_recent = self._add_counter(
+            "recent_later_items", "Recent items left out: at or after as_of."
+        )
         self.swaps = self._add_counter("version_swaps", "Changes to another version.")
         self.refusals = self._add_counter("version_refusals", "Versions refused.")
         self.written = self._add_counter("exposures_written", "Lists written to the exposure log.")

@@ -1,7 +1,8 @@
 """The OpenAPI 3.0.3 document of all routes.
 
 Its schemas come from the types that decode and encode, narrowed by the settings and by the table
-being served. All it calls valid is accepted, except a list with a repeated item.
+being served. All it calls valid is accepted, except a list with a repeated item, and times that do
+not exist or, in `as_of`, are before the end of what the reranker learned from.
 """
 
 from __future__ import annotations
@@ -33,10 +34,13 @@ _ERRORS = {
     503: "Too many requests at once, or no version is loaded yet; try again.",
 }
 _DESCRIPTION = """Adds the biases of the version being served to an engine's scores and returns the
-top k, in the same order and with the same scores as `ItemBias.apply`. Each answer comes from one
-version only.
+top k, in the same order and with the same scores as `ItemBias.apply`. If the version has a
+reranker, a list sent with the user's recent items is ranked as by `Reranker.apply`. Each answer
+comes from one version only.
 
 Errors are JSON with one sentence: what is wrong, and what to do."""
+_TIME = {"format": "date-time"}
+_LOCAL_TIME = {"pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?$"}
 _DOCUMENTED = [route for route in ROUTES if route.is_documented]
 _STRUCTS = (wire.Problem, *(
     kind for route in _DOCUMENTED for kind in (route.body, route.answer) if isinstance(kind, type)
@@ -44,32 +48,38 @@ _STRUCTS = (wire.Problem, *(
 
 
 @functools.lru_cache(maxsize=8)
-def make_document(settings: Settings, id_type: type, unlisted: str) -> bytes:
+def make_document(
+    settings: Settings, id_type: type, unlisted: str, has_zone: bool | None = None
+) -> bytes:
     """Return the document as JSON.
 
     Args:
         settings: The service's limits and tokens, and whether an A/B test is running.
         id_type: Type of the table's item ids, int or str.
         unlisted: How the table scores unlisted items.
+        has_zone: Whether the times of the reranker have a time zone; None without a reranker.
     """
     paths: dict[str, Any] = {}
     for route in _DOCUMENTED:
-        operation = _describe(route, settings, id_type)
+        operation = _describe(route, settings, id_type, has_zone)
         paths.setdefault(route.path, {})[route.method.lower()] = operation
     document = {
         "openapi": "3.0.3",
         "info": {"title": "Trimtab", "version": __version__, "description": _DESCRIPTION},
         "paths": paths,
         "components": {
-            "schemas": _schemas(settings, id_type, unlisted),
+            "schemas": _schemas(settings, id_type, unlisted, has_zone),
             "securitySchemes": _security_schemes(settings),
         },
     }
     return msgspec.json.encode(document)
 
 
-def _describe(route: ApiRoute, settings: Settings, id_type: type) -> dict[str, Any]:
-    examples = make_examples(route.name, id_type, settings.salt is not None)
+def _describe(
+    route: ApiRoute, settings: Settings, id_type: type, has_zone: bool | None
+) -> dict[str, Any]:
+    has_test, has_reranker = settings.salt is not None, has_zone is not None
+    examples = make_examples(route.name, id_type, has_test, has_reranker)
     operation: dict[str, Any] = {
         "operationId": route.name,
         "summary": route.summary,
@@ -152,7 +162,9 @@ def _security_schemes(settings: Settings) -> dict[str, Any]:
     return schemes
 
 
-def _schemas(settings: Settings, id_type: type, unlisted: str) -> dict[str, Any]:
+def _schemas(
+    settings: Settings, id_type: type, unlisted: str, has_zone: bool | None
+) -> dict[str, Any]:
     _, found = msgspec.json.schema_components(_STRUCTS, ref_template="#/components/schemas/{name}")
     schemas: dict[str, Any] = {name: _to_openapi_3_0(schema) for name, schema in found.items()}
     int64 = schemas["RerankRequest"]["properties"]["k"]
@@ -164,6 +176,9 @@ def _schemas(settings: Settings, id_type: type, unlisted: str) -> dict[str, Any]
     _narrow_request(schemas["RerankRequest"], settings, item_id, user_id)
     depth = schemas["RerankRequest"]["properties"]["depth"]
     depth["anyOf"] = _depths({**integer, "minimum": 1}, unlisted)
+    _narrow_recent_item(schemas["RecentItem"], item_id)
+    for schema, name in ((schemas["RecentItem"], "timestamp"), (schemas["RerankRequest"], "as_of")):
+        schema["properties"][name].update(_LOCAL_TIME if has_zone is False else _TIME)
     schemas["BatchRequest"]["properties"]["lists"]["maxItems"] = settings.max_lists
     schemas["ScoredItem"] = _scored_item(schemas["Item"], unlisted)
     schemas["RerankRequest"]["properties"]["items"]["items"] = {
@@ -182,10 +197,20 @@ def _narrow_request(
     for name in ("exclude", "allowed"):
         properties[name].update(items=item_id, maxItems=settings.max_filter)
     properties["allowed"]["minItems"] = 1
+    properties["recent"]["maxItems"] = settings.max_recent
     description = properties["user_id"]["description"]
     properties["user_id"] = {**user_id, "description": description}
     if settings.salt is not None:
         schema["required"] = [*schema["required"], "user_id"]
+
+
+def _narrow_recent_item(schema: dict[str, Any], item_id: dict[str, Any]) -> None:
+    """Add the type of the id, and that an item has one kind of time."""
+    properties = schema["properties"]
+    properties["item_id"] = item_id
+    properties["days_ago"]["minimum"] = 0
+    properties["count"]["minimum"] = 1
+    schema["oneOf"] = [{"required": ["days_ago"]}, {"required": ["timestamp"]}]
 
 
 def _depths(number: dict[str, Any], unlisted: str) -> list[dict[str, Any]]:

@@ -46,7 +46,7 @@ class Ranker:
         ids: list[Any] = [item.item_id for item in asked.items]
         scores = np.array([item.score for item in asked.items])
         rows = self.lookup.find(ids)
-        hidden, allowed = _as_set(asked.exclude), _as_set(asked.allowed)
+        hidden, allowed = as_set(asked.exclude), as_set(asked.allowed)
         added = self._find_unlisted(rows, asked.k, hidden, allowed)
         ids += self.lookup.ids_at(added)
         rows = np.concatenate([rows, added])
@@ -55,9 +55,10 @@ class Ranker:
             barred |= [item in hidden for item in ids]
         if allowed is not None:
             barred |= [item not in allowed for item in ids]
-        return self._top(ids, scores, self.bias[rows], barred, asked.k, self._depth_for(asked))
+        return self._top(ids, scores, self.bias[rows], barred, asked.k, self.depth_for(asked))
 
-    def _depth_for(self, asked: RerankRequest) -> int | None:
+    def depth_for(self, asked: RerankRequest) -> int | None:
+        """Return how many items of a list are re-ranked; None for all."""
         if isinstance(asked.depth, UnsetType):
             return self.depth
         return None if isinstance(asked.depth, str) else asked.depth
@@ -85,7 +86,7 @@ class Ranker:
         order = np.array(sorted(range(len(ids)), key=ids.__getitem__))
         codes = np.empty(len(ids), np.int32)
         codes[order] = np.arange(len(ids), dtype=np.int32)
-        best, rest = split_lists(_one_list(codes[: len(scores)], scores), depth)
+        best, rest = split_lists(one_list(codes[: len(scores)], scores), depth)
         lists, units = self._scaled(best, codes[len(scores) :])
         top = rank_lists(lists, k, bias[order], barred[order])
         top = top._replace(scores=to_scores(top, units))
@@ -103,7 +104,7 @@ class Ranker:
             return Scaled(lists, units)
         codes = np.concatenate([lists.items, added])
         keys = np.concatenate([lists.scores, np.zeros(len(added))])
-        return Scaled(_one_list(codes, keys), units)
+        return Scaled(one_list(codes, keys), units)
 
 
 def make_ranker(bias: ItemBias, lookup: ItemLookup) -> Ranker:
@@ -124,18 +125,20 @@ def make_ranker(bias: ItemBias, lookup: ItemLookup) -> Ranker:
     )  # fmt: skip
 
 
-def _one_list(codes: Codes, scores: Floats) -> Lists:
+def one_list(codes: Codes, scores: Floats) -> Lists:
+    """Return the lists of one unit."""
     return Lists(np.array([0, len(codes)], np.int64), codes, scores)
 
 
 def warm_up() -> None:
     """Compile or load the kernels now, so no request waits for that."""
-    lists = _one_list(np.arange(2, dtype=np.int32), np.ones(2))
+    lists = one_list(np.arange(2, dtype=np.int32), np.ones(2))
     best, _ = split_lists(lists, 1)
     for scale in SCALES:
         scaled, units = to_scale(best, scale, 1)
         to_scores(rank_lists(scaled, 1, np.zeros(2), np.zeros(2, bool)), units)
 
 
-def _as_set(ids: list[Any] | UnsetType) -> set[Any] | None:
+def as_set(ids: list[Any] | UnsetType) -> set[Any] | None:
+    """Return ids of a request as a set; None if they were left out."""
     return None if isinstance(ids, UnsetType) else set(ids)

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import UnsetType
 
 from trimtab.serve.lookup import ItemLookup
+from trimtab.serve.recent_items import check_recent
 from trimtab.serve.refusals import RefusalError, shorten
 from trimtab.serve.served_version import ServedVersion
 from trimtab.serve.settings import Settings
@@ -33,6 +34,10 @@ def check_list(asked: RerankRequest, served: ServedVersion, settings: Settings) 
     if asked.allowed == []:
         raise RefusalError(422, "allowed is empty: send at least one item, or leave it out")
     _check_user(asked.user_id, settings)
+    if not isinstance(asked.recent, UnsetType):
+        _check_count("recent", asked.recent, settings.max_recent)
+        _check_ids("recent", [entry.item_id for entry in asked.recent], lookup, settings)
+    check_recent(asked, None if served.personal is None else served.personal.reranker)
 
 
 def check_batch(asked: BatchRequest, served: ServedVersion, settings: Settings) -> None:
@@ -47,11 +52,17 @@ def check_batch(asked: BatchRequest, served: ServedVersion, settings: Settings) 
     for name, total in (
         ("items", sum(len(part.items) for part in asked.lists)),
         ("k", sum(part.k for part in asked.lists)),
+        ("recent", sum(count_recent(part) for part in asked.lists)),
     ):
         if total > limit:
             raise RefusalError(
                 422, f"{name} adds up to {total} over all lists: at most {limit}; split the batch"
             )
+
+
+def count_recent(asked: RerankRequest) -> int:
+    """Return the number of recent items in a request."""
+    return 0 if isinstance(asked.recent, UnsetType) else len(asked.recent)
 
 
 def _check_count(name: str, entries: Sequence[Any], limit: int) -> None:

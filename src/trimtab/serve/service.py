@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec import UnsetType
+from msgspec import UNSET, UnsetType
 
 from trimtab.abtest.buckets import CONTROL
 from trimtab.serve.counters import Counters
@@ -18,6 +18,7 @@ from trimtab.serve.wire import (
     ExperimentStatus,
     ExposureStatus,
     Ranked,
+    RecentUse,
     RerankRequest,
     StatusAnswer,
 )
@@ -81,6 +82,7 @@ class Service:
         ranked = [self._rank(served, asked) for asked in lists]
         self.counters.lists.add(len(lists))
         self.counters.items.add(sum(len(asked.items) for asked in lists))
+        self._count_recent(ranked)
         if self.exposures is not None:
             for asked, answer in zip(lists, ranked, strict=True):
                 self._log_exposure(self.exposures, asked, answer, served.number)
@@ -104,10 +106,19 @@ class Service:
     def _rank(self, served: ServedVersion, asked: RerankRequest) -> Ranked:
         user = asked.user_id
         if self._experiment is None or served.control is None or isinstance(user, UnsetType):
-            return Ranked(served.treatment.rank(asked))
+            return _rank_treated(served, asked)
         bucket: Any = self._experiment.bucket(user)
-        ranker = served.control if bucket == CONTROL else served.treatment
-        return Ranked(ranker.rank(asked), bucket)
+        if bucket != CONTROL:
+            return _rank_treated(served, asked, bucket)
+        return Ranked(served.control.rank(asked), bucket, _unused(asked))
+
+    def _count_recent(self, ranked: Sequence[Ranked]) -> None:
+        uses = [one.recent for one in ranked if not isinstance(one.recent, UnsetType)]
+        n_personal = sum(use.used > 0 for use in uses)
+        self.counters.personal.add(n_personal)
+        self.counters.not_personal.add(len(uses) - n_personal)
+        self.counters.unknown_recent.add(sum(use.unknown_items for use in uses))
+        self.counters.later_recent.add(sum(use.later for use in uses))
 
     @staticmethod
     def _log_exposure(log: ExposureLog, asked: RerankRequest, answer: Ranked, version: int) -> None:
@@ -139,3 +150,16 @@ class Service:
         )  # fmt: skip
         if self.exposures is not None:
             add_gauge("exposures_buffered", "Lists not written yet.", self.exposures.n_buffered)
+
+
+def _rank_treated(served: ServedVersion, asked: RerankRequest, bucket: Any = UNSET) -> Ranked:
+    """Return a list ranked by the user's recent items if possible, else by the biases."""
+    if served.personal is None or isinstance(asked.recent, UnsetType):
+        return Ranked(served.treatment.rank(asked), bucket, _unused(asked))
+    items, use = served.personal.rank(asked)
+    return Ranked(items, bucket, use)
+
+
+def _unused(asked: RerankRequest) -> RecentUse | UnsetType:
+    """Return what became of recent items that are not used, if there are any."""
+    return UNSET if isinstance(asked.recent, UnsetType) else RecentUse(0, 0, 0)

@@ -35,8 +35,9 @@ class Settings:
         max_body: Maximum bytes in a request.
         max_items: Maximum items in a list.
         max_lists: Maximum lists in a batch.
-        max_batch_items: Maximum items, or slots, over all lists in a batch.
+        max_batch_items: Maximum items, recent items, or slots over all lists in a batch.
         max_filter: Maximum ids in `exclude` or in `allowed`.
+        max_recent: Maximum recent items of a user.
         max_id_length: Maximum characters in an id.
         max_k: Maximum slots in a list; at least 10, the default of a request.
         max_requests: Maximum concurrent requests.
@@ -61,6 +62,7 @@ class Settings:
     max_lists: int = 1_000
     max_batch_items: int = 100_000
     max_filter: int = 10_000
+    max_recent: int = 1_000
     max_id_length: int = 256
     max_k: int = 10_000
     max_requests: int = 128

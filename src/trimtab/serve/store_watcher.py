@@ -6,14 +6,18 @@ import logging
 import threading
 import time
 
-from trimtab.bias import ItemBias
 from trimtab.errors import StoreError, TrimtabError
 from trimtab.serve.counters import Counters
 from trimtab.serve.ranker import warm_up
-from trimtab.serve.served_version import ServedVersion, current_time, prepare_version
+from trimtab.serve.served_version import (
+    ReadVersion,
+    ServedVersion,
+    current_time,
+    prepare_version,
+)
 from trimtab.serve.settings import Settings
 from trimtab.serve.wire import RefusedVersion
-from trimtab.store import Store, Version
+from trimtab.store import Store
 from trimtab.tables.store_pointer import POINTER
 
 log = logging.getLogger("trimtab.serve")
@@ -99,20 +103,19 @@ class StoreWatcher:
         if before and (before.number, before.manifest) == (version.number, version.manifest):
             self.refused = None
             return False
-        version, bias = self._read()
-        self.served = prepare_version(version, bias, self._settings.experiment is not None)
+        self.served = prepare_version(self._read(), self._settings.experiment is not None)
         self.refused = None
         if before is not None:
             self._counters.swaps.add()
-            log.info("now serving version %d (was %d)", version.number, before.number)
+            log.info("now serving version %d (was %d)", self.served.number, before.number)
         return True
 
-    def _read(self) -> tuple[Version, ItemBias]:
-        """Return the current version and its biases; read again if it was removed meanwhile."""
+    def _read(self) -> ReadVersion:
+        """Return the current version; read again if it was removed meanwhile."""
         for _ in range(_MAX_READS):
             version = self.store.current()
             try:
-                return version, version.bias()
+                return ReadVersion.read(version)
             except StoreError:
                 if self.store.current().number == version.number:
                     raise

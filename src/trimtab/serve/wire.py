@@ -22,6 +22,26 @@ class Item(Struct, forbid_unknown_fields=True, gc=False):
     score: float
 
 
+class RecentItem(Struct, forbid_unknown_fields=True, gc=False):
+    """An item that the user bought, and when: `days_ago` or `timestamp`."""
+
+    item_id: Id
+    days_ago: Annotated[
+        float | UnsetType,
+        Meta(description="Whole days before `as_of`; 0 for the 24 hours before it."),
+    ] = UNSET
+    timestamp: Annotated[
+        str | UnsetType,
+        Meta(
+            description="ISO text; with an offset if the version learned from times with a time "
+            "zone, without one if not."
+        ),
+    ] = UNSET
+    count: Annotated[
+        Int64, Meta(description="Number of different days that this entry stands for.")
+    ] = 1
+
+
 class RerankRequest(Struct, forbid_unknown_fields=True):
     """A list to re-rank, with the engine's scores."""
 
@@ -45,6 +65,21 @@ class RerankRequest(Struct, forbid_unknown_fields=True):
     user_id: Annotated[
         UserId | UnsetType, Meta(description="User who sees the list; required in an A/B test.")
     ] = UNSET
+    recent: Annotated[
+        list[RecentItem] | UnsetType,
+        Meta(
+            description="What the user bought of late, in any order. If the version has a "
+            "reranker, the list is ranked by it, and items can be added; without recent items it "
+            "is ranked by the biases."
+        ),
+    ] = UNSET
+    as_of: Annotated[
+        str | UnsetType,
+        Meta(
+            description="The instant that the list is for, as ISO text like `timestamp`; not "
+            "before the end of what the reranker learned from. Now by default."
+        ),
+    ] = UNSET
 
 
 class BatchRequest(Struct, forbid_unknown_fields=True):
@@ -56,11 +91,24 @@ class BatchRequest(Struct, forbid_unknown_fields=True):
 Bucket: TypeAlias = Literal["control", "treatment"] | UnsetType
 
 
+class RecentUse(Struct):
+    """What became of the recent items of a request."""
+
+    used: Annotated[
+        int, Meta(description="Entries that the list is ranked by; 0: ranked by the biases.")
+    ]
+    unknown_items: Annotated[
+        int, Meta(description="Entries left out: items that were neither learned nor listed.")
+    ]
+    later: Annotated[int, Meta(description="Entries left out: at or after `as_of`.")]
+
+
 class Ranked(Struct):
     """A re-ranked list in a batch."""
 
     items: list[Item]
     bucket: Bucket = UNSET
+    recent: RecentUse | UnsetType = UNSET
 
 
 class RerankAnswer(Struct):
@@ -69,6 +117,7 @@ class RerankAnswer(Struct):
     version: int
     items: list[Item]
     bucket: Bucket = UNSET
+    recent: RecentUse | UnsetType = UNSET
 
 
 class BatchAnswer(Struct):
@@ -93,6 +142,19 @@ class RefusedVersion(Struct):
     at: str
 
 
+class RerankerAnswer(Struct):
+    """The reranker of a version."""
+
+    kept: Annotated[
+        float, Meta(description="Share kept of what recent items add; 0: the biases rank all.")
+    ]
+    sources: Annotated[
+        list[str], Meta(description="Sources of the items added to lists: trending, own.")
+    ]
+    learned_until: Annotated[str, Meta(description="`as_of` must not be before it.")]
+    has_zone: Annotated[bool, Meta(description="Whether timestamps need an offset.")]
+
+
 class VersionAnswer(Struct):
     """The version being served."""
 
@@ -105,6 +167,7 @@ class VersionAnswer(Struct):
     metric: str
     k: int
     depth: Annotated[int | None, Meta(description="Null if whole lists are re-ranked.")]
+    reranker: RerankerAnswer | None
     loaded_at: str
     refused: RefusedVersion | None
 
