@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from served_rerankers import Reloading
 from services import ADMIN_TOKEN, TOKEN, Running, make_bias, publish, running
 from trimtab.store import Store
 
@@ -57,3 +58,12 @@ def ab_testing(tmp_path_factory) -> Iterator[Running]:
     publish(store, make_bias(["a", "b", "é"], [0.5, -0.5, 1.0], unlisted="zero"))
     with running(store, *SMALL, "--salt", "summer") as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def reranking(tmp_path_factory) -> Iterator[Reloading]:
+    """A server that checks its store only on request; its versions may have a reranker."""
+    store = Store(tmp_path_factory.mktemp("reranking") / "store")
+    publish(store, make_bias([1], [0.0]))
+    with running(store, "--poll", 3600, TRIMTAB_ADMIN_TOKEN=ADMIN_TOKEN) as server:
+        yield Reloading(server, store)

@@ -59,6 +59,13 @@ WRONG_SHAPE = [
     listed(more=',"user_id":null'), listed(more=',"user_id":true'), listed(more=',"user_id":1.5'),
     listed(more=',"user_id":[]'), listed(more=',"user_id":9223372036854775808'),
     listed(more=',"user_id":"' + "x" * 257 + '"'), listed(more=',"exclude":[1.0]'),
+    listed(more=',"recent":null'), listed(more=',"recent":[1]'), listed(more=',"recent":{}'),
+    listed(more=',"recent":[{"item_id":1}]'), listed(more=',"recent":[{"days_ago":1}]'),
+    listed(more=',"recent":[{"item_id":1,"days_ago":"1"}]'), listed(more=',"as_of":1'),
+    listed(more=',"recent":[{"item_id":1,"days_ago":1,"rank":1}]'), listed(more=',"as_of":""'),
+    listed(more=',"recent":[{"item_id":1.5,"days_ago":1}]'), listed(more=',"as_of":null'),
+    listed(more=',"recent":[{"item_id":1,"days_ago":1,"count":1.5}]'),
+    listed(more=',"recent":[{"item_id":1,"days_ago":1e999}]'),
     b'{"items":[{"item_id":1,"score":1},{"item_id":2,"score":2},{"item_id":1,"score":1}]}',
 ]  # fmt: skip
 
@@ -222,9 +229,10 @@ def test_bytes_that_are_not_http_are_400(server, content):
 
 LIMITS: dict[str, Any] = {
     "--max-body": 900, "--max-items": 8, "--max-lists": 3, "--max-batch-items": 15,
-    "--max-filter": 2, "--max-id-length": 5, "--max-k": 12, "--max-requests": 2,
-    "--body-seconds": 5,
+    "--max-filter": 2, "--max-recent": 7, "--max-id-length": 5, "--max-k": 12,
+    "--max-requests": 2, "--body-seconds": 5,
 }  # fmt: skip
+BOUGHT = {"item_id": "a", "days_ago": 1}
 LISTS_OVER_A_LIMIT = [
     (request_of("abcdefghi", [1] * 9), ["items", "9", "8"]),
     (request_of("a", [1], exclude=list("xyz")), ["exclude", "3", "2"]),
@@ -235,12 +243,16 @@ LISTS_OVER_A_LIMIT = [
     (request_of("a", [1], depth=4), ["depth=4", "unlisted"]),
     (request_of("a", [-0.5]), ["score=-0.5", "0"]),
     (request_of([1], [1]), ["item_id 1", "strings"]),
+    (request_of("a", [1], recent=[BOUGHT] * 8), ["recent", "8", "7"]),
+    (request_of("a", [1], recent=[{**BOUGHT, "item_id": 1}]), ["item_id 1", "recent", "strings"]),
+    (request_of("a", [1], recent=[{**BOUGHT, "item_id": "longer"}]), ["recent", "6", "5"]),
 ]
 ONE = request_of("ab", [1, 1], k=2)
 BATCHES_OVER_A_LIMIT = [
     ([ONE] * 4, ["lists", "4", "3"]),
     ([request_of("abcdefgh", [1] * 8, k=1)] * 2, ["items", "16", "15"]),
     ([request_of("a", [1], k=8)] * 2, ["k", "16", "15"]),
+    ([request_of("a", [1], k=1, recent=[BOUGHT] * 6)] * 3, ["recent", "18", "15"]),
 ]
 
 
@@ -258,7 +270,7 @@ def test_requests_within_the_limits_are_answered(limited):
     assert limited.client.post("/rerank/batch", json={"lists": [ONE] * 2}).status_code == 200
 
 
-@pytest.mark.parametrize(("asked", "words"), LISTS_OVER_A_LIMIT, ids=range(9))
+@pytest.mark.parametrize(("asked", "words"), LISTS_OVER_A_LIMIT, ids=range(12))
 def test_a_list_over_a_limit_is_422(limited, asked, words):
     one = {"k": 2, **asked}
     status, sentence = answer_to(limited, json.dumps(one).encode())
@@ -268,7 +280,7 @@ def test_a_list_over_a_limit_is_422(limited, asked, words):
     assert (status, in_batch) == (422, f"lists[1]: {sentence}")
 
 
-@pytest.mark.parametrize(("lists", "words"), BATCHES_OVER_A_LIMIT, ids=range(3))
+@pytest.mark.parametrize(("lists", "words"), BATCHES_OVER_A_LIMIT, ids=range(4))
 def test_a_batch_over_a_limit_is_422(limited, lists, words):
     body = json.dumps({"lists": lists}).encode()
     status, sentence = answer_to(limited, body, "/rerank/batch")

@@ -1,0 +1,262 @@
+"""Recent items in requests: what they do, what is refused, and versions with and without."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from served_rerankers import make_reranker, order_of, publish_reranker, reranked
+from services import applied, make_bias, request_of
+from trimtab.abtest.buckets import CONTROL, TREATMENT, Experiment
+from trimtab.serve import Settings
+from trimtab.serve.counters import Counters
+from trimtab.serve.openapi import make_document
+from trimtab.serve.ranker import SCORE_TOO_LARGE
+from trimtab.serve.service import Service
+from trimtab.serve.store_watcher import StoreWatcher
+from trimtab.serve.wire import RerankRequest
+from trimtab.store import Store
+
+pytestmark = pytest.mark.xdist_group("serve-reranker")
+PLAIN = make_bias([7, 8, 9], [0.0, 0.25, 0.0])  # k=1, so 1 in a score is 1 in the choice model
+ASKED = request_of([7, 8], [1.0, 0.75])
+
+
+def test_items_of_the_user_move_up_and_are_added(reranking):
+    reranking.serve(make_reranker(PLAIN, terms=(0.5, 0, 0, 0), sources={"own": -0.125}))
+    recent = [{"item_id": 8, "days_ago": 3}, {"item_id": 9, "timestamp": "2026-03-01T08:00:00Z"}]
+    answer = reranking.server.rerank({**ASKED, "recent": recent})
+    scores = [(8, 0.25), (9, 0.125), (7, 0.0)]
+    assert [(item["item_id"], item["score"]) for item in answer["items"]] == scores
+    assert answer["recent"] == {"used": 2, "unknown_items": 0, "later": 0}
+    hidden = reranking.server.rerank({**ASKED, "recent": recent, "exclude": [9]})
+    assert order_of(hidden) == [8, 7]
+    without = reranking.server.rerank(ASKED)
+    assert without["items"] == applied(PLAIN, ASKED)
+    assert "recent" not in without
+
+
+@pytest.mark.parametrize(
+    ("recent", "times"),
+    [
+        ([{"days_ago": 3, "count": 4}], 4),
+        ([{"days_ago": 3, "count": 4}, {"days_ago": 5, "count": 2}], 6),
+        ([{"days_ago": 3, "count": 4}, {"days_ago": 3.5, "count": 2}], 4),  # the same day
+        ([{"days_ago": 3}, {"days_ago": 1e300}, {"days_ago": 0}], 3),
+    ],
+)
+def test_an_entry_counts_for_as_many_days_as_it_says(reranking, recent, times):
+    reranking.serve(make_reranker(PLAIN, terms=(0, 1.0, 0, 0)))
+    entries = [{"item_id": 8, **entry} for entry in recent]
+    answer = reranking.server.rerank({**ASKED, "recent": entries})
+    assert score_of(answer, 8) == pytest.approx(-0.25 + np.log(times), rel=1e-12)
+    assert score_of(answer, 7) == 0
+
+
+def test_the_days_since_count_from_as_of(reranking):
+    reranking.serve(make_reranker(PLAIN, terms=(0, 0, 1.0, 0)))
+    entry = {"item_id": 8, "timestamp": "2026-03-10T00:00:00+02:00"}  # 2 hours before the 10th
+    for as_of, days in (("2026-03-10T00:00:00Z", 1), ("2026-03-12T22:00:01Z", 4)):
+        answer = reranking.server.rerank({**ASKED, "recent": [entry], "as_of": as_of})
+        assert score_of(answer, 8) == pytest.approx(-0.25 + np.log(days), rel=1e-12)
+    moment = datetime.now(UTC) - timedelta(hours=60)  # as_of is now
+    entry = {"item_id": 8, "timestamp": moment.isoformat()}
+    answer = reranking.server.rerank({**ASKED, "recent": [entry]})
+    assert score_of(answer, 8) == pytest.approx(-0.25 + np.log(3), rel=1e-12)
+
+
+def score_of(answer: dict[str, Any], item: int) -> float:
+    return next(entry["score"] for entry in answer["items"] if entry["item_id"] == item)
+
+
+USE = {"used": 0, "unknown_items": 0, "later": 0}
+
+
+def test_versions_with_and_without_a_reranker_follow_each_other(reranking):
+    reranker = make_reranker(PLAIN, terms=(0.5, 0, 0, 0), sources={"own": 0.0})
+    server, asked = reranking.server, {**ASKED, "recent": [{"item_id": 9, "days_ago": 1}]}
+    first = reranking.serve(PLAIN)
+    plain = server.rerank(asked)
+    assert plain == {"version": first, "items": applied(PLAIN, asked), "recent": USE}
+    assert server.client.get("/version").json()["reranker"] is None
+    second = reranking.serve(reranker)
+    items = reranked(reranker, asked)
+    assert items != plain["items"]
+    assert server.rerank(asked) == {"version": second, "items": items, "recent": {**USE, "used": 1}}
+    assert server.rerank(ASKED) == {"version": second, "items": plain["items"]}
+    assert server.client.get("/version").json()["reranker"] == {
+        "kept": 0.9, "sources": ["own"], "learned_until": "2026-03-10T00:00:00+00:00",
+        "has_zone": True,
+    }  # fmt: skip
+    reranking.store.rollback()
+    assert server.reload()["version"] == first
+    assert server.rerank(asked) == plain
+
+
+def test_lists_with_recent_items_are_counted(reranking):
+    reranking.serve(make_reranker(PLAIN))
+    names = ("personal_lists", "recent_unused_lists", "recent_unknown_items", "recent_later_items")
+
+    def count() -> np.ndarray:
+        return np.array([reranking.server.count(f"trimtab_{name}_total") for name in names])
+
+    before = count()
+    later = {"item_id": 7, "timestamp": "2100-01-01T00:00:00Z"}
+    unknown, known = {"item_id": 70, "days_ago": 0}, {"item_id": 7, "days_ago": 0}
+    for recent in ([known, unknown, unknown, later], [unknown], [later], [], [known]):
+        reranking.server.rerank({**ASKED, "recent": recent})
+    reranking.server.rerank(ASKED)
+    assert (count() - before).tolist() == [2, 3, 3, 2]
+
+
+@pytest.mark.parametrize("name", ["reranker/*.parquet", "reranker/header.json", "bias/*.parquet"])
+@pytest.mark.parametrize("damage", [lambda path: path.write_bytes(b"{}"), Path.unlink])
+def test_a_version_with_a_damaged_folder_is_refused(reranking, name, damage: Callable[..., Any]):
+    before = reranking.serve(make_reranker(PLAIN))
+    number = publish_reranker(reranking.store, make_reranker(PLAIN, item_part=[1.0, 2.0, 3.0]))
+    (path,) = reranking.store.current().folder.glob(name)
+    whole = path.read_bytes()
+    damage(path)
+    answer = reranking.server.reload()
+    assert (answer["version"], answer["refused"]["version"]) == (before, number)
+    assert str(path) in answer["refused"]["reason"]
+    assert reranking.server.rerank(ASKED)["version"] == before
+    path.write_bytes(whole)
+    assert reranking.server.reload() == {"version": number, "changed": True, "refused": None}
+
+
+def test_rerankers_with_bad_values_are_refused(store):
+    watcher = StoreWatcher(store, Settings(), Counters())
+    watcher.load()
+    good = make_reranker(PLAIN, sources={"own": 1.0})
+    for bad, reason in (
+        (replace(good, item_part=np.array([0.5, np.nan, 0.0])), "finite"),
+        (replace(good, learned=good.learned[2:]), "no coefficient own, score"),
+        (replace(good, bias=make_bias([7, 8, 9], [1, 2, 3], unlisted="zero")), "unlisted='zero'"),
+        (replace(good, bias=make_bias([9, 8, 7], [1, 2, 3])), "ascending"),
+    ):
+        number = publish_reranker(store, bad)
+        assert not watcher.check()
+        assert watcher.served.number == 1
+        assert watcher.refused.version == number
+        assert reason in watcher.refused.reason
+
+
+EARLY = "2026-03-09T23:59:59Z"
+BAD_ENTRIES: list[tuple[dict[str, Any], list[str]]] = [
+    ({}, ["days_ago and timestamp", "missing", "one of them"]),
+    ({"days_ago": 1, "timestamp": EARLY}, ["days_ago and timestamp", "both given", "one of them"]),
+    ({"days_ago": -0.5}, ["days_ago=-0.5", "at least 0"]),
+    ({"days_ago": 1, "count": 0}, ["count=0", "at least 1"]),
+    ({"days_ago": 1, "count": -3}, ["count=-3", "at least 1"]),
+    ({"timestamp": "yesterday"}, ["timestamp='yesterday'", "2026-03-01T10:00:00Z"]),
+    ({"timestamp": "2026-02-30T00:00:00Z"}, ["2026-02-30", "must be a time"]),
+    ({"timestamp": "9" * 5000}, ["timestamp='9999", "must be a time"]),
+    ({"timestamp": "2026-03-01T10:00:00"}, ["no time zone", "add an offset"]),
+]
+BAD_INSTANTS: list[tuple[str, list[str]]] = [
+    ("now", ["as_of='now'", "must be a datetime"]),
+    ("2" * 5000, ["as_of='2222", "must be a time"]),
+    (EARLY, ["as_of", "2026-03-09", "2026-03-10 00:00:00", "move as_of"]),
+    ("2026-03-12T00:00:00", ["as_of", "no time zone", "the same in both"]),
+]
+
+
+def refusal(reranking, asked: dict[str, Any]) -> str:
+    """Return the sentence of a refused request, which is the same in a batch."""
+    answer = reranking.server.client.post("/rerank", json=asked)
+    assert answer.status_code == 422
+    batch = {"lists": [{"items": []}, asked]}
+    in_batch = reranking.server.client.post("/rerank/batch", json=batch)
+    sentence = answer.json()["error"]
+    assert in_batch.json()["error"] == f"lists[1]: {sentence}"[:300] + "..." * (len(sentence) > 290)
+    assert len(sentence) < 290
+    return sentence
+
+
+def test_bad_values_are_refused_with_a_sentence(reranking):
+    reranking.serve(make_reranker(PLAIN))
+    good = {"item_id": 7, "days_ago": 1}
+    for entry, words in BAD_ENTRIES:
+        recent = [good, {"item_id": 8, **entry}]
+        sentence = refusal(reranking, {**ASKED, "recent": recent})
+        assert [word for word in ("recent[1]: ", *words) if word not in sentence] == []
+    for as_of, words in BAD_INSTANTS:
+        sentence = refusal(reranking, {**ASKED, "as_of": as_of, "recent": [good]})
+        assert [word for word in words if word not in sentence] == []
+
+
+def test_times_without_a_zone_are_for_versions_without_one(reranking):
+    reranker = make_reranker(PLAIN, has_zone=False)
+    reranking.serve(reranker)
+    entry = {"item_id": 8, "timestamp": "2026-03-01T10:00:00"}
+    asked = {**ASKED, "as_of": "2026-03-11T00:00:00", "recent": [entry]}
+    assert reranking.server.rerank(asked)["items"] == reranked(reranker, asked)
+    in_days = {**ASKED, "recent": [{"item_id": 8, "days_ago": 9}]}
+    assert reranking.server.rerank(in_days)["items"] == reranked(reranker, in_days)
+    for more, words in (
+        ({"as_of": "2026-03-11T00:00:00Z"}, ["as_of", "has a time zone"]),
+        ({"recent": [{**entry, "timestamp": "2026-03-01T10:00:00Z"}]}, ["leave off the offset"]),
+    ):
+        sentence = refusal(reranking, {**asked, **more})
+        assert [word for word in words if word not in sentence] == []
+    assert "as_of is missing" in refusal(reranking, {**ASKED, "recent": [entry]})
+
+
+def test_bad_values_are_refused_by_a_version_without_a_reranker_too(reranking):
+    reranking.serve(PLAIN)
+    for entry, words in BAD_ENTRIES[:-1]:
+        sentence = refusal(reranking, {**ASKED, "recent": [{"item_id": 8, **entry}]})
+        assert [word for word in ("recent[0]: ", *words) if word not in sentence] == []
+    assert "as_of='now'" in refusal(reranking, {**ASKED, "as_of": "now"})
+    for good in ("2026-03-01T10:00:00", "2026-03-01T10:00:00Z", "2026-03-01"):
+        entry = {"item_id": 8, "timestamp": good}
+        assert reranking.server.rerank({**ASKED, "as_of": good, "recent": [entry]})["items"]
+
+
+def test_control_is_ranked_without_recent_items(tmp_path):
+    store = Store(tmp_path / "store")
+    reranker = make_reranker(PLAIN, terms=(5.0, 0, 0, 0))
+    publish_reranker(store, reranker)
+    service = Service(store, Settings(salt="summer"))
+    service.load()
+    buckets = {Experiment("summer").bucket(user): user for user in range(50)}
+    asked = {**ASKED, "recent": [{"item_id": 8, "days_ago": 1}]}
+    for bucket, items, used in (
+        (CONTROL, ASKED["items"], 0),
+        (TREATMENT, reranked(reranker, asked), 1),
+    ):
+        request = msgspec.convert({**asked, "user_id": buckets[bucket]}, RerankRequest)
+        (answer,) = service.rank_all(service.served(), [request])
+        expected = {"items": items, "bucket": bucket, "recent": {**USE, "used": used}}
+        assert msgspec.to_builtins(answer) == expected
+
+
+def test_scores_too_large_for_a_number_are_refused(reranking):
+    reranking.serve(make_reranker(PLAIN))
+    asked = request_of([7, 8], [1.7e308, -1.7e308], recent=[{"item_id": 8, "days_ago": 1}])
+    answer = reranking.server.client.post("/rerank", json=asked)
+    assert (answer.status_code, answer.json()["error"]) == (422, SCORE_TOO_LARGE)
+
+
+def test_the_examples_of_the_document_are_true(reranking):
+    described = json.loads(make_document(Settings(), int, "never", True))["paths"]
+    reranker = make_reranker(make_bias(range(10), np.zeros(10)), terms=(1.0, 0, 0, 0))
+    number = reranking.serve(reranker)
+    for path in ("/rerank", "/rerank/batch"):
+        shown = described[path]["post"]
+        asked = shown["requestBody"]["content"]["application/json"]["example"]
+        expected = shown["responses"]["200"]["content"]["application/json"]["example"]
+        found = reranking.server.client.post(path, json=asked).json()
+        assert found == {**expected, "version": number}
+    version = described["/version"]["get"]["responses"]["200"]["content"]["application/json"]
+    about = reranking.server.client.get("/version").json()
+    assert set(version["example"]["reranker"]) == set(about["reranker"])
