@@ -2,12 +2,14 @@
 
     python benchmarks/serve_load.py
     python benchmarks/serve_load.py --rate 500 --seconds 20 --listed 100
+    python benchmarks/serve_load.py --recent 20
 
-The command serves a store of 100,000 items. A client in another process sends lists at a fixed
-rate over open connections, without waiting for earlier answers; a request's time counts from the
-moment it was due. The same load of GET /health comes first, to show what the server, the client
-and the machine cost without ranking. Exits with 1 if a request failed or the 99th percentile is
-20 ms or more.
+The command serves a store of 100,000 items. With --recent, it has a reranker, and each request
+carries that many recent items; up to 60 items are added to each list. A client in another process
+sends lists at a fixed rate over open connections, without waiting for earlier answers; a request's
+time counts from the moment it was due. The same load of GET /health comes first, to show what the
+server, the client and the machine cost without ranking. Exits with 1 if a request failed or the
+99th percentile is 20 ms or more.
 """
 
 from __future__ import annotations
@@ -22,11 +24,14 @@ import sysconfig
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 import trimtab as tt
+from trimtab.rerank import Coefficient, RerankSummary
+from trimtab.rerank.widening import SOURCES, TERMS
 from trimtab.store import Store
 from trimtab.store.writer import open_writer
 
@@ -36,32 +41,63 @@ BODIES = 500
 MAX_P99_MS = 20.0
 
 
-def make_store(folder: Path) -> Store:
-    """Return a store with one version of many items."""
+def make_bias() -> tt.ItemBias:
+    """Return biases of many items."""
     learned = tt.BiasLearner(method="ascent", k=1).fit(
         pa.table({"user_id": [1, 1], "item_id": [7, 8], "score": [0.9, 0.8]}),
         pa.table({"user_id": [1], "item_id": [8]}),
     )
     rng = np.random.default_rng(0)
     nothing, false = np.zeros(N_ITEMS), np.zeros(N_ITEMS, bool)
-    bias = replace(
+    return replace(
         learned, item_ids=np.arange(N_ITEMS) * 3, bias=rng.normal(size=N_ITEMS), excluded=false,
         gain=nothing, support=np.zeros(N_ITEMS, np.int64), low=nothing, high=nothing,
         trend=nothing, category=nothing, fresh=false, scale="log",
     )  # fmt: skip
-    store = Store(folder)
+
+
+def make_reranker(bias: tt.ItemBias) -> tt.Reranker:
+    """Return a reranker with both sources of added items."""
+    rng = np.random.default_rng(1)
+    names = ("score", *TERMS, *SOURCES)
+    return tt.Reranker(
+        bias=bias, item_part=rng.normal(size=N_ITEMS), score_unit=1.0, learned_until=0,
+        trending=rng.choice(N_ITEMS, 30, replace=False).astype(np.int32),
+        learned=tuple(Coefficient(name, "", 0.5, 0.1) for name in names),
+        summary=RerankSummary("ndcg", 10, 1, 1, 1.0, tuple(SOURCES)), settings={"widen": "any"},
+        may_repeat=True, has_zone=True,
+    )  # fmt: skip
+
+
+def make_store(folder: Path, has_reranker: bool) -> Store:
+    """Return a store with one version of many items."""
+    store, bias = Store(folder), make_bias()
+
+    def fill(place: Path) -> None:
+        bias.save(place / "bias")
+        if has_reranker:
+            make_reranker(bias).save(place / "reranker")
+
     with open_writer(store) as writer:
-        writer.publish(lambda place: bias.save(place / "bias"), {"as_of": "2026-03-01"}, 3)
+        writer.publish(fill, {"as_of": "2026-03-01"}, 3)
     return store
 
 
-def request_bytes(port: int, n_listed: int, rng: random.Random) -> bytes:
+def make_recent(n: int, rng: random.Random) -> dict[str, Any]:
+    """Return the part of a request with recent items; half of them have days, half timestamps."""
+    days = [{"days_ago": rng.randrange(365)} for _ in range(n // 2)]
+    times = [{"timestamp": f"2026-02-{rng.randrange(1, 29):02}T12:00Z"} for _ in range(n - n // 2)]
+    entries = [{"item_id": 3 * rng.randrange(N_ITEMS), **when} for when in (*days, *times)]
+    return {"recent": entries} if n else {}
+
+
+def request_bytes(port: int, n_listed: int, n_recent: int, rng: random.Random) -> bytes:
     """Return a request: headers and body."""
     items = [
         {"item_id": 3 * item, "score": rng.random()}
         for item in rng.sample(range(N_ITEMS), n_listed)
     ]
-    body = json.dumps({"items": items, "k": 10}).encode()
+    body = json.dumps({"items": items, "k": 10, **make_recent(n_recent, rng)}).encode()
     head = (
         f"POST /rerank HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(body)}\r\n\r\n"
@@ -136,7 +172,8 @@ def run_client(arguments: argparse.Namespace) -> None:
     """Send requests that do nothing, then lists; print the figures as JSON."""
     port, rng = arguments.client, random.Random(1)
     idle = [f"GET /health HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode()]
-    lists = [request_bytes(port, arguments.listed, rng) for _ in range(BODIES)]
+    n_listed, n_recent = arguments.listed, arguments.recent
+    lists = [request_bytes(port, n_listed, n_recent, rng) for _ in range(BODIES)]
     found = {}
     for name, requests in (("health", idle), ("rerank", lists)):
         asyncio.run(send_at_rate(port, requests, arguments.rate, 1))  # warms up
@@ -146,7 +183,7 @@ def run_client(arguments: argparse.Namespace) -> None:
 
 def measure(arguments: argparse.Namespace, folder: Path) -> dict:
     """Start a server and a client; return the client's figures."""
-    store = make_store(folder / "store")
+    store = make_store(folder / "store", arguments.recent > 0)
     script = Path(sysconfig.get_path("scripts")) / "trimtab"
     server = subprocess.Popen(
         [str(script), "serve", "--store", str(store.folder), "--port", "0"],
@@ -156,7 +193,8 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict:
         port = server.stdout.readline().split(" at http://")[1].split(",")[0].split(":")[1]
         client = subprocess.run(
             [sys.executable, __file__, "--client", port, "--rate", str(arguments.rate),
-             "--seconds", str(arguments.seconds), "--listed", str(arguments.listed)],
+             "--seconds", str(arguments.seconds), "--listed", str(arguments.listed),
+             "--recent", str(arguments.recent)],
             stdout=subprocess.PIPE, text=True, check=True,
         )  # fmt: skip
     finally:
@@ -171,6 +209,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=500)
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--listed", type=int, default=100)
+    parser.add_argument("--recent", type=int, default=0)
     parser.add_argument("--client", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.client is not None:
