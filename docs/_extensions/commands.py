@@ -24,14 +24,22 @@ def _command_lines() -> Iterator[str]:
 
     from trimtab.cli import app
 
-    group: Any = get_command(app)
-    for name, command in group.commands.items():
+    for name, command in _commands_of(get_command(app)):
         yield from (f"## {name}", "", _as_code(inspect.cleandoc(command.help)), "")
         yield from ("```sh", *_example(command.epilog), "```", "")
         yield from (f":::{{program}} trimtab {name}", ":::", "")
         for parameter in sorted(command.params, key=lambda p: not p.required):
             words = " ".join(filter(None, [_as_code(parameter.help), _default(parameter)]))
             yield from (f":::{{option}} {_usage(parameter)}", words, ":::", "")
+
+
+def _commands_of(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield each command with its whole name, like "rerank fit"."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _commands_of(command, f"{name} ")
+        else:
+            yield f"{before}{name}", command
 
 
 def _example(epilog: str) -> list[str]:

@@ -20,13 +20,18 @@ from trimtab.abtest.simulated_test import Loop
 from trimtab.bias import ItemBias
 from trimtab.cli import app
 from trimtab.daily import Refresh, Simulation
-from trimtab.learn import BiasLearner
+from trimtab.learn import BiasLearner, RerankLearner
 from trimtab.metrics.evaluation import evaluate
+from trimtab.rerank import Reranker
 from trimtab.serve import run as run_service
 from trimtab.serve import settings as serve_settings
 
 GROUP: Any = get_command(app)
-COMMANDS: dict[str, Any] = GROUP.commands
+GROUPS = {name: own for name, own in GROUP.commands.items() if hasattr(own, "commands")}
+COMMANDS: dict[str, Any] = {
+    **{name: command for name, command in GROUP.commands.items() if name not in GROUPS},
+    **{f"{g} {name}": own for g in GROUPS for name, own in GROUPS[g].commands.items()},
+}
 PARAMETERS = {
     f"{name} {parameter.name}": parameter
     for name, command in [("trimtab", GROUP), *COMMANDS.items()]
@@ -48,6 +53,8 @@ FILLS: dict[str, tuple[Any, ...]] = {
     "simulate": (Simulation, Loop),
     "abtest": (abtest_settings.Settings, attribute),
     "serve": (serve_settings.Settings, run_service),
+    "rerank fit": (RerankLearner, RerankLearner.fit),
+    "rerank apply": (Reranker.apply,),
 }
 # Options that only the command line has, and two of the HTTP server, which is imported late.
 OWN_DEFAULTS = {"out", "report", "top"}
@@ -71,7 +78,7 @@ def example_of(command: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("width", [80, 100])
-@pytest.mark.parametrize("name", ["", *COMMANDS])
+@pytest.mark.parametrize("name", ["", *GROUPS, *COMMANDS])
 def test_help_is_not_cut(name, width):
     text = shown(*name.split(), width=width)
     usage, *lines = text.splitlines()
@@ -90,15 +97,17 @@ def test_an_option_shows_no_python_type():
     taking = {n: p for n, p in PARAMETERS.items() if not getattr(p, "is_flag", False)}
     word = re.compile(r"[A-Z]+(=[A-Z]+)?")
     assert {name: p.metavar for name, p in taking.items() if not word.fullmatch(p.metavar)} == {}
-    assert [name for name in COMMANDS if re.search(r"<\w+>|[{}]", shown(name, width=80))] == []
+    assert [
+        name for name in COMMANDS if re.search(r"<\w+>|[{}]", shown(*name.split(), width=80))
+    ] == []
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_has_an_example_that_parses(name):
-    first, *arguments = example_of(COMMANDS[name])
-    assert first == name
-    COMMANDS[name].make_context(name, arguments)
-    assert re.search(rf"^    trimtab {name}\b", shown(name, width=80), re.M)
+    words, n = example_of(COMMANDS[name]), len(name.split())
+    assert " ".join(words[:n]) == name
+    COMMANDS[name].make_context(name, words[n:])
+    assert re.search(rf"^    trimtab {name}\b", shown(*name.split(), width=80), re.M)
 
 
 def default_in(filled: Any, name: str) -> Any:
@@ -117,11 +126,14 @@ def test_defaults_are_those_of_the_settings(name):
             assert option.default == defaults[0], option.name
 
 
+NAMES = {name.split()[-1] for name in COMMANDS}
+
+
 def literal_defaults(path: Path) -> set[str]:
     """Parameters of commands whose default is a number or a text written in the command line."""
     found = set()
     for function in ast.walk(ast.parse(path.read_text())):
-        if isinstance(function, ast.FunctionDef) and function.name in COMMANDS:
+        if isinstance(function, ast.FunctionDef) and function.name in NAMES:
             backwards = zip(
                 reversed(function.args.args), reversed(function.args.defaults), strict=False
             )

@@ -12,17 +12,21 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from trimtab.cli import abtest, biases, daily, experiments, serving, simulation
+from trimtab.cli import abtest, biases, daily, experiments, reranking, serving, simulation
 from trimtab.errors import BusyError, RefusedError, TrimtabError
 from trimtab.version import __version__
 
-app = typer.Typer(
-    name="trimtab",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+_PLAIN: dict[str, Any] = {
+    "no_args_is_help": True,
+    "add_completion": False,
+    "pretty_exceptions_enable": False,
+    "rich_markup_mode": None,
+}
+app = typer.Typer(name="trimtab", **_PLAIN)
+_rerank = typer.Typer(
+    help="Learn and use a reranker: trend and each user's own purchases.", **_PLAIN
 )
+app.add_typer(_rerank, name="rerank")
 _ERROR_STATUS = {BusyError: 4, RefusedError: 3}  # 2 for any other error
 _COMMANDS: Sequence[tuple[Callable[..., None], str]] = (  # each with an example
     (experiments.demo, "demo"),
@@ -44,6 +48,18 @@ _COMMANDS: Sequence[tuple[Callable[..., None], str]] = (  # each with an example
     ),
     (serving.serve, "serve --store store --port 8000"),
 )
+_RERANK_COMMANDS: Sequence[tuple[Callable[..., None], str]] = (
+    (
+        reranking.fit,
+        "rerank fit --recs lists.parquet --recent recent.parquet \\\n"
+        "    --history earlier.parquet --out reranker",
+    ),
+    (
+        reranking.apply,
+        "rerank apply --reranker reranker --recs tonight.parquet \\\n"
+        "    --history sales.parquet --out top10.parquet",
+    ),
+)
 
 
 class _PlainCommand(TyperCommand):
@@ -54,9 +70,10 @@ class _PlainCommand(TyperCommand):
         return re.sub(r"\{([A-Z]+)\}", r"\1", text)
 
 
-for _command, _example in _COMMANDS:
-    _shown = f"\b\nExample:\n  trimtab {_example}"  # \b keeps the lines
-    app.command(cls=_PlainCommand, epilog=_shown)(_command)
+for _group, _commands in ((app, _COMMANDS), (_rerank, _RERANK_COMMANDS)):
+    for _command, _example in _commands:
+        _shown = f"\b\nExample:\n  trimtab {_example}"  # \b keeps the lines
+        _group.command(cls=_PlainCommand, epilog=_shown)(_command)
 
 
 @app.callback(invoke_without_command=True)

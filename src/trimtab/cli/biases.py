@@ -9,14 +9,15 @@ from typing import Annotated, Any
 
 from trimtab.abtest.buckets import Experiment
 from trimtab.bias import ItemBias
-from trimtab.bias.depth import ALL
 from trimtab.bias.export.search_boosts import require_ending
 from trimtab.bias.table import text_columns
 from trimtab.checks import METRICS
 from trimtab.cli.options import (
+    AllowedFile,
     AsJson,
     BiasFolder,
     Duplicates,
+    ExcludeFile,
     Metric,
     Paper,
     RecsFile,
@@ -27,6 +28,7 @@ from trimtab.cli.options import (
     WeightsFile,
     defaults_of,
     option,
+    parse_depth,
     share_of_test,
 )
 from trimtab.cli.printing import print_json, print_table, say
@@ -86,10 +88,8 @@ def apply(
     recs: RecsFile,
     out: Annotated[Path, option("FILE", "File for the top k lists, .parquet or .csv.", "--out")],
     k: Slots = _APPLY.k,
-    exclude: Annotated[Path | None, option("FILE", "Pairs not to show: user_id, item_id.")] = None,
-    allowed: Annotated[
-        Path | None, option("FILE", "Allowed items: item_id. All by default.")
-    ] = None,
+    exclude: ExcludeFile = None,
+    allowed: AllowedFile = None,
     duplicates: Duplicates = _APPLY.duplicates,
     explore: Annotated[
         int, option("NUMBER", "Slots per user for items with little data.")
@@ -113,7 +113,7 @@ def apply(
     require_table_suffix(out)
     require_writable_folder(out.parent)
     treated = share_of_test(salt, share)
-    deepest = _parse_depth(depth)
+    deepest = parse_depth(depth)
     loaded = ItemBias.load(bias)
     lists, pairs, items = read_tables(recs, exclude, allowed, text=text_columns(loaded))
     options = {
@@ -164,14 +164,6 @@ def export(
         f"wrote {len(loaded)} items to {out}: {rule}, {missing!r} for missing items; "
         f"{int(loaded.excluded.sum())} are excluded: filter them out"
     )
-
-
-def _parse_depth(text: str | None) -> int | str | None:
-    if text is None or text == ALL:
-        return text
-    if not text.isdecimal() or int(text) < 1:
-        raise SettingError(f"--depth {text}: must be a whole number of at least 1, or {ALL}")
-    return int(text)
 
 
 def make_learner(k: int, metric: str, paper: bool, setting: list[str] | None) -> BiasLearner:

@@ -11,8 +11,10 @@ from typing import Annotated, Any
 import typer
 
 from trimtab.abtest.buckets import Experiment
+from trimtab.bias.depth import ALL
 from trimtab.checks import DUPLICATES, METRICS
 from trimtab.errors import SettingError
+from trimtab.learn.rerank_learner import REPEATS, WIDEN
 from trimtab.tables.files import require_writable_folder
 
 
@@ -32,6 +34,7 @@ def option(metavar: str, help: str, *names: str) -> Any:
     return typer.Option(*names, metavar=metavar, help=help)
 
 
+AllowedFile = Annotated[Path | None, option("FILE", "Allowed items: item_id. All by default.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the results as JSON.")]
 BiasFolder = Annotated[Path, option("FOLDER", "Folder with the saved biases.", "--bias")]
 CategoryLevel = Annotated[
@@ -40,6 +43,7 @@ CategoryLevel = Annotated[
 Duplicates = Annotated[
     str, option("RULE", f"Rule for a (user, item) pair listed twice: {one_of(DUPLICATES)}.")
 ]
+ExcludeFile = Annotated[Path | None, option("FILE", "Pairs not to show: user_id, item_id.")]
 ItemsFile = Annotated[
     Path | None,
     option(
@@ -55,6 +59,14 @@ Paper = Annotated[bool, typer.Option("--paper", help="Use the paper's settings."
 Query = Annotated[str | None, option("SQL", "SQL query, if --events is a database.")]
 RecentDays = Annotated[int, option("DAYS", "Length of the recent window.")]
 RecsFile = Annotated[Path, option("FILE", "The engine's lists: user_id, item_id, score.", "--recs")]
+Repeats = Annotated[
+    str,
+    option(
+        "RULE",
+        f"Rule for adding what a user bought before to the list: {one_of(REPEATS)}; auto: unless "
+        f"the engine's lists never hold such items.",
+    ),
+]
 Salt = Annotated[
     str | None, option("NAME", "Name of the A/B test; it determines each user's group.")
 ]
@@ -74,6 +86,13 @@ ShareOfTest = Annotated[
 Slots = Annotated[int, option("NUMBER", "Slots per user.", "--k")]
 StoreFolder = Annotated[Path, option("FOLDER", "Folder with the published versions.", "--store")]
 WeightsFile = Annotated[Path | None, option("FILE", "User weights: user_id, weight.")]
+Widen = Annotated[
+    str,
+    option(
+        "RULE",
+        f"Rule for what may be added to lists: {one_of(WIDEN)}; listed: only what is on some list.",
+    ),
+]
 Zone = Annotated[str | None, option("ZONE", "Time zone of the shop, like Europe/London.")]
 
 
@@ -100,6 +119,27 @@ def _given(options: dict[str, Any]) -> list[tuple[str, Any]]:
     """Return the options that were given; the first value of a repeated one."""
     given = {name: value for name, value in options.items() if value not in (None, [])}
     return [(n, value[0] if isinstance(value, list) else value) for n, value in given.items()]
+
+
+def refuse_overwriting(out: Path, **inputs: Path | None) -> None:
+    """Refuse an output that is an input, is inside one, or holds one."""
+    place = out.resolve()
+    for name, path in inputs.items():
+        if path is None:
+            continue
+        used = path.resolve()
+        how = "is" if place == used else "is inside" if used in place.parents else "holds"
+        if how != "holds" or place in used.parents:
+            raise SettingError(f"--out {out}: {how} the input --{name} {path}; choose another path")
+
+
+def parse_depth(text: str | None) -> int | str | None:
+    """Return how deep lists are re-ranked, from an option."""
+    if text is None or text == ALL:
+        return text
+    if not text.isdecimal() or int(text) < 1:
+        raise SettingError(f"--depth {text}: must be a whole number of at least 1, or {ALL}")
+    return int(text)
 
 
 def require_page_name(out: Path) -> None:

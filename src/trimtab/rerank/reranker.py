@@ -71,23 +71,19 @@ class Reranker(RerankTable):
             frame as `recs`. Scores order the items of one user; they are not comparable between
             users.
         """
-        require_k(k)
-        deepest = choose_depth(self.bias, depth)
-        coded = read_lists(recs, "never", duplicates)
-        if depth is None:
-            warn_if_deeper(coded.lists, deepest)
-        aligned = align_items(self.bias, coded)
-        hidden = None if exclude is None else read_excluded_pairs(exclude, coded, aligned.ids)
-        events = self._read_events(history, as_of, coded, aligned.ids)
-        _warn_of_later(events.left_out)
-        lists = coded.lists._replace(items=aligned.codes)
-        items = self._items(aligned, allowed)
-        top = rank_units(
-            self, items, lists, coded.units.user_codes, events.purchases, hidden, k, deepest
-        )
-        if longest_list(top) < k:
-            warn_if_short(longest_list(coded.lists), k)
-        return write_top(top, coded, aligned.ids)
+        top, left_out = self._rank(
+            recs, k, history=history, as_of=as_of, exclude=exclude, allowed=allowed,
+            duplicates=duplicates, depth=depth,
+        )  # fmt: skip
+        _warn_of_later(left_out)
+        return top
+
+    def apply_and_count(self, recs: Any, k: int = 10, **options: Any) -> tuple[Any, LeftOut]:
+        """Return what `apply` returns, whose arguments it takes, and how many events it left out.
+
+        There is no warning of events at or after `as_of`: they are counted.
+        """
+        return self._rank(recs, k, **options)
 
     def explain(
         self,
@@ -119,6 +115,28 @@ class Reranker(RerankTable):
         lists = coded.lists._replace(items=aligned.codes)
         place = ListPlace(self, self._items(aligned, None), lists, events.purchases, aligned.ids)
         return place.explain(user, item, choose_depth(self.bias, depth))
+
+    def _rank(
+        self, recs: Any, k: int, *, history: Any | None = None, as_of: Any | None = None,
+        exclude: Any | None = None, allowed: Any | None = None, duplicates: str = "error",
+        depth: int | str | None = None,
+    ) -> tuple[Any, LeftOut]:  # fmt: skip
+        require_k(k)
+        deepest = choose_depth(self.bias, depth)
+        coded = read_lists(recs, "never", duplicates)
+        if depth is None:
+            warn_if_deeper(coded.lists, deepest)
+        aligned = align_items(self.bias, coded)
+        hidden = None if exclude is None else read_excluded_pairs(exclude, coded, aligned.ids)
+        events = self._read_events(history, as_of, coded, aligned.ids)
+        lists = coded.lists._replace(items=aligned.codes)
+        items = self._items(aligned, allowed)
+        top = rank_units(
+            self, items, lists, coded.units.user_codes, events.purchases, hidden, k, deepest
+        )
+        if longest_list(top) < k:
+            warn_if_short(longest_list(coded.lists), k)
+        return write_top(top, coded, aligned.ids), events.left_out
 
     def _items(self, aligned: AlignedItems, allowed: Any | None) -> RankedItems:
         """Return what is known of items; `allowed` as for `apply`."""

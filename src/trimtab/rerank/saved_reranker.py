@@ -11,12 +11,15 @@ import pyarrow as pa
 
 from trimtab.bias import ItemBias
 from trimtab.bias.saved import describe, rebuild
+from trimtab.errors import StoreError
 from trimtab.rerank.rerank_table import Coefficient, RerankSummary, RerankTable
 from trimtab.tables.file_headers import HeaderKind
+from trimtab.tables.store_pointer import is_store, served_folder
 from trimtab.tables.table_folders import read_folder, write_folder
 
 FORMAT = "trimtab-reranker"
 VERSION = 1
+FOLDER = "reranker"  # within a version of a store
 _KIND = HeaderKind(
     FORMAT,
     "version",
@@ -51,7 +54,14 @@ def save_reranker(reranker: RerankTable, folder: Path) -> None:
 
 def load_reranker(folder: Path) -> dict[str, Any]:
     """Return the fields of a saved `RerankTable`; from a store, those of the served version."""
-    return read_folder(folder, "reranker", _KIND, _rebuild)
+    if is_store(folder):
+        served = served_folder(folder)
+        if served.is_dir() and not (served / FOLDER).exists():
+            raise StoreError(
+                f"{folder}: the version served, {served.name}, has no reranker; publish one with "
+                f"trimtab refresh --reranker"
+            )
+    return read_folder(folder, FOLDER, _KIND, _rebuild)
 
 
 def _rebuild(table: pa.Table, header: dict[str, Any]) -> dict[str, Any]:

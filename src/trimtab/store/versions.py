@@ -5,8 +5,9 @@
       versions/000012-2026-11-01/
         manifest.json           how it was made, and the checksum of every file
         bias/                   as `ItemBias.save` writes it
-        reranker/               as `Reranker.save` writes it, if one was learned
         top.parquet             the re-ranked lists, if asked for
+        reranker/               as `Reranker.save` writes it, if asked for; bias/ is its item part
+        lists.parquet           the finished lists of the reranker
         names.parquet           item_id, name, if names were given
 
 A version is written to a temporary folder, renamed into place, and then named in `current.json`,
@@ -26,13 +27,13 @@ from typing import Any, TypeVar
 from trimtab.bias import ItemBias
 from trimtab.errors import StoreError
 from trimtab.rerank import Reranker
+from trimtab.rerank.saved_reranker import FOLDER
 from trimtab.store.lock import SWITCH_LOCK, hold_lock, now
 from trimtab.tables.file_headers import checksum, file_checksum, retry_while_replaced
 from trimtab.tables.files import read_table, write_atomically
 from trimtab.tables.store_pointer import POINTER, find_entry, read_pointer, version_folder
 
-BIAS, RERANKER = "bias", "reranker"  # folders
-TOP, NAMES = "top.parquet", "names.parquet"
+TOP, NAMES, LISTS = "top.parquet", "names.parquet", "lists.parquet"
 MANIFEST = "manifest.json"
 _CHANGES_KEPT = 200
 _REMEDY = "read the store again, roll back to another version, or refresh"
@@ -60,12 +61,26 @@ class Version:
 
     def bias(self) -> ItemBias:
         """Return the biases."""
-        self._check_folder(BIAS)
-        return ItemBias.load(self.folder / BIAS)
+        self._check_folder("bias")
+        return ItemBias.load(self.folder / "bias")
 
     def reranker(self) -> Reranker | None:
-        """Return the reranker; None if the version has none."""
-        return Reranker.load(self.folder / RERANKER) if self._check_folder(RERANKER) else None
+        """Return the reranker; None if it was not asked for."""
+        return Reranker.load(self.folder / FOLDER) if self._check_folder(FOLDER) else None
+
+    def lists(self) -> Any:
+        """Return the finished lists of the reranker as an Arrow table; None if there is none."""
+        return self._table(LISTS)
+
+    @property
+    def forecast(self) -> Mapping[str, Any]:
+        """The forecast of the lift, with its bounds: that of the reranker if there is one.
+
+        As in a summary: `forecast`, `forecast_low`, `forecast_high`, `forecast_windows`.
+        """
+        maker = self.manifest.get("reranker", self.manifest)
+        summary = maker.get("summary", {})  # a version that was published by hand may have none
+        return {name: value for name, value in summary.items() if name.startswith("forecast")}
 
     def top(self) -> Any:
         """Return the re-ranked lists as an Arrow table; None if they were not asked for."""
@@ -80,12 +95,12 @@ class Version:
         for name in self.manifest["files"]:
             self._check_file(name)
 
-    def _check_folder(self, folder: str) -> int:
-        """Refuse a folder with a missing or changed file; return the number of its files."""
-        names = [name for name in self.manifest["files"] if name.startswith(f"{folder}/")]
-        for name in names:
-            self._check_file(name)
-        return len(names)
+    def _check_folder(self, name: str) -> bool:
+        """Check the files of a folder; return whether there are any."""
+        files = [file for file in self.manifest["files"] if file.startswith(f"{name}/")]
+        for file in files:
+            self._check_file(file)
+        return bool(files)
 
     def _table(self, name: str) -> Any:
         return read_table(self._check_file(name)) if name in self.manifest["files"] else None

@@ -1,0 +1,207 @@
+"""Commands that learn and use a reranker, from file to file: rerank fit, rerank apply."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+from trimtab.bias.table import text_columns
+from trimtab.checks import SCALES
+from trimtab.cli.options import (
+    AllowedFile,
+    AsJson,
+    Duplicates,
+    ExcludeFile,
+    Metric,
+    RecsFile,
+    Repeats,
+    Slots,
+    WeightsFile,
+    Widen,
+    defaults_of,
+    one_of,
+    option,
+    parse_depth,
+    refuse_overwriting,
+)
+from trimtab.cli.printing import print_json, say
+from trimtab.learn import RerankLearner
+from trimtab.rerank import LeftOut, Reranker, RerankSummary
+from trimtab.tables.files import (
+    read_tables,
+    require_table_suffix,
+    require_writable_folder,
+    write_table,
+)
+
+_FIT = defaults_of(RerankLearner.fit)
+_APPLY = defaults_of(Reranker.apply)
+_SCALES = one_of(["auto", *SCALES])
+_STEPS = {
+    "trend": "biases alone, the trend of items",
+    "personal": "with each user's own purchases",
+    "trending": "with items added because they sell well",
+    "own": "with items added because the user bought them",
+}
+
+
+def fit(
+    recs: RecsFile,
+    recent: Annotated[
+        Path, option("FILE", "Recent purchases: user_id, item_id, timestamp.", "--recent")
+    ],
+    history: Annotated[
+        Path, option("FILE", "Earlier purchases: user_id, item_id, timestamp.", "--history")
+    ],
+    out: Annotated[Path, option("FOLDER", "Folder to save the reranker in.", "--out")],
+    items: Annotated[Path | None, option("FILE", "Item categories: item_id, category.")] = None,
+    weights: WeightsFile = None,
+    k: Slots = RerankLearner.k,
+    metric: Metric = RerankLearner.metric,
+    scale: Annotated[str, option("NAME", f"Scale of the biases: {_SCALES}.")] = RerankLearner.scale,
+    widen: Widen = RerankLearner.widen,
+    repeats: Repeats = RerankLearner.repeats,
+    seed: Annotated[
+        int, option("NUMBER", "Random seed for user folds and samples.")
+    ] = RerankLearner.seed,
+    duplicates: Duplicates = _FIT.duplicates,
+    as_json: AsJson = False,
+) -> None:
+    """Learn a reranker and save it in a folder.
+
+    It ranks by trend and by each user's own purchases, and adds items to lists, as far as held-out
+    data gains by it.
+    """
+    learner = RerankLearner(
+        k=k, metric=metric, scale=scale, widen=widen, repeats=repeats, seed=seed
+    )
+    require_writable_folder(out)
+    refuse_overwriting(out, recs=recs, recent=recent, history=history, items=items, weights=weights)
+    lists, sales, past, catalogue, by_user = read_tables(recs, recent, history, items, weights)
+    reranker = learner.fit(
+        lists, sales, history=past, items=catalogue, weights=by_user, duplicates=duplicates
+    )
+    reranker.save(out)
+    if as_json:
+        print_json(
+            {**asdict(reranker.summary), "coefficients": reranker.coefficients().to_pylist()}
+        )
+        return
+    _print_coefficients(reranker)
+    print_gains(reranker.summary)
+    say(f"saved to {out}")
+
+
+def apply(
+    reranker: Annotated[
+        Path, option("FOLDER", "Folder of the saved reranker, or a store.", "--reranker")
+    ],
+    recs: RecsFile,
+    history: Annotated[
+        Path,
+        option("FILE", "Purchases up to now: user_id, item_id, timestamp.", "--history"),
+    ],
+    out: Annotated[Path, option("FILE", "File for the top k lists, .parquet or .csv.", "--out")],
+    as_of: Annotated[
+        str | None,
+        option(
+            "INSTANT",
+            "Instant that the lists are for, like 2026-11-01T00:00:00+00:00. By default, the end "
+            "of what is known.",
+            "--as-of",
+        ),
+    ] = _APPLY.as_of,
+    k: Slots = _APPLY.k,
+    exclude: ExcludeFile = None,
+    allowed: AllowedFile = None,
+    duplicates: Duplicates = _APPLY.duplicates,
+    depth: Annotated[
+        str | None,
+        option(
+            "NUMBER",
+            "Items of each list to re-rank, the best by score, or all. By default as many as the "
+            "lists had that the reranker was learned on.",
+        ),
+    ] = _APPLY.depth,
+) -> None:
+    """Rank lists with a saved reranker and write the top k.
+
+    Users without purchases before --as-of are ranked by the biases of the reranker.
+    """
+    require_table_suffix(out)
+    require_writable_folder(out.parent)
+    refuse_overwriting(
+        out, reranker=reranker, recs=recs, history=history, exclude=exclude, allowed=allowed
+    )
+    deepest = parse_depth(depth)
+    loaded = Reranker.load(reranker)
+    lists, past, pairs, items = read_tables(
+        recs, history, exclude, allowed, text=text_columns(loaded.bias)
+    )
+    top, left_out = loaded.apply_and_count(
+        lists, k, history=past, as_of=as_of, exclude=pairs, allowed=items, duplicates=duplicates,
+        depth=deepest,
+    )  # fmt: skip
+    write_table(top, out)
+    say(f"wrote {top.num_rows} rows to {out}")
+    say(describe_left_out(left_out, past.num_rows))
+
+
+def describe_left_out(left_out: LeftOut, n_events: int) -> str:
+    """Return how many events were not used, and why."""
+    reasons = (
+        (left_out.later, "at or after the instant of the lists"),
+        (left_out.unknown_users, "of users without a list"),
+        (left_out.unknown_items, "of items that were neither learned nor listed"),
+    )
+    told = ", ".join(f"{number} {why}" for number, why in reasons if number)
+    return f"{sum(left_out)} of {n_events} events were left out{told and ': '}{told}"
+
+
+def print_gains(summary: RerankSummary) -> None:
+    """Print the forecast, and what each part gains on held-out data."""
+    name = f"{summary.metric.upper()}@{summary.k}"
+    if summary.lifts:
+        say(f"lift in {name} over the engine on held-out data, one part after the other:")
+        for part, lift in summary.lifts.items():
+            say(f"  {lift:+.1%} {_STEPS.get(part, part)}")
+    if not summary.kept:
+        say("no gain by each user's own purchases: all users are ranked by the biases")
+    else:
+        told = f"{summary.kept:.0%} of what users' own purchases say is kept"
+        say(f"{told}; {_describe_sources(summary.sources)}")
+    if summary.forecast is not None:
+        say(describe_forecast(summary))
+
+
+def _describe_sources(sources: Sequence[str]) -> str:
+    words = {"trending": "items that sell well", "own": "items that the user bought before"}
+    if not sources:
+        return "nothing is added to lists"
+    return f"{' and '.join(words[source] for source in sources)} are added to lists"
+
+
+def describe_forecast(summary: RerankSummary) -> str:
+    """Return the expected lift with its interval, and what it was measured on."""
+    held_out = (
+        f"{summary.forecast_windows} held-out windows"
+        if summary.forecast_windows
+        else "held-out users of the same days, which says less of other days"
+    )
+    return (
+        f"forecast for the coming days: {summary.forecast:+.1%} (90 % interval "
+        f"{summary.forecast_low:+.1%} to {summary.forecast_high:+.1%}), from {held_out}"
+    )
+
+
+def _print_coefficients(reranker: Reranker) -> None:
+    """Print the coefficients that are about users and lists; those of items are in --json."""
+    rows: list[dict[str, Any]] = reranker.coefficients().to_pylist()
+    shown = [row for row in rows if row["kind"] != "item"]
+    if not shown:
+        return
+    say(f"coefficients (standard errors); {len(rows) - len(shown)} more, of items, with --json:")
+    for row in shown:
+        say(f"  {row['name']} {row['value']:+.2f} ({row['error']:.2f}): {row['meaning']}")
