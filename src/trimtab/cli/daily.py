@@ -10,16 +10,20 @@ import typer
 from trimtab.checks import require_whole
 from trimtab.cli.biases import make_learner
 from trimtab.cli.options import (
+    AllowedFile,
     AsJson,
     Duplicates,
+    ExcludeFile,
     ItemsFile,
     Metric,
     Paper,
     Query,
     RecentDays,
+    RepeatsIfAny,
     Settings,
     Slots,
     StoreFolder,
+    WidenIfAny,
     Zone,
     defaults_of,
     one_of,
@@ -27,11 +31,12 @@ from trimtab.cli.options import (
     refuse_without,
 )
 from trimtab.cli.printing import print_json, print_numbers, print_table, say
+from trimtab.cli.version_lines import describe, metric_of, percent, print_version
 from trimtab.daily import RealisedLift, Refresh, realised_lifts
 from trimtab.daily import diff as diff_versions
 from trimtab.daily.refresh import ACCEPTABLE
 from trimtab.learn import BiasLearner
-from trimtab.store import Store, Version
+from trimtab.store import Store
 from trimtab.tables.files import require_table_suffix, write_table
 
 _TEST_DAYS = defaults_of(realised_lifts).test_days
@@ -83,25 +88,42 @@ def refresh(
         option("CHECK", f"Check to override: {one_of(ACCEPTABLE)}. Repeatable."),
     ] = None,
     warm: Annotated[bool, typer.Option(help="Warm-start from the current biases.")] = Refresh.warm,
+    reranker: Annotated[
+        bool,
+        typer.Option(
+            "--reranker",
+            help="Also learn a reranker, and publish it and the newest lists, finished by it.",
+        ),
+    ] = Refresh.reranker,
+    widen: WidenIfAny = Refresh.widen,
+    repeats: RepeatsIfAny = Refresh.repeats,
+    exclude: ExcludeFile = None,
+    allowed: AllowedFile = None,
     setting: Settings = None,
     as_json: AsJson = False,
 ) -> None:
     """Run the daily job: learn one day's biases and publish them.
 
+    With --reranker, lists are also ranked by each user's own purchases, and items are added to
+    them; --widen, --repeats, --exclude and --allowed are for these lists.
+
     Exit status: 0 published, 3 refused by a check, 4 another refresh is running, 2 any other error.
     After an error, the current version stays in place.
     """
+    if not reranker:
+        refuse_without("--reranker", widen=widen, repeats=repeats, exclude=exclude, allowed=allowed)
     job = Refresh(
         lists=lists, events=events, store=store, query=query, tz=tz, items=items,
         learner=make_learner(k, metric, paper, setting), recent_days=recent_days, windows=windows,
         learn_on=learn_on, rerank=rerank, keep=keep, duplicates=duplicates,
-        accept=tuple(accept or ()), warm=warm,
+        accept=tuple(accept or ()), warm=warm, reranker=reranker, widen=widen, repeats=repeats,
+        exclude=exclude, allowed=allowed,
     )  # fmt: skip
     version = job.run(as_of).version
     if as_json:
         print_json({"number": version.number, **version.manifest})
         return
-    _print_version(version)
+    print_version(version)
 
 
 def history(
@@ -131,7 +153,7 @@ def history(
         refuse_without("--events", lists=lists, query=query, tz=tz, **{"test-days": test_days})
     opened = Store(store)
     current = opened.serving()
-    rows = [_describe(version) for version in opened.history()]
+    rows = [describe(version) for version in opened.history()]
     damaged = sorted(set(opened.numbers()) - {row["number"] for row in rows})
     judged = []
     if events is not None:
@@ -156,6 +178,8 @@ def history(
         print_numbers(_REALISED, [_realised_cells(own, current) for own in judged])
     for number in damaged:
         say(f"version {number} is damaged or missing")
+    if finished := [str(row["number"]) for row in rows if "reranker" in row]:
+        say(f"with a reranker, whose forecast is shown: version {', '.join(finished)}")
     say(f"version {current} is served")
     if events is not None:
         _print_realised(judged)
@@ -172,18 +196,18 @@ def _realised_fields(own: RealisedLift) -> dict[str, Any]:
 
 
 def _realised_cells(own: RealisedLift, current: int) -> tuple[str, ...]:
-    came = _percent(own.lift) + _bounds(own.lift_low, own.lift_high)
+    came = percent(own.lift) + _bounds(own.lift_low, own.lift_high)
     if not own.is_over:
         came = f"not over yet: {own.over_on}"
     return (
         ">" if own.version == current else "", str(own.version), own.as_of,
-        _percent(own.forecast) + _bounds(own.forecast_low, own.forecast_high), came,
+        percent(own.forecast) + _bounds(own.forecast_low, own.forecast_high), came,
         {True: "yes", False: "no", None: "-"}[own.inside],
     )  # fmt: skip
 
 
 def _bounds(low: float | None, high: float | None) -> str:
-    return "" if low is None or high is None else f" ({_percent(low)} to {_percent(high)})"
+    return "" if low is None or high is None else f" ({percent(low)} to {percent(high)})"
 
 
 def _print_realised(rows: list[RealisedLift]) -> None:
@@ -201,8 +225,8 @@ def _print_realised(rows: list[RealisedLift]) -> None:
     lift = sum(row.lift for row in judged if row.lift is not None) / len(judged)
     say(
         f"of {len(judged)} judged version{'' if len(judged) == 1 else 's'}, {n_inside} inside "
-        f"{'its' if len(judged) == 1 else 'their'} interval; mean forecast {_percent(mean)}, mean "
-        f"lift {_percent(lift)}"
+        f"{'its' if len(judged) == 1 else 'their'} interval; mean forecast {percent(mean)}, mean "
+        f"lift {percent(lift)}"
     )
 
 
@@ -253,73 +277,10 @@ def _move_cells(row: dict[str, Any]) -> tuple[str, ...]:
     return str(row["item_id"]), row["name"], *values, f"{row['move']:+.4f}"
 
 
-def _describe(version: Version) -> dict[str, Any]:
-    """Return what `history` prints about a version."""
-    manifest = version.manifest
-    summary = manifest.get("summary", {})  # a version that was published by hand may have none
-    before, after = summary.get("before"), summary.get("after")
-    return {
-        "number": version.number, "as_of": version.as_of, "created": manifest["created"],
-        "metric": summary.get("metric"), "k": summary.get("k"),
-        "lift": after / before - 1 if before else None, "forecast": summary.get("forecast"),
-        "n_biases": manifest.get("n_biases"), "lists": manifest.get("lists"),
-        "seconds": manifest.get("seconds"), "warnings": manifest.get("warnings"),
-    }  # fmt: skip
-
-
 def _history_cells(row: dict[str, Any], current: int | None) -> tuple[str, ...]:
     return (
         ">" if row["number"] == current else "", str(row["number"]), row["as_of"],
         row["created"][5:16].replace("T", " "),
-        "-" if row["metric"] is None else f"{_metric(row)} {_percent(row['lift'])}",
-        _percent(row["forecast"]), "-" if row["n_biases"] is None else str(row["n_biases"]),
+        "-" if row["metric"] is None else f"{metric_of(row)} {percent(row['lift'])}",
+        percent(row["forecast"]), "-" if row["n_biases"] is None else str(row["n_biases"]),
     )  # fmt: skip
-
-
-def _metric(row: dict[str, Any]) -> str:
-    return f"{row['metric'].upper()}@{row['k']}"
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{value:+.1%}"
-
-
-def _forecast(summary: dict[str, Any]) -> str:
-    """Return the expected lift with its interval."""
-    low, high = summary["forecast_low"], summary["forecast_high"]
-    if low is None:
-        return _percent(summary["forecast"])
-    interval = f" (90 % interval {_percent(low)} to {_percent(high)})"
-    held_out = summary.get("forecast_windows", 0)
-    return (
-        f"{_percent(summary['forecast'])}{interval}, from "
-        f"{f'{held_out} held-out windows' if held_out else 'held-out users of the window'}"
-    )
-
-
-def _windows(summary: dict[str, Any]) -> str:
-    """Return what the lift of a version was measured on."""
-    n = summary.get("n_windows", 1)
-    return "the window" if n == 1 else f"all {n} windows"
-
-
-def _count_windows(window: dict[str, Any]) -> str:
-    """Return '1 window of 3 days' or '6 windows of 3 days'."""
-    n, days = window["windows"], window["days"]
-    return f"{n} window{'' if n == 1 else 's'} of {days} day{'' if days == 1 else 's'}"
-
-
-def _print_version(version: Version) -> None:
-    row, manifest = _describe(version), version.manifest
-    window = manifest["window"]
-    say(
-        f"version {row['number']} for {row['as_of']} is served: {row['n_biases']} biases from "
-        f"{window['events']} events since {window['first']}, in {_count_windows(window)}, on lists "
-        f"of {', '.join(row['lists'])}"
-    )
-    say(
-        f"{_metric(row)} on {_windows(manifest['summary'])} {_percent(row['lift'])}; forecast for "
-        f"the coming days {_forecast(manifest['summary'])}"
-    )
-    if manifest["reranked"]:
-        say(f"re-ranked lists of {manifest['reranked']}: {version.folder / 'top.parquet'}")

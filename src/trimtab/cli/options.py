@@ -59,14 +59,13 @@ Paper = Annotated[bool, typer.Option("--paper", help="Use the paper's settings."
 Query = Annotated[str | None, option("SQL", "SQL query, if --events is a database.")]
 RecentDays = Annotated[int, option("DAYS", "Length of the recent window.")]
 RecsFile = Annotated[Path, option("FILE", "The engine's lists: user_id, item_id, score.", "--recs")]
-Repeats = Annotated[
-    str,
-    option(
-        "RULE",
-        f"Rule for adding what a user bought before to the list: {one_of(REPEATS)}; auto: unless "
-        f"the engine's lists never hold such items.",
-    ),
-]
+_REPEATS = option(
+    "RULE",
+    f"Rule for adding what a user bought before to the list: {one_of(REPEATS)}; auto: unless the "
+    f"engine's lists never hold such items.",
+)
+Repeats = Annotated[str, _REPEATS]
+RepeatsIfAny = Annotated[str | None, _REPEATS]
 Salt = Annotated[
     str | None, option("NAME", "Name of the A/B test; it determines each user's group.")
 ]
@@ -86,13 +85,12 @@ ShareOfTest = Annotated[
 Slots = Annotated[int, option("NUMBER", "Slots per user.", "--k")]
 StoreFolder = Annotated[Path, option("FOLDER", "Folder with the published versions.", "--store")]
 WeightsFile = Annotated[Path | None, option("FILE", "User weights: user_id, weight.")]
-Widen = Annotated[
-    str,
-    option(
-        "RULE",
-        f"Rule for what may be added to lists: {one_of(WIDEN)}; listed: only what is on some list.",
-    ),
-]
+_WIDEN = option(
+    "RULE",
+    f"Rule for what may be added to lists: {one_of(WIDEN)}; listed: only what is on some list.",
+)
+Widen = Annotated[str, _WIDEN]
+WidenIfAny = Annotated[str | None, _WIDEN]
 Zone = Annotated[str | None, option("ZONE", "Time zone of the shop, like Europe/London.")]
 
 

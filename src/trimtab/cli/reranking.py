@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,6 +22,7 @@ from trimtab.cli.options import (
     Slots,
     WeightsFile,
     Widen,
+    Zone,
     defaults_of,
     one_of,
     option,
@@ -29,21 +32,23 @@ from trimtab.cli.options import (
 from trimtab.cli.printing import print_json, say
 from trimtab.learn import RerankLearner
 from trimtab.rerank import LeftOut, Reranker, RerankSummary
+from trimtab.tables.columns import TIMESTAMP
 from trimtab.tables.files import (
     read_tables,
     require_table_suffix,
     require_writable_folder,
     write_table,
 )
+from trimtab.tables.timestamps import as_utc, require_zone
 
 _FIT = defaults_of(RerankLearner.fit)
 _APPLY = defaults_of(Reranker.apply)
 _SCALES = one_of(["auto", *SCALES])
-_STEPS = {
-    "trend": "biases alone, the trend of items",
+_PARTS = {
+    "trend": "by biases, the trend of items",
     "personal": "with each user's own purchases",
-    "trending": "with items added because they sell well",
-    "own": "with items added because the user bought them",
+    "trending": "with items added that sell well",
+    "own": "with items added that the user bought before",
 }
 
 
@@ -113,6 +118,7 @@ def apply(
             "--as-of",
         ),
     ] = _APPLY.as_of,
+    tz: Zone = None,
     k: Slots = _APPLY.k,
     exclude: ExcludeFile = None,
     allowed: AllowedFile = None,
@@ -128,7 +134,8 @@ def apply(
 ) -> None:
     """Rank lists with a saved reranker and write the top k.
 
-    Users without purchases before --as-of are ranked by the biases of the reranker.
+    Users without purchases before --as-of are ranked by the biases of the reranker. If timestamps
+    have no time zone but those that it learned from did, --tz says which one they are in.
     """
     require_table_suffix(out)
     require_writable_folder(out.parent)
@@ -140,16 +147,32 @@ def apply(
     lists, past, pairs, items = read_tables(
         recs, history, exclude, allowed, text=text_columns(loaded.bias)
     )
+    instant: Any = as_of
+    if tz is not None:
+        past, instant = _set_zone(past, as_of, tz)
     top, left_out = loaded.apply_and_count(
-        lists, k, history=past, as_of=as_of, exclude=pairs, allowed=items, duplicates=duplicates,
+        lists, k, history=past, as_of=instant, exclude=pairs, allowed=items, duplicates=duplicates,
         depth=deepest,
     )  # fmt: skip
     write_table(top, out)
     say(f"wrote {top.num_rows} rows to {out}")
-    say(describe_left_out(left_out, past.num_rows))
+    say(f"{past.num_rows} events; {describe_left_out(left_out)}")
 
 
-def describe_left_out(left_out: LeftOut, n_events: int) -> str:
+def _set_zone(history: Any, as_of: str | None, tz: str) -> tuple[Any, Any]:
+    """Return events and an instant with a time zone, where they have none."""
+    zone = require_zone(tz)
+    if TIMESTAMP in history.column_names:
+        stamps, _ = as_utc(history[TIMESTAMP], tz, "history")
+        history = history.set_column(history.column_names.index(TIMESTAMP), TIMESTAMP, stamps)
+    instant: Any = as_of
+    with contextlib.suppress(ValueError):  # none is given; or refused later, with its text
+        instant = datetime.fromisoformat(as_of or "")
+        instant = instant if instant.tzinfo is not None else instant.replace(tzinfo=zone)
+    return history, instant
+
+
+def describe_left_out(left_out: LeftOut) -> str:
     """Return how many events were not used, and why."""
     reasons = (
         (left_out.later, "at or after the instant of the lists"),
@@ -157,16 +180,14 @@ def describe_left_out(left_out: LeftOut, n_events: int) -> str:
         (left_out.unknown_items, "of items that were neither learned nor listed"),
     )
     told = ", ".join(f"{number} {why}" for number, why in reasons if number)
-    return f"{sum(left_out)} of {n_events} events were left out{told and ': '}{told}"
+    return f"{sum(left_out)} events were left out{told and ': '}{told}"
 
 
 def print_gains(summary: RerankSummary) -> None:
     """Print the forecast, and what each part gains on held-out data."""
     name = f"{summary.metric.upper()}@{summary.k}"
     if summary.lifts:
-        say(f"lift in {name} over the engine on held-out data, one part after the other:")
-        for part, lift in summary.lifts.items():
-            say(f"  {lift:+.1%} {_STEPS.get(part, part)}")
+        say(f"lift in {name} over the engine on held-out data: {describe_parts(summary.lifts)}")
     if not summary.kept:
         say("no gain by each user's own purchases: all users are ranked by the biases")
     else:
@@ -174,6 +195,11 @@ def print_gains(summary: RerankSummary) -> None:
         say(f"{told}; {_describe_sources(summary.sources)}")
     if summary.forecast is not None:
         say(describe_forecast(summary))
+
+
+def describe_parts(lifts: Mapping[str, float]) -> str:
+    """Return the lifts as one part after the other is used, in words."""
+    return ", ".join(f"{lift:+.1%} {_PARTS.get(part, part)}" for part, lift in lifts.items())
 
 
 def _describe_sources(sources: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import date
 
@@ -12,12 +13,14 @@ import pyarrow.compute as pc
 from trimtab.bias import ItemBias
 from trimtab.daily.training_tables import ShopData
 from trimtab.errors import RefusedError, StoreError, warn
+from trimtab.rerank import Reranker
 from trimtab.store import Store
 from trimtab.tables.columns import ITEM, RANK, USER
 from trimtab.tables.ids import encode_ids, id_column
 
 _LEAST_USERS = 0.5  # tonight's users, as a share of the users in the training lists
 _LEAST_UNCHANGED = 0.5  # share of slots left unchanged tonight, over the share in training lists
+Rank = Callable[[pa.Table, int], pa.Table]  # lists and a number of slots to their top k
 _ADVICE = "check these lists, or pass --accept different-lists"
 
 
@@ -41,12 +44,31 @@ def require_newer_day(store: Store, current: int | None, data: ShopData, accept:
         )
 
 
+def require_no_concerns(bias: ItemBias, reranker: Reranker | None, concerns: Sequence[str]) -> None:
+    """Refuse what the guard warns of; biases that are all 0 change nothing and pass.
+
+    A reranker keeps only what gains on held-out data, also where biases do not gain.
+
+    Args:
+        bias: learned biases.
+        reranker: that they are a part of, if there is one.
+        concerns: what the guard said of the biases.
+    """
+    found = [*concerns] if np.any(bias.bias != 0) else []
+    forecast = None if reranker is None else reranker.summary.forecast
+    if forecast is not None and forecast <= 0:
+        found.append(f"the forecast of the reranker is {forecast:+.1%}, which is not a gain")
+    if found:
+        raise RefusedError(f"{found[0]}: not published; pass --accept guard to publish anyway")
+
+
 def require_similar_lists(
-    bias: ItemBias, newest: tuple[pa.Table, date], top: pa.Table, trained: pa.Table, duplicates: str
-) -> None:
+    bias: ItemBias, newest: tuple[pa.Table, date], top: pa.Table, trained: pa.Table,
+    duplicates: str, rank: Rank,
+) -> None:  # fmt: skip
     """Refuse lists unlike the training lists: few users, or scores on another scale.
 
-    Scores are on another scale when biases change far more slots than in the training lists.
+    Scores are on another scale when re-ranking changes far more slots than in the training lists.
 
     Args:
         bias: learned biases.
@@ -54,6 +76,7 @@ def require_similar_lists(
         top: these lists re-ranked.
         trained: the newest training lists.
         duplicates: what to do with repeated rows.
+        rank: how the lists were re-ranked.
     """
     listed, day = newest
     n_users, usual = (pc.count_distinct(table[USER]).as_py() for table in (listed, trained))
@@ -64,11 +87,10 @@ def require_similar_lists(
         )
     k = int(pc.max(top[RANK]).as_py())
     share = unchanged_share(bias, listed, top, duplicates)
-    reranked = bias.apply(trained, k, duplicates=duplicates)
-    usual_share = unchanged_share(bias, trained, reranked, duplicates)
+    usual_share = unchanged_share(bias, trained, rank(trained, k), duplicates)
     if share < _LEAST_UNCHANGED * usual_share:
         raise RefusedError(
-            f"lists of {day}: biases leave {share:.0%} of the slots unchanged, but "
+            f"lists of {day}: re-ranking leaves {share:.0%} of the slots unchanged, but "
             f"{usual_share:.0%} in the training lists; the scores may be on another scale: not "
             f"published; {_ADVICE}"
         )
@@ -77,7 +99,9 @@ def require_similar_lists(
 def unchanged_share(
     bias: ItemBias, lists: pa.Table, top: pa.Table, duplicates: str = "error"
 ) -> float:
-    """Return the share of the engine's own top-k items that stay in the top k with biases."""
+    """Return the share of the engine's own top-k items that stay in the top k."""
+    if top.num_rows == 0:
+        return 0.0
     zero = replace(bias, bias=np.zeros(len(bias)))
     k = int(pc.max(top[RANK]).as_py())
     engine_top = zero.apply(lists, k, duplicates=duplicates, depth="all")

@@ -1,7 +1,8 @@
 """The lift that came after each version was published, next to the lift that it forecast.
 
 A version is judged on the purchases from its day on: the lists that it re-ranked, with its biases,
-against the same lists in the engine's own order.
+against the same lists in the engine's own order. A version with a reranker is judged by the
+finished lists that it published.
 """
 
 from __future__ import annotations
@@ -127,9 +128,8 @@ class _Judge:
 
     def judge(self, version: Version) -> RealisedLift:
         """Return a version's forecast and the lift that came, or why it is not known."""
-        summary = version.manifest.get("summary", {})
         bounds = ("forecast", "forecast_low", "forecast_high")
-        told = {name: summary.get(name) for name in bounds}
+        told: dict[str, Any] = {name: version.forecast.get(name) for name in bounds}
         row = RealisedLift(version.number, version.as_of, **told)
         try:
             first = read_day("as_of", version.as_of)
@@ -157,7 +157,10 @@ class _Judge:
         bought = rows_of_users(window.events(matched.log), listed)
         if bought.num_rows == 0:
             raise DataError(f"no user of the lists of {day} bought anything on these days")
-        found, n_users = _compare(bias, rows_of_users(listed, bought), bought)
+        finished = version.lists()
+        if finished is not None:
+            finished = rows_of_users(finished, bought)
+        found, n_users = _compare(bias, rows_of_users(listed, bought), finished, bought)
         if np.isnan(found.lift):
             raise DataError("there is no lift: the engine alone scores 0 on these days")
         holes = find_holes(self._data.log, window, self._last)
@@ -198,14 +201,24 @@ def _merge_pairs(lists: pa.Table, rule: str) -> pa.Table:
     return merged.rename_columns([USER, ITEM, SCORE])
 
 
-def _compare(bias: ItemBias, lists: pa.Table, bought: pa.Table) -> tuple[Interval, int]:
-    """Return the lift of the biases over the engine's own order, and the number of users."""
+def _compare(
+    bias: ItemBias, lists: pa.Table, finished: pa.Table | None, bought: pa.Table
+) -> tuple[Interval, int]:
+    """Return the lift over the engine's own order, and the number of users.
+
+    Args:
+        bias: biases of the version.
+        lists: the engine's lists.
+        finished: the lists that were published with a reranker; None if biases were.
+        bought: purchases of users with a list.
+    """
     metric, k = bias.summary.metric, bias.summary.k
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TrimtabWarning)  # the refresh gave them
-        shown = (bias.apply(lists, k), lists)
+        shown = bias.apply(lists, k) if finished is None else finished
     after, before = (
-        getattr(evaluate_units(table, bought, k).buyers(), metric)[:, None] for table in shown
+        getattr(evaluate_units(table, bought, k).buyers(), metric)[:, None]
+        for table in (shown, lists)
     )
     (found,) = lift_intervals(after, before, _N_DRAWS, _SEED, LEVEL)
     return found, len(before)

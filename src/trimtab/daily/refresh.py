@@ -4,6 +4,8 @@
     training lists: the newest made before the window -->               as_of
     re-ranked lists: the newest ---------------------------------------->
 
+With a reranker, the events before as_of are also what it knows of each user.
+
 If anything fails, the current version stays in place.
 """
 
@@ -11,15 +13,13 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import date, timedelta
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from trimtab.bias import ItemBias
 from trimtab.bias.saved import summary_json
@@ -27,21 +27,30 @@ from trimtab.bias.table import text_columns
 from trimtab.checks import DUPLICATES, require_choice, require_whole
 from trimtab.daily.dated_lists import DatedLists, find_lists
 from trimtab.daily.event_sources import without_password
-from trimtab.daily.publish_checks import require_newer_day, require_similar_lists
+from trimtab.daily.new_version import NewVersion
+from trimtab.daily.publish_checks import require_newer_day, require_no_concerns
+from trimtab.daily.tonight import Limits, TrainedOn, read_tonight
 from trimtab.daily.training_tables import (
     ShopData,
     TrainingTables,
     build_training_tables,
     choose_lists,
-    read_lists,
     read_shop_data,
 )
 from trimtab.daily.windows import leave_out_holes, require_complete
-from trimtab.errors import DataError, GuardWarning, RefusedError, StoreError, TrimtabWarning, warn
-from trimtab.learn import BiasLearner
-from trimtab.store.versions import NAMES, TOP, Store, Version
+from trimtab.errors import (
+    DataError,
+    GuardWarning,
+    RefusedError,
+    SettingError,
+    StoreError,
+    TrimtabWarning,
+    warn,
+)
+from trimtab.learn import BiasLearner, RerankLearner
+from trimtab.rerank import Reranker
+from trimtab.store import Store, Version
 from trimtab.store.writer import open_writer
-from trimtab.tables.files import write_table
 from trimtab.tables.log_windows import recent_windows
 from trimtab.tables.timestamps import read_day, require_zone
 
@@ -52,11 +61,12 @@ _OLD_SPELLINGS = {"unlike": DIFFERENT_LISTS}
 
 @dataclass(frozen=True)
 class Refreshed:
-    """The version that a refresh published, its biases, and any warnings."""
+    """The version that a refresh published, its biases, any warnings, and the reranker if asked."""
 
     version: Version
     bias: ItemBias
     warnings: tuple[str, ...]
+    reranker: Reranker | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +100,12 @@ class Refresh:
             "different-lists": lists to re-rank that differ much from the training lists.
         warm: start from the biases served now. The ascent then ends a little sooner, and biases
             change less from day to day; the default learner finds the same optimum from any start.
+        reranker: also learn a `Reranker` with the learner's k, metric, scale and seed, and publish
+            it with the newest lists, finished by it; its item part is published as the biases.
+        widen: what a reranker may add to lists, as for `RerankLearner`; its default if None.
+        repeats: whether it may add what the user bought before, as for `RerankLearner`.
+        exclude: file with user_id, item_id of pairs that the finished lists must not hold.
+        allowed: file with item_id of the only items that they may hold.
     """
 
     lists: str | Path
@@ -107,6 +123,11 @@ class Refresh:
     duplicates: str = "error"
     accept: Collection[str] = ()
     warm: bool = True
+    reranker: bool = False
+    widen: str | None = None
+    repeats: str | None = None
+    exclude: str | Path | None = None
+    allowed: str | Path | None = None
 
     def __post_init__(self) -> None:
         for name in ("recent_days", "windows", "keep"):
@@ -116,6 +137,33 @@ class Refresh:
         require_choice("duplicates", self.duplicates, DUPLICATES)
         if self.tz is not None:
             require_zone(self.tz)
+        if self.reranker:
+            self._require_same_settings()
+        else:
+            self._refuse_without_reranker()
+
+    def _require_same_settings(self) -> None:
+        """Refuse settings of the learner that a reranker does not have."""
+        learned = asdict(self._rerank_learner().biases)
+        for name, value in asdict(self.learner).items():
+            if value != learned[name]:
+                raise SettingError(
+                    f"{name}={value!r}: a reranker takes k, metric, scale and seed of the learner "
+                    f"only; drop {name}, or refresh without reranker"
+                )
+
+    def _refuse_without_reranker(self) -> None:
+        for name in ("widen", "repeats", "exclude", "allowed"):
+            value = getattr(self, name)
+            if value is not None:
+                raise SettingError(f"{name}={str(value)!r}: needs reranker=True; add it")
+
+    def _rerank_learner(self) -> RerankLearner:
+        shared = {name: getattr(self.learner, name) for name in ("k", "metric", "scale", "seed")}
+        own = {name: getattr(self, name) for name in ("widen", "repeats")}
+        return RerankLearner(
+            **shared, **{name: value for name, value in own.items() if value is not None}
+        )
 
     def run(self, as_of: Any = None) -> Refreshed:
         """Learn biases for a day and publish them.
@@ -139,9 +187,10 @@ class Refresh:
             start = self._find_start(store, writer.current)
             made = self._make_version(lists, data, start, caught)
             started_from = None if start is None else writer.current
-            manifest = {**made.manifest, "started_from": started_from}
+            limits = {"exclude": self.exclude, "allowed": self.allowed}
+            manifest = {**made.describe(limits), "started_from": started_from}
             number = writer.publish(made.write, manifest, self.keep)
-        return Refreshed(store.version(number), made.bias, made.notes)
+        return Refreshed(store.version(number), made.bias, made.notes, made.reranker)
 
     def _accepted(self) -> set[str]:
         return {_OLD_SPELLINGS.get(word, word) for word in self.accept}
@@ -160,7 +209,7 @@ class Refresh:
     def _make_version(
         self, lists: DatedLists, data: ShopData, start: ItemBias | None,
         caught: list[warnings.WarningMessage],
-    ) -> _NewVersion:  # fmt: skip
+    ) -> NewVersion:  # fmt: skip
         """Return everything that a version holds, before anything is written."""
         day = data.as_of
         windows = recent_windows(data.log, day, self.recent_days, self.windows)
@@ -169,57 +218,48 @@ class Refresh:
         learn_on = None if self.learn_on is None else read_day("learn_on", self.learn_on)
         chosen = leave_out_holes(data.log, choose_lists(lists, windows, day, learn_on), day)
         tables, data = build_training_tables(lists, chosen, data, text_columns(start))
+        limits = Limits.read(self.exclude, self.allowed)
         began = time.perf_counter()
-        bias = self._fit(tables, start)
+        bias, reranker = self._fit(tables, start)
         seconds = time.perf_counter() - began
-        self._require_no_concerns(bias, caught)
-        top, reranked = None, None
-        if self.rerank:
-            top, reranked = self._rerank(lists, data, bias, tables.newest_lists)
+        concerns = [str(w.message) for w in caught if issubclass(w.category, GuardWarning)]
+        if GUARD not in self._accepted():
+            require_no_concerns(bias, reranker, concerns)
+        ranked = None
+        if self.rerank or reranker is not None:
+            tonight = read_tonight(lists, data, bias, limits, self.duplicates)
+            check = TrainedOn(tables.newest_lists, DIFFERENT_LISTS in self._accepted())
+            ranked = tonight.rank(self.learner.k, bias if self.rerank else None, reranker, check)
         ours = (note for note in caught if issubclass(note.category, TrimtabWarning))
         notes = tuple(str(note.message) for note in ours)
-        manifest = self._describe(bias, data, tables, reranked, seconds, notes)
-        return _NewVersion(bias, top, data.names(), manifest, notes)
+        manifest = self._describe(bias, data, tables, seconds, notes)
+        return NewVersion(bias, reranker, ranked, data.names(), manifest, notes)
 
-    def _rerank(
-        self, lists: DatedLists, data: ShopData, bias: ItemBias, trained: pa.Table
-    ) -> tuple[Any, date]:
-        """Return the newest lists re-ranked with the biases, and their day."""
-        newest = lists.newest(data.as_of)
-        if newest < data.as_of - timedelta(1):
-            warn(
-                f"the newest lists, of {newest}, are {(data.as_of - newest).days} days older than "
-                f"as_of={data.as_of}; re-ranking them anyway; check why newer ones are missing"
-            )
-        (listed,), _ = read_lists(lists, [newest], data, text_columns(bias))
-        top = bias.apply(listed, self.learner.k, duplicates=self.duplicates)
-        if DIFFERENT_LISTS not in self._accepted():
-            require_similar_lists(bias, (listed, newest), top, trained, self.duplicates)
-        return top, newest
-
-    def _fit(self, tables: TrainingTables, start: ItemBias | None) -> ItemBias:
-        more = {}
-        if self.learner.is_hierarchy:
-            more = {"history": tables.history, "items": tables.catalogue}
+    def _fit(
+        self, tables: TrainingTables, start: ItemBias | None
+    ) -> tuple[ItemBias, Reranker | None]:
+        """Return the biases, and the reranker that they are a part of, if asked for."""
         try:
-            return self.learner.fit(
+            if self.reranker:
+                reranker = self._rerank_learner().fit(
+                    tables.recs, tables.recent, history=tables.history, items=tables.catalogue,
+                    duplicates=self.duplicates,
+                )  # fmt: skip
+                return reranker.bias, reranker
+            more = {}
+            if self.learner.is_hierarchy:
+                more = {"history": tables.history, "items": tables.catalogue}
+            bias = self.learner.fit(
                 tables.recs, tables.recent, start=start, duplicates=self.duplicates, **more
             )
         except DataError as error:  # its message says recs and recent
             days = ", ".join(map(str, tables.days))
             raise DataError(f"lists of {days} (recs) and events (recent): {error}") from error
-
-    def _require_no_concerns(self, bias: ItemBias, caught: list[warnings.WarningMessage]) -> None:
-        """Refuse biases that the guard warns of; biases that are all 0 change nothing and pass."""
-        concerns = [str(w.message) for w in caught if issubclass(w.category, GuardWarning)]
-        if concerns and np.any(bias.bias != 0) and GUARD not in self._accepted():
-            raise RefusedError(
-                f"{concerns[0]}: not published; pass --accept guard to publish anyway"
-            )
+        return bias, None
 
     def _describe(
-        self, bias: ItemBias, data: ShopData, tables: TrainingTables, reranked: date | None,
-        seconds: float, notes: tuple[str, ...],
+        self, bias: ItemBias, data: ShopData, tables: TrainingTables, seconds: float,
+        notes: tuple[str, ...],
     ) -> dict[str, Any]:  # fmt: skip
         """Return the manifest: how the version was made."""
         return {
@@ -232,7 +272,7 @@ class Refresh:
             "lists": [str(day) for day in tables.days],
             "lists_folder": str(Path(self.lists).absolute()),
             "duplicates": self.duplicates,
-            "reranked": None if reranked is None else str(reranked),
+            "reranked": None,  # the day of tonight's lists, if they are published
             "events": without_password(str(self.events)),
             "settings": dict(bias.settings),
             "summary": summary_json(bias.summary),
@@ -241,24 +281,6 @@ class Refresh:
             "warnings": list(notes),
             "accepted": sorted(self._accepted()),
         }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class _NewVersion:
-    """A version that is ready to be published."""
-
-    bias: ItemBias
-    top: Any
-    names: Any
-    manifest: Mapping[str, Any]
-    notes: tuple[str, ...]
-
-    def write(self, folder: Path) -> None:
-        """Write the files of the version."""
-        self.bias.save(folder / "bias")
-        for name, table in ((TOP, self.top), (NAMES, self.names)):
-            if table is not None:
-                write_table(table, folder / name)
 
 
 @contextmanager
