@@ -2,6 +2,7 @@
 
     python benchmarks/killed_refreshes.py                 200 refreshes, about 10 minutes
     python benchmarks/killed_refreshes.py --refreshes 20
+    python benchmarks/killed_refreshes.py --reranker      with a reranker and its lists
 
 Each refresh is the real command in its own process. Half are killed (SIGKILL) at a random moment,
 half soon after they begin to write, when it matters most; some finish first. Meanwhile a process
@@ -44,6 +45,8 @@ while not __import__("os").path.exists(sys.argv[2]):
     version.check()
     bias = store.load()
     assert len(bias) > 0 and version.top().num_rows > 0
+    if version.lists() is not None:
+        assert version.lists().num_rows > 0 and len(version.reranker()) == len(version.bias())
     reads += 1
     numbers.add(version.number)
 print(json.dumps({"reads": reads, "versions": len(numbers), "seconds": time.time() - began}))
@@ -63,12 +66,13 @@ def make_shop(folder: Path) -> None:
         pq.write_table(engine.recommend(n=30), folder / "lists" / f"{day}.parquet")
 
 
-def refresh(folder: Path, keep: int) -> subprocess.Popen[str]:
+def refresh(folder: Path, keep: int, reranker: bool) -> subprocess.Popen[str]:
     """Start a refresh in its own process."""
+    more = ["--reranker"] if reranker else ["--set", "method=ascent"]
     command = [
         Path(sysconfig.get_path("scripts")) / "trimtab", "refresh", "--lists", folder / "lists",
         "--events", folder / "events.parquet", "--store", folder / "store", "--as-of",
-        FIRST + timedelta(5), "--rerank", "--keep", keep, "--json", "--set", "method=ascent",
+        FIRST + timedelta(5), "--rerank", "--keep", keep, "--json", *more,
     ]  # fmt: skip
     return subprocess.Popen(
         [*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -99,12 +103,12 @@ def wait_until(done, seconds: float) -> None:
         time.sleep(0.0005)
 
 
-def run(n_refreshes: int, folder: Path) -> dict[str, float]:
+def run(n_refreshes: int, folder: Path, reranker: bool) -> dict[str, float]:
     """Kill refreshes and check the store; return the counts."""
     make_shop(folder)
     keep = n_refreshes + 9
     begun = time.monotonic()
-    first = refresh(folder, keep)
+    first = refresh(folder, keep, reranker)
     published = [json.loads(first.communicate()[0])["number"]]
     whole = time.monotonic() - begun
     store, stop = folder / "store", folder / "stop"
@@ -115,7 +119,7 @@ def run(n_refreshes: int, folder: Path) -> dict[str, float]:
     reader.stdout.readline()
     killed = in_writing = 0
     for turn in range(n_refreshes):
-        process = refresh(folder, keep)
+        process = refresh(folder, keep, reranker)
         was_killed, was_writing = kill_at_random(process, store, whole, turn)
         out, errors = process.communicate()
         killed += was_killed
@@ -127,11 +131,12 @@ def run(n_refreshes: int, folder: Path) -> dict[str, float]:
     stop.touch()
     out, errors = reader.communicate(timeout=60)
     assert reader.returncode == 0, errors
-    last, errors = refresh(folder, keep).communicate()
+    last, errors = refresh(folder, keep, reranker).communicate()
     published.append(json.loads(last)["number"])
     kept = [version.number for version in Store(store).history()]
     for version in Store(store).history():
         version.check()
+        assert (version.lists() is not None) == (version.reranker() is not None) == reranker
     assert set(published) <= set(kept), "a version was lost"
     assert kept == sorted(kept)
     folders = {path.name for path in (store / "versions").iterdir()}
@@ -152,10 +157,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--refreshes", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--reranker", action="store_true")
     arguments = parser.parse_args()
     random.seed(arguments.seed)
     with tempfile.TemporaryDirectory() as folder:
-        found = run(arguments.refreshes, Path(folder))
+        found = run(arguments.refreshes, Path(folder), arguments.reranker)
     print(
         f"{arguments.refreshes} refreshes of about {found['whole']:.1f} s: {found['killed']} "
         f"killed, {found['in_writing']} of them while writing; {found['published']} versions "

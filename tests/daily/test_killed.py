@@ -6,12 +6,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "killed_refreshes.py"
 
 
-def test_killed_refreshes_leave_whole_versions():
+@pytest.mark.parametrize("words", ["--refreshes 5", "--refreshes 3 --reranker"])
+def test_killed_refreshes_leave_whole_versions(words):
     done = subprocess.run(
-        [sys.executable, SCRIPT, "--refreshes", "5", "--seed", "3"],
+        [sys.executable, SCRIPT, "--seed", "3", *words.split()],
         capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import trimtab as tt
-from shops import AS_OF, FIRST, run_in_process
-from trimtab.daily import Refresh, diff
+from shops import AS_OF, FIRST, make_fad, run_in_process
+from trimtab.daily import diff
 from trimtab.daily.dated_lists import find_lists
 from trimtab.daily.publish_checks import unchanged_share
 from trimtab.errors import BusyError, DataError, RefusedError, SettingError, StoreError
@@ -474,31 +474,6 @@ def test_a_weekday_without_sales_is_not_a_gap(shop):
     done = shop.job(learner=QUICK).run(AS_OF)
     assert done.version.manifest["window"]["windows"] == 2
     assert done.version.manifest["warnings"] == []
-
-
-def make_fad(folder) -> Refresh:
-    """A shop whose customers all switch to a few items: their lists would become too similar."""
-    random = np.random.default_rng(0)
-    n_users, n_items = 3_000, 400
-    users = np.repeat(np.arange(n_users), 20)
-    items = np.concatenate([random.permutation(n_items)[:20] for _ in range(n_users)])
-    lists = pa.table(
-        {"user_id": users, "item_id": items, "score": random.uniform(0.4, 0.6, len(users))}
-    )
-    (folder / "lists").mkdir(parents=True)
-    pq.write_table(lists, folder / "lists" / "2026-03-01.parquet")
-    trendy = lists.filter(pc.less(lists["item_id"], 40)).to_pandas().groupby("user_id").head(1)
-    sold = [("2026-02-01", users[::20], items[::20])]
-    sold.append(("2026-03-03", trendy["user_id"], trendy["item_id"]))
-    events = [
-        pa.table({"user_id": who, "item_id": what, "timestamp": [f"{day} 10:00:00"] * len(who)})
-        for day, who, what in sold
-    ]
-    pq.write_table(pa.concat_tables(events), folder / "events.parquet")
-    return Refresh(
-        lists=folder / "lists", events=folder / "events.parquet", store=folder / "store", tz="UTC",
-        learner=tt.BiasLearner(k=2),
-    )  # fmt: skip
 
 
 def test_guard_warnings_are_refused_unless_accepted(tmp_path):

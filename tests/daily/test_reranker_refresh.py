@@ -1,0 +1,399 @@
+"""The daily job with a reranker: what it learns, publishes and refuses, and how it is judged."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+
+import trimtab as tt
+from shops import AS_OF, Shop, make_fad, run_in_process
+from trimtab.daily import realised_lifts
+from trimtab.errors import DataError, RefusedError, SettingError, StoreError
+from trimtab.store import Store, Version
+from trimtab.tables.log_windows import Window
+
+MIDNIGHT = datetime(AS_OF.year, AS_OF.month, AS_OF.day, tzinfo=UTC)
+DAYS = 3  # the log ends on 24 February, four days after AS_OF
+pytestmark = pytest.mark.xdist_group("shop")
+
+
+@pytest.fixture(scope="module")
+def published(made_shop: Shop, tmp_path_factory: pytest.TempPathFactory) -> Shop:
+    """A shop whose store has a version with a reranker; tests do not change it."""
+    folder = tmp_path_factory.mktemp("published") / "shop"
+    shutil.copytree(made_shop.folder, folder)
+    shop = Shop(folder, made_shop.log)
+    shop.job(reranker=True).run(AS_OF)
+    return shop
+
+
+@pytest.fixture
+def served(published: Shop, tmp_path: Path) -> Shop:
+    """A copy of it that a test may change."""
+    shutil.copytree(published.folder, tmp_path / "served")
+    return Shop(tmp_path / "served", published.log)
+
+
+def lists_of(shop: Shop, day: object = AS_OF) -> pa.Table:
+    return pq.read_table(shop.lists / f"{day}.parquet")
+
+
+def known(shop: Shop) -> pa.Table:
+    """All events before the day."""
+    return Window.of(AS_OF, 1, "UTC").history(shop.log)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+# What is learned and published
+
+
+def test_it_learns_what_fit_learns_and_finishes_the_newest_lists(published, bytes_of):
+    version = Store(published.store).current()
+    starts = [AS_OF - timedelta(3), AS_OF - timedelta(6)]
+    windows = [Window.of(start, 3, "UTC") for start in starts]
+    bought = [window.events(published.log) for window in windows]
+    lists = [lists_of(published, start - timedelta(1)) for start in starts]
+    lists[1] = lists[1].filter(pc.is_in(lists[1]["user_id"], bought[1]["user_id"]))
+
+    def labelled(tables):
+        return pa.concat_tables(
+            t.append_column("window", pa.array([str(start)] * t.num_rows))
+            for t, start in zip(tables, starts, strict=True)
+        )
+
+    expected = tt.RerankLearner().fit(
+        labelled(lists), labelled(bought), history=windows[0].history(published.log)
+    )
+    found = version.reranker()
+    assert found.summary == expected.summary
+    assert found.learned == expected.learned
+    assert bytes_of(found.bias.table()) == bytes_of(expected.bias.table())
+    top = expected.apply(lists_of(published), history=known(published), as_of=MIDNIGHT)
+    assert bytes_of(version.lists()) == bytes_of(top)
+    assert version.lists().column_names == ["user_id", "item_id", "score", "rank"]
+
+
+def test_biases_are_its_item_part_and_everything_reads_them(published, bytes_of):
+    version = Store(published.store).current()
+    assert bytes_of(version.bias().table()) == bytes_of(version.reranker().bias.table())
+    assert bytes_of(tt.ItemBias.load(published.store).table()) == bytes_of(version.bias().table())
+    loaded = tt.Reranker.load(published.store)
+    assert loaded.summary == version.reranker().summary
+    assert version.top() is None  # it was not asked for
+    version.check()
+
+
+def test_the_manifest_says_how_it_was_made(published):
+    version = Store(published.store).current()
+    told, reranker = version.manifest["reranker"], version.reranker()
+    assert told["settings"] == reranker.settings
+    assert told["summary"]["forecast"] == reranker.summary.forecast
+    assert told["summary"]["lifts"] == reranker.summary.lifts
+    assert told["events_left_out"] == {"later": 0, "unknown_users": 0, "unknown_items": 0}
+    assert (told["exclude"], told["allowed"]) == (None, None)
+    assert version.manifest["reranked"] == str(AS_OF)
+    assert version.forecast["forecast"] == reranker.summary.forecast
+    assert version.forecast["forecast"] > version.manifest["summary"]["forecast"]
+    names = {"lists.parquet", "reranker/header.json", "bias/header.json"}
+    assert names <= set(version.manifest["files"])
+
+
+def test_both_kinds_of_lists_can_be_published(shop, bytes_of):
+    done = shop.job(reranker=True, rerank=True).run(AS_OF)
+    assert bytes_of(done.version.top()) == bytes_of(done.bias.apply(lists_of(shop)))
+    assert done.reranker.summary == done.version.reranker().summary
+    assert not done.version.top().equals(done.version.lists())
+
+
+def test_later_lists_and_events_do_not_matter(served, bytes_of):
+    before = Store(served.store).current()
+    for days in range(1, 4):
+        (served.lists / f"{AS_OF + timedelta(days)}.parquet").unlink()
+    pq.write_table(known(served), served.events)
+    again = served.job(reranker=True).run(AS_OF).version
+    assert bytes_of(again.lists()) == bytes_of(before.lists())
+    assert again.reranker().summary == before.reranker().summary
+
+
+def test_settings_reach_the_learner(shop):
+    learner = tt.BiasLearner(k=5, metric="map", scale="log", seed=3)
+    done = shop.job(reranker=True, learner=learner, widen="none", repeats="never").run(AS_OF)
+    assert done.reranker.settings == {
+        "k": 5, "metric": "map", "scale": "log", "widen": "none", "repeats": "never", "seed": 3,
+    }  # fmt: skip
+    assert done.reranker.summary.sources == ()
+    assert pc.max(done.version.lists()["rank"]).as_py() == 5
+
+
+def test_excluded_pairs_and_other_items_are_not_shown(shop):
+    first = shop.job(reranker=True).run(AS_OF).version.lists().slice(0, 40)
+    pairs = first.select(["user_id", "item_id"])
+    allowed = pa.table({"item_id": range(0, 120, 2)})
+    pacsv.write_csv(pairs, shop.folder / "pairs.csv")
+    pq.write_table(allowed, shop.folder / "allowed.parquet")
+    limits = {"exclude": shop.folder / "pairs.csv", "allowed": shop.folder / "allowed.parquet"}
+    done = shop.job(reranker=True, **limits).run(AS_OF)
+    lists = done.version.lists()
+    expected = done.reranker.apply(
+        lists_of(shop), history=known(shop), as_of=MIDNIGHT, exclude=pairs, allowed=allowed
+    )
+    assert lists.equals(expected)
+    assert set(lists["item_id"].to_pylist()) <= set(range(0, 120, 2))
+    told = done.version.manifest["reranker"]
+    assert [told[name] for name in limits] == [str(path) for path in limits.values()]
+
+
+def test_csv_files_give_the_same(served, bytes_of):
+    before = Store(served.store).current()
+    for path in sorted(served.lists.iterdir()):
+        pacsv.write_csv(pq.read_table(path), path.with_suffix(".csv"))
+        path.unlink()
+    pacsv.write_csv(pq.read_table(served.events), served.folder / "events.csv")
+    again = served.job(reranker=True, events=served.folder / "events.csv").run(AS_OF).version
+    assert bytes_of(again.lists()) == bytes_of(before.lists())
+
+
+def test_days_begin_in_the_time_zone_of_the_shop(shop):
+    done = shop.job(reranker=True, tz="Asia/Tokyo").run(AS_OF)
+    history = Window.of(AS_OF, 1, "Asia/Tokyo").history(shop.log)
+    at = datetime.fromisoformat(f"{AS_OF}T00:00+09:00")
+    expected = done.reranker.apply(lists_of(shop), history=history, as_of=at)
+    assert done.version.lists().equals(expected)
+
+
+def test_timestamps_that_are_days(shop):
+    """Days of UTC end after those of a shop in the east."""
+    events = shop.log.events
+    days = pc.floor_temporal(events["timestamp"], unit="day")
+    pq.write_table(events.set_column(2, "timestamp", days), shop.events)
+    done = shop.job(reranker=True, tz="Asia/Tokyo").run(AS_OF)
+    assert done.version.lists().num_rows > 0
+
+
+# A version without a reranker
+
+
+def test_without_a_reranker_a_version_has_what_it_had_before(shop):
+    done = shop.job(learner=tt.BiasLearner(method="ascent"), rerank=True).run(AS_OF)
+    assert list(done.version.manifest) == [
+        "number", "created", "as_of", "tz", "window", "lists", "lists_folder", "duplicates",
+        "reranked", "events", "settings", "summary", "n_biases", "seconds", "warnings", "accepted",
+        "started_from", "files",
+    ]  # fmt: skip
+    found = {name.split("-")[0] for name in files(done.version.folder)}
+    assert found == {"manifest.json", "top.parquet", "bias/header.json", "bias/bias"}
+    assert (done.reranker, done.version.reranker(), done.version.lists()) == (None, None, None)
+
+
+def test_a_version_without_a_reranker_stays_as_it_is(shop):
+    first = shop.job().run(AS_OF).version
+    before, entry = files(first.folder), Store(shop.store).pointer()["published"][0]
+    shop.job(reranker=True).run(AS_OF)
+    store = Store(shop.store)
+    assert files(first.folder) == before
+    assert store.pointer()["published"][0] == entry
+    assert store.rollback().number == 1
+    with pytest.raises(StoreError, match=r"000001-2026-02-20, has no reranker; .*--reranker"):
+        tt.Reranker.load(shop.store)
+    assert store.rollback(2).reranker() is not None
+
+
+# Refusals
+
+
+def unchanged(shop: Shop, before: dict[str, bytes]) -> bool:
+    now = {name: content for name, content in files(shop.store).items() if ".lock" not in name}
+    return now == {name: content for name, content in before.items() if ".lock" not in name}
+
+
+BAD_OPTIONS = {
+    "an unknown rule for widening": (["--widen", "all"], ["widen='all'", "listed"]),
+    "an unknown rule for repeats": (["--repeats", "always"], ["repeats='always'", "never"]),
+    "another method": (["--set", "method=ascent"], ["method='ascent'", "reranker"]),
+    "another penalty": (["--set", "penalty=0.5"], ["penalty=0.5", "reranker"]),
+    "the paper's settings": (["--paper"], ["reranker"]),
+    "a file that is missing": (["--exclude", "none.csv"], ["none.csv", "no such file"]),
+    "pairs without users": (["--exclude", "items.csv"], ["'user_id'", "items.csv", "item_id"]),
+    "items of another kind": (["--allowed", "words.parquet"], ["item_id"]),
+    "items that nobody lists": (["--allowed", "others.csv"], ["allowed", "nothing to show"]),
+    "a folder of lists that is missing": (["--lists", "none"], ["none: no such folder"]),
+}
+
+
+@pytest.mark.parametrize("case", BAD_OPTIONS)
+def test_bad_options_change_nothing(served, case, monkeypatch):
+    monkeypatch.chdir(served.folder)
+    Path("items.csv").write_text("item_id\n1\n")
+    Path("others.csv").write_text("item_id\n777777\n")
+    pq.write_table(pa.table({"item_id": ["a"]}), "words.parquet")
+    more, named = BAD_OPTIONS[case]
+    before = files(served.store)
+    ran = run_in_process(*served.arguments("--as-of", AS_OF, "--reranker", *more))
+    assert (ran.returncode, ran.stdout, ran.stderr.count("\n")) == (2, "", 1)
+    assert [text for text in named if text not in ran.stderr] == []
+    assert unchanged(served, before)
+
+
+@pytest.mark.parametrize(
+    "option", [("--widen", "none"), ("--repeats", "add"), ("--exclude", "x"), ("--allowed", "x")]
+)
+def test_options_of_a_reranker_need_one(shop, option):
+    ran = run_in_process(*shop.arguments(*option))
+    assert ran.returncode == 2
+    assert f"{option[0]} {option[1]}: needs --reranker" in ran.stderr
+    with pytest.raises(SettingError, match=f"{option[0][2:]}='{option[1]}': needs reranker=True"):
+        shop.job(**{option[0][2:]: option[1]})
+
+
+def test_lists_of_few_users_are_refused(served):
+    path = served.lists / f"{AS_OF}.parquet"
+    table = pq.read_table(path)
+    pq.write_table(table.filter(pc.less(table["user_id"], 500)), path)
+    before = files(served.store)
+    with pytest.raises(RefusedError, match=r"lists of 2026-02-20 cover \d+ users.*not"):
+        served.job(reranker=True).run(AS_OF)
+    assert unchanged(served, before)
+    job = served.job(reranker=True, accept=["different-lists"])
+    assert job.run(AS_OF).version.number == 2
+
+
+def test_scores_on_another_scale_are_refused(served):
+    path = served.lists / f"{AS_OF}.parquet"
+    table = pq.read_table(path)
+    ones = pa.array([1.0] * table.num_rows)
+    pq.write_table(table.set_column(2, "score", ones), path)
+    before = files(served.store)
+    with pytest.raises(RefusedError, match=f"lists of {AS_OF}: .*--accept different-lists"):
+        served.job(reranker=True).run(AS_OF)
+    assert unchanged(served, before)
+
+
+def test_an_older_day_and_a_hole_are_refused(served):
+    with pytest.raises(RefusedError, match="--accept older"):
+        served.job(reranker=True).run(AS_OF - timedelta(1))
+    until = Window.of(AS_OF - timedelta(1), 1, "UTC").history(served.log).num_rows
+    pq.write_table(served.log.events.slice(0, until + 3), served.events)
+    with pytest.raises(RefusedError, match="2026-02-19 has 3 events"):
+        served.job(reranker=True).run(AS_OF)
+    assert Store(served.store).current().number == 1
+
+
+def test_guard_warnings_are_refused_unless_accepted(tmp_path):
+    job = replace(make_fad(tmp_path / "shop"), reranker=True)
+    with pytest.raises(RefusedError, match="--accept guard"):
+        job.run("2026-03-05")
+    assert not Store(job.store).exists()
+    with pytest.warns(tt.TrimtabWarning) as warned:
+        done = replace(job, accept=["guard"]).run("2026-03-05")
+    assert done.version.manifest["accepted"] == ["guard"]
+    assert any(issubclass(note.category, tt.GuardWarning) for note in warned)
+
+
+def test_without_any_gain_the_engines_lists_are_published(shop):
+    few = pc.less(shop.log.events["user_id"], 12)
+    pq.write_table(shop.log.events.filter(few), shop.events)
+    with pytest.warns(tt.GuardWarning, match="NDCG@10"):
+        done = shop.job(reranker=True).run(AS_OF)
+    assert (done.reranker.summary.kept, done.version.manifest["n_biases"]) == (0.0, 0)
+    best = lists_of(shop).to_pandas().groupby("user_id").head(10)
+    assert done.version.lists()["item_id"].to_pylist() == best["item_id"].tolist()
+
+
+def test_errors_of_fit_name_the_days(shop):
+    day = AS_OF - timedelta(4)
+    table = lists_of(shop, day)
+    pq.write_table(pa.concat_tables([table, table.slice(0, 1)]), shop.lists / f"{day}.parquet")
+    with pytest.raises(DataError, match=f"lists of {day}, .*recs.*user_id"):
+        shop.job(reranker=True).run(AS_OF)
+    assert not Store(shop.store).exists()
+
+
+# How it is judged
+
+
+def expected_lift(shop: Shop, version: Version) -> float:
+    bought = Window.of(AS_OF, DAYS, "UTC").events(shop.log)
+    bought = bought.filter(pc.is_in(bought["user_id"], lists_of(shop)["user_id"]))
+    alone = tt.evaluate(lists_of(shop), bought)["ndcg"]
+    return tt.evaluate(version.lists(), bought)["ndcg"] / alone - 1
+
+
+def test_the_lift_that_came_is_that_of_the_finished_lists(published):
+    version = Store(published.store).current()
+    (row,) = realised_lifts(published.store, published.events, test_days=DAYS)
+    assert row.lift == pytest.approx(expected_lift(published, version), abs=1e-9)
+    summary = version.reranker().summary
+    assert (row.forecast, row.forecast_low) == (summary.forecast, summary.forecast_low)
+    assert row.lists == str(AS_OF)
+
+
+def test_users_whose_finished_list_is_empty_count(shop):
+    """They saw nothing: that is a loss, not a reason to leave them out."""
+    user = Window.of(AS_OF, DAYS, "UTC").events(shop.log)["user_id"][0].as_py()
+    pairs = pa.table({"user_id": [user] * 120, "item_id": range(120)})
+    pq.write_table(pairs, shop.folder / "pairs.parquet")
+    done = shop.job(reranker=True, exclude=shop.folder / "pairs.parquet").run(AS_OF)
+    assert user not in done.version.lists()["user_id"].to_pylist()
+    (row,) = realised_lifts(shop.store, shop.events, test_days=DAYS)
+    assert row.lift == pytest.approx(expected_lift(shop, done.version), abs=1e-9)
+
+
+def test_damaged_lists_are_named_and_not_judged(served):
+    (Store(served.store).current().folder / "lists.parquet").write_bytes(b"no Parquet")
+    (row,) = realised_lifts(served.store, served.events, test_days=DAYS)
+    assert row.lift is None
+    assert "lists.parquet: damaged" in row.reason
+
+
+# On the command line
+
+
+def test_a_morning_on_the_command_line(shop):
+    ran = run_in_process(*shop.arguments("--as-of", AS_OF, "--reranker", "--rerank"))
+    assert ran.returncode == 0, ran.stderr
+    version = Store(shop.store).current()
+    summary = version.reranker().summary
+    assert f"{summary.forecast:+.1%} (90 % interval {summary.forecast_low:+.1%} to" in ran.stdout
+    assert f"{summary.lifts['personal']:+.1%} with each user's own purchases" in ran.stdout
+    assert f"finished lists of {AS_OF}: {version.folder / 'lists.parquet'}; 0 events" in ran.stdout
+    assert f"re-ranked lists of {AS_OF}: {version.folder / 'top.parquet'}" in ran.stdout
+    told = json.loads(run_in_process(*shop.arguments("--as-of", AS_OF, "--reranker", "--json"))[1])
+    assert told["reranker"]["summary"]["forecast"] == summary.forecast
+
+
+def test_history_shows_the_forecast_of_the_reranker(served):
+    served.job().run(AS_OF)
+    first, second = Store(served.store).history()
+    history = ("history", "--store", served.store)
+    out = run_in_process(*history).stdout
+    assert f"{first.reranker().summary.forecast:+.1%}" in out
+    assert f"{second.bias().summary.forecast:+.1%}" in out
+    assert "with a reranker, whose forecast is shown: version 1\n" in out
+    rows = json.loads(run_in_process(*history, "--json").stdout)
+    assert rows[0]["reranker"]["summary"]["forecast"] == rows[0]["forecast"]
+    assert "reranker" not in rows[1]
+
+
+def test_the_published_reranker_ranks_on_the_command_line(published, tmp_path):
+    ran = run_in_process(
+        "rerank", "apply", "--reranker", published.store, "--recs",
+        published.lists / f"{AS_OF}.parquet", "--history", published.events, "--as-of",
+        f"{AS_OF}T00:00:00+00:00", "--out", tmp_path / "top.parquet",
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    expected = Store(published.store).current().lists()
+    assert pq.read_table(tmp_path / "top.parquet").equals(expected)
+    later = published.log.events.num_rows - known(published).num_rows
+    assert f"{later} events were left out: {later} at or after" in ran.stdout

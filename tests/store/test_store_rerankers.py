@@ -1,0 +1,174 @@
+"""Versions with a reranker: read, checked, damaged, rolled back, and removed like any other."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import trimtab as tt
+from dated_shop import DatedShop
+from stores import ABOUT, BIAS, publish
+from trimtab.errors import StoreError
+from trimtab.store import Store, Version
+from trimtab.store.writer import open_writer
+from trimtab.tables.files import write_table
+
+LISTS = pa.table({"user_id": [1, 2], "item_id": [7, 8], "score": [0.5, 0.25], "rank": [1, 1]})
+OLD = Path(__file__).parents[1] / "files" / "made_by_0_1_0" / "store"
+
+
+@pytest.fixture(scope="module")
+def reranker() -> tt.Reranker:
+    shop = DatedShop(n_windows=2, n_users=600)
+    return tt.RerankLearner().fit(shop.recs, shop.recent, history=shop.history)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
+
+
+def publish_reranker(store: Store, reranker: tt.Reranker, keep: int = 3) -> int:
+    def write(folder: Path) -> None:
+        reranker.bias.save(folder / "bias")
+        reranker.save(folder / "reranker")
+        write_table(LISTS, folder / "lists.parquet")
+
+    about = {**ABOUT, "reranker": {"summary": asdict(reranker.summary)}}
+    with open_writer(store) as writer:
+        return writer.publish(write, about, keep)
+
+
+def test_a_version_holds_a_reranker_and_its_lists(store, reranker, bytes_of):
+    publish_reranker(store, reranker)
+    version = store.current()
+    version.check()
+    for found in (version.reranker(), tt.Reranker.load(store.folder)):
+        assert found.summary == reranker.summary
+        assert found.learned == reranker.learned
+        assert bytes_of(found.bias.table()) == bytes_of(reranker.bias.table())
+    assert version.lists().equals(LISTS)
+    assert version.forecast["forecast"] == reranker.summary.forecast
+    assert bytes_of(store.load().table()) == bytes_of(reranker.bias.table())
+
+
+def test_a_version_without_one_says_so(store):
+    publish(store)
+    version = store.current()
+    assert (version.reranker(), version.lists(), version.forecast) == (None, None, {})
+    with pytest.raises(StoreError, match=r"/store: the version served, 000001-2026-03-01, has no "):
+        tt.Reranker.load(store.folder)
+
+
+def test_a_store_of_the_first_release_is_read_and_not_changed(tmp_path):
+    before = {path.name: path.read_bytes() for path in OLD.rglob("*") if path.is_file()}
+    shutil.copytree(OLD, tmp_path / "store")
+    store = Store(tmp_path / "store")
+    for version in store.history():
+        version.check()
+        assert (version.reranker(), version.lists()) == (None, None)
+    with pytest.raises(StoreError, match="has no reranker"):
+        tt.Reranker.load(store.folder)
+    after = (tmp_path / "store").rglob("*")
+    assert {path.name: path.read_bytes() for path in after if path.is_file()} == before
+
+
+def break_table(folder: Path) -> None:
+    (path,) = folder.glob("reranker/*.parquet")
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def cut_header(folder: Path) -> None:
+    path = folder / "reranker" / "header.json"
+    path.write_bytes(path.read_bytes()[:50])
+
+
+def remove_table(folder: Path) -> None:
+    for path in folder.glob("reranker/*.parquet"):
+        path.unlink()
+
+
+def remove_folder(folder: Path) -> None:
+    shutil.rmtree(folder / "reranker")
+
+
+@pytest.mark.parametrize("damage", [break_table, cut_header, remove_table, remove_folder])
+def test_a_damaged_reranker_is_refused_and_the_biases_are_still_served(
+    store, reranker, damage, bytes_of
+):
+    publish_reranker(store, reranker)
+    version = store.current()
+    damage(version.folder)
+    for read in (version.reranker, version.check, lambda: tt.Reranker.load(store.folder)):
+        with pytest.raises(StoreError, match="reranker"):
+            read()
+    assert bytes_of(store.load().table()) == bytes_of(reranker.bias.table())
+    assert version.lists().equals(LISTS)
+
+
+def test_damaged_lists_are_refused(store, reranker):
+    publish_reranker(store, reranker)
+    version = store.current()
+    (version.folder / "lists.parquet").write_bytes(b"x")
+    with pytest.raises(StoreError, match=r"lists\.parquet: damaged"):
+        version.lists()
+    assert version.reranker() is not None
+
+
+def test_a_rollback_passes_over_a_damaged_reranker(store, reranker):
+    publish(store, keep=9)
+    publish_reranker(store, reranker, keep=9)
+    publish(store, keep=9)
+    break_table(store.version(2).folder)
+    with pytest.raises(StoreError, match="reranker"):
+        store.rollback(2)
+    assert store.current().number == 3
+    assert store.rollback().number == 1
+
+
+def test_a_rollback_brings_back_model_and_lists_together(store, reranker):
+    publish_reranker(store, reranker)
+    publish(store)
+    assert tt.ItemBias.load(store.folder).summary == BIAS.summary
+    store.rollback()
+    assert tt.Reranker.load(store.folder).summary == reranker.summary
+    assert store.current().lists().equals(LISTS)
+
+
+def test_old_versions_are_removed_whole(store, reranker):
+    first = publish_reranker(store, reranker, keep=1)
+    folder = store.version(first).folder
+    publish(store, keep=1)
+    assert not folder.exists()
+    assert [version.number for version in store.history()] == [2]
+
+
+def test_a_writer_that_fails_between_model_and_lists_leaves_the_old_version(store, reranker):
+    publish(store)
+    before = store.current()
+
+    def write(folder: Path) -> None:
+        reranker.bias.save(folder / "bias")
+        reranker.save(folder / "reranker")
+        raise OSError(28, "No space left on device")
+
+    with (
+        open_writer(store) as writer,
+        pytest.raises(StoreError, match="No space left on device"),
+    ):
+        writer.publish(write, ABOUT, 3)
+    assert store.current() == before
+    assert isinstance(before, Version)
+    assert not list(store.folder.glob(".staging-*"))
+
+
+def test_a_reranker_is_not_saved_into_a_store(store, reranker):
+    publish(store)
+    with pytest.raises(StoreError, match=r"/store is a store"):
+        reranker.save(store.folder)
