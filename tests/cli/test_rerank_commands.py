@@ -78,7 +78,7 @@ def test_fit_says_where_the_gain_comes_from(call, folder, learned):
         f"forecast for the coming days: {summary.forecast:+.1%} (90 % interval "
         f"{summary.forecast_low:+.1%} to {summary.forecast_high:+.1%}), from 3 held-out windows"
     ) in done.stdout
-    assert f"{summary.lifts['trend']:+.1%} by biases, the trend of items" in done.stdout
+    assert f"{summary.lifts['trend']:+.1%} by the biases alone" in done.stdout
     assert f"{summary.lifts['personal']:+.1%} with each user's own purchases" in done.stdout
     assert summary.sources == ("own",)
     assert "items that the user bought before are added to lists" in done.stdout

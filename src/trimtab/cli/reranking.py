@@ -45,7 +45,7 @@ _FIT = defaults_of(RerankLearner.fit)
 _APPLY = defaults_of(Reranker.apply)
 _SCALES = one_of(["auto", *SCALES])
 _PARTS = {
-    "trend": "by biases, the trend of items",
+    "trend": "by the biases alone",
     "personal": "with each user's own purchases",
     "trending": "with items added that sell well",
     "own": "with items added that the user bought before",
