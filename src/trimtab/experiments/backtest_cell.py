@@ -13,17 +13,21 @@ import pyarrow as pa
 
 from trimtab.arrays import Floats
 from trimtab.bias import ItemBias
+from trimtab.bias.table import Summary
 from trimtab.engines.base import Engine
 from trimtab.errors import DataError, TrimtabError
 from trimtab.experiments.item_sales import WeeklySales
-from trimtab.experiments.methods import Case, Method
+from trimtab.experiments.methods import RERANKER, Case, Method
 from trimtab.experiments.plan import Plan
+from trimtab.experiments.reranker_parts import find_gains
 from trimtab.experiments.results import SCHEMAS, Results
 from trimtab.experiments.timeline import Split, earlier_windows
 from trimtab.metrics.bootstrap import lift_intervals
 from trimtab.metrics.evaluation import UnitEvaluation, evaluate_units
 from trimtab.metrics.per_user import coverage, kl_divergence, lift, mean_metrics
+from trimtab.rerank import Reranker, RerankSummary
 from trimtab.tables.log import Log
+from trimtab.tables.timestamps import as_datetime
 
 Step = Callable[[str], None]
 _ALL_DAYS = 0  # in the table `windows`: an engine trained on all events
@@ -74,18 +78,25 @@ class _CellRun:
         self._call_step(f"{self._key['date']} {self._key['engine']}: {text}")
 
     def run_method(self, method: Method) -> None:
-        """Evaluate one method, once per metric if it learns biases."""
+        """Evaluate one method, once per metric if it learns."""
         if not method.learns:
             self._step(method.name)
             self._evaluated[method.name, ""] = self._evaluate(method.lists(self._case))
             return
         for metric in self._plan.metrics:
             self._step(f"{method.name}, for {metric.upper()}")
+            key = {**self._key, "method": method.name, "objective": metric}
+            if method.kind == RERANKER:
+                reranker = method.learn_reranker(self._case, metric)
+                self._evaluated[method.name, metric] = self._evaluate(self._rerank(reranker))
+                self._add_forecast(key, reranker.summary)
+                self._add_parts(key, reranker)
+                continue
             bias = method.learn(self._case, metric)
             self._learned[method.name, metric] = bias
-            depth = None if bias.depth is None else self._plan.n_listed
-            top = bias.apply(self._case.lists, self._plan.k, depth=depth)
+            top = bias.apply(self._case.lists, self._plan.k, depth=self._depth(bias))
             self._evaluated[method.name, metric] = self._evaluate(top)
+            self._add_forecast(key, bias.summary)
 
     def add_comparisons(self) -> None:
         """Add rows that compare each method with the engine alone."""
@@ -128,6 +139,17 @@ class _CellRun:
         }
         return Results({}, tables)
 
+    def _depth(self, bias: ItemBias) -> int | None:
+        return None if bias.depth is None else self._plan.n_listed
+
+    def _rerank(self, reranker: Reranker) -> Any:
+        """Return the lists of the test re-ranked, from the events before its first day."""
+        split = self._split
+        return reranker.apply(
+            self._case.lists, self._plan.k, history=split.known,
+            as_of=as_datetime(split.test_from), depth=self._depth(reranker.bias),
+        )  # fmt: skip
+
     def _evaluate(self, lists: Any) -> UnitEvaluation:
         return evaluate_units(lists, self._split.test, self._plan.k)
 
@@ -158,6 +180,27 @@ class _CellRun:
                     "n_users": len(base),
                 }
             )  # fmt: skip
+
+    def _add_forecast(self, key: dict[str, str], summary: Summary | RerankSummary) -> None:
+        names = ("forecast", "forecast_low", "forecast_high")
+        self._rows["forecasts"].append({**key, **{name: summary[name] for name in names}})
+
+    def _add_parts(self, key: dict[str, str], reranker: Reranker) -> None:
+        """Add what each part gains in the metric that the reranker was learned for."""
+
+        def find_values(evaluation: UnitEvaluation) -> Floats:
+            values: Floats = getattr(evaluation.buyers(), key["objective"])
+            return values
+
+        def judge(other: Reranker) -> Floats:
+            return find_values(self._evaluate(self._rerank(other)))
+
+        alone = find_values(next(iter(self._evaluated.values())))
+        for part, used, gain in find_gains(
+            reranker, judge, alone, self._plan.n_draws, self._plan.seed
+        ):
+            figures = {"gain": gain.lift, "gain_low": gain.low, "gain_high": gain.high}
+            self._rows["parts"].append({**key, "part": part, "used": used, **figures})
 
     def _add_item_distribution(self, key: dict[str, str], evaluation: UnitEvaluation) -> None:
         shown = evaluation.shown_to_buyers()

@@ -25,12 +25,17 @@ from trimtab.experiments.rivals import (
     truncate,
 )
 from trimtab.experiments.timeline import EarlierWindow, Split, recent_window
-from trimtab.learn import BiasLearner
+from trimtab.learn import BiasLearner, RerankLearner
+from trimtab.rerank import Reranker
 from trimtab.tables.columns import USER
 from trimtab.tables.log_windows import stack_windows
 from trimtab.tables.timestamps import as_datetime
 
-_LEARNER_SETTINGS = tuple(f.name for f in fields(BiasLearner) if f.name not in ("k", "metric"))
+RERANKER = "reranker"
+_LEARNER_SETTINGS, _RERANK_SETTINGS = (
+    tuple(f.name for f in fields(learner) if f.name not in ("k", "metric"))
+    for learner in (BiasLearner, RerankLearner)
+)
 KINDS: Mapping[str, tuple[str, ...]] = {
     BASELINE: (),
     "truncate": ("days",),
@@ -40,8 +45,9 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "recent": ("gamma",),
     "paper": _LEARNER_SETTINGS,
     "default": _LEARNER_SETTINGS,
+    RERANKER: _RERANK_SETTINGS,
 }
-LEARNING_KINDS = ("paper", "default")
+LEARNING_KINDS = ("paper", "default", RERANKER)
 DEFAULT_METHODS = tuple(kind for kind in KINDS if kind != "recent")
 _RANGES = {"days": (0.01, MOST_DAYS), "factor": (0.0, 1e6), "gamma": (0.0, 100.0)}
 
@@ -59,7 +65,7 @@ class Case:
 
     @functools.cached_property
     def before(self) -> Any:
-        """Lists made before the recent window, to learn biases on."""
+        """Lists made before the recent window, to learn on."""
         split = self.split
         return self._lists(self.engine, split.train, split.recent_from)
 
@@ -120,14 +126,15 @@ class Method:
                     f"choose from {known}"
                 )
         if self.learns:
-            self._learner(10, "ndcg")
+            make = self._rerank_learner if self.kind == RERANKER else self._learner
+            make(10, "ndcg")
             return
         for setting, value in self.settings.items():
             require_number(f"{setting} of method {self.name}", value, *_RANGES[setting])
 
     @property
     def learns(self) -> bool:
-        """Whether it learns biases for a metric."""
+        """Whether it learns for a metric."""
         return self.kind in LEARNING_KINDS
 
     def learn(self, case: Case, metric: str) -> ItemBias:
@@ -144,13 +151,24 @@ class Method:
             warnings.simplefilter("ignore", GuardWarning)
             return learner.fit(recs, recent, **more)
 
+    def learn_reranker(self, case: Case, metric: str) -> Reranker:
+        """Return the reranker learned on the same windows and events as the default's biases."""
+        learner = self._rerank_learner(case.k, metric)
+        recs, recent = case.windows
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", GuardWarning)
+            return learner.fit(recs, recent, history=case.split.train, items=case.catalogue)
+
     def lists(self, case: Case) -> Any:
-        """Return the lists of a method that does not learn biases."""
+        """Return the lists of a method that does not learn."""
         return _LISTS[self.kind](case, **self.settings)
 
     def _learner(self, k: int, metric: str) -> BiasLearner:
         make = BiasLearner.paper if self.kind == "paper" else BiasLearner
         return make(k=k, metric=metric, **self.settings)
+
+    def _rerank_learner(self, k: int, metric: str) -> RerankLearner:
+        return RerankLearner(k=k, metric=metric, **self.settings)
 
 
 def _difference(case: Case, factor: float = 1.0) -> Any:

@@ -58,6 +58,23 @@ SCHEMAS: Mapping[str, pa.Schema] = {
     "divergence": pa.schema([*_METHOD, ("kl", _NUMBER)]),
     # Number of biases that are not 0, and of excluded items, in each learned bias table.
     "fits": pa.schema([*_METHOD, ("n_biases", _WHOLE), ("n_excluded", _WHOLE)]),
+    # The lift that a learned method forecast for its objective, with a 90 % interval; null if it
+    # found no gain.
+    "forecasts": pa.schema(
+        [
+            *_METHOD,
+            ("forecast", _NUMBER), ("forecast_low", _NUMBER), ("forecast_high", _NUMBER),
+        ]
+    ),
+    # What each part of a reranker adds to its lift in its objective, with a 95 % interval: see
+    # `reranker_parts`. A part that the reranker does not use adds 0.
+    "parts": pa.schema(
+        [
+            *_METHOD,
+            ("part", _TEXT), ("used", pa.bool_()),
+            ("gain", _NUMBER), ("gain_low", _NUMBER), ("gain_high", _NUMBER),
+        ]
+    ),
     # Share of items with a bias under both objectives, among items with one under either.
     "overlap": pa.schema(
         [*_CASE, ("method", _TEXT), ("first", _TEXT), ("second", _TEXT), ("share", _NUMBER)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from trimtab.bias.ranked_tables import (
     read_excluded_pairs,
     write_top,
 )
-from trimtab.checks import require_k
+from trimtab.checks import require_choice, require_k
 from trimtab.errors import warn
 from trimtab.rerank.events import LeftOut, UserEvents, choose_instant, no_events, read_events
 from trimtab.rerank.explain_place import Explanation, ListPlace, read_user_lists
@@ -25,7 +25,10 @@ from trimtab.rerank.explanations import coefficient_table
 from trimtab.rerank.rerank_lists import RankedItems, rank_units
 from trimtab.rerank.rerank_table import RerankTable
 from trimtab.rerank.saved_reranker import load_reranker, save_reranker
+from trimtab.rerank.widening import SOURCES
 from trimtab.tables.rec_lists import CodedRecs, longest_list, read_lists, warn_if_short
+
+PARTS = ("personal", *SOURCES)  # that can be left out
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -165,6 +168,26 @@ class Reranker(RerankTable):
             choose_instant(as_of, np.empty(0, np.int64), self)  # checks it
             return no_events(len(users))
         return read_events(history, as_of, users, item_ids, self)
+
+    def without(self, part: str) -> Reranker:
+        """Return a reranker that leaves out a part, to see what the part gains.
+
+        It has no forecast: that of the whole does not hold for it.
+
+        Args:
+            part: "trending" or "own": nothing is added from that source; "personal": all users are
+                ranked by the biases, and nothing is added.
+        """
+        require_choice("part", part, PARTS)
+        is_left = part != "personal"
+        summary = replace(
+            self.summary,
+            kept=self.summary.kept if is_left else 0.0,
+            sources=tuple(name for name in self.summary.sources if is_left and name != part),
+            forecast=None, forecast_low=None, forecast_high=None, forecast_windows=0, lifts={},
+        )  # fmt: skip
+        learned = tuple(own for own in self.learned if is_left and own.name != part)
+        return replace(self, learned=learned, summary=summary)
 
     def coefficients(self) -> pa.Table:
         """Return one row per coefficient: name, kind, value, error, and what it means.
