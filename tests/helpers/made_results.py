@@ -13,12 +13,13 @@ from trimtab.experiments.results import SCHEMAS, Results
 
 METRICS = ("acc", "map", "ndcg")
 ENGINES = ("markov", "category", "factorization")
-METHODS = ("long", "truncate", "decay", "distrdiff", "ratio", "paper", "default")
-LEARNED = ("paper", "default")
+METHODS = ("long", "truncate", "decay", "distrdiff", "ratio", "paper", "default", "reranker")
+LEARNED = ("paper", "default", "reranker")
 DEMO_DATES = ("2017-11-01", "2017-12-11")
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 _GAIN = {"truncate": -0.06, "decay": 0.01, "distrdiff": 0.05, "ratio": 0.03, "paper": -0.08,
-         "default": 0.035}  # fmt: skip
+         "default": 0.035, "reranker": 0.9}  # fmt: skip
+_PARTS = {"trend": 0.035, "personal": 0.5, "trending": 0.0, "own": 0.37}
 _BASE = {"acc": 0.081, "map": 0.052, "ndcg": 0.121}
 _GOODS = (
     "FLUID MILK WHITE ONLY 1 gallon", "BANANAS", "SOFT DRINKS 12/18&15PK CAN CAR 12 oz",
@@ -57,6 +58,8 @@ def make_results(
         "coverage": _coverage(chance, cases, methods),
         "divergence": _divergence(chance, cases, methods),
         "fits": _fits(chance, cases, methods),
+        "forecasts": _forecasts(chance, cases, methods),
+        "parts": _parts(chance, cases, methods),
         "overlap": _overlap(chance, cases, methods),
         "biases": _biases(chance, cases, methods, items),
         "windows": _windows(chance, cases),
@@ -114,7 +117,7 @@ def _shown(cases: Any, methods: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _coverage(chance: random.Random, cases: Any, methods: Sequence[str]) -> list[dict[str, Any]]:
-    better = {"default": 0.08, "paper": 0.14}
+    better = {"default": 0.08, "paper": 0.14, "reranker": 0.2}
     return [
         {**row, "size": size, "covered": round(size * min(1, covered))}
         for row in _shown(cases, methods)
@@ -124,7 +127,7 @@ def _coverage(chance: random.Random, cases: Any, methods: Sequence[str]) -> list
 
 
 def _divergence(chance: random.Random, cases: Any, methods: Sequence[str]) -> list[dict[str, Any]]:
-    closer = {"default": 0.5, "paper": 0.9}
+    closer = {"default": 0.5, "paper": 0.9, "reranker": 1.2}
     return [
         {**row, "kl": 2.9 - closer.get(row["method"], 0) + chance.uniform(-0.1, 0.1)}
         for row in _shown(cases, methods)
@@ -135,8 +138,29 @@ def _fits(chance: random.Random, cases: Any, methods: Sequence[str]) -> list[dic
     return [
         {**row, "n_biases": chance.randint(300, 2400),
          "n_excluded": 41000 if row["method"] == "paper" else 0}
-        for row in _shown(cases, methods) if row["objective"]
+        for row in _shown(cases, methods) if row["objective"] and row["method"] != "reranker"
     ]  # fmt: skip
+
+
+def _forecasts(chance: random.Random, cases: Any, methods: Sequence[str]) -> list[dict[str, Any]]:
+    rows = []
+    for row in _shown(cases, methods):
+        if row["objective"]:
+            forecast = _GAIN.get(row["method"], 0.0) + chance.gauss(0.02, 0.03)
+            figures = {"forecast": forecast, "forecast_low": forecast - 0.06,
+                       "forecast_high": forecast + 0.06}  # fmt: skip
+            rows.append(row if row["method"] == "paper" else {**row, **figures})
+    return rows
+
+
+def _parts(chance: random.Random, cases: Any, methods: Sequence[str]) -> list[dict[str, Any]]:
+    rows = []
+    for row in _shown(cases, methods):
+        for part, mean in _PARTS.items() if row["method"] == "reranker" else ():
+            gain, half = mean * chance.uniform(0.8, 1.2), 0.02 * (mean > 0)
+            figures = {"gain": gain, "gain_low": gain - half, "gain_high": gain + half}
+            rows.append({**row, "part": part, "used": mean > 0, **figures})
+    return rows
 
 
 def _overlap(chance: random.Random, cases: Any, methods: Sequence[str]) -> list[dict[str, Any]]:
@@ -144,7 +168,7 @@ def _overlap(chance: random.Random, cases: Any, methods: Sequence[str]) -> list[
     return [
         {"date": date, "engine": engine, "method": method, "first": first, "second": second,
          "share": chance.uniform(0.4, 0.8)}
-        for date, engine in cases for method in methods if method in LEARNED
+        for date, engine in cases for method in methods if method in LEARNED[:2]
         for first, second in pairs
     ]  # fmt: skip
 
@@ -154,7 +178,9 @@ def _biases(
 ) -> list[dict[str, Any]]:
     rows = []
     for row in _shown(cases, methods):
-        if row["objective"] != "ndcg" or row["engine"] != cases[0][1]:
+        if row["method"] not in LEARNED[:2] or row["objective"] != "ndcg":
+            continue
+        if row["engine"] != cases[0][1]:
             continue
         scale = 0.02 if row["method"] == "default" else 0.35
         for item_id, name in items:
@@ -201,7 +227,7 @@ def hostile() -> Results:
     """Return results whose names try to be markup."""
     return make_results(
         engines=[f"engine{HOSTILE}", "other\u2028'\"&"],
-        methods=["long", f"method{HOSTILE}", "paper", "default"],
+        methods=["long", f"method{HOSTILE}", "paper", "default", "reranker"],
         goods=[HOSTILE, f"b{HOSTILE}", "c\u2028d", "&amp;", "{{ 7 * 7 }}", "datum.x"],
         about={"log": HOSTILE, "tz": HOSTILE, "version": HOSTILE, "k": 10},
     )

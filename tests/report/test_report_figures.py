@@ -16,7 +16,7 @@ from trimtab.report.backtest.history_sections import describe_sellers, describe_
 from trimtab.report.backtest.holes_section import describe_holes, holes_section
 from trimtab.report.backtest.lift_blocks import lifts_by_date
 from trimtab.report.backtest.lift_sections import (
-    describe_outcome,
+    describe_outcomes,
     describe_range,
     describe_setup,
     headline,
@@ -181,7 +181,7 @@ def test_tint_grows_with_the_lift() -> None:
 
 
 def test_the_outcome_has_the_mean_and_the_lowest_lift() -> None:
-    text = plain(describe_outcome(view_of(lifts((-0.08, -0.1, -0.06), 0.02))))
+    text = plain(describe_outcomes(view_of(lifts((-0.08, -0.1, -0.06), 0.02))))
 
     assert "NDCG@10 by −3.0 %" in text
     assert "2 dates" in text

@@ -88,7 +88,7 @@ def backtest(
         int | None,
         option(
             "NUMBER",
-            f"Most windows the default learns from; {Plan.windows} unless the plan sets it.",
+            f"Most windows to learn from; {Plan.windows} unless the plan sets it.",
         ),
     ] = None,
     test_days: Annotated[

@@ -39,12 +39,12 @@ class Plan:
         engines: engines by their name in the results.
         methods: ways to make lists; the engine alone (kind "long") comes first.
         baselines: engines to evaluate without other methods.
-        metrics: metrics to learn biases for and to evaluate lists with.
+        metrics: metrics to learn for and to evaluate lists with.
         k: number of slots.
         n_listed: length of the engines' lists.
         recent_days: days of the recent window before a date.
-        windows: most windows of that length that the default learns from: the recent one and those
-            right before it, as far as the log goes back.
+        windows: most windows of that length that the default and the reranker learn from: the
+            recent one and those right before it, as far as the log goes back.
         test_days: days of the test, starting on a date.
         training_windows: days to train each engine on, in addition to all events.
         n_draws: number of bootstrap samples.

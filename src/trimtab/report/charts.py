@@ -25,6 +25,7 @@ _SYMBOLS = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-dow
 _ROW_HEIGHT = 26
 _ENDS = ("x", "low", "high")
 _RANKS = (1, 2, 3, 5, 10, 20, 30, 50, 100, 200, 300, 500, 1000, 2000, 5000, 10000)
+_BEYOND: tuple[dict[str, Any], ...] = ({"align": "right", "dx": -10}, {"align": "left", "dx": 10})
 _PLAIN_ZERO = "datum.value === 0 ? '0' : datum.label"
 
 
@@ -74,7 +75,7 @@ def dot_chart(rows: Sequence[ChartRow], domain: Domain, style: str = "+~%") -> S
     """Return dots with intervals, one line per label and `offset`.
 
     Rows have `label`, `x`, `low`, `high`, `colour`, `filled`, and `offset` if several rows share a
-    label. A dot beyond the domain becomes a triangle at its edge.
+    label. A dot beyond the domain becomes a triangle at its edge, with its value beside it.
     """
     import altair as alt
 
@@ -97,9 +98,17 @@ def dot_chart(rows: Sequence[ChartRow], domain: Domain, style: str = "+~%") -> S
     points = base.mark_point(size=64, strokeWidth=2, opacity=1).encode(
         stroke=stroke, fill=fill, shape=shape, tooltip="tip:N"
     )
+    value = alt.Text("x:Q", format=style.replace("~", ",.0"))
+    texts = [
+        base.transform_filter(f"datum.beyond === '{mark['align']}'")
+        .mark_text(fontSize=12, **mark)
+        .encode(text=value, fill=stroke)
+        for mark in _BEYOND
+        if has_dot_outside(rows, domain)
+    ]
     n_labels = len({row["label"] for row in rows})
     height = _ROW_HEIGHT * n_labels * max(1.0, 0.75 * n_offsets)
-    return _spec(alt.layer(zero, spans, points), height)
+    return _spec(alt.layer(zero, spans, points, *texts), height)
 
 
 def _styled_dot(row: ChartRow, domain: Domain) -> ChartRow:
@@ -108,7 +117,8 @@ def _styled_dot(row: ChartRow, domain: Domain) -> ChartRow:
     ends = {end: row["x"] if row[end] is None else row[end] for end in ("low", "high")}
     side = int(row["x"] > domain[1]) - int(row["x"] < domain[0])
     shape = {0: "circle", 1: "triangle-right", -1: "triangle-left"}[side]
-    return {**row, **ends, "fill": fill, "shape": shape}
+    beyond = {0: "", 1: "right", -1: "left"}[side]
+    return {**row, **ends, "fill": fill, "shape": shape, "beyond": beyond}
 
 
 def line_marks(series: Mapping[str, tuple[str, str]]) -> dict[str, Mark]:

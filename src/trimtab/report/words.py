@@ -33,8 +33,10 @@ _METHODS = {
                   "orange"),
     "default": Name("bias, default settings", "bias, default", "the bias with default settings",
                     "blue"),
+    "reranker": Name("reranker: trend and own purchases", "reranker", "the reranker",
+                     "wine"),
 }  # fmt: skip
-_OTHER_COLOURS = ("teal", "wine", "olive", "indigo")
+_OTHER_COLOURS = ("teal", "olive", "indigo")
 METHODS = tuple(_METHODS)
 
 
@@ -70,6 +72,11 @@ def percent(value: object) -> str:
         return NOTHING
     digits = 1 if abs(value) < 10 else 0
     return _signed(f"{100 * value:+,.{digits}f}") + f"{SPACE}%"
+
+
+def points(value: object) -> str:
+    """Return '+8.6 points' for a difference of lifts of 0.086, or a dash."""
+    return percent(value).replace("%", "points")
 
 
 def interval(low: object, high: object) -> str:

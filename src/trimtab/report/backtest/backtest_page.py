@@ -5,14 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from trimtab.errors import DataError
+from trimtab.experiments.methods import RERANKER
 from trimtab.experiments.results import Results
 from trimtab.report.backtest.bias_sections import curves_section, learned_biases, moved_section
 from trimtab.report.backtest.coverage_section import coverage_section
+from trimtab.report.backtest.forecast_section import forecast_section
 from trimtab.report.backtest.history_sections import sellers_section, windows_section
 from trimtab.report.backtest.holes_section import holes_section
 from trimtab.report.backtest.lift_sections import engines_section, headline, methods_section
 from trimtab.report.backtest.objective_section import objectives_section
 from trimtab.report.backtest.overview import Overview, make_overview
+from trimtab.report.backtest.parts_section import parts_section
 from trimtab.report.blocks import Section, guide_section
 from trimtab.report.page import render, require_libraries, write_page
 
@@ -25,7 +28,7 @@ _LIFT_TERMS = [
     (
         "Lift",
         "Value divided by the value of the engine alone, minus 1; a dash if the engine alone "
-        "scores 0. A bias is learned for the metric it is judged by unless noted otherwise.",
+        "scores 0. Methods learn for the metric that judges them unless noted otherwise.",
     ),
     (
         "95 % interval",
@@ -44,6 +47,17 @@ _TABLE_TERMS = {
         "Bias at work",
         "A bias that changed something in the window it was learned on. With default settings "
         "most items have a bias, but few change a hit.",
+    ),
+    "parts": (
+        "Gain of a part",
+        "Trend: lift of the biases alone. Own purchases: lift with what each user bought before, "
+        "on the engine's lists, minus that of the biases. Added items: lift of the whole reranker "
+        "minus its lift without these items.",
+    ),
+    "forecasts": (
+        "Forecast",
+        "Lift on windows or users that were held out when the method learned, with a 90 % "
+        "interval. No day of the test is used.",
     ),
     "biases": ("Sales", "Buyers per week: in the week before, in the window, and in the test."),
 }
@@ -73,10 +87,10 @@ def make_sections(view: Overview) -> list[Section]:
     """Return the sections that have rows."""
     fits = learned_biases(view)
     sections = [
-        headline(view), methods_section(view), engines_section(view), holes_section(view),
-        coverage_section(view), objectives_section(view), sellers_section(view),
-        windows_section(view), curves_section(view, fits), moved_section(view, fits),
-        _make_guide(view),
+        headline(view), methods_section(view), engines_section(view), parts_section(view),
+        forecast_section(view), holes_section(view), coverage_section(view),
+        objectives_section(view), sellers_section(view), windows_section(view),
+        curves_section(view, fits), moved_section(view, fits), _make_guide(view),
     ]  # fmt: skip
     return [section for section in sections if section is not None]
 
@@ -101,4 +115,9 @@ def _make_guide(view: Overview) -> Section:
         "A bias is one number per item that is added to the engine's score. It is learned from "
         "lists made before the window, and judged on later days that no method has seen."
     )
+    if RERANKER in view.methods:
+        sentence += (
+            " The reranker also ranks by what each user bought before, and can add items to lists: "
+            "trending ones, and the user's own."
+        )
     return guide_section(sentence, [*terms, *_LIFT_TERMS, *tables])

@@ -12,9 +12,9 @@ from trimtab.report.blocks import Block, Cell, Chart, Mark, Panels, Table
 from trimtab.report.charts import ChartRow
 from trimtab.report.words import NOTHING, capitalize, day, decimal, interval, percent, share
 
-_MEAN = Mark("mean over dates; the line runs from the worst date to the best", kind="full")
+MEAN_MARK = Mark("mean over dates; the line runs from the worst date to the best", kind="full")
 _HOLE = Mark("date with far fewer events than usual on some day", kind="square")
-_BEYOND = Mark("beyond the scale: see the table", kind="triangle-left")
+_BEYOND = Mark("beyond the scale, with its value", kind="triangle-left")
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def method_cases(view: Overview, engine: str) -> list[Case]:
 
 
 def engine_cases(view: Overview) -> list[Case]:
-    """Return the methods that learn a bias, on every engine."""
+    """Return the methods that learn, on every engine."""
     names = [(method, view.names[method]) for method in view.methods if method in view.learned]
     return [
         Case(engine, key, [Cell(engine), blocks.method_cell(name)], engine, name.short)
@@ -76,7 +76,7 @@ def _make_panels(view: Overview, cases: Sequence[Case], group: DateGroup) -> lis
     ]
     used = [view.names[method] for method in dict.fromkeys(case.method for case in drawn)]
     legend = [Mark(name.long, name.colour) for name in used if drawn[0].offset]
-    legend += blocks.INTERVAL_MARKS if view.few else [_MEAN]
+    legend += blocks.INTERVAL_MARKS if view.few else [MEAN_MARK]
     legend += [_BEYOND] if charts.has_dot_outside(everything, domain) else []
     return blocks.drawn_panels(f"Lift, {group.title}", made, legend)
 
@@ -153,7 +153,7 @@ def engines_table(view: Overview) -> Table:
 
 
 def lifts_by_date(view: Overview, engine: str) -> list[Panels]:
-    """Return lines of lifts over the dates, one panel per metric, for methods that learn a bias."""
+    """Return lines of lifts over the dates, one panel per metric, for methods that learn."""
     marks = {key: Mark(view.names[key].long, view.names[key].colour) for key in view.learned}
     made = []
     for metric in view.metrics:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from trimtab.experiments.methods import RERANKER
 from trimtab.experiments.results import BASELINE
 from trimtab.report.backtest import lift_blocks
 from trimtab.report.backtest.holes_section import describe_holes
@@ -18,23 +19,27 @@ _FACTS = {
 
 
 def headline(view: Overview) -> Section:
-    """Return the lifts of the default settings, and what was done."""
-    tiles: list[Tile] = []
-    if (method := view.featured) is not None:
-        tiles = [_lift_tile(view, method, metric) for metric in view.metrics]
-        lifts = [row.lift for row in view.judged(method=method) if row.lift is not None]
-        harmless = f"{sum(lift >= HARMLESS for lift in lifts)} of {len(lifts)}"
-        note = "lifts at or above −0.5 %, over all dates, engines and metrics"
-        tiles += [Tile("no harm", harmless, note)] if lifts else []
-    sentences = [describe_outcome(view), describe_setup(view)]
+    """Return the lifts of the default settings and of the reranker, and what was done."""
+    tiles = [tile for method in view.headlined for tile in _make_tiles(view, method)]
+    sentences = [describe_outcomes(view), describe_setup(view)]
     if view.marked_dates:
         sentences.append(describe_holes(view))
     return Section("headline", "In short", sentences, tiles=tiles)
 
 
-def _lift_tile(view: Overview, method: str, metric: str) -> Tile:
+def _make_tiles(view: Overview, method: str) -> list[Tile]:
+    """Return the lift of a method in each metric, and how many of its lifts do no harm."""
+    start = f"{view.names[method].short}: " if len(view.headlined) > 1 else ""
+    tiles = [_lift_tile(view, method, metric, start) for metric in view.metrics]
+    lifts = [row.lift for row in view.judged(method=method) if row.lift is not None]
+    harmless = f"{sum(lift >= HARMLESS for lift in lifts)} of {len(lifts)}"
+    note = "lifts at or above −0.5 %, over all dates, engines and metrics"
+    return [*tiles, *([Tile(f"{start}no harm", harmless, note)] if lifts else [])]
+
+
+def _lift_tile(view: Overview, method: str, metric: str, start: str) -> Tile:
     rows = view.judged(engine=view.engines[0], method=method, metric=metric)
-    label = f"{view.name_metric(metric)}, {view.engines[0]}"
+    label = f"{start}{view.name_metric(metric)}, {view.engines[0]}"
     found = find_spread(rows)
     if found is None:
         return Tile(label, percent(None), "no lift to show")
@@ -44,16 +49,19 @@ def _lift_tile(view: Overview, method: str, metric: str) -> Tile:
     return Tile(label, percent(found.mean), note, sign_class(found.mean))
 
 
-def describe_outcome(view: Overview) -> str:
-    """Return the mean and the lowest lift of the featured method."""
-    if view.featured is None:
-        return "Only the engine alone was judged."
-    rows = view.judged(engine=view.engines[0], method=view.featured, metric=view.metric)
-    start = f"{capitalize(view.names[view.featured].in_text)} on {view.engines[0]}"
+def describe_outcomes(view: Overview) -> str:
+    """Return the mean and the lowest lift of each method of the headline."""
+    found = [_describe_outcome(view, method) for method in view.headlined]
+    return " ".join(found) or "Only the engine alone was judged."
+
+
+def _describe_outcome(view: Overview, method: str) -> str:
+    rows = view.judged(engine=view.engines[0], method=method, metric=view.metric)
+    start = f"{capitalize(view.names[method].in_text)} on {view.engines[0]}"
     metric, found = view.name_metric(view.metric), find_spread(rows)
     if found is None:
         return f"{start}: no lift in {metric} to show."
-    known = [row for row in view.judged(method=view.featured) if row.lift is not None]
+    known = [row for row in view.judged(method=method) if row.lift is not None]
     worst = min(known, key=lambda row: (row.lift or 0.0, row.date, row.engine))
     where = f"{view.name_metric(worst.metric)} on {worst.engine}, {day(worst.date)}"
     return (
@@ -88,7 +96,9 @@ def _earlier(view: Overview) -> str:
     windows = view.results.about.get("windows")
     if not isinstance(windows, int) or windows < 2:
         return ""
-    return f", with default settings also on up to {counted(windows - 1, 'window')} before them"
+    who = "with default settings and by the reranker" if RERANKER in view.methods else ""
+    who = who or "with default settings"
+    return f", {who} also on up to {counted(windows - 1, 'window')} before them"
 
 
 def methods_section(view: Overview) -> Section | None:
@@ -120,7 +130,7 @@ def describe_range(view: Overview, lifts: Mapping[str, Sequence[Lift]]) -> str:
 
 
 def engines_section(view: Overview) -> Section | None:
-    """Return the biases on every engine, and engines alone; None if there is only one."""
+    """Return learned methods on every engine, and engines alone; None if there is only one."""
     if len(view.all_engines) == 1:
         return None
     blocks: list[Block] = []

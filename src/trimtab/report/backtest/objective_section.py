@@ -1,4 +1,4 @@
-"""The section about objectives: biases learned for one metric and judged by all of them."""
+"""The section about objectives: what is learned for one metric and judged by all of them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def objectives_section(view: Overview) -> Section | None:
         tables.append(_overlap_table(view, pairs))
     if not tables:
         return None
-    title = f"The metric that biases are learned for ({engine})"
+    title = f"The metric to learn for ({engine})"
     return Section("objectives", title, [describe_objectives(learned)], tables)
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.checks import METRICS
+from trimtab.experiments.methods import LEARNING_KINDS, RERANKER
 from trimtab.experiments.results import BASELINE, EARLIER, Results
 from trimtab.report.words import METHODS, Name, day, is_number, method_names, metric_name
 
@@ -145,14 +146,20 @@ class Overview:
 
     @property
     def featured(self) -> str | None:
-        """The method of the headline: the default settings if they were tried."""
-        wished = [method for method in ("default", "paper") if method in self.methods]
+        """The method shown in detail: the default settings if they were tried."""
+        wished = [method for method in ("default", "paper", RERANKER) if method in self.methods]
         return next(iter([*wished, *self.rivals[-1:]]), None)
 
     @property
+    def headlined(self) -> list[str]:
+        """The methods of the headline: the featured one, and the reranker if it was tried."""
+        wished = [self.featured, RERANKER if RERANKER in self.methods else None]
+        return [method for method in dict.fromkeys(wished) if method is not None]
+
+    @property
     def learned(self) -> list[str]:
-        """The methods that learn a bias; all except the engine alone if neither is known."""
-        return [method for method in ("paper", "default") if method in self.methods] or self.rivals
+        """The methods that learn; all except the engine alone if none of them is known."""
+        return [method for method in LEARNING_KINDS if method in self.methods] or self.rivals
 
     @property
     def metric(self) -> str:
