@@ -102,6 +102,8 @@ def backtest(
     An interrupted run resumes where it stopped.
     """
     from trimtab.experiments.backtest import run_backtest, total_steps
+    from trimtab.report.backtest.lift_sections import describe_outcomes
+    from trimtab.report.backtest.overview import make_overview
 
     options = {
         "log": log, "tz": tz, "items": None if items is None else str(items), "dates": date,
@@ -116,6 +118,7 @@ def backtest(
     made = make_plan(settings, opened)
     with progress_bar(total_steps(made)) as step:
         results = run_backtest(made, opened, out, step)
+    say(describe_outcomes(make_overview(results)))
     say(f"{results.table('results').num_rows} results in {out / 'results.parquet'}")
     if report:
         _write_page(results, out / "report.html")
