@@ -27,7 +27,6 @@ from trimtab.metrics.evaluation import UnitEvaluation, evaluate_units
 from trimtab.metrics.per_user import coverage, kl_divergence, lift, mean_metrics
 from trimtab.rerank import Reranker, RerankSummary
 from trimtab.tables.log import Log
-from trimtab.tables.timestamps import as_datetime
 
 Step = Callable[[str], None]
 _ALL_DAYS = 0  # in the table `windows`: an engine trained on all events
@@ -85,18 +84,20 @@ class _CellRun:
             return
         for metric in self._plan.metrics:
             self._step(f"{method.name}, for {metric.upper()}")
-            key = {**self._key, "method": method.name, "objective": metric}
-            if method.kind == RERANKER:
-                reranker = method.learn_reranker(self._case, metric)
-                self._evaluated[method.name, metric] = self._evaluate(self._rerank(reranker))
-                self._add_forecast(key, reranker.summary)
-                self._add_parts(key, reranker)
-                continue
-            bias = method.learn(self._case, metric)
-            self._learned[method.name, metric] = bias
-            top = bias.apply(self._case.lists, self._plan.k, depth=self._depth(bias))
-            self._evaluated[method.name, metric] = self._evaluate(top)
-            self._add_forecast(key, bias.summary)
+            run = self._run_reranker if method.kind == RERANKER else self._run_bias
+            run(method, metric)
+
+    def _run_bias(self, method: Method, metric: str) -> None:
+        bias = method.learn(self._case, metric)
+        self._learned[method.name, metric] = bias
+        self._evaluated[method.name, metric] = self._evaluate(self._case.apply(bias))
+        self._add_forecast(method, metric, bias.summary)
+
+    def _run_reranker(self, method: Method, metric: str) -> None:
+        reranker = method.learn_reranker(self._case, metric)
+        self._evaluated[method.name, metric] = self._evaluate(self._case.rerank(reranker))
+        self._add_forecast(method, metric, reranker.summary)
+        self._add_parts(method, metric, reranker)
 
     def add_comparisons(self) -> None:
         """Add rows that compare each method with the engine alone."""
@@ -139,17 +140,6 @@ class _CellRun:
         }
         return Results({}, tables)
 
-    def _depth(self, bias: ItemBias) -> int | None:
-        return None if bias.depth is None else self._plan.n_listed
-
-    def _rerank(self, reranker: Reranker) -> Any:
-        """Return the lists of the test re-ranked, from the events before its first day."""
-        split = self._split
-        return reranker.apply(
-            self._case.lists, self._plan.k, history=split.known,
-            as_of=as_datetime(split.test_from), depth=self._depth(reranker.bias),
-        )  # fmt: skip
-
     def _evaluate(self, lists: Any) -> UnitEvaluation:
         return evaluate_units(lists, self._split.test, self._plan.k)
 
@@ -181,19 +171,21 @@ class _CellRun:
                 }
             )  # fmt: skip
 
-    def _add_forecast(self, key: dict[str, str], summary: Summary | RerankSummary) -> None:
+    def _add_forecast(self, method: Method, metric: str, summary: Summary | RerankSummary) -> None:
+        key = {**self._key, "method": method.name, "objective": metric}
         names = ("forecast", "forecast_low", "forecast_high")
         self._rows["forecasts"].append({**key, **{name: summary[name] for name in names}})
 
-    def _add_parts(self, key: dict[str, str], reranker: Reranker) -> None:
+    def _add_parts(self, method: Method, metric: str, reranker: Reranker) -> None:
         """Add what each part gains in the metric that the reranker was learned for."""
+        key = {**self._key, "method": method.name, "objective": metric}
 
         def find_values(evaluation: UnitEvaluation) -> Floats:
-            values: Floats = getattr(evaluation.buyers(), key["objective"])
+            values: Floats = getattr(evaluation.buyers(), metric)
             return values
 
         def judge(other: Reranker) -> Floats:
-            return find_values(self._evaluate(self._rerank(other)))
+            return find_values(self._evaluate(self._case.rerank(other)))
 
         alone = find_values(next(iter(self._evaluated.values())))
         for part, used, gain in find_gains(

@@ -92,6 +92,20 @@ class Case:
         """Lists made at the date for the buyers of the test, to evaluate."""
         return self.lists_of(self.engine)
 
+    def apply(self, bias: ItemBias) -> Any:
+        """Return the top k of these lists with biases."""
+        return bias.apply(self.lists, self.k, depth=self._depth(bias))
+
+    def rerank(self, reranker: Reranker) -> Any:
+        """Return the top k of these lists re-ranked, from the events before the date."""
+        return reranker.apply(
+            self.lists, self.k, history=self.split.known, as_of=as_datetime(self.split.test_from),
+            depth=self._depth(reranker.bias),
+        )  # fmt: skip
+
+    def _depth(self, bias: ItemBias) -> int | None:
+        return None if bias.depth is None else self.n_listed
+
     def lists_of(self, engine: Engine) -> Any:
         """Return lists of another engine at the date, for the same users."""
         split = self.split

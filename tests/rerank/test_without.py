@@ -1,0 +1,68 @@
+"""A reranker with a part left out ranks as if it had never learned that part."""
+
+from __future__ import annotations
+
+import pytest
+
+import trimtab as tt
+from habit_shop import habit_log
+from trimtab.engines import Popularity
+from trimtab.errors import SettingError
+from trimtab.experiments.timeline import split_log
+from trimtab.tables.timestamps import as_datetime
+
+
+@pytest.fixture(scope="module")
+def shop():
+    split = split_log(habit_log(), "2026-02-10")
+    before = Popularity().fit(split.train, as_datetime(split.recent_from)).recommend(n=20)
+    tonight = Popularity().fit(split.known, as_datetime(split.test_from)).recommend(n=20)
+    reranker = tt.RerankLearner(k=5).fit(before, split.recent, history=split.train)
+    assert "own" in reranker.summary.sources
+    return reranker, tonight, split.known
+
+
+def pairs(table) -> set[tuple[int, int]]:
+    return set(zip(table["user_id"].to_pylist(), table["item_id"].to_pylist(), strict=True))
+
+
+def test_without_personal_all_users_are_ranked_by_the_biases(shop):
+    reranker, tonight, history = shop
+    plain = reranker.without("personal")
+    assert plain.apply(tonight, 5, history=history).equals(reranker.bias.apply(tonight, 5))
+    assert plain.coefficients().num_rows == 0
+    assert (plain.summary.kept, plain.summary.sources, plain.summary.forecast) == (0.0, (), None)
+
+
+def test_without_a_source_nothing_is_added_from_it(shop):
+    reranker, tonight, history = shop
+    listed, bought = pairs(tonight), pairs(history)
+    whole = pairs(reranker.apply(tonight, 5, history=history)) - listed
+    assert whole & bought
+    narrow = reranker.without("own").without("trending")
+    assert pairs(narrow.apply(tonight, 5, history=history)) <= listed
+    assert "own" not in narrow.coefficients()["name"].to_pylist()
+    assert narrow.summary.kept == reranker.summary.kept
+
+
+def test_the_reranker_itself_stays_as_it_is(shop):
+    reranker, tonight, history = shop
+    before = reranker.apply(tonight, 5, history=history)
+    for part in ("personal", "trending", "own"):
+        left = reranker.without(part)
+        assert left.without(part).coefficients().equals(left.coefficients())
+    assert reranker.apply(tonight, 5, history=history).equals(before)
+    assert reranker.summary.forecast is not None
+
+
+def test_it_is_saved_and_loaded_as_any_other(shop, tmp_path):
+    reranker, tonight, history = shop
+    left = reranker.without("own")
+    left.save(tmp_path / "left")
+    loaded = tt.Reranker.load(tmp_path / "left")
+    assert loaded.apply(tonight, 5, history=history).equals(left.apply(tonight, 5, history=history))
+
+
+def test_an_unknown_part_is_refused(shop):
+    with pytest.raises(SettingError, match="part='trend'.*personal, trending, own"):
+        shop[0].without("trend")
