@@ -43,7 +43,7 @@ SETTINGS = {
     "n_draws": 100,
     "engine": {"markov": {"min_support": 1}},
 }
-METHODS = ["long", "truncate", "decay", "distrdiff", "ratio", "paper", "default"]
+METHODS = ["long", "truncate", "decay", "distrdiff", "ratio", "paper", "default", "reranker"]
 
 
 class InterruptedRunError(Exception):

@@ -81,6 +81,7 @@ def test_flags_results_and_page(folder, trimtab_with_extras):
     )
     assert run.returncode == 0, run.stderr
     assert "4 results in out/results.parquet" in run.stdout
+    assert "The bias with default settings on markov changed NDCG@5 by" in run.stdout
     table = pq.read_table(folder / "out" / "results.parquet")
     assert set(table["method"].to_pylist()) == {"long", "default"}
     page = (folder / "out" / "report.html").read_text()
@@ -221,6 +222,6 @@ def test_the_demo_is_the_papers_experiment(folder):
     assert (plan.k, plan.recent_days, plan.test_days, plan.n_listed) == (10, 3, 7, 50)
     assert set(plan.engines) == {"markov", "category", "factorization"}
     assert [method.name for method in plan.methods] == [
-        "long", "truncate", "decay", "distrdiff", "ratio", "paper", "default",
+        "long", "truncate", "decay", "distrdiff", "ratio", "paper", "default", "reranker",
     ]  # fmt: skip
     assert plan.training_windows == (7, 30, 91, 182)

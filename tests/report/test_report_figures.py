@@ -12,6 +12,7 @@ from made_results import make_results, one_row, table, weekly_dates
 from trimtab.experiments.results import HOLE_WINDOWS, Results
 from trimtab.report.backtest.backtest_page import build_page
 from trimtab.report.backtest.bias_sections import choose_drawn, describe_moved, learned_biases
+from trimtab.report.backtest.forecast_section import forecast_section
 from trimtab.report.backtest.history_sections import describe_sellers, describe_windows, sort_key
 from trimtab.report.backtest.holes_section import describe_holes, holes_section
 from trimtab.report.backtest.lift_blocks import lifts_by_date
@@ -29,7 +30,8 @@ from trimtab.report.backtest.overview import (
     make_overview,
     mean_by,
 )
-from trimtab.report.charts import find_main_domain, has_dot_outside
+from trimtab.report.backtest.parts_section import parts_section
+from trimtab.report.charts import dot_chart, find_main_domain, has_dot_outside
 from trimtab.report.words import day
 
 
@@ -261,9 +263,14 @@ def test_without_holes_nothing_is_said() -> None:
 
 
 def test_earlier_windows_are_part_of_the_setup() -> None:
-    results = make_results()
-    text = describe_setup(make_overview(replace(results, about={**results.about, "windows": 3})))
-    assert "before each date, with default settings also on up to 2 windows before them." in text
+    for methods, who in (
+        (["long", "default"], "with default settings"),
+        (["long", "default", "reranker"], "with default settings and by the reranker"),
+    ):
+        results = make_results(methods=methods)
+        about = {**results.about, "windows": 3}
+        text = describe_setup(make_overview(replace(results, about=about)))
+        assert f"before each date, {who} also on up to 2 windows before them." in text
 
 
 def test_best_sellers_that_stay_and_that_move() -> None:
@@ -285,3 +292,147 @@ def test_order_of_rows_does_not_matter_to_dates() -> None:
     shuffled = make_overview(Results(results.about, {"results": table("results", rows)}))
 
     assert shuffled.dates == make_overview(results).dates == sorted(weekly_dates(6))
+
+
+def parts_of(date: str, gains: dict[str, Any], method: str = "reranker") -> list[dict[str, Any]]:
+    """Return the gain of each part on a date; None for a part that is not used."""
+    return [
+        {"date": date, "engine": "markov", "method": method, "objective": "ndcg", "part": part,
+         "used": gain is not None, "gain": gain or 0.0, "gain_low": (gain or 0.0) - 0.01,
+         "gain_high": (gain or 0.0) + 0.01}
+        for part, gain in gains.items()
+    ]  # fmt: skip
+
+
+def cells_of(section: Any, place: int) -> list[list[tuple[str, str]]]:
+    return [[(cell.text, cell.note) for cell in row] for row in section.blocks[place].rows]
+
+
+GAINS = {"trend": 0.05, "personal": 0.6, "trending": None, "own": 0.35}
+
+
+def test_the_parts_of_a_reranker_on_one_date() -> None:
+    view = view_of(lifts((1.0, 0.9, 1.1), method="reranker"), parts=parts_of("2020-01-01", GAINS))
+    section = parts_section(view)
+
+    assert section is not None
+    assert plain(section.sentences[0]) == (
+        "Reranker on markov: +100.0 % in NDCG@10. Gains: trend +5.0 points, own purchases +60.0 "
+        "points and the user's own items +35.0 points."
+    )
+    body = cells_of(section, 1)
+    assert [row[1] for row in body] == [
+        ("+5.0", "+4.0 to +6.0"), ("+60.0", "+59.0 to +61.0"), ("not used", ""),
+        ("+35.0", "+34.0 to +36.0"), ("+100.0", "+90.0 to +110.0"),
+    ]  # fmt: skip
+    (chart,) = section.blocks[0].charts
+    points = next(iter(own for own in chart.spec["datasets"].values() if len(own) == 4))
+    assert [point["x"] for point in points] == [0.05, 0.6, 0.0, 0.35]
+    assert "not used" in points[2]["tip"]
+
+
+def test_the_parts_of_a_reranker_over_many_dates() -> None:
+    rows = lifts(1.0, 0.8, 0.9, 0.9, 0.9, method="reranker")
+    gains = [{**GAINS, "trending": trending} for trending in (None, 0.1, None, None, None)]
+    parts = [own for row, each in zip(rows, gains, strict=True)
+             for own in parts_of(row["date"], each)]  # fmt: skip
+    section = parts_section(view_of(rows, parts=parts))
+
+    assert section is not None
+    body = cells_of(section, 1)
+    assert body[0][1] == ("+5.0", "+5.0 to +5.0")
+    assert body[2][1] == ("+2.0", "0.0 to +10.0; used on 1 of 5 dates")
+    assert body[4][1] == ("+90.0", "+80.0 to +100.0")
+    assert "mean of 5 dates: +90.0 %" in plain(section.sentences[0])
+
+
+def test_without_a_reranker_there_are_no_parts() -> None:
+    assert parts_section(view_of(lifts(0.1))) is None
+    assert parts_section(view_of(lifts(0.1), parts=parts_of("2020-01-01", GAINS))) is None
+
+
+def test_parts_without_any_number_are_a_dash() -> None:
+    rows = [{**row, "gain": float("nan")} for row in parts_of("2020-01-01", GAINS)]
+    section = parts_section(view_of(lifts(None, method="reranker"), parts=rows))
+
+    assert section is not None
+    assert "no lift" in section.sentences[0]
+    assert {cell[0] for row in cells_of(section, 0) for cell in row[1:]} == {"–"}
+
+
+def forecasts_of(*values: Any, method: str = "default") -> list[dict[str, Any]]:
+    """Return one NDCG forecast per date from 2020-01-01, 10 points wide either side."""
+    return [
+        {"date": f"2020-01-{place:02d}", "engine": "markov", "method": method, "objective": "ndcg",
+         "forecast": value, "forecast_low": None if value is None else value - 0.1,
+         "forecast_high": None if value is None else value + 0.1}
+        for place, value in enumerate(values, 1)
+    ]  # fmt: skip
+
+
+def test_forecasts_stand_beside_the_lifts_that_came() -> None:
+    rows = [*lifts(0.2, 0.5), *lifts(0.9, 0.9, method="reranker")]
+    said = [*forecasts_of(0.25, 0.3), *forecasts_of(1.0, None, method="reranker")]
+    section = forecast_section(view_of(rows, forecasts=said))
+
+    assert section is not None
+    assert "2 of 3 lifts are inside" in section.sentences[0]
+    body = [[plain(text) for text, _ in row] for row in cells_of(section, 0)]
+    assert body == [
+        ["1 Jan 2020", "markov", "bias, default settings", "+25.0 %", "+15.0 to +35.0 %",
+         "+20.0 %", "yes"],
+        ["1 Jan 2020", "markov", "reranker: trend and own purchases", "+100.0 %",
+         "+90.0 to +110.0 %", "+90.0 %", "yes"],
+        ["2 Jan 2020", "markov", "bias, default settings", "+30.0 %", "+20.0 to +40.0 %",
+         "+50.0 %", "no"],
+    ]  # fmt: skip
+
+
+def test_forecasts_of_many_dates_are_means() -> None:
+    view = view_of(lifts(0.2, 0.2, 0.2, 0.2, 0.5), forecasts=forecasts_of(0.2, 0.2, 0.2, None, 0.2))
+    section = forecast_section(view)
+
+    assert section is not None
+    assert [[plain(text) for text, _ in row[2:]] for row in cells_of(section, 0)] == [
+        ["+20.0 %", "+27.5 %", "3 of 4"]
+    ]
+    assert forecast_section(view_of(lifts(0.2), forecasts=forecasts_of(None))) is None
+
+
+def test_the_headline_has_the_bias_and_the_reranker() -> None:
+    view = view_of([*lifts(0.1), *lifts(0.8, method="reranker")])
+    section = headline(view)
+
+    assert view.headlined == ["default", "reranker"]
+    assert [tile.label for tile in section.tiles] == [
+        "bias, default: NDCG@10, markov", "bias, default: no harm", "reranker: NDCG@10, markov",
+        "reranker: no harm",
+    ]  # fmt: skip
+    text = plain(section.sentences[0])
+    assert "default settings on markov changed NDCG@10 by +10.0 %" in text
+    assert "The reranker on markov changed NDCG@10 by +80.0 %" in text
+    assert view_of(lifts(0.8, method="reranker")).headlined == ["reranker"]
+    assert view_of(lifts(0.1)).headlined == ["default"]
+
+
+def test_a_dot_beyond_the_scale_has_its_value_beside_it() -> None:
+    rows = [
+        {
+            "label": str(n),
+            "offset": "",
+            "x": x,
+            "low": None,
+            "high": None,
+            "colour": "c",
+            "filled": True,
+            "tip": "",
+        }
+        for n, x in enumerate((0.05, 0.02, 0.1, 1.5, -2.0))
+    ]
+    texts = [layer for layer in dot_chart(rows, (-0.2, 0.2))["layer"]
+             if layer["mark"]["type"] == "text"]  # fmt: skip
+
+    assert [layer["mark"]["align"] for layer in texts] == ["right", "left"]
+    assert texts[0]["encoding"]["text"]["format"] == "+,.0%"
+    kinds = {layer["mark"]["type"] for layer in dot_chart(rows[:3], (-0.2, 0.2))["layer"]}
+    assert kinds == {"rule", "point"}

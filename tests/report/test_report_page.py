@@ -22,8 +22,8 @@ from trimtab.report.page import script_json
 from trimtab.report.verdict.verdict_page import build_verdict
 
 pytestmark = pytest.mark.xdist_group("report-pages")
-BACKTEST = ["headline", "methods", "engines", "coverage", "objectives", "sellers", "windows",
-            "curves", "moved", "guide"]  # fmt: skip
+BACKTEST = ["headline", "methods", "engines", "parts", "forecasts", "coverage", "objectives",
+            "sellers", "windows", "curves", "moved", "guide"]  # fmt: skip
 MONTH = ["headline", "lift", "days", "guide"]
 TABLE = ["verdict", "intervals", "readings", "dates", "looks", "guide"]
 SECTIONS = {
@@ -38,7 +38,7 @@ SECTIONS = {
     "verdict-plain": ["verdict", "intervals", "guide"],
     "simulated-test": ["verdict", "truth", *TABLE[1:]],
 }
-N_CHARTS = {"backtest-demo": 32, "backtest-many": 33, "month-thirty": 1, "month-idle": 0,
+N_CHARTS = {"backtest-demo": 38, "backtest-many": 30, "month-thirty": 1, "month-idle": 0,
             "verdict-totals": 1, "verdict-table": 11, "simulated-test": 12}  # fmt: skip
 
 
@@ -136,7 +136,7 @@ def test_the_page_appears_under_its_name_only(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [name for name in make_results().tables if name != "results"])
 def test_any_table_may_be_missing_or_alone(name: str) -> None:
-    results = make_results(DEMO_DATES[:1], ["markov"], ["long", "default"])
+    results = make_results(DEMO_DATES[:1], ["markov"], ["long", "default", "reranker"])
     rest = {key: own for key, own in results.tables.items() if key != name}
     alone = {key: results.tables[key] for key in ("results", name)}
 

@@ -64,5 +64,5 @@ def test_it_is_saved_and_loaded_as_any_other(shop, tmp_path):
 
 
 def test_an_unknown_part_is_refused(shop):
-    with pytest.raises(SettingError, match="part='trend'.*personal, trending, own"):
+    with pytest.raises(SettingError, match=r"part='trend'.*personal, trending, own"):
         shop[0].without("trend")
