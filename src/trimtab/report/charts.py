@@ -25,6 +25,7 @@ _SYMBOLS = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-dow
 _ROW_HEIGHT = 26
 _ENDS = ("x", "low", "high")
 _RANKS = (1, 2, 3, 5, 10, 20, 30, 50, 100, 200, 300, 500, 1000, 2000, 5000, 10000)
+_SHAPES = {"": "circle", "right": "triangle-right", "left": "triangle-left"}
 _BEYOND: tuple[dict[str, Any], ...] = ({"align": "right", "dx": -10}, {"align": "left", "dx": 10})
 _PLAIN_ZERO = "datum.value === 0 ? '0' : datum.label"
 
@@ -68,7 +69,18 @@ def _find_reach(rows: Sequence[ChartRow]) -> float:
 
 def has_dot_outside(rows: Iterable[ChartRow], domain: Domain) -> bool:
     """Return whether a dot is beyond the scale."""
-    return any(not domain[0] <= row["x"] <= domain[1] for row in rows)
+    return bool(shapes_outside(rows, domain))
+
+
+def shapes_outside(rows: Iterable[ChartRow], domain: Domain) -> list[str]:
+    """Return the shapes of dots beyond the scale, of each at most once."""
+    sides = {_side(row, domain) for row in rows}
+    return [shape for side, shape in _SHAPES.items() if side and side in sides]
+
+
+def _side(row: ChartRow, domain: Domain) -> str:
+    """Return the side of the domain that a dot is beyond; empty if it is inside."""
+    return "right" if row["x"] > domain[1] else "left" if row["x"] < domain[0] else ""
 
 
 def dot_chart(rows: Sequence[ChartRow], domain: Domain, style: str = "+~%") -> Spec:
@@ -115,10 +127,8 @@ def _styled_dot(row: ChartRow, domain: Domain) -> ChartRow:
     """Return the row with its fill and shape; an unknown end of the interval is at the dot."""
     fill = row["colour"] if row["filled"] else _GROUND
     ends = {end: row["x"] if row[end] is None else row[end] for end in ("low", "high")}
-    side = int(row["x"] > domain[1]) - int(row["x"] < domain[0])
-    shape = {0: "circle", 1: "triangle-right", -1: "triangle-left"}[side]
-    beyond = {0: "", 1: "right", -1: "left"}[side]
-    return {**row, **ends, "fill": fill, "shape": shape, "beyond": beyond}
+    side = _side(row, domain)
+    return {**row, **ends, "fill": fill, "shape": _SHAPES[side], "beyond": side}
 
 
 def line_marks(series: Mapping[str, tuple[str, str]]) -> dict[str, Mark]:

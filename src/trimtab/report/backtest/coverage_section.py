@@ -8,7 +8,7 @@ from trimtab.experiments.results import BASELINE
 from trimtab.report import charts
 from trimtab.report.backtest.overview import Overview, Row, choose_objective, mean_by
 from trimtab.report.blocks import Block, Cell, Chart, Panels, Section, Table, method_cell
-from trimtab.report.words import capitalize, count, decimal
+from trimtab.report.words import capitalize, count, decimal, join_words
 
 
 def coverage_section(view: Overview) -> Section | None:
@@ -42,18 +42,18 @@ def _select(rows: Sequence[Row], engine: str, dates: Sequence[str] | None = None
 
 
 def describe_coverage(view: Overview, rows: Sequence[Row]) -> str:
-    """Return the best sellers that the featured method and the engine alone recommend."""
+    """Return the best sellers that the headlined methods and the engine alone recommend."""
     means = mean_by(_select(rows, view.engines[0]), ("method", "size"), "covered")
     sizes = [size for method, size in sorted(means) if method == BASELINE]
     both = [size for size in sizes if (view.featured, size) in means]
-    if not both or view.featured is None:
+    if not both:
         return "How close recommended items are to bought items."
     size = both[min(len(both) - 1, 3)]
-    return (
-        f"Of the {count(size)} best sellers, {view.names[view.featured].in_text} covers "
-        f"{decimal(means[view.featured, size], 0)} and the engine alone "
-        f"{decimal(means[BASELINE, size], 0)} ({view.engines[0]})."
-    )
+    shown = [method for method in (*view.headlined, BASELINE) if (method, size) in means]
+    texts = [
+        f"{view.names[method].in_text} covers {decimal(means[method, size], 0)}" for method in shown
+    ]
+    return f"Of the {count(size)} best sellers, {join_words(texts)} ({view.engines[0]})."
 
 
 def _coverage_panels(view: Overview, rows: Sequence[Row]) -> Panels:

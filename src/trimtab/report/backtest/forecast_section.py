@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from trimtab.report.backtest.overview import Overview, choose_objective, select_rows
 from trimtab.report.blocks import Cell, Section, Table, method_cell
-from trimtab.report.words import day, interval, is_number, percent
+from trimtab.report.words import interval, is_number, percent
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,8 @@ def forecast_section(view: Overview) -> Section | None:
     if not found:
         return None
     metric = view.name_metric(choose_objective(view.results.table("forecasts"), view.metric))
-    table = (_dates_table if view.few else _means_table)(view, found, metric)
     title = "The forecast and the lift that came"
-    return Section("forecasts", title, [describe_forecasts(found)], [table])
+    return Section("forecasts", title, [describe_forecasts(found)], _tables(view, found, metric))
 
 
 def describe_forecasts(found: Sequence[Outcome]) -> str:
@@ -63,30 +62,33 @@ def describe_forecasts(found: Sequence[Outcome]) -> str:
     )
 
 
-def _dates_table(view: Overview, found: Sequence[Outcome], metric: str) -> Table:
-    order = {method: place for place, method in enumerate(view.methods)}
-    body = [
-        [Cell(day(own.date)), Cell(own.engine), method_cell(view.names[own.method]),
-         Cell(percent(own.forecast)), Cell(interval(own.low, own.high)), Cell(percent(own.lift)),
-         Cell("yes" if own.is_inside else "no")]
-        for own in sorted(found, key=lambda own: (own.date, view.engines.index(own.engine),
-                                                  order[own.method]))
-    ]  # fmt: skip
-    columns = ["date", "engine", "method", "forecast", "90 % interval", "lift", "inside"]
-    return Table(f"Forecast and lift, {metric}", columns, body, n_headings=3)
-
-
-def _means_table(view: Overview, found: Sequence[Outcome], metric: str) -> Table:
-    body = []
-    for engine in view.engines:
-        for method in view.methods:
-            own = [each for each in found if (each.engine, each.method) == (engine, method)]
-            if own:
-                means = [sum(values) / len(own) for values in
-                         ([o.forecast for o in own], [o.lift for o in own])]  # fmt: skip
-                inside = f"{sum(each.is_inside for each in own)} of {len(own)}"
+def _tables(view: Overview, found: Sequence[Outcome], metric: str) -> list[Table]:
+    """Return a table for each date, or one of means over many dates."""
+    tables = []
+    for group in view.date_groups:
+        body = []
+        for engine in view.engines:
+            for method in view.methods:
+                own = [each for each in found if (each.engine, each.method) == (engine, method)]
+                own = [each for each in own if each.date in group.dates]
                 heads = [Cell(engine), method_cell(view.names[method])]
-                body.append([*heads, *(Cell(percent(mean)) for mean in means), Cell(inside)])
-    columns = ["engine", "method", "mean forecast", "mean lift", "inside the interval"]
-    return Table(f"Forecast and lift, {metric}: means over dates with a forecast", columns, body,
-                 n_headings=2)  # fmt: skip
+                body += [[*heads, *(_date_cells if view.few else _mean_cells)(own)]] if own else []
+        each = ["forecast", "lift", "inside"]
+        about = "forecast with its 90 % interval, and lift"
+        if not view.few:
+            about = "means over the dates with a forecast, and lifts inside the 90 % interval"
+        caption = f"{metric}, {group.title}: {about}"
+        tables.append(Table(caption, ["engine", "method", *each], body, n_headings=2))
+    return [table for table in tables if table.rows]
+
+
+def _date_cells(found: Sequence[Outcome]) -> list[Cell]:
+    own = found[0]
+    forecast = Cell(percent(own.forecast), interval(own.low, own.high))
+    return [forecast, Cell(percent(own.lift)), Cell("yes" if own.is_inside else "no")]
+
+
+def _mean_cells(found: Sequence[Outcome]) -> list[Cell]:
+    n, n_inside = len(found), sum(own.is_inside for own in found)
+    forecast, lift = sum(own.forecast for own in found) / n, sum(own.lift for own in found) / n
+    return [Cell(percent(forecast)), Cell(percent(lift)), Cell(f"{n_inside} of {n}")]

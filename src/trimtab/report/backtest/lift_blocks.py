@@ -14,7 +14,7 @@ from trimtab.report.words import NOTHING, capitalize, day, decimal, interval, pe
 
 MEAN_MARK = Mark("mean over dates; the line runs from the worst date to the best", kind="full")
 _HOLE = Mark("date with far fewer events than usual on some day", kind="square")
-_BEYOND = Mark("beyond the scale, with its value", kind="triangle-left")
+_BEYOND = "beyond the scale, with its value"
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def _make_panels(view: Overview, cases: Sequence[Case], group: DateGroup) -> lis
     used = [view.names[method] for method in dict.fromkeys(case.method for case in drawn)]
     legend = [Mark(name.long, name.colour) for name in used if drawn[0].offset]
     legend += blocks.INTERVAL_MARKS if view.few else [MEAN_MARK]
-    legend += [_BEYOND] if charts.has_dot_outside(everything, domain) else []
+    legend += [Mark(_BEYOND, kind=kind) for kind in charts.shapes_outside(everything, domain)]
     return blocks.drawn_panels(f"Lift, {group.title}", made, legend)
 
 
