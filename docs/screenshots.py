@@ -20,6 +20,7 @@ SHOTS = {
     "report-headline": ("#headline h2", "#headline .tiles"),
     "report-methods": ("#methods .panels >> nth=0", "#methods .panels >> nth=0"),
     "report-engines": ("#engines .panels >> nth=0", "#engines .panels >> nth=0"),
+    "report-parts": ("#parts .panels >> nth=0", "#parts .panels >> nth=0"),
     "report-coverage": ("#coverage .panels >> nth=0", "#coverage .panels >> nth=0"),
     "report-divergence": ("#coverage .panels >> nth=1", "#coverage .panels >> nth=1"),
     "report-objectives": ("#objectives .small >> nth=2", "#objectives .small >> nth=3"),

@@ -310,7 +310,7 @@ def test_the_plan_in_the_docs_works(tmp_path):
     plan = make_plan(read_plan_file(tmp_path / "plan.toml"), LOG)
     assert list(plan.engines) == ["markov", "factorization", "deep"]
     assert [method.name for method in plan.methods] == [
-        "long", "truncate", "ratio", "default", "bold",
+        "long", "truncate", "ratio", "default", "reranker", "bold",
     ]  # fmt: skip
     assert len(plan.dates) == 26
 

@@ -28,9 +28,14 @@ def headline(view: Overview) -> Section:
 
 
 def _make_tiles(view: Overview, method: str) -> list[Tile]:
-    """Return the lift of a method in each metric, and how many of its lifts do no harm."""
-    start = f"{view.names[method].short}: " if len(view.headlined) > 1 else ""
-    tiles = [_lift_tile(view, method, metric, start) for metric in view.metrics]
+    """Return the lift of a method, and how many of its lifts do no harm.
+
+    A method that is alone has a lift for each metric; of two, each has one for the metric shown.
+    """
+    start, metrics = "", view.metrics
+    if len(view.headlined) > 1:
+        start, metrics = f"{view.names[method].short}: ", [view.metric]
+    tiles = [_lift_tile(view, method, metric, start) for metric in metrics]
     lifts = [row.lift for row in view.judged(method=method) if row.lift is not None]
     harmless = f"{sum(lift >= HARMLESS for lift in lifts)} of {len(lifts)}"
     note = "lifts at or above −0.5 %, over all dates, engines and metrics"
