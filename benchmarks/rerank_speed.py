@@ -4,8 +4,8 @@
     python benchmarks/rerank_speed.py --users 100000     # smaller
 
 Lists and recent purchases are generated; the events of history are drawn from a few favourites of
-each user, over two months. Integer ids, Arrow tables. Each time is the median of the rounds. The tables
-are made in another process, so that peak memory is that of reading, fit and apply alone.
+each user, over two months. Integer ids, Arrow tables. Each time is the median of the rounds. The
+tables are made in another process, so that peak memory is that of reading, fit and apply alone.
 """
 
 from __future__ import annotations
