@@ -47,7 +47,7 @@ class Persistence(NamedTuple):
 
 TREND = Persistence(0.09, 0.8, 0.22, 0.35, 0.0)
 # What users buy again and again lasts longer than a trend.
-PERSONAL = Persistence(0.04, 1.0, 0.12, 0.2, 1.0)
+PERSONAL = Persistence(0.04, 1.0, 0.1, 0.2, 1.0)
 
 
 class Lifts(NamedTuple):
