@@ -1,0 +1,60 @@
+"""From what was learned to a reranker: the way from the biases to the choice model."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import trimtab as tt
+from repeat_shop import RepeatShop
+from trimtab.learn.hierarchy.hierarchy_fit import fit_hierarchy
+from trimtab.learn.inputs import FitTables, encode_inputs
+from trimtab.learn.rerank.personal_levels import learn_personal
+from trimtab.learn.rerank.rerank_fit import _add_up
+from trimtab.learn.rerank.sampled_units import sample_units, widen_units
+from trimtab.rerank.widening import SOURCES
+
+
+@pytest.fixture(scope="module")
+def learned():
+    """The fit of the biases, and what users with purchases add."""
+    shop = RepeatShop(repeats=0.3, drift=0.7, n_users=300)
+    inputs = encode_inputs(
+        FitTables.read(shop.recs, shop.recent, shop.history), 10, "never", None, "error"
+    )
+    fit = fit_hierarchy(tt.BiasLearner(), inputs, None)
+    sampled, units = sample_units(fit)
+    wide, has_purchases = widen_units(sampled, units, inputs, fit.inputs, "any")
+    sources = sum(SOURCES.values())
+    return fit, learn_personal(sampled, wide, np.flatnonzero(has_purchases), sources, fit)
+
+
+def test_at_no_length_it_ranks_by_the_biases(learned):
+    fit, personal = learned
+    (score, *others), item_part = _add_up(fit, personal._replace(length=0.0))
+    assert score.value == fit.learned.score_coefficient
+    assert not any(found.value for found in others)
+    biases = fit.bias.bias / fit.backend.shared.score_unit
+    assert biases.any()
+    assert item_part == pytest.approx(score.value * biases)
+
+
+def test_at_full_length_it_is_the_choice_model(learned):
+    fit, personal = learned
+    coefficients, item_part = _add_up(fit, personal._replace(length=1.0))
+    assert [found.value for found in coefficients] == pytest.approx(personal.coefficients.beta)
+    errors = np.sqrt(np.diag(personal.covariance))
+    assert [found.error for found in coefficients] == pytest.approx(errors)
+    # Items that were never seen have 0, the average over what the newest lists hold.
+    listed = fit.backend.shared.counts(fit.backend.shared.n_windows - 1)[1]
+    assert (listed * item_part).sum() == pytest.approx(0.0, abs=1e-6 * listed.sum())
+    assert item_part.std() > 0.1
+
+
+def test_in_between_everything_is_mixed(learned):
+    fit, personal = learned
+    ends = [_add_up(fit, personal._replace(length=length)) for length in (0.0, 0.25, 1.0)]
+    values = [np.array([found.value for found in coefficients]) for coefficients, _ in ends]
+    parts = [item_part for _, item_part in ends]
+    for low, middle, high in (values, parts):
+        assert middle == pytest.approx(0.75 * low + 0.25 * high)
