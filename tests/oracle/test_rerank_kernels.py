@@ -159,6 +159,7 @@ def test_wider_lists(units, bought, may_add, trending, sources):
 
 @settings(deadline=None)
 @given(BOUGHT, st.sets(ITEMS), st.integers(0, 4))
+@example(dict.fromkeys(range(5), plain.Bought(1.0, 1.0, 0.25)), set(range(5)), 2)  # all equal
 def test_the_users_own_items_are_the_most_and_the_last(bought, may_add, most):
     """With room for a few of them only, which `widen` has no setting for."""
     from trimtab.kernels.wider_lists import N_TERMS, widen_lists

@@ -313,6 +313,17 @@ def test_exclude_and_allowed_hold_for_added_items():
     assert (set(found[1]), set(found[2]), set(found[3])) == ({1, 2, 6}, {0, 2, 6}, {6})
 
 
+def test_what_may_not_be_shown_takes_no_room_among_the_added():
+    """Thirty items of the user's own are added: the first thirty that may be shown."""
+    reranker = make_reranker(dict.fromkeys(range(50), 0.0), excluded=(3,))
+    history = events_of(*((1, item, item + 1) for item in range(1, 45)))
+    top = reranker.apply(
+        recs_of([(0, 1.0)]), k=3, history=history, as_of=UNTIL,
+        allowed=pa.table({"item_id": [0, 3, 41, 43]}),
+    )  # fmt: skip
+    assert set(items_of(top)[1]) == {0, 41, 43}
+
+
 def test_lists_never_get_shorter(repeat_shop, learned):
     for k in (1, 5, 20):
         top = learned.apply(repeat_shop.tonight, k=k, history=repeat_shop.known, as_of=NOW)
