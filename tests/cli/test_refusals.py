@@ -33,6 +33,9 @@ REFUSALS = {
     "items for generated customers": (
         ("simulate", "--online", "--items", "x.csv"), ["--items x.csv", "--online"],
     ),
+    "a reranker for generated customers": (
+        ("simulate", "--online", "--reranker"), ["--reranker", "--online"],
+    ),
     "no rows of a difference": (("diff", "1", "2", "--store", "no", "--top", "0"), ["top=0"]),
     "an empty store": (("history", "--store", "no"), ["no: "]),
 }  # fmt: skip

@@ -21,7 +21,7 @@ from trimtab.daily.simulated_month import SCHEMA, Month, lift_of, prepare_folder
 from trimtab.datasets import generate_log, make_log
 from trimtab.engines import Markov, Popularity
 from trimtab.errors import DataError, SettingError, StoreError
-from trimtab.report.month.month_page import describe_days
+from trimtab.report.month.month_page import describe_days, describe_outcome, describe_setup
 from trimtab.report.words import percent
 from trimtab.store import Store
 from trimtab.tables.files import write_table
@@ -137,6 +137,61 @@ def test_a_refused_morning_keeps_the_served_version(tmp_path: Path) -> None:
     n_refused = sum(row["refused"] is not None for row in month.rows)
     assert month.n_refused() == n_refused
     assert f"{N_DAYS - n_refused} of {N_DAYS}" in describe_days(month)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Month, Path]:
+    """The month with a reranker, one morning of it refused."""
+    folder = tmp_path_factory.mktemp("finished")
+    shut = bought_on(MORNINGS[-2])["timestamp"]
+    events = LOG.events.filter(pc.invert(pc.is_in(LOG.events["timestamp"], shut)))
+    log = make_log(events, TZ)
+    return replace(SIMULATION, log=log, reranker=True).run(folder, lambda _: None), folder
+
+
+def test_with_a_reranker_its_lists_are_judged(finished: tuple[Month, Path]) -> None:
+    month, folder = finished
+    versions = {version.as_of: version for version in Store(folder / "store").history()}
+    published = [row for row in month.rows if row["refused"] is None and row["n_users"]]
+    assert len(published) >= 2
+    for row in published:
+        truth, version = bought_on(date.fromisoformat(row["day"])), versions[row["day"]]
+        assert row["value"] == tt.evaluate(version.lists(), truth, k=5)["ndcg"]
+        assert row["biases_alone"] == tt.evaluate(version.top(), truth, k=5)["ndcg"]
+        assert row["forecast"] == version.reranker().summary.forecast
+
+
+def test_a_refused_morning_keeps_the_reranker(finished: tuple[Month, Path]) -> None:
+    month, folder = finished
+    row = month.rows[-1]
+    assert "has 0 events" in row["refused"]
+    served = Store(folder / "store").current()
+    lists = pq.read_table(folder / "lists" / f"{row['day']}.parquet")
+    (start,) = set(lists[TRAINED_UNTIL].to_pylist())
+    events = pq.read_table(folder / "events.parquet")
+    known = events.filter(pc.less(events["timestamp"], pa.scalar(start)))
+    lists = lists.drop_columns([TRAINED_UNTIL])
+    top = served.reranker().apply(lists, 5, history=known, as_of=start)
+    truth = bought_on(MORNINGS[-1])
+    assert row["value"] == tt.evaluate(top, truth, k=5)["ndcg"]
+    assert row["biases_alone"] == tt.evaluate(served.bias().apply(lists, 5), truth, k=5)["ndcg"]
+
+
+def test_a_month_with_a_reranker_is_told_and_loaded(finished: tuple[Month, Path]) -> None:
+    month, folder = finished
+    loaded = Month.load(folder)
+    assert loaded.days.equals(month.days)
+    assert loaded.about["reranker"] is True
+    said = describe_outcome(loaded)
+    assert f"The biases alone changed it by {percent(month.lift('biases_alone'))}." in said
+    assert "learned a reranker" in describe_setup(loaded)
+
+
+def test_without_a_reranker_a_month_is_as_before(month: Month, folder: Path) -> None:
+    assert month.days.schema.equals(SCHEMA)
+    assert "reranker" not in month.about
+    assert "The biases alone" not in describe_outcome(month)
+    assert all(version.lists() is None for version in Store(folder / "store").history())
 
 
 def test_saved_and_loaded(month: Month, folder: Path, tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from trimtab.cli.options import (
 from trimtab.cli.printing import progress_bar, say, say_page
 from trimtab.daily import Month, Simulation
 from trimtab.daily.simulated_month import PAGE, require_free
+from trimtab.errors import SettingError
 from trimtab.experiments.plan import ENGINES, make_engines, open_log
 from trimtab.tables.files import write_atomically, write_table
 
@@ -62,6 +63,12 @@ def simulate(
     retrain_every: Annotated[
         int, option("DAYS", "Days between retrainings of the engine.")
     ] = Simulation.retrain_every,
+    reranker: Annotated[
+        bool,
+        typer.Option(
+            "--reranker", help="Also learn a reranker every morning, and judge its lists."
+        ),
+    ] = Simulation.reranker,
     out: Annotated[
         Path | None,
         option(
@@ -96,6 +103,8 @@ def simulate(
     """
     if online:
         refuse_with("--online", log=log, items=items)
+        if reranker:
+            raise SettingError("--reranker: cannot be used with --online; drop one of them")
         loop = {
             "users": users, "days": Loop.days if days is None else days, "listed": n_listed, "k": k,
             "drift": drift, "share": share, "open_rate": open_rate, "click_rate": click_rate,
@@ -111,6 +120,7 @@ def simulate(
     simulation = Simulation(
         log=opened, engine=made, days=Simulation.days if days is None else days, k=k,
         metric=metric, n_listed=n_listed, recent_days=recent_days, retrain_every=retrain_every,
+        reranker=reranker,
     )  # fmt: skip
     _replay(simulation, out, report)
 

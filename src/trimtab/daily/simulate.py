@@ -20,12 +20,20 @@ from trimtab.bias import ItemBias
 from trimtab.checks import METRICS, require_choice, require_whole
 from trimtab.daily.dated_lists import TRAINED_UNTIL
 from trimtab.daily.refresh import Refresh
-from trimtab.daily.simulated_month import LISTS, SCHEMA, STORE, Month, prepare_folder
+from trimtab.daily.simulated_month import (
+    BIASES_ALONE,
+    LISTS,
+    STORE,
+    Month,
+    prepare_folder,
+    schema_of,
+)
 from trimtab.engines import Engine
 from trimtab.errors import DataError, RefusedError, SettingError, TrimtabWarning
 from trimtab.learn import BiasLearner
 from trimtab.metrics.evaluation import evaluate_units
 from trimtab.metrics.per_user import mean_metrics
+from trimtab.rerank import Reranker
 from trimtab.tables.columns import TIMESTAMP
 from trimtab.tables.files import read_table, write_table
 from trimtab.tables.log import Log
@@ -50,6 +58,7 @@ class Simulation:
         recent_days: length of the window.
         retrain_every: nights between two trainings of the engine; the lists stay the same in
             between.
+        reranker: also learn a reranker every morning, and judge the lists that it finishes.
     """
 
     log: Log
@@ -60,6 +69,7 @@ class Simulation:
     n_listed: int = 50
     recent_days: int = 3
     retrain_every: int = 1
+    reranker: bool = False
 
     def __post_init__(self) -> None:
         for name in ("days", "k", "n_listed", "recent_days", "retrain_every"):
@@ -115,13 +125,14 @@ class Simulation:
         for day in nights[: -len(mornings)]:
             self._make_lists(day, nights[0], folder, step)
         rows: list[dict[str, Any]] = []
-        served: ItemBias | None = None
+        served: ItemBias | Reranker | None = None
         for day in mornings:
             lists = self._make_lists(day, nights[0], folder, step)
             step(f"{day}, refresh")
             row, served = self._run_morning(day, lists, folder, served)
             rows.append(row)
-        month = Month(self._about(mornings), pa.Table.from_pylist(rows, SCHEMA))
+        days = pa.Table.from_pylist(rows, schema_of(self.reranker))
+        month = Month(self._about(mornings), days)
         month.save(folder)
         return month
 
@@ -147,13 +158,14 @@ class Simulation:
         return path
 
     def _run_morning(
-        self, day: date, lists: Path, folder: Path, served: ItemBias | None
-    ) -> tuple[dict[str, Any], ItemBias | None]:
+        self, day: date, lists: Path, folder: Path, served: ItemBias | Reranker | None
+    ) -> tuple[dict[str, Any], ItemBias | Reranker | None]:
         """Refresh once and judge the day; after a refusal, judge what stays served."""
         job = Refresh(
             lists=folder / LISTS, events=folder / "events.parquet", items=folder / "items.parquet",
             store=folder / STORE, learner=BiasLearner(k=self.k, metric=self.metric),
             recent_days=self.recent_days, rerank=True, keep=self.days, tz=self.log.tz,
+            reranker=self.reranker,
         )  # fmt: skip
         listed = read_table(lists)
         baseline, n_users = self._judge(listed, day)
@@ -163,15 +175,33 @@ class Simulation:
                 warnings.simplefilter("ignore", TrimtabWarning)  # the manifest keeps them
                 done = job.run(day)
         except RefusedError as error:
-            top = listed if served is None else served.apply(listed, self.k)
+            top, by_bias = self._apply(served, listed, day)
             row["refused"] = str(error)
         else:
-            served, top = done.bias, done.version.top()
+            served, by_bias = done.reranker or done.bias, done.version.top()
+            top = done.version.lists() if self.reranker else by_bias
             row["seconds"] = done.version.manifest["seconds"]
             row["forecast"] = served.summary.forecast
         row["value"], _ = self._judge(top, day)
-        row["n_biases"] = 0 if served is None else int(np.count_nonzero(served.bias))
+        if self.reranker:
+            row[BIASES_ALONE], _ = self._judge(by_bias, day)
+        row["n_biases"] = 0 if served is None else int(np.count_nonzero(_bias_of(served).bias))
         return row, served
+
+    def _apply(
+        self, served: ItemBias | Reranker | None, listed: pa.Table, day: date
+    ) -> tuple[pa.Table, pa.Table]:
+        """Return lists by what stays served, and by its biases alone."""
+        if served is None:
+            return listed, listed
+        by_bias = _bias_of(served).apply(listed, self.k)
+        if not isinstance(served, Reranker):
+            return by_bias, by_bias
+        window = Window.of(day, 1, self.log.tz)
+        top = served.apply(
+            listed, self.k, history=window.history(self.log), as_of=as_datetime(window.start)
+        )
+        return top, by_bias
 
     def _judge(self, lists: pa.Table, day: date) -> tuple[float | None, int]:
         """Return the metric by the day's purchases, and the number of buyers; None if 0."""
@@ -190,5 +220,9 @@ class Simulation:
             "log": self.log.name, "tz": self.log.tz, "engine": type(self.engine).__name__,
             "first": str(mornings[0]), "last": str(mornings[-1]), "days": self.days, "k": self.k,
             "metric": self.metric, "n_listed": self.n_listed, "recent_days": self.recent_days,
-            "retrain_every": self.retrain_every,
+            "retrain_every": self.retrain_every, **({"reranker": True} if self.reranker else {}),
         }  # fmt: skip
+
+
+def _bias_of(served: ItemBias | Reranker) -> ItemBias:
+    return served.bias if isinstance(served, Reranker) else served

@@ -32,6 +32,8 @@ SCHEMA = pa.schema(
         ("refused", pa.string()),
     ]
 )  # fmt: skip
+BIASES_ALONE = "biases_alone"  # with a reranker: the metric for the lists re-ranked by its biases
+WITH_RERANKER = SCHEMA.append(pa.field(BIASES_ALONE, pa.float64()))
 Row = Mapping[str, Any]
 
 
@@ -43,7 +45,10 @@ def lift_of(row: Row) -> float | None:
 
 @dataclass(frozen=True)
 class Month:
-    """The result of a simulation: one row per day (`SCHEMA`), and the settings it ran with."""
+    """The result of a simulation: one row per day (`SCHEMA`), and the settings it ran with.
+
+    With a reranker, `value` is that of the finished lists, and there is a column more.
+    """
 
     about: Mapping[str, Any]
     days: pa.Table = field(repr=False)
@@ -54,10 +59,14 @@ class Month:
         rows: list[Row] = self.days.to_pylist()
         return rows
 
-    def lift(self) -> float:
-        """Return the lift over all days; each buyer counts once per day. NaN if undefined."""
-        rows = [row for row in self.rows if row["value"] is not None]
-        value = sum(row["value"] * row["n_users"] for row in rows)
+    def lift(self, of: str = "value") -> float:
+        """Return the lift over all days; each buyer counts once per day. NaN if undefined.
+
+        Args:
+            of: column of the metric.
+        """
+        rows = [row for row in self.rows if row[of] is not None]
+        value = sum(row[of] * row["n_users"] for row in rows)
         baseline = sum(row["baseline"] * row["n_users"] for row in rows)
         return value / baseline - 1 if baseline else float("nan")
 
@@ -87,11 +96,17 @@ class Month:
             about = json.loads((folder / ABOUT).read_bytes())
             if about.pop("format") != FORMAT:
                 raise ValueError("unfinished, or another format")
-            return Month(about, read_table(folder / DAYS).cast(SCHEMA))
+            days = read_table(folder / DAYS)
+            return Month(about, days.cast(schema_of(BIASES_ALONE in days.column_names)))
         except (OSError, ValueError, KeyError, AttributeError, pa.ArrowException) as error:
             raise StoreError(
                 f"{folder}: no finished simulation here ({error}); run trimtab simulate"
             ) from error
+
+
+def schema_of(reranker: bool) -> pa.Schema:
+    """Return the columns of a month, with a reranker or without."""
+    return WITH_RERANKER if reranker else SCHEMA
 
 
 def require_free(folder: Path) -> None:

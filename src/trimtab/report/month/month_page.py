@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trimtab.daily.simulated_month import Month, lift_of
+from trimtab.daily.simulated_month import BIASES_ALONE, Month, lift_of
 from trimtab.errors import DataError
 from trimtab.report import blocks, charts
 from trimtab.report.blocks import Cell, Mark, Section, Table, Tile
@@ -61,19 +61,29 @@ def describe_outcome(month: Month) -> str:
     return (
         f"From {day(month.about['first'])} to {day(month.about['last'])}, {_name_metric(month)} "
         f"changed by {percent(lift)} over the engine alone; it was higher on {n_above} of "
-        f"{counted(n_judged, 'day')}."
+        f"{counted(n_judged, 'day')}.{_describe_biases(month)}"
     )
+
+
+def _describe_biases(month: Month) -> str:
+    """Return what the biases alone would have given, if lists were finished by a reranker."""
+    if not month.about.get("reranker"):
+        return ""
+    return f" The biases alone changed it by {percent(month.lift(BIASES_ALONE))}."
 
 
 def describe_setup(month: Month) -> str:
     """Return how the engine and the job were run."""
     about, every = month.about, month.about["retrain_every"]
     trained = "every night" if every == 1 else f"every {every} nights"
+    learned, did = "biases", "re-ranked"
+    if about.get("reranker"):
+        learned, did = "a reranker", "finished"
     return (
         f"The engine ({about['engine']}) was trained {trained} and listed {about['n_listed']} "
-        f"items per user. Every morning the job learned biases from the last "
-        f"{counted(about['recent_days'], 'day')} and re-ranked the lists. Each day is judged by "
-        f"its own purchases, which neither engine nor biases had seen."
+        f"items per user. Every morning the job learned {learned} from the last "
+        f"{counted(about['recent_days'], 'day')} and {did} the lists. Each day is judged by "
+        f"its own purchases, which neither engine nor {learned.removeprefix('a ')} had seen."
     )
 
 
