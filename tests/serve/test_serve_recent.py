@@ -11,10 +11,13 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from served_rerankers import make_reranker, order_of, publish_reranker, reranked
-from services import applied, make_bias, request_of
+from services import applied, make_bias, request_of, running
+from shops import AS_OF
 from trimtab.abtest.buckets import CONTROL, TREATMENT, Experiment
 from trimtab.serve import Settings
 from trimtab.serve.counters import Counters
@@ -42,6 +45,17 @@ def test_items_of_the_user_move_up_and_are_added(reranking):
     without = reranking.server.rerank(ASKED)
     assert without["items"] == applied(PLAIN, ASKED)
     assert "recent" not in without
+
+
+def test_a_listed_item_below_the_depth_is_added_if_the_user_bought_it(reranking):
+    reranker = make_reranker(PLAIN, terms=(0.5, 0, 0, 0), sources={"own": -0.125})
+    reranking.serve(reranker)
+    for item in (8, 50):  # learned, and not learned
+        asked = request_of([7, item], [1.0, 0.75], depth=1)
+        asked["recent"] = [{"item_id": item, "days_ago": 2}]
+        answer = reranking.server.rerank(asked)
+        assert answer["items"] == reranked(reranker, asked)
+        assert order_of(answer) == [item, 7]
 
 
 @pytest.mark.parametrize(
@@ -99,6 +113,29 @@ def test_versions_with_and_without_a_reranker_follow_each_other(reranking):
     reranking.store.rollback()
     assert server.reload()["version"] == first
     assert server.rerank(asked) == plain
+
+
+def test_the_lists_of_a_refresh_are_those_of_the_service(shop):
+    shop.job(reranker=True).run(AS_OF)
+    version = Store(shop.store).current()
+    assert version.reranker().summary.sources
+    lists, events = pq.read_table(shop.lists / f"{AS_OF}.parquet"), pq.read_table(shop.events)
+    instant = datetime(AS_OF.year, AS_OF.month, AS_OF.day, tzinfo=UTC)
+    events = events.filter(pc.less(events["timestamp"], instant))
+    asked, expected = [], []
+    for user in pc.unique(version.lists()["user_id"]).to_pylist()[:40]:
+        own, bought, top = (
+            table.filter(pc.equal(table["user_id"], user)).drop_columns("user_id")
+            for table in (lists, events, version.lists())
+        )
+        times = [moment.isoformat() for moment in bought["timestamp"].to_pylist()]
+        pairs = zip(bought["item_id"].to_pylist(), times, strict=True)
+        recent = [{"item_id": item, "timestamp": text} for item, text in pairs]
+        asked.append({"items": own.to_pylist(), "recent": recent, "as_of": instant.isoformat()})
+        expected.append(top.select(["item_id", "score"]).to_pylist())
+    with running(shop.store) as server:
+        answer = server.client.post("/rerank/batch", json={"lists": asked}).json()
+    assert [one["items"] for one in answer["lists"]] == expected
 
 
 def test_lists_with_recent_items_are_counted(reranking):

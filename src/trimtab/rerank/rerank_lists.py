@@ -29,6 +29,19 @@ class RankedItems:
     trending: Codes  # best first
 
 
+def may_be_added(widen: str, n_items: int, listed: Codes) -> Flags:
+    """Return whether items may be added to lists, before any are excluded.
+
+    Args:
+        widen: the setting of the learner.
+        n_items: number of items.
+        listed: items on some list.
+    """
+    flags = np.full(n_items, widen != "listed")
+    flags[listed] = True
+    return flags
+
+
 def rank_units(
     table: RerankTable, items: RankedItems, lists: Lists, users: Codes, purchases: Purchases,
     hidden: Sets | None, k: int, depth: int | None,

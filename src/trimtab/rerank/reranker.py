@@ -22,7 +22,7 @@ from trimtab.errors import warn
 from trimtab.rerank.events import LeftOut, UserEvents, choose_instant, no_events, read_events
 from trimtab.rerank.explain_place import Explanation, ListPlace, read_user_lists
 from trimtab.rerank.explanations import coefficient_table
-from trimtab.rerank.rerank_lists import RankedItems, rank_units
+from trimtab.rerank.rerank_lists import RankedItems, may_be_added, rank_units
 from trimtab.rerank.rerank_table import RerankTable
 from trimtab.rerank.saved_reranker import load_reranker, save_reranker
 from trimtab.rerank.widening import SOURCES
@@ -146,8 +146,7 @@ class Reranker(RerankTable):
         excluded = aligned.excluded
         if allowed is not None:
             excluded = excluded | ~read_allowed(allowed, aligned.ids)
-        may_add = np.full(len(aligned.ids), self.settings["widen"] != "listed")
-        may_add[aligned.listed] = True
+        may_add = may_be_added(self.settings["widen"], len(aligned.ids), aligned.listed)
         item_part = np.zeros(len(aligned.ids))
         item_part[aligned.known] = self.item_part
         return RankedItems(

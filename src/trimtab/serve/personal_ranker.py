@@ -16,7 +16,7 @@ from trimtab.errors import StoreError
 from trimtab.kernels.list_sources import TRENDING
 from trimtab.rerank import Reranker
 from trimtab.rerank.purchases_by_user import Purchases, sum_purchases
-from trimtab.rerank.rerank_lists import RankedItems, rank_units
+from trimtab.rerank.rerank_lists import RankedItems, may_be_added, rank_units
 from trimtab.rerank.widening import MOST_ADDED, TERMS
 from trimtab.serve.ranker import SCORE_TOO_LARGE, Ranker, as_set, one_list
 from trimtab.serve.recent_items import RecentItems, read_recent
@@ -85,16 +85,13 @@ class PersonalRanker:
     def _align(
         self, asked: RerankRequest, ids: list[Any], listed: Codes, trending: Codes
     ) -> RankedItems:
-        """Return what is known of some items; those of `listed` may be the only ones to add."""
+        """Return what is known of the items that occur in a request."""
         rows = self.by_bias.lookup.find(ids)
         excluded = self.by_bias.excluded[rows]
         allowed = as_set(asked.allowed)
         if allowed is not None:
             excluded |= [item not in allowed for item in ids]
-        may_add = rows >= 0
-        if self.reranker.settings["widen"] == "listed":
-            may_add = np.zeros(len(ids), bool)
-            may_add[listed] = True
+        may_add = may_be_added(self.reranker.settings["widen"], len(ids), listed)
         bias, item_part = self.by_bias.bias[rows], self.item_part[rows]
         return RankedItems(bias, item_part, excluded, may_add & ~excluded, trending)
 
