@@ -1,19 +1,24 @@
-"""Judges the default learner on two dates a week of real logs, against rivals at their best.
+"""Judges the default learner and the Reranker on two dates a week, against rivals at their best.
 
-    python benchmarks/rolling.py --quick           # 4 dates a pair and fewer settings, 5 minutes
+    python benchmarks/rolling.py --quick           # 4 weeks a pair and fewer settings
     python benchmarks/rolling.py                   # 27 weeks a pair; resumes where it was
-    python benchmarks/rolling.py --only-default    # no rivals, half an hour
+    python benchmarks/rolling.py --only-default    # the default without rivals
+    python benchmarks/rolling.py --only-reranker   # the Reranker and its biases without rivals
+    python benchmarks/rolling.py --only-reranker --ablation    # also with parts left out
+    python benchmarks/rolling.py --so-far          # tables of what is there, computing nothing
     python benchmarks/rolling.py --retail online_retail_2010.parquet --markdown rolling.md
 
-The default is judged twice a week, on Wednesdays and Saturdays; rivals on the Wednesdays.
+Learners are judged twice a week, on Wednesdays and Saturdays; rivals on the Wednesdays, and with
+--rivals-twice on both.
 
 Complete Journey with Markov, factorization, category and implicit's ALS; the 2010 online retailer,
-where its file is at hand, with Markov, factorization and ALS. Biases are learned on windows of 3
-days (by the default on six of them) and judged on the next 7, k = 10. Every rival is tried at
-several settings, and the tables show the one that came out best *on the test dates themselves*;
-learners have one setting for all, and are judged by the metric they learned for. "Clearly" below a
-bound is a date whose own 95 % interval over users lies below it. Exits with status 2 when a package
-is missing.
+where its file is at hand, with Markov, factorization and ALS; both also with the user's own repeat
+purchases as an engine, and with ALS on events that lose half of their weight in 60 days. Biases are
+learned on windows of 3 days (by the default and the Reranker on six of them) and judged on the next
+7, k = 10. Every rival is tried at several settings, and the tables show the one that came out best
+*on the test dates themselves*; learners have one setting for all, and are judged by the metric they
+learned for. "Clearly" below a bound is a date whose own 95 % interval over users lies below it.
+Exits with status 2 when a package is missing.
 """
 
 from __future__ import annotations
@@ -41,25 +46,55 @@ SINGLE = ("TRIMTAB_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM
 
 def plan_cells(options: argparse.Namespace) -> dict[str, list]:
     """The cells of each pair, in order of their dates."""
-    from rolling_cells import DEFAULT, Cell, engines, load_logs, part_keys, parts_of
+    from rolling_cells import Cell, all_engines, load_logs, part_keys
     from trimtab.experiments.timeline import rolling_dates
 
     planned: dict[str, list] = {}
     for name, log in load_logs(options.retail).items():
         keys, days = part_keys(log), rolling_dates(*DATES[name])
         timed: list[date] = days[::QUICK_STEP]
-        for engine in engines(log):
+        for engine in all_engines(log):
             if options.engine and engine not in options.engine:
                 continue
             stem = options.out / name.replace(" ", "-").lower() / engine
             cells = []
             for day in timed if options.quick else days:
-                parts = parts_of(options.quick, day in timed)
-                first = (DEFAULT,) if options.only_default else parts
-                for at, own in ((day, first), (day + SECOND_DAY, (DEFAULT,))):
+                first, second = plan_parts(options, day in timed)
+                for at, own in ((day, first), (day + SECOND_DAY, second)):
                     cells.append(Cell(name, engine, at, stem / str(at), keys, own))
             planned[f"{name}, {engine}"] = cells
     return planned
+
+
+def plan_parts(options: argparse.Namespace, timed: bool) -> tuple[tuple[str, ...], ...]:
+    """The parts of the first and of the second date of a week."""
+    from rolling_cells import parts_of
+    from rolling_parts import ABLATION, DEFAULT, OTHER_METRICS, RERANKER
+
+    own = (RERANKER, OTHER_METRICS)
+    if options.only_default:
+        return (DEFAULT,), (DEFAULT,)
+    if options.only_reranker:
+        return (*own, ABLATION) if options.ablation else own, own
+    parts = parts_of(options.quick, timed)
+    rivals = tuple(part for part in parts if part not in (ABLATION, "times"))
+    return parts, rivals if options.rivals_twice else (DEFAULT, *own)
+
+
+def order_cells(planned: dict[str, list]) -> list:
+    """The cells to do: the Reranker of all cells first, then whatever is missing.
+
+    Of all pairs the weeks of a quick run come first, then the weeks after these, and so on: what is
+    there at any time is spread over the pairs and over the half-year.
+    """
+    from rolling_parts import RERANKER
+
+    by_pair = (enumerate(own) for own in planned.values())
+    numbered = [(n // 2 % QUICK_STEP, cell) for own in by_pair for n, cell in own]
+    cells = [cell for _, cell in sorted(numbered, key=lambda own: own[0])]
+    first = [cell._replace(parts=(RERANKER,)) for cell in cells if RERANKER in cell.parts]
+    rest = [cell._replace(parts=tuple(p for p in cell.parts if p != RERANKER)) for cell in cells]
+    return [cell for cell in (*first, *rest) if cell.missing()]
 
 
 def fill_cells(cells: list, retail: Path, n_processes: int) -> None:
@@ -87,23 +122,13 @@ def fill_cells(cells: list, retail: Path, n_processes: int) -> None:
 
 
 def report(planned: dict[str, list], markdown: Path | None) -> None:
-    """Print all tables, and write them where asked."""
+    """Print all tables of what has been computed, and write them where asked."""
     from rich.console import Console
 
     import rolling_tables as tables
+    from reranker_tables import reranker_sheets
 
-    everything = [tables.gather_default(name, cells) for name, cells in planned.items()]
-    sheets = [tables.default_sheet(everything), tables.forecast_sheet(everything)]
-    weekly = {name: [cell for cell in cells if cell.has_rivals] for name, cells in planned.items()}
-    if all(weekly.values()):
-        pairs = [tables.gather_pair(name, cells) for name, cells in weekly.items()]
-        sheets = [
-            *(tables.pair_sheet(pair) for pair in pairs),
-            tables.settings_sheet(pairs),
-            tables.times_sheet(pairs),
-            tables.verdict_sheet(pairs),
-            *sheets,
-        ]
+    sheets = [*rival_sheets(planned), *default_sheets(planned), *reranker_sheets(planned)]
     console = Console(width=220)
     for sheet in sheets:
         sheet.show(console)
@@ -113,10 +138,43 @@ def report(planned: dict[str, list], markdown: Path | None) -> None:
         tables.write_markdown(markdown, sheets, about)
 
 
+def rival_sheets(planned: dict[str, list]) -> list:
+    """The default against its rivals."""
+    import rolling_tables as tables
+    from rolling_lines import gather_pairs, planned_refits
+    from rolling_parts import DEFAULT
+
+    refits = planned_refits(planned)
+    pairs = gather_pairs(planned, *refits, "rescores", "learners", DEFAULT)
+    timed = gather_pairs(planned, "times", metrics=())
+    if not pairs:
+        return []
+    return [
+        *(tables.pair_sheet(pair) for pair in pairs),
+        tables.settings_sheet(pairs),
+        *([tables.times_sheet(timed)] if timed else []),
+        tables.verdict_sheet(pairs),
+    ]
+
+
+def default_sheets(planned: dict[str, list]) -> list:
+    """The default on all dates."""
+    import rolling_tables as tables
+    from rolling_lines import gather_pairs
+    from rolling_parts import DEFAULT
+
+    pairs = gather_pairs(planned, DEFAULT, metrics=("ndcg",))
+    return [tables.default_sheet(pairs), tables.forecast_sheet(pairs)] if pairs else []
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="4 dates a pair, fewer settings")
-    parser.add_argument("--only-default", action="store_true", help="without rivals")
+    parser.add_argument("--only-default", action="store_true", help="the default, no rivals")
+    parser.add_argument("--only-reranker", action="store_true", help="the Reranker, no rivals")
+    parser.add_argument("--ablation", action="store_true", help="--only-reranker: leave parts out")
+    parser.add_argument("--rivals-twice", action="store_true", help="rivals on both dates a week")
+    parser.add_argument("--so-far", action="store_true", help="only print what is there")
     parser.add_argument("--retail", type=Path, default=RETAIL)
     parser.add_argument("--out", type=Path, default=Path("build/rolling"))
     parser.add_argument("--engine", action="append", help="only these engines")
@@ -134,8 +192,8 @@ def main() -> int:
     if not planned:
         print("no such engine", file=sys.stderr)
         return 2
-    todo = [cell for cells in planned.values() for cell in cells if cell.missing()]
-    fill_cells(todo, options.retail, options.processes)
+    if not options.so_far:
+        fill_cells(order_cells(planned), options.retail, options.processes)
     report(planned, options.markdown)
     return 0
 

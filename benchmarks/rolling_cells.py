@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Iterable
@@ -24,34 +25,39 @@ import pyarrow.parquet as pq
 
 import trimtab as tt
 from als_engine import ALS
+from rolling_parts import (
+    ABLATION,
+    DEFAULT,
+    FILLS,
+    KNOBS,
+    N_DRAWS,
+    N_LISTED,
+    OTHER_METRICS,
+    QUICK_REFITS,
+    RECENT_DAYS,
+    REFITS,
+    REFITTED,
+    RERANKER,
+    SIMPLE_RIVALS,
+    TERMS_LAMBDAMART,
+    TEST_DAYS,
+    WINDOWS,
+    K,
+    refit,
+)
 from trimtab.datasets import Log, load_complete_journey, read_log
-from trimtab.engines import Category, Engine, Factorization, Markov
-from trimtab.experiments.methods import Case, Method
+from trimtab.engines import Category, Engine, Factorization, Markov, Repeat
+from trimtab.experiments.methods import Case
 from trimtab.experiments.timeline import EarlierWindow, earlier_windows, split_log
-from trimtab.metrics.bootstrap import lift_intervals
-from trimtab.metrics.evaluation import evaluate_units
 from trimtab.tables.columns import TIMESTAMP, USER
 from trimtab.tables.timestamps import day_start, microseconds
 
-KNOBS: dict[str, tuple[str, tuple[float, ...]]] = {
-    "truncate": ("days", (14, 30, 91, 182)),
-    "decay": ("days", (10, 20, 60, 180)),
-    "distrdiff": ("factor", (0.25, 0.5, 1, 2, 4, 8, 16)),
-    "ratio": ("gamma", (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1)),
-    "recent": ("gamma", (0.025, 0.05, 0.1, 0.2, 0.4, 0.8)),
-}
-REFITTED = ("truncate", "decay")  # each setting trains the engine anew: most of the time
-QUICK_REFITS = (("truncate", 30), ("decay", 20), ("decay", 60))
-LAMBDAMART = "lambdamart"
-LEARNERS = ("paper", "default")
-METRICS = ("acc", "map", "ndcg")
-K, N_LISTED, RECENT_DAYS, TEST_DAYS = 10, 50, 3, 7
-WINDOWS = 6  # that the default learns from, as the daily job does
-DEFAULT = "default"  # the part with the default's NDCG and its forecast
-N_DRAWS = 1000
-ROUNDS = 3  # as many for each time: the best of more would flatter
+HALF_LIFE = 60  # days, of events in the decayed ALS
 _HERE, _PACKAGE = Path(__file__).parent, Path(tt.__file__).parent
-_BESIDE = ("cli", "report")  # parts of the package that no number depends on
+_BESIDE = (  # parts of the package that no number depends on
+    "__init__.py", "abtest", "adapters", "cli", "daily", "report", "serve", "spark", "store",
+    "version.py",
+)  # fmt: skip
 
 
 class Cell(NamedTuple):
@@ -71,7 +77,7 @@ class Cell(NamedTuple):
     @property
     def has_rivals(self) -> bool:
         """Whether rivals are judged too."""
-        return len(self.parts) > 1
+        return "rescores" in self.parts
 
     def missing(self) -> list[str]:
         """Parts yet to be computed."""
@@ -140,10 +146,18 @@ def engines(log: Log) -> dict[str, Engine]:
     return {**made, "als": ALS()}
 
 
+def all_engines(log: Log) -> dict[str, Engine]:
+    """Those of `engines`, and two that follow each user's own purchases."""
+    decayed = ALS(decay_days=HALF_LIFE / math.log(2))
+    return {**engines(log), "repeat": Repeat(), f"als-half-life-{HALF_LIFE}": decayed}
+
+
 def parts_of(quick: bool, timed: bool) -> tuple[str, ...]:
     """The parts that a cell needs; a quick run trains engines anew at fewer settings."""
-    refits = [name for name, refit in _REFITS.items() if not quick or refit in QUICK_REFITS]
-    return (*refits, "rescores", "learners", DEFAULT, *(["times"] if timed else []))
+    refits = [name for name, refit in REFITS.items() if not quick or refit in QUICK_REFITS]
+    rivals = (*refits, "rescores", SIMPLE_RIVALS, TERMS_LAMBDAMART)
+    learners = ("learners", DEFAULT, RERANKER, OTHER_METRICS, ABLATION)
+    return (*rivals, *learners, *(["times"] if timed else []))
 
 
 def part_keys(log: Log) -> dict[str, str]:
@@ -158,22 +172,36 @@ def part_keys(log: Log) -> dict[str, str]:
         _PACKAGE / "experiments" / "rivals.py",
         _PACKAGE / "metrics" / "evaluation.py",
     ]
-    package = [
-        file
-        for file in _PACKAGE.rglob("*.py")
-        if file.relative_to(_PACKAGE).parts[0] not in _BESIDE
-    ]
+    package = _code_beside(_BESIDE)
+    learning = [*_code_beside((*_BESIDE, "experiments")), _PACKAGE / "experiments" / "timeline.py"]
     mark = repr((_mark(log), K, N_LISTED, RECENT_DAYS, TEST_DAYS))
     drawn, rescored = f"{mark} {N_DRAWS}", [KNOBS[kind] for kind in KNOBS if kind not in REFITTED]
-    learned = _digest(package, f"{drawn} {WINDOWS}")
+    settings = f"{drawn} {WINDOWS}"
+    learned = _digest(package, settings)
+    learning.append(_HERE / "reranker_fits.py")
+    fits = _digest(learning, settings)
     return {
         "lists": _digest(engine_code, mark),
-        **{part: _digest(rival_code, drawn) for part in _REFITS},
+        **{part: _digest(rival_code, drawn) for part in REFITS},
         "rescores": _digest([*rival_code, _HERE / "lambdamart.py"], f"{drawn} {rescored}"),
         "learners": learned,
         DEFAULT: learned,
         "times": learned,
+        RERANKER: fits,
+        OTHER_METRICS: fits,
+        ABLATION: _digest([*learning, _HERE / "reranker_ablation.py"], settings),
+        SIMPLE_RIVALS: _digest([*rival_code, _HERE / "reranker_rivals.py"], drawn),
+        TERMS_LAMBDAMART: _digest([*learning, _HERE / "lambdamart_terms.py"], settings),
     }
+
+
+def _code_beside(left_out: tuple[str, ...]) -> list[Path]:
+    """The package's files, but for some of its folders."""
+    files = _PACKAGE.rglob("*.py")
+    return [file for file in files if file.relative_to(_PACKAGE).parts[0] not in left_out]
+
+
+_logs: dict[str, Log] = {}
 
 
 def start_worker(retail: Path) -> None:
@@ -190,108 +218,14 @@ def fill_cell(cell: Cell) -> float:
     split = split_log(log, cell.day, RECENT_DAYS, TEST_DAYS)
     earlier = earlier_windows(log, split, RECENT_DAYS, WINDOWS)
     case = KeptCase(
-        engines(log)[cell.engine], split, N_LISTED, K, log.catalogue(), earlier, log=log,
+        all_engines(log)[cell.engine], split, N_LISTED, K, log.catalogue(), earlier, log=log,
         folder=cell.folder.parent / f"lists-{cell.keys['lists']}",
     )  # fmt: skip
     for part in cell.missing():
-        fill = _refit if part in _REFITS else _FILLS[part]
+        fill = refit if part in REFITS else FILLS[part]
         text = json.dumps(fill(case, part))
         _publish(cell.place(part), lambda path, text=text: path.write_text(text))
     return time.process_time() - begun
-
-
-def _refit(case: Case, part: str) -> dict[str, Any]:
-    return {"rows": _judge(case, [_rival(case, *_REFITS[part])])}
-
-
-def _rescore(case: Case, _: str) -> dict[str, Any]:
-    from lambdamart import Reranker
-
-    rivals = [
-        _rival(case, kind, value)
-        for kind, (_, values) in KNOBS.items()
-        if kind not in REFITTED
-        for value in values
-    ]
-    trees = ((LAMBDAMART, name, METRICS, lists) for name, lists in Reranker(case).lists())
-    return {"rows": _judge(case, [*rivals, *trees])}
-
-
-def _learn(case: Case, _: str) -> dict[str, Any]:
-    """The learners, but for the default's NDCG."""
-    wanted = [(kind, metric) for kind in LEARNERS for metric in METRICS]
-    wanted.remove(("default", "ndcg"))
-    return {"rows": _judge(case, [_shown(*own, _bias(case, *own), case) for own in wanted])}
-
-
-def _learn_default(case: Case, _: str) -> dict[str, Any]:
-    bias = _bias(case, "default", "ndcg")
-    summary = bias.summary
-    return {
-        "rows": _judge(case, [_shown("default", "ndcg", bias, case)]),
-        "forecast": {
-            "lift": summary.forecast,
-            "low": summary.forecast_low,
-            "high": summary.forecast_high,
-        },
-        "converged": summary.converged,
-        "windows": summary.n_windows,
-    }
-
-
-def _bias(case: Case, kind: str, metric: str) -> tt.ItemBias:
-    return Method(kind, kind).learn(case, metric)
-
-
-def _shown(kind: str, metric: str, bias: tt.ItemBias, case: Case) -> _Shown:
-    depth = None if bias.depth is None else N_LISTED
-    return kind, "", (metric,), bias.apply(case.lists, K, depth=depth)
-
-
-def _time(case: Case, _: str) -> dict[str, float]:
-    """Seconds of the default fit and of a plain ascent on the same tables, taking turns."""
-    fits: dict[str, Callable[[], Any]] = {
-        "default": lambda: Method("default", "default").learn(case, "ndcg"),
-        "ascent": lambda: tt.BiasLearner(k=K, method="ascent").fit(case.before, case.split.recent),
-    }
-    taken: dict[str, list[float]] = {name: [] for name in fits}
-    for _ in range(ROUNDS):
-        for name, fit in fits.items():
-            begun = time.perf_counter()
-            fit()
-            taken[name].append(time.perf_counter() - begun)
-    return {name: min(seconds) for name, seconds in taken.items()}
-
-
-_REFITS = {f"{kind}-{value:g}": (kind, value) for kind in REFITTED for value in KNOBS[kind][1]}
-_FILLS = {"rescores": _rescore, "learners": _learn, DEFAULT: _learn_default, "times": _time}
-_logs: dict[str, Log] = {}
-_Shown = tuple[str, str, tuple[str, ...], Any]  # kind, setting, metrics to judge by, lists
-
-
-def _rival(case: Case, kind: str, value: float) -> _Shown:
-    knob = KNOBS[kind][0]
-    return kind, f"{knob} {value:g}", METRICS, Method(kind, kind, {knob: value}).lists(case)
-
-
-def _judge(case: Case, shown: Iterable[_Shown]) -> list[dict[str, Any]]:
-    """A row for each way to make lists and metric: its lift over the engine alone."""
-    base = evaluate_units(case.lists, case.split.test, K).buyers()
-    keys, values, baseline = [], [], []
-    for kind, setting, metrics, lists in shown:
-        buyers = evaluate_units(lists, case.split.test, K).buyers()
-        for metric in metrics:
-            keys.append({"kind": kind, "setting": setting, "metric": metric})
-            values.append(getattr(buyers, metric))
-            baseline.append(getattr(base, metric))
-    found = lift_intervals(np.stack(values, 1), np.stack(baseline, 1), N_DRAWS, seed=0)
-    return [
-        {
-            **key, "value": float(value.mean()), "baseline": float(alone.mean()),
-            **interval._asdict(), "n_users": len(value),
-        }
-        for key, value, alone, interval in zip(keys, values, baseline, found, strict=True)
-    ]  # fmt: skip
 
 
 def _mark(log: Log) -> str:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from rolling_cells import DEFAULT, KNOBS, LAMBDAMART, LEARNERS, METRICS, N_DRAWS, Cell
+from rolling_lines import HARMLESS, Pair
+from rolling_parts import DEFAULT, KNOBS, LAMBDAMART, LEARNERS, METRICS
 
-HARMLESS, HARMFUL = -0.005, -0.03
+HARMFUL = -0.03
 ENOUGH = 0.95  # share of dates that must be harmless
 RIVALS = (*KNOBS, LAMBDAMART)
 
@@ -41,100 +41,6 @@ class Sheet(NamedTuple):
         for row in self.rows:
             table.add_row(*(text.replace("**", "") for text in row))
         console.print(table)
-
-
-@dataclass(frozen=True)
-class Line:
-    """One method over the dates of a pair; arrays by metric, one entry a date."""
-
-    kind: str
-    setting: str
-    lifts: dict[str, np.ndarray]
-    highs: dict[str, np.ndarray]  # upper ends of each date's own interval over users
-    pooled: dict[str, float]
-
-    @property
-    def name(self) -> str:
-        """Kind and setting."""
-        return f"{self.kind}, {self.setting}" if self.setting else self.kind
-
-    @property
-    def mean(self) -> float:
-        """Mean NDCG lift over the dates."""
-        return float(self.lifts["ndcg"].mean())
-
-    @property
-    def harmless(self) -> float:
-        """Share of dates at or above -0.5 %."""
-        return float((self.lifts["ndcg"] >= HARMLESS).mean())
-
-    def clearly_below(self, bound: float) -> int:
-        """Dates whose own interval lies below a bound."""
-        return int((self.highs["ndcg"] < bound).sum())
-
-    def interval(self, metric: str) -> tuple[float, float]:
-        """95 % interval of the mean lift, by bootstrap over dates."""
-        lifts = self.lifts[metric]
-        draws = np.random.default_rng(0).integers(0, len(lifts), (N_DRAWS, len(lifts)))
-        low, high = np.quantile(lifts[draws].mean(axis=1), [0.025, 0.975])
-        return float(low), float(high)
-
-
-class Pair(NamedTuple):
-    """A log and an engine over the dates."""
-
-    name: str
-    cells: list[Cell]
-    lines: list[Line]  # every setting of every method
-
-    def best(self, kind: str) -> Line:
-        """The setting with the best mean NDCG lift on these very dates."""
-        return max((line for line in self.lines if line.kind == kind), key=lambda line: line.mean)
-
-    def forecasts(self) -> np.ndarray:
-        """Forecast, its low and high end, and the lift that came: one row a date."""
-        came = self.best("default").lifts["ndcg"]
-        said = [cell.read(DEFAULT)["forecast"] for cell in self.cells]
-        rows = [[*f.values(), c] for f, c in zip(said, came, strict=True)]
-        return np.array(rows, float)  # nan: no forecast
-
-
-def gather_pair(name: str, cells: list[Cell]) -> Pair:
-    """Lines of all methods from the cells of a pair, which must be done."""
-    return _gather(name, cells, METRICS)
-
-
-def gather_default(name: str, cells: list[Cell]) -> Pair:
-    """The line of the default's NDCG on all dates."""
-    return _gather(name, [cell._replace(parts=(DEFAULT,)) for cell in cells], ("ndcg",))
-
-
-def _gather(name: str, cells: list[Cell], metrics: Sequence[str]) -> Pair:
-    own: dict[tuple[str, str], dict[str, list[dict[str, Any]]]] = {}
-    for cell in cells:
-        for row in cell.rows():
-            by_metric = own.setdefault((row["kind"], row["setting"]), {m: [] for m in METRICS})
-            by_metric[row["metric"]].append(row)
-    lines = [
-        Line(
-            *key,
-            *(
-                {m: np.array([row[c] for row in rows[m]]) for m in metrics}
-                for c in ("lift", "high")
-            ),
-            {m: _pooled(rows[m]) for m in metrics},
-        )
-        for key, rows in own.items()
-    ]
-    return Pair(name, cells, lines)
-
-
-def _pooled(rows: list[dict[str, Any]]) -> float:
-    users, after, before = (
-        np.array([row[column] for row in rows], float)
-        for column in ("n_users", "value", "baseline")
-    )
-    return float(users @ after / (users @ before) - 1)
 
 
 def pair_sheet(pair: Pair) -> Sheet:
@@ -178,17 +84,20 @@ def default_sheet(pairs: list[Pair]) -> Sheet:
     return Sheet("The default's NDCG lift on two dates a week", headers, rows)
 
 
-def settings_sheet(pairs: list[Pair]) -> Sheet:
+def settings_sheet(
+    pairs: list[Pair], rivals: Sequence[str] = RIVALS, whose: str = "the default"
+) -> Sheet:
     """Mean NDCG lift of every setting of every rival."""
     found = [{line.name: line.mean for line in pair.lines} for pair in pairs]
-    names = [line.name for line in pairs[0].lines if line.kind in RIVALS]
+    names = [line.name for line in pairs[0].lines if line.kind in rivals]
     rows = [[name, *(percent(means[name]) for means in found)] for name in names]
-    return Sheet("Mean NDCG lift of every setting", ["setting", *(p.name for p in pairs)], rows)
+    title = f"Mean NDCG lift of every setting of the rivals of {whose}"
+    return Sheet(title, ["setting", *(pair.name for pair in pairs)], rows)
 
 
-def forecast_sheet(pairs: list[Pair]) -> Sheet:
-    """How the default's forecasts compare with the lifts that came."""
-    found = {pair.name: pair.forecasts() for pair in pairs}
+def forecast_sheet(pairs: list[Pair], kind: str = DEFAULT, who: str = "default") -> Sheet:
+    """How the forecasts of a learner compare with the lifts that came."""
+    found = {pair.name: pair.forecasts(kind) for pair in pairs}
     found["all"] = np.concatenate(list(found.values()))
     rows = []
     for name, values in found.items():
@@ -200,7 +109,7 @@ def forecast_sheet(pairs: list[Pair]) -> Sheet:
             [name, str(len(came)), *means, f"{correlation:+.2f}".replace("-", "−"), f"{inside:.0%}"]
         )
     headers = ["pair", "dates", "mean forecast", "mean lift", "rank correlation", "in 90 %"]
-    return Sheet("The default's NDCG forecast and the lift that came", headers, rows)
+    return Sheet(f"The {who}'s NDCG forecast and the lift that came", headers, rows)
 
 
 def _rank_correlation(first: np.ndarray, second: np.ndarray) -> float:
@@ -214,7 +123,7 @@ def times_sheet(pairs: list[Pair]) -> Sheet:
     """Time of the default's fit over that of a plain ascent of 2 cycles."""
     rows = []
     for pair in pairs:
-        timed = [cell.read("times") for cell in pair.cells if "times" in cell.parts]
+        timed = [cell.read("times") for cell in pair.cells]
         default, ascent = (np.array([t[name] for t in timed]) for name in ("default", "ascent"))
         medians = [f"{1000 * np.median(seconds):.0f} ms" for seconds in (default, ascent)]
         rows.append([pair.name, *medians, f"{np.median(default / ascent):.1f}", str(len(timed))])

@@ -1,0 +1,90 @@
+"""Fits of the Reranker at a date, as tables and as the arrays that it is learned from."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+import trimtab as tt
+from trimtab.arrays import Ints
+from trimtab.experiments.methods import Case
+from trimtab.kernels.list_sources import OWN, TRENDING
+from trimtab.learn.hierarchy.hierarchy_fit import HierarchyFit, fit_hierarchy
+from trimtab.learn.inputs import FitInputs, FitTables, encode_inputs
+from trimtab.learn.rerank import rerank_fit
+from trimtab.learn.rerank.personal_levels import LearnedPersonal
+from trimtab.learn.rerank.sampled_units import (
+    lists_hold_own,
+    sample_units,
+    trending_items,
+    widen_units,
+)
+from trimtab.tables.timestamps import as_datetime
+
+
+def fit_reranker(case: Case, metric: str) -> tt.Reranker:
+    """The Reranker of a case, from the windows that the default learns from."""
+    recs, recent = case.windows
+    learner = tt.RerankLearner(k=case.k, metric=metric)
+    with warnings.catch_warnings():  # the lifts themselves show whether it helps
+        warnings.simplefilter("ignore", tt.TrimtabWarning)
+        return learner.fit(recs, recent, history=case.split.train, items=case.catalogue)
+
+
+def apply_reranker(reranker: tt.Reranker, case: Case) -> Any:
+    """Tonight's lists, with all events before the date."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", tt.TrimtabWarning)
+        return reranker.apply(
+            case.lists, case.k, history=case.split.known,
+            as_of=as_datetime(case.split.test_from), depth=case.n_listed,
+        )  # fmt: skip
+
+
+class RerankArrays:
+    """The arrays of a fit for NDCG: the biases, and what users with purchases are learned from."""
+
+    def __init__(self, case: Case) -> None:
+        recs, recent = case.windows
+        self._learner = tt.RerankLearner(k=case.k)
+        tables = FitTables.read(recs, recent, case.split.train, case.catalogue)
+        self.inputs: FitInputs = encode_inputs(tables, case.k, "never", None, "error")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", tt.TrimtabWarning)
+            self.fit: HierarchyFit = fit_hierarchy(self._learner.biases, self.inputs, None)
+        self.sampled, units = sample_units(self.fit)
+        self.wide, has_purchases = widen_units(
+            self.sampled, units, self.inputs, self.fit.inputs, "any"
+        )
+        self.has_purchases: Ints = np.flatnonzero(has_purchases)
+        n_users = int(np.count_nonzero(np.bincount(self.inputs.log.users)))
+        may_repeat = lists_hold_own(self.wide, self.sampled, has_purchases, n_users)
+        self.sources = TRENDING | OWN if may_repeat else TRENDING
+        if not may_repeat:
+            self.wide = self.wide.without_repeats()
+
+    @property
+    def learns_terms(self) -> bool:
+        """Whether anything can be learned of users with purchases."""
+        return self.fit.backend.shared.as_of and bool(self.fit.learned.folds)
+
+    def reranker(self, personal: LearnedPersonal | None) -> tt.Reranker:
+        """The Reranker of these biases and of what was learned of users with purchases."""
+        assert self.inputs.histories.now is not None
+        assert self.inputs.histories.end is not None
+        coefficients, item_part = rerank_fit._add_up(self.fit, personal)
+        return tt.Reranker(
+            bias=self.fit.bias,
+            item_part=item_part,
+            trending=trending_items(self.inputs.histories.now),
+            learned=coefficients,
+            summary=rerank_fit._summarise(self._learner.biases, self.fit, personal),
+            settings=asdict(self._learner),
+            may_repeat=bool(self.sources & OWN),
+            score_unit=self.fit.backend.shared.score_unit,
+            learned_until=self.inputs.histories.end,
+            has_zone=True,
+        )
