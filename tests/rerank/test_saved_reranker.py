@@ -121,7 +121,7 @@ def test_an_incomplete_header(saved, name):
     ("name", "value"),
     [
         ("summary", []), ("summary", {}), ("bias", "x"), ("coefficients", 5),
-        ("coefficients", [[1]]), ("learned_until", None), ("settings", 3),
+        ("coefficients", [[1]]), ("learned_until", None), ("settings", 3), ("score_unit", "x"),
     ],
 )  # fmt: skip
 def test_a_header_with_wrong_values(saved, name, value):

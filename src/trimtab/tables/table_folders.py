@@ -108,9 +108,9 @@ def _read(
         if table.num_rows != header["rows"]:
             raise KeyError(f"{table.num_rows} rows, but the header says {header['rows']}")
         return rebuild(table, header)
-    except FileNotFoundError:
+    except (FileNotFoundError, StoreError):
         raise
-    except (KeyError, TypeError, OSError, pa.ArrowException) as error:
+    except (KeyError, TypeError, ValueError, OSError, pa.ArrowException) as error:
         raise StoreError(
             f"{folder}: {kind.what.removeprefix('a ')} is incomplete ({error!r}); {kind.remedy}"
         ) from error
