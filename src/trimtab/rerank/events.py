@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from datetime import UTC, date, datetime, time
+from datetime import UTC
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +21,7 @@ from trimtab.tables.timestamps import (
     has_zone,
     instant_of,
     microseconds,
+    read_moment,
 )
 
 
@@ -107,23 +107,15 @@ def choose_instant(as_of: Any, times: Ints, table: RerankTable) -> int:
 
 
 def _read_as_of(as_of: Any, zoned: bool) -> int:
-    moment = as_of
-    if isinstance(as_of, str):
-        try:
-            moment = datetime.fromisoformat(as_of)
-        except ValueError:
-            moment = None
-    if isinstance(moment, date) and not isinstance(moment, datetime):
-        moment = datetime.combine(moment, time(0))
-    if not isinstance(moment, datetime) or math.isnan(moment.year):  # pandas.NaT
+    moment = read_moment(as_of)
+    if moment is None:
         raise SettingError(f"as_of={as_of!r}: must be a datetime like 2026-03-01T00:00:00")
     if (moment.tzinfo is not None) != zoned:
         raise SettingError(
             f"as_of={str(as_of)!r} has {_zone(not zoned)}, but the events have {_zone(zoned)}; "
             f"use the same in both"
         )
-    aware = moment if zoned else moment.replace(tzinfo=UTC)
-    return instant_of(aware)
+    return instant_of(moment if zoned else moment.replace(tzinfo=UTC))
 
 
 def _zone(has: bool) -> str:

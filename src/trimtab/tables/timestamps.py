@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from datetime import date, datetime, time, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -118,17 +119,26 @@ def read_day(name: str, value: Any) -> date:
 
 def read_instant(name: str, value: Any) -> int:
     """Return a datetime with a time zone (or its ISO text) as microseconds since 1970."""
-    moment = value
-    if isinstance(value, str):
-        try:
-            moment = datetime.fromisoformat(value)
-        except ValueError:
-            moment = None
-    if not isinstance(moment, datetime) or moment.tzinfo is None:
+    moment = read_moment(value)
+    if moment is None or moment.tzinfo is None:
         raise SettingError(
             f"{name}={value!r}: must be a datetime with a time zone, like 2017-11-01T00:00-04:00"
         )
     return instant_of(moment)
+
+
+def read_moment(value: Any) -> datetime | None:
+    """Return a datetime, a date (its first instant) or ISO text as a datetime; None if it is none.
+
+    ISO text of a day alone is its first instant too. A missing time (pandas.NaT) is none.
+    """
+    if isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            return datetime.fromisoformat(value)
+        return None
+    if isinstance(value, datetime):
+        return None if math.isnan(value.year) else value
+    return datetime.combine(value, time(0)) if isinstance(value, date) else None
 
 
 def instant_of(moment: datetime) -> int:

@@ -107,10 +107,11 @@ class _PersonalFits:
         left = [name for name, source in SOURCES.items() if source & allowed]
         while left:
             tried = {name: self._after(units.only(chosen | SOURCES[name]), folds) for name in left}
-            best = max(left, key=lambda name: float(tried[name].sum()))
-            gained = self._lifts(values, tried[best])
-            if gained.gain <= _GAIN * gained.gain_error:
+            gained = {name: self._lifts(values, after) for name, after in tried.items()}
+            gaining = [name for name in left if gained[name].gain > _GAIN * gained[name].gain_error]
+            if not gaining:
                 break
+            best = max(gaining, key=lambda name: float(tried[name].sum()))
             chosen, values = chosen | SOURCES[best], tried[best]
             lifts[best] = self._lift(values)
             left.remove(best)

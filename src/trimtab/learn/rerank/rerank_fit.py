@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from trimtab.arrays import Floats
+from trimtab.bias import ItemBias
 from trimtab.errors import GuardWarning, TrimtabWarning, warn
 from trimtab.kernels.list_sources import OWN, TRENDING
 from trimtab.learn.hierarchy.forecasts import Forecast
@@ -49,7 +50,7 @@ def fit_rerank(
     assert inputs.histories.now is not None
     assert inputs.histories.end is not None
     personal, may_repeat = _learn(fit, inputs, settings)
-    _pass_on(caught, personal)
+    _pass_on(caught, fit.bias, personal)
     coefficients, item_part = _add_up(fit, personal)
     return Reranker(
         bias=fit.bias,
@@ -65,13 +66,16 @@ def fit_rerank(
     )
 
 
-def _pass_on(caught: list[warnings.WarningMessage], personal: LearnedPersonal | None) -> None:
-    """Warn of biases that may not help, unless most users are ranked by something better."""
+def _pass_on(
+    caught: list[warnings.WarningMessage], bias: ItemBias, personal: LearnedPersonal | None
+) -> None:
+    """Warn of biases that may not help, unless they are 0 and most users have something better."""
     few_by_bias = personal is not None and personal.length > 0 and personal.share > _MOST
+    no_concern = few_by_bias and not np.any(bias.bias)
     for found in caught:
         if not issubclass(found.category, TrimtabWarning):
             warnings.warn_explicit(found.message, found.category, found.filename, found.lineno)
-        elif not (few_by_bias and issubclass(found.category, GuardWarning)):
+        elif not (no_concern and issubclass(found.category, GuardWarning)):
             warn(str(found.message), found.category)
 
 
