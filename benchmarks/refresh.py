@@ -57,7 +57,7 @@ def write_shop(data: DriftData, folder: Path) -> tuple[pa.Table, pa.Table, pa.Ta
 def compare(name: str, learner: tt.BiasLearner, tables: tuple[Any, ...], folder: Path) -> None:
     """Print both times and their ratio."""
     recs, recent, history = tables
-    known = {"history": history} if learner.is_hierarchy else {}
+    known = {"history": history} if learner.uses_history else {}
     job = Refresh(
         lists=folder / "lists", events=folder / "events.parquet", store=folder / f"store-{name}",
         learner=learner, tz="UTC", warm=False,

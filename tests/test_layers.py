@@ -38,6 +38,7 @@ LINES = (
     "learn.inputs",
     "learn.ascent",
     "learn.hierarchy",
+    "learn.counts",
     "learn.rerank",
     "learn",
     "store",

@@ -197,7 +197,7 @@ class Refresh:
 
     def _find_start(self, store: Store, current: int | None) -> ItemBias | None:
         """Return the biases served now; None if they are of another scale or cannot be read."""
-        if current is None or not self.warm or self.learner.is_hierarchy:
+        if current is None or not self.warm or self.learner.uses_history:
             return None
         try:
             served = store.version(current).bias()
@@ -247,7 +247,7 @@ class Refresh:
                 )  # fmt: skip
                 return reranker.bias, reranker
             more = {}
-            if self.learner.is_hierarchy:
+            if self.learner.uses_history:
                 more = {"history": tables.history, "items": tables.catalogue}
             bias = self.learner.fit(
                 tables.recs, tables.recent, start=start, duplicates=self.duplicates, **more

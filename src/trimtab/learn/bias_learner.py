@@ -12,6 +12,7 @@ import pyarrow as pa
 from trimtab.bias import ItemBias
 from trimtab.errors import GuardWarning, SettingError
 from trimtab.learn.ascent.ascent_fit import fit_ascent, solve
+from trimtab.learn.counts.count_fit import fit_counts
 from trimtab.learn.hierarchy.hierarchy_fit import fit_hierarchy
 from trimtab.learn.input_checks import check_start, warn_of_unused_tables
 from trimtab.learn.inputs import FitInputs, FitTables, encode_inputs
@@ -30,7 +31,10 @@ class BiasLearner(LearnerSettings):
         method: "hierarchy", the robust default: a trend shared by all items, then categories, then
             each item's own part, each carried as far as held-out data support it; "ascent": each
             item's bias set to its own optimum, in turn. "auto" is the hierarchy, unless one of the
-            settings listed after `seed` is given; those are for the ascent.
+            settings listed after `seed` is given; those are for the ascent. The others count the
+            newest window's purchases: "ratio": score · (bought / recommended)^gamma; "recent":
+            score · (1 + bought)^gamma; "difference": adds gamma times the change of the item's
+            share of sales (needs `history` with timestamps).
         scale: "additive": the bias is added to the score; "log": the score is multiplied by
             exp(bias) (scores below 0 are divided, so that a positive bias always raises an item);
             "list": the bias, times the distance from the best to the k-th score of the user's
@@ -52,6 +56,8 @@ class BiasLearner(LearnerSettings):
         min_support: recent buyers that make an item a candidate.
         min_exposure: slots in the engine's own top k that make an item a candidate.
         n_bags: number of bootstrap samples to average over; 0: one fit on all users.
+        gamma: strength of the methods that count. None: the best on held-out windows, as far as
+            they support it; this needs several windows.
 
     `BiasLearner.paper()` is the paper's method: the ascent without penalty or cap.
     """
@@ -104,12 +110,14 @@ class BiasLearner(LearnerSettings):
                 hierarchy calls it with (1, steps done, steps).
         """
         tables = FitTables.read(recs, recent, history, items)
-        if not self.is_hierarchy:
+        if not self.uses_history:
             warn_of_unused_tables(history, items)
             tables = replace(tables, history=None, items=None)
         _warm_up_reading()
         inputs = encode_inputs(tables, self.k, self.unlisted, weights, duplicates)
         check_start(start)
+        if self.is_counts:
+            return fit_counts(self, inputs)
         _warm_up_learning(self.is_hierarchy)
         n_cycles, n_fits = (1, 1) if self.is_hierarchy else (self.max_cycles, max(1, self.n_bags))
         with progress_reporter(progress, n_cycles, n_fits) as report:

@@ -9,7 +9,7 @@ from typing import Any
 
 from trimtab.bias import ItemBias
 from trimtab.checks import DUPLICATES, require_choice, require_whole
-from trimtab.errors import warn
+from trimtab.errors import SettingError, warn
 from trimtab.learn import BiasLearner
 from trimtab.learn.input_checks import check_start, warn_of_unused_tables
 from trimtab.progress import Progress, progress_reporter
@@ -62,6 +62,11 @@ def fit(
     check_start(start)
     if partitions is not None:
         require_whole("partitions", partitions, 1)
+    if learner.is_counts:
+        raise SettingError(
+            f"method={learner.method!r}: not on Spark, where the hierarchy and the ascent are; "
+            f"collect the tables and use BiasLearner.fit"
+        )
     if not learner.is_hierarchy:
         warn_of_unused_tables(history, items)
         history = items = None

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trimtab.arrays import Floats, Ints
+from trimtab.arrays import Codes, Floats, Ints
 from trimtab.bias.table import WIDTH_90
 
 _DAYS_AHEAD = 7.0  # what the forecast is for
@@ -93,6 +93,27 @@ class Lifts(NamedTuple):
         before, gains, squares, products, base = used.T
         spread = np.maximum(squares - 2.0 * self.lift * products + self.lift**2 * base, 0.0)
         return gains / before, spread / before**2
+
+
+def sum_lifts(
+    before: Floats, after: Floats, folds: Ints | Codes, n_folds: int, quanta: float, by_window: bool
+) -> Lifts:
+    """Sum up what each unit gains.
+
+    Args:
+        before: value of each unit.
+        after: the same with what is judged.
+        folds: of units.
+        n_folds: number of folds.
+        quanta: per unit of the metric.
+        by_window: folds are windows.
+    """
+    gains = after - before
+    columns = (before, gains, gains * gains, gains * before, before * before)
+    sums = np.zeros((n_folds, len(columns)), np.int64)
+    for place, column in enumerate(columns):
+        np.add.at(sums[:, place], folds, np.rint(column * quanta).astype(np.int64))
+    return Lifts(sums, quanta, by_window)
 
 
 class Forecast(NamedTuple):

@@ -18,6 +18,7 @@ from trimtab.learn.hierarchy.hierarchy_result import (
 )
 from trimtab.learn.hierarchy.levels import HierarchyInputs, Learned, LocalBackend, learn_hierarchy
 from trimtab.learn.hierarchy.trends import choose_scale
+from trimtab.learn.history import Histories
 from trimtab.learn.inputs import FitInputs
 from trimtab.learn.quanta import quanta_for
 from trimtab.learn.scales import Scale, largest_of, median_of, scales_to_try
@@ -46,7 +47,7 @@ def fit_hierarchy(
     scale = choose_scale(backend.sample("trend"), _scales(settings, inputs.lists))
     backend = backend.on_scale(scale)
     learned = learn_hierarchy(backend, progress)
-    context = _describe(inputs, prepared, scale, weights)
+    context = describe_fit(inputs, prepared.histories, scale, weights)
     scaled = to_scale(inputs.lists, scale.name, k).lists
 
     def top_k_counts(bias: Floats | None) -> TopKCounts:
@@ -84,9 +85,17 @@ def _prepare(inputs: FitInputs, weights: Floats) -> HierarchyInputs:
     )
 
 
-def _describe(
-    inputs: FitInputs, prepared: HierarchyInputs, scale: Scale, weights: Floats
+def describe_fit(
+    inputs: FitInputs, histories: Histories, scale: Scale, weights: Floats
 ) -> FitContext:
+    """Return what is known of all units together.
+
+    Args:
+        inputs: of the fit.
+        histories: before the windows learned from.
+        scale: of the biases.
+        weights: of units.
+    """
     buys = np.diff(inputs.bought.indptr) > 0
     return FitContext(
         item_ids=inputs.item_ids,
@@ -96,7 +105,7 @@ def _describe(
         support=np.bincount(inputs.bought.items, minlength=inputs.n_items),
         listed=np.bincount(inputs.lists.items, minlength=inputs.n_items),
         lengths=count_lengths(inputs.lists),
-        sold_before=prepared.histories.before[-1].long if prepared.histories.before else None,
+        sold_before=histories.before[-1].long if histories.before else None,
         categories=inputs.categories,
         n_users=int(buys.sum()),
         n_skipped=int((~buys).sum()),

@@ -18,6 +18,7 @@ from trimtab.learn.hierarchy.levels import FEWEST_UNITS, Learned
 from trimtab.learn.settings import LearnerSettings
 from trimtab.metrics.ranking import rank_lists
 
+HIERARCHY = "hierarchy"
 _MOST_SHOWN = 10
 _MORE_SLOTS, _TIMES_MORE = 0.1, 1.5  # limits on how much the share of the most shown items may grow
 _FEW = 10  # lists, or sales
@@ -54,6 +55,7 @@ def build_result(
     learned: Learned,
     context: FitContext,
     top_k_counts: Callable[[Floats | None], TopKCounts],
+    method: str = HIERARCHY,
 ) -> ItemBias:
     """What was learned, as an `ItemBias`; warns before anyone ships biases that may not help.
 
@@ -62,10 +64,12 @@ def build_result(
         learned: by the hierarchy.
         context: of all units.
         top_k_counts: what the top k show with given biases, or with none.
+        method: that learned; only the hierarchy pools items with little data.
     """
     before = top_k_counts(None)
     fresh = _find_fresh(context)
-    bias, learned = _centre(learned, before.shown, fresh, context.categories)
+    pooled = fresh if method == HIERARCHY else np.zeros_like(fresh)
+    bias, learned = _centre(learned, before.shown, pooled, context.categories)
     after = top_k_counts(bias)
     value_before, value_after = (counts.hit_values / context.quanta for counts in (before, after))
     forecast, low, high = learned.forecast.interval()
@@ -86,7 +90,7 @@ def build_result(
         updates=int(np.count_nonzero(bias)),
         converged=learned.converged,
         unit=context.score_unit,
-        method="hierarchy",
+        method=method,
         forecast=forecast,
         forecast_low=low,
         forecast_high=high,

@@ -13,7 +13,14 @@ import numpy as np
 
 from trimtab.arrays import Floats, Ints
 from trimtab.learn.hierarchy.choice_model import Coefficients
-from trimtab.learn.hierarchy.forecasts import PERSONAL, TREND, Forecast, Lifts, forecast_lift
+from trimtab.learn.hierarchy.forecasts import (
+    PERSONAL,
+    TREND,
+    Forecast,
+    Lifts,
+    forecast_lift,
+    sum_lifts,
+)
 from trimtab.learn.hierarchy.hierarchy_fit import HierarchyFit
 from trimtab.learn.hierarchy.levels import FEWEST_UNITS
 from trimtab.learn.quanta import quanta_below
@@ -140,13 +147,11 @@ class _PersonalFits:
         return float(after.sum() / max(float(self._engine.sum()), 1e-300) - 1.0)
 
     def _lifts(self, before: Floats, after: Floats) -> Lifts:
-        gains = after - before
-        columns = (before, gains, gains * gains, gains * before, before * before)
-        sums = np.zeros((self._sampled.shared.n_folds, len(columns)), np.int64)
-        for place, column in enumerate(columns):
-            quanta = np.rint(column * self._quanta).astype(np.int64)
-            np.add.at(sums[:, place], self._sampled.folds, quanta)
-        return Lifts(sums, self._quanta, self._sampled.shared.folds_are_windows)
+        shared = self._sampled.shared
+        return sum_lifts(
+            before, after, self._sampled.folds, shared.n_folds, self._quanta,
+            shared.folds_are_windows,
+        )  # fmt: skip
 
     def _forecast(self, before: Floats, after: Floats, share: float) -> Forecast:
         """The lift to expect, of which a share is due to what users buy again."""

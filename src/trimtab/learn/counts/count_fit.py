@@ -1,0 +1,179 @@
+"""The fit of biases from counts: gamma, forecast and result.
+
+What the counts of a window gain is judged on the next window, on lists made in between: as they
+will be used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from trimtab.arrays import Flags, Floats, Ints, Lists, Sets
+from trimtab.bias import ItemBias
+from trimtab.bias.scaled_scores import to_scale
+from trimtab.errors import DataError, SettingError
+from trimtab.learn.counts.count_biases import (
+    DIFFERENCE,
+    GAMMAS,
+    SCALES,
+    WindowCounts,
+    count_bias,
+)
+from trimtab.learn.hierarchy.forecasts import NO_FORECAST, Forecast, forecast_lift, sum_lifts
+from trimtab.learn.hierarchy.hierarchy_fit import describe_fit
+from trimtab.learn.hierarchy.hierarchy_result import TopKCounts, build_result, count_top_k
+from trimtab.learn.hierarchy.levels import FEWEST_UNITS, Learned
+from trimtab.learn.inputs import FitInputs
+from trimtab.learn.quanta import quanta_below
+from trimtab.learn.scales import Scale
+from trimtab.learn.settings import LearnerSettings
+from trimtab.metrics.per_user import unit_metrics
+from trimtab.metrics.ranking import rank_lists
+
+
+def fit_counts(settings: LearnerSettings, inputs: FitInputs) -> ItemBias:
+    """Return the biases that counts of the newest window give."""
+    weights = np.ones(len(inputs.units)) if inputs.weights is None else inputs.weights
+    windows = _Windows(settings, inputs, weights)
+    gamma, forecast = windows.choose_gamma()
+    share = 1.0 if windows.n_hit_units >= FEWEST_UNITS else 0.0
+    if share and settings.gamma is None:
+        share = forecast.supported_share(windows.n_hit_units)
+    scale = Scale(SCALES[settings.method], 1.0)
+    scaled = to_scale(inputs.lists, scale.name, settings.k).lists
+    context = describe_fit(inputs, inputs.histories, scale, weights)
+    bias = share * gamma * windows.biases[-1]
+
+    def top_k_counts(bias: Floats | None) -> TopKCounts:
+        return count_top_k(
+            scaled, inputs.bought, weights, settings.k, settings.metric, bias, inputs.n_items,
+            context.quanta,
+        )  # fmt: skip
+
+    nothing = np.zeros(inputs.n_items)
+    learned = Learned(
+        trend=bias,
+        category=nothing,
+        own=nothing,
+        error=np.full(inputs.n_items, np.nan),
+        coefficients={"gamma": share * gamma},
+        kept={settings.method: share},
+        forecast=forecast if share else NO_FORECAST,
+        n_windows=windows.n_windows,
+        n_hit_units=windows.n_hit_units,
+    )
+    return build_result(settings, learned, context, top_k_counts, settings.method)
+
+
+class _HeldOut(NamedTuple):
+    """The units of a window that bought something listed to them."""
+
+    lists: Lists  # on the scale of the biases
+    bought: Sets
+    weights: Floats
+
+
+class _Windows:
+    """The windows of a fit: counts of each, judged on the next."""
+
+    def __init__(self, settings: LearnerSettings, inputs: FitInputs, weights: Floats) -> None:
+        self._settings, self._inputs, self._weights = settings, inputs, weights
+        self.n_windows = int(inputs.windows.max(initial=0)) + 1
+        hit = _find_hit_units(inputs.lists, inputs.bought, inputs.n_items) & (weights > 0)
+        units = ((inputs.windows == window) & hit for window in range(self.n_windows))
+        self._hit_units = [np.flatnonzero(own) for own in units]
+        counts = [self._count(window) for window in range(self.n_windows)]
+        self.biases = [count_bias(settings.method, own) for own in counts]
+
+    def _count(self, window: int) -> WindowCounts:
+        inputs = self._inputs
+        chosen = np.flatnonzero(inputs.windows == window)
+        bought, listed = (
+            np.bincount(own.take(chosen).items, minlength=inputs.n_items).astype(np.float64)
+            for own in (inputs.bought, inputs.lists)
+        )
+        before = inputs.histories.before
+        if self._settings.method == DIFFERENCE and len(before) != self.n_windows:
+            raise DataError(
+                "history is missing: method='difference' compares the window with what sold "
+                "before; pass history with timestamps, or use method='ratio'"
+            )
+        return WindowCounts(bought, listed, before[window].long if before else None)
+
+    @cached_property
+    def held_out(self) -> list[_HeldOut]:
+        """The units of each window but the first."""
+        inputs, settings = self._inputs, self._settings
+        found = []
+        for chosen in self._hit_units[1:]:
+            lists = to_scale(inputs.lists.take(chosen), SCALES[settings.method], settings.k).lists
+            found.append(_HeldOut(lists, inputs.bought.take(chosen), self._weights[chosen]))
+        return found
+
+    @property
+    def n_hit_units(self) -> int:
+        """Units with a hit; those of windows held out, if gamma is to be chosen."""
+        first = 1 if self._settings.gamma is None else 0
+        return sum(map(len, self._hit_units[first:]))
+
+    def choose_gamma(self) -> tuple[float, Forecast]:
+        """Return the best gamma, and the lift to expect from one chosen on other windows."""
+        asked = self._settings.gamma
+        if self.n_windows == 1:
+            if asked is None:
+                raise SettingError(
+                    f"gamma=None: it is chosen on held-out windows, and there are purchases of "
+                    f"one window; pass gamma={GAMMAS[self._settings.method][2]}, or lists and "
+                    f"purchases of several windows"
+                )
+            return asked, NO_FORECAST
+        gammas = GAMMAS[self._settings.method] if asked is None else (asked,)
+        before = [self._values(place, 0.0) for place in range(len(self.held_out))]
+        after = [
+            [self._values(place, gamma) for place in range(len(self.held_out))] for gamma in gammas
+        ]
+        totals = np.array([[own.sum() for own in values] for values in after])
+        chosen = _choose_without_each(totals)
+        judged = [after[best][place] for place, best in enumerate(chosen)]
+        return gammas[int(totals.sum(axis=1).argmax())], self._forecast(before, judged)
+
+    def _values(self, place: int, gamma: float) -> Floats:
+        """The weighted metric of each unit held out, with the biases of the window before."""
+        lists, bought, weights = self.held_out[place]
+        top = rank_lists(lists, self._settings.k, gamma * self.biases[place])
+        values: Floats = getattr(unit_metrics(top, bought, self._settings.k), self._settings.metric)
+        return weights * values
+
+    def _forecast(self, before: Sequence[Floats], after: Sequence[Floats]) -> Forecast:
+        folds = np.repeat(np.arange(len(before)), [len(own) for own in before])
+        heaviest = max(1.0, float(self._weights.max(initial=0.0)))
+        quanta = quanta_below(4.0 * max(len(folds), 1) * heaviest**2)
+        n_folds = len(before)
+        lifts = sum_lifts(
+            np.concatenate(before), np.concatenate(after), folds, n_folds, quanta, n_folds > 1
+        )
+        return forecast_lift(lifts, True, self._inputs.histories.window_days)
+
+
+def _choose_without_each(totals: Floats) -> Ints:
+    """The best row for each column by the other columns; by all if there is only one.
+
+    Args:
+        totals: summed metric by [gamma, window].
+    """
+    others = totals.sum(axis=1, keepdims=True) - totals
+    chosen: Ints = (others if totals.shape[1] > 1 else totals).argmax(axis=0)
+    return chosen
+
+
+def _find_hit_units(lists: Lists, bought: Sets, n_items: int) -> Flags:
+    """Units whose list holds something that they bought."""
+    units = np.repeat(np.arange(lists.n_units), np.diff(lists.indptr))
+    buyers = np.repeat(np.arange(bought.n_units), np.diff(bought.indptr))
+    listed = np.isin(units * n_items + lists.items, buyers * n_items + bought.items)
+    hit: Flags = np.bincount(units[listed], minlength=lists.n_units) > 0
+    return hit
