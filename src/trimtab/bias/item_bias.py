@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from trimtab.bias.depth import (
     append_rest,
@@ -25,6 +28,7 @@ from trimtab.bias.ranked_tables import (
 )
 from trimtab.bias.saved import load_table, save_table
 from trimtab.bias.scaled_scores import to_scale, to_scores
+from trimtab.bias.strength import forecast_at, require_strength
 from trimtab.bias.table import BiasTable
 from trimtab.checks import require_flag, require_k
 from trimtab.metrics.ranking import rank_lists
@@ -110,6 +114,31 @@ class ItemBias(BiasTable):
         if rest is not None:
             top = append_rest(top, rest, k, excluded, hidden)
         return write_top(top, coded, items.ids)
+
+    def with_strength(self, strength: float) -> ItemBias:
+        """Return these biases multiplied by a strength, for a cautious start.
+
+        The forecast is that of the strength. Figures that were measured on the window with the
+        whole biases (`gain`, `summary.after` and what follows from it) are nan.
+
+        Args:
+            strength: from 0 (the engine's own ranking) to 1 (as learned).
+        """
+        strength = require_strength(strength)
+        if strength == 1:
+            return self
+        summary = replace(
+            self.summary, strength=strength * self.summary.strength, after=math.nan,
+            objective_after=math.nan, concentration_after=None, forecast_by_strength={},
+            **forecast_at(strength, self.summary.forecast_by_strength)._asdict(),
+        )  # fmt: skip
+        parts = {
+            name: strength * getattr(self, name)
+            for name in ("bias", "low", "high", "trend", "category")
+        }
+        unknown = np.full(len(self), np.nan)
+        excluded = self.excluded if strength else np.zeros_like(self.excluded)
+        return replace(self, **parts, gain=unknown, excluded=excluded, summary=summary)
 
     def count_unknown(self, recs: Any) -> int:
         """Return the number of distinct items of `recs` that are not in the bias table."""

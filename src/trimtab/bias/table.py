@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from types import MappingProxyType
 from typing import Any
@@ -62,6 +62,9 @@ class Summary(Figures):
     kept: Mapping[str, float] = field(default_factory=dict, hash=False)
     # Coefficients of the trend's features.
     coefficients: Mapping[str, float] = field(default_factory=dict, hash=False)
+    strength: float = 1.0  # of what was learned; see `ItemBias.with_strength`
+    # The forecast and its interval at other strengths.
+    forecast_by_strength: Mapping[str, Sequence[float]] = field(default_factory=dict, hash=False)
 
     @property
     def lift(self) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -31,6 +31,9 @@ class RerankSummary(Figures):
     # Lift over the engine on held-out data: with the biases ("trend"), then with personal terms,
     # then with each source of wider lists.
     lifts: Mapping[str, float] = field(default_factory=dict, hash=False)
+    strength: float = 1.0  # of what was learned; see `Reranker.with_strength`
+    # The forecast and its interval at other strengths.
+    forecast_by_strength: Mapping[str, Sequence[float]] = field(default_factory=dict, hash=False)
 
 
 class Coefficient(NamedTuple):
@@ -40,6 +43,12 @@ class Coefficient(NamedTuple):
     kind: str  # "score", "item", "personal" or "added"
     value: float
     error: float  # its standard error
+
+    def at_strength(self, strength: float) -> Coefficient:
+        """The coefficient at a strength; that of the score is drawn to at least 1."""
+        at_none = max(self.value, 1.0) if self.kind == "score" else 0.0
+        value = (1.0 - strength) * at_none + strength * self.value
+        return self._replace(value=value, error=strength * self.error)
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,7 @@ from trimtab.bias.ranked_tables import (
     read_excluded_pairs,
     write_top,
 )
+from trimtab.bias.strength import forecast_at, require_strength
 from trimtab.checks import require_choice, require_k
 from trimtab.errors import warn
 from trimtab.rerank.events import LeftOut, UserEvents, choose_instant, no_events, read_events
@@ -184,9 +185,33 @@ class Reranker(RerankTable):
             kept=self.summary.kept if is_left else 0.0,
             sources=tuple(name for name in self.summary.sources if is_left and name != part),
             forecast=None, forecast_low=None, forecast_high=None, forecast_windows=0, lifts={},
+            forecast_by_strength={},
         )  # fmt: skip
         learned = tuple(own for own in self.learned if is_left and own.name != part)
         return replace(self, learned=learned, summary=summary)
+
+    def with_strength(self, strength: float) -> Reranker:
+        """Return a reranker that ranks between the engine and what was learned.
+
+        Everything learned is multiplied by the strength. The engine's score counts as much as
+        learned at 1, and at least 1 towards 0. The forecast is that of the strength.
+
+        Args:
+            strength: from 0 (the engine's own lists) to 1 (as learned).
+        """
+        strength = require_strength(strength)
+        if strength == 1:
+            return self
+        summary = replace(
+            self.summary, strength=strength * self.summary.strength, lifts={},
+            sources=self.summary.sources if strength else (), forecast_by_strength={},
+            **forecast_at(strength, self.summary.forecast_by_strength)._asdict(),
+        )  # fmt: skip
+        learned = tuple(own.at_strength(strength) for own in self.learned) if strength else ()
+        return replace(
+            self, bias=self.bias.with_strength(strength), item_part=strength * self.item_part,
+            learned=learned, summary=summary,
+        )  # fmt: skip
 
     def coefficients(self) -> pa.Table:
         """Return one row per coefficient: name, kind, value, error, and what it means.

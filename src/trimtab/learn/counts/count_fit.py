@@ -23,7 +23,13 @@ from trimtab.learn.counts.count_biases import (
     WindowCounts,
     count_bias,
 )
-from trimtab.learn.hierarchy.forecasts import NO_FORECAST, Forecast, forecast_lift, sum_lifts
+from trimtab.learn.hierarchy.forecasts import (
+    NO_FORECAST,
+    Forecast,
+    forecast_lift,
+    forecasts_by_strength,
+    sum_lifts,
+)
 from trimtab.learn.hierarchy.hierarchy_fit import describe_fit
 from trimtab.learn.hierarchy.hierarchy_result import TopKCounts, build_result, count_top_k
 from trimtab.learn.hierarchy.levels import FEWEST_UNITS, Learned
@@ -39,14 +45,16 @@ def fit_counts(settings: LearnerSettings, inputs: FitInputs) -> ItemBias:
     """Return the biases that counts of the newest window give."""
     weights = np.ones(len(inputs.units)) if inputs.weights is None else inputs.weights
     windows = _Windows(settings, inputs, weights)
-    gamma, forecast = windows.choose_gamma()
+    gammas = windows.choose_gammas()
     share = 1.0 if windows.n_hit_units >= FEWEST_UNITS else 0.0
     if share and settings.gamma is None:
-        share = forecast.supported_share(windows.n_hit_units)
+        share = windows.forecast(gammas).supported_share(windows.n_hit_units)
+    forecast = windows.forecast(gammas, share) if share else NO_FORECAST
     scale = Scale(SCALES[settings.method], 1.0)
     scaled = to_scale(inputs.lists, scale.name, settings.k).lists
     context = describe_fit(inputs, inputs.histories, scale, weights)
-    bias = share * gamma * windows.biases[-1]
+    gamma = share * gammas.last
+    bias = gamma * windows.biases[-1]
 
     def top_k_counts(bias: Floats | None) -> TopKCounts:
         return count_top_k(
@@ -60,13 +68,23 @@ def fit_counts(settings: LearnerSettings, inputs: FitInputs) -> ItemBias:
         category=nothing,
         own=nothing,
         error=np.full(inputs.n_items, np.nan),
-        coefficients={"gamma": share * gamma},
+        coefficients={"gamma": gamma},
         kept={settings.method: share},
-        forecast=forecast if share else NO_FORECAST,
+        forecast=forecast,
         n_windows=windows.n_windows,
         n_hit_units=windows.n_hit_units,
+        by_strength=forecasts_by_strength(
+            forecast, lambda strength: windows.forecast(gammas, share * strength)
+        ),
     )
     return build_result(settings, learned, context, top_k_counts, settings.method)
+
+
+class _Gammas(NamedTuple):
+    """Gammas for tonight, and for each window held out."""
+
+    last: float
+    of_windows: list[float]
 
 
 class _HeldOut(NamedTuple):
@@ -120,26 +138,34 @@ class _Windows:
         first = 1 if self._settings.gamma is None else 0
         return sum(map(len, self._hit_units[first:]))
 
-    def choose_gamma(self) -> tuple[float, Forecast]:
-        """Return the best gamma, and the lift to expect from one chosen on other windows."""
+    def choose_gammas(self) -> _Gammas:
+        """Return the best gamma, and for each window held out the best by the others."""
         asked = self._settings.gamma
+        if asked is not None:
+            return _Gammas(asked, [asked] * len(self.held_out))
+        tried = GAMMAS[self._settings.method]
         if self.n_windows == 1:
-            if asked is None:
-                raise SettingError(
-                    f"gamma=None: it is chosen on held-out windows, and there are purchases of "
-                    f"one window; pass gamma={GAMMAS[self._settings.method][2]}, or lists and "
-                    f"purchases of several windows"
-                )
-            return asked, NO_FORECAST
-        gammas = GAMMAS[self._settings.method] if asked is None else (asked,)
-        before = [self._values(place, 0.0) for place in range(len(self.held_out))]
-        after = [
-            [self._values(place, gamma) for place in range(len(self.held_out))] for gamma in gammas
-        ]
-        totals = np.array([[own.sum() for own in values] for values in after])
+            raise SettingError(
+                f"gamma=None: it is chosen on held-out windows, and there are purchases of one "
+                f"window; pass gamma={tried[2]}, or lists and purchases of several windows"
+            )
+        totals = np.array(
+            [
+                [self._values(place, gamma).sum() for place in range(len(self.held_out))]
+                for gamma in tried
+            ]
+        )
         chosen = _choose_without_each(totals)
-        judged = [after[best][place] for place, best in enumerate(chosen)]
-        return gammas[int(totals.sum(axis=1).argmax())], self._forecast(before, judged)
+        return _Gammas(tried[int(totals.sum(axis=1).argmax())], [tried[own] for own in chosen])
+
+    def forecast(self, gammas: _Gammas, share: float = 1.0) -> Forecast:
+        """Return the lift to expect from a share of the biases."""
+        if not self.held_out:
+            return NO_FORECAST
+        places = range(len(self.held_out))
+        before = [self._values(place, 0.0) for place in places]
+        after = [self._values(place, share * gammas.of_windows[place]) for place in places]
+        return self._forecast(before, after)
 
     def _values(self, place: int, gamma: float) -> Floats:
         """The weighted metric of each unit held out, with the biases of the window before."""

@@ -12,6 +12,7 @@ seven pairs of log and engine (docs/method.md); they are the same for all shops.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -135,12 +136,35 @@ class Forecast(NamedTuple):
             return 0.0
         return max(0.0, 1.0 - (self.shrinkage + _FEW_UNITS / n_units) / self.z_score**2)
 
+    def figures(self) -> list[float]:
+        """The forecast and the bounds of its 90 % interval."""
+        width = WIDTH_90 * self.error
+        return [float(self.lift), float(self.lift - width), float(self.lift + width)]
+
     def interval(self) -> tuple[float | None, float | None, float | None]:
         """The forecast and its 90 % interval; None for each if there is none."""
         if np.isnan(self.lift):
             return None, None, None
-        width = WIDTH_90 * self.error
-        return self.lift, float(self.lift - width), float(self.lift + width)
+        lift, low, high = self.figures()
+        return lift, low, high
+
+
+STRENGTHS = (0.25, 0.5, 0.75)  # below 1, that lifts are forecast for
+
+
+def forecasts_by_strength(
+    whole: Forecast, forecast: Callable[[float], Forecast]
+) -> dict[str, list[float]]:
+    """Forecast and interval by strength; empty if there is none.
+
+    Args:
+        whole: the forecast of what was learned.
+        forecast: that of a part of it, by strength.
+    """
+    if np.isnan(whole.lift):
+        return {}
+    found = {f"{strength:g}": forecast(strength) for strength in STRENGTHS}
+    return {name: own.figures() for name, own in {**found, "1": whole}.items()}
 
 
 NO_FORECAST = Forecast(0.0, np.nan, np.nan)

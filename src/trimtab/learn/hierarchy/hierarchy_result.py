@@ -100,6 +100,7 @@ def build_result(
         concentration_after=_concentration(after.shown),
         kept=learned.kept,
         coefficients=learned.coefficients,
+        forecast_by_strength=dict(learned.by_strength),
     )
     _warn_before_shipping(summary, learned)
     width = WIDTH_90 * learned.error

@@ -14,7 +14,9 @@ clearly better; categories are used only if they clearly help.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -26,7 +28,13 @@ from trimtab.learn.hierarchy.choice_model import (
     effect_variance,
     fit_effects,
 )
-from trimtab.learn.hierarchy.forecasts import NO_FORECAST, Forecast, Lifts, forecast_lift
+from trimtab.learn.hierarchy.forecasts import (
+    NO_FORECAST,
+    Forecast,
+    Lifts,
+    forecast_lift,
+    forecasts_by_strength,
+)
 from trimtab.learn.hierarchy.line_search import gather_hits
 from trimtab.learn.hierarchy.shared_inputs import (
     SharedInputs,
@@ -51,6 +59,7 @@ _OWN_LENGTH, _LATER_OWN_LENGTH = 0.25, 0.5
 _OWN_GAIN = 1.0  # standard errors by which they must gain there
 _MISFIT = 0.09  # what one bias for all users misses, over the spread of true biases
 _PER_BUYER = 0.6  # information on an item's rise
+_NONE: tuple[Forecast, dict[str, list[float]]] = (NO_FORECAST, {})
 FEWEST_UNITS = 10  # with a hit; with fewer nothing can be told
 
 
@@ -95,6 +104,7 @@ class Learned(NamedTuple):
     converged: bool = True  # the trend's coefficients, in every fit
     folds: tuple[Fit, ...] = ()  # fits without each fold; none if there is too little to learn from
     score_coefficient: float = 1.0  # of the engine's score
+    by_strength: Mapping[str, list[float]] = MappingProxyType({})  # forecast and its interval
 
     @property
     def too_little(self) -> bool:
@@ -222,14 +232,23 @@ class _LevelFits:
         whole, folds, kept = add_levels(whole, folds)
         n_units = self._shared.unit_counts.n_units
         supported = self._forecast(folds, kept).supported_share(n_units)
-        kept = {level: length * supported for level, length in kept.items()}
-        forecast = self._forecast(folds, kept) if supported else NO_FORECAST
+        kept = _shorten(kept, supported)
         fitted = self._forecast([whole] * len(folds), kept).lift
-        if self._shared.n_windows > 1 and not self._shared.as_of and supported:
-            newest = self._forecast_newest(kept)
-            forecast = forecast if newest is None or np.isnan(newest.lift) else newest
+        forecast, by_strength = self._forecast_strengths(folds, kept) if supported else _NONE
         added_up = self._add_up(whole, kept, forecast)
-        return added_up._replace(fitted_lift=fitted, folds=tuple(folds))
+        return added_up._replace(fitted_lift=fitted, folds=tuple(folds), by_strength=by_strength)
+
+    def _forecast_strengths(
+        self, folds: list[Fit], kept: dict[str, float]
+    ) -> tuple[Forecast, dict[str, list[float]]]:
+        """The forecast, and that of each strength; only the first if windows cannot be held out."""
+        forecast = self._forecast(folds, kept)
+        if self._shared.n_windows > 1 and not self._shared.as_of:
+            newest = self._forecast_newest(kept)
+            return forecast if newest is None or np.isnan(newest.lift) else newest, {}
+        return forecast, forecasts_by_strength(
+            forecast, lambda strength: self._forecast(folds, _shorten(kept, strength))
+        )
 
     def _add_levels(self, whole: Fit, folds: list[Fit]) -> tuple[Fit, list[Fit], dict[str, float]]:
         """Categories and own parts, judged on held-out users of the same windows."""
@@ -373,3 +392,7 @@ class _LevelFits:
             zero, zero, zero, wide, flat, none, NO_FORECAST, self._shared.n_windows,
             self._shared.unit_counts.n_units,
         )  # fmt: skip
+
+
+def _shorten(kept: dict[str, float], share: float) -> dict[str, float]:
+    return {level: length * share for level, length in kept.items()}

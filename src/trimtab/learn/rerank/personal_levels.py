@@ -7,6 +7,7 @@ and less of it is kept the less clear its gain is.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from trimtab.learn.hierarchy.forecasts import (
     Forecast,
     Lifts,
     forecast_lift,
+    forecasts_by_strength,
     sum_lifts,
 )
 from trimtab.learn.hierarchy.hierarchy_fit import HierarchyFit
@@ -43,6 +45,7 @@ class LearnedPersonal(NamedTuple):
     lifts: dict[str, float]  # over the engine, held out: of biases, with terms, with each source
     n_units: int  # learned from
     share: float  # of the units whose users bought something before
+    by_strength: Mapping[str, list[float]]  # forecast and its interval
 
 
 def learn_personal(
@@ -95,15 +98,30 @@ class _PersonalFits:
             return self._nothing(units)._replace(lifts=lifts)
         return LearnedPersonal(
             length, values, whole, units.covariance(whole), forecast, lifts, units.data.n_units,
-            self._share,
+            self._share, self._by_strength(units, folds, length, share, forecast),
         )  # fmt: skip
+
+    def _by_strength(
+        self, units: PersonalUnits, folds: list[Coefficients], length: float, share: float,
+        whole: Forecast,
+    ) -> dict[str, list[float]]:  # fmt: skip
+        def forecast(strength: float) -> Forecast:
+            after = self._sampled.bias_values(self._fit, strength)
+            after[self._chosen] = 0.0
+            after[units.data.source] = units.values_at_strength(folds, length, strength)
+            return self._forecast(self._engine, after, share)
+
+        return forecasts_by_strength(whole, forecast)
 
     def _units(self, sources: int) -> PersonalUnits:
         return personal_units(self._sampled, self._wide, self._chosen, self._fit, sources)
 
     def _nothing(self, units: PersonalUnits) -> LearnedPersonal:
-        forecast = self._fit.learned.forecast
-        return LearnedPersonal(0.0, 0, None, None, forecast, {}, units.data.n_units, self._share)
+        learned = self._fit.learned
+        return LearnedPersonal(
+            0.0, 0, None, None, learned.forecast, {}, units.data.n_units, self._share,
+            learned.by_strength,
+        )  # fmt: skip
 
     def _choose_sources(
         self, units: PersonalUnits, folds: list[Coefficients], allowed: int

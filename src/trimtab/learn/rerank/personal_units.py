@@ -136,6 +136,18 @@ class PersonalUnits:
         shared = self.sampled.shared
         return values_at(*self._along(folds), shared.k, shared.metric, length)
 
+    def values_at_strength(
+        self, folds: list[Coefficients], length: float, strength: float
+    ) -> Floats:
+        """The same at a strength: between the engine's scores (0) and what was learned (1)."""
+        shared, (here, way) = self.sampled.shared, self._along(folds)
+        learned = here.lists.scores + length * way
+        beta = np.array([found.beta[0] for found in folds])[self.folds]
+        of_score = length * beta + (1.0 - length) * self.score_coefficients
+        engine = np.maximum(of_score, 1.0)[self._of_unit] * self.data.lists.scores
+        start = self.data._replace(lists=self.data.lists._replace(scores=engine))
+        return values_at(start, learned - engine, shared.k, shared.metric, strength)
+
     def line(self, folds: list[Coefficients]) -> LineCurve:
         """The metric from the biases to the choice model and beyond, each unit held out."""
         shared = self.sampled.shared

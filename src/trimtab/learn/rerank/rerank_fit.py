@@ -12,7 +12,6 @@ from trimtab.arrays import Floats
 from trimtab.bias import ItemBias
 from trimtab.errors import GuardWarning, TrimtabWarning, warn
 from trimtab.kernels.list_sources import OWN, TRENDING
-from trimtab.learn.hierarchy.forecasts import Forecast
 from trimtab.learn.hierarchy.hierarchy_fit import HierarchyFit, fit_hierarchy
 from trimtab.learn.hierarchy.shared_inputs import SharedInputs
 from trimtab.learn.inputs import FitInputs
@@ -138,8 +137,8 @@ def _centred(shared: SharedInputs, now: Floats) -> Floats:
 def _summarise(
     biases: LearnerSettings, fit: HierarchyFit, personal: LearnedPersonal | None
 ) -> RerankSummary:
-    forecast: Forecast = fit.learned.forecast if personal is None else personal.forecast
-    lift, low, high = forecast.interval()
+    learned = fit.learned if personal is None else personal
+    lift, low, high = learned.forecast.interval()
     sources = () if personal is None else personal.sources
     return RerankSummary(
         metric=biases.metric,
@@ -151,6 +150,7 @@ def _summarise(
         forecast=lift,
         forecast_low=low,
         forecast_high=high,
-        forecast_windows=forecast.n_windows,
+        forecast_windows=learned.forecast.n_windows,
         lifts={} if personal is None else personal.lifts,
+        forecast_by_strength=dict(learned.by_strength),
     )

@@ -73,12 +73,13 @@ class SampledUnits:
         )
         return found
 
-    def bias_values(self, fit: HierarchyFit) -> Floats:
-        """The weighted metric of each unit with the biases, each unit held out."""
+    def bias_values(self, fit: HierarchyFit, strength: float = 1.0) -> Floats:
+        """The weighted metric of each unit with a share of the biases, each unit held out."""
         data = gather_hits(self.lists, self.bought, self.weights)
         units = UnitData(data, self.users[data.source], self.windows[data.source], self.shared)
         found = np.zeros(self.n_units)
-        found[data.source] = units.held_out_values(list(fit.learned.folds), fit.learned.kept)
+        kept = {level: strength * length for level, length in fit.learned.kept.items()}
+        found[data.source] = units.held_out_values(list(fit.learned.folds), kept)
         return found
 
 
