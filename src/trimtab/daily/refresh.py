@@ -23,12 +23,13 @@ import numpy as np
 
 from trimtab.bias import ItemBias
 from trimtab.bias.saved import summary_json
-from trimtab.bias.table import text_columns
 from trimtab.checks import DUPLICATES, require_choice, require_whole
 from trimtab.daily.dated_lists import DatedLists, find_lists
 from trimtab.daily.event_sources import without_password
+from trimtab.daily.list_checks import require_known_items
 from trimtab.daily.new_version import NewVersion
 from trimtab.daily.publish_checks import require_newer_day, require_no_concerns
+from trimtab.daily.served_now import ServedNow
 from trimtab.daily.tonight import Limits, TrainedOn, read_tonight
 from trimtab.daily.training_tables import (
     ShopData,
@@ -43,9 +44,7 @@ from trimtab.errors import (
     GuardWarning,
     RefusedError,
     SettingError,
-    StoreError,
     TrimtabWarning,
-    warn,
 )
 from trimtab.learn import BiasLearner, RerankLearner
 from trimtab.rerank import Reranker
@@ -55,7 +54,8 @@ from trimtab.tables.log_windows import recent_windows
 from trimtab.tables.timestamps import read_day, require_zone
 
 GUARD, INCOMPLETE, OLDER, DIFFERENT_LISTS = "guard", "incomplete", "older", "different-lists"
-ACCEPTABLE = (GUARD, INCOMPLETE, OLDER, DIFFERENT_LISTS)
+UNKNOWN_ITEMS, ID_TYPE = "unknown-items", "id-type"
+ACCEPTABLE = (GUARD, INCOMPLETE, OLDER, DIFFERENT_LISTS, UNKNOWN_ITEMS, ID_TYPE)
 _OLD_SPELLINGS = {"unlike": DIFFERENT_LISTS}
 
 
@@ -97,7 +97,9 @@ class Refresh:
             "sum".
         accept: what to publish anyway. "guard": biases that the guard warns about; "incomplete": a
             log that looks incomplete; "older": a day before the day of the version served now;
-            "different-lists": lists to re-rank that differ much from the training lists.
+            "different-lists": lists to re-rank that differ much from the training lists;
+            "unknown-items": newest lists of which most entries are items without any data;
+            "id-type": item ids of another type than those of the version served now.
         warm: start from the biases served now. The ascent then ends a little sooner, and biases
             change less from day to day; the default learner finds the same optimum from any start.
         reranker: also learn a `Reranker` with the learner's k, metric, scale and seed, and publish
@@ -184,30 +186,17 @@ class Refresh:
             data = read_shop_data(self.events, self.query, self.tz, items, asked)
             lists = find_lists(Path(self.lists), data.log.tz)
             require_newer_day(store, writer.current, data, OLDER in self._accepted())
-            start = self._find_start(store, writer.current)
-            made = self._make_version(lists, data, start, caught)
-            started_from = None if start is None else writer.current
+            served = ServedNow.read(store, writer.current)
+            made = self._make_version(lists, data, served, caught)
             limits = {"exclude": self.exclude, "allowed": self.allowed}
-            manifest = {**made.describe(limits), "started_from": started_from}
-            number = writer.publish(made.write, manifest, self.keep)
+            number = writer.publish(made.write, made.describe(limits), self.keep)
         return Refreshed(store.version(number), made.bias, made.notes, made.reranker)
 
     def _accepted(self) -> set[str]:
         return {_OLD_SPELLINGS.get(word, word) for word in self.accept}
 
-    def _find_start(self, store: Store, current: int | None) -> ItemBias | None:
-        """Return the biases served now; None if they are of another scale or cannot be read."""
-        if current is None or not self.warm or self.learner.uses_history:
-            return None
-        try:
-            served = store.version(current).bias()
-        except StoreError as error:
-            warn(f"cannot warm-start from version {current}; starting from zero: {error}")
-            return None
-        return served if served.scale == self.learner.ascent_scale else None
-
     def _make_version(
-        self, lists: DatedLists, data: ShopData, start: ItemBias | None,
+        self, lists: DatedLists, data: ShopData, served: ServedNow,
         caught: list[warnings.WarningMessage],
     ) -> NewVersion:  # fmt: skip
         """Return everything that a version holds, before anything is written."""
@@ -217,7 +206,13 @@ class Refresh:
             require_complete(data.log, windows[0], day)
         learn_on = None if self.learn_on is None else read_day("learn_on", self.learn_on)
         chosen = leave_out_holes(data.log, choose_lists(lists, windows, day, learn_on), day)
-        tables, data = build_training_tables(lists, chosen, data, text_columns(start))
+        text = served.text_in_csv(lists, data)
+        tables, data = build_training_tables(lists, chosen, data, text)
+        start = served.start_for(self.learner) if self.warm else None
+        if not served.has_type_of(tables.recs, ID_TYPE in self._accepted()):
+            start = None
+        if UNKNOWN_ITEMS not in self._accepted():
+            require_known_items(lists, tables, data)
         limits = Limits.read(self.exclude, self.allowed)
         began = time.perf_counter()
         bias, reranker = self._fit(tables, start)
@@ -233,6 +228,7 @@ class Refresh:
         ours = (note for note in caught if issubclass(note.category, TrimtabWarning))
         notes = tuple(str(note.message) for note in ours)
         manifest = self._describe(bias, data, tables, seconds, notes)
+        manifest["started_from"] = None if start is None else served.number
         return NewVersion(bias, reranker, ranked, data.names(), manifest, notes)
 
     def _fit(

@@ -1,0 +1,120 @@
+"""What changes from one night to the next without an error: items, types of ids, leaked lists."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+
+import trimtab as tt
+from shops import AS_OF, N_ITEMS, Shop, run_in_process
+from trimtab.errors import DataError, RefusedError
+from trimtab.store import Store
+
+QUICK = tt.BiasLearner(method="ascent")
+pytestmark = pytest.mark.xdist_group("shop")
+
+
+# Items that nothing is known of
+
+
+def rename_tonight(shop: Shop, share: float) -> None:
+    """Give the first items new ids in tonight's lists."""
+    path = shop.lists / f"{AS_OF}.parquet"
+    table = pq.read_table(path)
+    items = table["item_id"]
+    new = pc.if_else(pc.less(items, int(share * N_ITEMS)), pc.add(items, 10_000), items)
+    pq.write_table(table.set_column(1, "item_id", new), path)
+
+
+@pytest.mark.parametrize("rerank", [False, True])
+def test_lists_of_unknown_items_are_refused(shop, rerank):
+    """Most items have new ids: what was learned does not apply to them."""
+    rename_tonight(shop, 0.8)
+    said = rf"lists of {AS_OF}: \d\d % of the entries are items .* --accept unknown-items"
+    with pytest.raises(RefusedError, match=said):
+        shop.job(learner=QUICK, rerank=rerank).run(AS_OF)
+    assert not Store(shop.store).exists()
+    accept = ["unknown-items", "different-lists"]
+    done = shop.job(learner=QUICK, rerank=rerank, accept=accept).run(AS_OF)
+    assert done.version.manifest["accepted"] == sorted(accept)
+
+
+def test_some_unknown_items_give_a_warning(shop):
+    rename_tonight(shop, 0.2)
+    with pytest.warns(tt.TrimtabWarning, match=rf"lists of {AS_OF}: \d\d % of the entries"):
+        done = shop.job(learner=QUICK).run(AS_OF)
+    assert "of the entries are items" in done.version.manifest["warnings"][0]
+
+
+def test_items_of_the_catalogue_alone_are_unknown(shop):
+    """Renamed in the catalogue too: they have a category, but nothing was learned of them."""
+    rename_tonight(shop, 0.8)
+    items = pq.read_table(shop.folder / "items.parquet")
+    new = items.set_column(0, "item_id", pc.add(items["item_id"], 10_000))
+    pq.write_table(pa.concat_tables([items, new]), shop.folder / "items.parquet")
+    with pytest.raises(RefusedError, match="--accept unknown-items"):
+        shop.job(items=shop.folder / "items.parquet", windows=1).run(AS_OF)
+
+
+def test_lists_of_tonight_that_cannot_be_read_are_named(shop):
+    (shop.lists / f"{AS_OF}.parquet").write_bytes(b"no Parquet")
+    with pytest.warns(tt.TrimtabWarning) as warned:
+        shop.job(learner=QUICK).run(AS_OF)
+    said = [str(warning.message) for warning in warned]
+    assert sum(f"lists of {AS_OF}: their items are not checked" in text for text in said) == 1
+
+
+# Types of ids
+
+
+def write_text_ids(shop: Shop) -> None:
+    """Write item ids as text, in the lists and in the events."""
+    for path in (*shop.lists.iterdir(), shop.events):
+        table = pq.read_table(path)
+        place = table.column_names.index("item_id")
+        pq.write_table(table.set_column(place, "item_id", table["item_id"].cast(pa.string())), path)
+
+
+def test_ids_of_another_type_than_those_served_are_refused(shop):
+    """A service would answer every request for integers with 422 from then on."""
+    for learner in (QUICK, tt.BiasLearner(k=5)):
+        shop.job(learner=learner).run(AS_OF)
+    write_text_ids(shop)
+    said = r"item_id holds strings, but integers in version 2, .* --accept id-type"
+    with pytest.raises(RefusedError, match=said):
+        shop.job(learner=QUICK).run(AS_OF)
+    refused = run_in_process(*shop.arguments("--as-of", AS_OF, "--set", "method=ascent"))
+    assert (refused.returncode, refused.stderr.count("\n")) == (3, 1)
+    assert Store(shop.store).current().number == 2
+    done = shop.job(learner=QUICK, accept=["id-type"]).run(AS_OF)
+    assert done.version.number == 3
+    assert done.version.manifest["started_from"] is None
+    assert isinstance(done.bias.table()["item_id"][0].as_py(), str)
+
+
+def test_numbers_in_csv_stay_text_if_text_is_served(shop):
+    """A CSV file has no types; a night whose ids are all numbers changes nothing."""
+    write_text_ids(shop)
+    shop.job(learner=QUICK).run(AS_OF)
+    for path in [*shop.lists.iterdir(), shop.events]:
+        pacsv.write_csv(pq.read_table(path), path.with_suffix(".csv"))
+        path.unlink()
+    done = shop.job(learner=QUICK, events=shop.folder / "events.csv").run(AS_OF)
+    assert isinstance(done.bias.table()["item_id"][0].as_py(), str)
+    default = shop.job(events=shop.folder / "events.csv", windows=1).run(AS_OF)
+    assert isinstance(default.bias.table()["item_id"][0].as_py(), str)
+
+
+def test_tonights_lists_with_ids_of_another_type_are_refused(shop):
+    for back in range(4):
+        path = shop.lists / f"{AS_OF + timedelta(back)}.parquet"
+        table = pq.read_table(path)
+        text = table.set_column(1, "item_id", table["item_id"].cast(pa.string()))
+        pq.write_table(text, path)
+    with pytest.raises(DataError, match=rf"'item_id' holds strings in .*{AS_OF}.* but integers"):
+        shop.job(learner=QUICK).run(AS_OF)
