@@ -120,9 +120,12 @@ def test_users_are_listed_once_in_the_order_of_ids(given):
     assert_same(given, recs, together[together.user_id.isin([3, 8, 40])])
 
 
-def test_unknown_users_get_nothing(given):
-    assert_same(given, recs_of(given, [10**6, 3, -1]), recs_of(given, [3]))
-    assert recs_of(given, [10**6]).empty
+def test_unknown_users_get_nothing_and_are_counted(given):
+    with pytest.warns(tt.TrimtabWarning, match=r"^2 of 3 users get no list: .* same ids$"):
+        some = recs_of(given, [10**6, 3, -1, 3, -1])
+    assert_same(given, some, recs_of(given, [3]))
+    with pytest.warns(tt.TrimtabWarning, match="^1 of 1 users get no list"):
+        assert recs_of(given, [10**6]).empty
 
 
 def test_no_users_no_rows(given):
@@ -139,7 +142,8 @@ def test_text_ids_give_the_same_lists(name, given):
         user_id=texts.user_id.str[1:].astype(int), item_id=texts.item_id.str[1:].astype(int)
     )
     assert_same(given, numbers, recs_of(given))
-    alone = recs_of(case(name, names="text"), ["u017", "nobody"])
+    with pytest.warns(tt.TrimtabWarning, match="^1 of 2 users get no list"):
+        alone = recs_of(case(name, names="text"), ["u017", "nobody"])
     assert alone.user_id.unique().tolist() == ["u017"]
 
 

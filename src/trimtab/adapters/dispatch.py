@@ -41,7 +41,7 @@ def recs_from(
             (user_factors, item_factors) of arrays with the scores as dot products; a table of
             user_id, item_id, score; one of Trimtab's engines.
         users: ids, or a frame with user_id; None for all users of the model. Unknown users get no
-            rows.
+            rows, and a warning gives their number.
         n: maximum list length.
         data: what a library needs besides its model. RecTools and LensKit: the training dataset.
             implicit's item-item models, and any model with `exclude_known`: the user-item matrix,

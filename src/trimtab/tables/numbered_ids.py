@@ -9,9 +9,10 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from trimtab.arrays import Codes, Ints, find_positions
-from trimtab.errors import DataError
+from trimtab.errors import DataError, warn
 from trimtab.tables.columns import USER
 from trimtab.tables.frames import as_id_column, read_frame, take_ids
 from trimtab.tables.ids import encode_ids, id_column
@@ -88,13 +89,36 @@ class NumberedIds:
         return numbers
 
     def find(self, users: Any | None) -> Ints:
-        """Return the positions in `ids` of the given users, ascending, without unknown users."""
+        """Return the positions in `ids` of the given users, ascending, without unknown users.
+
+        A warning gives the number of unknown users.
+        """
         if users is None:
             return np.arange(len(self.ids))
         wanted = id_values(users, "users", USER)
         if len(wanted) == 0 or len(self.ids) == 0:
+            n_users = len(pc.unique(wanted))
+            warn_of_missing(n_users, n_users, "the model has no users")
             return np.empty(0, np.int64)
         ours = as_id_column("the model", self.column, self.ids)
         _, (known, asked) = encode_ids([ours, id_column("users", USER, wanted)])
-        positions = np.unique(find_positions(known, asked)).astype(np.int64)
-        return positions[positions >= 0]
+        asked = np.unique(asked)
+        positions = np.sort(find_positions(known, asked)).astype(np.int64)
+        positions = positions[positions >= 0]
+        warn_of_missing(len(asked) - len(positions), len(asked), "the model does not know them")
+        return positions
+
+
+def warn_of_missing(n_missing: int, n_users: int, reason: str) -> None:
+    """Warn that some of the users asked for get no list.
+
+    Args:
+        n_missing: number of them.
+        n_users: distinct users asked for.
+        reason: why, as part of a sentence.
+    """
+    if n_missing:
+        warn(
+            f"{n_missing} of {n_users} users get no list: {reason}; check that users and model "
+            f"have the same ids"
+        )
