@@ -1,4 +1,4 @@
-"""Boosts for search engines: exact in JSON lines and CSV, with formulas escaped."""
+"""Boosts for search engines: exact in JSON lines and CSV, with formulas escaped on request."""
 
 from __future__ import annotations
 
@@ -61,12 +61,13 @@ def test_every_id_and_every_bit_comes_back(scale, tmp_path):
         assert line["excluded"] is (line["item_id"] == "-x")
 
 
-def test_formulas_are_escaped(tmp_path):
+@pytest.mark.parametrize("escape", [False, True])
+def test_ids_are_kept_and_formulas_escaped_on_request(tmp_path, escape):
     bias = make_bias(dict.fromkeys(AWKWARD, -0.5))
-    bias.export(tmp_path / "boosts.csv")
+    bias.export(tmp_path / "boosts.csv", escape=escape)
     with (tmp_path / "boosts.csv").open(newline="", encoding="utf-8") as file:
         cells = [row["item_id"] for row in csv.DictReader(file)]
-    assert cells == [f"'{i}" if i[0] in "=+-@\t\r'" else i for i in sorted(AWKWARD)]
+    assert cells == [f"'{i}" if escape and i[0] in "=+-@\t\r" else i for i in sorted(AWKWARD)]
 
 
 def test_json_has_one_line_per_item(tmp_path):

@@ -200,13 +200,43 @@ def test_awkward_ids_survive_csv(folder, applied):
     assert tt.ItemBias.load(folder / "awkward").table()["item_id"].to_pylist() == sorted(AWKWARD)
 
 
-def test_formulas_in_ids_are_quoted_in_csv(folder, applied):
+def test_ids_that_look_like_formulas_are_kept_and_told(folder, applied):
     text = (folder / "awkward-top.csv").read_text()
-    for formula in ("=1+1", "@x", "-x", "'q", "=u"):
+    for written in ("=1+1", "@x", "-x", "'q", "=u", "007", "1e5"):
+        assert f'"{written}"' in text
+    assert "19 texts in awkward-top.csv begin with =" in applied["awkward"].stdout
+    assert "--escape changes them" in applied["awkward"].stdout
+
+
+def test_formulas_are_escaped_on_request(call, folder, fitted, tmp_path):
+    out = tmp_path / "safe.csv"
+    arguments = ["apply", "--bias", "awkward", "--recs", "awkward.csv", "--k", 10, "--escape"]
+    done = call(*arguments, "--out", out, cwd=folder)
+    assert done.returncode == 0
+    text = out.read_text()
+    for formula in ("=1+1", "@x", "-x", "=u"):
         assert f'"\'{formula}"' in text
         assert f'"{formula}"' not in text
-    assert '"007"' in text
-    assert '"1e5"' in text
+    assert "so these ids differ from yours" in done.stdout
+    refused = call(*arguments, "--out", tmp_path / "top.parquet", cwd=folder)
+    assert (refused.returncode, "--escape" in refused.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("kind", ["file", "link", "exclude"])
+def test_apply_never_overwrites_its_input(call, folder, fitted, tmp_path, kind):
+    recs = shutil.copy(folder / "recs.parquet", tmp_path / "recs.parquet")
+    pairs = shutil.copy(folder / "pairs.parquet", tmp_path / "pairs.parquet")
+    out = {"file": recs, "link": tmp_path / "link.parquet", "exclude": pairs}[kind]
+    if kind == "link":
+        out.symlink_to(recs)
+    before = recs.read_bytes(), pairs.read_bytes()
+    run = call(
+        "apply", "--bias", folder / "parquet", "--recs", recs, "--exclude", pairs, "--out", out,
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert (run.returncode, run.stdout, run.stderr.count("\n")) == (2, "", 1)
+    assert f"--out {out}: is the input --{'exclude' if kind == 'exclude' else 'recs'}" in run.stderr
+    assert (recs.read_bytes(), pairs.read_bytes()) == before
 
 
 def test_no_other_files_are_left(folder, fitted, applied, judged):

@@ -1,4 +1,4 @@
-"""Parquet and CSV files: ids are read back unchanged, formulas are escaped, writes are atomic."""
+"""Parquet and CSV files: ids stay unchanged, formulas are escaped if asked, writes are atomic."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from trimtab.errors import StoreError
+from trimtab.tables.csv_files import count_formulas
 from trimtab.tables.files import read_table, read_tables, write_atomically, write_table
 
 
@@ -53,22 +54,39 @@ def test_ids_come_back_as_they_were(ids, tmp_path):
 def test_any_kind_of_text_can_be_written(kind, tmp_path):
     ids = pa.array(["=1", "b"])
     ids = ids.dictionary_encode() if pa.types.is_dictionary(kind) else ids.cast(kind)
-    write_table(pa.table({"item_id": ids}), tmp_path / "table.csv")
-    assert (tmp_path / "table.csv").read_text().splitlines()[1] == '"\'=1"'
-    assert read_table(tmp_path / "table.csv")["item_id"].to_pylist() == ["=1", "b"]
-
-
-FORMULAS = ["=1+1", "@x", "-x", "+x", "'q", "''", "'=1", "\tx", "\rx", "=cmd|' /C calc'!A0"]
-
-
-def test_formulas_are_escaped_and_read_back(tmp_path):
-    path = tmp_path / "table.csv"
-    table = pa.table({"user_id": FORMULAS, "item_id": FORMULAS, "score": [-1.5] * len(FORMULAS)})
+    table, path = pa.table({"item_id": ids}), tmp_path / "table.csv"
     write_table(table, path)
+    assert path.read_text().splitlines()[1] == '"=1"'
+    assert read_table(path)["item_id"].to_pylist() == ["=1", "b"]
+    write_table(table, path, escape=True)
+    assert path.read_text().splitlines()[1] == '"\'=1"'
+    assert count_formulas(table) == 1
+
+
+FORMULAS = ["=1+1", "@x", "-x", "+x", "\tx", "\rx", "=cmd|' /C calc'!A0"]
+QUOTED = ["'q", "''", "'=1"]
+
+
+def cells_of(path: Path) -> list[str]:
     with path.open(newline="") as file:
-        cells = [row["item_id"] for row in csv.DictReader(file)]
-    assert cells == [f"'{text}" for text in FORMULAS]
+        return [row["item_id"] for row in csv.DictReader(file)]
+
+
+def test_ids_that_look_like_formulas_are_kept(tmp_path):
+    path, ids = tmp_path / "table.csv", FORMULAS + QUOTED
+    table = pa.table({"user_id": ids, "item_id": ids, "score": [-1.5] * len(ids)})
+    write_table(table, path)
+    assert cells_of(path) == ids
     assert read_table(path).to_pydict() == table.to_pydict()
+
+
+def test_formulas_are_escaped_on_request(tmp_path):
+    path, ids = tmp_path / "table.csv", FORMULAS + QUOTED
+    table = pa.table({"item_id": ids, "score": [-1.5] * len(ids)})
+    write_table(table, path, escape=True)
+    assert cells_of(path) == [f"'{text}" for text in FORMULAS] + QUOTED
+    assert count_formulas(table) == len(FORMULAS)
+    assert read_table(path)["item_id"].to_pylist() == cells_of(path)
 
 
 def test_negative_numbers_are_not_formulas(tmp_path):

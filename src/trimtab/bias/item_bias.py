@@ -251,7 +251,7 @@ class ItemBias(BiasTable):
             self, item_vectors, user_vectors, purchases, item_ids, user_ids, exclude
         )
 
-    def export(self, path: str | Path) -> float:
+    def export(self, path: str | Path, *, escape: bool = False) -> float:
         """Write boosts for a search engine, and return the boost of items not in the file.
 
         Args:
@@ -260,8 +260,10 @@ class ItemBias(BiasTable):
                 (log bias) is above 0 and multiplies the score; `boost` (additive bias) is at least
                 0 and is added to it; biases on the scale of each list (scale="list") cannot be
                 written as boosts. Filter out excluded items in the search engine.
+            escape: in CSV, put an apostrophe before text ids that a spreadsheet may run as
+                formulas. It changes these ids.
         """
-        return write_boosts(self, Path(path))
+        return write_boosts(self, Path(path), escape)
 
     def save(self, folder: str | Path) -> None:
         """Save to a folder. Readers see the old version or the new one, never a mixture."""

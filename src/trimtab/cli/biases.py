@@ -17,6 +17,7 @@ from trimtab.cli.options import (
     AsJson,
     BiasFolder,
     Duplicates,
+    Escape,
     ExcludeFile,
     Metric,
     Paper,
@@ -29,12 +30,15 @@ from trimtab.cli.options import (
     defaults_of,
     option,
     parse_depth,
+    refuse_escape,
+    refuse_overwriting,
     share_of_test,
 )
-from trimtab.cli.printing import print_json, print_table, say
+from trimtab.cli.printing import print_json, print_table, say, say_formulas
 from trimtab.errors import SettingError
 from trimtab.learn import BiasLearner
 from trimtab.metrics.evaluation import evaluate as evaluate_frames
+from trimtab.tables.columns import ITEM
 from trimtab.tables.files import (
     read_tables,
     require_table_suffix,
@@ -67,6 +71,7 @@ def fit(
     """Learn one bias per item and save the biases in a folder."""
     learner = make_learner(k, metric, paper, setting)
     require_writable_folder(out)
+    refuse_overwriting(out, recs=recs, recent=recent, history=history, items=items, weights=weights)
     loaded = None if start is None else ItemBias.load(start)
     lists, sales, by_user, past, catalogue = read_tables(
         recs, recent, weights, history, items, text=text_columns(loaded)
@@ -105,6 +110,7 @@ def apply(
     ] = _APPLY.depth,
     salt: Salt = None,
     share: ShareOfTest = None,
+    escape: Escape = False,
 ) -> None:
     """Re-rank lists with saved biases and write the top k.
 
@@ -112,6 +118,8 @@ def apply(
     """
     require_table_suffix(out)
     require_writable_folder(out.parent)
+    refuse_escape(escape, out)
+    refuse_overwriting(out, bias=bias, recs=recs, exclude=exclude, allowed=allowed)
     treated = share_of_test(salt, share)
     deepest = parse_depth(depth)
     loaded = ItemBias.load(bias)
@@ -124,9 +132,10 @@ def apply(
         top = loaded.apply(lists, k, **options)
     else:
         top = Experiment(salt, treated).apply(loaded, lists, k, **options)
-    write_table(top, out)
+    write_table(top, out, escape)
     unknown = loaded.count_unknown(lists)
     say(f"wrote {top.num_rows} rows to {out}; {unknown} items have no learned bias and count as 0")
+    say_formulas(top, out, escape)
 
 
 def evaluate(
@@ -153,17 +162,20 @@ def evaluate(
 def export(
     bias: BiasFolder,
     out: Annotated[Path, option("FILE", "File for the boosts, .jsonl or .csv.", "--out")],
+    escape: Escape = False,
 ) -> None:
     """Write biases as boosts for a search engine."""
     require_ending(out)
     require_writable_folder(out.parent)
+    refuse_escape(escape, out)
     loaded = ItemBias.load(bias)
-    missing = loaded.export(out)
+    missing = loaded.export(out, escape=escape)
     rule = "multiply scores by factor" if loaded.scale == "log" else "add boost to scores"
     say(
         f"wrote {len(loaded)} items to {out}: {rule}, {missing!r} for missing items; "
         f"{int(loaded.excluded.sum())} are excluded: filter them out"
     )
+    say_formulas(loaded.table().select([ITEM]), out, escape)
 
 
 def make_learner(k: int, metric: str, paper: bool, setting: list[str] | None) -> BiasLearner:

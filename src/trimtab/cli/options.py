@@ -15,7 +15,7 @@ from trimtab.bias.depth import ALL
 from trimtab.checks import DUPLICATES, METRICS
 from trimtab.errors import SettingError
 from trimtab.learn.rerank_learner import REPEATS, WIDEN
-from trimtab.tables.files import require_writable_folder
+from trimtab.tables.files import is_csv, require_writable_folder
 
 
 def one_of(names: Sequence[str]) -> str:
@@ -42,6 +42,14 @@ CategoryLevel = Annotated[
 ]
 Duplicates = Annotated[
     str, option("RULE", f"Rule for a (user, item) pair listed twice: {one_of(DUPLICATES)}.")
+]
+Escape = Annotated[
+    bool,
+    typer.Option(
+        "--escape",
+        help="In CSV, put an apostrophe before text that a spreadsheet may run as a formula. It "
+        "changes such ids.",
+    ),
 ]
 ExcludeFile = Annotated[Path | None, option("FILE", "Pairs not to show: user_id, item_id.")]
 ItemsFile = Annotated[
@@ -129,6 +137,12 @@ def refuse_overwriting(out: Path, **inputs: Path | None) -> None:
         how = "is" if place == used else "is inside" if used in place.parents else "holds"
         if how != "holds" or place in used.parents:
             raise SettingError(f"--out {out}: {how} the input --{name} {path}; choose another path")
+
+
+def refuse_escape(escape: bool, out: Path) -> None:
+    """Refuse to escape formulas in a file that has none."""
+    if escape and not is_csv(out):
+        raise SettingError(f"--escape: is for .csv files, but --out is {out}; drop --escape")
 
 
 def parse_depth(text: str | None) -> int | str | None:

@@ -9,10 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from rich import box
 from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
+
+from trimtab.tables.csv_files import count_formulas
+from trimtab.tables.files import is_csv
 
 console = Console()
 
@@ -25,6 +29,18 @@ def say(text: str) -> None:
 def say_page(page: Path) -> None:
     """Print the address of a page that was written, to open it from a terminal."""
     say(f"page: {page.resolve().as_uri()}")
+
+
+def say_formulas(table: pa.Table, out: Path, escape: bool) -> None:
+    """Say how many texts in a CSV file begin like a formula, and whether they were changed."""
+    count = count_formulas(table) if is_csv(out) else 0
+    if not count:
+        return
+    begin = f"{count} texts in {out} begin with =, +, -, @, a tab or a return"
+    if escape:
+        say(f"{begin}: --escape put an apostrophe before them, so these ids differ from yours")
+    else:
+        say(f"{begin}: a spreadsheet may run them as formulas; --escape changes them")
 
 
 def print_json(value: Any) -> None:

@@ -15,6 +15,7 @@ from trimtab.cli.options import (
     AllowedFile,
     AsJson,
     Duplicates,
+    Escape,
     ExcludeFile,
     Metric,
     RecsFile,
@@ -27,9 +28,10 @@ from trimtab.cli.options import (
     one_of,
     option,
     parse_depth,
+    refuse_escape,
     refuse_overwriting,
 )
-from trimtab.cli.printing import print_json, say
+from trimtab.cli.printing import print_json, say, say_formulas
 from trimtab.learn import RerankLearner
 from trimtab.rerank import LeftOut, Reranker, RerankSummary
 from trimtab.tables.columns import TIMESTAMP
@@ -131,6 +133,7 @@ def apply(
             "lists had that the reranker was learned on.",
         ),
     ] = _APPLY.depth,
+    escape: Escape = False,
 ) -> None:
     """Rank lists with a saved reranker and write the top k.
 
@@ -139,6 +142,7 @@ def apply(
     """
     require_table_suffix(out)
     require_writable_folder(out.parent)
+    refuse_escape(escape, out)
     refuse_overwriting(
         out, reranker=reranker, recs=recs, history=history, exclude=exclude, allowed=allowed
     )
@@ -154,9 +158,10 @@ def apply(
         lists, k, history=past, as_of=instant, exclude=pairs, allowed=items, duplicates=duplicates,
         depth=deepest,
     )  # fmt: skip
-    write_table(top, out)
+    write_table(top, out, escape)
     say(f"wrote {top.num_rows} rows to {out}")
     say(f"{past.num_rows} events; {describe_left_out(left_out)}")
+    say_formulas(top, out, escape)
 
 
 def _set_zone(history: Any, as_of: str | None, tz: str) -> tuple[Any, Any]:

@@ -13,8 +13,9 @@ from trimtab.checks import require_columns
 from trimtab.daily.dated_lists import DatedLists
 from trimtab.daily.event_sources import read_events
 from trimtab.errors import DataError
+from trimtab.tables.arrow_types import plain_type
 from trimtab.tables.columns import CATEGORY, ITEM, NAME, SCORE, TIMESTAMP, USER
-from trimtab.tables.files import is_csv, match_id_types, plain_type, read_table
+from trimtab.tables.files import is_csv, match_id_types, read_table
 from trimtab.tables.log import Log, make_log
 from trimtab.tables.log_windows import Window, rows_of_users, stack_windows
 from trimtab.tables.timestamps import as_utc, day_start, microseconds, require_zone

@@ -15,8 +15,8 @@ from trimtab.errors import DataError, SettingError
 from trimtab.learn.history import Histories
 from trimtab.learn.input_checks import check_overlap
 from trimtab.learn.sales_log import SalesLog, count_histories
+from trimtab.tables.arrow_types import plain_type
 from trimtab.tables.columns import CATEGORY, COUNT, ITEM, SCORE, TIMESTAMP, USER, WINDOW
-from trimtab.tables.files import plain_type
 from trimtab.tables.frames import (
     Table,
     Units,

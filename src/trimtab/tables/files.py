@@ -10,17 +10,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from trimtab.checks import require_columns
 from trimtab.errors import DataError, StoreError
-from trimtab.tables.columns import ITEM, USER, WINDOW
-
-_ID_COLUMNS = (USER, ITEM, WINDOW)
-_WHOLE_NUMBER = r"^(0|-?[1-9][0-9]{0,18})$"
-_FORMULA_START = r"^([=+\-@\t\r'])"  # a spreadsheet may run it; ' is our own escape
-_ESCAPED_FORMULA_START = r"^'([=+\-@\t\r'])"
-_TEXT_TYPES = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+from trimtab.tables.arrow_types import is_text, plain_type
+from trimtab.tables.csv_files import ID_COLUMNS, read_csv, write_csv
 
 
 @contextlib.contextmanager
@@ -85,7 +79,7 @@ def read_table(
     if not path.exists():
         raise StoreError(f"{path}: no such file; check the path")
     try:
-        table = _read_csv(path) if is_csv(path) else _read_parquet(path, columns, needed)
+        table = read_csv(path) if is_csv(path) else _read_parquet(path, columns, needed)
     except DataError:
         raise
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -112,27 +106,6 @@ def _read_parquet(path: Path, columns: Sequence[str] | None, needed: Sequence[st
     return data.read([name for name in columns if name in data.schema.names])
 
 
-def _read_csv(path: Path) -> pa.Table:
-    from pyarrow import csv
-
-    types = dict.fromkeys(_ID_COLUMNS, pa.string())
-    # Only an empty field is a missing value; 'NA' and 'null' are valid ids.
-    options = csv.ConvertOptions(column_types=types, null_values=[""], strings_can_be_null=True)
-    table = csv.read_csv(path, convert_options=options)
-    for place, name in enumerate(table.column_names):
-        if name in _ID_COLUMNS:
-            table = table.set_column(place, name, _parse_csv_ids(table.column(place)))
-    return table
-
-
-def _parse_csv_ids(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return integers if all ids are plain whole numbers ('007' is not), else unescaped text."""
-    if len(column) and pc.all(pc.match_substring_regex(column, _WHOLE_NUMBER)).as_py():
-        with contextlib.suppress(pa.ArrowInvalid):  # more than 64 bits
-            return column.cast(pa.int64())
-    return pc.replace_substring_regex(column, _ESCAPED_FORMULA_START, r"\1")
-
-
 def read_tables(*paths: Path | None, text: Collection[str] = ()) -> list[Any]:
     """Return several tables with matching id types; None stays None. See `match_id_types`."""
     tables = [None if path is None else read_table(path) for path in paths]
@@ -148,7 +121,7 @@ def match_id_types(
     same column, or if `text` names the column.
     """
     matched = list(tables)
-    for name in _ID_COLUMNS:
+    for name in ID_COLUMNS:
         if name in text or any(_holds_text(table, name) for table in matched):
             matched = [
                 _as_text(table, name) if is_from_csv and table is not None else table
@@ -160,7 +133,7 @@ def match_id_types(
 def _holds_text(table: pa.Table | None, name: str) -> bool:
     if table is None or name not in table.column_names:
         return False
-    return _is_text(plain_type(table[name].type))
+    return is_text(plain_type(table[name].type))
 
 
 def _as_text(table: pa.Table, name: str) -> pa.Table:
@@ -175,15 +148,6 @@ def is_csv(path: Path) -> bool:
     return path.suffix.lower() == ".csv"
 
 
-def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return the value type of a dictionary type, and any other type unchanged."""
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return any(is_kind(kind) for is_kind in _TEXT_TYPES)
-
-
 def require_table_suffix(path: Path) -> None:
     """Raise unless a file name ends in .parquet or .csv."""
     require_suffix(path, (".parquet", ".csv"))
@@ -195,27 +159,20 @@ def require_suffix(path: Path, suffixes: Sequence[str]) -> None:
         raise StoreError(f"{path}: unknown file type; end the name in {' or '.join(suffixes)}")
 
 
-def write_table(table: pa.Table, path: Path) -> None:
-    """Write a Parquet or CSV file, as the file name ends."""
+def write_table(table: pa.Table, path: Path, escape: bool = False) -> None:
+    """Write a Parquet or CSV file, as the file name ends.
+
+    Args:
+        table: table to write.
+        path: file to write.
+        escape: in CSV, put an apostrophe before text that a spreadsheet may run as a formula. It
+            becomes part of the text, so ids change.
+    """
     require_table_suffix(path)
     with write_atomically(path) as file:
         if is_csv(path):
-            from pyarrow import csv
-
-            csv.write_csv(_escape_formulas(table), file)
+            write_csv(table, file, escape)
         else:
             import pyarrow.parquet as pq
 
             pq.write_table(table, file, compression="zstd")
-
-
-def _escape_formulas(table: pa.Table) -> pa.Table:
-    """Put an apostrophe before text that a spreadsheet would run as a formula."""
-    columns: dict[str, Any] = {}
-    for name in table.column_names:
-        column = table[name].cast(plain_type(table[name].type))
-        if _is_text(column.type):
-            text = column.cast(pa.large_string())
-            column = pc.replace_substring_regex(text, _FORMULA_START, r"'\1")
-        columns[name] = column
-    return pa.table(columns)

@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 
 from trimtab.checks import require_no_nulls, require_rows
 from trimtab.errors import DataError
+from trimtab.tables.arrow_types import plain_type
 from trimtab.tables.columns import CATEGORY, ITEM, NAME, PRICE, QUANTITY, TIMESTAMP, USER
-from trimtab.tables.files import plain_type, read_table, read_tables
+from trimtab.tables.files import read_table, read_tables
 from trimtab.tables.frames import column_names, read_frame
 from trimtab.tables.ids import id_column, require_same_id_type
 from trimtab.tables.timestamps import as_utc, require_zone

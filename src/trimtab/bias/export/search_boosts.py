@@ -28,12 +28,18 @@ def require_ending(path: Path) -> None:
     require_suffix(path, (".jsonl", ".csv"))
 
 
-def write_boosts(bias: BiasTable, path: Path) -> float:
-    """Write the file; return the factor or boost of items that are not in it."""
+def write_boosts(bias: BiasTable, path: Path, escape: bool = False) -> float:
+    """Write the file; return the factor or boost of items that are not in it.
+
+    Args:
+        bias: biases to write.
+        path: file that ends in .jsonl or .csv.
+        escape: in CSV, put an apostrophe before ids that a spreadsheet may run as formulas.
+    """
     require_ending(path)
     table, missing = boosts_table(bias)
     if path.suffix.lower() == ".csv":
-        write_table(table, path)
+        write_table(table, path, escape)
         return missing
     with write_atomically(path) as file:
         for batch in table.to_batches(max_chunksize=_ROWS_PER_BLOCK):
