@@ -13,6 +13,7 @@ import pytest
 
 from trimtab.datasets import load_complete_journey, make_log, read_log
 from trimtab.errors import DataError, SettingError, StoreError
+from trimtab.tables.timestamps import has_zone
 
 EVENTS = pa.table(
     {
@@ -51,6 +52,34 @@ def test_times_with_a_time_zone_keep_it():
 def test_text_with_offsets():
     given = EVENTS.set_column(2, "timestamp", pa.array(["2026-07-02T09:00:00+02:00"] * 3))
     assert stamps(make_log(given)) == ["02 07:00"] * 2
+
+
+SECONDS = [1_782_982_800, 1_782_948_600, 1_783_072_800]  # of EVENTS, in UTC
+
+
+def with_times(times: pa.Array) -> pa.Table:
+    return EVENTS.set_column(2, "timestamp", times)
+
+
+@pytest.mark.parametrize("per_second", [1, 10**3, 10**6, 10**9])
+@pytest.mark.parametrize("kind", [pa.int64(), pa.uint64(), pa.float64()])
+def test_numbers_are_instants_of_utc(per_second, kind):
+    times = pa.array([second * per_second for second in SECONDS]).cast(kind, safe=False)
+    log = make_log(with_times(times))
+    assert (log.tz, stamps(log)) == ("UTC", ["01 23:30", "02 09:00"])
+    berlin = make_log(with_times(times), tz="Europe/Berlin")  # other days, the same instants
+    assert (berlin.tz, stamps(berlin)) == ("Europe/Berlin", ["01 23:30", "02 09:00"])
+
+
+def test_fractions_of_seconds_are_kept():
+    log = make_log(with_times(pa.array([second + 0.25 for second in SECONDS])))
+    assert {stamp.microsecond for stamp in log.events["timestamp"].to_pylist()} == {250_000}
+
+
+def test_numbers_have_a_time_zone_and_local_times_do_not():
+    assert has_zone(pa.chunked_array([SECONDS]))
+    assert has_zone(pa.chunked_array([], pa.int64()))
+    assert not has_zone(EVENTS["timestamp"])
 
 
 @pytest.mark.parametrize("convert", [lambda t: t, pa.Table.to_pandas, pl.from_arrow])
@@ -108,7 +137,15 @@ def test_wrong_settings_are_refused(name):
 BAD_TIMES = {
     "text that is not a time": (["yesterday"] * 3, "'timestamp' of events.*yesterday"),
     "numbers": ([1.5, 2.5, 3.5], "'timestamp' of events.*double"),
+    "days as numbers": ([20260701] * 3, "'timestamp' of events.*20260701.*1980 and 2100.*since"),
+    "times as numbers": ([20260701093000] * 3, "'timestamp' of events.*20260701093000.*ISO text"),
+    "two units": ([1_782_982_800, 1_782_982_800_000, 1_782_982_800], "int64 from 178.*in one unit"),
+    "a number before 1980": ([0, 1_782_982_800, 1_782_982_800], "int64 from 0 to 1782982800"),
+    "a number that is none": ([1_782_982_800.0, float("inf"), 1.0], "'timestamp' of events.*inf"),
+    "not a number": ([1_782_982_800.0, float("nan"), 1.0], "'timestamp' of events.*nan"),
+    "flags": ([True] * 3, "'timestamp' of events holds bool.*seconds since 1970"),
     "missing": (["2026-07-02 09:00:00", None, None], "'timestamp' of events.*2 of 3 rows"),
+    "missing numbers": ([1_782_982_800, None, None], "'timestamp' of events.*2 of 3 rows"),
 }
 
 

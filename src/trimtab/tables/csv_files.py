@@ -10,8 +10,8 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trimtab.tables.columns import ITEM, USER, WINDOW
 from trimtab.tables.arrow_types import is_text, plain_type
+from trimtab.tables.columns import ITEM, USER, WINDOW
 
 ID_COLUMNS = (USER, ITEM, WINDOW)
 _WHOLE_NUMBER = r"^(0|-?[1-9][0-9]{0,18})$"

@@ -16,6 +16,7 @@ from trimtab.arrays import Ints
 from trimtab.checks import require_no_nulls
 from trimtab.errors import DataError, SettingError
 from trimtab.tables.columns import TIMESTAMP
+from trimtab.tables.epochs import is_epoch_type, parse_epochs
 from trimtab.tables.ids import as_read_only
 
 DAY = 86_400_000_000  # microseconds
@@ -40,7 +41,8 @@ def as_utc(
     """Return timestamps as microseconds of UTC, and the time zone in which days begin.
 
     A local time that occurs twice when clocks go back means the earlier instant; one that is
-    skipped when clocks go forward means the instant of the change.
+    skipped when clocks go forward means the instant of the change. Numbers are the time since
+    1970 in UTC, so they have a time zone.
     """
     require_no_nulls(table, name, column)
     column = _parse_timestamps(column, table, name)
@@ -69,10 +71,12 @@ def _parse_timestamps(
         return column
     if pa.types.is_date(kind):
         return column.cast(pa.timestamp("us"))
+    if is_epoch_type(kind):
+        return parse_epochs(column, table, name)
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         raise DataError(
-            f"column '{name}' of {table} holds {kind}: it must be timestamps, dates or ISO "
-            f"text; cast the column"
+            f"column '{name}' of {table} holds {kind}: it must be timestamps, dates, ISO text "
+            f"or seconds since 1970; cast the column"
         )
     for target in (pa.timestamp("us"), _STORED):
         with contextlib.suppress(pa.ArrowInvalid):
