@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import csv
@@ -301,3 +302,28 @@ def test_evaluate_with_weights(call, tmp_path):
     arguments = ["--topk", tmp_path / "t.parquet", "--truth", tmp_path / "b.parquet", "--k", "1"]
     done = call("evaluate", *arguments, "--weights", tmp_path / "w.parquet", "--json", cwd=tmp_path)
     assert json.loads(done.stdout)["acc"] == 0.75
+
+
+def test_evaluate_compares_with_a_baseline(call, folder, judged, learned, data):
+    recent = data.recent_events()
+    priced = recent.append_column("price", pc.add(recent["item_id"], 1))
+    pq.write_table(priced, folder / "priced.parquet")
+    pq.write_table(data.history_events(), folder / "earlier.parquet")
+    arguments = ["--topk", "top.parquet", "--truth", "priced.parquet", "--k", "5"]
+    arguments += ["--baseline", "recs.csv", "--weight", "price", "--history", "earlier.parquet"]
+    printed = call("evaluate", *arguments, "--json", cwd=folder)
+    expected = tt.evaluate(
+        learned.apply(data.recs(), k=5), priced, k=5, weight="price", baseline=data.recs(),
+        history=data.history_events(),
+    )  # fmt: skip
+    assert json.loads(printed.stdout) == expected
+    shown = call("evaluate", *arguments, cwd=folder).stdout
+    figures = [expected[f"ndcg_{part}"] for part in ("lift", "low", "high")]
+    assert f"{figures[0]:+.1%}" in shown
+    assert "{:+.1%} to {:+.1%}".format(*figures[1:]) in shown
+    for name in ("hit rate@5", "recall@5", "MRR@5", "coverage@5", "novelty@5, bits"):
+        assert name in shown
+    assert "hits count by price" in shown
+    refused = call("evaluate", *arguments[:6], "--weight", "cost", cwd=folder)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.startswith("trimtab: missing column 'cost' in truth; found")

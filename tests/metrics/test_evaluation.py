@@ -13,6 +13,8 @@ import pytest
 import trimtab as tt
 from trimtab.datasets import generate_drift
 
+MEANS = ("acc", "map", "ndcg", "hit_rate", "recall", "mrr")
+
 
 def table(*names, rows):
     return pa.table({name: [row[place] for row in rows] for place, name in enumerate(names)})
@@ -35,6 +37,10 @@ def test_one_hit_at_the_second_rank():
         "acc": pytest.approx(1 / 3),
         "map": pytest.approx(1 / 2),
         "ndcg": pytest.approx(1 / math.log2(3)),
+        "hit_rate": 1,
+        "recall": 1,
+        "mrr": 1 / 2,
+        "coverage": 1,
         "n_users": 1,
         "n_skipped": 0,
     }
@@ -48,7 +54,8 @@ def test_hits_beyond_k_do_not_count():
 def test_buyers_without_a_list_count_as_zero_and_lists_without_purchases_are_skipped():
     topk = ranked((1, 7, 1), (2, 7, 1), (3, 7, 1))
     figures = tt.evaluate(topk, bought((1, 7), (9, 7)), k=1)
-    assert figures == {"acc": 0.5, "map": 0.5, "ndcg": 0.5, "n_users": 2, "n_skipped": 2}
+    assert {figures[name] for name in MEANS} == {0.5}
+    assert (figures["n_users"], figures["n_skipped"]) == (2, 2)
 
 
 def test_repeated_purchases_count_once():
@@ -86,7 +93,8 @@ def test_a_user_in_two_windows_is_two_units():
     topk = table("user_id", "item_id", "rank", "window", rows=[(1, 7, 1, "a"), (1, 7, 1, "b")])
     truth = table("user_id", "item_id", "window", rows=[(1, 7, "a"), (1, 8, "c")])
     figures = tt.evaluate(topk, truth, k=1)
-    assert figures == {"acc": 0.5, "map": 0.5, "ndcg": 0.5, "n_users": 2, "n_skipped": 1}
+    assert {figures[name] for name in MEANS} == {0.5}
+    assert (figures["n_users"], figures["n_skipped"]) == (2, 1)
 
 
 # fit, apply and evaluate agree -----------------------------------------------------------------

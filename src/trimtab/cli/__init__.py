@@ -12,7 +12,16 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from trimtab.cli import abtest, biases, daily, experiments, reranking, serving, simulation
+from trimtab.cli import (
+    abtest,
+    biases,
+    daily,
+    experiments,
+    list_metrics,
+    reranking,
+    serving,
+    simulation,
+)
 from trimtab.errors import BusyError, RefusedError, TrimtabError
 from trimtab.version import __version__
 
@@ -32,7 +41,10 @@ _COMMANDS: Sequence[tuple[Callable[..., None], str]] = (  # each with an example
     (experiments.demo, "demo"),
     (biases.fit, "fit --recs lists.parquet --recent recent.parquet --out biases"),
     (biases.apply, "apply --bias biases --recs lists.parquet --out top10.parquet"),
-    (biases.evaluate, "evaluate --topk top10.parquet --truth later.parquet"),
+    (
+        list_metrics.evaluate,
+        "evaluate --topk top10.parquet --truth later.parquet \\\n    --baseline lists.parquet",
+    ),
     (biases.export, "export --bias biases --out boosts.csv"),
     (experiments.backtest, "backtest --log sales.parquet --first 2026-06-01 --last 2026-06-15"),
     (experiments.report, "report --results backtest --tables"),

@@ -1,4 +1,4 @@
-"""Commands that learn and use biases, from file to file: fit, apply, evaluate, export."""
+"""Commands that learn and use biases, from file to file: fit, apply, export."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from trimtab.abtest.buckets import Experiment
 from trimtab.bias import ItemBias
 from trimtab.bias.export.search_boosts import require_ending
 from trimtab.bias.table import text_columns
-from trimtab.checks import METRICS
 from trimtab.cli.options import (
     AllowedFile,
     AsJson,
@@ -37,7 +36,6 @@ from trimtab.cli.options import (
 from trimtab.cli.printing import print_json, print_table, say, say_formulas
 from trimtab.errors import SettingError
 from trimtab.learn import BiasLearner
-from trimtab.metrics.evaluation import evaluate as evaluate_frames
 from trimtab.tables.columns import ITEM
 from trimtab.tables.files import (
     read_tables,
@@ -48,7 +46,6 @@ from trimtab.tables.files import (
 
 _FIT = defaults_of(BiasLearner.fit)
 _APPLY = defaults_of(ItemBias.apply)
-_EVALUATE = defaults_of(evaluate_frames)
 
 
 def fit(
@@ -136,27 +133,6 @@ def apply(
     unknown = loaded.count_unknown(lists)
     say(f"wrote {top.num_rows} rows to {out}; {unknown} items have no learned bias and count as 0")
     say_formulas(top, out, escape)
-
-
-def evaluate(
-    topk: Annotated[Path, option("FILE", "Lists: user_id, item_id, rank (or score).", "--topk")],
-    truth: Annotated[Path, option("FILE", "Purchases: user_id, item_id.", "--truth")],
-    k: Slots = _EVALUATE.k,
-    weights: WeightsFile = None,
-    as_json: AsJson = False,
-) -> None:
-    """Score lists against purchases: ACC, MAP and NDCG at k."""
-    lists, bought, by_user = read_tables(topk, truth, weights)
-    figures = evaluate_frames(lists, bought, k, by_user)
-    if as_json:
-        print_json(figures)
-        return
-    rows = [(f"{name.upper()}@{k}", f"{figures[name]:.6f}") for name in METRICS]
-    print_table(("metric", "value"), rows)
-    say(
-        f"{figures['n_users']} users who bought something; "
-        f"{figures['n_skipped']} users with a list bought nothing and are left out"
-    )
 
 
 def export(

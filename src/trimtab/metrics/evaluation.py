@@ -2,44 +2,67 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from trimtab.arrays import Codes, Floats, Lists, Sets
-from trimtab.checks import require_columns, require_k
-from trimtab.errors import DataError
-from trimtab.metrics.per_user import UnitMetrics, mean_metrics, unit_metrics
-from trimtab.metrics.ranking import rank_lists
-from trimtab.tables.columns import ITEM, RANK, SCORE, USER, WINDOW
-from trimtab.tables.frames import (
-    encode_units,
-    group_scored,
-    group_sets,
-    read_frame,
-    read_scores,
-    read_weights,
+from trimtab.checks import METRICS
+from trimtab.metrics.bootstrap import lift_intervals
+from trimtab.metrics.coded_tables import CodedTables, code_tables
+from trimtab.metrics.hit_metrics import (
+    HIT_METRICS,
+    find_hits,
+    hit_metrics,
+    mean_novelty,
+    share_shown,
+    weighted_metrics,
 )
-from trimtab.tables.ids import encode_ids
+from trimtab.metrics.per_user import UnitMetrics, lift, mean_metrics, unit_metrics, weighted_mean
+
+LEVEL = 0.9  # of the interval of a lift
+_MOST_DRAWS, _FEWEST_DRAWS, _MOST_NUMBERS = 1_000, 200, 200_000_000
+_SEED = 0
 
 
 def evaluate(
-    topk: Any, truth: Any, k: int = 10, weights: Any | None = None
+    topk: Any,
+    truth: Any,
+    k: int = 10,
+    weights: Any | None = None,
+    *,
+    weight: str | None = None,
+    baseline: Any | None = None,
+    history: Any | None = None,
 ) -> dict[str, float | int]:
-    """Return ACC@k, MAP@k and NDCG@k of recommendations.
+    """Return the metrics of recommendations, and their lift over other recommendations.
 
     Args:
         topk: user_id, item_id and rank (from 1), or score instead of rank; rows beyond k are
             ignored. Ties in rank or score go to the smaller item id.
         truth: user_id, item_id of purchases; repeated rows count once.
         k: number of slots to evaluate.
-        weights: user_id, weight; the default weight is 1.
+        weights: user_id, weight; the default weight of a user is 1.
+        weight: a column of `truth` with the weight of each purchase, like its revenue: hits count
+            by it, and a user by the heaviest purchase. Of repeated rows the heaviest counts;
+            rows with 0 are ignored. By default all purchases count alike.
+        baseline: other lists for the same users, with the columns of `topk`, to compare with.
+        history: earlier sales, one row each or with a column `count`, for novelty.
 
     Returns:
-        `acc`, `map`, `ndcg` (means over users who bought something; users without a list count as
-        0), `n_users` (number of those users) and `n_skipped` (users with a list who bought
-        nothing).
+        Means over users who bought something, where users without a list count as 0: `acc`, `map`,
+        `ndcg`, `hit_rate` (users with a hit), `recall` (share of their purchases that are hits) and
+        `mrr` (one over the rank of the first hit). Of all lists: `coverage`, the share of the items
+        of all tables that are in some top k; and with `history` `novelty`, the mean over slots of
+        -log2(the item's share of all sales), in bits, where items without a sale count as sold
+        once. `n_users` is the number of users who bought something, `n_skipped` that of users with
+        a list who bought nothing.
+
+        With a baseline, for each metric also `ndcg_baseline` (its value there) and `ndcg_lift`
+        (0.1 is 10 % more; nan over 0); and `ndcg_low` and `ndcg_high`, the 90 % interval of the
+        lift by a bootstrap over users (not for coverage and novelty).
 
     Example:
         >>> import pyarrow as pa
@@ -47,9 +70,22 @@ def evaluate(
         >>> truth = pa.table({"user_id": [1], "item_id": [8]})
         >>> evaluate(topk, truth, k=2)["acc"]
         0.5
+        >>> other = pa.table({"user_id": [1, 1], "item_id": [8, 7], "rank": [1, 2]})
+        >>> evaluate(other, truth, k=2, baseline=topk)["mrr_lift"]
+        1.0
     """
-    evaluation, unit_weights = _evaluate(topk, truth, k, weights, may_share_no_user=False)
-    return mean_metrics(evaluation.metrics, unit_weights)
+    lists = {"topk": topk} if baseline is None else {"topk": topk, "baseline": baseline}
+    coded = code_tables(lists, truth, k, weight, history)
+    coded.require_common_users()
+    unit_weights = coded.unit_weights(weights)
+    ours, *others = (_evaluate(coded, name) for name in lists)
+    figures = _figures(coded, ours, unit_weights)
+    if not others:
+        return figures
+    coded.warn_of_missing_lists()
+    before = _figures(coded, others[0], unit_weights)
+    values, base = (_sum_by_user(coded, found, unit_weights) for found in (ours, others[0]))
+    return figures | _lifts(figures, before, values, base)
 
 
 @dataclass(frozen=True)
@@ -60,6 +96,7 @@ class UnitEvaluation:
     top: Lists  # the first k, in rank order
     bought: Sets
     n_items: int
+    relevance: Floats | None = None  # of the purchases, if they have weights
 
     def buyers(self) -> UnitMetrics:
         """Return the metrics of units that bought something, in ascending order of their ids."""
@@ -67,43 +104,81 @@ class UnitEvaluation:
         bought = n_relevant > 0
         return UnitMetrics(acc[bought], average_precision[bought], ndcg[bought], n_relevant[bought])
 
+    def hit_metrics(self) -> dict[str, Floats]:
+        """Return hit rate, recall and MRR of each unit; nan for units that bought nothing."""
+        hits = find_hits(self.top, self.bought, self.n_items)
+        return hit_metrics(hits, self.bought, self.relevance)
+
     def shown_to_buyers(self) -> Codes:
         """Return the items in the lists of units that bought something, one entry per slot."""
         bought = np.repeat(self.metrics.n_relevant > 0, np.diff(self.top.indptr))
         return self.top.items[bought]
 
 
-def evaluate_units(topk: Any, truth: Any, k: int = 10) -> UnitEvaluation:
+def evaluate_units(topk: Any, truth: Any, k: int = 10, weight: str | None = None) -> UnitEvaluation:
     """Return the metrics of each unit; the arguments are those of `evaluate`.
 
     `topk` may be empty or share no user with `truth`; the metrics are 0 then.
     """
-    return _evaluate(topk, truth, k, None, may_share_no_user=True)[0]
+    coded = code_tables({"topk": topk}, truth, k, weight, None, may_be_empty=True)
+    return _evaluate(coded, "topk")
 
 
-def _evaluate(
-    topk: Any, truth: Any, k: int, weights: Any | None, may_share_no_user: bool
-) -> tuple[UnitEvaluation, Floats | None]:
-    """Return the metrics and the weight of each unit."""
-    require_k(k)
-    top = read_frame(
-        topk, "topk", USER, ITEM, optional=(RANK, SCORE, WINDOW), may_be_empty=may_share_no_user
-    )
-    if not top.has(RANK):
-        require_columns("topk", top.columns.column_names, [SCORE])
-    bought = read_frame(truth, "truth", USER, ITEM, optional=(WINDOW,))
-    units, (top_units, bought_units) = encode_units(top, bought)
-    item_ids, (top_items, bought_items) = encode_ids([top.ids(ITEM), bought.ids(ITEM)])
-    height = -read_scores(top, RANK)[0] if top.has(RANK) else read_scores(top, SCORE)[0]
-    lists = group_scored(top_units, top_items, height, len(units))
-    ranked = rank_lists(lists, k, np.zeros(len(item_ids)))
-    sets = group_sets(bought_units, bought_items, len(units))
-    if not may_share_no_user and not np.isin(bought_units, top_units).any():
-        raise DataError(
-            f"no {USER} of truth is in topk (truth has {units.label(bought_units[0])}, topk "
-            f"{units.label(top_units[0])}): they must share users; check that both use the same ids"
-        )
-    bought_any = np.diff(sets.indptr) > 0
-    unit_weights = None if weights is None else read_weights(weights, units, bought_any, "topk")
-    metrics = unit_metrics(ranked, sets, k)
-    return UnitEvaluation(metrics, ranked, sets, len(item_ids)), unit_weights
+def _evaluate(coded: CodedTables, name: str) -> UnitEvaluation:
+    """Return the metrics of each unit with the lists of one table."""
+    top, bought, n_items = coded.lists[name], coded.bought, coded.n_items
+    if coded.event_weights is None:
+        return UnitEvaluation(unit_metrics(top, bought, coded.k), top, bought, n_items)
+    relevance = coded.event_weights.relevance
+    found = weighted_metrics(find_hits(top, bought, n_items), bought, relevance, coded.k)
+    metrics = UnitMetrics(**found, n_relevant=np.diff(bought.indptr))
+    return UnitEvaluation(metrics, top, bought, n_items, relevance)
+
+
+def _figures(
+    coded: CodedTables, evaluation: UnitEvaluation, weights: Floats | None
+) -> dict[str, float | int]:
+    """Return the means of all metrics, and the numbers of users."""
+    means: dict[str, float | int] = {**mean_metrics(evaluation.metrics, weights)}
+    counts = {name: means.pop(name) for name in ("n_users", "n_skipped")}
+    used = None if weights is None else weights[coded.buys]
+    for name, values in evaluation.hit_metrics().items():
+        means[name] = weighted_mean(values[coded.buys], used)
+    means["coverage"] = share_shown(evaluation.top.items, coded.n_items)
+    if coded.sales is not None:
+        means["novelty"] = mean_novelty(evaluation.top.items, coded.sales)
+    return means | counts
+
+
+def _sum_by_user(coded: CodedTables, evaluation: UnitEvaluation, weights: Floats | None) -> Floats:
+    """Return the sum of each metric over the units of each user who bought something."""
+    buys, of_hits = coded.buys, evaluation.hit_metrics()
+    columns = [getattr(evaluation.metrics, name) for name in METRICS]
+    columns += [of_hits[name] for name in HIT_METRICS]
+    each = np.ones(len(buys)) if weights is None else weights
+    users = np.unique(coded.units.user_codes[buys], return_inverse=True)[1]
+    return np.stack([np.bincount(users, (each * column)[buys]) for column in columns], axis=1)
+
+
+def _lifts(
+    figures: Mapping[str, float], before: Mapping[str, float], values: Floats, base: Floats
+) -> dict[str, float | int]:
+    """Return each metric of the baseline, and the lift over it with its interval.
+
+    Args:
+        figures: means of the lists.
+        before: means of the baseline.
+        values: sums of the metrics that have intervals, by [user, metric].
+        base: the same of the baseline.
+    """
+    n_draws = int(np.clip(_MOST_NUMBERS // len(base), _FEWEST_DRAWS, _MOST_DRAWS))
+    found = lift_intervals(values, base, n_draws, _SEED, LEVEL)
+    intervals = dict(zip((*METRICS, *HIT_METRICS), found, strict=True))
+    lifts: dict[str, float | int] = {}
+    for name in (name for name in figures if not name.startswith("n_")):
+        lifts[f"{name}_baseline"] = before[name]
+        lifts[f"{name}_lift"] = round(lift(figures[name], before[name]), 12)
+        if name in intervals:
+            lifts[f"{name}_low"] = intervals[name].low
+            lifts[f"{name}_high"] = intervals[name].high
+    return lifts

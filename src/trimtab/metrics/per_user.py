@@ -98,12 +98,21 @@ def mean_metrics(units: UnitMetrics, weights: ArrayLike | None = None) -> dict[s
     n_users = int(np.count_nonzero(bought))
     used = None if weights is None else _require_weights(weights, len(bought))[bought]
     return {
-        "acc": _mean(units.acc[bought], used),
-        "map": _mean(units.map[bought], used),
-        "ndcg": _mean(units.ndcg[bought], used),
+        "acc": weighted_mean(units.acc[bought], used),
+        "map": weighted_mean(units.map[bought], used),
+        "ndcg": weighted_mean(units.ndcg[bought], used),
         "n_users": n_users,
         "n_skipped": len(bought) - n_users,
     }
+
+
+def weighted_mean(values: Floats, weights: Floats | None) -> float:
+    """Return the weighted mean; nan if the weights sum to 0."""
+    if weights is None:
+        total, weight = _sum(values), float(len(values))
+    else:
+        total, weight = _sum(values * weights), _sum(weights)
+    return total / weight if weight > 0 else math.nan
 
 
 @overload
@@ -195,15 +204,6 @@ def _discounts(n: int) -> tuple[Floats, Floats]:
     """Return the gain of a hit at each of the first n ranks, and its sums over the first 0..n."""
     gains = 1 / np.log2(np.arange(2, n + 2))
     return gains, np.concatenate(([0.0], np.cumsum(gains)))
-
-
-def _mean(values: Floats, weights: Floats | None) -> float:
-    """Return the weighted mean; nan if the weights sum to 0."""
-    if weights is None:
-        total, weight = _sum(values), float(len(values))
-    else:
-        total, weight = _sum(values * weights), _sum(weights)
-    return total / weight if weight > 0 else math.nan
 
 
 def _sum(values: Floats) -> float:

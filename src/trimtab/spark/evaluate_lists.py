@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from trimtab.arrays import Floats
 from trimtab.checks import METRICS, require_k
 from trimtab.metrics import evaluation
+from trimtab.metrics.hit_metrics import HIT_METRICS
 from trimtab.spark.spark_frames import check_rows, check_same_ids, read_spark_frame
 from trimtab.spark.user_batches import map_users, read_units, rows_with_tag, tag_rows
 from trimtab.tables.columns import ITEM, RANK, SCORE, USER, WEIGHT, WINDOW
@@ -24,13 +25,14 @@ from trimtab.tables.columns import ITEM, RANK, SCORE, USER, WEIGHT, WINDOW
 _TOPK, _TRUTH, _WEIGHTS = range(3)
 _QUANTA = 2.0**43  # in the largest weight; sums over a batch of users stay below 2**63
 _COUNTS = ("n_users", "n_skipped", "n_listed_buyers")
-_SUMS = (*METRICS, WEIGHT, *_COUNTS)
+_MEANS = (*METRICS, *HIT_METRICS)
+_SUMS = (*_MEANS, WEIGHT, *_COUNTS)
 
 
 def evaluate(
     topk: Any, truth: Any, k: int = 10, weights: Any | None = None
 ) -> dict[str, float | int]:
-    """Return ACC@k, MAP@k and NDCG@k of recommendations: the same as `trimtab.evaluate`.
+    """Return the metrics of recommendations: the same means over users as `trimtab.evaluate`.
 
     Args:
         topk: user_id, item_id and rank (from 1), or score if there is no rank; rows beyond k do
@@ -40,8 +42,10 @@ def evaluate(
         weights: user_id, weight; users not in it weigh 1.
 
     Returns:
-        `acc`, `map`, `ndcg` (means over users who bought something; those without a list count as
-        0), `n_users` (how many those are) and `n_skipped` (users with a list who bought nothing).
+        `acc`, `map`, `ndcg`, `hit_rate`, `recall` and `mrr` (means over users who bought
+        something; those without a list count as 0), `n_users` (how many those are) and `n_skipped`
+        (users with a list who bought nothing). Coverage, novelty, lifts and weights of purchases
+        are for local tables only.
     """
     require_k(k)
     top, bought, order = _read_tables(topk, truth, k)
@@ -59,7 +63,7 @@ def evaluate(
         _compare_first_rows(top, bought, k)
     if not totals[WEIGHT]:
         _refuse_weights([0.0])
-    means = {metric: totals[metric] / totals[WEIGHT] for metric in METRICS}
+    means = {metric: totals[metric] / totals[WEIGHT] for metric in _MEANS}
     return {**means, "n_users": totals["n_users"], "n_skipped": totals["n_skipped"]}
 
 
@@ -122,8 +126,8 @@ def _sum_metrics(topk: pa.Table, truth: pa.Table, weights: Floats, k: int) -> di
     judged = evaluation.evaluate_units(topk, truth, k)
     buys = judged.metrics.n_relevant > 0
     listed = np.diff(judged.top.indptr) > 0
-    found = judged.buyers()
-    figures = {metric: getattr(found, metric) * weights for metric in METRICS}
+    found = judged.buyers()._asdict() | {n: v[buys] for n, v in judged.hit_metrics().items()}
+    figures = {metric: found[metric] * weights for metric in _MEANS}
     sums = {name: _quantised(values) for name, values in {**figures, WEIGHT: weights}.items()}
     counts = {"n_users": buys, "n_skipped": ~buys, "n_listed_buyers": buys & listed}
     return sums | {name: int(np.count_nonzero(flags)) for name, flags in counts.items()}
