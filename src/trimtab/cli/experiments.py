@@ -11,7 +11,9 @@ from trimtab.checks import METRICS
 from trimtab.cli.options import (
     CategoryLevel,
     ItemsFile,
+    ListsFolder,
     LogFile,
+    Query,
     Zone,
     one_of,
     option,
@@ -20,9 +22,12 @@ from trimtab.cli.options import (
     require_page_name,
 )
 from trimtab.cli.printing import console, progress_bar, say, say_page
+from trimtab.daily import Refresh
+from trimtab.daily.dated_folder import open_folder, plan_folder
 from trimtab.errors import SettingError
 from trimtab.experiments.methods import KINDS
-from trimtab.experiments.plan import ENGINES, Plan, make_plan, open_log, read_plan_file
+from trimtab.experiments.plan import ENGINES, EVERY, Plan, make_plan, open_log, read_plan_file
+from trimtab.tables.log import Log
 
 ResultsFolder = Annotated[Path, option("FOLDER", "Folder for the results.", "--out")]
 _METHODS = [kind for kind in KINDS if kind != "long"]  # the engine alone is always judged
@@ -56,6 +61,8 @@ def backtest(
     ] = None,
     out: ResultsFolder = Path("backtest"),
     log: LogFile = None,
+    lists: ListsFolder = None,
+    query: Query = None,
     tz: Zone = None,
     items: ItemsFile = None,
     date: Annotated[
@@ -63,7 +70,10 @@ def backtest(
     ] = None,
     first: Annotated[str | None, option("DATE", "First test date of a series.")] = None,
     last: Annotated[str | None, option("DATE", "Last test date of a series.")] = None,
-    every: Annotated[int | None, option("DAYS", "Days between two dates of the series.")] = None,
+    every: Annotated[
+        int | None,
+        option("DAYS", f"Days between two dates of the series, {EVERY} by default."),
+    ] = None,
     engine: Annotated[
         list[str] | None, option("NAME", f"Engine to test: {one_of([*ENGINES])}. Repeatable.")
     ] = None,
@@ -72,7 +82,11 @@ def backtest(
     ] = None,
     metric: Annotated[
         list[str] | None,
-        option("NAME", f"Metric to learn for and report: {one_of(METRICS)}. Repeatable."),
+        option(
+            "NAME",
+            f"Metric to learn for and report: {one_of(METRICS)}. Repeatable. By default all, and "
+            f"ndcg with --lists.",
+        ),
     ] = None,
     k: Annotated[
         int | None, option("NUMBER", f"Slots per user; {Plan.k} unless the plan sets it.")
@@ -88,7 +102,8 @@ def backtest(
         int | None,
         option(
             "NUMBER",
-            f"Most windows to learn from; {Plan.windows} unless the plan sets it.",
+            f"Most windows to learn from; {Plan.windows} unless the plan sets it, and "
+            f"{Refresh.windows} with --lists.",
         ),
     ] = None,
     test_days: Annotated[
@@ -99,6 +114,10 @@ def backtest(
 ) -> None:
     """Compare methods on a log, over many dates and engines.
 
+    With --lists, your own engine is judged: its dated lists, as refresh reads them, alone and with
+    each method that needs nothing but lists. By default on one date a week in the last eight weeks
+    that lists and log cover.
+
     An interrupted run resumes where it stopped.
     """
     from trimtab.experiments.backtest import run_backtest, total_steps
@@ -106,22 +125,44 @@ def backtest(
     from trimtab.report.backtest.overview import make_overview
 
     options = {
-        "log": log, "tz": tz, "items": None if items is None else str(items), "dates": date,
+        "log": log, "lists": None if lists is None else str(lists), "query": query, "tz": tz,
+        "items": None if items is None else str(items), "dates": date,
         "first": first, "last": last, "every": every, "engines": engine, "methods": method,
         "metrics": metric, "k": k, "n_listed": n_listed, "recent_days": recent_days,
         "windows": windows, "test_days": test_days,
     }  # fmt: skip
     settings = _merge_settings(plan, options, level)
     require_output(out, page=report)
-    opened = open_log(settings)
-    say(f"{opened}")
-    made = make_plan(settings, opened)
+    opened, made = _open_plan(settings)
     with progress_bar(total_steps(made)) as step:
         results = run_backtest(made, opened, out, step)
     say(describe_outcomes(make_overview(results)))
     say(f"{results.table('results').num_rows} results in {out / 'results.parquet'}")
     if report:
         _write_page(results, out / "report.html")
+
+
+def _open_plan(settings: dict[str, Any]) -> tuple[Log, Plan]:
+    """Return the log and the plan that the settings name, and say what they are."""
+    if "lists" not in settings:
+        refuse_without("--lists", query=settings.get("query"))
+        log = open_log(settings)
+        say(f"{log}")
+        return log, make_plan(settings, log)
+    if "log" not in settings:
+        raise SettingError(f"--lists {settings['lists']}: needs --events, the purchases; add it")
+    given = {name: settings.get(name) for name in ("query", "tz", "items")}
+    folder = open_folder(settings["lists"], settings["log"], **given)
+    say(f"{folder.log}")
+    plan = plan_folder(settings, folder)
+    say(_describe_dates(plan, folder.name))
+    return folder.log, plan
+
+
+def _describe_dates(plan: Plan, name: str) -> str:
+    first, last, n_dates = plan.dates[0], plan.dates[-1], len(plan.dates)
+    when = f"on {first}" if n_dates == 1 else f"on {n_dates} dates from {first} to {last}"
+    return f"{name} judged {when}, each by the {plan.test_days} days from it on"
 
 
 def report(

@@ -58,10 +58,18 @@ ItemsFile = Annotated[
         "FILE", "Item table: item_id, and optionally name and category columns, coarse to fine."
     ),
 ]
+ListsFolder = Annotated[
+    Path | None,
+    option("FOLDER", "Dated lists of your own engine, one file or partition per day.", "--lists"),
+]
 LogFile = Annotated[
     str | None,
-    option("FILE", "Purchase log, .parquet or .csv. By default, the Complete Journey data."),
-]
+    option(
+        "FILE",
+        "Purchase log, .parquet or .csv. By default, the Complete Journey data.",
+        "--log", "--events",
+    ),
+]  # fmt: skip
 Metric = Annotated[str, option("NAME", f"Metric to learn for: {one_of(METRICS)}.")]
 Paper = Annotated[bool, typer.Option("--paper", help="Use the paper's settings.")]
 Query = Annotated[str | None, option("SQL", "SQL query, if --events is a database.")]

@@ -15,11 +15,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from trimtab.engines.base import Engine
 from trimtab.errors import StoreError
 from trimtab.experiments.backtest_cell import Step, count_steps, run_cell
 from trimtab.experiments.date_holes import list_holes, warn_of_holes
 from trimtab.experiments.item_sales import rank_sellers
+from trimtab.experiments.list_makers import ListMaker, describe_maker
 from trimtab.experiments.plan import Plan
 from trimtab.experiments.results import SCHEMAS, Results
 from trimtab.experiments.timeline import split_log
@@ -79,7 +79,7 @@ def total_steps(plan: Plan) -> int:
 
 
 def _cell_key(
-    plan: Plan, log_hash: str, day: date, name: str, engine: Engine, is_baseline: bool
+    plan: Plan, log_hash: str, day: date, name: str, engine: ListMaker, is_baseline: bool
 ) -> str:
     """Return a folder name that changes with everything the cell's results depend on."""
     from trimtab.version import __version__
@@ -88,7 +88,7 @@ def _cell_key(
         "version": __version__,
         "log": log_hash,
         "name": name,
-        "engine": _engine_settings(engine),
+        "engine": describe_maker(engine, day),
         "alone": is_baseline,
         "methods": [[m.name, m.kind, dict(m.settings)] for m in plan.methods],
         "metrics": plan.metrics,
@@ -120,15 +120,10 @@ def _about(plan: Plan, log: Log) -> dict[str, Any]:
         "windows": plan.windows,
         "test_days": plan.test_days,
         "n_draws": plan.n_draws,
-        "engines": {name: _engine_settings(engine) for name, engine in plan.engines.items()},
+        "engines": {name: describe_maker(engine) for name, engine in plan.engines.items()},
         "methods": {m.name: {"kind": m.kind, **m.settings} for m in plan.methods},
         "version": __version__,
     }
-
-
-def _engine_settings(engine: Engine) -> dict[str, Any]:
-    shown = {k: v for k, v in vars(engine).items() if not k.startswith("_") and k != "items"}
-    return {"kind": type(engine).__name__, **shown}
 
 
 def _hash_log(log: Log) -> str:

@@ -14,9 +14,9 @@ import pyarrow as pa
 from trimtab.arrays import Floats
 from trimtab.bias import ItemBias
 from trimtab.bias.table import Summary
-from trimtab.engines.base import Engine
 from trimtab.errors import DataError, TrimtabError
 from trimtab.experiments.item_sales import WeeklySales
+from trimtab.experiments.list_makers import ListMaker, SuppliedLists
 from trimtab.experiments.methods import RERANKER, Case, Method
 from trimtab.experiments.plan import Plan
 from trimtab.experiments.reranker_parts import find_gains
@@ -33,7 +33,7 @@ _ALL_DAYS = 0  # in the table `windows`: an engine trained on all events
 
 
 def run_cell(
-    plan: Plan, log: Log, split: Split, name: str, engine: Engine, is_baseline: bool, step: Step
+    plan: Plan, log: Log, split: Split, name: str, engine: ListMaker, is_baseline: bool, step: Step
 ) -> Results:
     """Return all tables of one engine at one date; a baseline runs without other methods."""
     cell = _CellRun(plan, log, split, name, engine, step)
@@ -61,11 +61,13 @@ class _CellRun:
     """Runs methods one after the other and collects the rows of the results."""
 
     def __init__(
-        self, plan: Plan, log: Log, split: Split, name: str, engine: Engine, step: Step
+        self, plan: Plan, log: Log, split: Split, name: str, engine: ListMaker, step: Step
     ) -> None:
-        self._plan, self._split, self._engine = plan, split, engine
+        self._plan, self._split = plan, split
         earlier = earlier_windows(log, split, plan.recent_days, plan.windows)
-        self._case = Case(engine, split, plan.n_listed, plan.k, log.catalogue(), earlier)
+        source = engine if isinstance(engine, SuppliedLists) else log
+        catalogue = source.catalogue()
+        self._case = Case(engine, split, plan.n_listed, plan.k, catalogue, earlier)
         self._sales = WeeklySales(log, split)
         self._key = {"date": str(split.as_of), "engine": name}
         self._call_step = step
@@ -111,17 +113,17 @@ class _CellRun:
 
     def run_training_windows(self) -> None:
         """Evaluate the engine trained on each training window, and on all events."""
-        evaluated = {}
+        evaluated, engine = {}, self._case.trained()
         for days in sorted(self._plan.training_windows):
             self._step(f"trained on {days:g} days")
             try:
-                lists = self._case.lists_of(replace(self._engine, window_days=days))
+                lists = self._case.lists_of(replace(engine, window_days=days))
                 evaluated[days] = self._evaluate(lists)
             except DataError:  # no sales in such a short window
                 continue
         whole = self._case.lists
-        if self._engine.window_days is not None:
-            whole = self._case.lists_of(replace(self._engine, window_days=None))
+        if engine.window_days is not None:
+            whole = self._case.lists_of(replace(engine, window_days=None))
         evaluated[_ALL_DAYS] = self._evaluate(whole)
         means = {days: mean_metrics(found.metrics) for days, found in evaluated.items()}
         shortest = means.get(min(self._plan.training_windows), {})

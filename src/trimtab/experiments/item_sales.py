@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from trimtab.arrays import Codes, Floats, Ints
+from trimtab.arrays import Codes, Floats, Ints, find_positions
 from trimtab.experiments.results import SCHEMAS
 from trimtab.experiments.timeline import Split
 from trimtab.tables.columns import ITEM, NAME, TIMESTAMP, USER
@@ -40,16 +40,22 @@ class WeeklySales:
     def rows(self, item_ids: Any, positions: Ints) -> list[dict[str, Any]]:
         """Return the id, name and sales of the items at the given positions of `item_ids`."""
         wanted = as_id_column("biases", ITEM, take_ids(item_ids, positions.astype(np.int32)))
-        _, (_, codes) = encode_ids([as_id_column("events", ITEM, self._ids), wanted])
+        _, (sold, codes) = encode_ids([as_id_column("events", ITEM, self._ids), wanted])
         ids = wanted.values.to_pylist() if hasattr(wanted.values, "to_pylist") else wanted.values
+        places = find_positions(sold, codes).tolist()
         return [
-            {
-                "item_id": str(item_id),
-                "name": self._names[code],
-                **{column: float(counts[code]) for column, counts in self._counts.items()},
-            }
-            for item_id, code in zip(ids, codes, strict=True)
+            {"item_id": str(item_id), **self._row(str(item_id), place)}
+            for item_id, place in zip(ids, places, strict=True)
         ]
+
+    def _row(self, item_id: str, place: int) -> dict[str, Any]:
+        """Return name and sales; of an item without sales (place -1) the id, and zeros."""
+        name = item_id if place < 0 else self._names[place]
+        sales = {
+            column: 0.0 if place < 0 else float(counts[place])
+            for column, counts in self._counts.items()
+        }
+        return {"name": name, **sales}
 
     def _weekly(self, start: int, stop: int) -> Floats:
         inside = slice(*np.searchsorted(self._times, [start, stop]))

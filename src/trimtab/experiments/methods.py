@@ -9,13 +9,14 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from trimtab.bias import ItemBias
 from trimtab.checks import MOST_DAYS, require_choice, require_number
 from trimtab.engines.base import Engine
 from trimtab.errors import DataError, GuardWarning, SettingError
+from trimtab.experiments.list_makers import ListMaker, Moment, SuppliedLists, make_lists
 from trimtab.experiments.results import BASELINE
 from trimtab.experiments.rivals import (
     decay,
@@ -49,14 +50,16 @@ KINDS: Mapping[str, tuple[str, ...]] = {
 }
 LEARNING_KINDS = ("paper", "default", RERANKER)
 DEFAULT_METHODS = tuple(kind for kind in KINDS if kind != "recent")
+TRAINING_KINDS = ("truncate", "decay")  # they train the engine with other settings
+LISTS_METHODS = tuple(kind for kind in KINDS if kind not in (*TRAINING_KINDS, "paper"))
 _RANGES = {"days": (0.01, MOST_DAYS), "factor": (0.0, 1e6), "gamma": (0.0, 100.0)}
 
 
 @dataclass(frozen=True)
 class Case:
-    """An engine at a date; lists are made when first used."""
+    """An engine, or supplied lists, at a date; lists are made when first used."""
 
-    engine: Engine
+    engine: ListMaker
     split: Split
     n_listed: int
     k: int
@@ -104,16 +107,27 @@ class Case:
         )  # fmt: skip
 
     def _depth(self, bias: ItemBias) -> int | None:
-        return None if bias.depth is None else self.n_listed
+        if bias.depth is None or isinstance(self.engine, SuppliedLists):
+            return None  # the biases' own depth, as in the daily job
+        return self.n_listed
 
-    def lists_of(self, engine: Engine) -> Any:
+    def trained(self) -> Engine:
+        """Return the engine if it is one of Trimtab's, which can be trained with other settings."""
+        if not isinstance(self.engine, Engine):
+            raise SettingError(
+                f"{TRAINING_KINDS[0]} and {TRAINING_KINDS[1]} train one of Trimtab's engines with "
+                f"other settings; leave them out"
+            )
+        return self.engine
+
+    def lists_of(self, engine: ListMaker) -> Any:
         """Return lists of another engine at the date, for the same users."""
         split = self.split
         return self._lists(engine, split.known, split.test_from, split.test[USER])
 
-    def _lists(self, engine: Engine, events: Any, as_of: int, users: Any | None = None) -> Any:
-        unfitted = replace(engine)
-        return unfitted.fit(events, as_datetime(as_of)).recommend(users, self.n_listed)
+    def _lists(self, engine: ListMaker, events: Any, as_of: int, users: Any | None = None) -> Any:
+        moment = Moment(events, as_of, self.split.as_of)
+        return make_lists(engine, moment, users, self.n_listed)
 
 
 @dataclass(frozen=True)
@@ -196,8 +210,8 @@ def _ratio(case: Case, gamma: float = 0.2) -> Any:
 
 _LISTS: Mapping[str, Callable[..., Any]] = {
     BASELINE: lambda case: case.lists,
-    "truncate": lambda case, **settings: case.lists_of(truncate(case.engine, **settings)),
-    "decay": lambda case, **settings: case.lists_of(decay(case.engine, **settings)),
+    "truncate": lambda case, **settings: case.lists_of(truncate(case.trained(), **settings)),
+    "decay": lambda case, **settings: case.lists_of(decay(case.trained(), **settings)),
     "distrdiff": _difference,
     "ratio": _ratio,
     "recent": lambda case, **settings: recent_popularity(case.lists, case.split.recent, **settings),

@@ -9,17 +9,26 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from trimtab.checks import METRICS, require_choice, require_k, require_whole
+from trimtab.checks import METRICS, MOST_DAYS, require_choice, require_k, require_whole
 from trimtab.datasets.complete_journey import load_complete_journey
 from trimtab.engines import Category, Engine, Factorization, Markov, Popularity, Repeat
 from trimtab.errors import SettingError, StoreError
-from trimtab.experiments.methods import DEFAULT_METHODS, KINDS, LEARNING_KINDS, Method
+from trimtab.experiments.list_makers import ListMaker, SuppliedLists
+from trimtab.experiments.methods import (
+    DEFAULT_METHODS,
+    KINDS,
+    LEARNING_KINDS,
+    LISTS_METHODS,
+    TRAINING_KINDS,
+    Method,
+)
 from trimtab.experiments.results import BASELINE
 from trimtab.experiments.timeline import rolling_dates
 from trimtab.tables.log import Log, read_log
 from trimtab.tables.timestamps import read_day
 
 COMPLETE_JOURNEY = "complete-journey"
+EVERY = 7  # days between two dates
 ENGINES: Mapping[str, type[Engine]] = {
     "markov": Markov,
     "factorization": Factorization,
@@ -36,12 +45,12 @@ class Plan:
 
     Args:
         dates: first days of the tests.
-        engines: engines by their name in the results.
+        engines: engines, or supplied lists, by their name in the results.
         methods: ways to make lists; the engine alone (kind "long") comes first.
         baselines: engines to evaluate without other methods.
         metrics: metrics to learn for and to evaluate lists with.
         k: number of slots.
-        n_listed: length of the engines' lists.
+        n_listed: length of the engines' lists; supplied lists are as long as they are.
         recent_days: days of the recent window before a date.
         windows: most windows of that length that the default and the reranker learn from: the
             recent one and those right before it, as far as the log goes back.
@@ -52,9 +61,9 @@ class Plan:
     """
 
     dates: tuple[date, ...]
-    engines: Mapping[str, Engine]
+    engines: Mapping[str, ListMaker]
     methods: tuple[Method, ...] = tuple(Method(kind, kind) for kind in DEFAULT_METHODS)
-    baselines: Mapping[str, Engine] = field(default_factory=dict)
+    baselines: Mapping[str, ListMaker] = field(default_factory=dict)
     metrics: tuple[str, ...] = METRICS
     k: int = 10
     n_listed: int = 50
@@ -81,11 +90,24 @@ class Plan:
                 raise SettingError(f"{name} is empty: give at least one")
         if not self.methods or self.methods[0].kind != BASELINE:
             raise SettingError(f"methods must begin with kind '{BASELINE}', the engine alone")
+        self._require_trainable()
+
+    def _require_trainable(self) -> None:
+        """Refuse what trains an engine with other settings, if an engine has no such settings."""
+        fixed = [name for name, maker in self.engines.items() if not isinstance(maker, Engine)]
+        training = [f"method {m.name}" for m in self.methods if m.kind in TRAINING_KINDS]
+        training += ["training_windows"] if self.training_windows else []
+        if fixed and training:
+            raise SettingError(
+                f"{training[0]}: needs an engine that Trimtab can train with other settings, and "
+                f"{fixed[0]} is not one; leave it out"
+            )
 
 
 _NUMBERS = ("k", "n_listed", "recent_days", "windows", "test_days", "n_draws", "seed")
 _LISTS = ("dates", "engines", "methods", "baselines", "metrics", "training_windows")
-_OTHERS = ("log", "tz", "items", "first", "last", "every", "engine", "method")
+_OTHERS = ("log", "tz", "items", "lists", "first", "last", "every", "engine", "method")
+_ENGINES_ONLY = ("engines", "engine", "baselines", "training_windows", "n_listed")
 
 
 def read_plan_file(path: Path) -> dict[str, Any]:
@@ -98,14 +120,14 @@ def read_plan_file(path: Path) -> dict[str, Any]:
         raise StoreError(f"{path}: not a readable TOML file ({error}); fix the file") from error
     for name in settings:
         if name not in (*_NUMBERS, *_LISTS, *_OTHERS):
-            known = ", ".join((*_OTHERS[:6], *_LISTS, *_NUMBERS))
+            known = ", ".join((*_OTHERS[:-2], *_LISTS, *_NUMBERS))
             raise SettingError(
                 f"{name!r} in {path}: unknown setting; use {known}, [engine.NAME] or [method.NAME]"
             )
-    for name in ("log", "items", "tz"):
+    for name in ("log", "items", "lists", "tz"):
         if not isinstance(settings.get(name, ""), str):
             raise SettingError(f"{name}={settings[name]!r} in {path}: must be text")
-    for name in ("log", "items"):
+    for name in ("log", "items", "lists"):
         if name in settings and settings[name] != COMPLETE_JOURNEY:
             settings[name] = str(path.parent / settings[name])
     return settings
@@ -121,33 +143,81 @@ def open_log(settings: Mapping[str, Any]) -> Log:
 
 def make_plan(settings: Mapping[str, Any], log: Log) -> Plan:
     """Return a plan from the settings of a TOML file."""
-    for name in _LISTS:
-        if name in settings and not isinstance(settings[name], list | tuple):
-            raise SettingError(f"{name}={settings[name]!r}: must be a list")
+    _require_lists(settings)
     given = settings.get("engine", {})
     default = ["markov", "factorization", *(["category"] if log.levels else [])]
     engines, baselines = settings.get("engines", default), settings.get("baselines", [])
     _require_used("engine", given, [*engines, *baselines])
-    methods = settings.get("methods", DEFAULT_METHODS)
-    _require_used("method", settings.get("method", {}), methods)
+    return Plan(
+        dates=_dates(settings),
+        methods=_methods(settings, DEFAULT_METHODS),
+        engines=make_engines(engines, given, log),
+        baselines=make_engines(baselines, given, log),
+        **_options(settings),
+    )
+
+
+def make_lists_plan(settings: Mapping[str, Any], name: str, lists: SuppliedLists) -> Plan:
+    """Return a plan for supplied lists, judged by NDCG with the methods that need only lists.
+
+    Args:
+        settings: of a TOML file; those of engines are refused. Without dates, one date a week
+            (`every` days) in the last weeks that the lists cover.
+        name: name of the lists in the results.
+        lists: the lists.
+    """
+    _require_lists(settings)
+    for refused in _ENGINES_ONLY:
+        if refused in settings:
+            raise SettingError(
+                f"{refused}={settings[refused]!r}: cannot be used with lists, which your own "
+                f"engine has made; drop one of them"
+            )
+    return Plan(
+        dates=_lists_dates(settings, lists),
+        methods=_methods(settings, LISTS_METHODS),
+        engines={name: lists},
+        **{"metrics": ("ndcg",), **_options(settings)},
+    )
+
+
+def _lists_dates(settings: Mapping[str, Any], lists: SuppliedLists) -> tuple[date, ...]:
+    if any(name in settings for name in ("dates", "first", "last")):
+        return _dates(settings)
+    days = {"recent_days": Plan.recent_days, "test_days": Plan.test_days, "every": EVERY}
+    days |= {name: settings[name] for name in days if name in settings}
+    for name, value in days.items():
+        require_whole(name, value, 1, MOST_DAYS)
+    return tuple(lists.recent_dates(**days))
+
+
+def _require_lists(settings: Mapping[str, Any]) -> None:
+    for name in _LISTS:
+        if name in settings and not isinstance(settings[name], list | tuple):
+            raise SettingError(f"{name}={settings[name]!r}: must be a list")
+
+
+def _methods(settings: Mapping[str, Any], default: Sequence[str]) -> tuple[Method, ...]:
+    names, own = settings.get("methods", default), settings.get("method", {})
+    _require_used("method", own, names)
+    return make_methods(names, own)
+
+
+def _options(settings: Mapping[str, Any]) -> dict[str, Any]:
     options: dict[str, Any] = {name: settings[name] for name in _NUMBERS if name in settings}
     for name in ("metrics", "training_windows"):
         if name in settings:
             options[name] = tuple(dict.fromkeys(settings[name]))
-    return Plan(
-        dates=_dates(settings),
-        methods=make_methods(methods, settings.get("method", {})),
-        engines=make_engines(engines, given, log),
-        baselines=make_engines(baselines, given, log),
-        **options,
-    )
+    return options
 
 
 def _dates(settings: Mapping[str, Any]) -> tuple[date, ...]:
     if "dates" in settings:
         return tuple(dict.fromkeys(read_day("dates", day) for day in settings["dates"]))
     if "first" in settings and "last" in settings:
-        return tuple(rolling_dates(settings["first"], settings["last"], settings.get("every", 7)))
+        return tuple(
+            rolling_dates(settings["first"], settings["last"], settings.get("every", EVERY))
+        )
     raise SettingError("dates is missing: give dates, or first and last (and every, in days)")
 
 
