@@ -19,11 +19,13 @@ import trimtab as tt
 from trimtab.datasets import generate_items, generate_log, make_log
 from trimtab.engines import Engine, Markov
 from trimtab.errors import DataError, SettingError, StoreError
-from trimtab.experiments.backtest import CELLS, run_backtest, total_steps
+from trimtab.experiments.backtest import run_backtest, total_steps
 from trimtab.experiments.methods import Case
+from trimtab.experiments.pace import CellDone, Pace
 from trimtab.experiments.plan import make_plan, read_plan_file
 from trimtab.experiments.results import SCHEMAS, Results
 from trimtab.experiments.timeline import earlier_windows, recent_window, split_log
+from trimtab.experiments.unfinished import CELLS, load_results
 from trimtab.report.backtest.backtest_page import build_page
 from trimtab.tables.log import Log
 from trimtab.tables.log_windows import Window, event_times
@@ -232,14 +234,40 @@ def test_an_interrupted_run_continues(results, tmp_path):
     assert not (tmp_path / "about.json").exists()
     done = {place: place.stat().st_mtime_ns for place in (tmp_path / CELLS).rglob("about.json")}
     assert len(done) == 2
+    so_far = load_results(tmp_path)
+    assert so_far.about["incomplete"] == {"done": 2, "total": 6}
+    assert so_far.table("results").equals(results.table("results")[: len(so_far.table("results"))])
+    assert "(incomplete: 2 of 6 finished)" in build_page(so_far)
     steps: list[str] = []
-    again = run_backtest(plan, LOG, tmp_path, steps.append)
+    cells: list[CellDone] = []
+    again = run_backtest(plan, LOG, tmp_path, steps.append, cells.append)
     assert len(steps) == total_steps(plan)
+    assert [cell.place for cell in cells] == [1, 2, 3, 4, 5, 6]
+    assert [cell.seconds is None for cell in cells] == [True, True, False, False, False, False]
+    assert load_results(tmp_path).about == again.about
     assert "2026-02-20 markov: already done" in steps
     assert "2026-03-02 markov: long" in steps
     assert {place: place.stat().st_mtime_ns for place in done} == done
     assert len(list((tmp_path / CELLS).rglob("about.json"))) == 6
     assert again.table("results").equals(results.table("results"))
+
+
+def test_an_interrupted_run_without_a_finished_cell_has_no_results(tmp_path):
+    def stop(text: str) -> None:
+        raise InterruptedRunError
+
+    with pytest.raises(InterruptedRunError):
+        run_backtest(small_plan(), LOG, tmp_path, stop)
+    with pytest.raises(StoreError, match="no date of this backtest is finished"):
+        load_results(tmp_path)
+
+
+def test_the_time_left_is_that_of_cells_like_those_that_are_left():
+    pace = Pace(["a", "b", "a", "b", "a"], [True, False, False, False, True])
+    assert pace.finish("one", None) == ("one", 1, 5, None, None)
+    assert pace.finish("two", 4.0).left == 8.0  # an a is not known yet, and takes as long as a b
+    assert pace.finish("three", 1.0).left == 4.0
+    assert pace.finish("four", 6.0).left == 0.0  # the last is stored
 
 
 def test_other_settings_run_again(results, folder):

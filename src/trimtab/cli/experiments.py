@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,9 +26,11 @@ from trimtab.cli.options import (
 from trimtab.cli.printing import console, progress_bar, say, say_page
 from trimtab.daily import Refresh
 from trimtab.daily.dated_folder import open_folder, plan_folder
-from trimtab.errors import SettingError
+from trimtab.errors import DataError, SettingError, StoreError
 from trimtab.experiments.methods import KINDS
 from trimtab.experiments.plan import ENGINES, EVERY, Plan, make_plan, open_log, read_plan_file
+from trimtab.experiments.results import INCOMPLETE
+from trimtab.experiments.unfinished import load_results
 from trimtab.tables.log import Log
 
 ResultsFolder = Annotated[Path, option("FOLDER", "Folder for the results.", "--out")]
@@ -46,7 +50,7 @@ def demo(out: ResultsFolder = Path("trimtab-demo")) -> None:
     plan = demo_plan(log)
     page = out / "report.html"
     with progress_bar(total_steps(plan) + 1) as step:
-        results = run_backtest(plan, log, out, step)
+        results = run_backtest(plan, log, out, step, step.done)
         step("report")
         write_report(results, page)
     print_tables(results, console)
@@ -118,7 +122,7 @@ def backtest(
     each method that needs nothing but lists. By default on one date a week in the last eight weeks
     that lists and log cover.
 
-    An interrupted run resumes where it stopped.
+    An interrupted run leaves a page of what is finished, and resumes where it stopped.
     """
     from trimtab.experiments.backtest import run_backtest, total_steps
     from trimtab.report.backtest.lift_sections import describe_outcomes
@@ -134,8 +138,8 @@ def backtest(
     settings = _merge_settings(plan, options, level)
     require_output(out, page=report)
     opened, made = _open_plan(settings)
-    with progress_bar(total_steps(made)) as step:
-        results = run_backtest(made, opened, out, step)
+    with _page_if_stopped(out, report), progress_bar(total_steps(made)) as step:
+        results = run_backtest(made, opened, out, step, step.done)
     say(describe_outcomes(make_overview(results)))
     say(f"{results.table('results').num_rows} results in {out / 'results.parquet'}")
     if report:
@@ -165,21 +169,39 @@ def _describe_dates(plan: Plan, name: str) -> str:
     return f"{name} judged {when}, each by the {plan.test_days} days from it on"
 
 
+@contextlib.contextmanager
+def _page_if_stopped(out: Path, report: bool) -> Iterator[None]:
+    """Write a page of the finished cells if the run stops before its end."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(StoreError, DataError):  # nothing is finished
+            results = load_results(out)
+            if report and INCOMPLETE in results.about:
+                finished = results.about[INCOMPLETE]
+                say(f"incomplete: {finished['done']} of {finished['total']} are finished")
+                _write_page(results, out / "report.html")
+        raise
+
+
 def report(
-    results: Annotated[Path, option("FOLDER", "Folder of a finished backtest.", "--results")],
+    results: Annotated[
+        Path, option("FOLDER", "Folder of a backtest, finished or interrupted.", "--results")
+    ],
     out: Annotated[
         Path | None,
         option("FILE", "File for the page, report.html in the folder by default.", "--out"),
     ] = None,
     tables: Annotated[bool, typer.Option(help="Print the tables too.")] = False,
 ) -> None:
-    """Write a page of charts and tables from a backtest."""
-    from trimtab.experiments.results import Results
+    """Write a page of charts and tables from a backtest.
 
+    The page of an interrupted run has what is finished, and says so.
+    """
     page = results / "report.html" if out is None else out
     require_page_name(page)
     require_output(page.parent, page=False)
-    loaded = Results.load(results)
+    loaded = load_results(results)
     if tables:
         from trimtab.report.backtest.console import print_tables
 

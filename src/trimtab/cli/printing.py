@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
+from trimtab.experiments.pace import CellDone
 from trimtab.tables.csv_files import count_formulas
 from trimtab.tables.files import is_csv
 
@@ -78,25 +80,65 @@ def _print_rows(table: Table, rows: Iterable[Sequence[str]]) -> None:
     console.print(table)
 
 
+class ProgressLines:
+    """Prints a line per finished cell, where there is no terminal to draw on."""
+
+    def __call__(self, text: str) -> None:
+        """Take note of a step: nothing is printed."""
+
+    def done(self, cell: CellDone) -> None:
+        """Print that a cell is finished, how long it took, and how long the others will take."""
+        took = "done earlier" if cell.seconds is None else describe_seconds(cell.seconds)
+        left = f"; {_describe_left(cell)}" if cell.left and cell.place < cell.total else ""
+        line = f"{cell.place} of {cell.total}: {cell.name}, {took}{left}"
+        print(line, file=sys.stderr, flush=True)
+
+
+class ProgressBar(ProgressLines):
+    """Advances a bar, whose description is the step that runs now."""
+
+    def __init__(self, bar: Any, task: Any) -> None:
+        self._bar, self._task, self._begun = bar, task, False
+
+    def __call__(self, text: str) -> None:
+        """Show the step that begins."""
+        self._bar.update(self._task, description=text, advance=1 if self._begun else 0)
+        self._begun = True
+
+    def done(self, cell: CellDone) -> None:
+        """Show how long the rest will take."""
+        self._bar.update(self._task, left=_describe_left(cell) if cell.left else "")
+
+
+def _describe_left(cell: CellDone) -> str:
+    assert cell.left is not None
+    return f"about {describe_seconds(cell.left)} left"
+
+
+def describe_seconds(seconds: float) -> str:
+    """Return '45 s', '12 min' or '1 h 20 min'."""
+    minutes = round(seconds / 60)
+    if seconds < 90:
+        return f"{max(round(seconds), 1)} s"
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+
+
 @contextlib.contextmanager
-def progress_bar(total: int) -> Iterator[Callable[[str], None]]:
+def progress_bar(total: int) -> Iterator[ProgressLines]:
     """Yield a function to call before each of `total` steps with a short description of it.
 
-    The bar is drawn on stderr if that is a terminal; otherwise nothing is printed.
+    Its method `done` takes finished cells. On stderr, a bar is drawn if that is a terminal;
+    otherwise a line is printed per finished cell.
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (
-        BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"),
-    )  # fmt: skip
     screen = Console(stderr=True)
-    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
-        task = bar.add_task("starting", total=total)
-        begun = False
-
-        def step(text: str) -> None:
-            nonlocal begun
-            bar.update(task, description=text, advance=1 if begun else 0)
-            begun = True
-
-        yield step
+    if not screen.is_terminal:
+        yield ProgressLines()
+        return
+    columns = (
+        BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.fields[left]}"),
+        TextColumn("{task.description}"),
+    )  # fmt: skip
+    with Progress(*columns, console=screen, transient=True) as bar:
+        yield ProgressBar(bar, bar.add_task("starting", total=total, left=""))

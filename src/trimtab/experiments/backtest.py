@@ -8,68 +8,108 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from trimtab.errors import StoreError
 from trimtab.experiments.backtest_cell import Step, count_steps, run_cell
 from trimtab.experiments.date_holes import list_holes, warn_of_holes
 from trimtab.experiments.item_sales import rank_sellers
 from trimtab.experiments.list_makers import ListMaker, describe_maker
+from trimtab.experiments.pace import Done, Pace
 from trimtab.experiments.plan import Plan
-from trimtab.experiments.results import SCHEMAS, Results
-from trimtab.experiments.timeline import split_log
+from trimtab.experiments.results import Results
+from trimtab.experiments.timeline import Split, split_log
+from trimtab.experiments.unfinished import (
+    end_run,
+    is_stored,
+    load_cell,
+    merge_cells,
+    note_run,
+    save_cell,
+)
 from trimtab.tables.columns import ITEM, TIMESTAMP, USER
 from trimtab.tables.files import require_writable_folder
 from trimtab.tables.log import Log
 from trimtab.tables.timestamps import local_day, microseconds
 
-CELLS = "cells"
 
-
-def run_backtest(plan: Plan, log: Log, folder: Path, step: Step = lambda text: None) -> Results:
+def run_backtest(
+    plan: Plan,
+    log: Log,
+    folder: Path,
+    step: Step = lambda text: None,
+    done: Done = lambda cell: None,
+) -> Results:
     """Run every cell that is not finished, save the merged results in a folder and return them.
+
+    If the run is interrupted, `load_results` returns what is finished.
 
     Args:
         plan: what to compare.
         log: log to split by date.
         folder: folder for the results; cells finished by an earlier run are read from it.
         step: called with a short text before each step; see `total_steps`.
+        done: called after each cell, with an estimate of the time left.
     """
     require_writable_folder(folder)
     splits = [split_log(log, day, plan.recent_days, plan.test_days) for day in plan.dates]
     holes = list_holes(plan, log, splits)
     warn_of_holes(holes)
-    log_hash = _hash_log(log)
+    planned = _plan_cells(plan, log, splits)
+    about = _about(plan, log)
+    note_run(folder, about, [cell.key for cell in planned], holes)
+    pace = Pace([cell.name for cell in planned], [is_stored(folder, c.key) for c in planned])
     cells = []
+    for cell in planned:
+        found, seconds = _run_or_load(cell, plan, log, folder, step)
+        cells.append(found)
+        done(pace.finish(f"{cell.split.as_of} {cell.name}", seconds))
+    more = {"sellers": rank_sellers(log), "holes": holes}
+    results = Results(about, {**merge_cells(cells), **more})
+    results.save(folder)
+    end_run(folder)
+    return results
+
+
+class _Cell(NamedTuple):
+    """A cell to run: an engine at a date."""
+
+    split: Split
+    name: str
+    engine: ListMaker
+    is_baseline: bool
+    key: str
+
+
+def _plan_cells(plan: Plan, log: Log, splits: Sequence[Split]) -> list[_Cell]:
+    """Return all cells, date by date."""
+    log_hash, cells = _hash_log(log), []
     for split in splits:
         for name, engine in {**plan.engines, **plan.baselines}.items():
             is_baseline = name not in plan.engines
             key = _cell_key(plan, log_hash, split.as_of, name, engine, is_baseline)
-            cell = _load_cell(folder / CELLS / key)
-            if cell is None:
-                cell = run_cell(plan, log, split, name, engine, is_baseline, step)
-                cell.save(folder / CELLS / key)
-            else:
-                for _ in range(count_steps(plan, is_baseline)):
-                    step(f"{split.as_of} {name}: already done")
-            cells.append(cell)
-    more = {"sellers": rank_sellers(log), "holes": holes}
-    results = Results(_about(plan, log), {**_merge(cells), **more})
-    results.save(folder)
-    return results
+            cells.append(_Cell(split, name, engine, is_baseline, key))
+    return cells
 
 
-def _load_cell(folder: Path) -> Results | None:
-    """Return a finished cell, or None if it is missing or unreadable."""
-    try:
-        return Results.load(folder)
-    except StoreError:
-        return None
+def _run_or_load(
+    cell: _Cell, plan: Plan, log: Log, folder: Path, step: Step
+) -> tuple[Results, float | None]:
+    """Return the results of a cell, and the seconds it took; None if it was finished before."""
+    found = load_cell(folder, cell.key)
+    if found is not None:
+        for _ in range(count_steps(plan, cell.is_baseline)):
+            step(f"{cell.split.as_of} {cell.name}: already done")
+        return found, None
+    began = time.monotonic()
+    made = run_cell(plan, log, cell.split, cell.name, cell.engine, cell.is_baseline, step)
+    save_cell(made, folder, cell.key)
+    return made, time.monotonic() - began
 
 
 def total_steps(plan: Plan) -> int:
@@ -140,8 +180,3 @@ def _hash_log(log: Log) -> str:
 def _buffers(column: pa.ChunkedArray) -> Iterator[pa.Buffer]:
     whole = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
     return (buffer for buffer in whole.buffers() if buffer is not None)
-
-
-def _merge(cells: list[Results]) -> dict[str, pa.Table]:
-    names = [name for name in SCHEMAS if any(name in cell.tables for cell in cells)]
-    return {name: pa.concat_tables([cell.table(name) for cell in cells]) for name in names}

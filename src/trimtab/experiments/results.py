@@ -22,6 +22,7 @@ FORMAT = "trimtab-results"
 VERSION = 1
 ABOUT = "about.json"
 BASELINE = "long"  # name of the engine alone in plans and results
+INCOMPLETE = "incomplete"  # in `about` of an interrupted run: `done` and `total` cells
 TEST, RECENT, EARLIER = "test", "recent", "earlier"
 HOLE_WINDOWS: Mapping[str, str] = {  # in the table `holes`, and in words
     TEST: "the test",
@@ -116,7 +117,7 @@ class Results:
 
     `about` holds `log`, `tz`, `k`, `n_listed`, `recent_days`, `windows`, `test_days`, `n_users`,
     `n_items`, `n_events`, `first_day`, `last_day`, `version`; results of earlier versions may lack
-    some of them.
+    some of them. `engines` and `methods` hold the settings of each by name.
     """
 
     about: Mapping[str, Any]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from trimtab.errors import DataError
 from trimtab.experiments.methods import RERANKER
-from trimtab.experiments.results import Results
+from trimtab.experiments.results import INCOMPLETE, Results
 from trimtab.report.backtest.bias_sections import curves_section, learned_biases, moved_section
 from trimtab.report.backtest.coverage_section import coverage_section
 from trimtab.report.backtest.forecast_section import forecast_section
@@ -78,9 +78,11 @@ def build_page(results: Results) -> str:
     view = make_overview(results)
     if not view.lifts:
         raise DataError("the table 'results' has no rows; run the backtest again")
-    log = view.results.about.get("log")
-    title = f"Trimtab on {log}" if log else "Trimtab: results of a backtest"
-    return render(title, view.results.about.get("version"), make_sections(view))
+    about = view.results.about
+    title = f"Trimtab on {about['log']}" if about.get("log") else "Trimtab: results of a backtest"
+    if INCOMPLETE in about:
+        title += " (incomplete: {done} of {total} finished)".format(**about[INCOMPLETE])
+    return render(title, about.get("version"), make_sections(view))
 
 
 def make_sections(view: Overview) -> list[Section]:
