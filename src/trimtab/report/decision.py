@@ -1,0 +1,175 @@
+"""Whether to switch a method on: the rule behind the first line of a report.
+
+A method is a gain if the 95 % interval of its mean lift is above 0 and few dates are below 0. Of
+Trimtab's own methods that are gains, the first (the simplest) is chosen, unless a later one beats
+it. A rival is chosen instead only if it beats all of them.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+SWITCH_ON, INSTEAD, DO_NOT, UNKNOWN = "switch on", "switch on instead", "do not", "unknown"
+MOST_BELOW = 0.2  # share of dates below 0 that a gain may have
+WORTH = 0.01  # lead in lift that is worth another method
+FEW_DATES = 4  # up to this many, intervals come from the users of each date
+_DIGITS = 3  # of a lift on a page: a lift that is shown as 0.0 % is not below 0
+_FIRST_QUANTILES = (12.706, 4.303, 3.182)  # 97.5 % of Student's t with 1 to 3 degrees of freedom
+
+
+class DatedLift(NamedTuple):
+    """A lift on one date, and its 95 % interval over users if that is known."""
+
+    lift: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Record:
+    """The lifts of a method by date, and their mean with a 95 % interval; NaN if unknown."""
+
+    method: str
+    lifts: Mapping[str, float]
+    mean: float
+    low: float
+    high: float
+    most_below: float = MOST_BELOW
+
+    @property
+    def n_dates(self) -> int:
+        """Number of dates."""
+        return len(self.lifts)
+
+    @cached_property
+    def n_below(self) -> int:
+        """Number of dates below 0."""
+        return sum(round(lift, _DIGITS) < 0 for lift in self.lifts.values())
+
+    @property
+    def worst_date(self) -> str:
+        """The date with the lowest lift; the first of equal ones."""
+        return min(self.lifts, key=lambda date: (self.lifts[date], date))
+
+    @property
+    def worst(self) -> float:
+        """The lowest lift."""
+        return self.lifts[self.worst_date]
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the whole interval of the mean is above 0."""
+        return self.low > 0
+
+    @property
+    def loses_often(self) -> bool:
+        """Whether too many dates are below 0."""
+        return self.n_below > self.most_below * self.n_dates
+
+    @property
+    def is_gain(self) -> bool:
+        """Whether the method may be switched on."""
+        return self.is_sure and not self.loses_often
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What to do: the action, the method it is about, and the best one of the other kind.
+
+    Attributes:
+        action: SWITCH_ON, INSTEAD, DO_NOT or UNKNOWN.
+        chosen: the method to switch on; for DO_NOT, the one with the highest mean lift; None if
+            there is no lift to judge.
+        other: the rival with the highest mean lift, or the own method if a rival is chosen.
+    """
+
+    action: str
+    chosen: Record | None = None
+    other: Record | None = None
+
+
+def make_record(method: str, dated: Mapping[str, DatedLift]) -> Record:
+    """Return the record of a method; of at least one date."""
+    lifts = {date: own.lift for date, own in dated.items()}
+    return Record(method, lifts, statistics.fmean(lifts.values()), *_mean_interval(dated.values()))
+
+
+def decide(own: Sequence[Record], rivals: Sequence[Record]) -> Decision:
+    """Return what to switch on, if anything.
+
+    Args:
+        own: Trimtab's methods, simplest first.
+        rivals: everything else that was judged.
+    """
+    best_own, best_rival = _find_best(own), _find_best(rivals)
+    gains = [record for record in own if record.is_gain]
+    winners = [r for r in rivals if r.is_gain and all(beats(r, record) for record in gains)]
+    if winners:
+        return Decision(INSTEAD, _find_best(winners), best_own)
+    if gains:
+        chosen = gains[0]
+        for record in gains[1:]:
+            chosen = record if beats(record, chosen) else chosen
+        return Decision(SWITCH_ON, chosen, best_rival)
+    best = _find_best([*own, *rivals])
+    return Decision(UNKNOWN if best is None else DO_NOT, best)
+
+
+def beats(first: Record, second: Record) -> bool:
+    """Return whether the first method is surely and noticeably ahead, on the dates of both.
+
+    With few dates, it must be ahead on all of them, and the lower end of its interval above the
+    other's mean.
+    """
+    leads = [first.lifts[date] - second.lifts[date] for date in first.lifts if date in second.lifts]
+    if not leads or statistics.fmean(leads) < WORTH:
+        return False
+    if len(leads) <= FEW_DATES:
+        return min(leads) > 0 and first.low > second.mean
+    return student_interval(leads)[0] > 0
+
+
+def student_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return the 95 % interval of the mean by Student's t; NaN for fewer than two values."""
+    if len(values) < 2:
+        return math.nan, math.nan
+    mean, half = statistics.fmean(values), statistics.stdev(values) / math.sqrt(len(values))
+    half *= student_quantile(len(values) - 1)
+    return mean - half, mean + half
+
+
+def student_quantile(degrees: int) -> float:
+    """Return the 97.5 % quantile of Student's t, to about 0.01."""
+    if degrees <= len(_FIRST_QUANTILES):
+        return _FIRST_QUANTILES[degrees - 1]
+    z = statistics.NormalDist().inv_cdf(0.975)
+    # Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5.
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+    )
+    return z + sum(term / degrees**power for power, term in enumerate(terms, 1))
+
+
+def _mean_interval(dated: Iterable[DatedLift]) -> tuple[float, float]:
+    """Return the interval of a mean lift.
+
+    Over many dates it is Student's. A few dates cannot show how much lifts vary: there it is the
+    mean of the intervals over users, as wide as if the same users erred alike on all dates.
+    """
+    values = list(dated)
+    lows = [own.low for own in values if own.low is not None]
+    highs = [own.high for own in values if own.high is not None]
+    if len(values) <= FEW_DATES and len(lows) == len(highs) == len(values):
+        return statistics.fmean(lows), statistics.fmean(highs)
+    return student_interval([own.lift for own in values])
+
+
+def _find_best(records: Sequence[Record]) -> Record | None:
+    return max(records, key=lambda record: record.mean, default=None)
