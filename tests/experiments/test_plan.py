@@ -81,7 +81,8 @@ def test_flags_results_and_page(folder, trimtab_with_extras):
     )
     assert run.returncode == 0, run.stderr
     assert "4 results in out/results.parquet" in run.stdout
-    assert "The bias with default settings on markov changed NDCG@5 by" in run.stdout
+    assert "the bias with default settings" in run.stdout.lower()
+    assert "on markov" in run.stdout
     table = pq.read_table(folder / "out" / "results.parquet")
     assert set(table["method"].to_pylist()) == {"long", "default"}
     page = (folder / "out" / "report.html").read_text()

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from trimtab.experiments.results import SCHEMAS, Results
+from trimtab.report.backtest.overview import Overview, make_overview
 
 METRICS = ("acc", "map", "ndcg")
 ENGINES = ("markov", "category", "factorization")
@@ -233,9 +234,32 @@ def hostile() -> Results:
     )
 
 
+def lifts(*values: Any, method: str = "default") -> list[dict[str, Any]]:
+    """Return one NDCG lift per date from 2020-01-01; a tuple also has the interval."""
+    rows = []
+    for place, value in enumerate(values, 1):
+        lift, low, high = value if isinstance(value, tuple) else (value, None, None)
+        rows.append({"date": f"2020-01-{place:02d}", "engine": "markov", "method": method,
+                     "objective": "ndcg", "metric": "ndcg", "value": 0.2, "baseline": 0.1,
+                     "lift": lift, "lift_low": low, "lift_high": high})  # fmt: skip
+    return rows
+
+
+def plain(text: str) -> str:
+    return text.replace("\N{NO-BREAK SPACE}", " ")
+
+
+def view_of(rows: list[dict[str, Any]], **others: list[dict[str, Any]]) -> Overview:
+    tables = {"results": rows, **others}
+    return make_overview(
+        Results({"k": 10}, {name: table(name, own) for name, own in tables.items()})
+    )
+
+
 KINDS: Mapping[str, Callable[[], Results]] = {
     "demo": make_results,
     "many": lambda: make_results(weekly_dates(26)),
     "one": one_row,
+    "loss": lambda: make_results(weekly_dates(8), ["mine"], ["long", "paper"]),
     "hostile": hostile,
 }

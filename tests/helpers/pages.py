@@ -39,6 +39,7 @@ def write_any(name: str, path: Path) -> None:
         write_run(Loop(users=300, days=3, items=100, listed=20, drift=1.0).run(), path)
 
 
+UNFOLD = "document.querySelectorAll('details').forEach(fold => { fold.open = true; })"
 SMALL = """() => [...document.querySelectorAll('.chart')].filter(box => {
     const drawing = box.querySelector('svg');
     const size = drawing ? drawing.getBoundingClientRect() : {width: 0, height: 0};
@@ -96,13 +97,20 @@ class Visit:
 
 
 def check_drawn(seen: Visit, width: int) -> None:
-    """Check that all charts are drawn, nothing is cut off, and the page is silent and narrow."""
+    """Check that all charts are drawn, nothing is cut off, and the page is silent and narrow.
+
+    Everything is unfolded for that, and folded again.
+    """
+    seen.tab.evaluate(UNFOLD)
     assert seen.messages == []
     assert seen.dialogs == []
     assert [url for url in seen.requests if not url.startswith(("file:", "data:", "blob:"))] == []
     assert seen.tab.evaluate(SMALL) == []
     assert seen.tab.evaluate(CLIPPED) == []
     assert seen.tab.evaluate("document.documentElement.scrollWidth") <= width
+    seen.tab.evaluate(
+        "document.querySelectorAll('details').forEach(fold => { fold.open = false; })"
+    )
 
 
 class Reader(HTMLParser):

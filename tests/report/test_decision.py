@@ -145,7 +145,9 @@ LIFTS = st.lists(st.floats(-0.5, 2.0), min_size=1, max_size=12)
 
 
 @given(LIFTS, LIFTS, st.floats(0.001, 0.5))
-def test_nothing_unsure_is_ever_switched_on(own: list[float], other: list[float], half: float) -> None:
+def test_nothing_unsure_is_ever_switched_on(
+    own: list[float], other: list[float], half: float
+) -> None:
     found = decide([record(*own, half=half)], [record(*other, method="ratio", half=half)])
 
     assert found.chosen is not None

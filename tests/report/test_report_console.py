@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 
 import pytest
 from rich.console import Console
 
 from made_results import make_results, one_row, weekly_dates
 from trimtab.experiments.results import Results
-from trimtab.report.backtest.console import print_tables
+from trimtab.report.backtest.console import print_summary, print_tables
 
 
-def print_at(results: Results, width: int) -> str:
+def print_at(
+    results: Results, width: int, show: Callable[[Results, Console], None] = print_tables
+) -> str:
     console = Console(width=width, file=io.StringIO())
-    print_tables(results, console)
+    show(results, console)
     printed: str = console.file.getvalue()  # type: ignore[attr-defined]
     return printed
 
@@ -43,3 +46,19 @@ def test_narrow_tables_are_split_by_metric() -> None:
 
 def test_one_row_prints() -> None:
     assert "–" in print_at(one_row(), 80)
+
+
+@pytest.mark.parametrize("n_dates", [1, 2, 26])
+def test_the_summary_fits_one_screen(n_dates: int) -> None:
+    printed = print_at(make_results(weekly_dates(n_dates)), 80, print_summary)
+    lines = printed.splitlines()
+    wrapped = sum(max(1, -(-len(line) // 80)) for line in lines)
+
+    assert lines[0].startswith("Switch on the reranker")
+    assert wrapped <= 22  # the commands print three lines more, one of them the link
+    for name in ("reranker", "bias, default settings", "truncate", "popularity ratio"):
+        assert any(line.startswith(f" {name} ") for line in lines)
+
+
+def test_the_summary_without_a_lift() -> None:
+    assert "Nothing to judge" in print_at(one_row(), 80, print_summary)

@@ -22,8 +22,8 @@ from trimtab.report.page import script_json
 from trimtab.report.verdict.verdict_page import build_verdict
 
 pytestmark = pytest.mark.xdist_group("report-pages")
-BACKTEST = ["headline", "methods", "engines", "parts", "forecasts", "coverage", "objectives",
-            "sellers", "windows", "curves", "moved", "guide"]  # fmt: skip
+BACKTEST = ["headline", "methods", "engines", "parts", "forecasts", "moved", "coverage",
+            "objectives", "sellers", "windows", "curves", "guide"]  # fmt: skip
 MONTH = ["headline", "lift", "days", "guide"]
 TABLE = ["verdict", "intervals", "readings", "dates", "looks", "guide"]
 SECTIONS = {
@@ -38,7 +38,7 @@ SECTIONS = {
     "verdict-plain": ["verdict", "intervals", "guide"],
     "simulated-test": ["verdict", "truth", *TABLE[1:]],
 }
-N_CHARTS = {"backtest-demo": 38, "backtest-many": 30, "month-thirty": 1, "month-idle": 0,
+N_CHARTS = {"backtest-demo": 40, "backtest-many": 31, "month-thirty": 1, "month-idle": 0,
             "verdict-totals": 1, "verdict-table": 11, "simulated-test": 12}  # fmt: skip
 
 

@@ -42,7 +42,7 @@ def demo(out: ResultsFolder = Path("trimtab-demo")) -> None:
     from trimtab.experiments.backtest import run_backtest, total_steps
     from trimtab.experiments.demo import demo_plan
     from trimtab.report import write_report
-    from trimtab.report.backtest.console import print_tables
+    from trimtab.report.backtest.console import print_summary
 
     require_output(out, page=True)
     log = open_log({})
@@ -53,7 +53,7 @@ def demo(out: ResultsFolder = Path("trimtab-demo")) -> None:
         results = run_backtest(plan, log, out, step, step.done)
         step("report")
         write_report(results, page)
-    print_tables(results, console)
+    print_summary(results, console)
     say(f"tables in {out}")
     say_page(page)
 
@@ -125,8 +125,7 @@ def backtest(
     An interrupted run leaves a page of what is finished, and resumes where it stopped.
     """
     from trimtab.experiments.backtest import run_backtest, total_steps
-    from trimtab.report.backtest.lift_sections import describe_outcomes
-    from trimtab.report.backtest.overview import make_overview
+    from trimtab.report.backtest.console import print_summary
 
     options = {
         "log": log, "lists": None if lists is None else str(lists), "query": query, "tz": tz,
@@ -140,7 +139,7 @@ def backtest(
     opened, made = _open_plan(settings)
     with _page_if_stopped(out, report), progress_bar(total_steps(made)) as step:
         results = run_backtest(made, opened, out, step, step.done)
-    say(describe_outcomes(make_overview(results)))
+    print_summary(results, console)
     say(f"{results.table('results').num_rows} results in {out / 'results.parquet'}")
     if report:
         _write_page(results, out / "report.html")

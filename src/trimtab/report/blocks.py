@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from trimtab.report.words import Name
@@ -72,20 +72,34 @@ class Panels:
 
 @dataclass(frozen=True)
 class Tile:
-    """One large figure of the headline."""
+    """One large figure of the headline; `worst` is a second one below it, with its own class."""
 
     label: str
     text: str
     note: str = ""
     kind: str = ""
+    worst: str = ""
+    worst_kind: str = ""
 
 
-Block = Table | Panels
+@dataclass(frozen=True)
+class Fold:
+    """Charts and tables that are shown on demand."""
+
+    title: str
+    blocks: Sequence[Table | Panels]
+
+
+Block = Table | Panels | Fold
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page: a sentence or a few, then figures, charts and tables, then terms."""
+    """A part of the page: a sentence or a few, then figures, charts and tables, then terms.
+
+    A folded section shows its title and its first sentence, and the rest on demand. `mood` is the
+    class of the title: a gain, a loss or neither.
+    """
 
     key: str
     title: str
@@ -93,11 +107,24 @@ class Section:
     blocks: Sequence[Block] = ()
     tiles: Sequence[Tile] = ()
     terms: Sequence[tuple[str, str]] = ()
+    folded: bool = False
+    mood: str = ""
 
 
-def guide_section(sentence: str, terms: Sequence[tuple[str, str]]) -> Section:
+def flatten(blocks: Sequence[Block]) -> list[Table | Panels]:
+    """Return all tables and panels, folded or not."""
+    parts = (block.blocks if isinstance(block, Fold) else [block] for block in blocks)
+    return [part for own in parts for part in own]
+
+
+def fold(sections: Iterable[Section | None]) -> list[Section]:
+    """Return the sections that there are, each folded."""
+    return [replace(section, folded=True) for section in sections if section is not None]
+
+
+def guide_section(sentences: Sequence[str], terms: Sequence[tuple[str, str]]) -> Section:
     """Return the last section of every page: what each number means."""
-    return Section("guide", "How to read this page", [sentence], terms=terms)
+    return Section("guide", "How to read this page", sentences, terms=terms, folded=True)
 
 
 def drawn_panels(title: str, charts: Sequence[Chart], legend: Sequence[Mark] = ()) -> list[Panels]:
@@ -108,6 +135,11 @@ def drawn_panels(title: str, charts: Sequence[Chart], legend: Sequence[Mark] = (
 def sign_class(value: float) -> str:
     """Return the class of a figure in page.css: a gain, a loss or neither."""
     return "gain" if value > 0 else "loss" if value < 0 else ""
+
+
+def range_class(mean: float, worst: float) -> str:
+    """Return the class of a mean: a gain only if the worst is not below 0, otherwise mixed."""
+    return "mixed" if mean > 0 > worst else sign_class(mean)
 
 
 def name_cell(text: str, colour: str = "") -> Cell:

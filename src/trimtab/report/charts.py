@@ -10,6 +10,7 @@ expressions. An axis of names uses the order in which the names first appear in 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ _SYMBOLS = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-dow
 _ROW_HEIGHT = 26
 _ENDS = ("x", "low", "high")
 _RANKS = (1, 2, 3, 5, 10, 20, 30, 50, 100, 200, 300, 500, 1000, 2000, 5000, 10000)
+_LIFT_TICKS = (-0.9, -0.5, -0.2, -0.1, 0, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 1000)
 _SHAPES = {"": "circle", "right": "triangle-right", "left": "triangle-left"}
 _BEYOND: tuple[dict[str, Any], ...] = ({"align": "right", "dx": -10}, {"align": "left", "dx": 10})
 _PLAIN_ZERO = "datum.value === 0 ? '0' : datum.label"
@@ -97,7 +99,7 @@ def dot_chart(rows: Sequence[ChartRow], domain: Domain, style: str = "+~%") -> S
     if n_offsets > 1:
         place["yOffset"] = alt.YOffset("offset:N", sort=None)
     axis = alt.Axis(
-        format=style, tickCount=5, title=None, labelExpr=_PLAIN_ZERO, labelOverlap="greedy",
+        format=style, tickCount=4, title=None, labelExpr=_PLAIN_ZERO, labelOverlap="greedy",
         labelSeparation=6,
     )  # fmt: skip
     x = alt.X("x:Q", scale=alt.Scale(domain=list(domain), nice=False, clamp=True), axis=axis)
@@ -155,12 +157,17 @@ def line_chart(
     zero: bool = False,
     levels: Sequence[ChartRow] = (),
 ) -> Spec:
-    """Return one line per `series`; each of `levels` is a dashed line across at its `y`."""
+    """Return one line per `series`; each of `levels` is a dashed line across at its `y`.
+
+    Rows may have a `width` of their line and a `size` of their point.
+    """
     import altair as alt
 
     stroke = _raw("Stroke", "colour")
     base = alt.Chart(_data(rows)).encode(x=x, y=y, detail="series:N", stroke=stroke)
-    layers = [base.mark_line(strokeWidth=2)]
+    sized = bool(rows) and "width" in rows[0]
+    width = {"strokeWidth": alt.StrokeWidth("width:Q", scale=None)} if sized else {}
+    layers = [base.mark_line(strokeWidth=2).encode(**width)]
     if zero:
         rule = alt.Chart(_data([{"zero": 0}])).mark_rule(color=_INK, opacity=0.6)
         layers.insert(0, rule.encode(y="zero:Q"))
@@ -170,7 +177,8 @@ def line_chart(
     if points:
         fill, shape = _raw("Fill", "colour"), _raw("Shape", "symbol")
         marks = base.mark_point(size=50, opacity=1, strokeWidth=1.5)
-        layers.append(marks.encode(fill=fill, shape=shape, tooltip="tip:N"))
+        size = {"size": alt.Size("size:Q", scale=None)} if sized else {}
+        layers.append(marks.encode(fill=fill, shape=shape, tooltip="tip:N", **size))
     return _spec(alt.layer(*layers), height)
 
 
@@ -187,6 +195,35 @@ def number_axis(title: str | None, style: str = "", **scale: Any) -> alt.Y:
 
     axis = alt.Axis(format=style, tickCount=5, title=title, labelExpr=_PLAIN_ZERO)
     return alt.Y("y:Q", scale=alt.Scale(**scale), axis=axis)
+
+
+def find_usual_reach(rows: Iterable[ChartRow]) -> float | None:
+    """Return how far out most lines are if one of them is far beyond the others; otherwise None."""
+    reaches: dict[str, float] = {}
+    for row in rows:
+        reaches[row["series"]] = max(reaches.get(row["series"], 0.0), abs(row["y"]))
+    usual, farthest = statistics.median_low(reaches.values()), max(reaches.values())
+    return usual if farthest >= max(0.5, 4 * usual) else None
+
+
+def lift_axis(rows: Sequence[ChartRow]) -> alt.Y:
+    """Return a vertical axis of lifts.
+
+    If one line is far beyond most others, the axis is compressed away from 0, so that these are not
+    squeezed together.
+    """
+    import altair as alt
+
+    usual = find_usual_reach(rows)
+    if usual is None:
+        return number_axis(None, "+~%")
+    low, high = find_domain(rows, ("y",))
+    axis = alt.Axis(
+        format="+~%", values=[tick for tick in _LIFT_TICKS if low <= tick <= high], title=None,
+        labelExpr=_PLAIN_ZERO, labelOverlap="greedy", labelSeparation=4,
+    )  # fmt: skip
+    scale = alt.Scale(type="symlog", constant=max(0.02, usual / 2), domain=[low, high], nice=False)
+    return alt.Y("y:Q", scale=scale, axis=axis)
 
 
 def name_axis(title: str | None) -> alt.X:

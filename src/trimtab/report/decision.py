@@ -147,14 +147,14 @@ def student_quantile(degrees: int) -> float:
     """Return the 97.5 % quantile of Student's t, to about 0.01."""
     if degrees <= len(_FIRST_QUANTILES):
         return _FIRST_QUANTILES[degrees - 1]
-    z = statistics.NormalDist().inv_cdf(0.975)
+    z: float = statistics.NormalDist().inv_cdf(0.975)
     # Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5.
     terms = (
         (z**3 + z) / 4,
         (5 * z**5 + 16 * z**3 + 3 * z) / 96,
         (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
     )
-    return z + sum(term / degrees**power for power, term in enumerate(terms, 1))
+    return z + sum((term / degrees**power for power, term in enumerate(terms, 1)), 0.0)
 
 
 def _mean_interval(dated: Iterable[DatedLift]) -> tuple[float, float]:

@@ -32,8 +32,18 @@
     tip.style.top = `${above < 8 ? event.clientY + 18 : above}px`;
   };
 
-  const draw = async (box) => {
-    const width = Math.floor(box.clientWidth);
+  const folds = [...document.querySelectorAll("details")];
+
+  // Widths of all boxes, those in closed folds as if these were open; nothing is painted between.
+  const measure = () => {
+    const closed = folds.filter((fold) => !fold.open);
+    for (const fold of closed) fold.open = true;
+    const widths = new Map(boxes.map((box) => [box, Math.floor(box.clientWidth)]));
+    for (const fold of closed) fold.open = false;
+    return widths;
+  };
+
+  const draw = async (box, width) => {
     const before = drawn.get(box);
     if (!width || (before && before.width === width)) return;
     const spec = { ...specs[box.id], width, autosize: { type: "fit-x", contains: "padding" } };
@@ -45,10 +55,24 @@
     drawn.set(box, { width, finalize: view.finalize });
   };
 
+  // Tables that are cut off say so, and fade at the edge that hides something.
+  const mark = (table) => {
+    const hidden = table.scrollWidth - table.clientWidth - table.scrollLeft;
+    const sides = [table.scrollLeft > 1 ? "left" : "", hidden > 1 ? "right" : ""];
+    table.dataset.more = table.scrollWidth > table.clientWidth + 1 ? `yes ${sides.join(" ")}` : "";
+  };
+  const tables = [...document.querySelectorAll(".scroll")];
+  for (const table of tables) table.addEventListener("scroll", () => mark(table), { passive: true });
+  for (const fold of folds) {
+    fold.addEventListener("toggle", () => fold.querySelectorAll(".scroll").forEach(mark));
+  }
+
   const drawAll = async () => {
+    tables.forEach(mark);
+    const widths = measure();
     for (const box of boxes) {
       try {
-        await draw(box);
+        await draw(box, widths.get(box));
       } catch (error) {
         box.textContent = "This chart could not be drawn.";
         console.error(box.id, error);
@@ -63,8 +87,18 @@
     waiting = setTimeout(drawAll, 150);
   });
   window.addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
-  window.addEventListener("beforeprint", () => {
-    for (const fold of document.querySelectorAll("details")) fold.open = true;
-  });
+  const unfold = () => { for (const fold of folds) fold.open = true; };
+  window.addEventListener("beforeprint", unfold);
+  const button = document.getElementById("unfold");
+  button.hidden = !folds.length;
+  button.addEventListener("click", () => { unfold(); button.hidden = true; });
+  // A link to a section that is folded opens it.
+  const open = () => {
+    const section = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const fold = section && section.querySelector("details");
+    if (fold) fold.open = true;
+  };
+  window.addEventListener("hashchange", open);
+  open();
   drawAll();
 })();

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from trimtab.errors import TrimtabError
-from trimtab.report.blocks import Panels, Section
+from trimtab.report.blocks import Panels, Section, flatten
 from trimtab.tables.files import write_atomically
 
 _ESCAPED = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"}
@@ -29,12 +29,12 @@ def require_libraries() -> None:
         raise TrimtabError(need) from error
 
 
-def render(title: str, version: object, sections: Sequence[Section]) -> str:
-    """Return the page as HTML; the same arguments give the same bytes."""
+def render(title: str, version: object, sections: Sequence[Section], about: str = "") -> str:
+    """Return the page as HTML, with a line `about` it all on top; always the same bytes."""
     import jinja2
 
-    panels = [b for section in sections for b in section.blocks if isinstance(b, Panels)]
-    charts = [chart for block in panels for chart in block.charts]
+    blocks = [block for section in sections for block in flatten(section.blocks)]
+    charts = [chart for block in blocks if isinstance(block, Panels) for chart in block.charts]
     keys = {id(chart): f"chart-{place}" for place, chart in enumerate(charts, 1)}
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
@@ -42,6 +42,7 @@ def render(title: str, version: object, sections: Sequence[Section]) -> str:
     style, drawing, library = _file("page.css"), _file("page.js"), _library()
     return environment.from_string(_file("page.html")).render(
         title=title,
+        about=about,
         version=version,
         sections=sections,
         key_of=lambda chart: keys[id(chart)],

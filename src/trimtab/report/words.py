@@ -29,6 +29,7 @@ _METHODS = {
     "distrdiff": Name("distribution difference", "distr. difference",
                       "the distribution difference", "ochre"),
     "ratio": Name("popularity ratio", "popularity ratio", "the popularity ratio", "violet"),
+    "recent": Name("recent popularity", "recent popularity", "recent popularity", "brown"),
     "paper": Name("bias, paper's settings", "bias, paper", "the bias with the paper's settings",
                   "orange"),
     "default": Name("bias, default settings", "bias, default", "the bias with default settings",

@@ -10,14 +10,22 @@ from trimtab.experiments.results import INCOMPLETE, Results
 from trimtab.report.backtest.bias_sections import curves_section, learned_biases, moved_section
 from trimtab.report.backtest.coverage_section import coverage_section
 from trimtab.report.backtest.forecast_section import forecast_section
+from trimtab.report.backtest.headline_section import headline
 from trimtab.report.backtest.history_sections import sellers_section, windows_section
 from trimtab.report.backtest.holes_section import holes_section
-from trimtab.report.backtest.lift_sections import engines_section, headline, methods_section
+from trimtab.report.backtest.lift_sections import (
+    describe_dates,
+    describe_setup,
+    engines_section,
+    methods_section,
+)
 from trimtab.report.backtest.objective_section import objectives_section
 from trimtab.report.backtest.overview import Overview, make_overview
 from trimtab.report.backtest.parts_section import parts_section
-from trimtab.report.blocks import Section, guide_section
+from trimtab.report.blocks import Section, fold, guide_section
+from trimtab.report.decision import FEW_DATES, MOST_BELOW, WORTH
 from trimtab.report.page import render, require_libraries, write_page
+from trimtab.report.words import points, share
 
 _LIFT_TERMS = [
     (
@@ -82,19 +90,19 @@ def build_page(results: Results) -> str:
     title = f"Trimtab on {about['log']}" if about.get("log") else "Trimtab: results of a backtest"
     if INCOMPLETE in about:
         title += " (incomplete: {done} of {total} finished)".format(**about[INCOMPLETE])
-    return render(title, about.get("version"), make_sections(view))
+    return render(title, about.get("version"), make_sections(view), describe_dates(view))
 
 
 def make_sections(view: Overview) -> list[Section]:
-    """Return the sections that have rows."""
+    """Return the sections that have rows: what to do and why, then the details, folded."""
     fits = learned_biases(view)
-    sections = [
-        headline(view), methods_section(view), engines_section(view), parts_section(view),
-        forecast_section(view), holes_section(view), coverage_section(view),
-        objectives_section(view), sellers_section(view), windows_section(view),
-        curves_section(view, fits), moved_section(view, fits), _make_guide(view),
+    shown = [headline(view), methods_section(view), engines_section(view)]
+    details = [
+        parts_section(view), forecast_section(view), holes_section(view),
+        moved_section(view, fits), coverage_section(view), objectives_section(view),
+        sellers_section(view), windows_section(view), curves_section(view, fits), _make_guide(view),
     ]  # fmt: skip
-    return [section for section in sections if section is not None]
+    return [*(section for section in shown if section is not None), *fold(details)]
 
 
 def _make_guide(view: Overview) -> Section:
@@ -114,12 +122,31 @@ def _make_guide(view: Overview) -> Section:
     terms = [(view.name_metric(name), metrics[name]) for name in view.metrics if name in metrics]
     tables = [term for name, term in _TABLE_TERMS.items() if view.results.table(name).num_rows]
     sentence = (
-        "A bias is one number per item that is added to the engine's score. It is learned from "
-        "lists made before the window, and judged on later days that no method has seen."
+        "A bias is one number per item: by default it multiplies the engine's score, with the "
+        "paper's settings it is added to it. It is learned from lists made before the window, and "
+        "judged on later days that no method has seen."
     )
     if RERANKER in view.methods:
         sentence += (
             " The reranker also ranks by what each user bought before, and can add items to lists: "
             "trending ones, and the user's own."
         )
-    return guide_section(sentence, [*terms, *_LIFT_TERMS, *tables])
+    first = "What was judged, the rule behind the first line, and what each number means."
+    sentences = [first, describe_setup(view), sentence]
+    return guide_section(sentences, [*_decision_terms(), *terms, *_LIFT_TERMS, *tables])
+
+
+def _decision_terms() -> list[tuple[str, str]]:
+    """Return the rule of the first line, with its numbers."""
+    rule = (
+        f"A method is a sure gain if the 95 % interval of its mean lift is above 0 and at most "
+        f"{share(MOST_BELOW)} of the dates are below 0. Of Trimtab's methods that are, the "
+        f"simplest is chosen: the bias, unless the reranker is surely ahead, and by at least "
+        f"{points(WORTH).lstrip('+')}. A rival is chosen instead if it is ahead in the same way."
+    )
+    mean = (
+        f"Interval of a mean: up to {FEW_DATES} dates, the mean of the intervals over users; for "
+        f"more dates, Student's t over the dates. The dates of one log are not independent, so it "
+        f"is too narrow rather than too wide."
+    )
+    return [("What to switch on", rule), ("Mean of the dates", mean)]

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from trimtab.experiments.results import BASELINE
 from trimtab.report import blocks, charts
 from trimtab.report.backtest.overview import DateGroup, Lift, Overview, find_spread, mean_by
-from trimtab.report.blocks import Block, Cell, Chart, Mark, Panels, Table
+from trimtab.report.blocks import Cell, Chart, Mark, Panels, Table
 from trimtab.report.charts import ChartRow
 from trimtab.report.words import NOTHING, capitalize, day, decimal, interval, percent, share
 
+Part = Panels | Table
 MEAN_MARK = Mark("mean over dates; the line runs from the worst date to the best", kind="full")
 _HOLE = Mark("date with far fewer events than usual on some day", kind="square")
 _BEYOND = "beyond the scale, with its value"
@@ -44,9 +45,9 @@ def engine_cases(view: Overview) -> list[Case]:
     ]
 
 
-def lift_blocks(view: Overview, cases: Sequence[Case], columns: Sequence[str]) -> list[Block]:
+def lift_blocks(view: Overview, cases: Sequence[Case], columns: Sequence[str]) -> list[Part]:
     """Return a chart and a table of lifts for each date, or for the mean of many dates."""
-    made: list[Block] = []
+    made: list[Part] = []
     for group in view.date_groups:
         made += _make_panels(view, cases, group)
         made.append(_make_table(view, cases, columns, group))

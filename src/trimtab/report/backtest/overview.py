@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from trimtab.checks import METRICS
 from trimtab.experiments.methods import LEARNING_KINDS, RERANKER
 from trimtab.experiments.results import BASELINE, EARLIER, Results
+from trimtab.report.decision import FEW_DATES  # up to this many, each is shown by itself
 from trimtab.report.words import METHODS, Name, day, is_number, method_names, metric_name
 
-FEW_DATES = 4  # up to this many, each date is shown by itself
 HARMLESS = -0.005  # a lift at or above this counts as harmless
 Row = dict[str, Any]
 _NAMES = ("date", "engine", "method", "objective", "metric")
@@ -105,6 +105,24 @@ class Overview:
     def rivals(self) -> list[str]:
         """All methods except the engine alone."""
         return [method for method in self.methods if method != BASELINE]
+
+    @cached_property
+    def own_methods(self) -> list[str]:
+        """Trimtab's methods, simplest first: biases by default, other biases, rerankers."""
+        order = ("default", "paper", RERANKER)
+        own = [method for method in self.rivals if self.kind_of(method) in order]
+        return sorted(own, key=lambda method: order.index(self.kind_of(method)))
+
+    @cached_property
+    def other_methods(self) -> list[str]:
+        """The methods that Trimtab's are compared with, except the engine alone."""
+        return [method for method in self.rivals if method not in self.own_methods]
+
+    def kind_of(self, method: str) -> str:
+        """Return the kind of a method that may have a name of its own."""
+        known = self.results.about.get("methods")
+        own = known.get(method) if isinstance(known, Mapping) else None
+        return str(own.get("kind", method)) if isinstance(own, Mapping) else method
 
     @cached_property
     def metrics(self) -> list[str]:

@@ -158,4 +158,4 @@ def _guide(month: Month) -> Section:
         ),
         ("Seconds", "Time to learn, without reading files, training the engine and re-ranking."),
     ]
-    return blocks.guide_section(f"Days are in the time zone {month.about['tz']}.", terms)
+    return blocks.guide_section([f"Days are in the time zone {month.about['tz']}."], terms)

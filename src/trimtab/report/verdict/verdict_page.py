@@ -251,4 +251,4 @@ def _make_guide(verdicts: Verdicts) -> Section:
         ("CUPED", "Subtracts what users did before the test, which makes intervals shorter."),
         ("Sample ratio", "Whether the sizes of the buckets fit the share; alarm below p = 0.001."),
     ]
-    return blocks.guide_section("Whether a difference is worth having is your decision.", terms)
+    return blocks.guide_section(["Whether a difference is worth having is your decision."], terms)
