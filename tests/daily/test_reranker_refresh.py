@@ -189,7 +189,8 @@ def test_without_a_reranker_a_version_has_what_it_had_before(shop):
     done = shop.job(learner=tt.BiasLearner(method="ascent"), rerank=True).run(AS_OF)
     assert list(done.version.manifest) == [
         "number", "created", "as_of", "tz", "window", "lists", "lists_folder", "duplicates",
-        "reranked", "events", "settings", "summary", "n_biases", "seconds", "warnings", "accepted",
+        "reranked", "events", "method", "strength", "settings", "summary", "n_biases", "seconds",
+        "warnings", "accepted",
         "started_from", "files",
     ]  # fmt: skip
     found = {name.split("-")[0] for name in files(done.version.folder)}

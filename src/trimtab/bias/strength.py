@@ -9,6 +9,8 @@ import numpy as np
 
 from trimtab.checks import require_number
 
+WHOLE = 1.0  # the strength of what was learned, as it was learned
+
 
 class ForecastAt(NamedTuple):
     """The forecast at a strength; None for each figure if there is none."""

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from trimtab.abtest.buckets import Experiment
 from trimtab.bias import ItemBias
 from trimtab.bias.export.search_boosts import require_ending
+from trimtab.bias.strength import WHOLE, require_strength
 from trimtab.bias.table import text_columns
 from trimtab.cli.options import (
     AllowedFile,
@@ -25,6 +26,7 @@ from trimtab.cli.options import (
     Settings,
     ShareOfTest,
     Slots,
+    Strength,
     WeightsFile,
     defaults_of,
     option,
@@ -33,7 +35,7 @@ from trimtab.cli.options import (
     refuse_overwriting,
     share_of_test,
 )
-from trimtab.cli.printing import print_json, print_table, say, say_formulas
+from trimtab.cli.printing import print_json, print_table, say, say_formulas, say_strength
 from trimtab.errors import SettingError
 from trimtab.learn import BiasLearner
 from trimtab.tables.columns import ITEM
@@ -62,11 +64,13 @@ def fit(
     weights: WeightsFile = None,
     start: Annotated[Path | None, option("FOLDER", "Folder with biases for a warm start.")] = None,
     setting: Settings = None,
+    strength: Strength = WHOLE,
     duplicates: Duplicates = _FIT.duplicates,
     as_json: AsJson = False,
 ) -> None:
     """Learn one bias per item and save the biases in a folder."""
     learner = make_learner(k, metric, paper, setting)
+    require_strength(strength)
     require_writable_folder(out)
     refuse_overwriting(out, recs=recs, recent=recent, history=history, items=items, weights=weights)
     loaded = None if start is None else ItemBias.load(start)
@@ -77,11 +81,12 @@ def fit(
         lists, sales, history=past, items=catalogue, weights=by_user, start=loaded,
         duplicates=duplicates,
     )  # fmt: skip
-    bias.save(out)
+    bias.with_strength(strength).save(out)
     if as_json:
         print_json({**bias.summary, "lift": bias.summary.lift})
         return
     _print_fit(bias)
+    say_strength(strength, bias.summary.forecast_by_strength)
     say(f"saved to {out}")
 
 
@@ -97,6 +102,7 @@ def apply(
         int, option("NUMBER", "Slots per user for items with little data.")
     ] = _APPLY.explore,
     seed: Annotated[int, option("NUMBER", "Random seed for --explore.")] = _APPLY.seed,
+    strength: Strength = WHOLE,
     depth: Annotated[
         str | None,
         option(
@@ -119,7 +125,7 @@ def apply(
     refuse_overwriting(out, bias=bias, recs=recs, exclude=exclude, allowed=allowed)
     treated = share_of_test(salt, share)
     deepest = parse_depth(depth)
-    loaded = ItemBias.load(bias)
+    loaded = ItemBias.load(bias).with_strength(strength)
     lists, pairs, items = read_tables(recs, exclude, allowed, text=text_columns(loaded))
     options = {
         "exclude": pairs, "allowed": items, "duplicates": duplicates, "explore": explore,

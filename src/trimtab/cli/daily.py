@@ -23,6 +23,7 @@ from trimtab.cli.options import (
     Settings,
     Slots,
     StoreFolder,
+    Strength,
     WidenIfAny,
     Zone,
     defaults_of,
@@ -34,6 +35,7 @@ from trimtab.cli.printing import print_json, print_numbers, print_table, say
 from trimtab.cli.version_lines import describe, metric_of, percent, print_version
 from trimtab.daily import RealisedLift, Refresh, realised_lifts
 from trimtab.daily import diff as diff_versions
+from trimtab.daily.method_choice import AUTO, METHODS, RERANKER
 from trimtab.daily.refresh import ACCEPTABLE
 from trimtab.learn import BiasLearner
 from trimtab.store import Store
@@ -95,6 +97,15 @@ def refresh(
             help="Also learn a reranker, and publish it and the newest lists, finished by it.",
         ),
     ] = Refresh.reranker,
+    method: Annotated[
+        str | None,
+        option(
+            "NAME",
+            f"Method to learn with: {one_of(METHODS)}; auto: the one with the best forecast, and "
+            f"no change on a whim.",
+        ),
+    ] = Refresh.method,
+    strength: Strength = Refresh.strength,
     widen: WidenIfAny = Refresh.widen,
     repeats: RepeatsIfAny = Refresh.repeats,
     exclude: ExcludeFile = None,
@@ -110,14 +121,14 @@ def refresh(
     Exit status: 0 published, 3 refused by a check, 4 another refresh is running, 2 any other error.
     After an error, the current version stays in place.
     """
-    if not reranker:
+    if not reranker and method not in (RERANKER, AUTO):
         refuse_without("--reranker", widen=widen, repeats=repeats, exclude=exclude, allowed=allowed)
     job = Refresh(
         lists=lists, events=events, store=store, query=query, tz=tz, items=items,
         learner=make_learner(k, metric, paper, setting), recent_days=recent_days, windows=windows,
         learn_on=learn_on, rerank=rerank, keep=keep, duplicates=duplicates,
         accept=tuple(accept or ()), warm=warm, reranker=reranker, widen=widen, repeats=repeats,
-        exclude=exclude, allowed=allowed,
+        exclude=exclude, allowed=allowed, method=method, strength=strength,
     )  # fmt: skip
     version = job.run(as_of).version
     if as_json:

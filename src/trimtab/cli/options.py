@@ -100,6 +100,10 @@ ShareOfTest = Annotated[
 ]
 Slots = Annotated[int, option("NUMBER", "Slots per user.", "--k")]
 StoreFolder = Annotated[Path, option("FOLDER", "Folder with the published versions.", "--store")]
+Strength = Annotated[
+    float,
+    option("SHARE", "Share of what was learned to use, from 0 (the engine alone) to 1."),
+]
 WeightsFile = Annotated[Path | None, option("FILE", "User weights: user_id, weight.")]
 _WIDEN = option(
     "RULE",

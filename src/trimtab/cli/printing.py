@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
+from trimtab.bias.strength import WHOLE, forecast_at
 from trimtab.experiments.pace import CellDone
 from trimtab.tables.csv_files import count_formulas
 from trimtab.tables.files import is_csv
@@ -142,3 +143,15 @@ def progress_bar(total: int) -> Iterator[ProgressLines]:
     )  # fmt: skip
     with Progress(*columns, console=screen, transient=True) as bar:
         yield ProgressBar(bar, bar.add_task("starting", total=total, left=""))
+
+
+def say_strength(strength: float, by_strength: Mapping[str, Sequence[float]]) -> None:
+    """Print what is forecast at a strength below 1, beside the others that were measured."""
+    if strength == WHOLE:
+        return
+    lift = forecast_at(strength, by_strength).forecast
+    if lift is None:
+        say(f"strength {strength:g}: there is no forecast of it")
+        return
+    others = ", ".join(f"{name}: {figures[0]:+.1%}" for name, figures in by_strength.items())
+    say(f"strength {strength:g}: the forecast is {lift:+.1%} (measured at {others})")

@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
+from trimtab.bias.strength import WHOLE, require_strength
 from trimtab.bias.table import text_columns
 from trimtab.checks import SCALES
 from trimtab.cli.options import (
@@ -21,6 +22,7 @@ from trimtab.cli.options import (
     RecsFile,
     Repeats,
     Slots,
+    Strength,
     WeightsFile,
     Widen,
     Zone,
@@ -31,7 +33,7 @@ from trimtab.cli.options import (
     refuse_escape,
     refuse_overwriting,
 )
-from trimtab.cli.printing import print_json, say, say_formulas
+from trimtab.cli.printing import print_json, say, say_formulas, say_strength
 from trimtab.learn import RerankLearner
 from trimtab.rerank import LeftOut, Reranker, RerankSummary
 from trimtab.tables.columns import TIMESTAMP
@@ -73,6 +75,7 @@ def fit(
     seed: Annotated[
         int, option("NUMBER", "Random seed for user folds and samples.")
     ] = RerankLearner.seed,
+    strength: Strength = WHOLE,
     duplicates: Duplicates = _FIT.duplicates,
     as_json: AsJson = False,
 ) -> None:
@@ -84,13 +87,14 @@ def fit(
     learner = RerankLearner(
         k=k, metric=metric, scale=scale, widen=widen, repeats=repeats, seed=seed
     )
+    require_strength(strength)
     require_writable_folder(out)
     refuse_overwriting(out, recs=recs, recent=recent, history=history, items=items, weights=weights)
     lists, sales, past, catalogue, by_user = read_tables(recs, recent, history, items, weights)
     reranker = learner.fit(
         lists, sales, history=past, items=catalogue, weights=by_user, duplicates=duplicates
     )
-    reranker.save(out)
+    reranker.with_strength(strength).save(out)
     if as_json:
         print_json(
             {**asdict(reranker.summary), "coefficients": reranker.coefficients().to_pylist()}
@@ -98,6 +102,7 @@ def fit(
         return
     _print_coefficients(reranker)
     print_gains(reranker.summary)
+    say_strength(strength, reranker.summary.forecast_by_strength)
     say(f"saved to {out}")
 
 
@@ -124,6 +129,7 @@ def apply(
     k: Slots = _APPLY.k,
     exclude: ExcludeFile = None,
     allowed: AllowedFile = None,
+    strength: Strength = WHOLE,
     duplicates: Duplicates = _APPLY.duplicates,
     depth: Annotated[
         str | None,
@@ -147,7 +153,7 @@ def apply(
         out, reranker=reranker, recs=recs, history=history, exclude=exclude, allowed=allowed
     )
     deepest = parse_depth(depth)
-    loaded = Reranker.load(reranker)
+    loaded = Reranker.load(reranker).with_strength(strength)
     lists, past, pairs, items = read_tables(
         recs, history, exclude, allowed, text=text_columns(loaded.bias)
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from trimtab.cli.options import Salt, ShareOfTest, StoreFolder, option, share_of_test
+from trimtab.cli.options import Salt, ShareOfTest, StoreFolder, Strength, option, share_of_test
 from trimtab.cli.printing import say
 from trimtab.serve.settings import ADMIN_TOKEN, HOST, PORT, TOKEN, Settings, read_token
 
@@ -20,6 +20,7 @@ def serve(
     poll: Annotated[
         float, option("SECONDS", "Seconds between checks for a new version.")
     ] = Settings.poll,
+    strength: Strength = Settings.strength,
     salt: Salt = None,
     share: ShareOfTest = None,
     exposures: Annotated[
@@ -69,7 +70,8 @@ def serve(
     from trimtab.serve.server import log_to_stderr
 
     settings = Settings(
-        poll=poll, salt=salt, share=share_of_test(salt, share), exposures=exposures,
+        poll=poll, strength=strength, salt=salt, share=share_of_test(salt, share),
+        exposures=exposures,
         exposure_rows=exposure_rows, exposure_seconds=exposure_seconds,
         token=read_token(TOKEN, "--token-file", token_file),
         admin_token=read_token(ADMIN_TOKEN, "--admin-token-file", admin_token_file),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from trimtab.cli.printing import say
@@ -20,7 +21,7 @@ def describe(version: Version) -> dict[str, Any]:
     return {
         "number": version.number, "as_of": version.as_of, "created": manifest["created"],
         "metric": summary.get("metric"), "k": summary.get("k"),
-        "lift": after / before - 1 if before else None,
+        "lift": after / before - 1 if before and after is not None else None,
         "forecast": version.forecast.get("forecast"),
         "n_biases": manifest.get("n_biases"), "lists": manifest.get("lists"),
         "seconds": manifest.get("seconds"), "warnings": manifest.get("warnings"), **reranker,
@@ -73,13 +74,30 @@ def print_version(version: Version) -> None:
         f"of {', '.join(row['lists'])}"
     )
     on = f"{metric_of(row)} on {_windows(manifest['summary'])} {percent(row['lift'])}"
+    _print_method(manifest)
     if "reranker" not in manifest:
-        say(f"{on}; forecast for the coming days {_forecast(version)}")
+        said = f"forecast for the coming days {_forecast(version)}"
+        say(said if row["lift"] is None else f"{on}; {said}")
+        if LISTS in manifest["files"]:
+            say(f"finished lists of {manifest['reranked']}: {version.folder / LISTS}")
     else:
-        say(f"biases alone: {on}")
+        if row["lift"] is not None:
+            say(f"biases alone: {on}")
         _print_reranker(version)
     if TOP in manifest["files"]:
         say(f"re-ranked lists of {manifest['reranked']}: {version.folder / TOP}")
+
+
+def _print_method(manifest: Mapping[str, Any]) -> None:
+    """Print how the method was chosen, and the strength if it is not 1."""
+    told = manifest.get("method", {})
+    if "why" in told:
+        others = ", ".join(
+            f"{name} {percent(own['lift'])}" for name, own in told["forecasts"].items()
+        )
+        say(f"method {told['used']}: {told['why']} (forecasts: {others})")
+    if manifest.get("strength", 1.0) != 1.0:
+        say(f"strength {manifest['strength']:g} of what was learned")
 
 
 def _print_reranker(version: Version) -> None:

@@ -15,7 +15,7 @@ import time
 import warnings
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +23,23 @@ import numpy as np
 
 from trimtab.bias import ItemBias
 from trimtab.bias.saved import summary_json
-from trimtab.checks import DUPLICATES, require_choice, require_whole
+from trimtab.bias.strength import require_strength
+from trimtab.checks import COUNT_METHODS, DUPLICATES, require_choice, require_whole
 from trimtab.daily.dated_lists import DatedLists, find_lists
 from trimtab.daily.event_sources import without_password
 from trimtab.daily.list_checks import require_known_items
+from trimtab.daily.method_choice import (
+    AUTO,
+    BIAS,
+    METHODS,
+    RERANKER,
+    LearnedTonight,
+    Learners,
+)
 from trimtab.daily.new_version import NewVersion
 from trimtab.daily.publish_checks import require_newer_day, require_no_concerns
 from trimtab.daily.served_now import ServedNow
-from trimtab.daily.tonight import Limits, TrainedOn, read_tonight
+from trimtab.daily.tonight import Limits, TrainedOn, Wanted, read_tonight
 from trimtab.daily.training_tables import (
     ShopData,
     TrainingTables,
@@ -40,7 +49,6 @@ from trimtab.daily.training_tables import (
 )
 from trimtab.daily.windows import leave_out_holes, require_complete
 from trimtab.errors import (
-    DataError,
     GuardWarning,
     RefusedError,
     SettingError,
@@ -102,6 +110,12 @@ class Refresh:
             "id-type": item ids of another type than those of the version served now.
         warm: start from the biases served now. The ascent then ends a little sooner, and biases
             change less from day to day; the default learner finds the same optimum from any start.
+        method: "bias": what the learner says, the default; "reranker": as `reranker`; "ratio",
+            "recent" or "difference": a method that counts, as for `BiasLearner`; "auto": of all
+            these the one with the best forecast on held-out windows. The method served before is
+            kept unless it gains nothing or another is better by more than its standard error.
+            With "auto", the newest lists are always published, finished by the method chosen.
+        strength: share of what was learned to publish, from 0 to 1, for a cautious start.
         reranker: also learn a `Reranker` with the learner's k, metric, scale and seed, and publish
             it with the newest lists, finished by it; its item part is published as the biases.
         widen: what a reranker may add to lists, as for `RerankLearner`; its default if None.
@@ -125,6 +139,8 @@ class Refresh:
     duplicates: str = "error"
     accept: Collection[str] = ()
     warm: bool = True
+    method: str | None = None
+    strength: float = 1.0
     reranker: bool = False
     widen: str | None = None
     repeats: str | None = None
@@ -139,10 +155,28 @@ class Refresh:
         require_choice("duplicates", self.duplicates, DUPLICATES)
         if self.tz is not None:
             require_zone(self.tz)
-        if self.reranker:
+        object.__setattr__(self, "strength", require_strength(self.strength))
+        self._check_method()
+        if self._asked in (RERANKER, AUTO):
             self._require_same_settings()
         else:
             self._refuse_without_reranker()
+
+    @property
+    def _asked(self) -> str:
+        """The method to use."""
+        return self.method or (RERANKER if self.reranker else BIAS)
+
+    def _check_method(self) -> None:
+        if self.method is None:
+            return
+        require_choice("method", self.method, METHODS)
+        if self.reranker and self.method != RERANKER:
+            raise SettingError(
+                f"method={self.method!r}: reranker=True asks for another one; drop one of them"
+            )
+        if self.method in COUNT_METHODS:
+            object.__setattr__(self, "learner", replace(self.learner, method=self.method))
 
     def _require_same_settings(self) -> None:
         """Refuse settings of the learner that a reranker does not have."""
@@ -158,7 +192,9 @@ class Refresh:
         for name in ("widen", "repeats", "exclude", "allowed"):
             value = getattr(self, name)
             if value is not None:
-                raise SettingError(f"{name}={str(value)!r}: needs reranker=True; add it")
+                raise SettingError(
+                    f"{name}={str(value)!r}: needs reranker=True or method='auto'; add it"
+                )
 
     def _rerank_learner(self) -> RerankLearner:
         shared = {name: getattr(self.learner, name) for name in ("k", "metric", "scale", "seed")}
@@ -215,49 +251,35 @@ class Refresh:
             require_known_items(lists, tables, data)
         limits = Limits.read(self.exclude, self.allowed)
         began = time.perf_counter()
-        bias, reranker = self._fit(tables, start)
+        learned = self._learners(tables).learn(self._asked, start, served.method)
         seconds = time.perf_counter() - began
         concerns = [str(w.message) for w in caught if issubclass(w.category, GuardWarning)]
         if GUARD not in self._accepted():
-            require_no_concerns(bias, reranker, concerns)
+            require_no_concerns(learned.bias, learned.reranker, concerns)
+        learned = learned.with_strength(self.strength)
         ranked = None
-        if self.rerank or reranker is not None:
-            tonight = read_tonight(lists, data, bias, limits, self.duplicates)
+        if self.rerank or self._asked == AUTO or learned.reranker is not None:
+            tonight = read_tonight(lists, data, learned.bias, limits, self.duplicates)
             check = TrainedOn(tables.newest_lists, DIFFERENT_LISTS in self._accepted())
-            ranked = tonight.rank(self.learner.k, bias if self.rerank else None, reranker, check)
+            wanted = Wanted(self.rerank, self._asked == AUTO)
+            ranked = tonight.rank(self.learner.k, learned.bias, learned.reranker, wanted, check)
         ours = (note for note in caught if issubclass(note.category, TrimtabWarning))
         notes = tuple(str(note.message) for note in ours)
-        manifest = self._describe(bias, data, tables, seconds, notes)
+        manifest = self._describe(learned, data, tables, seconds, notes)
         manifest["started_from"] = None if start is None else served.number
-        return NewVersion(bias, reranker, ranked, data.names(), manifest, notes)
+        return NewVersion(learned.bias, learned.reranker, ranked, data.names(), manifest, notes)
 
-    def _fit(
-        self, tables: TrainingTables, start: ItemBias | None
-    ) -> tuple[ItemBias, Reranker | None]:
-        """Return the biases, and the reranker that they are a part of, if asked for."""
-        try:
-            if self.reranker:
-                reranker = self._rerank_learner().fit(
-                    tables.recs, tables.recent, history=tables.history, items=tables.catalogue,
-                    duplicates=self.duplicates,
-                )  # fmt: skip
-                return reranker.bias, reranker
-            more = {}
-            if self.learner.uses_history:
-                more = {"history": tables.history, "items": tables.catalogue}
-            bias = self.learner.fit(
-                tables.recs, tables.recent, start=start, duplicates=self.duplicates, **more
-            )
-        except DataError as error:  # its message says recs and recent
-            days = ", ".join(map(str, tables.days))
-            raise DataError(f"lists of {days} (recs) and events (recent): {error}") from error
-        return bias, None
+    def _learners(self, tables: TrainingTables) -> Learners:
+        with_reranker = self._asked in (RERANKER, AUTO)
+        rerank_learner = self._rerank_learner() if with_reranker else None
+        return Learners(self.learner, rerank_learner, tables, self.duplicates)
 
     def _describe(
-        self, bias: ItemBias, data: ShopData, tables: TrainingTables, seconds: float,
+        self, learned: LearnedTonight, data: ShopData, tables: TrainingTables, seconds: float,
         notes: tuple[str, ...],
     ) -> dict[str, Any]:  # fmt: skip
         """Return the manifest: how the version was made."""
+        bias = learned.bias
         return {
             "as_of": str(data.as_of),
             "tz": data.log.tz,
@@ -270,6 +292,8 @@ class Refresh:
             "duplicates": self.duplicates,
             "reranked": None,  # the day of tonight's lists, if they are published
             "events": without_password(str(self.events)),
+            "method": learned.describe(self._asked),
+            "strength": self.strength,
             "settings": dict(bias.settings),
             "summary": summary_json(bias.summary),
             "n_biases": int(np.count_nonzero(bias.bias)),

@@ -25,6 +25,7 @@ class ServedNow(NamedTuple):
     number: int | None  # None if nothing was published yet
     bias: ItemBias | None = None  # None if it cannot be read
     error: StoreError | None = None  # why it cannot be read
+    method: str | None = None  # that learned it; None if it does not say
 
     @staticmethod
     def read(store: Store, number: int | None) -> ServedNow:
@@ -32,7 +33,9 @@ class ServedNow(NamedTuple):
         if number is None:
             return ServedNow(None)
         try:
-            return ServedNow(number, store.version(number).bias())
+            version = store.version(number)
+            method = version.manifest.get("method", {}).get("used")
+            return ServedNow(number, version.bias(), method=method)
         except StoreError as error:
             return ServedNow(number, error=error)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -49,12 +49,19 @@ class TrainedOn(NamedTuple):
     accept_others: bool  # whether tonight's lists may differ much from them
 
 
+class Wanted(NamedTuple):
+    """Which lists are published."""
+
+    by_bias: bool  # as ranked by the biases
+    finished: bool  # by the biases, if there is no reranker
+
+
 class RankedTonight(NamedTuple):
     """Tonight's lists as they are published."""
 
     day: date  # of the engine's lists
     top: pa.Table | None  # by biases, if asked for
-    finished: pa.Table | None  # by a reranker, if there is one
+    finished: pa.Table | None  # with what must not be shown left out, if asked for
     left_out: LeftOut  # events that the reranker did not use
 
 
@@ -71,30 +78,46 @@ class Tonight:
     duplicates: str
 
     def rank(
-        self, k: int, bias: ItemBias | None, reranker: Reranker | None, check: TrainedOn
+        self, k: int, bias: ItemBias, reranker: Reranker | None, wanted: Wanted, check: TrainedOn
     ) -> RankedTonight:
-        """Return the lists, ranked by each of these that is given.
+        """Return the lists as they are published.
 
         Args:
             k: number of slots.
             bias: learned biases.
-            reranker: as learned this morning.
+            reranker: as learned this morning, if there is one; it finishes the lists.
+            wanted: which lists to return besides.
             check: the lists must not differ much from these.
         """
         top, finished, left_out = None, None, LeftOut(0, 0, 0)
-        if bias is not None:
+        if wanted.by_bias:
             top = self._rank_by_bias(bias, k, check)
         if reranker is not None:
             finished, left_out = self._finish(reranker, k, check)
+        elif wanted.finished:
+            finished = self._require_rows(self._rank_by_bias(bias, k, check, self.limits))
         return RankedTonight(self.day, top, finished, left_out)
 
-    def _rank_by_bias(self, bias: ItemBias, k: int, check: TrainedOn) -> pa.Table:
+    def _rank_by_bias(
+        self, bias: ItemBias, k: int, check: TrainedOn, limits: Limits | None = None
+    ) -> pa.Table:
+        hidden: dict[str, Any] = {}
+        if limits is not None:
+            hidden = {"exclude": limits.exclude, "allowed": limits.allowed}
+
         def rank(lists: pa.Table, k: int) -> pa.Table:
-            return bias.apply(lists, k, duplicates=self.duplicates)
+            return bias.apply(lists, k, duplicates=self.duplicates, **hidden)
 
         top = rank(self.listed, k)
         self._require_similar(bias, top, check, rank)
         return top
+
+    def _require_rows(self, finished: pa.Table) -> pa.Table:
+        if finished.num_rows == 0:
+            raise DataError(
+                f"lists of {self.day}: exclude and allowed leave nothing to show; check these files"
+            )
+        return finished
 
     def _finish(self, reranker: Reranker, k: int, check: TrainedOn) -> tuple[pa.Table, LeftOut]:
         # Days of the log may end after those of the shop if its timestamps are whole days.
@@ -108,10 +131,7 @@ class Tonight:
             )  # fmt: skip
 
         top, left_out = rank(self.listed, k)
-        if top.num_rows == 0:
-            raise DataError(
-                f"lists of {self.day}: exclude and allowed leave nothing to show; check these files"
-            )
+        self._require_rows(top)
         self._require_similar(reranker.bias, top, check, lambda lists, k: rank(lists, k)[0])
         return top, left_out
 

@@ -63,7 +63,7 @@ def _items(pairs: tuple[tuple[int | str, float], ...]) -> list[dict[str, Any]]:
 
 _VERSION = {
     "version": 12, "as_of": "2026-11-01", "created": _TIME, "n_items": 20_000, "scale": "log",
-    "unlisted": "never", "metric": "ndcg", "k": 10, "depth": 50, "reranker": None,
+    "unlisted": "never", "metric": "ndcg", "k": 10, "depth": 50, "strength": 1.0, "reranker": None,
     "loaded_at": _TIME, "refused": None,
 }  # fmt: skip
 _RERANKER = {

@@ -43,7 +43,8 @@ class ServedVersion:
         return VersionAnswer(
             self.number, str(self.manifest["as_of"]), str(self.manifest["created"]), self.n_items,
             self.treatment.scale, self.unlisted, self.summary.metric, self.summary.k,
-            self.treatment.depth, self._describe_reranker(), self.loaded_at, refused,
+            self.treatment.depth, self.summary.strength, self._describe_reranker(),
+            self.loaded_at, refused,
         )  # fmt: skip
 
     def _describe_reranker(self) -> RerankerAnswer | None:
@@ -70,6 +71,13 @@ class ReadVersion(NamedTuple):
         """
         bias, reranker = version.bias(), version.reranker()
         return cls(version, bias if reranker is None else reranker.bias, reranker)
+
+    def with_strength(self, strength: float) -> ReadVersion:
+        """Return the version with a share of what it has learned."""
+        if self.reranker is None:
+            return self._replace(bias=self.bias.with_strength(strength))
+        reranker = self.reranker.with_strength(strength)
+        return self._replace(bias=reranker.bias, reranker=reranker)
 
 
 def prepare_version(read: ReadVersion, has_test: bool) -> ServedVersion:

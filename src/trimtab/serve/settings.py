@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from trimtab.abtest.buckets import Experiment
+from trimtab.bias.strength import require_strength
 from trimtab.checks import require_number, require_whole
 from trimtab.errors import SettingError
 
@@ -24,6 +25,7 @@ class Settings:
     Args:
         poll: Seconds between checks of the store.
         retry: Seconds before a version that could not be loaded is tried again.
+        strength: Share of what a version has learned to use, from 0 to 1.
         salt: Salt of an A/B test that assigns users, see `trimtab.abtest.buckets.Experiment`.
         share: Share of users in the treatment group.
         exposures: Folder for the log of who was shown what.
@@ -49,6 +51,7 @@ class Settings:
 
     poll: float = 1.0
     retry: float = 30.0
+    strength: float = 1.0
     salt: str | None = None
     share: float = 0.5
     exposures: Path | None = None
@@ -73,6 +76,7 @@ class Settings:
             require_number(name, getattr(self, name), 0.01, 86_400)
         for name in ("exposure_rows", "exposure_buffer", *self.limits()):
             require_whole(name, getattr(self, name), 1)
+        require_strength(self.strength)
         require_whole("max_k", self.max_k, DEFAULT_K)
         require_token("token", self.token)
         require_token("admin_token", self.admin_token)

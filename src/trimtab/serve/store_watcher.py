@@ -103,7 +103,10 @@ class StoreWatcher:
         if before and (before.number, before.manifest) == (version.number, version.manifest):
             self.refused = None
             return False
-        self.served = prepare_version(self._read(), self._settings.experiment is not None)
+        self.served = prepare_version(
+            self._read().with_strength(self._settings.strength),
+            self._settings.experiment is not None,
+        )
         self.refused = None
         if before is not None:
             self._counters.swaps.add()

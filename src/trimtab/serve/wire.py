@@ -167,6 +167,7 @@ class VersionAnswer(Struct):
     metric: str
     k: int
     depth: Annotated[int | None, Meta(description="Null if whole lists are re-ranked.")]
+    strength: Annotated[float, Meta(description="Share in use of what was learned.")]
     reranker: RerankerAnswer | None
     loaded_at: str
     refused: RefusedVersion | None

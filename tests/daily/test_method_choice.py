@@ -1,0 +1,144 @@
+"""refresh --method: any method can be published; auto takes the best, and does not change lightly.
+
+--strength publishes a share of what was learned.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import trimtab as tt
+from shops import AS_OF, run_in_process
+from trimtab.daily.method_choice import ForecastOf, choose_method
+from trimtab.errors import SettingError
+from trimtab.store import Store
+
+pytestmark = pytest.mark.xdist_group("shop")
+
+
+def forecasts(**lifts: float | None) -> dict[str, ForecastOf]:
+    """Forecasts with a standard error of 0.02."""
+    width = 0.02 * 1.6448536269514722
+    return {
+        name: ForecastOf(None, None, None)
+        if lift is None
+        else ForecastOf(lift, lift - width, lift + width)
+        for name, lift in lifts.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("lifts", "served", "chosen", "why"),
+    [
+        ({"bias": 0.05, "ratio": 0.04}, None, "bias", "its forecast, +5.0%, is the highest"),
+        ({"bias": 0.05, "ratio": 0.06}, None, "ratio", "is the highest"),
+        ({"bias": 0.05, "ratio": 0.06}, "ratio", "ratio", "is the highest"),
+        ({"bias": 0.05, "ratio": 0.06}, "bias", "bias", "by less than its standard error"),
+        ({"bias": 0.05, "ratio": 0.08}, "bias", "ratio", "by more than its standard error"),
+        ({"bias": None, "ratio": 0.01}, "bias", "ratio", "bias, used so far, gains nothing"),
+        ({"bias": 0.01, "ratio": -0.01}, "ratio", "bias", "ratio, used so far, gains nothing"),
+        ({"bias": 0.05}, "reranker", "bias", "reranker, used so far, gains nothing"),
+        ({"bias": None, "ratio": -0.1}, "ratio", "bias", "no method gains on held-out windows"),
+    ],
+)
+def test_a_method_is_changed_only_for_a_clear_gain(lifts, served, chosen, why):
+    choice = choose_method(forecasts(**lifts), served)
+    assert choice.method == chosen
+    assert why in choice.why
+
+
+def test_auto_publishes_the_best_and_says_why(shop):
+    result = run_in_process(*shop.arguments("--as-of", AS_OF, "--method", "auto"))
+    assert result.returncode == 0
+    version = Store(shop.store).current()
+    told = version.manifest["method"]
+    lifts = {name: own["lift"] for name, own in told["forecasts"].items() if own["lift"]}
+    assert set(told["forecasts"]) >= {"bias", "ratio", "recent", "difference"}
+    assert told["asked"] == "auto"
+    assert told["used"] == max(lifts, key=lifts.__getitem__)
+    assert told["why"] in result.stdout
+    assert version.lists().num_rows > 0
+    assert f"method {told['used']}: " in result.stdout
+
+
+@pytest.mark.parametrize("method", ["bias", "recent"])
+def test_auto_knows_the_method_served(shop, method):
+    shop.job(method=method, accept=("guard",)).run(AS_OF - timedelta(1))
+    told = shop.job(method="auto").run(AS_OF).version.manifest["method"]
+    found = {name: ForecastOf(**own) for name, own in told["forecasts"].items()}
+    expected = choose_method(found, method)
+    assert (told["used"], told["why"]) == (expected.method, expected.why)
+
+
+@pytest.mark.parametrize("method", ["ratio", "recent", "difference"])
+def test_a_method_that_counts_is_published(shop, method):
+    done = shop.job(method=method, rerank=True, accept=("guard",)).run(AS_OF)
+    assert done.bias.summary.method == method
+    assert done.version.manifest["method"] == {"asked": method, "used": method}
+    assert (
+        done.version.bias()
+        .apply(pq.read_table(shop.lists / f"{AS_OF}.parquet"))
+        .equals(done.version.top())
+    )
+
+
+def test_the_method_reranker_is_the_option_reranker(shop):
+    first = shop.job(method="reranker").run(AS_OF).version
+    second = shop.job(reranker=True).run(AS_OF).version
+    assert first.lists().equals(second.lists())
+    assert first.manifest["method"] == second.manifest["method"]
+
+
+def test_auto_leaves_out_what_must_not_be_shown(shop):
+    lists = pq.read_table(shop.lists / f"{AS_OF}.parquet")
+    allowed = pa.table({"item_id": sorted(set(lists["item_id"].to_pylist()))[:40]})
+    pq.write_table(allowed, shop.folder / "allowed.parquet")
+    done = shop.job(
+        method="auto", allowed=shop.folder / "allowed.parquet", accept=("different-lists",)
+    ).run(AS_OF)
+    assert pc.all(pc.is_in(done.version.lists()["item_id"], allowed["item_id"].combine_chunks()))
+
+
+def test_a_strength_is_published_with_its_forecast(shop):
+    whole = shop.job(rerank=True).run(AS_OF)
+    arguments = shop.arguments("--as-of", AS_OF, "--strength", "0.5", "--rerank")
+    result = run_in_process(*arguments)
+    assert result.returncode == 0
+    assert "strength 0.5 of what was learned" in result.stdout
+    version = Store(shop.store).current()
+    assert version.manifest["strength"] == 0.5
+    assert np.array_equal(version.bias().bias, 0.5 * whole.bias.bias)
+    expected = whole.bias.summary.forecast_by_strength["0.5"][0]
+    assert version.forecast["forecast"] == expected
+    assert run_in_process("history", "--store", shop.store).returncode == 0
+
+
+def test_a_reranker_at_a_strength_is_published(shop):
+    whole = shop.job(reranker=True).run(AS_OF)
+    done = shop.job(reranker=True, strength=0.3).run(AS_OF)
+    assert done.reranker.summary.strength == 0.3
+    loaded = done.version.reranker()
+    assert loaded.learned == whole.reranker.with_strength(0.3).learned
+    assert isinstance(loaded, tt.Reranker)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"method": "best"}, "method='best'"),
+        ({"method": "ratio", "reranker": True}, "reranker=True asks for another one"),
+        ({"strength": 2}, "strength=2"),
+        ({"method": "ratio", "widen": "any"}, "widen='any': needs reranker=True or method='auto'"),
+        ({"method": "auto", "learner": tt.BiasLearner.paper()}, "a reranker takes k, metric"),
+        ({"method": "ratio", "learner": tt.BiasLearner(penalty=2.0)}, "setting of the ascent"),
+    ],
+)
+def test_settings_that_do_not_go_together(shop, settings, message):
+    with pytest.raises(SettingError, match=message):
+        shop.job(**settings)
