@@ -5,6 +5,7 @@
     python benchmarks/rolling.py --only-default    # the default without rivals
     python benchmarks/rolling.py --only-reranker   # the Reranker and its biases without rivals
     python benchmarks/rolling.py --only-reranker --ablation    # also with parts left out
+    python benchmarks/rolling.py --only-methods    # refresh --method auto against each method alone
     python benchmarks/rolling.py --so-far          # tables of what is there, computing nothing
     python benchmarks/rolling.py --retail online_retail_2010.parquet --markdown rolling.md
 
@@ -69,11 +70,13 @@ def plan_cells(options: argparse.Namespace) -> dict[str, list]:
 def plan_parts(options: argparse.Namespace, timed: bool) -> tuple[tuple[str, ...], ...]:
     """The parts of the first and of the second date of a week."""
     from rolling_cells import parts_of
-    from rolling_parts import ABLATION, DEFAULT, OTHER_METRICS, RERANKER
+    from rolling_parts import ABLATION, DEFAULT, METHOD_FORECASTS, OTHER_METRICS, RERANKER
 
     own = (RERANKER, OTHER_METRICS)
     if options.only_default:
         return (DEFAULT,), (DEFAULT,)
+    if options.only_methods:
+        return (RERANKER, METHOD_FORECASTS), (RERANKER, METHOD_FORECASTS)
     if options.only_reranker:
         return (*own, ABLATION) if options.ablation else own, own
     parts = parts_of(options.quick, timed)
@@ -126,9 +129,11 @@ def report(planned: dict[str, list], markdown: Path | None) -> None:
     from rich.console import Console
 
     import rolling_tables as tables
+    from method_tables import method_sheets
     from reranker_tables import reranker_sheets
 
     sheets = [*rival_sheets(planned), *default_sheets(planned), *reranker_sheets(planned)]
+    sheets += method_sheets(planned)
     console = Console(width=220)
     for sheet in sheets:
         sheet.show(console)
@@ -172,6 +177,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="4 dates a pair, fewer settings")
     parser.add_argument("--only-default", action="store_true", help="the default, no rivals")
     parser.add_argument("--only-reranker", action="store_true", help="the Reranker, no rivals")
+    parser.add_argument("--only-methods", action="store_true", help="refresh --method auto")
     parser.add_argument("--ablation", action="store_true", help="--only-reranker: leave parts out")
     parser.add_argument("--rivals-twice", action="store_true", help="rivals on both dates a week")
     parser.add_argument("--so-far", action="store_true", help="only print what is there")

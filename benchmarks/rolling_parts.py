@@ -7,12 +7,14 @@ alone, and what a learner said of its fit.
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 import trimtab as tt
+from trimtab.checks import COUNT_METHODS
 from trimtab.experiments.methods import Case, Method
 from trimtab.metrics.bootstrap import lift_intervals
 from trimtab.metrics.evaluation import evaluate_units
@@ -37,6 +39,9 @@ RERANKER = "reranker"  # the part with NDCG and forecast of the Reranker, and of
 OTHER_METRICS = "reranker-others"  # the same learned and judged by the other metrics
 SIMPLE_RIVALS = "simple-rivals"  # of the Reranker: they learn nothing
 ABLATION = "ablation"
+METHOD_FORECASTS = (
+    "methods"  # the part with lifts and forecasts of methods that count, and the bias
+)
 N_DRAWS = 1000
 ROUNDS = 3  # as many for each time: the best of more would flatter
 
@@ -104,6 +109,24 @@ def _learn_reranker(case: Case, _: str) -> dict[str, Any]:
         "fit_seconds": fitted - begun,
         "apply_seconds": time.perf_counter() - fitted,
     }
+
+
+def _learn_methods(case: Case, _: str) -> dict[str, Any]:
+    """Lifts and forecasts of the methods that count, and the forecast of the default's biases."""
+    recs, recent = case.windows
+    shown, forecasts = [], {}
+    for method in ("hierarchy", *COUNT_METHODS):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", tt.TrimtabWarning)
+            bias = tt.BiasLearner(k=K, method=method).fit(
+                recs, recent, history=case.split.train, items=case.catalogue
+            )
+        summary = bias.summary
+        name = "bias" if method == "hierarchy" else method
+        forecasts[name] = [summary.forecast, summary.forecast_low, summary.forecast_high]
+        if method != "hierarchy":  # its lift is in the Reranker's part
+            shown.append(_shown(method, "ndcg", bias, case))
+    return {"rows": _judge(case, shown), "forecasts": forecasts}
 
 
 def _learn_other_metrics(case: Case, _: str) -> dict[str, Any]:
@@ -181,7 +204,7 @@ REFITS = {f"{kind}-{value:g}": (kind, value) for kind in REFITTED for value in K
 FILLS = {
     "rescores": _rescore, "learners": _learn, DEFAULT: _learn_default, "times": _time,
     RERANKER: _learn_reranker, OTHER_METRICS: _learn_other_metrics,
-    SIMPLE_RIVALS: _show_simple_rivals, TERMS_LAMBDAMART: _show_trees, ABLATION: _leave_out,
+    METHOD_FORECASTS: _learn_methods, SIMPLE_RIVALS: _show_simple_rivals, TERMS_LAMBDAMART: _show_trees, ABLATION: _leave_out,
 }  # fmt: skip
 _Shown = tuple[str, str, tuple[str, ...], Any]  # kind, setting, metrics to judge by, lists
 
