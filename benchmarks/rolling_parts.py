@@ -204,7 +204,8 @@ REFITS = {f"{kind}-{value:g}": (kind, value) for kind in REFITTED for value in K
 FILLS = {
     "rescores": _rescore, "learners": _learn, DEFAULT: _learn_default, "times": _time,
     RERANKER: _learn_reranker, OTHER_METRICS: _learn_other_metrics,
-    METHOD_FORECASTS: _learn_methods, SIMPLE_RIVALS: _show_simple_rivals, TERMS_LAMBDAMART: _show_trees, ABLATION: _leave_out,
+    METHOD_FORECASTS: _learn_methods, SIMPLE_RIVALS: _show_simple_rivals,
+    TERMS_LAMBDAMART: _show_trees, ABLATION: _leave_out,
 }  # fmt: skip
 _Shown = tuple[str, str, tuple[str, ...], Any]  # kind, setting, metrics to judge by, lists
 
