@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trimtab.errors import DataError, SettingError, TrimtabError
@@ -17,14 +17,32 @@ DUPLICATES = ("error", "max", "mean", "sum")
 MOST_DAYS = 36_500
 
 
-def require_columns(table: str, found: Sequence[str], needed: Sequence[str]) -> None:
-    """Raise if a table lacks a column."""
+def require_columns(
+    table: str,
+    found: Sequence[str],
+    needed: Sequence[str],
+    own_names: Mapping[str, str] | None = None,
+) -> None:
+    """Raise if a table lacks a column.
+
+    Args:
+        table: name of the table.
+        found: columns that it has.
+        needed: columns that it must have.
+        own_names: the caller's names of columns, by Trimtab's, where they differ.
+    """
+    own = own_names or {}
     for column in needed:
         if column not in found:
-            names = ", ".join(map(str, found)) or "no columns"
+            listed = ", ".join(str(own.get(name, name)) for name in found) or "no columns"
+            if column in own:
+                raise DataError(
+                    f"missing column '{own[column]}' ({column}) in {table}; found {listed}. Check "
+                    f"the names in columns"
+                )
             raise DataError(
-                f"missing column '{column}' in {table}; found {names}. Rename the column that "
-                f"holds it to '{column}'"
+                f"missing column '{column}' in {table}; found {listed}. Rename the column that "
+                f"holds it to '{column}', or map its name (--columns on the command line)"
             )
 
 

@@ -19,8 +19,9 @@ import pytest
 
 import trimtab as tt
 from shops import AS_OF, run_in_process
-from trimtab.daily.event_sources import query_events, without_password
+from trimtab.daily.event_sources import query_events
 from trimtab.errors import SettingError, StoreError
+from trimtab.tables.passwords import without_password
 
 pytestmark = pytest.mark.xdist_group("shop")
 QUICK = tt.BiasLearner(method="ascent")

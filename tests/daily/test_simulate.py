@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import trimtab as tt
-from trimtab.daily.dated_lists import TRAINED_UNTIL
 from trimtab.daily.simulate import Simulation
 from trimtab.daily.simulated_month import SCHEMA, Month, lift_of, prepare_folder, require_free
 from trimtab.datasets import generate_log, make_log
@@ -24,6 +23,7 @@ from trimtab.errors import DataError, SettingError, StoreError
 from trimtab.report.month.month_page import describe_days, describe_outcome, describe_setup
 from trimtab.report.words import percent
 from trimtab.store import Store
+from trimtab.tables.columns import TRAINED_UNTIL
 from trimtab.tables.files import write_table
 
 TZ = "America/New_York"

@@ -86,15 +86,16 @@ def _email_rows(sent: Table, table: Table) -> Codes:
     """Return the row in `emails` of every row; refuses emails never sent, or sent twice."""
     ids, (own, others) = encode_ids([sent.ids(EMAIL_ID), _ids(table, EMAIL_ID, sent)])
     if len(np.unique(own)) < len(own):
-        raise DataError(f"column '{EMAIL_ID}' of emails has duplicate ids; keep one row per email")
+        name = sent.own_name(EMAIL_ID)
+        raise DataError(f"column '{name}' of emails has duplicate ids; keep one row per email")
     rows = np.full(len(ids), -1, np.int64)
     rows[own] = np.arange(len(own))
     found = rows[others]
     if (found < 0).any():
         first = table.columns[EMAIL_ID][int(np.argmax(found < 0))].as_py()
         raise DataError(
-            f"column '{EMAIL_ID}' of {table.name} has {first!r}, which is not in emails (and "
-            f"{int((found < 0).sum()) - 1} more); add these emails, or drop the rows"
+            f"column '{table.own_name(EMAIL_ID)}' of {table.name} has {first!r}, which is not in "
+            f"emails (and {int((found < 0).sum()) - 1} more); add these emails, or drop the rows"
         )
     return found.astype(np.int32)
 
@@ -134,13 +135,16 @@ def _find_owners(
 def _times(clicked: Table, bought: Table) -> list[Ints]:
     """Return the instants of both tables; times without a zone are taken as one place's."""
     tables = (clicked, bought)
-    zoned = [has_zone(table.columns[TIMESTAMP], table.name) for table in tables]
+    zoned = [has_zone(t.columns[TIMESTAMP], t.name, t.own_name(TIMESTAMP)) for t in tables]
     if zoned[0] != zoned[1]:
         have, lack = (tables[zoned.index(answer)].name for answer in (True, False))
         raise DataError(
             f"column '{TIMESTAMP}' has a time zone in {have} but not in {lack}; add it to both"
         )
-    return [microseconds(as_utc(t.columns[TIMESTAMP], "UTC", t.name)[0]) for t in tables]
+    return [
+        microseconds(as_utc(t.columns[TIMESTAMP], "UTC", t.name, t.own_name(TIMESTAMP))[0])
+        for t in tables
+    ]
 
 
 def _changes(values: Codes) -> Any:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from trimtab.abtest.buckets import CONTROL, TREATMENT, Experiment
 from trimtab.arrays import Codes, Flags, Floats
 from trimtab.errors import DataError
+from trimtab.tables.column_map import own_names
 from trimtab.tables.columns import BUCKET, USER
 from trimtab.tables.frames import Table, column_names, read_frame, require_numbers
 from trimtab.tables.ids import as_read_only, encode_ids, id_column
@@ -158,8 +159,8 @@ def _numbers(table: Table, name: str) -> Floats:
     before = name.startswith(BEFORE)
     if column.null_count and not before:
         raise DataError(
-            f"column '{name}' of table has no value in {column.null_count} of {len(column)} rows; "
-            f"use 0 instead"
+            f"column '{table.own_name(name)}' of table has no value in {column.null_count} of "
+            f"{len(column)} rows; use 0 instead"
         )
     require_numbers(table, name)
     values: Floats = np.array(as_read_only(column.cast(pa.float64(), safe=False)), np.float64)
@@ -170,7 +171,8 @@ def _numbers(table: Table, name: str) -> Floats:
     if bad.any():
         rule = f"{'a number' if name.endswith(REVENUE) else 'whole, at least 0'} and below {MOST:g}"
         raise DataError(
-            f"column '{name}' of table has {given[bad][0]:g}: must be {rule}; fix such rows"
+            f"column '{table.own_name(name)}' of table has {given[bad][0]:g}: must be {rule}; fix "
+            f"such rows"
         )
     return values
 
@@ -179,7 +181,8 @@ def _buckets(columns: pa.Table, labels: Sequence[str], experiment: Experiment | 
     """Return whether each row is in the treatment group."""
     given = None
     if BUCKET in columns.column_names:
-        given = _by_label(columns[BUCKET], labels)
+        own = own_names(columns).get(BUCKET, BUCKET)
+        given = _by_label(columns[BUCKET], labels, own)
     if experiment is None:
         assert given is not None
         return given
@@ -200,26 +203,24 @@ def _buckets(columns: pa.Table, labels: Sequence[str], experiment: Experiment | 
     return expected
 
 
-def _by_label(column: pa.ChunkedArray, labels: Sequence[str]) -> Flags:
+def _by_label(column: pa.ChunkedArray, labels: Sequence[str], name: str) -> Flags:
     try:
         text = column.cast(pa.string())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise DataError(
-            f"column '{BUCKET}' of table holds {column.type}: must be text like '{labels[0]}'; "
+            f"column '{name}' of table holds {column.type}: must be text like '{labels[0]}'; "
             f"cast the column"
         ) from error
     known = pc.unique(text).to_pylist()
     strange = [value for value in known if value not in labels]
     if strange:
         raise DataError(
-            f"column '{BUCKET}' of table has {strange[0]!r}: must be '{labels[0]}' or "
+            f"column '{name}' of table has {strange[0]!r}: must be '{labels[0]}' or "
             f"'{labels[1]}'; rename it, or pass labels="
         )
     missing = [label for label in labels if label not in known]
     if missing:
-        raise DataError(
-            f"column '{BUCKET}' of table has no '{missing[0]}'; add rows of both buckets"
-        )
+        raise DataError(f"column '{name}' of table has no '{missing[0]}'; add rows of both buckets")
     return np.array(pc.equal(text, labels[1]).to_numpy(zero_copy_only=False), bool)
 
 

@@ -15,13 +15,15 @@ from trimtab.abtest import (
     baseline_of,
     baseline_of_counts,
 )
+from trimtab.abtest.attribution import EMAIL_ID, SESSION
 from trimtab.abtest.buckets import Experiment
 from trimtab.abtest.sample_size import LIFTS, detectable_lift
 from trimtab.abtest.sample_size import plan as plan_samples
-from trimtab.abtest.samples import LABELS
+from trimtab.abtest.samples import BEFORE, COLUMNS, DATE, LABELS
 from trimtab.abtest.settings import Settings, parse_share
 from trimtab.cli.options import (
     AsJson,
+    Columns,
     Salt,
     Share,
     defaults_of,
@@ -33,17 +35,20 @@ from trimtab.cli.options import (
 )
 from trimtab.cli.printing import print_json, print_numbers, say, say_page
 from trimtab.errors import SettingError
+from trimtab.tables.column_map import ColumnMap
 from trimtab.tables.files import read_table, read_tables
 
 _ATTRIBUTE = defaults_of(attribute)
 _COLUMNS = ("", "control", "treatment", "lift", "interval", "verdict")
 _LOGS = ("emails", "opens", "clicks", "orders")
+_ENDINGS = (".parquet", ".csv", ".csv.gz", ".tsv", ".tsv.gz")
+_MAPPED = (EMAIL_ID, SESSION, DATE, *COLUMNS, *(BEFORE + name for name in COLUMNS))
 _OLD_NAMES = {"emails": "mails"}  # still read
 
 
 def abtest(
     table: Annotated[
-        Path | None,
+        str | None,
         option(
             "FILE", "Results, one row per user or email: bucket, opens, clicks, orders, revenue."
         ),
@@ -54,11 +59,12 @@ def abtest(
     treatment: Annotated[str | None, option("TOTALS", "Treatment totals.")] = None,
     logs: Annotated[
         Path | None,
-        option("FOLDER", "Folder with emails, opens, clicks, orders as .parquet or .csv."),
+        option("FOLDER", "Folder with emails, opens, clicks, orders as Parquet or CSV."),
     ] = None,
     session_minutes: Annotated[
         float, option("MINUTES", "Minutes of inactivity that end a session.")
     ] = _ATTRIBUTE.session_minutes,
+    columns: Columns = None,
     labels: Annotated[
         str, option("NAMES", "Names of control and treatment in the bucket column.")
     ] = ",".join(LABELS),
@@ -97,16 +103,17 @@ def abtest(
         margin=None if margin is None else parse_share("margin", margin),
     )  # fmt: skip
     names = _parse_labels(labels)
+    own = ColumnMap.parse(columns, _MAPPED)
     if plan:
         refuse_with("--plan", treatment=treatment, logs=logs, salt=salt, out=out, margin=margin)
         lifts = [parse_share("lift", text) for text in lift or ()]
-        _plan(table, control, names, lifts, settings, as_json)
+        _plan(table, own, control, names, lifts, settings, as_json)
         return
     refuse_without("--plan", lift=lift)
     if out is not None:
         require_page_name(out)
         require_output(out.parent, page=True)
-    found = _analyse(table, control, treatment, logs, session_minutes, names, salt, settings)
+    found = _analyse(table, own, control, treatment, logs, session_minutes, names, salt, settings)
     if out is not None:
         from trimtab.report import write_verdict
 
@@ -127,8 +134,9 @@ def _parse_labels(text: str) -> list[str]:
 
 
 def _analyse(
-    table: Path | None, control: str | None, treatment: str | None, logs: Path | None,
-    session_minutes: float, labels: list[str], salt: str | None, settings: Settings,
+    table: str | None, columns: ColumnMap, control: str | None, treatment: str | None,
+    logs: Path | None, session_minutes: float, labels: list[str], salt: str | None,
+    settings: Settings,
 ) -> Any:  # fmt: skip
     """Return the analysis of the data that the options name."""
     with_totals = control is not None or treatment is not None
@@ -138,7 +146,10 @@ def _analyse(
         if control is None or treatment is None:
             raise SettingError("--control and --treatment go together: give the totals of both")
         return analyse_counts(_parse_totals(control), _parse_totals(treatment), settings)
-    rows = _attributed(logs, session_minutes) if logs is not None else read_table(Path(str(table)))
+    if logs is not None:
+        rows = _attributed(logs, columns, session_minutes)
+    else:
+        rows = _read_rows(str(table), columns)
     experiment = None if salt is None else Experiment(salt, settings.share)
     return analyse(rows, settings, labels=labels, experiment=experiment)
 
@@ -160,15 +171,22 @@ def _parse_totals(text: str) -> dict[str, float]:
     return totals
 
 
-def _attributed(folder: Path, session_minutes: float) -> Any:
+def _read_rows(path: str, columns: ColumnMap) -> Any:
+    """Return one row per user or email, from a file."""
+    rows = read_table(path, columns=columns)
+    columns.warn_of_unused([rows])
+    return rows
+
+
+def _attributed(folder: Path, columns: ColumnMap, session_minutes: float) -> Any:
     """Return one row per email, from logs."""
     paths = [_find_log(folder, name) for name in _LOGS]
-    return attribute(*read_tables(*paths), session_minutes=session_minutes)
+    return attribute(*read_tables(*paths, columns=columns), session_minutes=session_minutes)
 
 
 def _find_log(folder: Path, name: str) -> Path:
     for written in (name, _OLD_NAMES.get(name, name)):
-        for ending in (".parquet", ".csv"):
+        for ending in _ENDINGS:
             if (folder / f"{written}{ending}").exists():
                 return folder / f"{written}{ending}"
     raise SettingError(f"--logs {folder}: has no {name}.parquet or {name}.csv; add it")
@@ -207,14 +225,14 @@ def _finding_cells(finding: Any) -> tuple[str, ...]:
 
 
 def _plan(
-    table: Path | None, control: str | None, labels: list[str], lifts: list[float],
-    settings: Settings, as_json: bool,
+    table: str | None, columns: ColumnMap, control: str | None, labels: list[str],
+    lifts: list[float], settings: Settings, as_json: bool,
 ) -> None:  # fmt: skip
     """Print the emails needed for each metric and lift."""
     if (table is None) == (control is None):
         raise SettingError("--plan needs a baseline: give one of --table or --control")
     if table is not None:
-        baselines = baseline_of(read_table(table), labels)
+        baselines = baseline_of(_read_rows(table, columns), labels)
     else:
         baselines = baseline_of_counts(_parse_totals(str(control)))
     wanted = lifts or LIFTS

@@ -16,6 +16,7 @@ from trimtab.cli.options import (
     AllowedFile,
     AsJson,
     BiasFolder,
+    Columns,
     Duplicates,
     Escape,
     ExcludeFile,
@@ -38,6 +39,7 @@ from trimtab.cli.options import (
 from trimtab.cli.printing import print_json, print_table, say, say_formulas, say_strength
 from trimtab.errors import SettingError
 from trimtab.learn import BiasLearner
+from trimtab.tables.column_map import ColumnMap
 from trimtab.tables.columns import ITEM
 from trimtab.tables.files import (
     read_tables,
@@ -52,30 +54,32 @@ _APPLY = defaults_of(ItemBias.apply)
 
 def fit(
     recs: RecsFile,
-    recent: Annotated[Path, option("FILE", "Recent purchases: user_id, item_id.", "--recent")],
+    recent: Annotated[str, option("FILE", "Recent purchases: user_id, item_id.", "--recent")],
     out: Annotated[Path, option("FOLDER", "Folder to save the biases in.", "--out")],
     k: Slots = BiasLearner.k,
     metric: Metric = BiasLearner.metric,
     paper: Paper = False,
     history: Annotated[
-        Path | None, option("FILE", "Earlier sales: events, or item_id and count.")
+        str | None, option("FILE", "Earlier sales: events, or item_id and count.")
     ] = None,
-    items: Annotated[Path | None, option("FILE", "Item categories: item_id, category.")] = None,
+    items: Annotated[str | None, option("FILE", "Item categories: item_id, category.")] = None,
     weights: WeightsFile = None,
     start: Annotated[Path | None, option("FOLDER", "Folder with biases for a warm start.")] = None,
     setting: Settings = None,
     strength: Strength = WHOLE,
     duplicates: Duplicates = _FIT.duplicates,
+    columns: Columns = None,
     as_json: AsJson = False,
 ) -> None:
     """Learn one bias per item and save the biases in a folder."""
     learner = make_learner(k, metric, paper, setting)
     require_strength(strength)
+    own = ColumnMap.parse(columns)
     require_writable_folder(out)
     refuse_overwriting(out, recs=recs, recent=recent, history=history, items=items, weights=weights)
     loaded = None if start is None else ItemBias.load(start)
     lists, sales, by_user, past, catalogue = read_tables(
-        recs, recent, weights, history, items, text=text_columns(loaded)
+        recs, recent, weights, history, items, text=text_columns(loaded), columns=own
     )
     bias = learner.fit(
         lists, sales, history=past, items=catalogue, weights=by_user, start=loaded,
@@ -114,6 +118,7 @@ def apply(
     salt: Salt = None,
     share: ShareOfTest = None,
     escape: Escape = False,
+    columns: Columns = None,
 ) -> None:
     """Re-rank lists with saved biases and write the top k.
 
@@ -123,10 +128,13 @@ def apply(
     require_writable_folder(out.parent)
     refuse_escape(escape, out)
     refuse_overwriting(out, bias=bias, recs=recs, exclude=exclude, allowed=allowed)
+    own = ColumnMap.parse(columns)
     treated = share_of_test(salt, share)
     deepest = parse_depth(depth)
     loaded = ItemBias.load(bias).with_strength(strength)
-    lists, pairs, items = read_tables(recs, exclude, allowed, text=text_columns(loaded))
+    lists, pairs, items = read_tables(
+        recs, exclude, allowed, text=text_columns(loaded), columns=own
+    )
     options = {
         "exclude": pairs, "allowed": items, "duplicates": duplicates, "explore": explore,
         "seed": seed, "depth": deepest,

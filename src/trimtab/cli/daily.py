@@ -12,6 +12,7 @@ from trimtab.cli.biases import make_learner
 from trimtab.cli.options import (
     AllowedFile,
     AsJson,
+    Columns,
     Duplicates,
     ExcludeFile,
     ItemsFile,
@@ -39,6 +40,7 @@ from trimtab.daily.method_choice import AUTO, METHODS, RERANKER
 from trimtab.daily.refresh import ACCEPTABLE
 from trimtab.learn import BiasLearner
 from trimtab.store import Store
+from trimtab.tables.column_map import ColumnMap
 from trimtab.tables.files import require_table_suffix, write_table
 
 _TEST_DAYS = defaults_of(realised_lifts).test_days
@@ -48,13 +50,13 @@ _HISTORY = ("", "version", "for", "made (UTC)", "on the window", "forecast", "bi
 
 def refresh(
     lists: Annotated[
-        Path, option("FOLDER", "Folder of lists, one file or partition per day.", "--lists")
+        str, option("FOLDER", "Folder of lists, one file or partition per day.", "--lists")
     ],
     events: Annotated[
         str,
         option(
             "FILE",
-            "Purchases: .parquet, .csv, postgresql://user@host/name or duckdb:path.db.",
+            "Purchases: Parquet, CSV, s3://, postgresql://user@host/name or duckdb:path.db.",
             "--events",
         ),
     ],
@@ -66,6 +68,7 @@ def refresh(
     query: Query = None,
     tz: Zone = None,
     items: ItemsFile = None,
+    columns: Columns = None,
     k: Slots = BiasLearner.k,
     metric: Metric = BiasLearner.metric,
     paper: Paper = False,
@@ -129,6 +132,7 @@ def refresh(
         learn_on=learn_on, rerank=rerank, keep=keep, duplicates=duplicates,
         accept=tuple(accept or ()), warm=warm, reranker=reranker, widen=widen, repeats=repeats,
         exclude=exclude, allowed=allowed, method=method, strength=strength,
+        columns=ColumnMap.parse(columns),
     )  # fmt: skip
     version = job.run(as_of).version
     if as_json:
@@ -144,7 +148,7 @@ def history(
         option("FILE", "Purchases, to compare each forecast with the lift that came.", "--events"),
     ] = None,
     lists: Annotated[
-        Path | None,
+        str | None,
         option("FOLDER", "Folder of lists. By default, the one each version was made from."),
     ] = None,
     query: Query = None,
@@ -154,6 +158,7 @@ def history(
     test_days: Annotated[
         int | None, option("DAYS", f"Days that judge a version; {_TEST_DAYS} by default.")
     ] = None,
+    columns: Columns = None,
     as_json: AsJson = False,
 ) -> None:
     """List the versions of a store and show which one is served.
@@ -161,7 +166,8 @@ def history(
     With --events, compare each forecast with the lift that came.
     """
     if events is None:
-        refuse_without("--events", lists=lists, query=query, tz=tz, **{"test-days": test_days})
+        others = {"query": query, "tz": tz, "test-days": test_days, "columns": columns}
+        refuse_without("--events", lists=lists, **others)
     opened = Store(store)
     current = opened.serving()
     rows = [describe(version) for version in opened.history()]
@@ -171,6 +177,7 @@ def history(
         judged = realised_lifts(
             opened, events, lists=lists, query=query, tz=tz,
             test_days=_TEST_DAYS if test_days is None else test_days,
+            columns=ColumnMap.parse(columns),
         )  # fmt: skip
         added = {own.version: _realised_fields(own) for own in judged}
         rows = [{**row, **added.get(row["number"], {})} for row in rows]

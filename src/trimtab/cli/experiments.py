@@ -12,6 +12,7 @@ import typer
 from trimtab.checks import METRICS
 from trimtab.cli.options import (
     CategoryLevel,
+    Columns,
     ItemsFile,
     ListsFolder,
     LogFile,
@@ -31,6 +32,7 @@ from trimtab.experiments.methods import KINDS
 from trimtab.experiments.plan import ENGINES, EVERY, Plan, make_plan, open_log, read_plan_file
 from trimtab.experiments.results import INCOMPLETE
 from trimtab.experiments.unfinished import load_results
+from trimtab.tables.column_map import ColumnMap
 from trimtab.tables.log import Log
 
 ResultsFolder = Annotated[Path, option("FOLDER", "Folder for the results.", "--out")]
@@ -69,6 +71,7 @@ def backtest(
     query: Query = None,
     tz: Zone = None,
     items: ItemsFile = None,
+    columns: Columns = None,
     date: Annotated[
         list[str] | None, option("DATE", "First day of a test, like 2017-11-01. Repeatable.")
     ] = None,
@@ -128,11 +131,11 @@ def backtest(
     from trimtab.report.backtest.console import print_summary
 
     options = {
-        "log": log, "lists": None if lists is None else str(lists), "query": query, "tz": tz,
-        "items": None if items is None else str(items), "dates": date,
-        "first": first, "last": last, "every": every, "engines": engine, "methods": method,
-        "metrics": metric, "k": k, "n_listed": n_listed, "recent_days": recent_days,
-        "windows": windows, "test_days": test_days,
+        "log": log, "lists": lists, "query": query, "tz": tz, "items": items,
+        "columns": ColumnMap.parse(columns).own or None, "dates": date, "first": first,
+        "last": last, "every": every, "engines": engine, "methods": method, "metrics": metric,
+        "k": k, "n_listed": n_listed, "recent_days": recent_days, "windows": windows,
+        "test_days": test_days,
     }  # fmt: skip
     settings = _merge_settings(plan, options, level)
     require_output(out, page=report)
@@ -154,7 +157,7 @@ def _open_plan(settings: dict[str, Any]) -> tuple[Log, Plan]:
         return log, make_plan(settings, log)
     if "log" not in settings:
         raise SettingError(f"--lists {settings['lists']}: needs --events, the purchases; add it")
-    given = {name: settings.get(name) for name in ("query", "tz", "items")}
+    given = {name: settings.get(name) for name in ("query", "tz", "items", "columns")}
     folder = open_folder(settings["lists"], settings["log"], **given)
     say(f"{folder.log}")
     plan = plan_folder(settings, folder)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Annotated
 
-from trimtab.cli.options import AsJson, Slots, WeightsFile, defaults_of, option
+from trimtab.cli.options import AsJson, Columns, Slots, WeightsFile, defaults_of, option
 from trimtab.cli.printing import print_json, print_table, say
 from trimtab.metrics.evaluation import LEVEL
 from trimtab.metrics.evaluation import evaluate as evaluate_frames
+from trimtab.tables.column_map import ColumnMap
 from trimtab.tables.files import read_tables
 
 _EVALUATE = defaults_of(evaluate_frames)
@@ -22,20 +22,21 @@ _NAMES = {
 
 
 def evaluate(
-    topk: Annotated[Path, option("FILE", "Lists: user_id, item_id, rank (or score).", "--topk")],
-    truth: Annotated[Path, option("FILE", "Purchases: user_id, item_id.", "--truth")],
+    topk: Annotated[str, option("FILE", "Lists: user_id, item_id, rank (or score).", "--topk")],
+    truth: Annotated[str, option("FILE", "Purchases: user_id, item_id.", "--truth")],
     k: Slots = _EVALUATE.k,
     baseline: Annotated[
-        Path | None, option("FILE", "Other lists for the same users, to compare with.")
+        str | None, option("FILE", "Other lists for the same users, to compare with.")
     ] = _EVALUATE.baseline,
     weight: Annotated[
         str | None,
         option("COLUMN", "Column of --truth that hits count by, like revenue or margin."),
     ] = _EVALUATE.weight,
     history: Annotated[
-        Path | None, option("FILE", "Earlier sales, for novelty: events, or item_id and count.")
+        str | None, option("FILE", "Earlier sales, for novelty: events, or item_id and count.")
     ] = _EVALUATE.history,
     weights: WeightsFile = None,
+    columns: Columns = None,
     as_json: AsJson = False,
 ) -> None:
     """Score lists against purchases, and compare them with other lists.
@@ -43,17 +44,19 @@ def evaluate(
     Metrics at k: ACC, MAP, NDCG, hit rate, recall, MRR, coverage (share of all items shown), and
     with --history novelty. With --baseline, also the lift of each with its 90 % interval.
     """
-    lists, bought, others, by_user, past = read_tables(topk, truth, baseline, weights, history)
-    figures = evaluate_frames(
-        lists, bought, k, by_user, weight=weight, baseline=others, history=past
+    own = ColumnMap.parse(columns)
+    lists, bought, others, by_user, past = read_tables(
+        topk, truth, baseline, weights, history, columns=own
     )
+    by = None if weight is None else own.name_of(weight)
+    figures = evaluate_frames(lists, bought, k, by_user, weight=by, baseline=others, history=past)
     if as_json:
         print_json(figures)
         return
-    columns = ["metric", "value"]
+    titles = ["metric", "value"]
     if baseline is not None:
-        columns += ["baseline", "lift", f"{LEVEL:.0%} interval".replace("%", " %")]
-    print_table(columns, _rows(figures, k, baseline is not None))
+        titles += ["baseline", "lift", f"{LEVEL:.0%} interval".replace("%", " %")]
+    print_table(titles, _rows(figures, k, baseline is not None))
     say(
         f"{figures['n_users']} users who bought something; "
         f"{figures['n_skipped']} users with a list bought nothing and are left out"

@@ -16,6 +16,7 @@ from trimtab.checks import DUPLICATES, METRICS
 from trimtab.errors import SettingError
 from trimtab.learn.rerank_learner import REPEATS, WIDEN
 from trimtab.tables.files import is_csv, require_writable_folder
+from trimtab.tables.places import is_address
 
 
 def one_of(names: Sequence[str]) -> str:
@@ -34,11 +35,20 @@ def option(metavar: str, help: str, *names: str) -> Any:
     return typer.Option(*names, metavar=metavar, help=help)
 
 
-AllowedFile = Annotated[Path | None, option("FILE", "Allowed items: item_id. All by default.")]
+AllowedFile = Annotated[str | None, option("FILE", "Allowed items: item_id. All by default.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the results as JSON.")]
 BiasFolder = Annotated[Path, option("FOLDER", "Folder with the saved biases.", "--bias")]
 CategoryLevel = Annotated[
     str | None, option("COLUMN", "Category column for --engine category.", "--level")
+]
+Columns = Annotated[
+    str | None,
+    option(
+        "NAMES",
+        "Names of columns in your files, like user=customer,item=sku,time=ts; also score, "
+        "category, quantity and others.",
+        "--columns",
+    ),
 ]
 Duplicates = Annotated[
     str, option("RULE", f"Rule for a (user, item) pair listed twice: {one_of(DUPLICATES)}.")
@@ -51,22 +61,22 @@ Escape = Annotated[
         "changes such ids.",
     ),
 ]
-ExcludeFile = Annotated[Path | None, option("FILE", "Pairs not to show: user_id, item_id.")]
+ExcludeFile = Annotated[str | None, option("FILE", "Pairs not to show: user_id, item_id.")]
 ItemsFile = Annotated[
-    Path | None,
+    str | None,
     option(
         "FILE", "Item table: item_id, and optionally name and category columns, coarse to fine."
     ),
 ]
 ListsFolder = Annotated[
-    Path | None,
+    str | None,
     option("FOLDER", "Dated lists of your own engine, one file or partition per day.", "--lists"),
 ]
 LogFile = Annotated[
     str | None,
     option(
         "FILE",
-        "Purchase log, .parquet or .csv. By default, the Complete Journey data.",
+        "Purchase log: Parquet or CSV. By default, the Complete Journey data.",
         "--log", "--events",
     ),
 ]  # fmt: skip
@@ -74,7 +84,7 @@ Metric = Annotated[str, option("NAME", f"Metric to learn for: {one_of(METRICS)}.
 Paper = Annotated[bool, typer.Option("--paper", help="Use the paper's settings.")]
 Query = Annotated[str | None, option("SQL", "SQL query, if --events is a database.")]
 RecentDays = Annotated[int, option("DAYS", "Length of the recent window.")]
-RecsFile = Annotated[Path, option("FILE", "The engine's lists: user_id, item_id, score.", "--recs")]
+RecsFile = Annotated[str, option("FILE", "The engine's lists: user_id, item_id, score.", "--recs")]
 _REPEATS = option(
     "RULE",
     f"Rule for adding what a user bought before to the list: {one_of(REPEATS)}; auto: unless the "
@@ -104,7 +114,7 @@ Strength = Annotated[
     float,
     option("SHARE", "Share of what was learned to use, from 0 (the engine alone) to 1."),
 ]
-WeightsFile = Annotated[Path | None, option("FILE", "User weights: user_id, weight.")]
+WeightsFile = Annotated[str | None, option("FILE", "User weights: user_id, weight.")]
 _WIDEN = option(
     "RULE",
     f"Rule for what may be added to lists: {one_of(WIDEN)}; listed: only what is on some list.",
@@ -139,13 +149,13 @@ def _given(options: dict[str, Any]) -> list[tuple[str, Any]]:
     return [(n, value[0] if isinstance(value, list) else value) for n, value in given.items()]
 
 
-def refuse_overwriting(out: Path, **inputs: Path | None) -> None:
+def refuse_overwriting(out: Path, **inputs: str | Path | None) -> None:
     """Refuse an output that is an input, is inside one, or holds one."""
     place = out.resolve()
     for name, path in inputs.items():
-        if path is None:
+        if path is None or is_address(path):  # only local files are written
             continue
-        used = path.resolve()
+        used = Path(path).resolve()
         how = "is" if place == used else "is inside" if used in place.parents else "holds"
         if how != "holds" or place in used.parents:
             raise SettingError(f"--out {out}: {how} the input --{name} {path}; choose another path")

@@ -15,6 +15,7 @@ from trimtab.checks import SCALES
 from trimtab.cli.options import (
     AllowedFile,
     AsJson,
+    Columns,
     Duplicates,
     Escape,
     ExcludeFile,
@@ -36,6 +37,7 @@ from trimtab.cli.options import (
 from trimtab.cli.printing import print_json, say, say_formulas, say_strength
 from trimtab.learn import RerankLearner
 from trimtab.rerank import LeftOut, Reranker, RerankSummary
+from trimtab.tables.column_map import ColumnMap, own_names
 from trimtab.tables.columns import TIMESTAMP
 from trimtab.tables.files import (
     read_tables,
@@ -59,13 +61,13 @@ _PARTS = {
 def fit(
     recs: RecsFile,
     recent: Annotated[
-        Path, option("FILE", "Recent purchases: user_id, item_id, timestamp.", "--recent")
+        str, option("FILE", "Recent purchases: user_id, item_id, timestamp.", "--recent")
     ],
     history: Annotated[
-        Path, option("FILE", "Earlier purchases: user_id, item_id, timestamp.", "--history")
+        str, option("FILE", "Earlier purchases: user_id, item_id, timestamp.", "--history")
     ],
     out: Annotated[Path, option("FOLDER", "Folder to save the reranker in.", "--out")],
-    items: Annotated[Path | None, option("FILE", "Item categories: item_id, category.")] = None,
+    items: Annotated[str | None, option("FILE", "Item categories: item_id, category.")] = None,
     weights: WeightsFile = None,
     k: Slots = RerankLearner.k,
     metric: Metric = RerankLearner.metric,
@@ -77,6 +79,7 @@ def fit(
     ] = RerankLearner.seed,
     strength: Strength = WHOLE,
     duplicates: Duplicates = _FIT.duplicates,
+    columns: Columns = None,
     as_json: AsJson = False,
 ) -> None:
     """Learn a reranker and save it in a folder.
@@ -88,9 +91,12 @@ def fit(
         k=k, metric=metric, scale=scale, widen=widen, repeats=repeats, seed=seed
     )
     require_strength(strength)
+    own = ColumnMap.parse(columns)
     require_writable_folder(out)
     refuse_overwriting(out, recs=recs, recent=recent, history=history, items=items, weights=weights)
-    lists, sales, past, catalogue, by_user = read_tables(recs, recent, history, items, weights)
+    lists, sales, past, catalogue, by_user = read_tables(
+        recs, recent, history, items, weights, columns=own
+    )
     reranker = learner.fit(
         lists, sales, history=past, items=catalogue, weights=by_user, duplicates=duplicates
     )
@@ -112,7 +118,7 @@ def apply(
     ],
     recs: RecsFile,
     history: Annotated[
-        Path,
+        str,
         option("FILE", "Purchases up to now: user_id, item_id, timestamp.", "--history"),
     ],
     out: Annotated[Path, option("FILE", "File for the top k lists, .parquet or .csv.", "--out")],
@@ -140,6 +146,7 @@ def apply(
         ),
     ] = _APPLY.depth,
     escape: Escape = False,
+    columns: Columns = None,
 ) -> None:
     """Rank lists with a saved reranker and write the top k.
 
@@ -152,10 +159,10 @@ def apply(
     refuse_overwriting(
         out, reranker=reranker, recs=recs, history=history, exclude=exclude, allowed=allowed
     )
-    deepest = parse_depth(depth)
+    deepest, own = parse_depth(depth), ColumnMap.parse(columns)
     loaded = Reranker.load(reranker).with_strength(strength)
     lists, past, pairs, items = read_tables(
-        recs, history, exclude, allowed, text=text_columns(loaded.bias)
+        recs, history, exclude, allowed, text=text_columns(loaded.bias), columns=own
     )
     instant: Any = as_of
     if tz is not None:
@@ -174,7 +181,8 @@ def _set_zone(history: Any, as_of: str | None, tz: str) -> tuple[Any, Any]:
     """Return events and an instant with a time zone, where they have none."""
     zone = require_zone(tz)
     if TIMESTAMP in history.column_names:
-        stamps, _ = as_utc(history[TIMESTAMP], tz, "history")
+        name = own_names(history).get(TIMESTAMP, TIMESTAMP)
+        stamps, _ = as_utc(history[TIMESTAMP], tz, "history", name)
         history = history.set_column(history.column_names.index(TIMESTAMP), TIMESTAMP, stamps)
     instant: Any = as_of
     with contextlib.suppress(ValueError):  # none is given; or refused later, with its text

@@ -14,6 +14,7 @@ from trimtab.checks import require_choice
 from trimtab.cli.abtest import print_verdicts
 from trimtab.cli.options import (
     CategoryLevel,
+    Columns,
     ItemsFile,
     LogFile,
     Metric,
@@ -32,6 +33,7 @@ from trimtab.daily import Month, Simulation
 from trimtab.daily.simulated_month import PAGE, require_free
 from trimtab.errors import SettingError
 from trimtab.experiments.plan import ENGINES, make_engines, open_log
+from trimtab.tables.column_map import ColumnMap
 from trimtab.tables.files import write_atomically, write_table
 
 
@@ -50,6 +52,7 @@ def simulate(
     log: LogFile = None,
     tz: Zone = None,
     items: ItemsFile = None,
+    columns: Columns = None,
     engine: Annotated[str, option("NAME", f"Engine to replay: {one_of([*ENGINES])}.")] = next(
         iter(ENGINES)
     ),
@@ -102,7 +105,7 @@ def simulate(
     With --online, generated customers get emails in two groups, and the test is analysed.
     """
     if online:
-        refuse_with("--online", log=log, items=items)
+        refuse_with("--online", log=log, items=items, columns=columns)
         if reranker:
             raise SettingError("--reranker: cannot be used with --online; drop one of them")
         loop = {
@@ -116,7 +119,7 @@ def simulate(
     out = out or Path("month")
     require_output(out, page=report)
     require_free(out)
-    opened, made = _open(log, tz, items, engine, level)
+    opened, made = _open(log, tz, items, columns, engine, level)
     simulation = Simulation(
         log=opened, engine=made, days=Simulation.days if days is None else days, k=k,
         metric=metric, n_listed=n_listed, recent_days=recent_days, retrain_every=retrain_every,
@@ -126,13 +129,18 @@ def simulate(
 
 
 def _open(
-    log: str | None, tz: str | None, items: Path | None, engine: str, level: str | None
+    log: str | None,
+    tz: str | None,
+    items: str | None,
+    columns: str | None,
+    engine: str,
+    level: str | None,
 ) -> tuple[Any, Any]:
     """Return the log and the engine that the options name."""
     require_choice("engine", engine, tuple(ENGINES))
     if engine != "category":
         refuse_without("--engine category", level=level)
-    given = {"log": log, "tz": tz, "items": items}
+    given = {"log": log, "tz": tz, "items": items, "columns": ColumnMap.parse(columns)}
     opened = open_log({name: value for name, value in given.items() if value is not None})
     settings = {} if level is None else {engine: {"level": level}}
     return opened, make_engines([engine], settings, opened)[engine]

@@ -23,9 +23,11 @@ from trimtab.errors import DataError
 from trimtab.experiments.list_makers import SuppliedLists
 from trimtab.experiments.plan import Plan, make_lists_plan
 from trimtab.experiments.timeline import split_log
+from trimtab.tables.column_map import ColumnMap, GivenColumns
 from trimtab.tables.columns import USER
 from trimtab.tables.log import Log
 from trimtab.tables.log_windows import Window, event_times, rows_of_users
+from trimtab.tables.places import Address, Place, as_place
 from trimtab.tables.timestamps import day_start, local_day
 
 WEEKS = 8  # that are judged by default, back from the newest date
@@ -75,7 +77,8 @@ class DatedFolder(SuppliedLists):
     @property
     def name(self) -> str:
         """The folder's own name."""
-        return self.lists.folder.resolve().name or str(self.lists.folder)
+        folder = self.lists.folder
+        return (folder if isinstance(folder, Address) else folder.resolve()).name or str(folder)
 
     def catalogue(self) -> pa.Table | None:
         """Return item_id, category, as the daily job learns with them."""
@@ -141,7 +144,7 @@ class DatedFolder(SuppliedLists):
 
 def open_folder(
     lists: str | Path, events: str | Path, query: str | None = None, tz: str | None = None,
-    items: str | Path | None = None,
+    items: str | Path | None = None, columns: GivenColumns = None,
 ) -> DatedFolder:  # fmt: skip
     """Return dated lists and the shop's log, read as `Refresh` reads them.
 
@@ -151,10 +154,12 @@ def open_folder(
         query: SQL for a database.
         tz: the shop's time zone, if timestamps have none.
         items: file with item_id, and any of `name` and columns that group items.
+        columns: names of columns in all these files, like {"user": "customer"}.
     """
-    data = read_shop_data(events, query, tz, None if items is None else Path(items), _END)
-    data = replace(data, log=replace(data.log, name=Path(str(events)).stem))
-    found = find_lists(Path(lists), data.log.tz)
+    own = ColumnMap.of(columns)
+    data = read_shop_data(events, query, tz, items, _END, own)
+    data = replace(data, log=replace(data.log, name=as_place(str(events)).name.partition(".")[0]))
+    found = find_lists(as_place(lists), data.log.tz, own)
     _, matched = read_lists(found, [max(found.days)], data)
     return DatedFolder(found, replace(matched, from_csv=(False, False)))
 
@@ -175,8 +180,11 @@ def _first_day_from(instant: int, tz: str) -> date:
     return day if day_start(day, tz) >= instant else day + timedelta(1)
 
 
-def _identify(path: Path) -> Iterator[str]:
+def _identify(path: Place) -> Iterator[str]:
     """Yield the name, size and time of change of each file of a day's lists."""
+    if isinstance(path, Address):
+        yield from (f"{name} {size} {changed}\n" for name, size, changed in path.files())
+        return
     inside = sorted(path.rglob("*")) if path.is_dir() else [path]
     for file in inside:
         if file.is_file():

@@ -6,20 +6,20 @@ import contextlib
 import re
 from dataclasses import dataclass, field
 from datetime import date, timedelta
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.errors import DataError, RefusedError, StoreError, warn
-from trimtab.tables.files import read_table
+from trimtab.tables.column_map import ColumnMap, own_names
+from trimtab.tables.columns import TRAINED_UNTIL
+from trimtab.tables.files import is_csv, read_table
+from trimtab.tables.places import Place
 from trimtab.tables.timestamps import as_datetime, as_utc, day_start, local_day, microseconds
 
-TRAINED_UNTIL = "trained_until"
 _DATE = re.compile(
     r"(?<!\d)(\d{4})-?(\d{2})-?(\d{2})(?:\d{2}|\d{4}|\d{6})?(?!\d)"
 )  # an hour may follow
-_ENDINGS = (".parquet", ".csv")
 _PASS_FOLDER = "pass the folder with one file per day"
 
 
@@ -27,9 +27,10 @@ _PASS_FOLDER = "pass the folder with one file per day"
 class DatedLists:
     """The lists of each day, in the shop's time zone."""
 
-    folder: Path
-    days: dict[date, Path]  # ascending
+    folder: Place
+    days: dict[date, Place]  # ascending
     tz: str
+    columns: ColumnMap = field(default_factory=ColumnMap)  # names of columns in the lists
     _seen: dict[date, int] = field(default_factory=dict, repr=False, compare=False)
 
     def newest(self, as_of: date) -> date:
@@ -53,10 +54,11 @@ class DatedLists:
         return self._seen[day]
 
     def _read_seen_until(self, day: date) -> int:
-        column = _read_column(self.days[day], TRAINED_UNTIL)
-        if column is None or len(column) == 0:
+        table = read_table(self.days[day], (TRAINED_UNTIL,), columns=self.columns)
+        if TRAINED_UNTIL not in table.column_names or len(table) == 0:
             return day_start(day + timedelta(1), self.tz)
-        stamps, _ = as_utc(column, self.tz, f"the lists of {day}", TRAINED_UNTIL)
+        column, name = table[TRAINED_UNTIL], own_names(table).get(TRAINED_UNTIL, TRAINED_UNTIL)
+        stamps, _ = as_utc(column, self.tz, f"the lists of {day}", name)
         last = int(microseconds(stamps).max())
         if _are_days(column):
             return day_start(local_day(last, self.tz) + timedelta(1), self.tz)
@@ -104,18 +106,19 @@ class DatedLists:
         return f"{min(self.days)} to {max(self.days)}, {len(self.days)} days"
 
 
-def find_lists(folder: Path, tz: str) -> DatedLists:
+def find_lists(folder: Place, tz: str, columns: ColumnMap | None = None) -> DatedLists:
     """Return the lists in a folder, by the day in their names.
 
-    A day's lists are a file like `2026-11-01.parquet` or `lists-20261101.csv`, or a folder of
+    A day's lists are a file like `2026-11-01.parquet` or `lists-20261101.csv.gz`, or a folder of
     Parquet files like `date=2026-11-01`. Names that begin with a dot or an underscore are ignored.
     """
     if folder.is_file():
         raise StoreError(f"{folder} is a file; {_PASS_FOLDER}")
     if not folder.is_dir():
         raise StoreError(f"{folder}: no such folder; {_PASS_FOLDER}")
-    days: dict[date, Path] = {}
-    for entry in sorted(folder.iterdir()):
+    days: dict[date, Place] = {}
+    entries: list[Place] = [*folder.iterdir()]
+    for entry in sorted(entries, key=lambda entry: entry.name):
         day = _day_of(entry)
         if day is None:
             continue
@@ -129,16 +132,20 @@ def find_lists(folder: Path, tz: str) -> DatedLists:
             f"{folder} has no dated lists; name them by day, like 2026-11-01.parquet or "
             f"date=2026-11-01"
         )
-    return DatedLists(folder, dict(sorted(days.items())), tz)
+    return DatedLists(folder, dict(sorted(days.items())), tz, ColumnMap.of(columns))
 
 
-def _day_of(entry: Path) -> date | None:
-    if entry.name[0] in "._" or not (entry.is_dir() or entry.suffix.lower() in _ENDINGS):
+def _day_of(entry: Place) -> date | None:
+    if entry.name[0] in "._" or not (_is_table_file(entry) or entry.is_dir()):
         return None
     for found in _DATE.finditer(entry.name):
         with contextlib.suppress(ValueError):
             return date(*map(int, found.groups()))
     return None
+
+
+def _is_table_file(entry: Place) -> bool:
+    return is_csv(entry) or entry.name.lower().endswith(".parquet")
 
 
 def _are_days(column: pa.ChunkedArray) -> bool:
@@ -148,25 +155,6 @@ def _are_days(column: pa.ChunkedArray) -> bool:
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         return False
     return bool(pc.all(pc.equal(pc.utf8_length(column), len("2026-11-01"))).as_py())
-
-
-def _read_column(path: Path, column: str) -> pa.ChunkedArray | None:
-    """Return a column of a file; None if the file lacks it."""
-    if path.suffix.lower() == ".csv":
-        table = read_table(path)
-        return table[column] if column in table.column_names else None
-    import pyarrow.dataset as ds
-
-    try:
-        data = ds.dataset(path, format="parquet", exclude_invalid_files=False)
-        if column not in data.schema.names:
-            return None
-        return data.to_table([column])[column]
-    except (pa.ArrowException, OSError) as error:
-        reason = str(error).splitlines()[0]
-        raise StoreError(
-            f"{path}: not readable as Parquet ({reason}); write it again as Parquet or CSV"
-        ) from error
 
 
 def _minute(instant: int) -> str:

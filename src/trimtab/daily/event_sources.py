@@ -2,37 +2,33 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
-from urllib.parse import unquote, unquote_plus
 
 import pyarrow as pa
 
 from trimtab.errors import SettingError, StoreError
+from trimtab.tables.column_map import ColumnMap
 from trimtab.tables.columns import CATEGORY, ITEM, QUANTITY, TIMESTAMP, USER
 from trimtab.tables.files import is_csv, read_table
+from trimtab.tables.passwords import mask_passwords, without_password
 
 _POSTGRES = ("postgresql", "postgres")
 _DUCKDB = "duckdb"
 _COLUMNS = (USER, ITEM, TIMESTAMP, QUANTITY, CATEGORY)
-# The text between "://user:" and the last "@", and after "password=".
-_PASSWORD = re.compile(
-    r"(?P<before>://[^:@/?#]*:)(?P<secret>.*)(?=@)|(?P<name>(?:ssl)?password=)(?P<value>[^&\s]*)"
-)
-_LEAST_MASKED = 3  # letters: masking a shorter password would damage other words
 _MISSING = "{kind} support is not installed: pip install trimtab[sql]"
 
 
 def read_events(
-    events: str | Path, query: str | None, tz: str | None = None
+    events: str | Path, query: str | None, tz: str | None = None, columns: ColumnMap | None = None
 ) -> tuple[pa.Table, bool]:
     """Return events as an Arrow table, and whether they were read from CSV.
 
     Args:
-        events: a Parquet file, a folder of them, a CSV file, or the address of a database:
-            "postgresql://user@host/name" or "duckdb:path.db".
+        events: a Parquet file, a folder of them, a CSV file, the address of one, or the address of
+            a database: "postgresql://user@host/name" or "duckdb:path.db".
         query: SQL that selects user_id, item_id, timestamp, and quantity if there is one.
         tz: the shop's time zone; a database needs it, because its own zone may differ.
+        columns: names of columns in the events.
     """
     if is_database(events):
         if tz is None:
@@ -40,14 +36,14 @@ def read_events(
                 f"events={without_password(str(events))}: a database needs tz=, the shop's time "
                 f"zone, like tz='Europe/London' (--tz on the command line)"
             )
-        return query_events(str(events), query), False
+        return ColumnMap.of(columns).rename(query_events(str(events), query)), False
     if query is not None:
         raise SettingError(
             f"query={query!r}: events={str(events)!r} is not a database; leave query out, or pass "
             f"an address like postgresql://user@host/name"
         )
     needed = (USER, ITEM, TIMESTAMP)
-    return read_table(Path(events), _COLUMNS, needed), is_csv(Path(events))
+    return read_table(events, _COLUMNS, needed, columns), is_csv(events)
 
 
 def is_database(events: str | Path) -> bool:
@@ -99,21 +95,7 @@ def _query_duckdb(path: str, query: str) -> pa.Table:
 
 
 def _describe_failure(address: str, error: Exception) -> str:
-    reason = re.sub(r"\s+", " ", str(error)).strip()
-    for secret in _secrets(address):
-        reason = reason.replace(secret, "***")
+    reason = mask_passwords(str(error), address)
     return (
         f"{without_password(address)}: cannot be read ({reason}); check the address and the query"
     )
-
-
-def without_password(address: str) -> str:
-    """Return an address without its password, to be shown and stored."""
-    return _PASSWORD.sub(lambda found: f"{found['before'] or found['name']}***", address)
-
-
-def _secrets(address: str) -> set[str]:
-    """Return the passwords in an address, as written and decoded."""
-    found = {match["secret"] or match["value"] or "" for match in _PASSWORD.finditer(address)}
-    forms = {form for secret in found for form in (secret, unquote(secret), unquote_plus(secret))}
-    return {form for form in forms if len(form) >= _LEAST_MASKED}

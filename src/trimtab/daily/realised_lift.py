@@ -7,7 +7,6 @@ finished lists that it published.
 
 from __future__ import annotations
 
-import functools
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -27,9 +26,11 @@ from trimtab.errors import DataError, StoreError, TrimtabError, TrimtabWarning
 from trimtab.metrics.bootstrap import Interval, lift_intervals
 from trimtab.metrics.evaluation import evaluate_units
 from trimtab.store import Store, Version
+from trimtab.tables.column_map import ColumnMap, GivenColumns
 from trimtab.tables.columns import ITEM, SCORE, USER
 from trimtab.tables.log_holes import HOLE, find_holes
 from trimtab.tables.log_windows import Window, event_times, rows_of_users
+from trimtab.tables.places import Place, as_place
 from trimtab.tables.timestamps import as_datetime, local_day, read_day, require_zone
 
 LEVEL = 0.9  # of the intervals, as that of forecasts
@@ -91,6 +92,7 @@ def realised_lifts(
     query: str | None = None,
     tz: str | None = None,
     test_days: int = 7,
+    columns: GivenColumns = None,
 ) -> list[RealisedLift]:
     """Return the forecast of each version in a store and the lift that came, oldest first.
 
@@ -104,27 +106,32 @@ def realised_lifts(
         query: SQL for a database.
         tz: the shop's time zone; by default, that of the newest version.
         test_days: days that judge a version, from its own day on.
+        columns: names of columns in events and lists, as for `Refresh`.
     """
     require_whole("test_days", test_days, 1, MOST_DAYS)
     versions = (store if isinstance(store, Store) else Store(store)).history()
     if not versions:
         return []
     zone = versions[-1].manifest.get("tz") if tz is None else tz
-    data = read_shop_data(events, query, zone, None, _END)
-    folder = None if lists is None else Path(lists)
-    judge = _Judge(data, folder, test_days)
+    own = ColumnMap.of(columns)
+    data = read_shop_data(events, query, zone, None, _END, own)
+    folder = None if lists is None else as_place(lists)
+    judge = _Judge(data, folder, test_days, own)
     return [judge.judge(version) for version in versions]
 
 
 class _Judge:
     """Judges versions by the purchases of a log."""
 
-    def __init__(self, data: ShopData, folder: Path | None, test_days: int) -> None:
+    def __init__(
+        self, data: ShopData, folder: Place | None, test_days: int, columns: ColumnMap
+    ) -> None:
         self._data, self._test_days = data, test_days
-        self._given = None if folder is None else find_lists(folder, data.log.tz)
+        self._columns = columns
+        self._given = None if folder is None else find_lists(folder, data.log.tz, columns)
         times = event_times(data.log)
         self._first, self._last = (local_day(times[end], data.log.tz) for end in (0, -1))
-        self._find_lists = functools.cache(find_lists)
+        self._found: dict[str, DatedLists] = {}
 
     def judge(self, version: Version) -> RealisedLift:
         """Return a version's forecast and the lift that came, or why it is not known."""
@@ -188,9 +195,12 @@ class _Judge:
         folder = manifest.get("lists_folder")
         if folder is None:
             raise StoreError(f"the version does not say where its lists are; {_PASS_LISTS}")
-        if not Path(folder).is_dir():
+        place = as_place(folder)
+        if not place.is_dir():
             raise StoreError(f"its lists were in {folder}, which is not there; {_PASS_LISTS}")
-        return self._find_lists(Path(folder), self._data.log.tz)
+        if folder not in self._found:
+            self._found[folder] = find_lists(place, self._data.log.tz, self._columns)
+        return self._found[folder]
 
 
 def _merge_pairs(lists: pa.Table, rule: str) -> pa.Table:

@@ -26,7 +26,6 @@ from trimtab.bias.saved import summary_json
 from trimtab.bias.strength import require_strength
 from trimtab.checks import COUNT_METHODS, DUPLICATES, require_choice, require_whole
 from trimtab.daily.dated_lists import DatedLists, find_lists
-from trimtab.daily.event_sources import without_password
 from trimtab.daily.list_checks import require_known_items
 from trimtab.daily.method_choice import (
     AUTO,
@@ -58,7 +57,10 @@ from trimtab.learn import BiasLearner, RerankLearner
 from trimtab.rerank import Reranker
 from trimtab.store import Store, Version
 from trimtab.store.writer import open_writer
+from trimtab.tables.column_map import ColumnMap, GivenColumns
 from trimtab.tables.log_windows import recent_windows
+from trimtab.tables.passwords import without_password
+from trimtab.tables.places import absolute, as_place
 from trimtab.tables.timestamps import read_day, require_zone
 
 GUARD, INCOMPLETE, OLDER, DIFFERENT_LISTS = "guard", "incomplete", "older", "different-lists"
@@ -85,8 +87,9 @@ class Refresh:
         lists: folder of dated lists (user_id, item_id, score), one file or partition per day, like
             `2026-11-01.parquet` or `date=2026-11-01`. Lists of a day may have seen that day's
             events, unless their column `trained_until` says otherwise.
-        events: user_id, item_id, timestamp: a Parquet file or folder, a CSV file, or the address
-            of a database, "postgresql://user@host/name" or "duckdb:path.db".
+        events: user_id, item_id, timestamp: a Parquet file or folder, a CSV file, the address of
+            one, like "s3://bucket/events.parquet", or that of a database,
+            "postgresql://user@host/name" or "duckdb:path.db".
         store: folder of versions.
         query: SQL for a database.
         tz: the shop's time zone, if timestamps have none.
@@ -122,6 +125,7 @@ class Refresh:
         repeats: whether it may add what the user bought before, as for `RerankLearner`.
         exclude: file with user_id, item_id of pairs that the finished lists must not hold.
         allowed: file with item_id of the only items that they may hold.
+        columns: names of columns in all these files, like {"user": "customer", "time": "ts"}.
     """
 
     lists: str | Path
@@ -146,10 +150,12 @@ class Refresh:
     repeats: str | None = None
     exclude: str | Path | None = None
     allowed: str | Path | None = None
+    columns: GivenColumns = None
 
     def __post_init__(self) -> None:
         for name in ("recent_days", "windows", "keep"):
             require_whole(name, getattr(self, name), 1)
+        ColumnMap.of(self.columns)  # refuses what is not a map
         for word in self._accepted():
             require_choice("accept", word, ACCEPTABLE)
         require_choice("duplicates", self.duplicates, DUPLICATES)
@@ -218,9 +224,9 @@ class Refresh:
         asked = None if as_of is None else read_day("as_of", as_of)
         store = Store(self.store)
         with open_writer(store) as writer, _collect_warnings() as caught:
-            items = None if self.items is None else Path(self.items)
-            data = read_shop_data(self.events, self.query, self.tz, items, asked)
-            lists = find_lists(Path(self.lists), data.log.tz)
+            own = ColumnMap.of(self.columns)
+            data = read_shop_data(self.events, self.query, self.tz, self.items, asked, own)
+            lists = find_lists(as_place(self.lists), data.log.tz, own)
             require_newer_day(store, writer.current, data, OLDER in self._accepted())
             served = ServedNow.read(store, writer.current)
             made = self._make_version(lists, data, served, caught)
@@ -249,7 +255,7 @@ class Refresh:
             start = None
         if UNKNOWN_ITEMS not in self._accepted():
             require_known_items(lists, tables, data)
-        limits = Limits.read(self.exclude, self.allowed)
+        limits = Limits.read(self.exclude, self.allowed, ColumnMap.of(self.columns))
         began = time.perf_counter()
         learned = self._learners(tables).learn(self._asked, start, served.method)
         seconds = time.perf_counter() - began
@@ -288,7 +294,7 @@ class Refresh:
                 "windows": len(tables.windows), "events": tables.recent.num_rows,
             },
             "lists": [str(day) for day in tables.days],
-            "lists_folder": str(Path(self.lists).absolute()),
+            "lists_folder": without_password(absolute(self.lists)),
             "duplicates": self.duplicates,
             "reranked": None,  # the day of tonight's lists, if they are published
             "events": without_password(str(self.events)),

@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from trimtab.bias import ItemBias
 from trimtab.checks import METRICS, require_choice, require_whole
-from trimtab.daily.dated_lists import TRAINED_UNTIL
 from trimtab.daily.refresh import Refresh
 from trimtab.daily.simulated_month import (
     BIASES_ALONE,
@@ -34,7 +33,7 @@ from trimtab.learn import BiasLearner
 from trimtab.metrics.evaluation import evaluate_units
 from trimtab.metrics.per_user import mean_metrics
 from trimtab.rerank import Reranker
-from trimtab.tables.columns import TIMESTAMP
+from trimtab.tables.columns import TIMESTAMP, TRAINED_UNTIL
 from trimtab.tables.files import read_table, write_table
 from trimtab.tables.log import Log
 from trimtab.tables.log_windows import Window, recent_windows

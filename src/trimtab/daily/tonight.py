@@ -17,6 +17,7 @@ from trimtab.daily.publish_checks import Rank, require_similar_lists
 from trimtab.daily.training_tables import ShopData, read_lists
 from trimtab.errors import DataError, warn
 from trimtab.rerank import LeftOut, Reranker
+from trimtab.tables.column_map import ColumnMap, own_names
 from trimtab.tables.columns import ITEM, TIMESTAMP, USER
 from trimtab.tables.files import is_csv, match_id_types, read_table
 from trimtab.tables.timestamps import as_datetime, day_start
@@ -31,13 +32,15 @@ class Limits:
     from_csv: tuple[bool, bool]  # numbers in CSV may be text ids
 
     @staticmethod
-    def read(exclude: str | Path | None, allowed: str | Path | None) -> Limits:
+    def read(
+        exclude: str | Path | None, allowed: str | Path | None, columns: ColumnMap | None = None
+    ) -> Limits:
         """Read both files, if they are given."""
-        paths = [None if path is None else Path(path) for path in (exclude, allowed)]
-        tables = [None if path is None else read_table(path) for path in paths]
+        paths = (exclude, allowed)
+        tables = [None if path is None else read_table(path, columns=columns) for path in paths]
         for path, table, needed in zip(paths, tables, ((USER, ITEM), (ITEM,)), strict=True):
             if table is not None:
-                require_columns(str(path), table.column_names, needed)
+                require_columns(str(path), table.column_names, needed, own_names(table))
         first, second = (path is not None and is_csv(path) for path in paths)
         return Limits(tables[0], tables[1], (first, second))
 

@@ -14,13 +14,16 @@ from trimtab.daily.dated_lists import DatedLists
 from trimtab.daily.event_sources import read_events
 from trimtab.errors import DataError
 from trimtab.tables.arrow_types import plain_type
-from trimtab.tables.columns import CATEGORY, ITEM, NAME, SCORE, TIMESTAMP, USER
+from trimtab.tables.column_map import ColumnMap, own_names
+from trimtab.tables.columns import CATEGORY, ITEM, NAME, SCORE, TIMESTAMP, TRAINED_UNTIL, USER
 from trimtab.tables.files import is_csv, match_id_types, read_table
 from trimtab.tables.log import Log, make_log
 from trimtab.tables.log_windows import Window, rows_of_users, stack_windows
+from trimtab.tables.places import Place
 from trimtab.tables.timestamps import as_utc, day_start, microseconds, require_zone
 
 _LIST_COLUMNS = (USER, ITEM, SCORE)
+_ELSEWHERE = (USER, ITEM, TIMESTAMP, SCORE, TRAINED_UNTIL)  # needed, or columns of the lists
 
 
 @dataclass(frozen=True)
@@ -61,15 +64,21 @@ class TrainingTables:
 
 
 def read_shop_data(
-    events: str | Path, query: str | None, tz: str | None, items: Path | None, as_of: date | None
-) -> ShopData:
+    events: str | Path, query: str | None, tz: str | None, items: str | Path | None,
+    as_of: date | None, columns: ColumnMap | None = None,
+) -> ShopData:  # fmt: skip
     """Read the events before a day (today if None) and the items."""
-    sales, sales_csv = read_events(events, query, tz)
-    catalogue = None if items is None else read_table(items)
+    names = ColumnMap.of(columns)
+    sales, sales_csv = read_events(events, query, tz, names)
+    catalogue = None if items is None else read_table(items, columns=names)
+    in_items = (NAME, CATEGORY) if items is None else ()
+    names.warn_of_unused([sales, catalogue], but=(*_ELSEWHERE, *in_items))
     from_csv = (sales_csv, items is not None and is_csv(items))
     sales, catalogue = match_id_types([sales, catalogue], from_csv)
-    require_columns("events", sales.column_names, [USER, ITEM, TIMESTAMP])  # a query may lack them
-    stamps, zone = as_utc(sales[TIMESTAMP], tz)
+    own = own_names(sales)
+    needed = (USER, ITEM, TIMESTAMP)
+    require_columns("events", sales.column_names, needed, own)  # a query may lack them
+    stamps, zone = as_utc(sales[TIMESTAMP], tz, name=own.get(TIMESTAMP, TIMESTAMP))
     # Parsed once: from here on timestamps are UTC, and the time zone of days is passed along.
     sales = sales.set_column(sales.column_names.index(TIMESTAMP), TIMESTAMP, stamps)
     day = datetime.now(require_zone(zone)).date() if as_of is None else as_of
@@ -99,9 +108,9 @@ def read_lists(
         windows: one per day, newest first; of all but the first, only lists of its buyers are kept,
             as they are read: all lists of all windows may not fit into memory.
     """
-    tables = [_read_day(lists.days[day]) for day in days[:1]]
+    tables = [_read_day(lists.days[day], lists.columns) for day in days[:1]]
     for place, day in enumerate(days[1:], start=1):
-        table = _read_day(lists.days[day])
+        table = _read_day(lists.days[day], lists.columns)
         tables.append(rows_of_users(table, windows[place].events(data.log)) if windows else table)
     from_csv = [is_csv(lists.days[day]) for day in days]
     log, (events_csv, items_csv) = data.log, data.from_csv
@@ -127,11 +136,12 @@ def _require_one_kind(lists: DatedLists, days: Sequence[date], tables: list[pa.T
             )
 
 
-def _read_day(path: Path) -> pa.Table:
-    table = read_table(path, _LIST_COLUMNS, _LIST_COLUMNS)
+def _read_day(path: Place, columns: ColumnMap) -> pa.Table:
+    table = read_table(path, _LIST_COLUMNS, _LIST_COLUMNS, columns)
     if table.num_rows == 0:
         raise DataError(f"{path} has no rows; write the day's lists again, or delete the file")
-    return pa.table({name: _widen(table[name]) for name in _LIST_COLUMNS})
+    widened = pa.table({name: _widen(table[name]) for name in _LIST_COLUMNS})
+    return widened.replace_schema_metadata(table.schema.metadata)
 
 
 def _widen(column: pa.ChunkedArray) -> pa.ChunkedArray:

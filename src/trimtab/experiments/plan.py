@@ -25,6 +25,7 @@ from trimtab.experiments.methods import (
 from trimtab.experiments.results import BASELINE
 from trimtab.experiments.timeline import rolling_dates
 from trimtab.tables.log import Log, read_log
+from trimtab.tables.places import is_address
 from trimtab.tables.timestamps import read_day
 
 COMPLETE_JOURNEY = "complete-journey"
@@ -106,7 +107,7 @@ class Plan:
 
 _NUMBERS = ("k", "n_listed", "recent_days", "windows", "test_days", "n_draws", "seed")
 _LISTS = ("dates", "engines", "methods", "baselines", "metrics", "training_windows")
-_OTHERS = ("log", "tz", "items", "lists", "first", "last", "every", "engine", "method")
+_OTHERS = ("log", "tz", "items", "lists", "columns", "first", "last", "every", "engine", "method")
 _ENGINES_ONLY = ("engines", "engine", "baselines", "training_windows", "n_listed")
 
 
@@ -128,17 +129,23 @@ def read_plan_file(path: Path) -> dict[str, Any]:
         if not isinstance(settings.get(name, ""), str):
             raise SettingError(f"{name}={settings[name]!r} in {path}: must be text")
     for name in ("log", "items", "lists"):
-        if name in settings and settings[name] != COMPLETE_JOURNEY:
-            settings[name] = str(path.parent / settings[name])
+        place = settings.get(name, COMPLETE_JOURNEY)
+        if place != COMPLETE_JOURNEY and not is_address(place):
+            settings[name] = str(path.parent / place)
     return settings
 
 
 def open_log(settings: Mapping[str, Any]) -> Log:
-    """Return the log named in settings: the Complete Journey, or a file with `tz` and `items`."""
+    """Return the log named in settings: the Complete Journey, or a file.
+
+    Of a file, `tz`, `items` and `columns` are the arguments of `read_log`.
+    """
     place = settings.get("log", COMPLETE_JOURNEY)
     if place == COMPLETE_JOURNEY:
         return load_complete_journey()
-    return read_log(place, settings.get("tz"), settings.get("items"))
+    return read_log(
+        place, settings.get("tz"), settings.get("items"), columns=settings.get("columns")
+    )
 
 
 def make_plan(settings: Mapping[str, Any], log: Log) -> Plan:

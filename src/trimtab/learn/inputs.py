@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from trimtab.learn.input_checks import check_overlap
 from trimtab.learn.sales_log import SalesLog, count_histories
 from trimtab.tables.arrow_types import plain_type
 from trimtab.tables.columns import CATEGORY, COUNT, ITEM, SCORE, TIMESTAMP, USER, WINDOW
+from trimtab.tables.epochs import is_epoch_type, parse_epochs
 from trimtab.tables.frames import (
     Table,
     Units,
@@ -157,9 +159,10 @@ def read_categories(table: Table, codes: Codes, n_items: int) -> Ints:
     if counts.max(initial=0) > 1:
         repeated = table.columns[ITEM][int(np.flatnonzero(codes == counts.argmax())[0])]
         raise DataError(
-            f"column '{ITEM}' of items has {repeated} more than once; give each item one category"
+            f"column '{table.own_name(ITEM)}' of items has {repeated} more than once; give each "
+            f"item one category"
         )
-    labels = pc.dictionary_encode(_plain_labels(table.columns[CATEGORY]))
+    labels = pc.dictionary_encode(_plain_labels(table.columns[CATEGORY], table.own_name(CATEGORY)))
     if isinstance(labels, pa.ChunkedArray):
         labels = labels.combine_chunks()
     # Numbered by name, so that the order of rows does not matter.
@@ -170,7 +173,7 @@ def read_categories(table: Table, codes: Codes, n_items: int) -> Ints:
     return categories
 
 
-def _plain_labels(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _plain_labels(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     """Categories as text or numbers; refuses other types."""
     kind = plain_type(column.type)
     if pa.types.is_null(kind) or pa.types.is_string(kind) or pa.types.is_string_view(kind):
@@ -181,7 +184,7 @@ def _plain_labels(column: pa.ChunkedArray) -> pa.ChunkedArray:
     )  # fmt: skip
     if not any(is_kind(kind) for is_kind in known):
         raise DataError(
-            f"column '{CATEGORY}' of items has type {column.type}: it must be text or integers; "
+            f"column '{name}' of items has type {column.type}: it must be text or integers; "
             f"cast the column"
         )
     return column.cast(kind)
@@ -208,6 +211,10 @@ def _window(recent: Table) -> dict[str, Any]:
     """The number of purchases, and the first and last timestamp if known."""
     first = last = None
     if recent.has(TIMESTAMP):
-        bounds = pc.min_max(recent.columns[TIMESTAMP]).as_py()
+        times = recent.columns[TIMESTAMP]
+        if is_epoch_type(times.type):
+            with contextlib.suppress(DataError):  # other numbers matter only where times are needed
+                times = parse_epochs(times, recent.name, TIMESTAMP)
+        bounds = pc.min_max(times).as_py()
         first, last = str(bounds["min"]), str(bounds["max"])
     return {"rows": len(recent), "first": first, "last": last}

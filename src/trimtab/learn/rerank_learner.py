@@ -96,7 +96,8 @@ def _require_events(history: Table, recent: Table) -> None:
     for table, column in ((history, USER), (history, TIMESTAMP), (recent, TIMESTAMP)):
         if not table.has(column):
             raise DataError(
-                f"{table.name} has no column '{column}': {_LEARNS_FROM}; add it, or use BiasLearner"
+                f"{table.name} has no column '{table.own_name(column)}': {_LEARNS_FROM}; add it, "
+                f"or use BiasLearner"
             )
     if history.has(COUNT):
         raise DataError(

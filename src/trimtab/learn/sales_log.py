@@ -96,7 +96,8 @@ class SalesLog:
 
 def read_instants(table: Table) -> Ints:
     """The timestamps of a table in microseconds; those without a time zone count as UTC."""
-    return microseconds(as_utc(table.columns[TIMESTAMP], "UTC", table.name)[0])
+    name = table.own_name(TIMESTAMP)
+    return microseconds(as_utc(table.columns[TIMESTAMP], "UTC", table.name, name)[0])
 
 
 def count_histories(
@@ -118,7 +119,7 @@ def count_histories(
         warn_of_untimed_windows(n_windows)
         return Histories((log.before(None),) * n_windows)
     check_same_clock(
-        *(has_zone(table.columns[TIMESTAMP], table.name) for table in (history, recent))
+        *(has_zone(t.columns[TIMESTAMP], t.name, t.own_name(TIMESTAMP)) for t in (history, recent))
     )
     times = read_instants(recent)
     starts = _starts(times, windows, n_windows)

@@ -130,7 +130,7 @@ def _read_lists(frame: Any, name: str, may_be_empty: bool) -> Table:
         frame, name, USER, ITEM, optional=(RANK, SCORE, WINDOW), may_be_empty=may_be_empty
     )
     if not top.has(RANK):
-        require_columns(name, top.columns.column_names, [SCORE])
+        require_columns(name, top.columns.column_names, [SCORE], top.own)
     return top
 
 

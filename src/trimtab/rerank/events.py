@@ -53,13 +53,16 @@ def read_events(
         table: what the Reranker has learned.
     """
     events = read_frame(history, "history", USER, ITEM, TIMESTAMP, may_be_empty=True)
-    zoned = has_zone(events.columns[TIMESTAMP], "history") if len(events) else table.has_zone
+    name = events.own_name(TIMESTAMP)
+    zoned = table.has_zone
+    if len(events):
+        zoned = has_zone(events.columns[TIMESTAMP], "history", name)
     if zoned != table.has_zone:
         raise DataError(
-            f"column '{TIMESTAMP}' of history has {_zone(zoned)}, but what the reranker learned "
+            f"column '{name}' of history has {_zone(zoned)}, but what the reranker learned "
             f"from has {_zone(table.has_zone)}; use the same in both"
         )
-    times = microseconds(as_utc(events.columns[TIMESTAMP], "UTC", "history")[0])
+    times = microseconds(as_utc(events.columns[TIMESTAMP], "UTC", "history", name)[0])
     instant = choose_instant(as_of, times, table)
     early = times < instant
     _, (known_users, of_users) = encode_ids([as_id_column("recs", USER, users), events.ids(USER)])

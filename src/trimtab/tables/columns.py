@@ -13,3 +13,8 @@ QUANTITY = "quantity"
 PRICE = "price"
 NAME = "name"
 BUCKET = "bucket"
+TRAINED_UNTIL = "trained_until"
+ALL = (
+    USER, ITEM, TIMESTAMP, SCORE, RANK, WINDOW, WEIGHT, CATEGORY, COUNT, QUANTITY, PRICE, NAME,
+    BUCKET, TRAINED_UNTIL,
+)  # fmt: skip

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Collection
-from pathlib import Path
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -12,29 +12,67 @@ import pyarrow.compute as pc
 
 from trimtab.tables.arrow_types import is_text, plain_type
 from trimtab.tables.columns import ITEM, USER, WINDOW
+from trimtab.tables.places import Place, open_stream
 
-ID_COLUMNS = (USER, ITEM, WINDOW)
+ID_COLUMNS = (USER, ITEM, WINDOW, "email_id", "mail_id", "session_id")
 _WHOLE_NUMBER = r"^(0|-?[1-9][0-9]{0,18})$"
+_COMMA_NUMBER = r"^-?[0-9]+(,[0-9]+)?$"
+_SEPARATORS = (",", ";", "\t", "|")
+_MOST_HEADER = 1 << 16  # bytes
 _FORMULA_START = r"^([=+\-@\t\r])"  # a spreadsheet may run what follows
 
 
-def read_csv(path: Path, ids: Collection[str] = ID_COLUMNS) -> pa.Table:
-    """Return the table in a CSV file with a header.
+def read_csv(place: Place, ids: Collection[str] = ID_COLUMNS) -> pa.Table:
+    """Return the table in a CSV file with a header, whatever separates its columns.
 
     Args:
-        path: file to read.
+        place: file to read.
         ids: columns of ids: integers if all of them are plain whole numbers, else text.
     """
     from pyarrow import csv
 
+    separator = find_separator(_read_header(place), is_tsv=".tsv" in place.name.lower())
     types = dict.fromkeys(ids, pa.string())
     # Only an empty field is a missing value; 'NA' and 'null' are valid ids.
     options = csv.ConvertOptions(column_types=types, null_values=[""], strings_can_be_null=True)
-    table = csv.read_csv(path, convert_options=options)
-    for place, name in enumerate(table.column_names):
+    with open_stream(place) as stream:
+        table = csv.read_csv(
+            stream,
+            parse_options=csv.ParseOptions(delimiter=separator),
+            convert_options=options,
+        )
+    for at, name in enumerate(table.column_names):
         if name in ids:
-            table = table.set_column(place, name, _parse_ids(table.column(place)))
+            table = table.set_column(at, name, _parse_ids(table.column(at)))
+        elif separator == ";" and is_text(table.column(at).type):
+            table = table.set_column(at, name, _parse_decimal_commas(table.column(at)))
     return table
+
+
+def find_separator(header: str, is_tsv: bool = False) -> str:
+    """Return what separates columns: the most frequent of , ; tab and | outside quotes.
+
+    Args:
+        header: the first line of a file.
+        is_tsv: whether the name of the file says that tabs do.
+    """
+    bare = re.sub(r'"[^"]*"', "", header)
+    if is_tsv and "\t" in bare:
+        return "\t"
+    return max(_SEPARATORS, key=bare.count)  # the first of them, the comma, if there is none
+
+
+def _read_header(place: Place) -> str:
+    with open_stream(place) as stream:
+        first = bytes(stream.read(_MOST_HEADER)).decode("utf-8", "replace")
+    return next(iter(first.splitlines()), "")
+
+
+def _parse_decimal_commas(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return numbers if all texts are like '0,5' or '3', as where semicolons separate columns."""
+    if not pc.all(pc.match_substring_regex(column, _COMMA_NUMBER)).as_py():
+        return column
+    return pc.replace_substring(column, ",", ".").cast(pa.float64())
 
 
 def _parse_ids(column: pa.ChunkedArray) -> pa.ChunkedArray:

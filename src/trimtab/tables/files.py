@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
@@ -12,9 +13,14 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from trimtab.checks import require_columns
-from trimtab.errors import DataError, StoreError
+from trimtab.errors import StoreError
 from trimtab.tables.arrow_types import is_text, plain_type
+from trimtab.tables.column_map import ColumnMap, GivenColumns, own_names
+from trimtab.tables.columns import ITEM, USER
 from trimtab.tables.csv_files import ID_COLUMNS, read_csv, write_csv
+from trimtab.tables.places import Address, Place, as_place, cannot_read, require_local
+
+_CSV_NAME = re.compile(r"\.[ct]sv(\.(gz|bz2|zst|lz4))?$", re.IGNORECASE)
 
 
 @contextlib.contextmanager
@@ -52,6 +58,7 @@ def sync_folder(folder: Path) -> None:
 
 def require_writable_folder(folder: Path) -> None:
     """Raise if a folder cannot be created or written to. Creates nothing."""
+    require_local(folder)
     nearest = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     if not nearest.is_dir():
         raise StoreError(f"cannot write to {folder}: {nearest} is not a folder; use another folder")
@@ -67,48 +74,77 @@ def new_file_mode() -> int:
 
 
 def read_table(
-    path: Path, columns: Sequence[str] | None = None, needed: Sequence[str] = ()
+    path: str | Place,
+    wanted: Sequence[str] | None = None,
+    needed: Sequence[str] = (),
+    columns: GivenColumns = None,
 ) -> pa.Table:
     """Return the table in a Parquet file, a folder of Parquet files, or a CSV file with a header.
 
     Args:
-        path: file or folder to read.
-        columns: columns to read, where they exist; None for all.
+        path: file or folder to read, or its address, like s3://bucket/events.parquet.
+        wanted: columns to read, where they exist; None for all.
         needed: columns that must exist.
+        columns: the names that columns have in the file; the table has Trimtab's.
     """
-    if not path.exists():
-        raise StoreError(f"{path}: no such file; check the path")
+    place, names = as_place(path), ColumnMap.of(columns)
+    if not place.exists():
+        raise StoreError(f"{place}: no such file; check the path")
     try:
-        table = read_csv(path) if is_csv(path) else _read_parquet(path, columns, needed)
-    except DataError:
-        raise
+        if is_csv(place):
+            table = read_csv(place, {*ID_COLUMNS, *names.all_own(ID_COLUMNS)})
+        else:
+            table = _read_parquet(place, wanted, names)
     except (pa.ArrowException, OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        kind = "CSV" if is_csv(path) else "Parquet"
-        raise StoreError(
-            f"{path}: not a readable {kind} file ({reason}); write it again as Parquet or CSV"
-        ) from error
+        raise _not_readable(place, error) from error
     repeated = [name for name in table.column_names if table.column_names.count(name) > 1]
     if repeated:
-        raise StoreError(f"{path}: column '{repeated[0]}' occurs twice; drop or rename one")
-    require_columns(str(path), table.column_names, needed)
-    names = table.column_names if columns is None else columns
-    return table.select([name for name in names if name in table.column_names])
+        raise StoreError(f"{place}: column '{repeated[0]}' occurs twice; drop or rename one")
+    table = names.rename(table)
+    require_columns(str(place), table.column_names, needed, own_names(table))
+    kept = table.column_names if wanted is None else wanted
+    return table.select([name for name in kept if name in table.column_names])
 
 
-def _read_parquet(path: Path, columns: Sequence[str] | None, needed: Sequence[str]) -> pa.Table:
+def _not_readable(place: Place, error: Exception) -> StoreError:
+    reason = str(error).partition("\n")[0]
+    if isinstance(place, Address) and not isinstance(error, pa.ArrowException):
+        return cannot_read(place, error)
+    kind = "CSV" if is_csv(place) else "Parquet"
+    return StoreError(
+        f"{place}: not a readable {kind} file ({reason}); write it again as Parquet or CSV"
+    )
+
+
+def _read_parquet(place: Place, wanted: Sequence[str] | None, names: ColumnMap) -> pa.Table:
     import pyarrow.parquet as pq
 
-    if columns is None:
-        return pq.read_table(path)
-    data = pq.ParquetDataset(path)
-    require_columns(str(path), data.schema.names, needed)
-    return data.read([name for name in columns if name in data.schema.names])
+    if isinstance(place, Address):
+        data = pq.ParquetDataset(place.path, filesystem=place.filesystem)
+    else:
+        data = pq.ParquetDataset(place)
+    if not data.files:
+        raise StoreError(f"{place}: the folder has no Parquet files; check the path")
+    if wanted is None:
+        return data.read()
+    found = data.schema.names
+    own = names.find(found)
+    return data.read([own.get(name, name) for name in wanted if own.get(name, name) in found])
 
 
-def read_tables(*paths: Path | None, text: Collection[str] = ()) -> list[Any]:
-    """Return several tables with matching id types; None stays None. See `match_id_types`."""
-    tables = [None if path is None else read_table(path) for path in paths]
+def read_tables(
+    *paths: str | Place | None, text: Collection[str] = (), columns: GivenColumns = None
+) -> list[Any]:
+    """Return several tables with matching id types; None stays None. See `match_id_types`.
+
+    Args:
+        *paths: files, folders or addresses, as for `read_table`.
+        text: columns of ids that are text.
+        columns: the names that columns have in the files.
+    """
+    names = ColumnMap.of(columns)
+    tables = [None if path is None else read_table(path, columns=names) for path in paths]
+    names.warn_of_unused(tables, but=(USER, ITEM))  # without these, an error names them
     return match_id_types(tables, [path is not None and is_csv(path) for path in paths], text)
 
 
@@ -143,9 +179,9 @@ def _as_text(table: pa.Table, name: str) -> pa.Table:
     return table.set_column(place, name, table[name].cast(pa.string()))
 
 
-def is_csv(path: Path) -> bool:
-    """Return whether a file name ends in .csv."""
-    return path.suffix.lower() == ".csv"
+def is_csv(place: str | Place) -> bool:
+    """Return whether a file name ends in .csv or .tsv, compressed or not."""
+    return _CSV_NAME.search(as_place(place).name) is not None
 
 
 def require_table_suffix(path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import narwhals as nw
@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets
 from trimtab.checks import require_columns, require_no_nulls, require_rows
 from trimtab.errors import DataError
+from trimtab.tables.column_map import ColumnMap, own_names
 from trimtab.tables.columns import ITEM, SCORE, USER, WEIGHT, WINDOW
 from trimtab.tables.ids import IdColumn, as_read_only, encode_ids, id_column
 from trimtab.threads import run_ranges
@@ -29,6 +30,7 @@ class Table:
     columns: pa.Table
     sample: Any  # the same columns in the caller's type of frame, without rows
     lazy: bool
+    own: Mapping[str, str] = field(default_factory=dict)  # the caller's names, where they differ
 
     def __len__(self) -> int:
         return int(self.columns.num_rows)
@@ -37,9 +39,13 @@ class Table:
         """Return whether the table has a column."""
         return column in self.columns.column_names
 
+    def own_name(self, column: str) -> str:
+        """Return the caller's name of a column, for messages."""
+        return self.own.get(column, column)
+
     def ids(self, column: str) -> IdColumn:
         """Return a checked column of ids."""
-        return id_column(self.name, column, self.columns[column])
+        return id_column(self.name, self.own_name(column), self.columns[column])
 
 
 def read_frame(
@@ -51,19 +57,30 @@ def read_frame(
 ) -> Table:
     """Return the needed columns, and the optional ones that exist; raise if a frame has no rows."""
     given = _from_native(frame, name)
-    found = given.collect_schema().names()
-    require_columns(name, found, needed)
+    found, own = given.collect_schema().names(), own_names(frame)
+    require_columns(name, found, needed, own)
     picked = given.select(*needed, *(c for c in optional if c in found))
     lazy = isinstance(picked, nw.LazyFrame)
     eager = picked.collect() if lazy else picked
+    arrow = _to_arrow(eager, name)
+    if not may_be_empty:
+        require_rows(name, arrow.num_rows)
+    return Table(name, arrow, eager.head(0), lazy, own)
+
+
+def rename_frame(frame: Any, columns: ColumnMap, name: str) -> pa.Table:
+    """Return a caller's frame as an Arrow table with Trimtab's names of columns."""
+    given = _from_native(frame, name)
+    eager = given.collect() if isinstance(given, nw.LazyFrame) else given
+    return columns.rename(_to_arrow(eager, name))
+
+
+def _to_arrow(eager: Any, name: str) -> pa.Table:
     try:
-        columns = eager.to_arrow()
+        return eager.to_arrow()
     except pa.ArrowException as error:  # a pandas object column can hold anything
         reason = ", ".join(map(str, error.args))
         raise DataError(f"{name} cannot be read ({reason}); give each column one type") from error
-    if not may_be_empty:
-        require_rows(name, columns.num_rows)
-    return Table(name, columns, eager.head(0), lazy)
 
 
 def _from_native(frame: Any, name: str) -> Any:
@@ -121,7 +138,8 @@ def require_numbers(table: Table, column: str = SCORE) -> None:
     kind = table.columns[column].type
     if not any(is_kind(kind) for is_kind in _NUMBER_TYPES):
         raise DataError(
-            f"column '{column}' of {table.name} holds {kind}: it must be numeric; cast the column"
+            f"column '{table.own_name(column)}' of {table.name} holds {kind}: it must be numeric; "
+            f"cast the column"
         )
 
 
@@ -129,7 +147,7 @@ def read_scores(table: Table, column: str = SCORE) -> tuple[Floats, float]:
     """Return a column of finite numbers as float64, and the smallest of them."""
     from trimtab.kernels.coding import copy_scores
 
-    require_no_nulls(table.name, column, table.columns[column])
+    require_no_nulls(table.name, table.own_name(column), table.columns[column])
     require_numbers(table, column)
     values = as_read_only(table.columns[column].cast(pa.float64(), safe=False))
     scores = np.empty(len(values))
@@ -137,8 +155,8 @@ def read_scores(table: Table, column: str = SCORE) -> tuple[Floats, float]:
     bad = next((row for row, _ in found if row >= 0), None)
     if bad is not None:
         raise DataError(
-            f"column '{column}' of {table.name} has {values[bad]} in row {bad} (from 0): it must "
-            f"be finite; fix or drop such rows"
+            f"column '{table.own_name(column)}' of {table.name} has {values[bad]} in row {bad} "
+            f"(from 0): it must be finite; fix or drop such rows"
         )
     return scores, min(low for _, low in found)
 
@@ -155,10 +173,11 @@ class Units:
     def __len__(self) -> int:
         return len(self.user_codes)
 
-    def label(self, unit: int) -> str:
-        """Return a unit's name for messages."""
+    def label(self, unit: int, table: Table | None = None) -> str:
+        """Return a unit's name for messages, with the names of columns that a table has."""
+        own = {} if table is None else table.own
         found = self.columns(np.array([unit], np.int32))
-        return " in ".join(f"{name} {ids[0]}" for name, ids in found.items())
+        return " in ".join(f"{own.get(name, name)} {ids[0]}" for name, ids in found.items())
 
     def columns(self, units: Ints | Codes) -> dict[str, Any]:
         """Return the id columns of the given units."""
@@ -214,7 +233,7 @@ def _window_ids(table: Table) -> IdColumn:
         column = pc.replace_substring_regex(column, r" 00:00:00\.000000$", "")
     elif pa.types.is_date(column.type):
         column = column.cast(pa.string())
-    return id_column(table.name, WINDOW, column)
+    return id_column(table.name, table.own_name(WINDOW), column)
 
 
 def group_scored(units: Codes, items: Codes, scores: Floats, n_units: int) -> Lists:
@@ -281,7 +300,8 @@ def read_weights(frame: Any, units: Units, judged: Flags, name: str) -> Floats:
     table = read_frame(frame, "weights", USER, WEIGHT)
     values, lowest = read_scores(table, WEIGHT)
     if lowest < 0:
-        raise DataError(f"column '{WEIGHT}' of weights has {lowest:g}: weights must be at least 0")
+        name = table.own_name(WEIGHT)
+        raise DataError(f"column '{name}' of weights has {lowest:g}: weights must be at least 0")
     users, (user_codes, weight_codes) = encode_ids(
         [as_id_column(name, USER, units.users), table.ids(USER)]
     )
@@ -289,15 +309,16 @@ def read_weights(frame: Any, units: Units, judged: Flags, name: str) -> Floats:
     if counts.max() > 1:
         (user,) = take_ids(users, np.array([counts.argmax()]))
         raise DataError(
-            f"column '{USER}' of weights has {user} more than once; keep one weight per user"
+            f"column '{table.own_name(USER)}' of weights has {user} more than once; keep one "
+            f"weight per user"
         )
     by_code = np.ones(len(users))
     by_code[weight_codes] = values
     weights: Floats = by_code[user_codes][units.user_codes]
     if judged.any() and not (weights[judged] > 0).any():
         raise DataError(
-            f"column '{WEIGHT}' of weights is 0 for every user who bought something: at least one "
-            f"must be above 0"
+            f"column '{table.own_name(WEIGHT)}' of weights is 0 for every user who bought "
+            f"something: at least one must be above 0"
         )
     return weights
 

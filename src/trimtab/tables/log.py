@@ -13,10 +13,12 @@ import pyarrow.compute as pc
 from trimtab.checks import require_no_nulls, require_rows
 from trimtab.errors import DataError
 from trimtab.tables.arrow_types import plain_type
+from trimtab.tables.column_map import ColumnMap, GivenColumns, forget_own_names, own_names
 from trimtab.tables.columns import CATEGORY, ITEM, NAME, PRICE, QUANTITY, TIMESTAMP, USER
-from trimtab.tables.files import read_table, read_tables
-from trimtab.tables.frames import column_names, read_frame
+from trimtab.tables.files import read_tables
+from trimtab.tables.frames import column_names, read_frame, rename_frame
 from trimtab.tables.ids import id_column, require_same_id_type
+from trimtab.tables.places import as_place
 from trimtab.tables.timestamps import as_utc, require_zone
 
 _OPTIONAL = (CATEGORY, QUANTITY, PRICE)
@@ -62,28 +64,36 @@ class Log:
         return int(pc.count_distinct(self.events[column]).as_py())
 
 
-def read_log(path: str | Path, tz: str | None = None, items: str | Path | None = None) -> Log:
+def read_log(
+    path: str | Path,
+    tz: str | None = None,
+    items: str | Path | None = None,
+    columns: GivenColumns = None,
+) -> Log:
     """Return a log from a Parquet or CSV file with user_id, item_id and timestamp.
 
     Args:
-        path: a file, or a folder of Parquet files. `category`, `quantity` and `price` are read if
-            they exist; rows with a quantity of 0 or less are dropped.
+        path: a file, a folder of Parquet files, or an address like s3://bucket/events.parquet.
+            `category`, `quantity` and `price` are read if they exist; rows with a quantity of 0 or
+            less are dropped.
         tz: time zone of the shop, like "Europe/London", in which days begin. Required if the
             timestamps have no time zone.
         items: a file with item_id, and optionally `name` (or `description`) and columns that group
             items, from coarse to fine: text, whole numbers or flags.
+        columns: names of columns in the files, like {"user": "customer", "time": "ts"}.
     """
-    place = Path(path)
-    if items is None:
-        return make_log(read_table(place), tz, None, place.stem)
-    events, catalogue = read_tables(place, Path(items))
-    return make_log(events, tz, catalogue, place.stem)
+    events, catalogue = read_tables(path, items, columns=ColumnMap.of(columns))
+    return make_log(events, tz, catalogue, as_place(path).name.partition(".")[0])
 
 
 def make_log(
-    events: Any, tz: str | None = None, items: Any | None = None, name: str = "log"
+    events: Any,
+    tz: str | None = None,
+    items: Any | None = None,
+    name: str = "log",
+    columns: GivenColumns = None,
 ) -> Log:
-    """Return a log from any data frame; see `read_log` for the columns.
+    """Return a log from any data frame; see `read_log` for the columns and their names.
 
     Example:
         >>> import pyarrow as pa
@@ -93,29 +103,34 @@ def make_log(
     """
     if tz is not None:
         require_zone(tz)
+    if columns is not None:
+        names = ColumnMap.of(columns)
+        events = rename_frame(events, names, "events")
+        items = None if items is None else rename_frame(items, names, "items")
+        names.warn_of_unused([events, items])
     given = read_frame(events, "events", USER, ITEM, TIMESTAMP, optional=_OPTIONAL)
     for column in (USER, ITEM):
         given.ids(column)  # raises if the ids are not valid
     table = given.columns
-    stamps, zone = as_utc(table[TIMESTAMP], tz)
+    stamps, zone = as_utc(table[TIMESTAMP], tz, name=given.own_name(TIMESTAMP))
     table = table.set_column(table.column_names.index(TIMESTAMP), TIMESTAMP, stamps)
-    table = _keep_purchases(table).sort_by(TIMESTAMP)
+    table = _keep_purchases(table, given.own_name(QUANTITY)).sort_by(TIMESTAMP)
     require_rows("events (rows with a quantity above 0)", table.num_rows)
     catalogue, levels = _build_catalogue(table, items)
     kept = [c for c in table.column_names if c != CATEGORY]
-    return Log(table.select(kept), catalogue, levels, zone, name)
+    return Log(forget_own_names(table.select(kept)), catalogue, levels, zone, name)
 
 
-def _keep_purchases(table: pa.Table) -> pa.Table:
-    """Drop rows with a quantity of 0 or less."""
+def _keep_purchases(table: pa.Table, name: str) -> pa.Table:
+    """Drop rows with a quantity of 0 or less; `name` is the caller's name of the column."""
     if QUANTITY not in table.column_names:
         return table
-    require_no_nulls("events", QUANTITY, table[QUANTITY])
+    require_no_nulls("events", name, table[QUANTITY])
     try:
         return table.filter(pc.greater(table[QUANTITY], 0))
     except pa.ArrowException as error:
         raise DataError(
-            f"column '{QUANTITY}' of events holds {table[QUANTITY].type}: it must be numeric; "
+            f"column '{name}' of events holds {table[QUANTITY].type}: it must be numeric; "
             f"cast or drop the column"
         ) from error
 
@@ -143,15 +158,17 @@ def _read_items(items: Any, events: pa.Table) -> pa.Table:
     names = column_names(items, "items")
     chosen = [c for c in names if c not in (ITEM, USER, TIMESTAMP, QUANTITY, PRICE)]
     table = read_frame(items, "items", ITEM, optional=tuple(chosen))
-    require_same_id_type([id_column("events", ITEM, events[ITEM]), table.ids(ITEM)])
+    own = own_names(events).get(ITEM, ITEM)
+    require_same_id_type([id_column("events", own, events[ITEM]), table.ids(ITEM)])
     known = table.columns.set_column(
         0, ITEM, table.columns[ITEM].cast(plain_type(events[ITEM].type))
     )
     if pc.count_distinct(known[ITEM]).as_py() < len(known):
-        raise DataError(f"column '{ITEM}' of items has repeated ids; keep one row per item")
+        name = table.own_name(ITEM)
+        raise DataError(f"column '{name}' of items has repeated ids; keep one row per item")
     if not pc.any(pc.is_in(known[ITEM], pc.unique(events[ITEM].cast(known[ITEM].type)))).as_py():
         raise DataError(
-            f"no {ITEM} of items is in events (items has {known[ITEM][0]}, events "
+            f"no {table.own_name(ITEM)} of items is in events (items has {known[ITEM][0]}, events "
             f"{events[ITEM][0]}); check that both use the same ids"
         )
     grouping = [c for c in chosen if _is_group_type(known[c].type)]
@@ -177,8 +194,9 @@ def _to_text(column: pa.ChunkedArray) -> pa.Array:
 def _event_categories(events: pa.Table) -> pa.Table:
     """Return the last category of each item in the events."""
     if not _is_group_type(events[CATEGORY].type):
+        name = own_names(events).get(CATEGORY, CATEGORY)
         raise DataError(
-            f"column '{CATEGORY}' of events holds {events[CATEGORY].type}: it must be text or "
+            f"column '{name}' of events holds {events[CATEGORY].type}: it must be text or "
             f"whole numbers; cast or drop the column"
         )
     rows = pa.table({ITEM: events[ITEM], CATEGORY: events[CATEGORY]})

@@ -53,16 +53,17 @@ def code_lists(
     scores, lowest = read_scores(table)
     if unlisted == "zero" and lowest < 0:
         raise DataError(
-            f"column '{SCORE}' of recs has {lowest:g}: unlisted='zero' needs scores of at least 0; "
-            f"shift the scores or use unlisted='never'"
+            f"column '{table.own_name(SCORE)}' of recs has {lowest:g}: unlisted='zero' needs "
+            f"scores of at least 0; shift the scores or use unlisted='never'"
         )
     lists = group_scored(unit_codes, item_codes, scores, len(units))
     repeated = find_repeat(lists, len(item_ids))
     if repeated and duplicates == "error":
         unit, item = repeated
+        (shown,) = take_ids(item_ids, np.array([item]))
         raise DataError(
-            f"recs has {units.label(unit)} with {ITEM} {take_ids(item_ids, np.array([item]))[0]} "
-            f"more than once; drop the repeats, or pass duplicates='max', 'mean' or 'sum'"
+            f"recs has {units.label(unit, table)} with {table.own_name(ITEM)} {shown} more "
+            f"than once; drop the repeats, or pass duplicates='max', 'mean' or 'sum'"
         )
     return merge_repeats(lists, duplicates) if repeated else lists
 

@@ -88,9 +88,9 @@ def _parse_timestamps(
     )
 
 
-def has_zone(column: pa.ChunkedArray, table: str = "events") -> bool:
+def has_zone(column: pa.ChunkedArray, table: str = "events", name: str = TIMESTAMP) -> bool:
     """Return whether timestamps have a time zone."""
-    return _parse_timestamps(column, table).type.tz is not None
+    return _parse_timestamps(column, table, name).type.tz is not None
 
 
 def microseconds(column: pa.ChunkedArray) -> Ints:

@@ -1,0 +1,210 @@
+"""Places to read from: local paths, and addresses like s3://bucket/folder.
+
+Addresses are read through pyarrow's file systems (s3, gs, abfs, hdfs, file), all others through
+those of fsspec, if it is installed.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from trimtab.errors import StoreError
+from trimtab.tables.passwords import mask_passwords, without_password
+
+_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+)://")  # two letters at least: C:/ is a path
+_COLLAPSED = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+:[/\\]")  # what a Path makes of an address
+_REASONS = (  # what a message of a file system contains, what it means, and the next step
+    (
+        ("access_denied", "access denied", "forbidden", "status code: 403", "http status 403",
+         "credential", "signature", "invalid_access_key", "unauthorized"),
+        "access was denied", "check the credentials, such as AWS_ACCESS_KEY_ID and "
+        "AWS_SECRET_ACCESS_KEY, and their rights",
+    ),
+    (
+        ("no_such_bucket", "nosuchbucket", "bucket does not exist", "' not found",
+         "status code: 404", "http status 404"),
+        "no such bucket", "check the address",
+    ),
+)  # fmt: skip
+
+
+class Address:
+    """A file or folder at an address; the methods are those of a `Path`."""
+
+    def __init__(
+        self, text: str, found: tuple[Any, str] | None = None, kind: str | None = None
+    ) -> None:
+        """Return the place; what is not known of it is looked up when needed.
+
+        Args:
+            text: the address.
+            found: the file system, and the path within it.
+            kind: "File", "Directory" or "NotFound".
+        """
+        self.text = text
+        self._found, self._kind = found, kind
+
+    def __str__(self) -> str:
+        return without_password(self.text)
+
+    def __repr__(self) -> str:
+        return f"Address({str(self)!r})"
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.text.partition("?")[0].rstrip("/").rpartition("/")[2]
+
+    @property
+    def filesystem(self) -> Any:
+        """The file system of pyarrow."""
+        return self._location[0]
+
+    @property
+    def path(self) -> str:
+        """The path within the file system."""
+        return self._location[1]
+
+    @functools.cached_property
+    def _location(self) -> tuple[Any, str]:
+        return _find_file_system(self.text) if self._found is None else self._found
+
+    def exists(self) -> bool:
+        """Return whether there is a file or a folder."""
+        return self._type in ("File", "Directory")
+
+    def is_dir(self) -> bool:
+        """Return whether it is a folder."""
+        return self._type == "Directory"
+
+    def is_file(self) -> bool:
+        """Return whether it is a file."""
+        return self._type == "File"
+
+    @functools.cached_property
+    def _type(self) -> str:
+        if self._kind is not None:
+            return self._kind
+        try:
+            return str(self.filesystem.get_file_info(self.path).type.name)
+        except (OSError, pa.ArrowException) as error:
+            raise cannot_read(self, error) from error
+
+    def iterdir(self) -> Iterator[Address]:
+        """Yield the files and folders in a folder."""
+        from pyarrow.fs import FileSelector
+
+        try:
+            entries = self.filesystem.get_file_info(FileSelector(self.path))
+        except (OSError, pa.ArrowException) as error:
+            raise cannot_read(self, error) from error
+        folder, mark, query = self.text.partition("?")
+        for entry in entries:
+            text = f"{folder.rstrip('/')}/{entry.base_name}{mark}{query}"
+            yield Address(text, (self.filesystem, entry.path), entry.type.name)
+
+    def files(self) -> list[tuple[str, int, int]]:
+        """Return path, size and time of change (in nanoseconds) of all files of a folder."""
+        from pyarrow.fs import FileSelector
+
+        where = FileSelector(self.path, recursive=True) if self.is_dir() else [self.path]
+        try:
+            found = self.filesystem.get_file_info(where)
+        except (OSError, pa.ArrowException) as error:
+            raise cannot_read(self, error) from error
+        files = [info for info in found if info.type.name == "File"]
+        return sorted((info.path, info.size, info.mtime_ns or 0) for info in files)
+
+
+Place = Path | Address
+
+
+def as_place(given: str | Path | Address) -> Place:
+    """Return a local path, or an address if the text begins with a scheme like s3://."""
+    if isinstance(given, Address):
+        return given
+    return Address(str(given)) if is_address(given) else Path(given)
+
+
+def is_address(given: str | Path | Address) -> bool:
+    """Return whether a place is an address, not a local path."""
+    return isinstance(given, Address) or (
+        isinstance(given, str) and _SCHEME.match(given) is not None
+    )
+
+
+def absolute(given: str | Path) -> str:
+    """Return a place as text that means the same from any folder."""
+    place = as_place(given)
+    return place.text if isinstance(place, Address) else str(place.absolute())
+
+
+def require_local(path: Path) -> None:
+    """Refuse to write to an address."""
+    if _COLLAPSED.match(str(path)) and not Path(path.parts[0]).exists():
+        raise StoreError(f"{path}: is an address, but only local files are written; use a path")
+
+
+def open_stream(place: Place) -> Any:
+    """Return a stream of a file's content, decompressed if its name ends in .gz and the like."""
+    if isinstance(place, Path):
+        return pa.input_stream(str(place), compression="detect")
+    return place.filesystem.open_input_stream(place.path, compression="detect")
+
+
+def cannot_read(place: Address, error: Exception) -> StoreError:
+    """Return the error for an address whose file system fails, with the next step."""
+    reason = mask_passwords(str(error), place.text)
+    lower = reason.lower()
+    for marks, meaning, step in _REASONS:
+        if any(mark in lower for mark in marks):
+            return StoreError(f"{place}: {meaning} ({reason}); {step}")
+    return StoreError(
+        f"{place}: cannot be read ({reason}); check the address, the network and the credentials"
+    )
+
+
+def _find_file_system(text: str) -> tuple[Any, str]:
+    from pyarrow.fs import FileSystem
+
+    try:
+        filesystem, path = FileSystem.from_uri(text)
+        return filesystem, path
+    except pa.ArrowInvalid as error:
+        if "Unrecognized filesystem" not in str(error):
+            raise cannot_read(Address(text), error) from error
+    except pa.ArrowNotImplementedError:
+        pass  # pyarrow was built without it
+    except (OSError, pa.ArrowException) as error:
+        raise cannot_read(Address(text), error) from error
+    return _find_fsspec(text)
+
+
+def _find_fsspec(text: str) -> tuple[Any, str]:
+    shown = without_password(text)
+    scheme = text.partition("://")[0].lower()
+    try:
+        import fsspec
+    except ImportError as error:
+        raise StoreError(f"{shown}: {scheme}:// needs fsspec: pip install fsspec") from error
+    from pyarrow.fs import FSSpecHandler, PyFileSystem
+
+    if scheme not in fsspec.available_protocols():
+        raise StoreError(
+            f"{shown}: unknown kind of address; use a local path, s3://, gs://, abfs:// or another "
+            f"one that fsspec knows"
+        )
+    try:
+        filesystem, path = fsspec.core.url_to_fs(text)
+    except ImportError as error:
+        reason = mask_passwords(str(error), text)
+        raise StoreError(f"{shown}: {scheme}:// needs another package: {reason}") from error
+    except Exception as error:  # each file system has errors of its own
+        raise cannot_read(Address(text), error) from error
+    return PyFileSystem(FSSpecHandler(filesystem)), path
