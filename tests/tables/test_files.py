@@ -112,6 +112,53 @@ def test_byte_order_marks_and_windows_line_ends(tmp_path):
     assert read_table(path).to_pydict() == {"user_id": [1], "item_id": [2]}
 
 
+SEPARATED = {
+    "semicolons": ("t.csv", "user_id;item_id;score\n007;a,b;0,5\n8;x;1\n"),
+    "tabs": ("t.csv", "user_id\titem_id\tscore\n007\ta,b\t0.5\n8\tx\t1\n"),
+    "bars": ("t.csv", "user_id|item_id|score\n007|a,b|0.5\n8|x|1\n"),
+    "a name for tabs": ("t.tsv", "user_id\titem_id\tscore\n007\ta,b\t0.5\n8\tx\t1\n"),
+    "commas in names": ("t.tsv", "user_id\titem_id\tscore\ta,b,c,d\n007\ta,b\t0.5\n8\tx\t1\n"),
+    "separators in quotes": ("t.csv", 'user_id,item_id,score,";;;;"\n007,"a,b",0.5,\n8,x,1,\n'),
+}
+
+
+@pytest.mark.parametrize("name", SEPARATED)
+@pytest.mark.parametrize("packing", ["", ".gz", ".zst", ".bz2"])
+def test_any_separator_and_compression(name, packing, tmp_path):
+    file, text = SEPARATED[name]
+    if name == "commas in names":
+        text = text.replace("0.5\n", "0.5\t\n").replace("1\n", "1\t\n")
+    path = tmp_path / f"{file}{packing}"
+    with pa.output_stream(path, compression="detect") as stream:
+        stream.write(text.encode())
+    table = read_table(path).select(["user_id", "item_id", "score"])
+    assert table.to_pydict() == {
+        "user_id": ["007", "8"], "item_id": ["a,b", "x"], "score": [0.5, 1.0],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (["1,5", "-2"], [1.5, -2.0]),
+        (["1,5", "two"], ["1,5", "two"]),
+        (["1,5,0", "2"], ["1,5,0", "2"]),
+        (["3", "4"], [3, 4]),
+        (["1.5", "2.5"], [1.5, 2.5]),
+        (["", "2,5"], [None, 2.5]),
+    ],
+)
+def test_decimal_commas_between_semicolons(cells, expected, tmp_path):
+    path = write(tmp_path / "t.csv", "item_id;score\n1,5;" + "\n1,5;".join(cells) + "\n")
+    assert read_table(path)["score"].to_pylist() == expected
+    assert read_table(path)["item_id"].to_pylist() == ["1,5", "1,5"]
+
+
+def test_email_ids_are_ids(tmp_path):
+    path = write(tmp_path / "t.csv", "email_id,session_id\n007,01\n7,1\n")
+    assert read_table(path).to_pydict() == {"email_id": ["007", "7"], "session_id": ["01", "1"]}
+
+
 def test_windows_in_csv_are_text(tmp_path):
     path = write(tmp_path / "t.csv", "user_id,item_id,window\n1,2,2026-11-01\n")
     assert read_table(path)["window"].to_pylist() == ["2026-11-01"]
@@ -144,6 +191,22 @@ def test_a_folder_of_parquet_files(tmp_path):
         pq.write_table(pa.table({"user_id": [part]}), tmp_path / f"part-{part}.parquet")
     (tmp_path / "_SUCCESS").touch()
     assert sorted(read_table(tmp_path)["user_id"].to_pylist()) == [0, 1]
+
+
+def test_a_folder_of_partitions(tmp_path):
+    for day in ("2026-01-01", "2026-01-02"):
+        (tmp_path / f"date={day}").mkdir()
+        pq.write_table(pa.table({"user_id": ["007"]}), tmp_path / f"date={day}" / "part.parquet")
+    assert read_table(tmp_path)["user_id"].to_pylist() == ["007", "007"]
+    assert read_table(tmp_path, ["user_id"]).column_names == ["user_id"]
+
+
+def test_a_folder_without_parquet_files_is_refused(tmp_path):
+    with pytest.raises(StoreError, match="the folder has no Parquet files"):
+        read_table(tmp_path)
+    write(tmp_path / "part-0.csv", "user_id\n1\n")
+    with pytest.raises(StoreError, match=r"part-0\.csv"):
+        read_table(tmp_path)
 
 
 def parquet_bytes() -> bytes:

@@ -38,7 +38,7 @@ from trimtab.cli.printing import print_json, say, say_formulas, say_strength
 from trimtab.learn import RerankLearner
 from trimtab.rerank import LeftOut, Reranker, RerankSummary
 from trimtab.tables.column_map import ColumnMap, own_names
-from trimtab.tables.columns import TIMESTAMP
+from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER
 from trimtab.tables.files import (
     read_tables,
     require_table_suffix,
@@ -49,6 +49,7 @@ from trimtab.tables.timestamps import as_utc, require_zone
 
 _FIT = defaults_of(RerankLearner.fit)
 _APPLY = defaults_of(Reranker.apply)
+_NEEDED = (USER, ITEM, TIMESTAMP, SCORE)
 _SCALES = one_of(["auto", *SCALES])
 _PARTS = {
     "trend": "by the biases alone",
@@ -95,7 +96,7 @@ def fit(
     require_writable_folder(out)
     refuse_overwriting(out, recs=recs, recent=recent, history=history, items=items, weights=weights)
     lists, sales, past, catalogue, by_user = read_tables(
-        recs, recent, history, items, weights, columns=own
+        recs, recent, history, items, weights, columns=own, needed=_NEEDED
     )
     reranker = learner.fit(
         lists, sales, history=past, items=catalogue, weights=by_user, duplicates=duplicates
@@ -162,7 +163,13 @@ def apply(
     deepest, own = parse_depth(depth), ColumnMap.parse(columns)
     loaded = Reranker.load(reranker).with_strength(strength)
     lists, past, pairs, items = read_tables(
-        recs, history, exclude, allowed, text=text_columns(loaded.bias), columns=own
+        recs,
+        history,
+        exclude,
+        allowed,
+        text=text_columns(loaded.bias),
+        columns=own,
+        needed=_NEEDED,
     )
     instant: Any = as_of
     if tz is not None:

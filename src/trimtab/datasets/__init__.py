@@ -5,6 +5,7 @@ from trimtab.datasets.drift import DriftData, DriftSettings, generate_drift
 from trimtab.datasets.generated_items import KINDS, Items, generate_items
 from trimtab.datasets.generated_log import generate_log
 from trimtab.datasets.promotions import Promotion, draw_promotions
+from trimtab.tables.files import read_tables
 from trimtab.tables.log import Log, make_log, read_log
 
 __all__ = [
@@ -21,4 +22,5 @@ __all__ = [
     "load_complete_journey",
     "make_log",
     "read_log",
+    "read_tables",
 ]

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from trimtab.checks import require_columns
-from trimtab.errors import StoreError
+from trimtab.errors import StoreError, TrimtabError
 from trimtab.tables.arrow_types import is_text, plain_type
 from trimtab.tables.column_map import ColumnMap, GivenColumns, own_names
 from trimtab.tables.columns import ITEM, USER
@@ -89,21 +89,28 @@ def read_table(
     """
     place, names = as_place(path), ColumnMap.of(columns)
     if not place.exists():
-        raise StoreError(f"{place}: no such file; check the path")
+        what = "no such file or bucket" if isinstance(place, Address) else "no such file"
+        raise StoreError(f"{place}: {what}; check the path")
     try:
         if is_csv(place):
             table = read_csv(place, {*ID_COLUMNS, *names.all_own(ID_COLUMNS)})
         else:
-            table = _read_parquet(place, wanted, names)
+            table = _read_parquet(place, wanted, needed, names)
+    except TrimtabError:
+        raise
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _not_readable(place, error) from error
     repeated = [name for name in table.column_names if table.column_names.count(name) > 1]
     if repeated:
         raise StoreError(f"{place}: column '{repeated[0]}' occurs twice; drop or rename one")
     table = names.rename(table)
-    require_columns(str(place), table.column_names, needed, own_names(table))
+    _require(place, table, needed)
     kept = table.column_names if wanted is None else wanted
     return table.select([name for name in kept if name in table.column_names])
+
+
+def _require(place: Place, table: pa.Table, needed: Sequence[str]) -> None:
+    require_columns(str(place), table.column_names, needed, own_names(table))
 
 
 def _not_readable(place: Place, error: Exception) -> StoreError:
@@ -116,7 +123,9 @@ def _not_readable(place: Place, error: Exception) -> StoreError:
     )
 
 
-def _read_parquet(place: Place, wanted: Sequence[str] | None, names: ColumnMap) -> pa.Table:
+def _read_parquet(
+    place: Place, wanted: Sequence[str] | None, needed: Sequence[str], names: ColumnMap
+) -> pa.Table:
     import pyarrow.parquet as pq
 
     if isinstance(place, Address):
@@ -127,13 +136,17 @@ def _read_parquet(place: Place, wanted: Sequence[str] | None, names: ColumnMap) 
         raise StoreError(f"{place}: the folder has no Parquet files; check the path")
     if wanted is None:
         return data.read()
+    _require(place, names.rename(data.schema.empty_table()), needed)
     found = data.schema.names
     own = names.find(found)
     return data.read([own.get(name, name) for name in wanted if own.get(name, name) in found])
 
 
 def read_tables(
-    *paths: str | Place | None, text: Collection[str] = (), columns: GivenColumns = None
+    *paths: str | Place | None,
+    text: Collection[str] = (),
+    columns: GivenColumns = None,
+    needed: Collection[str] = (USER, ITEM),
 ) -> list[Any]:
     """Return several tables with matching id types; None stays None. See `match_id_types`.
 
@@ -141,10 +154,12 @@ def read_tables(
         *paths: files, folders or addresses, as for `read_table`.
         text: columns of ids that are text.
         columns: the names that columns have in the files.
+        needed: columns whose absence is an error later; a warning tells of other mapped columns
+            that no table has.
     """
     names = ColumnMap.of(columns)
     tables = [None if path is None else read_table(path, columns=names) for path in paths]
-    names.warn_of_unused(tables, but=(USER, ITEM))  # without these, an error names them
+    names.warn_of_unused(tables, but=needed)
     return match_id_types(tables, [path is not None and is_csv(path) for path in paths], text)
 
 

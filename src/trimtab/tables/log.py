@@ -21,6 +21,7 @@ from trimtab.tables.ids import id_column, require_same_id_type
 from trimtab.tables.places import as_place
 from trimtab.tables.timestamps import as_utc, require_zone
 
+_NEEDED = (USER, ITEM, TIMESTAMP)
 _OPTIONAL = (CATEGORY, QUANTITY, PRICE)
 _DESCRIPTION = "description"
 _GROUP_TYPES = (
@@ -82,7 +83,7 @@ def read_log(
             items, from coarse to fine: text, whole numbers or flags.
         columns: names of columns in the files, like {"user": "customer", "time": "ts"}.
     """
-    events, catalogue = read_tables(path, items, columns=ColumnMap.of(columns))
+    events, catalogue = read_tables(path, items, columns=columns, needed=_NEEDED)
     return make_log(events, tz, catalogue, as_place(path).name.partition(".")[0])
 
 
@@ -107,8 +108,8 @@ def make_log(
         names = ColumnMap.of(columns)
         events = rename_frame(events, names, "events")
         items = None if items is None else rename_frame(items, names, "items")
-        names.warn_of_unused([events, items])
-    given = read_frame(events, "events", USER, ITEM, TIMESTAMP, optional=_OPTIONAL)
+        names.warn_of_unused([events, items], but=_NEEDED)
+    given = read_frame(events, "events", *_NEEDED, optional=_OPTIONAL)
     for column in (USER, ITEM):
         given.ids(column)  # raises if the ids are not valid
     table = given.columns
