@@ -38,7 +38,7 @@ def require_columns(
             if column in own:
                 raise DataError(
                     f"missing column '{own[column]}' ({column}) in {table}; found {listed}. Check "
-                    f"the names in columns"
+                    f"columns= (--columns on the command line)"
                 )
             raise DataError(
                 f"missing column '{column}' in {table}; found {listed}. Rename the column that "

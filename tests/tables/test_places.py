@@ -149,7 +149,9 @@ def test_a_missing_package_of_fsspec_is_named(monkeypatch):
 
 def test_only_local_files_are_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(StoreError, match="is an address, but only local files are written"):
+    with pytest.raises(
+        StoreError, match=r"s3://shop/top\.csv: is an address, but only local files are written"
+    ):
         write_table(pa.table({"a": [1]}), Path("s3://shop/top.csv"))
     assert list(tmp_path.iterdir()) == []
 

@@ -16,7 +16,7 @@ from trimtab.checks import require_columns
 from trimtab.errors import StoreError, TrimtabError
 from trimtab.tables.arrow_types import is_text, plain_type
 from trimtab.tables.column_map import ColumnMap, GivenColumns, own_names
-from trimtab.tables.columns import ITEM, USER
+from trimtab.tables.columns import ITEM, SCORE, USER
 from trimtab.tables.csv_files import ID_COLUMNS, read_csv, write_csv
 from trimtab.tables.places import Address, Place, as_place, cannot_read, require_local
 
@@ -143,10 +143,10 @@ def _read_parquet(
 
 
 def read_tables(
-    *paths: str | Place | None,
+    *paths: str | Path | None,
     text: Collection[str] = (),
     columns: GivenColumns = None,
-    needed: Collection[str] = (USER, ITEM),
+    needed: Collection[str] = (USER, ITEM, SCORE),
 ) -> list[Any]:
     """Return several tables with matching id types; None stays None. See `match_id_types`.
 
@@ -206,6 +206,7 @@ def require_table_suffix(path: Path) -> None:
 
 def require_suffix(path: Path, suffixes: Sequence[str]) -> None:
     """Raise unless a file name ends in one of the suffixes."""
+    require_local(path)
     if path.suffix.lower() not in suffixes:
         raise StoreError(f"{path}: unknown file type; end the name in {' or '.join(suffixes)}")
 

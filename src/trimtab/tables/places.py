@@ -148,7 +148,8 @@ def absolute(given: str | Path) -> str:
 def require_local(path: Path) -> None:
     """Refuse to write to an address."""
     if _COLLAPSED.match(str(path)) and not Path(path.parts[0]).exists():
-        raise StoreError(f"{path}: is an address, but only local files are written; use a path")
+        shown = str(path).replace(":/", "://", 1)
+        raise StoreError(f"{shown}: is an address, but only local files are written; use a path")
 
 
 def open_stream(place: Place) -> Any:
