@@ -223,16 +223,17 @@ def test_formulas_are_escaped_on_request(call, folder, fitted, tmp_path):
     assert (refused.returncode, "--escape" in refused.stderr) == (2, True)
 
 
-@pytest.mark.parametrize("kind", ["file", "link", "exclude"])
+@pytest.mark.parametrize("kind", ["file", "link", "exclude", "address"])
 def test_apply_never_overwrites_its_input(call, folder, fitted, tmp_path, kind):
     recs = shutil.copy(folder / "recs.parquet", tmp_path / "recs.parquet")
     pairs = shutil.copy(folder / "pairs.parquet", tmp_path / "pairs.parquet")
-    out = {"file": recs, "link": tmp_path / "link.parquet", "exclude": pairs}[kind]
+    out = {"link": tmp_path / "link.parquet", "exclude": pairs}.get(kind, recs)
+    given = recs.as_uri() if kind == "address" else recs
     if kind == "link":
         out.symlink_to(recs)
     before = recs.read_bytes(), pairs.read_bytes()
     run = call(
-        "apply", "--bias", folder / "parquet", "--recs", recs, "--exclude", pairs, "--out", out,
+        "apply", "--bias", folder / "parquet", "--recs", given, "--exclude", pairs, "--out", out,
         cwd=tmp_path,
     )  # fmt: skip
     assert (run.returncode, run.stdout, run.stderr.count("\n")) == (2, "", 1)

@@ -36,6 +36,13 @@ REFUSALS = {
     "a reranker for generated customers": (
         ("simulate", "--online", "--reranker"), ["--reranker", "--online"],
     ),
+    "columns of no log": (("simulate", "--columns", "user=a"), ["--columns user=a", "--log"]),
+    "columns of no log in a backtest": (
+        ("backtest", "--date", "2026-02-20", "--columns", "user=a"), ["--columns user=a", "--log"],
+    ),
+    "columns of totals": (
+        ("abtest", "--control", "emails=4", "--columns", "user=a"), ["--columns user=a", "--contr"],
+    ),
     "no rows of a difference": (("diff", "1", "2", "--store", "no", "--top", "0"), ["top=0"]),
     "an empty store": (("history", "--store", "no"), ["no: "]),
 }  # fmt: skip

@@ -104,6 +104,8 @@ def abtest(
     )  # fmt: skip
     names = _parse_labels(labels)
     own = ColumnMap.parse(columns, _MAPPED)
+    if control is not None:
+        refuse_with("--control", columns=columns)
     if plan:
         refuse_with("--plan", treatment=treatment, logs=logs, salt=salt, out=out, margin=margin)
         lifts = [parse_share("lift", text) for text in lift or ()]

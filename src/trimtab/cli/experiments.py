@@ -138,6 +138,8 @@ def backtest(
         "test_days": test_days,
     }  # fmt: skip
     settings = _merge_settings(plan, options, level)
+    if "log" not in settings:
+        refuse_without("--log", columns=columns)
     require_output(out, page=report)
     opened, made = _open_plan(settings)
     with _page_if_stopped(out, report), progress_bar(total_steps(made)) as step:

@@ -16,7 +16,7 @@ from trimtab.checks import DUPLICATES, METRICS
 from trimtab.errors import SettingError
 from trimtab.learn.rerank_learner import REPEATS, WIDEN
 from trimtab.tables.files import is_csv, require_writable_folder
-from trimtab.tables.places import is_address
+from trimtab.tables.places import as_place
 
 
 def one_of(names: Sequence[str]) -> str:
@@ -151,13 +151,14 @@ def _given(options: dict[str, Any]) -> list[tuple[str, Any]]:
 
 def refuse_overwriting(out: Path, **inputs: str | Path | None) -> None:
     """Refuse an output that is an input, is inside one, or holds one."""
-    place = out.resolve()
+    written = out.resolve()
     for name, path in inputs.items():
-        if path is None or is_address(path):  # only local files are written
+        place = None if path is None else as_place(path)
+        if not isinstance(place, Path):  # only local files are written
             continue
-        used = Path(path).resolve()
-        how = "is" if place == used else "is inside" if used in place.parents else "holds"
-        if how != "holds" or place in used.parents:
+        used = place.resolve()
+        how = "is" if written == used else "is inside" if used in written.parents else "holds"
+        if how != "holds" or written in used.parents:
             raise SettingError(f"--out {out}: {how} the input --{name} {path}; choose another path")
 
 

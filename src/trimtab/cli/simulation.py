@@ -140,6 +140,8 @@ def _open(
     require_choice("engine", engine, tuple(ENGINES))
     if engine != "category":
         refuse_without("--engine category", level=level)
+    if log is None:
+        refuse_without("--log", columns=columns)
     given = {"log": log, "tz": tz, "items": items, "columns": ColumnMap.parse(columns)}
     opened = open_log({name: value for name, value in given.items() if value is not None})
     settings = {} if level is None else {engine: {"level": level}}

@@ -86,7 +86,8 @@ class Refresh:
     Args:
         lists: folder of dated lists (user_id, item_id, score), one file or partition per day, like
             `2026-11-01.parquet` or `date=2026-11-01`. Lists of a day may have seen that day's
-            events, unless their column `trained_until` says otherwise.
+            events, unless their column `trained_until` says otherwise. An address like
+            "s3://bucket/lists" will do, too.
         events: user_id, item_id, timestamp: a Parquet file or folder, a CSV file, the address of
             one, like "s3://bucket/events.parquet", or that of a database,
             "postgresql://user@host/name" or "duckdb:path.db".

@@ -100,6 +100,10 @@ def read_table(
         raise
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _not_readable(place, error) from error
+    except Exception as error:
+        if isinstance(place, Address):  # file systems of fsspec have errors of their own
+            raise cannot_read(place, error) from error
+        raise
     repeated = [name for name in table.column_names if table.column_names.count(name) > 1]
     if repeated:
         raise StoreError(f"{place}: column '{repeated[0]}' occurs twice; drop or rename one")
@@ -119,7 +123,8 @@ def _not_readable(place: Place, error: Exception) -> StoreError:
         return cannot_read(place, error)
     kind = "CSV" if is_csv(place) else "Parquet"
     return StoreError(
-        f"{place}: not a readable {kind} file ({reason}); write it again as Parquet or CSV"
+        f"{place}: not a readable {kind} file ({reason}); write it again as Parquet, or as "
+        f"CSV in UTF-8"
     )
 
 

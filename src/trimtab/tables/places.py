@@ -1,7 +1,7 @@
 """Places to read from: local paths, and addresses like s3://bucket/folder.
 
-Addresses are read through pyarrow's file systems (s3, gs, abfs, hdfs, file), all others through
-those of fsspec, if it is installed.
+Addresses are read through pyarrow's file systems (s3, gs, abfs, hdfs), all others through those of
+fsspec, if it is installed.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
@@ -93,7 +94,7 @@ class Address:
             return self._kind
         try:
             return str(self.filesystem.get_file_info(self.path).type.name)
-        except (OSError, pa.ArrowException) as error:
+        except Exception as error:  # file systems of fsspec have errors of their own
             raise cannot_read(self, error) from error
 
     def iterdir(self) -> Iterator[Address]:
@@ -102,7 +103,7 @@ class Address:
 
         try:
             entries = self.filesystem.get_file_info(FileSelector(self.path))
-        except (OSError, pa.ArrowException) as error:
+        except Exception as error:  # as above
             raise cannot_read(self, error) from error
         folder, mark, query = self.text.partition("?")
         for entry in entries:
@@ -129,14 +130,14 @@ def as_place(given: str | Path | Address) -> Place:
     """Return a local path, or an address if the text begins with a scheme like s3://."""
     if isinstance(given, Address):
         return given
+    if isinstance(given, str) and given.lower().startswith("file://"):
+        return Path(unquote(urlsplit(given).path))
     return Address(str(given)) if is_address(given) else Path(given)
 
 
-def is_address(given: str | Path | Address) -> bool:
-    """Return whether a place is an address, not a local path."""
-    return isinstance(given, Address) or (
-        isinstance(given, str) and _SCHEME.match(given) is not None
-    )
+def is_address(given: str | Path) -> bool:
+    """Return whether a text is an address, not a path; file:// is one too."""
+    return isinstance(given, str) and _SCHEME.match(given) is not None
 
 
 def absolute(given: str | Path) -> str:
