@@ -14,7 +14,7 @@ import made_emails as made
 import trimtab as tt
 from dated_shop import DatedShop
 from s3_server import ACCESS_KEY, SECRET_KEY, serve_s3
-from shops import AS_OF
+from shops import AS_OF, Shop
 from trimtab.store import Store
 from trimtab.tables.files import read_table
 
@@ -36,6 +36,16 @@ def write(table: pa.Table, path: Path) -> None:
     separator = "\t" if ".tsv" in path.name else ";"
     with pa.output_stream(path, compression="detect") as stream:
         csv.write_csv(table, stream, csv.WriteOptions(delimiter=separator))
+
+
+def write_own_shop(shop: Shop, folder: Path) -> tuple[object, ...]:
+    """Write a shop's lists and events as people have them; returns the options that name them."""
+    (folder / "lists").mkdir(parents=True)
+    for number, path in enumerate(sorted(shop.lists.iterdir())):
+        ending = (".csv.gz", ".tsv", ".parquet")[number % 3]
+        write(read_table(path), folder / "lists" / path.with_suffix(ending).name)
+    write(read_table(shop.events), folder / "events.csv.gz")
+    return ("--lists", folder / "lists", "--events", folder / "events.csv.gz", *COLUMNS)
 
 
 def succeed(run) -> str:
@@ -94,15 +104,21 @@ def test_a_name_that_is_not_used_is_told(call, folder, tmp_path):
     assert "warning: columns: no table has a column 'Fenster' (for window)" in run.stderr
 
 
+def test_hits_count_by_an_own_column(call, folder, data, tmp_path):
+    prices = pa.array(range(data.test_events().num_rows), pa.float64())
+    bought = data.test_events().append_column("price", prices)
+    write(bought.rename_columns({"price": "Preis"}), tmp_path / "later.tsv")
+    words = ("evaluate", "--topk", folder / "lists.csv.gz", "--truth", "later.tsv", "--json")
+    expected = tt.evaluate(data.recs(), bought, weight="price")
+    for names in (LISTED[1], f"{LISTED[1]},price=Preis"):
+        run = call(*words, "--columns", names, "--weight", "Preis", cwd=tmp_path)
+        assert json.loads(succeed(run)) == expected
+
+
 def test_refresh_and_history(call, shop, bytes_of, tmp_path):
     usual = succeed(call(*shop.arguments("--as-of", AS_OF, "--k", 5, "--json"), cwd=tmp_path))
     own = tmp_path / "own"
-    (own / "lists").mkdir(parents=True)
-    for number, path in enumerate(sorted(shop.lists.iterdir())):
-        ending = (".csv.gz", ".tsv", ".parquet")[number % 3]
-        write(read_table(path), own / "lists" / path.with_suffix(ending).name)
-    write(read_table(shop.events), own / "events.csv.gz")
-    arguments = ("--lists", own / "lists", "--events", own / "events.csv.gz", *COLUMNS)
+    arguments = write_own_shop(shop, own)
     store = ("--store", own / "store")
     run = call("refresh", *arguments, *store, "--as-of", AS_OF, "--k", 5, "--json", cwd=tmp_path)
     assert json.loads(succeed(run))["summary"] == json.loads(usual)["summary"]
@@ -162,6 +178,22 @@ def test_backtest_by_options_and_by_a_plan(call, shop, tmp_path):
     tables = [read_table(tmp_path / name / "results.parquet") for name in ("usual", "own", "plan")]
     assert tables[0].equals(tables[1])
     assert tables[0].equals(tables[2])
+
+
+def test_backtest_of_own_lists(call, shop, tmp_path, monkeypatch):
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")  # nothing but loopback is asked
+    own = write_own_shop(shop, tmp_path / "shop2")
+    words = ("--date", "2026-02-18", "--test-days", 3, "--method", "ratio", "--no-report")
+    usual = ("--lists", shop.lists, "--events", shop.events)
+    with serve_s3(shop.folder.parent) as port:
+        query = f"endpoint_override=127.0.0.1:{port}&scheme=http&region=us-east-1"
+        bucket = f"s3://{ACCESS_KEY}:{SECRET_KEY}@shop"
+        remote = ("--lists", f"{bucket}/lists?{query}", "--events", shop.events)
+        for name, given in {"usual": usual, "own": own, "remote": remote}.items():
+            succeed(call("backtest", *given, *words, "--out", name, cwd=tmp_path))
+    tables = [read_table(tmp_path / name / "results.parquet") for name in ("usual", "own")]
+    assert tables[0].equals(tables[1])
+    assert tables[0].equals(read_table(tmp_path / "remote" / "results.parquet"))
 
 
 def test_simulate_reads_own_names(call, folder, tmp_path):

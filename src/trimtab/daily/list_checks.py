@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from trimtab.daily.dated_lists import DatedLists
 from trimtab.daily.training_tables import ShopData, TrainingTables
 from trimtab.errors import RefusedError, StoreError, warn
+from trimtab.tables.column_map import own_names
 from trimtab.tables.columns import ITEM
 from trimtab.tables.files import is_csv, match_id_types, read_table
 from trimtab.tables.ids import IdColumn, encode_ids, id_column
@@ -50,11 +51,12 @@ def require_known_items(lists: DatedLists, tables: TrainingTables, data: ShopDat
 def _unknown_share(lists: DatedLists, day: date, known: list[IdColumn]) -> float:
     """Return the share of a day's entries whose items are in none of the columns."""
     path = lists.days[day]
-    table = read_table(path, [ITEM], [ITEM])
+    table = read_table(path, [ITEM], [ITEM], lists.columns)
     text = [ITEM] if known[0].kind == "strings" else []
     (table,) = match_id_types([table], [is_csv(path)], text)
     counted = table[ITEM].value_counts()
-    listed = id_column(str(path), ITEM, pa.chunked_array([counted.field("values")]))
+    name = own_names(table).get(ITEM, ITEM)
+    listed = id_column(str(path), name, pa.chunked_array([counted.field("values")]))
     _, (codes, *others) = encode_ids([listed, *known])
     is_known = pc.is_in(pa.array(codes), pa.chunked_array([pa.array(part) for part in others]))
     entries = counted.field("counts")
