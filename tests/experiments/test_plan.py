@@ -169,10 +169,10 @@ def test_errors_are_one_sentence(name, folder, run_main):
     assert not (folder / "refused").exists()
 
 
-def test_an_interrupt_ends_the_run_and_keeps_finished_cells(folder):
+def test_an_interrupt_ends_the_run_and_leaves_a_page_of_finished_cells(folder):
     script = Path(sysconfig.get_path("scripts")) / "trimtab"
     days = ("--first", "2026-01-20", "--last", "2026-02-20", "--every", "1")
-    command = [script, "backtest", *FLAGS, *days, "--out", "stopped", "--no-report"]
+    command = [script, "backtest", *FLAGS, *days, "--out", "stopped"]
     run = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
     try:
         patience = time.monotonic() + 120
@@ -184,7 +184,13 @@ def test_an_interrupt_ends_the_run_and_keeps_finished_cells(folder):
     finally:
         run.kill()
     assert run.returncode == 130
-    assert re.match("trimtab: stopped.*\n$", words)
+    *lines, last = words.splitlines()
+    assert re.match("trimtab: stopped", last)
+    assert all(
+        re.match(rf"{place} of 64: 2026-01-2\d \w+, ", line) for place, line in enumerate(lines, 1)
+    )
+    (title,) = re.findall("<h1>.*</h1>", (folder / "stopped" / "report.html").read_text())
+    assert re.search(r"\(incomplete: \d of 64 finished\)", title)
 
 
 def test_a_log_without_a_time_zone_needs_tz(folder, trimtab_with_extras):

@@ -74,6 +74,15 @@ def recs_from(
     return adapter.make_recs(model, request.with_ids())
 
 
+def can_read(model: Any) -> bool:
+    """Return whether `recs_from` knows how to read a model."""
+    try:
+        _adapter_name(model)
+    except DataError:
+        return False
+    return True
+
+
 def _adapter_name(model: Any) -> str:
     """Return the name of the adapter, by the module names of the model's classes."""
     for kind in type(model).__mro__:

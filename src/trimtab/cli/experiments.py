@@ -82,7 +82,11 @@ def backtest(
         option("DAYS", f"Days between two dates of the series, {EVERY} by default."),
     ] = None,
     engine: Annotated[
-        list[str] | None, option("NAME", f"Engine to test: {one_of([*ENGINES])}. Repeatable.")
+        list[str] | None,
+        option(
+            "NAME",
+            f"Engine to test: {one_of([*ENGINES, 'module:name in Python'])}. Repeatable.",
+        ),
     ] = None,
     method: Annotated[
         list[str] | None, option("NAME", f"Method to compare: {one_of(_METHODS)}. Repeatable.")

@@ -16,25 +16,33 @@ from trimtab.cli.options import (
     CategoryLevel,
     Columns,
     ItemsFile,
+    ListsFolder,
     LogFile,
     Metric,
+    Query,
     RecentDays,
     Share,
     Slots,
     Zone,
     one_of,
     option,
+    refuse_overwriting,
     refuse_with,
     refuse_without,
     require_output,
 )
 from trimtab.cli.printing import progress_bar, say, say_page
 from trimtab.daily import Month, Simulation
+from trimtab.daily.dated_folder import open_folder
+from trimtab.daily.replayed_lists import ReplayedLists
 from trimtab.daily.simulated_month import PAGE, require_free
 from trimtab.errors import SettingError
 from trimtab.experiments.plan import ENGINES, make_engines, open_log
+from trimtab.experiments.python_engines import is_engine_address
 from trimtab.tables.column_map import ColumnMap
 from trimtab.tables.files import write_atomically, write_table
+
+_ENGINE = next(iter(ENGINES))
 
 
 def simulate(
@@ -45,17 +53,24 @@ def simulate(
         int | None,
         option(
             "DAYS",
-            f"Days to simulate: by default the last {Simulation.days} of the log, or "
-            f"{Loop.days} with --online.",
+            f"Days to simulate: by default the last {Simulation.days} of the log, as many as "
+            f"--lists cover, or {Loop.days} with --online.",
         ),
     ] = None,
     log: LogFile = None,
+    lists: ListsFolder = None,
+    query: Query = None,
     tz: Zone = None,
     items: ItemsFile = None,
     columns: Columns = None,
-    engine: Annotated[str, option("NAME", f"Engine to replay: {one_of([*ENGINES])}.")] = next(
-        iter(ENGINES)
-    ),
+    engine: Annotated[
+        str | None,
+        option(
+            "NAME",
+            f"Engine to replay: {one_of([*ENGINES, 'module:name in Python'])}; {_ENGINE} by "
+            f"default.",
+        ),
+    ] = None,
     level: CategoryLevel = None,
     k: Slots = Simulation.k,
     metric: Metric = Simulation.metric,
@@ -102,10 +117,16 @@ def simulate(
 ) -> None:
     """Replay the daily job on a log, or simulate an A/B test.
 
+    With --lists, the job is replayed on the dated lists of your own engine, on the last days that
+    lists and log cover.
+
     With --online, generated customers get emails in two groups, and the test is analysed.
     """
     if online:
-        refuse_with("--online", log=log, items=items, columns=columns)
+        refuse_with(
+            "--online", log=log, items=items, lists=lists, query=query, engine=engine,
+            columns=columns,
+        )  # fmt: skip
         if reranker:
             raise SettingError("--reranker: cannot be used with --online; drop one of them")
         loop = {
@@ -119,9 +140,15 @@ def simulate(
     out = out or Path("month")
     require_output(out, page=report)
     require_free(out)
-    opened, made = _open(log, tz, items, columns, engine, level)
+    if lists is None:
+        refuse_without("--lists", query=query)
+        source = _open(log, tz, items, columns, engine or _ENGINE, level)
+    else:
+        refuse_with("--lists", engine=engine, level=level, columns=columns)
+        refuse_overwriting(out, lists=lists)
+        source = _open_lists(lists, log, query, tz, items)
     simulation = Simulation(
-        log=opened, engine=made, days=Simulation.days if days is None else days, k=k,
+        **source, days=Simulation.days if days is None else days, k=k,
         metric=metric, n_listed=n_listed, recent_days=recent_days, retrain_every=retrain_every,
         reranker=reranker,
     )  # fmt: skip
@@ -135,9 +162,10 @@ def _open(
     columns: str | None,
     engine: str,
     level: str | None,
-) -> tuple[Any, Any]:
+) -> dict[str, Any]:
     """Return the log and the engine that the options name."""
-    require_choice("engine", engine, tuple(ENGINES))
+    if not is_engine_address(engine):
+        require_choice("engine", engine, tuple(ENGINES))
     if engine != "category":
         refuse_without("--engine category", level=level)
     if log is None:
@@ -145,7 +173,17 @@ def _open(
     given = {"log": log, "tz": tz, "items": items, "columns": ColumnMap.parse(columns)}
     opened = open_log({name: value for name, value in given.items() if value is not None})
     settings = {} if level is None else {engine: {"level": level}}
-    return opened, make_engines([engine], settings, opened)[engine]
+    return {"log": opened, "engine": make_engines([engine], settings, opened)[engine]}
+
+
+def _open_lists(
+    lists: str, log: str | None, query: str | None, tz: str | None, items: str | None
+) -> dict[str, Any]:
+    """Return the log and the dated lists that the options name."""
+    if log is None:
+        raise SettingError(f"--lists {lists}: needs --events, the purchases; add it")
+    folder = open_folder(lists, log, query, tz, items)
+    return {"log": folder.log, "supplied": ReplayedLists(folder)}
 
 
 def _replay(simulation: Simulation, out: Path, report: bool) -> None:
@@ -153,7 +191,7 @@ def _replay(simulation: Simulation, out: Path, report: bool) -> None:
     steps = simulation.n_steps  # refuses a log that is too short before anything is printed
     say(f"{simulation.log}")
     with progress_bar(steps) as step:
-        month = simulation.run(out, step)
+        month = simulation.run(out, step, step.done)
     _print_month(month)
     say(f"all days in {out / 'days.parquet'}")
     if report:

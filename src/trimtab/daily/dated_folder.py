@@ -102,7 +102,8 @@ class DatedFolder(SuppliedLists):
             DataError: there is no such date.
         """
         found: list[date] = []
-        for day in self._candidates(test_days):
+        last = local_day(event_times(self.log)[-1], self.log.tz)
+        for day in self.days_after(last - timedelta(test_days - 1)):
             if found and day <= found[0] - timedelta(weeks * 7):
                 break
             if found and day > found[-1] - timedelta(every):
@@ -113,9 +114,8 @@ class DatedFolder(SuppliedLists):
             raise self._nothing_to_judge(recent_days, test_days)
         return found[::-1]
 
-    def _candidates(self, test_days: int) -> Iterator[date]:
-        """Yield the first day after each day's lists were made, newest first."""
-        last = local_day(event_times(self.log)[-1], self.log.tz) - timedelta(test_days - 1)
+    def days_after(self, last: date) -> Iterator[date]:
+        """Yield the first day after each day's lists were made, up to `last`, newest first."""
         for day in reversed(self.lists.days):
             if day <= last:
                 first = max(day, _first_day_from(self.lists.seen_until(day), self.log.tz))

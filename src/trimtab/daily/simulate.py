@@ -1,11 +1,13 @@
 """The daily job replayed over a log, day by day.
 
-Every night the engine makes lists from the events before the day. Every morning the job refreshes a
-store from files, as in production. The re-ranked lists are judged by the day's purchases.
+Every night the engine makes lists from the events before the day, or the lists of your own engine
+are there. Every morning the job refreshes a store from files, as in production. The re-ranked lists
+are judged by the day's purchases.
 """
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +21,7 @@ import pyarrow as pa
 from trimtab.bias import ItemBias
 from trimtab.checks import METRICS, require_choice, require_whole
 from trimtab.daily.refresh import Refresh
+from trimtab.daily.replayed_lists import ReplayedLists
 from trimtab.daily.simulated_month import (
     BIASES_ALONE,
     LISTS,
@@ -29,6 +32,8 @@ from trimtab.daily.simulated_month import (
 )
 from trimtab.engines import Engine
 from trimtab.errors import DataError, RefusedError, SettingError, TrimtabWarning
+from trimtab.experiments.list_makers import Moment, OwnEngine, describe_maker, make_lists
+from trimtab.experiments.pace import Done, Pace
 from trimtab.learn import BiasLearner
 from trimtab.metrics.evaluation import evaluate_units
 from trimtab.metrics.per_user import mean_metrics
@@ -49,11 +54,13 @@ class Simulation:
     Args:
         log: purchases; its last `days` whole days are replayed. The catalogue is used as it is at
             the end.
-        engine: makes the lists every night.
+        engine: makes the lists every night, unless `supplied` gives them.
+        supplied: dated lists of another engine, with the same log; the last mornings that they
+            cover are replayed, at most `days`.
         days: number of mornings.
         k: number of slots.
         metric: metric to learn for and to judge by.
-        n_listed: length of the lists.
+        n_listed: length of the engine's lists.
         recent_days: length of the window.
         retrain_every: nights between two trainings of the engine; the lists stay the same in
             between.
@@ -61,7 +68,8 @@ class Simulation:
     """
 
     log: Log
-    engine: Engine
+    engine: Engine | OwnEngine | None = None
+    supplied: ReplayedLists | None = None
     days: int = 30
     k: int = 10
     metric: str = "ndcg"
@@ -76,9 +84,21 @@ class Simulation:
         require_choice("metric", self.metric, METRICS)
         if self.n_listed < self.k:
             raise SettingError(f"n_listed={self.n_listed}: must be at least k={self.k}")
+        if (self.engine is None) == (self.supplied is None):
+            raise SettingError("engine and supplied: give one of them")
 
     def mornings(self) -> list[date]:
         """Return the days to judge: the last whole days of the log."""
+        mornings = self._last_days() if self.supplied is None else self._listed_days()
+        for day in mornings:
+            self._require_purchases(day)
+        return mornings
+
+    def _listed_days(self) -> list[date]:
+        assert self.supplied is not None
+        return self.supplied.mornings(self.days, self.recent_days)
+
+    def _last_days(self) -> list[date]:
         times = microseconds(self.log.events[TIMESTAMP])
         first, last = (local_day(times[place], self.log.tz) for place in (0, -1))
         if (last - first).days <= self.days + self.recent_days:
@@ -86,10 +106,7 @@ class Simulation:
                 f"days={self.days}: too many for a log of {(last - first).days + 1} days, {first} "
                 f"to {last}, with a window of {self.recent_days} days; replay fewer days"
             )
-        mornings = [last - timedelta(back) for back in range(self.days, 0, -1)]
-        for day in mornings:
-            self._require_purchases(day)
-        return mornings
+        return [last - timedelta(back) for back in range(self.days, 0, -1)]
 
     def _require_purchases(self, day: date) -> None:
         """Refuse a day with an empty window."""
@@ -103,14 +120,16 @@ class Simulation:
     @property
     def n_steps(self) -> int:
         """How often `run` reports progress."""
-        return len(self._nights(self.mornings())) + self.days
+        mornings = self.mornings()
+        return len(self._nights(mornings)) + len(mornings)
 
-    def run(self, folder: Path, step: Step) -> Month:
+    def run(self, folder: Path, step: Step, done: Done = lambda cell: None) -> Month:
         """Replay the days in a folder, which keeps the lists, the store and the results.
 
         Args:
             folder: new, empty, or the folder of an earlier run, which is replaced.
             step: called before each piece of work with a short description.
+            done: called after each morning, with an estimate of the time left.
 
         Raises:
             DataError: the log is too short, or a window has no purchases.
@@ -119,17 +138,21 @@ class Simulation:
         mornings = self.mornings()
         prepare_folder(folder)
         write_table(self.log.events, folder / "events.parquet")
-        write_table(self.log.items, folder / "items.parquet")
+        items = self.log.items if self.supplied is None else self.supplied.items()
+        write_table(items, folder / "items.parquet")
         nights = self._nights(mornings)
         for day in nights[: -len(mornings)]:
             self._make_lists(day, nights[0], folder, step)
         rows: list[dict[str, Any]] = []
         served: ItemBias | Reranker | None = None
+        pace = Pace(["morning"] * len(mornings), [False] * len(mornings))
         for day in mornings:
-            lists = self._make_lists(day, nights[0], folder, step)
+            began = time.monotonic()
+            listed = self._make_lists(day, nights[0], folder, step)
             step(f"{day}, refresh")
-            row, served = self._run_morning(day, lists, folder, served)
+            row, served = self._run_morning(day, listed, folder, served)
             rows.append(row)
+            done(pace.finish(str(day), time.monotonic() - began))
         days = pa.Table.from_pylist(rows, schema_of(self.reranker))
         month = Month(self._about(mornings), days)
         month.save(folder)
@@ -137,27 +160,38 @@ class Simulation:
 
     def _nights(self, mornings: list[date]) -> list[date]:
         """Return the days to make lists for, starting with the first that the job needs."""
+        if self.supplied is not None:
+            return mornings
         windows = recent_windows(self.log, mornings[0], self.recent_days, Refresh.windows)
         before = (mornings[0] - windows[-1].first).days
         return [mornings[0] - timedelta(back) for back in range(before, 0, -1)] + mornings
 
-    def _make_lists(self, day: date, first: date, folder: Path, step: Step) -> Path:
-        """Write the lists for a day, by an engine trained on the events before it."""
+    def _make_lists(self, day: date, first: date, folder: Path, step: Step) -> pa.Table:
+        """Put the lists for a day into the job's folder, and return them."""
         step(f"{day}, lists")
+        if self.supplied is not None:
+            self.supplied.put_into(folder / LISTS, day)
+            return self.supplied.read(day)
         path = folder / LISTS / f"{day}.parquet"
         age = (day - first).days % self.retrain_every
         if age:
-            write_table(read_table(path.with_name(f"{day - timedelta(age)}.parquet")), path)
-            return path
+            lists = read_table(path.with_name(f"{day - timedelta(age)}.parquet"))
+        else:
+            lists = self._train(day)
+        write_table(lists, path)
+        return lists
+
+    def _train(self, day: date) -> pa.Table:
+        """Return the lists of the engine, trained on the events before a day."""
+        assert self.engine is not None
         window = Window.of(day, 1, self.log.tz)
-        self.engine.fit(window.history(self.log), as_datetime(window.start))
-        lists = self.engine.recommend(n=self.n_listed)
+        moment = Moment(window.history(self.log), window.start, day)
+        lists = make_lists(self.engine, moment, None, self.n_listed)
         until = pa.scalar(window.start, pa.timestamp("us", tz="UTC"))
-        write_table(lists.append_column(TRAINED_UNTIL, pa.repeat(until, lists.num_rows)), path)
-        return path
+        return lists.append_column(TRAINED_UNTIL, pa.repeat(until, lists.num_rows))
 
     def _run_morning(
-        self, day: date, lists: Path, folder: Path, served: ItemBias | Reranker | None
+        self, day: date, listed: pa.Table, folder: Path, served: ItemBias | Reranker | None
     ) -> tuple[dict[str, Any], ItemBias | Reranker | None]:
         """Refresh once and judge the day; after a refusal, judge what stays served."""
         job = Refresh(
@@ -166,7 +200,6 @@ class Simulation:
             recent_days=self.recent_days, rerank=True, keep=self.days, tz=self.log.tz,
             reranker=self.reranker,
         )  # fmt: skip
-        listed = read_table(lists)
         baseline, n_users = self._judge(listed, day)
         row: dict[str, Any] = {"day": str(day), "baseline": baseline, "n_users": n_users}
         try:
@@ -216,11 +249,22 @@ class Simulation:
 
         return {
             "version": __version__,
-            "log": self.log.name, "tz": self.log.tz, "engine": type(self.engine).__name__,
-            "first": str(mornings[0]), "last": str(mornings[-1]), "days": self.days, "k": self.k,
-            "metric": self.metric, "n_listed": self.n_listed, "recent_days": self.recent_days,
-            "retrain_every": self.retrain_every, **({"reranker": True} if self.reranker else {}),
+            "log": self.log.name, "tz": self.log.tz, **self._about_lists(),
+            "first": str(mornings[0]), "last": str(mornings[-1]), "days": len(mornings),
+            "k": self.k, "metric": self.metric, "recent_days": self.recent_days,
+            **({"reranker": True} if self.reranker else {}),
         }  # fmt: skip
+
+    def _about_lists(self) -> dict[str, Any]:
+        """Return what the page shows of the engine, or of the supplied lists."""
+        if self.supplied is not None:
+            return {"lists": self.supplied.folder.describe()}
+        assert self.engine is not None
+        return {
+            "engine": describe_maker(self.engine)["kind"],
+            "n_listed": self.n_listed,
+            "retrain_every": self.retrain_every,
+        }
 
 
 def _bias_of(served: ItemBias | Reranker) -> ItemBias:

@@ -22,6 +22,7 @@ from trimtab.experiments.methods import (
     TRAINING_KINDS,
     Method,
 )
+from trimtab.experiments.python_engines import PythonEngine, is_engine_address
 from trimtab.experiments.results import BASELINE
 from trimtab.experiments.timeline import rolling_dates
 from trimtab.tables.log import Log, read_log
@@ -155,10 +156,13 @@ def make_plan(settings: Mapping[str, Any], log: Log) -> Plan:
     default = ["markov", "factorization", *(["category"] if log.levels else [])]
     engines, baselines = settings.get("engines", default), settings.get("baselines", [])
     _require_used("engine", given, [*engines, *baselines])
+    made = make_engines(engines, given, log)
+    trained = all(isinstance(engine, Engine) for engine in made.values())
+    kinds = [kind for kind in DEFAULT_METHODS if trained or kind not in TRAINING_KINDS]
     return Plan(
         dates=_dates(settings),
-        methods=_methods(settings, DEFAULT_METHODS),
-        engines=make_engines(engines, given, log),
+        methods=_methods(settings, kinds),
+        engines=made,
         baselines=make_engines(baselines, given, log),
         **_options(settings),
     )
@@ -228,11 +232,19 @@ def _dates(settings: Mapping[str, Any]) -> tuple[date, ...]:
     raise SettingError("dates is missing: give dates, or first and last (and every, in days)")
 
 
-def make_engines(names: Sequence[str], settings: Settings, log: Log) -> dict[str, Engine]:
-    """Return engines by name; `settings` gives the `kind` if the name is not a kind."""
-    engines = {}
+def make_engines(
+    names: Sequence[str], settings: Settings, log: Log
+) -> dict[str, Engine | PythonEngine]:
+    """Return engines by name; `settings` gives the `kind` if the name is not a kind.
+
+    A kind is one of `ENGINES`, or `module:name`; see `PythonEngine`.
+    """
+    engines: dict[str, Engine | PythonEngine] = {}
     for name in names:
         kind, options = _kind_and_options("engine", name, settings, tuple(ENGINES))
+        if is_engine_address(kind):
+            engines[name] = PythonEngine(kind, options)
+            continue
         allowed = [f.name for f in fields(ENGINES[kind]) if f.init and f.name != "items"]
         for option in options:
             if option not in allowed:
@@ -263,10 +275,12 @@ def _kind_and_options(
     if not isinstance(options, Mapping):
         raise SettingError(f"[{what}.{name}] must be a table of settings")
     kind = options.get("kind", name)
-    if kind not in kinds:
+    is_own = what == "engine" and isinstance(kind, str) and is_engine_address(kind)
+    if kind not in kinds and not is_own:
+        more = " or module:name," if what == "engine" else ""
         raise SettingError(
-            f"{what} {name!r}: must be one of {', '.join(kinds)}, or set kind to one of these in "
-            f"[{what}.{name}]"
+            f"{what} {name!r}: must be one of {', '.join(kinds)},{more} or set kind to one of "
+            f"these in [{what}.{name}]"
         )
     others = {key: value for key, value in options.items() if key != "kind"}
     if name in kinds and (kind != name or (name in LEARNING_KINDS and others)):

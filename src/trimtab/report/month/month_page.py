@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from trimtab.daily.simulated_month import BIASES_ALONE, Month, lift_of
 from trimtab.errors import DataError
@@ -74,16 +76,30 @@ def _describe_biases(month: Month) -> str:
 
 def describe_setup(month: Month) -> str:
     """Return how the engine and the job were run."""
-    about, every = month.about, month.about["retrain_every"]
-    trained = "every night" if every == 1 else f"every {every} nights"
+    about = month.about
     learned, did = "biases", "re-ranked"
     if about.get("reranker"):
         learned, did = "a reranker", "finished"
     return (
-        f"The engine ({about['engine']}) was trained {trained} and listed {about['n_listed']} "
-        f"items per user. Every morning the job learned {learned} from the last "
+        f"{_describe_lists(about)} Every morning the job learned {learned} from the last "
         f"{counted(about['recent_days'], 'day')} and {did} the lists. Each day is judged by "
         f"its own purchases, which neither engine nor {learned.removeprefix('a ')} had seen."
+    )
+
+
+def _describe_lists(about: Mapping[str, Any]) -> str:
+    """Return where the lists came from."""
+    if "lists" in about:
+        given = about["lists"]
+        return (
+            f"The lists are those of {counted(given['days'], 'day')} in the folder "
+            f"{given['folder']}, each used from the first day that its engine had not seen."
+        )
+    every = about["retrain_every"]
+    trained = "every night" if every == 1 else f"every {every} nights"
+    return (
+        f"The engine ({about['engine']}) was trained {trained} and listed {about['n_listed']} "
+        f"items per user."
     )
 
 
