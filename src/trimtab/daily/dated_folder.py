@@ -84,6 +84,12 @@ class DatedFolder(SuppliedLists):
         """Return item_id, category, as the daily job learns with them."""
         return self.data.catalogue()
 
+    def require_lists(self, as_of: date, recent_days: int) -> None:
+        """Refuse a date without lists made before its recent window."""
+        if not self._can_learn(as_of, recent_days):
+            start = self._recent_window(as_of, recent_days).start
+            raise DataError(f"date={as_of}: {self.lists.all_have_seen(start)}")
+
     def recent_dates(
         self, recent_days: int, test_days: int, every: int, weeks: int = WEEKS
     ) -> list[date]:
@@ -123,14 +129,20 @@ class DatedFolder(SuppliedLists):
                     yield first
 
     def _can_be_judged(self, day: date, recent_days: int, test_days: int) -> bool:
-        window = Window.of(day - timedelta(recent_days), recent_days, self.log.tz)
-        if self.lists.newest_before(window.start, day) is None:
+        if not self._can_learn(day, recent_days):
             return False
         try:
             split_log(self.log, day, recent_days, test_days)
         except DataError:  # nothing was bought
             return False
         return True
+
+    def _can_learn(self, day: date, recent_days: int) -> bool:
+        start = self._recent_window(day, recent_days).start
+        return self.lists.newest_before(start, day) is not None
+
+    def _recent_window(self, day: date, recent_days: int) -> Window:
+        return Window.of(day - timedelta(recent_days), recent_days, self.log.tz)
 
     def _nothing_to_judge(self, recent_days: int, test_days: int) -> DataError:
         times, listed = event_times(self.log), list(self.lists.days)

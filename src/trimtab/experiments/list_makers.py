@@ -50,6 +50,10 @@ class SuppliedLists(ABC):
         """Return what the lists up to a day are, of all days if None; `kind` is their name."""
 
     @abstractmethod
+    def require_lists(self, as_of: date, recent_days: int) -> None:
+        """Refuse a date without lists made before its recent window."""
+
+    @abstractmethod
     def recent_dates(self, recent_days: int, test_days: int, every: int) -> Sequence[date]:
         """Return the dates of the last weeks that can be judged, `every` days apart or more."""
 

@@ -193,13 +193,16 @@ def make_lists_plan(settings: Mapping[str, Any], name: str, lists: SuppliedLists
 
 
 def _lists_dates(settings: Mapping[str, Any], lists: SuppliedLists) -> tuple[date, ...]:
-    if any(name in settings for name in ("dates", "first", "last")):
-        return _dates(settings)
     days = {"recent_days": Plan.recent_days, "test_days": Plan.test_days, "every": EVERY}
     days |= {name: settings[name] for name in days if name in settings}
     for name, value in days.items():
         require_whole(name, value, 1, MOST_DAYS)
-    return tuple(lists.recent_dates(**days))
+    if not any(name in settings for name in ("dates", "first", "last")):
+        return tuple(lists.recent_dates(**days))
+    dates = _dates(settings)
+    for day in dates:
+        lists.require_lists(day, days["recent_days"])
+    return dates
 
 
 def _require_lists(settings: Mapping[str, Any]) -> None:

@@ -52,9 +52,8 @@ class PythonEngine:
         self._target = _find(self.address, loaded, name)
         self._source = _hash_source(loaded)
         if not (callable(self._target) or callable(getattr(self._target, "fit", None))):
-            raise SettingError(
-                f"engine {self.address} is a {type(self._target).__name__}: {_WANTED}"
-            )
+            kind = type(self._target).__name__
+            raise SettingError(f"engine {self.address} is of type {kind}: {_WANTED}")
         if self.settings and not callable(self._target):
             raise SettingError(
                 f"engine {self.address} is an object: it takes no settings; name a class or a "
@@ -68,17 +67,22 @@ class PythonEngine:
 
     def _train(self, events: Any, as_of: Any) -> Any:
         target = self._target
+        if str(getattr(target, "__module__", "")).startswith("implicit."):
+            return self._train_implicit(events)
         if not isinstance(target, type) and not hasattr(target, "fit"):
             return target(events, as_of, **self.settings)
         model = target(**self.settings) if isinstance(target, type) else copy.deepcopy(target)
-        if type(model).__module__.startswith("implicit."):
-            bought = user_items(events)
-            model.fit(bought.matrix, show_progress=False)
-            return {"model": model, "data": bought}
         if not callable(getattr(model, "fit", None)):
             raise SettingError(f"{self.address} has no method fit: {_WANTED}")
         fitted = model.fit(events, as_of)
         return model if fitted is None else fitted
+
+    def _train_implicit(self, events: Any) -> dict[str, Any]:
+        """Train a model of implicit; some of its names are functions that make one."""
+        target, bought = self._target, user_items(events)
+        model = target(**self.settings) if callable(target) else copy.deepcopy(target)
+        model.fit(bought.matrix, show_progress=False)
+        return {"model": model, "data": bought}
 
     def recommend(self, users: Any | None = None, n: int = 50) -> pa.Table:
         """Return user_id, item_id, score: the n best items of users, of all users if None."""
