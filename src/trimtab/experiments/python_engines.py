@@ -113,11 +113,17 @@ class PythonEngine:
         except TrimtabError as error:
             raise DataError(f"engine {self.address}, {what}: {error}") from error
         except Exception as error:
-            last = traceback.extract_tb(error.__traceback__)[-1]
             raise DataError(
-                f"engine {self.address}: {what} failed in {Path(last.filename).name}, line "
-                f"{last.lineno} ({_shorten(error)}); fix the engine"
+                f"engine {self.address}: {what} failed {self._place(error)} ({_shorten(error)}); "
+                f"fix the engine"
             ) from error
+
+    def _place(self, error: Exception) -> str:
+        """Return the last line of the engine's own file that the error went through."""
+        frames = traceback.extract_tb(error.__traceback__)
+        own = sys.modules[self.address.partition(":")[0]].__file__
+        last = ([frame for frame in frames if frame.filename == own] or frames)[-1]
+        return f"in {Path(last.filename).name}, line {last.lineno}"
 
 
 def is_engine_address(name: str) -> bool:
