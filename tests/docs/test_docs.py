@@ -108,7 +108,7 @@ def lists_made_before(events: pa.Table, day: str) -> pa.Table:
 
 @pytest.fixture
 def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder that a page runs in; for the README it has small tables with the names it uses."""
+    """The folder that a page runs in, with the tables it uses but does not make."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setattr(printing.console, "width", 100)
@@ -126,6 +126,8 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
         Path("nightly").mkdir()
         lists = lists_made_before(tables["purchases"], "2026-06-16")
         pq.write_table(lists, "nightly/2026-06-16.parquet")
+    elif request.node.callspec.params.get("page") == "docs/judge-your-engine.md":
+        shutil.copy(ROOT / "tests" / "files" / "gift_shop" / "sales.parquet", "sales.parquet")
     return tmp_path
 
 

@@ -144,7 +144,12 @@ def simulate(
         refuse_without("--lists", query=query)
         source = _open(log, tz, items, columns, engine or _ENGINE, level)
     else:
-        refuse_with("--lists", engine=engine, level=level, columns=columns)
+        trained = {
+            "engine": engine, "level": level, "columns": columns,
+            "n-listed": None if n_listed == Simulation.n_listed else n_listed,
+            "retrain-every": None if retrain_every == Simulation.retrain_every else retrain_every,
+        }  # fmt: skip
+        refuse_with("--lists", **trained)
         refuse_overwriting(out, lists=lists)
         source = _open_lists(lists, log, query, tz, items)
     simulation = Simulation(

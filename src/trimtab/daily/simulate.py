@@ -82,7 +82,7 @@ class Simulation:
         for name in ("days", "k", "n_listed", "recent_days", "retrain_every"):
             require_whole(name, getattr(self, name), 1)
         require_choice("metric", self.metric, METRICS)
-        if self.n_listed < self.k:
+        if self.engine is not None and self.n_listed < self.k:
             raise SettingError(f"n_listed={self.n_listed}: must be at least k={self.k}")
         if (self.engine is None) == (self.supplied is None):
             raise SettingError("engine and supplied: give one of them")

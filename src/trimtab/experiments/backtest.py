@@ -19,7 +19,7 @@ import pyarrow as pa
 from trimtab.experiments.backtest_cell import Step, count_steps, run_cell
 from trimtab.experiments.date_holes import list_holes, warn_of_holes
 from trimtab.experiments.item_sales import rank_sellers
-from trimtab.experiments.list_makers import ListMaker, describe_maker
+from trimtab.experiments.list_makers import ListMaker, SuppliedLists, describe_maker
 from trimtab.experiments.pace import Done, Pace
 from trimtab.experiments.plan import Plan
 from trimtab.experiments.results import Results
@@ -155,7 +155,7 @@ def _about(plan: Plan, log: Log) -> dict[str, Any]:
         "first_day": str(local_day(times[0], log.tz)),
         "last_day": str(local_day(times[-1], log.tz)),
         "k": plan.k,
-        "n_listed": plan.n_listed,
+        **_list_length(plan),
         "recent_days": plan.recent_days,
         "windows": plan.windows,
         "test_days": plan.test_days,
@@ -164,6 +164,12 @@ def _about(plan: Plan, log: Log) -> dict[str, Any]:
         "methods": {m.name: {"kind": m.kind, **m.settings} for m in plan.methods},
         "version": __version__,
     }
+
+
+def _list_length(plan: Plan) -> dict[str, int]:
+    """Return the length of engines' lists; supplied lists are as long as they are."""
+    supplied = all(isinstance(maker, SuppliedLists) for maker in plan.engines.values())
+    return {} if supplied else {"n_listed": plan.n_listed}
 
 
 def _hash_log(log: Log) -> str:

@@ -78,7 +78,8 @@ class Plan:
 
     def __post_init__(self) -> None:
         require_k(self.k)
-        if isinstance(self.n_listed, int) and self.n_listed < self.k:
+        supplied = all(isinstance(maker, SuppliedLists) for maker in self.engines.values())
+        if isinstance(self.n_listed, int) and self.n_listed < self.k and not supplied:
             raise SettingError(f"n_listed={self.n_listed}: must be at least k={self.k}")
         for name in ("n_listed", "recent_days", "windows", "test_days", "n_draws"):
             require_whole(name, getattr(self, name), 1)

@@ -1,0 +1,118 @@
+"""The daily job replayed on dated lists: what an engine's own replay gives, without the future."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from shops import AS_OF, FIRST, NIGHTS, Shop, run_in_process
+from trimtab.daily.dated_folder import open_folder
+from trimtab.daily.dated_lists import TRAINED_UNTIL
+from trimtab.daily.replayed_lists import ReplayedLists
+from trimtab.daily.simulate import Simulation
+from trimtab.engines import Markov
+from trimtab.errors import DataError, SettingError
+from trimtab.report.month.month_page import describe_setup
+from trimtab.store import Store
+
+pytestmark = pytest.mark.xdist_group("shop")
+LAST = FIRST + timedelta(NIGHTS - 1)  # the log ends on the day after
+
+
+def replay(lists: Path, shop: Shop, days: int = 2) -> Simulation:
+    folder = open_folder(lists, shop.events, tz="UTC", items=shop.folder / "items.parquet")
+    return Simulation(log=folder.log, supplied=ReplayedLists(folder), days=days, k=5)
+
+
+def test_lists_of_an_engine_give_what_its_own_replay_gives(made_shop: Shop, tmp_path: Path) -> None:
+    log = replay(made_shop.lists, made_shop).log
+    engine = Simulation(log=log, engine=Markov(), days=2, k=5, retrain_every=6)
+    by_engine = engine.run(tmp_path / "one", lambda _: 0)
+    steps: list[str] = []
+    simulation = replay(tmp_path / "one" / "lists", made_shop)
+    by_lists = simulation.run(tmp_path / "two", steps.append)
+    for one, two in zip(by_engine.rows, by_lists.rows, strict=True):
+        assert {**one, "seconds": None} == {**two, "seconds": None}
+    assert len(steps) == simulation.n_steps == 4
+    assert by_lists.about["lists"]["folder"] == "lists"
+    assert "The lists are those of 20 days in the folder lists" in describe_setup(by_lists)
+
+
+def test_lists_exist_from_the_first_day_that_they_have_not_seen(
+    made_shop: Shop, tmp_path: Path
+) -> None:
+    simulation = replay(made_shop.lists, made_shop, days=1)
+    assert simulation.mornings() == [LAST]
+    simulation.run(tmp_path, lambda _: 0)
+    # Lists of a day may have seen that day: those of the last morning itself are not there.
+    linked = sorted(path.stem for path in (tmp_path / "lists").iterdir())
+    assert linked[-1] == str(LAST - timedelta(1))
+    assert Store(tmp_path / "store").current().manifest["reranked"] == linked[-1]
+
+
+def test_mornings_end_after_the_newest_lists_and_begin_with_lists_to_learn_from(
+    made_shop: Shop, tmp_path: Path
+) -> None:
+    mornings = replay(made_shop.lists, made_shop, days=90).mornings()
+    # The first window of three days begins the day after the first lists.
+    assert mornings == [FIRST + timedelta(day) for day in range(4, NIGHTS)]
+    for day in range(NIGHTS - 4):  # as if nothing had been listed since
+        path = made_shop.lists / f"{FIRST + timedelta(day)}.parquet"
+        (tmp_path / path.name).symlink_to(path)
+    assert replay(tmp_path, made_shop, days=1).mornings() == [FIRST + timedelta(NIGHTS - 4)]
+
+
+def test_lists_that_leave_no_morning_are_refused(made_shop: Shop, tmp_path: Path) -> None:
+    (tmp_path / f"{AS_OF}.parquet").symlink_to(made_shop.lists / f"{AS_OF}.parquet")
+    with pytest.raises(DataError, match="leave no morning to replay: it needs lists made before"):
+        replay(tmp_path, made_shop).mornings()
+
+
+def test_an_engine_or_lists(made_shop: Shop) -> None:
+    with pytest.raises(SettingError, match="engine and supplied: give one of them"):
+        Simulation(log=made_shop.log)
+
+
+def test_from_the_command_line(made_shop: Shop, tmp_path: Path) -> None:
+    given = ("simulate", "--lists", made_shop.lists, "--events", made_shop.events, "--tz", "UTC")
+    ran = run_in_process(*given, "--days", 1, "--out", tmp_path / "out", "--no-report")
+    assert ran.returncode == 0, ran.stderr
+    assert f"1 of 1: {LAST}" in ran.stderr
+    assert "The job published on 1 of 1 morning" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (("--engine", "markov"), "--engine markov: cannot be used with --lists"),
+        (("--n-listed", "20"), "--n-listed 20: cannot be used with --lists"),
+        (("--retrain-every", "7"), "--retrain-every 7: cannot be used with --lists"),
+        (("--online",), "--lists .*: cannot be used with --online"),
+    ],
+)
+def test_what_does_not_go_with_lists(
+    made_shop: Shop, tmp_path: Path, more: tuple[str, ...], message: str
+) -> None:
+    given = ("simulate", "--lists", made_shop.lists, "--out", tmp_path / "out")
+    events = () if "--online" in more else ("--events", made_shop.events)
+    ran = run_in_process(*given, *events, *more)
+    assert ran.returncode == 2
+    assert re.fullmatch(f"trimtab: {message}.*\n", ran.stderr)
+
+
+def test_the_lists_are_never_removed_by_the_run_on_them(made_shop: Shop, tmp_path: Path) -> None:
+    replay(made_shop.lists, made_shop, days=1).run(tmp_path / "month", lambda _: 0)
+    lists = tmp_path / "month" / "lists"
+    n_before = len(list(lists.iterdir()))
+    ran = run_in_process(
+        "simulate", "--lists", lists, "--events", made_shop.events, "--out", tmp_path / "month"
+    )
+    assert (ran.returncode, "choose another path" in ran.stderr) == (2, True)
+    assert len(list(lists.iterdir())) == n_before
+    replay(made_shop.lists, made_shop, days=1).run(tmp_path / "month", lambda _: 0)
+    assert pq.read_table(made_shop.lists / f"{FIRST}.parquet").num_rows
+    assert TRAINED_UNTIL not in pq.read_schema(made_shop.lists / f"{FIRST}.parquet").names
