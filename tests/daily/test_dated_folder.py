@@ -18,7 +18,7 @@ import pytest
 
 import trimtab as tt
 from shops import Ran, run_in_process
-from trimtab.daily.dated_folder import open_folder, plan_folder
+from trimtab.daily.dated_folder import open_lists, plan_lists
 from trimtab.errors import DataError, SettingError
 from trimtab.experiments.plan import read_plan_file
 from trimtab.experiments.results import Results
@@ -189,19 +189,19 @@ def test_each_date_is_a_line_and_the_page_is_named(shop: Path, judged: Ran) -> N
 
 
 def open_shop(shop: Path, lists: str = "lists"):
-    return open_folder(shop / lists, shop / "sales.parquet", tz="Europe/London")
+    return open_lists(shop / lists, shop / "sales.parquet", tz="Europe/London")
 
 
 def test_dates_are_those_of_the_last_weeks_that_lists_and_log_cover(shop: Path) -> None:
     folder = open_shop(shop)
     # Lists of five Tuesdays; the first has none before the window of the Wednesday after it.
     dates = [date(2010, 10, 27), date(2010, 11, 3), *DATES]
-    assert list(plan_folder({}, folder).dates) == dates
-    assert list(plan_folder({"every": 8}, folder).dates) == [dates[1], dates[3]]
+    assert list(plan_lists({}, folder).dates) == dates
+    assert list(plan_lists({"every": 8}, folder).dates) == [dates[1], dates[3]]
     # The log ends on 30 November: fifteen days from 17 November on are too many.
-    assert list(plan_folder({"test_days": 15}, folder).dates) == dates[:-1]
+    assert list(plan_lists({"test_days": 15}, folder).dates) == dates[:-1]
     assert folder.recent_dates(3, 7, 7, weeks=2) == dates[-2:]
-    assert list(plan_folder({"dates": ["2010-11-12"]}, folder).dates) == [date(2010, 11, 12)]
+    assert list(plan_lists({"dates": ["2010-11-12"]}, folder).dates) == [date(2010, 11, 12)]
 
 
 def test_lists_that_say_what_they_have_seen_are_used_on_their_own_day(
@@ -211,8 +211,8 @@ def test_lists_that_say_what_they_have_seen_are_used_on_their_own_day(
         lists = pq.read_table(path)
         until = pa.repeat(pa.scalar(f"{path.stem} 00:00:00"), lists.num_rows)
         pq.write_table(lists.append_column("trained_until", until), tmp_path / path.name)
-    folder = open_folder(tmp_path, shop / "sales.parquet", tz="Europe/London")
-    assert plan_folder({}, folder).dates[-1] == date(2010, 11, 16)
+    folder = open_lists(tmp_path, shop / "sales.parquet", tz="Europe/London")
+    assert plan_lists({}, folder).dates[-1] == date(2010, 11, 16)
     start = int(datetime(2010, 11, 16, tzinfo=LONDON).timestamp()) * 1_000_000
     own, older = (
         pq.read_table(tmp_path / f"{day}.parquet")["score"] for day in ("2010-11-16", "2010-11-09")
@@ -224,11 +224,11 @@ def test_lists_that_say_what_they_have_seen_are_used_on_their_own_day(
 
 def test_a_changed_file_changes_only_later_dates(shop: Path, tmp_path: Path) -> None:
     shutil.copytree(shop / "lists", tmp_path / "lists")
-    before = open_folder(tmp_path / "lists", shop / "sales.parquet", tz="Europe/London")
+    before = open_lists(tmp_path / "lists", shop / "sales.parquet", tz="Europe/London")
     old, new = before.describe(DATES[0]), before.describe(DATES[1])
     newest = tmp_path / "lists" / "2010-11-16.parquet"
     pq.write_table(pq.read_table(newest).slice(1), newest)
-    after = open_folder(tmp_path / "lists", shop / "sales.parquet", tz="Europe/London")
+    after = open_lists(tmp_path / "lists", shop / "sales.parquet", tz="Europe/London")
     assert after.describe(DATES[0]) == old
     assert after.describe(DATES[1]) != new
     assert (old["folder"], old["days"], old["last"]) == ("lists", 4, "2010-11-09")
@@ -241,7 +241,7 @@ def test_csv_lists_with_numbers_that_are_text(tmp_path: Path) -> None:
     times = [datetime(2026, 2, 20), *(datetime(2026, 3, day) for day in (4, 6, 7))]
     events = pa.table({"user_id": ["1"] * 4, "item_id": ["7"] * 4, "timestamp": times})
     pq.write_table(events, tmp_path / "events.parquet")
-    folder = open_folder(tmp_path / "lists", tmp_path / "events.parquet", tz="UTC")
+    folder = open_lists(tmp_path / "lists", tmp_path / "events.parquet", tz="UTC")
     found = folder.find(folder.lists.seen_until(date(2026, 3, 5)), date(2026, 3, 6), ["1"])
     assert found["item_id"].to_pylist() == ["7", "8"]
     assert folder.recent_dates(3, 2, 7) == [date(2026, 3, 6)]
@@ -290,4 +290,4 @@ def test_a_plan_file_names_lists(shop: Path, tmp_path: Path) -> None:
     settings = read_plan_file(plan)
     assert settings["lists"] == str(shop / "lists")
     with pytest.raises(SettingError, match="training_windows"):
-        plan_folder({"training_windows": [7]}, open_shop(shop))
+        plan_lists({"training_windows": [7]}, open_shop(shop))

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from shops import AS_OF, FIRST, NIGHTS, Shop, run_in_process
-from trimtab.daily.dated_folder import open_folder
+from trimtab.daily.dated_folder import open_lists
 from trimtab.daily.dated_lists import TRAINED_UNTIL
 from trimtab.daily.replayed_lists import ReplayedLists
 from trimtab.daily.simulate import Simulation
@@ -24,7 +24,7 @@ LAST = FIRST + timedelta(NIGHTS - 1)  # the log ends on the day after
 
 
 def replay(lists: Path, shop: Shop, days: int = 2) -> Simulation:
-    folder = open_folder(lists, shop.events, tz="UTC", items=shop.folder / "items.parquet")
+    folder = open_lists(lists, shop.events, tz="UTC", items=shop.folder / "items.parquet")
     return Simulation(log=folder.log, supplied=ReplayedLists(folder), days=days, k=5)
 
 

@@ -26,7 +26,7 @@ from trimtab.cli.options import (
 )
 from trimtab.cli.printing import console, progress_bar, say, say_page
 from trimtab.daily import Refresh
-from trimtab.daily.dated_folder import open_folder, plan_folder
+from trimtab.daily.dated_folder import open_lists, plan_lists
 from trimtab.errors import DataError, SettingError, StoreError
 from trimtab.experiments.methods import KINDS
 from trimtab.experiments.plan import ENGINES, EVERY, Plan, make_plan, open_log, read_plan_file
@@ -164,9 +164,9 @@ def _open_plan(settings: dict[str, Any]) -> tuple[Log, Plan]:
     if "log" not in settings:
         raise SettingError(f"--lists {settings['lists']}: needs --events, the purchases; add it")
     given = {name: settings.get(name) for name in ("query", "tz", "items", "columns")}
-    folder = open_folder(settings["lists"], settings["log"], **given)
+    folder = open_lists(settings["lists"], settings["log"], **given)
     say(f"{folder.log}")
-    plan = plan_folder(settings, folder)
+    plan = plan_lists(settings, folder)
     say(_describe_dates(plan, folder.name))
     return folder.log, plan
 

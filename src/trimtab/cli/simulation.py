@@ -33,7 +33,7 @@ from trimtab.cli.options import (
 )
 from trimtab.cli.printing import progress_bar, say, say_page
 from trimtab.daily import Month, Simulation
-from trimtab.daily.dated_folder import open_folder
+from trimtab.daily.dated_folder import open_lists
 from trimtab.daily.replayed_lists import ReplayedLists
 from trimtab.daily.simulated_month import PAGE, require_free
 from trimtab.errors import SettingError
@@ -187,7 +187,7 @@ def _open_lists(
     """Return the log and the dated lists that the options name."""
     if log is None:
         raise SettingError(f"--lists {lists}: needs --events, the purchases; add it")
-    folder = open_folder(lists, log, query, tz, items)
+    folder = open_lists(lists, log, query, tz, items)
     return {"log": folder.log, "supplied": ReplayedLists(folder)}
 
 

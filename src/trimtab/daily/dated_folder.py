@@ -154,7 +154,7 @@ class DatedFolder(SuppliedLists):
         )
 
 
-def open_folder(
+def open_lists(
     lists: str | Path, events: str | Path, query: str | None = None, tz: str | None = None,
     items: str | Path | None = None, columns: GivenColumns = None,
 ) -> DatedFolder:  # fmt: skip
@@ -176,7 +176,7 @@ def open_folder(
     return DatedFolder(found, replace(matched, from_csv=(False, False)))
 
 
-def plan_folder(settings: Mapping[str, Any], folder: DatedFolder) -> Plan:
+def plan_lists(settings: Mapping[str, Any], folder: DatedFolder) -> Plan:
     """Return the plan of a backtest on dated lists; it learns from windows as the daily job does.
 
     Args:

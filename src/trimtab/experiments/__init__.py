@@ -3,6 +3,7 @@
 from trimtab.experiments.backtest import run_backtest, total_steps
 from trimtab.experiments.methods import Method
 from trimtab.experiments.plan import Plan, make_plan, open_log, read_plan_file
+from trimtab.experiments.python_engines import PythonEngine
 from trimtab.experiments.results import Results
 from trimtab.experiments.rivals import (
     decay,
@@ -12,14 +13,17 @@ from trimtab.experiments.rivals import (
     truncate,
 )
 from trimtab.experiments.timeline import Split, rolling_dates, split_log
+from trimtab.experiments.unfinished import load_results
 
 __all__ = [
     "Method",
     "Plan",
+    "PythonEngine",
     "Results",
     "Split",
     "decay",
     "distribution_difference",
+    "load_results",
     "make_plan",
     "open_log",
     "popularity_ratio",
