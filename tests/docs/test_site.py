@@ -22,7 +22,7 @@ PACKAGES = (
     "trimtab.engines", "trimtab.experiments", "trimtab.report", "trimtab.serve", "trimtab.spark",
 )  # fmt: skip
 OPTION = re.compile(r'descname"><span class="pre">(--[\w-]+)')
-FLAGS = re.compile(r"^  (--[\w-]+)(?: / (--[\w-]+))?", re.M)
+FLAGS = re.compile(r"^  (--[\w-]+)(?:(?: / |, )(--[\w-]+))?", re.M)
 WIDTHS = (1280, 390)  # a laptop, a phone
 BROKEN_IMAGES = "[...document.images].filter(image => image.complete && !image.naturalWidth).length"
 WIDE = """() => [...document.querySelectorAll('article *')].filter(part => {

@@ -1,7 +1,9 @@
 """Backtests: compare engines, rival methods and biases on the days after each date."""
 
 from trimtab.experiments.backtest import run_backtest, total_steps
+from trimtab.experiments.list_makers import OwnEngine, SuppliedLists
 from trimtab.experiments.methods import Method
+from trimtab.experiments.pace import CellDone
 from trimtab.experiments.plan import Plan, make_plan, open_log, read_plan_file
 from trimtab.experiments.python_engines import PythonEngine
 from trimtab.experiments.results import Results
@@ -16,11 +18,14 @@ from trimtab.experiments.timeline import Split, rolling_dates, split_log
 from trimtab.experiments.unfinished import load_results
 
 __all__ = [
+    "CellDone",
     "Method",
+    "OwnEngine",
     "Plan",
     "PythonEngine",
     "Results",
     "Split",
+    "SuppliedLists",
     "decay",
     "distribution_difference",
     "load_results",
