@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -90,13 +91,13 @@ class ProgressLines:
     def done(self, cell: CellDone) -> None:
         """Print that a cell is finished, how long it took, and how long the others will take."""
         took = "done earlier" if cell.seconds is None else describe_seconds(cell.seconds)
-        left = f"; {_describe_left(cell)}" if cell.left and cell.place < cell.total else ""
+        left = f"; {describe_left(cell.left)}" if cell.left else ""
         line = f"{cell.place} of {cell.total}: {cell.name}, {took}{left}"
         print(line, file=sys.stderr, flush=True)
 
 
 class ProgressBar(ProgressLines):
-    """Advances a bar, whose description is the step that runs now."""
+    """Advances a bar on a terminal, whose description is the step that runs now."""
 
     def __init__(self, bar: Any, task: Any) -> None:
         self._bar, self._task, self._begun = bar, task, False
@@ -107,21 +108,22 @@ class ProgressBar(ProgressLines):
         self._begun = True
 
     def done(self, cell: CellDone) -> None:
-        """Show how long the rest will take."""
-        self._bar.update(self._task, left=_describe_left(cell) if cell.left else "")
+        """Show how long the others will take."""
+        if cell.left is not None:
+            self._bar.update(self._task, ends=time.monotonic() + cell.left)
 
 
-def _describe_left(cell: CellDone) -> str:
-    assert cell.left is not None
-    return f"about {describe_seconds(cell.left)} left"
+def describe_left(seconds: float) -> str:
+    """Return 'about 12 min left'."""
+    return f"about {describe_seconds(seconds)} left"
 
 
 def describe_seconds(seconds: float) -> str:
     """Return '45 s', '12 min' or '1 h 20 min'."""
-    minutes = round(seconds / 60)
     if seconds < 90:
         return f"{max(round(seconds), 1)} s"
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
 @contextlib.contextmanager
@@ -131,18 +133,33 @@ def progress_bar(total: int) -> Iterator[ProgressLines]:
     Its method `done` takes finished cells. On stderr, a bar is drawn if that is a terminal;
     otherwise a line is printed per finished cell.
     """
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        ProgressColumn,
+        Task,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
+    class TimeLeft(ProgressColumn):
+        """The time until all cells are done, once it is known."""
+
+        def render(self, task: Task) -> Text:
+            left = task.fields["ends"] - time.monotonic()
+            return Text(describe_left(left) if left > 0 else "")
 
     screen = Console(stderr=True)
     if not screen.is_terminal:
         yield ProgressLines()
         return
     columns = (
-        BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.fields[left]}"),
+        BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeLeft(),
         TextColumn("{task.description}"),
     )  # fmt: skip
     with Progress(*columns, console=screen, transient=True) as bar:
-        yield ProgressBar(bar, bar.add_task("starting", total=total, left=""))
+        yield ProgressBar(bar, bar.add_task("starting", total=total, ends=0.0))
 
 
 def say_strength(strength: float, by_strength: Mapping[str, Sequence[float]]) -> None:
