@@ -11,6 +11,7 @@ import hashlib
 import importlib
 import sys
 import traceback
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +21,7 @@ import pyarrow as pa
 
 from trimtab.adapters.dispatch import can_read, recs_from
 from trimtab.adapters.training_matrix import user_items
-from trimtab.errors import DataError, SettingError, TrimtabError
+from trimtab.errors import DataError, SettingError, TrimtabError, TrimtabWarning
 from trimtab.tables.columns import ITEM, SCORE, USER
 from trimtab.tables.frames import read_frame
 
@@ -86,7 +87,9 @@ class PythonEngine:
 
     def recommend(self, users: Any | None = None, n: int = 50) -> pa.Table:
         """Return user_id, item_id, score: the n best items of users, of all users if None."""
-        lists = self._call("recommend", self._list, users, n)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TrimtabWarning)  # new users have no list: no surprise
+            lists = self._call("recommend", self._list, users, n)
         return read_frame(lists, f"lists of engine {self.address}", USER, ITEM, SCORE).columns
 
     def _list(self, users: Any | None, n: int) -> Any:
