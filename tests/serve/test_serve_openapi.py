@@ -140,7 +140,8 @@ def test_prometheus_reads_the_metrics(server):
     assert "/made-up-by-a-client" not in routes
     assert {
         "trimtab_request_seconds", "trimtab_requests_now", "trimtab_lists", "trimtab_items",
-        "trimtab_version", "trimtab_version_swaps", "trimtab_version_refusals",
+        "trimtab_unknown_items", "trimtab_version", "trimtab_version_swaps",
+        "trimtab_version_refusals",
         "trimtab_personal_lists", "trimtab_recent_unused_lists", "trimtab_recent_unknown_items",
         "trimtab_recent_later_items", "trimtab_version_refused", "trimtab_exposures_written",
         "trimtab_exposures_dropped", "trimtab_exposures_failures",

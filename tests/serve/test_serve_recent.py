@@ -99,13 +99,17 @@ def test_versions_with_and_without_a_reranker_follow_each_other(reranking):
     server, asked = reranking.server, {**ASKED, "recent": [{"item_id": 9, "days_ago": 1}]}
     first = reranking.serve(PLAIN)
     plain = server.rerank(asked)
-    assert plain == {"version": first, "items": applied(PLAIN, asked), "recent": USE}
+    known = {"unknown_items": 0}
+    assert plain == {"version": first, "items": applied(PLAIN, asked), **known, "recent": USE}
     assert server.client.get("/version").json()["reranker"] is None
     second = reranking.serve(reranker)
     items = reranked(reranker, asked)
     assert items != plain["items"]
-    assert server.rerank(asked) == {"version": second, "items": items, "recent": {**USE, "used": 1}}
-    assert server.rerank(ASKED) == {"version": second, "items": plain["items"]}
+    used = {**USE, "used": 1}
+    assert server.rerank(asked) == {"version": second, "items": items, **known, "recent": used}
+    assert server.rerank(ASKED) == {"version": second, "items": plain["items"], **known}
+    other = {"items": [*asked["items"], {"item_id": 5, "score": 0.1}], "recent": asked["recent"]}
+    assert server.rerank(other)["unknown_items"] == 1
     assert server.client.get("/version").json()["reranker"] == {
         "kept": 0.9, "sources": ["own"], "learned_until": "2026-03-10T00:00:00+00:00",
         "has_zone": True,
@@ -274,7 +278,7 @@ def test_control_is_ranked_without_recent_items(tmp_path):
         request = msgspec.convert({**asked, "user_id": buckets[bucket]}, RerankRequest)
         (answer,) = service.rank_all(service.served(), [request])
         expected = {"items": items, "bucket": bucket, "recent": {**USE, "used": used}}
-        assert msgspec.to_builtins(answer) == expected
+        assert msgspec.to_builtins(answer) == {**expected, "unknown_items": 0}
 
 
 def test_scores_too_large_for_a_number_are_refused(reranking):

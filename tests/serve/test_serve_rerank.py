@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -121,7 +122,30 @@ def test_lists_and_batches_over_http_are_ranked_like_apply(reloading, kind, scal
     assert [answer["items"] for answer in answers] == [applied(bias, one) for one in asked]
     batch = reloading.server.client.post("/rerank/batch", json={"lists": asked}).json()
     assert batch["version"] == number
-    assert batch["lists"] == [{"items": answer["items"]} for answer in answers]
+    unknown = [sum(i["item_id"] not in of_table for i in one["items"]) for one in asked]
+    assert max(unknown) > 0
+    assert [answer["unknown_items"] for answer in answers] == unknown
+    assert batch["lists"] == [
+        {"items": answer["items"], "unknown_items": answer["unknown_items"]} for answer in answers
+    ]
+
+
+def read_counter(server, name: str) -> float:
+    (line,) = re.findall(rf"^{name} (.*)$", server.client.get("/metrics").text, re.MULTILINE)
+    return float(line)
+
+
+def test_items_that_the_version_does_not_know_are_counted(ab_testing):
+    """In answers and in /metrics, whatever the bucket; they keep the engine's score."""
+    before = read_counter(ab_testing, "trimtab_unknown_items_total")
+    asked = request_of(["a", "x", "y"], [1.0, 2.0, 3.0])
+    answers = [ab_testing.rerank({**asked, "user_id": user}) for user in range(8)]
+    assert {answer["bucket"] for answer in answers} == {"control", "treatment"}
+    assert {answer["unknown_items"] for answer in answers} == {2}
+    assert {"item_id": "y", "score": 3.0} in answers[0]["items"]
+    empty = ab_testing.rerank({"items": [], "user_id": 1})
+    assert empty["unknown_items"] == 0
+    assert read_counter(ab_testing, "trimtab_unknown_items_total") == before + 16
 
 
 def test_long_lists_are_ranked_like_apply(reloading):
@@ -159,7 +183,8 @@ def test_the_best_unlisted_items_enter(reloading):
 
 def test_an_empty_list_stays_empty(reloading):
     number = reloading.serve(make_bias([1, 2], [0.3, 0.7], unlisted="zero"))
-    assert reloading.server.rerank({"items": []}) == {"version": number, "items": []}
+    nothing = {"version": number, "items": [], "unknown_items": 0}
+    assert reloading.server.rerank({"items": []}) == nothing
     empty = reloading.server.client.post("/rerank/batch", json={"lists": []}).json()
     assert empty == {"version": number, "lists": []}
 

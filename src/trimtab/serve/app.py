@@ -90,7 +90,9 @@ class _Handlers:
         served = self._service.served()
         check_list(asked, served, self._settings)
         (ranked,) = await self._rank(served, [asked])
-        answer = wire.RerankAnswer(served.number, ranked.items, ranked.bucket, ranked.recent)
+        answer = wire.RerankAnswer(
+            served.number, ranked.items, ranked.unknown_items, ranked.bucket, ranked.recent
+        )
         return _json(answer)
 
     async def rerank_batch(self, request: Request) -> Response:

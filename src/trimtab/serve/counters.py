@@ -27,6 +27,9 @@ class Counters:
         self.add_gauge("requests_now", "Requests being answered.", lambda: self.n_active)
         self.lists = self._add_counter("lists", "Lists re-ranked.")
         self.items = self._add_counter("items", "Items on the lists received.")
+        self.unknown_items = self._add_counter(
+            "unknown_items", "Items on the lists received that the version does not know."
+        )
         self.personal = self._add_counter("personal_lists", "Lists ranked by recent items.")
         self.not_personal = self._add_counter(
             "recent_unused_lists", "Lists with recent items that were ranked without them."

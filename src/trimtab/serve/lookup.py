@@ -84,6 +84,11 @@ class StringLookup:
 ItemLookup: TypeAlias = IntLookup | StringLookup
 
 
+def count_unknown(lookup: ItemLookup, ids: list[Any]) -> int:
+    """Return how many ids are not in the table."""
+    return int(np.count_nonzero(lookup.find(ids) < 0))
+
+
 def make_lookup(item_ids: Any) -> ItemLookup:
     """Return the lookup for a table's ids, which must be in ascending order."""
     return IntLookup(item_ids) if isinstance(item_ids, np.ndarray) else StringLookup(item_ids)

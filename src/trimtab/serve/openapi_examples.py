@@ -36,7 +36,9 @@ def make_examples(
     request: dict[str, Any] = {
         "items": _items(((first, 0.9), (second, 0.8), (third, 0.5))), "k": 2,
     }  # fmt: skip
-    answer: dict[str, Any] = {"items": _items(((second, 0.95), (first, 0.9)))}
+    answer: dict[str, Any] = {
+        "items": _items(((second, 0.95), (first, 0.9))), "unknown_items": 0,
+    }  # fmt: skip
     if has_reranker:
         request["recent"] = [{"item_id": third, "days_ago": 0}]
         answer["items"] = _items(((third, 0.6), (first, 0.0)))

@@ -10,6 +10,7 @@ from msgspec import UNSET, UnsetType
 from trimtab.abtest.buckets import CONTROL
 from trimtab.serve.counters import Counters
 from trimtab.serve.exposures import ExposureLog, make_exposure
+from trimtab.serve.lookup import count_unknown
 from trimtab.serve.refusals import RefusalError
 from trimtab.serve.served_version import ServedVersion, current_time
 from trimtab.serve.settings import Settings
@@ -82,6 +83,7 @@ class Service:
         ranked = [self._rank(served, asked) for asked in lists]
         self.counters.lists.add(len(lists))
         self.counters.items.add(sum(len(asked.items) for asked in lists))
+        self.counters.unknown_items.add(sum(one.unknown_items for one in ranked))
         self._count_recent(ranked)
         if self.exposures is not None:
             for asked, answer in zip(lists, ranked, strict=True):
@@ -110,7 +112,8 @@ class Service:
         bucket: Any = self._experiment.bucket(user)
         if bucket != CONTROL:
             return _rank_treated(served, asked, bucket)
-        return Ranked(served.control.rank(asked), bucket, _unused(asked))
+        unknown = _count_unknown(served, asked)
+        return Ranked(served.control.rank(asked), unknown, bucket, _unused(asked))
 
     def _count_recent(self, ranked: Sequence[Ranked]) -> None:
         uses = [one.recent for one in ranked if not isinstance(one.recent, UnsetType)]
@@ -154,10 +157,16 @@ class Service:
 
 def _rank_treated(served: ServedVersion, asked: RerankRequest, bucket: Any = UNSET) -> Ranked:
     """Return a list ranked by the user's recent items if possible, else by the biases."""
+    unknown = _count_unknown(served, asked)
     if served.personal is None or isinstance(asked.recent, UnsetType):
-        return Ranked(served.treatment.rank(asked), bucket, _unused(asked))
+        return Ranked(served.treatment.rank(asked), unknown, bucket, _unused(asked))
     items, use = served.personal.rank(asked)
-    return Ranked(items, bucket, use)
+    return Ranked(items, unknown, bucket, use)
+
+
+def _count_unknown(served: ServedVersion, asked: RerankRequest) -> int:
+    """Return how many listed items the version does not know."""
+    return count_unknown(served.treatment.lookup, [item.item_id for item in asked.items])
 
 
 def _unused(asked: RerankRequest) -> RecentUse | UnsetType:

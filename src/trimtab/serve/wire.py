@@ -103,10 +103,17 @@ class RecentUse(Struct):
     later: Annotated[int, Meta(description="Entries left out: at or after `as_of`.")]
 
 
+UnknownItems: TypeAlias = Annotated[
+    int,
+    Meta(description="Items of the request that the version does not know; they have no bias."),
+]
+
+
 class Ranked(Struct):
     """A re-ranked list in a batch."""
 
     items: list[Item]
+    unknown_items: UnknownItems
     bucket: Bucket = UNSET
     recent: RecentUse | UnsetType = UNSET
 
@@ -116,6 +123,7 @@ class RerankAnswer(Struct):
 
     version: int
     items: list[Item]
+    unknown_items: UnknownItems
     bucket: Bucket = UNSET
     recent: RecentUse | UnsetType = UNSET
 
