@@ -1,8 +1,9 @@
-"""What changes from one night to the next without an error: items, types of ids, leaked lists."""
+"""What changes from one night to the next without an error: items, types of ids, engines."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+import warnings
+from datetime import date, timedelta
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,8 +13,11 @@ import pytest
 
 import trimtab as tt
 from shops import AS_OF, N_ITEMS, Shop, run_in_process
+from trimtab.engines import Repeat
 from trimtab.errors import DataError, RefusedError
 from trimtab.store import Store
+from trimtab.tables.log_windows import Window
+from trimtab.tables.timestamps import as_datetime
 
 QUICK = tt.BiasLearner(method="ascent")
 pytestmark = pytest.mark.xdist_group("shop")
@@ -118,3 +122,49 @@ def test_tonights_lists_with_ids_of_another_type_are_refused(shop):
         pq.write_table(text, path)
     with pytest.raises(DataError, match=rf"'item_id' holds strings in .*{AS_OF}.* but integers"):
         shop.job(learner=QUICK).run(AS_OF)
+
+
+# Leaked lists
+
+
+def leak_into(shop: Shop, day: date) -> None:
+    """Make a day's lists again, by an engine that has seen the three days after it."""
+    until = Window.of(day + timedelta(4), 1, "UTC")
+    engine = Repeat().fit(until.history(shop.log), as_datetime(until.start))
+    pq.write_table(engine.recommend(n=30), shop.lists / f"{day}.parquet")
+
+
+def test_lists_that_hold_their_window_are_refused(shop):
+    """The file says that they were made before the window, but they hold its purchases."""
+    leak_into(shop, AS_OF - timedelta(4))
+    said = (
+        rf"window from {AS_OF - timedelta(3)} on: the lists of {AS_OF - timedelta(4)} hold "
+        r"\d\d\.\d % of .* other windows \d+\.\d %; .* --accept leaked-lists"
+    )
+    with pytest.raises(RefusedError, match=said):
+        shop.job(learner=QUICK).run(AS_OF)
+    assert not Store(shop.store).exists()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", tt.GuardWarning)
+        done = shop.job(learner=QUICK, accept=["leaked-lists", "guard"]).run(AS_OF)
+    assert done.version.manifest["window"]["windows"] == 2
+
+
+def test_an_earlier_window_with_leaked_lists_is_left_out(shop):
+    leak_into(shop, AS_OF - timedelta(4))  # the newest window is three days later
+    said = rf"the window from {AS_OF - timedelta(3)} on is left out: the lists of .* hold"
+    with pytest.warns(tt.TrimtabWarning, match=said):
+        done = shop.job(learner=QUICK).run(AS_OF + timedelta(3))
+    assert done.version.manifest["lists"] == [str(AS_OF + timedelta(back)) for back in (-1, -7)]
+    assert done.version.manifest["window"]["windows"] == 2
+
+
+def test_deeper_lists_are_not_leaked(shop):
+    """Lists are compared at the depth of the shortest."""
+    for path in shop.lists.iterdir():
+        if path.stem != str(AS_OF - timedelta(4)):
+            table = pq.read_table(path).to_pandas()
+            short = table.groupby("user_id").head(2)
+            pq.write_table(pa.Table.from_pandas(short, preserve_index=False), path)
+    learner = tt.BiasLearner(method="ascent", k=2)
+    assert shop.job(learner=learner).run(AS_OF).version.manifest["window"]["windows"] == 2

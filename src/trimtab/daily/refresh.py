@@ -64,8 +64,8 @@ from trimtab.tables.places import absolute, as_place
 from trimtab.tables.timestamps import read_day, require_zone
 
 GUARD, INCOMPLETE, OLDER, DIFFERENT_LISTS = "guard", "incomplete", "older", "different-lists"
-UNKNOWN_ITEMS, ID_TYPE = "unknown-items", "id-type"
-ACCEPTABLE = (GUARD, INCOMPLETE, OLDER, DIFFERENT_LISTS, UNKNOWN_ITEMS, ID_TYPE)
+UNKNOWN_ITEMS, ID_TYPE, LEAKED = "unknown-items", "id-type", "leaked-lists"
+ACCEPTABLE = (GUARD, INCOMPLETE, OLDER, DIFFERENT_LISTS, UNKNOWN_ITEMS, ID_TYPE, LEAKED)
 _OLD_SPELLINGS = {"unlike": DIFFERENT_LISTS}
 
 
@@ -111,7 +111,8 @@ class Refresh:
             log that looks incomplete; "older": a day before the day of the version served now;
             "different-lists": lists to re-rank that differ much from the training lists;
             "unknown-items": newest lists of which most entries are items without any data;
-            "id-type": item ids of another type than those of the version served now.
+            "id-type": item ids of another type than those of the version served now;
+            "leaked-lists": training lists that seem to have seen their window.
         warm: start from the biases served now. The ascent then ends a little sooner, and biases
             change less from day to day; the default learner finds the same optimum from any start.
         method: "bias": what the learner says, the default; "reranker": as `reranker`; "ratio",
@@ -250,7 +251,8 @@ class Refresh:
         learn_on = None if self.learn_on is None else read_day("learn_on", self.learn_on)
         chosen = leave_out_holes(data.log, choose_lists(lists, windows, day, learn_on), day)
         text = served.text_in_csv(lists, data)
-        tables, data = build_training_tables(lists, chosen, data, text)
+        accept_leaked = LEAKED in self._accepted()
+        tables, data = build_training_tables(lists, chosen, data, text, accept_leaked)
         start = served.start_for(self.learner) if self.warm else None
         if not served.has_type_of(tables.recs, ID_TYPE in self._accepted()):
             start = None

@@ -12,6 +12,7 @@ import pyarrow as pa
 from trimtab.checks import require_columns
 from trimtab.daily.dated_lists import DatedLists
 from trimtab.daily.event_sources import read_events
+from trimtab.daily.leaked_lists import leave_out_leaked
 from trimtab.errors import DataError
 from trimtab.tables.arrow_types import plain_type
 from trimtab.tables.column_map import ColumnMap, own_names
@@ -183,11 +184,23 @@ def choose_lists(
 
 
 def build_training_tables(
-    lists: DatedLists, chosen: Sequence[tuple[Window, date]], data: ShopData, text: Sequence[str]
-) -> tuple[TrainingTables, ShopData]:
-    """Return the tables of a fit, and the shop's data with ids of the lists' kinds."""
+    lists: DatedLists, chosen: Sequence[tuple[Window, date]], data: ShopData, text: Sequence[str],
+    accept_leaked: bool,
+) -> tuple[TrainingTables, ShopData]:  # fmt: skip
+    """Return the tables of a fit, and the shop's data with ids of the lists' kinds.
+
+    Args:
+        lists: all lists.
+        chosen: windows, newest first, each with the day of its lists.
+        data: the shop's data.
+        text: columns of ids that are text.
+        accept_leaked: whether to learn also from lists that seem to have seen their window.
+    """
     windows, days = zip(*chosen, strict=True)
     recs, matched = read_lists(lists, days, data, text, windows)
+    if not accept_leaked:
+        kept = leave_out_leaked(matched.log, chosen, recs)
+        windows, days, recs = ([part[place] for place in kept] for part in (windows, days, recs))
     bought = [window.events(matched.log) for window in windows]
     stacked, recent = stack_windows(windows, recs, bought)
     return TrainingTables(
@@ -195,7 +208,7 @@ def build_training_tables(
         recent=recent,
         history=windows[0].history(matched.log),
         catalogue=matched.catalogue(),
-        windows=windows,
-        days=days,
+        windows=tuple(windows),
+        days=tuple(days),
         newest_lists=recs[0],
     ), matched

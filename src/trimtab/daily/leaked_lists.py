@@ -1,0 +1,146 @@
+"""Leaked lists: training lists that hold far more of their window's purchases than others do.
+
+An engine that has seen a window lists what its users bought in it, above all what they had never
+bought before. So the odds that a first-time purchase is listed are compared with those of the other
+windows. On the gift shop's year, with Markov, popularity and repeat lists before 90 windows and
+factorization before 10, the odds of honest lists were at most 1.8 times the median of one, two or
+five other windows. Of lists that had seen the window, even the lower bounds were 3.3 times and more
+by factorization, and hundreds of times by repeat. Markov and popularity lists hardly change: they
+learn little about single users, and such a leak is not found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Sequence
+from datetime import date
+from statistics import median
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trimtab.errors import DataError, RefusedError, warn
+from trimtab.metrics.evaluation import evaluate_units
+from trimtab.tables.columns import ITEM, TIMESTAMP, USER
+from trimtab.tables.ids import encode_ids, id_column
+from trimtab.tables.log import Log
+from trimtab.tables.log_windows import Window, event_times, rows_of_users
+from trimtab.tables.timestamps import microseconds
+
+_FAR_MORE = 2.0  # times the median odds of the other windows
+_CLEARLY = 3.0  # standard errors
+
+
+class ListedShare(NamedTuple):
+    """How many first-time purchases of a window are on the lists of its buyers."""
+
+    listed: float
+    noise: float  # standard error of `listed`, over users
+    purchases: int
+
+    @property
+    def share(self) -> float:
+        """Share of these purchases that are listed."""
+        return self.listed / self.purchases
+
+    @property
+    def least_odds(self) -> float:
+        """Odds of being listed, if chance added to them."""
+        least = self.listed - _CLEARLY * self.noise
+        return least / (self.purchases - least)
+
+    @property
+    def odds(self) -> float:
+        """Odds with one more listed and one more not: none of a few purchases says little."""
+        return (self.listed + 1) / (self.purchases - self.listed + 1)
+
+
+def leave_out_leaked(
+    log: Log, chosen: Sequence[tuple[Window, date]], recs: Sequence[pa.Table]
+) -> list[int]:
+    """Return the places of the windows to learn from: all but earlier ones with leaked lists.
+
+    A warning says which ones are left out.
+
+    Args:
+        log: events, with ids as in the lists.
+        chosen: windows, newest first, each with the day of its lists.
+        recs: the lists of each window, of its buyers at least.
+
+    Raises:
+        RefusedError: the lists of the newest window are leaked.
+    """
+    shares: list[ListedShare | None] = [None] * len(chosen)
+    with contextlib.suppress(DataError):  # the fit says what is wrong with the lists
+        shares = _listed_shares(log, [window for window, _ in chosen], recs)
+    kept = []
+    for place, (window, day) in enumerate(chosen):
+        finding = _find_leak(shares, place)
+        if finding is None:
+            kept.append(place)
+            continue
+        said = f"the lists of {day} hold {finding}; they may have seen the window"
+        if place == 0:
+            raise RefusedError(
+                f"window from {window.first} on: {said}: not published; learn from lists made "
+                f"before it, or pass --accept leaked-lists"
+            )
+        warn(f"the window from {window.first} on is left out: {said}")
+    return kept
+
+
+def _find_leak(shares: Sequence[ListedShare | None], place: int) -> str | None:
+    """Return what is wrong with the lists of a window; None if they are like the others."""
+    own, others = shares[place], [*shares[:place], *shares[place + 1 :]]
+    rest = [other for other in others if other is not None]
+    if own is None or not rest or own.least_odds <= _FAR_MORE * median(s.odds for s in rest):
+        return None
+    low, high = (100 * bound(other.share for other in rest) for bound in (min, max))
+    usual = f"{low:.1f} %" if len(rest) == 1 else f"{low:.1f} to {high:.1f} %"
+    return (
+        f"{100 * own.share:.1f} % of what users bought for the first time in it, but lists of "
+        f"other windows {usual}"
+    )
+
+
+def _listed_shares(
+    log: Log, windows: Sequence[Window], recs: Sequence[pa.Table]
+) -> list[ListedShare | None]:
+    """Return the share of each window, at the same depth; None without such purchases."""
+    if len(windows) < 2:
+        return [None] * len(windows)
+    first = _first_purchases(log, min(window.start for window in windows))
+    times = microseconds(first[TIMESTAMP])
+    bought = [
+        first.filter(pa.array((times >= window.start) & (times < window.stop)))
+        for window in windows
+    ]
+    bought = [rows_of_users(own, lists) for own, lists in zip(bought, recs, strict=True)]
+    listed = [rows_of_users(lists, own) for own, lists in zip(bought, recs, strict=True)]
+    depth = min((_longest(lists) for lists in listed if lists.num_rows), default=0)
+    return [_listed_share(lists, own, depth) for lists, own in zip(listed, bought, strict=True)]
+
+
+def _first_purchases(log: Log, start: int) -> pa.Table:
+    """Return the first event of each (user, item), of users with events from an instant on."""
+    recent = log.events.slice(int(np.searchsorted(event_times(log), start)))
+    events = rows_of_users(log.events.select([USER, ITEM, TIMESTAMP]), recent)
+    _, (users,) = encode_ids([id_column("events", USER, events[USER])])
+    item_ids, (items,) = encode_ids([id_column("events", ITEM, events[ITEM])])
+    pairs = users.astype(np.int64) * len(item_ids) + items
+    return events.take(pa.array(np.unique(pairs, return_index=True)[1]))  # events are in order
+
+
+def _longest(lists: pa.Table) -> int:
+    return int(pc.max(lists[USER].value_counts().field("counts")).as_py())
+
+
+def _listed_share(lists: pa.Table, bought: pa.Table, depth: int) -> ListedShare | None:
+    if bought.num_rows == 0 or depth == 0:
+        return None
+    found = evaluate_units(lists, bought, depth).buyers()
+    hits = depth * found.acc
+    return ListedShare(float(hits.sum()), math.sqrt(float(hits @ hits)), bought.num_rows)
