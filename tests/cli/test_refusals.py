@@ -10,6 +10,14 @@ REFUSALS = {
     "an unknown setting": ((*FIT, "--set", "depth=3"), ["--set depth=3", "penalty"]),
     "a setting without a value": ((*FIT, "--set", "penalty"), ["--set penalty", "name=value"]),
     "a setting out of range": ((*FIT, "--set", "k=0"), ["k=0"]),
+    "more slots than can be learned for": ((*FIT, "--k", "1000000"), ["k=1000000", "1000"]),
+    "more slots in a refresh": (
+        ("refresh", "--lists", "no", "--events", "no.csv", "--store", "no", "--k", "100000"),
+        ["k=100000: must be between 1 and 1000"],
+    ),
+    "more slots in a reranker": (
+        ("rerank", *FIT, "--history", "no.csv", "--k", "100000"), ["k=100000"],
+    ),
     "an unknown metric": ((*FIT, "--metric", "auc"), ["metric='auc'", "ndcg"]),
     "a share without a test": ((*APPLY, "--share", "0.4"), ["--share 0.4", "--salt"]),
     "a depth that is no number": ((*APPLY, "--depth", "deep"), ["--depth deep", "all"]),

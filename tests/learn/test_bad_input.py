@@ -165,6 +165,9 @@ MORE = {
     ),
     "k below one in apply": apply("k=0", settings={"k": 0}, error=tt.SettingError),
     "k below one in evaluate": evaluate("k=-3", settings={"k": -3}, error=tt.SettingError),
+    "k too large for a kernel": evaluate(
+        f"k={10**20}: must be at most", settings={"k": 10**20}, error=tt.SettingError
+    ),
     "unknown metric": fit(
         "metric='mrr' | acc, map, ndcg", settings={"metric": "mrr"}, error=tt.SettingError
     ),

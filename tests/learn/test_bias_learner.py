@@ -141,6 +141,7 @@ def test_a_large_penalty_keeps_all_biases_at_zero(tables):
     [
         ({"k": 0}, "k=0"),
         ({"k": 2.5}, "k=2.5"),
+        ({"k": 1_001}, "k=1001: must be between 1 and 1000"),
         ({"k": "10"}, "k='10'"),
         ({"k": True}, "k=True"),
         ({"k": None}, "k=None"),

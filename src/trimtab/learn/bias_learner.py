@@ -26,7 +26,7 @@ class BiasLearner(LearnerSettings):
     """Learns one bias per item from recent purchases, for one exact metric.
 
     Args:
-        k: slots per user.
+        k: slots per user, at most 1,000.
         metric: the metric to maximise: "acc", "map" or "ndcg".
         method: "hierarchy", the robust default: a trend shared by all items, then categories, then
             each item's own part, each carried as far as held-out data support it; "ascent": each

@@ -26,7 +26,7 @@ class RerankLearner:
     """Learns to rank by trend and by each user's own purchases, and what to add to lists.
 
     Args:
-        k: slots per user.
+        k: slots per user, at most 1,000.
         metric: the metric to maximise: "acc", "map" or "ndcg".
         scale: of the biases, as for `BiasLearner`.
         widen: what may be added to lists: "any": whatever sold in the last days, and what the

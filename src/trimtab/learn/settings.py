@@ -20,6 +20,7 @@ from trimtab.errors import SettingError
 _METHODS = ("auto", "hierarchy", "ascent", *COUNT_METHODS)
 _SCALES = ("auto", *SCALES)
 _WHOLE = {"k": 1, "max_cycles": 1, "min_support": 0, "min_exposure": 0, "n_bags": 0, "seed": 0}
+_MOST_SLOTS = 1_000  # tables of learners have k x k cells
 _NUMBERS = {"penalty": (0,), "max_bias": (0,), "min_updates": (0, 1), "gamma": (0, 100)}
 _MAY_BE_NONE = ("max_bias", "max_cycles", "gamma")
 _NO_UNLISTED = {  # scales without unlisted items, and why
@@ -73,6 +74,7 @@ class LearnerSettings:
             require_choice(name, getattr(self, name), choices)
         for name, least in _WHOLE.items():
             self._check_number(name, require_whole, int, least)
+        require_whole("k", self.k, 1, _MOST_SLOTS)
         for name, bounds in _NUMBERS.items():
             self._check_number(name, require_number, float, *bounds)
         require_flag("exclude_unsold", self.exclude_unsold)
