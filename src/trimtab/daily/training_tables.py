@@ -200,7 +200,8 @@ def build_training_tables(
     recs, matched = read_lists(lists, days, data, text, windows)
     if not accept_leaked:
         kept = leave_out_leaked(matched.log, chosen, recs)
-        windows, days, recs = ([part[place] for place in kept] for part in (windows, days, recs))
+        windows, days = zip(*(chosen[place] for place in kept), strict=True)
+        recs = [recs[place] for place in kept]
     bought = [window.events(matched.log) for window in windows]
     stacked, recent = stack_windows(windows, recs, bought)
     return TrainingTables(
@@ -208,7 +209,7 @@ def build_training_tables(
         recent=recent,
         history=windows[0].history(matched.log),
         catalogue=matched.catalogue(),
-        windows=tuple(windows),
-        days=tuple(days),
+        windows=windows,
+        days=days,
         newest_lists=recs[0],
     ), matched

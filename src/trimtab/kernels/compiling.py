@@ -14,6 +14,7 @@ import os
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -22,7 +23,7 @@ import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
+from numba.core import cgutils, event
 from numba.extending import intrinsic
 from numba.np.numpy_support import as_dtype
 
@@ -174,13 +175,33 @@ def _print_notice() -> None:
     print(_NOTICE, file=sys.stderr)
 
 
+class _CompileTimer(event.Listener):  # type: ignore[misc]  # numba has no types
+    """Prints a notice once compiling has taken long; reading the cache is no event."""
+
+    def __init__(self, seconds: float) -> None:
+        self._left = seconds
+        self._depth = 0  # a kernel compiles the functions that it calls
+        self._timer = threading.Timer(seconds, _print_notice)
+
+    def on_start(self, _: Any) -> None:
+        """Start the timer."""
+        self._depth += 1
+        if self._depth == 1:
+            self._started = time.monotonic()
+            self._timer = threading.Timer(max(self._left, 0), _print_notice)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def on_end(self, _: Any) -> None:
+        """Stop the timer."""
+        self._depth -= 1
+        if self._depth == 0:
+            self._timer.cancel()
+            self._left -= time.monotonic() - self._started
+
+
 @contextlib.contextmanager
-def compile_notice() -> Iterator[None]:
-    """Print a notice on stderr if compiling takes long."""
-    timer = threading.Timer(_NOTICE_AFTER_SECONDS, _print_notice)
-    timer.daemon = True
-    timer.start()
-    try:
+def compile_notice(seconds: float = _NOTICE_AFTER_SECONDS) -> Iterator[None]:
+    """Print a notice on stderr if compiling takes longer than some seconds."""
+    with event.install_listener("numba:compile", _CompileTimer(seconds)):
         yield
-    finally:
-        timer.cancel()
