@@ -142,3 +142,5 @@ def test_plan_from_a_table():
     assert plan(some[:1], [found])[0].emails == pytest.approx(400_000, rel=1e-3)
     with pytest.raises(SettingError, match="lift=0: "):
         plan(known, [0.0])
+    with pytest.raises(SettingError, match=r"lift=10: .*0\.1 or 10%"):
+        plan(known, [10])

@@ -71,6 +71,9 @@ def test_plan(call, table):
     run = call("abtest", *totals, "--lift", "5%", "--json", cwd=table)
     (clicks, *_) = json.loads(run.stdout)
     assert clicks["emails"] == pytest.approx(484_085, abs=2)
+    assert call("abtest", *totals, "--lift", "0.05", "--json", cwd=table).stdout == run.stdout
+    doubled = call("abtest", *totals, "--lift", "100%", "--json", cwd=table)
+    assert json.loads(doubled.stdout)[0]["lift"] == 1
     in_words = call("abtest", *totals, "--planned", "484085", cwd=table)
     assert "480K" in in_words.stdout
     clicks_row = in_words.stdout.replace("\N{NO-BREAK SPACE}", " ").splitlines()[2]
@@ -90,6 +93,12 @@ def test_plan(call, table):
         (("--table", "users.parquet", "--margin", "x"), ["margin=x"]),
         (("--table", "users.parquet", "--out", "page.txt"), ["--out page.txt", ".html"]),
         (("--table", "users.parquet", "--salt", "x"), ["'user_id'"]),
+        (
+            ("--plan", "--control", "emails=500,opens=50", "--lift", "10"),
+            ["lift=10: ", "+1000 %", "0.1 or 10%"],
+        ),
+        (("--plan", "--control", "emails=500,opens=50", "--lift", "1"), ["0.01 or 1%"]),
+        (("--plan", "--control", "emails=500,opens=50", "--lift", "150%"), ["lift=1.5", "1"]),
         (("--plan",), ["--plan", "--table", "--control"]),
         (("--plan", "--control", "emails=5", "--salt", "x"), ["--salt x", "--plan"]),
         (("--logs", "."), ["--logs .", "emails.parquet", "emails.csv"]),

@@ -95,7 +95,7 @@ def plan(
 
     Args:
         baseline: from `baseline_of` or `baseline_of_counts`.
-        lifts: relative lifts, like 0.03; negative for a loss.
+        lifts: relative lifts, like 0.03; at most 1, negative for a loss.
         settings: its alpha, power and share are used.
 
     Example:
@@ -106,10 +106,12 @@ def plan(
     require_scipy()
     settings = settings or Settings()
     for lift in lifts:
-        if not _LEAST_LIFT <= abs(lift) <= 1 / _LEAST_LIFT or lift <= -1:
+        if not _LEAST_LIFT <= abs(lift) < math.inf or lift <= -1:
             raise SettingError(
                 f"lift={lift:g}: must be above -100 % and not near 0, like 0.03 or 3%"
             )
+        if lift > 1:
+            raise SettingError(f"lift={lift:g}: must be at most 1; {explain_lift(lift)}")
     if not any(known.rate > 0 and known.variance > 0 for known in baseline):
         raise DataError("no metric varies: a test cannot be planned; give more data")
     return [
@@ -117,6 +119,14 @@ def plan(
         for known in baseline
         for lift in lifts
     ]
+
+
+def explain_lift(number: float) -> str:
+    """Return how to write a lift that was given as a number of percent."""
+    return (
+        f"as a share it is {100 * number:+.0f} %; write {number:g} % as {number / 100:g} or "
+        f"{number:g}%"
+    )
 
 
 def detectable_lift(known: Baseline, emails: float, settings: Settings) -> float:

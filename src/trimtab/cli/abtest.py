@@ -17,7 +17,7 @@ from trimtab.abtest import (
 )
 from trimtab.abtest.attribution import EMAIL_ID, SESSION
 from trimtab.abtest.buckets import Experiment
-from trimtab.abtest.sample_size import LIFTS, detectable_lift
+from trimtab.abtest.sample_size import LIFTS, detectable_lift, explain_lift
 from trimtab.abtest.sample_size import plan as plan_samples
 from trimtab.abtest.samples import BEFORE, COLUMNS, DATE, LABELS
 from trimtab.abtest.settings import Settings, parse_share
@@ -90,7 +90,8 @@ def abtest(
         typer.Option("--plan", help="Print how many emails are needed, from --table or --control."),
     ] = False,
     lift: Annotated[
-        list[str] | None, option("SHARE", "Lift to detect with --plan, like 3%. Repeatable.")
+        list[str] | None,
+        option("SHARE", "Lift to detect with --plan, like 3% or 0.03. Repeatable."),
     ] = None,
     out: Annotated[
         Path | None, option("FILE", "File for the verdict page, .html.", "--out")
@@ -108,7 +109,7 @@ def abtest(
         refuse_with("--control", columns=columns)
     if plan:
         refuse_with("--plan", treatment=treatment, logs=logs, salt=salt, out=out, margin=margin)
-        lifts = [parse_share("lift", text) for text in lift or ()]
+        lifts = [_parse_lift(text) for text in lift or ()]
         _plan(table, own, control, names, lifts, settings, as_json)
         return
     refuse_without("--plan", lift=lift)
@@ -126,6 +127,14 @@ def abtest(
     print_verdicts(found)
     if out is not None:
         say_page(out)
+
+
+def _parse_lift(text: str) -> float:
+    """Return a lift; refuse 10 for 10 %."""
+    value = parse_share("lift", text)
+    if value >= 1 and not text.strip().endswith("%"):
+        raise SettingError(f"lift={text}: must be below 1 or end in %; {explain_lift(value)}")
+    return value
 
 
 def _parse_labels(text: str) -> list[str]:
