@@ -663,11 +663,43 @@ def test_history_shows_all_versions(shop):
     history = ("history", "--store", shop.store)
     versions = json.loads(run_in_process(*history, "--json").stdout)
     assert [(v["number"], v["served"]) for v in versions] == [(1, False), (2, True)]
-    assert "version 2 is served" in run_in_process(*history).stdout
+    printed = run_in_process(*history).stdout
+    assert "version 2 is served" in printed
+    assert f"{first.manifest['created'][:10]} {first.manifest['created'][11:16]}" in printed
     first.folder.rename(first.folder.with_name("away"))
     assert "version 1 is damaged or missing" in run_in_process(*history).stdout
     versions = json.loads(run_in_process(*history, "--json").stdout)
     assert [(v["number"], v["damaged"]) for v in versions] == [(1, True), (2, False)]
+
+
+def test_history_shows_the_interval_of_each_forecast(shop):
+    version = shop.job(windows=1).run(AS_OF).version
+    history = ("history", "--store", shop.store)
+    low, high = (version.forecast[f"forecast_{end}"] for end in ("low", "high"))
+    out = run_in_process(*history).stdout
+    assert "forecast (90 %)" in out
+    assert f"{version.forecast['forecast']:+.1%} ({100 * low:+.1f} to {high:+.1%})" in out
+    (row,) = json.loads(run_in_process(*history, "--json").stdout)
+    assert (row["forecast_low"], row["forecast_high"]) == (low, high)
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_diff_prints_no_id_as_a_name(shop):
+    for days in range(2):
+        shop.job(learner=QUICK).run(AS_OF + timedelta(days))
+    command = ("diff", 1, 2, "--store", shop.store, "--top", 3)
+    assert "name" not in run_in_process(*command).stdout
+    items = pq.read_table(shop.folder / "items.parquet")
+    biased = Store(shop.store).version(2).bias().table().column("item_id").to_pylist()
+    some = items.filter(pc.is_in(items["item_id"], pa.array(biased[::2])))
+    pq.write_table(some, shop.folder / "items.parquet")
+    named = shop.job(learner=QUICK, items=shop.folder / "items.parquet").run(AS_OF + timedelta(1))
+    out = run_in_process("diff", 1, named.version.number, "--store", shop.store).stdout
+    cells = [line.split("│")[1:3] for line in out.splitlines() if line.startswith("│")]
+    names = {int(item): name.strip() for item, name in cells}
+    known = set(biased[::2])
+    assert names == {item: f"article {item}" if item in known else "" for item in names}
+    assert len(set(map(bool, names.values()))) == 2
 
 
 def test_diff_prints_and_writes_the_moves(shop):

@@ -45,7 +45,6 @@ from trimtab.tables.files import require_table_suffix, write_table
 
 _TEST_DAYS = defaults_of(realised_lifts).test_days
 _REALISED = ("", "version", "for", "forecast (90 %)", "lift that came (90 %)", "inside")
-_HISTORY = ("", "version", "for", "made (UTC)", "on the window", "forecast", "biases")
 
 
 def refresh(
@@ -191,7 +190,7 @@ def history(
         )
         return
     if events is None:
-        print_numbers(_HISTORY, [_history_cells(row, current) for row in rows])
+        _print_history(rows, current)
     else:
         print_numbers(_REALISED, [_realised_cells(own, current) for own in judged])
     for number in damaged:
@@ -282,8 +281,11 @@ def diff(
     if moves.num_rows == 0:
         say(f"versions {before} and {after} have the same biases")
         return
-    columns = ("item", "name", f"version {before}", f"version {after}", "move")
-    print_table(columns, [_move_cells(row) for row in largest])
+    header = ("item", "name", f"version {before}", f"version {after}", "move")
+    rows = [header, *map(_move_cells, largest)]
+    if not any(name for _, name, *_ in rows[1:]):  # no item has one
+        rows = [(row[0], *row[2:]) for row in rows]
+    print_table(rows[0], rows[1:])
     say(f"{moves.num_rows} items moved" + ("" if out is None else f"; all of them in {out}"))
 
 
@@ -292,13 +294,28 @@ def _move_cells(row: dict[str, Any]) -> tuple[str, ...]:
         "excluded" if row[f"excluded_{when}"] else f"{row[when]:+.4f}"
         for when in ("before", "after")
     )
-    return str(row["item_id"]), row["name"], *values, f"{row['move']:+.4f}"
+    item = str(row["item_id"])
+    name = "" if row["name"] == item else row["name"]  # without a name, the id stands for it
+    return item, name, *values, f"{row['move']:+.4f}"
 
 
-def _history_cells(row: dict[str, Any], current: int | None) -> tuple[str, ...]:
+def _print_history(rows: list[dict[str, Any]], current: int | None) -> None:
+    """Print one line per version; a metric that all share is said once, in the header."""
+    names = {metric_of(row) for row in rows if row["metric"] is not None}
+    shared = names.pop() if len(names) == 1 else None
+    lift = "on the window" if shared is None else shared
+    columns = ("version", "for", "made (UTC)", lift, "forecast (90 %)", "biases")
+    print_numbers(columns, [_history_cells(row, current, shared is None) for row in rows])
+
+
+def _history_cells(row: dict[str, Any], current: int | None, with_metric: bool) -> tuple[str, ...]:
+    lift = percent(row["lift"])
+    if with_metric and row["metric"] is not None:
+        lift = f"{metric_of(row)} {lift}"
+    low, high = row["forecast_low"], row["forecast_high"]
+    bounds = "" if low is None or high is None else f" ({100 * low:+.1f} to {percent(high)})"
     return (
-        ">" if row["number"] == current else "", str(row["number"]), row["as_of"],
-        row["created"][5:16].replace("T", " "),
-        "-" if row["metric"] is None else f"{metric_of(row)} {percent(row['lift'])}",
-        percent(row["forecast"]), "-" if row["n_biases"] is None else str(row["n_biases"]),
+        f"{'>' if row['number'] == current else ' '} {row['number']}", row["as_of"],
+        row["created"][:16].replace("T", " "), lift, percent(row["forecast"]) + bounds,
+        "-" if row["n_biases"] is None else str(row["n_biases"]),
     )  # fmt: skip

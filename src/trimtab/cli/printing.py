@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 from rich import box
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -23,6 +24,7 @@ from trimtab.tables.csv_files import count_formulas
 from trimtab.tables.files import is_csv
 
 console = Console()
+_WIDEST = 1_000  # characters
 
 
 def say(text: str) -> None:
@@ -73,13 +75,20 @@ def print_numbers(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None
         Column(first, no_wrap=True), *right, box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False,
         padding=(0, 0, 0, 1),
     )  # fmt: skip
-    _print_rows(table, rows)
+    _fill(table, rows)
+    wide = console.options.update(max_width=_WIDEST)
+    width = Measurement.get(console, wide, table).maximum
+    console.print(table, width=width, crop=False, no_wrap=True)  # numbers are never cut
 
 
 def _print_rows(table: Table, rows: Iterable[Sequence[str]]) -> None:
+    _fill(table, rows)
+    console.print(table)
+
+
+def _fill(table: Table, rows: Iterable[Sequence[str]]) -> None:
     for row in rows:
         table.add_row(*map(Text, row))  # names of items may look like markup
-    console.print(table)
 
 
 class ProgressLines:

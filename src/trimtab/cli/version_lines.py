@@ -11,6 +11,8 @@ from trimtab.rerank import LeftOut
 from trimtab.store import Version
 from trimtab.store.versions import LISTS, TOP
 
+_FORECAST = ("forecast", "forecast_low", "forecast_high")
+
 
 def describe(version: Version) -> dict[str, Any]:
     """Return what `history` prints about a version."""
@@ -22,7 +24,7 @@ def describe(version: Version) -> dict[str, Any]:
         "number": version.number, "as_of": version.as_of, "created": manifest["created"],
         "metric": summary.get("metric"), "k": summary.get("k"),
         "lift": after / before - 1 if before and after is not None else None,
-        "forecast": version.forecast.get("forecast"),
+        **{name: version.forecast.get(name) for name in _FORECAST},
         "n_biases": manifest.get("n_biases"), "lists": manifest.get("lists"),
         "seconds": manifest.get("seconds"), "warnings": manifest.get("warnings"), **reranker,
     }  # fmt: skip
