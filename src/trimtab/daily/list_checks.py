@@ -54,7 +54,7 @@ def _unknown_share(lists: DatedLists, day: date, known: list[IdColumn]) -> float
     table = read_table(path, [ITEM], [ITEM], lists.columns)
     text = [ITEM] if known[0].kind == "strings" else []
     (table,) = match_id_types([table], [is_csv(path)], text)
-    counted = table[ITEM].value_counts()
+    counted = table[ITEM].drop_null().value_counts()  # whatever re-ranks them refuses nulls
     name = own_names(table).get(ITEM, ITEM)
     listed = id_column(str(path), name, pa.chunked_array([counted.field("values")]))
     _, (codes, *others) = encode_ids([listed, *known])
