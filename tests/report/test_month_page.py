@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
-from made_months import MONTHS
+from made_months import MONTHS, make_month
 from pages import Pages, read_page, read_specs
-from trimtab.daily.simulated_month import SCHEMA, Month, lift_of
+from trimtab.daily.simulated_month import BIASES_ALONE, SCHEMA, WITH_RERANKER, Month, lift_of
 from trimtab.errors import TrimtabError
 from trimtab.report.month.month_page import (
     build_month,
@@ -16,6 +18,12 @@ from trimtab.report.month.month_page import (
     describe_lifts,
     describe_outcome,
     describe_setup,
+)
+from trimtab.report.month.month_record import (
+    decide_month,
+    describe_doubt,
+    find_interval,
+    write_title,
 )
 
 pytestmark = pytest.mark.xdist_group("report-pages")
@@ -28,7 +36,7 @@ def write_percent(value: float) -> str:
 def test_the_table_has_all_days(pages: Pages) -> None:
     page = read_page(pages("month-thirty"))
 
-    assert len(page.all("details")) == 1
+    assert len(page.all("details")) == 2
     for row in MONTHS["thirty"]().rows:
         assert f"{row['value']:.4f}" in page.words
         assert f"{100 * (lift_of(row) or 0):+.1f}".replace("-", "−") in page.words
@@ -50,6 +58,7 @@ def test_refused_mornings_are_shown_with_their_reason(pages: Pages) -> None:
     assert "3 of 4" in describe_days(MONTHS["closed"]())
     assert "square" in str(read_specs(pages("month-closed")))
     assert "square" not in str(read_specs(pages("month-thirty")))
+    assert "the shop kept the version that it had" in read_page(pages("month-closed")).words
 
 
 def test_sentences_have_the_numbers() -> None:
@@ -68,3 +77,34 @@ def test_sentences_have_the_numbers() -> None:
 def test_a_month_without_days_is_refused() -> None:
     with pytest.raises(TrimtabError, match="days"):
         build_month(Month({}, SCHEMA.empty_table()))
+
+
+def test_the_first_line_says_whether_to_switch_it_on() -> None:
+    def title(month: Month) -> str:
+        return write_title(month, decide_month(month))
+
+    assert title(MONTHS["thirty"]()) == "Switch it on"
+    assert title(MONTHS["closed"]()) == "Do not switch it on"  # two days vary too much
+    assert title(MONTHS["one"]()) == "Do not switch it on"  # and one day says nothing
+    assert title(MONTHS["idle"]()) == "Nothing to judge"
+    assert "not a sure gain" in describe_doubt(decide_month(MONTHS["one"]()))
+    assert describe_doubt(decide_month(MONTHS["thirty"]())) == ""
+
+
+def test_the_reranker_is_switched_on_if_it_is_ahead_of_its_biases() -> None:
+    for ahead, what in ((0.05, "reranker"), (0.0, "bias")):
+        month = make_month(30, reranker=True)
+        rows = [{**row, BIASES_ALONE: row["value"] - ahead * row["baseline"]} for row in month.rows]
+        both = Month(month.about, pa.Table.from_pylist(rows, WITH_RERANKER))
+        assert write_title(both, decide_month(both)) == f"Switch on the {what}"
+
+
+def test_the_interval_is_that_of_a_ratio_of_sums() -> None:
+    same = make_month(8)
+    rows = [{**row, "value": 1.2 * row["baseline"]} for row in same.rows]
+    low, high = find_interval(Month(same.about, pa.Table.from_pylist(rows, SCHEMA)))
+    assert (low, high) == pytest.approx((0.2, 0.2))
+    low, high = find_interval(same)
+    lifts = [(lift_of(row) or 0) for row in same.rows]
+    assert low < same.lift() < high
+    assert high - low == pytest.approx(2 * 2.365 * np.std(lifts, ddof=1) / 8**0.5, rel=0.2)

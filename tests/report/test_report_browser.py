@@ -14,13 +14,54 @@ pytestmark = pytest.mark.xdist_group("report-pages")
 Open = Callable[..., Visit]
 
 
+HEIGHTS = {  # before pages were folded
+    "backtest-demo": 16_400, "backtest-many": 13_182, "month-thirty": 1_708,
+    "verdict-totals": 2_282, "verdict-table": 4_314, "simulated-test": 4_961,
+}  # fmt: skip
+CUT = """() => [...document.querySelectorAll('.scroll')]
+    .filter(table => table.scrollWidth > table.clientWidth + 1).map(table => table.ariaLabel)"""
+FIRST = "() => document.querySelector('.first .chart svg').getBoundingClientRect()"
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_drawn_on_a_dark_phone_and_on_a_light_screen(visit: Open, name: str) -> None:
     seen = visit(name, 390, "dark")
     check_drawn(seen, 390)
+    if name in HEIGHTS:
+        assert seen.tab.evaluate(FIRST)["top"] < 700
     seen.tab.emulate_media(color_scheme="light")
     seen.resize(1280)
     check_drawn(seen, 1280)
+    if name in HEIGHTS:
+        check_first_screen(seen.tab)
+        assert seen.tab.evaluate("document.body.offsetHeight") <= HEIGHTS[name] / 2
+
+
+def check_first_screen(tab: Any) -> None:
+    """Check that the decision and the whole chart are on the first screen."""
+    assert tab.locator(".first h2").bounding_box()["y"] < 150
+    assert tab.evaluate(FIRST)["bottom"] < 800
+
+
+def test_no_table_is_cut_at_1280_and_a_phone_says_that_it_is(visit: Open) -> None:
+    seen = visit("verdict-table")
+    tab = seen.tab
+    tab.click("#unfold")
+    assert tab.evaluate(CUT) == []
+    seen.resize(390)
+    table = tab.locator("#intervals .scroll").first
+    cue = "own => getComputedStyle(own, '::before').content"
+
+    assert "Scroll sideways" in table.evaluate(cue)
+    assert table.get_attribute("data-more") == "yes  right"
+    table.evaluate("own => { own.scrollLeft = own.scrollWidth; }")
+    tab.wait_for_selector("#intervals .scroll[data-more='yes left ']")
+
+
+def test_a_link_opens_what_is_folded(visit: Open) -> None:
+    tab = visit("month-thirty").tab
+    tab.evaluate("location.hash = '#guide'")
+    tab.wait_for_selector("#guide details[open]")
 
 
 def test_readable_in_both_schemes_which_switch_without_a_reload(visit: Open) -> None:

@@ -24,7 +24,7 @@ from trimtab.report.verdict.verdict_page import build_verdict
 pytestmark = pytest.mark.xdist_group("report-pages")
 BACKTEST = ["headline", "methods", "engines", "parts", "forecasts", "moved", "coverage",
             "objectives", "sellers", "windows", "curves", "guide"]  # fmt: skip
-MONTH = ["headline", "lift", "days", "guide"]
+MONTH = ["headline", "published", "guide"]
 TABLE = ["verdict", "intervals", "readings", "dates", "looks", "guide"]
 SECTIONS = {
     "backtest-demo": BACKTEST,
@@ -33,6 +33,7 @@ SECTIONS = {
     "month-thirty": MONTH,
     "month-one": MONTH,
     "month-idle": MONTH,
+    "month-closed": ["headline", "published", "refused", "guide"],
     "verdict-totals": ["verdict", "intervals", "guide"],
     "verdict-table": TABLE,
     "verdict-plain": ["verdict", "intervals", "guide"],

@@ -11,7 +11,17 @@ import pytest
 from made_verdicts import CONTROL, TREATMENT, VERDICTS, make_rows
 from pages import Pages, read_page
 from trimtab.abtest import Settings, analyse, analyse_counts
-from trimtab.report.verdict.verdict_words import disagreement, guardrail, outcome, overall, roughly
+from trimtab.report.verdict.verdict_words import (
+    adjusted,
+    disagreement,
+    guardrail,
+    lift,
+    mood,
+    outcome,
+    overall,
+    roughly,
+    sentences,
+)
 
 pytestmark = pytest.mark.xdist_group("report-pages")
 
@@ -73,3 +83,25 @@ def test_tests_that_disagree_are_named() -> None:
     assert "“capped at" in found
     assert "“Welch”" in others
     assert disagreement(analyse(make_rows()).of("clicks", "opens"), 0.05) == ""
+
+
+def test_a_lift_that_is_not_that_of_its_rates_is_marked(pages: Pages) -> None:
+    found = VERDICTS["table"]()
+    clicks, orders = found.of("clicks", "opens"), found.of("orders", "opens")
+    rates = clicks.treatment.rate / clicks.control.rate - 1
+
+    assert clicks.main.method == "CUPED"
+    assert abs(clicks.main.relative - rates) > 0.001
+    assert lift(clicks).endswith("*")
+    assert not lift(orders).endswith("*")
+    assert "by CUPED" in adjusted(found)
+    assert "so not the ratio of the two rates beside it" in read_page(pages("verdict-table")).words
+    assert adjusted(VERDICTS["totals"]()) == ""
+
+
+def test_the_first_sentence_is_about_what_decides() -> None:
+    assert sentences(VERDICTS["totals"]())[0].startswith("Clicks per open")
+    assert sentences(VERDICTS["alarm"]())[0].startswith("Stop: the buckets")
+    assert [mood(VERDICTS[name]()) for name in ("totals", "alarm", "nothing")] == [
+        "gain", "loss", ""
+    ]  # fmt: skip

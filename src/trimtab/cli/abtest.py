@@ -210,6 +210,8 @@ def print_verdicts(found: Any) -> None:
     if found.sample_ratio.alarm:
         say(words.sample_ratio(found))
     print_numbers(_COLUMNS, [_finding_cells(finding) for finding in found.findings])
+    if note := words.adjusted(found):
+        say(f"{note}.")
     say(f"{words.overall(found)}.")
     disagree = [words.disagreement(finding, found.settings.alpha) for finding in found.findings]
     outcomes = [words.outcome(finding, found) for finding in words.primary(found)]
@@ -224,13 +226,13 @@ def print_verdicts(found: Any) -> None:
 
 
 def _finding_cells(finding: Any) -> tuple[str, ...]:
-    from trimtab.report.verdict.verdict_words import rate
-    from trimtab.report.words import interval, percent
+    from trimtab.report.verdict.verdict_words import lift, rate
+    from trimtab.report.words import interval
 
     main = finding.main
     return (
         finding.metric.title, rate(finding, finding.control.rate),
-        rate(finding, finding.treatment.rate), percent(main.relative),
+        rate(finding, finding.treatment.rate), lift(finding),
         interval(main.relative_low, main.relative_high), finding.verdict or "not tested",
     )  # fmt: skip
 

@@ -209,7 +209,9 @@ def _replay(simulation: Simulation, out: Path, report: bool) -> None:
 def _print_month(month: Month) -> None:
     """Print the lift over all days, and what was published."""
     from trimtab.report.month.month_page import describe_days, describe_outcome
+    from trimtab.report.month.month_record import decide_month, write_title
 
+    say(f"{write_title(month, decide_month(month))}.")
     say(describe_outcome(month))
     say(describe_days(month))
 

@@ -28,7 +28,9 @@ _ENDS = ("x", "low", "high")
 _RANKS = (1, 2, 3, 5, 10, 20, 30, 50, 100, 200, 300, 500, 1000, 2000, 5000, 10000)
 _LIFT_TICKS = (-0.9, -0.5, -0.2, -0.1, 0, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 1000)
 _SHAPES = {"": "circle", "right": "triangle-right", "left": "triangle-left"}
-_BEYOND: tuple[dict[str, Any], ...] = ({"align": "right", "dx": -10}, {"align": "left", "dx": 10})
+_BEYOND: tuple[dict[str, Any], ...] = (
+    {"align": "right", "dx": -10, "dy": -8}, {"align": "left", "dx": 10, "dy": -8},
+)  # fmt: skip
 _PLAIN_ZERO = "datum.value === 0 ? '0' : datum.label"
 
 

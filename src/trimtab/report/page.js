@@ -90,7 +90,7 @@
   const unfold = () => { for (const fold of folds) fold.open = true; };
   window.addEventListener("beforeprint", unfold);
   const button = document.getElementById("unfold");
-  button.hidden = !folds.length;
+  button.hidden = folds.length < 3;
   button.addEventListener("click", () => { unfold(); button.hidden = true; });
   // A link to a section that is folded opens it.
   const open = () => {

@@ -10,13 +10,36 @@ from trimtab.daily.simulated_month import BIASES_ALONE, Month, lift_of
 from trimtab.errors import DataError
 from trimtab.report import blocks, charts
 from trimtab.report.blocks import Cell, Mark, Section, Table, Tile
+from trimtab.report.decision import DO_NOT, SWITCH_ON
+from trimtab.report.month.month_record import (
+    MOST_DAYS_BELOW,
+    decide_month,
+    describe_doubt,
+    find_interval,
+    write_title,
+)
 from trimtab.report.page import render, require_libraries, write_page
-from trimtab.report.words import count, counted, day, decimal, is_number, metric_name, percent
+from trimtab.report.words import (
+    count,
+    counted,
+    day,
+    decimal,
+    interval,
+    is_number,
+    metric_name,
+    percent,
+    share,
+)
 
 _DAY = Mark("lift on the day", "blue")
 _REFUSED = Mark("job refused: the earlier version stayed in use", "blue", "square")
 _ALL_DAYS = Mark("lift over all days", "blue", "line")
-_COLUMNS = "day", "buyers", "engine alone", "re-ranked", "lift", "forecast", "biases", "seconds"
+_FORECAST = Mark("forecast of that morning's version", "grey")
+_LARGE, _SMALL = {"width": 2.5, "size": 45}, {"width": 1.5, "size": 14}
+_COLUMNS = (
+    "day", "published", "biases", "forecast", "lift", "engine alone", "re-ranked", "buyers",
+    "seconds",
+)  # fmt: skip
 
 
 def write_month(month: Month, path: Path) -> None:
@@ -34,8 +57,10 @@ def build_month(month: Month) -> str:
     if not month.rows:
         raise DataError("the month has no days; run trimtab simulate again")
     title = f"{counted(month.about['days'], 'day')} of the daily job on {month.about['log']}"
-    sections = [_headline(month), _lift_section(month), _days_section(month), _guide(month)]
-    return render(title, month.about.get("version"), sections)
+    about = f"{day(month.about['first'])} to {day(month.about['last'])} · {describe_days(month)}"
+    sections = [_headline(month), _published_section(month), _refused_section(month), _guide(month)]
+    shown = [section for section in sections if section is not None]
+    return render(title, month.about.get("version"), shown, about)
 
 
 def _name_metric(month: Month) -> str:
@@ -43,16 +68,32 @@ def _name_metric(month: Month) -> str:
 
 
 def _headline(month: Month) -> Section:
+    decision = decide_month(month)
+    mood = {SWITCH_ON: "gain", DO_NOT: "loss"}.get(decision.action, "")
+    sentences = [" ".join(filter(None, [describe_outcome(month), describe_doubt(decision)]))]
+    title, panels = write_title(month, decision), _lift_panels(month)
+    return Section("headline", title, sentences, panels, _make_tiles(month), mood=mood)
+
+
+def _make_tiles(month: Month) -> list[Tile]:
     lift, (n_above, n_judged), n_days = month.lift(), month.days_above(), len(month.rows)
-    seconds = decimal(month.median_seconds(), 2)
-    tiles = [
-        Tile(_name_metric(month), percent(lift), "lift over all days", blocks.sign_class(lift)),
+    days = _lifts_by_day(month)
+    tiles = []
+    if days:
+        worst, when = min(days)
+        kind, note = blocks.range_class(lift, worst), f"worst day {percent(worst)}, {day(when)}"
+        own = Tile(_name_metric(month), percent(lift), "over all days", kind, note,
+                   blocks.sign_class(worst) or "muted")  # fmt: skip
+        tiles = [own]
+    return [
+        *tiles,
         Tile("days above the engine alone", f"{n_above} of {n_judged}", "days with buyers"),
-        Tile("versions published", f"{n_days - month.n_refused()} of {n_days}", "mornings"),
-        Tile("seconds to learn", seconds, "median, without the first day"),
+        Tile("new versions", f"{n_days - month.n_refused()} of {n_days}", "mornings"),
     ]
-    sentences = [describe_outcome(month), describe_setup(month)]
-    return Section("headline", "In short", sentences, tiles=tiles)
+
+
+def _lifts_by_day(month: Month) -> list[tuple[float, str]]:
+    return [(lift, row["day"]) for row in month.rows if (lift := lift_of(row)) is not None]
 
 
 def describe_outcome(month: Month) -> str:
@@ -60,9 +101,11 @@ def describe_outcome(month: Month) -> str:
     lift, (n_above, n_judged) = month.lift(), month.days_above()
     if not is_number(lift):
         return f"There is no lift: {_name_metric(month)} of the engine alone is 0 on these days."
+    ends = interval(*find_interval(month))
     return (
         f"From {day(month.about['first'])} to {day(month.about['last'])}, {_name_metric(month)} "
-        f"changed by {percent(lift)} over the engine alone; it was higher on {n_above} of "
+        f"changed by {percent(lift)} over the engine alone"
+        f"{f' (95 % interval {ends})' if ends else ''}; it was higher on {n_above} of "
         f"{counted(n_judged, 'day')}.{_describe_biases(month)}"
     )
 
@@ -103,30 +146,37 @@ def _describe_lists(about: Mapping[str, Any]) -> str:
     )
 
 
-def _lift_section(month: Month) -> Section:
+def _lift_panels(month: Month) -> list[blocks.Panels]:
+    """Return the lift on each day, with what the version in use had forecast."""
     metric, lift = _name_metric(month), month.lift()
-    points = []
+    days: list[charts.ChartRow] = []
+    forecasts: list[charts.ChartRow] = []
     for row in month.rows:
         if (value := lift_of(row)) is not None:
             tip = f"{day(row['day'])}: {percent(value)}; {count(row['n_users'])} buyers"
             symbol = "circle" if row["refused"] is None else "square"
-            points.append({**charts.line_point(row["day"], value, _DAY, tip), "symbol": symbol})
-    if not points:
-        sentence = "There is no day to show: the engine alone scores 0 on all of them."
-        return Section("lift", "Lift by day", [sentence])
+            days.append({**charts.line_point(row["day"], value, _DAY, tip), **_LARGE,
+                         "symbol": symbol})  # fmt: skip
+        if is_number(row["forecast"]):
+            tip = f"{day(row['day'])}: forecast {percent(row['forecast'])}"
+            point = charts.line_point(row["day"], row["forecast"], _FORECAST, tip)
+            forecasts.append({**point, **_SMALL})
+    if not days:
+        return []
     level = charts.line_point("", lift, _ALL_DAYS, f"{percent(lift)} over all days")
     x, y = charts.date_axis([row["day"] for row in month.rows]), charts.number_axis(None, "+~%")
-    spec = charts.line_chart(points, x, y, 300, zero=True, levels=[level])
+    spec = charts.line_chart([*forecasts, *days], x, y, 250, zero=True, levels=[level])
     chart = blocks.Chart("", f"Lift in {metric} on each day; the table has the numbers.", spec)
     marks = [_DAY, *([_REFUSED] if month.n_refused() else []), _ALL_DAYS]
-    panels = blocks.Panels(f"Lift in {metric} over the engine alone", [chart], marks)
-    return Section("lift", "Lift by day", [describe_lifts(month)], [panels])
+    marks += [_FORECAST] if forecasts else []
+    return [blocks.Panels(f"Lift in {metric} over the engine alone, by day", [chart], marks)]
 
 
 def describe_lifts(month: Month) -> str:
-    """Return the worst and the best day, and the number of buyers per day."""
-    lifts = [(lift, row["day"]) for row in month.rows if (lift := lift_of(row)) is not None]
-    buyers = [row["n_users"] for row in month.rows]
+    """Return the worst and the best day, and the number of buyers per day; empty without lifts."""
+    lifts, buyers = _lifts_by_day(month), [row["n_users"] for row in month.rows]
+    if not lifts:
+        return ""
     closed = f" {counted(buyers.count(0), 'day')} without buyers." if 0 in buyers else ""
     return (
         f"Worst day: {percent(min(lifts)[0])} ({day(min(lifts)[1])}); best day: "
@@ -142,21 +192,45 @@ def describe_days(month: Month) -> str:
     return f"The job published on {done} and was refused on {n_refused}."
 
 
-def _days_section(month: Month) -> Section:
+def describe_published(month: Month) -> str:
+    """Return how many items the versions moved, and what they forecast."""
+    rows = [row for row in month.rows if row["refused"] is None]
+    sizes = sorted({row["n_biases"] for row in rows if is_number(row["n_biases"])})
+    forecasts = [row["forecast"] for row in rows if is_number(row["forecast"])]
+    ends = " to ".join(map(count, dict.fromkeys([*sizes[:1], *sizes[-1:]])))
+    text = f"{counted(len(rows), 'version')} published"
+    text += f", with biases for {ends} items" if ends else ""
+    if not forecasts:
+        return f"{text}. No version forecast a lift."
+    mean = percent(sum(forecasts) / len(forecasts))
+    return f"{text}. They forecast a lift of {mean} on average."
+
+
+def _published_section(month: Month) -> Section:
     texts = [
         (
-            day(row["day"]), count(row["n_users"]), decimal(row["baseline"]),
-            decimal(row["value"]), percent(lift_of(row)), percent(row["forecast"]),
-            count(row["n_biases"]), decimal(row["seconds"], 3),
+            day(row["day"]), "no" if row["refused"] else "yes", count(row["n_biases"]),
+            percent(row["forecast"]), percent(lift_of(row)), decimal(row["baseline"]),
+            decimal(row["value"]), count(row["n_users"]), decimal(row["seconds"], 2),
         )
         for row in month.rows
     ]  # fmt: skip
-    tables = [Table("All days", _COLUMNS, [[Cell(t) for t in own] for own in texts], folded=True)]
-    if month.n_refused():
-        refused = [row for row in month.rows if row["refused"] is not None]
-        body = [[Cell(day(row["day"])), Cell(row["refused"])] for row in refused]
-        tables.insert(0, Table("Refused mornings", ["day", "reason"], body, n_headings=2))
-    return Section("days", "What was published", [describe_days(month)], tables)
+    table = Table("All days", _COLUMNS, [[Cell(t) for t in own] for own in texts], folded=True)
+    return Section("published", "What was published", [describe_published(month)], [table])
+
+
+def _refused_section(month: Month) -> Section | None:
+    """Return the mornings on which a check stopped the job; None if there was none."""
+    refused = [row for row in month.rows if row["refused"] is not None]
+    if not refused:
+        return None
+    body = [[Cell(day(row["day"])), Cell(row["refused"], kind="name")] for row in refused]
+    sentence = (
+        f"On {counted(len(refused), 'morning')} a check stopped the job; the shop kept the "
+        f"version that it had."
+    )
+    table = Table("Refused mornings", ["day", "reason"], body, n_headings=2)
+    return Section("refused", "What was refused", [sentence], [table])
 
 
 def _guide(month: Month) -> Section:
@@ -167,6 +241,11 @@ def _guide(month: Month) -> Section:
             "minus 1, over users who bought something on the day; a user without a list counts as "
             "0. Over all days, a user counts once per day with a purchase.",
         ),
+        (
+            "What to do",
+            f"Switch it on if the 95 % interval of the lift over all days is above 0, and at most "
+            f"{share(MOST_DAYS_BELOW)} of the days are below 0. The interval is over days.",
+        ),
         ("Forecast", "The lift that the learner expected for the following days."),
         (
             "Refused",
@@ -174,4 +253,7 @@ def _guide(month: Month) -> Section:
         ),
         ("Seconds", "Time to learn, without reading files, training the engine and re-ranking."),
     ]
-    return blocks.guide_section([f"Days are in the time zone {month.about['tz']}."], terms)
+    first = "How the engine and the job were run, and what each number means."
+    zone = f"{describe_setup(month)} Days are in the time zone {month.about['tz']}."
+    sentences = filter(None, [first, zone, describe_lifts(month)])
+    return blocks.guide_section([*sentences], terms)

@@ -34,7 +34,8 @@ def _truth_section(run: Run) -> Section:
         f"{'includes' if holds else 'misses'} the true lift."
     )
     body = [[name_cell(f"{count(p.emails)} emails"), Cell(share(p.found))] for p in run.power]
-    table = Table("Share of 200 new tests that find the lift", ["emails in total", "found"], body)
+    caption = "Share of 200 new tests that find the lift"
+    table = Table(caption, ["emails in total", "found"], body, folded=True)
     return Section("truth", "The true lift", [sentence], [_truth_panels(run), table])
 
 

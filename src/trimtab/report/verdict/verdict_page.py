@@ -35,31 +35,37 @@ def build_verdict(verdicts: Verdicts, title: str = HEADING, extra: tuple[Section
     require_libraries()
     from trimtab.version import __version__
 
-    made = [
-        _headline(verdicts), *extra, _intervals(verdicts),
-        _tests_section(verdicts), _dates_section(verdicts),
-        _looks_section(verdicts), _make_guide(verdicts),
-    ]  # fmt: skip
-    return render(title, __version__, [section for section in made if section is not None])
+    details = [_tests_section(verdicts), _dates_section(verdicts), _looks_section(verdicts),
+               _make_guide(verdicts)]  # fmt: skip
+    shown = [_headline(verdicts), *extra, _intervals(verdicts), *blocks.fold(details)]
+    about = "" if verdicts.sample_ratio.alarm else words.sample_ratio(verdicts)
+    return render(title, __version__, shown, about)
 
 
 def _headline(verdicts: Verdicts) -> Section:
-    """Return the verdict on every metric that decides, and the checks of the test itself."""
-    found, ratio = words.primary(verdicts), verdicts.sample_ratio
+    """Return the verdict with the metric that decides it most, and the chart of all metrics."""
+    dots = [
+        dot for f in verdicts.findings for dot in _make_dots(f.metric.title, f.main, f.sequence)
+    ]
+    panels = _make_panels(f"Treatment against control, {words.confidence(verdicts)} intervals",
+                          {"": dots})  # fmt: skip
+    sentences, tiles = words.sentences(verdicts)[:1], _make_tiles(verdicts)
+    title, mood = words.overall(verdicts), words.mood(verdicts)
+    return Section("verdict", title, sentences, panels, tiles, mood=mood)
+
+
+def _make_tiles(verdicts: Verdicts) -> list[Tile]:
+    """Return the lift of every metric that decides, and sizes of buckets that cannot be right."""
     tiles = [
         Tile(finding.metric.title, percent(finding.main.relative), finding.verdict or "not tested",
              _verdict_class(finding))
-        for finding in found
+        for finding in words.primary(verdicts)
     ]  # fmt: skip
-    sizes = f"{count(ratio.control)} : {count(ratio.treatment)}"
-    note = f"sample ratio p {words.p_value(ratio.p)}: {'alarm' if ratio.alarm else 'fine'}"
-    kind = "loss" if ratio.alarm else ""
-    tiles.append(Tile(f"{verdicts.unit}s, control : treatment", sizes, note, kind))
-    checks = [words.sample_ratio(verdicts), words.guardrail(verdicts), *verdicts.notes]
-    outcomes = [words.outcome(finding, verdicts) for finding in found]
-    sentences = checks + outcomes if ratio.alarm else outcomes + checks
-    shown = [sentence for sentence in sentences if sentence]
-    return Section("verdict", words.overall(verdicts), shown, tiles=tiles)
+    if (ratio := verdicts.sample_ratio).alarm:
+        sizes = f"{words.roughly(ratio.control)} : {words.roughly(ratio.treatment)}"
+        note = f"sample ratio p {words.p_value(ratio.p)}: alarm"
+        tiles.insert(0, Tile(f"{verdicts.unit}s, control : treatment", sizes, note, "loss"))
+    return tiles
 
 
 def _verdict_class(finding: Finding) -> str:
@@ -67,39 +73,44 @@ def _verdict_class(finding: Finding) -> str:
 
 
 def _intervals(verdicts: Verdicts) -> Section:
-    """Return every metric's relative difference with its interval, and all its numbers."""
-    dots = [
-        dot for f in verdicts.findings for dot in _make_dots(f.metric.title, f.main, f.sequence)
-    ]
-    columns = [
-        "metric", "control", "treatment", "difference", "relative", "p", "detectable", "verdict",
-    ]  # fmt: skip
-    tables = [Table("All metrics", columns, [_number_cells(f) for f in verdicts.findings])]
-    if (planned := verdicts.settings.planned) is not None:
-        body = [[name_cell(f.metric.title), Cell(words.every_look(f))] for f in verdicts.findings]
-        caption = f"Intervals for every look, with {count(planned)} emails planned"
-        tables.append(Table(caption, ["metric", "relative"], body))
-    sentence = f"Relative differences with their {words.confidence(verdicts)} intervals."
-    panels = _make_panels("Treatment against control", {"": dots})
-    return Section("intervals", "How sure it is", [sentence], [*panels, *tables])
+    """Return the other verdicts, the checks of the test itself, and all numbers."""
+    note = words.adjusted(verdicts)
+    columns = ["metric", "control", "treatment", "lift", "p", "verdict"]
+    body = [_number_cells(finding) for finding in verdicts.findings]
+    table = Table(f"All metrics{f'; {note}' if note else ''}", columns, body)
+    detail = blocks.Fold("Differences, and what this test can detect", [_detail_table(verdicts)])
+    return Section("intervals", "How sure it is", words.sentences(verdicts)[1:], [table, detail])
 
 
 def _number_cells(finding: Finding) -> list[Cell]:
-    main = finding.main
-    low, high = (words.difference(finding, value) for value in (main.low, main.high))
+    needed = f"{words.roughly(finding.needed)} emails" if finding.needed else ""
+    ends = interval(finding.main.relative_low, finding.main.relative_high)
     return [
         name_cell(finding.metric.title),
         _side_cell(finding, finding.control),
         _side_cell(finding, finding.treatment),
-        Cell(words.difference(finding, main.difference),
-             f"{low} to {high}" if is_number(main.low) else ""),
-        _relative_cell(main),
+        Cell(words.lift(finding), ends),
         Cell(words.p_value(finding.p_adjusted), f"{words.p_value(finding.p)} raw"),
-        Cell(percent(finding.detectable_relative).lstrip("+")),
-        Cell(finding.verdict or "not tested",
-             f"{words.roughly(finding.needed)} emails" if finding.needed else "",
-             _verdict_class(finding)),
-    ]  # fmt: skip
+        Cell(finding.verdict or "not tested", needed, _verdict_class(finding)),
+    ]
+
+
+def _detail_table(verdicts: Verdicts) -> Table:
+    """Return the absolute differences, what the test can detect, and intervals for every look."""
+    planned = verdicts.settings.planned
+    body = []
+    for finding in verdicts.findings:
+        main = finding.main
+        low, high = (words.difference(finding, value) for value in (main.low, main.high))
+        difference = Cell(words.difference(finding, main.difference),
+                          f"{low} to {high}" if is_number(main.low) else "")  # fmt: skip
+        detectable = Cell(percent(finding.detectable_relative).lstrip("+"))
+        looks = [Cell(words.every_look(finding))] if planned is not None else []
+        body.append([name_cell(finding.metric.title), difference, detectable, *looks])
+    columns = ["metric", "difference", "detectable lift"]
+    columns += [] if planned is None else ["lift, interval for every look"]
+    note = "" if planned is None else f", with {count(planned)} emails planned"
+    return Table(f"Differences and detectable lifts{note}", columns, body)
 
 
 def _side_cell(finding: Finding, side: Side) -> Cell:
@@ -220,9 +231,10 @@ def _make_guide(verdicts: Verdicts) -> Section:
     alpha, power = verdicts.settings.alpha, f"{100 * verdicts.settings.power:g} %"
     terms = [
         (
-            "Relative",
+            "Lift",
             "Rate of the treatment divided by that of control, minus 1, with Fieller's interval. "
-            "It is unbounded if control's rate could be 0.",
+            "It is unbounded if control's rate could be 0. A lift with a * is adjusted, so it is "
+            "not the ratio of the two rates beside it.",
         ),
         (
             "p",
@@ -248,7 +260,11 @@ def _make_guide(verdicts: Verdicts) -> Section:
             "opens. Orders count as different only if Welch's test agrees.",
         ),
         ("Capped, bootstrap", "Two checks against a few large orders that decide revenue."),
-        ("CUPED", "Subtracts what users did before the test, which makes intervals shorter."),
+        (
+            "CUPED",
+            "Subtracts what users did before the test, which makes intervals shorter. It changes "
+            "the rates that are compared, so the lift is not that of the observed rates.",
+        ),
         ("Sample ratio", "Whether the sizes of the buckets fit the share; alarm below p = 0.001."),
     ]
     return blocks.guide_section(["Whether a difference is worth having is your decision."], terms)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from trimtab.abtest.counts import EXACT, POOLED
 from trimtab.abtest.metrics import PER_EMAIL, PER_OPEN
-from trimtab.abtest.readings import WELCH
+from trimtab.abtest.readings import BY_DATE, CUPED, WELCH
 from trimtab.abtest.samples import REVENUE
 from trimtab.abtest.verdicts import EMAIL, EQUIVALENT, INCONCLUSIVE, SIGNIFICANT, Finding, Verdicts
 from trimtab.report.words import NOTHING, SPACE, compact, interval, is_number, join_words, percent
 
+_ADJUSTED = {CUPED: "by CUPED for what users did before the test", BY_DATE: "for the dates"}
 _USUAL = (WELCH, POOLED, EXACT)  # methods that a sentence need not name
 
 
@@ -81,6 +82,46 @@ def overall(verdicts: Verdicts) -> str:
         return "No difference that matters"
     undecided = any(f.verdict in (INCONCLUSIVE, SIGNIFICANT) for f in found)
     return "Not clear yet" if undecided else "Nothing to test"
+
+
+def mood(verdicts: Verdicts) -> str:
+    """Return the class of that line in page.css."""
+    line = overall(verdicts)
+    bad = verdicts.sample_ratio.alarm or line.startswith("No: worse")
+    mixed = line.startswith("Better in")
+    return "loss" if bad else "gain" if line.startswith("Yes") else "mixed" if mixed else ""
+
+
+def sentences(verdicts: Verdicts) -> list[str]:
+    """Return the verdicts that decide, significant ones first, and what else to know of the test.
+
+    If the split went wrong, that comes first.
+    """
+    found = sorted(primary(verdicts), key=lambda own: own.verdict != SIGNIFICANT)
+    outcomes = [outcome(finding, verdicts) for finding in found]
+    checks = " ".join(filter(None, [guardrail(verdicts), *verdicts.notes]))
+    alarm = sample_ratio(verdicts) if verdicts.sample_ratio.alarm else ""
+    return [sentence for sentence in (alarm, *outcomes, checks) if sentence]
+
+
+def lift(finding: Finding) -> str:
+    """Return the lift that is judged, with a star if it is not the ratio of the rates shown."""
+    star = f"{SPACE}*" if is_adjusted(finding) else ""
+    return f"{percent(finding.main.relative)}{star}"
+
+
+def is_adjusted(finding: Finding) -> bool:
+    """Return whether the lift is adjusted, so that it is not the ratio of the observed rates."""
+    return finding.main.method not in _USUAL and is_number(finding.main.relative)
+
+
+def adjusted(verdicts: Verdicts) -> str:
+    """Return what the star means; empty without one."""
+    methods = dict.fromkeys(f.main.method for f in verdicts.findings if is_adjusted(f))
+    if not methods:
+        return ""
+    names = join_words([_ADJUSTED.get(method, method) for method in methods])
+    return f"* adjusted {names}, so not the ratio of the two rates beside it"
 
 
 def outcome(finding: Finding, verdicts: Verdicts) -> str:
