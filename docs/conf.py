@@ -22,7 +22,7 @@ extensions = [
     "pages",
 ]
 exclude_patterns = ["_build"]
-smartquotes_action = "D"  # dashes only: "ndcg" is code
+smartquotes = False  # "ndcg" is code, and --salt in a sentence is an option, not a dash
 nitpicky = True
 # Only names of this site can be links: other projects' inventories would have to be fetched.
 nitpick_ignore_regex = [

@@ -13,13 +13,13 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 FOLDER = Path(__file__).parent / "images"
-WIDTH = 720
+WIDTH = 960
 # The name of each screenshot, and its first and last element on the page.
-VERDICT = {"verdict": ("#truth h2", "#truth .panels")}
+VERDICT = {"verdict": ("#verdict h2", "#truth .panels")}
 SHOTS = {
     "report-headline": ("#headline h2", "#headline .tiles"),
-    "report-methods": ("#methods .panels >> nth=0", "#methods .panels >> nth=0"),
-    "report-engines": ("#engines .panels >> nth=0", "#engines .panels >> nth=0"),
+    "report-methods": ("#methods .table >> nth=0", "#methods .table >> nth=0"),
+    "report-engines": ("#engines .table >> nth=0", "#engines .table >> nth=0"),
     "report-parts": ("#parts .panels >> nth=0", "#parts .panels >> nth=0"),
     "report-coverage": ("#coverage .panels >> nth=0", "#coverage .panels >> nth=0"),
     "report-divergence": ("#coverage .panels >> nth=1", "#coverage .panels >> nth=1"),
@@ -39,10 +39,12 @@ def main(page: Path) -> None:
             executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
         )
         tab = browser.new_page(
-            viewport={"width": WIDTH, "height": 900}, color_scheme="light", device_scale_factor=1.4
+            viewport={"width": WIDTH, "height": 900}, color_scheme="light", device_scale_factor=1.2
         )
         tab.goto(page.resolve().as_uri())
         tab.wait_for_selector("html[data-charts=drawn]")
+        tab.click("#unfold")
+        tab.evaluate("scrollTo(0, 0)")  # boxes are measured from the top of the screen
         for name, (first, last) in (VERDICT if page.name == "verdict.html" else SHOTS).items():
             boxes = [tab.locator(place).bounding_box() for place in (first, last)]
             top, bottom = boxes[0], boxes[1]

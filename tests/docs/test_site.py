@@ -37,6 +37,7 @@ class Parts(HTMLParser):
     def __init__(self, page: Path) -> None:
         super().__init__()
         self.ids: set[str] = set()
+        self.text = ""
         self.links: list[str] = []
         self.loads: list[str] = []
         self.feed(page.read_text())
@@ -47,6 +48,9 @@ class Parts(HTMLParser):
         if "href" in found:
             (self.links if tag == "a" else self.loads).append(found["href"])
         self.loads += [found[name] for name in ("src", "srcset", "data") if name in found]
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
 
 
 @pytest.fixture(scope="session")
@@ -120,6 +124,15 @@ def test_no_path_of_the_build_machine_is_published(site: Path) -> None:
         if re.search(rf"{re.escape(place)}(?![\w-])", path.read_text())
     ]
     assert found == []
+
+
+def test_options_are_written_with_hyphens(parts: dict[Path, Parts]) -> None:
+    """An option in a sentence can be copied into a shell."""
+    dashed = [f"{page.name}: {own}" for page, found in parts.items()
+              for own in re.findall(r"[–—][a-z][\w-]+", found.text)]  # fmt: skip
+    assert dashed == []
+    (page,) = (found for page, found in parts.items() if page.name == "command-line.html")
+    assert "--salt" in page.text
 
 
 def test_every_public_name_is_in_the_reference(parts: dict[Path, Parts], site: Path) -> None:

@@ -33,8 +33,8 @@ _ERRORS = {
     422: "The body is JSON but not a valid request; the error says why.",
     503: "Too many requests at once, or no version is loaded yet; try again.",
 }
-_DESCRIPTION = """Adds the biases of the version being served to an engine's scores and returns the
-top k, in the same order and with the same scores as `ItemBias.apply`. If the version has a
+_DESCRIPTION = """Applies the biases of the version being served to an engine's scores and returns
+the top k, in the same order and with the same scores as `ItemBias.apply`. If the version has a
 reranker, a list sent with the user's recent items is ranked as by `Reranker.apply`. Each answer
 comes from one version only.
 

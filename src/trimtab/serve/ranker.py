@@ -26,7 +26,7 @@ _NO_ROWS = np.empty(0, np.int64)
 
 @dataclass(frozen=True)
 class Ranker:
-    """Biases ready to be added to lists."""
+    """Biases ready to be applied to lists."""
 
     lookup: ItemLookup
     bias: Floats  # by row; the last one is for row -1, items not in the table

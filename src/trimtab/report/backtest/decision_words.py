@@ -79,11 +79,16 @@ def _why_not(record: Record) -> str:
     """Return what keeps a method from being a gain."""
     reasons = []
     if not record.is_sure:
-        known = bool(interval(record.low, record.high))
-        reasons.append("the interval is not above 0" if known else "nothing says how sure that is")
+        reasons.append(_describe_interval(record))
     if record.loses_often:
         reasons.append(f"{record.n_below} of {counted(record.n_dates, 'date')} below 0")
     return f": {join_words(reasons)}" if reasons else ""
+
+
+def _describe_interval(record: Record) -> str:
+    if not interval(record.low, record.high):
+        return "nothing says how sure that is"
+    return f"the interval {'is below' if record.high < 0 else 'includes'} 0"
 
 
 def _describe_other(view: Overview, decision: Decision) -> str:
