@@ -150,9 +150,9 @@ def test_the_table_has_the_best_method_first_and_the_engine_alone_last() -> None
     made = records_table(view_of(rows), "markov")
 
     assert [row[0].text for row in made.rows] == [
-        "popularity ratio", "bias, default settings", "engine alone"
+        "popularity ratio", "bias, default", "engine alone"
     ]  # fmt: skip
     assert [plain(cell.text) for cell in made.rows[1]] == [
-        "bias, default settings", "+8.9 %", "+5.3 to +12.4 %", "−1.0 %, 8 Jan 2020", "1 of 8",
+        "bias, default", "+8.9 %", "+5.3 to +12.4 %", "−1.0 %, 8 Jan 2020", "1 of 8",
         "yes", "0.2000",
     ]  # fmt: skip

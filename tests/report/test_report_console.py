@@ -56,7 +56,7 @@ def test_the_summary_fits_one_screen(n_dates: int) -> None:
 
     assert lines[0].startswith("Switch on the reranker")
     assert wrapped <= 22  # the commands print three lines more, one of them the link
-    for name in ("reranker", "bias, default settings", "truncate", "popularity ratio"):
+    for name in ("reranker", "bias, default", "truncate", "popularity ratio"):
         assert any(line.startswith(f" {name} ") for line in lines)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from made_months import MONTHS
-from made_results import DEMO_DATES, HOSTILE, KINDS, make_results, table
+from made_results import DEMO_DATES, HOSTILE, KINDS, make_results, table, weekly_dates
 from made_verdicts import VERDICTS
 from pages import PAGES, Pages, Reader, read_page, read_specs
 from trimtab.errors import TrimtabError
@@ -143,6 +143,23 @@ def test_any_table_may_be_missing_or_alone(name: str) -> None:
 
     for tables in (rest, alone):
         assert "<h1>" in build_page(Results({}, tables))
+
+
+@pytest.mark.parametrize(
+    ("methods", "title"),
+    [(["long"], "Nothing to judge"), (["long", "ratio"], "Switch on the popularity ratio instead"),
+     (["default"], "Switch on the bias"), (["long", "mine"], "Switch on “mine” instead")],
+)  # fmt: skip
+def test_any_methods_on_one_engine_of_ones_own(methods: list[str], title: str) -> None:
+    results = make_results(weekly_dates(8), ["my engine"], methods)
+    rows = [
+        {**row, "lift": 0.1 + row["lift"], "lift_low": None, "lift_high": None}
+        for row in results.table("results").to_pylist()
+    ]
+    page = Reader(build_page(Results({}, {"results": table("results", rows)})))
+
+    assert f" {title} " in page.words
+    assert page.all("section")[0]["id"] == "headline"
 
 
 def test_an_engine_judged_alone_is_in_the_table_of_engines() -> None:

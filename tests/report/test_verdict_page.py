@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from made_verdicts import CONTROL, TREATMENT, VERDICTS, make_rows
 from pages import Pages, read_page
 from trimtab.abtest import Settings, analyse, analyse_counts
+from trimtab.cli.abtest import print_verdicts
 from trimtab.report.verdict.verdict_words import (
     adjusted,
     disagreement,
@@ -85,7 +87,9 @@ def test_tests_that_disagree_are_named() -> None:
     assert disagreement(analyse(make_rows()).of("clicks", "opens"), 0.05) == ""
 
 
-def test_a_lift_that_is_not_that_of_its_rates_is_marked(pages: Pages) -> None:
+def test_a_lift_that_is_not_that_of_its_rates_is_marked(
+    pages: Pages, capsys: pytest.CaptureFixture[str]
+) -> None:
     found = VERDICTS["table"]()
     clicks, orders = found.of("clicks", "opens"), found.of("orders", "opens")
     rates = clicks.treatment.rate / clicks.control.rate - 1
@@ -97,6 +101,10 @@ def test_a_lift_that_is_not_that_of_its_rates_is_marked(pages: Pages) -> None:
     assert "by CUPED" in adjusted(found)
     assert "so not the ratio of the two rates beside it" in read_page(pages("verdict-table")).words
     assert adjusted(VERDICTS["totals"]()) == ""
+    print_verdicts(found)
+    printed = capsys.readouterr().out
+    assert re.search(r"Clicks per open .*%\s\*  ", printed)
+    assert "* adjusted by CUPED" in printed
 
 
 def test_the_first_sentence_is_about_what_decides() -> None:

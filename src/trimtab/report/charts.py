@@ -28,9 +28,7 @@ _ENDS = ("x", "low", "high")
 _RANKS = (1, 2, 3, 5, 10, 20, 30, 50, 100, 200, 300, 500, 1000, 2000, 5000, 10000)
 _LIFT_TICKS = (-0.9, -0.5, -0.2, -0.1, 0, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 1000)
 _SHAPES = {"": "circle", "right": "triangle-right", "left": "triangle-left"}
-_BEYOND: tuple[dict[str, Any], ...] = (
-    {"align": "right", "dx": -10, "dy": -8}, {"align": "left", "dx": 10, "dy": -8},
-)  # fmt: skip
+_BEYOND: tuple[dict[str, Any], ...] = ({"align": "right", "dx": -10}, {"align": "left", "dx": 10})
 _PLAIN_ZERO = "datum.value === 0 ? '0' : datum.label"
 
 
@@ -115,9 +113,10 @@ def dot_chart(rows: Sequence[ChartRow], domain: Domain, style: str = "+~%") -> S
         stroke=stroke, fill=fill, shape=shape, tooltip="tip:N"
     )
     value = alt.Text("x:Q", format=style.replace("~", ",.0"))
+    above = -8 if any(_is_crossed(row, domain) for row in rows) else 0
     texts = [
         base.transform_filter(f"datum.beyond === '{mark['align']}'")
-        .mark_text(fontSize=12, **mark)
+        .mark_text(fontSize=12, dy=above, **mark)
         .encode(text=value, fill=stroke)
         for mark in _BEYOND
         if has_dot_outside(rows, domain)
@@ -125,6 +124,12 @@ def dot_chart(rows: Sequence[ChartRow], domain: Domain, style: str = "+~%") -> S
     n_labels = len({row["label"] for row in rows})
     height = _ROW_HEIGHT * n_labels * max(1.0, 0.75 * n_offsets)
     return _spec(alt.layer(zero, spans, points, *texts), height)
+
+
+def _is_crossed(row: ChartRow, domain: Domain) -> bool:
+    """Return whether the interval of a dot beyond the domain would cross the value beside it."""
+    ends = [row[end] for end in ("low", "high") if row[end] is not None]
+    return bool(_side(row, domain)) and any(domain[0] < end < domain[1] for end in ends)
 
 
 def _styled_dot(row: ChartRow, domain: Domain) -> ChartRow:

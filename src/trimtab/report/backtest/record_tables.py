@@ -7,7 +7,7 @@ from trimtab.report import blocks
 from trimtab.report.backtest.decision_words import engine_action, is_sure_gain
 from trimtab.report.backtest.judged_methods import find_records, rank_records
 from trimtab.report.backtest.overview import Overview, mean_by
-from trimtab.report.blocks import Cell, Table, method_cell
+from trimtab.report.blocks import Cell, Table, name_cell
 from trimtab.report.decision import Record
 from trimtab.report.words import NOTHING, day, decimal, interval, percent
 
@@ -18,20 +18,24 @@ def records_table(view: Overview, engine: str) -> Table:
     """Return one row per method, highest mean lift first, and the engine alone below them."""
     values = _mean_values(view)
     body = [
-        [method_cell(view.names[record.method]), *_record_cells(record),
+        [_name_cell(view, record.method), *_record_cells(record),
          Cell(decimal(values.get((engine, record.method))))]
         for record in rank_records(view, engine)
     ]  # fmt: skip
     alone = values.get((engine, BASELINE))
     if alone is not None:
         empty = [Cell("")] * len(body[0][1:-1])
-        body.append([method_cell(view.names[BASELINE]), *empty, Cell(decimal(alone))])
+        body.append([_name_cell(view, BASELINE), *empty, Cell(decimal(alone))])
     metric = view.name_metric(view.metric)
     by_date, spans = [], []
     if len(view.dates) > 1:
         by_date, spans = ["worst date", "dates below 0"], _SPANS
     columns = ["method", "lift", "95 % interval", *by_date, "sure gain", metric]
     return Table(f"Lift in {metric} on {engine}{view.mean_note}", columns, body, groups=spans)
+
+
+def _name_cell(view: Overview, method: str) -> Cell:
+    return name_cell(view.names[method].short, view.names[method].colour)
 
 
 def _mean_values(view: Overview) -> dict[tuple[str, str], float]:
