@@ -128,8 +128,8 @@ def dot_chart(rows: Sequence[ChartRow], domain: Domain, style: str = "+~%") -> S
 
 def _is_crossed(row: ChartRow, domain: Domain) -> bool:
     """Return whether the interval of a dot beyond the domain would cross the value beside it."""
-    ends = [row[end] for end in ("low", "high") if row[end] is not None]
-    return bool(_side(row, domain)) and any(domain[0] < end < domain[1] for end in ends)
+    low, high = (row["x"] if row[end] is None else row[end] for end in ("low", "high"))
+    return bool(_side(row, domain) and low < domain[1] and high > domain[0])
 
 
 def _styled_dot(row: ChartRow, domain: Domain) -> ChartRow:

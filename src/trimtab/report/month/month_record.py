@@ -76,4 +76,6 @@ def describe_doubt(decision: Decision) -> str:
         return ""
     if record.loses_often:
         return f"That is not a sure gain: {record.n_below} of {record.n_dates} days are below 0."
-    return "That is not a sure gain: the interval is not above 0, or unknown."
+    if math.isnan(record.low):
+        return "That is not a sure gain: one day says nothing about the next."
+    return "That is not a sure gain: the interval is not above 0."

@@ -75,7 +75,7 @@ def _verdict_class(finding: Finding) -> str:
 def _intervals(verdicts: Verdicts) -> Section:
     """Return the other verdicts, the checks of the test itself, and all numbers."""
     note = words.adjusted(verdicts)
-    columns = ["metric", "control", "treatment", "lift", "p", "verdict"]
+    columns = ["metric", "lift", "verdict", "control", "treatment", "p"]
     body = [_number_cells(finding) for finding in verdicts.findings]
     table = Table(f"All metrics{f'; {note}' if note else ''}", columns, body)
     detail = blocks.Fold("Differences, and what this test can detect", [_detail_table(verdicts)])
@@ -87,11 +87,11 @@ def _number_cells(finding: Finding) -> list[Cell]:
     ends = interval(finding.main.relative_low, finding.main.relative_high)
     return [
         name_cell(finding.metric.title),
+        Cell(words.lift(finding), ends),
+        Cell(finding.verdict or "not tested", needed, _verdict_class(finding)),
         _side_cell(finding, finding.control),
         _side_cell(finding, finding.treatment),
-        Cell(words.lift(finding), ends),
         Cell(words.p_value(finding.p_adjusted), f"{words.p_value(finding.p)} raw"),
-        Cell(finding.verdict or "not tested", needed, _verdict_class(finding)),
     ]
 
 
