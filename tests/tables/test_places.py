@@ -85,6 +85,10 @@ def test_files_and_folders_at_an_address(locate):
     assert [str(table["user_id"].type) for table in (events, lists)] == ["string", "int64"]
 
 
+def test_an_address_may_be_a_path(locate):
+    assert read_table(Path(locate("shop/events.csv.gz"))).num_rows == 2
+
+
 def test_dated_lists_at_an_address(locate):
     lists = find_lists(as_place(locate("shop/lists")), "UTC")
     assert [*lists.days] == [date(2026, 1, 1), date(2026, 1, 2)]
@@ -153,6 +157,8 @@ def test_only_local_files_are_written(tmp_path, monkeypatch):
         StoreError, match=r"s3://shop/top\.csv: is an address, but only local files are written"
     ):
         write_table(pa.table({"a": [1]}), Path("s3://shop/top.csv"))
+    with pytest.raises(StoreError, match=r"s3://key:\*\*\*@shop/top\.csv: is an address"):
+        write_table(pa.table({"a": [1]}), Path("s3://key:pw0rd@shop/top.csv"))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -19,7 +19,7 @@ from trimtab.errors import StoreError
 from trimtab.tables.passwords import mask_passwords, without_password
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+)://")  # two letters at least: C:/ is a path
-_COLLAPSED = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+:[/\\]")  # what a Path makes of an address
+_COLLAPSED = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+:/")  # what a Path makes of an address
 _REASONS = (  # what a message of a file system contains, what it means, and the next step
     (
         ("access_denied", "access denied", "forbidden", "status code: 403", "http status 403",
@@ -130,9 +130,10 @@ def as_place(given: str | Path | Address) -> Place:
     """Return a local path, or an address if the text begins with a scheme like s3://."""
     if isinstance(given, Address):
         return given
-    if isinstance(given, str) and given.lower().startswith("file://"):
-        return Path(unquote(urlsplit(given).path))
-    return Address(str(given)) if is_address(given) else Path(given)
+    text = _restore(given) if isinstance(given, Path) else given
+    if text.lower().startswith("file://"):
+        return Path(unquote(urlsplit(text).path))
+    return Address(text) if is_address(text) else Path(given)
 
 
 def is_address(given: str | Path) -> bool:
@@ -148,9 +149,18 @@ def absolute(given: str | Path) -> str:
 
 def require_local(path: Path) -> None:
     """Refuse to write to an address."""
-    if _COLLAPSED.match(str(path)) and not Path(path.parts[0]).exists():
-        shown = str(path).replace(":/", "://", 1)
+    text = _restore(path)
+    if is_address(text):
+        shown = without_password(text)
         raise StoreError(f"{shown}: is an address, but only local files are written; use a path")
+
+
+def _restore(path: Path) -> str:
+    """Return a path as text, with the slashes that an address lost when it became a path."""
+    text = str(path)
+    is_collapsed = _COLLAPSED.match(text) and not Path(path.parts[0]).exists()
+    slashes = ":///" if text.lower().startswith("file:") else "://"
+    return text.replace(":/", slashes, 1) if is_collapsed else text
 
 
 def open_stream(place: Place) -> Any:
