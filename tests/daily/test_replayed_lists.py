@@ -11,13 +11,15 @@ import pytest
 
 from shops import AS_OF, FIRST, NIGHTS, Shop, run_in_process
 from trimtab.daily.dated_folder import open_lists
-from trimtab.daily.dated_lists import TRAINED_UNTIL
 from trimtab.daily.replayed_lists import ReplayedLists
 from trimtab.daily.simulate import Simulation
+from trimtab.daily.simulated_month import Month
 from trimtab.engines import Markov
 from trimtab.errors import DataError, SettingError
-from trimtab.report.month.month_page import describe_setup
+from trimtab.experiments.pace import CellDone
+from trimtab.report.month.month_page import build_month, describe_setup
 from trimtab.store import Store
+from trimtab.tables.columns import TRAINED_UNTIL
 
 pytestmark = pytest.mark.xdist_group("shop")
 LAST = FIRST + timedelta(NIGHTS - 1)  # the log ends on the day after
@@ -64,6 +66,35 @@ def test_mornings_end_after_the_newest_lists_and_begin_with_lists_to_learn_from(
         path = made_shop.lists / f"{FIRST + timedelta(day)}.parquet"
         (tmp_path / path.name).symlink_to(path)
     assert replay(tmp_path, made_shop, days=1).mornings() == [FIRST + timedelta(NIGHTS - 4)]
+
+
+def test_lists_with_own_names_of_columns_are_written_as_the_job_reads_them(
+    made_shop: Shop, tmp_path: Path
+) -> None:
+    (tmp_path / "named").mkdir()
+    for path in made_shop.lists.iterdir():
+        lists = pq.read_table(path).rename_columns(["customer", "item_id", "score"])
+        pq.write_table(lists, tmp_path / "named" / path.name)
+    folder = open_lists(
+        tmp_path / "named", made_shop.events, tz="UTC", items=made_shop.folder / "items.parquet",
+        columns={"user": "customer"},
+    )  # fmt: skip
+    renamed = Simulation(log=folder.log, supplied=ReplayedLists(folder), days=1, k=5)
+    plain = replay(made_shop.lists, made_shop, days=1)
+    one, two = (own.run(tmp_path / str(id(own)), lambda _: 0) for own in (plain, renamed))
+    assert {**one.rows[0], "seconds": None} == {**two.rows[0], "seconds": None}
+
+
+def test_an_interrupted_replay_keeps_its_mornings(made_shop: Shop, tmp_path: Path) -> None:
+    def stop(cell: CellDone) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        replay(made_shop.lists, made_shop, days=3).run(tmp_path, lambda _: 0, stop)
+    month = Month.load(tmp_path)
+    assert month.about["incomplete"] == {"done": 1, "total": 3}
+    assert month.about["last"] == month.rows[0]["day"] == str(LAST - timedelta(2))
+    assert "(incomplete: 1 of 3 days)" in build_month(month)
 
 
 def test_lists_that_leave_no_morning_are_refused(made_shop: Shop, tmp_path: Path) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -36,9 +37,10 @@ from trimtab.daily import Month, Simulation
 from trimtab.daily.dated_folder import open_lists
 from trimtab.daily.replayed_lists import ReplayedLists
 from trimtab.daily.simulated_month import PAGE, require_free
-from trimtab.errors import SettingError
+from trimtab.errors import SettingError, StoreError
 from trimtab.experiments.plan import ENGINES, make_engines, open_log
 from trimtab.experiments.python_engines import is_engine_address
+from trimtab.experiments.results import INCOMPLETE
 from trimtab.tables.column_map import ColumnMap
 from trimtab.tables.files import write_atomically, write_table
 
@@ -145,13 +147,13 @@ def simulate(
         source = _open(log, tz, items, columns, engine or _ENGINE, level)
     else:
         trained = {
-            "engine": engine, "level": level, "columns": columns,
+            "engine": engine, "level": level,
             "n-listed": None if n_listed == Simulation.n_listed else n_listed,
             "retrain-every": None if retrain_every == Simulation.retrain_every else retrain_every,
         }  # fmt: skip
         refuse_with("--lists", **trained)
         refuse_overwriting(out, lists=lists)
-        source = _open_lists(lists, log, query, tz, items)
+        source = _open_lists(lists, log, query, tz, items, columns)
     simulation = Simulation(
         **source, days=Simulation.days if days is None else days, k=k,
         metric=metric, n_listed=n_listed, recent_days=recent_days, retrain_every=retrain_every,
@@ -182,12 +184,17 @@ def _open(
 
 
 def _open_lists(
-    lists: str, log: str | None, query: str | None, tz: str | None, items: str | None
+    lists: str,
+    log: str | None,
+    query: str | None,
+    tz: str | None,
+    items: str | None,
+    columns: str | None,
 ) -> dict[str, Any]:
     """Return the log and the dated lists that the options name."""
     if log is None:
         raise SettingError(f"--lists {lists}: needs --events, the purchases; add it")
-    folder = open_lists(lists, log, query, tz, items)
+    folder = open_lists(lists, log, query, tz, items, ColumnMap.parse(columns))
     return {"log": folder.log, "supplied": ReplayedLists(folder)}
 
 
@@ -195,15 +202,33 @@ def _replay(simulation: Simulation, out: Path, report: bool) -> None:
     """Replay the daily job, and write and print how it did."""
     steps = simulation.n_steps  # refuses a log that is too short before anything is printed
     say(f"{simulation.log}")
-    with progress_bar(steps) as step:
+    with _page_if_stopped(out, report), progress_bar(steps) as step:
         month = simulation.run(out, step, step.done)
     _print_month(month)
     say(f"all days in {out / 'days.parquet'}")
     if report:
-        from trimtab.report import write_month
+        _write_page(month, out)
 
-        write_month(month, out / PAGE)
-        say_page(out / PAGE)
+
+def _write_page(month: Month, out: Path) -> None:
+    from trimtab.report import write_month
+
+    write_month(month, out / PAGE)
+    say_page(out / PAGE)
+
+
+@contextlib.contextmanager
+def _page_if_stopped(out: Path, report: bool) -> Iterator[None]:
+    """Write a page of the replayed mornings if the run stops before its end."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(StoreError):  # no morning was replayed
+            month = Month.load(out)
+            if report and INCOMPLETE in month.about:
+                say("incomplete: {done} of {total} mornings".format(**month.about[INCOMPLETE]))
+                _write_page(month, out)
+        raise
 
 
 def _print_month(month: Month) -> None:

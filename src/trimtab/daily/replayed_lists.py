@@ -10,8 +10,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from trimtab.daily.dated_folder import DatedFolder
+from trimtab.daily.dated_lists import find_lists
 from trimtab.daily.training_tables import read_lists
-from trimtab.errors import DataError, SettingError, StoreError
+from trimtab.errors import DataError, StoreError
+from trimtab.tables.columns import TRAINED_UNTIL
+from trimtab.tables.files import write_table
 from trimtab.tables.log_windows import Window, event_times
 from trimtab.tables.places import Address
 from trimtab.tables.timestamps import day_start, local_day
@@ -57,19 +60,27 @@ class ReplayedLists:
         return has_lists and window.history(self.folder.log).num_rows > 0
 
     def put_into(self, place: Path, morning: date) -> None:
-        """Link the lists that exist on a morning into the job's folder; copy them if need be."""
+        """Put the lists that exist on a morning into the job's folder, those that are not there.
+
+        Files that the job can read are linked. Lists at other places, or with own names of columns,
+        are written as the job reads them.
+        """
         lists, start = self.folder.lists, day_start(morning, self.folder.log.tz)
         place.mkdir(parents=True, exist_ok=True)
+        there = find_lists(place, lists.tz).days if any(place.iterdir()) else {}
         for day, path in lists.days.items():
-            if isinstance(path, Address):
-                raise SettingError(f"lists={str(path)!r}: replaying needs a local folder; copy it")
-            link = place / path.name
-            if day > morning or link.exists() or lists.seen_until(day) > start:
+            if day > morning or day in there or lists.seen_until(day) > start:
                 continue
-            try:
-                link.symlink_to(path.resolve(), path.is_dir())
-            except OSError:  # not every file system has links
-                _copy(path, link)
+            if isinstance(path, Address) or lists.columns.own:
+                self._write(day, place / f"{day}.parquet")
+            else:
+                _link(path, place / path.name)
+
+    def _write(self, day: date, path: Path) -> None:
+        (table,), _ = read_lists(self.folder.lists, [day], self.folder.data)
+        until = pa.scalar(self.folder.lists.seen_until(day), pa.timestamp("us", tz="UTC"))
+        seen = pa.repeat(until, table.num_rows)
+        write_table(table.append_column(TRAINED_UNTIL, seen), path)
 
     def read(self, morning: date) -> pa.Table:
         """Return the newest lists that exist on a morning."""
@@ -85,11 +96,13 @@ class ReplayedLists:
         return self.folder.log.items if given is None else given
 
 
-def _copy(path: Path, to: Path) -> None:
+def _link(path: Path, to: Path) -> None:
+    """Link a file or folder; copy it where the file system has no links."""
     try:
-        if path.is_dir():
-            shutil.copytree(path, to)
-        else:
-            shutil.copyfile(path, to)
-    except OSError as error:
-        raise StoreError(f"cannot copy {path} to {to}: {error.strerror or error}") from error
+        to.symlink_to(path.resolve(), path.is_dir())
+    except OSError:
+        copy = shutil.copytree if path.is_dir() else shutil.copyfile
+        try:
+            copy(path, to)
+        except OSError as error:
+            raise StoreError(f"cannot copy {path} to {to}: {error.strerror or error}") from error

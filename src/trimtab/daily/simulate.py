@@ -34,6 +34,7 @@ from trimtab.engines import Engine
 from trimtab.errors import DataError, RefusedError, SettingError, TrimtabWarning
 from trimtab.experiments.list_makers import Moment, OwnEngine, describe_maker, make_lists
 from trimtab.experiments.pace import Done, Pace
+from trimtab.experiments.results import INCOMPLETE
 from trimtab.learn import BiasLearner
 from trimtab.metrics.evaluation import evaluate_units
 from trimtab.metrics.per_user import mean_metrics
@@ -127,7 +128,8 @@ class Simulation:
         """Replay the days in a folder, which keeps the lists, the store and the results.
 
         Args:
-            folder: new, empty, or the folder of an earlier run, which is replaced.
+            folder: new, empty, or the folder of an earlier run, which is replaced. After an
+                interruption, it has the mornings that were replayed.
             step: called before each piece of work with a short description.
             done: called after each morning, with an estimate of the time left.
 
@@ -146,17 +148,27 @@ class Simulation:
         rows: list[dict[str, Any]] = []
         served: ItemBias | Reranker | None = None
         pace = Pace(["morning"] * len(mornings), [False] * len(mornings))
-        for day in mornings:
-            began = time.monotonic()
-            listed = self._make_lists(day, nights[0], folder, step)
-            step(f"{day}, refresh")
-            row, served = self._run_morning(day, listed, folder, served)
-            rows.append(row)
-            done(pace.finish(str(day), time.monotonic() - began))
-        days = pa.Table.from_pylist(rows, schema_of(self.reranker))
-        month = Month(self._about(mornings), days)
-        month.save(folder)
+        try:
+            for day in mornings:
+                began = time.monotonic()
+                listed = self._make_lists(day, nights[0], folder, step)
+                step(f"{day}, refresh")
+                row, served = self._run_morning(day, listed, folder, served)
+                rows.append(row)
+                done(pace.finish(str(day), time.monotonic() - began))
+        finally:  # also of an interrupted run
+            month = self._month(mornings, rows)
+            if rows:
+                month.save(folder)
         return month
+
+    def _month(self, mornings: list[date], rows: list[dict[str, Any]]) -> Month:
+        """Return the month so far."""
+        days = pa.Table.from_pylist(rows, schema_of(self.reranker))
+        about = self._about(mornings[: len(rows)] or mornings)
+        if len(rows) < len(mornings):
+            about[INCOMPLETE] = {"done": len(rows), "total": len(mornings)}
+        return Month(about, days)
 
     def _nights(self, mornings: list[date]) -> list[date]:
         """Return the days to make lists for, starting with the first that the job needs."""

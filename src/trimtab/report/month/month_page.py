@@ -8,6 +8,7 @@ from typing import Any
 
 from trimtab.daily.simulated_month import BIASES_ALONE, Month, lift_of
 from trimtab.errors import DataError
+from trimtab.experiments.results import INCOMPLETE
 from trimtab.report import blocks, charts
 from trimtab.report.blocks import Cell, Mark, Section, Table, Tile
 from trimtab.report.decision import DO_NOT, SWITCH_ON
@@ -57,6 +58,8 @@ def build_month(month: Month) -> str:
     if not month.rows:
         raise DataError("the month has no days; run trimtab simulate again")
     title = f"{counted(month.about['days'], 'day')} of the daily job on {month.about['log']}"
+    if INCOMPLETE in month.about:
+        title += " (incomplete: {done} of {total} days)".format(**month.about[INCOMPLETE])
     about = f"{day(month.about['first'])} to {day(month.about['last'])} · {describe_days(month)}"
     sections = [_headline(month), _published_section(month), _refused_section(month), _guide(month)]
     shown = [section for section in sections if section is not None]
