@@ -20,6 +20,7 @@ from trimtab.datasets import generate_items, generate_log, make_log
 from trimtab.engines import Engine, Markov
 from trimtab.errors import DataError, SettingError, StoreError
 from trimtab.experiments.backtest import run_backtest, total_steps
+from trimtab.experiments.item_sales import WeeklySales
 from trimtab.experiments.methods import Case
 from trimtab.experiments.pace import CellDone, Pace
 from trimtab.experiments.plan import make_plan, read_plan_file
@@ -190,6 +191,16 @@ def test_sales_are_buyers_per_week(results):
         frame = events.to_pandas()
         buyers = frame[frame.item_id == int(row["item_id"])].user_id.nunique()
         assert row[column] == pytest.approx(buyers * 7 / days)
+
+
+def test_items_that_were_never_sold_have_no_sales():
+    sales = WeeklySales(LOG, split_log(LOG, "2026-03-02"))
+    ids = np.array([-5, 3, N_ITEMS + 7])
+    unsold, sold, later = sales.rows(ids, np.arange(3))
+    for row, item in ((unsold, "-5"), (later, str(N_ITEMS + 7))):
+        assert list(row.values()) == [item, item, 0.0, 0.0, 0.0]
+    assert (sold["item_id"], sold["name"]) == ("3", "3")
+    assert sold["sales_after"] > 0
 
 
 def test_training_windows_are_relative_to_the_shortest(results):
