@@ -34,6 +34,7 @@ LINES = (
     "learn.quanta",
     "learn.engine_ranking",
     "learn.input_checks",
+    "learn.weighted_events",
     "learn.sales_log",
     "learn.inputs",
     "learn.ascent",

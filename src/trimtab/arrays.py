@@ -60,6 +60,11 @@ def entries_of(indptr: Ints, chosen: Ints | Codes) -> tuple[Ints, Ints]:
     return ends, np.arange(ends[-1]) + np.repeat(indptr[chosen] - ends[:-1], lengths)
 
 
+def take_entries(indptr: Ints, values: Floats | None, chosen: Ints | Codes) -> Floats | None:
+    """Return the values of the entries of the chosen rows; None stays None."""
+    return None if values is None else values[entries_of(indptr, chosen)[1]]
+
+
 def close_lists(items: Codes, scores: Floats, lengths: Ints, n: int) -> Lists:
     """Return lists from rows of n slots with only the first `lengths` filled."""
     indptr = np.concatenate([[0], np.cumsum(lengths)])

@@ -36,6 +36,21 @@ def expected_lift(shop: Shop, version: Version, day, days: int = DAYS, tz: str =
     return tt.evaluate(bias.apply(lists, k), bought, k)[metric] / alone - 1
 
 
+def test_it_counts_by_the_weights_of_events(shop):
+    events = pq.read_table(shop.events)
+    weights = pc.add(pc.bit_wise_and(events["item_id"], 7), 1)
+    pq.write_table(events.append_column("weight", weights), shop.events)
+    version = shop.job(rerank=True, accept=["guard"]).run(AS_OF).version
+    (row,) = realised_lifts(shop.store, shop.events, test_days=DAYS)
+    lists = pq.read_table(shop.lists / f"{AS_OF}.parquet")
+    bought = Window.of(AS_OF, DAYS, "UTC").events(shop.log)
+    bought = bought.filter(pc.is_in(bought["user_id"], lists["user_id"]))
+    bought = bought.append_column("weight", pc.add(pc.bit_wise_and(bought["item_id"], 7), 1))
+    found = tt.evaluate(version.bias().apply(lists), bought, weight="weight", baseline=lists)
+    assert row.lift == pytest.approx(found["ndcg_lift"], abs=1e-9)
+    assert row.lift != pytest.approx(expected_lift(shop, version, AS_OF), abs=1e-3)
+
+
 def drop_lists(shop: Shop, users_below: int) -> None:
     """Remove the lists of some users on all days."""
     for path in shop.lists.iterdir():

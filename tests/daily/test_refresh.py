@@ -23,6 +23,7 @@ from trimtab.daily.publish_checks import unchanged_share
 from trimtab.errors import BusyError, DataError, RefusedError, SettingError, StoreError
 from trimtab.store import Store
 from trimtab.store.writer import open_writer
+from trimtab.tables.log import make_log
 from trimtab.tables.log_windows import Window, event_times
 
 QUICK = tt.BiasLearner(method="ascent")
@@ -49,6 +50,28 @@ def test_it_learns_what_fit_learns_from_the_right_lists(shop, bytes_of):
     assert manifest["window"]["events"] == window.events(shop.log).num_rows
     assert manifest["as_of"] == str(AS_OF)
     assert manifest["summary"]["forecast"] == expected.summary.forecast
+
+
+def weigh_events(shop) -> tuple[pa.Table, pa.Table]:
+    """Weights of events by item in the shop's file; the events of the window, and those before."""
+    events = pq.read_table(shop.events)
+    weights = pc.add(pc.multiply(pc.bit_wise_and(events["item_id"], 3), 0.5), 0.25)
+    pq.write_table(events.append_column("weight", weights), shop.events)
+    window = Window.of(AS_OF - timedelta(3), 3, "UTC")
+    log = make_log(pq.read_table(shop.events), "UTC", optional=("weight",))
+    return window.events(log), window.history(log)
+
+
+def test_weights_of_events_reach_the_learner(shop, bytes_of):
+    recent, history = weigh_events(shop)
+    lists = lists_of(shop, AS_OF - timedelta(4))
+    done = shop.job(windows=1).run(AS_OF)
+    expected = tt.BiasLearner().fit(lists, recent, history=history)
+    assert bytes_of(done.bias.table()) == bytes_of(expected.table())
+    alike = tt.BiasLearner().fit(
+        lists, recent.drop_columns("weight"), history=history.drop_columns("weight")
+    )
+    assert bytes_of(alike.table()) != bytes_of(expected.table())
 
 
 def test_categories_come_from_the_items(shop, bytes_of):

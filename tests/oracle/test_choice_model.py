@@ -19,7 +19,9 @@ from trimtab.learn.hierarchy.line_search import gather_hits
 QUANTA = 2.0**36
 
 
-def problem(seed: int, n_units: int = 60, n_items: int = 25, n_listed: int = 8):
+def problem(
+    seed: int, n_units: int = 60, n_items: int = 25, n_listed: int = 8, by_relevance: bool = False
+):
     """Lists, purchases, features by table, and the units' weights."""
     random = np.random.default_rng(seed)
     items = np.argsort(random.random((n_units, n_items)), axis=1)[:, :n_listed].astype(np.int32)
@@ -29,7 +31,11 @@ def problem(seed: int, n_units: int = 60, n_items: int = 25, n_listed: int = 8):
         np.concatenate([[0], np.cumsum([len(b) for b in bought])]).astype(np.int64),
         np.concatenate(bought).astype(np.int32),
     )
-    data = gather_hits(Lists(indptr, items.ravel(), random.standard_normal(items.size)), sets)
+    lists = Lists(indptr, items.ravel(), random.standard_normal(items.size))
+    relevance = None
+    if by_relevance:
+        relevance = np.random.default_rng(seed).choice([0.125, 0.5, 1.0], len(sets.items))
+    data = gather_hits(lists, sets, relevance=relevance)
     weights = random.integers(0, 4, data.n_units).astype(float)
     table_of = random.integers(0, 3, data.n_units)
     return data, weights, table_of, random.standard_normal((3, n_items, 2))
@@ -47,7 +53,7 @@ def log_likelihood(data, weights, logits_of) -> float:
     for unit, (items, scores, hits) in enumerate(units(data)):
         logits = logits_of(unit, items, scores)
         chances = np.exp(logits - logits.max())
-        total += weights[unit] * np.log(chances / chances.sum())[hits].mean()
+        total += weights[unit] * np.average(np.log(chances / chances.sum()), weights=hits)
     return total
 
 
@@ -62,9 +68,9 @@ def assert_is_maximum(value, at, scale=1e-3):
 
 
 @pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("n_terms", [None, 2])
-def test_coefficients_maximise_the_penalised_likelihood(seed, n_terms):
-    data, weights, table_of, tables = problem(seed)
+@pytest.mark.parametrize(("n_terms", "by_relevance"), [(None, False), (2, False), (2, True)])
+def test_coefficients_maximise_the_penalised_likelihood(seed, n_terms, by_relevance):
+    data, weights, table_of, tables = problem(seed, by_relevance=by_relevance)
     ridge = 5.0
     terms = None
     if n_terms:
@@ -121,9 +127,10 @@ def test_sums_of_parts_add_up_exactly():
     assert np.abs(whole).sum() > 0
 
 
+@pytest.mark.parametrize("by_relevance", [False, True])
 @pytest.mark.parametrize("seed", range(8))
-def test_effects_maximise_the_penalised_likelihood(seed):
-    data, weights, _, _ = problem(seed)
+def test_effects_maximise_the_penalised_likelihood(seed, by_relevance):
+    data, weights, _, _ = problem(seed, by_relevance=by_relevance)
     precision = 4.0
     groups = (data.lists.items // 3).astype(np.int32)
     effects = effects_of(data, weights, groups, 9, precision)

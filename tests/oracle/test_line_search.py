@@ -10,6 +10,8 @@ import pytest
 from trimtab.arrays import Lists, Sets
 from trimtab.kernels.reference import Task, Unit, line_curve
 from trimtab.learn.hierarchy.line_search import QUANTA, gather_hits, trace_line, values_at
+from trimtab.metrics.event_weights import gain_factors, in_quanta, weigh_purchases
+from trimtab.metrics.hit_metrics import find_hits, weighted_metrics
 from trimtab.metrics.per_user import unit_metrics
 from trimtab.metrics.ranking import rank_lists
 
@@ -144,3 +146,35 @@ def test_values_of_units_equal_ranking_from_scratch(metric, seed):
         found = values_at(data, along, k, metric, t)
         assert found == pytest.approx(each[data.source], abs=1e-8)
         assert np.nansum(each) == pytest.approx(found.sum(), abs=1e-8)
+
+
+def weighted_problem(seed: int, metric: str):
+    """A problem whose purchases have weights; and what hits of relevance 1 count as."""
+    lists, slopes, sets, k, weights = problem(seed)
+    random = np.random.default_rng(seed)
+    relevance, heaviest = weigh_purchases(
+        sets, in_quanta(random.choice([0.05, 0.3, 1.0, 7.0], len(sets.items)))
+    )
+    counted = weights * heaviest
+    return lists, slopes, sets, k, counted, relevance, gain_factors(sets, relevance, metric, k)
+
+
+@pytest.mark.parametrize("metric", ["acc", "map", "ndcg"])
+@pytest.mark.parametrize("hundred", range(3))
+def test_with_weights_of_events_curve_and_values_equal_ranking_from_scratch(metric, hundred):
+    for seed in range(100 * hundred, 100 * hundred + 100):
+        lists, slopes, sets, k, counted, relevance, factors = weighted_problem(seed, metric)
+        gains = counted * factors
+        data = gather_hits(lists, sets, gains, relevance)
+        along = gather_hits(lists._replace(scores=slopes), sets, gains, relevance).lists.scores
+        curve = trace_line(data, along, k, metric, LOW, HIGH)
+        for (low, high), value in zip(intervals(curve), curve.values, strict=True):
+            if high - low <= 1e-9:
+                continue
+            t = low + 0.37 * (high - low)
+            top = rank_lists(lists._replace(scores=lists.scores + t * slopes), k, np.zeros(9))
+            hits = find_hits(top, sets, 9)
+            each = counted * weighted_metrics(hits, sets, relevance, k)[metric]
+            assert value / QUANTA == pytest.approx(np.nansum(each), abs=1e-7), (seed, low, high)
+            found = values_at(data, along, k, metric, t)
+            assert found == pytest.approx(each[data.source], abs=1e-8)

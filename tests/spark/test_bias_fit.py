@@ -216,6 +216,12 @@ REFUSED = {
         {"unlisted": "zero"},
         "'score' of recs has -1.*unlisted='zero'",
     ),
+    "weighted": (
+        RECS,
+        RECENT.append_column("weight", pa.repeat(0.5, len(RECENT))),
+        {},
+        "recent has a column 'weight': a Spark fit counts all events alike",
+    ),
     "nan": (one_row(float("nan")), RECENT, {}, "'score' of recs has 1 "),
 }
 

@@ -54,7 +54,12 @@ _APPLY = defaults_of(ItemBias.apply)
 
 def fit(
     recs: RecsFile,
-    recent: Annotated[str, option("FILE", "Recent purchases: user_id, item_id.", "--recent")],
+    recent: Annotated[
+        str,
+        option(
+            "FILE", "Recent purchases: user_id, item_id, and weight if events differ.", "--recent"
+        ),
+    ],
     out: Annotated[Path, option("FOLDER", "Folder to save the biases in.", "--out")],
     k: Slots = BiasLearner.k,
     metric: Metric = BiasLearner.metric,

@@ -62,7 +62,12 @@ _PARTS = {
 def fit(
     recs: RecsFile,
     recent: Annotated[
-        str, option("FILE", "Recent purchases: user_id, item_id, timestamp.", "--recent")
+        str,
+        option(
+            "FILE",
+            "Recent purchases: user_id, item_id, timestamp, and weight if events differ.",
+            "--recent",
+        ),
     ],
     history: Annotated[
         str, option("FILE", "Earlier purchases: user_id, item_id, timestamp.", "--history")

@@ -8,13 +8,13 @@ import pyarrow as pa
 
 from trimtab.errors import SettingError, StoreError
 from trimtab.tables.column_map import ColumnMap
-from trimtab.tables.columns import CATEGORY, ITEM, QUANTITY, TIMESTAMP, USER
+from trimtab.tables.columns import CATEGORY, ITEM, QUANTITY, TIMESTAMP, USER, WEIGHT
 from trimtab.tables.files import is_csv, read_table
 from trimtab.tables.passwords import mask_passwords, without_password
 
 _POSTGRES = ("postgresql", "postgres")
 _DUCKDB = "duckdb"
-_COLUMNS = (USER, ITEM, TIMESTAMP, QUANTITY, CATEGORY)
+_COLUMNS = (USER, ITEM, TIMESTAMP, QUANTITY, CATEGORY, WEIGHT)
 _MISSING = "{kind} support is not installed: pip install trimtab[sql]"
 
 
@@ -26,7 +26,7 @@ def read_events(
     Args:
         events: a Parquet file, a folder of them, a CSV file, the address of one, or the address of
             a database: "postgresql://user@host/name" or "duckdb:path.db".
-        query: SQL that selects user_id, item_id, timestamp, and quantity if there is one.
+        query: SQL that selects user_id, item_id, timestamp, and quantity and weight if they exist.
         tz: the shop's time zone; a database needs it, because its own zone may differ.
         columns: names of columns in the events.
     """

@@ -27,7 +27,7 @@ from trimtab.metrics.bootstrap import Interval, lift_intervals
 from trimtab.metrics.evaluation import evaluate_units
 from trimtab.store import Store, Version
 from trimtab.tables.column_map import ColumnMap, GivenColumns
-from trimtab.tables.columns import ITEM, SCORE, USER
+from trimtab.tables.columns import ITEM, SCORE, USER, WEIGHT
 from trimtab.tables.log_holes import HOLE, find_holes
 from trimtab.tables.log_windows import Window, event_times, rows_of_users
 from trimtab.tables.places import Place, as_place
@@ -226,8 +226,9 @@ def _compare(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TrimtabWarning)  # the refresh gave them
         shown = bias.apply(lists, k) if finished is None else finished
+    weight = WEIGHT if WEIGHT in bought.column_names else None  # as the version was learned
     after, before = (
-        getattr(evaluate_units(table, bought, k).buyers(), metric)[:, None]
+        evaluate_units(table, bought, k, weight).weighted_buyers(metric)[:, None]
         for table in (shown, lists)
     )
     (found,) = lift_intervals(after, before, _N_DRAWS, _SEED, LEVEL)

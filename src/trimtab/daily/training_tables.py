@@ -16,7 +16,16 @@ from trimtab.daily.leaked_lists import leave_out_leaked
 from trimtab.errors import DataError
 from trimtab.tables.arrow_types import plain_type
 from trimtab.tables.column_map import ColumnMap, own_names
-from trimtab.tables.columns import CATEGORY, ITEM, NAME, SCORE, TIMESTAMP, TRAINED_UNTIL, USER
+from trimtab.tables.columns import (
+    CATEGORY,
+    ITEM,
+    NAME,
+    SCORE,
+    TIMESTAMP,
+    TRAINED_UNTIL,
+    USER,
+    WEIGHT,
+)
 from trimtab.tables.files import is_csv, match_id_types, read_table
 from trimtab.tables.log import Log, make_log
 from trimtab.tables.log_windows import Window, rows_of_users, stack_windows
@@ -89,7 +98,8 @@ def read_shop_data(
             f"events has {sales.num_rows} rows, none of them before {day} ({zone}); check --as-of, "
             f"--tz and that the log is up to date"
         )
-    return ShopData(make_log(known, zone, catalogue), day, catalogue, from_csv)
+    log = make_log(known, zone, catalogue, optional=(WEIGHT,))
+    return ShopData(log, day, catalogue, from_csv)
 
 
 def read_lists(

@@ -6,7 +6,8 @@ Each hit of a unit is a draw from the unit's list with probabilities
 
 where x are the features of the item in entry e, and then terms of the entry itself. Kernels sum
 gradients and curvatures of the weighted log-likelihood over a range of units. The hits of a unit
-share its weight.
+share its weight: in equal parts, or by relevance if events have weights. `hits` are then numbers
+between 0 and 1 rather than flags.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def coefficient_sums(
         indptr: start of each unit's list; all units have hits.
         items: items of the lists.
         scores: scores of the lists, as logs or in units.
-        hits: whether the unit bought the item, by entry.
+        hits: whether the unit bought the item, or how relevant it was, by entry.
         weights: weights of the units; those of weight 0 are skipped.
         table_of: table of features for each unit.
         tables: features by [table, item, feature].
@@ -79,7 +80,7 @@ def coefficient_sums(
         first = indptr[unit]
         n = indptr[unit + 1] - first
         table = table_of[unit]
-        n_hits = 0
+        all_hits = 0.0
         hit_logits = 0.0
         for e in range(n):
             item = items[first + e]
@@ -90,9 +91,9 @@ def coefficient_sums(
                 logit += beta[j] * terms[first + e, j - first_term]
             probabilities[e] = logit
             if hits[first + e]:
-                n_hits += 1
-                hit_logits += logit
-        likelihood[0] += weight * (hit_logits / n_hits - _to_probabilities(probabilities, n))
+                all_hits += hits[first + e]
+                hit_logits += hits[first + e] * logit
+        likelihood[0] += weight * (hit_logits / all_hits - _to_probabilities(probabilities, n))
         for j in range(n_coefficients):
             mean[j] = 0.0
             unit_gradient[j] = 0.0
@@ -112,7 +113,7 @@ def coefficient_sums(
                     curvature[j, i] += part * features[i]
             if hits[first + e]:
                 for j in range(n_coefficients):
-                    unit_gradient[j] += features[j] / n_hits
+                    unit_gradient[j] += hits[first + e] * features[j] / all_hits
         for j in range(n_coefficients):
             unit_gradient[j] = weight * (unit_gradient[j] - mean[j])
             gradient[j] += unit_gradient[j]
@@ -136,7 +137,7 @@ def effect_sums(
         indptr: start of each unit's list; all units have hits.
         groups: group of the item, by entry.
         logits: logits without the effects, by entry.
-        hits: whether the unit bought the item, by entry.
+        hits: whether the unit bought the item, or how relevant it was, by entry.
         weights: weights of the units; those of weight 0 are skipped.
         effects: effect by group.
         quanta: quanta in 1.
@@ -151,17 +152,17 @@ def effect_sums(
             continue
         first = indptr[unit]
         n = indptr[unit + 1] - first
-        n_hits = 0
+        all_hits = 0.0
         for e in range(n):
             probabilities[e] = logits[first + e] + effects[groups[first + e]]
-            n_hits += hits[first + e]
+            all_hits += hits[first + e]
         _to_probabilities(probabilities, n)
         for e in range(n):
             probability = probabilities[e]
             group = groups[first + e]
             step = -probability
             if hits[first + e]:
-                step += 1.0 / n_hits
+                step += hits[first + e] / all_hits
             own = weight * step
             gradient[group] += np.int64(np.rint(own * quanta))
             squares[group] += np.int64(np.rint(own * own * quanta))
@@ -171,17 +172,18 @@ def effect_sums(
 
 
 @kernel
-def mark_bought(start, stop, indptr, items, bought_indptr, bought_items, hits, has_hit):
-    """Mark the list entries that a unit bought, and the units with such an entry.
+def mark_bought(start, stop, indptr, items, bought_indptr, bought_items, relevance, hits, has_hit):
+    """Write the relevance of what a unit bought to its list, and mark the units with such an entry.
 
-    `hits` and `has_hit` must be all False before.
+    `relevance` is by purchase; all True without weights of events. `hits` and `has_hit` must be all
+    0 before.
     """
     for unit in range(start, stop):
         for b in range(bought_indptr[unit], bought_indptr[unit + 1]):
             item = bought_items[b]
             for e in range(indptr[unit], indptr[unit + 1]):
                 if items[e] == item:
-                    hits[e] = True
+                    hits[e] = relevance[b]
                     has_hit[unit] = True
                     break
 
@@ -216,15 +218,18 @@ def group_events(items, users, days, starts, grouped):
 
 
 @kernel
-def count_visits(starts, grouped, horizons, seen, counts, since, age):
+def count_visits(starts, grouped, weights, horizons, seen, counts, first_visits, since, age):
     """Count the visits (user and day with a purchase) and the buyers of each item.
 
     Args:
         starts: index of the first event of each item, and the number of events.
         grouped: rows of user and days before the window, by item and then by time.
+        weights: of these events, the same for all events of a visit; all True if they have none.
         horizons: numbers of days to count the visits of.
         seen: by user: the last item counted and its day; -1 at first.
-        counts: by [visits, buyers, visits within each horizon; item]; added to.
+        counts: by [visits, buyers, visits within each horizon; item]; added to. Visits count by
+            their weights, buyers do not.
+        first_visits: by item: the visits that were a buyer's first; added to.
         since: by item: days since the last sale; lowered.
         age: by item: days since the first sale; raised.
     """
@@ -236,10 +241,13 @@ def count_visits(starts, grouped, horizons, seen, counts, since, age):
             age[item] = max(age[item], day)
             new = seen[user, 0] != item
             if new or seen[user, 1] != day:
-                counts[0, item] += 1
+                counts[0, item] += weights[row]
                 counts[1, item] += new
+                if new:
+                    first_visits[item] += weights[row]
                 for place in range(len(horizons)):
-                    counts[2 + place, item] += day < horizons[place]
+                    if day < horizons[place]:
+                        counts[2 + place, item] += weights[row]
                 seen[user, 0] = item
                 seen[user, 1] = day
 
@@ -255,7 +263,7 @@ def gather_lists(start, stop, source, indptr, items, scores, hits, out_indptr, o
         indptr: start of each unit's list.
         items: items of the lists.
         scores: scores of the lists.
-        hits: whether the unit bought the item, by entry.
+        hits: whether the unit bought the item, or how relevant it was, by entry.
         out_indptr: start of each copy.
         out: items, scores and hits of the copies; filled.
     """
@@ -280,8 +288,8 @@ def gather_lists(start, stop, source, indptr, items, scores, hits, out_indptr, o
 
 @kernel
 def add_hit_values(
-    start, stop, k, counts_hits_above, indptr, items, bought_indptr, bought_items, weights,
-    hit_values, quanta, by_item,
+    start, stop, k, counts_hits_above, indptr, items, bought_indptr, bought_items, relevance,
+    weights, hit_values, quanta, by_item,
 ):  # fmt: skip
     """Add the value of each hit in the top k of a range of units to its item.
 
@@ -294,6 +302,7 @@ def add_hit_values(
         items: items of the top k.
         bought_indptr: start of each unit's purchases.
         bought_items: items bought, ascending for each unit.
+        relevance: of the items bought; all True without weights of events.
         weights: weights of the units.
         hit_values: value of a hit by [min(k, items bought), slot].
         quanta: quanta in 1.
@@ -303,12 +312,14 @@ def add_hit_values(
         first = bought_indptr[unit]
         end = bought_indptr[unit + 1]
         max_hits = min(k, end - first)
-        hits = 0
+        hits = 0.0
         for slot in range(indptr[unit + 1] - indptr[unit]):
             item = items[indptr[unit] + slot]
             for b in range(first, end):
                 if bought_items[b] == item:
-                    hits += 1
+                    hits += relevance[b]
                     value = hit_values[max_hits, slot] * (hits if counts_hits_above else 1)
-                    by_item[item] += np.int64(np.rint(weights[unit] * value * quanta))
+                    by_item[item] += np.int64(
+                        np.rint(weights[unit] * value * quanta * relevance[b])
+                    )
                     break

@@ -11,6 +11,8 @@ each other, both write a change at the same t. The curve is exact at every t tha
 even if rounding changes the order of crossings that coincide, because changes add up to the value
 at the end.
 
+If events have weights, `relevant` are numbers between 0 and 1, and a hit counts by its number.
+
 This is Och's line search for minimum error rate training. With the indicator of one item as the
 direction, it gives the item's own staircase.
 """
@@ -81,7 +83,7 @@ def trace_units(
         items: items of the lists.
         scores: scores of the lists at t = 0.
         slopes: x by entry.
-        relevant: whether the unit bought the item, by entry.
+        relevant: whether the unit bought the item, or how relevant it was, by entry.
         n_relevant: number of items the unit bought, listed or not.
         weights: weights of the units.
         hit_values: value of a hit by [min(k, n_relevant), slot].
@@ -108,17 +110,19 @@ def trace_units(
             if not relevant[own]:
                 continue
             slot, n = _find_crossings(own, first, end, items, scores, slopes, low, high, at, events)
-            hits = 1
+            own_scale = scale * relevant[own]
+            hits = 1.0 * relevant[own]
             if counts_hits_above:
                 own_score = scores[own] + low * slopes[own]
                 for e in range(first, end):
-                    if relevant[e] and e != own:
-                        hits += _is_above(
-                            scores[e] + low * slopes[e], items[e], own_score, items[own]
-                        )
-            now = np.int64(
-                np.rint(_hit_value(slot, hits, max_hits, k, hit_values, counts_hits_above) * scale)
-            )
+                    if (
+                        relevant[e]
+                        and e != own
+                        and _is_above(scores[e] + low * slopes[e], items[e], own_score, items[own])
+                    ):
+                        hits += relevant[e]
+            value = _hit_value(slot, hits, max_hits, k, hit_values, counts_hits_above)
+            now = np.int64(np.rint(value * own_scale))
             values[unit] += now
             sort_curve(at, events, n, stack)
             for c in range(n):
@@ -126,12 +130,9 @@ def trace_units(
                 step = 1 if events[c] & 1 else -1
                 slot += step
                 if relevant[other]:
-                    hits += step
-                then = np.int64(
-                    np.rint(
-                        _hit_value(slot, hits, max_hits, k, hit_values, counts_hits_above) * scale
-                    )
-                )
+                    hits += step * relevant[other]
+                value = _hit_value(slot, hits, max_hits, k, hit_values, counts_hits_above)
+                then = np.int64(np.rint(value * own_scale))
                 if then != now:
                     out_at[out] = at[c]
                     out_delta[out] = then - now

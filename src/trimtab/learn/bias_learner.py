@@ -17,6 +17,7 @@ from trimtab.learn.hierarchy.hierarchy_fit import fit_hierarchy
 from trimtab.learn.input_checks import check_start, warn_of_unused_tables
 from trimtab.learn.inputs import FitInputs, FitTables, encode_inputs
 from trimtab.learn.settings import LearnerSettings
+from trimtab.learn.weighted_events import refuse_weighted_events
 from trimtab.progress import Progress, progress_reporter
 from trimtab.tables.columns import ITEM, SCORE, USER
 
@@ -94,13 +95,18 @@ class BiasLearner(LearnerSettings):
             recent: user_id, item_id: purchases in the window; repeated rows count once. `recs` and
                 `recent` may both have a column `window`: each (user, window) pair then counts as
                 one user, and the window with the greatest label is the newest. With a
-                `timestamp`, events of `history` that fall into the window are ignored.
+                `timestamp`, events of `history` that fall into the window are ignored. With a
+                column `weight`, like 1 for an order and 0.1 for a click, or a price, hits count by
+                it and a user by the heaviest event; events of weight 0 are ignored. Of repeated
+                rows the heaviest counts. The ascent takes events of equal weight only.
             history: sales before the newest window: events (item_id, and user_id and timestamp if
-                known), or item_id, count. With timestamps in `history` and `recent`, the trend is
-                learned from what was known when the lists were made, and judged on windows left
-                out. Without it, the trend comes from the window alone.
+                known), or item_id, count. Events may have a `weight` as in `recent`, on the same
+                scale: sales are sums of weights; without the column all are 1. With timestamps in
+                `history` and `recent`, the trend is learned from what was known when the lists were
+                made, and judged on windows left out. Without it, the trend comes from the window
+                alone.
             items: item_id, category. Without it, nothing is pooled by category.
-            weights: user_id, weight; users not in it have weight 1.
+            weights: of users: user_id, weight; users not in it have weight 1.
             start: biases to start from, for example yesterday's. The ascent then stays closer to
                 them and is a little faster; the hierarchy finds the same optimum from any start.
             duplicates: what to do when `recs` has a (user, item) pair twice: "error", or merge the
@@ -115,6 +121,8 @@ class BiasLearner(LearnerSettings):
             tables = replace(tables, history=None, items=None)
         _warm_up_reading()
         inputs = encode_inputs(tables, self.k, self.unlisted, weights, duplicates)
+        if not (self.is_hierarchy or self.is_counts):
+            refuse_weighted_events(inputs.weighted)
         check_start(start)
         if self.is_counts:
             return fit_counts(self, inputs)

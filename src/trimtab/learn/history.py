@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,6 +26,13 @@ class History:
     window: Floats | None = None  # of as many days as the newest window has
     since: Floats | None = None  # days since the last sale
     age: Floats | None = None  # days since the first sale
+    first: Floats | None = None  # `long` of each user's first; as `buyers` if None
+
+    @property
+    def again(self) -> Floats:
+        """Sales to users who bought the item before; only if users are known."""
+        assert self.buyers is not None
+        return self.long - (self.buyers if self.first is None else self.first)
 
 
 @dataclass(frozen=True)
@@ -63,7 +70,7 @@ def days_in(start: int, last: int) -> int:
 
 def count_history(
     items: Codes, users: Codes | None, times: Ints | None, before: int | None, n_items: int,
-    window_days: int = WEEK,
+    window_days: int = WEEK, weights: Floats | None = None,
 ) -> History:  # fmt: skip
     """Counts of the events before an instant.
 
@@ -74,6 +81,7 @@ def count_history(
         before: later events are ignored. If None, all events count.
         n_items: number of item codes.
         window_days: length of the newest window.
+        weights: of events, in quanta; 1 each if None. Counts are sums of them.
     """
     timed = times is not None
     if times is None:
@@ -84,23 +92,28 @@ def count_history(
         keep = times < before
         items, times = items[keep], times[keep]
         users = None if users is None else users[keep]
+        weights = None if weights is None else weights[keep]
     if np.any(times[1:] < times[:-1]):
         by_time = np.argsort(times, kind="stable")
         items, times = items[by_time], times[by_time]
         users = None if users is None else users[by_time]
+        weights = None if weights is None else weights[by_time]
     days = (before - 1 - times) // DAY  # 0 on the last day before the instant
     known = users is not None
     if users is None:
         users = np.arange(len(items), dtype=np.int32)  # each event by its own user
-    (visits, buyers, *recent), since, age = _count_visits(items, users, days, n_items, window_days)
-    return History(
+    (visits, buyers, *recent), first, since, age = _count_visits(
+        items, users, days, n_items, window_days, weights
+    )
+    found = History(
         visits, buyers if known else None, *((*recent, since, age) if timed else (None,) * 6)
     )
+    return replace(found, first=first) if known else found
 
 
 def _count_visits(
-    items: Codes, users: Codes, days: Ints, n_items: int, window_days: int
-) -> tuple[Floats, Floats, Floats]:
+    items: Codes, users: Codes, days: Ints, n_items: int, window_days: int, weights: Floats | None
+) -> tuple[Floats, Floats, Floats, Floats]:
     from trimtab.kernels.choice_sums import count_visits, group_events
 
     n_users = int(users.max(initial=-1)) + 1
@@ -109,6 +122,20 @@ def _count_visits(
     group_events(items, users, days.astype(np.int32), starts[:-1].copy(), grouped)
     horizons = np.array([QUARTER, MONTH, WEEK, window_days])
     counts, since, age = np.zeros((6, n_items)), np.full(n_items, NEVER), np.zeros(n_items)
-    seen = np.full((n_users, 2), -1, np.int32)
-    count_visits(starts, grouped, horizons, seen, counts, since, age)
-    return counts, since, age
+    seen, first = np.full((n_users, 2), -1, np.int32), np.zeros(n_items)
+    each = np.ones(len(items), bool) if weights is None else _weigh_visits(items, grouped, weights)
+    count_visits(starts, grouped, each, horizons, seen, counts, first, since, age)
+    return counts, first, since, age
+
+
+def _weigh_visits(items: Codes, grouped: Codes, weights: Floats) -> Floats:
+    """The largest weight of each event's visit, in the order of the grouped events."""
+    by_item = np.argsort(items, kind="stable")
+    items, weights = items[by_item], weights[by_item]
+    order = np.lexsort((weights, grouped[:, 1], grouped[:, 0], items))
+    keys = np.stack([items[order], *grouped[order].T])
+    last = np.r_[np.any(keys[:, 1:] != keys[:, :-1], axis=0), True]
+    visit = np.cumsum(last) - last  # number of each event's visit
+    largest = np.empty(len(items))
+    largest[order] = weights[order][last][visit]
+    return largest

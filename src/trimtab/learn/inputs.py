@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +16,15 @@ from trimtab.errors import DataError, SettingError
 from trimtab.learn.history import Histories
 from trimtab.learn.input_checks import check_overlap
 from trimtab.learn.sales_log import SalesLog, count_histories
+from trimtab.learn.weighted_events import (
+    ALL_ALIKE,
+    WeightedEvents,
+    read_weighted,
+    weigh_events,
+)
+from trimtab.metrics.event_weights import gain_factors
 from trimtab.tables.arrow_types import plain_type
-from trimtab.tables.columns import CATEGORY, COUNT, ITEM, SCORE, TIMESTAMP, USER, WINDOW
+from trimtab.tables.columns import CATEGORY, COUNT, ITEM, SCORE, TIMESTAMP, USER, WEIGHT, WINDOW
 from trimtab.tables.epochs import is_epoch_type, parse_epochs
 from trimtab.tables.frames import (
     Table,
@@ -45,13 +52,21 @@ class FitTables:
     @staticmethod
     def read(recs: Any, recent: Any, history: Any = None, items: Any = None) -> FitTables:
         """Read the tables; a missing column is refused before any kernel is loaded."""
-        timed = (USER, TIMESTAMP, COUNT)
+        timed = (USER, TIMESTAMP, COUNT, WEIGHT)
         return FitTables(
             read_frame(recs, "recs", USER, ITEM, SCORE, optional=(WINDOW,)),
-            read_frame(recent, "recent", USER, ITEM, optional=(WINDOW, TIMESTAMP)),
+            read_frame(recent, "recent", USER, ITEM, optional=(WINDOW, TIMESTAMP, WEIGHT)),
             None if history is None else read_frame(history, "history", ITEM, optional=timed),
             None if items is None else read_frame(items, "items", ITEM, CATEGORY),
         )
+
+
+class UnitGains(NamedTuple):
+    """How much units and their hits count, by the weights of users and of events."""
+
+    weights: Floats  # of units in the mean of the metric
+    gains: Floats  # by unit: what a hit of relevance 1 counts as, over the value of a hit
+    relevance: Floats | None  # of purchases; 1 each if None
 
 
 @dataclass(frozen=True)
@@ -62,12 +77,13 @@ class FitInputs:
     item_ids: Any
     lists: Lists
     bought: Sets
-    weights: Floats | None
+    weights: Floats | None  # of users
     window: dict[str, Any]
     histories: Histories
     categories: Ints | None  # of items; -1 for unknown
     log: SalesLog | None = None  # what the histories count
     log_users: Codes | None = None  # of units, coded as in the log
+    weighted: WeightedEvents = ALL_ALIKE
 
     @property
     def n_items(self) -> int:
@@ -80,6 +96,16 @@ class FitInputs:
         codes = self.units.window_codes
         return np.zeros(len(self.units), np.int32) if codes is None else codes
 
+    def unit_gains(self, metric: str, k: int) -> UnitGains:
+        """How much units and their hits count in a metric."""
+        weights = np.ones(len(self.units)) if self.weights is None else self.weights
+        if self.weighted.purchases is None:
+            return UnitGains(weights, weights, None)
+        relevance, heaviest = self.weighted.purchases
+        weights = weights * heaviest
+        factors = gain_factors(self.bought, relevance, metric, k)
+        return UnitGains(weights, weights * factors, relevance)
+
 
 def encode_inputs(
     tables: FitTables, k: int, unlisted: str, weights: Any, duplicates: str
@@ -90,12 +116,15 @@ def encode_inputs(
         tables: as read.
         k: slots per user.
         unlisted: "never" or "zero".
-        weights: user_id, weight; or None.
+        weights: of users: user_id, weight; or None.
         duplicates: what to do with repeated rows of `recs`.
     """
-    recs, recent = tables.recs, tables.recent
+    recs, (recent, of_recent) = tables.recs, read_weighted(tables.recent)
+    history, of_history = tables.history, None
+    if history is not None:
+        history, of_history = read_weighted(history)
     units, (list_units, sale_units) = encode_units(recs, recent)
-    others = [table for table in (tables.history, tables.items) if table is not None]
+    others = [table for table in (history, tables.items) if table is not None]
     item_ids, (list_items, sale_items, *codes) = encode_ids(
         [table.ids(ITEM) for table in (recs, recent, *others)]
     )
@@ -106,23 +135,25 @@ def encode_inputs(
     bought = group_sets(sale_units, sale_items, len(units))
     buys = np.diff(bought.indptr) > 0
     by_unit = None if weights is None else read_weights(weights, units, buys, "recs")
+    weighted = weigh_events(bought, sale_units, sale_items, of_recent, of_history)
     histories, log, log_users = Histories(), None, None
-    if tables.history is not None:
-        users, log_users = _code_users(tables.history, units)
-        log = SalesLog.read(tables.history, codes[0], users, len(item_ids))
+    if history is not None:
+        users, log_users = _code_users(history, units)
+        log = SalesLog.read(history, codes[0], users, len(item_ids), weighted.history)
         windows = units.window_codes
         of_sales = np.zeros(len(sale_units), np.int32) if windows is None else windows[sale_units]
         n_windows = 1 if windows is None else int(windows.max(initial=0)) + 1
         histories = count_histories(
-            log, tables.history, recent, sale_items,
+            log, history, recent, sale_items,
             None if log_users is None else log_users[sale_units], of_sales, n_windows,
+            weighted.recent,
         )  # fmt: skip
     categories = None
     if tables.items is not None:
         categories = read_categories(tables.items, codes[-1], len(item_ids))
     return FitInputs(
         units, item_ids, lists, bought, by_unit, _window(recent), histories, categories, log,
-        log_users,
+        log_users, weighted,
     )  # fmt: skip
 
 

@@ -71,10 +71,11 @@ class RerankLearner:
         Args:
             recs: user_id, item_id, score: the engine's lists, made *before* the recent window.
             recent: user_id, item_id, timestamp: purchases in the window. `recs` and `recent` may
-                both have a column `window`, as for `BiasLearner.fit`.
+                both have a column `window`, and `recent` and `history` a column `weight`, as for
+                `BiasLearner.fit`. What a user bought before counts alike, whatever its weight.
             history: user_id, item_id, timestamp: what users bought before the newest window.
             items: item_id, category, for the biases.
-            weights: user_id, weight; users not in it have weight 1.
+            weights: of users: user_id, weight; users not in it have weight 1.
             duplicates: what to do when `recs` has a (user, item) pair twice: "error", or merge the
                 scores by "max", "mean" or "sum".
             progress: as for `BiasLearner.fit`.

@@ -24,6 +24,7 @@ class SalesLog:
         users: code of each sale's user, if known.
         times: in microseconds, if known.
         counts: how many sales each row stands for, unless each is one event.
+        weights: of events, in quanta, unless all are 1.
         window_days: length of the newest window.
     """
 
@@ -32,6 +33,7 @@ class SalesLog:
     users: Codes | None = None
     times: Ints | None = None
     counts: Floats | None = None
+    weights: Floats | None = None
     window_days: int = 1
     _by_day: bool = field(init=False)
 
@@ -39,11 +41,14 @@ class SalesLog:
         self._by_day = self.times is not None and not np.any(self.times % DAY)
 
     @staticmethod
-    def read(history: Table, items: Codes, users: Codes | None, n_items: int) -> SalesLog:
+    def read(
+        history: Table, items: Codes, users: Codes | None, n_items: int,
+        weights: Floats | None = None,
+    ) -> SalesLog:  # fmt: skip
         """The sales of a table of events, or of counts."""
         times = read_instants(history) if history.has(TIMESTAMP) else None
         if not history.has(COUNT):
-            return SalesLog(items, n_items, users, times)
+            return SalesLog(items, n_items, users, times, weights=weights)
         counts, lowest = read_scores(history, COUNT)
         require_counts(lowest)
         return SalesLog(items, n_items, None, times, counts)
@@ -53,7 +58,10 @@ class SalesLog:
         """Whether user and time of every sale are known."""
         return self.counts is None and self.users is not None and self.times is not None
 
-    def add(self, items: Codes, users: Codes | None, times: Ints, newest: int) -> None:
+    def add(
+        self, items: Codes, users: Codes | None, times: Ints, newest: int,
+        weights: Floats | None = None,
+    ) -> None:  # fmt: skip
         """Add the purchases of the windows; a user's purchase that is known already counts once.
 
         Args:
@@ -61,6 +69,7 @@ class SalesLog:
             users: of the purchases, coded as those of the sales.
             times: of the purchases.
             newest: start of the newest window; earlier sales are known.
+            weights: of the purchases, unless all are 1.
         """
         assert self.times is not None
         early, new = self.times < self.start(newest), np.ones(len(times), bool)
@@ -68,6 +77,10 @@ class SalesLog:
             new = times >= newest  # without users, earlier purchases would count twice
         else:
             self.users = np.concatenate([self.users[early], users])
+        if self.weights is not None or weights is not None:
+            ours = np.ones(len(early)) if self.weights is None else self.weights
+            theirs = np.ones(len(times)) if weights is None else weights
+            self.weights = np.concatenate([ours[early], theirs[new]])
         self.items = np.concatenate([self.items[early], items[new]])
         self.times = np.concatenate([self.times[early], times[new]])
 
@@ -77,8 +90,9 @@ class SalesLog:
             instant = self.start(instant)
         if self.counts is None:
             return count_history(
-                self.items, self.users, self.times, instant, self.n_items, self.window_days
-            )
+                self.items, self.users, self.times, instant, self.n_items, self.window_days,
+                self.weights,
+            )  # fmt: skip
         items, counts = self.items, self.counts
         if self.times is not None and instant is not None:
             early = self.times < instant
@@ -102,7 +116,7 @@ def read_instants(table: Table) -> Ints:
 
 def count_histories(
     log: SalesLog, history: Table, recent: Table, items: Codes, users: Codes | None,
-    windows: Codes, n_windows: int,
+    windows: Codes, n_windows: int, weights: Floats | None = None,
 ) -> Histories:  # fmt: skip
     """Sales before each window and before now; adds the purchases to the log.
 
@@ -114,6 +128,7 @@ def count_histories(
         users: of the purchases, coded as in the log.
         windows: of the purchases.
         n_windows: number of windows.
+        weights: of the purchases, unless all are 1.
     """
     if not (history.has(TIMESTAMP) and recent.has(TIMESTAMP)):
         warn_of_untimed_windows(n_windows)
@@ -127,7 +142,7 @@ def count_histories(
     log.window_days = days_in(newest, last)
     if log.counts is not None:
         return Histories(tuple(log.before(start) for start in starts))
-    log.add(items, users, times, newest)
+    log.add(items, users, times, newest, weights)
     before = tuple(log.before(start) for start in starts)
     until = log.end(last)
     begun = tuple(log.start(start) for start in starts)

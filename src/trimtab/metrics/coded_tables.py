@@ -113,7 +113,7 @@ def code_tables(
     bought_items = codes[len(tables)]
     sets = group_sets(bought_units, bought_items, len(units))
     event_weights = None
-    if weights is not None:
+    if weights is not None and np.any(weights != weights[0]):
         event_weights = weigh_purchases(sets, largest_weights(bought_units, bought_items, weights))
     ranked = {
         table.name: _rank(table, own, items, len(units), k, len(item_ids))

@@ -12,6 +12,7 @@ from trimtab.arrays import Codes, Floats, Lists, Sets
 from trimtab.checks import METRICS
 from trimtab.metrics.bootstrap import lift_intervals
 from trimtab.metrics.coded_tables import CodedTables, code_tables
+from trimtab.metrics.event_weights import EventWeights
 from trimtab.metrics.hit_metrics import (
     HIT_METRICS,
     find_hits,
@@ -96,7 +97,7 @@ class UnitEvaluation:
     top: Lists  # the first k, in rank order
     bought: Sets
     n_items: int
-    relevance: Floats | None = None  # of the purchases, if they have weights
+    event_weights: EventWeights | None = None  # of the purchases
 
     def buyers(self) -> UnitMetrics:
         """Return the metrics of units that bought something, in ascending order of their ids."""
@@ -107,7 +108,15 @@ class UnitEvaluation:
     def hit_metrics(self) -> dict[str, Floats]:
         """Return hit rate, recall and MRR of each unit; nan for units that bought nothing."""
         hits = find_hits(self.top, self.bought, self.n_items)
-        return hit_metrics(hits, self.bought, self.relevance)
+        relevance = None if self.event_weights is None else self.event_weights.relevance
+        return hit_metrics(hits, self.bought, relevance)
+
+    def weighted_buyers(self, metric: str) -> Floats:
+        """Return a metric of units that bought something, each times its heaviest purchase."""
+        values: Floats = getattr(self.buyers(), metric)
+        if self.event_weights is None:
+            return values
+        return values * self.event_weights.heaviest[self.metrics.n_relevant > 0]
 
     def shown_to_buyers(self) -> Codes:
         """Return the items in the lists of units that bought something, one entry per slot."""
@@ -132,7 +141,7 @@ def _evaluate(coded: CodedTables, name: str) -> UnitEvaluation:
     relevance = coded.event_weights.relevance
     found = weighted_metrics(find_hits(top, bought, n_items), bought, relevance, coded.k)
     metrics = UnitMetrics(**found, n_relevant=np.diff(bought.indptr))
-    return UnitEvaluation(metrics, top, bought, n_items, relevance)
+    return UnitEvaluation(metrics, top, bought, n_items, coded.event_weights)
 
 
 def _figures(

@@ -42,9 +42,10 @@ def read_event_weights(table: Table, column: str) -> tuple[Table, Floats]:
     """
     require_columns(table.name, table.columns.column_names, [column])
     weights, lowest = read_scores(table, column)
+    name = table.own_name(column)
     if lowest < 0:
         raise DataError(
-            f"column '{column}' of {table.name} has {lowest:g}: the weight of an event must be at "
+            f"column '{name}' of {table.name} has {lowest:g}: the weight of an event must be at "
             f"least 0; fix or drop such rows"
         )
     if lowest > 0:
@@ -52,7 +53,7 @@ def read_event_weights(table: Table, column: str) -> tuple[Table, Floats]:
     counting = weights > 0
     if not counting.any():
         raise DataError(
-            f"column '{column}' of {table.name} is 0 in every row: at least one event must have a "
+            f"column '{name}' of {table.name} is 0 in every row: at least one event must have a "
             f"weight above 0"
         )
     return replace(table, columns=table.columns.filter(pa.array(counting))), weights[counting]
@@ -111,6 +112,32 @@ def ideal_values(bought: Sets, relevance: Floats, metric: str, k: int) -> Floats
     if metric == "map":
         values = values * sums_within(sorted_relevance, bought.indptr[:-1][units])
     return np.bincount(units, values, minlength=bought.n_units).astype(np.float64)
+
+
+def sum_largest(indptr: Ints, relevance: Floats, k: int) -> Floats:
+    """Return the sum of the k largest relevances of each row."""
+    rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    order = np.lexsort((-relevance, rows))
+    counted = np.where(np.arange(len(rows)) - indptr[rows] < k, relevance[order], 0.0)
+    return np.bincount(rows, counted, minlength=len(indptr) - 1).astype(np.float64)
+
+
+def gain_factors(bought: Sets, relevance: Floats, metric: str, k: int) -> Floats:
+    """Return what the best list of each unit would get with relevances of 1, over what it gets.
+
+    A hit is worth that much more than its relevance times the value of a hit without weights.
+
+    Args:
+        bought: items by unit.
+        relevance: of these purchases.
+        metric: "acc", "map" or "ndcg".
+        k: slots.
+    """
+    alike = ideal_values(bought, np.ones(len(relevance)), metric, k)
+    buys = np.diff(bought.indptr) > 0
+    factors = np.ones(bought.n_units)
+    factors[buys] = alike[buys] / ideal_values(bought, relevance, metric, k)[buys]
+    return factors
 
 
 def sums_within(numbers: Floats, starts: Ints) -> Floats:

@@ -9,9 +9,10 @@ import numpy as np
 
 from trimtab.arrays import Codes, Ints, find_positions
 from trimtab.errors import DataError, SettingError
+from trimtab.metrics.event_weights import read_event_weights
 from trimtab.rerank.purchases_by_user import Purchases, days_before, sum_purchases
 from trimtab.rerank.rerank_table import RerankTable
-from trimtab.tables.columns import ITEM, TIMESTAMP, USER
+from trimtab.tables.columns import ITEM, TIMESTAMP, USER, WEIGHT
 from trimtab.tables.frames import as_id_column, read_frame
 from trimtab.tables.ids import encode_ids
 from trimtab.tables.timestamps import (
@@ -46,13 +47,17 @@ def read_events(
     """Return what users bought before an instant.
 
     Args:
-        history: user_id, item_id, timestamp.
+        history: user_id, item_id, timestamp; events of `weight` 0 are ignored.
         as_of: the instant; None for the end of what is known.
         users: ids of the users, ascending.
         item_ids: of the items, ascending.
         table: what the Reranker has learned.
     """
-    events = read_frame(history, "history", USER, ITEM, TIMESTAMP, may_be_empty=True)
+    events = read_frame(
+        history, "history", USER, ITEM, TIMESTAMP, optional=(WEIGHT,), may_be_empty=True
+    )
+    if len(events) and events.has(WEIGHT):
+        events, _ = read_event_weights(events, WEIGHT)
     name = events.own_name(TIMESTAMP)
     zoned = table.has_zone
     if len(events):

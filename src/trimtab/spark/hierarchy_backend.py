@@ -78,7 +78,8 @@ def with_hits(
     chosen = data.source
     return Partition(
         data.lists, partition.bought.take(chosen), data.weights, partition.users[chosen],
-        windows[partition.windows[chosen]], partition.units[chosen], data.hits,
+        windows[partition.windows[chosen]], partition.units[chosen],
+        data.hits.astype(bool, copy=False),
     )  # fmt: skip
 
 

@@ -62,6 +62,8 @@ class SparkTables:
         ids = (USER, ITEM)
         lists, _ = read_units(recs, "recs", SCORE)
         sales, _ = read_units(recent, "recent", optional=(TIMESTAMP,))
+        for frame, name in ((recent, "recent"), (history, "history")):
+            _refuse_event_weights(frame, name)
         require_windows_in_all({"recs": lists.columns, "recent": sales.columns})
         for column in (*ids, *([WINDOW] if WINDOW in lists.columns else [])):
             check_same_ids(column, {"recs": lists, "recent": sales})
@@ -134,6 +136,15 @@ class SparkTables:
             return [None]
         both = self.recs.select(WINDOW).union(self.recent.select(WINDOW)).distinct()
         return sorted(row[WINDOW] for row in both.collect())
+
+
+def _refuse_event_weights(frame: Any, name: str) -> None:
+    """Refuse weights of events, which a local fit would use."""
+    if frame is not None and WEIGHT in read_spark_frame(frame, name, optional=(WEIGHT,)).columns:
+        raise DataError(
+            f"{name} has a column '{WEIGHT}': a Spark fit counts all events alike; drop the "
+            f"column, or fit on local tables"
+        )
 
 
 def partition_users(

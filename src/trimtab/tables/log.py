@@ -93,8 +93,17 @@ def make_log(
     items: Any | None = None,
     name: str = "log",
     columns: GivenColumns = None,
+    optional: tuple[str, ...] = (),
 ) -> Log:
     """Return a log from any data frame; see `read_log` for the columns and their names.
+
+    Args:
+        events: user_id, item_id, timestamp.
+        tz: time zone of the shop.
+        items: item table; or None.
+        name: name of the log.
+        columns: names of columns in the events, as for `read_log`.
+        optional: more columns of the events to keep if they exist.
 
     Example:
         >>> import pyarrow as pa
@@ -109,7 +118,7 @@ def make_log(
         events = rename_frame(events, names, "events")
         items = None if items is None else rename_frame(items, names, "items")
         names.warn_of_unused([events, items], but=_NEEDED)
-    given = read_frame(events, "events", *_NEEDED, optional=_OPTIONAL)
+    given = read_frame(events, "events", *_NEEDED, optional=(*_OPTIONAL, *optional))
     for column in (USER, ITEM):
         given.ids(column)  # raises if the ids are not valid
     table = given.columns

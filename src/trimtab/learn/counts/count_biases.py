@@ -5,8 +5,8 @@
     difference   share of the window's purchases less share of earlier purchases, over the mean
                  absolute difference
 
-Each buyer of an item counts once. The ratio counts ten more lists at the average rate, so an item
-without data has the average ratio.
+Each buyer of an item counts once, or by the weight of the event. The ratio counts ten more lists at
+the average rate, so an item without data has the average ratio.
 """
 
 from __future__ import annotations

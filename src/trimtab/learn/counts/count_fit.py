@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trimtab.arrays import Flags, Floats, Ints, Lists, Sets
+from trimtab.arrays import Flags, Floats, Ints, Lists, Sets, take_entries
 from trimtab.bias import ItemBias
 from trimtab.bias.scaled_scores import to_scale
 from trimtab.errors import DataError, SettingError
@@ -33,18 +33,19 @@ from trimtab.learn.hierarchy.forecasts import (
 from trimtab.learn.hierarchy.hierarchy_fit import describe_fit
 from trimtab.learn.hierarchy.hierarchy_result import TopKCounts, build_result, count_top_k
 from trimtab.learn.hierarchy.levels import FEWEST_UNITS, Learned
-from trimtab.learn.inputs import FitInputs
+from trimtab.learn.inputs import FitInputs, UnitGains
 from trimtab.learn.quanta import quanta_below
 from trimtab.learn.scales import Scale
 from trimtab.learn.settings import LearnerSettings
+from trimtab.metrics.hit_metrics import find_hits, weighted_metrics
 from trimtab.metrics.per_user import unit_metrics
 from trimtab.metrics.ranking import rank_lists
 
 
 def fit_counts(settings: LearnerSettings, inputs: FitInputs) -> ItemBias:
     """Return the biases that counts of the newest window give."""
-    weights = np.ones(len(inputs.units)) if inputs.weights is None else inputs.weights
-    windows = _Windows(settings, inputs, weights)
+    units = inputs.unit_gains(settings.metric, settings.k)
+    windows = _Windows(settings, inputs, units)
     gammas = windows.choose_gammas()
     share = 1.0 if windows.n_hit_units >= FEWEST_UNITS else 0.0
     if share and settings.gamma is None:
@@ -52,14 +53,14 @@ def fit_counts(settings: LearnerSettings, inputs: FitInputs) -> ItemBias:
     forecast = windows.forecast(gammas, share) if share else NO_FORECAST
     scale = Scale(SCALES[settings.method], 1.0)
     scaled = to_scale(inputs.lists, scale.name, settings.k).lists
-    context = describe_fit(inputs, inputs.histories, scale, weights)
+    context = describe_fit(inputs, inputs.histories, scale, units)
     gamma = share * gammas.last
     bias = gamma * windows.biases[-1]
 
     def top_k_counts(bias: Floats | None) -> TopKCounts:
         return count_top_k(
-            scaled, inputs.bought, weights, settings.k, settings.metric, bias, inputs.n_items,
-            context.quanta,
+            scaled, inputs.bought, units.gains, settings.k, settings.metric, bias, inputs.n_items,
+            context.quanta, units.relevance,
         )  # fmt: skip
 
     nothing = np.zeros(inputs.n_items)
@@ -93,26 +94,38 @@ class _HeldOut(NamedTuple):
     lists: Lists  # on the scale of the biases
     bought: Sets
     weights: Floats
+    relevance: Floats | None  # of purchases
+
+    def values(self, top: Lists, k: int, metric: str, n_items: int) -> Floats:
+        """The weighted metric of each unit with given top lists."""
+        if self.relevance is None:
+            found: Floats = getattr(unit_metrics(top, self.bought, k), metric)
+        else:
+            hits = find_hits(top, self.bought, n_items)
+            found = weighted_metrics(hits, self.bought, self.relevance, k)[metric]
+        return self.weights * found
 
 
 class _Windows:
     """The windows of a fit: counts of each, judged on the next."""
 
-    def __init__(self, settings: LearnerSettings, inputs: FitInputs, weights: Floats) -> None:
-        self._settings, self._inputs, self._weights = settings, inputs, weights
+    def __init__(self, settings: LearnerSettings, inputs: FitInputs, units: UnitGains) -> None:
+        self._settings, self._inputs = settings, inputs
+        self._weights, self._relevance = units.weights, units.relevance
         self.n_windows = int(inputs.windows.max(initial=0)) + 1
-        hit = _find_hit_units(inputs.lists, inputs.bought, inputs.n_items) & (weights > 0)
-        units = ((inputs.windows == window) & hit for window in range(self.n_windows))
-        self._hit_units = [np.flatnonzero(own) for own in units]
+        hit = _find_hit_units(inputs.lists, inputs.bought, inputs.n_items) & (units.weights > 0)
+        of_windows = ((inputs.windows == window) & hit for window in range(self.n_windows))
+        self._hit_units = [np.flatnonzero(own) for own in of_windows]
         counts = [self._count(window) for window in range(self.n_windows)]
         self.biases = [count_bias(settings.method, own) for own in counts]
 
     def _count(self, window: int) -> WindowCounts:
         inputs = self._inputs
         chosen = np.flatnonzero(inputs.windows == window)
+        sales = take_entries(inputs.bought.indptr, inputs.weighted.sales, chosen)
         bought, listed = (
-            np.bincount(own.take(chosen).items, minlength=inputs.n_items).astype(np.float64)
-            for own in (inputs.bought, inputs.lists)
+            np.bincount(own.take(chosen).items, each, minlength=inputs.n_items).astype(np.float64)
+            for own, each in ((inputs.bought, sales), (inputs.lists, None))
         )
         before = inputs.histories.before
         if self._settings.method == DIFFERENCE and len(before) != self.n_windows:
@@ -129,7 +142,9 @@ class _Windows:
         found = []
         for chosen in self._hit_units[1:]:
             lists = to_scale(inputs.lists.take(chosen), SCALES[settings.method], settings.k).lists
-            found.append(_HeldOut(lists, inputs.bought.take(chosen), self._weights[chosen]))
+            relevance = take_entries(inputs.bought.indptr, self._relevance, chosen)
+            bought = inputs.bought.take(chosen)
+            found.append(_HeldOut(lists, bought, self._weights[chosen], relevance))
         return found
 
     @property
@@ -169,10 +184,9 @@ class _Windows:
 
     def _values(self, place: int, gamma: float) -> Floats:
         """The weighted metric of each unit held out, with the biases of the window before."""
-        lists, bought, weights = self.held_out[place]
-        top = rank_lists(lists, self._settings.k, gamma * self.biases[place])
-        values: Floats = getattr(unit_metrics(top, bought, self._settings.k), self._settings.metric)
-        return weights * values
+        units, k, metric = self.held_out[place], self._settings.k, self._settings.metric
+        top = rank_lists(units.lists, k, gamma * self.biases[place])
+        return units.values(top, k, metric, self._inputs.n_items)
 
     def _forecast(self, before: Sequence[Floats], after: Sequence[Floats]) -> Forecast:
         folds = np.repeat(np.arange(len(before)), [len(own) for own in before])

@@ -58,7 +58,7 @@ def features_as_of(
     found["days_unsold"] = np.log(1.0 + np.minimum(history.since[rows], NEVER) / _WINDOW_DAYS)
     found["age"] = np.log(1.0 + history.age[rows])
     if history.buyers is not None:
-        again = history.long - history.buyers
+        again = history.again
         found["repeat_rate"] = _log_rate(
             again[rows], history.long[rows], _PRIOR_VISITS, float(again.sum()),
             float(history.long.sum()),
@@ -72,16 +72,37 @@ def _smooth_share(counts: Floats) -> Floats:
 
 
 def count_groups(
-    lists: Lists, bought: Sets, group_of: Ints, n_groups: int, n_items: int
-) -> tuple[Ints, Ints]:
-    """Purchases and lists by [group of units, item]; units of group -1 are ignored."""
+    lists: Lists, bought: Sets, group_of: Ints, n_groups: int, n_items: int,
+    sales: Floats | None = None,
+) -> tuple[Ints | Floats, Ints]:  # fmt: skip
+    """Purchases and lists by [group of units, item]; units of group -1 are ignored.
+
+    Args:
+        lists: by unit.
+        bought: by unit.
+        group_of: of units.
+        n_groups: number of groups.
+        n_items: number of item codes.
+        sales: how many sales each purchase counts as, in quanta; 1 each if None.
+    """
     from trimtab.kernels.choice_sums import count_listed
 
     listed = np.zeros((n_groups, n_items), np.int64)
     count_listed(0, lists.n_units, lists.indptr, lists.items, group_of, listed)
+    if sales is not None:
+        return _sum_sales(bought, group_of, n_groups, n_items, sales), listed
     sold = np.zeros((n_groups, n_items), np.int64)
     count_listed(0, bought.n_units, bought.indptr, bought.items, group_of, sold)
     return sold, listed
+
+
+def _sum_sales(bought: Sets, group_of: Ints, n_groups: int, n_items: int, sales: Floats) -> Floats:
+    """Sums of what purchases count as, by [group of units, item]."""
+    group = np.repeat(group_of, np.diff(bought.indptr))
+    used = group >= 0
+    sold = np.zeros((n_groups, n_items))
+    np.add.at(sold, (group[used], bought.items[used]), sales[used])
+    return sold
 
 
 class WindowFeatures:
@@ -111,7 +132,7 @@ class WindowFeatures:
                 np.log(1.0 + np.minimum(history.since, NEVER) / _WINDOW_DAYS),
             ]
         if history.buyers is not None:
-            again = long - history.buyers
+            again = history.again
             self.names += ("repeat_rate",)
             self._fixed.append(_log_rate(again, long, _PRIOR_VISITS, float(again.sum())))
 

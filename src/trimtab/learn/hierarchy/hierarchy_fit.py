@@ -19,7 +19,7 @@ from trimtab.learn.hierarchy.hierarchy_result import (
 from trimtab.learn.hierarchy.levels import HierarchyInputs, Learned, LocalBackend, learn_hierarchy
 from trimtab.learn.hierarchy.trends import choose_scale
 from trimtab.learn.history import Histories
-from trimtab.learn.inputs import FitInputs
+from trimtab.learn.inputs import FitInputs, UnitGains
 from trimtab.learn.quanta import quanta_for
 from trimtab.learn.scales import Scale, largest_of, median_of, scales_to_try
 from trimtab.learn.settings import LearnerSettings
@@ -41,19 +41,20 @@ def fit_hierarchy(
 ) -> HierarchyFit:
     """The biases that the hierarchy learns, with forecast and intervals."""
     k, metric = settings.k, settings.metric
-    weights = np.ones(len(inputs.units)) if inputs.weights is None else inputs.weights
-    prepared = _prepare(inputs, weights)
+    units = inputs.unit_gains(metric, k)
+    prepared = _prepare(inputs, units)
     backend = LocalBackend.on_engine_scores(prepared, k, metric, settings.seed)
     scale = choose_scale(backend.sample("trend"), _scales(settings, inputs.lists))
     backend = backend.on_scale(scale)
     learned = learn_hierarchy(backend, progress)
-    context = describe_fit(inputs, prepared.histories, scale, weights)
+    context = describe_fit(inputs, prepared.histories, scale, units)
     scaled = to_scale(inputs.lists, scale.name, k).lists
 
     def top_k_counts(bias: Floats | None) -> TopKCounts:
         return count_top_k(
-            scaled, inputs.bought, weights, k, metric, bias, inputs.n_items, context.quanta
-        )
+            scaled, inputs.bought, units.gains, k, metric, bias, inputs.n_items, context.quanta,
+            units.relevance,
+        )  # fmt: skip
 
     bias = build_result(settings, learned, context, top_k_counts)
     return HierarchyFit(bias, learned, backend, prepared)
@@ -67,26 +68,28 @@ def _scales(settings: LearnerSettings, lists: Lists) -> list[Scale]:
     )
 
 
-def _prepare(inputs: FitInputs, weights: Floats) -> HierarchyInputs:
+def _prepare(inputs: FitInputs, units: UnitGains) -> HierarchyInputs:
     """The windows and weights that count."""
-    learning = learning_units(inputs.lists, inputs.bought, weights)
+    learning = learning_units(inputs.lists, inputs.bought, units.gains)
     n_windows = int(inputs.windows.max(initial=0)) + 1
     counts = np.bincount(inputs.windows[learning], minlength=n_windows)
     numbers, histories = learning_windows(counts, inputs.histories)
     return HierarchyInputs(
         lists=inputs.lists,
         bought=inputs.bought,
-        weights=weights_around_one(weights, inputs.bought),
+        weights=weights_around_one(units.gains, inputs.bought),
         users=inputs.units.user_codes,
         windows=numbers[inputs.windows],
         histories=histories,
         categories=inputs.categories,
         n_items=inputs.n_items,
+        relevance=units.relevance,
+        sales=inputs.weighted.sales,
     )
 
 
 def describe_fit(
-    inputs: FitInputs, histories: Histories, scale: Scale, weights: Floats
+    inputs: FitInputs, histories: Histories, scale: Scale, units: UnitGains
 ) -> FitContext:
     """Return what is known of all units together.
 
@@ -94,7 +97,7 @@ def describe_fit(
         inputs: of the fit.
         histories: before the windows learned from.
         scale: of the biases.
-        weights: of units.
+        units: how much units and their hits count.
     """
     buys = np.diff(inputs.bought.indptr) > 0
     return FitContext(
@@ -109,6 +112,6 @@ def describe_fit(
         categories=inputs.categories,
         n_users=int(buys.sum()),
         n_skipped=int((~buys).sum()),
-        weight=float(weights[buys].sum()),
-        quanta=quanta_for(float(weights.sum())),
+        weight=float(units.weights[buys].sum()),
+        quanta=quanta_for(float(units.gains.sum())),
     )

@@ -126,15 +126,16 @@ def build_result(
 
 def count_top_k(
     lists: Lists, bought: Sets, weights: Floats, k: int, metric: str, bias: Floats | None,
-    n_items: int, quanta: float,
+    n_items: int, quanta: float, relevance: Floats | None = None,
 ) -> TopKCounts:  # fmt: skip
     """What the top k of some units show with given biases, or with none."""
     from trimtab.kernels.choice_sums import add_hit_values
 
     top = rank_lists(lists, k, np.zeros(n_items) if bias is None else bias)
     hit_values = np.zeros(n_items, np.int64)
+    each = np.ones(len(bought.items), bool) if relevance is None else relevance
     add_hit_values(
-        0, top.n_units, k, counts_hits_above(metric), top.indptr, top.items, *bought, weights,
+        0, top.n_units, k, counts_hits_above(metric), top.indptr, top.items, *bought, each, weights,
         hit_value_table(metric, k), quanta, hit_values,
     )  # fmt: skip
     return TopKCounts(np.bincount(top.items, minlength=n_items), hit_values)

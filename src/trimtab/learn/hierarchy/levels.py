@@ -76,6 +76,8 @@ class HierarchyInputs:
         histories: sales before each window and before now.
         categories: of items, -1 for unknown; or None.
         n_items: number of item codes.
+        relevance: of the purchases, if events have weights.
+        sales: how many sales each purchase counts as in features; 1 each if None.
     """
 
     lists: Lists
@@ -86,6 +88,8 @@ class HierarchyInputs:
     histories: Histories
     categories: Ints | None
     n_items: int
+    relevance: Floats | None = None
+    sales: Floats | None = None
 
 
 class Learned(NamedTuple):
@@ -151,12 +155,12 @@ class LocalBackend:
         """All units, with the engine's scores as they are."""
         weights = np.where(inputs.windows < 0, 0.0, inputs.weights)
         windows = np.maximum(inputs.windows, 0)
-        data = gather_hits(inputs.lists, inputs.bought, weights)
+        data = gather_hits(inputs.lists, inputs.bought, weights, inputs.relevance)
         quanta = hit_value_quanta(inputs.lists.n_units, float(weights.max(initial=0.0)), k)
         n_windows = int(windows.max(initial=0)) + 1
         counts = count_folds(
             inputs.lists, inputs.bought, weights, inputs.users, windows, seed, n_windows,
-            inputs.n_items,
+            inputs.n_items, inputs.sales,
         )  # fmt: skip
         shown = count_shown(
             inputs.lists, inputs.bought, weights, windows, k, n_windows, inputs.n_items

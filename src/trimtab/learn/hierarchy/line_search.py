@@ -52,7 +52,7 @@ class HitLists(NamedTuple):
     """Lists of the units that bought at least one listed item; items ascend in each list."""
 
     lists: Lists
-    hits: Flags  # by list entry: whether the unit bought it
+    hits: Flags | Floats  # by list entry: whether the unit bought it; or how relevant it was
     n_bought: Ints  # by unit: items bought, listed or not
     weights: Floats  # by unit
     source: Ints  # codes of the units
@@ -65,7 +65,7 @@ class HitLists(NamedTuple):
     @property
     def n_hits(self) -> Ints:
         """Listed items that each unit bought."""
-        counted: Ints = np.diff(np.concatenate([[0], np.cumsum(self.hits)])[self.lists.indptr])
+        counted: Ints = np.diff(np.concatenate([[0], np.cumsum(self.hits > 0)])[self.lists.indptr])
         return counted
 
     def take(self, chosen: Ints) -> HitLists:
@@ -80,28 +80,41 @@ class HitLists(NamedTuple):
         )
 
 
-def gather_hits(lists: Lists, bought: Sets, weights: Floats | None = None) -> HitLists:
+def gather_hits(
+    lists: Lists, bought: Sets, weights: Floats | None = None, relevance: Floats | None = None
+) -> HitLists:
     """The units whose metric can change: those with a hit on their list and a weight above 0.
 
     Args:
         lists: scored items by unit.
         bought: by the same units.
         weights: of units; all 1 when absent.
+        relevance: of purchases; all 1 when absent.
     """
-    from trimtab.kernels.choice_sums import gather_lists, mark_bought
+    from trimtab.kernels.choice_sums import gather_lists
 
-    hits = np.zeros(len(lists.items), bool)
-    has_hit = np.zeros(lists.n_units, bool)
-    run_ranges(mark_bought, lists.n_units, lists.indptr, lists.items, *bought, hits, has_hit)
+    hits, has_hit = find_bought(lists, bought, relevance)
     if weights is not None:
         has_hit &= weights > 0
     source = np.flatnonzero(has_hit)
     indptr = np.concatenate([[0], np.cumsum(np.diff(lists.indptr)[source])])
     n = int(indptr[-1])
-    out = np.empty(n, np.int32), np.empty(n), np.empty(n, bool)
+    out = np.empty(n, np.int32), np.empty(n), np.empty_like(hits, shape=n)
     run_ranges(gather_lists, len(source), source, *lists, hits, indptr, out)
     weight = np.ones(len(source)) if weights is None else weights[source]
     return HitLists(Lists(indptr, *out[:2]), out[2], np.diff(bought.indptr)[source], weight, source)
+
+
+def find_bought(
+    lists: Lists, bought: Sets, relevance: Floats | None
+) -> tuple[Flags | Floats, Flags]:
+    """What each unit bought of its list, as flags or by relevance; and the units with a hit."""
+    from trimtab.kernels.choice_sums import mark_bought
+
+    each = np.ones(len(bought.items), bool) if relevance is None else relevance
+    hits, has_hit = np.zeros(len(lists.items), each.dtype), np.zeros(lists.n_units, bool)
+    run_ranges(mark_bought, lists.n_units, lists.indptr, lists.items, *bought, each, hits, has_hit)
+    return hits, has_hit
 
 
 def trace_line(

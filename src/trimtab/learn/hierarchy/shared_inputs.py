@@ -18,6 +18,7 @@ from trimtab.learn.hierarchy.line_search import HitLists
 from trimtab.learn.history import Histories
 from trimtab.learn.quanta import quanta_below
 from trimtab.learn.units import learning_units
+from trimtab.metrics.event_weights import sum_largest
 from trimtab.metrics.ranking import rank_lists
 
 N_FOLDS = 4
@@ -50,7 +51,7 @@ class SharedInputs:
         k: slots.
         metric: "acc", "map" or "ndcg".
         seed: of folds and samples.
-        bought: units that bought each item, by [(window, fold), item].
+        bought: units that bought each item, by [(window, fold), item]; by the weights of events.
         listed: lists of those units that contain it.
         shown: slots that it takes in the engine's own top k for those units, by [window, item].
         histories: sales before each window and before now.
@@ -64,7 +65,7 @@ class SharedInputs:
     k: int
     metric: str
     seed: int
-    bought: Ints
+    bought: Ints | Floats
     listed: Ints
     shown: Ints
     histories: Histories
@@ -240,12 +241,12 @@ def folds_of(users: Ints | Codes, seed: int) -> Ints:
 
 def count_folds(
     lists: Lists, bought: Sets, weights: Floats, users: Codes | Ints, windows: Codes, seed: int,
-    n_windows: int, n_items: int,
-) -> tuple[Ints, Ints]:  # fmt: skip
-    """Purchases and lists of learning units, by [(window, fold), item]."""
+    n_windows: int, n_items: int, sales: Floats | None = None,
+) -> tuple[Ints | Floats, Ints]:  # fmt: skip
+    """Purchases and lists of learning units, by [(window, fold), item]; see `count_groups`."""
     learning = learning_units(lists, bought, weights)
     group = np.where(learning, windows * N_FOLDS + folds_of(users, seed), -1).astype(np.int64)
-    return count_groups(lists, bought, group, n_windows * N_FOLDS, n_items)
+    return count_groups(lists, bought, group, n_windows * N_FOLDS, n_items, sales)
 
 
 def count_shown(
@@ -279,7 +280,10 @@ def max_hit_value(data: HitLists, k: int, metric: str) -> Floats:
     max_hits = np.minimum(data.n_bought, k)
     summed = np.concatenate([[1.0], np.cumsum(discounts(metric, k))])[max_hits]
     ideal = {"acc": np.ones(len(max_hits)), "map": max_hits.astype(np.float64), "ndcg": summed}
-    hit_values: Floats = data.weights * np.minimum(data.n_hits, k) / ideal[metric]
+    hits = np.minimum(data.n_hits, k)
+    if data.hits.dtype != bool:
+        hits = sum_largest(data.lists.indptr, data.hits.astype(np.float64), k)
+    hit_values: Floats = data.weights * hits / ideal[metric]
     return hit_values
 
 

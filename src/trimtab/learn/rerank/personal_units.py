@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from trimtab.arrays import Floats, Ints
+from trimtab.arrays import Floats, Ints, take_entries
 from trimtab.learn.hierarchy.choice_model import (
     Choices,
     Coefficients,
@@ -22,13 +22,18 @@ from trimtab.learn.hierarchy.choice_model import (
     fit_coefficients,
 )
 from trimtab.learn.hierarchy.hierarchy_fit import HierarchyFit
-from trimtab.learn.hierarchy.line_search import HitLists, LineCurve, trace_line, values_at
+from trimtab.learn.hierarchy.line_search import (
+    HitLists,
+    LineCurve,
+    find_bought,
+    trace_line,
+    values_at,
+)
 from trimtab.learn.hierarchy.shared_inputs import max_hit_value
 from trimtab.learn.hierarchy.trends import RIDGE
 from trimtab.learn.hierarchy.unit_data import UnitData
 from trimtab.learn.rerank.sampled_units import SampledUnits
 from trimtab.rerank.widening import WiderLists
-from trimtab.threads import run_ranges
 
 _LONGEST = 2.0  # times the model's length
 
@@ -186,12 +191,10 @@ def personal_units(
         fit: of the biases.
         sources: to add from.
     """
-    from trimtab.kernels.choice_sums import mark_bought
-
     wide, _ = wide.take(chosen).only(sources)
     lists, bought = wide.lists, sampled.bought.take(chosen)
-    hits, has_hit = np.zeros(len(lists.items), bool), np.zeros(lists.n_units, bool)
-    run_ranges(mark_bought, lists.n_units, lists.indptr, lists.items, *bought, hits, has_hit)
+    relevance = take_entries(sampled.bought.indptr, sampled.relevance, chosen)
+    hits, _ = find_bought(lists, bought, relevance)
     data = HitLists(lists, hits, np.diff(bought.indptr), sampled.weights[chosen], chosen)
     on_scale = UnitData(data, sampled.users[chosen], sampled.windows[chosen], sampled.shared)
     folds, unit = list(fit.learned.folds), sampled.shared.score_unit

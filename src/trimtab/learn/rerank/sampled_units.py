@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets
+from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets, take_entries
 from trimtab.bias.scaled_scores import model_scores, to_scale
 from trimtab.kernels.list_sources import LISTED, OWN, TRENDING
 from trimtab.learn.hierarchy.hierarchy_fit import HierarchyFit
@@ -42,6 +42,7 @@ class SampledUnits:
         users: code of each unit's user.
         windows: of each unit.
         shared: what all units of the fit share.
+        relevance: of the purchases, if they have weights.
     """
 
     lists: Lists
@@ -51,6 +52,7 @@ class SampledUnits:
     users: Ints
     windows: Ints
     shared: SharedInputs
+    relevance: Floats | None = None
 
     @property
     def n_units(self) -> int:
@@ -66,7 +68,7 @@ class SampledUnits:
 
     def engine_values(self) -> Floats:
         """The weighted metric of each unit with the engine's ranking."""
-        data = gather_hits(self.lists, self.bought, self.weights)
+        data = gather_hits(self.lists, self.bought, self.weights, self.relevance)
         found = np.zeros(self.n_units)
         found[data.source] = values_at(
             data, np.zeros(len(data.hits)), self.shared.k, self.shared.metric, 0.0
@@ -75,7 +77,7 @@ class SampledUnits:
 
     def bias_values(self, fit: HierarchyFit, strength: float = 1.0) -> Floats:
         """The weighted metric of each unit with a share of the biases, each unit held out."""
-        data = gather_hits(self.lists, self.bought, self.weights)
+        data = gather_hits(self.lists, self.bought, self.weights, self.relevance)
         units = UnitData(data, self.users[data.source], self.windows[data.source], self.shared)
         found = np.zeros(self.n_units)
         kept = {level: strength * length for level, length in fit.learned.kept.items()}
@@ -100,6 +102,7 @@ def sample_units(fit: HierarchyFit) -> tuple[SampledUnits, Ints]:
         scaled, scaled._replace(scores=model), prepared.bought.take(units),
         prepared.weights[units], prepared.users[units].astype(np.int64),
         prepared.windows[units].astype(np.int64), shared,
+        take_entries(prepared.bought.indptr, prepared.relevance, units),
     )  # fmt: skip
     return sampled, units
 

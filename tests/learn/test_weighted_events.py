@@ -1,0 +1,265 @@
+"""Events with weights: what is learned, that weights of 1 change nothing, and what is refused."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import trimtab as tt
+from click_shop import ClickShop, weigh
+from dated_shop import DatedShop
+from trimtab.errors import DataError
+from trimtab.learn.history import count_history
+from trimtab.learn.inputs import FitTables, encode_inputs
+from trimtab.metrics.event_weights import in_quanta
+from trimtab.tables.timestamps import DAY
+
+# What is clicked lately, or ordered lately, is shown to everybody.
+pytestmark = pytest.mark.filterwarnings("ignore::trimtab.errors.GuardWarning")
+
+
+@pytest.fixture(scope="module")
+def shop() -> ClickShop:
+    return ClickShop(n_users=400)
+
+
+@pytest.fixture(scope="module")
+def learned(shop) -> tt.ItemBias:
+    return tt.BiasLearner().fit(shop.recs, weigh(shop.recent), history=weigh(shop.history))
+
+
+@pytest.fixture(scope="module")
+def dated() -> DatedShop:
+    return DatedShop(n_users=600)
+
+
+def add_weight(table: pa.Table, weights) -> pa.Table:
+    return table.append_column("weight", pa.array(np.broadcast_to(weights, table.num_rows)))
+
+
+def files_of(saved: object, folder: Path) -> dict[str, bytes]:
+    saved.save(folder)
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+# What is learned ---------------------------------------------------------------------------------
+
+
+def test_learning_for_orders_serves_orders(shop, learned):
+    """Clicks and orders disagree. The figures are on docs/method.md."""
+    alike = tt.BiasLearner().fit(shop.recs, shop.recent, history=shop.history)
+    found, by_clicks = (shop.lift(bias.apply(shop.tonight)) for bias in (learned, alike))
+    assert found > 0.3
+    assert found > by_clicks + 0.4
+
+
+def test_a_reranker_for_orders_serves_orders(shop):
+    lifts = []
+    for make in (weigh, lambda events: events):
+        recent, history = make(shop.recent), make(shop.history)
+        reranker = tt.RerankLearner().fit(shop.recs, recent, history=history)
+        known = pa.concat_tables([history, recent.drop_columns("window")])
+        lifts.append(shop.lift(reranker.apply(shop.tonight, history=known)))
+    assert lifts[0] > 0.3
+    assert lifts[0] > lifts[1] + 0.4
+
+
+@pytest.mark.parametrize("method", ["ratio", "recent", "difference"])
+def test_methods_that_count_serve_orders(shop, method):
+    learner = tt.BiasLearner(method=method)
+    weighed, alike = (
+        learner.fit(shop.recs, make(shop.recent), history=make(shop.history))
+        for make in (weigh, lambda events: events)
+    )
+    lifts = [shop.lift(bias.apply(shop.tonight)) for bias in (weighed, alike)]
+    assert lifts[0] > lifts[1] + 0.1
+    found = tt.evaluate(weighed.apply(shop.recs), weigh(shop.recent), weight="weight")
+    assert found["ndcg"] == pytest.approx(weighed.summary.after, abs=1e-5)
+
+
+@pytest.mark.parametrize("metric", ["acc", "map", "ndcg"])
+def test_the_summary_is_what_evaluate_finds(shop, metric):
+    recent = weigh(shop.recent)
+    users = pa.table({"user_id": np.arange(0, 400, 3), "weight": np.linspace(0, 3, 134)})
+    for weights in (None, users):
+        learner = tt.BiasLearner(k=5, metric=metric)
+        bias = learner.fit(shop.recs, recent, weights=weights)
+        for figure, lists in (("before", shop.recs), ("after", bias.apply(shop.recs, k=5))):
+            found = tt.evaluate(lists, recent, 5, weights, weight="weight")
+            assert found[metric] == pytest.approx(bias.summary[figure], abs=1e-5)
+        assert bias.summary.after > bias.summary.before
+        assert bias.gain.sum() == pytest.approx(
+            bias.summary.objective_after - bias.summary.objective_before
+        )
+
+
+# What changes nothing ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weight", [1.0, 7.3])
+def test_equal_weights_change_no_byte_of_biases(dated, weight, tmp_path):
+    for name, learner in {
+        "hierarchy": tt.BiasLearner(),
+        "paper": tt.BiasLearner.paper(max_cycles=1),
+        "ratio": tt.BiasLearner(method="ratio"),
+    }.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            plain = learner.fit(dated.recs, dated.recent, history=dated.history)
+            weighed = learner.fit(
+                dated.recs, add_weight(dated.recent, weight),
+                history=add_weight(dated.history, weight),
+            )  # fmt: skip
+        assert files_of(plain, tmp_path / name) == files_of(weighed, tmp_path / f"{name}-weighed")
+
+
+def test_weights_of_1_change_no_byte_of_a_reranker(dated, tmp_path):
+    learner = tt.RerankLearner()
+    plain = learner.fit(dated.recs, dated.recent, history=dated.history)
+    ones = learner.fit(
+        dated.recs, add_weight(dated.recent, 1), history=add_weight(dated.history, 1)
+    )
+    assert files_of(plain, tmp_path / "plain") == files_of(ones, tmp_path / "ones")
+
+
+def test_a_missing_column_counts_as_1(dated, bytes_of):
+    learner, ones = tt.BiasLearner(), add_weight(dated.recent, 1.0)
+    plain = learner.fit(dated.recs, dated.recent, history=dated.history)
+    assert bytes_of(learner.fit(dated.recs, ones, history=dated.history).table()) == bytes_of(
+        plain.table()
+    )
+
+
+def test_only_ratios_of_weights_count(shop, learned, bytes_of):
+    recent, history = (
+        table.set_column(
+            table.column_names.index("weight"), "weight", pc.multiply(table["weight"], 1024.0)
+        )
+        for table in (weigh(shop.recent), weigh(shop.history))
+    )
+    again = tt.BiasLearner().fit(shop.recs, recent, history=history)
+    assert bytes_of(again.table()) == bytes_of(learned.table())
+
+
+def test_the_order_of_rows_and_the_number_of_threads_do_not_matter(
+    shop, learned, bytes_of, monkeypatch
+):
+    monkeypatch.setenv("TRIMTAB_THREADS", "3")
+    random = np.random.default_rng(0)
+    recs, recent, history = (
+        table.take(random.permutation(table.num_rows))
+        for table in (shop.recs, weigh(shop.recent), weigh(shop.history))
+    )
+    shuffled = tt.BiasLearner().fit(recs, recent, history=history)
+    assert bytes_of(shuffled.table()) == bytes_of(learned.table())
+    assert shuffled.summary == learned.summary
+
+
+def test_events_of_weight_0_are_as_if_they_were_not_there(shop, bytes_of):
+    found = []
+    for keep in (False, True):
+        recent, history = (
+            weigh(table, {"click": 0.0, "order": 2.0}) for table in (shop.recent, shop.history)
+        )
+        if not keep:
+            recent, history = (t.filter(pc.greater(t["weight"], 0)) for t in (recent, history))
+        found.append(tt.BiasLearner().fit(shop.recs, recent, history=history))
+    assert bytes_of(found[0].table()) == bytes_of(found[1].table())
+    assert found[0].summary == found[1].summary
+
+
+# What weights are for a fit ----------------------------------------------------------------------
+
+
+def test_relevance_and_sales_by_hand():
+    """Two users; of repeated rows the heaviest counts. Sales are scaled by Σw / Σw² = 7/21."""
+    recs = pa.table({"user_id": [1, 1, 2], "item_id": [7, 8, 7], "score": [2.0, 1.0, 1.0]})
+    recent = pa.table(
+        {"user_id": [1, 1, 1, 2], "item_id": [8, 7, 7, 7], "weight": [4.0, 1.0, 0.5, 2.0]}
+    )
+    inputs = encode_inputs(FitTables.read(recs, recent), 1, "never", None, "error")
+    relevance, heaviest = inputs.weighted.purchases
+    assert relevance.tolist() == [0.25, 1.0, 1.0]
+    assert inputs.weighted.sales == pytest.approx(np.array([1, 4, 2]) / 3, abs=1e-6)
+    assert heaviest == pytest.approx(np.array([4, 2]) / 3, abs=1e-6)
+    assert inputs.weighted.recent == pytest.approx(np.array([4, 1, 0.5, 2]) / 3, abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_sales_are_sums_of_the_heaviest_event_of_a_user_and_day(seed):
+    random = np.random.default_rng(seed)
+    n, n_items, days = 400, 6, 120
+    items = random.integers(0, n_items, n).astype(np.int32)
+    users = random.integers(0, 9, n).astype(np.int32)
+    times = random.integers(0, days * DAY, n)
+    weights = in_quanta(random.choice([0.1, 1.0, 2.5], n))
+    found = count_history(items, users, times, days * DAY, n_items, 5, weights)
+    visits: dict = defaultdict(float)
+    for item, user, time, weight in zip(items, users, times, weights, strict=True):
+        key = int(item), int(user), (days * DAY - 1 - int(time)) // DAY
+        visits[key] = max(visits[key], weight)
+    for name, horizon in {"long": days, "quarter": 91, "month": 30, "week": 7, "window": 5}.items():
+        expected = [
+            sum(w for (i, _, day), w in visits.items() if i == item and day < horizon)
+            for item in range(n_items)
+        ]
+        assert getattr(found, name).tolist() == expected
+    first = {}
+    for item, user, day in sorted(visits, key=lambda visit: -visit[2]):
+        first.setdefault((item, user), visits[item, user, day])
+    for item in range(n_items):
+        own = [w for (i, _), w in first.items() if i == item]
+        assert found.buyers[item] == len(own)
+        assert found.again[item] == pytest.approx(found.long[item] - sum(own))
+    plain = count_history(items, users, times, days * DAY, n_items, 5)
+    ones = count_history(items, users, times, days * DAY, n_items, 5, np.ones(n))
+    assert all(
+        np.array_equal(getattr(plain, name), getattr(ones, name))
+        for name in ("long", "buyers", "quarter", "window", "since", "age", "again")
+    )
+
+
+# What is refused ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("table", ["recent", "history"])
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [
+        (-2.0, "column 'weight' of {} has -2: the weight of an event must be at least 0"),
+        (math.nan, "column 'weight' of {} has nan in row 3 (from 0): it must be finite"),
+        (None, "column 'weight' of {} has no value in 1 of"),
+        ("1", "column 'weight' of {} holds string: it must be numeric"),
+        (0.0, "column 'weight' of {} is 0 in every row"),
+    ],
+)
+def test_bad_weights_are_refused(dated, table, weight, message):
+    tables = {"recent": dated.recent, "history": dated.history}
+    n = tables[table].num_rows
+    column = [weight] * n if weight in (0.0, "1") else [1.0] * 3 + [weight] + [1.0] * (n - 4)
+    tables[table] = tables[table].append_column("weight", pa.array(column))
+    with pytest.raises(DataError) as caught:
+        tt.BiasLearner().fit(dated.recs, tables["recent"], history=tables["history"])
+    assert message.format(table) in str(caught.value)
+
+
+def test_the_ascent_refuses_different_weights(shop):
+    for learner in (tt.BiasLearner.paper(), tt.BiasLearner(method="ascent")):
+        with pytest.raises(DataError, match="the ascent counts all purchases alike"):
+            learner.fit(shop.recs, weigh(shop.recent))
+
+
+def test_weights_that_do_not_go_together_are_refused(shop):
+    counts = pa.table({"item_id": [1, 2], "count": [3, 4], "weight": [1.0, 2.0]})
+    with pytest.raises(DataError, match="history has both a column 'count' and a column 'weight'"):
+        tt.BiasLearner().fit(shop.recs, shop.recent, history=counts)
+    history = add_weight(shop.history, 1e12)
+    with pytest.raises(DataError, match="weights must be on the same scale in both"):
+        tt.BiasLearner().fit(shop.recs, weigh(shop.recent), history=history)
