@@ -72,6 +72,9 @@ def test_weights_of_events_reach_the_learner(shop, bytes_of):
         lists, recent.drop_columns("weight"), history=history.drop_columns("weight")
     )
     assert bytes_of(alike.table()) != bytes_of(expected.table())
+    assert done.version.manifest["weighted"]
+    said = run_in_process(*shop.arguments("--as-of", AS_OF, "--accept", "guard"))
+    assert "events count by their column 'weight'" in said.stdout.splitlines()
 
 
 def test_categories_come_from_the_items(shop, bytes_of):

@@ -76,6 +76,8 @@ def print_version(version: Version) -> None:
         f"of {', '.join(row['lists'])}"
     )
     on = f"{metric_of(row)} on {_windows(manifest['summary'])} {percent(row['lift'])}"
+    if manifest.get("weighted"):
+        say("events count by their column 'weight'")
     _print_method(manifest)
     if "reranker" not in manifest:
         said = f"forecast for the coming days {_forecast(version)}"

@@ -167,6 +167,8 @@ class _Judge:
         finished = version.lists()
         if finished is not None:
             finished = rows_of_users(finished, bought)
+        if WEIGHT in bought.column_names and not version.manifest.get("weighted"):
+            bought = bought.drop_columns(WEIGHT)  # judged as it was learned
         found, n_users = _compare(bias, rows_of_users(listed, bought), finished, bought)
         if np.isnan(found.lift):
             raise DataError("there is no lift: the engine alone scores 0 on these days")
@@ -220,13 +222,13 @@ def _compare(
         bias: biases of the version.
         lists: the engine's lists.
         finished: the lists that were published with a reranker; None if biases were.
-        bought: purchases of users with a list.
+        bought: purchases of users with a list; a `weight` counts.
     """
     metric, k = bias.summary.metric, bias.summary.k
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TrimtabWarning)  # the refresh gave them
         shown = bias.apply(lists, k) if finished is None else finished
-    weight = WEIGHT if WEIGHT in bought.column_names else None  # as the version was learned
+    weight = WEIGHT if WEIGHT in bought.column_names else None
     after, before = (
         evaluate_units(table, bought, k, weight).weighted_buyers(metric)[:, None]
         for table in (shown, lists)

@@ -58,6 +58,7 @@ from trimtab.rerank import Reranker
 from trimtab.store import Store, Version
 from trimtab.store.writer import open_writer
 from trimtab.tables.column_map import ColumnMap, GivenColumns
+from trimtab.tables.columns import WEIGHT
 from trimtab.tables.log_windows import recent_windows
 from trimtab.tables.passwords import without_password
 from trimtab.tables.places import absolute, as_place
@@ -289,6 +290,7 @@ class Refresh:
     ) -> dict[str, Any]:  # fmt: skip
         """Return the manifest: how the version was made."""
         bias = learned.bias
+        weighted = {"weighted": True} if WEIGHT in tables.recent.column_names else {}
         return {
             "as_of": str(data.as_of),
             "tz": data.log.tz,
@@ -309,6 +311,7 @@ class Refresh:
             "seconds": seconds,
             "warnings": list(notes),
             "accepted": sorted(self._accepted()),
+            **weighted,
         }  # fmt: skip
 
 
