@@ -184,8 +184,8 @@ def test_lifts_are_those_of_the_daily_job_computed_by_hand(shop: Path, judged: R
 def test_each_date_is_a_line_and_the_page_is_named(shop: Path, judged: Ran) -> None:
     assert "lists judged on 2 dates from 2010-11-10 to 2010-11-17" in judged.stdout
     lines = judged.stderr.splitlines()
-    assert re.fullmatch(r"1 of 2: 2010-11-10 lists, \d+ s; about \d+ s left", lines[0])
-    assert re.fullmatch(r"2 of 2: 2010-11-17 lists, \d+ s", lines[1])
+    assert re.fullmatch(r"1 of 2: 2010-11-10 lists, \d+ \w+; about \d+ \w+ left", lines[0])
+    assert re.fullmatch(r"2 of 2: 2010-11-17 lists, \d+ \w+", lines[1])
 
 
 def open_shop(shop: Path, lists: str = "lists"):

@@ -333,7 +333,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_from_the_command_line(shop: Path, trimtab_with_extras) -> None:
     run = trimtab_with_extras("simulate", *FLAGS, "--out", "out", cwd=shop)
     assert run.returncode == 0
-    lines = r"1 of 2: 2026-02-01, \d+ s; about \d+ s left\n2 of 2: 2026-02-02, \d+ s\n"
+    lines = r"1 of 2: 2026-02-01, \d+ \w+; about \d+ \w+ left\n2 of 2: 2026-02-02, \d+ \w+\n"
     assert re.fullmatch(lines, run.stderr)
     assert "of 2 mornings" in run.stdout
     assert (shop / "out" / "month.html").resolve().as_uri() in run.stdout
