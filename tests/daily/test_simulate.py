@@ -21,7 +21,13 @@ from trimtab.daily.simulated_month import SCHEMA, Month, lift_of, prepare_folder
 from trimtab.datasets import generate_log, make_log
 from trimtab.engines import Markov, Popularity
 from trimtab.errors import DataError, SettingError, StoreError
-from trimtab.report.month.month_page import describe_days, describe_outcome, describe_setup
+from trimtab.report.month.month_page import (
+    build_month,
+    describe_days,
+    describe_outcome,
+    describe_setup,
+)
+from trimtab.report.month.shown_items import describe_shown, find_shown
 from trimtab.report.words import percent
 from trimtab.store import Store
 from trimtab.tables.columns import TRAINED_UNTIL
@@ -122,6 +128,22 @@ def test_values_equal_those_of_evaluate(month: Month, folder: Path) -> None:
         assert row["value"] == biased["ndcg"]
         assert (row["baseline"], row["n_users"]) == (alone["ndcg"], alone["n_users"])
         assert lift_of(row) == pytest.approx(biased["ndcg"] / alone["ndcg"] - 1)
+
+
+def test_what_customers_were_shown(month: Month, folder: Path) -> None:
+    version = Store(folder / "store").current()
+    top, k = version.top(), SIMULATION.k
+    shown = find_shown(version, SIMULATION.lists_on(MORNINGS[-1], folder), k)
+
+    assert shown.day == str(MORNINGS[-1])
+    assert sum(item.change for item in shown.items) == 0  # as many slots as before
+    best = shown.items[0]
+    counts = pc.value_counts(top["item_id"]).to_pylist()
+    assert {f"{HOSTILE} {own['values']}": own["counts"] for own in counts}[best.name] == (
+        best.published
+    )
+    assert best.name in describe_shown(shown)
+    assert "&lt;/script&gt;" in build_month(month, shown)
 
 
 def test_a_refused_morning_keeps_the_served_version(tmp_path: Path) -> None:

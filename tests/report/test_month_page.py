@@ -25,6 +25,13 @@ from trimtab.report.month.month_record import (
     find_interval,
     write_title,
 )
+from trimtab.report.month.shown_items import (
+    ShownItem,
+    ShownItems,
+    count_shown,
+    describe_shown,
+    shown_table,
+)
 
 pytestmark = pytest.mark.xdist_group("report-pages")
 
@@ -72,6 +79,29 @@ def test_sentences_have_the_numbers() -> None:
     assert "every 7 nights" in describe_setup(MONTHS["closed"]())
     assert "1 day without buyers" in describe_lifts(MONTHS["closed"]())
     assert "no lift" in describe_outcome(MONTHS["idle"]())
+
+
+def test_users_who_see_an_item_are_counted_by_hand() -> None:
+    lists = pa.table(
+        {"user_id": ["b", "a", "a", "a", "b"], "item_id": [1, 3, 2, 1, 2],
+         "score": [0.5, 0.9, 0.5, 0.5, 0.1]}
+    )  # fmt: skip
+
+    assert count_shown(lists, 1) == {3: 1, 1: 1}
+    assert count_shown(lists, 2) == {3: 1, 1: 2, 2: 1}  # of equal scores, the smaller id
+    assert count_shown(lists.slice(0, 0), 2) == {}
+
+
+def test_the_items_that_gain_and_lose_most() -> None:
+    items = [ShownItem(f"item {n}", 100, 100 + n) for n in range(20, -21, -1) if n]
+    table = shown_table(ShownItems("2020-01-06", items))
+
+    assert [row[0].text for row in table.rows][::8] == ["item 20", "item -20"]
+    assert table.rows[0][3].text == "+20"
+    assert "item 20 gained most: 120 users see it, 100 with" in describe_shown(
+        ShownItems("2020-01-06", items)
+    )
+    assert describe_shown(ShownItems("2020-01-06", [])) == ""
 
 
 def test_a_month_without_days_is_refused() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator, Mapping
+from datetime import date
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -36,11 +37,12 @@ from trimtab.cli.printing import progress_bar, say, say_page
 from trimtab.daily import Month, Simulation
 from trimtab.daily.dated_folder import open_lists
 from trimtab.daily.replayed_lists import ReplayedLists
-from trimtab.daily.simulated_month import PAGE, require_free
+from trimtab.daily.simulated_month import PAGE, STORE, require_free
 from trimtab.errors import SettingError, StoreError
 from trimtab.experiments.plan import ENGINES, make_engines, open_log
 from trimtab.experiments.python_engines import is_engine_address
 from trimtab.experiments.results import INCOMPLETE
+from trimtab.store import Store
 from trimtab.tables.column_map import ColumnMap
 from trimtab.tables.files import write_atomically, write_table
 
@@ -202,23 +204,23 @@ def _replay(simulation: Simulation, out: Path, report: bool) -> None:
     """Replay the daily job, and write and print how it did."""
     steps = simulation.n_steps  # refuses a log that is too short before anything is printed
     say(f"{simulation.log}")
-    with _page_if_stopped(out, report), progress_bar(steps) as step:
+    with _page_if_stopped(simulation, out, report), progress_bar(steps) as step:
         month = simulation.run(out, step, step.done)
     _print_month(month)
     say(f"all days in {out / 'days.parquet'}")
     if report:
-        _write_page(month, out)
+        _write_page(simulation, month, out)
 
 
-def _write_page(month: Month, out: Path) -> None:
+def _write_page(simulation: Simulation, month: Month, out: Path) -> None:
     from trimtab.report import write_month
 
-    write_month(month, out / PAGE)
+    write_month(month, out / PAGE, _find_shown(simulation, out))
     say_page(out / PAGE)
 
 
 @contextlib.contextmanager
-def _page_if_stopped(out: Path, report: bool) -> Iterator[None]:
+def _page_if_stopped(simulation: Simulation, out: Path, report: bool) -> Iterator[None]:
     """Write a page of the replayed mornings if the run stops before its end."""
     try:
         yield
@@ -227,17 +229,30 @@ def _page_if_stopped(out: Path, report: bool) -> Iterator[None]:
             month = Month.load(out)
             if report and INCOMPLETE in month.about:
                 say("incomplete: {done} of {total} mornings".format(**month.about[INCOMPLETE]))
-                _write_page(month, out)
+                _write_page(simulation, month, out)
         raise
+
+
+def _find_shown(simulation: Simulation, out: Path) -> Any:
+    """Return what customers were shown by the last version; None if nothing was published."""
+    from trimtab.report.month.shown_items import find_shown
+
+    store = Store(out / STORE)
+    if not store.exists():
+        return None
+    version = store.current()
+    listed = simulation.lists_on(date.fromisoformat(version.as_of), out)
+    return find_shown(version, listed, simulation.k)
 
 
 def _print_month(month: Month) -> None:
     """Print the lift over all days, and what was published."""
     from trimtab.report.month.month_page import describe_days, describe_outcome
-    from trimtab.report.month.month_record import decide_month, write_title
+    from trimtab.report.month.month_record import decide_month, describe_doubt, write_title
 
-    say(f"{write_title(month, decide_month(month))}.")
-    say(describe_outcome(month))
+    decision = decide_month(month)
+    say(f"{write_title(month, decision)}.")
+    say(f"{describe_outcome(month)} {describe_doubt(decision)}".strip())
     say(describe_days(month))
 
 

@@ -170,6 +170,12 @@ class Simulation:
             about[INCOMPLETE] = {"done": len(rows), "total": len(mornings)}
         return Month(about, days)
 
+    def lists_on(self, day: date, folder: Path) -> pa.Table:
+        """Return the engine's lists of a morning that was replayed in this folder."""
+        if self.supplied is not None:
+            return self.supplied.read(day)
+        return read_table(folder / LISTS / f"{day}.parquet")
+
     def _nights(self, mornings: list[date]) -> list[date]:
         """Return the days to make lists for, starting with the first that the job needs."""
         if self.supplied is not None:

@@ -19,6 +19,7 @@ from trimtab.report.month.month_record import (
     find_interval,
     write_title,
 )
+from trimtab.report.month.shown_items import ShownItems, describe_shown, shown_table
 from trimtab.report.page import render, require_libraries, write_page
 from trimtab.report.words import (
     count,
@@ -43,13 +44,13 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def write_month(month: Month, path: Path) -> None:
-    """Write the page to a file."""
-    write_page(build_month(month), path)
+def write_month(month: Month, path: Path, shown: ShownItems | None = None) -> None:
+    """Write the page to a file, with what customers were shown if that is known."""
+    write_page(build_month(month, shown), path)
 
 
-def build_month(month: Month) -> str:
-    """Return the page as HTML; the same month gives the same bytes.
+def build_month(month: Month, shown: ShownItems | None = None) -> str:
+    """Return the page as HTML; the same arguments give the same bytes.
 
     Raises:
         TrimtabError: a library that draws is missing, or the month has no days.
@@ -61,9 +62,9 @@ def build_month(month: Month) -> str:
     if INCOMPLETE in month.about:
         title += " (incomplete: {done} of {total} days)".format(**month.about[INCOMPLETE])
     about = f"{day(month.about['first'])} to {day(month.about['last'])} · {describe_days(month)}"
-    sections = [_headline(month), _published_section(month), _refused_section(month), _guide(month)]
-    shown = [section for section in sections if section is not None]
-    return render(title, month.about.get("version"), shown, about)
+    published, refused = _published_section(month, shown), _refused_section(month)
+    sections = [_headline(month), published, *([refused] if refused else []), _guide(month)]
+    return render(title, month.about.get("version"), sections, about)
 
 
 def _name_metric(month: Month) -> str:
@@ -84,8 +85,8 @@ def _make_tiles(month: Month) -> list[Tile]:
     tiles = []
     if days:
         worst, when = min(days)
-        kind, note = blocks.range_class(lift, worst), f"worst day {percent(worst)}, {day(when)}"
-        own = Tile(_name_metric(month), percent(lift), "over all days", kind, note,
+        kind, lowest = blocks.range_class(lift, worst), f"worst day {percent(worst)}"
+        own = Tile(_name_metric(month), percent(lift), f"on {day(when)}", kind, lowest,
                    blocks.sign_class(worst) or "muted")  # fmt: skip
         tiles = [own]
     return [
@@ -209,7 +210,7 @@ def describe_published(month: Month) -> str:
     return f"{text}. They forecast a lift of {mean} on average."
 
 
-def _published_section(month: Month) -> Section:
+def _published_section(month: Month, shown: ShownItems | None) -> Section:
     texts = [
         (
             day(row["day"]), "no" if row["refused"] else "yes", count(row["n_biases"]),
@@ -218,8 +219,12 @@ def _published_section(month: Month) -> Section:
         )
         for row in month.rows
     ]  # fmt: skip
-    table = Table("All days", _COLUMNS, [[Cell(t) for t in own] for own in texts], folded=True)
-    return Section("published", "What was published", [describe_published(month)], [table])
+    tables = [Table("All days", _COLUMNS, [[Cell(t) for t in own] for own in texts], folded=True)]
+    sentence = describe_published(month)
+    if shown is not None and shown.items:
+        sentence = f"{sentence} {describe_shown(shown)}"
+        tables.insert(0, shown_table(shown))
+    return Section("published", "What was published", [sentence.strip()], tables)
 
 
 def _refused_section(month: Month) -> Section | None:
