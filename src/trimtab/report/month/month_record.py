@@ -17,6 +17,7 @@ from trimtab.report.decision import (
 from trimtab.report.words import counted
 
 BIAS, RERANKER = "bias", "reranker"
+_ENOUGH_DAYS = 14
 MOST_DAYS_BELOW = 1 / 3  # single days have few buyers, and fall below 0 by chance more often
 
 
@@ -78,4 +79,5 @@ def describe_doubt(decision: Decision) -> str:
         return f"That is not a sure gain: {record.n_below} of {record.n_dates} days are below 0."
     if math.isnan(record.low):
         return "That is not a sure gain: one day says nothing about the next."
-    return "That is not a sure gain: the interval is not above 0."
+    more = " Replay more days to be surer." if record.n_dates < _ENOUGH_DAYS else ""
+    return f"That is not a sure gain: the interval is not above 0.{more}"
