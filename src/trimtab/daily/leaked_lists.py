@@ -4,8 +4,8 @@ An engine that has seen a window lists what its users bought in it, above all wh
 bought before. So the odds that a first-time purchase is listed are compared with those of the other
 windows. On the gift shop's year, with a window every three days, the odds of honest lists were at
 most 1.8 times the median of one, two or five other windows, by Markov, popularity and repeat lists.
-Lists that had seen the window were always found if factorization or repeat made them, nearly half
-of the time if Markov did, and never if popularity did, which knows nothing about single users
+Lists that had seen the window were always found if factorization or repeat made them, two times
+in five if Markov did, and never if popularity did, which knows nothing about single users
 (`benchmarks/leaked_nights.py`).
 """
 
