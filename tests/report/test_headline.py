@@ -53,6 +53,18 @@ def test_a_rival_with_a_higher_mean_that_is_not_sure_is_named() -> None:
     assert "the popularity ratio, changed it by +15.6 %: the interval includes 0." in plain(reason)
 
 
+def test_a_rival_that_wins_can_be_published() -> None:
+    from trimtab.daily.method_choice import METHODS
+
+    for method, name in (("ratio", "ratio"), ("recent", "recent"), ("distrdiff", "difference")):
+        rows = [*lifts(*STEADY), *lifts(*above(0.2), method=method)]
+        *_, how = headline(view_of(rows)).sentences
+        assert plain(how) == f"To publish it every morning: trimtab refresh --method {name}."
+        assert name in METHODS
+    *_, how = headline(view_of([*lifts(*STEADY), *lifts(*above(0.2), method="decay")])).sentences
+    assert plain(how) == "To have it, train the engine like this."
+
+
 def test_the_reason_against_it() -> None:
     text = plain(headline(view_of(lifts(*[0.05] * 5, *[-0.04] * 3))).sentences[0])
 

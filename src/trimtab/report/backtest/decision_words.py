@@ -9,6 +9,15 @@ from trimtab.report.words import counted, day, interval, join_words, percent
 
 _IN_TITLE = {"default": "the bias"}
 ENOUGH_DATES = 8  # recommended if there are few
+_PUBLISH = "To publish it every morning: trimtab refresh --method {}."
+_RETRAIN = "To have it, train the engine like this."
+_HOW_TO = {  # by kind of rival
+    "ratio": _PUBLISH.format("ratio"),
+    "recent": _PUBLISH.format("recent"),
+    "distrdiff": _PUBLISH.format("difference"),
+    "truncate": _RETRAIN,
+    "decay": _RETRAIN,
+}
 
 
 def write_title(view: Overview, decision: Decision) -> str:
@@ -35,6 +44,8 @@ def give_reasons(view: Overview, decision: Decision) -> list[str]:
         return ["Only the engine alone was judged, or it never hit: there is no lift to show."]
     reason = _describe_choice(view, decision)
     found = [f"{reason} {_describe_other(view, decision)}".strip(), _describe_engines(view)]
+    if decision.action == INSTEAD:
+        found.append(_HOW_TO.get(view.kind_of(decision.chosen.method), ""))
     if view.few:
         found.append(
             f"{counted(len(view.dates), 'date')} cannot show how much lifts vary from week to "
