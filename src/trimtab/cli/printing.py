@@ -77,8 +77,8 @@ def print_numbers(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None
     )  # fmt: skip
     _fill(table, rows)
     wide = console.options.update(max_width=_WIDEST)
-    width = Measurement.get(console, wide, table).maximum
-    console.print(table, width=width, crop=False, no_wrap=True)  # numbers are never cut
+    table.width = Measurement.get(console, wide, table).maximum  # print(width=) caps it
+    console.print(table, crop=False, no_wrap=True)  # numbers are never cut
 
 
 def _print_rows(table: Table, rows: Iterable[Sequence[str]]) -> None:
