@@ -181,6 +181,30 @@ def test_lifts_are_those_of_the_daily_job_computed_by_hand(shop: Path, judged: R
     assert found == {}  # nothing else was judged
 
 
+def test_weights_judge_as_they_teach(shop: Path, tmp_path: Path) -> None:
+    day = DATES[-1]
+    events = pq.read_table(shop / "sales.parquet")
+    weights = np.random.default_rng(0).choice([0.1, 1.0], events.num_rows)
+    pq.write_table(events.append_column("weight", pa.array(weights)), tmp_path / "weighted.parquet")
+    given = ("--lists", shop / "lists", "--events", tmp_path / "weighted.parquet")
+    ran = run_in_process(
+        "backtest", *given, "--tz", "Europe/London", "--date", day, "--method", "default",
+        "--out", tmp_path / "judged",
+    )  # fmt: skip
+    assert "events count by their column 'weight'" in ran.stdout.splitlines()
+    page = (tmp_path / "judged" / "report.html").read_text()
+    assert "Events count by their weights." in page
+    times = np.array(events["timestamp"])
+    later = (times >= np.datetime64(day)) & (times < np.datetime64(day + timedelta(TEST)))
+    test = pq.read_table(tmp_path / "weighted.parquet").filter(later)
+    lists = pq.read_table(shop / "lists" / f"{day - timedelta(1)}.parquet")
+    figures = tt.evaluate(lists, test, weight="weight")
+    assert figures["ndcg"] != pytest.approx(tt.evaluate(lists, test)["ndcg"])
+    found = Results.load(tmp_path / "judged").table("results").to_pylist()
+    assert [row["baseline"] for row in found] == pytest.approx([figures["ndcg"]] * 2)
+    assert found[1]["lift"] == pytest.approx(found[1]["value"] / figures["ndcg"] - 1)
+
+
 def test_each_date_is_a_line_and_the_page_is_named(shop: Path, judged: Ran) -> None:
     assert "lists judged on 2 dates from 2010-11-10 to 2010-11-17" in judged.stdout
     lines = judged.stderr.splitlines()

@@ -6,9 +6,13 @@ import re
 from datetime import timedelta
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+import trimtab as tt
 from shops import AS_OF, FIRST, NIGHTS, Shop, run_in_process
 from trimtab.daily.dated_folder import open_lists
 from trimtab.daily.replayed_lists import ReplayedLists
@@ -83,6 +87,24 @@ def test_lists_with_own_names_of_columns_are_written_as_the_job_reads_them(
     plain = replay(made_shop.lists, made_shop, days=1)
     one, two = (own.run(tmp_path / str(id(own)), lambda _: 0) for own in (plain, renamed))
     assert {**one.rows[0], "seconds": None} == {**two.rows[0], "seconds": None}
+
+
+def test_days_are_judged_by_weights(made_shop: Shop, tmp_path: Path) -> None:
+    events = pq.read_table(made_shop.events)
+    day = pc.floor_temporal(events["timestamp"], unit="day").cast("date32")
+    weights = np.random.default_rng(0).choice([0.1, 1.0], events.num_rows)
+    weights[np.array(day) == np.datetime64(LAST)] = 0
+    weighted = events.append_column("weight", pa.array(weights))
+    pq.write_table(weighted, tmp_path / "weighted.parquet")
+    folder = open_lists(made_shop.lists, tmp_path / "weighted.parquet", tz="UTC")
+    simulation = Simulation(log=folder.log, supplied=ReplayedLists(folder), days=2, k=5)
+    before, last = simulation.run(tmp_path / "month", lambda _: 0).rows
+    truth = weighted.filter(pc.equal(day, LAST - timedelta(1)))
+    lists = pq.read_table(made_shop.lists / f"{LAST - timedelta(2)}.parquet")
+    figures = tt.evaluate(lists, truth, k=5, weight="weight")
+    assert before["baseline"] == pytest.approx(figures["ndcg"])
+    assert before["baseline"] != pytest.approx(tt.evaluate(lists, truth, k=5)["ndcg"])
+    assert (last["value"], last["n_users"]) == (None, 0)  # its events do not count
 
 
 def test_an_interrupted_replay_keeps_its_mornings(made_shop: Shop, tmp_path: Path) -> None:

@@ -36,11 +36,18 @@ from trimtab.cli.options import (
     refuse_overwriting,
     share_of_test,
 )
-from trimtab.cli.printing import print_json, print_table, say, say_formulas, say_strength
+from trimtab.cli.printing import (
+    print_json,
+    print_table,
+    say,
+    say_formulas,
+    say_strength,
+    say_weighted,
+)
 from trimtab.errors import SettingError
 from trimtab.learn import BiasLearner
 from trimtab.tables.column_map import ColumnMap
-from trimtab.tables.columns import ITEM
+from trimtab.tables.columns import ITEM, WEIGHT
 from trimtab.tables.files import (
     read_tables,
     require_table_suffix,
@@ -94,6 +101,7 @@ def fit(
     if as_json:
         print_json({**bias.summary, "lift": bias.summary.lift})
         return
+    say_weighted(WEIGHT in sales.column_names)
     _print_fit(bias)
     say_strength(strength, bias.summary.forecast_by_strength)
     say(f"saved to {out}")

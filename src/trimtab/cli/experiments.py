@@ -24,7 +24,7 @@ from trimtab.cli.options import (
     require_output,
     require_page_name,
 )
-from trimtab.cli.printing import console, progress_bar, say, say_page
+from trimtab.cli.printing import console, progress_bar, say, say_page, say_weighted
 from trimtab.daily import Refresh
 from trimtab.daily.dated_folder import open_lists, plan_lists
 from trimtab.errors import DataError, SettingError, StoreError
@@ -33,6 +33,7 @@ from trimtab.experiments.plan import ENGINES, EVERY, Plan, make_plan, open_log, 
 from trimtab.experiments.results import INCOMPLETE
 from trimtab.experiments.unfinished import load_results
 from trimtab.tables.column_map import ColumnMap
+from trimtab.tables.columns import WEIGHT
 from trimtab.tables.log import Log
 
 ResultsFolder = Annotated[Path, option("FOLDER", "Folder for the results.", "--out")]
@@ -166,6 +167,7 @@ def _open_plan(settings: dict[str, Any]) -> tuple[Log, Plan]:
     given = {name: settings.get(name) for name in ("query", "tz", "items", "columns")}
     folder = open_lists(settings["lists"], settings["log"], **given)
     say(f"{folder.log}")
+    say_weighted(WEIGHT in folder.log.events.column_names)
     plan = plan_lists(settings, folder)
     say(_describe_dates(plan, folder.name))
     return folder.log, plan

@@ -37,6 +37,12 @@ def say_page(page: Path) -> None:
     say(f"page: {page.resolve().as_uri()}")
 
 
+def say_weighted(weighted: bool) -> None:
+    """Say that events count by their weights, if they do."""
+    if weighted:
+        say("events count by their column 'weight'")
+
+
 def say_formulas(table: pa.Table, out: Path, escape: bool) -> None:
     """Say how many texts in a CSV file begin like a formula, and whether they were changed."""
     count = count_formulas(table) if is_csv(out) else 0

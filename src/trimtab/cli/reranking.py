@@ -34,11 +34,11 @@ from trimtab.cli.options import (
     refuse_escape,
     refuse_overwriting,
 )
-from trimtab.cli.printing import print_json, say, say_formulas, say_strength
+from trimtab.cli.printing import print_json, say, say_formulas, say_strength, say_weighted
 from trimtab.learn import RerankLearner
 from trimtab.rerank import LeftOut, Reranker, RerankSummary
 from trimtab.tables.column_map import ColumnMap, own_names
-from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER
+from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER, WEIGHT
 from trimtab.tables.files import (
     read_tables,
     require_table_suffix,
@@ -112,6 +112,7 @@ def fit(
             {**asdict(reranker.summary), "coefficients": reranker.coefficients().to_pylist()}
         )
         return
+    say_weighted(WEIGHT in sales.column_names)
     _print_coefficients(reranker)
     print_gains(reranker.summary)
     say_strength(strength, reranker.summary.forecast_by_strength)

@@ -33,7 +33,7 @@ from trimtab.cli.options import (
     refuse_without,
     require_output,
 )
-from trimtab.cli.printing import progress_bar, say, say_page
+from trimtab.cli.printing import progress_bar, say, say_page, say_weighted
 from trimtab.daily import Month, Simulation
 from trimtab.daily.dated_folder import open_lists
 from trimtab.daily.replayed_lists import ReplayedLists
@@ -44,6 +44,7 @@ from trimtab.experiments.python_engines import is_engine_address
 from trimtab.experiments.results import INCOMPLETE
 from trimtab.store import Store
 from trimtab.tables.column_map import ColumnMap
+from trimtab.tables.columns import WEIGHT
 from trimtab.tables.files import write_atomically, write_table
 
 _ENGINE = next(iter(ENGINES))
@@ -204,6 +205,7 @@ def _replay(simulation: Simulation, out: Path, report: bool) -> None:
     """Replay the daily job, and write and print how it did."""
     steps = simulation.n_steps  # refuses a log that is too short before anything is printed
     say(f"{simulation.log}")
+    say_weighted(WEIGHT in simulation.log.events.column_names)
     with _page_if_stopped(simulation, out, report), progress_bar(steps) as step:
         month = simulation.run(out, step, step.done)
     _print_month(month)

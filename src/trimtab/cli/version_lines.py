@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trimtab.cli.printing import say
+from trimtab.cli.printing import say, say_weighted
 from trimtab.cli.reranking import describe_left_out, describe_parts
 from trimtab.rerank import LeftOut
 from trimtab.store import Version
@@ -76,8 +76,7 @@ def print_version(version: Version) -> None:
         f"of {', '.join(row['lists'])}"
     )
     on = f"{metric_of(row)} on {_windows(manifest['summary'])} {percent(row['lift'])}"
-    if manifest.get("weighted"):
-        say("events count by their column 'weight'")
+    say_weighted(manifest.get("weighted", False))
     _print_method(manifest)
     if "reranker" not in manifest:
         said = f"forecast for the coming days {_forecast(version)}"

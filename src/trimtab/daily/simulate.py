@@ -37,9 +37,8 @@ from trimtab.experiments.pace import Done, Pace
 from trimtab.experiments.results import INCOMPLETE
 from trimtab.learn import BiasLearner
 from trimtab.metrics.evaluation import evaluate_units
-from trimtab.metrics.per_user import mean_metrics
 from trimtab.rerank import Reranker
-from trimtab.tables.columns import TIMESTAMP, TRAINED_UNTIL
+from trimtab.tables.columns import TIMESTAMP, TRAINED_UNTIL, WEIGHT
 from trimtab.tables.files import read_table, write_table
 from trimtab.tables.log import Log
 from trimtab.tables.log_windows import Window, recent_windows
@@ -256,9 +255,10 @@ class Simulation:
     def _judge(self, lists: pa.Table, day: date) -> tuple[float | None, int]:
         """Return the metric by the day's purchases, and the number of buyers; None if 0."""
         truth = Window.of(day, 1, self.log.tz).events(self.log)
-        if truth.num_rows == 0:
+        weight = WEIGHT if WEIGHT in truth.column_names else None  # as the mornings learn
+        if truth.num_rows == 0 or (weight and truth[weight].unique().to_pylist() == [0]):
             return None, 0
-        means = mean_metrics(evaluate_units(lists, truth, self.k).metrics)
+        means = evaluate_units(lists, truth, self.k, weight).means()
         return means[self.metric], int(means["n_users"])
 
     def _about(self, mornings: list[date]) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from trimtab.experiments.unfinished import (
     note_run,
     save_cell,
 )
-from trimtab.tables.columns import ITEM, TIMESTAMP, USER
+from trimtab.tables.columns import ITEM, TIMESTAMP, USER, WEIGHT
 from trimtab.tables.files import require_writable_folder
 from trimtab.tables.log import Log
 from trimtab.tables.timestamps import local_day, microseconds
@@ -159,6 +159,7 @@ def _about(plan: Plan, log: Log) -> dict[str, Any]:
         "recent_days": plan.recent_days,
         "windows": plan.windows,
         "test_days": plan.test_days,
+        **({"weighted": True} if WEIGHT in log.events.column_names else {}),
         "n_draws": plan.n_draws,
         "engines": {name: describe_maker(engine) for name, engine in plan.engines.items()},
         "methods": {m.name: {"kind": m.kind, **m.settings} for m in plan.methods},

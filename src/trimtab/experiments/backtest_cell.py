@@ -24,8 +24,9 @@ from trimtab.experiments.results import SCHEMAS, Results
 from trimtab.experiments.timeline import Split, earlier_windows
 from trimtab.metrics.bootstrap import lift_intervals
 from trimtab.metrics.evaluation import UnitEvaluation, evaluate_units
-from trimtab.metrics.per_user import coverage, kl_divergence, lift, mean_metrics
+from trimtab.metrics.per_user import coverage, kl_divergence, lift
 from trimtab.rerank import Reranker, RerankSummary
+from trimtab.tables.columns import WEIGHT
 from trimtab.tables.log import Log
 
 Step = Callable[[str], None]
@@ -125,7 +126,7 @@ class _CellRun:
         if engine.window_days is not None:
             whole = self._case.lists_of(replace(engine, window_days=None))
         evaluated[_ALL_DAYS] = self._evaluate(whole)
-        means = {days: mean_metrics(found.metrics) for days, found in evaluated.items()}
+        means = {days: found.means() for days, found in evaluated.items()}
         shortest = means.get(min(self._plan.training_windows), {})
         for days, figures in means.items():
             for metric in self._plan.metrics:
@@ -143,12 +144,13 @@ class _CellRun:
         return Results({}, tables)
 
     def _evaluate(self, lists: Any) -> UnitEvaluation:
-        return evaluate_units(lists, self._split.test, self._plan.k)
+        test = self._split.test
+        weight = WEIGHT if WEIGHT in test.column_names else None  # as the learners count
+        return evaluate_units(lists, test, self._plan.k, weight)
 
     def _buyer_metrics(self, evaluation: UnitEvaluation) -> Floats:
         """Return one row per buyer of the test, one column per metric."""
-        buyers = evaluation.buyers()
-        return np.stack([getattr(buyers, metric) for metric in self._plan.metrics], axis=1)
+        return np.stack([evaluation.weighted_buyers(each) for each in self._plan.metrics], axis=1)
 
     def _add_results(self) -> None:
         values = [self._buyer_metrics(evaluation) for evaluation in self._evaluated.values()]
@@ -158,15 +160,16 @@ class _CellRun:
             np.concatenate(values, axis=1), np.tile(base, len(values)), self._plan.n_draws, seed
         )
         keys = [(key, metric) for key in self._evaluated for metric in self._plan.metrics]
-        means = np.concatenate([value.mean(axis=0) for value in values])
-        baselines = np.tile(base.mean(axis=0), len(values))
+        figures = [evaluation.means() for evaluation in self._evaluated.values()]
+        means = [own[metric] for own in figures for metric in self._plan.metrics]
+        baselines = means[: len(self._plan.metrics)] * len(values)
         for ((method, objective), metric), interval, value, baseline in zip(
             keys, found, means, baselines, strict=True
         ):
             self._rows["results"].append(
                 {
                     **self._key, "method": method, "objective": objective, "metric": metric,
-                    "value": float(value), "baseline": float(baseline),
+                    "value": value, "baseline": baseline,
                     "lift": interval.lift,
                     "lift_low": interval.low, "lift_high": interval.high,
                     "n_users": len(base),
@@ -182,14 +185,10 @@ class _CellRun:
         """Add what each part gains in the metric that the reranker was learned for."""
         key = {**self._key, "method": method.name, "objective": metric}
 
-        def find_values(evaluation: UnitEvaluation) -> Floats:
-            values: Floats = getattr(evaluation.buyers(), metric)
-            return values
-
         def judge(other: Reranker) -> Floats:
-            return find_values(self._evaluate(self._case.rerank(other)))
+            return self._evaluate(self._case.rerank(other)).weighted_buyers(metric)
 
-        alone = find_values(next(iter(self._evaluated.values())))
+        alone = next(iter(self._evaluated.values())).weighted_buyers(metric)
         for part, used, gain in find_gains(
             reranker, judge, alone, self._plan.n_draws, self._plan.seed
         ):

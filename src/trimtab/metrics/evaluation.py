@@ -118,6 +118,11 @@ class UnitEvaluation:
             return values
         return values * self.event_weights.heaviest[self.metrics.n_relevant > 0]
 
+    def means(self) -> dict[str, float]:
+        """Return the means of `mean_metrics`; a unit counts by its heaviest event."""
+        weights = None if self.event_weights is None else self.event_weights.heaviest
+        return mean_metrics(self.metrics, weights)
+
     def shown_to_buyers(self) -> Codes:
         """Return the items in the lists of units that bought something, one entry per slot."""
         bought = np.repeat(self.metrics.n_relevant > 0, np.diff(self.top.indptr))

@@ -29,8 +29,8 @@ def describe_dates(view: Overview) -> str:
     dates = f"{counted(n_dates, 'date')} from {day(view.dates[0])} to {day(view.dates[-1])}"
     parts = [dates if n_dates > 1 else day(view.dates[0])]
     if isinstance(days := about.get("test_days"), int):
-        judged = f"judged on the {counted(days, 'day')} after"
-        parts[0] += f", {'each ' if n_dates > 1 else ''}{judged} it"
+        judged = f"judged on the {counted(days, 'day')} from it on"
+        parts[0] += f", {'each ' if n_dates > 1 else ''}{judged}"
     parts += [f"{count(about[f'n_{key}'])} {key}" for key in ("users", "items")
               if is_number(about.get(f"n_{key}"))]  # fmt: skip
     return " · ".join(parts)
@@ -47,9 +47,10 @@ def describe_setup(view: Overview) -> str:
     known = {name: about[key] for key, name in _FACTS.items() if about.get(key)}
     facts = {"dates": dates, "engines": ", ".join(view.engines), **known}
     texts = [f"{name}: {count(v) if is_number(v) else day(str(v))}" for name, v in facts.items()]
+    weighted = " Events count by their weights." if about.get("weighted") else ""
     return (
         f"Biases were learned on the {recent} before each date{_earlier(view)}. All methods were "
-        f"judged on the {test} after it. {capitalize('; '.join(texts))}."
+        f"judged on the {test} from it on.{weighted} {capitalize('; '.join(texts))}."
     )
 
 
