@@ -17,6 +17,7 @@ import pytest
 
 import trimtab as tt
 from shops import AS_OF, FIRST, make_fad, run_in_process
+from trimtab.cli.version_lines import print_version
 from trimtab.daily import diff
 from trimtab.daily.dated_lists import find_lists
 from trimtab.daily.publish_checks import unchanged_share
@@ -75,6 +76,13 @@ def test_weights_of_events_reach_the_learner(shop, bytes_of):
     assert done.version.manifest["weighted"]
     said = run_in_process(*shop.arguments("--as-of", AS_OF, "--accept", "guard"))
     assert "events count by their column 'weight'" in said.stdout.splitlines()
+
+
+def test_the_lift_is_said_to_be_of_all_windows_that_it_is_of(shop, capsys):
+    version = shop.job(windows=2).run(AS_OF).version
+    learned = {**version.manifest["summary"], "n_windows": 1}  # the other had too little before it
+    print_version(replace(version, manifest={**version.manifest, "summary": learned}))
+    assert "NDCG@10 on all 2 windows " in capsys.readouterr().out
 
 
 def test_categories_come_from_the_items(shop, bytes_of):

@@ -54,9 +54,9 @@ def _forecast(version: Version) -> str:
     )
 
 
-def _windows(summary: dict[str, Any]) -> str:
-    """Return what the lift of a version was measured on."""
-    n = summary.get("n_windows", 1)
+def _windows(window: dict[str, Any]) -> str:
+    """Return what the lift of a version was measured on: also windows too poor to learn from."""
+    n = window["windows"]
     return "the window" if n == 1 else f"all {n} windows"
 
 
@@ -75,7 +75,7 @@ def print_version(version: Version) -> None:
         f"{window['events']} events since {window['first']}, in {_count_windows(window)}, on lists "
         f"of {', '.join(row['lists'])}"
     )
-    on = f"{metric_of(row)} on {_windows(manifest['summary'])} {percent(row['lift'])}"
+    on = f"{metric_of(row)} on {_windows(window)} {percent(row['lift'])}"
     say_weighted(manifest.get("weighted", False))
     _print_method(manifest)
     if "reranker" not in manifest:
