@@ -210,6 +210,10 @@ def test_each_date_is_a_line_and_the_page_is_named(shop: Path, judged: Ran) -> N
     lines = judged.stderr.splitlines()
     assert re.fullmatch(r"1 of 2: 2010-11-10 lists, \d+ \w+; about \d+ \w+ left", lines[0])
     assert re.fullmatch(r"2 of 2: 2010-11-17 lists, \d+ \w+", lines[1])
+    page = (shop / "judged" / "report.html").read_text()
+    assert "each judged on the 7 days from it on" in page
+    assert "Items with a bias (lists)" in page  # one metric is no choice of what to learn for
+    assert "The metric to learn for" not in page
 
 
 def open_shop(shop: Path, lists: str = "lists"):

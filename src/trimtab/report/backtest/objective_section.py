@@ -26,7 +26,8 @@ def objectives_section(view: Overview) -> Section | None:
         tables.append(_overlap_table(view, pairs))
     if not tables:
         return None
-    title = f"The metric to learn for ({engine})"
+    compares = len({row.objective for row in learned}) > 1
+    title = f"{'The metric to learn for' if compares else 'Items with a bias'} ({engine})"
     return Section("objectives", title, [describe_objectives(learned)], tables)
 
 
@@ -39,7 +40,7 @@ def describe_objectives(learned: Sequence[Lift]) -> str:
         if objective == metric and len(others) > 1:
             ranks.append(sum(own > mean for own in others))
     if not ranks:
-        return "The number of items with a bias."
+        return "How many items have a bias at work, and how many are excluded."
     return (
         f"Learning for the metric that judges is best in {ranks.count(0)} of {len(ranks)} "
         f"comparisons, one per method and metric."
