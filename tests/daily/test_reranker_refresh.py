@@ -253,7 +253,7 @@ def test_bad_options_change_nothing(served, case, monkeypatch):
 def test_options_of_a_reranker_need_one(shop, option):
     ran = run_in_process(*shop.arguments(*option))
     assert ran.returncode == 2
-    assert f"{option[0]} {option[1]}: needs --reranker" in ran.stderr
+    assert f"{option[0]} {option[1]}: needs --reranker or --method auto" in ran.stderr
     with pytest.raises(SettingError, match=f"{option[0][2:]}='{option[1]}': needs reranker=True"):
         shop.job(**{option[0][2:]: option[1]})
 

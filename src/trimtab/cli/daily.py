@@ -124,7 +124,8 @@ def refresh(
     After an error, the current version stays in place.
     """
     if not reranker and method not in (RERANKER, AUTO):
-        refuse_without("--reranker", widen=widen, repeats=repeats, exclude=exclude, allowed=allowed)
+        given = {"widen": widen, "repeats": repeats, "exclude": exclude, "allowed": allowed}
+        refuse_without(f"--reranker or --method {AUTO}", **given)
     job = Refresh(
         lists=lists, events=events, store=store, query=query, tz=tz, items=items,
         learner=make_learner(k, metric, paper, setting), recent_days=recent_days, windows=windows,
