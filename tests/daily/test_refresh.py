@@ -85,6 +85,14 @@ def test_the_lift_is_said_to_be_of_all_windows_that_it_is_of(shop, capsys):
     assert "NDCG@10 on all 2 windows " in capsys.readouterr().out
 
 
+def test_no_forecast_is_said_in_words(shop, capsys):
+    version = shop.job(windows=1).run(AS_OF).version
+    unknown = dict.fromkeys(("forecast", "forecast_low", "forecast_high"))
+    summary = {**version.manifest["summary"], **unknown}
+    print_version(replace(version, manifest={**version.manifest, "summary": summary}))
+    assert capsys.readouterr().out.endswith("forecast for the coming days none\n")
+
+
 def test_categories_come_from_the_items(shop, bytes_of):
     done = shop.job(items=shop.folder / "items.parquet", windows=1).run(AS_OF)
     window = Window.of(AS_OF - timedelta(3), 3, "UTC")

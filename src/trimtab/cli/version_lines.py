@@ -40,12 +40,17 @@ def percent(value: float | None) -> str:
     return "-" if value is None else f"{value:+.1%}"
 
 
+def _lift_or_none(value: float | None) -> str:
+    """Return a forecast as text in a sentence: without a gain on held-out data, there is none."""
+    return "none" if value is None else percent(value)
+
+
 def _forecast(version: Version) -> str:
     """Return the expected lift with its interval."""
     summary = version.forecast
     low, high = summary["forecast_low"], summary["forecast_high"]
     if low is None:
-        return percent(summary["forecast"])
+        return _lift_or_none(summary["forecast"])
     interval = f" (90 % interval {percent(low)} to {percent(high)})"
     held_out = summary.get("forecast_windows", 0)
     return (
@@ -96,7 +101,7 @@ def _print_method(manifest: Mapping[str, Any]) -> None:
     told = manifest.get("method", {})
     if "why" in told:
         others = ", ".join(
-            f"{name} {percent(own['lift'])}" for name, own in told["forecasts"].items()
+            f"{name} {_lift_or_none(own['lift'])}" for name, own in told["forecasts"].items()
         )
         say(f"method {told['used']}: {told['why']} (forecasts: {others})")
     if manifest.get("strength", 1.0) != 1.0:
