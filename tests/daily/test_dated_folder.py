@@ -191,7 +191,9 @@ def test_weights_judge_as_they_teach(shop: Path, tmp_path: Path) -> None:
         "backtest", *given, "--tz", "Europe/London", "--date", day, "--method", "default",
         "--out", tmp_path / "judged",
     )  # fmt: skip
-    assert "events count by their column 'weight'" in ran.stdout.splitlines()
+    lines = ran.stdout.splitlines()
+    assert "events count by their column 'weight'" in lines
+    assert f"lists judged on {day} by the 7 days from it on" in lines
     page = (tmp_path / "judged" / "report.html").read_text()
     assert "Events count by their weights." in page
     times = np.array(events["timestamp"])

@@ -175,8 +175,9 @@ def _open_plan(settings: dict[str, Any]) -> tuple[Log, Plan]:
 
 def _describe_dates(plan: Plan, name: str) -> str:
     first, last, n_dates = plan.dates[0], plan.dates[-1], len(plan.dates)
-    when = f"on {first}" if n_dates == 1 else f"on {n_dates} dates from {first} to {last}"
-    return f"{name} judged {when}, each by the {plan.test_days} days from it on"
+    when = f"on {first}" if n_dates == 1 else f"on {n_dates} dates from {first} to {last}, each"
+    days = "day" if plan.test_days == 1 else f"{plan.test_days} days"
+    return f"{name} judged {when} by the {days} from it on"
 
 
 @contextlib.contextmanager
