@@ -39,7 +39,7 @@ from trimtab.daily import diff as diff_versions
 from trimtab.daily.method_choice import AUTO, METHODS, RERANKER
 from trimtab.daily.refresh import ACCEPTABLE
 from trimtab.learn import BiasLearner
-from trimtab.store import Store
+from trimtab.store import Store, Version
 from trimtab.tables.column_map import ColumnMap
 from trimtab.tables.files import require_table_suffix, write_table
 
@@ -272,7 +272,8 @@ def diff(
     if out is not None:
         require_table_suffix(out)
     opened = Store(store)
-    moves = diff_versions(opened.version(before), opened.version(after))
+    versions = opened.version(before), opened.version(after)
+    moves = diff_versions(*versions)
     if out is not None:
         write_table(moves, out)
     largest = moves.slice(0, top).to_pylist()
@@ -288,6 +289,21 @@ def diff(
         rows = [(row[0], *row[2:]) for row in rows]
     print_table(rows[0], rows[1:])
     say(f"{moves.num_rows} items moved" + ("" if out is None else f"; all of them in {out}"))
+    _print_other_settings(*versions)
+
+
+def _print_other_settings(before: Version, after: Version) -> None:
+    """Say if versions differ in method or strength, which moves every item."""
+    methods, strengths = (
+        [read(version.manifest) for version in (before, after)]
+        for read in (
+            lambda manifest: manifest.get("method", {}).get("used"),
+            lambda manifest: f"{manifest.get('strength', 1.0):g}",
+        )
+    )
+    for name, (old, new) in (("method", methods), ("strength", strengths)):
+        if old and new and old != new:
+            say(f"{name} {old} in version {before.number}, {new} in version {after.number}")
 
 
 def _move_cells(row: dict[str, Any]) -> tuple[str, ...]:
