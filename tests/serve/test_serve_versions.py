@@ -204,7 +204,7 @@ def test_the_version_route_describes_the_version(watching):
     assert about == {
         "version": store.current().number, "as_of": "2026-03-01", "created": manifest["created"],
         "n_items": ITEMS, "scale": "additive", "unlisted": "never", "metric": "ndcg", "k": 1,
-        "depth": None, "reranker": None, "refused": None,
+        "depth": None, "strength": 1.0, "reranker": None, "refused": None,
     }  # fmt: skip
 
 
