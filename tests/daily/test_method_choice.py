@@ -88,6 +88,11 @@ def test_a_method_that_counts_is_published(shop, method):
     )
 
 
+def test_names_of_a_backtest_are_understood(shop):
+    assert shop.job(method="distrdiff").method == "difference"
+    assert shop.job(method="default").method == "bias"
+
+
 def test_the_method_reranker_is_the_option_reranker(shop):
     first = shop.job(method="reranker").run(AS_OF).version
     second = shop.job(reranker=True).run(AS_OF).version

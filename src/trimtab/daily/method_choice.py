@@ -18,6 +18,7 @@ from trimtab.rerank import Reranker
 
 BIAS, RERANKER, AUTO = "bias", "reranker", "auto"
 METHODS = (BIAS, RERANKER, *COUNT_METHODS, AUTO)
+NAMES_IN_BACKTESTS = {"default": BIAS, "distrdiff": "difference"}  # they mean the same here
 
 
 class ForecastOf(NamedTuple):

@@ -31,6 +31,7 @@ from trimtab.daily.method_choice import (
     AUTO,
     BIAS,
     METHODS,
+    NAMES_IN_BACKTESTS,
     RERANKER,
     LearnedTonight,
     Learners,
@@ -118,7 +119,8 @@ class Refresh:
             change less from day to day; the default learner finds the same optimum from any start.
         method: "bias": what the learner says, the default; "reranker": as `reranker`; "ratio",
             "recent" or "difference": a method that counts, as for `BiasLearner`; "auto": of all
-            these the one with the best forecast on held-out windows. The method served before is
+            these the one with the best forecast on held-out windows. The names that a backtest
+            has for them, "default" and "distrdiff", are understood. The method served before is
             kept unless it gains nothing or another is better by more than its standard error.
             With "auto", the newest lists are always published, finished by the method chosen.
         strength: share of what was learned to publish, from 0 to 1, for a cautious start.
@@ -179,6 +181,7 @@ class Refresh:
     def _check_method(self) -> None:
         if self.method is None:
             return
+        object.__setattr__(self, "method", NAMES_IN_BACKTESTS.get(self.method, self.method))
         require_choice("method", self.method, METHODS)
         if self.reranker and self.method != RERANKER:
             raise SettingError(
