@@ -10,12 +10,30 @@ import numpy as np
 
 from trimtab.abtest import counts as by_count
 from trimtab.abtest.buckets import Experiment
-from trimtab.abtest.cuped import Observed, adjust
+from trimtab.abtest.cuped import Observed, adjust, covary
 from trimtab.abtest.dates import by_date, is_uneven, looks
 from trimtab.abtest.judging import Measured, judge
-from trimtab.abtest.metrics import Metric, estimate_rate, metrics_of
-from trimtab.abtest.readings import BY_DATE, CUPED, NAN, WELCH, Estimate, Reading, welch
-from trimtab.abtest.revenue import Pair, bootstrapped, winsorised
+from trimtab.abtest.metrics import Metric, estimate_rates, metrics_of
+from trimtab.abtest.readings import (
+    BY_DATE,
+    CUPED,
+    NAN,
+    REDISTRIBUTED,
+    WELCH,
+    Estimate,
+    Reading,
+    fill_variances,
+    pool,
+    welch,
+)
+from trimtab.abtest.redistribution import (
+    LEAST_DIFFERENT,
+    Pair,
+    Units,
+    expected_different,
+    without_effect,
+)
+from trimtab.abtest.revenue import bootstrapped, winsorised
 from trimtab.abtest.samples import (
     BEFORE,
     EMAILS,
@@ -32,6 +50,7 @@ from trimtab.abtest.strata import stratified
 from trimtab.abtest.verdicts import EMAIL, SampleRatio, Side, Verdicts
 from trimtab.errors import DataError, TrimtabError
 
+_BALANCED = 0.45  # share of units in the smaller bucket from which errors cancel out
 _LEAST_DRAWS = 20  # over alpha: bootstrap draws needed to estimate p
 
 
@@ -138,9 +157,12 @@ def _measure(sample: Sample, metric: Metric, settings: Settings, uneven: bool) -
     by_method = _rates_by_method(sample, arms, metric, uneven)
     estimates = next(iter(by_method.values()))
     readings = [welch(*both, settings.alpha, name) for name, both in by_method.items()]
+    redistributed = _redistributed(arms, metric, readings[0], estimates, settings)
+    if redistributed is not None:
+        readings = [redistributed, *(r for r in readings if r.method != redistributed.method)]
     main = readings[0]
     p = main.p
-    if metric.numerator == ORDERS:
+    if metric.numerator == ORDERS and redistributed is None:
         totals = [(float(own.sum()), float(below.sum())) for own, below in (first, second)]
         readings.append(by_count.exact(totals[0], totals[1], settings.alpha))
         p = max(p, readings[-1].p)  # orders are few: both tests must find a difference
@@ -148,7 +170,31 @@ def _measure(sample: Sample, metric: Metric, settings: Settings, uneven: bool) -
         readings += _revenue_readings(first, second, settings)
     if uneven and main.method != BY_DATE:
         p = NAN  # the difference may come from the dates
-    return Measured(metric, (_side(*first), _side(*second)), estimates, readings, p)
+    too_few = not math.isnan(p) and expected_different(first, second) < LEAST_DIFFERENT
+    return Measured(metric, (_side(*first), _side(*second)), estimates, readings, p, too_few)
+
+
+def _redistributed(
+    arms: tuple[Sums, Sums], metric: Metric, main: Reading, estimates: tuple[Estimate, Estimate],
+    settings: Settings,
+) -> Reading | None:  # fmt: skip
+    """Return the main reading by redistribution of units; None if Welch's test holds as it is."""
+    sizes = [len(arm[EMAILS]) for arm in arms]
+    balanced = min(sizes) >= _BALANCED * sum(sizes)
+    if main.method == BY_DATE or (balanced and metric.numerator != REVENUE):
+        return None
+    covariates, slope = None, 0.0
+    if main.method == CUPED:
+        before, slope = covary(_observed(arms[0], metric), _observed(arms[1], metric))
+        covariates = np.concatenate(before)
+    own, below = (
+        np.concatenate([arm[name] for arm in arms])
+        for name in (metric.numerator, metric.denominator)
+    )
+    units = Units(own, below, covariates, slope, np.repeat([False, True], sizes))
+    found = without_effect(units, main.freedom, seed=settings.seed)
+    name = REDISTRIBUTED if main.method == WELCH else main.method
+    return None if found is None else welch(*estimates, settings.alpha, name, found)
 
 
 def _rates_by_method(
@@ -156,15 +202,17 @@ def _rates_by_method(
 ) -> dict[str, tuple[Estimate, Estimate]]:
     """Return both rates by each available method, the one to show first."""
     top, per = metric.numerator, metric.denominator
-    found = {WELCH: (estimate_rate(metric, arms[0]), estimate_rate(metric, arms[1]))}
+    both = pool((arms[0][top], arms[0][per]), (arms[1][top], arms[1][per]))
+    found = {WELCH: estimate_rates(metric, arms)}
     if BEFORE + top in sample.columns:
-        found = {CUPED: adjust(_observed(arms[0], metric), _observed(arms[1], metric)), **found}
+        adjusted = adjust(_observed(arms[0], metric), _observed(arms[1], metric))
+        found = {CUPED: fill_variances(*adjusted, both), **found}
     if sample.dates is None or len(sample.date_names) < 2:
         return found
     strata = stratified(sample, top, per)
     if math.isnan(strata.control.rate):
         return found
-    dated = {BY_DATE: (strata.control, strata.treatment)}
+    dated = {BY_DATE: fill_variances(strata.control, strata.treatment, both)}
     return {**dated, **found} if uneven else {**found, **dated}
 
 
@@ -194,6 +242,7 @@ def _measure_counts(
     arms: tuple[Mapping[str, float], Mapping[str, float]], metric: Metric, settings: Settings
 ) -> Measured:
     pairs = [(arm[metric.numerator], arm[metric.denominator]) for arm in arms]
+    too_few = False
     if metric.numerator == ORDERS:
         reading = by_count.exact(pairs[0], pairs[1], settings.alpha)
         estimates = [by_count.frequency(*pair) for pair in pairs]
@@ -203,9 +252,17 @@ def _measure_counts(
     else:
         reading = by_count.pooled_z(pairs[0], pairs[1], settings.alpha)
         estimates = [by_count.share(*pair) for pair in pairs]
+        too_few = by_count.expected_least(pairs[0], pairs[1]) < LEAST_DIFFERENT
     sides = [_side(*pair) for pair in pairs]
     both = (estimates[0], estimates[1])
-    return Measured(metric, (sides[0], sides[1]), both, [reading], reading.p)
+    return Measured(
+        metric,
+        (sides[0], sides[1]),
+        both,
+        [reading],
+        reading.p,
+        too_few and not math.isnan(reading.p),
+    )
 
 
 def _notes(sample: Sample, uneven: bool) -> list[str]:

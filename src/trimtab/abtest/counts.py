@@ -40,12 +40,32 @@ def pooled_z(control: tuple[float, float], treatment: tuple[float, float], alpha
     if error == 0:
         return untested(method, 0.0, 0.0 if both else NAN)
     width = float(norm.isf(alpha / 2))
+    first, second = _fill_shares(first, second, both * (1 - both), (control[1], treatment[1]))
     apart = math.sqrt(first.variance + second.variance)
     p = 2 * float(norm.sf(abs(difference) / error))
     low, high = difference - width * apart, difference + width * apart
     return Reading(
         method, difference, low, high, *fieller(first, second, width), p, error, math.inf
     )
+
+
+def _fill_shares(
+    control: Estimate, treatment: Estimate, usual: float, trials: tuple[float, float]
+) -> tuple[Estimate, Estimate]:
+    """Return shares in which a bucket without variance varies like both together."""
+    first, second = (
+        own if own.variance > 0 else own._replace(variance=usual / n)
+        for own, n in zip((control, treatment), trials, strict=True)
+    )
+    return first, second
+
+
+def expected_least(control: tuple[float, float], treatment: tuple[float, float]) -> float:
+    """Return the events, or trials without, that the smaller bucket would have by chance."""
+    events, trials = (sum(both) for both in zip(control, treatment, strict=True))
+    if not trials > 0:
+        return 0.0
+    return min(events, trials - events) * min(control[1], treatment[1]) / trials
 
 
 def exact(control: tuple[float, float], treatment: tuple[float, float], alpha: float) -> Reading:

@@ -31,15 +31,25 @@ def adjust(control: Observed, treatment: Observed) -> tuple[Estimate, Estimate]:
     own = [
         _linear(arm.numerator, arm.denominator, e.rate) for arm, e in zip(arms, plain, strict=True)
     ]
-    before = _covariates(arms)
+    before, theta = covary(control, treatment)
     middle = float(np.concatenate(before).mean())
     centred = [x - x.mean() for x in before]
-    below = sum(float(x @ x) for x in centred)
-    theta = sum(float(x @ y) for x, y in zip(centred, own, strict=True)) / below if below else 0.0
     return tuple(  # type: ignore[return-value]
         Estimate(e.rate - theta * float(x.mean() - middle), spread(y - theta * c), e.n)
         for e, x, c, y in zip(plain, before, centred, own, strict=True)
     )
+
+
+def covary(control: Observed, treatment: Observed) -> tuple[list[Floats], float]:
+    """Return what units did before the test, linearised, and its slope θ."""
+    arms = (control, treatment)
+    before = _covariates(arms)
+    centred = [x - x.mean() for x in before]
+    below = sum(float(x @ x) for x in centred)
+    if not below:
+        return before, 0.0
+    own = [_linear(a.numerator, a.denominator, ratio(*a[:2]).rate) for a in arms]
+    return before, sum(float(x @ y) for x, y in zip(centred, own, strict=True)) / below
 
 
 def _linear(numerator: Floats, denominator: Floats, rate: float) -> Floats:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from trimtab.abtest.judging import relative_sequence
-from trimtab.abtest.metrics import PER_EMAIL, PER_OPEN, Metric, estimate_rate, metrics_of
+from trimtab.abtest.metrics import PER_EMAIL, PER_OPEN, Metric, estimate_rates, metrics_of
 from trimtab.abtest.readings import WELCH, Estimate, Reading, welch
 from trimtab.abtest.samples import EMAILS, Sample
 from trimtab.abtest.settings import Settings
@@ -65,9 +65,9 @@ class _Row(NamedTuple):
 
 
 def _read_rows(sample: Sample, rows: Flags, settings: Settings) -> list[_Row]:
-    control, treatment = sample.arms(rows)
+    arms = sample.arms(rows)
     found = []
     for metric in _primary_metrics(sample):
-        both = estimate_rate(metric, control), estimate_rate(metric, treatment)
+        both = estimate_rates(metric, arms)
         found.append(_Row(metric, both, welch(*both, settings.alpha, WELCH)))
     return found

@@ -18,7 +18,7 @@ from trimtab.abtest.readings import (
 )
 from trimtab.abtest.repeated_looks import radius
 from trimtab.abtest.settings import Settings
-from trimtab.abtest.verdicts import EQUIVALENT, INCONCLUSIVE, SIGNIFICANT, Finding, Side
+from trimtab.abtest.verdicts import EQUIVALENT, INCONCLUSIVE, SIGNIFICANT, TOO_FEW, Finding, Side
 
 
 class Measured(NamedTuple):
@@ -29,6 +29,7 @@ class Measured(NamedTuple):
     estimates: tuple[Estimate, Estimate]  # behind the main reading
     readings: list[Reading]
     p: float
+    too_few: bool = False
 
 
 def judge(measured: Sequence[Measured], settings: Settings, n_emails: float) -> list[Finding]:
@@ -36,7 +37,9 @@ def judge(measured: Sequence[Measured], settings: Settings, n_emails: float) -> 
     adjusted: dict[Metric, float] = {}
     for family in FAMILIES:
         own = [m for m in measured if m.metric.family == family]
-        adjusted |= zip((m.metric for m in own), holm([m.p for m in own]), strict=True)
+        adjusted |= zip(
+            (m.metric for m in own), holm([NAN if m.too_few else m.p for m in own]), strict=True
+        )
     return [_finding(m, adjusted[m.metric], settings, n_emails) for m in measured]
 
 
@@ -47,7 +50,7 @@ def _finding(m: Measured, adjusted: float, settings: Settings, n_emails: float) 
     relative = detectable / rate if rate > 0 else NAN
     same = None if margin is None else equivalence(*m.estimates, margin)
     sequence = relative_sequence(*m.estimates, settings, n_emails)
-    verdict = _verdict(adjusted, same, settings.alpha)
+    verdict = TOO_FEW if m.too_few else _verdict(adjusted, same, settings.alpha)
     if is_early(settings, n_emails) and not _holds_at_every_look(verdict, sequence, margin):
         verdict = INCONCLUSIVE
     return Finding(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from trimtab.abtest.readings import Estimate, ratio
+from trimtab.abtest.readings import Estimate, rates, ratio
 from trimtab.abtest.samples import CLICKS, EMAILS, OPENS, ORDERS, REVENUE, Sums
 
 PER_OPEN, PER_EMAIL, GUARDRAIL = "per open", "per email", "guardrail"
@@ -29,6 +29,12 @@ class Metric(NamedTuple):
 def estimate_rate(metric: Metric, arm: Sums) -> Estimate:
     """Return the rate of a bucket, from sums per unit."""
     return ratio(arm[metric.numerator], arm[metric.denominator])
+
+
+def estimate_rates(metric: Metric, arms: tuple[Sums, Sums]) -> tuple[Estimate, Estimate]:
+    """Return the rates of both buckets, from sums per unit."""
+    first, second = ((arm[metric.numerator], arm[metric.denominator]) for arm in arms)
+    return rates(first, second)
 
 
 def metrics_of(columns: Collection[str]) -> list[Metric]:

@@ -4,6 +4,9 @@ A rate is a ratio of sums over units, R = sum(y) / sum(d). By the delta method i
 variance of the mean of y - R·d, over mean(d)². Two rates are compared by Welch's t-test. Relative
 differences have Fieller's interval: all ratios r for which R_treatment - r·R_control may be 0; it
 excludes 0 % exactly when the interval of the difference excludes 0.
+
+A bucket in which nothing happened is not without variance: chance alone can do that. Its units
+then count as varying like those of both buckets together.
 """
 
 from __future__ import annotations
@@ -12,10 +15,14 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
+from trimtab.abtest.redistribution import NO_VARIANCE, NoEffect, Pair
 from trimtab.arrays import Floats
 
 NAN = math.nan
 WELCH, CUPED, BY_DATE = "Welch", "CUPED", "by date"
+REDISTRIBUTED = "redistributed"
 
 
 class Estimate(NamedTuple):
@@ -75,20 +82,62 @@ def spread(values: Floats) -> float:
     return float(values @ values) / (n * (n - 1)) if n > 1 else NAN
 
 
-def welch(control: Estimate, treatment: Estimate, alpha: float, method: str) -> Reading:
-    """Compare two estimates by Welch's t-test."""
+def rates(control: Pair, treatment: Pair) -> tuple[Estimate, Estimate]:
+    """Return the estimates of both buckets, with a variance if it is 0 in one of them."""
+    return fill_variances(ratio(*control), ratio(*treatment), pool(control, treatment))
+
+
+def pool(control: Pair, treatment: Pair) -> Estimate:
+    """Return the estimate of both buckets together."""
+    both = zip(control, treatment, strict=True)
+    numerator, denominator = (np.concatenate(values) for values in both)
+    return ratio(numerator, denominator)
+
+
+def fill_variances(
+    control: Estimate, treatment: Estimate, both: Estimate
+) -> tuple[Estimate, Estimate]:
+    """Return estimates in which buckets without variance vary like both together."""
+    first, second = (
+        own._replace(variance=both.variance * both.n / own.n)
+        if own.n > 0 and not own.variance > NO_VARIANCE * both.variance * both.n / own.n
+        else own
+        for own in (control, treatment)
+    )
+    return first, second
+
+
+def welch(
+    control: Estimate, treatment: Estimate, alpha: float, method: str,
+    by_chance: NoEffect | None = None,
+) -> Reading:  # fmt: skip
+    """Compare two estimates by Welch's t-test.
+
+    Args:
+        control: estimate of the control group.
+        treatment: estimate of the treatment group.
+        alpha: significance level.
+        method: name of the test.
+        by_chance: distribution of the statistic without an effect; default a t distribution.
+    """
     from scipy.stats import t
 
     error = math.sqrt(control.variance + treatment.variance)
-    freedom = _freedom(control, treatment)
+    freedom = welch_freedom(control, treatment)
     difference = treatment.rate - control.rate
     if not error > 0:
         return untested(method, difference, difference / control.rate if control.rate > 0 else NAN)
-    width = float(t.isf(alpha / 2, freedom))
-    p = 2 * float(t.sf(abs(difference) / error, freedom))
-    ends = fieller(control, treatment, width)
-    low, high = difference - width * error, difference + width * error
-    return Reading(method, difference, low, high, *ends, p, error, freedom)
+    if by_chance is None:
+        least, most = float(t.ppf(alpha / 2, freedom)), float(t.isf(alpha / 2, freedom))
+        p = 2 * float(t.sf(abs(difference) / error, freedom))
+    else:
+        (least, most), p = by_chance.ends(alpha), by_chance.p()
+    relative, _, relative_high = fieller(control, treatment, -least)
+    _, relative_low, _ = fieller(control, treatment, most)
+    low, high = difference - most * error, difference - least * error
+    return Reading(
+        method, difference, low, high, relative, relative_low, relative_high, p, error, freedom
+    )
 
 
 def untested(method: str, difference: float, relative: float = NAN) -> Reading:
@@ -96,7 +145,7 @@ def untested(method: str, difference: float, relative: float = NAN) -> Reading:
     return Reading(method, difference, NAN, NAN, relative, NAN, NAN, NAN, 0.0, math.inf)
 
 
-def _freedom(control: Estimate, treatment: Estimate) -> float:
+def welch_freedom(control: Estimate, treatment: Estimate) -> float:
     """Return Satterthwaite's degrees of freedom; infinite if both estimates have infinite n."""
     parts = [(e.variance, e.n - 1) for e in (control, treatment)]
     below = sum(variance**2 / n for variance, n in parts if n > 0)
@@ -133,7 +182,7 @@ def equivalence(control: Estimate, treatment: Estimate, margin: float) -> float:
         if not error > 0:
             return NAN
         distance = side * (treatment.rate - scaled.rate) / error
-        found.append(float(t.sf(distance, _freedom(scaled, treatment))))
+        found.append(float(t.sf(distance, welch_freedom(scaled, treatment))))
     return max(found)
 
 

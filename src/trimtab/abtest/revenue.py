@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
-from trimtab.abtest.readings import NAN, Reading, ratio, welch
+from trimtab.abtest.readings import NAN, Reading, rates, welch
+from trimtab.abtest.redistribution import Pair
 from trimtab.arrays import Floats
 
-Pair = tuple[Floats, Floats]  # revenue and its denominator, one row per unit
 _MAX_DRAWN = 1 << 22  # numbers drawn at once
 
 
@@ -18,8 +18,8 @@ def winsorised(control: Pair, treatment: Pair, quantile: float, alpha: float) ->
     both = np.concatenate([control[0], treatment[0]])
     paid = both[both > 0]
     most = float(np.quantile(paid, quantile)) if len(paid) else 0.0
-    first, second = (ratio(np.minimum(money, most), per) for money, per in (control, treatment))
-    return welch(first, second, alpha, f"capped at {most:,.2f}")
+    capped = [(np.minimum(money, most), per) for money, per in (control, treatment)]
+    return welch(*rates(capped[0], capped[1]), alpha, f"capped at {most:,.2f}")
 
 
 def bootstrapped(control: Pair, treatment: Pair, draws: int, seed: int, alpha: float) -> Reading:

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trimtab.abtest.metrics import GUARDRAIL, Metric
-from trimtab.abtest.readings import BY_DATE, CUPED, Reading
+from trimtab.abtest.readings import BY_DATE, CUPED, REDISTRIBUTED, WELCH, Reading
 from trimtab.abtest.samples import find_old_names
 from trimtab.abtest.settings import Settings
 
 SIGNIFICANT, INCONCLUSIVE, EQUIVALENT = "significant", "inconclusive", "equivalent"
+TOO_FEW = "too few"  # units in which anything happened
 ALARM = 0.001
 EMAIL = "email"  # the unit if only totals are known
 
@@ -45,7 +46,7 @@ class Finding:
             difference; None without a margin.
         equivalence: p-value of the two one-sided tests; None without a margin.
         sequence: relative interval that holds at every look; None without a plan.
-        verdict: significant, inconclusive or equivalent; None if untested.
+        verdict: significant, inconclusive, equivalent or too few; None if untested.
     """
 
     metric: Metric
@@ -70,9 +71,10 @@ class Finding:
     def alike(self) -> list[Reading]:
         """Return readings that test the same thing in different ways, and should agree.
 
-        CUPED and the combination of dates are left out: they can detect more than the others.
+        CUPED and the combination of dates are left out: they can detect more than the others. So
+        is Welch's test where units were redistributed because its p-value does not hold.
         """
-        apart = (CUPED, BY_DATE)
+        apart = (CUPED, BY_DATE, *([WELCH] if self.main.method == REDISTRIBUTED else []))
         return [r for r in self.readings if r.method not in apart and not math.isnan(r.p)]
 
     def agree(self, alpha: float) -> bool:

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from trimtab.abtest.counts import EXACT, POOLED
 from trimtab.abtest.metrics import PER_EMAIL, PER_OPEN
-from trimtab.abtest.readings import BY_DATE, CUPED, WELCH
+from trimtab.abtest.readings import BY_DATE, CUPED, REDISTRIBUTED, WELCH
+from trimtab.abtest.redistribution import LEAST_DIFFERENT
 from trimtab.abtest.samples import REVENUE
-from trimtab.abtest.verdicts import EMAIL, EQUIVALENT, INCONCLUSIVE, SIGNIFICANT, Finding, Verdicts
+from trimtab.abtest.verdicts import (
+    EMAIL,
+    EQUIVALENT,
+    INCONCLUSIVE,
+    SIGNIFICANT,
+    TOO_FEW,
+    Finding,
+    Verdicts,
+)
 from trimtab.report.words import NOTHING, SPACE, compact, interval, is_number, join_words, percent
 
 _ADJUSTED = {CUPED: "by CUPED for what users did before the test", BY_DATE: "for the dates"}
-_USUAL = (WELCH, POOLED, EXACT)  # methods that a sentence need not name
+_USUAL = (WELCH, REDISTRIBUTED, POOLED, EXACT)  # methods that a sentence need not name
 
 
 def rate(finding: Finding, value: float) -> str:
@@ -81,6 +90,8 @@ def overall(verdicts: Verdicts) -> str:
     if found and all(f.verdict == EQUIVALENT for f in found):
         return "No difference that matters"
     undecided = any(f.verdict in (INCONCLUSIVE, SIGNIFICANT) for f in found)
+    if any(f.verdict == TOO_FEW for f in found) and not undecided:
+        return "Too few to tell"
     return "Not clear yet" if undecided else "Nothing to test"
 
 
@@ -129,6 +140,8 @@ def outcome(finding: Finding, verdicts: Verdicts) -> str:
     title, main = finding.metric.title, finding.main
     if finding.verdict is None:
         return f"{title}: nothing can be tested; {_why_untested(finding, verdicts)}."
+    if finding.verdict == TOO_FEW:
+        return f"{title}: too few to test. {_what_is_too_few(finding, verdicts)}"
     ends = interval(main.relative_low, main.relative_high)
     size = percent(main.relative) if is_number(main.relative) else "no rate in control"
     by = "" if main.method in _USUAL else f", {main.method}"
@@ -141,6 +154,15 @@ def _why_untested(finding: Finding, verdicts: Verdicts) -> str:
         return "totals do not show how revenue varies; use a table with one row per user"
     no_dates = is_number(finding.main.p)
     return "the buckets have no date in common" if no_dates else "there is too little variation"
+
+
+def _what_is_too_few(finding: Finding, verdicts: Verdicts) -> str:
+    what = finding.metric.numerator
+    return (
+        f"In the smaller bucket, chance alone would give fewer than {LEAST_DIFFERENT} "
+        f"{verdicts.unit}s that differ from most in {what}. Send more emails, or make the smaller "
+        f"bucket larger."
+    )
 
 
 def _explain(finding: Finding, verdicts: Verdicts) -> str:
