@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from trimtab.abtest import Settings, analyse, analyse_counts
-from trimtab.abtest.readings import rates
+from trimtab.abtest.judging import relative_sequence
+from trimtab.abtest.readings import rates, welch_freedom
 from trimtab.abtest.redistribution import Units, without_effect
 
 
@@ -126,3 +127,36 @@ def test_unequal_buckets_are_redistributed_and_equal_ones_are_not():
         adjusted = known.of("clicks", "opens").main
         assert adjusted.method == "CUPED"
         assert adjusted.p == pytest.approx(found.main.p, abs=0.1)  # before tells nothing here
+
+
+# Many looks --------------------------------------------------------------------------------------
+
+
+def is_left(units, n, settings):
+    """Whether the interval for every look, after n users, excludes no difference."""
+    own = Units(*(part[:n] for part in units[:2]), None, 0.0, units.treated[:n])
+    pairs = [(own.numerator[side], own.denominator[side]) for side in (~own.treated, own.treated)]
+    both = rates(*pairs)
+    by_chance = without_effect(own, welch_freedom(*both), draws=400)
+    low, high = relative_sequence(*both, settings, n, by_chance)
+    return low > 0 or high < 0
+
+
+def test_many_looks_at_unequal_buckets():
+    """Three times as many users as planned; by a t distribution, 6 of 60 intervals are left."""
+    random = np.random.default_rng(6)
+    runs, n = 60, 1_200
+    settings = Settings(planned=n // 3)
+    left = 0
+    for _ in range(runs):
+        units = spending(random, n, n // 10)
+        shuffled = Units(*units[:4], random.permutation(units.treated))
+        left += any(is_left(shuffled, look, settings) for look in range(200, n + 1, 200))
+    assert left / runs <= 0.05
+
+
+def test_going_on_past_the_plan_keeps_the_interval_for_every_look():
+    table = users(1_000, 100, 1_000, 135)
+    once, often = (analyse(table, Settings(planned=n)) for n in (None, 500))
+    assert once.of("clicks", "opens").verdict == "significant"
+    assert often.of("clicks", "opens").verdict == "inconclusive"

@@ -10,7 +10,7 @@ import numpy as np
 
 from trimtab.abtest import counts as by_count
 from trimtab.abtest.buckets import Experiment
-from trimtab.abtest.cuped import Observed, adjust, covary
+from trimtab.abtest.cuped import adjust
 from trimtab.abtest.dates import by_date, is_uneven, looks
 from trimtab.abtest.judging import Measured, judge
 from trimtab.abtest.metrics import Metric, estimate_rates, metrics_of
@@ -18,7 +18,6 @@ from trimtab.abtest.readings import (
     BY_DATE,
     CUPED,
     NAN,
-    REDISTRIBUTED,
     WELCH,
     Estimate,
     Reading,
@@ -26,13 +25,7 @@ from trimtab.abtest.readings import (
     pool,
     welch,
 )
-from trimtab.abtest.redistribution import (
-    LEAST_DIFFERENT,
-    Pair,
-    Units,
-    expected_different,
-    without_effect,
-)
+from trimtab.abtest.redistribution import LEAST_DIFFERENT, Pair
 from trimtab.abtest.revenue import bootstrapped, winsorised
 from trimtab.abtest.samples import (
     BEFORE,
@@ -47,10 +40,10 @@ from trimtab.abtest.samples import (
 )
 from trimtab.abtest.settings import Settings
 from trimtab.abtest.strata import stratified
+from trimtab.abtest.unequal import is_too_few, observed, redistribute, rename
 from trimtab.abtest.verdicts import EMAIL, SampleRatio, Side, Verdicts
 from trimtab.errors import DataError, TrimtabError
 
-_BALANCED = 0.45  # share of units in the smaller bucket from which errors cancel out
 _LEAST_DRAWS = 20  # over alpha: bootstrap draws needed to estimate p
 
 
@@ -157,12 +150,14 @@ def _measure(sample: Sample, metric: Metric, settings: Settings, uneven: bool) -
     by_method = _rates_by_method(sample, arms, metric, uneven)
     estimates = next(iter(by_method.values()))
     readings = [welch(*both, settings.alpha, name) for name, both in by_method.items()]
-    redistributed = _redistributed(arms, metric, readings[0], estimates, settings)
-    if redistributed is not None:
-        readings = [redistributed, *(r for r in readings if r.method != redistributed.method)]
+    by_chance = redistribute(arms, metric, readings[0], settings.seed)
+    if by_chance is not None:
+        name = rename(readings[0].method)
+        main = welch(*estimates, settings.alpha, name, by_chance)
+        readings = [main, *(own for own in readings if own.method != name)]
     main = readings[0]
     p = main.p
-    if metric.numerator == ORDERS and redistributed is None:
+    if metric.numerator == ORDERS and by_chance is None:
         totals = [(float(own.sum()), float(below.sum())) for own, below in (first, second)]
         readings.append(by_count.exact(totals[0], totals[1], settings.alpha))
         p = max(p, readings[-1].p)  # orders are few: both tests must find a difference
@@ -170,31 +165,9 @@ def _measure(sample: Sample, metric: Metric, settings: Settings, uneven: bool) -
         readings += _revenue_readings(first, second, settings)
     if uneven and main.method != BY_DATE:
         p = NAN  # the difference may come from the dates
-    too_few = not math.isnan(p) and expected_different(first, second) < LEAST_DIFFERENT
-    return Measured(metric, (_side(*first), _side(*second)), estimates, readings, p, too_few)
-
-
-def _redistributed(
-    arms: tuple[Sums, Sums], metric: Metric, main: Reading, estimates: tuple[Estimate, Estimate],
-    settings: Settings,
-) -> Reading | None:  # fmt: skip
-    """Return the main reading by redistribution of units; None if Welch's test holds as it is."""
-    sizes = [len(arm[EMAILS]) for arm in arms]
-    balanced = min(sizes) >= _BALANCED * sum(sizes)
-    if main.method == BY_DATE or (balanced and metric.numerator != REVENUE):
-        return None
-    covariates, slope = None, 0.0
-    if main.method == CUPED:
-        before, slope = covary(_observed(arms[0], metric), _observed(arms[1], metric))
-        covariates = np.concatenate(before)
-    own, below = (
-        np.concatenate([arm[name] for arm in arms])
-        for name in (metric.numerator, metric.denominator)
-    )
-    units = Units(own, below, covariates, slope, np.repeat([False, True], sizes))
-    found = without_effect(units, main.freedom, seed=settings.seed)
-    name = REDISTRIBUTED if main.method == WELCH else main.method
-    return None if found is None else welch(*estimates, settings.alpha, name, found)
+    too_few = not math.isnan(p) and is_too_few(arms, metric)
+    sides = _side(*first), _side(*second)
+    return Measured(metric, sides, estimates, readings, p, too_few, by_chance)
 
 
 def _rates_by_method(
@@ -205,7 +178,7 @@ def _rates_by_method(
     both = pool((arms[0][top], arms[0][per]), (arms[1][top], arms[1][per]))
     found = {WELCH: estimate_rates(metric, arms)}
     if BEFORE + top in sample.columns:
-        adjusted = adjust(_observed(arms[0], metric), _observed(arms[1], metric))
+        adjusted = adjust(observed(arms[0], metric), observed(arms[1], metric))
         found = {CUPED: fill_variances(*adjusted, both), **found}
     if sample.dates is None or len(sample.date_names) < 2:
         return found
@@ -230,12 +203,6 @@ def _revenue_readings(control: Pair, treatment: Pair, settings: Settings) -> lis
 def _side(own: Any, below: Any) -> Side:
     numerator, denominator = float(np.sum(own)), float(np.sum(below))
     return Side(numerator, denominator, numerator / denominator if denominator > 0 else NAN)
-
-
-def _observed(arm: Sums, metric: Metric) -> Observed:
-    top, per = metric.numerator, metric.denominator
-    ones = np.ones(len(arm[top]))
-    return Observed(arm[top], arm[per], arm[BEFORE + top], arm.get(BEFORE + per, ones))
 
 
 def _measure_counts(

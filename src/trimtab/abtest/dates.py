@@ -8,9 +8,11 @@ import numpy as np
 
 from trimtab.abtest.judging import relative_sequence
 from trimtab.abtest.metrics import PER_EMAIL, PER_OPEN, Metric, estimate_rates, metrics_of
-from trimtab.abtest.readings import WELCH, Estimate, Reading, welch
+from trimtab.abtest.readings import REDISTRIBUTED, WELCH, Estimate, Reading, welch
+from trimtab.abtest.redistribution import NoEffect
 from trimtab.abtest.samples import EMAILS, Sample
 from trimtab.abtest.settings import Settings
+from trimtab.abtest.unequal import is_too_few, redistribute
 from trimtab.abtest.verdicts import Dated
 from trimtab.arrays import Flags
 
@@ -40,7 +42,7 @@ def by_date(sample: Sample, settings: Settings) -> list[Dated]:
     return [
         Dated(name, metric, reading)
         for place, name in enumerate(sample.date_names)
-        for metric, _, reading in _read_rows(sample, sample.dates == place, settings)
+        for metric, _, reading, *_ in _read_rows(sample, sample.dates == place, settings)
     ]
 
 
@@ -52,8 +54,10 @@ def looks(sample: Sample, settings: Settings) -> list[Dated]:
     for place, name in enumerate(sample.date_names):
         rows = sample.dates <= place
         n_emails = float(sample.columns[EMAILS][rows].sum())
-        for metric, both, reading in _read_rows(sample, rows, settings):
-            sequence = relative_sequence(*both, settings, n_emails)
+        for metric, both, reading, by_chance, too_few in _read_rows(sample, rows, settings):
+            sequence = None
+            if not too_few:
+                sequence = relative_sequence(*both, settings, n_emails, by_chance)
             found.append(Dated(name, metric, reading, sequence))
     return found
 
@@ -62,6 +66,8 @@ class _Row(NamedTuple):
     metric: Metric
     estimates: tuple[Estimate, Estimate]
     reading: Reading
+    by_chance: NoEffect | None
+    too_few: bool
 
 
 def _read_rows(sample: Sample, rows: Flags, settings: Settings) -> list[_Row]:
@@ -69,5 +75,9 @@ def _read_rows(sample: Sample, rows: Flags, settings: Settings) -> list[_Row]:
     found = []
     for metric in _primary_metrics(sample):
         both = estimate_rates(metric, arms)
-        found.append(_Row(metric, both, welch(*both, settings.alpha, WELCH)))
+        reading = welch(*both, settings.alpha, WELCH)
+        by_chance = redistribute(arms, metric, reading, settings.seed)
+        if by_chance is not None:
+            reading = welch(*both, settings.alpha, REDISTRIBUTED, by_chance)
+        found.append(_Row(metric, both, reading, by_chance, is_too_few(arms, metric)))
     return found

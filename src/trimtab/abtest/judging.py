@@ -15,7 +15,9 @@ from trimtab.abtest.readings import (
     equivalence,
     fieller,
     holm,
+    welch_freedom,
 )
+from trimtab.abtest.redistribution import NoEffect
 from trimtab.abtest.repeated_looks import radius
 from trimtab.abtest.settings import Settings
 from trimtab.abtest.verdicts import EQUIVALENT, INCONCLUSIVE, SIGNIFICANT, TOO_FEW, Finding, Side
@@ -30,6 +32,7 @@ class Measured(NamedTuple):
     readings: list[Reading]
     p: float
     too_few: bool = False
+    by_chance: NoEffect | None = None
 
 
 def judge(measured: Sequence[Measured], settings: Settings, n_emails: float) -> list[Finding]:
@@ -49,9 +52,11 @@ def _finding(m: Measured, adjusted: float, settings: Settings, n_emails: float) 
     rate = m.sides[0].rate
     relative = detectable / rate if rate > 0 else NAN
     same = None if margin is None else equivalence(*m.estimates, margin)
-    sequence = relative_sequence(*m.estimates, settings, n_emails)
+    sequence = None
+    if not m.too_few:
+        sequence = relative_sequence(*m.estimates, settings, n_emails, m.by_chance)
     verdict = TOO_FEW if m.too_few else _verdict(adjusted, same, settings.alpha)
-    if is_early(settings, n_emails) and not _holds_at_every_look(verdict, sequence, margin):
+    if settings.planned is not None and not _holds_at_every_look(verdict, sequence, margin):
         verdict = INCONCLUSIVE
     return Finding(
         m.metric, *m.sides, m.readings, m.p, adjusted, detectable, relative,
@@ -87,20 +92,27 @@ def _needed_for_margin(
 
 
 def relative_sequence(
-    control: Estimate, treatment: Estimate, settings: Settings, n_emails: float
-) -> tuple[float, float] | None:
-    """Return Fieller's relative interval, widened to hold at every look."""
+    control: Estimate, treatment: Estimate, settings: Settings, n_emails: float,
+    by_chance: NoEffect | None = None,
+) -> tuple[float, float] | None:  # fmt: skip
+    """Return Fieller's relative interval, widened to hold at every look.
+
+    The boundary is one of a normal distribution. The statistic is allowed values as unlikely
+    under its own distribution: `by_chance`, or a t distribution.
+    """
+    from scipy.stats import norm, t
+
     error = math.sqrt(control.variance + treatment.variance)
     if settings.planned is None or not error > 0 or not control.rate > 0:
         return None
     width = radius(error, n_emails / settings.planned, settings.alpha) / error
-    _, low, high = fieller(control, treatment, width)
-    return low, high
-
-
-def is_early(settings: Settings, n_emails: float) -> bool:
-    """Return whether the test is still running: fewer emails than planned."""
-    return settings.planned is not None and n_emails < settings.planned
+    tail = float(norm.sf(width))
+    if by_chance is None:
+        most = float(t.isf(tail, welch_freedom(control, treatment)))
+        least = -most
+    else:
+        least, most = by_chance.ends(2 * tail)
+    return fieller(control, treatment, most)[1], fieller(control, treatment, -least)[2]
 
 
 def _holds_at_every_look(

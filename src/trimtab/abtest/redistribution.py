@@ -138,16 +138,19 @@ def expected_different(control: Pair, treatment: Pair) -> float:
 def _moments(units: Units) -> Floats:
     """Return the sums that a rate and its variance are made of, one row per unit."""
     y, d = units.numerator, units.denominator
-    x = np.zeros(len(y)) if units.covariate is None else units.covariate
     # Rates do not depend on where y is measured from; small numbers lose less precision.
     rate = y.sum() / d.sum() if d.sum() > 0 else 0.0
     z = y - rate * d
-    return np.stack([z, d, x, z * z, z * d, d * d, z * x, d * x, x * x], axis=1)
+    found = [z, d, z * z, z * d, d * d]
+    if (x := units.covariate) is not None:
+        found += [x, z * x, d * x, x * x]
+    return np.stack(found, axis=1)
 
 
 def _estimate(sums: Floats, n: int, slope: float, usual: float) -> tuple[Floats, Floats]:
     """Return rates and their variances from sums over n units."""
-    z, d, x, zz, zd, dd, zx, dx, xx = sums.T
+    z, d, zz, zd, dd = sums.T[:5]
+    x, zx, dx, xx = sums.T[5:] if sums.shape[1] > 5 else np.zeros((4, len(z)))
     with np.errstate(divide="ignore", invalid="ignore"):
         rate, scale = z / d, n / d
         own = (zz - 2 * rate * zd + rate**2 * dd) * scale**2
@@ -160,7 +163,8 @@ def _estimate(sums: Floats, n: int, slope: float, usual: float) -> tuple[Floats,
 
 def _usual_variance(total: Floats, n: int, slope: float) -> float:
     """Return the variance of one unit around the rate of both buckets together."""
-    _, d, x, zz, _, _, zx, _, xx = total
+    _, d, zz = total[:3]
+    x, zx, _, xx = total[5:] if len(total) > 5 else np.zeros(4)
     if not d > 0 or n < 2:
         return 0.0
     scale = n / d

@@ -180,8 +180,8 @@ def _explain(finding: Finding, verdicts: Verdicts) -> str:
     why = f"Chance alone could explain it ({p})."
     if finding.p_adjusted < settings.alpha:
         why = (
-            f"A single planned look would find it significant ({p}), but there are fewer emails "
-            f"than planned, and the interval for every look, {every_look(finding)}, includes 0."
+            f"A single planned look would find it significant ({p}), but the interval for every "
+            f"look, {every_look(finding)}, includes 0."
         )
     if finding.needed is not None:
         why += f" About {roughly(finding.needed)} emails in total would show this difference."

@@ -1,0 +1,58 @@
+"""When Welch's test does not hold: buckets of unequal size, skewed revenue, too few units."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from trimtab.abtest.cuped import Observed, covary
+from trimtab.abtest.metrics import Metric
+from trimtab.abtest.readings import BY_DATE, CUPED, REDISTRIBUTED, WELCH, Reading
+from trimtab.abtest.redistribution import (
+    LEAST_DIFFERENT,
+    NoEffect,
+    Units,
+    expected_different,
+    without_effect,
+)
+from trimtab.abtest.samples import BEFORE, EMAILS, REVENUE, Sums
+
+_BALANCED = 0.45  # share of units in the smaller bucket from which errors cancel out
+
+
+def redistribute(
+    arms: tuple[Sums, Sums], metric: Metric, main: Reading, seed: int
+) -> NoEffect | None:
+    """Return the distribution of a reading without an effect; None if Welch's test holds.
+
+    Dates combined are always compared by Welch's test.
+    """
+    sizes = [len(arm[EMAILS]) for arm in arms]
+    balanced = min(sizes) >= _BALANCED * sum(sizes)
+    if not main.error > 0 or main.method == BY_DATE or (balanced and metric.numerator != REVENUE):
+        return None
+    covariates, slope = None, 0.0
+    if main.method == CUPED:
+        before, slope = covary(observed(arms[0], metric), observed(arms[1], metric))
+        covariates = np.concatenate(before)
+    names = (metric.numerator, metric.denominator)
+    own, below = (np.concatenate([arm[name] for arm in arms]) for name in names)
+    units = Units(own, below, covariates, slope, np.repeat([False, True], sizes))
+    return without_effect(units, main.freedom, seed=seed)
+
+
+def rename(method: str) -> str:
+    """Return the name of a method with redistribution."""
+    return REDISTRIBUTED if method == WELCH else method
+
+
+def is_too_few(arms: tuple[Sums, Sums], metric: Metric) -> bool:
+    """Return whether too little happened in the smaller bucket for any test."""
+    first, second = ((arm[metric.numerator], arm[metric.denominator]) for arm in arms)
+    return expected_different(first, second) < LEAST_DIFFERENT
+
+
+def observed(arm: Sums, metric: Metric) -> Observed:
+    """Return a metric of one bucket, in the test and before it."""
+    top, per = metric.numerator, metric.denominator
+    ones = np.ones(len(arm[top]))
+    return Observed(arm[top], arm[per], arm[BEFORE + top], arm.get(BEFORE + per, ones))
