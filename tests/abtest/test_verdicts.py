@@ -177,6 +177,8 @@ def test_sample_ratio():
     half = analyse_counts({**CONTROL, "emails": 410_000}, TREATMENT)
     assert half.sample_ratio.alarm
     assert half.sample_ratio.p == pytest.approx(stats.chisquare([410_000, 400_000]).pvalue)
+    assert {finding.verdict for finding in half.findings} == {"blocked"}
+    assert {row["verdict"] for row in half.to_dict()["findings"]} == {"blocked"}
     share = 400 / 810
     assert not analyse_counts(
         {**CONTROL, "emails": 410_000}, TREATMENT, Settings(share=share)

@@ -38,6 +38,18 @@ def test_totals(call, tmp_path):
     assert (tmp_path / "verdict.html").stat().st_size > 100_000
 
 
+@pytest.mark.parametrize("flags", [(), ("--json",)])
+def test_a_wrong_split_has_no_verdict_and_a_status_of_its_own(call, tmp_path, flags):
+    lost = (*TOTALS[:3], "emails=380000,opens=57000,clicks=9320,orders=21")
+    run = call("abtest", *lost, *flags, "--out", "verdict.html", cwd=tmp_path)
+    page = (tmp_path / "verdict.html").read_text()
+    assert run.returncode == 5, run.stderr
+    assert "blocked" in run.stdout
+    assert "blocked" in page
+    assert "significant" not in run.stdout
+    assert "by more than chance explains" not in page
+
+
 def test_json(call, table):
     run = call("abtest", "--table", "users.parquet", "--json", cwd=table)
     found = json.loads(run.stdout)["findings"]

@@ -78,10 +78,10 @@ def analyse(
     measured = [_measure(sample, m, settings, uneven) for m in metrics_of(sample.columns)]
     n_emails = float(sample.columns[EMAILS].sum())
     unit = "row" if sample.users is None else "user"
+    split = sample_ratio(*sample.counts(), settings.share)
     return Verdicts(
-        settings, unit, sample_ratio(*sample.counts(), settings.share),
-        judge(measured, settings, n_emails), by_date(sample, settings),
-        looks(sample, settings), _notes(sample, uneven),
+        settings, unit, split, judge(measured, settings, n_emails, split),
+        by_date(sample, settings), looks(sample, settings), _notes(sample, uneven),
     )  # fmt: skip
 
 
@@ -117,10 +117,9 @@ def analyse_counts(
     n_emails = arms[0][EMAILS] + arms[1][EMAILS]
     notes = ["Only totals are known: emails, opens, clicks and orders count as independent. A "
              "table with one row per user gives a better analysis."]  # fmt: skip
-    return Verdicts(
-        settings, EMAIL, sample_ratio(arms[0][EMAILS], arms[1][EMAILS], settings.share),
-        judge(measured, settings, n_emails), notes=notes,
-    )  # fmt: skip
+    split = sample_ratio(arms[0][EMAILS], arms[1][EMAILS], settings.share)
+    found = judge(measured, settings, n_emails, split)
+    return Verdicts(settings, EMAIL, split, found, notes=notes)
 
 
 def require_scipy() -> None:

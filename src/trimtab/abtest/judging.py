@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -20,7 +21,16 @@ from trimtab.abtest.readings import (
 from trimtab.abtest.redistribution import NoEffect
 from trimtab.abtest.repeated_looks import radius
 from trimtab.abtest.settings import Settings
-from trimtab.abtest.verdicts import EQUIVALENT, INCONCLUSIVE, SIGNIFICANT, TOO_FEW, Finding, Side
+from trimtab.abtest.verdicts import (
+    BLOCKED,
+    EQUIVALENT,
+    INCONCLUSIVE,
+    SIGNIFICANT,
+    TOO_FEW,
+    Finding,
+    SampleRatio,
+    Side,
+)
 
 
 class Measured(NamedTuple):
@@ -35,15 +45,23 @@ class Measured(NamedTuple):
     by_chance: NoEffect | None = None
 
 
-def judge(measured: Sequence[Measured], settings: Settings, n_emails: float) -> list[Finding]:
-    """Return findings with p-values adjusted within each family."""
+def judge(
+    measured: Sequence[Measured], settings: Settings, n_emails: float, split: SampleRatio
+) -> list[Finding]:
+    """Return findings with p-values adjusted within each family.
+
+    If the split into buckets went wrong, every verdict is blocked.
+    """
     adjusted: dict[Metric, float] = {}
     for family in FAMILIES:
         own = [m for m in measured if m.metric.family == family]
         adjusted |= zip(
             (m.metric for m in own), holm([NAN if m.too_few else m.p for m in own]), strict=True
         )
-    return [_finding(m, adjusted[m.metric], settings, n_emails) for m in measured]
+    found = [_finding(m, adjusted[m.metric], settings, n_emails) for m in measured]
+    if split.alarm:
+        found = [dataclasses.replace(own, verdict=BLOCKED, needed=None) for own in found]
+    return found
 
 
 def _finding(m: Measured, adjusted: float, settings: Settings, n_emails: float) -> Finding:

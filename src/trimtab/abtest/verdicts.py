@@ -15,6 +15,7 @@ from trimtab.abtest.settings import Settings
 
 SIGNIFICANT, INCONCLUSIVE, EQUIVALENT = "significant", "inconclusive", "equivalent"
 TOO_FEW = "too few"  # units in which anything happened
+BLOCKED = "blocked"  # the split into buckets went wrong
 ALARM = 0.001
 EMAIL = "email"  # the unit if only totals are known
 
@@ -46,7 +47,8 @@ class Finding:
             difference; None without a margin.
         equivalence: p-value of the two one-sided tests; None without a margin.
         sequence: relative interval that holds at every look; None without a plan.
-        verdict: significant, inconclusive, equivalent or too few; None if untested.
+        verdict: significant, inconclusive, equivalent or too few; blocked if the split into
+            buckets went wrong; None if untested.
     """
 
     metric: Metric

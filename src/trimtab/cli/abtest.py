@@ -44,6 +44,7 @@ _LOGS = ("emails", "opens", "clicks", "orders")
 _ENDINGS = (".parquet", ".csv", ".csv.gz", ".tsv", ".tsv.gz")
 _MAPPED = (EMAIL_ID, SESSION, DATE, *COLUMNS, *(BEFORE + name for name in COLUMNS))
 _OLD_NAMES = {"emails": "mails"}  # still read
+WRONG_SPLIT = 5  # exit status if the buckets do not have the planned sizes
 
 
 def abtest(
@@ -98,7 +99,10 @@ def abtest(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Analyse an A/B test, or plan one with --plan."""
+    """Analyse an A/B test, or plan one with --plan.
+
+    Exits with status 5, and without a verdict, if the buckets do not have the planned sizes.
+    """
     settings = Settings(
         alpha=alpha, power=power, share=share, planned=planned, draws=draws,
         margin=None if margin is None else parse_share("margin", margin),
@@ -123,10 +127,12 @@ def abtest(
         write_verdict(found, out)
     if as_json:
         print_json(found.to_dict())
-        return
-    print_verdicts(found)
-    if out is not None:
-        say_page(out)
+    else:
+        print_verdicts(found)
+        if out is not None:
+            say_page(out)
+    if found.sample_ratio.alarm:
+        raise typer.Exit(WRONG_SPLIT)
 
 
 def _parse_lift(text: str) -> float:

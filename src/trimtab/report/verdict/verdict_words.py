@@ -8,6 +8,7 @@ from trimtab.abtest.readings import BY_DATE, CUPED, REDISTRIBUTED, WELCH
 from trimtab.abtest.redistribution import LEAST_DIFFERENT
 from trimtab.abtest.samples import REVENUE
 from trimtab.abtest.verdicts import (
+    BLOCKED,
     EMAIL,
     EQUIVALENT,
     INCONCLUSIVE,
@@ -110,7 +111,8 @@ def sentences(verdicts: Verdicts) -> list[str]:
     """
     found = sorted(primary(verdicts), key=lambda own: own.verdict != SIGNIFICANT)
     outcomes = [outcome(finding, verdicts) for finding in found]
-    checks = " ".join(filter(None, [guardrail(verdicts), *verdicts.notes]))
+    opened = "" if verdicts.sample_ratio.alarm else guardrail(verdicts)
+    checks = " ".join(filter(None, [opened, *verdicts.notes]))
     alarm = sample_ratio(verdicts) if verdicts.sample_ratio.alarm else ""
     return [sentence for sentence in (alarm, *outcomes, checks) if sentence]
 
@@ -140,6 +142,8 @@ def outcome(finding: Finding, verdicts: Verdicts) -> str:
     title, main = finding.metric.title, finding.main
     if finding.verdict is None:
         return f"{title}: nothing can be tested; {_why_untested(finding, verdicts)}."
+    if finding.verdict == BLOCKED:
+        return f"{title}: no verdict, because the split into buckets went wrong."
     if finding.verdict == TOO_FEW:
         return f"{title}: too few to test. {_what_is_too_few(finding, verdicts)}"
     ends = interval(main.relative_low, main.relative_high)
@@ -225,7 +229,7 @@ def guardrail(verdicts: Verdicts) -> str:
 
 def disagreement(finding: Finding, alpha: float) -> str:
     """Return which tests of a metric disagree; empty if they agree."""
-    if finding.agree(alpha):
+    if finding.verdict == BLOCKED or finding.agree(alpha):
         return ""
     found = [f"“{reading.method}”" for reading in finding.alike() if reading.p < alpha]
     others = [f"“{reading.method}”" for reading in finding.alike() if reading.p >= alpha]
