@@ -156,10 +156,11 @@ def _measure(sample: Sample, metric: Metric, settings: Settings, uneven: bool) -
         readings = [main, *(own for own in readings if own.method != name)]
     main = readings[0]
     p = main.p
-    if metric.numerator == ORDERS and by_chance is None:
+    if metric.numerator == ORDERS:
         totals = [(float(own.sum()), float(below.sum())) for own, below in (first, second)]
         readings.append(by_count.exact(totals[0], totals[1], settings.alpha))
-        p = max(p, readings[-1].p)  # orders are few: both tests must find a difference
+        if by_chance is None:
+            p = max(p, readings[-1].p)  # orders are few: both tests must find a difference
     if metric.numerator == REVENUE:
         readings += _revenue_readings(first, second, settings)
     if uneven and main.method != BY_DATE:

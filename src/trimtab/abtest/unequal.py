@@ -1,4 +1,4 @@
-"""When Welch's test does not hold: buckets of unequal size, skewed revenue, too few units."""
+"""When Welch's test does not hold: unequal buckets, rare orders, skewed revenue, too few units."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from trimtab.abtest.redistribution import (
     expected_different,
     without_effect,
 )
-from trimtab.abtest.samples import BEFORE, EMAILS, REVENUE, Sums
+from trimtab.abtest.samples import BEFORE, EMAILS, ORDERS, REVENUE, Sums
 
+_SKEWED = (ORDERS, REVENUE)
 _BALANCED = 0.45  # share of units in the smaller bucket from which errors cancel out
 
 
@@ -28,7 +29,11 @@ def redistribute(
     """
     sizes = [len(arm[EMAILS]) for arm in arms]
     balanced = min(sizes) >= _BALANCED * sum(sizes)
-    if not main.error > 0 or main.method == BY_DATE or (balanced and metric.numerator != REVENUE):
+    if (
+        not main.error > 0
+        or main.method == BY_DATE
+        or (balanced and metric.numerator not in _SKEWED)
+    ):
         return None
     covariates, slope = None, 0.0
     if main.method == CUPED:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from trimtab.abtest.counts import EXACT
 from trimtab.abtest.metrics import GUARDRAIL, Metric
 from trimtab.abtest.readings import BY_DATE, CUPED, REDISTRIBUTED, WELCH, Reading
 from trimtab.abtest.samples import find_old_names
@@ -74,9 +75,9 @@ class Finding:
         """Return readings that test the same thing in different ways, and should agree.
 
         CUPED and the combination of dates are left out: they can detect more than the others. So
-        is Welch's test where units were redistributed because its p-value does not hold.
+        are tests that assume more than the redistribution of units, where there is one.
         """
-        apart = (CUPED, BY_DATE, *([WELCH] if self.main.method == REDISTRIBUTED else []))
+        apart = (CUPED, BY_DATE, *([WELCH, EXACT] if self.main.method == REDISTRIBUTED else []))
         return [r for r in self.readings if r.method not in apart and not math.isnan(r.p)]
 
     def agree(self, alpha: float) -> bool:
