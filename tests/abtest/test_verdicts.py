@@ -421,6 +421,34 @@ def test_buckets_by_salt_agree_with_the_lists():
         analyse_counts({"emails": 5}, {"emails": 5})
 
 
+def test_a_tiny_alpha_does_not_ask_for_millions_of_draws():
+    found = analyse(people(400, 12), Settings(alpha=1e-6)).of("revenue", "opens")
+    assert not [own for own in found.readings if own.method.startswith("bootstrap")]
+    assert found.verdict == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    ("buckets", "labels"),
+    [
+        ([False, True], ("False", "True")),
+        ([True, False], ("true", "false")),
+        ([1, 2], ("01", "02")),
+    ],
+)
+def test_labels_that_a_csv_file_turns_into_other_types(buckets, labels):
+    table = replaced(bucket=[buckets[0]] * 8 + [buckets[1]] * 8)
+    assert analyse(table, labels=labels).findings == analyse(SMALL).findings
+
+
+def test_dates_with_the_day_first_are_in_order():
+    written = SMALL.append_column("date", pa.array(["30.10.2026", "2.11.2026"] * 8))
+    assert [look.date for look in analyse(written).looks][::2] == ["2026-10-30", "2026-11-02"]
+    for wrong in ("10/11/2026", "31.2.2026"):
+        table = SMALL.append_column("date", pa.array([wrong] * 16))
+        with pytest.raises(DataError, match=r"'date' .*write 2026-10-30"):
+            analyse(table)
+
+
 def test_custom_labels():
     renamed = replaced(bucket=["A"] * 8 + ["B"] * 8)
     assert analyse(renamed, labels=("A", "B")).findings == analyse(SMALL).findings

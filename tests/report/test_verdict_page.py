@@ -71,6 +71,15 @@ def test_numbers_of_emails_have_two_digits() -> None:
     ]  # fmt: skip
 
 
+def test_a_negative_rate_has_a_difference_but_no_lift() -> None:
+    money = np.random.default_rng(1).normal(-5.0, 1.0, 200)  # more returned than bought
+    table = pa.table({"bucket": ["control", "treatment"] * 100, "revenue": money})
+    found = analyse(table)
+    said = outcome(found.of("revenue", "emails"), found)
+    assert "no lift, because the rate of control is below 0" in said
+    assert "no rate in control" not in said
+
+
 def test_tests_that_disagree_are_named() -> None:
     n = 2_000
     money = np.zeros(n)

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.abtest.buckets import CONTROL, TREATMENT, Experiment
+from trimtab.abtest.written_dates import parse_dates
 from trimtab.arrays import Codes, Flags, Floats
 from trimtab.errors import DataError
 from trimtab.tables.column_map import own_names
@@ -211,6 +212,7 @@ def _by_label(column: pa.ChunkedArray, labels: Sequence[str], name: str) -> Flag
             f"column '{name}' of table holds {column.type}: must be text like '{labels[0]}'; "
             f"cast the column"
         ) from error
+    text = _as_written(text, column.type, labels)
     known = pc.unique(text).to_pylist()
     strange = [value for value in known if value not in labels]
     if strange:
@@ -222,6 +224,17 @@ def _by_label(column: pa.ChunkedArray, labels: Sequence[str], name: str) -> Flag
     if missing:
         raise DataError(f"column '{name}' of table has no '{missing[0]}'; add rows of both buckets")
     return np.array(pc.equal(text, labels[1]).to_numpy(zero_copy_only=False), bool)
+
+
+def _as_written(text: pa.ChunkedArray, kind: pa.DataType, labels: Sequence[str]) -> pa.ChunkedArray:
+    """Return buckets with the labels that a CSV file's numbers, or true and false, stand for."""
+    if pa.types.is_boolean(kind):
+        meant = {label.lower(): label for label in labels}
+    elif pa.types.is_integer(kind):
+        meant = {str(int(label)): label for label in labels if label.strip("+-").isdecimal()}
+    else:
+        return text
+    return pa.chunked_array([pa.array([meant.get(v, v) for v in text.to_pylist()], pa.string())])
 
 
 def _check_apart(treated: Flags, users: Codes | None) -> None:
@@ -244,6 +257,8 @@ def _dates(columns: pa.Table) -> tuple[Sequence[str], Codes | None]:
     column = columns[DATE]
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.date32(), safe=False)
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        column = parse_dates(column, DATE)
     text = column.cast(pa.string()) if pa.types.is_date(column.type) else column
     names, (codes,) = encode_ids([id_column("table", DATE, text)])
     return [str(name) for name in pa.array(names).to_pylist()], codes

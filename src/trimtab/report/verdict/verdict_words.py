@@ -147,10 +147,17 @@ def outcome(finding: Finding, verdicts: Verdicts) -> str:
     if finding.verdict == TOO_FEW:
         return f"{title}: too few to test. {_what_is_too_few(finding, verdicts)}"
     ends = interval(main.relative_low, main.relative_high)
-    size = percent(main.relative) if is_number(main.relative) else "no rate in control"
+    size = percent(main.relative)
+    if not is_number(main.relative):
+        size = f"{difference(finding, main.difference)} ({_why_no_lift(finding)})"
     by = "" if main.method in _USUAL else f", {main.method}"
     span = f" ({confidence(verdicts)} interval {ends}{by})" if ends else ""
     return f"{title}: {size}{span}, {finding.verdict}. {_explain(finding, verdicts)}"
+
+
+def _why_no_lift(finding: Finding) -> str:
+    where = "0" if finding.control.rate == 0 else "below 0"
+    return f"no lift, because the rate of control is {where}"
 
 
 def _why_untested(finding: Finding, verdicts: Verdicts) -> str:
