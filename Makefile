@@ -4,8 +4,6 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# One more than there are cores: tests of servers and pages wait now and then.
-WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
 
 .PHONY: demo test test-spark test-lenskit test-rectools lint types check docs benchmark clean
 
@@ -13,7 +11,7 @@ demo: $(READY)  ## the paper's experiments on a real retailer's year, and a page
 	$(BIN)/trimtab demo
 
 test: $(READY)  ## all tests, but for those that take minutes
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not minutes"
+	$(BIN)/python -m pytest -n auto --dist loadgroup -m "not minutes"
 
 test-spark: $(READY)  ## all tests on Spark: also a real cluster, its parts killed on the way
 	$(BIN)/python -m pytest -n 1 tests/spark
