@@ -9,6 +9,7 @@ from trimtab.abtest.buckets import TREATMENT
 from trimtab.abtest.simulated_test import Loop
 from trimtab.errors import SettingError
 
+pytestmark = pytest.mark.xdist_group("simulated-test")  # made once, in 20 seconds
 SMALL = {"users": 1_200, "days": 4, "items": 200, "listed": 30}
 
 

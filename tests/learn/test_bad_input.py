@@ -177,6 +177,9 @@ MORE = {
 }  # fmt: skip
 
 
+pytestmark = pytest.mark.xdist_group("bad-input")  # all commands run once, in 10 seconds
+
+
 @pytest.fixture(scope="module")
 def bias() -> tt.ItemBias:
     return tt.BiasLearner(method="ascent", k=2).fit(RECS, RECENT)

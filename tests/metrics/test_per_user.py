@@ -386,6 +386,7 @@ def ranx_metrics(top, bought, k):
     return precision, average * np.maximum(1, sizes / k), ndcg
 
 
+@pytest.mark.xdist_group("ranx")  # it compiles for 15 seconds
 @pytest.mark.parametrize("k", [1, 5, 10])
 def test_equals_ranx(k):
     rng = np.random.default_rng(k)
