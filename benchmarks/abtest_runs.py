@@ -1,16 +1,14 @@
 """Error rates and power of A/B tests, over thousands of generated tests with fixed seeds.
 
-python benchmarks/abtest_runs.py                           # hours, most for unequal buckets
+python benchmarks/abtest_runs.py                           # an hour, most for unequal buckets
 python benchmarks/abtest_runs.py --parts chance cuped plan # minutes
 python benchmarks/abtest_runs.py --runs 200                # quick; its limits are for 2,000
 
 A/A: how often a difference is found without one. Peeking: the same at any of 14 looks, with
 intervals for one look and for every look. CUPED: its variance over the plain variance, compared
-with 1 - ρ². Plan: how often the planned number of emails detects the planned lift. Unequal: A/A
-with a treatment group of 50 to 1 % of users and heavy-tailed revenue; tests with a verdict of too
-few are counted apart. Looks: 30 looks at unequal buckets, as planned and three times as far.
-Power: revenue in equal buckets, redistributed over Welch. Exits with status 1 if a value is
-outside its limits.
+with 1 - ρ². Plan: how often the planned number of emails detects the planned lift. The parts
+unequal, lifts, looks and power are in abtest_unequal.py. Exits with status 1 if a value is outside
+its limits.
 """
 
 from __future__ import annotations
@@ -22,6 +20,8 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+import abtest_unequal
+from abtest_unequal import BUCKETS, FAILED, report
 from trimtab.abtest import (
     Settings,
     analyse,
@@ -33,18 +33,7 @@ from trimtab.abtest import (
 from trimtab.abtest.cuped import Observed, adjust
 from trimtab.abtest.readings import ratio
 
-BUCKETS = np.array(["control", "treatment"])
 LOOKS = 14
-FAILED: list[str] = []
-
-
-def report(name: str, value: float, low: float, high: float, style: str = "6.2%") -> None:
-    """Print a value, and whether it is within its limits."""
-    ok = low <= value <= high
-    limits = f"{low:{style}} to {high:{style}}"
-    print(f"{name:58} {value:{style}}   ({limits}) {'' if ok else 'OUTSIDE'}", flush=True)
-    if not ok:
-        FAILED.append(name)
 
 
 def people(random: np.random.Generator, n: int, lift: float = 0.0) -> dict[str, np.ndarray]:
@@ -151,103 +140,12 @@ def planned(runs: int) -> None:
         report(name, found / runs, 0.77, 0.83)
 
 
-AMOUNTS = {
-    "lognormal": lambda random, n: random.lognormal(3.0, 1.0, n),
-    "Pareto 1.5": lambda random, n: 1 + random.pareto(1.5, n),
-    "Pareto 2.5": lambda random, n: 1 + random.pareto(2.5, n),
-}
-
-
-def buyers(
-    random: np.random.Generator, n: int, share: float, amounts: str, lift: float = 0.0
-) -> pa.Table:
-    """Return users with clicks, orders and revenue, a share of them treated."""
-    treated = random.permutation(np.arange(n) < max(1, round(share * n)))
-    opens = 1 + random.poisson(0.8, n)
-    orders = random.poisson(0.1 * opens)
-    return pa.table(
-        {
-            "bucket": BUCKETS[treated.astype(int)],
-            "emails": opens,  # one family of metrics, each a ratio
-            "clicks": random.binomial(opens, random.beta(1.5, 6.0, n)),
-            "orders": orders,
-            "revenue": AMOUNTS[amounts](random, n) * orders * np.where(treated, 1 + lift, 1.0),
-        }
-    )
-
-
-def unequal(runs: int) -> None:
-    """A/A with treatment groups of all sizes, by side."""
-    for n in (200, 2_000, 20_000):
-        for share in (0.5, 0.3, 0.1, 0.01):
-            for amounts in AMOUNTS:
-                _count_sides(runs, n, share, amounts)
-
-
-def _count_sides(runs: int, n: int, share: float, amounts: str) -> None:
-    random = np.random.default_rng(5)
-    sides: dict[str, list[float]] = {"clicks": [], "orders": [], "revenue": []}
-    for run in range(runs):
-        seen = analyse(buyers(random, n, share, amounts), Settings(draws=0, share=share, seed=run))
-        for name, found in sides.items():
-            own = seen.of(name, "emails")
-            if own.verdict not in ("too few", None):
-                found.append(np.sign(own.main.difference) * (own.p < 0.05))
-    for name, found in sides.items():
-        if name != "revenue" and amounts != "lognormal":
-            continue  # the same whatever the amounts
-        title = f"A/A, {n:,} users, {share:.0%}, {amounts if name == 'revenue' else name}"
-        print(f"{title:58} {1 - len(found) / runs:6.1%} too few", flush=True)
-        if len(found) > runs / 2:
-            worse, better = np.mean(np.array(found) < 0), np.mean(np.array(found) > 0)
-            report(f"{title}: different", worse + better, 0.03, 0.06)
-            report(f"{title}: worse", worse, 0.015, 0.035)
-            report(f"{title}: better", better, 0.015, 0.035)
-
-
-def unequal_looks(runs: int, n_looks: int = 30) -> None:
-    """A/A with 30 looks: how often an interval for every look excludes 0."""
-    for share in (0.5, 0.1):
-        for times in (1, 3):
-            random = np.random.default_rng(6)
-            n = 100 * n_looks
-            left = np.zeros(2)
-            for run in range(runs):
-                table = buyers(random, n, share, "lognormal").drop(["orders"])
-                dates = pa.array(np.repeat(np.arange(n_looks), n // n_looks))
-                emails = int(np.sum(table["emails"]))
-                settings = Settings(draws=0, share=share, planned=emails // times, seed=run)
-                seen = analyse(table.append_column("date", dates), settings).looks
-                for place, name in enumerate(("clicks", "revenue")):
-                    spans = [own.sequence for own in seen if own.metric.numerator == name]
-                    left[place] += any(s[0] > 0 or s[1] < 0 for s in spans if s)
-            for place, name in enumerate(("clicks", "revenue")):
-                title = f"A/A, {n_looks} looks, {share:.0%}, {times} x the plan, {name}"
-                report(title, left[place] / runs, 0.0, 0.05)
-
-
-def power(runs: int) -> None:
-    """Revenue in equal buckets with a true lift: redistributed compared with Welch."""
-    for amounts, lift in (("lognormal", 0.5), ("Pareto 2.5", 0.4)):
-        random = np.random.default_rng(7)
-        found = np.zeros(2)
-        for run in range(runs):
-            seen = analyse(buyers(random, 2_000, 0.5, amounts, lift), Settings(draws=0, seed=run))
-            readings = {own.method: own.p for own in seen.of("revenue", "emails").readings}
-            found += [readings["redistributed"] < 0.05, readings["Welch"] < 0.05]
-        title = f"power, 2,000 users, {amounts} {lift:+.0%}"
-        report(f"{title}: redistributed", found[0] / runs, 0.0, 1.0)
-        report(f"{title}: over Welch's", found[0] / max(found[1], 1), 0.95, 2.0)
-
-
 PARTS = {
     "chance": by_chance,
     "peeking": peeking,
     "cuped": lambda _: cuped(),
     "plan": planned,
-    "unequal": unequal,
-    "looks": unequal_looks,
-    "power": power,
+    **abtest_unequal.PARTS,
 }
 
 

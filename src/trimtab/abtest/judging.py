@@ -19,7 +19,7 @@ from trimtab.abtest.readings import (
     welch_freedom,
 )
 from trimtab.abtest.redistribution import NoEffect
-from trimtab.abtest.repeated_looks import radius
+from trimtab.abtest.repeated_looks import UNPLANNED, radius
 from trimtab.abtest.settings import Settings
 from trimtab.abtest.verdicts import (
     BLOCKED,
@@ -121,9 +121,10 @@ def relative_sequence(
     from scipy.stats import norm, t
 
     error = math.sqrt(control.variance + treatment.variance)
-    if settings.planned is None or not error > 0 or not control.rate > 0:
+    if not error > 0 or not control.rate > 0:
         return None
-    width = radius(error, n_emails / settings.planned, settings.alpha) / error
+    planned = settings.planned or UNPLANNED
+    width = radius(error, n_emails / planned, settings.alpha) / error
     tail = float(norm.sf(width))
     if by_chance is None:
         most = float(t.isf(tail, welch_freedom(control, treatment)))

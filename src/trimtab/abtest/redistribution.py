@@ -25,7 +25,6 @@ Pair = tuple[Floats, Floats]  # numerator and denominator, one row per unit
 DRAWS = 2_000
 LEAST_DIFFERENT = 5  # units in the smaller bucket, expected without an effect
 _MOST_BLOCKS = 500  # in the smaller bucket; more units are moved in blocks
-_MAX_DRAWN = 1 << 17  # blocks drawn at once
 _TAIL = 10  # draws beyond a value that are needed to count them
 NO_VARIANCE = 1e-9  # variance over the usual one that counts as none
 
@@ -173,21 +172,17 @@ def _usual_variance(total: Floats, n: int, slope: float) -> float:
 
 def _draw(moments: Floats, treated: Flags, draws: int, seed: int) -> Floats:
     """Return sums over the treatment group of random redistributions."""
+    from trimtab.kernels.redistribute import sum_redistributed
+
     random = np.random.default_rng(seed)
     small, large = (random.permutation(moments[side]) for side in _by_size(treated))
     size = max(1, len(small) // _MOST_BLOCKS)
     first, rest = _in_blocks(small, size)
     second, _ = _in_blocks(large, size)
-    n, blocks = len(first), np.concatenate([first, second])
-    windows = len(blocks) // n  # one shuffle gives several buckets
-    shuffles = -(-draws // windows)
-    step = max(1, _MAX_DRAWN // len(blocks))
-    found = []
-    for begin in range(0, shuffles, step):
-        places = np.tile(np.arange(len(blocks)), (min(step, shuffles - begin), 1))
-        places = random.permuted(places, axis=1)[:, : windows * n]
-        found.append(blocks[places.reshape(-1, n)].sum(axis=1))
-    sums: Floats = np.concatenate(found)[:draws] + rest
+    sums = np.zeros((draws, moments.shape[1]))
+    blocks = np.concatenate([first, second])
+    sum_redistributed(blocks, len(first), np.uint64(seed % 2**64), sums)
+    sums += rest
     return sums if 2 * treated.sum() <= len(treated) else moments.sum(axis=0) - sums
 
 

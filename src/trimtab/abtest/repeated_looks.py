@@ -7,12 +7,15 @@ a mixture of standard deviation τ,
     radius² = s²·(s² + τ²) / τ² · log((s² + τ²) / (s²·α²)).
 
 τ sets the sample size at which the interval is tightest: the planned one. It must not depend on
-when you look, so a plan is needed.
+when you look. Without a plan it is the same for every test: the interval holds as well, and is
+wider by a factor that grows slowly with the distance from that size.
 """
 
 from __future__ import annotations
 
 import math
+
+UNPLANNED = 20_000  # emails at which intervals are tightest without a plan
 
 
 def radius(error: float, fraction: float, alpha: float) -> float:

@@ -19,8 +19,8 @@ class Settings:
         power: power for detectable differences and emails needed.
         margin: relative difference below which buckets count as equivalent. None: no such verdict.
         share: planned share of units in the treatment group, for the sample-ratio check.
-        planned: planned number of emails in both buckets, for intervals that hold at every look.
-            None: no such intervals.
+        planned: planned number of emails in both buckets: intervals that hold at every look are
+            tightest there, and verdicts are made with them. None: verdicts are for one look.
         draws: bootstrap draws for revenue; 0: no bootstrap.
         quantile: quantile of units with revenue at which revenue is capped.
         seed: seed of the bootstrap.

@@ -47,7 +47,7 @@ class Finding:
         needed_for_margin: emails in both buckets needed to show equivalence if there is no
             difference; None without a margin.
         equivalence: p-value of the two one-sided tests; None without a margin.
-        sequence: relative interval that holds at every look; None without a plan.
+        sequence: relative interval that holds at every look; None if there is no test.
         verdict: significant, inconclusive, equivalent or too few; blocked if the split into
             buckets went wrong; None if untested.
     """

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from trimtab.abtest.metrics import PER_EMAIL
 from trimtab.abtest.readings import Reading
+from trimtab.abtest.repeated_looks import UNPLANNED
 from trimtab.abtest.verdicts import SIGNIFICANT, Dated, Finding, Side, Verdicts
 from trimtab.report import blocks, charts
 from trimtab.report.blocks import Block, Cell, Chart, Mark, Section, Table, Tile, name_cell
@@ -44,8 +45,11 @@ def build_verdict(verdicts: Verdicts, title: str = HEADING, extra: tuple[Section
 
 def _headline(verdicts: Verdicts) -> Section:
     """Return the verdict with the metric that decides it most, and the chart of all metrics."""
+    planned = verdicts.settings.planned is not None
     dots = [
-        dot for f in verdicts.findings for dot in _make_dots(f.metric.title, f.main, f.sequence)
+        dot
+        for f in verdicts.findings
+        for dot in _make_dots(f.metric.title, f.main, f.sequence if planned else None)
     ]
     panels = _make_panels(f"Treatment against control, {words.confidence(verdicts)} intervals",
                           {"": dots})  # fmt: skip
@@ -160,7 +164,8 @@ def _looks_section(verdicts: Verdicts) -> Section | None:
         return None
     sentence = (
         "An interval for one look holds only at one planned look: if you look often, it excludes 0 "
-        "by chance. Intervals for every look need a planned number of emails."
+        "by chance. An interval for every look holds however often you look; it is tightest at the "
+        f"planned number of emails, or at {count(UNPLANNED)} without a plan."
     )
     made = _dated_blocks("All dates up to each date", verdicts.looks)
     return Section("looks", "Interim looks", [sentence], made)
@@ -245,7 +250,7 @@ def _make_guide(verdicts: Verdicts) -> Section:
         ("Inconclusive", "The interval shows which differences, if any, are possible."),
         (
             "Every look",
-            "Interval that holds at every look; needs a planned number of emails.",
+            "Interval that holds however often you look; tightest at the planned number of emails.",
         ),
         ("Equivalent", "Two one-sided tests show that the difference is within the given margin."),
         ("Detectable", f"The difference that this test finds with {power} power."),

@@ -187,6 +187,11 @@ def _explain(finding: Finding, verdicts: Verdicts) -> str:
         side = "ahead" if finding.is_better else "behind"
         within = finding.equivalence is not None and finding.equivalence < settings.alpha
         note = f" But the difference is within {margin}." if within else ""
+        if finding.sequence is not None and finding.sequence[0] <= 0 <= finding.sequence[1]:
+            note += (
+                f" This holds if you look once: the interval for every look, {every_look(finding)},"
+                f" includes 0."
+            )
         return f"The treatment is {side} by more than chance explains ({p}).{note}"
     why = f"Chance alone could explain it ({p})."
     if finding.p_adjusted < settings.alpha:
@@ -202,7 +207,7 @@ def _explain(finding: Finding, verdicts: Verdicts) -> str:
 
 
 def every_look(finding: Finding) -> str:
-    """Return the interval that holds at every look; empty without a plan."""
+    """Return the interval that holds at every look; empty without a test."""
     return "" if finding.sequence is None else interval(*finding.sequence) or "unbounded"
 
 
