@@ -18,6 +18,8 @@ from blocked_imports import WITHOUT_OPTIONAL
 from shops import Shop, make_shop
 from trimtab.datasets import DriftData, generate_drift
 
+# Workers share the cores: each with one thread for linear algebra. They get this from here.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 BROWSER_FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",

@@ -1,7 +1,8 @@
-"""Run a kernel over ranges of users on several threads."""
+"""Threads: kernels run over ranges of users on several, linear algebra on one."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -46,3 +47,17 @@ def run_ranges(kernel: Callable[..., Any], n: int, *arrays: Any) -> list[Any]:
     with ThreadPoolExecutor(len(parts)) as pool:
         jobs = [pool.submit(kernel, start, stop, *arrays) for start, stop in parts]
         return [job.result() for job in jobs]
+
+
+def one_blas_thread() -> contextlib.AbstractContextManager[Any]:
+    """Keep NumPy's linear algebra to one thread, where threadpoolctl is installed.
+
+    Its threads spin while they wait: beside other work on the same cores, an engine would train ten
+    times as long, and small matrices gain little by them.
+    """
+    try:
+        from threadpoolctl import threadpool_limits
+    except ImportError:
+        return contextlib.nullcontext()
+    limits: contextlib.AbstractContextManager[Any] = threadpool_limits(1, "blas")
+    return limits

@@ -222,12 +222,14 @@ def test_a_report_without_results_is_refused(run_main):
 
 
 def test_the_demo_is_the_papers_experiment(folder):
-    """The demo itself takes minutes; this checks its plan."""
-    catalogue = pa.table({"item_id": np.arange(N_ITEMS), "aisle": ["a"] * N_ITEMS})
-    plan = demo_plan(make_log(pq.read_table(folder / "events.parquet"), items=catalogue))
-    assert [str(day) for day in plan.dates] == ["2017-11-01", "2017-12-11"]
+    """The demo itself takes a minute; this checks its plan."""
+    log = make_log(pq.read_table(folder / "events.parquet"))
+    plan, quick = demo_plan(log), demo_plan(log, quick=True)
+    assert [str(day) for day in plan.dates] == ["2010-07-07", "2010-11-10"]
     assert (plan.k, plan.recent_days, plan.test_days, plan.n_listed) == (10, 3, 7, 50)
-    assert set(plan.engines) == {"markov", "category", "factorization"}
+    assert set(plan.engines) == {"markov", "factorization"}
+    assert (quick.dates, set(quick.engines)) == (plan.dates[1:], {"markov"})
+    assert [method.name for method in quick.methods] == [method.name for method in plan.methods]
     assert [method.name for method in plan.methods] == [
         "long", "truncate", "decay", "distrdiff", "ratio", "paper", "default", "reranker",
     ]  # fmt: skip

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -11,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from trimtab.datasets import load_complete_journey, make_log, read_log
+from trimtab.datasets import load_complete_journey, load_gift_shop, make_log, read_log
 from trimtab.errors import DataError, SettingError, StoreError
 from trimtab.tables.timestamps import has_zone
 
@@ -23,7 +21,6 @@ EVENTS = pa.table(
         "quantity": [1, 2, 0],
     }
 )
-ONLINE_RETAIL = Path(__file__).parents[3] / "shared" / "data" / "online_retail_2010.parquet"
 
 
 def stamps(log) -> list[str]:
@@ -245,14 +242,15 @@ def test_complete_journey():
     assert pc.mean(pc.less(hours, 6)).as_py() < 0.03  # shops are quiet before six, local time
 
 
-@pytest.mark.skipif(not ONLINE_RETAIL.exists(), reason="the second real log is not here")
-def test_online_retail():
-    items = ONLINE_RETAIL.with_name("online_retail_2010_items.parquet")
-    log = read_log(ONLINE_RETAIL, tz="Europe/London", items=items)
-    assert (log.events.num_rows, log.count("user_id"), log.count("item_id")) == (
-        391_850,
-        4239,
-        3998,
+def test_gift_shop():
+    log = load_gift_shop()
+    counts = (log.events.num_rows, log.count("user_id"), log.count("item_id"))
+    assert counts == (391_850, 4239, 3998)
+    assert (log.tz, log.levels) == ("Europe/London", ())
+    times = log.events["timestamp"]
+    assert (str(times[0]), str(times[-1])) == (
+        "2009-12-01 07:45:00+00:00",
+        "2010-11-30 19:35:00+00:00",
     )
-    assert log.levels == ()
-    assert log.items["name"][0].as_py() == "INFLATABLE POLITICAL GLOBE "
+    assert log.items["name"][0].as_py() == "Inflatable political globe"
+    assert not pc.any(pc.equal(log.items["name"], log.items["item_id"])).as_py()

@@ -40,8 +40,13 @@ ResultsFolder = Annotated[Path, option("FOLDER", "Folder for the results.", "--o
 _METHODS = [kind for kind in KINDS if kind != "long"]  # the engine alone is always judged
 
 
-def demo(out: ResultsFolder = Path("trimtab-demo")) -> None:
-    """Run the paper's experiments on a year of real grocery data."""
+def demo(
+    out: ResultsFolder = Path("trimtab-demo"),
+    quick: Annotated[
+        bool, typer.Option("--quick", help="One week, one engine and one metric only.")
+    ] = False,
+) -> None:
+    """Run the paper's experiments on a gift shop's year of sales."""
     from trimtab.experiments.backtest import run_backtest, total_steps
     from trimtab.experiments.demo import demo_plan
     from trimtab.report import write_report
@@ -50,7 +55,7 @@ def demo(out: ResultsFolder = Path("trimtab-demo")) -> None:
     require_output(out, page=True)
     log = open_log({})
     say(f"{log}")
-    plan = demo_plan(log)
+    plan = demo_plan(log, quick)
     page = out / "report.html"
     with progress_bar(total_steps(plan) + 1) as step:
         results = run_backtest(plan, log, out, step, step.done)

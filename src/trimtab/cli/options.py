@@ -76,7 +76,7 @@ LogFile = Annotated[
     str | None,
     option(
         "FILE",
-        "Purchase log: Parquet or CSV. By default, the Complete Journey data.",
+        "Purchase log: Parquet or CSV, gift-shop or complete-journey. By default gift-shop.",
         "--log", "--events",
     ),
 ]  # fmt: skip

@@ -18,7 +18,7 @@ from trimtab.arrays import Codes, Lists, Singles, close_lists, split_into_blocks
 from trimtab.checks import require_choice, require_scipy_sparse, require_whole
 from trimtab.engines.base import Engine, Events
 from trimtab.engines.purchases import gather_purchases, pointers
-from trimtab.threads import run_ranges
+from trimtab.threads import one_blas_thread, run_ranges
 
 WEIGHTINGS = ("binary", "frequency", "recency")
 _NAME = "matrix factorization"
@@ -101,11 +101,12 @@ def item_factors(matrix: Any, n_factors: int, seed: int) -> NDArray[Any]:
     random = np.random.default_rng(seed)
     transposed = matrix.T.tocsr()
     probes = random.standard_normal((matrix.shape[0], width), dtype=np.float32)
-    basis = _orthonormal(transposed @ probes.astype(matrix.dtype))
-    for _ in range(_POWER_STEPS):
-        basis = _orthonormal(transposed @ _orthonormal(matrix @ basis))
-    _, _, turn = np.linalg.svd(matrix @ basis, full_matrices=False)
-    vectors = (basis @ turn.T)[:, : min(n_factors, width)]
+    with one_blas_thread():
+        basis = _orthonormal(transposed @ probes.astype(matrix.dtype))
+        for _ in range(_POWER_STEPS):
+            basis = _orthonormal(transposed @ _orthonormal(matrix @ basis))
+        _, _, turn = np.linalg.svd(matrix @ basis, full_matrices=False)
+        vectors = (basis @ turn.T)[:, : min(n_factors, width)]
     largest = np.abs(vectors).argmax(axis=0)
     signs = np.where(vectors[largest, np.arange(vectors.shape[1])] < 0, -1.0, 1.0)
     factors: NDArray[Any] = (vectors * signs).astype(matrix.dtype)

@@ -11,6 +11,7 @@ from typing import Any
 
 from trimtab.checks import METRICS, MOST_DAYS, require_choice, require_k, require_whole
 from trimtab.datasets.complete_journey import load_complete_journey
+from trimtab.datasets.gift_shop import load_gift_shop
 from trimtab.engines import Category, Engine, Factorization, Markov, Popularity, Repeat
 from trimtab.errors import SettingError, StoreError
 from trimtab.experiments.list_makers import ListMaker, SuppliedLists
@@ -29,7 +30,8 @@ from trimtab.tables.log import Log, read_log
 from trimtab.tables.places import is_address
 from trimtab.tables.timestamps import read_day
 
-COMPLETE_JOURNEY = "complete-journey"
+GIFT_SHOP, COMPLETE_JOURNEY = "gift-shop", "complete-journey"
+NAMED_LOGS = {GIFT_SHOP: load_gift_shop, COMPLETE_JOURNEY: load_complete_journey}
 EVERY = 7  # days between two dates
 ENGINES: Mapping[str, type[Engine]] = {
     "markov": Markov,
@@ -131,20 +133,20 @@ def read_plan_file(path: Path) -> dict[str, Any]:
         if not isinstance(settings.get(name, ""), str):
             raise SettingError(f"{name}={settings[name]!r} in {path}: must be text")
     for name in ("log", "items", "lists"):
-        place = settings.get(name, COMPLETE_JOURNEY)
-        if place != COMPLETE_JOURNEY and not is_address(place):
+        place = settings.get(name, GIFT_SHOP)
+        if place not in NAMED_LOGS and not is_address(place):
             settings[name] = str(path.parent / place)
     return settings
 
 
 def open_log(settings: Mapping[str, Any]) -> Log:
-    """Return the log named in settings: the Complete Journey, or a file.
+    """Return the log named in settings: one of `NAMED_LOGS`, by default the gift shop, or a file.
 
     Of a file, `tz`, `items` and `columns` are the arguments of `read_log`.
     """
-    place = settings.get("log", COMPLETE_JOURNEY)
-    if place == COMPLETE_JOURNEY:
-        return load_complete_journey()
+    place = settings.get("log", GIFT_SHOP)
+    if place in NAMED_LOGS:
+        return NAMED_LOGS[place]()
     return read_log(
         place, settings.get("tz"), settings.get("items"), columns=settings.get("columns")
     )
