@@ -25,6 +25,7 @@ Exits with status 2 when a package is missing.
 from __future__ import annotations
 
 import argparse
+import csv
 import multiprocessing
 import os
 import sys
@@ -143,6 +144,21 @@ def report(planned: dict[str, list], markdown: Path | None) -> None:
         tables.write_markdown(markdown, sheets, about)
 
 
+def write_dates(planned: dict[str, list], place: Path) -> None:
+    """Write a row for each pair, date, method and metric of the Reranker's parts."""
+    from rolling_parts import OTHER_METRICS, RERANKER
+
+    with place.open("w", newline="") as file:
+        out = csv.writer(file, lineterminator="\n")
+        out.writerow(["pair", "date", "method", "metric", "alone", "value"])
+        for pair, cells in planned.items():
+            for cell in cells:
+                parts = [part for part in (RERANKER, OTHER_METRICS) if cell.place(part).exists()]
+                for row in (row for part in parts for row in cell.read(part)["rows"]):
+                    values = (f"{row[name]:.6f}" for name in ("baseline", "value"))
+                    out.writerow([pair, cell.day, row["kind"], row["metric"], *values])
+
+
 def rival_sheets(planned: dict[str, list]) -> list:
     """The default against its rivals."""
     import rolling_tables as tables
@@ -185,6 +201,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("build/rolling"))
     parser.add_argument("--engine", action="append", help="only these engines")
     parser.add_argument("--markdown", type=Path, help="write the tables to this file too")
+    parser.add_argument("--by-date", type=Path, help="write what each date showed to this CSV file")
     parser.add_argument("--processes", type=int, default=2, help="cells at a time")
     options = parser.parse_args()
     missing = [name for name in NEEDED if find_spec(name) is None]
@@ -201,6 +218,8 @@ def main() -> int:
     if not options.so_far:
         fill_cells(order_cells(planned), options.retail, options.processes)
     report(planned, options.markdown)
+    if options.by_date is not None:
+        write_dates(planned, options.by_date)
     return 0
 
 

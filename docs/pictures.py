@@ -1,11 +1,13 @@
-"""Draws the pictures of how-it-works.md into docs/images, for light and for dark screens.
+"""Draws pictures of the README and of how-it-works.md into docs/images, for light and dark screens.
 
-`python docs/pictures.py`; needs altair and vl-convert (the extra "report").
+`python docs/pictures.py`; needs altair and vl-convert (the extra "report"). The dates of the
+README's picture come from `benchmarks/rolling.py --only-reranker --by-date`: gift shop, ALS.
 """
 
 from __future__ import annotations
 
 import ast
+import csv
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import altair as alt
 from trimtab.kernels.reference import Curve, Task, Unit, best_step, item_curve, objective
 
 FOLDER = Path(__file__).parent / "images"
+DATES = Path(__file__).parent / "figures" / "gift-shop-als.csv"
 THEMES: Mapping[str, Mapping[str, str]] = {
     "": {"ink": "#1b1f24", "soft": "#57606a", "line": "#d5dae0", "ground": "#ffffff",
          "blue": "#0068ad", "orange": "#cc5500", "green": "#00825e", "ochre": "#8f6a00"},
@@ -139,6 +142,33 @@ def _interval(curve: Curve, bias: float) -> tuple[float, float]:
     return below, min(at for at in curve.steps if at > bias)
 
 
+def by_date(ink: Mapping[str, str]) -> alt.LayerChart:
+    """NDCG@10 of ALS alone, with biases and with the Reranker, on two dates a week."""
+    with DATES.open(newline="") as file:
+        read = [row for row in csv.DictReader(file) if row["metric"] == "ndcg"]
+    colours = {"ALS alone": "soft", "with biases": "blue", "with the Reranker": "green"}
+    names = {"bias": "with biases", "reranker": "with the Reranker"}
+    rows = [{"x": r["date"], "y": float(r["value"]), "line": names[r["method"]]} for r in read]
+    rows += [{"x": r["date"], "y": float(r["alone"]), "line": "ALS alone"}
+             for r in read if r["method"] == "bias"]  # fmt: skip
+    x = alt.X("x:T", title=None).axis(format="%b %Y", tickCount="month", grid=False)
+    y = alt.Y("y:Q", title=None, scale=alt.Scale(domain=(0, 0.42))).axis(format=".1f", tickCount=4)
+    drawn = []
+    for name, colour in colours.items():
+        own = sorted((row for row in rows if row["line"] == name), key=lambda row: row["x"])
+        mark = _chart(own).mark_line(
+            color=ink[colour], strokeWidth=2.5, point=alt.OverlayMarkDef(color=ink[colour], size=22)
+        )
+        label = _chart(own[-1:]).mark_text(
+            text=name, align="left", dx=9, color=ink[colour], fontSize=13, fontWeight="bold"
+        )
+        drawn += [mark.encode(x=x, y=y), label.encode(x=x, y=y)]
+    title = alt.Title(
+        "NDCG@10 of the next 7 days, a gift shop in 2010", fontSize=14, anchor="start", offset=8
+    )
+    return alt.layer(*drawn).properties(width=620, height=230, title=title)
+
+
 def save(name: str, draw: Any) -> None:
     """One picture for each theme."""
     for suffix, ink in THEMES.items():
@@ -154,3 +184,4 @@ def save(name: str, draw: Any) -> None:
 
 if __name__ == "__main__":
     save("staircase", staircase)
+    save("by-date", by_date)

