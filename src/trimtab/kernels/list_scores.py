@@ -14,21 +14,11 @@ except for scores below 1e-307.
 
 from __future__ import annotations
 
-import numpy as np
-
-from trimtab.kernels.compiling import helper, kernel
+from trimtab.kernels.compiling import kernel
+from trimtab.kernels.short_sorts import nth_smallest
 
 _LOWEST_KEY = -1e300  # -inf would leave the item out
 _SMALLEST = 5e-324
-
-
-@helper
-def _nth_largest(values, n):
-    """The n-th largest value, or the smallest if there are fewer."""
-    if len(values) <= n:
-        return values.min()
-    place = len(values) - n
-    return np.partition(values, place)[place]
 
 
 @kernel
@@ -51,10 +41,13 @@ def list_keys(start, stop, k, indptr, scores, keys, best, half_gap):
         own = scores[indptr[unit] : indptr[unit + 1]]
         if len(own) == 0:
             continue
-        highest = own.max()
-        last = _nth_largest(own, k)
+        highest = lowest = own[0]
+        for score in own:
+            highest = max(highest, score)
+            lowest = min(lowest, score)
+        last = nth_smallest(own, max(len(own) - k, 0))
         if last == highest:
-            last = own.min()
+            last = lowest
         best[unit] = highest
         if last < highest:
             half_gap[unit] = max(0.5 * highest - 0.5 * last, _SMALLEST)

@@ -1,4 +1,7 @@
-"""Sorts short arrays of (value, delta) inside kernels, where NumPy's sort is not available."""
+"""Sorts short arrays inside kernels.
+
+NumPy's own sort and partition would take seconds to compile, and cannot sort pairs.
+"""
 
 from __future__ import annotations
 
@@ -60,3 +63,37 @@ def sort_curve(values, deltas, n, stack):
                 b -= 1
             values[b + 1] = v
             deltas[b + 1] = d
+
+
+@helper
+def nth_smallest(values, place):
+    """The value at a place (from 0) of the sorted values, none of them nan; `values` stay as is."""
+    kept = values.copy()
+    low = 0
+    high = len(kept) - 1
+    while low < high:
+        middle = (low + high) >> 1
+        x = kept[low]
+        y = kept[middle]
+        z = kept[high]
+        pivot = max(min(x, y), min(max(x, y), z))
+        i = low
+        j = high
+        while i <= j:
+            while kept[i] < pivot:
+                i += 1
+            while kept[j] > pivot:
+                j -= 1
+            if i <= j:
+                v = kept[i]
+                kept[i] = kept[j]
+                kept[j] = v
+                i += 1
+                j -= 1
+        if place <= j:
+            high = j
+        elif place >= i:
+            low = i
+        else:
+            break
+    return kept[place]

@@ -14,6 +14,7 @@ import numpy as np
 
 from trimtab.kernels.compiling import helper, kernel
 from trimtab.kernels.membership import in_range
+from trimtab.kernels.short_sorts import nth_smallest
 
 
 @helper
@@ -111,8 +112,7 @@ def mark_best(start, stop, n, indptr, items, scores, is_best):
         if end - first <= n:
             is_best[first:end] = True
             continue
-        place = end - first - n
-        nth_score = np.partition(scores[first:end], place)[place]
+        nth_score = nth_smallest(scores[first:end], end - first - n)
         n_tied = 0
         room = n
         for e in range(first, end):
@@ -126,7 +126,7 @@ def mark_best(start, stop, n, indptr, items, scores, is_best):
             if scores[e] == nth_score:
                 tied[n_tied] = items[e]
                 n_tied += 1
-        last_item = np.partition(tied, room - 1)[room - 1]
+        last_item = nth_smallest(tied, room - 1)
         for e in range(first, end):
             is_best[e] = scores[e] > nth_score or (scores[e] == nth_score and items[e] <= last_item)
 
