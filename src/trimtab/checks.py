@@ -15,7 +15,7 @@ SCALES = ("additive", "log", "list")
 UNLISTED = ("never", "zero")
 DUPLICATES = ("error", "max", "mean", "sum")
 MOST_DAYS = 36_500
-_MOST_K = 1_000_000_000
+MOST_K = 1_000_000_000
 
 
 def require_columns(
@@ -117,8 +117,8 @@ def require_flag(name: str, value: Any) -> None:
 def require_k(k: Any) -> None:
     """Raise unless k is a whole number of at least 1 that a kernel can hold."""
     require_whole("k", k, 1)
-    if k > _MOST_K:
-        raise SettingError(f"k={k}: must be at most {_MOST_K}")
+    if k > MOST_K:
+        raise SettingError(f"k={k}: must be at most {MOST_K}")
 
 
 def require_fitted(model: Any, is_fitted: bool) -> None:

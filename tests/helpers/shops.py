@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import typer
 
 import trimtab as tt
 from trimtab.cli import app, guarded
@@ -116,10 +118,16 @@ class Ran(NamedTuple):
     stderr: str
 
 
+@functools.cache
+def _command() -> Any:
+    """The command line, made once: that takes longer than many a command."""
+    return typer.main.get_command(app)
+
+
 def run_in_process(*arguments: object) -> Ran:
     """Run the command line in this process, where a process of its own is not the point."""
     out, err = io.StringIO(), io.StringIO()
     words = [str(argument) for argument in arguments]
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        status = guarded(lambda: app(words, standalone_mode=False))
+        status = guarded(lambda: _command()(words, standalone_mode=False))
     return Ran(status, out.getvalue(), err.getvalue())

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import trimtab as tt
 from made_rerankers import make_reranker
 from repeat_shop import NOW
 from trimtab.errors import StoreError
+from trimtab.tables.file_headers import checksum
 
 
 def files_in(folder: Path) -> dict[str, bytes]:
@@ -127,6 +132,72 @@ def test_an_incomplete_header(saved, name):
 def test_a_header_with_wrong_values(saved, name, value):
     change_header(saved, **{name: value})
     assert "save the reranker again" in refused(saved)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("may_repeat", 1, "must be true or false"),
+        ("score_unit", 0, "must be a number from 1e-100 to 1e+100"),
+        ("score_unit", True, "must be a number"),
+        ("learned_until", 2**62, "'learned_until' in header.json"),
+        ("settings", {}, "the settings in header.json is incomplete, it has no 'widen'"),
+        ("settings", {"widen": "all"}, "must be one of any, listed, none"),
+        ("coefficients", [["score", "score", 1e9, 0.1]], "'coefficients' in header.json"),
+        ("coefficients", [["score", "score", 1.0, 0.1]], "has no 'bought_before'"),
+        ("coefficients", 2 * [["score", "score", 1.0, 0.1]], "a list of different names"),
+        ("coefficients", [["score", [], 1.0, 0.1]], "with kind (score, item, personal, added)"),
+    ],
+)
+def test_a_header_that_breaks_a_rule(saved, name, value, words):
+    change_header(saved, **{name: value})
+    assert words in refused(saved)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("sources", ["own", "trending"], "in this order"),
+        ("sources", [None], "in this order"),
+        ("sources", ["own", "own"], "in this order"),
+        ("lifts", {"trend": None}, "'lifts' in the summary"),
+        ("kept", -1, "'kept' in the summary"),
+        ("k", 0, "'k' in the summary"),
+    ],
+)
+def test_a_summary_that_breaks_a_rule(saved, name, value, words):
+    header = json.loads((saved / "header.json").read_text())
+    change_header(saved, summary={**header["summary"], name: value})
+    assert words in refused(saved)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "words"),
+    [
+        ("item_part", [0.0, float("nan"), 0.0], "column 'item_part' has nan in row 1"),
+        ("item_part", [0, 1, 2], "column 'item_part' holds int64, but must hold double"),
+        ("bias", [0.0, 1e308, 0.0], "column 'bias' has 1e+308 in row 1"),
+        ("trending", pa.array([0, 0, -1], pa.int32()), "column 'trending' must hold each rank"),
+        ("trending", pa.array([0, 2, -1], pa.int32()), "column 'trending' must hold each rank"),
+        ("trending", pa.array([0, 1, -2], pa.int32()), "column 'trending' must hold each rank"),
+        ("item_id", [1, 1, 7], "has '1' after '1' in row 1"),
+    ],
+)
+def test_a_table_that_breaks_a_rule(saved, name, values, words):
+    (path,) = saved.glob("*.parquet")
+    table = pq.read_table(path)
+    place = table.column_names.index(name)
+    pq.write_table(table.set_column(place, name, pa.array(values)), path)
+    change_header(saved, checksum=checksum(path.read_bytes()))
+    assert words in refused(saved)
+
+
+def test_what_could_not_be_loaded_is_not_saved(saved):
+    files = files_in(saved)
+    broken = replace(tt.Reranker.load(saved), item_part=np.array([0.0, np.inf, 0.0]))
+    with pytest.raises(StoreError, match=r"saved: column 'item_part' has inf in row 1"):
+        broken.save(saved)
+    assert files_in(saved) == files
 
 
 def test_a_header_that_is_no_header(saved):

@@ -10,25 +10,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from trimtab.bias.saved_checks import COLUMNS, check_columns, check_description
 from trimtab.bias.table import BiasTable, Summary
 from trimtab.tables.columns import ITEM
 from trimtab.tables.file_headers import HeaderKind
-from trimtab.tables.table_folders import read_folder, write_folder
+from trimtab.tables.table_folders import SavedKind, read_folder, write_folder
 
 FORMAT = "trimtab-item-bias"
 VERSION = 3
-_COLUMNS = {
-    "bias": pa.float64(),
-    "excluded": pa.bool_(),
-    "gain": pa.float64(),
-    "support": pa.int64(),
-    "low": pa.float64(),
-    "high": pa.float64(),
-    "trend": pa.float64(),
-    "category": pa.float64(),
-    "fresh": pa.bool_(),
-}
-_KIND = HeaderKind(
+_HEADER = HeaderKind(
     FORMAT,
     "version",
     VERSION,
@@ -36,12 +26,26 @@ _KIND = HeaderKind(
     remedy="save the bias again",
     missing="{folder}: no saved bias here ({file} is missing); check the path",
 )
+_IN_FIRST_VERSION = ("bias", "excluded", "gain", "support")
+
+
+def _columns_of(header: dict[str, Any]) -> dict[str, pa.DataType]:
+    """The columns of a table by the version of its format."""
+    names = _IN_FIRST_VERSION if header["version"] == 1 else tuple(COLUMNS)
+    return {name: COLUMNS[name] for name in names}
+
+
+def _check_table(table: pa.Table, header: dict[str, Any]) -> None:
+    check_columns(table, header["scale"])
+
+
+_KIND = SavedKind(_HEADER, "bias", _columns_of, check_description, _check_table)
 
 
 def save_table(bias: BiasTable, folder: Path) -> None:
     """Save a bias table in a folder, replacing any that is there."""
     header = {"format": FORMAT, "version": _version_of(bias), **describe(bias)}
-    write_folder(folder, "bias", bias.table(), header)
+    write_folder(folder, _KIND, bias.table(), header)
 
 
 def describe(bias: BiasTable) -> dict[str, Any]:
@@ -75,7 +79,7 @@ def _to_json(value: Any) -> Any:
 
 def load_table(folder: Path) -> dict[str, Any]:
     """Return the fields of a saved `BiasTable`; from a store, those of the served version."""
-    return read_folder(folder, "bias", _KIND, _rebuild)
+    return read_folder(folder, _KIND, _rebuild)
 
 
 def _rebuild(table: pa.Table, header: dict[str, Any]) -> dict[str, Any]:
@@ -85,10 +89,13 @@ def _rebuild(table: pa.Table, header: dict[str, Any]) -> dict[str, Any]:
 
 
 def rebuild(table: pa.Table, described: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a `BiasTable` from its table and what `describe` returned."""
+    """Return the fields of a `BiasTable` from its table and what `describe` returned.
+
+    Both must obey the rules in `saved_checks`.
+    """
     ids = table[ITEM].combine_chunks()
     numbers = pa.types.is_integer(ids.type)
-    columns = {name: np.array(table[name].cast(kind).to_numpy()) for name, kind in _COLUMNS.items()}
+    columns = {name: np.array(table[name].to_numpy()) for name in COLUMNS}
     unknown = {field.name: None if field.default is None else math.nan for field in fields(Summary)}
     summary: dict[str, Any] = {
         k: unknown[k] if v is None else v for k, v in described["summary"].items() if k in unknown

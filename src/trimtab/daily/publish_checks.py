@@ -37,11 +37,9 @@ def require_newer_day(store: Store, current: int | None, data: ShopData, accept:
             f"as_of={data.as_of}: version {current}, the current one, is for a later day, "
             f"{served.as_of}: not published; pass --accept older to publish anyway"
         )
-    if served.manifest["tz"] != data.log.tz:
-        warn(
-            f"tz={data.log.tz}: version {current} was made with tz={served.manifest['tz']}; "
-            f"check --tz"
-        )
+    zone = served.manifest.get("tz", data.log.tz)  # a version published by hand may have none
+    if zone != data.log.tz:
+        warn(f"tz={data.log.tz}: version {current} was made with tz={zone}; check --tz")
 
 
 def require_no_concerns(bias: ItemBias, reranker: Reranker | None, concerns: Sequence[str]) -> None:

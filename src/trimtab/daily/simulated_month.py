@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from trimtab.errors import StoreError
 from trimtab.tables.files import read_table, write_atomically, write_table
+from trimtab.tables.json_rules import parse_json
 
 DAYS, ABOUT, PAGE = "days.parquet", "month.json", "month.html"
 LISTS, STORE = "lists", "store"
@@ -93,7 +94,7 @@ class Month:
     def load(folder: Path) -> Month:
         """Return the month that `save` wrote."""
         try:
-            about = json.loads((folder / ABOUT).read_bytes())
+            about = parse_json((folder / ABOUT).read_bytes())
             if about.pop("format") != FORMAT:
                 raise ValueError("unfinished, or another format")
             days = read_table(folder / DAYS)
@@ -114,7 +115,7 @@ def require_free(folder: Path) -> None:
     if not folder.is_dir() or not any(folder.iterdir()):
         return
     try:
-        kind = json.loads((folder / ABOUT).read_bytes())["format"]
+        kind = parse_json((folder / ABOUT).read_bytes())["format"]
     except (OSError, ValueError, KeyError, TypeError):
         kind = None
     if kind not in (FORMAT, UNFINISHED):

@@ -15,6 +15,7 @@ import pyarrow as pa
 from trimtab.errors import StoreError
 from trimtab.experiments.results import ABOUT, INCOMPLETE, SCHEMAS, Results
 from trimtab.tables.files import write_atomically
+from trimtab.tables.json_rules import parse_json
 
 CELLS, NOTE = "cells", "unfinished.json"
 
@@ -62,7 +63,7 @@ def load_results(folder: Path) -> Results:
         StoreError: there are none, or no cell is finished.
     """
     try:
-        note = json.loads((folder / NOTE).read_bytes())
+        note = parse_json((folder / NOTE).read_bytes())
         keys, about, holes = note["cells"], note["about"], note["holes"]
     except FileNotFoundError:
         return Results.load(folder)

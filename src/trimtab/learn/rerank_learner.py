@@ -12,11 +12,11 @@ from trimtab.learn.inputs import FitTables, encode_inputs
 from trimtab.learn.rerank.rerank_fit import fit_rerank
 from trimtab.progress import Progress, progress_reporter
 from trimtab.rerank import Reranker
+from trimtab.rerank.rerank_lists import WIDEN
 from trimtab.tables.columns import COUNT, TIMESTAMP, USER
 from trimtab.tables.frames import Table
 from trimtab.tables.timestamps import has_zone
 
-WIDEN = ("any", "listed", "none")
 REPEATS = ("auto", "add", "never")
 _LEARNS_FROM = "a reranker learns from who bought what and when"
 

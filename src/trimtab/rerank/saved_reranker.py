@@ -11,22 +11,27 @@ import pyarrow as pa
 
 from trimtab.bias import ItemBias
 from trimtab.bias.saved import describe, rebuild
+from trimtab.bias.saved_checks import COLUMNS
 from trimtab.errors import StoreError
 from trimtab.rerank.rerank_table import Coefficient, RerankSummary, RerankTable
+from trimtab.rerank.reranker_checks import ADDED_COLUMNS, check_header, check_table
 from trimtab.tables.file_headers import HeaderKind
 from trimtab.tables.store_pointer import is_store, served_folder
-from trimtab.tables.table_folders import read_folder, write_folder
+from trimtab.tables.table_folders import SavedKind, read_folder, write_folder
 
 FORMAT = "trimtab-reranker"
 VERSION = 1
 FOLDER = "reranker"  # within a version of a store
-_KIND = HeaderKind(
+_HEADER = HeaderKind(
     FORMAT,
     "version",
     VERSION,
     what="a saved reranker",
     remedy="save the reranker again",
     missing="{folder}: no saved reranker here ({file} is missing); check the path",
+)
+_KIND = SavedKind(
+    _HEADER, FOLDER, lambda _: {**COLUMNS, **ADDED_COLUMNS}, check_header, check_table
 )
 
 
@@ -49,7 +54,7 @@ def save_reranker(reranker: RerankTable, folder: Path) -> None:
         "learned_until": reranker.learned_until,
         "has_zone": reranker.has_zone,
     }
-    write_folder(folder, "reranker", table, header)
+    write_folder(folder, _KIND, table, header)
 
 
 def load_reranker(folder: Path) -> dict[str, Any]:
@@ -61,7 +66,7 @@ def load_reranker(folder: Path) -> dict[str, Any]:
                 f"{folder}: the version served, {served.name}, has no reranker; publish one with "
                 f"trimtab refresh --reranker"
             )
-    return read_folder(folder, FOLDER, _KIND, _rebuild)
+    return read_folder(folder, _KIND, _rebuild)
 
 
 def _rebuild(table: pa.Table, header: dict[str, Any]) -> dict[str, Any]:
@@ -71,13 +76,13 @@ def _rebuild(table: pa.Table, header: dict[str, Any]) -> dict[str, Any]:
     summary = {name: value for name, value in dict(header["summary"]).items() if name in names}
     return {
         "bias": ItemBias(**rebuild(table, header["bias"])),
-        "item_part": np.array(table["item_part"].cast(pa.float64()).to_numpy()),
+        "item_part": np.array(table["item_part"].to_numpy()),
         "trending": listed[np.argsort(ranks[listed])].astype(np.int32),
         "learned": tuple(Coefficient(*row) for row in header["coefficients"]),
         "summary": RerankSummary(**{**summary, "sources": tuple(summary["sources"])}),
         "settings": dict(header["settings"]),
-        "may_repeat": bool(header["may_repeat"]),
+        "may_repeat": header["may_repeat"],
         "score_unit": float(header["score_unit"]),
-        "learned_until": int(header["learned_until"]),
-        "has_zone": bool(header["has_zone"]),
+        "learned_until": header["learned_until"],
+        "has_zone": header["has_zone"],
     }

@@ -29,6 +29,7 @@ from trimtab.errors import StoreError
 from trimtab.rerank import Reranker
 from trimtab.rerank.saved_reranker import FOLDER
 from trimtab.store.lock import SWITCH_LOCK, hold_lock, now
+from trimtab.store.manifests import parse_manifest
 from trimtab.tables.file_headers import checksum, file_checksum, retry_while_replaced
 from trimtab.tables.files import read_table, write_atomically
 from trimtab.tables.store_pointer import POINTER, find_entry, read_pointer, version_folder
@@ -225,7 +226,10 @@ class Store:
             raise StoreError(f"{path}: cannot be read ({error.strerror}); {_REMEDY}") from error
         if checksum(content) != entry["manifest"]:
             raise StoreError(f"{path}: damaged, its checksum does not match {POINTER}; {_REMEDY}")
-        return Version(entry["number"], folder, json.loads(content))
+        try:
+            return Version(entry["number"], folder, parse_manifest(content))
+        except ValueError as error:
+            raise StoreError(f"{path}: damaged, {error}; {_REMEDY}") from error
 
     def pointer(self) -> dict[str, Any]:
         """Return the versions served and kept; see `store_pointer`."""

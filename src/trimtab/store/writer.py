@@ -13,6 +13,7 @@ from typing import Any
 
 from trimtab.errors import RefusedError, StoreError
 from trimtab.store.lock import SWITCH_LOCK, WRITER_LOCK, cannot_write, hold_lock, now
+from trimtab.store.manifests import parse_manifest
 from trimtab.store.versions import MANIFEST, Store
 from trimtab.tables.file_headers import checksum, file_checksum
 from trimtab.tables.files import require_writable_folder, sync_folder, write_atomically
@@ -88,7 +89,7 @@ class Writer:
                 if path.is_file()
             }
             full = {"number": number, "created": now(), **manifest, "files": files}
-            content = json.dumps(full, indent=1, allow_nan=False).encode()
+            content = _check_and_encode(self._store.folder, full)
             with write_atomically(staging / MANIFEST) as file:
                 file.write(content)
             staging.chmod(0o755)
@@ -99,6 +100,16 @@ class Writer:
             shutil.rmtree(staging, ignore_errors=True)
             raise
         return {"number": number, "folder": name, "manifest": checksum(content)}
+
+
+def _check_and_encode(folder: Path, manifest: Mapping[str, Any]) -> bytes:
+    """Return a manifest as JSON; raise if it could not be read again."""
+    try:
+        content = json.dumps(manifest, indent=1, allow_nan=False).encode()
+        parse_manifest(content)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise StoreError(f"cannot publish to {folder}: {error}; correct the manifest") from error
+    return content
 
 
 def _remove_leftovers(store: Store) -> None:

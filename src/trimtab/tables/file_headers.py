@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from trimtab.errors import StoreError
+from trimtab.tables.json_rules import parse_json, show
 
 _TRIES = 50
 _WAIT_SECONDS = 0.02
@@ -31,7 +31,7 @@ class HeaderKind(NamedTuple):
 def read_header(path: Path, kind: HeaderKind) -> dict[str, Any]:
     """Return the header in a file; raise if it is missing, damaged, foreign or too new."""
     try:
-        header = json.loads(path.read_bytes())
+        header = parse_json(path.read_bytes())
     except FileNotFoundError as error:
         raise StoreError(kind.missing.format(folder=path.parent, file=path.name)) from error
     except NotADirectoryError as error:
@@ -41,9 +41,14 @@ def read_header(path: Path, kind: HeaderKind) -> dict[str, Any]:
     if not isinstance(header, dict) or header.get("format") != kind.format:
         raise StoreError(f"{path}: not the header of {kind.what}; check the path")
     version = header.get(kind.version_key)
-    if not isinstance(version, int) or version > kind.newest:
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise StoreError(
-            f"{path}: has {kind.version_key} {version}, but this Trimtab reads up to "
+            f"{path}: has {kind.version_key} {show(version)}, but must have a whole number, at "
+            f"least 1; {kind.remedy}"
+        )
+    if version > kind.newest:
+        raise StoreError(
+            f"{path}: has {kind.version_key} {show(version)}, but this Trimtab reads up to "
             f"{kind.newest}; upgrade trimtab"
         )
     return header

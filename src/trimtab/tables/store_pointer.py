@@ -8,6 +8,17 @@ from typing import Any
 
 from trimtab.errors import StoreError
 from trimtab.tables.file_headers import HeaderKind, read_header
+from trimtab.tables.json_rules import (
+    OBJECT,
+    TEXT,
+    Rule,
+    RuleError,
+    check_fields,
+    is_text,
+    list_of,
+    or_none,
+    whole,
+)
 
 POINTER = "current.json"
 VERSIONS = "versions"
@@ -25,6 +36,22 @@ _KIND = HeaderKind(
     missing="{folder}: nothing has been published here yet ({file} is missing); check the path or "
     "run trimtab refresh",
 )
+_RULES = {
+    "changes": list_of(OBJECT),
+    "current": whole(1),
+    "last": whole(1),
+    "published": list_of(OBJECT),
+}
+_ENTRY_RULES = {
+    "number": whole(1),
+    "folder": Rule(
+        lambda value: is_text(value) and Path(value).name == value and value not in ("", ".."),
+        "the name of a folder",
+    ),
+    "manifest": TEXT,
+    "replaced": or_none(whole(1)),
+}
+_CHANGE_RULES = {"at": TEXT, "to": whole(1), "by": TEXT}
 
 
 def is_store(folder: Path) -> bool:
@@ -38,10 +65,29 @@ def is_store(folder: Path) -> bool:
 def read_pointer(folder: Path) -> dict[str, Any]:
     """Return the pointer of a store; raise if the folder is not a store or is damaged."""
     pointer = read_header(folder / POINTER, _KIND)
-    if not pointer.keys() >= EMPTY_POINTER.keys():
-        missing = min(EMPTY_POINTER.keys() - pointer.keys())
-        raise StoreError(f"{folder / POINTER}: damaged, '{missing}' is missing; {_KIND.remedy}")
+    try:
+        _check(pointer)
+    except RuleError as error:
+        raise StoreError(f"{folder / POINTER}: damaged, {error}; {_KIND.remedy}") from error
     return pointer
+
+
+def _check(pointer: dict[str, Any]) -> None:
+    """Raise RuleError unless a pointer names one of the versions that it lists."""
+    check_fields("the pointer", pointer, _RULES)
+    for name, rules in (("published", _ENTRY_RULES), ("changes", _CHANGE_RULES)):
+        for place, entry in enumerate(pointer[name]):
+            check_fields(f"'{name}' {place}", entry, rules)
+    numbers = [entry["number"] for entry in pointer["published"]]
+    if len(set(numbers)) < len(numbers):
+        raise RuleError("'published' has a version twice, but must have each once")
+    if pointer["current"] not in numbers:
+        listed = ", ".join(map(str, numbers)) or "none"
+        raise RuleError(
+            f"'current' is {pointer['current']}, but must be one of the versions: {listed}"
+        )
+    if pointer["last"] < max(numbers):
+        raise RuleError(f"'last' is {pointer['last']}, but must be at least {max(numbers)}")
 
 
 def find_entry(pointer: Mapping[str, Any], folder: Path, number: int | None) -> dict[str, Any]:

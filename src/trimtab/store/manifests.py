@@ -1,0 +1,85 @@
+"""What the manifest of a version may hold: all that is read of it later.
+
+A version that was published by hand may have little more than `as_of`.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import Any
+
+from trimtab.bias.saved_checks import FORECAST_RULES
+from trimtab.checks import DUPLICATES
+from trimtab.tables.json_rules import (
+    OBJECT,
+    TEXT,
+    Rule,
+    check_fields,
+    is_text,
+    list_of,
+    map_of,
+    number,
+    one_of,
+    optional,
+    or_none,
+    parse_json,
+    whole,
+)
+
+_RULES = {
+    "as_of": TEXT,
+    "created": TEXT,
+    "files": Rule(
+        lambda value: (
+            isinstance(value, dict)
+            and all(_is_inside(name) and is_text(own) for name, own in value.items())
+        ),
+        "an object with the checksum of each file in the folder",
+    ),
+    "tz": optional(or_none(TEXT)),
+    "lists": optional(or_none(list_of(TEXT))),
+    "lists_folder": optional(or_none(TEXT)),
+    "duplicates": optional(one_of(DUPLICATES)),
+    "reranked": optional(or_none(TEXT)),
+    "strength": optional(number(0, 1)),
+    "n_biases": optional(or_none(whole())),
+}
+_SUMMARY_RULES = {
+    "metric": optional(or_none(TEXT)),
+    "k": optional(or_none(whole(1))),
+    "before": optional(or_none(number())),
+    "after": optional(or_none(number())),
+    **FORECAST_RULES,
+}
+_PART_RULES = {  # objects in a manifest, and what they may hold
+    "summary": _SUMMARY_RULES,
+    "method": {
+        "used": optional(or_none(TEXT)),
+        "why": optional(TEXT),
+        "forecasts": optional(map_of(OBJECT)),
+    },
+    "reranker": {"summary": optional(OBJECT)},
+}
+
+
+def _is_inside(name: Any) -> bool:
+    """Return whether a name is that of a file in a folder or below it."""
+    if not is_text(name) or not name:
+        return False
+    path = PurePosixPath(name.replace("\\", "/"))
+    return not path.is_absolute() and ".." not in path.parts
+
+
+def parse_manifest(content: bytes) -> dict[str, Any]:
+    """Return the manifest of a version.
+
+    Raises:
+        ValueError: it is not JSON, or breaks a rule.
+    """
+    manifest: dict[str, Any] = parse_json(content)
+    check_fields("the manifest", manifest, _RULES)
+    for name, rules in _PART_RULES.items():
+        check_fields(f"'{name}' in the manifest", manifest.get(name, {}), rules)
+    summary = manifest.get("reranker", {}).get("summary", {})
+    check_fields("the reranker's summary in the manifest", summary, FORECAST_RULES)
+    return manifest

@@ -1,0 +1,194 @@
+"""A damaged store gives one sentence and status 2 in every command, and no traceback."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from shops import run_in_process
+from stores import publish
+from trimtab.errors import StoreError
+from trimtab.store import Store
+from trimtab.store.writer import open_writer
+from trimtab.tables.file_headers import checksum
+from trimtab.tables.store_pointer import POINTER
+
+EVENTS = pa.table({"user_id": [1], "item_id": [7], "timestamp": ["2026-02-01 10:00:00"]})
+RECS = pa.table({"user_id": [1, 1], "item_id": [7, 8], "score": [0.9, 0.8]})
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory) -> Path:
+    """A store with three versions, the second one served, and tables to use it with."""
+    folder = tmp_path_factory.mktemp("shop")
+    for _ in range(3):
+        publish(Store(folder / "store"))
+    Store(folder / "store").rollback()
+    (folder / "lists").mkdir()
+    pq.write_table(RECS, folder / "lists" / "2026-02-01.parquet")
+    pq.write_table(EVENTS, folder / "events.parquet")
+    return folder
+
+
+@pytest.fixture
+def pointer(shop):
+    """The pointer as JSON; what is written over it is undone."""
+    path = shop / "store" / POINTER
+    content = path.read_bytes()
+    yield json.loads(content)
+    path.write_bytes(content)
+
+
+def commands(shop: Path) -> dict[str, list[object]]:
+    store = ["--store", shop / "store"]
+    return {
+        "history": ["history", *store],
+        "history as JSON": ["history", "--json", *store],
+        "rollback": ["rollback", *store],
+        "rollback to 1": ["rollback", "--to", 1, *store],
+        "diff": ["diff", 1, 2, *store],
+        "serve": ["serve", "--port", 0, *store],
+        "refresh": ["refresh", "--lists", shop / "lists", "--events", shop / "events.parquet",
+                    "--tz", "UTC", *store],
+        "apply": ["apply", "--bias", shop / "store", "--recs", shop / "lists/2026-02-01.parquet",
+                  "--out", shop / "top.parquet"],
+        "rerank apply": ["rerank", "apply", "--reranker", shop / "store", "--recs",
+                         shop / "lists/2026-02-01.parquet", "--history", shop / "events.parquet",
+                         "--out", shop / "top.parquet"],
+    }  # fmt: skip
+
+
+def all_refuse(shop: Path, words: str) -> None:
+    """Every command ends with status 2 and one sentence, and writes nothing."""
+    path = shop / "store" / POINTER
+    content = path.read_bytes()
+    for name, command in commands(shop).items():
+        done = run_in_process(*command)
+        assert done.returncode == 2, (name, done)
+        (line,) = done.stderr.splitlines()
+        assert line.startswith(f"trimtab: {path}"), (name, line)
+        assert words in line, (name, line)
+        assert done.stdout == ""
+    assert path.read_bytes() == content
+    assert not (shop / "top.parquet").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("current", "null", "'current' in the pointer is null, but must be a whole number"),
+        ("current", "[1]", "'current' in the pointer is [1]"),
+        ("current", "9", "'current' is 9, but must be one of the versions: 1, 2, 3"),
+        ("current", "1" + 400 * "0", "'current' in the pointer is 1000"),
+        ("last", '"3"', "'last' in the pointer is \"3\""),
+        ("last", "2", "'last' is 2, but must be at least 3"),
+        ("published", "null", "'published' in the pointer is null, but must be a list"),
+        ("published", "[null]", "must be a list"),
+        ("published", "[]", "must be one of the versions: none"),
+        ("published", '[{"number": 1}]', "'published' 0 is incomplete, it has no 'folder'"),
+        ("changes", '{"a": 1}', "'changes' in the pointer"),
+        ("changes", '[{"at": 1, "to": 1, "by": "me"}]', "'at' in 'changes' 0 is 1"),
+        ("changes", 100_000 * "[" + 100_000 * "]", "nested more than 32 levels deep"),
+        ("layout", "null", "has layout null"),
+        ("layout", "2", "has layout 2, but this Trimtab reads up to 1; upgrade trimtab"),
+    ],
+)
+def test_a_damaged_pointer(shop, pointer, name, text, words):
+    pointer[name] = "@@@"
+    path = shop / "store" / POINTER
+    path.write_text(json.dumps(pointer).replace('"@@@"', text))
+    all_refuse(shop, words)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("number", True, "'number' in 'published' 1 is true"),
+        ("number", 1, "'published' has a version twice"),
+        ("folder", "a\0b", "must be the name of a folder"),
+        ("folder", "../../elsewhere", "must be the name of a folder"),
+        ("folder", "..", "must be the name of a folder"),
+        ("folder", None, "must be the name of a folder"),
+        ("manifest", ["sha256:0"], "'manifest' in 'published' 1"),
+        ("replaced", "1", "'replaced' in 'published' 1"),
+    ],
+)
+def test_a_damaged_entry(shop, pointer, name, value, words):
+    pointer["published"][1][name] = value
+    (shop / "store" / POINTER).write_text(json.dumps(pointer))
+    all_refuse(shop, words)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\0\0trimtab-store", b'{"format": "trimtab-store"', b"[]"]
+)
+def test_a_pointer_that_is_no_json(shop, pointer, content):
+    path = shop / "store" / POINTER
+    path.write_bytes(content)
+    for name in ("history", "rollback", "diff", "serve", "refresh"):
+        done = run_in_process(*commands(shop)[name])
+        assert done.returncode == 2, (name, done)
+        assert done.stderr.startswith(f"trimtab: {path}: "), (name, done.stderr)
+        assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("as_of", None, "'as_of' in the manifest is null"),
+        ("created", 5, "'created' in the manifest is 5"),
+        ("files", [], "'files' in the manifest is []"),
+        ("files", {"../../x": "sha256:0"}, "the checksum of each file in the folder"),
+        ("files", {"bias/a\0": "sha256:0"}, "the checksum of each file in the folder"),
+        ("summary", {"before": "0.5", "after": 1}, "'before' in 'summary' in the manifest"),
+        ("summary", [1], "'summary' in the manifest is [1], but must be an object"),
+        ("method", "auto", "'method' in the manifest is \"auto\""),
+        ("strength", "full", "'strength' in the manifest"),
+        ("reranker", {"summary": []}, "'summary' in 'reranker' in the manifest"),
+        ("reranker", {"summary": {"forecast": "x"}}, "'forecast' in the reranker's summary"),
+        ("lists", [1], "'lists' in the manifest"),
+    ],
+)
+def test_a_damaged_manifest_is_a_damaged_version(shop, pointer, name, value, words):
+    """Its checksum is right, so somebody wrote it so."""
+    (entry,) = (own for own in pointer["published"] if own["number"] == 2)
+    path = shop / "store" / "versions" / entry["folder"] / "manifest.json"
+    before = path.read_bytes()
+    path.write_text(json.dumps({**json.loads(before), name: value}))
+    entry["manifest"] = checksum(path.read_bytes())
+    (shop / "store" / POINTER).write_text(json.dumps(pointer))
+    try:
+        for command in ("diff", "serve"):
+            done = run_in_process(*commands(shop)[command])
+            assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+            assert f"trimtab: {path}: damaged, " in done.stderr
+            assert words in done.stderr
+        listed = run_in_process(*commands(shop)["history"])
+        assert listed.returncode == 0
+        assert "version 2 is damaged or missing" in listed.stdout + listed.stderr
+    finally:
+        path.write_bytes(before)
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        {"as_of": None},
+        {"as_of": "2026-03-01", "summary": float("nan")},
+        {"as_of": "2026-03-01", "strength": 2},
+    ],
+)
+def test_what_could_not_be_read_is_not_published(tmp_path, about):
+    store = Store(tmp_path / "store")
+    publish(store)
+    with (
+        open_writer(store) as writer,
+        pytest.raises(StoreError, match=rf"cannot publish to {store.folder}: "),
+    ):
+        writer.publish(lambda folder: None, about, 3)
+    assert store.current().number == 1
+    assert not list(store.folder.glob(".staging-*"))
