@@ -206,7 +206,9 @@ def test_an_older_trimtab_refuses_what_it_would_take_for_logs(tmp_path, monkeypa
     for scale, version in (("additive", 2), ("log", 2), ("list", 3)):
         make_bias({1: 0.5}, scale=scale).save(tmp_path)
         assert json.loads((tmp_path / "header.json").read_text())["version"] == version
-    monkeypatch.setattr("trimtab.bias.saved._KIND", tt.bias.saved._KIND._replace(newest=2))
+    kind = tt.bias.saved._KIND
+    older = kind._replace(header=kind.header._replace(newest=2))
+    monkeypatch.setattr("trimtab.bias.saved._KIND", older)
     with pytest.raises(StoreError, match=r"version 3.* 2; upgrade"):
         tt.ItemBias.load(tmp_path)
 

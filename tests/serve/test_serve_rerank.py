@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -196,9 +197,9 @@ def test_slots_beyond_the_list_stay_empty(reloading):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("scale", "score"), [("additive", 1.7e308), ("log", 1.7e308)])
+@pytest.mark.parametrize(("scale", "score"), [("additive", sys.float_info.max), ("log", 1.7e308)])
 def test_scores_too_large_for_a_number_are_refused(reloading, scale, score):
-    bias = 1e308 if scale == "additive" else 3.0
+    bias = 1e300 if scale == "additive" else 3.0
     reloading.serve(make_bias([1, 2], [bias, 0.0], scale=scale))
     answer = reloading.server.client.post("/rerank", json=request_of([1, 2], [score, 1.0]))
     assert (answer.status_code, answer.json()["error"]) == (422, SCORE_TOO_LARGE)

@@ -95,11 +95,6 @@ def check_description(where: str, described: Any) -> None:
     """Raise RuleError unless a JSON object describes biases, as `describe` does."""
     check_fields(where, described, {**_RULES, "summary": PLAIN_MAP})
     check_fields(f"the summary in {where}", described["summary"], _SUMMARY_RULES)
-    scale, unlisted = described["scale"], described["unlisted"]
-    if scale != "additive" and unlisted != "never":
-        raise RuleError(
-            f"'unlisted' in {where} is '{unlisted}', but must be never with scale '{scale}'"
-        )
 
 
 def check_columns(table: pa.Table, scale: str) -> None:

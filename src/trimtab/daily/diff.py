@@ -76,6 +76,7 @@ def _names(ids: pa.Array, *versions: Version) -> pa.Array:
     for version in versions:
         known = version.names()
         if known is not None:
-            rows = pc.index_in(ids, known[ITEM].combine_chunks().cast(ids.type))
-            names = pc.coalesce(names, known[NAME].combine_chunks().cast(pa.string()).take(rows))
+            # One chunk each; ids are compared as text, in case one version has numbers.
+            own = pc.index_in(ids.cast(pa.string()), known[ITEM].combine_chunks().cast(pa.string()))
+            names = pc.coalesce(names, known[NAME].combine_chunks().take(own))
     return pc.coalesce(names, ids.cast(pa.string()))

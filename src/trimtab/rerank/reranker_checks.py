@@ -78,6 +78,7 @@ def check_header(where: str, header: dict[str, Any]) -> None:
     """Raise RuleError unless a header describes a Reranker."""
     check_fields(where, header, _RULES)
     check_description(f"the bias in {where}", header["bias"])
+    check_fields(f"the bias in {where}", header["bias"], {"unlisted": one_of(["never"])})
     check_fields(f"the summary in {where}", header["summary"], _SUMMARY_RULES)
     check_fields(f"the settings in {where}", header["settings"], {"widen": one_of(WIDEN)})
     names = [name for name, *_ in header["coefficients"]]

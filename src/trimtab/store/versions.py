@@ -24,14 +24,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pyarrow as pa
+
 from trimtab.bias import ItemBias
-from trimtab.errors import StoreError
+from trimtab.errors import DataError, StoreError
 from trimtab.rerank import Reranker
 from trimtab.rerank.saved_reranker import FOLDER
 from trimtab.store.lock import SWITCH_LOCK, hold_lock, now
 from trimtab.store.manifests import parse_manifest
-from trimtab.tables.file_headers import checksum, file_checksum, retry_while_replaced
+from trimtab.tables.columns import ITEM, NAME
+from trimtab.tables.file_headers import (
+    checksum,
+    file_checksum,
+    first_line,
+    retry_while_replaced,
+)
 from trimtab.tables.files import read_table, write_atomically
+from trimtab.tables.ids import id_column
 from trimtab.tables.store_pointer import POINTER, find_entry, read_pointer, version_folder
 
 TOP, NAMES, LISTS = "top.parquet", "names.parquet", "lists.parquet"
@@ -89,7 +98,20 @@ class Version:
 
     def names(self) -> Any:
         """Return item_id, name as an Arrow table; None if names were not given."""
-        return self._table(NAMES)
+        table = self._table(NAMES)
+        if table is None:
+            return None
+        try:
+            table.validate(full=True)
+            id_column(NAMES, ITEM, table[ITEM])
+            return table.select([ITEM, NAME]).cast(
+                pa.schema([table.schema.field(ITEM), (NAME, pa.string())])
+            )
+        except (KeyError, DataError, pa.ArrowException) as error:
+            raise StoreError(
+                f"{self.folder / NAMES}: must hold {ITEM} and {NAME}, but cannot be read so "
+                f"({first_line(error)}); {_REMEDY}"
+            ) from error
 
     def check(self) -> None:
         """Refuse a version with a missing or changed file."""

@@ -54,6 +54,11 @@ def read_header(path: Path, kind: HeaderKind) -> dict[str, Any]:
     return header
 
 
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's message; others may tell of C++."""
+    return str(error).partition("\n")[0]
+
+
 def checksum(content: bytes) -> str:
     """Return the SHA-256 of some bytes, as headers and manifests write it."""
     return f"sha256:{hashlib.sha256(content).hexdigest()}"

@@ -19,7 +19,13 @@ import pyarrow as pa
 from trimtab.errors import StoreError
 from trimtab.tables.column_rules import check_ids, check_no_nulls, check_schema
 from trimtab.tables.columns import ITEM
-from trimtab.tables.file_headers import HeaderKind, checksum, read_header, retry_while_replaced
+from trimtab.tables.file_headers import (
+    HeaderKind,
+    checksum,
+    first_line,
+    read_header,
+    retry_while_replaced,
+)
 from trimtab.tables.files import write_atomically
 from trimtab.tables.json_rules import TEXT, RuleError, check_fields, parse_json, whole
 from trimtab.tables.store_pointer import is_store, served_folder
@@ -150,8 +156,9 @@ def _read(folder: Path, header: dict[str, Any], kind: SavedKind) -> pa.Table:
         raise
     except Exception as error:  # a damaged Parquet file can cause any error in its reader
         what = kind.header.what.removeprefix("a ")
-        found = str(error).partition("\n")[0]
-        raise StoreError(f"{folder}: {what} is damaged: {found}; {kind.header.remedy}") from error
+        raise StoreError(
+            f"{folder}: {what} is damaged: {first_line(error)}; {kind.header.remedy}"
+        ) from error
     raise StoreError(
         f"{path}: the checksum does not match {HEADER}, so the file is damaged; "
         f"{kind.header.remedy}"
