@@ -1,14 +1,16 @@
 """Refreshes killed at random moments, while another process reads the store.
 
-    python benchmarks/killed_refreshes.py                 200 refreshes, about 10 minutes
-    python benchmarks/killed_refreshes.py --refreshes 20
+    python benchmarks/killed_refreshes.py                 200 kills, about 10 minutes
+    python benchmarks/killed_refreshes.py --forked        the same, in about 2 minutes
+    python benchmarks/killed_refreshes.py --kills 20
     python benchmarks/killed_refreshes.py --reranker      with a reranker and its lists
 
-Each refresh is the real command in its own process. Half are killed (SIGKILL) at a random moment,
-half soon after they begin to write, when it matters most; some finish first. Meanwhile a process
-reads the store without pause and checks every file. At the end:
+Each refresh is the real command in its own process; with `--forked`, the process is a copy of one
+that has already imported everything, so it starts at once. Half are killed (SIGKILL) at a random
+moment, half soon after they begin to write, when it matters most; some finish first. Meanwhile a
+process reads the store without pause and checks every file. At the end:
 
-- every read was a whole version with correct checksums;
+- every read was a whole version with correct checksums: none was torn;
 - every version that a refresh reported is there, in the order of the numbers;
 - the next refresh removes everything that the killed ones left.
 """
@@ -16,7 +18,11 @@ reads the store without pause and checks every file. At the end:
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import json
+import multiprocessing
+import os
 import random
 import subprocess
 import sys
@@ -25,9 +31,11 @@ import tempfile
 import time
 from datetime import date, timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow.parquet as pq
 
+from trimtab.cli import app, guarded
 from trimtab.datasets import generate_log, make_log
 from trimtab.engines import Markov
 from trimtab.store import Store
@@ -36,20 +44,27 @@ from trimtab.tables.timestamps import as_datetime
 
 FIRST = date(2026, 2, 10)
 READER = """
-import json, sys, time
+import json, os, sys, time
 from trimtab.store import Store
-store, reads, numbers, began = Store(sys.argv[1]), 0, set(), time.time()
-print("reading", flush=True)
-while not __import__("os").path.exists(sys.argv[2]):
+
+def read(store):
     version = store.current()
     version.check()
-    bias = store.load()
-    assert len(bias) > 0 and version.top().num_rows > 0
+    assert len(store.load()) > 0 and version.top().num_rows > 0
     if version.lists() is not None:
         assert version.lists().num_rows > 0 and len(version.reranker()) == len(version.bias())
+    return version.number
+
+store, reads, torn, numbers, began = Store(sys.argv[1]), 0, [], set(), time.time()
+print("reading", flush=True)
+while not os.path.exists(sys.argv[2]):
     reads += 1
-    numbers.add(version.number)
-print(json.dumps({"reads": reads, "versions": len(numbers), "seconds": time.time() - began}))
+    try:
+        numbers.add(read(store))
+    except Exception as error:
+        torn.append(repr(error))
+found = {"reads": reads, "torn": torn, "versions": len(numbers), "seconds": time.time() - began}
+print(json.dumps(found))
 """
 
 
@@ -66,33 +81,94 @@ def make_shop(folder: Path) -> None:
         pq.write_table(engine.recommend(n=30), folder / "lists" / f"{day}.parquet")
 
 
-def refresh(folder: Path, keep: int, reranker: bool) -> subprocess.Popen[str]:
-    """Start a refresh in its own process."""
-    more = ["--reranker"] if reranker else ["--set", "method=ascent"]
-    command = [
-        Path(sysconfig.get_path("scripts")) / "trimtab", "refresh", "--lists", folder / "lists",
-        "--events", folder / "events.parquet", "--store", folder / "store", "--as-of",
-        FIRST + timedelta(5), "--rerank", "--keep", keep, "--json", *more,
-    ]  # fmt: skip
-    return subprocess.Popen(
-        [*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+class Job(NamedTuple):
+    """How refreshes are run."""
+
+    folder: Path
+    keep: int
+    reranker: bool
+    forked: bool
+
+    def arguments(self, store: str = "store") -> list[str]:
+        """Return the arguments of the command."""
+        more = ["--reranker"] if self.reranker else ["--set", "method=ascent"]
+        return [*map(str, [
+            "refresh", "--lists", self.folder / "lists", "--events", self.folder / "events.parquet",
+            "--store", self.folder / store, "--as-of", FIRST + timedelta(5), "--rerank", "--keep",
+            self.keep, "--json", *more,
+        ])]  # fmt: skip
 
 
-def kill_at_random(
-    process: subprocess.Popen[str], store: Path, whole: float, turn: int
-) -> tuple[bool, bool]:
+class Running:
+    """A refresh in its own process; what it prints goes to files."""
+
+    def __init__(self, job: Job) -> None:
+        self._files = [job.folder / name for name in ("out.txt", "errors.txt")]
+        if job.forked:
+            forking = multiprocessing.get_context("fork")
+            self._process = forking.Process(target=run_here, args=(job.arguments(), self._files))
+            self._process.start()
+            return
+        script = Path(sysconfig.get_path("scripts")) / "trimtab"
+        with self._files[0].open("wb") as out, self._files[1].open("wb") as errors:
+            self._process = subprocess.Popen(
+                [str(script), *job.arguments()], stdout=out, stderr=errors
+            )
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        if isinstance(self._process, subprocess.Popen):
+            return self._process.poll() is not None
+        return not self._process.is_alive()
+
+    def kill(self) -> None:
+        """Kill it with SIGKILL."""
+        self._process.kill()
+        self.wait()
+
+    def wait(self) -> int:
+        """Return its exit status."""
+        if isinstance(self._process, subprocess.Popen):
+            return self._process.wait()
+        self._process.join()
+        return self._process.exitcode
+
+    def number(self) -> int | None:
+        """Return the number of the version that it reported; None if it did not get so far."""
+        out = self._files[0].read_text()
+        return json.loads(out)["number"] if out.endswith("}\n") else None
+
+    def errors(self) -> str:
+        """Return what it printed to stderr."""
+        return self._files[1].read_text()
+
+
+def run_here(arguments: list[str], files: list[Path]) -> None:
+    """Run the command in this process, and print to files."""
+    for descriptor, path in enumerate(files, 1):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), descriptor)
+    sys.exit(guarded(lambda: app(arguments, standalone_mode=False)))
+
+
+def publish(job: Job) -> int:
+    """Run a refresh to its end; return the number of its version."""
+    running = Running(job)
+    assert running.wait() == 0, running.errors()
+    return running.number()
+
+
+def kill_at_random(running: Running, store: Path, whole: float, turn: int) -> tuple[bool, bool]:
     """Kill a refresh unless it finishes first; return whether it was killed, and while writing."""
     if turn % 2:
-        wait_until(lambda: process.poll() is not None, random.uniform(0, 1.2 * whole))
+        wait_until(lambda: running.is_over, random.uniform(0, 1.2 * whole))
     else:
-        wait_until(lambda: process.poll() is not None or any(store.glob(".staging-*")), 60)
-        patience = random.expovariate(1 / 0.05) if turn else 0.0
-        wait_until(lambda: process.poll() is not None, patience)
-    if process.poll() is not None:
+        wait_until(lambda: running.is_over or any(store.glob(".staging-*")), 60)
+        patience = random.expovariate(1 / 0.1) if turn else 0.0
+        wait_until(lambda: running.is_over, patience)
+    if running.is_over:
         return False, False
-    process.kill()
-    process.wait()
+    running.kill()
     return True, any(store.glob(".staging-*"))
 
 
@@ -103,72 +179,82 @@ def wait_until(done, seconds: float) -> None:
         time.sleep(0.0005)
 
 
-def run(n_refreshes: int, folder: Path, reranker: bool) -> dict[str, float]:
+def run(n_kills: int, job: Job) -> dict[str, float]:
     """Kill refreshes and check the store; return the counts."""
-    make_shop(folder)
-    keep = n_refreshes + 9
+    make_shop(job.folder)
+    if job.forked:  # imports and kernels are ready in every copy of this process
+        with contextlib.redirect_stdout(io.StringIO()):
+            assert guarded(lambda: app(job.arguments("other"), standalone_mode=False)) == 0
     begun = time.monotonic()
-    first = refresh(folder, keep, reranker)
-    published = [json.loads(first.communicate()[0])["number"]]
+    published = [publish(job)]
     whole = time.monotonic() - begun
-    store, stop = folder / "store", folder / "stop"
+    store, stop = job.folder / "store", job.folder / "stop"
     reader = subprocess.Popen(
-        [sys.executable, "-c", READER, str(store), str(stop)], stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [sys.executable, "-c", READER, str(store), str(stop)], stdout=subprocess.PIPE, text=True
+    )
     reader.stdout.readline()
-    killed = in_writing = 0
-    for turn in range(n_refreshes):
-        process = refresh(folder, keep, reranker)
-        was_killed, was_writing = kill_at_random(process, store, whole, turn)
-        out, errors = process.communicate()
+    turn = killed = in_writing = 0
+    while killed < n_kills:
+        running = Running(job)
+        was_killed, was_writing = kill_at_random(running, store, whole, turn)
+        turn += 1
         killed += was_killed
         in_writing += was_writing
-        if out.endswith("}\n"):  # it reported the version before it was killed
-            published.append(json.loads(out)["number"])
-        assert was_killed or process.returncode == 0, errors
-        assert reader.poll() is None, reader.communicate()[1]
+        if (number := running.number()) is not None:  # reported before it was killed
+            published.append(number)
+        assert was_killed or running.wait() == 0, running.errors()
+        assert reader.poll() is None
     stop.touch()
-    out, errors = reader.communicate(timeout=60)
-    assert reader.returncode == 0, errors
-    last, errors = refresh(folder, keep, reranker).communicate()
-    published.append(json.loads(last)["number"])
-    kept = [version.number for version in Store(store).history()]
-    for version in Store(store).history():
+    found = json.loads(reader.communicate(timeout=60)[0])
+    published.append(publish(job))
+    check_store(Store(store), published, job.reranker)
+    assert in_writing > 0, "no refresh was killed while writing: nothing was tested"
+    n_kept = len(Store(store).numbers())
+    return {
+        **found,
+        "in_writing": in_writing,
+        "over": turn - killed,
+        "kept": n_kept,
+        "whole": whole,
+    }
+
+
+def check_store(store: Store, published: list[int], reranker: bool) -> None:
+    """Check that all versions are whole, that none was lost, and that nothing else is left."""
+    versions = store.history()
+    for version in versions:
         version.check()
         assert (version.lists() is not None) == (version.reranker() is not None) == reranker
+    kept = [version.number for version in versions]
     assert set(published) <= set(kept), "a version was lost"
     assert kept == sorted(kept)
-    folders = {path.name for path in (store / "versions").iterdir()}
-    assert folders == {version.folder.name for version in Store(store).history()}
-    assert not list(store.glob(".staging-*")) + list(store.glob("*.part"))
-    assert in_writing > 0, "no refresh was killed while writing: nothing was tested"
-    return {
-        "killed": killed,
-        "in_writing": in_writing,
-        "published": len(kept),
-        "whole": whole,
-        **json.loads(out),
-    }
+    assert kept == store.numbers(), "a version is damaged"
+    folders = {path.name for path in (store.folder / "versions").iterdir()}
+    assert folders == {version.folder.name for version in versions}
+    assert not list(store.folder.glob(".staging-*")) + list(store.folder.glob("*.part"))
 
 
 def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--refreshes", type=int, default=200)
+    parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--reranker", action="store_true")
-    arguments = parser.parse_args()
-    random.seed(arguments.seed)
+    parser.add_argument("--forked", action="store_true")
+    given = parser.parse_args()
+    random.seed(given.seed)
     with tempfile.TemporaryDirectory() as folder:
-        found = run(arguments.refreshes, Path(folder), arguments.reranker)
+        job = Job(Path(folder), 2 * given.kills + 50, given.reranker, given.forked)
+        found = run(given.kills, job)
     print(
-        f"{arguments.refreshes} refreshes of about {found['whole']:.1f} s: {found['killed']} "
-        f"killed, {found['in_writing']} of them while writing; {found['published']} versions "
-        f"published and kept, 0 lost, 0 leftovers\n"
+        f"{given.kills} kills of refreshes that take about {found['whole']:.1f} s, "
+        f"{found['in_writing']} of them while writing; {found['over']} refreshes finished first: "
+        f"0 of {found['kept']} versions lost or damaged, 0 leftovers\n"
         f"{found['reads']} reads of {found['versions']} versions meanwhile in "
-        f"{found['seconds']:.0f} s: 0 damaged"
+        f"{found['seconds']:.0f} s: {len(found['torn'])} torn"
     )
+    if found["torn"]:
+        sys.exit(found["torn"][0])
 
 
 if __name__ == "__main__":
