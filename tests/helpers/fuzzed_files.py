@@ -27,6 +27,7 @@ from damages import damage_bytes, damage_json, damage_table, to_parquet
 from made_biases import make_bias
 from made_rerankers import UNTIL, events_of, make_reranker
 from shops import run_in_process
+from trimtab.datasets import read_log
 from trimtab.errors import TrimtabError, TrimtabWarning
 from trimtab.serve.served_version import ReadVersion, prepare_version
 from trimtab.store import Store
@@ -43,6 +44,7 @@ RECS = pa.table(
         "score": [0.9, 0.8, 0.0, 5.0, -1.0, 1e-9],
     }
 )
+TEXT_RECS = RECS.cast(pa.schema([("user_id", pa.string()), *list(RECS.schema)[1:]]))
 EVENTS = events_of((1, 7, 2.0), (2, 3, 9.5))
 
 
@@ -266,7 +268,7 @@ def _csv(table: pa.Table) -> bytes:
 def _read(how: str, data: Any, folder: Path) -> str:
     """Read a damaged table, and hand it to commands."""
     folder.mkdir(parents=True, exist_ok=True)
-    table = data.draw(st.sampled_from((RECS, EVENTS)))
+    table = data.draw(st.sampled_from((RECS, EVENTS, TEXT_RECS)))
     name = f"table.{how}"
     if how == "parquet":
         content = to_parquet(table)
@@ -302,12 +304,15 @@ def _read(how: str, data: Any, folder: Path) -> str:
         assert done.returncode in (0, 2), done
         errors = [line for line in done.stderr.splitlines() if "compiling kernels" not in line]
         assert done.returncode == 0 or len(errors) == 1, done.stderr
-    try:
-        read_table(folder / name)
-    except TrimtabError as error:
-        _check_sentence(error)
-        return "refused"
-    return "read"
+    outcomes = []
+    for read in (read_table, lambda path: read_log(path, tz="UTC")):
+        try:
+            read(folder / name)
+            outcomes.append("read")
+        except TrimtabError as error:
+            _check_sentence(error)
+            outcomes.append("refused")
+    return outcomes[0]
 
 
 Run = Callable[[Any, Path], str]

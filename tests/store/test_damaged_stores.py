@@ -112,6 +112,7 @@ def test_a_damaged_pointer(shop, pointer, name, text, words):
         ("folder", "a\0b", "must be the name of a folder"),
         ("folder", "../../elsewhere", "must be the name of a folder"),
         ("folder", "..", "must be the name of a folder"),
+        ("folder", "two\nlines", "must be the name of a folder"),
         ("folder", None, "must be the name of a folder"),
         ("manifest", ["sha256:0"], "'manifest' in 'published' 1"),
         ("replaced", "1", "'replaced' in 'published' 1"),
@@ -140,6 +141,7 @@ def test_a_pointer_that_is_no_json(shop, pointer, content):
     ("name", "value", "words"),
     [
         ("as_of", None, "'as_of' in the manifest is null"),
+        ("as_of", "a/../b", "must be a day like 2026-11-01"),
         ("created", 5, "'created' in the manifest is 5"),
         ("files", [], "'files' in the manifest is []"),
         ("files", {"../../x": "sha256:0"}, "the checksum of each file in the folder"),
@@ -178,6 +180,7 @@ def test_a_damaged_manifest_is_a_damaged_version(shop, pointer, name, value, wor
     "about",
     [
         {"as_of": None},
+        {"as_of": "../../elsewhere"},
         {"as_of": "2026-03-01", "summary": float("nan")},
         {"as_of": "2026-03-01", "strength": 2},
     ],

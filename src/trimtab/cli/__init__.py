@@ -22,6 +22,7 @@ from trimtab.cli import (
     serving,
     simulation,
 )
+from trimtab.cli.printing import escape_controls
 from trimtab.errors import BusyError, RefusedError, TrimtabError
 from trimtab.version import __version__
 
@@ -99,7 +100,7 @@ def version_option(
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    print(f"trimtab: warning: {message}", file=sys.stderr)
+    print(f"trimtab: warning: {escape_controls(str(message))}", file=sys.stderr)
 
 
 class _Stopped(BaseException):
@@ -115,7 +116,7 @@ def guarded(command: Callable[[], Any]) -> int:
     try:
         command()
     except TrimtabError as error:
-        print(f"trimtab: {error}", file=sys.stderr)
+        print(f"trimtab: {escape_controls(str(error))}", file=sys.stderr)
         return _ERROR_STATUS.get(type(error), 2)
     except _Stopped:
         print("trimtab: stopped; finished work is kept", file=sys.stderr)

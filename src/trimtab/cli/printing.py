@@ -27,6 +27,16 @@ console = Console()
 _WIDEST = 1_000  # characters
 
 
+def escape_controls(text: str) -> str:
+    """Return text without characters that a terminal would obey: they are written as escapes.
+
+    An error may quote a damaged file.
+    """
+    return "".join(
+        letter if letter.isprintable() or letter == "\n" else repr(letter)[1:-1] for letter in text
+    )
+
+
 def say(text: str) -> None:
     """Print a sentence unchanged and on one line, however long it is."""
     console.print(text, highlight=False, markup=False, soft_wrap=True)

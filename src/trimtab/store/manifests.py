@@ -15,6 +15,7 @@ from trimtab.tables.json_rules import (
     TEXT,
     Rule,
     check_fields,
+    is_name,
     is_text,
     list_of,
     map_of,
@@ -27,7 +28,9 @@ from trimtab.tables.json_rules import (
 )
 
 _RULES = {
-    "as_of": TEXT,
+    "as_of": Rule(
+        lambda value: is_name(value) and not {"/", "\\"} & {*value}, "a day like 2026-11-01"
+    ),
     "created": TEXT,
     "files": Rule(
         lambda value: (
@@ -64,7 +67,7 @@ _PART_RULES = {  # objects in a manifest, and what they may hold
 
 def _is_inside(name: Any) -> bool:
     """Return whether a name is that of a file in a folder or below it."""
-    if not is_text(name) or not name:
+    if not is_name(name):
         return False
     path = PurePosixPath(name.replace("\\", "/"))
     return not path.is_absolute() and ".." not in path.parts

@@ -18,6 +18,7 @@ from trimtab.tables.arrow_types import is_text, plain_type
 from trimtab.tables.column_map import ColumnMap, GivenColumns, own_names
 from trimtab.tables.columns import ITEM, SCORE, USER
 from trimtab.tables.csv_files import ID_COLUMNS, read_csv, write_csv
+from trimtab.tables.file_headers import first_line
 from trimtab.tables.places import Address, Place, as_place, cannot_read, require_local
 
 _CSV_NAME = re.compile(r"\.[ct]sv(\.(gz|bz2|zst|lz4))?$", re.IGNORECASE)
@@ -96,15 +97,12 @@ def read_table(
             table = read_csv(place, {*ID_COLUMNS, *names.all_own(ID_COLUMNS)})
         else:
             table = _read_parquet(place, wanted, needed, names)
+        found = table.column_names
     except TrimtabError:
         raise
-    except (pa.ArrowException, OSError, ValueError) as error:
+    except Exception as error:  # a damaged file can cause any error in its reader
         raise _not_readable(place, error) from error
-    except Exception as error:
-        if isinstance(place, Address):  # file systems of fsspec have errors of their own
-            raise cannot_read(place, error) from error
-        raise
-    repeated = [name for name in table.column_names if table.column_names.count(name) > 1]
+    repeated = [name for name in found if found.count(name) > 1]
     if repeated:
         raise StoreError(f"{place}: column '{repeated[0]}' occurs twice; drop or rename one")
     table = names.rename(table)
@@ -118,7 +116,7 @@ def _require(place: Place, table: pa.Table, needed: Sequence[str]) -> None:
 
 
 def _not_readable(place: Place, error: Exception) -> StoreError:
-    reason = str(error).partition("\n")[0]
+    reason = first_line(error)
     if isinstance(place, Address) and not isinstance(error, pa.ArrowException):
         return cannot_read(place, error)
     kind = "CSV" if is_csv(place) else "Parquet"

@@ -90,6 +90,11 @@ def is_text(value: Any) -> bool:
     return True
 
 
+def is_name(value: Any) -> bool:
+    """Return whether a value is text on one line that can be a part of a file's name."""
+    return is_text(value) and value.isprintable() and value not in ("", ".", "..")
+
+
 def is_number(value: Any, least: float = -LARGEST, most: float = LARGEST) -> bool:
     """Return whether a value is a number, True and False not among them, within bounds."""
     return isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most
@@ -164,6 +169,7 @@ def optional(rule: Rule) -> Rule:
 
 
 TEXT = Rule(is_text, "text without NUL")
+NAME = Rule(is_name, "a name on one line")
 FLAG = Rule(lambda value: isinstance(value, bool), "true or false")
 OBJECT = Rule(lambda value: isinstance(value, dict), "an object")
 PLAIN_MAP = Rule(

@@ -14,7 +14,7 @@ from trimtab.tables.json_rules import (
     Rule,
     RuleError,
     check_fields,
-    is_text,
+    is_name,
     list_of,
     or_none,
     whole,
@@ -45,7 +45,7 @@ _RULES = {
 _ENTRY_RULES = {
     "number": whole(1),
     "folder": Rule(
-        lambda value: is_text(value) and Path(value).name == value and value not in ("", ".."),
+        lambda value: is_name(value) and Path(value).name == value,
         "the name of a folder",
     ),
     "manifest": TEXT,

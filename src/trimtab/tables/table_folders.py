@@ -27,7 +27,7 @@ from trimtab.tables.file_headers import (
     retry_while_replaced,
 )
 from trimtab.tables.files import write_atomically
-from trimtab.tables.json_rules import TEXT, RuleError, check_fields, parse_json, whole
+from trimtab.tables.json_rules import NAME, TEXT, RuleError, check_fields, parse_json, whole
 from trimtab.tables.store_pointer import is_store, served_folder
 
 HEADER = "header.json"
@@ -35,7 +35,7 @@ _ABANDONED_SECONDS = 3600  # older partial files were left by a killed writer
 # Rows of a table: many only in a file that is large enough for as many different ids. A table of
 # ids in sequence and no bias at all has 1.5 rows per byte.
 _ALWAYS_ALLOWED, _MOST_PER_BYTE = 100_000, 4
-_ADDED_RULES = {"data": TEXT, "rows": whole(), "checksum": TEXT}
+_ADDED_RULES = {"data": NAME, "rows": whole(), "checksum": TEXT}
 _Rebuilt = TypeVar("_Rebuilt")
 
 
