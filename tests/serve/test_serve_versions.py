@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -217,9 +218,28 @@ def test_tables_with_bad_values_are_refused(store):
         (make_bias([2, 1], [0.5, 0.5]), "ascending"),
         (make_bias(["b", "a"], [0.5, 0.5]), "ascending"),
         (make_bias([1], [0.5], scale="cubic"), "scale='cubic'"),
+        (make_bias([1, 2], [0.5, 1e308], scale="log"), "1e+308"),
+        (with_unsigned_ids([1, 2**63]), "9223372036854775808"),
     ):
         with pytest.raises(StoreError, match=reason):
             prepare_version(ReadVersion(store.current(), bad, None), has_test=False)
+
+
+def with_unsigned_ids(ids: list[int]):
+    return replace(make_bias(range(len(ids)), np.ones(len(ids))), item_ids=np.array(ids, np.uint64))
+
+
+def test_unsigned_ids_are_found(watching):
+    server, store = watching
+    asked = request_of([2**62 + 1, 2**62, 5], [1.0, 1.0, 1.0])
+    for ids in ([5, 2**62, 2**62 + 1], [2**62, 2**62 + 1, 2**62 + 2]):
+        number = publish(store, with_unsigned_ids(ids))
+        wait_for(lambda wanted=number: served(server) == wanted)
+        answer = server.rerank(asked)
+        assert answer["unknown_items"] == sum(item not in ids for item in (2**62, 2**62 + 1, 5))
+        assert [item["item_id"] for item in answer["items"]][-1] == (
+            5 if 5 not in ids else 2**62 + 1
+        )
 
 
 def test_a_refused_version_is_tried_again(store):

@@ -54,6 +54,9 @@ def serve(
     body_seconds: Annotated[
         float, option("SECONDS", "Seconds allowed for a request to arrive.")
     ] = Settings.body_seconds,
+    send_seconds: Annotated[
+        float, option("SECONDS", "Seconds a client may take to read 64 KiB of its answers.")
+    ] = Settings.send_seconds,
     exposure_rows: Annotated[
         int, option("NUMBER", "Maximum lists in a file of --exposures.")
     ] = Settings.exposure_rows,
@@ -78,7 +81,7 @@ def serve(
         max_body=max_body, max_items=max_items, max_lists=max_lists,
         max_batch_items=max_batch_items, max_filter=max_filter, max_recent=max_recent,
         max_id_length=max_id_length, max_k=max_k, max_requests=max_requests,
-        body_seconds=body_seconds,
+        body_seconds=body_seconds, send_seconds=send_seconds,
     )  # fmt: skip
 
     def announce(version: int, address: str) -> None:

@@ -142,7 +142,7 @@ async def _answer_refusal(_: Request, refusal: Any) -> Response:
 
 
 async def _answer_no_route(request: Request, error: Any) -> Response:
-    method, path = (shorten(text).strip("'") for text in (request.method, request.url.path))
+    method, path = (shorten(text).strip("'") for text in (request.method, request.scope["path"]))
     sentences = {
         404: f"there is no {path}: see {DOCS} for the routes",
         405: f"{method} is not allowed on {path}: see {DOCS} for the routes",

@@ -42,6 +42,9 @@ class Counters:
         )
         self.swaps = self._add_counter("version_swaps", "Changes to another version.")
         self.refusals = self._add_counter("version_refusals", "Versions refused.")
+        self.unread = self._add_counter(
+            "clients_not_reading", "Connections closed because the client did not read."
+        )
         self.written = self._add_counter("exposures_written", "Lists written to the exposure log.")
         self.dropped = self._add_counter(
             "exposures_dropped", "Lists dropped from the exposure log."

@@ -7,6 +7,7 @@ import binascii
 import functools
 import hmac
 import ipaddress
+import re
 import time
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -18,11 +19,13 @@ from trimtab.serve.refusals import (
     NO_TOKEN,
     OTHER_HOST,
     RefusalError,
+    shorten,
 )
 from trimtab.serve.routes import Access, access_to, label_of
 from trimtab.serve.settings import Settings
 
 _NO_SNIFFING = (b"x-content-type-options", b"nosniff")
+_HOST = re.compile(r"(?P<host>[\w.-]+|\[[0-9a-f:.]+\])(:(?P<port>\d{1,5}))?", re.ASCII | re.I)
 _CHALLENGES = [
     (b"www-authenticate", b'Basic realm="trimtab", charset="UTF-8"'),
     (b"www-authenticate", b'Bearer realm="trimtab"'),
@@ -49,36 +52,23 @@ class Gate:
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
             return
-        start, status = time.perf_counter(), 500
-        path = route_path(scope)
-
-        async def send_and_note(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                message["headers"] = [*message.get("headers", ()), *_added_headers(status)]
-            await send(message)
-
+        request = _Request(route_path(scope), send, self._counters)
         try:
-            await self._pass(path, scope, receive, send_and_note)
+            await self._pass(request, scope, receive)
         finally:
-            self._counters.count_request(label_of(path), status, time.perf_counter() - start)
+            request.leave(500)
 
-    async def _pass(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _pass(self, request: _Request, scope: Scope, receive: Receive) -> None:
         try:
-            self._check(path, scope)
+            self._check(request.path, scope)
         except RefusalError as refusal:
-            await refusal.response()(scope, receive, send)
+            await refusal.response()(scope, receive, request.send)
             return
-        self._counters.n_active += 1
-        try:
-            await self._app(scope, receive, send)
-        finally:
-            self._counters.n_active -= 1
+        request.enter()
+        await self._app(scope, receive, request.send)
 
     def _check(self, path: str, scope: Scope) -> None:
-        if self._settings.token is None:
-            _check_host(scope)
+        _check_host(scope, self._settings.token is None)
         access = access_to(path)
         if access is Access.OPEN:
             return
@@ -89,6 +79,40 @@ class Gate:
                 503, f"{n_active} requests at once: the limit is {limit}; try again",
                 {"Retry-After": "1"},
             )  # fmt: skip
+
+
+class _Request:
+    """A request, from its headers until its answer is ready: sending it takes no place."""
+
+    def __init__(self, path: str, send: Send, counters: Counters) -> None:
+        self.path = path
+        self._send = send
+        self._counters = counters
+        self._begun = time.perf_counter()
+        self._has_place = self._is_counted = False
+
+    def enter(self) -> None:
+        """Take a place."""
+        self._has_place = True
+        self._counters.n_active += 1
+
+    def leave(self, status: int) -> None:
+        """Give the place back, and count the request, once."""
+        if self._has_place:
+            self._has_place = False
+            self._counters.n_active -= 1
+        if not self._is_counted:
+            self._is_counted = True
+            seconds = time.perf_counter() - self._begun
+            self._counters.count_request(label_of(self.path), status, seconds)
+
+    async def send(self, message: Message) -> None:
+        """Send a part of the answer; its first part has the status."""
+        if message["type"] == "http.response.start":
+            status = message["status"]
+            message["headers"] = [*message.get("headers", ()), *_added_headers(status)]
+            self.leave(status)
+        await self._send(message)
 
 
 def route_path(scope: Scope) -> str:
@@ -107,17 +131,30 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _check_host(scope: Scope) -> None:
-    """Refuse other host names: a web page whose name points here could read the answers."""
-    for name, value in scope["headers"]:
-        if name == b"host" and not _is_this_machine(value):
-            raise RefusalError(421, OTHER_HOST)
+def _check_host(scope: Scope, is_local: bool) -> None:
+    """Refuse a Host header that is missing or odd, or that names another machine.
+
+    A web page whose name points to this machine could read the answers. Only HTTP/1.0 allows
+    requests without the header; no browser sends them.
+    """
+    values = [value for name, value in scope["headers"] if name == b"host"]
+    if not values and scope.get("http_version") == "1.0":
+        return
+    if len(values) != 1:
+        raise RefusalError(400, f"{len(values) or 'no'} Host headers: send exactly one")
+    host = _read_host(values[0])
+    if host is None:
+        shown = shorten(values[0].decode("latin-1"))
+        raise RefusalError(400, f"Host {shown}: must be a name or an address, and a port or none")
+    if is_local and not is_loopback(host):
+        raise RefusalError(421, OTHER_HOST)
 
 
 @functools.lru_cache(maxsize=64)
-def _is_this_machine(value: bytes) -> bool:
-    host = value.decode("latin-1").strip()
-    return is_loopback(host if host.endswith("]") else host.rpartition(":")[0] or host)
+def _read_host(value: bytes) -> str | None:
+    """Return the host of a Host header without the port; None if it is not valid."""
+    found = _HOST.fullmatch(value.decode("latin-1").strip(" \t"))
+    return None if found is None or int(found["port"] or 0) > 65_535 else found["host"]
 
 
 def _check_token(given: list[bytes], access: Access, settings: Settings) -> None:

@@ -13,6 +13,7 @@ from trimtab.arrays import Ints
 from trimtab.errors import StoreError
 
 _MIN_SPAN = 2**20
+_MAX_ID = 2**63 - 1
 _CHUNK = 2_000  # ids at a time: requests wait a few hundred microseconds for each chunk
 
 
@@ -91,7 +92,15 @@ def count_unknown(lookup: ItemLookup, ids: list[Any]) -> int:
 
 def make_lookup(item_ids: Any) -> ItemLookup:
     """Return the lookup for a table's ids, which must be in ascending order."""
-    return IntLookup(item_ids) if isinstance(item_ids, np.ndarray) else StringLookup(item_ids)
+    if not isinstance(item_ids, np.ndarray):
+        return StringLookup(item_ids)
+    highest = int(item_ids.max(initial=0))
+    if highest > _MAX_ID:
+        raise StoreError(
+            f"item id {highest} of the bias table is larger than {_MAX_ID}, the largest that a "
+            f"request may have: publish the ids as text"
+        )
+    return IntLookup(item_ids.astype(np.int64, copy=False))
 
 
 def _require_ascending(ascends: bool) -> None:

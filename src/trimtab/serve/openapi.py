@@ -21,9 +21,9 @@ from trimtab.serve.routes import ROUTES, Access, ApiRoute
 from trimtab.serve.settings import Settings
 from trimtab.version import __version__
 
-_BODY_ERRORS = (400, 408, 413, 415, 422)
+_BODY_ERRORS = (408, 413, 415, 422)
 _ERRORS = {
-    400: "The body is not JSON.",
+    400: "The body is not JSON, or the Host header is missing or not valid.",
     401: "The token is missing or wrong.",
     403: "The admin token is needed.",
     408: "The body did not arrive in time.",
@@ -111,7 +111,7 @@ def _content(schema: dict[str, Any], example: Any) -> dict[str, Any]:
 
 
 def _error_statuses(route: ApiRoute, settings: Settings) -> Iterator[int]:
-    yield 503
+    yield from (400, 503)
     if route.body is not None:
         yield from _BODY_ERRORS
     if settings.token is None:

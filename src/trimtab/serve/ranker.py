@@ -21,6 +21,7 @@ from trimtab.serve.refusals import RefusalError
 from trimtab.serve.wire import Item, RerankRequest
 
 SCORE_TOO_LARGE = "a score plus its bias is too large for a number: send smaller scores"
+_LARGE_SCORE = 1e9
 _NO_ROWS = np.empty(0, np.int64)
 
 
@@ -119,10 +120,28 @@ def make_ranker(bias: ItemBias, lookup: ItemLookup) -> Ranker:
     if bias.unlisted == "zero":
         positive = np.flatnonzero((bias.bias > 0) & ~bias.excluded)
         raised = positive[np.argsort(-bias.bias[positive], kind="stable")]
-    return Ranker(
+    made = Ranker(
         lookup, np.append(bias.bias, 0.0), np.append(bias.excluded, False), bias.scale,
         bias.summary.k, raised, choose_depth(bias, None),
     )  # fmt: skip
+    _require_usable(made)
+    return made
+
+
+def _require_usable(ranker: Ranker) -> None:
+    """Refuse biases so large that ordinary scores would no longer be numbers."""
+    shown = np.flatnonzero(~ranker.excluded[:-1])
+    if len(shown) == 0:
+        return
+    row = shown[[ranker.bias[shown].argmax()]]
+    (item_id,) = ranker.lookup.ids_at(row)
+    try:
+        ranker.rank(RerankRequest([Item(item_id, _LARGE_SCORE)]))
+    except RefusalError:
+        raise StoreError(
+            f"bias {ranker.bias[row[0]]:g} of item {item_id}: too large to be added to scores; "
+            f"publish the version again with smaller biases"
+        ) from None
 
 
 def one_list(codes: Codes, scores: Floats) -> Lists:

@@ -21,6 +21,7 @@ from trimtab.serve.connection import Connection
 from trimtab.serve.gate import is_loopback
 from trimtab.serve.service import Service
 from trimtab.serve.settings import HOST, PORT, Settings
+from trimtab.serve.slow_readers import SlowReaders
 from trimtab.store import Store
 
 _GRACE_SECONDS = 15
@@ -64,7 +65,11 @@ def run(
 
 
 def _configure(service: Service) -> uvicorn.Config:
-    limits = {"request_seconds": service.settings.body_seconds}
+    settings = service.settings
+    limits = {
+        "request_seconds": settings.body_seconds,
+        "slow_readers": SlowReaders(settings.send_seconds, service.counters),
+    }
     protocol = type("_Connection", (Connection,), limits)
     return uvicorn.Config(
         make_service_app(service), http=protocol, loop=_choose_loop(), ws="none", lifespan="on",

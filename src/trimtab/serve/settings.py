@@ -44,6 +44,7 @@ class Settings:
         max_k: Maximum slots in a list; at least 10, the default of a request.
         max_requests: Maximum concurrent requests.
         body_seconds: Seconds allowed for a request to arrive.
+        send_seconds: Seconds a client may take to read 64 KiB of its answers.
 
     Raises:
         SettingError: if a setting is out of range.
@@ -70,9 +71,10 @@ class Settings:
     max_k: int = 10_000
     max_requests: int = 128
     body_seconds: float = 10.0
+    send_seconds: float = 10.0
 
     def __post_init__(self) -> None:
-        for name in ("poll", "retry", "exposure_seconds", "body_seconds"):
+        for name in ("poll", "retry", "exposure_seconds", "body_seconds", "send_seconds"):
             require_number(name, getattr(self, name), 0.01, 86_400)
         for name in ("exposure_rows", "exposure_buffer", *self.limits()):
             require_whole(name, getattr(self, name), 1)
