@@ -3,12 +3,16 @@
     python benchmarks/serve_load.py
     python benchmarks/serve_load.py --rate 500 --seconds 20 --listed 100
     python benchmarks/serve_load.py --recent 20
+    python benchmarks/serve_load.py --batches 4
+    python benchmarks/serve_load.py --sleepers 128
 
 The command serves a store of 100,000 items. With --recent, it has a reranker, and each request
 carries that many recent items; up to 60 items are added to each list. A client in another process
 sends lists at a fixed rate over open connections, without waiting for earlier answers; a request's
 time counts from the moment it was due. The same load of GET /health comes first, to show what the
-server, the client and the machine cost without ranking. Exits with 1 if a request failed or the
+server, the client and the machine cost without ranking. With --batches, that many connections of a
+third process send batches of 500 lists of 100 without pause; with --sleepers, that many ask for
+answers of 1.5 MB and never read, and begin again when they are disconnected. Exits with 1 if a request failed or the
 99th percentile is 20 ms or more.
 """
 
@@ -16,12 +20,16 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import random
+import socket
 import subprocess
 import sys
 import sysconfig
 import tempfile
+import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -181,6 +189,80 @@ def run_client(arguments: argparse.Namespace) -> None:
     print(json.dumps(found))
 
 
+def batch_bytes(port: int, rng: random.Random) -> bytes:
+    """Return a request for a batch as large as the default limits allow."""
+    lists = [
+        {"items": [{"item_id": 3 * item, "score": round(rng.random(), 3)}
+                   for item in rng.sample(range(N_ITEMS), 100)]}
+        for _ in range(500)
+    ]  # fmt: skip
+    body = json.dumps({"lists": lists}, separators=(",", ":")).encode()
+    head = (
+        f"POST /rerank/batch HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+async def send_batches(port: int, n: int) -> None:
+    """Send large batches on n connections without pause."""
+    loop, request = asyncio.get_running_loop(), batch_bytes(port, random.Random(2))
+
+    async def repeat() -> None:
+        _, connection = await loop.create_connection(Connection, "127.0.0.1", port)
+        while await connection.ask(request):
+            pass
+        raise SystemExit("a batch failed")
+
+    await asyncio.gather(*(repeat() for _ in range(n)))
+
+
+def sleep(port: int, n: int) -> None:
+    """Hold n connections that ask for large answers and never read."""
+    asked = b"GET /docs/assets/swagger-ui-bundle.js HTTP/1.1\r\nHost: localhost\r\n\r\n" * 8
+    connections = [open_sleeper(port, asked) for _ in range(n)]
+    while True:
+        for place, connection in enumerate(connections):
+            try:
+                connection.send(b"\r\n")
+            except BlockingIOError:
+                pass
+            except ConnectionError:
+                connection.close()
+                connections[place] = open_sleeper(port, asked)
+        time.sleep(0.1)
+
+
+def open_sleeper(port: int, asked: bytes) -> socket.socket:
+    """Return a connection that has asked for something and has little room for the answer."""
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.connect(("127.0.0.1", port))
+    connection.sendall(asked)
+    connection.setblocking(False)
+    return connection
+
+
+@contextlib.contextmanager
+def in_background(arguments: argparse.Namespace, port: str) -> Iterator[None]:
+    """Run the other clients that were asked for."""
+    options = {"--batch-client": arguments.batches, "--sleep-client": arguments.sleepers}
+    started = [
+        subprocess.Popen([sys.executable, __file__, option, port, "--number", str(n)])
+        for option, n in options.items()
+        if n
+    ]
+    if started:
+        time.sleep(3)
+    try:
+        yield
+        assert all(process.poll() is None for process in started), "another client failed"
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
 def measure(arguments: argparse.Namespace, folder: Path) -> dict:
     """Start a server and a client; return the client's figures."""
     store = make_store(folder / "store", arguments.recent > 0)
@@ -191,12 +273,13 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict:
     )  # fmt: skip
     try:
         port = server.stdout.readline().split(" at http://")[1].split(",")[0].split(":")[1]
-        client = subprocess.run(
-            [sys.executable, __file__, "--client", port, "--rate", str(arguments.rate),
-             "--seconds", str(arguments.seconds), "--listed", str(arguments.listed),
-             "--recent", str(arguments.recent)],
-            stdout=subprocess.PIPE, text=True, check=True,
-        )  # fmt: skip
+        with in_background(arguments, port):
+            client = subprocess.run(
+                [sys.executable, __file__, "--client", port, "--rate", str(arguments.rate),
+                 "--seconds", str(arguments.seconds), "--listed", str(arguments.listed),
+                 "--recent", str(arguments.recent)],
+                stdout=subprocess.PIPE, text=True, check=True,
+            )  # fmt: skip
     finally:
         server.terminate()
         server.wait()
@@ -210,11 +293,18 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--listed", type=int, default=100)
     parser.add_argument("--recent", type=int, default=0)
-    parser.add_argument("--client", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--batches", type=int, default=0)
+    parser.add_argument("--sleepers", type=int, default=0)
+    for name in ("--client", "--batch-client", "--sleep-client", "--number"):
+        parser.add_argument(name, type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.client is not None:
         run_client(arguments)
         return
+    if arguments.batch_client is not None:
+        asyncio.run(send_batches(arguments.batch_client, arguments.number))
+    if arguments.sleep_client is not None:
+        sleep(arguments.sleep_client, arguments.number)
     with tempfile.TemporaryDirectory() as folder:
         found = measure(arguments, Path(folder))
     for name, figures in found.items():

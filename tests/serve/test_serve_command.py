@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import signal
 import socket
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 
-from services import RERANK_HEAD, environment, refused_start, request_of, running, wait_for
+from services import (
+    RERANK_HEAD,
+    environment,
+    make_bias,
+    publish,
+    refused_start,
+    request_of,
+    running,
+    wait_for,
+)
 from trimtab.errors import SettingError, StoreError
-from trimtab.serve import Settings, run
+from trimtab.serve import Settings, read_exposures, run
 from trimtab.store.versions import POINTER
 
 pytestmark = pytest.mark.xdist_group("serve")
@@ -83,6 +96,38 @@ def test_a_signal_stops_it_with_status_0_after_open_requests(store, number, host
             assert open_request.recv(65536).startswith(b"HTTP/1.1 200 ")
         out, errors = server.process.communicate(timeout=30)
         assert (server.process.returncode, out, errors) == (0, "", "")
+
+
+def test_hangups_under_load_reload_and_lose_nothing(store, tmp_path):
+    folder, n_hangups = tmp_path / "exposures", 10
+    with running(store, "--poll", 3600, "--exposures", folder) as server:
+        address = (server.client.base_url.host, server.client.base_url.port)
+        stopping = threading.Event()
+        with ThreadPoolExecutor(3) as pool:
+            counts = [pool.submit(ask_until, stopping, address, name) for name in "abc"]
+            for number in range(2, n_hangups + 2):
+                publish(store, make_bias(range(100), np.full(100, float(number))))
+                server.process.send_signal(signal.SIGHUP)
+                wait_for(lambda wanted=number: server.count("trimtab_version") == wanted)
+            stopping.set()
+            n_answers = sum(count.result() for count in counts)
+        server.process.send_signal(signal.SIGHUP)
+        status, errors = server.stop()
+    assert (status, errors.count("now serving"), errors.count("\n")) == (0, n_hangups, n_hangups)
+    assert read_exposures(folder).num_rows == n_answers > n_hangups
+
+
+def ask_until(stopping: threading.Event, address: tuple[str, int], user: str) -> int:
+    """Send requests on one connection until told to stop; return how many were answered, all."""
+    connection, n = http.client.HTTPConnection(*address, timeout=30), 0
+    body = json.dumps(request_of(range(20), [1.0] * 20, user_id=user))
+    while not stopping.is_set():
+        connection.request("POST", "/rerank", body, {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        assert (answer.status, bool(answer.read())) == (200, True)
+        n += 1
+    connection.close()
+    return n
 
 
 def is_listening(server) -> bool:

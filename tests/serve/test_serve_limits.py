@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import select
 import threading
 import time
 from typing import Any
@@ -328,3 +330,19 @@ def test_clients_that_disconnect_do_no_harm(server):
     wait_for(lambda: server.count("trimtab_requests_now") == 1)  # the request for this number
     assert server.rerank(request_of([1], [1.0]))["items"]
     assert 'status="500"' not in server.client.get("/metrics").text
+
+
+def test_small_requests_are_answered_between_the_lists_of_large_batches(server):
+    lists = [request_of(range(100), [0.5] * 100)] * 500
+    body = json.dumps({"lists": lists}, separators=(",", ":")).encode()
+    head = RERANK_HEAD.replace(b"/rerank", b"/rerank/batch")
+    with contextlib.ExitStack() as stack:
+        batches = [stack.enter_context(server.connect()) for _ in range(4)]
+        for connection in batches:
+            connection.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        n_small = 0
+        while len(select.select(batches, [], [], 0)[0]) < len(batches):
+            server.rerank(request_of([1], [1.0]))
+            n_small += 1
+        assert [connection.recv(15) for connection in batches] == [b"HTTP/1.1 200 OK"] * 4
+    assert n_small > 60  # about 190; with a thread for each batch 23 to 29

@@ -272,7 +272,7 @@ def test_control_is_ranked_without_recent_items(tmp_path):
         (TREATMENT, reranked(reranker, asked), 1),
     ):
         request = msgspec.convert({**asked, "user_id": buckets[bucket]}, RerankRequest)
-        (answer,) = service.rank_all(service.served(), [request])
+        answer = service.rank(service.served(), request)
         expected = {"items": items, "bucket": bucket, "recent": {**USE, "used": used}}
         assert msgspec.to_builtins(answer) == {**expected, "unknown_items": 0}
 

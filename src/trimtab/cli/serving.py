@@ -66,8 +66,8 @@ def serve(
 ) -> None:
     """Re-rank lists over HTTP with the served version of a store.
 
-    New versions are picked up without a restart. On SIGTERM or Ctrl-C, requests in progress are
-    finished, and the exit status is 0.
+    New versions are picked up without a restart; SIGHUP checks for one at once. On SIGTERM or
+    Ctrl-C, requests in progress are finished, and the exit status is 0.
     """
     from trimtab.serve import run
     from trimtab.serve.server import log_to_stderr

@@ -22,16 +22,13 @@ from trimtab.serve.bodies import decode_body, read_body
 from trimtab.serve.gate import Gate
 from trimtab.serve.openapi import make_document
 from trimtab.serve.refusals import RefusalError, error_response, shorten
-from trimtab.serve.request_checks import check_batch, check_list, count_recent
+from trimtab.serve.request_checks import check_batch, check_list
 from trimtab.serve.routes import DOCS, PROMETHEUS, ROUTES
-from trimtab.serve.served_version import ServedVersion
 from trimtab.serve.service import Service
 from trimtab.serve.settings import Settings
+from trimtab.serve.turns import Turns
 from trimtab.store import Store
 
-_MAX_ON_THE_LOOP = (
-    1_000  # items, recent items and slots to rank in the event loop; more go to a thread
-)
 _CLIENT_GONE = 499  # nobody reads this answer
 
 
@@ -79,6 +76,7 @@ class _Handlers:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._settings = service.settings
+        self._turns = Turns()
         self._list_decoder = msgspec.json.Decoder(wire.RerankRequest)
         self._batch_decoder = msgspec.json.Decoder(wire.BatchRequest)
 
@@ -86,28 +84,32 @@ class _Handlers:
         return RedirectResponse(f"{request.scope.get('root_path', '')}{DOCS}")
 
     async def rerank(self, request: Request) -> Response:
-        asked = decode_body(await read_body(request, self._settings), self._list_decoder)
-        served = self._service.served()
-        check_list(asked, served, self._settings)
-        (ranked,) = await self._rank(served, [asked])
+        body = await read_body(request, self._settings)
+        async with self._turns.take(len(body)):
+            asked = decode_body(body, self._list_decoder)
+            served = self._service.served()
+            check_list(asked, served, self._settings)
+            ranked = self._service.rank(served, asked)
+        self._service.record(served, [asked], [ranked])
         answer = wire.RerankAnswer(
             served.number, ranked.items, ranked.unknown_items, ranked.bucket, ranked.recent
         )
         return _json(answer)
 
     async def rerank_batch(self, request: Request) -> Response:
-        asked = decode_body(await read_body(request, self._settings), self._batch_decoder)
-        served = self._service.served()
-        check_batch(asked, served, self._settings)
-        return _json(wire.BatchAnswer(served.number, await self._rank(served, asked.lists)))
-
-    async def _rank(
-        self, served: ServedVersion, lists: list[wire.RerankRequest]
-    ) -> list[wire.Ranked]:
-        n = sum(len(asked.items) + asked.k + count_recent(asked) for asked in lists)
-        if n <= _MAX_ON_THE_LOOP:
-            return self._service.rank_all(served, lists)
-        return await run_in_threadpool(self._service.rank_all, served, lists)
+        body = await read_body(request, self._settings)
+        async with self._turns.take(len(body)) as turn:
+            lists = decode_body(body, self._batch_decoder).lists
+            await turn.pause()
+            served = self._service.served()
+            check_batch(lists, served, self._settings)
+            ranked = []
+            for asked in lists:
+                await turn.pause()
+                ranked.append(self._service.rank(served, asked))
+            self._service.record(served, lists, ranked)
+            await turn.pause()
+            return _json(wire.BatchAnswer(served.number, ranked))
 
     async def health(self, _: Request) -> Response:
         return _json(wire.Health("ok", self._service.served().number))
@@ -125,9 +127,9 @@ class _Handlers:
         return Response(document, media_type="application/json")
 
     async def reload(self, _: Request) -> Response:
-        watcher = self._service.watcher
-        changed = await run_in_threadpool(watcher.check, True)
-        return _json(wire.ReloadAnswer(self._service.served().number, changed, watcher.refused))
+        changed = await run_in_threadpool(self._service.reload)
+        refused = self._service.watcher.refused
+        return _json(wire.ReloadAnswer(self._service.served().number, changed, refused))
 
     async def status(self, _: Request) -> Response:
         return _json(self._service.status())

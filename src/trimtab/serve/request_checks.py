@@ -12,7 +12,7 @@ from trimtab.serve.recent_items import check_recent
 from trimtab.serve.refusals import RefusalError, shorten
 from trimtab.serve.served_version import ServedVersion
 from trimtab.serve.settings import Settings
-from trimtab.serve.wire import BatchRequest, RerankRequest
+from trimtab.serve.wire import RerankRequest
 
 
 def check_list(asked: RerankRequest, served: ServedVersion, settings: Settings) -> None:
@@ -40,19 +40,19 @@ def check_list(asked: RerankRequest, served: ServedVersion, settings: Settings) 
     check_recent(asked, None if served.personal is None else served.personal.reranker)
 
 
-def check_batch(asked: BatchRequest, served: ServedVersion, settings: Settings) -> None:
+def check_batch(lists: Sequence[RerankRequest], served: ServedVersion, settings: Settings) -> None:
     """Refuse a batch that is too large or has a list that cannot be ranked."""
-    _check_count("lists", asked.lists, settings.max_lists)
-    for position, part in enumerate(asked.lists):
+    _check_count("lists", lists, settings.max_lists)
+    for position, part in enumerate(lists):
         try:
             check_list(part, served, settings)
         except RefusalError as refusal:
             raise RefusalError(refusal.status, f"lists[{position}]: {refusal.sentence}") from None
     limit = settings.max_batch_items
     for name, total in (
-        ("items", sum(len(part.items) for part in asked.lists)),
-        ("k", sum(part.k for part in asked.lists)),
-        ("recent", sum(count_recent(part) for part in asked.lists)),
+        ("items", sum(len(part.items) for part in lists)),
+        ("k", sum(part.k for part in lists)),
+        ("recent", sum(_count_recent(part) for part in lists)),
     ):
         if total > limit:
             raise RefusalError(
@@ -60,7 +60,7 @@ def check_batch(asked: BatchRequest, served: ServedVersion, settings: Settings) 
             )
 
 
-def count_recent(asked: RerankRequest) -> int:
+def _count_recent(asked: RerankRequest) -> int:
     """Return the number of recent items in a request."""
     return 0 if isinstance(asked.recent, UnsetType) else len(asked.recent)
 

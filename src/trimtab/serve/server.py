@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import gc
@@ -9,7 +10,7 @@ import logging
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,8 @@ from trimtab.store import Store
 
 _GRACE_SECONDS = 15
 _IDLE_SECONDS = 75  # longer than most proxies, so the proxy closes an idle connection
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+HANGUP = (signal.SIGHUP,) if hasattr(signal, "SIGHUP") else ()
 OnReady = Callable[[int, str], None]
 
 
@@ -35,6 +37,8 @@ def run(
     port: int = PORT, on_ready: OnReady | None = None,
 ) -> None:  # fmt: skip
     """Serve until SIGINT or SIGTERM, and finish the requests that have begun.
+
+    SIGHUP makes it check the store at once.
 
     Args:
         store: The daily job's store, or its folder.
@@ -50,7 +54,7 @@ def run(
     chosen = settings or Settings()
     _require_token_for(host, chosen)
     opened = store if isinstance(store, Store) else Store(store)
-    with contextlib.closing(_bind(host, port)) as listener:
+    with _no_hangup(), contextlib.closing(_bind(host, port)) as listener:
         service = Service(opened, chosen)
         service.load()
         # All loaded so far stays, so the garbage collector need not scan it during requests.
@@ -61,7 +65,7 @@ def run(
             if on_ready is not None:
                 on_ready(service.served().number, _format_url(listener))
 
-        _Server(_configure(service), report).run(sockets=[listener])
+        _Server(_configure(service), report, service.reload).run(sockets=[listener])
 
 
 def _configure(service: Service) -> uvicorn.Config:
@@ -87,11 +91,15 @@ def _choose_loop() -> Any:
 
 
 class _Server(uvicorn.Server):
-    """Exits with status 0 after a signal, and reports when it is ready."""
+    """Exits with status 0 after a signal, reloads on SIGHUP, and reports when it is ready."""
 
-    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, on_ready: Callable[[], None], reload: Callable[[], object]
+    ) -> None:
         super().__init__(config)
         self._on_ready = on_ready
+        self._reload = reload
+        self._must_reload = False
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to listen."""
@@ -99,18 +107,41 @@ class _Server(uvicorn.Server):
         if self.started:
             self._on_ready()
 
+    async def on_tick(self, counter: int) -> bool:
+        """Reload after SIGHUP; called ten times a second."""
+        if self._must_reload:
+            self._must_reload = False
+            asyncio.get_running_loop().run_in_executor(None, self._reload)
+        return await super().on_tick(counter)
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Shut down on a signal, without raising it again afterwards."""
-        if threading.current_thread() is not threading.main_thread():
+        handlers = dict.fromkeys(STOP_SIGNALS, self.handle_exit)
+        with handling({**handlers, **dict.fromkeys(HANGUP, self._note_hangup)}):
             yield
-            return
-        before = {number: signal.signal(number, self.handle_exit) for number in _SIGNALS}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+
+    def _note_hangup(self, *_: Any) -> None:
+        self._must_reload = True
+
+
+@contextlib.contextmanager
+def handling(handlers: Mapping[signal.Signals, Any]) -> Iterator[None]:
+    """Handle signals for a while; other threads than the main one cannot."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _no_hangup() -> contextlib.AbstractContextManager[None]:
+    """Survive SIGHUP while the version is being loaded, and after the last request."""
+    return handling(dict.fromkeys(HANGUP, signal.SIG_IGN))
 
 
 def _require_token_for(host: str, settings: Settings) -> None:

@@ -78,9 +78,25 @@ class Service:
             raise RefusalError(503, "no version is loaded yet: try again", {"Retry-After": "1"})
         return served
 
-    def rank_all(self, served: ServedVersion, lists: Sequence[RerankRequest]) -> list[Ranked]:
-        """Return lists re-ranked, after counting and logging them; the caller has checked them."""
-        ranked = [self._rank(served, asked) for asked in lists]
+    def reload(self) -> bool:
+        """Check the store now; return whether there was another version."""
+        return self.watcher.check(always=True)
+
+    def rank(self, served: ServedVersion, asked: RerankRequest) -> Ranked:
+        """Return a list re-ranked; the caller has checked it."""
+        user = asked.user_id
+        if self._experiment is None or served.control is None or isinstance(user, UnsetType):
+            return _rank_treated(served, asked)
+        bucket: Any = self._experiment.bucket(user)
+        if bucket != CONTROL:
+            return _rank_treated(served, asked, bucket)
+        unknown = _count_unknown(served, asked)
+        return Ranked(served.control.rank(asked), unknown, bucket, _unused(asked))
+
+    def record(
+        self, served: ServedVersion, lists: Sequence[RerankRequest], ranked: Sequence[Ranked]
+    ) -> None:
+        """Count lists that were re-ranked, and log who is shown what."""
         self.counters.lists.add(len(lists))
         self.counters.items.add(sum(len(asked.items) for asked in lists))
         self.counters.unknown_items.add(sum(one.unknown_items for one in ranked))
@@ -88,7 +104,6 @@ class Service:
         if self.exposures is not None:
             for asked, answer in zip(lists, ranked, strict=True):
                 self._log_exposure(self.exposures, asked, answer, served.number)
-        return ranked
 
     def status(self) -> StatusAnswer:
         """Return the answer of /admin/status."""
@@ -104,16 +119,6 @@ class Service:
             exposures=self._exposure_status(),
             limits=self.settings.limits(),
         )
-
-    def _rank(self, served: ServedVersion, asked: RerankRequest) -> Ranked:
-        user = asked.user_id
-        if self._experiment is None or served.control is None or isinstance(user, UnsetType):
-            return _rank_treated(served, asked)
-        bucket: Any = self._experiment.bucket(user)
-        if bucket != CONTROL:
-            return _rank_treated(served, asked, bucket)
-        unknown = _count_unknown(served, asked)
-        return Ranked(served.control.rank(asked), unknown, bucket, _unused(asked))
 
     def _count_recent(self, ranked: Sequence[Ranked]) -> None:
         uses = [one.recent for one in ranked if not isinstance(one.recent, UnsetType)]
