@@ -12,7 +12,8 @@ sends lists at a fixed rate over open connections, without waiting for earlier a
 time counts from the moment it was due. The same load of GET /health comes first, to show what the
 server, the client and the machine cost without ranking. With --batches, that many connections of a
 third process send batches of 500 lists of 100 without pause; with --sleepers, that many ask for
-answers of 1.5 MB and never read, and begin again when they are disconnected. Exits with 1 if a request failed or the
+answers of 1.5 MB and never read, and begin again when they are disconnected. Exits with 1 if a
+request failed or the
 99th percentile is 20 ms or more.
 """
 

@@ -127,7 +127,7 @@ class _Handlers:
         return Response(document, media_type="application/json")
 
     async def reload(self, _: Request) -> Response:
-        changed = await run_in_threadpool(self._service.reload)
+        changed = await run_in_threadpool(self._service.reload_all)
         refused = self._service.watcher.refused
         return _json(wire.ReloadAnswer(self._service.served().number, changed, refused))
 

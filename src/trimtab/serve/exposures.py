@@ -106,6 +106,7 @@ class ExposureLog:
             self._rows.append(exposure)
             self._n_ids += _n_ids_of(exposure)
             self._drop_oldest()
+            self._note_buffered()
             is_full = self._n_ids >= settings.exposure_buffer // 2
             if is_full or len(self._rows) >= settings.exposure_rows:
                 self._write_now.set()
@@ -114,6 +115,9 @@ class ExposureLog:
         """Return the number of rows not written yet."""
         with self._lock:
             return self._n_writing + len(self._rows)
+
+    def _note_buffered(self) -> None:
+        self._counters.buffered.set(self._n_writing + len(self._rows))
 
     def _drop_oldest(self) -> None:
         n_dropped = 0
@@ -146,7 +150,9 @@ class ExposureLog:
             self._put_back(rows)
             return False
         self._counters.written.add(len(rows))
-        self._n_writing = 0
+        with self._lock:
+            self._n_writing = 0
+            self._note_buffered()
         return True
 
     def _put_back(self, rows: deque[Exposure]) -> None:
@@ -155,6 +161,7 @@ class ExposureLog:
             self._rows, self._n_writing = rows, 0
             self._n_ids = sum(map(_n_ids_of, rows))
             self._drop_oldest()
+            self._note_buffered()
 
     def _write(self, rows: list[Exposure]) -> None:
         import pyarrow.parquet as pq

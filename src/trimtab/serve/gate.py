@@ -73,7 +73,7 @@ class Gate:
         if access is Access.OPEN:
             return
         _check_token(_read_tokens(scope), access, self._settings)
-        n_active, limit = self._counters.n_active, self._settings.max_requests
+        n_active, limit = self._counters.requests_now.own, self._settings.max_requests
         if n_active >= limit:
             raise RefusalError(
                 503, f"{n_active} requests at once: the limit is {limit}; try again",
@@ -94,13 +94,13 @@ class _Request:
     def enter(self) -> None:
         """Take a place."""
         self._has_place = True
-        self._counters.n_active += 1
+        self._counters.requests_now.add()
 
     def leave(self, status: int) -> None:
         """Give the place back, and count the request, once."""
         if self._has_place:
             self._has_place = False
-            self._counters.n_active -= 1
+            self._counters.requests_now.add(-1)
         if not self._is_counted:
             self._is_counted = True
             seconds = time.perf_counter() - self._begun

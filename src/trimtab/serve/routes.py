@@ -75,6 +75,7 @@ ROUTES = (
     ),
 )  # fmt: skip
 _BY_PATH = {route.path: route for route in ROUTES}
+LABELS = (*(path for path in _BY_PATH if "{" not in path), ASSETS, OTHER)  # of routes, in metrics
 
 
 def access_to(path: str) -> Access:
@@ -88,7 +89,7 @@ def label_of(path: str) -> str:
     """Return the route's name in metrics: one for all unknown paths, so their number is bounded."""
     if _is_below(path, ASSETS):
         return ASSETS
-    return path if path in _BY_PATH else OTHER
+    return path if path in LABELS else OTHER
 
 
 def _is_below(path: str, parent: str) -> bool:

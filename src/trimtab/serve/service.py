@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import UNSET, UnsetType
@@ -32,11 +32,17 @@ class Service:
     Args:
         store: The daily job's store.
         settings: Settings of the service.
+        counters: Counts of this worker; new ones if left out.
+        on_reload: Called when a client asks for a check of the store, to tell other workers.
     """
 
-    def __init__(self, store: Store, settings: Settings) -> None:
+    def __init__(
+        self, store: Store, settings: Settings, counters: Counters | None = None,
+        on_reload: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
         self.settings = settings
-        self.counters = Counters()
+        self.counters = counters or Counters()
+        self._on_reload = on_reload
         self.watcher = StoreWatcher(store, settings, self.counters)
         self.exposures = (
             None
@@ -45,7 +51,6 @@ class Service:
         )
         self._experiment = settings.experiment
         self._started_at = current_time()
-        self._add_gauges()
 
     def load(self) -> None:
         """Load the current version, and make the folder for exposures.
@@ -82,6 +87,13 @@ class Service:
         """Check the store now; return whether there was another version."""
         return self.watcher.check(always=True)
 
+    def reload_all(self) -> bool:
+        """Check the store now, in all workers; return whether there was another version."""
+        changed = self.reload()
+        if self._on_reload is not None:
+            self._on_reload()
+        return changed
+
     def rank(self, served: ServedVersion, asked: RerankRequest) -> Ranked:
         """Return a list re-ranked; the caller has checked it."""
         user = asked.user_id
@@ -111,7 +123,7 @@ class Service:
         return StatusAnswer(
             store=str(self.watcher.store.folder),
             started_at=self._started_at,
-            requests_now=counters.n_active,
+            requests_now=counters.requests_now.value,
             swaps=counters.swaps.value,
             refusals=counters.refusals.value,
             served=self.served().describe(self.watcher.refused),
@@ -143,21 +155,8 @@ class Service:
         if self.exposures is None:
             return None
         written, dropped = self.counters.written.value, self.counters.dropped.value
-        folder, waiting = str(self.exposures.folder), self.exposures.n_buffered()
-        return ExposureStatus(folder, waiting, written, dropped)
-
-    def _add_gauges(self) -> None:
-        add_gauge, watcher = self.counters.add_gauge, self.watcher
-        add_gauge(
-            "version", "Version being served.",
-            lambda: 0 if watcher.served is None else watcher.served.number,
-        )  # fmt: skip
-        add_gauge(
-            "version_refused", "1 while the current version of the store cannot be loaded.",
-            lambda: watcher.refused is not None,
-        )  # fmt: skip
-        if self.exposures is not None:
-            add_gauge("exposures_buffered", "Lists not written yet.", self.exposures.n_buffered)
+        waiting = self.counters.buffered.value
+        return ExposureStatus(str(self.exposures.folder), waiting, written, dropped)
 
 
 def _rank_treated(served: ServedVersion, asked: RerankRequest, bucket: Any = UNSET) -> Ranked:

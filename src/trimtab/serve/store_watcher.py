@@ -101,13 +101,14 @@ class StoreWatcher:
         version = self.store.current()
         before = self.served
         if before and (before.number, before.manifest) == (version.number, version.manifest):
-            self.refused = None
+            self._set_refused(None)
             return False
         self.served = prepare_version(
             self._read().with_strength(self._settings.strength),
             self._settings.experiment is not None,
         )
-        self.refused = None
+        self._counters.version.set(self.served.number)
+        self._set_refused(None)
         if before is not None:
             self._counters.swaps.add()
             log.info("now serving version %d (was %d)", self.served.number, before.number)
@@ -133,7 +134,11 @@ class StoreWatcher:
         if self.refused is None or self.refused.reason != reason:
             name = "the store" if refused.version is None else f"version {refused.version}"
             log.warning("cannot load %s: %s", name, reason)
+        self._set_refused(refused)
+
+    def _set_refused(self, refused: RefusedVersion | None) -> None:
         self.refused = refused
+        self._counters.refused.set(refused is not None)
 
     def _read_number(self) -> int | None:
         try:
