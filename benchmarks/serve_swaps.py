@@ -2,11 +2,14 @@
 
     python benchmarks/serve_swaps.py               1,000 swaps
     python benchmarks/serve_swaps.py --swaps 50
+    python benchmarks/serve_swaps.py --workers 2
 
 In version v every bias is v, so each score shows which version it comes from. Each version is
 published to the store of a running `trimtab serve` as soon as the one before it is served. Two
-clients in their own processes send lists and batches without pause and check every score. Prints
-counts; exits with 1 if a request failed or an answer mixed versions.
+clients in their own processes send lists and batches without pause and check every score; with
+several workers, each of them opens a new connection now and then. Prints counts, and how long it
+took until all workers served a version; exits with 1 if a request failed or an answer mixed
+versions.
 """
 
 from __future__ import annotations
@@ -89,34 +92,40 @@ def run_client(port: int, stop: Path) -> None:
         else:
             counts["mixed"] += is_mixed(answer)
             versions.add(answer["version"])
+        if counts["requests"] % 10 == 0:
+            connection.close()
     print(json.dumps({"counts": counts, "versions": sorted(versions)}))
 
 
 def wait_until_served(port: int, version: int) -> None:
-    """Wait until the server serves a version."""
+    """Wait until all workers serve a version."""
     until = time.monotonic() + TIMEOUT_SECONDS
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_SECONDS)
     while time.monotonic() < until:
-        connection.request("GET", "/version")
-        about = json.loads(connection.getresponse().read())
-        assert about["refused"] is None, about
-        if about["version"] == version:
+        connection.request("GET", "/metrics")
+        lines = connection.getresponse().read().decode().splitlines()
+        assert "trimtab_version_refused 0.0" in lines, lines
+        found = [
+            line for line in lines if line.startswith(("trimtab_version ", "trimtab_worker_v"))
+        ]
+        if {float(line.split()[1]) for line in found} == {version}:
             connection.close()
             return
         time.sleep(0.005)
     raise SystemExit(f"version {version} was never served")
 
 
-def run(n_swaps: int, folder: Path) -> Counter[str]:
-    """Publish versions to a server under load; return the counts."""
+def run(n_swaps: int, n_workers: int, poll: float, folder: Path) -> tuple[Counter[str], float]:
+    """Publish versions to a server under load; return the counts, and the longest wait."""
     store, bias, stop = Store(folder / "store"), learn_bias(), folder / "stop"
     publish(store, bias, 1)
     script = Path(sysconfig.get_path("scripts")) / "trimtab"
     server = subprocess.Popen(
-        [str(script), "serve", "--store", str(store.folder), "--port", "0", "--poll", "0.01"],
+        [str(script), "serve", "--store", str(store.folder), "--port", "0", "--poll", str(poll),
+         "--workers", str(n_workers)],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
     )  # fmt: skip
-    clients = []
+    clients, longest = [], 0.0
     try:
         port = int(server.stdout.readline().split(" at http://")[1].split(",")[0].split(":")[1])
         command = [sys.executable, __file__, "--client", str(port), "--stop", str(stop)]
@@ -126,7 +135,9 @@ def run(n_swaps: int, folder: Path) -> Counter[str]:
             client.stdout.readline()
         for version in range(2, n_swaps + 2):
             publish(store, bias, version)
+            begun = time.monotonic()
             wait_until_served(port, version)
+            longest = max(longest, time.monotonic() - begun)
         stop.touch()
         counts: Counter[str] = Counter(swaps=n_swaps)
         versions: set[int] = set()
@@ -142,13 +153,15 @@ def run(n_swaps: int, folder: Path) -> Counter[str]:
             client.wait()
     counts["versions"] = len(versions)
     counts["server status"] = server.returncode
-    return counts
+    return counts, longest
 
 
 def main() -> None:
     """Run the benchmark and print the counts."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--swaps", type=int, default=1000)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--poll", type=float, default=0.01)
     parser.add_argument("--client", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--stop", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -157,11 +170,12 @@ def main() -> None:
         return
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        counts = run(arguments.swaps, Path(folder))
+        counts, longest = run(arguments.swaps, arguments.workers, arguments.poll, Path(folder))
     print(
         f"{counts['swaps']} swaps in {time.monotonic() - begun:.0f} s under {counts['requests']} "
         f"requests that saw {counts['versions']} versions ({CLIENTS} clients): "
-        f"{counts['failed']} failed, {counts['mixed']} mixed"
+        f"{counts['failed']} failed, {counts['mixed']} mixed; all workers ({arguments.workers}) "
+        f"served a version within {longest:.2f} s"
     )
     sys.exit(counts["failed"] + counts["mixed"] + abs(counts["server status"]) > 0)
 

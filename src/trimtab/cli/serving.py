@@ -17,6 +17,9 @@ def serve(
         option("ADDRESS", "Address to listen on. A non-local address needs a token."),
     ] = HOST,
     port: Annotated[int, option("NUMBER", "Port to listen on, or 0 for any free port.")] = PORT,
+    workers: Annotated[
+        int, option("NUMBER", "Processes that share the port, one per core; more than 1 on Linux.")
+    ] = 1,
     poll: Annotated[
         float, option("SECONDS", "Seconds between checks for a new version.")
     ] = Settings.poll,
@@ -88,4 +91,4 @@ def serve(
         say(f"serving version {version} of {store} at {address}, documentation at /docs")
 
     log_to_stderr()
-    run(store, settings, host=host, port=port, on_ready=announce)
+    run(store, settings, host=host, port=port, workers=workers, on_ready=announce)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeAlias
 
+Combine: TypeAlias = Callable[[Iterable[float]], float]
 N_PLACES = 1_024  # in a row
 _ROW_BYTES = 8 * N_PLACES
 
@@ -52,9 +53,7 @@ class Count:
         combine: Makes one number of those of all workers.
     """
 
-    def __init__(
-        self, board: CountBoard, worker: int, place: int, combine: Callable[[Iterable[float]], float]
-    ) -> None:  # fmt: skip
+    def __init__(self, board: CountBoard, worker: int, place: int, combine: Combine) -> None:
         self._rows = board.rows
         self._row = board.rows[worker]
         self._place = place

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -13,13 +13,12 @@ from prometheus_client.core import (
     HistogramMetricFamily,
     Metric,
 )
-from prometheus_client.utils import floatToGoString
 
-from trimtab.serve.count_board import N_PLACES, Count, CountBoard, lowest
+from trimtab.serve.count_board import N_PLACES, Combine, Count, CountBoard, lowest
 from trimtab.serve.routes import LABELS
 
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)  # seconds
-_LIMITS = [floatToGoString(limit) for limit in (*_BUCKETS, float("inf"))]
+_LIMITS = [*map(str, _BUCKETS), "+Inf"]
 _STATUSES = (200, 307, 400, 401, 403, 404, 405, 408, 413, 415, 421, 422, 499, 500, 503)
 _STATUS_LABELS = (*map(str, _STATUSES), "other")
 
@@ -143,19 +142,15 @@ class Counters:
         assert self._n_places <= N_PLACES
         return first
 
-    def _add_gauge(
-        self, name: str, description: str, combine: Callable[[Iterable[float]], float]
-    ) -> Count:
+    def _add_gauge(self, name: str, description: str, combine: Combine) -> Count:
         return self._add(GaugeMetricFamily, name, description, combine)
 
-    def _add_counter(
-        self, name: str, description: str, combine: Callable[[Iterable[float]], float] = sum
-    ) -> Count:
+    def _add_counter(self, name: str, description: str, combine: Combine = sum) -> Count:
         return self._add(CounterMetricFamily, name, description, combine)
 
     def _add(
         self, kind: type[Metric], name: str, description: str,
-        combine: Callable[[Iterable[float]], float],
+        combine: Combine,
     ) -> Count:  # fmt: skip
         count = Count(self._board, self._worker, self._take(1), combine)
         self._described.append((kind, name, description, count))

@@ -50,7 +50,7 @@ class Settings:
         SettingError: if a setting is out of range.
     """
 
-    poll: float = 1.0
+    poll: float = 0.5
     retry: float = 30.0
     strength: float = 1.0
     salt: str | None = None
