@@ -23,7 +23,7 @@ SEND_SECONDS = 0.6
 @pytest.fixture(scope="module")
 def attacked(shared_store):
     """A server that soon gives up on slow clients."""
-    options = ("--send-seconds", SEND_SECONDS, "--body-seconds", 5)
+    options = ("--send-seconds", SEND_SECONDS, "--body-seconds", 5, "--max-connections", 200)
     with running(shared_store, *options) as server:
         server.rerank(request_of([1], [1.0]))
         yield server
@@ -113,6 +113,21 @@ def test_requests_in_a_row_are_all_answered_and_take_little_memory(bounded):
     with bounded.connect() as connection:
         connection.sendall((post + HEALTH) * 500 + GET + b"Connection: close\r\n\r\n")
         assert read_all(connection).count(b"HTTP/1.1 200 ") == 1_001
+
+
+@pytest.mark.parametrize("sent", [b"", GET])
+def test_many_connections_close_those_that_wait_longest(bounded, sent):
+    connections = []
+    try:
+        for _ in range(260):
+            connections.append(bounded.connect())
+            connections[-1].sendall(sent)
+        assert bounded.rerank(request_of([1], [1.0]))["items"]
+        assert [read_all(connection) for connection in connections[:55]] == [b""] * 55
+        connections[-1].sendall(HEALTH if sent == b"" else b"\r\n")
+        assert connections[-1].recv(65536).startswith(b"HTTP/1.1 200 ")
+    finally:
+        close_all(connections)
 
 
 def sleeper(server: Running, requests: bytes) -> socket.socket:

@@ -54,6 +54,9 @@ def serve(
     max_requests: Annotated[
         int, option("NUMBER", "Maximum concurrent requests.")
     ] = Settings.max_requests,
+    max_connections: Annotated[
+        int, option("NUMBER", "Maximum open connections; above it, the one idle longest is closed.")
+    ] = Settings.max_connections,
     body_seconds: Annotated[
         float, option("SECONDS", "Seconds allowed for a request to arrive.")
     ] = Settings.body_seconds,
@@ -84,6 +87,7 @@ def serve(
         max_body=max_body, max_items=max_items, max_lists=max_lists,
         max_batch_items=max_batch_items, max_filter=max_filter, max_recent=max_recent,
         max_id_length=max_id_length, max_k=max_k, max_requests=max_requests,
+        max_connections=max_connections,
         body_seconds=body_seconds, send_seconds=send_seconds,
     )  # fmt: skip
 

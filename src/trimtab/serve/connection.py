@@ -41,7 +41,9 @@ class Connection(HttpToolsProtocol):
     """
 
     request_seconds = 10.0
+    max_connections = 900
     slow_readers: SlowReaders
+    waiting: dict[Connection, None]  # all that wait for their client, the longest waiting first
     _unparsed = b""
     _header_bytes = 0  # of the headers or trailers that are being parsed
     _pending_bytes = 0  # parsed since the parser last reported something
@@ -58,6 +60,8 @@ class Connection(HttpToolsProtocol):
         super().connection_made(transport)
         self.flow = _Flow(self)
         self._update_timer()
+        if len(self.connections) > self.max_connections:
+            self._make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the application that nobody reads its answer."""
@@ -230,6 +234,7 @@ class Connection(HttpToolsProtocol):
         if phase is not _Phase.ANSWER:
             is_idle = phase is _Phase.IDLE
             seconds = self.timeout_keep_alive if is_idle else self.request_seconds
+            self.waiting[self] = None
             self._timer = self.loop.call_later(seconds, self._close)
 
     def _find_phase(self) -> _Phase:
@@ -239,6 +244,13 @@ class Connection(HttpToolsProtocol):
             return _Phase.REST
         return _Phase.HEADERS if self._is_in_headers else _Phase.IDLE
 
+    def _make_room(self) -> None:
+        """Close the connection that has waited longest for its client to send or to read."""
+        longest = next(iter(self.waiting))
+        if longest is self and self.slow_readers.close_one():
+            return
+        longest.abort()
+
     def _close(self) -> None:
         self._is_ended_here = True
         self.transport.close()
@@ -246,6 +258,7 @@ class Connection(HttpToolsProtocol):
 
     def _stop_timer(self) -> None:
         self._phase = None
+        self.waiting.pop(self, None)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -43,6 +43,7 @@ class Settings:
         max_id_length: Maximum characters in an id.
         max_k: Maximum slots in a list; at least 10, the default of a request.
         max_requests: Maximum concurrent requests.
+        max_connections: Maximum open connections; above it, the one idle longest is closed.
         body_seconds: Seconds allowed for a request to arrive.
         send_seconds: Seconds a client may take to read 64 KiB of its answers.
 
@@ -70,6 +71,7 @@ class Settings:
     max_id_length: int = 256
     max_k: int = 10_000
     max_requests: int = 128
+    max_connections: int = 900
     body_seconds: float = 10.0
     send_seconds: float = 10.0
 

@@ -46,6 +46,13 @@ class SlowReaders:
         if timer is not None:
             timer.cancel()
 
+    def close_one(self) -> bool:
+        """Close the connection that has waited longest; return whether there is one."""
+        for slowest in self._timers:
+            self._abort(slowest)
+            return True
+        return False
+
     def note_left(self) -> None:
         """Note a client that closed its connection before its answer."""
         self._note("left", "left before their answer")

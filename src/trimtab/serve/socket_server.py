@@ -48,6 +48,8 @@ def _configure(service: Service) -> uvicorn.Config:
     settings = service.settings
     limits = {
         "request_seconds": settings.body_seconds,
+        "max_connections": settings.max_connections,
+        "waiting": {},
         "slow_readers": SlowReaders(settings.send_seconds, service.counters),
     }
     protocol = type("_Connection", (Connection,), limits)
