@@ -61,7 +61,7 @@ def make_bias() -> tt.ItemBias:
     return replace(
         learned, item_ids=np.arange(N_ITEMS) * 3, bias=rng.normal(size=N_ITEMS), excluded=false,
         gain=nothing, support=np.zeros(N_ITEMS, np.int64), low=nothing, high=nothing,
-        trend=nothing, category=nothing, fresh=false, scale="log",
+        trend=nothing, category=nothing, fresh=false, scale="log", depth=None,
     )  # fmt: skip
 
 

@@ -52,7 +52,7 @@ def publish(store: Store, bias: tt.ItemBias, version: int) -> None:
     made = replace(
         bias, item_ids=np.arange(N_ITEMS), bias=np.full(N_ITEMS, float(version)), excluded=false,
         gain=nothing, support=np.zeros(N_ITEMS, np.int64), low=nothing, high=nothing,
-        trend=nothing, category=nothing, fresh=false,
+        trend=nothing, category=nothing, fresh=false, depth=None,
     )  # fmt: skip
     with open_writer(store) as writer:
         number = writer.publish(lambda place: made.save(place / "bias"), {"as_of": "2026-03-01"}, 3)
