@@ -78,6 +78,20 @@ def test_raw_logs(call, tmp_path):
     assert found["Orders per open"]["control"]["numerator"] == 2
 
 
+def test_ids_in_csv_logs_are_joined_as_they_are_written(call, tmp_path):
+    (tmp_path / "logs").mkdir()
+    emails = "mail_id,user_id,bucket\n7,a,control\nx8,b,treatment\n9,c,control\n010,d,treatment\n"
+    clicks = "mail_id,timestamp\n7,2026-11-02 10:00:00\n9,2026-11-02 10:00:00\n"
+    orders = "user_id,timestamp,revenue\na,2026-11-02 10:05:00,5\n"
+    logs = {"mails": emails, "opens": "mail_id\n7\n9\n", "clicks": clicks, "orders": orders}
+    for name, text in logs.items():
+        (tmp_path / "logs" / f"{name}.csv").write_text(text)
+    run = call("abtest", "--logs", "logs", "--json", cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    found = {row["metric"]["title"]: row for row in json.loads(run.stdout)["findings"]}
+    assert found["Orders per email"]["control"]["numerator"] == 1
+
+
 def test_plan(call, table):
     totals = ("--plan", "--control", "emails=100000,opens=15000,clicks=2250")
     run = call("abtest", *totals, "--lift", "5%", "--json", cwd=table)

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from trimtab.abtest.early_events import drop_early, read_times
+from trimtab.abtest.log_ids import EMAIL_ID, SESSION, encode_as_written, read_log
 from trimtab.abtest.samples import (
     CLICKS,
     DATE,
@@ -19,11 +21,8 @@ from trimtab.abtest.samples import (
 from trimtab.arrays import Codes, Floats, Ints
 from trimtab.errors import DataError, SettingError
 from trimtab.tables.columns import BUCKET, TIMESTAMP, USER
-from trimtab.tables.frames import Table, read_frame, read_scores
-from trimtab.tables.ids import IdColumn, encode_ids
-from trimtab.tables.timestamps import as_utc, has_zone, microseconds
+from trimtab.tables.frames import Table, read_scores
 
-EMAIL_ID, SESSION = "email_id", "session_id"
 _MINUTE = 60_000_000
 
 
@@ -35,11 +34,12 @@ def attribute(
     Clicks and orders of a user form sessions: by `session_id` if both tables have it, otherwise by
     time, where a session ends after `session_minutes` without a click or an order. An order belongs
     to the last email clicked in the same session, at the time of the order or before; an order
-    without such a click belongs to no email.
+    without such a click belongs to no email. Opens and clicks earlier than their own email do not
+    count, and a warning says how many there are. Ids are joined as they are written: 7 is '7'.
 
     Args:
-        emails: email_id, user_id, and bucket and date if known.
-        opens: email_id; one row per open.
+        emails: email_id, user_id; bucket and date if known; timestamp, when each was sent.
+        opens: email_id, and timestamp if known; one row per open.
         clicks: email_id, timestamp; one row per click.
         orders: user_id, timestamp, and revenue if known; one row per order.
         session_minutes: minutes without a click or an order that end a session.
@@ -51,15 +51,14 @@ def attribute(
         raise SettingError(f"session_minutes={session_minutes}: must be above 0, like 30")
     emails = rename_old_columns(emails, "emails")
     opens, clicks = rename_old_columns(opens, "opens"), rename_old_columns(clicks, "clicks")
-    sent = read_frame(emails, "emails", EMAIL_ID, USER, optional=(BUCKET, DATE))
-    opened = read_frame(opens, "opens", EMAIL_ID, may_be_empty=True)
-    clicked = read_frame(
-        clicks, "clicks", EMAIL_ID, TIMESTAMP, optional=(SESSION,), may_be_empty=True
+    sent = read_log(
+        emails, "emails", EMAIL_ID, USER, optional=(BUCKET, DATE, TIMESTAMP), may_be_empty=False
     )
-    bought = read_frame(
-        orders, "orders", USER, TIMESTAMP, optional=(REVENUE, SESSION), may_be_empty=True
-    )
-    opened_emails, clicked_emails = (_email_rows(sent, table) for table in (opened, clicked))
+    opened = read_log(opens, "opens", EMAIL_ID, optional=(TIMESTAMP,))
+    clicked = read_log(clicks, "clicks", EMAIL_ID, TIMESTAMP, optional=(SESSION,))
+    bought = read_log(orders, "orders", USER, TIMESTAMP, optional=(REVENUE, SESSION))
+    opened, opened_emails = drop_early(sent, opened, _email_rows(sent, opened))
+    clicked, clicked_emails = drop_early(sent, clicked, _email_rows(sent, clicked))
     owner = _find_owners(sent, clicked, clicked_emails, bought, session_minutes)
     counted = owner >= 0
     n = len(sent)
@@ -72,7 +71,7 @@ def attribute(
     if bought.has(REVENUE):
         revenue = _read_revenue(bought)
         columns[REVENUE] = np.bincount(owner[counted], revenue[counted], n)
-    table = sent.columns
+    table = sent.columns.drop_columns([TIMESTAMP] if sent.has(TIMESTAMP) else [])
     for name, values in columns.items():
         table = table.append_column(name, pa.array(values))
     return table
@@ -84,7 +83,7 @@ def _read_revenue(bought: Table) -> Floats:
 
 def _email_rows(sent: Table, table: Table) -> Codes:
     """Return the row in `emails` of every row; refuses emails never sent, or sent twice."""
-    ids, (own, others) = encode_ids([sent.ids(EMAIL_ID), _ids(table, EMAIL_ID, sent)])
+    ids, (own, others) = encode_as_written([sent.ids(EMAIL_ID), table.ids(EMAIL_ID)])
     if len(np.unique(own)) < len(own):
         name = sent.own_name(EMAIL_ID)
         raise DataError(f"column '{name}' of emails has duplicate ids; keep one row per email")
@@ -100,13 +99,6 @@ def _email_rows(sent: Table, table: Table) -> Codes:
     return found.astype(np.int32)
 
 
-def _ids(table: Table, name: str, like: Table) -> IdColumn:
-    """Return a column of ids; of the other table's kind if there are no rows."""
-    if len(table):
-        return table.ids(name)
-    return IdColumn(table.name, name, like.ids(name).values[:0])
-
-
 def _find_owners(
     sent: Table, clicked: Table, clicked_emails: Codes, bought: Table, session_minutes: float
 ) -> Ints:
@@ -114,12 +106,12 @@ def _find_owners(
     n_orders = len(bought)
     if n_orders == 0 or len(clicked) == 0:
         return np.full(n_orders, -1, np.int64)
-    _, (senders, buyers) = encode_ids([sent.ids(USER), bought.ids(USER)])
+    _, (senders, buyers) = encode_as_written([sent.ids(USER), bought.ids(USER)])
     users = np.concatenate([senders[clicked_emails], buyers])
-    times = np.concatenate(_times(clicked, bought))
+    times = np.concatenate(read_times([clicked, bought]))
     emails = np.concatenate([clicked_emails.astype(np.int64), np.full(n_orders, -1, np.int64)])
     if clicked.has(SESSION) and bought.has(SESSION):
-        _, sessions = encode_ids([clicked.ids(SESSION), bought.ids(SESSION)])
+        _, sessions = encode_as_written([clicked.ids(SESSION), bought.ids(SESSION)])
         own = np.concatenate(sessions)
         order = np.lexsort((emails < 0, times, own, users))
         new = _changes(users[order]) | _changes(own[order])
@@ -130,21 +122,6 @@ def _find_owners(
     credited = np.empty(len(order), np.int64)
     credited[order] = _last_click(emails[order], new)
     return credited[len(clicked) :]
-
-
-def _times(clicked: Table, bought: Table) -> list[Ints]:
-    """Return the instants of both tables; times without a zone are taken as one place's."""
-    tables = (clicked, bought)
-    zoned = [has_zone(t.columns[TIMESTAMP], t.name, t.own_name(TIMESTAMP)) for t in tables]
-    if zoned[0] != zoned[1]:
-        have, lack = (tables[zoned.index(answer)].name for answer in (True, False))
-        raise DataError(
-            f"column '{TIMESTAMP}' has a time zone in {have} but not in {lack}; add it to both"
-        )
-    return [
-        microseconds(as_utc(t.columns[TIMESTAMP], "UTC", t.name, t.own_name(TIMESTAMP))[0])
-        for t in tables
-    ]
 
 
 def _changes(values: Codes) -> Any:

@@ -15,8 +15,8 @@ from trimtab.abtest import (
     baseline_of,
     baseline_of_counts,
 )
-from trimtab.abtest.attribution import EMAIL_ID, SESSION
 from trimtab.abtest.buckets import Experiment
+from trimtab.abtest.log_ids import EMAIL_ID, SESSION
 from trimtab.abtest.sample_size import LIFTS, detectable_lift, explain_lift
 from trimtab.abtest.sample_size import plan as plan_samples
 from trimtab.abtest.samples import BEFORE, COLUMNS, DATE, LABELS
