@@ -146,6 +146,16 @@ def test_planned_tests_use_the_interval_for_every_look():
     assert analyse_counts(CONTROL, CONTROL, wide).of("clicks", "opens").verdict == "equivalent"
 
 
+def test_a_planned_test_with_a_rate_below_0_is_judged_by_the_difference():
+    """Relative intervals do not exist there; those for every look decide all the same."""
+    noise = np.repeat(np.random.default_rng(1).normal(-5.0, 1.0, 100), 2)
+    for shift, verdict in ((2.0, "significant"), (0.32, "inconclusive")):
+        money = noise + shift * np.tile([0, 1], 100)
+        table = pa.table({"bucket": ["control", "treatment"] * 100, "revenue": money})
+        assert analyse(table).of("revenue", "emails").p < 0.05
+        assert analyse(table, Settings(planned=200)).findings[0].verdict == verdict
+
+
 def test_metrics_without_events_are_not_tested():
     totals = ({"emails": 10_000, "opens": 5_000, "clicks": n} for n in (1_000, 1_090))
     first, second = totals
@@ -400,7 +410,9 @@ def test_bad_totals_are_refused(changed, message):
         analyse_counts({**CONTROL, **changed}, TREATMENT)
 
 
-@pytest.mark.parametrize("setting", [{"alpha": 0}, {"margin": 1.5}, {"power": 1}, {"planned": 0}])
+@pytest.mark.parametrize(
+    "setting", [{"alpha": 0}, {"alpha": 1e-10}, {"margin": 1.5}, {"power": 1}, {"planned": 0}]
+)
 def test_bad_settings_are_refused(setting):
     with pytest.raises(SettingError, match=next(iter(setting))):
         Settings(**setting)
@@ -425,6 +437,13 @@ def test_a_tiny_alpha_does_not_ask_for_millions_of_draws():
     found = analyse(people(400, 12), Settings(alpha=1e-6)).of("revenue", "opens")
     assert not [own for own in found.readings if own.method.startswith("bootstrap")]
     assert found.verdict == "inconclusive"
+    small, large = (people(n, 12).select(["bucket", "opens", "revenue"]) for n in (200, 60_000))
+    settings = Settings(alpha=1e-3)
+    methods = [
+        [r.method for r in analyse(t, settings).findings[0].readings] for t in (small, large)
+    ]
+    assert "bootstrap of 20,000" in methods[0]
+    assert not [name for name in methods[1] if name.startswith("bootstrap")]  # half a minute
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from trimtab.abtest.readings import (
     welch,
 )
 from trimtab.abtest.redistribution import LEAST_DIFFERENT, Pair
-from trimtab.abtest.revenue import bootstrapped, winsorised
+from trimtab.abtest.revenue import bootstrapped, choose_draws, winsorised
 from trimtab.abtest.samples import (
     BEFORE,
     EMAILS,
@@ -43,9 +43,6 @@ from trimtab.abtest.strata import stratified
 from trimtab.abtest.unequal import is_too_few, observed, redistribute, rename
 from trimtab.abtest.verdicts import EMAIL, SampleRatio, Side, Verdicts
 from trimtab.errors import DataError, TrimtabError
-
-_MOST_DRAWS = 100_000  # a smaller alpha has no bootstrap, unless more draws are asked for
-_LEAST_DRAWS = 20  # over alpha: bootstrap draws needed to estimate p
 
 
 def analyse(
@@ -195,8 +192,7 @@ def _revenue_readings(control: Pair, treatment: Pair, settings: Settings) -> lis
     if min(float(per.sum()) for _, per in (control, treatment)) <= 0:
         return []
     found = [winsorised(control, treatment, settings.quantile, settings.alpha)]
-    draws = max(settings.draws, math.ceil(_LEAST_DRAWS / settings.alpha))
-    if settings.draws and draws <= max(settings.draws, _MOST_DRAWS):
+    if draws := choose_draws(control, treatment, settings):
         found.append(bootstrapped(control, treatment, draws, settings.seed, settings.alpha))
     return found
 

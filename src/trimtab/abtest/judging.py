@@ -75,7 +75,8 @@ def _finding(m: Measured, adjusted: float, settings: Settings, n_emails: float) 
         sequence = relative_sequence(*m.estimates, settings, n_emails, m.by_chance)
     verdict = TOO_FEW if m.too_few else _verdict(adjusted, same, settings.alpha)
     if settings.planned is not None and not _holds_at_every_look(verdict, sequence, margin):
-        verdict = INCONCLUSIVE
+        always = verdict == SIGNIFICANT and _is_apart(m, settings, n_emails)
+        verdict = SIGNIFICANT if always else INCONCLUSIVE
     return Finding(
         m.metric, *m.sides, m.readings, m.p, adjusted, detectable, relative,
         _needed(detectable, main.difference, n_emails) if verdict == INCONCLUSIVE else None,
@@ -118,20 +119,40 @@ def relative_sequence(
     The boundary is one of a normal distribution. The statistic is allowed values as unlikely
     under its own distribution: `by_chance`, or a t distribution.
     """
+    ends = _sequence_ends(control, treatment, settings, n_emails, by_chance)
+    if ends is None or not control.rate > 0:
+        return None
+    least, most = ends
+    return fieller(control, treatment, most)[1], fieller(control, treatment, -least)[2]
+
+
+def _sequence_ends(
+    control: Estimate, treatment: Estimate, settings: Settings, n_emails: float,
+    by_chance: NoEffect | None,
+) -> tuple[float, float] | None:  # fmt: skip
+    """Return the values of the statistic that are not significant at any look."""
     from scipy.stats import norm, t
 
     error = math.sqrt(control.variance + treatment.variance)
-    if not error > 0 or not control.rate > 0:
+    if not error > 0:
         return None
     planned = settings.planned or UNPLANNED
     width = radius(error, n_emails / planned, settings.alpha) / error
     tail = float(norm.sf(width))
-    if by_chance is None:
-        most = float(t.isf(tail, welch_freedom(control, treatment)))
-        least = -most
-    else:
-        least, most = by_chance.ends(2 * tail)
-    return fieller(control, treatment, most)[1], fieller(control, treatment, -least)[2]
+    if by_chance is not None:
+        return by_chance.ends(2 * tail)
+    most = float(t.isf(tail, welch_freedom(control, treatment)))
+    return -most, most
+
+
+def _is_apart(m: Measured, settings: Settings, n_emails: float) -> bool:
+    """Return whether a difference holds at every look where control's rate allows no lift."""
+    control, treatment = m.estimates
+    ends = _sequence_ends(control, treatment, settings, n_emails, m.by_chance)
+    if ends is None or control.rate > 0:
+        return False
+    statistic = (treatment.rate - control.rate) / math.sqrt(control.variance + treatment.variance)
+    return not ends[0] <= statistic <= ends[1]
 
 
 def _holds_at_every_look(

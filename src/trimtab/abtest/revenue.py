@@ -8,9 +8,12 @@ import numpy as np
 
 from trimtab.abtest.readings import NAN, Reading, rates, welch
 from trimtab.abtest.redistribution import Pair
+from trimtab.abtest.settings import Settings
 from trimtab.arrays import Floats
 
 _MAX_DRAWN = 1 << 22  # numbers drawn at once
+_LEAST_DRAWS = 20  # over alpha: draws needed to estimate p
+_MOST_DRAWN = 100_000_000  # numbers that a small alpha may cost: at most half a minute
 
 
 def winsorised(control: Pair, treatment: Pair, quantile: float, alpha: float) -> Reading:
@@ -20,6 +23,15 @@ def winsorised(control: Pair, treatment: Pair, quantile: float, alpha: float) ->
     most = float(np.quantile(paid, quantile)) if len(paid) else 0.0
     capped = [(np.minimum(money, most), per) for money, per in (control, treatment)]
     return welch(*rates(capped[0], capped[1]), alpha, f"capped at {most:,.2f}")
+
+
+def choose_draws(control: Pair, treatment: Pair, settings: Settings) -> int:
+    """Return the bootstrap draws; more for a small alpha, and 0 if those would take minutes."""
+    draws = max(settings.draws, math.ceil(_LEAST_DRAWS / settings.alpha))
+    if not settings.draws or draws == settings.draws:
+        return settings.draws
+    distinct = sum(np.unique(np.stack(sums), axis=1).shape[1] for sums in (control, treatment))
+    return draws if draws * distinct <= _MOST_DRAWN else 0
 
 
 def bootstrapped(control: Pair, treatment: Pair, draws: int, seed: int, alpha: float) -> Reading:

@@ -9,19 +9,22 @@ from typing import Any
 from trimtab.checks import require_whole
 from trimtab.errors import SettingError
 
+_LEAST_ALPHA = 1e-9  # no tail of a distribution is known better
+
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """The settings of an analysis.
 
     Args:
-        alpha: significance level; 0.05 gives 95 % intervals.
+        alpha: significance level, at least 1e-9; 0.05 gives 95 % intervals.
         power: power for detectable differences and emails needed.
         margin: relative difference below which buckets count as equivalent. None: no such verdict.
         share: planned share of units in the treatment group, for the sample-ratio check.
         planned: planned number of emails in both buckets: intervals that hold at every look are
             tightest there, and verdicts are made with them. None: verdicts are for one look.
-        draws: bootstrap draws for revenue; 0: no bootstrap.
+        draws: bootstrap draws for revenue, more if alpha is small; 0: no bootstrap. An alpha for
+            which it would take minutes has none either, unless enough draws are given.
         quantile: quantile of units with revenue at which revenue is capped.
         seed: seed of the bootstrap.
     """
@@ -38,6 +41,10 @@ class Settings:
     def __post_init__(self) -> None:
         for name in ("alpha", "power", "share", "quantile"):
             require_share(name, getattr(self, name))
+        if self.alpha < _LEAST_ALPHA:
+            raise SettingError(
+                f"alpha={self.alpha:g}: must be at least {_LEAST_ALPHA:g}, like 0.05"
+            )
         if self.margin is not None:
             require_share("margin", self.margin)
         if self.planned is not None:

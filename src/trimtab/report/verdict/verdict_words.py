@@ -197,7 +197,7 @@ def _explain(finding: Finding, verdicts: Verdicts) -> str:
     if finding.p_adjusted < settings.alpha:
         why = (
             f"A single planned look would find it significant ({p}), but the interval for every "
-            f"look, {every_look(finding)}, includes 0."
+            f"look{f', {span},' if (span := every_look(finding)) else ''} includes 0."
         )
     if finding.needed is not None:
         why += f" About {roughly(finding.needed)} emails in total would show this difference."
