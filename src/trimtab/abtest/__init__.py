@@ -1,6 +1,6 @@
 """A/B tests by email: buckets, verdicts, and how many emails a test needs."""
 
-from trimtab.abtest.analyse import analyse, analyse_counts
+from trimtab.abtest.analyse import analyse, analyse_counts, analyse_users
 from trimtab.abtest.attribution import attribute
 from trimtab.abtest.buckets import Experiment, neutral
 from trimtab.abtest.metrics import Metric
@@ -27,6 +27,7 @@ __all__ = [
     "Verdicts",
     "analyse",
     "analyse_counts",
+    "analyse_users",
     "attribute",
     "baseline_of",
     "baseline_of_counts",

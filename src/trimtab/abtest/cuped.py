@@ -29,7 +29,8 @@ def adjust(control: Observed, treatment: Observed) -> tuple[Estimate, Estimate]:
     arms = (control, treatment)
     plain = [ratio(arm.numerator, arm.denominator) for arm in arms]
     own = [
-        _linear(arm.numerator, arm.denominator, e.rate) for arm, e in zip(arms, plain, strict=True)
+        linearise(arm.numerator, arm.denominator, e.rate)
+        for arm, e in zip(arms, plain, strict=True)
     ]
     before, theta = covary(control, treatment)
     middle = float(np.concatenate(before).mean())
@@ -48,11 +49,12 @@ def covary(control: Observed, treatment: Observed) -> tuple[list[Floats], float]
     below = sum(float(x @ x) for x in centred)
     if not below:
         return before, 0.0
-    own = [_linear(a.numerator, a.denominator, ratio(*a[:2]).rate) for a in arms]
+    own = [linearise(*a[:2], ratio(*a[:2]).rate) for a in arms]
     return before, sum(float(x @ y) for x, y in zip(centred, own, strict=True)) / below
 
 
-def _linear(numerator: Floats, denominator: Floats, rate: float) -> Floats:
+def linearise(numerator: Floats, denominator: Floats, rate: float) -> Floats:
+    """Return the ratio of each unit, linearised around a rate."""
     linear: Floats = (numerator - rate * denominator) / denominator.mean()
     return linear
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from trimtab.abtest.metrics import FAMILIES, Metric
+from trimtab.abtest.metrics import Metric
 from trimtab.abtest.readings import (
     NAN,
     Estimate,
@@ -53,7 +53,7 @@ def judge(
     If the split into buckets went wrong, every verdict is blocked.
     """
     adjusted: dict[Metric, float] = {}
-    for family in FAMILIES:
+    for family in dict.fromkeys(m.metric.family for m in measured):
         own = [m for m in measured if m.metric.family == family]
         adjusted |= zip(
             (m.metric for m in own), holm([NAN if m.too_few else m.p for m in own]), strict=True

@@ -11,8 +11,10 @@ from trimtab.abtest import counts as by_count
 from trimtab.abtest.analyse import require_scipy
 from trimtab.abtest.metrics import Metric, estimate_rate, metrics_of
 from trimtab.abtest.readings import Estimate, detection_factor
-from trimtab.abtest.samples import EMAILS, LABELS, ORDERS, REVENUE, Counts, read_baseline
+from trimtab.abtest.sample_reading import read_baseline
+from trimtab.abtest.samples import EMAILS, LABELS, ORDERS, REVENUE
 from trimtab.abtest.settings import Settings
+from trimtab.abtest.totals import Counts
 from trimtab.errors import DataError, SettingError
 
 LIFTS = (0.01, 0.02, 0.03, 0.05, 0.10, 0.20)

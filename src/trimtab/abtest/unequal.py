@@ -14,9 +14,8 @@ from trimtab.abtest.redistribution import (
     expected_different,
     without_effect,
 )
-from trimtab.abtest.samples import BEFORE, EMAILS, ORDERS, REVENUE, Sums
+from trimtab.abtest.samples import BEFORE, Sums
 
-_SKEWED = (ORDERS, REVENUE)
 _BALANCED = 0.45  # share of units in the smaller bucket from which errors cancel out
 
 
@@ -27,13 +26,9 @@ def redistribute(
 
     Dates combined are always compared by Welch's test.
     """
-    sizes = [len(arm[EMAILS]) for arm in arms]
+    sizes = [len(arm[metric.numerator]) for arm in arms]
     balanced = min(sizes) >= _BALANCED * sum(sizes)
-    if (
-        not main.error > 0
-        or main.method == BY_DATE
-        or (balanced and metric.numerator not in _SKEWED)
-    ):
+    if not main.error > 0 or main.method == BY_DATE or (balanced and not metric.is_skewed):
         return None
     covariates, slope = None, 0.0
     if main.method == CUPED:

@@ -43,9 +43,10 @@ class Finding:
         p_adjusted: p-value adjusted by Holm over the metrics of its family.
         detectable: absolute difference that the test could detect with the chosen power.
         detectable_relative: the same relative to the rate of control.
-        needed: emails in both buckets needed to detect the difference seen.
-        needed_for_margin: emails in both buckets needed to show equivalence if there is no
-            difference; None without a margin.
+        needed: emails (or users, see `Verdicts.base`) in all buckets needed to detect the
+            difference seen.
+        needed_for_margin: emails (or users) in all buckets needed to show equivalence if there is
+            no difference; None without a margin.
         equivalence: p-value of the two one-sided tests; None without a margin.
         sequence: relative interval that holds at every look; None if there is no test.
         verdict: significant, inconclusive, equivalent or too few; blocked if the split into
@@ -127,6 +128,9 @@ class Verdicts:
         dates: readings of each date alone.
         looks: readings of all data up to each date.
         notes: remarks for the reader.
+        base: what the test is planned in, and what is needed: email or user.
+        treatment: name of the treatment, if there are several.
+        n_treatments: number of treatments that are compared with control.
     """
 
     settings: Settings
@@ -136,6 +140,14 @@ class Verdicts:
     dates: Sequence[Dated] = ()
     looks: Sequence[Dated] = ()
     notes: Sequence[str] = field(default_factory=tuple)
+    base: str = EMAIL
+    treatment: str = ""
+    n_treatments: int = 1
+
+    @property
+    def level(self) -> float:
+        """The significance level of one treatment: alpha is divided by their number."""
+        return self.settings.alpha / self.n_treatments
 
     def of(self, numerator: str, denominator: str) -> Finding:
         """Return the finding for a metric; the old name mails is accepted for emails."""

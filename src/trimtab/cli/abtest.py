@@ -219,7 +219,7 @@ def print_verdicts(found: Any) -> None:
     if note := words.adjusted(found):
         say(f"{note}.")
     say(f"{words.overall(found)}.")
-    disagree = [words.disagreement(finding, found.settings.alpha) for finding in found.findings]
+    disagree = [words.disagreement(finding, found.level) for finding in found.findings]
     outcomes = [words.outcome(finding, found) for finding in words.primary(found)]
     looks = [
         f"{finding.metric.title}, at every interim look: {span}."

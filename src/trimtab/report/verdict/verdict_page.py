@@ -13,6 +13,7 @@ from trimtab.report import blocks, charts
 from trimtab.report.blocks import Block, Cell, Chart, Mark, Section, Table, Tile, name_cell
 from trimtab.report.page import render, require_libraries, write_page
 from trimtab.report.verdict import verdict_words as words
+from trimtab.report.verdict.verdict_guide import make_guide
 from trimtab.report.words import NOTHING, count, counted, day, interval, is_number, percent
 
 HEADING = "Did it work?"
@@ -37,7 +38,7 @@ def build_verdict(verdicts: Verdicts, title: str = HEADING, extra: tuple[Section
     from trimtab.version import __version__
 
     details = [_tests_section(verdicts), _dates_section(verdicts), _looks_section(verdicts),
-               _make_guide(verdicts)]  # fmt: skip
+               make_guide(verdicts)]  # fmt: skip
     shown = [_headline(verdicts), *extra, _intervals(verdicts), *blocks.fold(details)]
     about = "" if verdicts.sample_ratio.alarm else words.sample_ratio(verdicts)
     return render(title, __version__, shown, about)
@@ -80,14 +81,15 @@ def _intervals(verdicts: Verdicts) -> Section:
     """Return the other verdicts, the checks of the test itself, and all numbers."""
     note = words.adjusted(verdicts)
     columns = ["metric", "lift", "verdict", "control", "treatment", "p"]
-    body = [_number_cells(finding) for finding in verdicts.findings]
+    body = [number_cells(finding, verdicts) for finding in verdicts.findings]
     table = Table(f"All metrics{f'; {note}' if note else ''}", columns, body)
     detail = blocks.Fold("Differences, and what this test can detect", [_detail_table(verdicts)])
     return Section("intervals", "How sure it is", words.sentences(verdicts)[1:], [table, detail])
 
 
-def _number_cells(finding: Finding) -> list[Cell]:
-    needed = f"{words.roughly(finding.needed)} emails" if finding.needed else ""
+def number_cells(finding: Finding, verdicts: Verdicts) -> list[Cell]:
+    """Return the numbers of a metric as the cells of a table, its title first."""
+    needed = f"{words.roughly(finding.needed)} {verdicts.base}s" if finding.needed else ""
     ends = interval(finding.main.relative_low, finding.main.relative_high)
     return [
         name_cell(finding.metric.title),
@@ -113,7 +115,7 @@ def _detail_table(verdicts: Verdicts) -> Table:
         body.append([name_cell(finding.metric.title), difference, detectable, *looks])
     columns = ["metric", "difference", "detectable lift"]
     columns += [] if planned is None else ["lift, interval for every look"]
-    note = "" if planned is None else f", with {count(planned)} emails planned"
+    note = "" if planned is None else f", with {count(planned)} {verdicts.base}s planned"
     return Table(f"Differences and detectable lifts{note}", columns, body)
 
 
@@ -141,7 +143,7 @@ def _tests_section(verdicts: Verdicts) -> Section | None:
          Cell(words.p_value(own.p))]
         for finding in several for own in finding.readings
     ]  # fmt: skip
-    found = [words.disagreement(finding, verdicts.settings.alpha) for finding in several]
+    found = [words.disagreement(finding, verdicts.level) for finding in several]
     sentences = list(filter(None, found)) or ["All tests of each metric agree."]
     table = Table("All tests", ["metric", "test", "relative", "p"], body, n_headings=2, folded=True)
     panels = _make_panels("The same metric, tested in several ways", dots)
@@ -165,7 +167,7 @@ def _looks_section(verdicts: Verdicts) -> Section | None:
     sentence = (
         "An interval for one look holds only at one planned look: if you look often, it excludes 0 "
         "by chance. An interval for every look holds however often you look; it is tightest at the "
-        f"planned number of emails, or at {count(UNPLANNED)} without a plan."
+        f"planned number of {verdicts.base}s, or at {count(UNPLANNED)} without a plan."
     )
     made = _dated_blocks("All dates up to each date", verdicts.looks)
     return Section("looks", "Interim looks", [sentence], made)
@@ -230,46 +232,3 @@ def _find_domain(rows: Sequence[charts.ChartRow]) -> charts.Domain:
     low, high = charts.find_main_domain(rows)
     farthest = max((abs(float(row["x"])) for row in rows), default=0.0)
     return max(low, -1.0), min(high, max(1.0, 2.5 * farthest))
-
-
-def _make_guide(verdicts: Verdicts) -> Section:
-    alpha, power = verdicts.settings.alpha, f"{100 * verdicts.settings.power:g} %"
-    terms = [
-        (
-            "Lift",
-            "Rate of the treatment divided by that of control, minus 1, with Fieller's interval. "
-            "It is unbounded if control's rate could be 0. A lift with a * is adjusted, so it is "
-            "not the ratio of the two rates beside it.",
-        ),
-        (
-            "p",
-            "Probability that chance alone gives at least this difference, in either direction. "
-            "Holm's method adjusts it within the metrics per open and within those per email.",
-        ),
-        ("Significant", f"The adjusted p is below {alpha:g}; the difference need not be large."),
-        ("Inconclusive", "The interval shows which differences, if any, are possible."),
-        (
-            "Every look",
-            "Interval that holds however often you look; tightest at the planned number of emails.",
-        ),
-        ("Equivalent", "Two one-sided tests show that the difference is within the given margin."),
-        ("Detectable", f"The difference that this test finds with {power} power."),
-        (
-            "Welch",
-            f"A rate is a ratio of sums over {verdicts.unit}s with a variance by the delta method: "
-            f"a user who opens ten times counts as one.",
-        ),
-        (
-            "Exact",
-            "Orders are rare: given their number, each falls into the treatment with its share of "
-            "opens. Orders count as different only if Welch's test agrees.",
-        ),
-        ("Capped, bootstrap", "Two checks against a few large orders that decide revenue."),
-        (
-            "CUPED",
-            "Subtracts what users did before the test, which makes intervals shorter. It changes "
-            "the rates that are compared, so the lift is not that of the observed rates.",
-        ),
-        ("Sample ratio", "Whether the sizes of the buckets fit the share; alarm below p = 0.001."),
-    ]
-    return blocks.guide_section(["Whether a difference is worth having is your decision."], terms)

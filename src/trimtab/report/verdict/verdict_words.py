@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trimtab.abtest.counts import EXACT, POOLED
-from trimtab.abtest.metrics import PER_EMAIL, PER_OPEN
+from trimtab.abtest.metrics import AMOUNT, OWN, PER_EMAIL, PER_OPEN
 from trimtab.abtest.readings import BY_DATE, CUPED, REDISTRIBUTED, WELCH
 from trimtab.abtest.redistribution import LEAST_DIFFERENT
 from trimtab.abtest.samples import REVENUE
@@ -23,18 +23,25 @@ _ADJUSTED = {CUPED: "by CUPED for what users did before the test", BY_DATE: "for
 _USUAL = (WELCH, REDISTRIBUTED, POOLED, EXACT)  # methods that a sentence need not name
 
 
+def is_share(finding: Finding) -> bool:
+    """Return whether rates are written in percent: not amounts, nor counts of 1 and more."""
+    metric = finding.metric
+    counted_often = max(finding.control.rate, finding.treatment.rate) > 1
+    return metric.kind != AMOUNT and not (metric.family == OWN and counted_often)
+
+
 def rate(finding: Finding, value: float) -> str:
-    """Return a rate: money as it is, everything else in percent."""
+    """Return a rate, in percent if it is a share."""
     if not is_number(value):
         return NOTHING
-    if finding.metric.numerator == REVENUE:
+    if not is_share(finding):
         return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
     return f"{compact(100 * value).lstrip('+')}{SPACE}%"
 
 
 def difference(finding: Finding, value: float) -> str:
-    """Return a difference of rates, in percentage points unless it is money."""
-    if not is_number(value) or finding.metric.numerator == REVENUE:
+    """Return a difference of rates, in percentage points if they are shares."""
+    if not is_number(value) or not is_share(finding):
         return compact(value)
     return f"{compact(100 * value)}{SPACE}pp"
 
@@ -58,13 +65,19 @@ def roughly(value: float) -> str:
 
 
 def confidence(verdicts: Verdicts) -> str:
-    """Return '95 %'."""
-    return f"{100 * (1 - verdicts.settings.alpha):g}{SPACE}%"
+    """Return '95 %'; with several treatments, '97.5 %' and so on."""
+    level = 100 * (1 - verdicts.level)
+    return f"{level:{'.4g' if verdicts.n_treatments > 1 else 'g'}}{SPACE}%"
 
 
 def primary(verdicts: Verdicts) -> list[Finding]:
-    """Return the metrics that decide: per open, or per email if opens differ or are unknown."""
+    """Return the metrics that decide.
+
+    In a test by email, those per open, or per email if opens differ or are unknown.
+    """
     families = {finding.metric.family for finding in verdicts.findings}
+    if OWN in families:
+        return list(verdicts.findings)
     family = PER_OPEN if PER_OPEN in families and not opens_differ(verdicts) else PER_EMAIL
     return [finding for finding in verdicts.findings if finding.metric.family == family]
 
@@ -72,7 +85,7 @@ def primary(verdicts: Verdicts) -> list[Finding]:
 def opens_differ(verdicts: Verdicts) -> bool:
     """Return whether the two buckets open emails at different rates."""
     found = verdicts.guardrail
-    return found is not None and found.p < verdicts.settings.alpha
+    return found is not None and found.p < verdicts.level
 
 
 def overall(verdicts: Verdicts) -> str:
@@ -80,7 +93,7 @@ def overall(verdicts: Verdicts) -> str:
     if verdicts.sample_ratio.alarm:
         return "The split into buckets went wrong"
     found = primary(verdicts)
-    sure = [f for f in found if f.verdict == SIGNIFICANT and f.agree(verdicts.settings.alpha)]
+    sure = [f for f in found if f.verdict == SIGNIFICANT and f.agree(verdicts.level)]
     better = [f.metric.title.lower() for f in sure if f.is_better]
     worse = [f.metric.title.lower() for f in sure if not f.is_better]
     if better and worse:
@@ -139,7 +152,7 @@ def adjusted(verdicts: Verdicts) -> str:
 
 def outcome(finding: Finding, verdicts: Verdicts) -> str:
     """Return a metric's verdict in a sentence or two."""
-    title, main = finding.metric.title, finding.main
+    title, main = title_of(finding, verdicts), finding.main
     if finding.verdict is None:
         return f"{title}: nothing can be tested; {_why_untested(finding, verdicts)}."
     if finding.verdict == BLOCKED:
@@ -153,6 +166,12 @@ def outcome(finding: Finding, verdicts: Verdicts) -> str:
     by = "" if main.method in _USUAL else f", {main.method}"
     span = f" ({confidence(verdicts)} interval {ends}{by})" if ends else ""
     return f"{title}: {size}{span}, {finding.verdict}. {_explain(finding, verdicts)}"
+
+
+def title_of(finding: Finding, verdicts: Verdicts) -> str:
+    """Return the title of a metric, with the name of the treatment if there are several."""
+    name = f"{verdicts.treatment}: " if verdicts.treatment else ""
+    return f"{name}{finding.metric.title}"
 
 
 def _why_no_lift(finding: Finding) -> str:
@@ -171,7 +190,8 @@ def _what_is_too_few(finding: Finding, verdicts: Verdicts) -> str:
     what = finding.metric.numerator
     return (
         f"In the smaller bucket, chance alone would give fewer than {LEAST_DIFFERENT} "
-        f"{verdicts.unit}s that differ from most in {what}. Send more emails, or make the smaller "
+        f"{verdicts.unit}s that differ from most in {what}. "
+        f"{'Send' if verdicts.base == EMAIL else 'Add'} more {verdicts.base}s, or make the smaller "
         f"bucket larger."
     )
 
@@ -185,14 +205,15 @@ def _explain(finding: Finding, verdicts: Verdicts) -> str:
         return f"Any difference is within {margin} ({tests})."
     if finding.verdict == SIGNIFICANT:
         side = "ahead" if finding.is_better else "behind"
-        within = finding.equivalence is not None and finding.equivalence < settings.alpha
+        within = finding.equivalence is not None and finding.equivalence < verdicts.level
         note = f" But the difference is within {margin}." if within else ""
         if finding.sequence is not None and finding.sequence[0] <= 0 <= finding.sequence[1]:
             note += (
                 f" This holds if you look once: the interval for every look, {every_look(finding)},"
                 f" includes 0."
             )
-        return f"The treatment is {side} by more than chance explains ({p}).{note}"
+        name = verdicts.treatment or "The treatment"
+        return f"{name} is {side} by more than chance explains ({p}).{note}"
     why = f"Chance alone could explain it ({p})."
     if finding.p_adjusted < settings.alpha:
         why = (
@@ -200,7 +221,8 @@ def _explain(finding: Finding, verdicts: Verdicts) -> str:
             f"look{f', {span},' if (span := every_look(finding)) else ''} includes 0."
         )
     if finding.needed is not None:
-        why += f" About {roughly(finding.needed)} emails in total would show this difference."
+        number = f"{roughly(finding.needed)} {verdicts.base}s"
+        why += f" About {number} in total would show this difference."
     if finding.needed_for_margin is not None:
         why += f" About {roughly(finding.needed_for_margin)} would show equivalence ({margin})."
     return why
