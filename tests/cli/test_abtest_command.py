@@ -12,6 +12,7 @@ import pytest
 
 import made_emails as made
 import trimtab as tt
+from made_verdicts import make_users
 from trimtab.abtest.buckets import Experiment
 from trimtab.abtest.settings import Settings
 
@@ -106,10 +107,61 @@ def test_plan(call, table):
     assert "+5.0 %" in clicks_row.split("32K")[1]
 
 
+OWN = ("--count", "clicks/impressions", "--count", "orders/user", "--amount", "revenue/user")
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_metrics_of_ones_own(call, tmp_path, ending):
+    made_users = make_users(("control", "treatment"), 200).drop(["date"])
+    write = pq.write_table if ending == "parquet" else pc.write_csv
+    write(made_users, tmp_path / f"users.{ending}")
+    run = call("abtest", "--users", f"users.{ending}", *OWN, "--json", cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    options = {"counts": ["clicks/impressions", "orders/user"], "amounts": ["revenue/user"]}
+    expected = tt.abtest.analyse_users(made_users, **options).to_dict()
+    assert json.loads(run.stdout) == json.loads(json.dumps(expected))
+
+
+def test_several_treatments(call, tmp_path):
+    pc.write_csv(make_users(n=300).drop(["date"]), tmp_path / "users.csv")
+    flags = ("--users", "users.csv", "--labels", "old,A,B", *OWN[:2], "--covariate", "orders")
+    run = call("abtest", *flags, "--out", "verdict.html", cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    printed = run.stdout.replace("\N{NO-BREAK SPACE}", " ")
+    assert re.search(r"^A: Clicks per impression .* % \* ", printed, re.M)
+    assert re.search(r"^B: (not clear yet|worse|better).*\.$", printed, re.M)
+    assert "intervals of 97.5 % and p-values multiplied by 2" in printed
+    assert "Treatments against control" in (tmp_path / "verdict.html").read_text()
+    wrong = call("abtest", *flags, "--shares", "0.6,0.2,0.2", "--json", cwd=tmp_path)
+    assert wrong.returncode == 5
+    assert '"blocked"' in wrong.stdout
+    assert "significant" not in wrong.stdout
+
+
 @pytest.mark.parametrize(
     ("flags", "named"),
     [
-        ((), ["--table", "--logs", "--control", "--treatment"]),
+        ((), ["--table", "--users", "--logs", "--control", "--treatment"]),
+        (("--users", "users.parquet"), ["no metric", "clicks/impressions"]),
+        (("--users", "users.parquet", "--count", "clicks"), ["count clicks", "orders/user"]),
+        (("--users", "users.parquet", "--count", "views/user"), ["'views'", "found bucket"]),
+        (("--table", "users.parquet", "--count", "a/b"), ["--count a/b", "--users"]),
+        (("--users", "users.parquet", "--table", "users.parquet"), ["one of --table, --users"]),
+        (("--table", "users.parquet", "--covariate", "age"), ["'age'", "found bucket"]),
+        (("--control", "emails=5", "--covariate", "age"), ["--covariate age", "--control"]),
+        (("--table", "users.parquet", "--labels", "A,B,A"), ["--labels A,B,A", "each once"]),
+        (
+            ("--table", "users.parquet", "--labels", "a,b,c", "--salt", "x"),
+            ["--salt x", "--labels"],
+        ),
+        (("--table", "users.parquet", "--labels", "a,b,c", "--share", "0.2"), ["--shares"]),
+        (("--table", "users.parquet", "--shares", "0.5,0.5"), ["--shares 0.5,0.5", "--labels"]),
+        (
+            ("--table", "users.parquet", "--labels", "a,b,c", "--shares", "1,x,2"),
+            ["shares=x", "0.02"],
+        ),
+        (("--plan", "--users", "users.parquet", "--count", "a/b"), ["--users users", "--plan"]),
+        (("--table", "users.parquet", "--alpha", "1e-10"), ["alpha=1e-10", "1e-09"]),
         (("--control", "emails=5"), ["--control", "--treatment"]),
         (("--control", "emails", "--treatment", "emails=5"), ["'emails'", "name=number"]),
         (("--control", "emails=5,emails=7", "--treatment", "emails=5"), ["'emails=7'", "once"]),

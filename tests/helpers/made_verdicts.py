@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from made_results import HOSTILE
-from trimtab.abtest import Settings, analyse, analyse_counts
+from trimtab.abtest import Comparisons, Settings, analyse, analyse_counts, analyse_users, compare
 from trimtab.abtest.verdicts import Verdicts
 
 CONTROL = {"emails": 400_000, "opens": 60_000, "clicks": 9_000, "orders": 12}
@@ -37,6 +37,36 @@ def _lose_users() -> Verdicts:
     return analyse(rows.filter(pa.array(np.arange(rows.num_rows) % 4 != 1)))
 
 
+def make_users(names: Sequence[str] = ("old", "A", "B"), n: int = 900) -> pa.Table:
+    """Return one row per user in several buckets, with more clicks in the second one."""
+    random = np.random.default_rng(2)
+    place = np.arange(n) % len(names)
+    impressions = 5 + random.poisson(20.0, n)
+    orders = random.poisson(0.2, n)
+    return pa.table(
+        {
+            "bucket": [names[at] for at in place], "impressions": impressions,
+            "clicks": random.binomial(impressions, 0.06 + 0.02 * (place == 1)), "orders": orders,
+            "revenue": orders * random.lognormal(3, 1, n),
+            "date": [DATES[at] for at in random.integers(0, len(DATES), n)],
+        }
+    )  # fmt: skip
+
+
+OWN = {"counts": ["clicks/impressions", "orders/user"], "amounts": ["revenue/user"]}
+
+
+def _compare_hostile() -> Comparisons:
+    names = ("old", HOSTILE, "{{ 7 * 7 }}<b>", "a name that is far too long for any table")
+    return compare(make_users(names).drop(["date"]), labels=names, **OWN)
+
+
+COMPARISONS: Mapping[str, Callable[[], Comparisons]] = {
+    "three": lambda: compare(
+        make_users(), Settings(planned=1_200, margin=0.3), labels=("old", "A", "B"), **OWN
+    ),
+    "hostile": _compare_hostile,
+}
 VERDICTS: Mapping[str, Callable[[], Verdicts]] = {
     "totals": lambda: analyse_counts(CONTROL, TREATMENT, Settings(margin=0.02)),
     "table": lambda: analyse(make_rows(), Settings(planned=3_000, margin=0.3)),
@@ -45,5 +75,6 @@ VERDICTS: Mapping[str, Callable[[], Verdicts]] = {
     "nothing": lambda: analyse_counts(
         {"emails": 10, "opens": 0, "clicks": 0}, {"emails": 10, "opens": 0, "clicks": 0}
     ),
+    "users": lambda: analyse_users(make_users(("control", "treatment")).drop(["date"]), **OWN),
     "hostile": lambda: analyse(make_rows((HOSTILE, "{{ 7 * 7 }}<b>", "datum.x"))),
 }

@@ -12,9 +12,9 @@ from typing import Any
 
 from made_months import MONTHS
 from made_results import KINDS
-from made_verdicts import VERDICTS
+from made_verdicts import COMPARISONS, VERDICTS
 from trimtab.abtest.simulated_test import Loop
-from trimtab.report import write_month, write_report, write_verdict
+from trimtab.report import write_comparisons, write_month, write_report, write_verdict
 from trimtab.report.verdict.simulated_test_page import write_run
 
 Pages = Callable[[str], Path]
@@ -22,6 +22,7 @@ PAGES = [
     *(f"backtest-{kind}" for kind in KINDS),
     *(f"month-{kind}" for kind in MONTHS),
     *(f"verdict-{kind}" for kind in VERDICTS),
+    *(f"comparison-{kind}" for kind in COMPARISONS),
     "simulated-test",
 ]
 
@@ -35,6 +36,8 @@ def write_any(name: str, path: Path) -> None:
         write_month(MONTHS[kind](), path)
     elif page == "verdict":
         write_verdict(VERDICTS[kind](), path)
+    elif page == "comparison":
+        write_comparisons(COMPARISONS[kind](), path)
     else:
         write_run(Loop(users=300, days=3, items=100, listed=20, drift=1.0).run(), path)
 

@@ -12,7 +12,7 @@ import pytest
 from made_verdicts import CONTROL, TREATMENT, VERDICTS, make_rows
 from pages import Pages, read_page
 from trimtab.abtest import Settings, analyse, analyse_counts
-from trimtab.cli.abtest import print_verdicts
+from trimtab.cli.abtest_printing import print_verdicts
 from trimtab.report.verdict.verdict_words import (
     adjusted,
     disagreement,

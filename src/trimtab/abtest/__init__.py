@@ -3,6 +3,7 @@
 from trimtab.abtest.analyse import analyse, analyse_counts, analyse_users
 from trimtab.abtest.attribution import attribute
 from trimtab.abtest.buckets import Experiment, neutral
+from trimtab.abtest.comparisons import Bucket, Comparisons, compare
 from trimtab.abtest.metrics import Metric
 from trimtab.abtest.readings import Reading
 from trimtab.abtest.sample_size import Baseline, Planned, baseline_of, baseline_of_counts, plan
@@ -12,6 +13,8 @@ from trimtab.abtest.verdicts import Dated, Finding, SampleRatio, Side, Verdicts
 
 __all__ = [
     "Baseline",
+    "Bucket",
+    "Comparisons",
     "Dated",
     "Experiment",
     "Finding",
@@ -31,6 +34,7 @@ __all__ = [
     "attribute",
     "baseline_of",
     "baseline_of_counts",
+    "compare",
     "neutral",
     "plan",
 ]

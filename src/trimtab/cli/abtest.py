@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from trimtab.abtest import (
-    analyse,
-    analyse_counts,
+    Comparisons,
+    Verdicts,
     attribute,
     baseline_of,
     baseline_of_counts,
 )
-from trimtab.abtest.buckets import Experiment
 from trimtab.abtest.log_ids import EMAIL_ID, SESSION
 from trimtab.abtest.sample_size import LIFTS, detectable_lift, explain_lift
 from trimtab.abtest.sample_size import plan as plan_samples
 from trimtab.abtest.samples import BEFORE, COLUMNS, DATE, LABELS
 from trimtab.abtest.settings import Settings, parse_share
+from trimtab.cli.abtest_data import Asked, Data, analyse_data, parse_labels, parse_totals, read_rows
+from trimtab.cli.abtest_printing import print_comparisons, print_plan, print_verdicts
 from trimtab.cli.options import (
     AsJson,
     Columns,
@@ -33,17 +33,12 @@ from trimtab.cli.options import (
     require_output,
     require_page_name,
 )
-from trimtab.cli.printing import print_json, print_numbers, say, say_page
+from trimtab.cli.printing import print_json, say_page
 from trimtab.errors import SettingError
 from trimtab.tables.column_map import ColumnMap
-from trimtab.tables.files import read_table, read_tables
 
 _ATTRIBUTE = defaults_of(attribute)
-_COLUMNS = ("", "control", "treatment", "lift", "interval", "verdict")
-_LOGS = ("emails", "opens", "clicks", "orders")
-_ENDINGS = (".parquet", ".csv", ".csv.gz", ".tsv", ".tsv.gz")
 _MAPPED = (EMAIL_ID, SESSION, DATE, *COLUMNS, *(BEFORE + name for name in COLUMNS))
-_OLD_NAMES = {"emails": "mails"}  # still read
 WRONG_SPLIT = 5  # exit status if the buckets do not have the planned sizes
 
 
@@ -53,6 +48,22 @@ def abtest(
         option(
             "FILE", "Results, one row per user or email: bucket, opens, clicks, orders, revenue."
         ),
+    ] = None,
+    users: Annotated[
+        str | None,
+        option("FILE", "Results, one row per user: bucket, and the columns of --count, --amount."),
+    ] = None,
+    count: Annotated[
+        list[str] | None,
+        option("NAMES", "Count of your own, like clicks/impressions or orders/user. Repeatable."),
+    ] = None,
+    amount: Annotated[
+        list[str] | None,
+        option("NAMES", "Amount of your own, like revenue/user. Repeatable."),
+    ] = None,
+    covariate: Annotated[
+        list[str] | None,
+        option("COLUMN", "Column known before the test, to make intervals shorter. Repeatable."),
     ] = None,
     control: Annotated[
         str | None, option("TOTALS", "Control totals, like emails=4000,opens=600.")
@@ -67,10 +78,16 @@ def abtest(
     ] = _ATTRIBUTE.session_minutes,
     columns: Columns = None,
     labels: Annotated[
-        str, option("NAMES", "Names of control and treatment in the bucket column.")
+        str, option("NAMES", "Names of control and of one or more treatments in column bucket.")
     ] = ",".join(LABELS),
     salt: Salt = None,
     share: Share = Settings.share,
+    shares: Annotated[
+        str | None,
+        option(
+            "SHARES", "Planned shares of several buckets, like 0.5,0.25,0.25. Equal by default."
+        ),
+    ] = None,
     margin: Annotated[
         str | None,
         option("SHARE", "Equivalence margin, like 2%. Smaller lifts count as no difference."),
@@ -80,11 +97,13 @@ def abtest(
     planned: Annotated[
         int | None,
         option(
-            "NUMBER", "Emails planned in total. Adds intervals that hold at every interim look."
+            "NUMBER",
+            "Emails, or with --users users, planned in total. Adds intervals that hold at every "
+            "interim look.",
         ),
     ] = Settings.planned,
     draws: Annotated[
-        int, option("NUMBER", "Bootstrap samples for revenue, 0 for none.")
+        int, option("NUMBER", "Bootstrap samples for amounts like revenue, 0 for none.")
     ] = Settings.draws,
     plan: Annotated[
         bool,
@@ -107,12 +126,17 @@ def abtest(
         alpha=alpha, power=power, share=share, planned=planned, draws=draws,
         margin=None if margin is None else parse_share("margin", margin),
     )  # fmt: skip
-    names = _parse_labels(labels)
+    names = parse_labels(labels)
     own = ColumnMap.parse(columns, _MAPPED)
     if control is not None:
-        refuse_with("--control", columns=columns)
+        refuse_with("--control", columns=columns, covariate=covariate)
+    if logs is not None:
+        refuse_with("--logs", covariate=covariate)
+    if users is None:
+        refuse_without("--users", count=count, amount=amount)
     if plan:
-        refuse_with("--plan", treatment=treatment, logs=logs, salt=salt, out=out, margin=margin)
+        refuse_with("--plan", users=users, treatment=treatment, logs=logs, salt=salt, out=out,
+                    margin=margin, covariate=covariate, shares=shares)  # fmt: skip
         lifts = [_parse_lift(text) for text in lift or ()]
         _plan(table, own, control, names, lifts, settings, as_json)
         return
@@ -120,18 +144,31 @@ def abtest(
     if out is not None:
         require_page_name(out)
         require_output(out.parent, page=True)
-    found = _analyse(table, own, control, treatment, logs, session_minutes, names, salt, settings)
-    if out is not None:
-        from trimtab.report import write_verdict
+    data = Data(table, users, control, treatment, logs, own, session_minutes)
+    asked = Asked(names, salt, shares, count or [], amount or [], covariate or [])
+    found = analyse_data(data, asked, settings)
+    _write(found, out, as_json)
 
-        write_verdict(found, out)
+
+def _write(found: Verdicts | Comparisons, out: Path | None, as_json: bool) -> None:
+    """Write the page, and print the verdicts; exit with a status of its own on a wrong split."""
+    if out is not None:
+        from trimtab.report import write_comparisons, write_verdict
+
+        if isinstance(found, Comparisons):
+            write_comparisons(found, out)
+        else:
+            write_verdict(found, out)
     if as_json:
         print_json(found.to_dict())
     else:
-        print_verdicts(found)
+        if isinstance(found, Comparisons):
+            print_comparisons(found)
+        else:
+            print_verdicts(found)
         if out is not None:
             say_page(out)
-    if found.sample_ratio.alarm:
+    if found.alarm if isinstance(found, Comparisons) else found.sample_ratio.alarm:
         raise typer.Exit(WRONG_SPLIT)
 
 
@@ -143,106 +180,6 @@ def _parse_lift(text: str) -> float:
     return value
 
 
-def _parse_labels(text: str) -> list[str]:
-    labels = [label.strip() for label in text.split(",")]
-    if len(labels) != 2 or not all(labels) or labels[0] == labels[1]:
-        raise SettingError(f"--labels {text}: must be two names, like A,B, control first")
-    return labels
-
-
-def _analyse(
-    table: str | None, columns: ColumnMap, control: str | None, treatment: str | None,
-    logs: Path | None, session_minutes: float, labels: list[str], salt: str | None,
-    settings: Settings,
-) -> Any:  # fmt: skip
-    """Return the analysis of the data that the options name."""
-    with_totals = control is not None or treatment is not None
-    if (table is not None) + with_totals + (logs is not None) != 1:
-        raise SettingError("give one of --table, --logs, or --control with --treatment")
-    if with_totals:
-        if control is None or treatment is None:
-            raise SettingError("--control and --treatment go together: give the totals of both")
-        return analyse_counts(_parse_totals(control), _parse_totals(treatment), settings)
-    if logs is not None:
-        rows = _attributed(logs, columns, session_minutes)
-    else:
-        rows = _read_rows(str(table), columns)
-    experiment = None if salt is None else Experiment(salt, settings.share)
-    return analyse(rows, settings, labels=labels, experiment=experiment)
-
-
-def _parse_totals(text: str) -> dict[str, float]:
-    """Return totals like 'emails=4000,opens=600' as numbers."""
-    totals = {}
-    for part in text.split(","):
-        name, equals, digits = part.partition("=")
-        try:
-            value = float(digits)
-        except ValueError:
-            equals = ""
-        if not equals or name.strip() in totals:
-            raise SettingError(
-                f"'{part.strip()}': totals must be name=number, each once, like emails=400,opens=60"
-            )
-        totals[name.strip()] = value
-    return totals
-
-
-def _read_rows(path: str, columns: ColumnMap) -> Any:
-    """Return one row per user or email, from a file."""
-    rows = read_table(path, columns=columns)
-    columns.warn_of_unused([rows])
-    return rows
-
-
-def _attributed(folder: Path, columns: ColumnMap, session_minutes: float) -> Any:
-    """Return one row per email, from logs."""
-    paths = [_find_log(folder, name) for name in _LOGS]
-    return attribute(*read_tables(*paths, columns=columns), session_minutes=session_minutes)
-
-
-def _find_log(folder: Path, name: str) -> Path:
-    for written in (name, _OLD_NAMES.get(name, name)):
-        for ending in _ENDINGS:
-            if (folder / f"{written}{ending}").exists():
-                return folder / f"{written}{ending}"
-    raise SettingError(f"--logs {folder}: has no {name}.parquet or {name}.csv; add it")
-
-
-def print_verdicts(found: Any) -> None:
-    """Print one row per metric, then the conclusions."""
-    from trimtab.report.verdict import verdict_words as words
-
-    if found.sample_ratio.alarm:
-        say(words.sample_ratio(found))
-    print_numbers(_COLUMNS, [_finding_cells(finding) for finding in found.findings])
-    if note := words.adjusted(found):
-        say(f"{note}.")
-    say(f"{words.overall(found)}.")
-    disagree = [words.disagreement(finding, found.level) for finding in found.findings]
-    outcomes = [words.outcome(finding, found) for finding in words.primary(found)]
-    looks = [
-        f"{finding.metric.title}, at every interim look: {span}."
-        for finding in words.primary(found)
-        if (span := words.every_look(finding))
-    ]
-    checks = [] if found.sample_ratio.alarm else [words.sample_ratio(found), words.guardrail(found)]
-    for sentence in filter(None, [*outcomes, *looks, *disagree, *checks, *found.notes]):
-        say(sentence)
-
-
-def _finding_cells(finding: Any) -> tuple[str, ...]:
-    from trimtab.report.verdict.verdict_words import lift, rate
-    from trimtab.report.words import interval
-
-    main = finding.main
-    return (
-        finding.metric.title, rate(finding, finding.control.rate),
-        rate(finding, finding.treatment.rate), lift(finding),
-        interval(main.relative_low, main.relative_high), finding.verdict or "not tested",
-    )  # fmt: skip
-
-
 def _plan(
     table: str | None, columns: ColumnMap, control: str | None, labels: list[str],
     lifts: list[float], settings: Settings, as_json: bool,
@@ -251,9 +188,9 @@ def _plan(
     if (table is None) == (control is None):
         raise SettingError("--plan needs a baseline: give one of --table or --control")
     if table is not None:
-        baselines = baseline_of(_read_rows(table, columns), labels)
+        baselines = baseline_of(read_rows(table, columns), labels)
     else:
-        baselines = baseline_of_counts(_parse_totals(str(control)))
+        baselines = baseline_of_counts(parse_totals(str(control)))
     wanted = lifts or LIFTS
     rows = {baseline: plan_samples([baseline], wanted, settings) for baseline in baselines}
     detectable = {
@@ -273,30 +210,4 @@ def _plan(
         ]  # fmt: skip
         print_json(figures)
         return
-    _print_plan(rows, detectable, wanted, settings)
-
-
-def _print_plan(
-    rows: Mapping[Any, Sequence[Any]], detectable: Mapping[Any, float], lifts: Sequence[float],
-    settings: Settings,
-) -> None:  # fmt: skip
-    from trimtab.report.verdict.verdict_words import roughly
-    from trimtab.report.words import percent
-
-    columns = ["emails for a lift", *map(percent, lifts)]
-    if settings.planned:
-        columns.append(f"{roughly(settings.planned)} detect")
-    cells = [
-        [
-            baseline.metric.title,
-            *(roughly(row.emails) for row in own),
-            *(percent(lift) for lift in [detectable.get(baseline)] if settings.planned),
-        ]
-        for baseline, own in rows.items()
-    ]
-    print_numbers(columns, cells)
-    say(
-        f"Emails in both groups together, {100 * settings.share:g} % of them in the treatment "
-        f"group, to detect a lift in one metric with {100 * settings.power:g} % power at "
-        f"significance level {settings.alpha:g}. Adjusting for several metrics takes more."
-    )
+    print_plan(rows, detectable, wanted, settings)

@@ -13,7 +13,7 @@ import typer
 
 from trimtab.abtest.simulated_test import Loop
 from trimtab.checks import require_choice
-from trimtab.cli.abtest import print_verdicts
+from trimtab.cli.abtest_printing import print_verdicts
 from trimtab.cli.options import (
     CategoryLevel,
     Columns,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from trimtab.abtest.metrics import PER_EMAIL
@@ -10,15 +10,14 @@ from trimtab.abtest.readings import Reading
 from trimtab.abtest.repeated_looks import UNPLANNED
 from trimtab.abtest.verdicts import SIGNIFICANT, Dated, Finding, Side, Verdicts
 from trimtab.report import blocks, charts
-from trimtab.report.blocks import Block, Cell, Chart, Mark, Section, Table, Tile, name_cell
+from trimtab.report.blocks import Block, Cell, Section, Table, Tile, name_cell
 from trimtab.report.page import render, require_libraries, write_page
 from trimtab.report.verdict import verdict_words as words
+from trimtab.report.verdict.verdict_charts import make_dots, make_panels
 from trimtab.report.verdict.verdict_guide import make_guide
 from trimtab.report.words import NOTHING, count, counted, day, interval, is_number, percent
 
 HEADING = "Did it work?"
-_COLOURS = {"one look": "blue", "every look": "violet"}
-_CUT = Mark("line cut off at the edge: see the table", kind="line")
 
 
 def write_verdict(
@@ -37,8 +36,7 @@ def build_verdict(verdicts: Verdicts, title: str = HEADING, extra: tuple[Section
     require_libraries()
     from trimtab.version import __version__
 
-    details = [_tests_section(verdicts), _dates_section(verdicts), _looks_section(verdicts),
-               make_guide(verdicts)]  # fmt: skip
+    details = [*detail_sections(verdicts), make_guide(verdicts)]
     shown = [_headline(verdicts), *extra, _intervals(verdicts), *blocks.fold(details)]
     about = "" if verdicts.sample_ratio.alarm else words.sample_ratio(verdicts)
     return render(title, __version__, shown, about)
@@ -50,9 +48,9 @@ def _headline(verdicts: Verdicts) -> Section:
     dots = [
         dot
         for f in verdicts.findings
-        for dot in _make_dots(f.metric.title, f.main, f.sequence if planned else None)
+        for dot in make_dots(f.metric.title, f.main, f.sequence if planned else None)
     ]
-    panels = _make_panels(f"Treatment against control, {words.confidence(verdicts)} intervals",
+    panels = make_panels(f"Treatment against control, {words.confidence(verdicts)} intervals",
                           {"": dots})  # fmt: skip
     sentences, tiles = words.sentences(verdicts)[:1], _make_tiles(verdicts)
     title, mood = words.overall(verdicts), words.mood(verdicts)
@@ -63,7 +61,7 @@ def _make_tiles(verdicts: Verdicts) -> list[Tile]:
     """Return the lift of every metric that decides, and sizes of buckets that cannot be right."""
     tiles = [
         Tile(finding.metric.title, percent(finding.main.relative), finding.verdict or "not tested",
-             _verdict_class(finding))
+             verdict_class(finding))
         for finding in words.primary(verdicts)
     ]  # fmt: skip
     if (ratio := verdicts.sample_ratio).alarm:
@@ -73,7 +71,8 @@ def _make_tiles(verdicts: Verdicts) -> list[Tile]:
     return tiles
 
 
-def _verdict_class(finding: Finding) -> str:
+def verdict_class(finding: Finding) -> str:
+    """Return the class of a verdict in page.css."""
     return blocks.sign_class(finding.main.difference) if finding.verdict == SIGNIFICANT else ""
 
 
@@ -94,7 +93,7 @@ def number_cells(finding: Finding, verdicts: Verdicts) -> list[Cell]:
     return [
         name_cell(finding.metric.title),
         Cell(words.lift(finding), ends),
-        Cell(finding.verdict or "not tested", needed, _verdict_class(finding)),
+        Cell(finding.verdict or "not tested", needed, verdict_class(finding)),
         _side_cell(finding, finding.control),
         _side_cell(finding, finding.treatment),
         Cell(words.p_value(finding.p_adjusted), f"{words.p_value(finding.p)} raw"),
@@ -128,6 +127,12 @@ def _relative_cell(reading: Reading) -> Cell:
     return Cell(percent(reading.relative), interval(reading.relative_low, reading.relative_high))
 
 
+def detail_sections(verdicts: Verdicts) -> list[Section]:
+    """Return the other tests of each metric, each date, and all dates up to each, where known."""
+    made = (_tests_section(verdicts), _dates_section(verdicts), _looks_section(verdicts))
+    return [section for section in made if section is not None]
+
+
 def _tests_section(verdicts: Verdicts) -> Section | None:
     """Return the metrics that were tested in several ways; None if there are none."""
     several = [finding for finding in verdicts.findings if len(finding.readings) > 1]
@@ -135,7 +140,7 @@ def _tests_section(verdicts: Verdicts) -> Section | None:
         return None
     drawn = [f for f in several if f.metric.family != PER_EMAIL] or several
     dots = {
-        f.metric.title: [dot for own in f.readings for dot in _make_dots(own.method, own, None)]
+        f.metric.title: [dot for own in f.readings for dot in make_dots(own.method, own, None)]
         for f in drawn
     }
     body = [
@@ -146,7 +151,7 @@ def _tests_section(verdicts: Verdicts) -> Section | None:
     found = [words.disagreement(finding, verdicts.level) for finding in several]
     sentences = list(filter(None, found)) or ["All tests of each metric agree."]
     table = Table("All tests", ["metric", "test", "relative", "p"], body, n_headings=2, folded=True)
-    panels = _make_panels("The same metric, tested in several ways", dots)
+    panels = make_panels("The same metric, tested in several ways", dots)
     return Section("readings", "Several tests of one metric", sentences, [*panels, table])
 
 
@@ -178,57 +183,10 @@ def _dated_blocks(title: str, dated: Sequence[Dated]) -> list[Block]:
     body = []
     for entry in dated:
         name, when = entry.metric.title, day(entry.date)
-        dots.setdefault(name, []).extend(_make_dots(when, entry.reading, entry.sequence))
+        dots.setdefault(name, []).extend(make_dots(when, entry.reading, entry.sequence))
         look = interval(*entry.sequence) if entry.sequence else NOTHING
         body.append([name_cell(when), name_cell(name), _relative_cell(entry.reading),
                      Cell(words.p_value(entry.reading.p)), Cell(look)])  # fmt: skip
     columns = ["date", "metric", "relative", "p", "for every look"]
     table = Table(title, columns, body, n_headings=2, folded=True)
-    return [*_make_panels(title, dots), table]
-
-
-def _make_dots(
-    label: str, reading: Reading, sequence: tuple[float, float] | None
-) -> list[charts.ChartRow]:
-    """Return a dot with its interval, and one below it with the interval for every look."""
-    if not is_number(reading.relative):
-        return []
-    spans = {"one look": (reading.relative_low, reading.relative_high)}
-    if sequence is not None:
-        spans["every look"] = sequence
-    return [
-        {
-            "label": label, "offset": name, "x": reading.relative,
-            "low": low if is_number(low) else None, "high": high if is_number(high) else None,
-            "colour": charts.css_colour(_COLOURS[name]),
-            "filled": is_number(low) and not low <= 0 <= high,
-            "tip": f"{label}: {percent(reading.relative)}, for {name} "
-                   f"{interval(low, high) or 'unbounded'}",
-        }
-        for name, (low, high) in spans.items()
-    ]  # fmt: skip
-
-
-def _make_panels(title: str, dots: Mapping[str, Sequence[charts.ChartRow]]) -> list[Block]:
-    """Return one chart per name as one block; none without a dot."""
-    drawn = {name: rows for name, rows in dots.items() if rows}
-    made = []
-    cut = False
-    for name, rows in drawn.items():
-        low, high = domain = _find_domain(rows)
-        ends = [(row["low"], row["high"]) for row in rows]
-        cut |= any(a is None or b is None or a < low or b > high for a, b in ends)
-        spec = charts.dot_chart(rows, domain)
-        about = f"{title}, {name.lower() or 'all metrics'}; the table has the numbers."
-        made.append(Chart(name, about, spec))
-    legend = list(blocks.INTERVAL_MARKS)
-    if any(row["offset"] == "every look" for rows in drawn.values() for row in rows):
-        legend += [Mark(f"for {name}", colour) for name, colour in _COLOURS.items()]
-    return [*blocks.drawn_panels(title, made, [*legend, _CUT] if cut else legend)]
-
-
-def _find_domain(rows: Sequence[charts.ChartRow]) -> charts.Domain:
-    """Return the range of an axis, at least -100 % and not so wide that dots crowd at its start."""
-    low, high = charts.find_main_domain(rows)
-    farthest = max((abs(float(row["x"])) for row in rows), default=0.0)
-    return max(low, -1.0), min(high, max(1.0, 2.5 * farthest))
+    return [*make_panels(title, dots), table]

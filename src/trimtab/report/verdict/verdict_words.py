@@ -6,7 +6,7 @@ from trimtab.abtest.counts import EXACT, POOLED
 from trimtab.abtest.metrics import AMOUNT, OWN, PER_EMAIL, PER_OPEN
 from trimtab.abtest.readings import BY_DATE, CUPED, REDISTRIBUTED, WELCH
 from trimtab.abtest.redistribution import LEAST_DIFFERENT
-from trimtab.abtest.samples import REVENUE
+from trimtab.abtest.samples import PER_USER, REVENUE
 from trimtab.abtest.verdicts import (
     BLOCKED,
     EMAIL,
@@ -24,10 +24,11 @@ _USUAL = (WELCH, REDISTRIBUTED, POOLED, EXACT)  # methods that a sentence need n
 
 
 def is_share(finding: Finding) -> bool:
-    """Return whether rates are written in percent: not amounts, nor counts of 1 and more."""
+    """Return whether rates are written in percent: not amounts, nor one's own counts per user."""
     metric = finding.metric
     counted_often = max(finding.control.rate, finding.treatment.rate) > 1
-    return metric.kind != AMOUNT and not (metric.family == OWN and counted_often)
+    plain = metric.family == OWN and (counted_often or metric.denominator == PER_USER)
+    return metric.kind != AMOUNT and not plain
 
 
 def rate(finding: Finding, value: float) -> str:
