@@ -1,4 +1,4 @@
-"""A/B tests by email: buckets, verdicts, and how many emails a test needs."""
+"""A/B tests, by email or of anything per user: buckets, verdicts, and how many emails are needed."""
 
 from trimtab.abtest.analyse import analyse, analyse_counts, analyse_users
 from trimtab.abtest.attribution import attribute
