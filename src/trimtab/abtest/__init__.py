@@ -1,4 +1,4 @@
-"""A/B tests, by email or of anything per user: buckets, verdicts, and how many emails are needed."""
+"""A/B tests, by email or of anything per user: buckets, verdicts, and how much data is needed."""
 
 from trimtab.abtest.analyse import analyse, analyse_counts, analyse_users
 from trimtab.abtest.attribution import attribute
