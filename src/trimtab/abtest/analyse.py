@@ -64,8 +64,8 @@ def analyse_users(
 
     Args:
         table: bucket; the columns of the metrics; user_id, if a user has several rows, which are
-            then added up; date, to compare date by date; columns with pre_ before their name, the
-            same before the test.
+            then added up; date, to compare date by date; pre_clicks and so on, the same before the
+            test.
         settings: settings of the analysis; default `Settings()`. Its `planned` is in users.
         counts: counts per anything, like `clicks/impressions`, or per user, like `orders/user`.
         amounts: amounts per anything, like `revenue/user`.
