@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from trimtab.abtest.analyse import analyse
 from trimtab.abtest.buckets import TREATMENT, Experiment
-from trimtab.abtest.readings import ratio, welch
+from trimtab.abtest.readings import ratio, welch_freedom
 from trimtab.abtest.settings import Settings, require_share
 from trimtab.abtest.verdicts import Verdicts
 from trimtab.arrays import Codes, Flags, Floats, Ints
@@ -249,24 +249,32 @@ class _SimulatedShop:
 
     def power(self, chances: Floats, settings: Settings, runs: int = 200) -> list[Power]:
         """Return the power of repeated tests with all customers, and with some of them."""
+        from scipy.stats import t
+
         found = []
         for fraction in FRACTIONS:
             n = max(4, round(fraction * self.loop.users))
-            hits = sum(
-                self._repeat_test(chances[:, :, :n], n).p < settings.alpha for _ in range(runs)
-            )
-            found.append(Power(n * self.loop.days, hits / runs))
+            tests = [self._repeat_test(chances[:, :, :n], n) for _ in range(runs)]
+            with np.errstate(invalid="ignore"):
+                ps = 2 * t.sf(*np.array(tests).T)
+            found.append(Power(n * self.loop.days, float(np.mean(ps < settings.alpha))))
         return found
 
-    def _repeat_test(self, chances: Floats, n: int) -> Any:
-        """Return clicks per open of one more test of n customers, with new buckets."""
+    def _repeat_test(self, chances: Floats, n: int) -> tuple[float, float]:
+        """Return Welch's statistic of one more test of n customers, with new buckets.
+
+        It is that of clicks per open, without its sign (nan if nothing varies), and comes with its
+        degrees of freedom.
+        """
         treated = self.random.random(n) < self.loop.share
         own = np.where(treated, chances[:, 1], chances[:, 0])
         opens = self.random.random(own.shape) < self.opening[:n]
         clicks = opens & (self.random.random(own.shape) < own)
         sums = clicks.sum(axis=0).astype(np.float64), opens.sum(axis=0).astype(np.float64)
-        arms = [ratio(sums[0][side], sums[1][side]) for side in (~treated, treated)]
-        return welch(arms[0], arms[1], 0.05, "")
+        control, treatment = (ratio(sums[0][side], sums[1][side]) for side in (~treated, treated))
+        error = float(np.sqrt(control.variance + treatment.variance))
+        distance = abs(treatment.rate - control.rate) / error if error > 0 else np.nan
+        return distance, welch_freedom(control, treatment)
 
 
 def _purchases(users: Any, items: Any) -> pa.Table:
