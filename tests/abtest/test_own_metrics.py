@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from trimtab.abtest import Settings, analyse, analyse_users
+from trimtab.abtest import Settings, analyse, analyse_users, baseline_of
 from trimtab.abtest.metrics import make_singular, own_metrics
 from trimtab.errors import DataError, SettingError
 
@@ -102,6 +102,15 @@ def test_planned_and_needed_are_users():
     detected = clicks.detectable / clicks.main.difference
     assert clicks.needed == pytest.approx(N * detected**2, abs=1)
     assert clicks.sequence is not None
+
+
+def test_a_plan_in_users_is_that_of_their_mean():
+    table = visitors()
+    (known,) = baseline_of(table.drop(["bucket"]), counts=["sessions/user"])
+    sessions = np.array(table["sessions"], float)
+    assert known.rate == pytest.approx(sessions.mean())
+    assert known.variance == pytest.approx(sessions.var(ddof=1))
+    assert (known.events, known.binomial) == (None, False)
 
 
 @pytest.mark.parametrize("kind", [pl.from_arrow, pa.Table.to_pandas, lambda t: t])

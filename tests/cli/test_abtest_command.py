@@ -122,6 +122,15 @@ def test_metrics_of_ones_own(call, tmp_path, ending):
     assert json.loads(run.stdout) == json.loads(json.dumps(expected))
 
 
+def test_a_plan_of_users(call, tmp_path):
+    pq.write_table(make_users(("control", "treatment"), 400), tmp_path / "users.parquet")
+    flags = ("abtest", "--plan", "--users", "users.parquet", *OWN, "--lift", "10%")
+    clicks, orders, revenue = json.loads(call(*flags, "--json", cwd=tmp_path).stdout)
+    assert clicks["metric"] == "Clicks per impression"
+    assert 100 < clicks["users"] < orders["users"] < revenue["users"]
+    assert "Users in both groups together" in call(*flags, cwd=tmp_path).stdout
+
+
 def test_several_treatments(call, tmp_path):
     pc.write_csv(make_users(n=300).drop(["date"]), tmp_path / "users.csv")
     flags = ("--users", "users.csv", "--labels", "old,A,B", *OWN[:2], "--covariate", "orders")
@@ -160,7 +169,8 @@ def test_several_treatments(call, tmp_path):
             ("--table", "users.parquet", "--labels", "a,b,c", "--shares", "1,x,2"),
             ["shares=x", "0.02"],
         ),
-        (("--plan", "--users", "users.parquet", "--count", "a/b"), ["--users users", "--plan"]),
+        (("--plan", "--users", "users.parquet"), ["no metric", "clicks/impressions"]),
+        (("--plan", "--users", "users.parquet", "--table", "x", "--count", "a/b"), ["--users or"]),
         (("--table", "users.parquet", "--alpha", "1e-10"), ["alpha=1e-10", "1e-09"]),
         (("--control", "emails=5"), ["--control", "--treatment"]),
         (("--control", "emails", "--treatment", "emails=5"), ["'emails'", "name=number"]),

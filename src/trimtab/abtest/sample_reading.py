@@ -59,9 +59,11 @@ def read_samples(
     return [_one_row_per_date(_take(whole, (buckets == 0) | (buckets == at))) for at in places]
 
 
-def read_baseline(table: Any, labels: Sequence[str] = LABELS) -> Sums:
+def read_baseline(
+    table: Any, labels: Sequence[str] = LABELS, metrics: Sequence[Metric] = ()
+) -> Sums:
     """Return sums per unit before any test: of all rows, or of control."""
-    read, columns = read_columns(table, ())
+    read, columns = read_columns(table, (), metrics)
     users = _read_users(read)
     treated = np.zeros(len(read), bool)
     if read.has(BUCKET):

@@ -1,4 +1,4 @@
-"""The number of emails needed to detect a lift."""
+"""The number of emails, or users, needed to detect a lift."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from trimtab.abtest import counts as by_count
 from trimtab.abtest.analyse import require_scipy
-from trimtab.abtest.metrics import Metric, estimate_rate, metrics_of
+from trimtab.abtest.metrics import Metric, estimate_rate, metrics_of, own_metrics
 from trimtab.abtest.readings import Estimate, detection_factor
 from trimtab.abtest.sample_reading import read_baseline
-from trimtab.abtest.samples import EMAILS, LABELS, ORDERS, REVENUE
+from trimtab.abtest.samples import EMAILS, LABELS, ORDERS, PER_USER, REVENUE
 from trimtab.abtest.settings import Settings
 from trimtab.abtest.totals import Counts
 from trimtab.errors import DataError, SettingError
@@ -49,7 +49,7 @@ class Baseline(NamedTuple):
 
 @dataclass(frozen=True)
 class Planned:
-    """The emails in both buckets needed to detect a lift of a metric."""
+    """The emails in both buckets needed to detect a lift of a metric; users if it is per user."""
 
     metric: Metric
     rate: float
@@ -57,14 +57,28 @@ class Planned:
     emails: float
 
 
-def baseline_of(table: Any, labels: Sequence[str] = LABELS) -> list[Baseline]:
-    """Return baselines from a table with one row per user or email: all rows, or control."""
-    arm = read_baseline(table, labels)
-    emails = float(arm[EMAILS].sum())
+def baseline_of(
+    table: Any,
+    labels: Sequence[str] = LABELS,
+    *,
+    counts: Sequence[str] = (),
+    amounts: Sequence[str] = (),
+) -> list[Baseline]:
+    """Return baselines from a table with one row per user or email: all rows, or control.
+
+    Args:
+        table: as for `analyse`; with counts or amounts, as for `analyse_users`.
+        labels: names of control and treatment in the column bucket, if there is one.
+        counts: counts per anything, like `clicks/impressions`; plans are then in users.
+        amounts: amounts per anything, like `revenue/user`.
+    """
+    own_choice = own_metrics(counts, amounts)
+    arm = read_baseline(table, labels, own_choice)
+    emails = float(arm[PER_USER if own_choice else EMAILS].sum())
     found = []
-    for metric in metrics_of(arm):
+    for metric in own_choice or metrics_of(arm):
         own = estimate_rate(metric, arm)
-        events = float(arm[ORDERS].sum()) / emails if metric.numerator == ORDERS else None
+        events = float(arm[ORDERS].sum()) / emails if metric.is_rare_event else None
         found.append(_baseline(metric, own, emails, events, binomial=False))
     return found
 

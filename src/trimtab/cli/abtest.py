@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from trimtab.abtest import (
+    Baseline,
     Comparisons,
     Verdicts,
     attribute,
     baseline_of,
     baseline_of_counts,
 )
+from trimtab.abtest.analyse import require_metrics
 from trimtab.abtest.log_ids import EMAIL_ID, SESSION
 from trimtab.abtest.sample_size import LIFTS, detectable_lift, explain_lift
 from trimtab.abtest.sample_size import plan as plan_samples
 from trimtab.abtest.samples import BEFORE, COLUMNS, DATE, LABELS
 from trimtab.abtest.settings import Settings, parse_share
 from trimtab.cli.abtest_data import Asked, Data, analyse_data, parse_labels, parse_totals, read_rows
-from trimtab.cli.abtest_printing import print_comparisons, print_plan, print_verdicts
+from trimtab.cli.abtest_printing import (
+    planned_in,
+    print_comparisons,
+    print_plan,
+    print_verdicts,
+)
 from trimtab.cli.options import (
     AsJson,
     Columns,
@@ -107,7 +115,11 @@ def abtest(
     ] = Settings.draws,
     plan: Annotated[
         bool,
-        typer.Option("--plan", help="Print how many emails are needed, from --table or --control."),
+        typer.Option(
+            "--plan",
+            help="Print how many emails are needed, from --table or --control; or users, from "
+            "--users.",
+        ),
     ] = False,
     lift: Annotated[
         list[str] | None,
@@ -135,10 +147,13 @@ def abtest(
     if users is None:
         refuse_without("--users", count=count, amount=amount)
     if plan:
-        refuse_with("--plan", users=users, treatment=treatment, logs=logs, salt=salt, out=out,
+        refuse_with("--plan", treatment=treatment, logs=logs, salt=salt, out=out,
                     margin=margin, covariate=covariate, shares=shares)  # fmt: skip
         lifts = [_parse_lift(text) for text in lift or ()]
-        _plan(table, own, control, names, lifts, settings, as_json)
+        if users is not None:
+            require_metrics(count or [], amount or [])
+        baselines = _baselines(table, users, control, own, names, count or [], amount or [])
+        _plan(baselines, lifts, settings, as_json)
         return
     refuse_without("--plan", lift=lift)
     if out is not None:
@@ -180,17 +195,23 @@ def _parse_lift(text: str) -> float:
     return value
 
 
+def _baselines(
+    table: str | None, users: str | None, control: str | None, columns: ColumnMap,
+    labels: list[str], counts: list[str], amounts: list[str],
+) -> list[Baseline]:  # fmt: skip
+    """Return what is known without a treatment, from a file or from totals."""
+    if sum(source is not None for source in (table, users, control)) != 1:
+        raise SettingError("--plan needs a baseline: give one of --table, --users or --control")
+    if control is not None:
+        return baseline_of_counts(parse_totals(control))
+    rows = read_rows(str(table or users), columns)
+    return baseline_of(rows, labels, counts=counts, amounts=amounts)
+
+
 def _plan(
-    table: str | None, columns: ColumnMap, control: str | None, labels: list[str],
-    lifts: list[float], settings: Settings, as_json: bool,
-) -> None:  # fmt: skip
-    """Print the emails needed for each metric and lift."""
-    if (table is None) == (control is None):
-        raise SettingError("--plan needs a baseline: give one of --table or --control")
-    if table is not None:
-        baselines = baseline_of(read_rows(table, columns), labels)
-    else:
-        baselines = baseline_of_counts(parse_totals(str(control)))
+    baselines: Sequence[Baseline], lifts: list[float], settings: Settings, as_json: bool
+) -> None:
+    """Print the emails, or users, needed for each metric and lift."""
     wanted = lifts or LIFTS
     rows = {baseline: plan_samples([baseline], wanted, settings) for baseline in baselines}
     detectable = {
@@ -202,7 +223,7 @@ def _plan(
         figures = [
             {
                 "metric": row.metric.title, "rate": row.rate, "lift": row.lift,
-                "emails": row.emails,
+                f"{planned_in(baseline)}s": row.emails,
                 "detectable": detectable.get(baseline),
             }
             for baseline in baselines

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from trimtab.abtest import Baseline
+from trimtab.abtest.metrics import OWN
 from trimtab.abtest.settings import Settings
 from trimtab.cli.printing import print_numbers, say
 
@@ -81,15 +83,21 @@ def _finding_cells(finding: Any) -> tuple[str, ...]:
     )  # fmt: skip
 
 
+def planned_in(baseline: Baseline) -> str:
+    """Return what a test is planned in: email, or user for metrics of one's own."""
+    return "user" if baseline.metric.family == OWN else "email"
+
+
 def print_plan(
     rows: Mapping[Any, Sequence[Any]], detectable: Mapping[Any, float], lifts: Sequence[float],
     settings: Settings,
 ) -> None:  # fmt: skip
-    """Print the emails needed for each metric and lift."""
+    """Print the emails, or users, needed for each metric and lift."""
     from trimtab.report.verdict.verdict_words import roughly
     from trimtab.report.words import percent
 
-    columns = ["emails for a lift", *map(percent, lifts)]
+    base = planned_in(next(iter(rows)))
+    columns = [f"{base}s for a lift", *map(percent, lifts)]
     if settings.planned:
         columns.append(f"{roughly(settings.planned)} detect")
     cells = [
@@ -102,7 +110,7 @@ def print_plan(
     ]
     print_numbers(columns, cells)
     say(
-        f"Emails in both groups together, {100 * settings.share:g} % of them in the treatment "
-        f"group, to detect a lift in one metric with {100 * settings.power:g} % power at "
+        f"{base.capitalize()}s in both groups together, {100 * settings.share:g} % of them in the "
+        f"treatment group, to detect a lift in one metric with {100 * settings.power:g} % power at "
         f"significance level {settings.alpha:g}. Adjusting for several metrics takes more."
     )
