@@ -44,6 +44,7 @@ FILLS: dict[str, tuple[Any, ...]] = {
     "apply": (ItemBias.apply,),
     "evaluate": (evaluate,),
     "export": (),
+    "sql": (ItemBias.sql,),
     "backtest": (),  # a plan file comes first: options have no defaults
     "report": (),
     "refresh": (BiasLearner, Refresh),

@@ -1,4 +1,4 @@
-"""Commands that learn and use biases, from file to file: fit, apply, export."""
+"""Commands that learn and use biases: fit, apply, export, sql."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from trimtab.abtest.buckets import Experiment
 from trimtab.bias import ItemBias
 from trimtab.bias.export.search_boosts import require_ending
+from trimtab.bias.export.sql_names import BIAS_COLUMNS, DIALECTS
 from trimtab.bias.strength import WHOLE, require_strength
 from trimtab.bias.table import text_columns
 from trimtab.cli.options import (
@@ -17,6 +18,7 @@ from trimtab.cli.options import (
     AsJson,
     BiasFolder,
     Columns,
+    Depth,
     Duplicates,
     Escape,
     ExcludeFile,
@@ -30,6 +32,7 @@ from trimtab.cli.options import (
     Strength,
     WeightsFile,
     defaults_of,
+    one_of,
     option,
     parse_depth,
     refuse_escape,
@@ -57,6 +60,7 @@ from trimtab.tables.files import (
 
 _FIT = defaults_of(BiasLearner.fit)
 _APPLY = defaults_of(ItemBias.apply)
+_SQL = defaults_of(ItemBias.sql)
 
 
 def fit(
@@ -120,14 +124,7 @@ def apply(
     ] = _APPLY.explore,
     seed: Annotated[int, option("NUMBER", "Random seed for --explore.")] = _APPLY.seed,
     strength: Strength = WHOLE,
-    depth: Annotated[
-        str | None,
-        option(
-            "NUMBER",
-            "Items of each list to re-rank, the best by score, or all. By default as many as the "
-            "lists had that the biases were learned on.",
-        ),
-    ] = _APPLY.depth,
+    depth: Depth = _APPLY.depth,
     salt: Salt = None,
     share: ShareOfTest = None,
     escape: Escape = False,
@@ -179,6 +176,39 @@ def export(
         f"{int(loaded.excluded.sum())} are excluded: filter them out"
     )
     say_formulas(loaded.table().select([ITEM]), out, escape)
+
+
+def sql(
+    bias: BiasFolder,
+    dialect: Annotated[str, option("NAME", f"Database: {one_of(tuple(DIALECTS))}.")],
+    k: Slots = _SQL.k,
+    lists: Annotated[str, option("TABLE", "Table of lists, like shop.lists.")] = _SQL.lists,
+    biases: Annotated[str, option("TABLE", "Table of biases.")] = _SQL.biases,
+    exclude: Annotated[
+        str | None, option("TABLE", "Table of pairs not to show: user_id, item_id.")
+    ] = _SQL.exclude,
+    allowed: Annotated[
+        str | None, option("TABLE", "Table of allowed items: item_id. All by default.")
+    ] = _SQL.allowed,
+    columns: Annotated[
+        str | None,
+        option("NAMES", "Names of columns, like user=customer,item=sku,score=s,rank=slot."),
+    ] = None,
+    bias_columns: Annotated[
+        str | None,
+        option("NAMES", "Names of columns of the biases, like item=sku,bias=b,excluded=x."),
+    ] = None,
+    depth: Depth = _SQL.depth,
+    strength: Strength = _SQL.strength,
+) -> None:
+    """Print a query that re-ranks lists with biases inside a database."""
+    loaded = ItemBias.load(bias)
+    query = loaded.sql(
+        dialect, k, lists=lists, biases=biases, exclude=exclude, allowed=allowed,
+        columns=ColumnMap.parse(columns), depth=parse_depth(depth), strength=strength,
+        bias_columns=ColumnMap.parse(bias_columns, also=BIAS_COLUMNS),
+    )  # fmt: skip
+    print(query, end="")
 
 
 def make_learner(k: int, metric: str, paper: bool, setting: list[str] | None) -> BiasLearner:

@@ -51,6 +51,14 @@ Columns = Annotated[
         "--columns",
     ),
 ]
+Depth = Annotated[
+    str | None,
+    option(
+        "NUMBER",
+        "Items of each list to re-rank, the best by score, or all. By default as many as the "
+        "lists had that the biases were learned on.",
+    ),
+]
 Duplicates = Annotated[
     str, option("RULE", f"Rule for a (user, item) pair listed twice: {one_of(DUPLICATES)}.")
 ]
