@@ -40,9 +40,13 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def postgres_server() -> Iterator[str]:
-    """The address of a server that is stopped afterwards; skips the test if there is none."""
-    place = find_programs()
+def postgres_server(programs: Path | None = None) -> Iterator[str]:
+    """The address of a server that is stopped afterwards; skips the test if there is none.
+
+    Args:
+        programs: folder of the server's programs; by default the installed ones.
+    """
+    place = programs or find_programs()
     if place is None:
         reason = "PostgreSQL is not installed (Debian: apt-get install postgresql)"
         if os.environ.get("TRIMTAB_REQUIRE_POSTGRES"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from trimtab.bias.depth import (
 from trimtab.bias.explore import ExploreItems, explore_lists, require_explore
 from trimtab.bias.export.folding import Folded, fold
 from trimtab.bias.export.index_forecast import IndexForecast, forecast_index
-from trimtab.bias.export.search_boosts import write_boosts
+from trimtab.bias.export.search_boosts import search_body, write_boosts
 from trimtab.bias.export.sql_names import SqlTables
 from trimtab.bias.export.sql_statement import write_statement
 from trimtab.bias.ranked_tables import (
@@ -258,15 +259,43 @@ class ItemBias(BiasTable):
         """Write boosts for a search engine, and return the boost of items not in the file.
 
         Args:
-            path: file that ends in .jsonl (JSON lines) or .csv; it appears only when complete. One
-                row per item, ids ascending: item_id, bias, factor or boost, excluded. `factor`
-                (log bias) is above 0 and multiplies the score; `boost` (additive bias) is at least
-                0 and is added to it; biases on the scale of each list (scale="list") cannot be
-                written as boosts. Filter out excluded items in the search engine.
+            path: file that ends in .jsonl (JSON lines), .csv, or .ndjson (bulk updates for
+                Elasticsearch and OpenSearch, to be used with `search_body`); it appears only when
+                complete. One row per item, ids ascending: item_id, bias, factor or boost,
+                excluded. `factor` (log bias) is above 0 and multiplies the score; `boost`
+                (additive bias) is at least 0 and is added to it; biases on the scale of each list
+                (scale="list") cannot be written as boosts. Filter out excluded items in the
+                search engine.
             escape: in CSV, put an apostrophe before text ids that a spreadsheet may run as
                 formulas. It changes these ids.
         """
         return write_boosts(self, Path(path), escape)
+
+    def search_body(self, query: Mapping[str, Any], k: int = 10) -> dict[str, Any]:
+        """Return the body of a search in Elasticsearch or OpenSearch that ranks with the biases.
+
+        The documents must have the fields of the bulk updates that `export` writes to a file that
+        ends in .ndjson, with the item's id as the document's id. Excluded items are left out;
+        documents without the fields have bias 0. Scores are float32, and the engine breaks ties
+        in its own way. Write the body anew after each export: additive biases change the value of
+        documents without the fields.
+
+        Args:
+            query: query whose scores the biases were learned on.
+            k: number of documents.
+
+        Example:
+            >>> import pyarrow as pa
+            >>> import trimtab as tt
+            >>> recs = pa.table({"user_id": [1, 1], "item_id": [7, 8], "score": [0.9, 0.8]})
+            >>> recent = pa.table({"user_id": [1], "item_id": [8]})
+            >>> bias = tt.BiasLearner(k=1, penalty=0, scale="log").fit(recs, recent)
+            >>> body = bias.search_body({"match": {"title": "green tea"}})
+            >>> body["query"]["function_score"]["field_value_factor"]
+            {'field': 'trimtab_factor', 'missing': 1.0}
+        """
+        require_k(k)
+        return search_body(self, query, k)
 
     def sql(
         self,

@@ -161,7 +161,7 @@ def apply(
 
 def export(
     bias: BiasFolder,
-    out: Annotated[Path, option("FILE", "File for the boosts, .jsonl or .csv.", "--out")],
+    out: Annotated[Path, option("FILE", "File for the boosts, .jsonl, .csv or .ndjson.", "--out")],
     escape: Escape = False,
 ) -> None:
     """Write biases as boosts for a search engine."""
