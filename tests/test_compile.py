@@ -10,7 +10,7 @@ from trimtab.compile import compile_kernels
 
 # Kernels that neither a refresh nor a service uses, by file.
 ELSEWHERE = {
-    "factor_lists", "factor_products", "row_mixtures", "transitions",  # engines, and index forecasts
+    "factor_lists", "factor_products", "row_mixtures", "transitions",  # engines, index forecasts
     "simulated_shoppers", "random_draws",  # generated data
     "redistribute",  # A/B tests
     "item_curves", "ordered_multiset",  # the ascent in rounds, which Spark uses
@@ -20,8 +20,8 @@ ELSEWHERE = {
 def all_kernels() -> dict[str, object]:
     """Kernels that the cache holds, by name."""
     (folder,) = trimtab.kernels.__path__
-    modules = {path.stem: import_module(f"trimtab.kernels.{path.stem}")
-               for path in sorted(Path(folder).glob("*.py")) if path.stem != "__init__"}  # fmt: skip
+    stems = sorted(path.stem for path in Path(folder).glob("*.py") if path.stem != "__init__")
+    modules = {stem: import_module(f"trimtab.kernels.{stem}") for stem in stems}
     return {
         f"{stem}.{name}": value
         for stem, module in modules.items()

@@ -40,6 +40,7 @@ PARAMETERS = {
 # What a command passes its options on to; the first that knows an option has its default.
 FILLS: dict[str, tuple[Any, ...]] = {
     "demo": (),
+    "init": (),
     "fit": (BiasLearner, BiasLearner.fit),
     "apply": (ItemBias.apply,),
     "evaluate": (evaluate,),
@@ -58,7 +59,7 @@ FILLS: dict[str, tuple[Any, ...]] = {
     "rerank apply": (Reranker.apply,),
 }
 # Options that only the command line has, and two of the HTTP server, which is imported late.
-OWN_DEFAULTS = {"out", "report", "top"}
+OWN_DEFAULTS = {"out", "report", "top", "workers"}
 # Options with None for "not given", and one that only shares its name with a setting.
 DIFFERENT = {"refresh": {"accept", "method"}, "serve": {"share"}, "simulate": {"days", "items"}}
 

@@ -21,6 +21,7 @@ from trimtab.cli import (
     reranking,
     serving,
     simulation,
+    starting,
 )
 from trimtab.cli.printing import escape_controls
 from trimtab.errors import BusyError, RefusedError, TrimtabError
@@ -40,6 +41,7 @@ app.add_typer(_rerank, name="rerank")
 _ERROR_STATUS = {BusyError: 4, RefusedError: 3}  # 2 for any other error
 _COMMANDS: Sequence[tuple[Callable[..., None], str]] = (  # each with an example
     (experiments.demo, "demo"),
+    (starting.init, "init myshop"),
     (biases.fit, "fit --recs lists.parquet --recent recent.parquet --out biases"),
     (biases.apply, "apply --bias biases --recs lists.parquet --out top10.parquet"),
     (

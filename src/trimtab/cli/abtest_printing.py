@@ -66,7 +66,8 @@ def print_comparisons(found: Any) -> None:
     checks = [] if found.alarm else [comparison_words.sample_ratio(found)]
     for sentence in filter(None, [
         *stars, f"{comparison_words.overall(found)}.", *comparison_words.lines(found), *outcomes,
-        *looks, *disagree, comparison_words.adjustment(found), *checks, *comparison_words.notes(found),
+        *looks, *disagree, comparison_words.adjustment(found), *checks,
+        *comparison_words.notes(found),
     ]):  # fmt: skip
         say(sentence)
 

@@ -1,0 +1,41 @@
+"""The command `init`: a small project for the daily job, in an empty folder."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trimtab.cli.printing import say
+from trimtab.errors import StoreError
+
+_FILES = Path(__file__).parents[1] / "starter"
+_NOT_OURS = ".txt"  # after the names of Python files, which are not part of the package
+_PLACE = "FOLDER"  # stands for the folder, in files of schedule
+
+
+def init(
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Empty or new folder for the project.")
+    ],
+) -> None:
+    """Write a small project for the daily job into an empty folder.
+
+    Settings, scripts for the job and for a backtest, schedules. It runs on the gift shop's data as
+    it stands.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise StoreError(f"{folder}: must be an empty or a new folder; name another one")
+    for source in sorted(path for path in _FILES.rglob("*") if path.is_file()):
+        place = folder / str(source.relative_to(_FILES)).removesuffix(_NOT_OURS)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        text = source.read_text()
+        if place.parent.name == "schedule":
+            text = text.replace(_PLACE, shlex.quote(str(folder.absolute())))
+        place.write_text(text)
+        if place.suffix == ".sh":
+            place.chmod(0o755)
+        say(f"wrote {place}")
+    say(f"next: cd {shlex.quote(str(folder))}, and read README.md")
