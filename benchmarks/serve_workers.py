@@ -1,7 +1,7 @@
 """Requests per second of `trimtab serve` with several workers, compared with one.
 
     python benchmarks/serve_workers.py
-    python benchmarks/serve_workers.py --workers 2 --seconds 10 --listed 300
+    python benchmarks/serve_workers.py --workers 2 --seconds 10 --listed 500
 
 Clients need processor time too, and here they share the cores with the service. They are kept
 cheap: one process sends requests that were made before, on many open connections, reads answers
@@ -144,7 +144,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--listed", type=int, default=300)
+    parser.add_argument("--listed", type=int, default=500)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         sys.exit(not compare(arguments, Path(folder)))
