@@ -8,24 +8,23 @@ from pathlib import Path
 import trimtab.kernels
 from trimtab.compile import compile_kernels
 
-# Kernels that neither a refresh nor a service uses, by file.
+# Kernels that neither a refresh nor a service uses: files, and one kernel.
 ELSEWHERE = {
-    "factor_lists", "factor_products", "row_mixtures", "transitions",  # engines, index forecasts
-    "simulated_shoppers", "random_draws",  # generated data
+    *("factor_lists", "factor_products", "row_mixtures", "transitions"),  # engines, forecasts
+    *("simulated_shoppers", "random_draws"),  # generated data
     "redistribute",  # A/B tests
-    "item_curves", "ordered_multiset",  # the ascent in rounds, which Spark uses
-}  # fmt: skip
+    *("item_curves", "ordered_multiset", "coordinate_ascent._move_items"),  # Spark's ascent
+}
 
 
 def all_kernels() -> dict[str, object]:
     """Kernels that the cache holds, by name."""
     (folder,) = trimtab.kernels.__path__
-    stems = sorted(path.stem for path in Path(folder).glob("*.py") if path.stem != "__init__")
-    modules = {stem: import_module(f"trimtab.kernels.{stem}") for stem in stems}
+    stems = {path.stem for path in Path(folder).glob("*.py")} - {"__init__", *ELSEWHERE}
+    modules = {stem: import_module(f"trimtab.kernels.{stem}") for stem in sorted(stems)}
     return {
         f"{stem}.{name}": value
         for stem, module in modules.items()
-        if stem not in ELSEWHERE
         for name, value in vars(module).items()
         if hasattr(value, "signatures")
         and value.__module__ == module.__name__
@@ -37,4 +36,5 @@ def test_every_kernel_of_a_refresh_and_a_service_is_compiled():
     compile_kernels()
     kernels = all_kernels()
     assert len(kernels) > 30
-    assert [name for name, value in kernels.items() if not value.signatures] == []
+    missing = {name for name, value in kernels.items() if not value.signatures}
+    assert missing <= ELSEWHERE
