@@ -286,6 +286,7 @@ def test_translated_into_duckdb_it_gives_the_same(dialect, mode):
         ({"columns": {"user": "rank"}}, "columns: rank, item_id, score, rank must be different"),
         ({"bias_columns": {"user": "u"}}, "bias_columns: 'user_id' is not used; use item_id"),
         ({"columns": {"price": "p"}}, "columns: 'price' is not used"),
+        ({"columns": {"item": ["a", "b"]}}, "columns: 'item_id' has 2 names; give one"),
     ],
 )
 def test_bad_settings_are_refused(options, message):

@@ -135,9 +135,11 @@ class SqlNames:
 def _read_columns(setting: str, given: GivenColumns, needed: tuple[str, ...]) -> list[str]:
     """Return the caller's names of columns, in the order of `needed`."""
     own = ColumnMap.of(given, also=BIAS_COLUMNS).own
-    for name in own:
+    for name, listed in own.items():
         if name not in needed:
             raise SettingError(f"{setting}: {name!r} is not used; use {', '.join(needed)}")
+        if len(listed) > 1:
+            raise SettingError(f"{setting}: {name!r} has {len(listed)} names; give one")
     found = [require_name(setting, own.get(name, (name,))[0]) for name in needed]
     if len(set(found)) < len(found):
         raise SettingError(f"{setting}: {', '.join(found)} must be different columns; rename one")
