@@ -7,7 +7,7 @@ from typing import Annotated
 
 from trimtab.cli.options import Salt, ShareOfTest, StoreFolder, Strength, option, share_of_test
 from trimtab.cli.printing import say
-from trimtab.serve.settings import ADMIN_TOKEN, HOST, PORT, TOKEN, Settings, read_token
+from trimtab.serve.settings import ADMIN_TOKEN, HOST, PORT, TOKEN, WORKERS, Settings, read_token
 
 
 def serve(
@@ -19,7 +19,7 @@ def serve(
     port: Annotated[int, option("NUMBER", "Port to listen on, or 0 for any free port.")] = PORT,
     workers: Annotated[
         int, option("NUMBER", "Processes that share the port, one per core; more than 1 on Linux.")
-    ] = 1,
+    ] = WORKERS,
     poll: Annotated[
         float, option("SECONDS", "Seconds between checks for a new version.")
     ] = Settings.poll,

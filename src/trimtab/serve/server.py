@@ -7,7 +7,7 @@ from pathlib import Path
 
 from trimtab.serve.listeners import bind, format_url, require_token_for
 from trimtab.serve.service import Service
-from trimtab.serve.settings import HOST, PORT, Settings
+from trimtab.serve.settings import HOST, PORT, WORKERS, Settings
 from trimtab.serve.socket_server import log_to_stderr, no_hangup, serve_on
 from trimtab.serve.worker_pool import OnReady, WorkerPool, require_workers
 from trimtab.store import Store
@@ -17,7 +17,7 @@ __all__ = ["log_to_stderr", "run"]
 
 def run(
     store: Store | str | Path, settings: Settings | None = None, *, host: str = HOST,
-    port: int = PORT, workers: int = 1, on_ready: OnReady | None = None,
+    port: int = PORT, workers: int = WORKERS, on_ready: OnReady | None = None,
 ) -> None:  # fmt: skip
     """Serve until SIGINT or SIGTERM, and finish the requests that have begun.
 

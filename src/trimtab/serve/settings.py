@@ -14,7 +14,7 @@ from trimtab.errors import SettingError
 TOKEN, ADMIN_TOKEN = "TRIMTAB_TOKEN", "TRIMTAB_ADMIN_TOKEN"  # environment variables
 MIN_TOKEN_LENGTH = 16
 DEFAULT_K = 10
-HOST, PORT = "127.0.0.1", 8000
+HOST, PORT, WORKERS = "127.0.0.1", 8000, 1
 _MAX_TOKEN_LENGTH = 4096
 
 
