@@ -24,14 +24,15 @@ METRICS = {"counts": ["clicks/impressions", "orders/user"], "amounts": ["revenue
 
 def shoppers(random: np.random.Generator, n: int = 800) -> pa.Table:
     """Return users in four buckets without any difference."""
+    bucket = np.array(BUCKETS)[random.permutation(np.arange(n) % len(BUCKETS))]
     impressions = 1 + random.poisson(8, n)
+    clicks = random.binomial(impressions, random.beta(1.5, 12, n))
     orders = random.poisson(0.3, n)
+    revenue = orders * random.lognormal(3, 1, n)
     return pa.table(
         {
-            "bucket": np.array(BUCKETS)[random.permutation(np.arange(n) % len(BUCKETS))],
-            "impressions": impressions, "orders": orders,
-            "clicks": random.binomial(impressions, random.beta(1.5, 12, n)),
-            "revenue": orders * random.lognormal(3, 1, n),
+            "bucket": bucket, "impressions": impressions, "clicks": clicks, "orders": orders,
+            "revenue": revenue,
         }
     )  # fmt: skip
 
