@@ -46,12 +46,12 @@ def change_header(folder: Path, text: str, at: str = "") -> None:
     path.write_text(json.dumps(header).replace('"@@@"', text))
 
 
-def change_table(folder: Path, change) -> None:
+def change_table(folder: Path, change, **options: object) -> None:
     """Replace the table, with the right checksum and number of rows."""
     path = folder / "header.json"
     header = json.loads(path.read_text())
     file = folder / header["data"]
-    pq.write_table(change(pq.read_table(file)), file, compression="zstd")
+    pq.write_table(change(pq.read_table(file)), file, compression="zstd", **options)
     content = file.read_bytes()
     header["checksum"] = f"sha256:{hashlib.sha256(content).hexdigest()}"
     header["rows"] = pq.read_metadata(file).num_rows
@@ -185,6 +185,20 @@ def test_repeated_ids_are_found_before_anything_else_is_read(saved, arrow_memory
     pa.set_memory_pool(pool)
     assert "'3' after '3'" in refused(saved)
     assert pool.max_memory() < 3 * 8 * 90_000
+
+
+def test_a_long_text_that_is_repeated_is_not_copied(saved, arrow_memory):
+    long = pa.array(["x" * 50_000]).dictionary_encode()
+    rows = pa.array(np.zeros(90_000, np.int32))
+    change_table(
+        saved,
+        lambda table: with_column("item_id", long.take(rows))(repeat(table, 90_000)),
+        store_schema=False,  # or it says that it holds a dictionary
+    )
+    pool = pa.proxy_memory_pool(arrow_memory)
+    pa.set_memory_pool(pool)
+    assert "has 1 different ids in 90000 rows, but must have each id once" in refused(saved)
+    assert pool.max_memory() < 10_000_000
 
 
 @pytest.mark.parametrize(

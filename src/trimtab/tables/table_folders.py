@@ -35,6 +35,7 @@ _ABANDONED_SECONDS = 3600  # older partial files were left by a killed writer
 # Rows of a table: many only in a file that is large enough for as many different ids. A table of
 # ids in sequence and no bias at all has 1.5 rows per byte.
 _ALWAYS_ALLOWED, _MOST_PER_BYTE = 100_000, 4
+_MOST_HASHED = 10_000_000  # ids; in more of them, Arrow may not be able to count different texts
 _ADDED_RULES = {"data": NAME, "rows": whole(), "checksum": TEXT}
 _Rebuilt = TypeVar("_Rebuilt")
 
@@ -176,7 +177,7 @@ def _parse(content: bytes, header: dict[str, Any], kind: SavedKind) -> pa.Table:
     file = pq.ParquetFile(pa.BufferReader(content))
     _check_rows(file.metadata, header["rows"], len(content))
     check_schema(file.schema_arrow, kind.columns(header))
-    ids = file.read([ITEM], use_threads=False)[ITEM]
+    ids = _read_ids(content, header["rows"])
     check_ids(ids)
     columns = file.read([*kind.columns(header)], use_threads=False)
     table = columns.add_column(0, ITEM, ids)
@@ -184,6 +185,24 @@ def _parse(content: bytes, header: dict[str, Any], kind: SavedKind) -> pa.Table:
         raise RuleError(f"the table has {table.num_rows} rows, but {HEADER} says {header['rows']}")
     _check_table(kind, table, header)
     return table
+
+
+def _read_ids(content: bytes, n_rows: int) -> pa.ChunkedArray:
+    """Return the ids; a long text that is repeated is found before there are copies of it."""
+    import pyarrow.parquet as pq
+
+    each_once = [ITEM] if n_rows <= _MOST_HASHED else None
+    file = pq.ParquetFile(pa.BufferReader(content), read_dictionary=each_once)
+    ids = file.read([ITEM], use_threads=False)[ITEM]
+    if not pa.types.is_dictionary(ids.type):
+        return ids
+    for chunk in ids.chunks:
+        if len(chunk.dictionary) + chunk.null_count < len(chunk):
+            raise RuleError(
+                f"column '{ITEM}' has {len(chunk.dictionary)} different ids in {len(chunk)} rows, "
+                f"but must have each id once"
+            )
+    return ids.cast(pa.large_string())
 
 
 def _check_rows(metadata: Any, n_rows: int, n_bytes: int) -> None:
