@@ -59,7 +59,7 @@ FILLS: dict[str, tuple[Any, ...]] = {
     "rerank apply": (Reranker.apply,),
 }
 # Options that only the command line has, and two of the HTTP server, which is imported late.
-OWN_DEFAULTS = {"out", "report", "top", "workers"}
+OWN_DEFAULTS = {"out", "report", "top"}
 # Options with None for "not given", and one that only shares its name with a setting.
 DIFFERENT = {"refresh": {"accept", "method"}, "serve": {"share"}, "simulate": {"days", "items"}}
 
