@@ -4,11 +4,12 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DEMO := $(VENV)/.demo
 
 .PHONY: demo test test-spark test-lenskit test-rectools lint types check docs package lint-files \
 	benchmark clean
 
-demo: $(READY)  ## the paper's experiments on a real retailer's year, and a page to look at
+demo: $(DEMO)  ## the paper's experiments on a gift shop's year, and a page to look at
 	$(BIN)/trimtab demo
 
 test: $(READY)  ## all tests, but for those that take minutes
@@ -62,10 +63,17 @@ benchmark: $(READY)  ## the figures of docs/benchmarks.md, about 20 minutes
 	$(BIN)/python benchmarks/engines.py
 	$(BIN)/python benchmarks/fit.py
 
-$(READY): pyproject.toml constraints.txt
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+# The demo needs little; the tests add the rest to the same environment.
+$(DEMO): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Trimtab needs Python 3.11 or newer: make PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	$(INSTALL) -e ".[demo]"
+	touch $(DEMO)
+
+$(READY): $(DEMO)
+	$(INSTALL) -e ".[dev]"
 	touch $(READY)
 
 # torch goes first and alone: where a build without CUDA lies at hand, pip then takes that one.
