@@ -30,7 +30,7 @@ import sysconfig
 import tomllib
 import warnings
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,10 +41,10 @@ import pytest
 from markdown_it import MarkdownIt
 
 from trimtab.cli import app, guarded, printing
-from trimtab.datasets import generate_log
 from trimtab.engines import Markov
 
 ROOT = Path(__file__).parents[2]
+GIFT_SHOP = ROOT / "tests" / "files" / "gift_shop"
 SOURCE = ROOT / "src"
 PAGES = {
     str(path.relative_to(ROOT)): path.read_text()
@@ -115,14 +115,17 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     for name, value in {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}.items():
         monkeypatch.setenv(name, value)
     if request.node.callspec.params.get("page") == "README.md":
-        events = generate_log(n_users=200, n_items=60, days=190, purchases_per_user=40)
+        events = pq.read_table(GIFT_SHOP / "sales.parquet")
+        stamps = pc.assume_timezone(events["timestamp"], "UTC")
+        events = events.drop(["timestamp"]).append_column("timestamp", stamps)
         pq.write_table(events, "purchases.parquet")
         Path("nightly").mkdir()
-        for day in range(5, 20):
-            lists = lists_made_before(events, f"2026-06-{day:02d}")
-            pq.write_table(lists, f"nightly/2026-06-{day:02d}.parquet")
+        for back in range(26):
+            night = date(2010, 11, 17) - timedelta(back)
+            lists = lists_made_before(events, str(night))
+            pq.write_table(lists, f"nightly/{night}.parquet")
     elif request.node.callspec.params.get("page") == "docs/judge-your-engine.md":
-        shutil.copy(ROOT / "tests" / "files" / "gift_shop" / "sales.parquet", "sales.parquet")
+        shutil.copy(GIFT_SHOP / "sales.parquet", "sales.parquet")
     return tmp_path
 
 
