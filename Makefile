@@ -63,18 +63,20 @@ benchmark: $(READY)  ## the figures of docs/benchmarks.md, about 20 minutes
 	$(BIN)/python benchmarks/engines.py
 	$(BIN)/python benchmarks/fit.py
 
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 
-# The demo needs little; the tests add the rest to the same environment.
-$(DEMO): pyproject.toml constraints.txt
+$(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Trimtab needs Python 3.11 or newer: make PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
+
+# The demo needs little; the tests add the rest to the same environment.
+$(DEMO): $(BIN)/python pyproject.toml constraints.txt
 	$(INSTALL) -e ".[demo]"
 	touch $(DEMO)
 
-$(READY): $(DEMO)
+$(READY): $(BIN)/python pyproject.toml constraints.txt
 	$(INSTALL) -e ".[dev]"
-	touch $(READY)
+	touch $(DEMO) $(READY)
 
 # torch goes first and alone: where a build without CUDA lies at hand, pip then takes that one.
 .venv-lenskit/.ready: pyproject.toml constraints-lenskit.txt
