@@ -63,7 +63,7 @@ benchmark: $(READY)  ## the figures of docs/benchmarks.md, about 20 minutes
 	$(BIN)/python benchmarks/engines.py
 	$(BIN)/python benchmarks/fit.py
 
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Trimtab needs Python 3.11 or newer: make PYTHON=...")'
