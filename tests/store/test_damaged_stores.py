@@ -109,6 +109,7 @@ def test_a_damaged_pointer(shop, pointer, name, text, words):
     [
         ("number", True, "'number' in 'published' 1 is true"),
         ("number", 1, "'published' has a version twice"),
+        ("replaced", 3, "version 2 replaced version 3, but must have replaced an earlier one"),
         ("folder", "a\0b", "must be the name of a folder"),
         ("folder", "../../elsewhere", "must be the name of a folder"),
         ("folder", "..", "must be the name of a folder"),

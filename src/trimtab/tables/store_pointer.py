@@ -81,6 +81,12 @@ def _check(pointer: dict[str, Any]) -> None:
     numbers = [entry["number"] for entry in pointer["published"]]
     if len(set(numbers)) < len(numbers):
         raise RuleError("'published' has a version twice, but must have each once")
+    for entry in pointer["published"]:
+        if entry["replaced"] is not None and entry["replaced"] >= entry["number"]:
+            raise RuleError(
+                f"version {entry['number']} replaced version {entry['replaced']}, but must have "
+                f"replaced an earlier one"
+            )
     if pointer["current"] not in numbers:
         listed = ", ".join(map(str, numbers)) or "none"
         raise RuleError(
