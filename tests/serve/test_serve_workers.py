@@ -24,7 +24,9 @@ from services import (
 )
 from trimtab.errors import SettingError
 from trimtab.serve import read_exposures, run
+from trimtab.serve.settings import Settings
 from trimtab.serve.worker_pool import require_workers
+from trimtab.serve.worker_process import WorkerPlan
 from trimtab.store import Store
 
 pytestmark = [
@@ -165,3 +167,14 @@ def test_a_refused_start_prints_one_sentence(store, tmp_path, monkeypatch):
     with pytest.raises(SettingError, match="workers=2: only Linux"):
         require_workers(2)
     require_workers(1)
+
+
+def test_a_plan_reaches_its_worker_unchanged(tmp_path):
+    settings = Settings(salt="é\n", token="t" * 40, exposures=tmp_path / "a b", strength=0.3)
+    plan = WorkerPlan(Store(tmp_path), settings, 1, 7, 8, True)
+    line = plan.as_line()
+    assert line.isascii()
+    assert line.count("\n") == 1
+    found = WorkerPlan.of_line(line)
+    assert found._replace(store=plan.store) == plan
+    assert found.store.folder == tmp_path

@@ -6,7 +6,6 @@ import contextlib
 import json
 import logging
 import os
-import pickle
 import signal
 import subprocess
 import sys
@@ -62,7 +61,7 @@ class Worker:
         )  # fmt: skip
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
-            pickle.dump(plan, self.process.stdin)
+            self.process.stdin.write(plan.as_line().encode())
             self.process.stdin.flush()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

@@ -10,11 +10,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import pickle
 import signal
 import socket
 import sys
 import threading
+from dataclasses import asdict
+from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from trimtab.errors import TrimtabError
@@ -38,11 +39,30 @@ class WorkerPlan(NamedTuple):
     board: int
     has_log: bool
 
+    def as_line(self) -> str:
+        """Return the plan as a line of JSON."""
+        settings = asdict(self.settings)
+        if self.settings.exposures is not None:
+            settings["exposures"] = str(self.settings.exposures)
+        made = {**self._asdict(), "store": str(self.store.folder), "settings": settings}
+        return json.dumps(made) + "\n"
+
+    @staticmethod
+    def of_line(line: str) -> WorkerPlan:
+        """Return the plan in a line that `as_line` made."""
+        made = json.loads(line)
+        settings = made["settings"]
+        if settings["exposures"] is not None:
+            settings["exposures"] = Path(settings["exposures"])
+        return WorkerPlan(
+            **{**made, "store": Store(made["store"]), "settings": Settings(**settings)}
+        )
+
 
 def main() -> None:
     """Run a worker."""
     with no_hangup():
-        _run(pickle.load(sys.stdin.buffer))
+        _run(WorkerPlan.of_line(sys.stdin.readline()))
 
 
 def _run(plan: WorkerPlan) -> None:
