@@ -86,8 +86,8 @@ def _training_data(arrays: RerankArrays) -> Any | None:
 
 def _with_trees(plain: Reranker, arrays: RerankArrays, trees: Any, n_trees: int) -> TreeReranker:
     """The Reranker with trees, and with all sources that lists may be widened from."""
-    _, now = arrays.fit.backend.shared.tonight()
-    listed = arrays.fit.backend.shared.counts(arrays.fit.backend.shared.n_windows - 1)[1]
+    _, now = arrays.fit.shared.tonight()
+    listed = arrays.fit.shared.counts(arrays.fit.shared.n_windows - 1)[1]
     average = (listed[:, None] * now).sum(axis=0) / max(float(listed.sum()), 1.0)
     sources = tuple(name for name, source in SOURCES.items() if source & arrays.sources)
     own = {field.name: getattr(plain, field.name) for field in fields(RerankTable)}

@@ -12,13 +12,13 @@ import trimtab as tt
 from trimtab.arrays import Ints
 from trimtab.experiments.methods import Case
 from trimtab.kernels.list_sources import OWN, TRENDING
-from trimtab.learn.hierarchy.hierarchy_fit import HierarchyFit, fit_hierarchy
+from trimtab.learn.hierarchy.hierarchy_fit import BiasFit
 from trimtab.learn.inputs import FitInputs, FitTables, encode_inputs
 from trimtab.learn.rerank import rerank_fit
 from trimtab.learn.rerank.personal_levels import LearnedPersonal
+from trimtab.learn.rerank.rerank_fit import LocalSource
 from trimtab.learn.rerank.sampled_units import (
     lists_hold_own,
-    sample_units,
     trending_items,
     widen_units,
 )
@@ -54,14 +54,12 @@ class RerankArrays:
         self.inputs: FitInputs = encode_inputs(tables, case.k, "never", None, "error")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", tt.TrimtabWarning)
-            self.fit: HierarchyFit = fit_hierarchy(self._learner.biases, self.inputs, None)
-        self.sampled, units = sample_units(self.fit)
-        self.wide, has_purchases = widen_units(
-            self.sampled, units, self.inputs, self.fit.inputs, "any"
-        )
+            source = LocalSource(self._learner.biases, self.inputs, None)
+            self.fit: BiasFit = source.fit_biases()
+        self.sampled, log = source.sample(self.fit.shared)
+        self.wide, has_purchases = widen_units(self.sampled, log, "any")
         self.has_purchases: Ints = np.flatnonzero(has_purchases)
-        n_users = int(np.count_nonzero(np.bincount(self.inputs.log.users)))
-        may_repeat = lists_hold_own(self.wide, self.sampled, has_purchases, n_users)
+        may_repeat = lists_hold_own(self.wide, self.sampled, has_purchases, log.n_users)
         self.sources = TRENDING | OWN if may_repeat else TRENDING
         if not may_repeat:
             self.wide = self.wide.without_repeats()
@@ -69,7 +67,7 @@ class RerankArrays:
     @property
     def learns_terms(self) -> bool:
         """Whether anything can be learned of users with purchases."""
-        return self.fit.backend.shared.as_of and bool(self.fit.learned.folds)
+        return self.fit.shared.as_of and bool(self.fit.learned.folds)
 
     def reranker(self, personal: LearnedPersonal | None) -> tt.Reranker:
         """The Reranker of these biases and of what was learned of users with purchases."""
@@ -84,7 +82,7 @@ class RerankArrays:
             summary=rerank_fit._summarise(self._learner.biases, self.fit, personal),
             settings=asdict(self._learner),
             may_repeat=bool(self.sources & OWN),
-            score_unit=self.fit.backend.shared.score_unit,
+            score_unit=self.fit.shared.score_unit,
             learned_until=self.inputs.histories.end,
             has_zone=True,
         )

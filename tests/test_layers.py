@@ -41,6 +41,7 @@ LINES = (
     "learn.hierarchy",
     "learn.counts",
     "learn.rerank",
+    "learn.partitions",
     "learn",
     "store",
     "engines",

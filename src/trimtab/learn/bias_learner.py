@@ -130,7 +130,7 @@ class BiasLearner(LearnerSettings):
         n_cycles, n_fits = (1, 1) if self.is_hierarchy else (self.max_cycles, max(1, self.n_bags))
         with progress_reporter(progress, n_cycles, n_fits) as report:
             if self.is_hierarchy:
-                return fit_hierarchy(self, inputs, report(0)).bias
+                return fit_hierarchy(self, inputs, report(0)).fit.bias
             return fit_ascent(self, inputs, start, report)
 
 

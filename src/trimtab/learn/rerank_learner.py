@@ -9,7 +9,7 @@ from trimtab.checks import require_choice
 from trimtab.errors import DataError
 from trimtab.learn.bias_learner import BiasLearner, warm_up
 from trimtab.learn.inputs import FitTables, encode_inputs
-from trimtab.learn.rerank.rerank_fit import fit_rerank
+from trimtab.learn.rerank.rerank_fit import LocalSource, fit_rerank
 from trimtab.progress import Progress, progress_reporter
 from trimtab.rerank import Reranker
 from trimtab.rerank.rerank_lists import WIDEN
@@ -89,7 +89,8 @@ class RerankLearner:
         inputs = encode_inputs(tables, self.k, "never", weights, duplicates)
         zoned = has_zone(tables.recent.columns[TIMESTAMP], "recent")
         with progress_reporter(progress, 1, 1) as report:
-            return fit_rerank(self.biases, asdict(self), inputs, zoned, report(0))
+            source = LocalSource(self.biases, inputs, report(0))
+            return fit_rerank(self.biases, asdict(self), source, zoned)
 
 
 def _require_events(history: Table, recent: Table) -> None:

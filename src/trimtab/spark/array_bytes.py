@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-Arrays = list[Any]
+from trimtab.learn.partitions.partitioned_units import Arrays
 
 
 def to_bytes(arrays: Sequence[Any]) -> bytes:

@@ -23,10 +23,10 @@ from trimtab.learn.ascent.rounds import (
 from trimtab.learn.ascent.setup import AscentSetup
 from trimtab.learn.ascent.state import AscentState
 from trimtab.learn.engine_ranking import rank_by_engine
+from trimtab.learn.partitions.partition import Partition
+from trimtab.learn.partitions.partitioned_units import Arrays
 from trimtab.learn.units import learning_units
-from trimtab.spark.array_bytes import Arrays
-from trimtab.spark.partition import Partition
-from trimtab.spark.partitioned_units import PartitionedUnits
+from trimtab.spark.spark_units import SparkUnits
 
 MOST_DRAWN = 16  # times that a bootstrap sample can contain a unit
 _BAG_BLOCK = 4096  # units that share a random generator
@@ -36,7 +36,7 @@ _BAG_BLOCK = 4096  # units that share a random generator
 class SparkAscentBackend:
     """Learning units, in partitions."""
 
-    units: PartitionedUnits
+    units: SparkUnits
 
     def propose(self, setup: AscentSetup, search: MoveSearch) -> BestMoves:
         """The best bias of each item: partitions write curves, which are added up by item."""

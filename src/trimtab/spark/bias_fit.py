@@ -83,7 +83,7 @@ def fit(
         progress_reporter(progress, n_cycles, n_fits) as report,
     ):
         if learner.is_hierarchy:
-            return fit_hierarchy_on_spark(session, report(0))
+            return fit_hierarchy_on_spark(session, report(0)).fit.bias
         return fit_ascent_on_spark(session, start, max_rounds, report)
 
 

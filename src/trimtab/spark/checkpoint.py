@@ -15,7 +15,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from trimtab.errors import StoreError
-from trimtab.spark.array_bytes import Arrays, from_bytes, to_bytes
+from trimtab.learn.partitions.partitioned_units import Arrays
+from trimtab.spark.array_bytes import from_bytes, to_bytes
 
 _LOG = logging.getLogger("trimtab.spark")
 _STEPS = "step int, name string, data binary"

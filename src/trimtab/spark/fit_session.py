@@ -12,11 +12,10 @@ import pyarrow as pa
 
 from trimtab.learn import BiasLearner
 from trimtab.learn.input_checks import check_overlap, require_positive_scores
+from trimtab.learn.partitions.global_counts import GlobalCounts, count_all_units
 from trimtab.spark.checkpoint import Checkpoint
-from trimtab.spark.global_counts import GlobalCounts, count_all_units
-from trimtab.spark.partition import Partition
-from trimtab.spark.partitioned_units import PartitionedUnits
 from trimtab.spark.spark_tables import SparkTables, partition_users
+from trimtab.spark.spark_units import SparkUnits
 from trimtab.tables.columns import ITEM, USER, WINDOW
 from trimtab.tables.rec_lists import warn_if_short
 
@@ -31,7 +30,7 @@ class FitSession:
     item_ids: Any
     windows: list[Any]  # labels, ascending
     window: dict[str, Any]  # number of purchases, first and last timestamp
-    units: PartitionedUnits
+    units: SparkUnits
 
     @property
     def weighted(self) -> bool:
@@ -49,17 +48,6 @@ class FitSession:
         check_overlap(ITEM, int(counts.support[counts.listed > 0].sum()), counts.n_purchases)
         warn_if_short(counts.longest, learner.k)
         return counts
-
-    def derive(
-        self, name: str, function: Callable[..., Partition], *given: Any
-    ) -> PartitionedUnits:
-        """Units made from these by a function, partition by partition; kept in Spark."""
-        frame = self.checkpoint.keep_frame(name, self.units.change(function, *given))
-        coded = {
-            number: part._replace(users_before=0, units_before=0)
-            for number, part in self.units.parts.items()
-        }
-        return PartitionedUnits(frame, coded, self.checkpoint)
 
 
 @contextmanager

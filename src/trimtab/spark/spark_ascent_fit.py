@@ -16,13 +16,13 @@ from trimtab.learn.ascent.cycles import Solution
 from trimtab.learn.ascent.rounds import RoundAscent, RoundState
 from trimtab.learn.ascent.setup import AscentSetup
 from trimtab.learn.inputs import align_start
+from trimtab.learn.partitions.exact_median import exact_median
+from trimtab.learn.partitions.global_counts import GlobalCounts, Totals, sum_totals
 from trimtab.learn.quanta import quanta_for
 from trimtab.learn.scales import penalty_unit
 from trimtab.progress import Progress
 from trimtab.spark.ascent_backend import MOST_DRAWN, SparkAscentBackend, learning_partition
-from trimtab.spark.exact_median import exact_median
 from trimtab.spark.fit_session import FitSession
-from trimtab.spark.global_counts import GlobalCounts, Totals, sum_totals
 
 _LOG = logging.getLogger("trimtab.spark")
 
@@ -128,7 +128,7 @@ class _AscentFits:
         sample = None if bag is None else (learner.seed, bag)
         name = "learners" if bag is None else f"learners-{bag}"
         given = (learner.k, learner.ascent_scale, len(session.item_ids), sample)
-        return SparkAscentBackend(session.derive(name, learning_partition, *given))
+        return SparkAscentBackend(session.units.derive(name, learning_partition, *given))
 
 
 def _as_solution(

@@ -12,9 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from trimtab.errors import DataError, TrimtabError
+from trimtab.learn.partitions.partition import Partition
+from trimtab.learn.partitions.partitioned_units import count_parts
 from trimtab.spark.checkpoint import Checkpoint
-from trimtab.spark.partition import Partition
-from trimtab.spark.partitioned_units import Counted, PartitionedUnits, chunk_rows
 from trimtab.spark.spark_frames import (
     Batches,
     check_rows,
@@ -23,6 +23,7 @@ from trimtab.spark.spark_frames import (
     read_spark_frame,
     use_own_cores,
 )
+from trimtab.spark.spark_units import SparkUnits, chunk_rows
 from trimtab.spark.user_batches import read_units
 from trimtab.tables.columns import CATEGORY, COUNT, ITEM, SCORE, TIMESTAMP, USER, WEIGHT, WINDOW
 from trimtab.tables.frames import (
@@ -150,7 +151,7 @@ def _refuse_event_weights(frame: Any, name: str) -> None:
 def partition_users(
     tables: SparkTables, item_ids: Any, windows: list[Any], unlisted: str, duplicates: str,
     n_parts: int, checkpoint: Checkpoint,
-) -> PartitionedUnits:  # fmt: skip
+) -> SparkUnits:  # fmt: skip
     """Users with their lists, purchases and weights, partitioned by ranges of user ids.
 
     Args:
@@ -181,16 +182,7 @@ def partition_users(
         if row["problem"]:
             raise DataError(row["problem"])
     counted = {row["part"]: (row["users"], row["units"]) for row in first_chunks}
-    return PartitionedUnits(built.select("part", "place", "data"), count_parts(counted), checkpoint)
-
-
-def count_parts(counted: dict[int, tuple[int, int]]) -> dict[int, Counted]:
-    """Numbers of users and units in each partition, and in the partitions before it."""
-    parts, users_before, units_before = {}, 0, 0
-    for number, (users, units) in sorted(counted.items()):
-        parts[number] = Counted(users, units, users_before, units_before)
-        users_before, units_before = users_before + users, units_before + units
-    return parts
+    return SparkUnits(built.select("part", "place", "data"), count_parts(counted), checkpoint)
 
 
 def _rows(frame: DataFrame, kind: int, number: str | None, item_type: Any, codes: Any) -> DataFrame:

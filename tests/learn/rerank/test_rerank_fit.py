@@ -7,11 +7,10 @@ import pytest
 
 import trimtab as tt
 from repeat_shop import RepeatShop
-from trimtab.learn.hierarchy.hierarchy_fit import fit_hierarchy
 from trimtab.learn.inputs import FitTables, encode_inputs
 from trimtab.learn.rerank.personal_levels import learn_personal
-from trimtab.learn.rerank.rerank_fit import _add_up
-from trimtab.learn.rerank.sampled_units import sample_units, widen_units
+from trimtab.learn.rerank.rerank_fit import LocalSource, _add_up
+from trimtab.learn.rerank.sampled_units import widen_units
 from trimtab.rerank.widening import SOURCES
 
 
@@ -22,9 +21,10 @@ def learned():
     inputs = encode_inputs(
         FitTables.read(shop.recs, shop.recent, shop.history), 10, "never", None, "error"
     )
-    fit = fit_hierarchy(tt.BiasLearner(), inputs, None)
-    sampled, units = sample_units(fit)
-    wide, has_purchases = widen_units(sampled, units, inputs, fit.inputs, "any")
+    source = LocalSource(tt.BiasLearner(), inputs, None)
+    fit = source.fit_biases()
+    sampled, log = source.sample(fit.shared)
+    wide, has_purchases = widen_units(sampled, log, "any")
     sources = sum(SOURCES.values())
     return fit, learn_personal(sampled, wide, np.flatnonzero(has_purchases), sources, fit)
 
@@ -34,7 +34,7 @@ def test_at_no_length_it_ranks_by_the_biases(learned):
     (score, *others), item_part = _add_up(fit, personal._replace(length=0.0))
     assert score.value == fit.learned.score_coefficient
     assert not any(found.value for found in others)
-    biases = fit.bias.bias / fit.backend.shared.score_unit
+    biases = fit.bias.bias / fit.shared.score_unit
     assert biases.any()
     assert item_part == pytest.approx(score.value * biases)
 
@@ -46,7 +46,7 @@ def test_at_full_length_it_is_the_choice_model(learned):
     errors = np.sqrt(np.diag(personal.covariance))
     assert [found.error for found in coefficients] == pytest.approx(errors)
     # Items that were never seen have 0, the average over what the newest lists hold.
-    listed = fit.backend.shared.counts(fit.backend.shared.n_windows - 1)[1]
+    listed = fit.shared.counts(fit.shared.n_windows - 1)[1]
     assert (listed * item_part).sum() == pytest.approx(0.0, abs=1e-6 * listed.sum())
     assert item_part.std() > 0.1
 

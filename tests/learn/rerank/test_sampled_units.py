@@ -15,7 +15,13 @@ from trimtab.kernels.list_sources import OWN, TRENDING
 from trimtab.learn.hierarchy.hierarchy_fit import HierarchyFit, fit_hierarchy
 from trimtab.learn.inputs import FitInputs, FitTables, encode_inputs
 from trimtab.learn.rerank import sampled_units
-from trimtab.learn.rerank.sampled_units import lists_hold_own, sample_units, widen_units
+from trimtab.learn.rerank.sampled_units import (
+    SampledUnits,
+    UserLog,
+    lists_hold_own,
+    sample_units,
+    widen_units,
+)
 from trimtab.tables.timestamps import DAY
 
 
@@ -25,6 +31,12 @@ def prepare(shop: RepeatShop) -> tuple[HierarchyFit, FitInputs]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", tt.TrimtabWarning)
         return fit_hierarchy(tt.BiasLearner(), inputs, None), inputs
+
+
+def sample(fit: HierarchyFit, inputs: FitInputs) -> tuple[SampledUnits, np.ndarray, UserLog]:
+    sampled, units = sample_units(fit.inputs, fit.fit.shared)
+    log = inputs.log
+    return sampled, units, UserLog(log.users, log.items, log.times, inputs.log_users[units], 0)
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +64,8 @@ def bought_before(shop: RepeatShop, user: int, start: int) -> dict[int, plain.Bo
 @pytest.mark.parametrize("widen_by", ["any", "listed"])
 def test_wider_lists_are_as_of_the_start_of_their_window(shop, prepared, widen_by):
     fit, inputs = prepared
-    sampled, units = sample_units(fit)
-    wide, has_purchases = widen_units(sampled, units, inputs, fit.inputs, widen_by)
+    sampled, units, log = sample(fit, inputs)
+    wide, has_purchases = widen_units(sampled, log, widen_by)
     labels = sorted(set(shop.recent["window"].to_pylist()))
     window_of = np.array(shop.recent["window"].to_pylist())
     starts = [times_of(shop.recent)[window_of == label].min() for label in labels]
@@ -91,17 +103,17 @@ def test_the_newest_purchases_are_not_known_in_their_window(shop, prepared):
 
 
 def widen_all(fit, inputs) -> list[np.ndarray]:
-    sampled, units = sample_units(fit)
-    wide, _ = widen_units(sampled, units, inputs, fit.inputs, "any")
+    sampled, units, log = sample(fit, inputs)
+    wide, _ = widen_units(sampled, log, "any")
     return [units, *wide.lists[:2], wide.sources, wide.terms]
 
 
 def test_a_sample_is_some_of_the_units_with_the_same_lists(prepared, monkeypatch):
-    fit, _ = prepared
-    whole, all_units = sample_units(fit)
+    fit, inputs = prepared
+    whole, all_units, _ = sample(fit, inputs)
     assert len(all_units) == whole.n_units > 100
     monkeypatch.setattr(sampled_units, "_MOST_UNITS", 50)
-    some, units = sample_units(fit)
+    some, units, _ = sample(fit, inputs)
     assert 20 < some.n_units < 80
     places = np.searchsorted(all_units, units)
     expected = whole.model.take(places)
@@ -113,6 +125,6 @@ def test_a_sample_is_some_of_the_units_with_the_same_lists(prepared, monkeypatch
 @pytest.mark.parametrize("lists_own", [True, False])
 def test_whether_lists_hold_what_users_have(lists_own):
     fit, inputs = prepare(RepeatShop(repeats=0.5, n_users=60, lists_own=lists_own))
-    sampled, units = sample_units(fit)
-    wide, has_purchases = widen_units(sampled, units, inputs, fit.inputs, "any")
+    sampled, _, log = sample(fit, inputs)
+    wide, has_purchases = widen_units(sampled, log, "any")
     assert lists_hold_own(wide, sampled, has_purchases, 60) == lists_own

@@ -17,6 +17,7 @@ from trimtab.learn.hierarchy.hierarchy_result import (
     count_top_k,
 )
 from trimtab.learn.hierarchy.levels import HierarchyInputs, Learned, LocalBackend, learn_hierarchy
+from trimtab.learn.hierarchy.shared_inputs import SharedInputs
 from trimtab.learn.hierarchy.trends import choose_scale
 from trimtab.learn.history import Histories
 from trimtab.learn.inputs import FitInputs, UnitGains
@@ -27,12 +28,18 @@ from trimtab.learn.units import learning_units, learning_windows, weights_around
 from trimtab.progress import Progress
 
 
-class HierarchyFit(NamedTuple):
-    """A fit: its result, and what it was made from."""
+class BiasFit(NamedTuple):
+    """The biases of a fit, how they were learned, and what all units share."""
 
     bias: ItemBias
     learned: Learned
-    backend: LocalBackend  # on the scale of the biases
+    shared: SharedInputs  # on the scale of the biases
+
+
+class HierarchyFit(NamedTuple):
+    """A fit, and what it was made from."""
+
+    fit: BiasFit
     inputs: HierarchyInputs
 
 
@@ -57,7 +64,7 @@ def fit_hierarchy(
         )  # fmt: skip
 
     bias = build_result(settings, learned, context, top_k_counts)
-    return HierarchyFit(bias, learned, backend, prepared)
+    return HierarchyFit(BiasFit(bias, learned, backend.shared), prepared)
 
 
 def _scales(settings: LearnerSettings, lists: Lists) -> list[Scale]:

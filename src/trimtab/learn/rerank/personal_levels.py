@@ -23,7 +23,7 @@ from trimtab.learn.hierarchy.forecasts import (
     forecasts_by_strength,
     sum_lifts,
 )
-from trimtab.learn.hierarchy.hierarchy_fit import HierarchyFit
+from trimtab.learn.hierarchy.hierarchy_fit import BiasFit
 from trimtab.learn.hierarchy.levels import FEWEST_UNITS
 from trimtab.learn.quanta import quanta_below
 from trimtab.learn.rerank.personal_units import PersonalUnits, personal_units
@@ -49,7 +49,7 @@ class LearnedPersonal(NamedTuple):
 
 
 def learn_personal(
-    sampled: SampledUnits, wide: WiderLists, has_purchases: Ints, sources: int, fit: HierarchyFit
+    sampled: SampledUnits, wide: WiderLists, has_purchases: Ints, sources: int, fit: BiasFit
 ) -> LearnedPersonal:
     """Learn the terms of users with purchases, and how far held-out units support them.
 
@@ -65,7 +65,7 @@ def learn_personal(
 
 class _PersonalFits:
     def __init__(
-        self, sampled: SampledUnits, wide: WiderLists, has_purchases: Ints, fit: HierarchyFit
+        self, sampled: SampledUnits, wide: WiderLists, has_purchases: Ints, fit: BiasFit
     ) -> None:
         self._sampled, self._wide, self._chosen, self._fit = sampled, wide, has_purchases, fit
         heaviest = max(1.0, float(sampled.weights.max(initial=0.0)))

@@ -21,7 +21,7 @@ from trimtab.learn.hierarchy.choice_model import (
     coefficient_errors,
     fit_coefficients,
 )
-from trimtab.learn.hierarchy.hierarchy_fit import HierarchyFit
+from trimtab.learn.hierarchy.hierarchy_fit import BiasFit
 from trimtab.learn.hierarchy.line_search import (
     HitLists,
     LineCurve,
@@ -180,7 +180,7 @@ class PersonalUnits:
 
 
 def personal_units(
-    sampled: SampledUnits, wide: WiderLists, chosen: Ints, fit: HierarchyFit, sources: int
+    sampled: SampledUnits, wide: WiderLists, chosen: Ints, fit: BiasFit, sources: int
 ) -> PersonalUnits:
     """Units on wider lists with what they bought.
 

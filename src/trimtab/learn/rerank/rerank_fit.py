@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -12,11 +12,14 @@ from trimtab.arrays import Floats
 from trimtab.bias import ItemBias
 from trimtab.errors import GuardWarning, TrimtabWarning, warn
 from trimtab.kernels.list_sources import OWN, TRENDING
-from trimtab.learn.hierarchy.hierarchy_fit import HierarchyFit, fit_hierarchy
+from trimtab.learn.hierarchy.hierarchy_fit import BiasFit, fit_hierarchy
 from trimtab.learn.hierarchy.shared_inputs import SharedInputs
+from trimtab.learn.history import Histories
 from trimtab.learn.inputs import FitInputs
 from trimtab.learn.rerank.personal_levels import LearnedPersonal, learn_personal
 from trimtab.learn.rerank.sampled_units import (
+    SampledUnits,
+    UserLog,
     lists_hold_own,
     sample_units,
     trending_items,
@@ -30,37 +33,85 @@ from trimtab.rerank.widening import SOURCES, TERMS
 _MOST = 0.5  # share of users
 
 
+class RerankSource(Protocol):
+    """Where the fit of a Reranker gets its units from: memory, files or Spark."""
+
+    @property
+    def histories(self) -> Histories:
+        """Sales before each window and before now, also of windows that are not learned from."""
+        ...
+
+    def fit_biases(self) -> BiasFit:
+        """The fit of the biases."""
+        ...
+
+    def sample(self, shared: SharedInputs) -> tuple[SampledUnits, UserLog]:
+        """A sample of the units, and what their users bought before."""
+        ...
+
+
+class LocalSource:
+    """All units in memory.
+
+    Args:
+        biases: settings of the biases.
+        inputs: tables of the fit; the log has users and timestamps.
+        progress: called after each step of the biases.
+    """
+
+    def __init__(
+        self, biases: LearnerSettings, inputs: FitInputs, progress: Progress | None
+    ) -> None:
+        self._biases, self._inputs, self._progress = biases, inputs, progress
+        self.histories = inputs.histories
+
+    def fit_biases(self) -> BiasFit:
+        """The fit of the biases."""
+        self._hierarchy = fit_hierarchy(self._biases, self._inputs, self._progress)
+        return self._hierarchy.fit
+
+    def sample(self, shared: SharedInputs) -> tuple[SampledUnits, UserLog]:
+        """A sample of the units, and the whole log."""
+        log, users = self._inputs.log, self._inputs.log_users
+        assert log is not None
+        assert log.users is not None
+        assert log.times is not None
+        assert users is not None
+        sampled, units = sample_units(self._hierarchy.inputs, shared)
+        n_users = int(np.count_nonzero(np.bincount(log.users)))
+        return sampled, UserLog(log.users, log.items, log.times, users[units], n_users)
+
+
 def fit_rerank(
-    biases: LearnerSettings, settings: Mapping[str, Any], inputs: FitInputs, has_zone: bool,
-    progress: Progress | None,
-) -> Reranker:  # fmt: skip
+    biases: LearnerSettings, settings: Mapping[str, Any], source: RerankSource, has_zone: bool
+) -> Reranker:
     """The Reranker that the tables of a fit teach.
 
     Args:
         biases: settings of the biases.
         settings: of the Reranker.
-        inputs: tables of the fit; the log has users and timestamps.
+        source: of units and biases.
         has_zone: whether the timestamps have a time zone.
-        progress: called after each step of the biases.
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        fit = fit_hierarchy(biases, inputs, progress)
-    assert inputs.histories.now is not None
-    assert inputs.histories.end is not None
-    personal, may_repeat = _learn(fit, inputs, settings)
+        fit = source.fit_biases()
+    histories = source.histories
+    assert histories.now is not None
+    assert histories.end is not None
+    personal, may_repeat = _learn(fit, source, settings)
     _pass_on(caught, fit.bias, personal)
     coefficients, item_part = _add_up(fit, personal)
     return Reranker(
         bias=fit.bias,
         item_part=item_part,
-        trending=trending_items(inputs.histories.now),
+        trending=trending_items(histories.now),
         learned=coefficients,
         summary=_summarise(biases, fit, personal),
         settings=settings,
         may_repeat=may_repeat,
-        score_unit=fit.backend.shared.score_unit,
-        learned_until=inputs.histories.end,
+        score_unit=fit.shared.score_unit,
+        learned_until=histories.end,
         has_zone=has_zone,
     )
 
@@ -79,22 +130,19 @@ def _pass_on(
 
 
 def _learn(
-    fit: HierarchyFit, inputs: FitInputs, settings: Mapping[str, Any]
+    fit: BiasFit, source: RerankSource, settings: Mapping[str, Any]
 ) -> tuple[LearnedPersonal | None, bool]:
     """What users with purchases add, and whether lists may repeat what a user bought.
 
     It is None if nothing is known from before the windows.
     """
-    if not (fit.backend.shared.as_of and fit.learned.folds):
+    if not (fit.shared.as_of and fit.learned.folds):
         return None, settings["repeats"] != "never"
-    assert inputs.log is not None
-    assert inputs.log.users is not None
-    sampled, units = sample_units(fit)
-    wide, has_purchases = widen_units(sampled, units, inputs, fit.inputs, settings["widen"])
+    sampled, log = source.sample(fit.shared)
+    wide, has_purchases = widen_units(sampled, log, settings["widen"])
     may_repeat = settings["repeats"] == "add"
     if settings["repeats"] == "auto":
-        n_users = int(np.count_nonzero(np.bincount(inputs.log.users)))
-        may_repeat = lists_hold_own(wide, sampled, has_purchases, n_users)
+        may_repeat = lists_hold_own(wide, sampled, has_purchases, log.n_users)
     if not may_repeat:
         wide = wide.without_repeats()
     sources = (TRENDING | OWN if may_repeat else TRENDING) if settings["widen"] != "none" else 0
@@ -103,10 +151,10 @@ def _learn(
 
 
 def _add_up(
-    fit: HierarchyFit, personal: LearnedPersonal | None
+    fit: BiasFit, personal: LearnedPersonal | None
 ) -> tuple[tuple[Coefficient, ...], Floats]:
     """Coefficients as far as they are kept, and what they say of each item as of now."""
-    shared = fit.backend.shared
+    shared = fit.shared
     if personal is None or personal.coefficients is None or personal.covariance is None:
         return (), np.zeros(shared.n_items)
     names, now = shared.tonight()
@@ -135,7 +183,7 @@ def _centred(shared: SharedInputs, now: Floats) -> Floats:
 
 
 def _summarise(
-    biases: LearnerSettings, fit: HierarchyFit, personal: LearnedPersonal | None
+    biases: LearnerSettings, fit: BiasFit, personal: LearnedPersonal | None
 ) -> RerankSummary:
     learned = fit.learned if personal is None else personal
     lift, low, high = learned.forecast.interval()

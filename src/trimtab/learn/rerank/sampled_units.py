@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets, take_entries
 from trimtab.bias.scaled_scores import model_scores, to_scale
 from trimtab.kernels.list_sources import LISTED, OWN, TRENDING
-from trimtab.learn.hierarchy.hierarchy_fit import HierarchyFit
+from trimtab.learn.hierarchy.hierarchy_fit import BiasFit
 from trimtab.learn.hierarchy.levels import HierarchyInputs
 from trimtab.learn.hierarchy.line_search import gather_hits, values_at
 from trimtab.learn.hierarchy.shared_inputs import SharedInputs, folds_of, hash_units
 from trimtab.learn.hierarchy.unit_data import UnitData
 from trimtab.learn.history import History
-from trimtab.learn.inputs import FitInputs
 from trimtab.learn.units import learning_units
 from trimtab.rerank.purchases_by_user import Purchases, days_before, sum_purchases
 from trimtab.rerank.widening import MOST_ADDED, WiderLists, widen
@@ -75,7 +75,7 @@ class SampledUnits:
         )
         return found
 
-    def bias_values(self, fit: HierarchyFit, strength: float = 1.0) -> Floats:
+    def bias_values(self, fit: BiasFit, strength: float = 1.0) -> Floats:
         """The weighted metric of each unit with a share of the biases, each unit held out."""
         data = gather_hits(self.lists, self.bought, self.weights, self.relevance)
         units = UnitData(data, self.users[data.source], self.windows[data.source], self.shared)
@@ -85,29 +85,58 @@ class SampledUnits:
         return found
 
 
-def sample_units(fit: HierarchyFit) -> tuple[SampledUnits, Ints]:
+def sample_units(prepared: HierarchyInputs, shared: SharedInputs) -> tuple[SampledUnits, Ints]:
     """A sample of the units of a fit, and their codes among all units."""
-    prepared, shared = fit.inputs, fit.backend.shared
     learning = learning_units(prepared.lists, prepared.bought, prepared.weights)
     learning &= prepared.windows >= 0
     units = np.flatnonzero(learning)
     entries = int(np.diff(prepared.lists.indptr)[units].sum())
-    share = min(1.0, _MOST_UNITS / max(len(units), 1), _MOST_ENTRIES / max(entries, 1))
-    if share < 1.0:
-        units = units[hash_units(units, shared.seed) < share]
-    lists = _sort_items(prepared.lists, units)
-    scaled = to_scale(lists, shared.scale, shared.k).lists
-    model = model_scores(scaled, shared.scale, shared.score_unit, shared.k)
-    sampled = SampledUnits(
-        scaled, scaled._replace(scores=model), prepared.bought.take(units),
-        prepared.weights[units], prepared.users[units].astype(np.int64),
-        prepared.windows[units].astype(np.int64), shared,
+    units = units[in_sample(units, shared.seed, len(units), entries)]
+    sampled = describe_sample(
+        sort_items(prepared.lists, units), prepared.bought.take(units), prepared.weights[units],
+        prepared.users[units].astype(np.int64), prepared.windows[units].astype(np.int64), shared,
         take_entries(prepared.bought.indptr, prepared.relevance, units),
     )  # fmt: skip
     return sampled, units
 
 
-def _sort_items(lists: Lists, units: Ints) -> Lists:
+def in_sample(units: Ints, seed: int, n_units: int, n_entries: int) -> Flags:
+    """Which units are in the sample; the same in any part of the units.
+
+    Args:
+        units: codes of learning units.
+        seed: of the fit.
+        n_units: learning units of all parts.
+        n_entries: of their lists.
+    """
+    share = min(1.0, _MOST_UNITS / max(n_units, 1), _MOST_ENTRIES / max(n_entries, 1))
+    chosen: Flags = hash_units(units, seed) < share
+    return chosen
+
+
+def describe_sample(
+    lists: Lists, bought: Sets, weights: Floats, users: Ints, windows: Ints, shared: SharedInputs,
+    relevance: Floats | None = None,
+) -> SampledUnits:  # fmt: skip
+    """A sample on the scale of the biases.
+
+    Args:
+        lists: with the engine's scores; items ascend in each list.
+        bought: by unit.
+        weights: by unit.
+        users: code of each unit's user.
+        windows: of each unit.
+        shared: what all units of the fit share.
+        relevance: of the purchases, if they have weights.
+    """
+    scaled = to_scale(lists, shared.scale, shared.k).lists
+    model = model_scores(scaled, shared.scale, shared.score_unit, shared.k)
+    return SampledUnits(
+        scaled, scaled._replace(scores=model), bought, weights, users, windows, shared, relevance
+    )
+
+
+def sort_items(lists: Lists, units: Ints) -> Lists:
     """The lists of some units, with items ascending, so that the order of rows does not matter."""
     from trimtab.kernels.choice_sums import gather_lists
 
@@ -126,42 +155,42 @@ def trending_items(history: History) -> Codes:
     return order[history.window[order] > 0].astype(np.int32)
 
 
-def widen_units(
-    sampled: SampledUnits, units: Ints, inputs: FitInputs, prepared: HierarchyInputs, widen_by: str
-) -> tuple[WiderLists, Flags]:
+class UserLog(NamedTuple):
+    """What the users of sampled units bought, and when; others' purchases do not matter."""
+
+    users: Codes  # of purchases
+    items: Codes
+    times: Ints  # in microseconds
+    of_units: Codes  # user of each sampled unit, coded as those of the purchases
+    n_users: int  # in the whole log
+
+
+def widen_units(sampled: SampledUnits, log: UserLog, widen_by: str) -> tuple[WiderLists, Flags]:
     """The wider lists of sampled units as of their windows, and which have purchases before.
 
     Args:
         sampled: the units.
-        units: their codes among all units.
-        inputs: of the fit.
-        prepared: of the hierarchy.
+        log: of their users.
         widen_by: "any", "listed" or "none".
     """
-    assert inputs.log_users is not None
+    shared = sampled.shared
     parts, has_purchases = [], np.zeros(sampled.n_units, bool)
-    for window in range(sampled.shared.n_windows):
+    for window in range(shared.n_windows):
         own = np.flatnonzero(sampled.windows == window)
-        purchases = _purchases_before(inputs, prepared, window, inputs.log_users[units[own]])
+        purchases = _purchases_before(log, shared.histories.starts[window], log.of_units[own])
         has_purchases[own] = purchases.lengths > 0
-        may_add = np.full(inputs.n_items, widen_by == "any")
+        may_add = np.full(shared.n_items, widen_by == "any")
         if widen_by == "listed":
-            may_add = sampled.shared.counts(window)[1] > 0
+            may_add = shared.counts(window)[1] > 0
         rows = np.arange(len(own), dtype=np.int32)
-        trending = trending_items(prepared.histories.before[window])
+        trending = trending_items(shared.histories.before[window])
         lists = sampled.model.take(own)
         parts.append((own, widen(lists, rows, purchases, may_add, trending, TRENDING | OWN)))
     return _in_order(parts, sampled.n_units), has_purchases
 
 
-def _purchases_before(
-    inputs: FitInputs, prepared: HierarchyInputs, window: int, users: Codes
-) -> Purchases:
+def _purchases_before(log: UserLog, start: int, users: Codes) -> Purchases:
     """What users bought before a window; one row for each of them, in their order."""
-    log, start = inputs.log, prepared.histories.starts[window]
-    assert log is not None
-    assert log.users is not None
-    assert log.times is not None
     row_of = np.full(int(max(log.users.max(initial=0), users.max(initial=0))) + 1, -1, np.int32)
     row_of[users] = np.arange(len(users), dtype=np.int32)  # each user is in a window once
     rows = row_of[log.users]

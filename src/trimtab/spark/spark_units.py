@@ -11,16 +11,22 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from trimtab.spark.array_bytes import Arrays, from_bytes, to_bytes
+from trimtab.learn.partitions.partition import Partition
+from trimtab.learn.partitions.partitioned_units import (
+    Add,
+    Arrays,
+    Counted,
+    add_arrays,
+    join_arrays,
+)
+from trimtab.spark.array_bytes import from_bytes, to_bytes
 from trimtab.spark.checkpoint import Checkpoint
-from trimtab.spark.partition import Partition
 from trimtab.spark.spark_frames import Batches, map_arrow, use_own_cores
 
 CHUNKS = "part int, place int, data binary"
@@ -29,20 +35,9 @@ _SLICED = "slice int, data binary"
 _FEW = 8  # results that the driver adds up itself
 _SLICES = 4  # per partition, to keep them even
 
-Add = Callable[[list[Arrays]], Arrays]
-
-
-class Counted(NamedTuple):
-    """Numbers of users and units in one partition, and in earlier ones if codes ignore them."""
-
-    users: int
-    units: int
-    users_before: int
-    units_before: int
-
 
 @dataclass(frozen=True)
-class PartitionedUnits:
+class SparkUnits:
     """Units in partitions.
 
     Args:
@@ -112,21 +107,17 @@ class PartitionedUnits:
         chosen = map_arrow(together, partial(_choose, function=choose, given=given), _RESULT)
         return join_arrays([from_bytes(row["data"]) for row in chosen.collect()])
 
-    def change(self, function: Callable[..., Partition], *given: Any) -> DataFrame:
-        """Chunks of the partitions that a function makes of these."""
-        return map_arrow(
+    def derive(self, name: str, function: Callable[..., Partition], *given: Any) -> SparkUnits:
+        """Units made from these by a function, partition by partition; kept in Spark."""
+        changed = map_arrow(
             self.frame, partial(_change, function=function, given=given, parts=self.parts), CHUNKS
         )
-
-
-def add_arrays(parts: list[Arrays]) -> Arrays:
-    """Sums, element by element."""
-    return [sum(column[1:], start=column[0]) for column in zip(*parts, strict=True)]
-
-
-def join_arrays(parts: list[Arrays]) -> Arrays:
-    """Arrays joined end to end, for results whose order does not matter."""
-    return [np.concatenate(column) for column in zip(*parts, strict=True)]
+        frame = self.checkpoint.keep_frame(name, changed)
+        coded = {
+            number: part._replace(users_before=0, units_before=0)
+            for number, part in self.parts.items()
+        }
+        return SparkUnits(frame, coded, self.checkpoint)
 
 
 def _partitions(batches: Batches, parts: dict[int, Counted]) -> Iterator[tuple[int, Partition]]:

@@ -11,10 +11,9 @@ from trimtab.bias.depth import count_lengths
 from trimtab.bias.scaled_scores import to_scale
 from trimtab.errors import DataError
 from trimtab.learn.engine_ranking import rank_by_engine
+from trimtab.learn.partitions.partition import Partition
+from trimtab.learn.partitions.partitioned_units import Arrays, PartitionedUnits
 from trimtab.learn.units import learning_units
-from trimtab.spark.array_bytes import Arrays
-from trimtab.spark.partition import Partition
-from trimtab.spark.partitioned_units import PartitionedUnits
 from trimtab.tables.columns import WEIGHT
 
 _WEIGHT_QUANTA = 2.0**40  # in the largest weight, of at most 2**21 million units

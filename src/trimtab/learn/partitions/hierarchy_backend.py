@@ -1,4 +1,4 @@
-"""The backend of the hierarchy: partitions make the sums, the driver adds them up."""
+"""The backend of the hierarchy on partitions, which make the sums."""
 
 from __future__ import annotations
 
@@ -21,20 +21,19 @@ from trimtab.learn.hierarchy.shared_inputs import (
     count_shown,
 )
 from trimtab.learn.hierarchy.unit_data import Fit, UnitData
-from trimtab.spark.array_bytes import Arrays
-from trimtab.spark.partition import Partition
-from trimtab.spark.partitioned_units import PartitionedUnits
+from trimtab.learn.partitions.partition import Partition
+from trimtab.learn.partitions.partitioned_units import Arrays, PartitionedUnits
 
 
 @dataclass(frozen=True)
-class SparkHierarchyBackend:
+class PartitionedBackend:
     """Units with hits, in partitions."""
 
     units: PartitionedUnits
     shared: SharedInputs
 
     def sample(self, purpose: str) -> UnitData:
-        """A sample of the units, brought to the driver: "trend" or "curves"."""
+        """A sample of the units, brought to one place: "trend" or "curves"."""
         chunks = self.units.run(sample_units, self.shared, purpose, add=_gather)
         partitions = [Partition.join([chunk.tobytes()], 0, 0) for chunk in chunks]
         partitions = sorted(
@@ -50,7 +49,7 @@ class SparkHierarchyBackend:
         return found
 
     def effects(self, level: str, fits: list[Fit], kept: dict[str, float]) -> list[Effects]:
-        """Effects of all fits at once, which needs fewer Spark jobs."""
+        """Effects of all fits at once, which needs fewer passes over the partitions."""
         n_groups, precision = size_of_level(self.shared, level)
 
         def sums(moving: list[int], effects: Floats) -> Floats:

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from trimtab.arrays import Floats
+from trimtab.learn.partitions.partition import Partition
+from trimtab.learn.partitions.partitioned_units import Arrays, PartitionedUnits, join_arrays
 from trimtab.metrics.ranking import rank_lists
-from trimtab.spark.array_bytes import Arrays
-from trimtab.spark.partition import Partition
-from trimtab.spark.partitioned_units import PartitionedUnits, join_arrays
 
 _DIGIT = 16  # bits of a number that one step finds
 _FEW = 100_000  # numbers that may come to the driver

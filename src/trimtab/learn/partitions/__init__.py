@@ -1,0 +1,1 @@
+"""Fits on users in partitions, on Spark or in files; the same bytes as in memory."""

@@ -1,0 +1,180 @@
+"""The default fit on users in partitions: the local hierarchy, its sums made in parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from trimtab.arrays import Codes, Floats, Ints
+from trimtab.bias.scaled_scores import to_scale
+from trimtab.learn.hierarchy.hierarchy_fit import BiasFit
+from trimtab.learn.hierarchy.hierarchy_result import (
+    FitContext,
+    TopKCounts,
+    build_result,
+    count_top_k,
+)
+from trimtab.learn.hierarchy.levels import group_items, learn_hierarchy
+from trimtab.learn.hierarchy.shared_inputs import SharedInputs, hit_value_quanta
+from trimtab.learn.hierarchy.trends import choose_scale
+from trimtab.learn.history import Histories
+from trimtab.learn.partitions.exact_median import exact_median
+from trimtab.learn.partitions.global_counts import GlobalCounts, Totals
+from trimtab.learn.partitions.hierarchy_backend import (
+    PartitionedBackend,
+    count_by_fold,
+    count_hits,
+    with_hits,
+)
+from trimtab.learn.partitions.partition import Partition
+from trimtab.learn.partitions.partitioned_units import Arrays, PartitionedUnits
+from trimtab.learn.quanta import quanta_for
+from trimtab.learn.scales import Scale, scales_to_try
+from trimtab.learn.settings import LearnerSettings
+from trimtab.learn.units import learning_units, learning_windows
+from trimtab.progress import Progress
+
+
+@dataclass(frozen=True)
+class PartitionedInputs:
+    """The tables of a fit, with users in partitions.
+
+    Args:
+        units: lists and purchases.
+        item_ids: of all tables, ascending.
+        n_windows: number of windows.
+        window: number of purchases, first and last timestamp.
+        counts: over all units, with the engine's scores.
+        totals: weighted sums over all units.
+        histories: sales before each window and before now.
+        categories: of items; -1 for unknown.
+    """
+
+    units: PartitionedUnits
+    item_ids: Any
+    n_windows: int
+    window: dict[str, Any]
+    counts: GlobalCounts
+    totals: Totals
+    histories: Histories
+    categories: Ints | None
+
+    @property
+    def typical_weight(self) -> float:
+        """The weight that counts as 1."""
+        return self.totals.buyers_weight / max(self.counts.n_buyers, 1) or 1.0
+
+
+class PartitionedFit(NamedTuple):
+    """A fit, and which windows it learned from."""
+
+    fit: BiasFit
+    windows: Codes  # new number of each window; -1: not learned from
+
+
+def fit_partitioned(
+    settings: LearnerSettings, inputs: PartitionedInputs, progress: Progress | None
+) -> PartitionedFit:
+    """The biases that the hierarchy learns, with forecast and intervals."""
+    windows, histories = learning_windows(_count_windows(inputs), inputs.histories)
+    backend = _make_backend(settings, inputs, windows, histories)
+    scales = _scales(settings, inputs)
+    scale = scales[0] if len(scales) == 1 else choose_scale(backend.sample("trend"), scales)
+    backend = _on_scale(inputs, backend, scale, windows)
+    learned = learn_hierarchy(backend, progress)
+    context = _describe_fit(inputs, histories, scale)
+
+    def top_k_counts(bias: Floats | None) -> TopKCounts:
+        given = (settings.k, settings.metric, bias, len(inputs.item_ids), context.quanta)
+        return TopKCounts(*inputs.units.run(count_partition_top_k, scale.name, *given))
+
+    bias = build_result(settings, learned, context, top_k_counts)
+    return PartitionedFit(BiasFit(bias, learned, backend.shared), windows)
+
+
+def _describe_fit(inputs: PartitionedInputs, histories: Histories, scale: Scale) -> FitContext:
+    counts = inputs.counts
+    return FitContext(
+        item_ids=inputs.item_ids,
+        window=inputs.window,
+        scale=scale.name,
+        score_unit=scale.unit,
+        support=counts.support,
+        listed=counts.listed,
+        lengths=counts.lengths,
+        sold_before=histories.before[-1].long if histories.before else None,
+        categories=inputs.categories,
+        n_users=counts.n_buyers,
+        n_skipped=inputs.units.n_units - counts.n_buyers,
+        weight=inputs.totals.buyers_weight,
+        quanta=quanta_for(inputs.totals.weight),
+    )
+
+
+def _scales(settings: LearnerSettings, inputs: PartitionedInputs) -> list[Scale]:
+    """The scales to choose from, by medians over all partitions."""
+    setting, k, counts = settings.scale, settings.k, inputs.counts
+    kth = gap = np.nan
+    if setting == "auto":
+        kth = exact_median(inputs.units, "kth", k, counts.n_filled)
+    if setting in ("auto", "additive"):
+        gap = exact_median(inputs.units, "gap", k, counts.n_filled)
+    return scales_to_try(setting, kth, gap, counts.largest)
+
+
+def _make_backend(
+    settings: LearnerSettings, inputs: PartitionedInputs, windows: Codes, histories: Histories
+) -> PartitionedBackend:
+    """The units with hits in partitions with the engine's scores, and what all of them share."""
+    k, metric, seed, units = settings.k, settings.metric, settings.seed, inputs.units
+    n_windows = int(windows.max(initial=0)) + 1
+    bought, listed, shown = units.run(
+        count_by_fold, seed, windows, k, n_windows, len(inputs.item_ids)
+    )
+    typical, categories = inputs.typical_weight, inputs.categories
+    hits = units.derive("hits", with_hits, "additive", k, typical, windows)
+    quanta = hit_value_quanta(units.n_units, inputs.counts.heaviest / typical, k)
+    shared = SharedInputs(
+        "additive", 1.0, k, metric, seed, bought, listed, shown, histories,
+        None if categories is None else group_items(categories),
+        count_hits(hits, k, metric, quanta), quanta,
+    )  # fmt: skip
+    return PartitionedBackend(hits, shared)
+
+
+def _on_scale(
+    inputs: PartitionedInputs, backend: PartitionedBackend, scale: Scale, windows: Codes
+) -> PartitionedBackend:
+    """The units on another scale than that of the engine's scores."""
+    shared = replace(backend.shared, scale=scale.name, score_unit=scale.unit)
+    if scale.name == "additive":
+        return PartitionedBackend(backend.units, shared)
+    given = (scale.name, shared.k, inputs.typical_weight, windows)
+    return PartitionedBackend(inputs.units.derive("scaled", with_hits, *given), shared)
+
+
+def _count_windows(inputs: PartitionedInputs) -> Ints:
+    """Learning units of each window."""
+    if inputs.n_windows == 1:
+        return np.ones(1, np.int64)
+    (counts,) = inputs.units.run(count_partition_windows, inputs.n_windows)
+    found: Ints = counts
+    return found
+
+
+def count_partition_windows(partition: Partition, n_windows: int) -> Arrays:
+    """Learning units of a partition, by window."""
+    learning = learning_units(partition.lists, partition.bought, partition.weights)
+    return [np.bincount(partition.windows[learning], minlength=n_windows)]
+
+
+def count_partition_top_k(
+    partition: Partition, scale: str, k: int, metric: str, bias: Floats | None, n_items: int,
+    quanta: float,
+) -> Arrays:  # fmt: skip
+    """What the top k of a partition's units show."""
+    lists = to_scale(partition.lists, scale, k).lists
+    given = (k, metric, bias, n_items, quanta)
+    return list(count_top_k(lists, partition.bought, partition.weights, *given))

@@ -1,0 +1,72 @@
+"""All units in partitions, wherever these are: functions run on each, results are added up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from trimtab.learn.partitions.partition import Partition
+
+Arrays = list[Any]
+Add = Callable[[list[Arrays]], Arrays]
+
+
+class Counted(NamedTuple):
+    """Numbers of users and units in one partition, and in earlier ones if codes ignore them."""
+
+    users: int
+    units: int
+    users_before: int
+    units_before: int
+
+
+class PartitionedUnits(Protocol):
+    """Units in partitions."""
+
+    @property
+    def n_units(self) -> int:
+        """Units in all partitions."""
+        ...
+
+    def run(self, function: Callable[..., Arrays], *given: Any, add: Add | None = None) -> Arrays:
+        """The results of a function on every partition, added up.
+
+        Args:
+            function: takes a partition and the given arguments; defined in a module.
+            given: arguments, the same for all partitions.
+            add: adds several results; by default, arrays element by element.
+        """
+        ...
+
+    def derive(
+        self, name: str, function: Callable[..., Partition], *given: Any
+    ) -> PartitionedUnits:
+        """Units made from these by a function, partition by partition; kept.
+
+        Args:
+            name: of the new partitions.
+            function: takes a partition and the given arguments; defined in a module.
+            given: arguments, the same for all partitions.
+        """
+        ...
+
+
+def count_parts(counted: dict[int, tuple[int, int]]) -> dict[int, Counted]:
+    """Numbers of users and units in each partition, and in the partitions before it."""
+    parts, users_before, units_before = {}, 0, 0
+    for number, (users, units) in sorted(counted.items()):
+        parts[number] = Counted(users, units, users_before, units_before)
+        users_before, units_before = users_before + users, units_before + units
+    return parts
+
+
+def add_arrays(parts: list[Arrays]) -> Arrays:
+    """Sums, element by element."""
+    return [sum(column[1:], start=column[0]) for column in zip(*parts, strict=True)]
+
+
+def join_arrays(parts: list[Arrays]) -> Arrays:
+    """Arrays joined end to end, for results whose order does not matter."""
+    return [np.concatenate(column) for column in zip(*parts, strict=True)]
