@@ -13,6 +13,7 @@ ELSEWHERE = {
     *("factor_lists", "factor_products", "row_mixtures", "transitions"),  # engines, forecasts
     *("simulated_shoppers", "random_draws"),  # generated data
     "redistribute",  # A/B tests
+    "id_ranges",  # tables larger than memory
     *("item_curves", "ordered_multiset", "coordinate_ascent._move_items"),  # Spark's ascent
 }
 

@@ -89,9 +89,7 @@ def read_table(
         columns: the names that columns have in the file; the table has Trimtab's.
     """
     place, names = as_place(path), ColumnMap.of(columns)
-    if not place.exists():
-        what = "no such file or bucket" if isinstance(place, Address) else "no such file"
-        raise StoreError(f"{place}: {what}; check the path")
+    require_existing(place)
     try:
         if is_csv(place):
             table = read_csv(place, {*ID_COLUMNS, *names.all_own(ID_COLUMNS)})
@@ -101,21 +99,34 @@ def read_table(
     except TrimtabError:
         raise
     except Exception as error:  # a damaged file can cause any error in its reader
-        raise _not_readable(place, error) from error
-    repeated = [name for name in found if found.count(name) > 1]
-    if repeated:
-        raise StoreError(f"{place}: column '{repeated[0]}' occurs twice; drop or rename one")
+        raise not_readable(place, error) from error
+    require_distinct_columns(place, found)
     table = names.rename(table)
     _require(place, table, needed)
     kept = table.column_names if wanted is None else wanted
     return table.select([name for name in kept if name in table.column_names])
 
 
+def require_existing(place: Place) -> None:
+    """Raise if there is no such file or folder."""
+    if not place.exists():
+        what = "no such file or bucket" if isinstance(place, Address) else "no such file"
+        raise StoreError(f"{place}: {what}; check the path")
+
+
+def require_distinct_columns(place: Place, found: Sequence[str]) -> None:
+    """Raise if a table has two columns of the same name."""
+    repeated = [name for name in found if found.count(name) > 1]
+    if repeated:
+        raise StoreError(f"{place}: column '{repeated[0]}' occurs twice; drop or rename one")
+
+
 def _require(place: Place, table: pa.Table, needed: Sequence[str]) -> None:
     require_columns(str(place), table.column_names, needed, own_names(table))
 
 
-def _not_readable(place: Place, error: Exception) -> StoreError:
+def not_readable(place: Place, error: Exception) -> StoreError:
+    """Return the error for a file that its reader failed to read, with the next step."""
     reason = first_line(error)
     if isinstance(place, Address) and not isinstance(error, pa.ArrowException):
         return cannot_read(place, error)
@@ -129,6 +140,14 @@ def _not_readable(place: Place, error: Exception) -> StoreError:
 def _read_parquet(
     place: Place, wanted: Sequence[str] | None, needed: Sequence[str], names: ColumnMap
 ) -> pa.Table:
+    data = open_parquet(place)
+    if wanted is None:
+        return data.read()
+    return data.read(pick_columns(place, data.schema, wanted, needed, names))
+
+
+def open_parquet(place: Place) -> Any:
+    """Return the `ParquetDataset` of a file, or of all files in a folder."""
     import pyarrow.parquet as pq
 
     if isinstance(place, Address):
@@ -137,12 +156,16 @@ def _read_parquet(
         data = pq.ParquetDataset(place)
     if not data.files:
         raise StoreError(f"{place}: the folder has no Parquet files; check the path")
-    if wanted is None:
-        return data.read()
-    _require(place, names.rename(data.schema.empty_table()), needed)
-    found = data.schema.names
-    own = names.find(found)
-    return data.read([own.get(name, name) for name in wanted if own.get(name, name) in found])
+    return data
+
+
+def pick_columns(
+    place: Place, schema: pa.Schema, wanted: Sequence[str], needed: Sequence[str], names: ColumnMap
+) -> list[str]:
+    """Return the wanted columns that exist, by the caller's names; raise if one is missing."""
+    _require(place, names.rename(schema.empty_table()), needed)
+    own = names.find(schema.names)
+    return [own.get(name, name) for name in wanted if own.get(name, name) in schema.names]
 
 
 def read_tables(

@@ -1,0 +1,306 @@
+"""Tables larger than memory, in parts by ranges of users: every row once, in the order of users."""
+
+from __future__ import annotations
+
+import resource
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from trimtab.errors import DataError, StoreError
+from trimtab.tables import user_ranges
+from trimtab.tables.files import read_table
+from trimtab.tables.ids import encode_ids, id_column
+from trimtab.tables.parquet_rows import ParquetRows
+from trimtab.tables.user_ranges import divide_by_user
+
+IDS = {
+    "int64": lambda users: pa.array(users - 500, pa.int64()),
+    "int16": lambda users: pa.array(users, pa.int16()),
+    "uint32": lambda users: pa.array(users + 2**31 - 500, pa.uint32()),
+    "spread": lambda users: pa.array(users * 10**15, pa.int64()),
+    "string": lambda users: pa.array([f"user {user}" for user in users], pa.string()),
+    "large_string": lambda users: pa.array([f"{user}" for user in users], pa.large_string()),
+    "accents": lambda users: pa.array([f"{'aé€𝄞'[user % 4]}{user}" for user in users]),
+    "prefixes": lambda users: pa.array(["x" * (user % 90) + chr(97 + user % 3) for user in users]),
+    "dictionary": lambda users: pa.array([f"u{user}" for user in users]).dictionary_encode(),
+    "short dictionary": lambda users: (
+        pa.array([f"u{user % 50}" for user in users])
+        .dictionary_encode()
+        .cast(pa.dictionary(pa.int8(), pa.string()))
+    ),
+}
+
+
+def make_table(users: np.ndarray, kind: str = "int64") -> pa.Table:
+    ids = IDS[kind](users)
+    return pa.table({"user_id": ids, "item_id": np.arange(len(users)), "score": users / 7})
+
+
+def numbers(n_rows: int = 5_000, n_users: int = 1_000, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, n_users, n_rows)
+
+
+def write(table: pa.Table, path: Path, rows: int = 500) -> Path:
+    pq.write_table(table, path, row_group_size=rows)
+    return path
+
+
+def check(parts: user_ranges.UserParts, name: str, whole: pa.Table) -> None:
+    """All rows of a user are in one part, in the order of the table; parts ascend."""
+    tables = [part[name] for part in parts]
+    assert all(table.schema.equals(whole.schema) for table in tables)
+    assert parts.rows[name] == whole.num_rows == sum(map(len, tables))
+    column = pa.chunked_array([c for t in (whole, *tables) for c in t["user_id"].chunks])
+    _, (codes,) = encode_ids([id_column(name, "user_id", column)])
+    codes, by_part = codes[: len(whole)], codes[len(whole) :]
+    ends = np.cumsum([len(table) for table in tables])
+    found = [codes for codes in np.split(by_part, ends[:-1]) if len(codes)]
+    assert all(a.max() < b.min() for a, b in pairwise(found))
+    part_of = np.searchsorted([codes.max() for codes in found], codes)
+    expected = whole.take(pa.array(np.argsort(part_of, kind="stable")))
+    joined = pa.concat_tables(tables)
+    for column in whole.column_names:
+        assert joined[column].to_pylist() == expected[column].to_pylist()
+
+
+@pytest.mark.parametrize("kind", IDS)
+@pytest.mark.parametrize("order", ["shuffled", "sorted"])
+def test_every_row_is_in_the_part_of_its_user(tmp_path, kind, order):
+    recs, events = make_table(numbers(), kind), make_table(numbers(1_500, 1_200, 1), kind)
+    if order == "sorted":
+        column = recs["user_id"]
+        column = column.cast(pa.string()) if "dictionary" in kind else column
+        recs = recs.take(pc.sort_indices(column))
+    sources = {
+        "recs": write(recs, tmp_path / "r.parquet"),
+        "history": write(events, tmp_path / "e.parquet"),
+    }
+    with divide_by_user(sources, rows_per_part=700) as parts:
+        assert parts.n_parts > 3
+        assert parts.copied == ({"history"} if order == "sorted" else {"recs", "history"})
+        for _ in range(2):  # they can be read again
+            check(parts, "recs", read_table(sources["recs"]))
+            check(parts, "history", events)
+        largest = max(part["recs"].num_rows for part in parts)
+    assert largest < 1_700
+
+
+def test_parts_are_looked_up_by_number(tmp_path):
+    path = write(make_table(numbers()), tmp_path / "r.parquet")
+    with divide_by_user({"recs": path}, rows_per_part=1_000) as parts:
+        assert len(parts) == len(list(parts)) == len(parts[:]) == 5
+        assert parts[3]["recs"].equals(parts[-2]["recs"])
+        assert dict(parts[4]).keys() == {"recs"}
+        with pytest.raises(IndexError, match="part 5: there are 5 parts"):
+            parts[5]
+
+
+def test_a_table_that_fits_is_one_part(tmp_path):
+    table = make_table(numbers())
+    path = write(table, tmp_path / "r.parquet")
+    with divide_by_user({"recs": path}) as parts:
+        assert parts.n_parts == 1
+        assert parts.copied == set()
+        assert parts[0]["recs"].equals(table)
+
+
+def test_files_of_a_folder_may_differ_in_types(tmp_path):
+    users = numbers(4_000)
+    for number, kind in enumerate([pa.int64(), pa.int32(), pa.uint16(), pa.int64()]):
+        rows = make_table(users[1_000 * number : 1_000 * (number + 1)])
+        ids = pa.array(users[1_000 * number : 1_000 * (number + 1)], kind)
+        rows = rows.set_column(0, "user_id", ids).select(["score", "user_id", "item_id"])
+        write(rows, tmp_path / f"{number}.parquet")
+    with divide_by_user({"recs": tmp_path}, rows_per_part=900) as parts:
+        check(parts, "recs", read_table(tmp_path))
+
+
+def test_many_small_files_in_folders_by_day(tmp_path):
+    users = numbers(600)
+    for day in range(60):
+        folder = tmp_path / f"day={day}"
+        folder.mkdir()
+        write(make_table(users[10 * day : 10 * (day + 1)], "string"), folder / "a.parquet")
+    whole = read_table(tmp_path)
+    assert "day" in whole.column_names
+    with divide_by_user({"recs": tmp_path}, rows_per_part=100) as parts:
+        check(parts, "recs", whole)
+
+
+def test_sorted_files_in_any_order_of_names_are_not_copied(tmp_path):
+    users = np.sort(numbers())
+    for number, rows in enumerate(np.array_split(users, 10)):
+        write(make_table(rows), tmp_path / f"{(number * 7) % 10}.parquet", 100)
+    with divide_by_user({"recs": tmp_path}, rows_per_part=1_000) as parts:
+        assert parts.copied == set()
+        check(parts, "recs", read_table(tmp_path))
+
+
+def test_two_sorted_files_of_the_same_users_are_not_copied(tmp_path):
+    for number in range(2):
+        write(make_table(np.sort(numbers(seed=number))), tmp_path / f"{number}.parquet", 100)
+    with divide_by_user({"recs": tmp_path}, rows_per_part=1_000) as parts:
+        assert parts.copied == set()
+        check(parts, "recs", read_table(tmp_path))
+
+
+def test_one_row_group_with_everything_is_copied_once(tmp_path):
+    path = write(make_table(np.sort(numbers())), tmp_path / "r.parquet", 10_000)
+    with divide_by_user({"recs": path}, rows_per_part=1_000) as parts:
+        assert parts.copied == {"recs"}
+        check(parts, "recs", read_table(path))
+
+
+@pytest.mark.parametrize("order", ["shuffled", "sorted"])
+def test_a_user_with_most_rows_stays_in_one_part(tmp_path, order):
+    users = np.where(np.arange(5_000) % 5 > 0, 321, numbers())
+    users = np.sort(users) if order == "sorted" else users
+    path = write(make_table(users), tmp_path / "r.parquet", 100)
+    with divide_by_user({"recs": path}, rows_per_part=200) as parts:
+        check(parts, "recs", read_table(path))
+        assert max(part["recs"].num_rows for part in parts) < 4_500
+
+
+def test_empty_tables_have_an_empty_part(tmp_path):
+    nothing = write(make_table(numbers(0), "string"), tmp_path / "e.parquet")
+    recs = write(make_table(numbers(), "string"), tmp_path / "r.parquet")
+    with divide_by_user({"recs": recs, "history": nothing}, rows_per_part=1_000) as parts:
+        check(parts, "history", read_table(nothing))
+    with divide_by_user({"history": nothing}) as parts:
+        assert parts.n_parts == 1
+        assert parts[0]["history"].equals(read_table(nothing))
+
+
+def test_a_table_in_memory_is_divided_too(tmp_path):
+    path = write(make_table(numbers()), tmp_path / "r.parquet")
+    truth = make_table(numbers(300, 900, 1))
+    with divide_by_user({"recs": path, "truth": truth}, rows_per_part=1_000) as parts:
+        check(parts, "truth", truth)
+
+
+def test_columns_have_the_names_of_trimtab(tmp_path):
+    own = make_table(numbers()).rename_columns(["customer", "sku", "score"])
+    path = write(own.append_column("more", own["sku"]), tmp_path / "r.parquet")
+    columns = {"user": "customer", "item": "sku"}
+    with divide_by_user({"recs": path}, columns, rows_per_part=1_000) as parts:
+        check(parts, "recs", read_table(path, columns=columns))
+    picked = ParquetRows(path, ["user_id", "item_id"], ["item_id"], columns)
+    with divide_by_user({"recs": picked}, rows_per_part=1_000) as parts:
+        assert parts[0]["recs"].column_names == ["user_id", "item_id"]
+
+
+def test_ids_without_statistics_are_read(tmp_path):
+    path = tmp_path / "r.parquet"
+    pq.write_table(make_table(np.sort(numbers())), path, row_group_size=500, write_statistics=False)
+    with divide_by_user({"recs": path}, rows_per_part=1_000) as parts:
+        assert parts.copied == {"recs"}
+        check(parts, "recs", read_table(path))
+
+
+@pytest.mark.parametrize("statistics", [True, False])
+def test_users_without_a_value_are_refused(tmp_path, statistics):
+    table = pa.table({"user_id": [1, None, 3, None], "item_id": [1, 2, 3, 4]})
+    pq.write_table(table, tmp_path / "r.parquet", write_statistics=statistics)
+    with (
+        pytest.raises(DataError, match="'user_id' of recs has no value in 2 of 4 rows; drop"),
+        divide_by_user({"recs": tmp_path / "r.parquet"}),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("recs", "history", "message"),
+    [
+        ([1.5], [1], "column 'user_id' of recs holds double: ids must be integers or strings"),
+        ([1], ["1"], "column 'user_id' holds integers in recs but strings in history; cast"),
+    ],
+)
+def test_other_types_of_ids_are_refused(tmp_path, recs, history, message):
+    sources = {}
+    for name, ids in (("recs", recs), ("history", history)):
+        pq.write_table(pa.table({"user_id": ids}), tmp_path / f"{name}.parquet")
+        sources[name] = tmp_path / f"{name}.parquet"
+    with pytest.raises(DataError, match=message), divide_by_user(sources):
+        pass
+
+
+def test_ids_beyond_int64_are_refused(tmp_path):
+    ids = pa.array(np.arange(100, dtype=np.uint64) + 2**63 - 50, pa.uint64())
+    write(pa.table({"user_id": ids}), tmp_path / "r.parquet", 10)
+    with (
+        pytest.raises(DataError, match="'user_id' of recs has ids that do not fit in int64"),
+        divide_by_user({"recs": tmp_path / "r.parquet"}, rows_per_part=20) as parts,
+    ):
+        [part["recs"] for part in parts]
+
+
+def test_a_table_without_users_is_refused(tmp_path):
+    pq.write_table(pa.table({"item_id": [1]}), tmp_path / "r.parquet")
+    with (
+        pytest.raises(DataError, match="missing column 'user_id' in recs; found item_id"),
+        divide_by_user({"recs": tmp_path / "r.parquet"}),
+    ):
+        pass
+
+
+def test_a_damaged_file_is_refused(tmp_path):
+    path = write(make_table(numbers()), tmp_path / "r.parquet")
+    content = bytearray(path.read_bytes())
+    content[200:4_000] = bytes(3_800)
+    path.write_bytes(content)
+    with (
+        pytest.raises(StoreError, match=r"r\.parquet: not a readable Parquet file"),
+        divide_by_user({"recs": path}, rows_per_part=1_000),
+    ):
+        pass
+    with (
+        pytest.raises(StoreError, match="no such file; check the path"),
+        divide_by_user({"recs": tmp_path / "x"}),
+    ):
+        pass
+
+
+def test_nothing_is_left_behind(tmp_path):
+    path = write(make_table(numbers()), tmp_path / "r.parquet")
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    with (  # noqa: PT012
+        pytest.raises(KeyboardInterrupt),
+        divide_by_user({"recs": path}, rows_per_part=1_000, folder=folder) as parts,
+    ):
+        assert parts.copied
+        raise KeyboardInterrupt
+    assert list(folder.iterdir()) == []
+
+
+def test_a_full_disk_is_one_sentence(tmp_path):
+    path = write(make_table(numbers(100_000)), tmp_path / "r.parquet")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
+    try:
+        with (
+            pytest.raises(StoreError) as raised,
+            divide_by_user({"recs": path}, rows_per_part=1_000, folder=tmp_path),
+        ):
+            pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert str(raised.value) == (
+        f"cannot write temporary files to {tmp_path}: File too large; free space there, set TMPDIR "
+        f"to another folder, or sort recs by user_id"
+    )
+
+
+def test_a_missing_folder_is_refused(tmp_path):
+    path = write(make_table(numbers()), tmp_path / "r.parquet")
+    with (
+        pytest.raises(StoreError, match=r"cannot write temporary files to .*nowhere: No such file"),
+        divide_by_user({"recs": path}, rows_per_part=1_000, folder=tmp_path / "nowhere"),
+    ):
+        pass
