@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +24,7 @@ from trimtab.tables.files import (
 from trimtab.tables.places import Place, as_place
 
 BATCH_ROWS = 2**20
-_TOO_LARGE = range(2**63, 2**64)  # ids that are refused when they are read
+_MOST_ID = 2**63 - 1  # larger ids are refused when they are read
 _BUFFER_BYTES = 2**23  # of a column chunk, read at once
 
 
@@ -102,15 +103,14 @@ class ParquetRows:
         if found is None:
             return None, None, None
         n_nulls = found.null_count if found.has_null_count else None
-        kind = plain_type(self.own_schema.field(self.own_user).type)
-        expected = str if is_text(kind) else int
-        try:
-            bounds = (found.min, found.max) if found.has_min_max else (None, None)
-        except UnicodeDecodeError:  # bounds that were cut off within a character
-            bounds = (None, None)
-        if not all(isinstance(bound, expected) for bound in bounds) or bounds[1] in _TOO_LARGE:
-            bounds = (None, None)
-        return *bounds, n_nulls
+        bounds: tuple[Any, Any] = (None, None)
+        with suppress(UnicodeDecodeError):  # bounds that were cut off within a character
+            bounds = (found.min, found.max) if found.has_min_max else bounds
+        if is_text(plain_type(self.own_schema.field(self.own_user).type)):
+            is_usable = all(isinstance(bound, str) for bound in bounds)
+        else:
+            is_usable = all(isinstance(bound, int) and bound <= _MOST_ID for bound in bounds)
+        return (*bounds, n_nulls) if is_usable else (None, None, n_nulls)
 
     def batches(
         self,
