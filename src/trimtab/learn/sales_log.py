@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -26,6 +26,7 @@ class SalesLog:
         counts: how many sales each row stands for, unless each is one event.
         weights: of events, in quanta, unless all are 1.
         window_days: length of the newest window.
+        by_day: whether the times are days; found from them if None.
     """
 
     items: Codes
@@ -35,10 +36,11 @@ class SalesLog:
     counts: Floats | None = None
     weights: Floats | None = None
     window_days: int = 1
-    _by_day: bool = field(init=False)
+    by_day: bool | None = None
 
     def __post_init__(self) -> None:
-        self._by_day = self.times is not None and not np.any(self.times % DAY)
+        if self.by_day is None:
+            self.by_day = self.times is not None and not np.any(self.times % DAY)
 
     @staticmethod
     def read(
@@ -101,11 +103,11 @@ class SalesLog:
 
     def start(self, instant: int) -> int:
         """Where a window starts; with dates, sales on its first day belong to it."""
-        return instant // DAY * DAY if self._by_day else instant
+        return instant // DAY * DAY if self.by_day else instant
 
     def end(self, last: int) -> int:
         """Where a window ends whose last sale is known: right after it, or with its day."""
-        return last + (DAY if self._by_day else 1)
+        return last + (DAY if self.by_day else 1)
 
 
 def read_instants(table: Table) -> Ints:

@@ -40,7 +40,7 @@ class PartitionedBackend:
             (partition for partition in partitions if partition.n_units), key=lambda s: s.units[0]
         )
         ordered = [chunk for partition in partitions for chunk in partition.chunks()]
-        return _unit_data(Partition.join(ordered, 0, 0), self.shared)
+        return unit_data(Partition.join(ordered, 0, 0), self.shared)
 
     def total(self, method: str, *given: Any) -> Ints:
         """The result of a method of `UnitData`, summed over all partitions."""
@@ -87,8 +87,8 @@ def _hit_lists(partition: Partition) -> HitLists:
     return HitLists(partition.lists, partition.hits, sizes, partition.weights, partition.units)
 
 
-def _unit_data(partition: Partition, shared: SharedInputs) -> UnitData:
-    """A partition's units with hits."""
+def unit_data(partition: Partition, shared: SharedInputs) -> UnitData:
+    """A partition's units with hits, on the scale of its scores."""
     return UnitData(_hit_lists(partition), partition.users, partition.windows, shared)
 
 
@@ -96,12 +96,12 @@ def ask_unit_data(
     partition: Partition, shared: SharedInputs, method: str, given: tuple[Any, ...]
 ) -> Arrays:
     """The result of a method of `UnitData` on a partition."""
-    return [getattr(_unit_data(partition, shared), method)(*given)]
+    return [getattr(unit_data(partition, shared), method)(*given)]
 
 
 def sample_units(partition: Partition, shared: SharedInputs, purpose: str) -> Arrays:
     """The units of a partition that are in a sample."""
-    chosen = partition.take(_unit_data(partition, shared).in_sample(purpose))
+    chosen = partition.take(unit_data(partition, shared).in_sample(purpose))
     return [np.frombuffer(chunk, np.uint8) for chunk in chosen.chunks()]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -91,6 +91,23 @@ class Partition(NamedTuple):
             _own(table["unit"]) + first,
             hits,
         )
+
+
+def join_partitions(parts: Sequence[Partition]) -> Partition:
+    """Partitions as one, in their order; each has codes over all partitions."""
+    if len(parts) == 1:
+        return parts[0]
+    lists, bought = [part.lists for part in parts], [part.bought for part in parts]
+    return Partition(
+        Lists(_join_bounds(lists), *(np.concatenate([own[c] for own in lists]) for c in (1, 2))),
+        Sets(_join_bounds(bought), np.concatenate([own.items for own in bought])),
+        *(np.concatenate([part[c] for part in parts]) for c in range(2, len(Partition._fields))),
+    )
+
+
+def _join_bounds(rows: Sequence[Lists] | Sequence[Sets]) -> Ints:
+    lengths = [np.diff(own.indptr) for own in rows]
+    return np.concatenate([[0], np.cumsum(np.concatenate(lengths))])
 
 
 def _as_lists(indptr: Ints, values: Any) -> pa.LargeListArray:

@@ -16,7 +16,7 @@ from trimtab.learn.hierarchy.hierarchy_result import (
     build_result,
     count_top_k,
 )
-from trimtab.learn.hierarchy.levels import group_items, learn_hierarchy
+from trimtab.learn.hierarchy.levels import LocalBackend, group_items, learn_hierarchy
 from trimtab.learn.hierarchy.shared_inputs import SharedInputs, hit_value_quanta
 from trimtab.learn.hierarchy.trends import choose_scale
 from trimtab.learn.history import Histories
@@ -26,10 +26,11 @@ from trimtab.learn.partitions.hierarchy_backend import (
     PartitionedBackend,
     count_by_fold,
     count_hits,
+    unit_data,
     with_hits,
 )
 from trimtab.learn.partitions.partition import Partition
-from trimtab.learn.partitions.partitioned_units import Arrays, PartitionedUnits
+from trimtab.learn.partitions.partitioned_units import AllUnits, Arrays, FewUnits
 from trimtab.learn.quanta import quanta_for
 from trimtab.learn.scales import Scale, scales_to_try
 from trimtab.learn.settings import LearnerSettings
@@ -52,7 +53,7 @@ class PartitionedInputs:
         categories: of items; -1 for unknown.
     """
 
-    units: PartitionedUnits
+    units: AllUnits
     item_ids: Any
     n_windows: int
     window: dict[str, Any]
@@ -126,8 +127,8 @@ def _scales(settings: LearnerSettings, inputs: PartitionedInputs) -> list[Scale]
 
 def _make_backend(
     settings: LearnerSettings, inputs: PartitionedInputs, windows: Codes, histories: Histories
-) -> PartitionedBackend:
-    """The units with hits in partitions with the engine's scores, and what all of them share."""
+) -> LocalBackend | PartitionedBackend:
+    """The units with hits with the engine's scores, and what all of them share."""
     k, metric, seed, units = settings.k, settings.metric, settings.seed, inputs.units
     n_windows = int(windows.max(initial=0)) + 1
     bought, listed, shown = units.run(
@@ -141,13 +142,18 @@ def _make_backend(
         None if categories is None else group_items(categories),
         count_hits(hits, k, metric, quanta), quanta,
     )  # fmt: skip
+    if isinstance(hits, FewUnits):
+        return LocalBackend(unit_data(hits.whole, shared))
     return PartitionedBackend(hits, shared)
 
 
 def _on_scale(
-    inputs: PartitionedInputs, backend: PartitionedBackend, scale: Scale, windows: Codes
-) -> PartitionedBackend:
+    inputs: PartitionedInputs, backend: LocalBackend | PartitionedBackend, scale: Scale,
+    windows: Codes,
+) -> LocalBackend | PartitionedBackend:  # fmt: skip
     """The units on another scale than that of the engine's scores."""
+    if isinstance(backend, LocalBackend):
+        return backend.on_scale(scale)
     shared = replace(backend.shared, scale=scale.name, score_unit=scale.unit)
     if scale.name == "additive":
         return PartitionedBackend(backend.units, shared)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -40,6 +41,10 @@ class PartitionedUnits(Protocol):
         """
         ...
 
+
+class AllUnits(PartitionedUnits, Protocol):
+    """All units of a fit in partitions, from which others can be made."""
+
     def derive(
         self, name: str, function: Callable[..., Partition], *given: Any
     ) -> PartitionedUnits:
@@ -51,6 +56,22 @@ class PartitionedUnits(Protocol):
             given: arguments, the same for all partitions.
         """
         ...
+
+
+@dataclass(frozen=True)
+class FewUnits:
+    """Units that fit into memory, as one partition."""
+
+    whole: Partition
+
+    @property
+    def n_units(self) -> int:
+        """Number of units."""
+        return self.whole.n_units
+
+    def run(self, function: Callable[..., Arrays], *given: Any, add: Add | None = None) -> Arrays:
+        """The result of a function on all units."""
+        return function(self.whole, *given)
 
 
 def count_parts(counted: dict[int, tuple[int, int]]) -> dict[int, Counted]:

@@ -1,0 +1,119 @@
+"""The tables of a fit from files: opened and checked before any row is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from trimtab.checks import require_columns, require_rows
+from trimtab.errors import DataError
+from trimtab.learn.input_checks import check_same_clock
+from trimtab.tables.column_map import ColumnMap, GivenColumns, own_names
+from trimtab.tables.columns import CATEGORY, COUNT, ITEM, SCORE, TIMESTAMP, USER, WEIGHT, WINDOW
+from trimtab.tables.files import read_table
+from trimtab.tables.frames import Table, require_windows_in_all
+from trimtab.tables.parquet_rows import ParquetRows, Rows, TableRows
+from trimtab.tables.timestamps import has_zone
+
+
+@dataclass(frozen=True)
+class FitSources:
+    """The tables of a fit: in files, or in memory where they are small."""
+
+    recs: Rows
+    recent: Rows
+    history: Rows | None
+    weights: Rows | None
+    items: Table | None
+
+    @staticmethod
+    def open(
+        recs: Any, recent: Any, history: Any = None, items: Any = None, weights: Any = None,
+        columns: GivenColumns = None,
+    ) -> FitSources:  # fmt: skip
+        """Open the tables; refuse missing columns, and what only a fit in memory takes.
+
+        Args:
+            recs: Parquet files, or an Arrow table, like all tables here.
+            recent: purchases.
+            history: events.
+            items: read into memory.
+            weights: of users.
+            columns: the names that columns have in files.
+        """
+        listed = (USER, ITEM, SCORE)
+        sources = FitSources(
+            open_rows("recs", recs, listed, (WINDOW,), columns),
+            open_rows("recent", recent, listed[:2], (WINDOW, TIMESTAMP, WEIGHT), columns),
+            None if history is None
+            else open_rows("history", history, (ITEM,), (USER, TIMESTAMP, COUNT, WEIGHT), columns),
+            None if weights is None else open_rows("weights", weights, (USER, WEIGHT), (), columns),
+            None if items is None else _read_items(items, columns),
+        )  # fmt: skip
+        sources.check()
+        return sources
+
+    @property
+    def by_user(self) -> dict[str, Rows]:
+        """The tables whose rows belong to users."""
+        found = {
+            "recs": self.recs, "recent": self.recent, "history": self.history,
+            "weights": self.weights,
+        }  # fmt: skip
+        return {name: rows for name, rows in found.items() if rows is not None}
+
+    @property
+    def has_zone(self) -> bool:
+        """Whether purchases have a time zone."""
+        return _has_zone("recent", self.recent)
+
+    def check(self) -> None:
+        """Refuse tables that do not go together, or only with a fit in memory."""
+        columns = {"recs": self.recs.schema.names, "recent": self.recent.schema.names}
+        require_windows_in_all(columns)
+        for name, rows in self.by_user.items():
+            require_rows(name, rows.n_rows)
+        for name in ("recent", "history"):
+            rows = self.by_user.get(name)
+            if rows is not None and WEIGHT in rows.schema.names:
+                raise DataError(
+                    f"{name} has a column '{WEIGHT}': a fit from files counts all events alike; "
+                    f"drop the column, or read the tables into memory"
+                )
+        if self.history is None:
+            return
+        if USER not in self.history.schema.names or COUNT in self.history.schema.names:
+            raise DataError(
+                f"history must be events with '{USER}' for a fit from files, not counts; add the "
+                f"column, or read the tables into memory"
+            )
+        timed = [TIMESTAMP in rows.schema.names for rows in (self.history, self.recent)]
+        if all(timed):
+            check_same_clock(_has_zone("history", self.history), self.has_zone)
+
+
+def open_rows(
+    name: str, source: Any, needed: Sequence[str], optional: Sequence[str],
+    columns: GivenColumns = None,
+) -> Rows:  # fmt: skip
+    """Open a table: files, or an Arrow table in memory."""
+    wanted = (*needed, *optional)
+    if not isinstance(source, pa.Table):
+        return ParquetRows(source, wanted, needed, columns)
+    table = ColumnMap.of(columns).rename(source)
+    require_columns(name, table.column_names, needed, own_names(table))
+    return TableRows(table.select([c for c in wanted if c in table.column_names]))
+
+
+def _read_items(items: Any, columns: GivenColumns) -> Table:
+    wanted = (ITEM, CATEGORY)
+    table = items if isinstance(items, pa.Table) else read_table(items, wanted, wanted, columns)
+    require_columns("items", table.column_names, wanted, own_names(table))
+    return Table("items", table.select(wanted), None, False, own_names(table))
+
+
+def _has_zone(name: str, rows: Rows) -> bool:
+    return has_zone(rows.schema.empty_table()[TIMESTAMP], name)
