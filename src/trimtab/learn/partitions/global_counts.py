@@ -27,6 +27,7 @@ class GlobalCounts(NamedTuple):
     listed: Ints  # lists that contain it
     reached: Ints  # learning units that list it or bought it
     lengths: Ints  # by length: number of lists
+    learning: Ints  # by window: learning units; shorter without any in the newest windows
     n_buyers: int  # units that bought something
     n_full: int  # lists of at least k items
     n_filled: int  # lists of at least one
@@ -43,10 +44,10 @@ def count_all_units(
 ) -> GlobalCounts:
     """Counts over all units, with scores on a scale."""
     found = units.run(_count_partition, k, metric, n_items, scale, add=_add_counts)
-    numbers = (int(number) for number in found[5])
-    largest, heaviest, negated_lowest, longest = (float(bound) for bound in found[6])
+    *by_code, numbers, limits = found
+    largest, heaviest, negated_lowest, longest = (float(limit) for limit in limits)
     bounds = (largest, heaviest, -negated_lowest, int(longest))
-    return GlobalCounts._make([*found[:5], *numbers, *bounds])
+    return GlobalCounts._make([*by_code, *(int(number) for number in numbers), *bounds])
 
 
 def _count_partition(partition: Partition, k: int, metric: str, n_items: int, scale: str) -> Arrays:
@@ -67,7 +68,7 @@ def _count_partition(partition: Partition, k: int, metric: str, n_items: int, sc
     return [
         np.bincount(bought.items, minlength=n_items), engine.exposure,
         np.bincount(lists.items, minlength=n_items), in_lists + in_sales, count_lengths(lists),
-        np.array(counts, np.int64), np.array(bounds),
+        np.bincount(partition.windows[learning]), np.array(counts, np.int64), np.array(bounds),
     ]  # fmt: skip
 
 

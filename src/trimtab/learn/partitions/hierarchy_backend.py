@@ -22,7 +22,13 @@ from trimtab.learn.hierarchy.shared_inputs import (
 )
 from trimtab.learn.hierarchy.unit_data import Fit, UnitData
 from trimtab.learn.partitions.partition import Partition
-from trimtab.learn.partitions.partitioned_units import Arrays, PartitionedUnits
+from trimtab.learn.partitions.partitioned_units import (
+    Arrays,
+    PartitionedUnits,
+    gather_packed,
+    pack_units,
+    unpack_units,
+)
 
 
 @dataclass(frozen=True)
@@ -34,13 +40,8 @@ class PartitionedBackend:
 
     def sample(self, purpose: str) -> UnitData:
         """A sample of the units, brought to one place: "trend" or "curves"."""
-        chunks = self.units.run(sample_units, self.shared, purpose, add=_gather)
-        partitions = [Partition.join([chunk.tobytes()], 0, 0) for chunk in chunks]
-        partitions = sorted(
-            (partition for partition in partitions if partition.n_units), key=lambda s: s.units[0]
-        )
-        ordered = [chunk for partition in partitions for chunk in partition.chunks()]
-        return unit_data(Partition.join(ordered, 0, 0), self.shared)
+        packed = self.units.run(sample_units, self.shared, purpose, add=gather_packed)
+        return unit_data(unpack_units(packed), self.shared)
 
     def total(self, method: str, *given: Any) -> Ints:
         """The result of a method of `UnitData`, summed over all partitions."""
@@ -72,7 +73,7 @@ def with_hits(
         windows: new numbers of the windows; -1: not to be learned from.
     """
     lists = to_scale(partition.lists, scale, k).lists
-    weights = _learning_weights(partition, windows) / typical
+    weights = learning_weights(partition, windows) / typical
     data = gather_hits(lists, partition.bought, weights)
     chosen = data.source
     return Partition(
@@ -101,12 +102,7 @@ def ask_unit_data(
 
 def sample_units(partition: Partition, shared: SharedInputs, purpose: str) -> Arrays:
     """The units of a partition that are in a sample."""
-    chosen = partition.take(unit_data(partition, shared).in_sample(purpose))
-    return [np.frombuffer(chunk, np.uint8) for chunk in chosen.chunks()]
-
-
-def _gather(parts: list[Arrays]) -> Arrays:
-    return [array for part in parts for array in part]
+    return pack_units(partition.take(unit_data(partition, shared).in_sample(purpose)))
 
 
 def count_partition(partition: Partition, k: int, metric: str, quanta: float) -> Arrays:
@@ -131,7 +127,7 @@ def _from_arrays(arrays: Arrays) -> UnitCounts:
     return UnitCounts(*(int(n) for n in arrays[0]), *(float(bound) for bound in arrays[1]))
 
 
-def _learning_weights(partition: Partition, windows: Codes) -> Floats:
+def learning_weights(partition: Partition, windows: Codes) -> Floats:
     """The weights of a partition's units; 0 in windows that are not to be learned from."""
     return np.where(windows[partition.windows] < 0, 0.0, partition.weights)
 
@@ -141,7 +137,7 @@ def count_by_fold(
 ) -> Arrays:
     """Purchases, lists and slots of a partition's learning units; see `SharedInputs`."""
     lists, bought = partition.lists, partition.bought
-    weights = _learning_weights(partition, windows)
+    weights = learning_weights(partition, windows)
     numbers = np.maximum(windows[partition.windows], 0)
     counts = count_folds(lists, bought, weights, partition.users, numbers, seed, n_windows, n_items)
     return [*counts, count_shown(lists, bought, weights, numbers, k, n_windows, n_items)]

@@ -34,7 +34,7 @@ from trimtab.learn.partitions.partitioned_units import AllUnits, Arrays, FewUnit
 from trimtab.learn.quanta import quanta_for
 from trimtab.learn.scales import Scale, scales_to_try
 from trimtab.learn.settings import LearnerSettings
-from trimtab.learn.units import learning_units, learning_windows
+from trimtab.learn.units import learning_windows
 from trimtab.progress import Progress
 
 
@@ -165,15 +165,9 @@ def _count_windows(inputs: PartitionedInputs) -> Ints:
     """Learning units of each window."""
     if inputs.n_windows == 1:
         return np.ones(1, np.int64)
-    (counts,) = inputs.units.run(count_partition_windows, inputs.n_windows)
-    found: Ints = counts
-    return found
-
-
-def count_partition_windows(partition: Partition, n_windows: int) -> Arrays:
-    """Learning units of a partition, by window."""
-    learning = learning_units(partition.lists, partition.bought, partition.weights)
-    return [np.bincount(partition.windows[learning], minlength=n_windows)]
+    counts = np.zeros(inputs.n_windows, np.int64)
+    counts[: len(inputs.counts.learning)] = inputs.counts.learning
+    return counts
 
 
 def count_partition_top_k(

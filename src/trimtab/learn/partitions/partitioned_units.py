@@ -91,3 +91,21 @@ def add_arrays(parts: list[Arrays]) -> Arrays:
 def join_arrays(parts: list[Arrays]) -> Arrays:
     """Arrays joined end to end, for results whose order does not matter."""
     return [np.concatenate(column) for column in zip(*parts, strict=True)]
+
+
+def pack_units(partition: Partition) -> Arrays:
+    """Units as arrays of bytes, to bring some of them to one place."""
+    return [np.frombuffer(chunk, np.uint8) for chunk in partition.chunks()]
+
+
+def gather_packed(parts: list[Arrays]) -> Arrays:
+    """All that `pack_units` returned, in any order."""
+    return [array for part in parts for array in part]
+
+
+def unpack_units(packed: Arrays) -> Partition:
+    """The units that were packed, of all partitions, in their order."""
+    chunks = [Partition.join([array.tobytes()], 0, 0) for array in packed]
+    filled = [chunk for chunk in chunks if chunk.n_units] or chunks[:1]
+    ordered = sorted(filled, key=lambda chunk: int(chunk.units[:1].sum()))
+    return Partition.join([data for chunk in ordered for data in chunk.chunks()], 0, 0)
