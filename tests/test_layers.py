@@ -43,6 +43,7 @@ LINES = (
     "learn.rerank",
     "learn.partitions",
     "learn",
+    "parquet",
     "store",
     "engines",
     "adapters",

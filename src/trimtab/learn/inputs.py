@@ -238,14 +238,35 @@ def align_start(start: ItemBias | None, item_ids: Any, scale: str) -> Floats | N
     return biases[our_codes]
 
 
-def _window(recent: Table) -> dict[str, Any]:
-    """The number of purchases, and the first and last timestamp if known."""
-    first = last = None
-    if recent.has(TIMESTAMP):
+class TimeBounds:
+    """The first and last timestamp of purchases, of one or several tables of them."""
+
+    def __init__(self) -> None:
+        self._first: Any = None
+        self._last: Any = None
+
+    def add(self, recent: Table) -> None:
+        """Add a table of purchases, which may lack timestamps."""
+        if not recent.has(TIMESTAMP):
+            return
         times = recent.columns[TIMESTAMP]
         if is_epoch_type(times.type):
             with contextlib.suppress(DataError):  # other numbers matter only where times are needed
                 times = parse_epochs(times, recent.name, TIMESTAMP)
         bounds = pc.min_max(times).as_py()
-        first, last = str(bounds["min"]), str(bounds["max"])
-    return {"rows": len(recent), "first": first, "last": last}
+        if bounds["min"] is not None:
+            first, last = bounds["min"], bounds["max"]
+            self._first = first if self._first is None else min(first, self._first)
+            self._last = last if self._last is None else max(last, self._last)
+
+    def describe(self, n_rows: int) -> dict[str, Any]:
+        """The number of purchases, and the first and last timestamp if known."""
+        known = self._first is not None
+        first, last = (str(self._first), str(self._last)) if known else (None, None)
+        return {"rows": n_rows, "first": first, "last": last}
+
+
+def _window(recent: Table) -> dict[str, Any]:
+    bounds = TimeBounds()
+    bounds.add(recent)
+    return bounds.describe(len(recent))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,7 +15,6 @@ from trimtab.progress import Progress, progress_reporter
 from trimtab.rerank import Reranker
 from trimtab.rerank.rerank_lists import WIDEN
 from trimtab.tables.columns import COUNT, TIMESTAMP, USER
-from trimtab.tables.frames import Table
 from trimtab.tables.timestamps import has_zone
 
 REPEATS = ("auto", "add", "never")
@@ -80,11 +80,11 @@ class RerankLearner:
                 scores by "max", "mean" or "sum".
             progress: as for `BiasLearner.fit`.
         """
-        if history is None:
-            raise DataError(f"history is missing: {_LEARNS_FROM}; pass it, or use BiasLearner")
+        require_history(history)
         tables = FitTables.read(recs, recent, history, items)
         assert tables.history is not None
-        _require_events(tables.history, tables.recent)
+        for table in (tables.history, tables.recent):
+            require_events(table.name, table.columns.column_names, table.own)
         warm_up()
         inputs = encode_inputs(tables, self.k, "never", weights, duplicates)
         zoned = has_zone(tables.recent.columns[TIMESTAMP], "recent")
@@ -93,16 +93,28 @@ class RerankLearner:
             return fit_rerank(self.biases, asdict(self), source, zoned)
 
 
-def _require_events(history: Table, recent: Table) -> None:
-    """Raise unless it is known who bought what and when."""
-    for table, column in ((history, USER), (history, TIMESTAMP), (recent, TIMESTAMP)):
-        if not table.has(column):
+def require_history(history: Any) -> None:
+    """Raise without a table of earlier events."""
+    if history is None:
+        raise DataError(f"history is missing: {_LEARNS_FROM}; pass it, or use BiasLearner")
+
+
+def require_events(name: str, columns: Collection[str], own: Mapping[str, str]) -> None:
+    """Raise unless a table says who bought what and when.
+
+    Args:
+        name: of the table.
+        columns: that it has.
+        own: the caller's names of columns, where they differ.
+    """
+    for column in (USER, TIMESTAMP):
+        if column not in columns:
             raise DataError(
-                f"{table.name} has no column '{table.own_name(column)}': {_LEARNS_FROM}; add it, "
-                f"or use BiasLearner"
+                f"{name} has no column '{own.get(column, column)}': {_LEARNS_FROM}; add it, or use "
+                f"BiasLearner"
             )
-    if history.has(COUNT):
+    if COUNT in columns:
         raise DataError(
-            f"history has a column '{COUNT}': a reranker learns from single events; pass one row "
+            f"{name} has a column '{COUNT}': a reranker learns from single events; pass one row "
             f"per purchase without it"
         )

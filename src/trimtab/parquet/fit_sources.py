@@ -11,6 +11,7 @@ import pyarrow as pa
 from trimtab.checks import require_columns, require_rows
 from trimtab.errors import DataError
 from trimtab.learn.input_checks import check_same_clock
+from trimtab.tables.arrow_types import is_text, plain_type
 from trimtab.tables.column_map import ColumnMap, GivenColumns, own_names
 from trimtab.tables.columns import CATEGORY, COUNT, ITEM, SCORE, TIMESTAMP, USER, WEIGHT, WINDOW
 from trimtab.tables.files import read_table
@@ -65,6 +66,11 @@ class FitSources:
         }  # fmt: skip
         return {name: rows for name, rows in found.items() if rows is not None}
 
+    def column_names(self, table: str) -> list[str] | None:
+        """The columns of a table; None if it is not given."""
+        rows = self.by_user.get(table)
+        return None if rows is None else list(rows.schema.names)
+
     @property
     def has_zone(self) -> bool:
         """Whether purchases have a time zone."""
@@ -77,8 +83,7 @@ class FitSources:
         for name, rows in self.by_user.items():
             require_rows(name, rows.n_rows)
         for name in ("recent", "history"):
-            rows = self.by_user.get(name)
-            if rows is not None and WEIGHT in rows.schema.names:
+            if name in self.by_user and WEIGHT in self.by_user[name].schema.names:
                 raise DataError(
                     f"{name} has a column '{WEIGHT}': a fit from files counts all events alike; "
                     f"drop the column, or read the tables into memory"
@@ -116,4 +121,8 @@ def _read_items(items: Any, columns: GivenColumns) -> Table:
 
 
 def _has_zone(name: str, rows: Rows) -> bool:
-    return has_zone(rows.schema.empty_table()[TIMESTAMP], name)
+    """Whether timestamps have a time zone; that of text is found in its first rows."""
+    if not is_text(plain_type(rows.schema.field(TIMESTAMP).type)):
+        return has_zone(rows.schema.empty_table()[TIMESTAMP], name)
+    own = rows.own_name(TIMESTAMP)
+    return has_zone(next(rows.batches(columns=[own]))[own], name, own)

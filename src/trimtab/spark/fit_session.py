@@ -11,13 +11,12 @@ import numpy as np
 import pyarrow as pa
 
 from trimtab.learn import BiasLearner
-from trimtab.learn.input_checks import check_overlap, require_positive_scores
-from trimtab.learn.partitions.global_counts import GlobalCounts, count_all_units
+from trimtab.learn.input_checks import require_positive_scores
+from trimtab.learn.partitions.global_counts import GlobalCounts, check_counts, count_all_units
 from trimtab.spark.checkpoint import Checkpoint
 from trimtab.spark.spark_tables import SparkTables, partition_users
 from trimtab.spark.spark_units import SparkUnits
-from trimtab.tables.columns import ITEM, USER, WINDOW
-from trimtab.tables.rec_lists import warn_if_short
+from trimtab.tables.columns import ITEM
 
 
 @dataclass(frozen=True)
@@ -43,10 +42,7 @@ class FitSession:
         counts = count_all_units(self.units, learner.k, learner.metric, len(self.item_ids), scale)
         if scale == "log" and not learner.is_hierarchy:
             require_positive_scores(counts.lowest)
-        name = f"({USER}, {WINDOW})" if self.tables.has_windows else USER
-        check_overlap(name, counts.n_purchases_with_list, counts.n_purchases)
-        check_overlap(ITEM, int(counts.support[counts.listed > 0].sum()), counts.n_purchases)
-        warn_if_short(counts.longest, learner.k)
+        check_counts(counts, self.tables.has_windows, learner.k)
         return counts
 
 

@@ -158,7 +158,7 @@ def read_scores(table: Table, column: str = SCORE) -> tuple[Floats, float]:
             f"column '{table.own_name(column)}' of {table.name} has {values[bad]} in row {bad} "
             f"(from 0): it must be finite; fix or drop such rows"
         )
-    return scores, min(low for _, low in found)
+    return scores, min((low for _, low in found), default=0.0)
 
 
 @dataclass(frozen=True)

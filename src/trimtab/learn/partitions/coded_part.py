@@ -36,7 +36,7 @@ class PartLog(NamedTuple):
     sale_items: Codes
     sale_times: Ints
     sale_windows: Codes
-    of_units: Codes  # user of each unit
+    of_users: Codes  # of the partition's users
 
 
 @dataclass(frozen=True)
@@ -97,10 +97,9 @@ def _code_log(
 ) -> PartLog:  # fmt: skip
     ours = as_id_column("recs", USER, units.users)
     _, (known, users) = encode_ids([ours, history.ids(USER)])
-    of_units = known[units.user_codes]
     return PartLog(
-        users, items, _times(history), of_units[sale_units], sale_items, _times(recent),
-        windows[sale_units], of_units,
+        users, items, _times(history), known[units.user_codes[sale_units]], sale_items,
+        _times(recent), windows[sale_units], known,
     )  # fmt: skip
 
 
@@ -109,9 +108,3 @@ def _times(table: Table) -> Ints:
     if not table.has(TIMESTAMP):
         return np.empty(0, np.int64)
     return np.array(read_instants(table)) if len(table) else np.empty(0, np.int64)
-
-
-def merge_labels(parts: list[Any]) -> tuple[Any, list[Codes]]:
-    """Ids of all parts together, ascending, and the codes of each part's own."""
-    columns = [as_id_column("all tables", ITEM, ids) for ids in parts]
-    return encode_ids(columns)

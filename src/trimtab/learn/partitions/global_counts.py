@@ -11,10 +11,12 @@ from trimtab.bias.depth import count_lengths
 from trimtab.bias.scaled_scores import to_scale
 from trimtab.errors import DataError
 from trimtab.learn.engine_ranking import rank_by_engine
+from trimtab.learn.input_checks import check_overlap
 from trimtab.learn.partitions.partition import Partition
 from trimtab.learn.partitions.partitioned_units import Arrays, PartitionedUnits
 from trimtab.learn.units import learning_units
-from trimtab.tables.columns import WEIGHT
+from trimtab.tables.columns import ITEM, USER, WEIGHT, WINDOW
+from trimtab.tables.rec_lists import warn_if_short
 
 _WEIGHT_QUANTA = 2.0**40  # in the largest weight, of at most 2**21 million units
 
@@ -48,6 +50,14 @@ def count_all_units(
     largest, heaviest, negated_lowest, longest = (float(limit) for limit in limits)
     bounds = (largest, heaviest, -negated_lowest, int(longest))
     return GlobalCounts._make([*by_code, *(int(number) for number in numbers), *bounds])
+
+
+def check_counts(counts: GlobalCounts, has_windows: bool, k: int) -> None:
+    """Make the checks that a fit in memory makes on the same counts."""
+    name = f"({USER}, {WINDOW})" if has_windows else USER
+    check_overlap(name, counts.n_purchases_with_list, counts.n_purchases)
+    check_overlap(ITEM, int(counts.support[counts.listed > 0].sum()), counts.n_purchases)
+    warn_if_short(counts.longest, k)
 
 
 def _count_partition(partition: Partition, k: int, metric: str, n_items: int, scale: str) -> Arrays:

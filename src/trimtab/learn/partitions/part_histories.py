@@ -113,29 +113,29 @@ def _add(parts: list[History] | tuple[History, ...]) -> History:
     return History(**{name: total(name) for name in History.__dataclass_fields__})  # type: ignore[arg-type]
 
 
-def log_of_sample(logs: Logs, times: LogTimes, units: list[Ints], n_items: int) -> UserLog:
+def log_of_sample(logs: Logs, times: LogTimes, users: list[Ints], n_items: int) -> UserLog:
     """What the users of some units bought, of all parts.
 
     Args:
         logs: of all parts.
         times: over all parts.
-        units: by part: the sampled units, numbered within the part.
+        users: of sampled units, by part; numbered within the part.
         n_items: number of item codes.
     """
     found: list[tuple[Codes, Codes, Ints, Codes]] = []
     n_users = n_sampled = 0
-    for log, own in zip(logs(), units, strict=True):
+    for log, own in zip(logs(), users, strict=True):
         sales = whole_log(log, times, n_items)
         assert sales.users is not None
         assert sales.times is not None
         n_users += int(np.count_nonzero(np.bincount(sales.users)))
-        users, of_units = np.unique(log.of_units[own], return_inverse=True)
-        n_codes = int(max(sales.users.max(initial=0), users.max(initial=0))) + 1
+        sampled, of_units = np.unique(log.of_users[own], return_inverse=True)
+        n_codes = int(max(sales.users.max(initial=0), sampled.max(initial=0))) + 1
         number = np.full(n_codes, -1, np.int32)
-        number[users] = n_sampled + np.arange(len(users), dtype=np.int32)
+        number[sampled] = n_sampled + np.arange(len(sampled), dtype=np.int32)
         rows = np.flatnonzero(number[sales.users] >= 0)
         numbered = (of_units + n_sampled).astype(np.int32)
         found.append((number[sales.users[rows]], sales.items[rows], sales.times[rows], numbered))
-        n_sampled += len(users)
-    users, items, bought_at, numbered = (np.concatenate(c) for c in zip(*found, strict=True))
-    return UserLog(users, items, bought_at, numbered, n_users)
+        n_sampled += len(sampled)
+    bought_by, items, bought_at, of_all = (np.concatenate(c) for c in zip(*found, strict=True))
+    return UserLog(bought_by, items, bought_at, of_all, n_users)

@@ -1,0 +1,1 @@
+"""Fits, lists and metrics from Parquet files larger than memory."""
