@@ -1,27 +1,42 @@
-"""fit: learns biases from Spark data frames with a `BiasLearner`'s settings."""
+"""fit: learns biases or a Reranker from Spark data frames with a learner's settings."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Protocol, TypeVar, cast
 
 from trimtab.bias import ItemBias
 from trimtab.checks import DUPLICATES, require_choice, require_whole
 from trimtab.errors import SettingError, warn
-from trimtab.learn import BiasLearner
+from trimtab.learn import BiasLearner, RerankLearner
 from trimtab.learn.input_checks import check_start, warn_of_unused_tables
+from trimtab.learn.partitions.partitioned_fit import fit_partitioned
+from trimtab.learn.rerank_learner import require_history
 from trimtab.progress import Progress, progress_reporter
 from trimtab.spark.checkpoint import Checkpoint
 from trimtab.spark.fit_session import open_session
 from trimtab.spark.spark_ascent_fit import fit_ascent_on_spark
-from trimtab.spark.spark_hierarchy_fit import fit_hierarchy_on_spark
+from trimtab.spark.spark_inputs import read_partitioned
+from trimtab.spark.spark_rerank_fit import check_events, fit_rerank_on_spark
 from trimtab.spark.spark_tables import SparkTables
+
+Result_co = TypeVar("Result_co", covariant=True)
+
+
+class Learner(Protocol[Result_co]):
+    """A `BiasLearner`, whose result is an `ItemBias`, or a `RerankLearner`: a `Reranker`."""
+
+    @property
+    def fit(self) -> Callable[..., Result_co]:
+        """The local fit."""
+        ...
 
 
 def fit(
-    learner: BiasLearner,
+    learner: Learner[Result_co],
     recs: Any,
     recent: Any,
     *,
@@ -34,21 +49,24 @@ def fit(
     max_rounds: int = 50,
     partitions: int | None = None,
     checkpoint: str | None = None,
-) -> ItemBias:
-    """Return the biases that would have ranked recent purchases best, like `BiasLearner.fit`.
+) -> Result_co:
+    """Return what the learner's own `fit` returns: biases, or a Reranker.
 
-    The hierarchy, which is the default, gives the same biases as the local fit. The ascent makes
+    The hierarchy, which is the default, gives the same biases as the local fit, and a
+    `RerankLearner` the same Reranker; with weights of users, to nine digits. The ascent makes
     rounds instead of cycles: it finds the best move of every item, then keeps the moves that help
     together.
 
     Args:
-        learner: the settings. `max_rounds` takes the place of its `max_cycles`.
+        learner: the settings, a `BiasLearner` or a `RerankLearner`; `max_rounds` takes the place
+            of `max_cycles`.
         recs: user_id, item_id, score; like all tables here, a data frame or the name of a table.
-        recent: user_id, item_id.
-        history: sales before the window.
+        recent: user_id, item_id; for a Reranker also timestamp.
+        history: sales before the window; for a Reranker user_id, item_id, timestamp. It learns from
+            the events of at most 20,000 users, which come to the driver.
         items: item_id, category.
         weights: user_id, weight.
-        start: biases to start from.
+        start: biases to start from; not for a Reranker.
         duplicates: what to do when `recs` has a (user, item) pair twice.
         progress: as for `BiasLearner.fit`.
         max_rounds: maximum rounds of the ascent.
@@ -62,33 +80,52 @@ def fit(
     check_start(start)
     if partitions is not None:
         require_whole("partitions", partitions, 1)
-    if learner.is_counts:
-        raise SettingError(
-            f"method={learner.method!r}: not on Spark, where the hierarchy and the ascent are; "
-            f"collect the tables and use BiasLearner.fit"
-        )
-    if not learner.is_hierarchy:
+    given: BiasLearner | RerankLearner = cast(Any, learner)
+    biases = given.biases if isinstance(given, RerankLearner) else given
+    _check_learner(given, biases, history, start)
+    if not biases.is_hierarchy:
         warn_of_unused_tables(history, items)
         history = items = None
-    if learner.max_cycles != BiasLearner.max_cycles:
-        warn(f"max_cycles={learner.max_cycles} is not used on Spark; pass max_rounds to fit")
     tables = SparkTables.read(recs, recent, weights, history, items)
+    with_users = isinstance(given, RerankLearner)
+    if with_users:
+        check_events(tables)
     identity = ""
     if checkpoint is not None:
-        identity = _identify(learner, max_rounds, tables, start, duplicates)
+        identity = _identify(given, max_rounds, tables, start, duplicates)
     steps = Checkpoint(tables.session, checkpoint, identity)
-    n_cycles, n_fits = (1, 1) if learner.is_hierarchy else (max_rounds, max(1, learner.n_bags))
+    n_cycles, n_fits = (1, 1) if biases.is_hierarchy else (max_rounds, max(1, biases.n_bags))
     with (
-        open_session(tables, learner, duplicates, partitions, steps) as session,
+        open_session(tables, biases, duplicates, partitions, steps, with_users) as session,
         progress_reporter(progress, n_cycles, n_fits) as report,
     ):
-        if learner.is_hierarchy:
-            return fit_hierarchy_on_spark(session, report(0)).fit.bias
-        return fit_ascent_on_spark(session, start, max_rounds, report)
+        if not biases.is_hierarchy:
+            return cast("Result_co", fit_ascent_on_spark(session, start, max_rounds, report))
+        inputs = read_partitioned(session)
+        if isinstance(given, RerankLearner):
+            return cast("Result_co", fit_rerank_on_spark(given, session, inputs, report(0)))
+        return cast("Result_co", fit_partitioned(biases, inputs, report(0)).fit.bias)
+
+
+def _check_learner(
+    learner: BiasLearner | RerankLearner, biases: BiasLearner, history: Any, start: ItemBias | None
+) -> None:
+    """Refuse settings that Spark does not know, and tables that do not suit a learner."""
+    if isinstance(learner, RerankLearner):
+        require_history(history)
+        if start is not None:
+            raise SettingError("start is given, but a RerankLearner does not use it; leave it out")
+    if biases.is_counts:
+        raise SettingError(
+            f"method={biases.method!r}: not on Spark, where the hierarchy and the ascent are; "
+            f"collect the tables and use BiasLearner.fit"
+        )
+    if biases.max_cycles != BiasLearner.max_cycles:
+        warn(f"max_cycles={biases.max_cycles} is not used on Spark; pass max_rounds to fit")
 
 
 def _identify(
-    learner: BiasLearner,
+    learner: BiasLearner | RerankLearner,
     max_rounds: int,
     tables: SparkTables,
     start: ItemBias | None,

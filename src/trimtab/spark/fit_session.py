@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from trimtab.learn import BiasLearner
 from trimtab.learn.input_checks import require_positive_scores
 from trimtab.learn.partitions.global_counts import GlobalCounts, check_counts, count_all_units
+from trimtab.spark.array_bytes import ids_from_bytes, ids_to_bytes
 from trimtab.spark.checkpoint import Checkpoint
 from trimtab.spark.spark_tables import SparkTables, partition_users
 from trimtab.spark.spark_units import SparkUnits
-from trimtab.tables.columns import ITEM
 
 
 @dataclass(frozen=True)
@@ -53,14 +52,24 @@ def open_session(
     duplicates: str,
     partitions: int | None,
     checkpoint: Checkpoint,
+    with_ids: bool = False,
 ) -> Iterator[FitSession]:
-    """A session for one fit; what it keeps in Spark's memory is released at the end."""
+    """A session for one fit; what it keeps in Spark's memory is released at the end.
+
+    Args:
+        tables: checked.
+        learner: the settings.
+        duplicates: what to do with repeated rows of `recs`.
+        partitions: number of partitions, if given.
+        checkpoint: saves results.
+        with_ids: whether to keep the ids of users.
+    """
     try:
         item_ids = _recall_ids(checkpoint, tables.item_ids)
         windows = tables.window_labels()
         units = partition_users(
             tables, item_ids, windows, learner.unlisted, duplicates,
-            tables.count_partitions(partitions), checkpoint,
+            tables.count_partitions(partitions), checkpoint, with_ids,
         )  # fmt: skip
         first, last = tables.first_and_last_purchase()
         window = {"rows": tables.n_recent, "first": first, "last": last}
@@ -71,17 +80,5 @@ def open_session(
 
 def _recall_ids(checkpoint: Checkpoint, read: Callable[[], Any]) -> Any:
     """Item ids that are read once, and found in the checkpoint after a restart."""
-
-    def make() -> list[Any]:
-        column = pa.array(read())
-        out = pa.BufferOutputStream()
-        with pa.ipc.new_stream(out, pa.schema([(ITEM, column.type)])) as writer:
-            writer.write_batch(pa.record_batch([column], names=[ITEM]))
-        return [np.frombuffer(out.getvalue(), np.uint8)]
-
-    (stored,) = checkpoint.recall("items", make)
-    column = pa.ipc.open_stream(pa.py_buffer(stored.tobytes())).read_all().column(ITEM)
-    ids = column.combine_chunks()
-    if isinstance(ids, pa.ChunkedArray):
-        ids = ids.chunk(0)
-    return np.array(ids) if pa.types.is_integer(ids.type) else ids
+    (stored,) = checkpoint.recall("items", lambda: [np.frombuffer(ids_to_bytes(read()), np.uint8)])
+    return ids_from_bytes(stored.tobytes())

@@ -45,10 +45,11 @@ def count_histories_on_spark(session: FitSession) -> Histories:
     if COUNT in history.columns:
         before = tuple(_count_before(session, history, start) for start in starts)
         return Histories(before, window_days=days)
-    sales = _all_sales(history, recent, newest, by_day)
-    now = (last + DAY) // DAY * DAY if by_day else last + 1
+    sales = all_sales(history, recent, max(starts), newest)
+    end = last + (DAY if by_day else 1)
+    now = end // DAY * DAY if by_day else end
     *counted, until_now = (_count_visits(session, sales, time, days) for time in (*starts, now))
-    return Histories(tuple(counted), until_now, days)
+    return Histories(tuple(counted), until_now, days, tuple(starts), end)
 
 
 def _count_before(session: FitSession, history: DataFrame, start: int | None) -> History:
@@ -69,9 +70,15 @@ def _count_before(session: FitSession, history: DataFrame, start: int | None) ->
     return History(found["long"], found.get("buyers"))
 
 
-def _all_sales(history: DataFrame, recent: DataFrame, newest: int, by_day: bool) -> DataFrame:
-    """The history before the newest window, and the purchases of the windows."""
-    start = newest // DAY * DAY if by_day else newest
+def all_sales(history: DataFrame, recent: DataFrame, start: int, newest: int) -> DataFrame:
+    """The history before the newest window, and the purchases of the windows.
+
+    Args:
+        history: events with timestamps.
+        recent: purchases with timestamps.
+        start: of the newest window; with dates, of its first day.
+        newest: time of its first purchase.
+    """
     before, after = _sales(history, "history"), _sales(recent, "recent")
     if USER not in history.columns:
         # Without users, earlier purchases would count twice.

@@ -10,10 +10,12 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as T  # noqa: N812
 
 from trimtab.errors import DataError, TrimtabError
 from trimtab.learn.partitions.partition import Partition
 from trimtab.learn.partitions.partitioned_units import count_parts
+from trimtab.spark.array_bytes import ids_to_bytes
 from trimtab.spark.checkpoint import Checkpoint
 from trimtab.spark.spark_frames import (
     Batches,
@@ -37,9 +39,10 @@ from trimtab.tables.frames import (
 )
 from trimtab.tables.ids import encode_ids, id_column
 from trimtab.tables.rec_lists import code_lists
+from trimtab.tables.timestamps import as_datetime
 
 _LIST, _SALE, _WEIGHT = 0, 1, 2  # kinds of rows
-_BUILT = "part int, place int, data binary, users long, units long, problem string"
+_BUILT = "part int, place int, data binary, users long, units long, problem string, ids binary"
 _ROWS_PER_PART = 10_000_000
 
 
@@ -77,6 +80,8 @@ class SparkTables:
             timed = (USER, TIMESTAMP, COUNT)
             history = read_spark_frame(history, "history", ITEM, ids=ids, optional=timed)
             check_same_ids(ITEM, {"recs": lists, "history": history})
+            if USER in history.columns and COUNT not in history.columns:
+                check_same_ids(USER, {"recs": lists, "history": history})
             check_rows(history, "history", (COUNT,) if COUNT in history.columns else ())
         if items is not None:
             items = read_spark_frame(items, "items", ITEM, CATEGORY, ids=ids)
@@ -124,12 +129,16 @@ class SparkTables:
         return encode_ids([id_column("all tables", ITEM, column)])[0]
 
     def first_and_last_purchase(self) -> tuple[str | None, str | None]:
-        """Timestamps of the first and last purchase, if known."""
+        """Timestamps of the first and last purchase, if known; those with a time zone in UTC."""
         if TIMESTAMP not in self.recent.columns:
             return None, None
         time = F.col(TIMESTAMP)
-        found = self.recent.agg(F.min(time).cast("string"), F.max(time).cast("string")).collect()
-        return found[0][0], found[0][1]
+        zoned = isinstance(self.recent.schema[TIMESTAMP].dataType, T.TimestampType)
+        if zoned:
+            time = F.unix_micros(TIMESTAMP)
+        found = self.recent.agg(F.min(time), F.max(time)).collect()[0]
+        first, last = (str(as_datetime(value) if zoned else value) for value in found)
+        return first, last
 
     def window_labels(self) -> list[Any]:
         """Labels of the windows, ascending; [None] without windows."""
@@ -150,7 +159,7 @@ def _refuse_event_weights(frame: Any, name: str) -> None:
 
 def partition_users(
     tables: SparkTables, item_ids: Any, windows: list[Any], unlisted: str, duplicates: str,
-    n_parts: int, checkpoint: Checkpoint,
+    n_parts: int, checkpoint: Checkpoint, with_ids: bool = False,
 ) -> SparkUnits:  # fmt: skip
     """Users with their lists, purchases and weights, partitioned by ranges of user ids.
 
@@ -162,6 +171,7 @@ def partition_users(
         duplicates: what to do with repeated rows of `recs`.
         n_parts: partitions to make.
         checkpoint: saves the result.
+        with_ids: whether to keep the ids of users, to find some of them later.
     """
     kind = tables.recs.schema[ITEM].dataType
     pairs = [F.lit(part) for code, label in enumerate(windows) for part in (label, code)]
@@ -174,7 +184,7 @@ def partition_users(
     by_user = rows.repartitionByRange(n_parts, USER)
     build = partial(
         _build, item_ids=item_ids, windowed=tables.has_windows, unlisted=unlisted,
-        duplicates=duplicates, weighted=tables.weights is not None,
+        duplicates=duplicates, weighted=tables.weights is not None, with_ids=with_ids,
     )  # fmt: skip
     built = checkpoint.keep_frame("users", map_arrow(by_user, build, _BUILT))
     first_chunks = built.where("place = 0").select("part", "users", "units", "problem").collect()
@@ -182,7 +192,10 @@ def partition_users(
         if row["problem"]:
             raise DataError(row["problem"])
     counted = {row["part"]: (row["users"], row["units"]) for row in first_chunks}
-    return SparkUnits(built.select("part", "place", "data"), count_parts(counted), checkpoint)
+    chunks, ids = built.select("part", "place", "data"), None
+    if with_ids:
+        ids = built.where("place = 0").select("part", "ids")
+    return SparkUnits(chunks, count_parts(counted), checkpoint, ids)
 
 
 def _rows(frame: DataFrame, kind: int, number: str | None, item_type: Any, codes: Any) -> DataFrame:
@@ -199,8 +212,9 @@ def _rows(frame: DataFrame, kind: int, number: str | None, item_type: Any, codes
 
 
 def _build(
-    batches: Batches, item_ids: Any, windowed: bool, unlisted: str, duplicates: str, weighted: bool
-) -> Batches:
+    batches: Batches, item_ids: Any, windowed: bool, unlisted: str, duplicates: str, weighted: bool,
+    with_ids: bool,
+) -> Batches:  # fmt: skip
     """The rows of a partition, coded and cut into chunks; or the error message."""
     from pyspark import TaskContext
 
@@ -212,30 +226,27 @@ def _build(
     context = TaskContext.get()
     assert context is not None
     number = context.partitionId()
-    problem, n_users, chunks = "", 0, [b""]
-    partition = None
+    problem, n_users, n_units, chunks, ids = "", 0, 0, [b""], None
     try:
-        partition, n_users = _encode(rows, item_ids, windowed, unlisted, duplicates, weighted)
-        chunks = list(partition.chunks())
+        partition, users = _encode(rows, item_ids, windowed, unlisted, duplicates, weighted)
+        n_users, n_units, chunks = len(users), partition.n_units, list(partition.chunks())
+        ids = ids_to_bytes(users) if with_ids else None
     except TrimtabError as error:
         problem = str(error)
-    for row in chunk_rows(number, chunks):
-        n = row.num_rows
+    for place, row in enumerate(chunk_rows(number, chunks)):
         yield pa.RecordBatch.from_arrays(
             [
-                *row.columns,
-                pa.array([n_users] * n, pa.int64()),
-                pa.array([0 if partition is None else partition.n_units] * n, pa.int64()),
-                pa.array([problem] * n, pa.string()),
+                *row.columns, pa.array([n_users]), pa.array([n_units]), pa.array([problem]),
+                pa.array([None if place else ids], pa.binary()),
             ],
-            names=[*row.schema.names, "users", "units", "problem"],
-        )
+            names=[*row.schema.names, "users", "units", "problem", "ids"],
+        )  # fmt: skip
 
 
 def _encode(
     rows: pa.Table, item_ids: Any, windowed: bool, unlisted: str, duplicates: str, weighted: bool
-) -> tuple[Partition, int]:
-    """The rows of a partition, coded as by a local fit, and the number of users."""
+) -> tuple[Partition, Any]:
+    """The rows of a partition, coded as by a local fit, and the ids of its users, ascending."""
     kinds = rows["kind"].to_numpy()
     columns = [USER, ITEM, SCORE, *([WINDOW] if windowed else [])]
     lists, sales, weighed = (
@@ -257,4 +268,4 @@ def _encode(
     users = units.user_codes.astype(np.int64)
     own = np.arange(len(units), dtype=np.int64)
     partition = Partition(coded, bought, weights, users, windows, own, np.empty(0, bool))
-    return partition, len(units.users)
+    return partition, units.users

@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from trimtab.arrays import Ints
 from trimtab.learn.partitions.partition import Partition
 from trimtab.learn.partitions.partitioned_units import (
     Add,
@@ -25,7 +26,7 @@ from trimtab.learn.partitions.partitioned_units import (
     add_arrays,
     join_arrays,
 )
-from trimtab.spark.array_bytes import from_bytes, to_bytes
+from trimtab.spark.array_bytes import as_ids, from_bytes, ids_from_bytes, ids_to_bytes, to_bytes
 from trimtab.spark.checkpoint import Checkpoint
 from trimtab.spark.spark_frames import Batches, map_arrow, use_own_cores
 
@@ -44,11 +45,13 @@ class SparkUnits:
         frame: chunks of partitions: part, place, data.
         parts: numbers of users and units, by partition.
         checkpoint: saves results, to continue from after a restart.
+        ids: of the users, by partition: part, ids; None if they are not kept.
     """
 
     frame: DataFrame
     parts: dict[int, Counted]
     checkpoint: Checkpoint
+    ids: DataFrame | None = None
 
     @property
     def n_users(self) -> int:
@@ -81,6 +84,19 @@ class SparkUnits:
             found = map_arrow(found.repartition(n_results), partial(_fold, add=add), _RESULT)
         rows = found.collect()
         return add([from_bytes(row["data"]) for row in rows])
+
+    def find_users(self, users: Ints) -> Any:
+        """Ids of users, an array of integers or of Arrow strings.
+
+        Args:
+            users: codes over all partitions, ascending, each once.
+        """
+        assert self.ids is not None
+        work = partial(_pick_ids, users=users, parts=self.parts)
+        found = map_arrow(self.ids, work, CHUNKS).collect()
+        ordered = sorted(found, key=lambda row: int(row["part"]))
+        parts = [pa.array(ids_from_bytes(bytes(row["data"]))) for row in ordered]
+        return as_ids(pa.chunked_array(parts))
 
     def exchange(
         self, write: Callable[..., Iterator[tuple[int, Arrays]]],
@@ -169,6 +185,17 @@ def _results(batches: Batches) -> Iterator[Arrays]:
         column = batch.column(batch.num_columns - 1)
         for row in range(batch.num_rows):
             yield from_bytes(column[row].as_buffer())
+
+
+def _pick_ids(batches: Batches, users: Ints, parts: dict[int, Counted]) -> Batches:
+    """Ids of some users, partition by partition."""
+    for batch in batches:
+        for row in range(batch.num_rows):
+            number = batch.column(0)[row].as_py()
+            ids, counted = pa.array(ids_from_bytes(batch.column(1)[row].as_buffer())), parts[number]
+            own = users - counted.users_before
+            chosen = ids.take(pa.array(own[(own >= 0) & (own < counted.users)]))
+            yield from chunk_rows(number, [ids_to_bytes(chosen)])
 
 
 def _fold(batches: Batches, add: Add) -> Batches:

@@ -1,16 +1,11 @@
-"""The default fit on Spark: counts what the partitioned fit needs, then runs it."""
+"""The inputs of the default fit on Spark: what the partitioned fit needs, counted by Spark."""
 
 from __future__ import annotations
 
 from trimtab.arrays import Ints
 from trimtab.learn.inputs import read_categories
 from trimtab.learn.partitions.global_counts import sum_totals
-from trimtab.learn.partitions.partitioned_fit import (
-    PartitionedFit,
-    PartitionedInputs,
-    fit_partitioned,
-)
-from trimtab.progress import Progress
+from trimtab.learn.partitions.partitioned_fit import PartitionedInputs
 from trimtab.spark.fit_session import FitSession
 from trimtab.spark.history_counts import count_histories_on_spark
 from trimtab.tables.columns import ITEM
@@ -18,11 +13,11 @@ from trimtab.tables.frames import Table, as_id_column
 from trimtab.tables.ids import encode_ids
 
 
-def fit_hierarchy_on_spark(session: FitSession, progress: Progress | None) -> PartitionedFit:
-    """The biases that the hierarchy learns, with forecast and intervals."""
+def read_partitioned(session: FitSession) -> PartitionedInputs:
+    """The tables of a session, with counts over all of them."""
     learner = session.learner
     counts = session.count_and_check("additive")
-    inputs = PartitionedInputs(
+    return PartitionedInputs(
         units=session.units,
         item_ids=session.item_ids,
         n_windows=len(session.windows),
@@ -32,7 +27,6 @@ def fit_hierarchy_on_spark(session: FitSession, progress: Progress | None) -> Pa
         histories=count_histories_on_spark(session),
         categories=_read_categories(session),
     )
-    return fit_partitioned(learner, inputs, progress)
 
 
 def _read_categories(session: FitSession) -> Ints | None:
