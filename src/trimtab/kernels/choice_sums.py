@@ -19,11 +19,26 @@ from trimtab.kernels.short_sorts import STACK, sort_curve
 
 
 @helper
+def _highest(values, n):
+    """The highest of the first n values; four at a time, because each `max` waits for the last."""
+    a = values[0]
+    b = a
+    c = a
+    d = a
+    for e in range(0, n - 3, 4):
+        a = max(a, values[e])
+        b = max(b, values[e + 1])
+        c = max(c, values[e + 2])
+        d = max(d, values[e + 3])
+    for e in range(n - n % 4, n):
+        a = max(a, values[e])
+    return max(max(a, b), max(c, d))
+
+
+@helper
 def _to_probabilities(probabilities, n):
     """Replace the first n logits by probabilities; returns log(sum of exp(logit))."""
-    top = probabilities[0]
-    for e in range(1, n):
-        top = max(top, probabilities[e])
+    top = _highest(probabilities, n)
     total = 0.0
     for e in range(n):
         probabilities[e] = np.exp(probabilities[e] - top)
@@ -143,8 +158,9 @@ def effect_sums(
         quanta: quanta in 1.
         gradient: by group, added to.
         curvature: by group, added to.
-        squares: sums of squared gradients of units, by group, added to.
+        squares: sums of squared gradients of units, by group, added to; empty if not needed.
     """
+    with_squares = len(squares) > 0
     probabilities = np.empty(_longest_list(start, stop, indptr))
     for unit in range(start, stop):
         weight = weights[unit]
@@ -165,7 +181,8 @@ def effect_sums(
                 step += hits[first + e] / all_hits
             own = weight * step
             gradient[group] += np.int64(np.rint(own * quanta))
-            squares[group] += np.int64(np.rint(own * own * quanta))
+            if with_squares:
+                squares[group] += np.int64(np.rint(own * own * quanta))
             curvature[group] += np.int64(
                 np.rint(weight * probability * (1.0 - probability) * quanta)
             )

@@ -151,8 +151,8 @@ def fit_effects(sums: Sums, n_fits: int, n_groups: int, precision: float) -> lis
     """The most likely effects of groups of items, shrunk to 0 by a prior; for several fits at once.
 
     Args:
-        sums: returns gradient, curvature and noise by [fit, sum, group], for the fits asked for at
-            the given effects.
+        sums: returns gradient and curvature (and more) by [fit, sum, group], for the fits asked
+            for at the given effects.
         n_fits: number of fits.
         n_groups: number of groups.
         precision: of the prior, in units that list items of the group.
@@ -161,7 +161,7 @@ def fit_effects(sums: Sums, n_fits: int, n_groups: int, precision: float) -> lis
     moving = list(range(n_fits))
     for _ in range(_EFFECT_STEPS):
         found = sums(moving, effects[moving])
-        for fit, (gradient, curvature, _) in zip(tuple(moving), found, strict=True):
+        for fit, (gradient, curvature, *_) in zip(tuple(moving), found, strict=True):
             now = effects[fit]
             step = _EFFECT_DAMPING * (gradient - precision * now) / (curvature + precision)
             step = np.clip(step, -_LONGEST_EFFECT_STEP, _LONGEST_EFFECT_STEP)
@@ -188,8 +188,9 @@ def effect_variance(sums: Floats) -> float:
 
 
 def sum_effects(
-    data: HitLists, weights: Floats, logits: Floats, groups: Codes, effects: Floats, quanta: float
-) -> Ints:
+    data: HitLists, weights: Floats, logits: Floats, groups: Codes, effects: Floats, quanta: float,
+    with_noise: bool = True,
+) -> Ints:  # fmt: skip
     """Gradient, curvature and noise of each group, in quanta; sums over parts of the units add.
 
     Args:
@@ -199,14 +200,16 @@ def sum_effects(
         groups: of list entries.
         effects: by group.
         quanta: per 1.
+        with_noise: whether the noise is needed; without it there are two sums.
     """
     from trimtab.kernels.choice_sums import effect_sums
 
     def part(start: int, stop: int) -> Ints:
-        sums = np.zeros((3, len(effects)), np.int64)
+        sums = np.zeros((3 if with_noise else 2, len(effects)), np.int64)
+        noise = sums[2] if with_noise else sums[0, :0]
         effect_sums(
             start, stop, data.lists.indptr, groups, logits, data.hits, weights, effects, quanta,
-            *sums,
+            sums[0], sums[1], noise,
         )  # fmt: skip
         return sums
 

@@ -65,8 +65,11 @@ class HitLists(NamedTuple):
     @property
     def n_hits(self) -> Ints:
         """Listed items that each unit bought."""
-        counted: Ints = np.diff(np.concatenate([[0], np.cumsum(self.hits > 0)])[self.lists.indptr])
-        return counted
+        from trimtab.kernels.list_levels import count_hits
+
+        counts = np.empty(self.n_units, np.int64)
+        run_ranges(count_hits, self.n_units, self.lists.indptr, self.hits, counts)
+        return counts
 
     def take(self, chosen: Ints) -> HitLists:
         """Some of the units."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trimtab.arrays import Codes, Flags, Floats, Ints
+from trimtab.arrays import Codes, Flags, Floats, Ints, entries_of
 from trimtab.bias.scaled_scores import model_scores, to_scale
 from trimtab.learn.hierarchy.choice_model import (
     LEAST_SCORE_COEFFICIENT,
@@ -27,6 +27,7 @@ from trimtab.learn.hierarchy.shared_inputs import (
     max_hit_value,
 )
 from trimtab.learn.scales import Scale
+from trimtab.threads import run_ranges
 
 _LONGEST = 2.0  # times the model's length
 
@@ -75,7 +76,6 @@ class UnitData:
         self.fold = self.window if shared.folds_are_windows else folds_of(users, shared.seed)
         self.hit_values = max_hit_value(data, shared.k, shared.metric) / shared.mean_hit_value
         lists = data.lists
-        self._of_unit = np.repeat(np.arange(data.n_units, dtype=np.int32), np.diff(lists.indptr))
         # Features are computed for the items on these lists only, which get numbers of their own.
         on_lists = np.zeros(shared.n_items, bool)
         on_lists[lists.items] = True
@@ -141,7 +141,10 @@ class UnitData:
     def effect_sums(
         self, level: str, fits: list[Fit], kept: dict[str, float], effects: Floats
     ) -> Ints:
-        """Gradient, curvature and noise of groups of items, by [fit, sum, group], in quanta."""
+        """Gradient and curvature of groups of items, by [fit, sum, group], in quanta.
+
+        For the level "spread", the noise as well.
+        """
         lists = self.model.lists
         groups = lists.items
         if level == "category":
@@ -155,8 +158,9 @@ class UnitData:
                 else self._logits(fit, kept)
             )
             weights = self.hit_values * self.chosen(fit.subset)
+            quanta = self.shared.effect_quanta
             found.append(
-                sum_effects(self.model, weights, logits, groups, at, self.shared.effect_quanta)
+                sum_effects(self.model, weights, logits, groups, at, quanta, level == "spread")
             )
         return np.array(found)
 
@@ -176,11 +180,27 @@ class UnitData:
         return self._last_logits[1]
 
     def _make_logits(self, fit: Fit, kept: dict[str, float]) -> Floats:
-        table_of = self._table_of(fit.subset)[self._of_unit]
-        found = self.model.lists.scores + kept["trend"] * self._trend_of(fit)[table_of, self._local]
+        from trimtab.kernels.list_levels import add_level
+
+        indptr, items, scores = self.model.lists
+        table_of, trend = self._table_of(fit.subset), self._trend_of(fit)
+        logits, n_units = np.empty(len(scores)), self.data.n_units
+        run_ranges(
+            add_level,
+            n_units,
+            indptr,
+            self._local,
+            scores,
+            table_of,
+            trend,
+            float(kept["trend"]),
+            logits,
+        )
         if fit.category is not None and kept.get("category"):
-            found += kept["category"] * self._by_item(fit, "category")[self.model.lists.items]
-        logits: Floats = fit.score_coefficient * found
+            none, by_item = np.zeros(n_units, np.int64), self._by_item(fit, "category")[None]
+            length = float(kept["category"])
+            run_ranges(add_level, n_units, indptr, items, logits, none, by_item, length, logits)
+        logits *= fit.score_coefficient
         return logits
 
     def _by_item(self, fit: Fit, level: str) -> Floats:
@@ -194,16 +214,22 @@ class UnitData:
 
     def _held_out_level(self, fold_fits: list[Fit], level: str) -> Floats:
         """A level at every list entry, from the fit that left out the entry's unit."""
-        fold, window = self.fold[self._of_unit], self.window[self._of_unit]
-        out = np.empty(len(fold))
+        from trimtab.kernels.list_levels import take_level
+
+        indptr, items, _ = self.data.lists
+        out = np.empty(len(items))
         for left_out, fit in enumerate(fold_fits):
-            own = fold == left_out
             if level == "trend":
-                tables = self.shared.table_of(window[own], left_out)
-                out[own] = self._trend_of(fit)[tables, self._local[own]]
+                numbers, values = self._local, self._trend_of(fit)
+                table_of = self.shared.table_of(self.window, left_out)
             else:
-                out[own] = self._by_item(fit, level)[self.model.lists.items[own]]
-        return out * self.shared.score_unit
+                numbers, values = items, self._by_item(fit, level)[None]
+                table_of = np.zeros(self.data.n_units, np.int64)
+            run_ranges(
+                take_level, self.data.n_units, indptr, numbers, self.fold == left_out, table_of,
+                values, float(self.shared.score_unit), out,
+            )  # fmt: skip
+        return out
 
     def held_out_move(self, fold_fits: list[Fit], kept: dict[str, float]) -> Floats:
         """How far the kept levels move every list entry, from fits that left out its unit."""
@@ -250,7 +276,7 @@ class UnitData:
     def forecast_newest(self, fit: Fit, kept: dict[str, float], newest: int) -> Ints:
         """The gain of a window from what the windows before it taught; see `Lifts`."""
         chosen = np.flatnonzero(self.window == newest)
-        entries = np.flatnonzero((self.window == newest)[self._of_unit])
+        _, entries = entries_of(self.data.lists.indptr, chosen)
         items = self.model.lists.items[entries]
         table = (newest - 1) * TABLES + WHOLE
         moved = kept["trend"] * self._trend_of(fit)[table, self._local[entries]]
