@@ -30,8 +30,29 @@ def progress_reporter(
             bar.close()
 
 
+@contextmanager
+def show_parts(wanted: bool | Progress | None, label: str) -> Iterator[Progress]:
+    """Yield a function that shows how many parts of the users are done.
+
+    Args:
+        wanted: True, False, or None for a bar on a terminal only; or a function to call instead.
+        label: what is done with the parts, to begin the line with.
+    """
+    if callable(wanted):
+        yield wanted
+    elif wanted is False or (wanted is None and not sys.stderr.isatty()):
+        yield lambda cycle, done, total: None
+    else:
+        bar = _Bar(1, 1, label)
+        try:
+            yield lambda cycle, done, total: bar.show(0, cycle, done, total)
+        finally:
+            bar.close()
+
+
 class _Bar:
-    def __init__(self, n_cycles: int, n_fits: int) -> None:
+    def __init__(self, n_cycles: int, n_fits: int, label: str | None = None) -> None:
+        self._label = label
         self._started = time.monotonic()
         self._n_cycles = n_cycles
         self._n_fits = n_fits
@@ -49,7 +70,7 @@ class _Bar:
         self._bar.update(
             self._task,
             completed=(fit + share_of_fit) / self._n_fits,
-            description=f"learning, cycle {cycle}{which_fit}",
+            description=self._label or f"learning, cycle {cycle}{which_fit}",
         )
 
     def _draw(self) -> None:
@@ -58,7 +79,7 @@ class _Bar:
 
         self._bar = RichProgress(console=Console(stderr=True), transient=True)
         self._bar.start()
-        self._task = self._bar.add_task("learning", total=1.0)
+        self._task = self._bar.add_task(self._label or "learning", total=1.0)
 
     def close(self) -> None:
         """Remove the bar."""

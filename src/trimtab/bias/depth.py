@@ -94,12 +94,15 @@ def _ends(lengths: Ints) -> Ints:
     return np.concatenate([[0], np.cumsum(lengths)])
 
 
-def warn_if_deeper(lists: Lists, depth: int | None) -> None:
+def warn_if_deeper(counts: Ints, depth: int | None) -> None:
     """Warn if lists are deeper than those that the biases were learned on.
 
     Up to 5 % of the lists may be deeper, as among those that set the depth.
+
+    Args:
+        counts: number of lists by length.
+        depth: of the lists that the biases were learned on.
     """
-    counts = count_lengths(lists)
     if depth is not None and counts[1:].any() and common_depth(counts) > depth:
         warn(
             f"lists of up to {len(counts) - 1} items; biases were learned on lists of {depth}: "

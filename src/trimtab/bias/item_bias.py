@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from trimtab.arrays import Ints
 from trimtab.bias.depth import (
     append_rest,
     choose_depth,
+    count_lengths,
     require_deep,
     split_lists,
     warn_if_deeper,
@@ -24,6 +26,7 @@ from trimtab.bias.export.search_boosts import search_body, write_boosts
 from trimtab.bias.export.sql_names import SqlTables
 from trimtab.bias.export.sql_statement import write_statement
 from trimtab.bias.ranked_tables import (
+    RankedPart,
     align_items,
     read_allowed,
     read_excluded_pairs,
@@ -96,6 +99,18 @@ class ItemBias(BiasTable):
             same type of frame as `recs`. Items that are not in the bias table have bias 0 (see
             `count_unknown`).
         """
+        part = self.rank_part(
+            recs, k, exclude=exclude, allowed=allowed, duplicates=duplicates, explore=explore,
+            seed=seed, depth=depth,
+        )  # fmt: skip
+        self.warn_of_lengths(part.lengths, k, depth)
+        return part.top
+
+    def rank_part(
+        self, recs: Any, k: int, *, exclude: Any | None = None, allowed: Any | None = None,
+        duplicates: str = "error", explore: int = 0, seed: int = 0, depth: int | str | None = None,
+    ) -> RankedPart:  # fmt: skip
+        """Return what `apply` returns, for some of all users and without warnings."""
         require_k(k)
         require_explore(explore, k, seed)
         deepest = choose_depth(self, depth)
@@ -105,9 +120,6 @@ class ItemBias(BiasTable):
         excluded = items.excluded
         if allowed is not None:
             excluded = excluded | ~read_allowed(allowed, items.ids)
-        warn_if_short(longest_list(coded.lists), k)
-        if depth is None:
-            warn_if_deeper(coded.lists, deepest)
         best, rest = split_lists(coded.lists._replace(items=items.codes), deepest)
         lists, units = to_scale(best, self.scale, self.summary.k)
         top = rank_lists(lists, k, items.bias, excluded, self.unlisted == "zero", hidden)
@@ -117,7 +129,20 @@ class ItemBias(BiasTable):
         top = top._replace(scores=to_scores(top, units))
         if rest is not None:
             top = append_rest(top, rest, k, excluded, hidden)
-        return write_top(top, coded, items.ids)
+        written = write_top(top, coded, items.ids)
+        return RankedPart(written, count_lengths(coded.lists), longest_list(top), items.unknown())
+
+    def warn_of_lengths(self, lengths: Ints, k: int, depth: int | str | None) -> None:
+        """Warn of lists that are too short, or deeper than what the biases were learned on.
+
+        Args:
+            lengths: number of the engine's lists by length.
+            k: as for `apply`.
+            depth: as for `apply`.
+        """
+        warn_if_short(len(lengths) - 1, k)
+        if depth is None:
+            warn_if_deeper(lengths, choose_depth(self, depth))
 
     def with_strength(self, strength: float) -> ItemBias:
         """Return these biases multiplied by a strength, for a cautious start.

@@ -7,12 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from trimtab.arrays import Codes, Flags, Floats, Lists, Sets, find_positions
+from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets, find_positions
 from trimtab.bias.table import WIDTH_90, BiasTable
 from trimtab.tables.columns import ITEM, RANK, SCORE, USER
 from trimtab.tables.frames import as_id_column, group_sets, read_frame, take_ids, write_frame
 from trimtab.tables.ids import encode_ids
 from trimtab.tables.rec_lists import CodedRecs
+
+
+@dataclass(frozen=True)
+class RankedPart:
+    """Ranked lists of some of all users, and what is needed to warn of all together."""
+
+    top: Any  # in the caller's type of frame
+    lengths: Ints  # number of the engine's lists by length
+    longest: int  # of the ranked lists
+    unknown: Any  # items on the engine's lists that are not in the bias table
 
 
 @dataclass(frozen=True)
@@ -27,6 +37,12 @@ class AlignedItems:
     excluded: Flags
     fresh: Flags
     standard_error: Floats
+
+    def unknown(self) -> Any:
+        """Return the ids of listed items that are not in the bias table."""
+        is_known = np.zeros(len(self.ids), bool)
+        is_known[self.known] = True
+        return take_ids(self.ids, self.listed[~is_known[self.listed]])
 
 
 def align_items(table: BiasTable, coded: CodedRecs) -> AlignedItems:

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from trimtab.bias.depth import choose_depth, warn_if_deeper
+from trimtab.arrays import Ints
+from trimtab.bias.depth import choose_depth, count_lengths, warn_if_deeper
 from trimtab.bias.ranked_tables import (
     AlignedItems,
+    RankedPart,
     align_items,
     read_allowed,
     read_excluded_pairs,
@@ -27,6 +29,7 @@ from trimtab.rerank.rerank_lists import RankedItems, may_be_added, rank_units
 from trimtab.rerank.rerank_table import RerankTable
 from trimtab.rerank.saved_reranker import load_reranker, save_reranker
 from trimtab.rerank.widening import SOURCES
+from trimtab.tables.ids import IdColumn
 from trimtab.tables.rec_lists import CodedRecs, longest_list, read_lists, warn_if_short
 
 PARTS = ("personal", *SOURCES)  # that can be left out
@@ -75,11 +78,11 @@ class Reranker(RerankTable):
             frame as `recs`. Scores order the items of one user; they are not comparable between
             users.
         """
-        top, left_out = self._rank(
+        top, left_out = self.apply_and_count(
             recs, k, history=history, as_of=as_of, exclude=exclude, allowed=allowed,
             duplicates=duplicates, depth=depth,
         )  # fmt: skip
-        _warn_of_later(left_out)
+        warn_of_later(left_out)
         return top
 
     def apply_and_count(self, recs: Any, k: int = 10, **options: Any) -> tuple[Any, LeftOut]:
@@ -87,7 +90,9 @@ class Reranker(RerankTable):
 
         There is no warning of events at or after `as_of`: they are counted.
         """
-        return self._rank(recs, k, **options)
+        part, left_out = self.rank_part(recs, k, **options)
+        self.warn_of_lengths(part.lengths, part.longest, k, options.get("depth"))
+        return part.top, left_out
 
     def explain(
         self,
@@ -120,16 +125,19 @@ class Reranker(RerankTable):
         place = ListPlace(self, self._items(aligned, None), lists, events.purchases, aligned.ids)
         return place.explain(user, item, choose_depth(self.bias, depth))
 
-    def _rank(
+    def rank_part(
         self, recs: Any, k: int, *, history: Any | None = None, as_of: Any | None = None,
         exclude: Any | None = None, allowed: Any | None = None, duplicates: str = "error",
-        depth: int | str | None = None,
-    ) -> tuple[Any, LeftOut]:  # fmt: skip
+        depth: int | str | None = None, listed: IdColumn | None = None,
+    ) -> tuple[RankedPart, LeftOut]:  # fmt: skip
+        """Return what `apply_and_count` returns, for some of all users and without warnings.
+
+        The arguments are those of `apply`, and `listed`, the items on all users' lists: they count
+        as known, and may be added.
+        """
         require_k(k)
         deepest = choose_depth(self.bias, depth)
-        coded = read_lists(recs, "never", duplicates)
-        if depth is None:
-            warn_if_deeper(coded.lists, deepest)
+        coded = read_lists(recs, "never", duplicates, listed)
         aligned = align_items(self.bias, coded)
         hidden = None if exclude is None else read_excluded_pairs(exclude, coded, aligned.ids)
         events = self._read_events(history, as_of, coded, aligned.ids)
@@ -138,9 +146,24 @@ class Reranker(RerankTable):
         top = rank_units(
             self, items, lists, coded.units.user_codes, events.purchases, hidden, k, deepest
         )
-        if longest_list(top) < k:
-            warn_if_short(longest_list(coded.lists), k)
-        return write_top(top, coded, aligned.ids), events.left_out
+        written = write_top(top, coded, aligned.ids)
+        lengths = count_lengths(coded.lists)
+        part = RankedPart(written, lengths, longest_list(top), aligned.unknown())
+        return part, events.left_out
+
+    def warn_of_lengths(self, lengths: Ints, longest: int, k: int, depth: Any | None) -> None:
+        """Warn of lists that are too short, or deeper than what the biases were learned on.
+
+        Args:
+            lengths: number of the engine's lists by length.
+            longest: length of the longest ranked list.
+            k: as for `apply`.
+            depth: as for `apply`.
+        """
+        if depth is None:
+            warn_if_deeper(lengths, choose_depth(self.bias, depth))
+        if longest < k:
+            warn_if_short(len(lengths) - 1, k)
 
     def _items(self, aligned: AlignedItems, allowed: Any | None) -> RankedItems:
         """Return what is known of items; `allowed` as for `apply`."""
@@ -240,7 +263,8 @@ class Reranker(RerankTable):
         )
 
 
-def _warn_of_later(left_out: LeftOut) -> None:
+def warn_of_later(left_out: LeftOut) -> None:
+    """Warn of events at or after the instant of the lists."""
     if left_out.later:
         warn(
             f"{left_out.later} events of history are at or after as_of and were left out; pass "

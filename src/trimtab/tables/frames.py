@@ -154,11 +154,16 @@ def read_scores(table: Table, column: str = SCORE) -> tuple[Floats, float]:
     found = run_ranges(copy_scores, len(values), values, scores)
     bad = next((row for row, _ in found if row >= 0), None)
     if bad is not None:
-        raise DataError(
-            f"column '{table.own_name(column)}' of {table.name} has {values[bad]} in row {bad} "
-            f"(from 0): it must be finite; fix or drop such rows"
-        )
+        raise not_finite(table.name, table.own_name(column), values[bad], bad)
     return scores, min((low for _, low in found), default=0.0)
+
+
+def not_finite(table: str, name: str, value: float, row: int) -> DataError:
+    """Return the error for a number that is nan or infinite."""
+    return DataError(
+        f"column '{name}' of {table} has {value} in row {row} (from 0): it must be finite; fix or "
+        f"drop such rows"
+    )
 
 
 @dataclass(frozen=True)

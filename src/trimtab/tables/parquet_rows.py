@@ -62,6 +62,7 @@ class ParquetRows:
             data = open_parquet(self.place)
             self._fragments = list(data.fragments)
             schema = data.schema.remove_metadata()
+            self.found: list[str] = self.names.rename(schema.empty_table()).column_names
             self.row_groups: list[RowGroup] = []
             require_distinct_columns(self.place, schema.names)
             picked = pick_columns(self.place, schema, wanted or schema.names, needed, self.names)
@@ -80,7 +81,11 @@ class ParquetRows:
     @property
     def own_user(self) -> str:
         """The caller's name of the column with user ids."""
-        return self.names.find(self.own_schema.names).get(USER, USER)
+        return self.source_of(USER)
+
+    def source_of(self, column: str) -> str:
+        """Return the name of a column in batches."""
+        return self.names.find(self.own_schema.names).get(column, column)
 
     @property
     def plain_schema(self) -> pa.Schema:
@@ -176,6 +181,7 @@ class TableRows:
         """Return the rows of a table in memory."""
         self._table = table
         self.schema, self.n_rows = table.schema, table.num_rows
+        self.found: list[str] = table.column_names
         self.plain_schema = pa.schema([(f.name, plain_type(f.type)) for f in table.schema])
         self.row_groups = [RowGroup(0, 0, self.n_rows, None, None, None)]
         self.own_user = USER
@@ -197,6 +203,10 @@ class TableRows:
         return restore_dictionaries(table, self.schema).replace_schema_metadata(
             self.schema.metadata
         )
+
+    def source_of(self, column: str) -> str:
+        """Return the name of a column in batches."""
+        return column
 
     def own_name(self, column: str) -> str:
         """Return the caller's name of a column, for messages."""

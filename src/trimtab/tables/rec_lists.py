@@ -22,7 +22,7 @@ from trimtab.tables.frames import (
     read_scores,
     take_ids,
 )
-from trimtab.tables.ids import encode_ids
+from trimtab.tables.ids import IdColumn, encode_ids
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,21 @@ class CodedRecs:
     lists: Lists
 
 
-def read_lists(recs: Any, unlisted: str, duplicates: str) -> CodedRecs:
-    """Return recommendations as lists of codes."""
+def read_lists(
+    recs: Any, unlisted: str, duplicates: str, listed: IdColumn | None = None
+) -> CodedRecs:
+    """Return recommendations as lists of codes.
+
+    Args:
+        recs: the lists.
+        unlisted: "never" or "zero".
+        duplicates: what to do with repeated rows.
+        listed: items of further lists, which get codes too.
+    """
     table = read_frame(recs, "recs", USER, ITEM, SCORE, optional=(WINDOW,))
     units, (unit_codes,) = encode_units(table)
-    item_ids, (item_codes,) = encode_ids([table.ids(ITEM)])
+    columns = [table.ids(ITEM)] if listed is None else [table.ids(ITEM), listed]
+    item_ids, (item_codes, *_) = encode_ids(columns)
     lists = code_lists(table, unit_codes, item_codes, units, item_ids, unlisted, duplicates)
     return CodedRecs(table, units, item_ids, lists)
 
@@ -51,11 +61,7 @@ def code_lists(
     """Return lists by unit, each item once; raise for bad scores or repeats."""
     require_choice("duplicates", duplicates, DUPLICATES)
     scores, lowest = read_scores(table)
-    if unlisted == "zero" and lowest < 0:
-        raise DataError(
-            f"column '{table.own_name(SCORE)}' of recs has {lowest:g}: unlisted='zero' needs "
-            f"scores of at least 0; shift the scores or use unlisted='never'"
-        )
+    require_for_unlisted(unlisted, lowest, table.own_name(SCORE))
     lists = group_scored(unit_codes, item_codes, scores, len(units))
     repeated = find_repeat(lists, len(item_ids))
     if repeated and duplicates == "error":
@@ -66,6 +72,21 @@ def code_lists(
             f"than once; drop the repeats, or pass duplicates='max', 'mean' or 'sum'"
         )
     return merge_repeats(lists, duplicates) if repeated else lists
+
+
+def require_for_unlisted(unlisted: str, lowest: float, name: str) -> None:
+    """Raise if scores are too low for the setting of unlisted items.
+
+    Args:
+        unlisted: "never" or "zero".
+        lowest: the lowest score.
+        name: the caller's name of the column.
+    """
+    if unlisted == "zero" and lowest < 0:
+        raise DataError(
+            f"column '{name}' of recs has {lowest:g}: unlisted='zero' needs scores of at least 0; "
+            f"shift the scores or use unlisted='never'"
+        )
 
 
 def longest_list(lists: Lists) -> int:

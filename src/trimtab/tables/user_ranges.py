@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from trimtab.checks import require_columns, require_no_nulls, require_whole
+from trimtab.checks import require_columns, require_whole
 from trimtab.tables.column_map import GivenColumns, own_names
 from trimtab.tables.columns import USER
 from trimtab.tables.copied_rows import CopiedRows
@@ -22,6 +22,7 @@ from trimtab.tables.ids import require_same_id_type
 from trimtab.tables.parquet_rows import ParquetRows, RowGroup, Rows, TableRows
 from trimtab.tables.places import Place
 from trimtab.tables.range_choice import UserRanges, choose_ranges, user_column
+from trimtab.tables.row_checks import require_values
 
 ROWS_PER_PART = 10_000_000
 _MOST_READ = 2.0  # times that a row is read, on average; beyond that, rows are copied
@@ -53,7 +54,7 @@ def divide_by_user(
         user_column(name, rows, rows.schema.empty_table()[USER]) for name, rows in opened.items()
     ])  # fmt: skip
     for name, rows in opened.items():
-        _refuse_nulls(name, rows)
+        require_values(name, rows, USER)
     largest = max(opened, key=lambda name: opened[name].n_rows)
     ranges = choose_ranges(largest, opened[largest], rows_per_part)
     with contextlib.ExitStack() as files:
@@ -162,22 +163,3 @@ def _divide(
     if in_place.n_read() <= _MOST_READ * rows.n_rows:
         return in_place
     return CopiedRows(name, rows, ranges, folder)
-
-
-class _Counted:
-    """A column that is too long to be held, of which the nulls are counted."""
-
-    def __init__(self, null_count: int, length: int) -> None:
-        self.null_count, self._length = null_count, length
-
-    def __len__(self) -> int:
-        return self._length
-
-
-def _refuse_nulls(name: str, rows: Rows) -> None:
-    counts = [group.n_nulls for group in rows.row_groups]
-    if None in counts:
-        batches = rows.batches(columns=[rows.own_user])
-        counts = [batch[rows.own_user].null_count for batch in batches]
-    n_nulls = sum(count for count in counts if count is not None)
-    require_no_nulls(name, rows.own_name(USER), _Counted(n_nulls, rows.n_rows))

@@ -1,0 +1,105 @@
+"""The events that a Reranker ranks by, of one part of the users after the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from trimtab.arrays import Ints
+from trimtab.metrics.event_weights import read_event_weights
+from trimtab.rerank import LeftOut, Reranker
+from trimtab.rerank.events import choose_instant
+from trimtab.tables.columns import TIMESTAMP, WEIGHT
+from trimtab.tables.frames import Table
+from trimtab.tables.parquet_rows import Rows
+from trimtab.tables.row_checks import find_lowest, require_values
+from trimtab.tables.timestamps import DAY, as_datetime, as_utc, microseconds
+
+
+@dataclass(frozen=True)
+class PartEvents:
+    """How the events of a part are read: as if those of all users were read together.
+
+    Args:
+        as_of: the instant that lists are for, as `Reranker.apply` takes it.
+        instant: the same, in microseconds of UTC.
+        tz: time zone of timestamps that have none; None to leave them as they are.
+    """
+
+    as_of: Any
+    instant: int
+    tz: str | None
+
+    @staticmethod
+    def prepare(history: Rows, reranker: Reranker, as_of: Any, tz: str | None) -> PartEvents:
+        """Check the weights of all events, and find the instant that follows from their times."""
+        if WEIGHT in history.schema.names:
+            _check_weights(history)
+        if as_of is not None:
+            return PartEvents(as_of, choose_instant(as_of, np.empty(0, np.int64), reranker), tz)
+        instant = choose_instant(None, _ends_of_times(history, tz), reranker)
+        moment = as_datetime(instant)
+        moment = moment if reranker.has_zone else moment.replace(tzinfo=None)
+        return PartEvents(moment, instant, tz)
+
+    def read(self, history: pa.Table) -> pa.Table:
+        """Return the events of a part that count, in the time zone that was given."""
+        used = _drop_weightless(history)
+        if self.tz is None or used.num_rows == 0:
+            return used
+        stamps, _ = as_utc(used[TIMESTAMP], self.tz, "history")
+        return used.set_column(used.column_names.index(TIMESTAMP), TIMESTAMP, stamps)
+
+    def count_without_lists(self, history: pa.Table) -> LeftOut:
+        """Return the events that are left out if none of a part's users has a list."""
+        used = self.read(history)
+        if used.num_rows == 0:
+            return LeftOut(0, 0, 0)
+        later = int(np.count_nonzero(_times_of(used, self.tz) >= self.instant))
+        return LeftOut(later, used.num_rows - later, 0)
+
+
+def _check_weights(history: Rows) -> None:
+    """Raise if a weight is missing, not finite or negative, or if all are 0."""
+    require_values("history", history, WEIGHT)
+    lowest = find_lowest("history", history, WEIGHT)
+    if lowest < 0 or (lowest == 0 and not _any_weight(history)):
+        shown = pa.table({WEIGHT: [lowest]})
+        own = {WEIGHT: history.own_name(WEIGHT)}
+        read_event_weights(Table("history", shown, None, False, own), WEIGHT)
+
+
+def _any_weight(history: Rows) -> bool:
+    batches = history.batches(columns=[history.source_of(WEIGHT)])
+    return any(np.any(batch[0].to_numpy() > 0) for batch in batches)
+
+
+def _drop_weightless(history: pa.Table) -> pa.Table:
+    if WEIGHT not in history.column_names:
+        return history
+    counts = pa.array(history[WEIGHT].to_numpy() > 0)
+    return history.filter(counts).drop_columns([WEIGHT])
+
+
+def _ends_of_times(history: Rows, tz: str | None) -> Ints:
+    """Return the latest time, and one that is no midnight if there is any: all that counts."""
+    latest: int | None = None
+    by_day = True
+    columns = [name for name in (TIMESTAMP, WEIGHT) if name in history.schema.names]
+    for batch in history.batches(columns=[history.source_of(name) for name in columns]):
+        times = _times_of(_drop_weightless(batch.rename_columns(columns)), tz)
+        if len(times):
+            latest = int(times.max()) if latest is None else max(latest, int(times.max()))
+            by_day = by_day and not np.any(times % DAY)
+    if latest is None:
+        return np.empty(0, np.int64)
+    return np.array([latest] if by_day else [latest, latest - 1])
+
+
+def _times_of(events: pa.Table, tz: str | None) -> Ints:
+    if events.num_rows == 0:
+        return np.empty(0, np.int64)
+    return microseconds(as_utc(events[TIMESTAMP], tz or "UTC", "history")[0])
