@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from datetime import date
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.daily.dated_lists import DatedLists
+from trimtab.daily.large_lists import LargeLists, distinct_items
 from trimtab.daily.training_tables import ShopData, TrainingTables
 from trimtab.errors import RefusedError, StoreError, warn
-from trimtab.tables.column_map import own_names
+from trimtab.tables.column_map import ColumnMap, own_names
 from trimtab.tables.columns import ITEM
 from trimtab.tables.files import is_csv, match_id_types, read_table
 from trimtab.tables.ids import IdColumn, encode_ids, id_column
+from trimtab.tables.places import Place
 
 _MOST_UNKNOWN = 0.5  # share of the entries in tonight's lists
 _SOME_UNKNOWN = 0.1  # from here on, a warning
@@ -27,8 +30,8 @@ def require_known_items(lists: DatedLists, tables: TrainingTables, data: ShopDat
     """
     day = lists.newest(data.as_of)
     known = [
-        _distinct("the training lists", tables.recs[ITEM]),
-        _distinct("events", data.log.events[ITEM]),
+        id_column("the training lists", ITEM, distinct_items(tables.recs)),
+        id_column("events", ITEM, pa.chunked_array([pc.unique(data.log.events[ITEM])])),
     ]
     try:
         share = _unknown_share(lists, day, known)
@@ -51,19 +54,23 @@ def require_known_items(lists: DatedLists, tables: TrainingTables, data: ShopDat
 def _unknown_share(lists: DatedLists, day: date, known: list[IdColumn]) -> float:
     """Return the share of a day's entries whose items are in none of the columns."""
     path = lists.days[day]
-    table = read_table(path, [ITEM], [ITEM], lists.columns)
-    text = [ITEM] if known[0].kind == "strings" else []
-    (table,) = match_id_types([table], [is_csv(path)], text)
-    counted = table[ITEM].drop_null().value_counts()  # whatever re-ranks them refuses nulls
-    name = own_names(table).get(ITEM, ITEM)
-    listed = id_column(str(path), name, pa.chunked_array([counted.field("values")]))
-    _, (codes, *others) = encode_ids([listed, *known])
+    items, entries, n_rows = _count_items(path, lists.columns, known[0].kind == "strings")
+    _, (codes, *others) = encode_ids([items, *known])
     is_known = pc.is_in(pa.array(codes), pa.chunked_array([pa.array(part) for part in others]))
-    entries = counted.field("counts")
     unknown = pc.sum(entries.filter(pc.invert(is_known)), min_count=0).as_py()
-    return float(unknown / max(table.num_rows, 1))
+    return float(unknown / max(n_rows, 1))
 
 
-def _distinct(table: str, column: pa.ChunkedArray) -> IdColumn:
-    """Return the distinct ids of a column."""
-    return id_column(table, ITEM, pa.chunked_array([pc.unique(column)]))
+def _count_items(path: Place, columns: ColumnMap, is_text: bool) -> tuple[IdColumn, Any, int]:
+    """Return the items on a day's lists, how often each is listed, and the number of rows."""
+    large = LargeLists.open(path, columns)
+    if large is not None:
+        counted = large.count_items()
+        items = id_column(str(path), large.rows.own_name(ITEM), counted[ITEM])
+        return items, counted["count_sum"], large.rows.n_rows
+    table = read_table(path, [ITEM], [ITEM], columns)
+    (table,) = match_id_types([table], [is_csv(path)], [ITEM] if is_text else [])
+    found = table[ITEM].drop_null().value_counts()  # whatever re-ranks them refuses nulls
+    name = own_names(table).get(ITEM, ITEM)
+    items = id_column(str(path), name, pa.chunked_array([found.field("values")]))
+    return items, found.field("counts"), table.num_rows

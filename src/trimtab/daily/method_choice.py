@@ -6,11 +6,16 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
+
+import pyarrow as pa
 
 from trimtab.bias import ItemBias
 from trimtab.bias.table import WIDTH_90
 from trimtab.checks import COUNT_METHODS
+from trimtab.daily.large_fit import can_learn_from_files, fit_large
+from trimtab.daily.large_lists import StackedLists
 from trimtab.daily.training_tables import TrainingTables
 from trimtab.errors import DataError
 from trimtab.learn import BiasLearner, RerankLearner
@@ -106,6 +111,7 @@ class Learners(NamedTuple):
     rerank_learner: RerankLearner | None  # for the methods "reranker" and "auto"
     tables: TrainingTables
     duplicates: str
+    room: Path  # for temporary files
 
     def learn(self, method: str, start: ItemBias | None, served: str | None) -> LearnedTonight:
         """Return what a method learns.
@@ -127,20 +133,26 @@ class Learners(NamedTuple):
 
     def _learn_reranker(self) -> LearnedTonight:
         assert self.rerank_learner is not None
-        tables = self.tables
-        reranker = self.rerank_learner.fit(
-            tables.recs, tables.recent, history=tables.history, items=tables.catalogue,
-            duplicates=self.duplicates,
-        )  # fmt: skip
+        reranker = self._fit(self.rerank_learner, self._known)
         return LearnedTonight(RERANKER, reranker.bias, reranker)
 
+    @property
+    def _known(self) -> dict[str, pa.Table | None]:
+        return {"history": self.tables.history, "items": self.tables.catalogue}
+
+    def _fit(self, learner: BiasLearner | RerankLearner, known: Mapping[str, Any]) -> Any:
+        """Return what a learner learns; lists that are too large for memory are read in parts."""
+        tables, recs = self.tables, self.tables.recs
+        if isinstance(recs, StackedLists):
+            if can_learn_from_files(learner, tables):
+                return fit_large(learner, recs, tables, self.duplicates, self.room)
+            recs = recs.in_memory()
+        return learner.fit(recs, tables.recent, duplicates=self.duplicates, **known)
+
     def _fit_bias(self, learner: BiasLearner, start: ItemBias | None = None) -> ItemBias:
-        tables, more = self.tables, {}
-        if learner.uses_history:
-            more = {"history": tables.history, "items": tables.catalogue}
-        return learner.fit(
-            tables.recs, tables.recent, start=start, duplicates=self.duplicates, **more
-        )
+        known: dict[str, Any] = self._known if learner.uses_history else {}
+        found: ItemBias = self._fit(learner, known if start is None else {**known, "start": start})
+        return found
 
     def _learn_best(self, served: str | None) -> LearnedTonight:
         """Return what the chosen method learned, and pass on only its warnings."""

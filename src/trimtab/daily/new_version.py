@@ -53,5 +53,7 @@ class NewVersion:
         if self.ranked is not None:
             tables |= {TOP: self.ranked.top, LISTS: self.ranked.finished}
         for name, table in tables.items():
-            if table is not None:
+            if isinstance(table, Path):  # already written, on the same disk
+                table.rename(folder / name)
+            elif table is not None:
                 write_table(table, folder / name)

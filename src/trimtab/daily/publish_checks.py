@@ -62,7 +62,7 @@ def require_no_concerns(bias: ItemBias, reranker: Reranker | None, concerns: Seq
 
 def require_similar_lists(
     bias: ItemBias, newest: tuple[pa.Table, date], top: pa.Table, trained: pa.Table,
-    duplicates: str, rank: Rank,
+    duplicates: str, rank: Rank, n_users: tuple[int, int],
 ) -> None:  # fmt: skip
     """Refuse lists unlike the training lists: few users, or scores on another scale.
 
@@ -75,12 +75,12 @@ def require_similar_lists(
         trained: the newest training lists.
         duplicates: what to do with repeated rows.
         rank: how the lists were re-ranked.
+        n_users: in both kinds of lists, of which these may be only some.
     """
-    listed, day = newest
-    n_users, usual = (pc.count_distinct(table[USER]).as_py() for table in (listed, trained))
-    if n_users < _LEAST_USERS * usual:
+    (listed, day), (tonight, usual) = newest, n_users
+    if tonight < _LEAST_USERS * usual:
         raise RefusedError(
-            f"lists of {day} cover {n_users} users; the training lists covered {usual}: not "
+            f"lists of {day} cover {tonight} users; the training lists covered {usual}: not "
             f"published; {_ADVICE}"
         )
     k = int(pc.max(top[RANK]).as_py())

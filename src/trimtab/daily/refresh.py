@@ -26,6 +26,7 @@ from trimtab.bias.saved import summary_json
 from trimtab.bias.strength import require_strength
 from trimtab.checks import COUNT_METHODS, DUPLICATES, require_choice, require_whole
 from trimtab.daily.dated_lists import DatedLists, find_lists
+from trimtab.daily.large_lists import without_rows
 from trimtab.daily.list_checks import require_known_items
 from trimtab.daily.method_choice import (
     AUTO,
@@ -235,9 +236,10 @@ class Refresh:
             lists = find_lists(as_place(self.lists), data.log.tz, own)
             require_newer_day(store, writer.current, data, OLDER in self._accepted())
             served = ServedNow.read(store, writer.current)
-            made = self._make_version(lists, data, served, caught)
-            limits = {"exclude": self.exclude, "allowed": self.allowed}
-            number = writer.publish(made.write, made.describe(limits), self.keep)
+            with writer.temporary_folder() as room:
+                made = self._make_version(lists, data, served, caught, room)
+                limits = {"exclude": self.exclude, "allowed": self.allowed}
+                number = writer.publish(made.write, made.describe(limits), self.keep)
         return Refreshed(store.version(number), made.bias, made.notes, made.reranker)
 
     def _accepted(self) -> set[str]:
@@ -245,9 +247,9 @@ class Refresh:
 
     def _make_version(
         self, lists: DatedLists, data: ShopData, served: ServedNow,
-        caught: list[warnings.WarningMessage],
+        caught: list[warnings.WarningMessage], room: Path,
     ) -> NewVersion:  # fmt: skip
-        """Return everything that a version holds, before anything is written."""
+        """Return everything that a version holds, before anything is published."""
         day = data.as_of
         windows = recent_windows(data.log, day, self.recent_days, self.windows)
         if INCOMPLETE not in self._accepted():
@@ -256,15 +258,15 @@ class Refresh:
         chosen = leave_out_holes(data.log, choose_lists(lists, windows, day, learn_on), day)
         text = served.text_in_csv(lists, data)
         accept_leaked = LEAKED in self._accepted()
-        tables, data = build_training_tables(lists, chosen, data, text, accept_leaked)
+        tables, data = build_training_tables(lists, chosen, data, text, accept_leaked, room)
         start = served.start_for(self.learner) if self.warm else None
-        if not served.has_type_of(tables.recs, ID_TYPE in self._accepted()):
+        if not served.has_type_of(without_rows(tables.recs), ID_TYPE in self._accepted()):
             start = None
         if UNKNOWN_ITEMS not in self._accepted():
             require_known_items(lists, tables, data)
         limits = Limits.read(self.exclude, self.allowed, ColumnMap.of(self.columns))
         began = time.perf_counter()
-        learned = self._learners(tables).learn(self._asked, start, served.method)
+        learned = self._learners(tables, room).learn(self._asked, start, served.method)
         seconds = time.perf_counter() - began
         concerns = [str(w.message) for w in caught if issubclass(w.category, GuardWarning)]
         if GUARD not in self._accepted():
@@ -272,7 +274,7 @@ class Refresh:
         learned = learned.with_strength(self.strength)
         ranked = None
         if self.rerank or self._asked == AUTO or learned.reranker is not None:
-            tonight = read_tonight(lists, data, learned.bias, limits, self.duplicates)
+            tonight = read_tonight(lists, data, learned.bias, limits, self.duplicates, room)
             check = TrainedOn(tables.newest_lists, DIFFERENT_LISTS in self._accepted())
             wanted = Wanted(self.rerank, self._asked == AUTO)
             ranked = tonight.rank(self.learner.k, learned.bias, learned.reranker, wanted, check)
@@ -282,10 +284,10 @@ class Refresh:
         manifest["started_from"] = None if start is None else served.number
         return NewVersion(learned.bias, learned.reranker, ranked, data.names(), manifest, notes)
 
-    def _learners(self, tables: TrainingTables) -> Learners:
+    def _learners(self, tables: TrainingTables, room: Path) -> Learners:
         with_reranker = self._asked in (RERANKER, AUTO)
         rerank_learner = self._rerank_learner() if with_reranker else None
-        return Learners(self.learner, rerank_learner, tables, self.duplicates)
+        return Learners(self.learner, rerank_learner, tables, self.duplicates, room)
 
     def _describe(
         self, learned: LearnedTonight, data: ShopData, tables: TrainingTables, seconds: float,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,10 +13,13 @@ from trimtab.bias import ItemBias
 from trimtab.bias.table import text_columns
 from trimtab.checks import require_columns
 from trimtab.daily.dated_lists import DatedLists
-from trimtab.daily.publish_checks import Rank, require_similar_lists
+from trimtab.daily.large_lists import DayLists, LargeLists, some_lists, without_rows
+from trimtab.daily.publish_checks import require_similar_lists
 from trimtab.daily.training_tables import ShopData, read_lists
 from trimtab.errors import DataError, warn
+from trimtab.parquet.apply_parquet import apply
 from trimtab.rerank import LeftOut, Reranker
+from trimtab.store.versions import LISTS, TOP
 from trimtab.tables.column_map import ColumnMap, own_names
 from trimtab.tables.columns import ITEM, TIMESTAMP, USER
 from trimtab.tables.files import is_csv, match_id_types, read_table
@@ -48,7 +51,7 @@ class Limits:
 class TrainedOn(NamedTuple):
     """The newest lists learned from."""
 
-    lists: pa.Table
+    lists: DayLists
     accept_others: bool  # whether tonight's lists may differ much from them
 
 
@@ -63,8 +66,8 @@ class RankedTonight(NamedTuple):
     """Tonight's lists as they are published."""
 
     day: date  # of the engine's lists
-    top: pa.Table | None  # by biases, if asked for
-    finished: pa.Table | None  # with what must not be shown left out, if asked for
+    top: pa.Table | Path | None  # by biases, if asked for; a file if they are large
+    finished: pa.Table | Path | None  # with what must not be shown left out, if asked for
     left_out: LeftOut  # events that the reranker did not use
 
 
@@ -72,13 +75,14 @@ class RankedTonight(NamedTuple):
 class Tonight:
     """The newest lists up to a day, and what is known that morning."""
 
-    listed: pa.Table
+    listed: DayLists
     day: date  # of the lists
     as_of: date
     tz: str
     history: pa.Table  # all events before as_of
     limits: Limits
     duplicates: str
+    room: Path  # for lists that are too large for memory
 
     def rank(
         self, k: int, bias: ItemBias, reranker: Reranker | None, wanted: Wanted, check: TrainedOn
@@ -93,60 +97,58 @@ class Tonight:
             check: the lists must not differ much from these.
         """
         top, finished, left_out = None, None, LeftOut(0, 0, 0)
+        hidden = {"exclude": self.limits.exclude, "allowed": self.limits.allowed}
         if wanted.by_bias:
-            top = self._rank_by_bias(bias, k, check)
+            top, _ = self._rank(bias, k, check, TOP)
         if reranker is not None:
-            finished, left_out = self._finish(reranker, k, check)
+            known = {"history": self.history, "as_of": self._instant(reranker)}
+            finished, left_out = self._rank(reranker, k, check, LISTS, **hidden, **known)
         elif wanted.finished:
-            finished = self._require_rows(self._rank_by_bias(bias, k, check, self.limits))
+            finished, _ = self._rank(bias, k, check, LISTS, **hidden)
         return RankedTonight(self.day, top, finished, left_out)
 
-    def _rank_by_bias(
-        self, bias: ItemBias, k: int, check: TrainedOn, limits: Limits | None = None
-    ) -> pa.Table:
-        hidden: dict[str, Any] = {}
-        if limits is not None:
-            hidden = {"exclude": limits.exclude, "allowed": limits.allowed}
+    def _instant(self, reranker: Reranker) -> datetime:
+        # Days of the log may end after those of the shop if its timestamps are whole days.
+        return as_datetime(max(day_start(self.as_of, self.tz), reranker.learned_until))
 
-        def rank(lists: pa.Table, k: int) -> pa.Table:
-            return bias.apply(lists, k, duplicates=self.duplicates, **hidden)
+    def _rank(
+        self, model: ItemBias | Reranker, k: int, check: TrainedOn, name: str, **options: Any
+    ) -> tuple[pa.Table | Path, LeftOut]:
+        """Return the top k of all lists, in memory or in a file of the given name, after checks."""
+        options["duplicates"] = self.duplicates
 
-        top = rank(self.listed, k)
-        self._require_similar(bias, top, check, rank)
-        return top
+        def rank(lists: pa.Table, k: int) -> tuple[pa.Table, LeftOut]:
+            if isinstance(model, Reranker):
+                return model.apply_and_count(lists, k, **options)
+            return model.apply(lists, k, **options), LeftOut(0, 0, 0)
 
-    def _require_rows(self, finished: pa.Table) -> pa.Table:
-        if finished.num_rows == 0:
+        some, n_users = some_lists(self.listed)
+        top, left_out = rank(some, k)
+        self._require_rows(top.num_rows)
+        if not check.accept_others:
+            trained, usual = some_lists(check.lists)
+            bias = model if isinstance(model, ItemBias) else model.bias
+            require_similar_lists(
+                bias, (some, self.day), top, trained, self.duplicates,
+                lambda lists, k: rank(lists, k)[0], (n_users, usual),
+            )  # fmt: skip
+        if isinstance(self.listed, LargeLists):
+            path = self.room / name
+            done = apply(model, self.listed.rows, path, k, **options)
+            return path, done.left_out
+        return top, left_out
+
+    def _require_rows(self, n_rows: int) -> None:
+        if n_rows == 0:
             raise DataError(
                 f"lists of {self.day}: exclude and allowed leave nothing to show; check these files"
             )
-        return finished
-
-    def _finish(self, reranker: Reranker, k: int, check: TrainedOn) -> tuple[pa.Table, LeftOut]:
-        # Days of the log may end after those of the shop if its timestamps are whole days.
-        instant = max(day_start(self.as_of, self.tz), reranker.learned_until)
-
-        def rank(lists: pa.Table, k: int) -> tuple[pa.Table, LeftOut]:
-            return reranker.apply_and_count(
-                lists, k, history=self.history, as_of=as_datetime(instant),
-                exclude=self.limits.exclude, allowed=self.limits.allowed,
-                duplicates=self.duplicates,
-            )  # fmt: skip
-
-        top, left_out = rank(self.listed, k)
-        self._require_rows(top)
-        self._require_similar(reranker.bias, top, check, lambda lists, k: rank(lists, k)[0])
-        return top, left_out
-
-    def _require_similar(self, bias: ItemBias, top: pa.Table, check: TrainedOn, rank: Rank) -> None:
-        if not check.accept_others:
-            newest = (self.listed, self.day)
-            require_similar_lists(bias, newest, top, check.lists, self.duplicates, rank)
 
 
 def read_tonight(
-    lists: DatedLists, data: ShopData, bias: ItemBias, limits: Limits, duplicates: str
-) -> Tonight:
+    lists: DatedLists, data: ShopData, bias: ItemBias, limits: Limits, duplicates: str,
+    room: Path,
+) -> Tonight:  # fmt: skip
     """Read the newest lists; warn if they are old.
 
     Args:
@@ -155,6 +157,7 @@ def read_tonight(
         bias: whose item ids decide what numbers in CSV files are.
         limits: what must not be shown.
         duplicates: what to do with repeated rows.
+        room: folder for temporary files.
     """
     newest, text = lists.newest(data.as_of), text_columns(bias)
     if newest < data.as_of - timedelta(1):
@@ -162,11 +165,12 @@ def read_tonight(
             f"the newest lists, of {newest}, are {(data.as_of - newest).days} days older than "
             f"as_of={data.as_of}; re-ranking them anyway; check why newer ones are missing"
         )
-    (listed,), matched = read_lists(lists, [newest], data, text)
+    (listed,), matched = read_lists(lists, [newest], data, text, room=room)
     history = matched.log.events.select([USER, ITEM, TIMESTAMP])
     from_csv = (is_csv(lists.days[newest]), data.from_csv[0], *limits.from_csv)
-    listed, history, exclude, allowed = match_id_types(
-        [listed, history, limits.exclude, limits.allowed], from_csv, text
+    found, history, exclude, allowed = match_id_types(
+        [without_rows(listed), history, limits.exclude, limits.allowed], from_csv, text
     )
     limits = Limits(exclude, allowed, limits.from_csv)
-    return Tonight(listed, newest, data.as_of, data.log.tz, history, limits, duplicates)
+    listed = listed if isinstance(listed, LargeLists) else found
+    return Tonight(listed, newest, data.as_of, data.log.tz, history, limits, duplicates, room)

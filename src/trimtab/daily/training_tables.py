@@ -8,13 +8,21 @@ from datetime import date, datetime
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from trimtab.checks import require_columns
 from trimtab.daily.dated_lists import DatedLists
 from trimtab.daily.event_sources import read_events
+from trimtab.daily.large_lists import (
+    LIST_COLUMNS,
+    DayLists,
+    LargeLists,
+    StackedLists,
+    widen_lists,
+    without_rows,
+)
 from trimtab.daily.leaked_lists import leave_out_leaked
 from trimtab.errors import DataError
-from trimtab.tables.arrow_types import plain_type
 from trimtab.tables.column_map import ColumnMap, own_names
 from trimtab.tables.columns import (
     CATEGORY,
@@ -32,7 +40,6 @@ from trimtab.tables.log_windows import Window, rows_of_users, stack_windows
 from trimtab.tables.places import Place
 from trimtab.tables.timestamps import as_utc, day_start, microseconds, require_zone
 
-_LIST_COLUMNS = (USER, ITEM, SCORE)
 _ELSEWHERE = (USER, ITEM, TIMESTAMP, SCORE, TRAINED_UNTIL)  # needed, or columns of the lists
 
 
@@ -64,13 +71,13 @@ class ShopData:
 class TrainingTables:
     """The tables of a fit, and the windows and the days of the lists in them, newest first."""
 
-    recs: pa.Table
+    recs: pa.Table | StackedLists
     recent: pa.Table
     history: pa.Table
     catalogue: pa.Table | None
     windows: tuple[Window, ...]
     days: tuple[date, ...]
-    newest_lists: pa.Table  # the lists of the first of these days
+    newest_lists: DayLists  # the lists of the first of these days
 
 
 def read_shop_data(
@@ -108,7 +115,8 @@ def read_lists(
     data: ShopData,
     text: Sequence[str] = (),
     windows: Sequence[Window] = (),
-) -> tuple[list[pa.Table], ShopData]:
+    room: Path | None = None,
+) -> tuple[list[DayLists], ShopData]:
     """Return the lists of some days, and the shop's data with ids of the same kinds.
 
     Args:
@@ -118,20 +126,35 @@ def read_lists(
         text: columns of ids that are text.
         windows: one per day, newest first; of all but the first, only lists of its buyers are kept,
             as they are read: all lists of all windows may not fit into memory.
+        room: folder for temporary files, if large lists may stay in their files.
     """
-    tables = [_read_day(lists.days[day], lists.columns) for day in days[:1]]
+    may_stay = room is not None
+    tables = [_read_day(lists.days[day], lists.columns, may_stay) for day in days[:1]]
     for place, day in enumerate(days[1:], start=1):
-        table = _read_day(lists.days[day], lists.columns)
-        tables.append(rows_of_users(table, windows[place].events(data.log)) if windows else table)
+        found = _read_day(lists.days[day], lists.columns, may_stay)
+        tables.append(_lists_of(found, windows[place].events(data.log), room) if windows else found)
     from_csv = [is_csv(lists.days[day]) for day in days]
     log, (events_csv, items_csv) = data.log, data.from_csv
-    *tables, events, known, items = match_id_types(
-        [*tables, log.events, log.items, data.items],
+    *matched, events, known, items = match_id_types(
+        [*(without_rows(table) for table in tables), log.events, log.items, data.items],
         [*from_csv, events_csv, items_csv, items_csv],
         text,
     )
-    _require_one_kind(lists, days, tables)
+    _require_one_kind(lists, days, matched)
+    tables = [
+        own if isinstance(own, LargeLists) else table
+        for own, table in zip(tables, matched, strict=True)
+    ]
     return tables, replace(data, log=replace(log, events=events, items=known), items=items)
+
+
+def _lists_of(lists: DayLists, buyers: pa.Table, room: Path | None) -> DayLists:
+    """Return the lists of the users who bought something."""
+    if not isinstance(lists, LargeLists):
+        return rows_of_users(lists, buyers)
+    assert room is not None
+    number = len(list(room.iterdir()))
+    return lists.keep_users(pc.unique(buyers[USER]), room / f"lists-{number}.parquet")
 
 
 def _require_one_kind(lists: DatedLists, days: Sequence[date], tables: list[pa.Table]) -> None:
@@ -147,24 +170,14 @@ def _require_one_kind(lists: DatedLists, days: Sequence[date], tables: list[pa.T
             )
 
 
-def _read_day(path: Place, columns: ColumnMap) -> pa.Table:
-    table = read_table(path, _LIST_COLUMNS, _LIST_COLUMNS, columns)
+def _read_day(path: Place, columns: ColumnMap, may_stay: bool) -> DayLists:
+    large = LargeLists.open(path, columns) if may_stay else None
+    if large is not None:
+        return large
+    table = read_table(path, LIST_COLUMNS, LIST_COLUMNS, columns)
     if table.num_rows == 0:
         raise DataError(f"{path} has no rows; write the day's lists again, or delete the file")
-    widened = pa.table({name: _widen(table[name]) for name in _LIST_COLUMNS})
-    return widened.replace_schema_metadata(table.schema.metadata)
-
-
-def _widen(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column in the widest type of its kind: days of different types can be stacked."""
-    kind = plain_type(column.type)
-    if pa.types.is_integer(kind) and kind != pa.uint64():
-        return column.cast(kind).cast(pa.int64())
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        return column.cast(kind).cast(pa.large_string())
-    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        return column.cast(pa.float64())
-    return column
+    return widen_lists(table)
 
 
 def choose_lists(
@@ -195,7 +208,7 @@ def choose_lists(
 
 def build_training_tables(
     lists: DatedLists, chosen: Sequence[tuple[Window, date]], data: ShopData, text: Sequence[str],
-    accept_leaked: bool,
+    accept_leaked: bool, room: Path,
 ) -> tuple[TrainingTables, ShopData]:  # fmt: skip
     """Return the tables of a fit, and the shop's data with ids of the lists' kinds.
 
@@ -205,15 +218,18 @@ def build_training_tables(
         data: the shop's data.
         text: columns of ids that are text.
         accept_leaked: whether to learn also from lists that seem to have seen their window.
+        room: folder for temporary files.
     """
     windows, days = zip(*chosen, strict=True)
-    recs, matched = read_lists(lists, days, data, text, windows)
-    if not accept_leaked:
-        kept = leave_out_leaked(matched.log, chosen, recs)
+    recs, matched = read_lists(lists, days, data, text, windows, room)
+    if not accept_leaked and len(recs) > 1:
+        pairs = zip(recs, windows, strict=True)
+        looked_at = [_some_of(own, window, matched.log) for own, window in pairs]
+        kept = leave_out_leaked(matched.log, chosen, looked_at)
         windows, days = zip(*(chosen[place] for place in kept), strict=True)
         recs = [recs[place] for place in kept]
     bought = [window.events(matched.log) for window in windows]
-    stacked, recent = stack_windows(windows, recs, bought)
+    stacked, recent = _stack(windows, recs, bought)
     return TrainingTables(
         recs=stacked,
         recent=recent,
@@ -223,3 +239,21 @@ def build_training_tables(
         days=days,
         newest_lists=recs[0],
     ), matched
+
+
+def _some_of(lists: DayLists, window: Window, log: Log) -> pa.Table:
+    """Return the lists, or those of some of the window's buyers if they are large."""
+    if not isinstance(lists, LargeLists):
+        return lists
+    return lists.of_some(pc.unique(window.events(log)[USER]))
+
+
+def _stack(
+    windows: Sequence[Window], recs: Sequence[DayLists], bought: Sequence[pa.Table]
+) -> tuple[pa.Table | StackedLists, pa.Table]:
+    """Return lists and purchases of all windows as one; large lists stay in their files."""
+    if not any(isinstance(own, LargeLists) for own in recs):
+        return stack_windows(windows, recs, bought)
+    labels = [str(window.first) for window in windows] if len(windows) > 1 else None
+    _, recent = stack_windows(windows, [without_rows(own) for own in recs], bought)
+    return StackedLists(recs, labels), recent

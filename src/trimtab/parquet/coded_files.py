@@ -83,6 +83,7 @@ def code_files(
         with divide_by_user(sources.by_user, None, rows_per_part, Path(name)) as parts:
             for part in parts:
                 rows = {table: part[table] for table in sources.by_user}
+                rows["recs"] = sources.lists_of(rows)
                 writer.add(code_part(_as_tables(rows), unlisted, duplicates), rows["recent"])
         yield writer.finish()
 

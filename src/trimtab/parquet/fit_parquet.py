@@ -30,7 +30,6 @@ from trimtab.parquet.fit_sources import FitSources
 from trimtab.progress import Progress, progress_reporter
 from trimtab.rerank import Reranker
 from trimtab.tables.column_map import GivenColumns
-from trimtab.tables.columns import WINDOW
 from trimtab.tables.user_ranges import ROWS_PER_PART
 
 
@@ -76,6 +75,16 @@ def fit(
             f"tables into memory and use BiasLearner.fit"
         )
     sources = FitSources.open(recs, recent, history, items, weights, columns)
+    return fit_sources(learner, sources, duplicates, progress, rows_per_part, folder)
+
+
+def fit_sources(
+    learner: BiasLearner | RerankLearner, sources: FitSources, duplicates: str,
+    progress: bool | Progress | None = None, rows_per_part: int = ROWS_PER_PART,
+    folder: Path | None = None,
+) -> ItemBias | Reranker:  # fmt: skip
+    """Return what the learner learns from open tables; the arguments are those of `fit`."""
+    biases = learner.biases if isinstance(learner, RerankLearner) else learner
     if isinstance(learner, RerankLearner):
         require_history(sources.history)
         for name in ("history", "recent"):
@@ -85,7 +94,7 @@ def fit(
         code_files(sources, biases.unlisted, duplicates, rows_per_part, folder) as coded,
         progress_reporter(progress, 1, 1) as report,
     ):
-        source = _FileSource(biases, coded, WINDOW in sources.recs.schema.names, report(0))
+        source = _FileSource(biases, coded, sources.has_windows, report(0))
         if isinstance(learner, RerankLearner):
             return fit_rerank(biases, asdict(learner), source, sources.has_zone)
         return source.fit_biases().bias

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,9 +26,11 @@ class FitSources:
 
     recs: Rows
     recent: Rows
-    history: Rows | None
-    weights: Rows | None
-    items: Table | None
+    history: Rows | None = None
+    weights: Rows | None = None
+    items: Table | None = None
+    earlier: tuple[Rows, ...] = ()  # lists of earlier windows, in tables of their own
+    windows: tuple[str, ...] = ()  # labels of `recs` and of these
 
     @staticmethod
     def open(
@@ -64,7 +66,28 @@ class FitSources:
             "recs": self.recs, "recent": self.recent, "history": self.history,
             "weights": self.weights,
         }  # fmt: skip
+        found |= {f"recs {place}": rows for place, rows in enumerate(self.earlier, start=1)}
         return {name: rows for name, rows in found.items() if rows is not None}
+
+    def lists_of(self, rows: Mapping[str, pa.Table]) -> pa.Table:
+        """The lists of a part, of all windows.
+
+        Args:
+            rows: of the part, by table.
+        """
+        if not self.windows:
+            return rows["recs"]
+        names = ["recs", *(f"recs {place}" for place in range(1, len(self.windows)))]
+        labelled = [
+            rows[name].append_column(WINDOW, pa.repeat(pa.scalar(label), rows[name].num_rows))
+            for name, label in zip(names, self.windows, strict=True)
+        ]
+        return pa.concat_tables(labelled, promote_options="permissive")
+
+    @property
+    def has_windows(self) -> bool:
+        """Whether lists are of several windows."""
+        return bool(self.windows) or WINDOW in self.recs.schema.names
 
     def column_names(self, table: str) -> list[str] | None:
         """The columns of a table; None if it is not given."""
@@ -78,8 +101,9 @@ class FitSources:
 
     def check(self) -> None:
         """Refuse tables that do not go together, or only with a fit in memory."""
-        columns = {"recs": self.recs.schema.names, "recent": self.recent.schema.names}
-        require_windows_in_all(columns)
+        if not self.windows:
+            columns = {"recs": self.recs.schema.names, "recent": self.recent.schema.names}
+            require_windows_in_all(columns)
         for name, rows in self.by_user.items():
             require_rows(name, rows.n_rows)
         for name in ("recent", "history"):

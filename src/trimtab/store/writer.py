@@ -44,6 +44,14 @@ class Writer:
         self._store = store
         self.current = current  # the version served when writing began
 
+    @contextlib.contextmanager
+    def temporary_folder(self) -> Iterator[Path]:
+        """A folder on the disk of the store; the next writer removes it if this one is killed."""
+        with tempfile.TemporaryDirectory(
+            prefix=_STAGING, dir=self._store.folder, ignore_cleanup_errors=True
+        ) as name:
+            yield Path(name)
+
     def publish(self, fill: Callable[[Path], None], manifest: Mapping[str, Any], keep: int) -> int:
         """Publish a version and return its number.
 

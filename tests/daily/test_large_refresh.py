@@ -1,0 +1,83 @@
+"""The daily job on lists that stay in their files: the same version as with lists in memory."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pyarrow.parquet as pq
+import pytest
+
+from shops import AS_OF, Shop
+from trimtab.daily import large_lists
+from trimtab.daily.large_lists import LargeLists, StackedLists, some_lists
+from trimtab.errors import RefusedError
+from trimtab.store import Version
+from trimtab.tables.column_map import ColumnMap
+
+pytestmark = pytest.mark.xdist_group("shop")
+
+
+def files_of(version: Version) -> dict[str, bytes]:
+    paths = (path for path in version.folder.rglob("*") if path.is_file())
+    found = {str(path.relative_to(version.folder)): path.read_bytes() for path in paths}
+    found.pop("manifest.json")  # it has the time of day
+    return found
+
+
+def manifest_of(version: Version) -> dict[str, object]:
+    differs = {"created", "seconds", "files", "number", "started_from"}
+    return {name: told for name, told in version.manifest.items() if name not in differs}
+
+
+@pytest.fixture
+def keep_in_files(monkeypatch):
+    """Treat lists of any size as large, and count how often they are read into memory."""
+    read = []
+    monkeypatch.setattr(large_lists, "LARGE", 10)
+    for kind in (LargeLists, StackedLists):
+        monkeypatch.setattr(kind, "in_memory", lambda lists: read.append(lists))
+    return read
+
+
+@pytest.mark.parametrize(
+    "options", [{"reranker": True}, {"rerank": True}, {"reranker": True, "rerank": True}]
+)
+def test_the_same_version(shop: Shop, keep_in_files, monkeypatch, options):
+    found = shop.job(**options, warm=False).run(AS_OF).version
+    assert keep_in_files == []
+    assert [path.name for path in shop.store.iterdir() if path.name.startswith(".staging")] == []
+    monkeypatch.setattr(large_lists, "LARGE", 10**9)
+    expected = shop.job(**options, warm=False).run(AS_OF).version
+    assert files_of(found) == files_of(expected)
+    assert manifest_of(found) == manifest_of(expected)
+    found.check()
+
+
+def test_methods_that_need_all_lists_read_them(shop: Shop, monkeypatch):
+    expected = shop.job(method="recent").run(AS_OF).version
+    monkeypatch.setattr(large_lists, "LARGE", 10)
+    found = shop.job(method="recent").run(AS_OF).version
+    assert files_of(found) == files_of(expected)
+
+
+def test_lists_of_few_users_are_refused(shop: Shop, keep_in_files):
+    newest = shop.lists / f"{AS_OF}.parquet"
+    lists = pq.read_table(newest)
+    pq.write_table(lists.slice(0, lists.num_rows // 4), newest)
+    with pytest.raises(RefusedError, match=r"lists of .* cover \d+ users"):
+        shop.job(reranker=True).run(AS_OF)
+    assert not (shop.store / "current.json").exists()
+
+
+def test_lists_to_look_at_are_whole(shop: Shop, monkeypatch):
+    monkeypatch.setattr(large_lists, "LARGE", 10)
+    monkeypatch.setattr(large_lists, "_ROWS_LOOKED_AT", 200)
+    path = shop.lists / f"{AS_OF - timedelta(1)}.parquet"
+    lists = pq.read_table(path)
+    some, n_users = some_lists(LargeLists.open(path, ColumnMap()))
+    every = lists["user_id"].value_counts().to_pylist()
+    counts = {found["values"]: found["counts"] for found in every}
+    picked = some["user_id"].value_counts().to_pylist()
+    assert 0 < len(picked) < len(counts)
+    assert all(counts[found["values"]] == found["counts"] for found in picked)
+    assert n_users == pytest.approx(len(counts), rel=0.2)
