@@ -35,7 +35,7 @@ def keep_in_files(monkeypatch):
     read = []
     monkeypatch.setattr(large_lists, "LARGE", 10)
     for kind in (LargeLists, StackedLists):
-        monkeypatch.setattr(kind, "in_memory", lambda lists: read.append(lists))
+        monkeypatch.setattr(kind, "in_memory", read.append)
     return read
 
 
