@@ -13,6 +13,7 @@ from trimtab.tables.columns import ITEM, RANK, SCORE, USER
 from trimtab.tables.frames import as_id_column, group_sets, read_frame, take_ids, write_frame
 from trimtab.tables.ids import encode_ids
 from trimtab.tables.rec_lists import CodedRecs
+from trimtab.threads import run_ranges
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,10 @@ def align_items(table: BiasTable, coded: CodedRecs) -> AlignedItems:
     widest = float(np.nanmax(errors)) if np.isfinite(errors).any() else 0.0
     standard_error = np.full(len(ids), widest)
     standard_error[known] = np.nan_to_num(errors)
-    codes = from_recs[coded.lists.items]
+    # Without other items in the bias table, the codes stay the same.
+    codes = coded.lists.items
+    if len(ids) > len(coded.item_ids):
+        codes = take_ids(from_recs, codes)
     return AlignedItems(ids, codes, from_recs, known, bias, excluded, fresh, standard_error)
 
 
@@ -91,11 +95,12 @@ def read_allowed(allowed: Any, item_ids: Any) -> Flags:
 
 def write_top(top: Lists, coded: CodedRecs, item_ids: Any) -> Any:
     """Return ranked lists as a table of the caller's type."""
-    lengths = np.diff(top.indptr)
-    units = np.repeat(np.arange(top.n_units, dtype=np.int32), lengths)
-    ranks = np.arange(len(units)) - np.repeat(top.indptr[:-1], lengths) + 1
+    from trimtab.kernels.coding import spread_units
+
+    units, ranks = np.empty(len(top.items), np.int32), np.empty(len(top.items), np.int64)
+    run_ranges(spread_units, top.n_units, top.indptr, units, ranks)
     columns = coded.units.columns(units)
     columns[ITEM] = take_ids(item_ids, top.items)
     columns[SCORE] = top.scores
-    columns[RANK] = ranks.astype(np.int64)
+    columns[RANK] = ranks
     return write_frame(columns, coded.table)

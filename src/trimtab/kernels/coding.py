@@ -10,11 +10,12 @@ from trimtab.kernels.compiling import helper, kernel
 @kernel
 def extremes(start, stop, ids):
     """The smallest and the largest id."""
-    low = ids[start]
-    high = ids[start]
-    for row in range(start, stop):
-        low = min(low, ids[row])
-        high = max(high, ids[row])
+    part = ids[start:stop]  # indices known to be at least 0 compile to vector instructions
+    low = part[0]
+    high = part[0]
+    for row in range(len(part)):
+        low = min(low, part[row])
+        high = max(high, part[row])
     return low, high
 
 
@@ -47,18 +48,41 @@ def pair_up(start, stop, users, windows, n_windows, out):
 
 
 @kernel
-def count_rows(units, indptr):
-    """Fill `indptr` from the unit of each row; returns whether the units ascend already."""
-    ascending = True
-    last = np.int32(-1)
-    for row in range(len(units)):
-        unit = units[row]
-        indptr[unit + 1] += 1
-        ascending = ascending and unit >= last
+def find_starts(start, stop, units, indptr):
+    """Fill `indptr` from the unit of each row in a range; returns whether the units ascend there.
+
+    If they ascend in all ranges, `indptr` is filled.
+    """
+    last = np.int64(units[start - 1]) if start > 0 else np.int64(-1)
+    for row in range(start, stop):
+        unit = np.int64(units[row])
+        if unit < last:
+            return False
+        for other in range(last + 1, unit + 1):
+            indptr[other] = row
         last = unit
+    if stop == len(units):
+        for other in range(last + 1, len(indptr)):
+            indptr[other] = stop
+    return True
+
+
+@kernel
+def count_rows(units, indptr):
+    """Fill `indptr`, all 0 before, from the unit of each row."""
+    for row in range(len(units)):
+        indptr[units[row] + 1] += 1
     for unit in range(len(indptr) - 1):
         indptr[unit + 1] += indptr[unit]
-    return ascending
+
+
+@kernel
+def spread_units(start, stop, indptr, units, ranks):
+    """Write the unit of each entry, and its rank from 1."""
+    for unit in range(start, stop):
+        for e in range(indptr[unit], indptr[unit + 1]):
+            units[e] = unit
+            ranks[e] = e - indptr[unit] + 1
 
 
 @kernel

@@ -17,7 +17,7 @@ from trimtab.errors import DataError
 from trimtab.tables.column_map import ColumnMap, own_names
 from trimtab.tables.columns import ITEM, SCORE, USER, WEIGHT, WINDOW
 from trimtab.tables.ids import IdColumn, as_read_only, encode_ids, id_column
-from trimtab.threads import run_ranges
+from trimtab.threads import LEAST_SPLIT, run_ranges
 
 _NUMBER_TYPES = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
 
@@ -186,15 +186,23 @@ class Units:
 
     def columns(self, units: Ints | Codes) -> dict[str, Any]:
         """Return the id columns of the given units."""
-        taken = {USER: take_ids(self.users, self.user_codes[units])}
+        taken = {USER: take_ids(self.users, take_ids(self.user_codes, units))}
         if self.windows is not None and self.window_codes is not None:
-            taken[WINDOW] = take_ids(self.windows, self.window_codes[units])
+            taken[WINDOW] = take_ids(self.windows, take_ids(self.window_codes, units))
         return taken
 
 
 def take_ids(ids: Any, codes: Codes) -> Any:
     """Return the ids of codes."""
-    return ids[codes] if isinstance(ids, np.ndarray) else ids.take(pa.array(codes))
+    if not isinstance(ids, np.ndarray):
+        return ids.take(pa.array(codes))
+    if len(codes) < LEAST_SPLIT:
+        return ids[codes]
+    from trimtab.kernels.coding import recode
+
+    taken = np.empty(len(codes), ids.dtype)
+    run_ranges(recode, len(codes), codes, ids, taken)
+    return taken
 
 
 def encode_units(*tables: Table) -> tuple[Units, list[Codes]]:
@@ -245,9 +253,11 @@ def group_scored(units: Codes, items: Codes, scores: Floats, n_units: int) -> Li
     """Return rows as lists by unit, without a copy if the rows are already in order."""
     from trimtab.kernels import coding
 
-    indptr = np.zeros(n_units + 1, np.int64)
-    if coding.count_rows(units, indptr):
+    indptr = np.empty(n_units + 1, np.int64)
+    if all(run_ranges(coding.find_starts, len(units), units, indptr)):
         return Lists(indptr, items, scores)
+    indptr[:] = 0
+    coding.count_rows(units, indptr)
     grouped = Lists(indptr, np.empty_like(items), np.empty_like(scores))
     coding.group_scored_rows(units, items, scores, indptr[:-1].copy(), *grouped[1:])
     return grouped
