@@ -65,10 +65,16 @@ def make_scratch(n_units: int, n_hits: int, most_buyers: int, k: int) -> Scratch
 
 
 @helper
-def prefetch_row(problem, rows, unit):
+def _prefetch_slots(problem, rows, unit):
     """Load a unit's row into the cache."""
     for word in range(unit * problem.stride, (unit + 1) * problem.stride, 8):
         prefetch(rows.scores, word)
+
+
+@helper
+def prefetch_row(problem, rows, unit):
+    """Load a unit's row and its bounds into the cache."""
+    _prefetch_slots(problem, rows, unit)
     prefetch(rows.exact_above, unit)
     prefetch(rows.lowest_hit, unit)
     prefetch(rows.score_after_k, unit)
@@ -92,7 +98,8 @@ def add_breakpoints(problem, rows, item, scratch, n_affected):
     current = np.int64(0)
     for x in range(n_affected):
         if x + PREFETCH_AHEAD < n_affected:
-            prefetch_row(problem, rows, affected[x + PREFETCH_AHEAD] >> 2)
+            _prefetch_slots(problem, rows, affected[x + PREFETCH_AHEAD] >> 2)
+            prefetch(problem.max_hits, affected[x + PREFETCH_AHEAD] >> 2)
         unit = affected[x] >> 2
         relevant = (affected[x] >> 1) & 1
         listed = affected[x] & 1
@@ -169,7 +176,7 @@ def find_listers(rows, by_item, item, bias, cap, scratch):
     """Write the listers that always matter to `affected`, those that may matter to `postponed`.
 
     A lister matters if it bought the item or if the item can push down a hit of the unit. Listers
-    whose hits are out of reach even at the cap are left out.
+    without a hit, or whose hits are out of reach even at the cap, are left out.
     """
     n_affected = np.int64(0)
     n_postponed = np.int64(0)
@@ -182,9 +189,10 @@ def find_listers(rows, by_item, item, bias, cap, scratch):
             scratch.affected[n_affected] = lister * 2 + 1
             scratch.own_scores[n_affected] = own_score
             n_affected += 1
-        elif lowest_hit <= own_score + cap:
+        else:
+            # Added up instead of branched on, because it cannot be predicted.
             scratch.postponed[n_postponed] = e
-            n_postponed += 1
+            n_postponed += np.int64((lowest_hit <= own_score + cap) & (lowest_hit < np.inf))
     return n_affected, n_postponed
 
 
@@ -196,13 +204,13 @@ def take_postponed(rows, by_item, n_postponed, limit, scratch):
     for x in range(n_postponed):
         e = scratch.postponed[x]
         lister = np.int64(by_item.listers[e])
-        if rows.lowest_hit[lister >> 1] <= by_item.scores[e] + limit:
-            scratch.affected[n_affected] = lister * 2 + 1
-            scratch.own_scores[n_affected] = by_item.scores[e]
-            n_affected += 1
-        else:
-            scratch.postponed[n_left] = e
-            n_left += 1
+        own_score = by_item.scores[e]
+        matters = np.int64(rows.lowest_hit[lister >> 1] <= own_score + limit)
+        scratch.affected[n_affected] = lister * 2 + 1
+        scratch.own_scores[n_affected] = own_score
+        n_affected += matters
+        scratch.postponed[n_left] = e
+        n_left += 1 - matters
     return n_affected, n_left
 
 

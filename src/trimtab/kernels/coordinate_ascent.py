@@ -49,10 +49,14 @@ from trimtab.kernels.staircase import (
 )
 from trimtab.kernels.top_rows import (
     GROUP,
+    LISTS_AHEAD,
     Problem,
     Rows,
+    fill_row,
     hit_value_at,
     move_item,
+    prefetch_list,
+    prefetch_starts,
     raise_exact_above,
     start_of_items,
     unpack_problem,
@@ -71,6 +75,17 @@ def _unit_metric(problem, rows, unit):
             hits += 1
             total += hit_value_at(problem, unit, p) * (hits if problem.counts_hits_above else 1)
     return total
+
+
+@helper
+def _fill_short_rows(problem, rows, units, n):
+    """Rank the first n of the units from scratch."""
+    for x in range(n):
+        if x + 2 * LISTS_AHEAD < n:
+            prefetch_starts(problem, units[x + 2 * LISTS_AHEAD])
+        if x + LISTS_AHEAD < n:
+            prefetch_list(problem, units[x + LISTS_AHEAD])
+        fill_row(problem, rows, units[x], np.inf)
 
 
 @helper
@@ -99,6 +114,7 @@ def _apply_move(problem, rows, by_item, item, old, new, scratch, visit, measured
                 scratch.affected[n_affected] = lister
                 scratch.own_scores[n_affected] = own_score
                 n_affected += 1
+    n_short = 0
     for x in range(n_affected):
         if x + PREFETCH_AHEAD < n_affected:
             prefetch_row(problem, rows, scratch.affected[x + PREFETCH_AHEAD] >> 1)
@@ -106,9 +122,12 @@ def _apply_move(problem, rows, by_item, item, old, new, scratch, visit, measured
         score = scratch.own_scores[x] + new
         if measured:
             gained -= _unit_metric(problem, rows, lister >> 1)
-        move_item(problem, rows, lister >> 1, item, lister & 1, yes, yes, score)
+        # Rows that are too short now are filled together: their lists can be loaded ahead.
+        scratch.postponed[n_short] = lister >> 1
+        n_short += move_item(problem, rows, lister >> 1, item, lister & 1, yes, yes, score)
         if measured:
             gained += _unit_metric(problem, rows, lister >> 1)
+    _fill_short_rows(problem, rows, scratch.postponed, n_short)
     if not problem.reaches_unlisted or highest <= 0:
         return gained
     mark_affected(by_item, item, scratch, visit)
@@ -124,10 +143,12 @@ def _apply_move(problem, rows, by_item, item, old, new, scratch, visit, measured
                         bought = np.int64(scratch.marks[unit] == visit * 4 + BUYER)
                         if measured:
                             gained -= _unit_metric(problem, rows, np.int64(unit))
-                        move_item(
+                        too_short = move_item(
                             problem, rows, np.int64(unit), item, bought,
                             np.int64(old > 0), np.int64(new > 0), new,
                         )  # fmt: skip
+                        if too_short:
+                            fill_row(problem, rows, np.int64(unit), np.inf)
                         if measured:
                             gained += _unit_metric(problem, rows, np.int64(unit))
                 lowest = min(lowest, rows.exact_above[unit])

@@ -7,13 +7,16 @@ from typing import NamedTuple
 import numpy as np
 
 from trimtab.arrays import Codes, Floats, Ints
-from trimtab.kernels.compiling import kernel, unpacker
+from trimtab.kernels.compiling import helper, kernel, unpacker
 from trimtab.kernels.membership import in_ascending_range
 from trimtab.kernels.top_k import insert_in_top_k
 from trimtab.kernels.top_rows import (
+    hash_bought,
     hit_value_at,
     is_bought,
     is_listed,
+    may_be_bought,
+    prefetch_lists_after,
     start_of_items,
     unpack_problem,
     unpack_rows,
@@ -83,53 +86,91 @@ def row_values(start, stop, packed, packed_rows, hit_values, value):
     return quanta
 
 
+@helper
+def _place_in(items, first, end, item):
+    """The place of an item in items[first:end], from 0; -1 if it is not there."""
+    for e in range(first, end):
+        if items[e] == item:
+            return np.int64(e - first)
+    return np.int64(-1)
+
+
 @kernel
-def count_listers(start, stop, packed, is_candidate, counts):
-    """Count the list entries of each candidate item in the units from `start` to `stop`."""
+def count_entries(start, stop, packed, is_candidate, listers, buyers):
+    """Count the units that list each candidate, and those that bought it without listing it.
+
+    Args:
+        start: first unit.
+        stop: one past the last.
+        packed: the problem.
+        is_candidate: by item.
+        listers: by item; added to.
+        buyers: by item; added to, unless nobody reaches unlisted items.
+    """
     problem = unpack_problem(packed)
     for unit in range(start, stop):
+        prefetch_lists_after(problem, unit, stop)
         source = np.int64(problem.source[unit])
+        bits = np.uint64(0)
+        if problem.reaches_unlisted:
+            bits = hash_bought(problem, source)
+            for b in range(problem.bought_indptr[source], problem.bought_indptr[source + 1]):
+                buyers[problem.bought_items[b]] += is_candidate[problem.bought_items[b]]
         for e in range(problem.indptr[source], problem.indptr[source + 1]):
             item = np.int64(problem.items[e])
-            if is_candidate[item]:
-                counts[item] += 1
+            listers[item] += is_candidate[item]
+            if may_be_bought(bits, item) and is_bought(problem, source, item):
+                buyers[item] -= is_candidate[item]
 
 
 @kernel
-def write_listers(start, stop, packed, is_candidate, cursors, listers, scores):
-    """Write the counted entries at the items' cursors, and advance the cursors."""
+def write_entries(
+    start, stop, packed, is_candidate, lister_cursors, buyer_cursors, listers, scores, buyers
+):
+    """Write what `count_entries` counted at the items' cursors, and advance the cursors.
+
+    Args:
+        start: first unit.
+        stop: one past the last.
+        packed: the problem.
+        is_candidate: by item.
+        lister_cursors: by item: where its next lister goes.
+        buyer_cursors: by item: where its next buyer goes.
+        listers: unit * 2 + relevant, by item; filled.
+        scores: of the listers; filled.
+        buyers: units; filled.
+    """
     problem = unpack_problem(packed)
     for unit in range(start, stop):
+        prefetch_lists_after(problem, unit, stop)
         source = np.int64(problem.source[unit])
+        first_bought = problem.bought_indptr[source]
+        end_bought = problem.bought_indptr[source + 1]
+        bits = hash_bought(problem, source)
+        listed = np.uint64(0)  # one bit for each of the first 64 purchases
         for e in range(problem.indptr[source], problem.indptr[source + 1]):
             item = np.int64(problem.items[e])
-            if is_candidate[item]:
-                at = cursors[item]
-                cursors[item] = at + 1
-                listers[at] = unit * 2 + is_bought(problem, source, item)
-                scores[at] = problem.scores[e]
-
-
-@kernel
-def count_buyers(start, stop, packed, is_candidate, counts):
-    """Count the units that bought each candidate item without listing it."""
-    problem = unpack_problem(packed)
-    for unit in range(start, stop):
-        source = np.int64(problem.source[unit])
-        for e in range(problem.bought_indptr[source], problem.bought_indptr[source + 1]):
-            item = np.int64(problem.bought_items[e])
-            if is_candidate[item] and not is_listed(problem, source, item):
-                counts[item] += 1
-
-
-@kernel
-def write_buyers(start, stop, packed, is_candidate, cursors, buyers):
-    """Write the counted buyers at the items' cursors, and advance the cursors."""
-    problem = unpack_problem(packed)
-    for unit in range(start, stop):
-        source = np.int64(problem.source[unit])
-        for e in range(problem.bought_indptr[source], problem.bought_indptr[source + 1]):
-            item = np.int64(problem.bought_items[e])
-            if is_candidate[item] and not is_listed(problem, source, item):
-                buyers[cursors[item]] = unit
-                cursors[item] += 1
+            if not is_candidate[item]:
+                continue
+            relevant = np.int64(0)
+            if may_be_bought(bits, item):
+                place = _place_in(problem.bought_items, first_bought, end_bought, item)
+                if place >= 0:
+                    relevant = np.int64(1)
+                    if place < 64:
+                        listed |= np.uint64(1) << np.uint64(place)
+            at = lister_cursors[item]
+            lister_cursors[item] = at + 1
+            listers[at] = unit * 2 + relevant
+            scores[at] = problem.scores[e]
+        if not problem.reaches_unlisted:
+            continue
+        for place in range(end_bought - first_bought):
+            item = np.int64(problem.bought_items[first_bought + place])
+            if place < 64:
+                is_new = (listed >> np.uint64(place)) & np.uint64(1) == np.uint64(0)
+            else:
+                is_new = not is_listed(problem, source, item)
+            if is_candidate[item] and is_new:
+                buyers[buyer_cursors[item]] = unit
+                buyer_cursors[item] += 1

@@ -27,11 +27,12 @@ from typing import NamedTuple
 import numpy as np
 
 from trimtab.arrays import Codes, Floats, Ints, Singles
-from trimtab.kernels.compiling import helper, kernel, unpacker
+from trimtab.kernels.compiling import helper, kernel, prefetch, unpacker
 from trimtab.kernels.membership import in_ascending_range, in_range
 from trimtab.kernels.ordered_multiset import BLOCK, OrderedMultiset, add_weight
 
 GROUP = 256  # units that share lower bounds
+LISTS_AHEAD = 8  # lists loaded ahead of their use
 
 
 class Problem(NamedTuple):
@@ -129,6 +130,51 @@ def is_bought(problem, source, item):
 
 
 @helper
+def hash_bought(problem, source):
+    """64 bits with one set for each item that the unit bought; see `may_be_bought`."""
+    bits = np.uint64(0)
+    for b in range(problem.bought_indptr[source], problem.bought_indptr[source + 1]):
+        bits |= np.uint64(1) << np.uint64(problem.bought_items[b] & 63)
+    return bits
+
+
+@helper
+def may_be_bought(bits, item):
+    """Whether an item can be among those of `hash_bought`; spares most searches."""
+    return (bits >> np.uint64(item & 63)) & np.uint64(1) != np.uint64(0)
+
+
+@helper
+def prefetch_starts(problem, unit):
+    """Load where a unit's list and purchases start into the cache."""
+    source = np.int64(problem.source[unit])
+    prefetch(problem.indptr, source)
+    prefetch(problem.bought_indptr, source)
+
+
+@helper
+def prefetch_list(problem, unit):
+    """Load a unit's list and purchases into the cache; `prefetch_starts` comes first."""
+    source = np.int64(problem.source[unit])
+    first = problem.indptr[source]
+    end = problem.indptr[source + 1]
+    for e in range(first, end, 16):
+        prefetch(problem.items, e)
+    for e in range(first, end, 8):
+        prefetch(problem.scores, e)
+    prefetch(problem.bought_items, problem.bought_indptr[source])
+
+
+@helper
+def prefetch_lists_after(problem, unit, stop):
+    """Load the lists of units soon to come, up to `stop`."""
+    if unit + 2 * LISTS_AHEAD < stop:
+        prefetch_starts(problem, unit + 2 * LISTS_AHEAD)
+    if unit + LISTS_AHEAD < stop:
+        prefetch_list(problem, unit + LISTS_AHEAD)
+
+
+@helper
 def is_listed(problem, source, item):
     """Whether the unit of this source row lists the item."""
     return in_range(problem.items, problem.indptr[source], problem.indptr[source + 1], item)
@@ -189,8 +235,8 @@ def _belongs(problem, rows, scores_start, items_start, n, score, item):
 
 
 @helper
-def fill_row(problem, rows, unit):
-    """Rank a unit from scratch."""
+def fill_row(problem, rows, unit, highest):
+    """Rank a unit from scratch; no item has a bias above `highest`."""
     scores_start = unit * problem.stride
     items_start = start_of_items(problem, unit)
     source = np.int64(problem.source[unit])
@@ -198,6 +244,8 @@ def fill_row(problem, rows, unit):
     complete = True
     # Plain items at first; relevance is looked up only for the items that stay.
     for e in range(problem.indptr[source], problem.indptr[source + 1]):
+        if not complete and problem.scores[e] + highest < rows.scores[scores_start + n - 1]:
+            continue
         item = np.int64(problem.items[e])
         score = problem.scores[e] + rows.offset[item]
         if score == -np.inf:
@@ -224,20 +272,23 @@ def fill_row(problem, rows, unit):
                     n = _insert(problem, rows, scores_start, items_start, n, raised.keys[e], item)
                 e -= 1
             p -= 1
+    bits = hash_bought(problem, source)
     for p in range(items_start, items_start + n):
         item = np.int64(rows.marked_items[p])
-        rows.marked_items[p] = item * 2 + is_bought(problem, source, item)
+        bought = may_be_bought(bits, item) and is_bought(problem, source, item)
+        rows.marked_items[p] = item * 2 + bought
     rows.marked_items[items_start + problem.width] = n
     update_bounds(problem, rows, unit, complete)
 
 
 @kernel
-def fill_rows(start, stop, packed, packed_rows):
-    """Rank the units from `start` to `stop` from scratch."""
+def fill_rows(start, stop, packed, packed_rows, highest):
+    """Rank the units from `start` to `stop` from scratch; no item has a bias above `highest`."""
     problem = unpack_problem(packed)
     rows = unpack_rows(packed_rows)
     for unit in range(start, stop):
-        fill_row(problem, rows, np.int64(unit))
+        prefetch_lists_after(problem, unit, stop)
+        fill_row(problem, rows, np.int64(unit), highest)
 
 
 @helper
@@ -321,7 +372,8 @@ def raise_exact_above(rows, unit, score):
 def move_item(problem, rows, unit, item, relevant, was_ranked, is_ranked, score):
     """Update a row after a move: the item was in the unit's ranking or not, and is now or not.
 
-    The item's offset, and its entry among the raised items, must be the new ones already.
+    The item's offset, and its entry among the raised items, must be the new ones already. Returns
+    whether the row is too short now: then its first k slots are right, and `fill_row` must follow.
     """
     k = problem.k
     scores_start = unit * problem.stride
@@ -352,12 +404,12 @@ def move_item(problem, rows, unit, item, relevant, was_ranked, is_ranked, score)
         # It comes after the last item of a full row: now there is an item outside the row.
         complete = False
         update_bounds(problem, rows, unit, complete)
-        return
+        return False
     enters = is_ranked and (new < length or complete)
     if not enters:
         new = n
     if old == n and not enters:
-        return
+        return False
     low = min(old, new)
     high = max(old, new)
     changes_losses = problem.reaches_unlisted and low < k and relevant
@@ -387,6 +439,6 @@ def move_item(problem, rows, unit, item, relevant, was_ranked, is_ranked, score)
     if changes_losses:
         _update_losses(problem, rows, unit, low, high, n_old_hits)
     if length <= k and not complete:
-        fill_row(problem, rows, unit)
-    else:
-        update_bounds(problem, rows, unit, complete)
+        return True
+    update_bounds(problem, rows, unit, complete)
+    return False

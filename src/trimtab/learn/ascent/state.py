@@ -126,35 +126,28 @@ def _invert_lists(problem: Problem, candidates: Flags) -> ByItem:
     packed = pack(problem)
     n_units = problem.n_units
     parts = ranges(n_units, thread_count() if n_units >= LEAST_SPLIT else 1)
-    room = np.zeros((len(parts), len(candidates)), np.int64)
-    starts = {start: room[part] for part, (start, _) in enumerate(parts)}
-
-    def counted(count: Callable[..., None]) -> Ints:
-        room[:] = 0
-        _run_parts(lambda a, b: count(a, b, packed, candidates, starts[a]), parts)
-        ends = np.cumsum(room.T.ravel()).reshape(room.T.shape).T
-        indptr = np.concatenate([[0], ends[-1]])
-        room[:] = ends - room
-        return indptr
-
-    indptr = counted(prepare_lists.count_listers)
-    listers = np.empty(indptr[-1], np.int32)
-    scores = np.empty(indptr[-1])
+    counts = np.zeros((2, len(parts), len(candidates)), np.int64)  # listers and buyers
+    cursors = {start: counts[:, part] for part, (start, _) in enumerate(parts)}
     _run_parts(
-        lambda a, b: prepare_lists.write_listers(
-            a, b, packed, candidates, starts[a], listers, scores
+        lambda a, b: prepare_lists.count_entries(a, b, packed, candidates, *cursors[a]), parts
+    )
+    indptr, buyers_indptr = map(_to_cursors, counts)
+    listers, scores = np.empty(indptr[-1], np.int32), np.empty(indptr[-1])
+    buyers = np.empty(buyers_indptr[-1], np.int32)
+    _run_parts(
+        lambda a, b: prepare_lists.write_entries(
+            a, b, packed, candidates, *cursors[a], listers, scores, buyers
         ),
         parts,
     )
-    if not problem.reaches_unlisted:
-        nobody = np.zeros(len(candidates) + 1, np.int64)
-        return prepare_lists.ByItem(indptr, listers, scores, nobody, np.empty(0, np.int32))
-    buyers_indptr = counted(prepare_lists.count_buyers)
-    buyers = np.empty(buyers_indptr[-1], np.int32)
-    _run_parts(
-        lambda a, b: prepare_lists.write_buyers(a, b, packed, candidates, starts[a], buyers), parts
-    )
     return prepare_lists.ByItem(indptr, listers, scores, buyers_indptr, buyers)
+
+
+def _to_cursors(counts: Ints) -> Ints:
+    """Turn counts by [part, item] into where each part writes; returns the pointers of items."""
+    ends = np.cumsum(counts.T.ravel()).reshape(counts.T.shape).T
+    counts[:] = ends - counts
+    return np.concatenate([[0], ends[-1]])
 
 
 def _run_parts(job: Callable[[int, int], None], parts: list[tuple[int, int]]) -> None:
@@ -196,7 +189,8 @@ def _make_rows(problem: Problem, offset: Floats, n_items: int) -> Rows:
         old_hit_items=np.empty(problem.k, np.int64),
         old_hit_steps=np.empty(problem.k, np.int64),
     )
-    run_ranges(rows_kernels.fill_rows, n_units, pack(problem), pack(rows))
+    highest = float(offset.max(initial=0.0))
+    run_ranges(rows_kernels.fill_rows, n_units, pack(problem), pack(rows), highest)
     if n_units:
         starts = np.arange(0, n_units, rows_kernels.GROUP)
         rows.group_exact_above[:] = np.minimum.reduceat(rows.exact_above, starts)
