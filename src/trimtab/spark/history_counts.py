@@ -10,16 +10,14 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
 from trimtab.arrays import Floats
-from trimtab.errors import DataError
 from trimtab.learn.history import MONTH, NEVER, QUARTER, WEEK, Histories, History, days_in
 from trimtab.learn.input_checks import check_same_clock, require_counts, warn_of_untimed_windows
 from trimtab.spark.fit_session import FitSession
+from trimtab.spark.spark_frames import microseconds_of
 from trimtab.tables.columns import COUNT, ITEM, TIMESTAMP, USER, WINDOW
 from trimtab.tables.frames import as_id_column
 from trimtab.tables.ids import encode_ids, id_column
 from trimtab.tables.timestamps import DAY
-
-_EPOCH = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
 
 
 def count_histories_on_spark(session: FitSession) -> Histories:
@@ -56,7 +54,7 @@ def _count_before(session: FitSession, history: DataFrame, start: int | None) ->
     """Sales before an instant, of counts or of events without timestamps; all without one."""
     if COUNT in history.columns:
         if start is not None:
-            history = history.where(_micros(history, "history") < start)
+            history = history.where(microseconds_of(history, "history") < start)
         summed = history.groupBy(ITEM).agg(F.sum(F.col(COUNT).cast("double")).alias("long"))
         return History(_by_item(session, summed, "long")["long"])
     if TIMESTAMP in history.columns:
@@ -88,7 +86,7 @@ def all_sales(history: DataFrame, recent: DataFrame, start: int, newest: int) ->
 
 def _sales(frame: DataFrame, name: str) -> DataFrame:
     columns = [ITEM, *([USER] if USER in frame.columns else [])]
-    return frame.select(*columns, _micros(frame, name).alias("time"))
+    return frame.select(*columns, microseconds_of(frame, name).alias("time"))
 
 
 def _count_visits(
@@ -138,30 +136,15 @@ def _by_item(session: FitSession, counted: DataFrame, *names: str) -> dict[str, 
     return dict(zip(names, columns, strict=True))
 
 
-def _micros(frame: DataFrame, name: str) -> Column:
-    """Timestamps as microseconds since 1970; those without a zone are taken as UTC."""
-    kind = frame.schema[TIMESTAMP].dataType
-    if isinstance(kind, T.TimestampType):
-        return F.unix_micros(TIMESTAMP)
-    if isinstance(kind, T.TimestampNTZType):
-        return F.expr(f"timestampdiff(MICROSECOND, {_EPOCH}, {TIMESTAMP})")
-    if isinstance(kind, T.DateType):
-        return F.unix_date(TIMESTAMP) * F.lit(DAY)
-    raise DataError(
-        f"column '{TIMESTAMP}' of {name} has type {kind.simpleString()}: it must be timestamps or "
-        f"dates; cast the column"
-    )
-
-
 def _by_day(history: DataFrame) -> bool:
     """Whether timestamps are dates; sales on the first day then belong to the window."""
-    odd = _micros(history, "history") % F.lit(DAY) != 0
+    odd = microseconds_of(history, "history") % F.lit(DAY) != 0
     return int(history.agg(F.count_if(odd)).collect()[0][0]) == 0
 
 
 def _window_times(session: FitSession, recent: DataFrame) -> tuple[dict[int, int], int]:
     """The time of each window's first purchase, and that of the last of all."""
-    time = _micros(recent, "recent")
+    time = microseconds_of(recent, "recent")
     last = int(recent.agg(F.max(time)).collect()[0][0])
     if WINDOW not in recent.columns:
         return {0: int(recent.agg(F.min(time)).collect()[0][0])}, last

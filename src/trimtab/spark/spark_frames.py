@@ -15,11 +15,14 @@ from pyspark.sql import types as T  # noqa: N812
 
 from trimtab.checks import require_columns, require_rows
 from trimtab.errors import DataError
-from trimtab.tables.columns import WINDOW
+from trimtab.tables.columns import TIMESTAMP, WINDOW
 from trimtab.tables.ids import IdColumn, require_same_id_type
+from trimtab.tables.timestamps import DAY
 
 _WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 _NUMBERS = (*_WHOLE, T.FloatType, T.DoubleType, T.DecimalType)
+
+_EPOCH = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -149,3 +152,18 @@ def window_label(kind: T.DataType) -> Column:
     if isinstance(kind, T.TimestampNTZType):
         return F.regexp_replace(window.cast("string"), " 00:00:00$", "")
     return F.unix_micros(window) if isinstance(kind, T.TimestampType) else window
+
+
+def microseconds_of(frame: DataFrame, name: str) -> Column:
+    """Timestamps as microseconds since 1970; those without a zone are taken as UTC."""
+    kind = frame.schema[TIMESTAMP].dataType
+    if isinstance(kind, T.TimestampType):
+        return F.unix_micros(TIMESTAMP)
+    if isinstance(kind, T.TimestampNTZType):
+        return F.expr(f"timestampdiff(MICROSECOND, {_EPOCH}, {TIMESTAMP})")
+    if isinstance(kind, T.DateType):
+        return F.unix_date(TIMESTAMP) * F.lit(DAY)
+    raise DataError(
+        f"column '{TIMESTAMP}' of {name} has type {kind.simpleString()}: it must be timestamps or "
+        f"dates; cast the column"
+    )
