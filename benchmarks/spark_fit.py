@@ -3,6 +3,7 @@
 python benchmarks/spark_fit.py                     # 1M users x 50, local[2], about 20 minutes
 python benchmarks/spark_fit.py --cluster           # on a standalone cluster of two workers instead
 python benchmarks/spark_fit.py --users 100000 --items 20000
+python benchmarks/spark_fit.py --reranker          # a Reranker instead, with 20 events per user
 
 Every fit runs in a process of its own. A driver's memory is what its Python and its JVM hold
 together; "above start" is measured from when the session is there and nothing is loaded yet. In
@@ -78,23 +79,39 @@ class Memory:
         return dict(zip(("python", "jvm"), (size / 2**30 for size in grown), strict=True))
 
 
-def fit_locally(folder: Path, learner: str) -> dict[str, Any]:
-    """The local learner, from Parquet."""
+def make_learner(name: str) -> Any:
+    """A learner with its defaults."""
     import trimtab as tt
 
-    made = {"default": tt.BiasLearner, "paper": tt.BiasLearner.paper}[learner]()
+    made: dict[str, Any] = {
+        "default": tt.BiasLearner, "paper": tt.BiasLearner.paper, "reranker": tt.RerankLearner
+    }  # fmt: skip
+    return made[name]()
+
+
+def names_of(learner: str) -> tuple[str, ...]:
+    """The tables of a learner."""
+    return ("recs", "recent", "history") if learner == "reranker" else ("recs", "recent")
+
+
+def fit_locally(folder: Path, learner: str) -> dict[str, Any]:
+    """The local learner, from Parquet."""
+    made = make_learner(learner)
     began = time.perf_counter()
-    recs, recent = (pq.read_table(folder / f"{name}.parquet") for name in ("recs", "recent"))
-    bias = made.fit(recs, recent, progress=False)
-    return {"seconds": time.perf_counter() - began, **told(bias)}
+    tables = {name: pq.read_table(folder / f"{name}.parquet") for name in names_of(learner)}
+    found = made.fit(**tables, progress=False)
+    return {"seconds": time.perf_counter() - began, **told(found)}
 
 
-def told(bias: Any) -> dict[str, Any]:
+def told(found: Any) -> dict[str, Any]:
+    """Figures of a fit, and a digest of what it learned."""
+    if hasattr(found, "item_part"):
+        digest = hashlib.sha256(found.item_part.tobytes() + repr(found.learned).encode())
+        return {"digest": digest.hexdigest()[:12]}
     return {
-        "objective": bias.summary.objective_after,
-        "before": bias.summary.objective_before,
-        "rounds": bias.summary.cycles,
-        "digest": hashlib.sha256(bias.bias.tobytes()).hexdigest()[:12],
+        "objective": found.summary.objective_after,
+        "rounds": found.summary.cycles,
+        "digest": hashlib.sha256(found.bias.tobytes()).hexdigest()[:12],
     }
 
 
@@ -104,7 +121,6 @@ def fit_on_spark(folder: Path, learner: str, master: str) -> dict[str, Any]:
 
     from pyspark.sql import SparkSession
 
-    import trimtab as tt
     from trimtab.spark import fit
 
     logging.basicConfig(format="    %(message)s", stream=sys.stderr)
@@ -125,18 +141,34 @@ def fit_on_spark(folder: Path, learner: str, master: str) -> dict[str, Any]:
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     spark.range(10).count()
-    made = {"default": tt.BiasLearner, "paper": tt.BiasLearner.paper}[learner]()
-    recs, recent = (spark.read.parquet(f"{folder}/{name}.parquet") for name in ("recs", "recent"))
+    names = names_of(learner)
+    frames = {name: spark.read.parquet(f"{folder}/{name}.parquet") for name in names}
     memory = Memory()
     began = time.perf_counter()
-    bias = fit(made, recs, recent, progress=False)
+    found = fit(make_learner(learner), **frames, progress=False)
     seconds = time.perf_counter() - began
+    above, listed = memory.above(), finish_lists(found, frames) if learner == "reranker" else None
     spark.stop()
-    return {"seconds": seconds, **told(bias), "above_start": memory.above()}
+    return {"seconds": seconds, **told(found), "above_start": above, "apply": listed}
 
 
-def make_tables(folder: Path, n_users: int, n_items: int) -> None:
-    """Generated lists and purchases, as Parquet."""
+def finish_lists(reranker: Any, frames: dict[str, Any]) -> float:
+    """Seconds that it takes to finish all lists."""
+    from trimtab.spark import apply
+
+    began = time.perf_counter()
+    top = apply(reranker, frames["recs"], history=frames["history"], duplicates="max")
+    top.write.format("noop").mode("overwrite").save()
+    return time.perf_counter() - began
+
+
+def make_tables(folder: Path, n_users: int, n_items: int, reranker: bool) -> None:
+    """Generated lists and purchases, as Parquet; events of history for a Reranker."""
+    if reranker:
+        from rerank_speed import make_tables as make_events
+
+        make_events(folder, n_users, n_items, 20 * n_users)
+        return
     from trimtab.datasets import generate_drift
 
     data = generate_drift(n_users, n_items, 50, 3.0, seed=1)
@@ -167,14 +199,16 @@ def masters(cluster: bool, folder: Path) -> Any:
 
 def compare(learner: str, local: dict[str, Any], spark: dict[str, Any], master: str) -> None:
     """A few lines of figures."""
-    ratio = spark["seconds"] / local["seconds"]
-    gained = spark["objective"] / local["objective"] - 1
     above = spark["above_start"]
     print(f"{learner}: local {local['seconds']:.1f} s, {master} {spark['seconds']:.1f} s")
-    print(f"  time ratio                     {ratio:8.1f}")
-    print(f"  cycles, rounds                 {local['rounds']:8d} {spark['rounds']:8d}")
-    print(f"  objective, spark over local    {gained:+8.3%}")
-    print(f"  the same biases to the byte    {spark['digest'] == local['digest']!s:>8}")
+    print(f"  time ratio                     {spark['seconds'] / local['seconds']:8.1f}")
+    if learner == "reranker":
+        print(f"  finished lists, s              {spark['apply']:8.1f}")
+    else:
+        gained = spark["objective"] / local["objective"] - 1
+        print(f"  cycles, rounds                 {local['rounds']:8d} {spark['rounds']:8d}")
+        print(f"  objective, spark over local    {gained:+8.3%}")
+    print(f"  the same to the byte           {spark['digest'] == local['digest']!s:>8}")
     print(
         f"  driver above start, GiB        {above['python']:8.2f} (Python) {above['jvm']:.2f} (JVM)"
     )
@@ -187,6 +221,7 @@ def main() -> None:
     parser.add_argument("--items", type=int, default=100_000)
     parser.add_argument("--cluster", action="store_true", help="a standalone cluster on loopback")
     parser.add_argument("--only", choices=LEARNERS)
+    parser.add_argument("--reranker", action="store_true", help="a Reranker, and nothing else")
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
@@ -198,10 +233,11 @@ def main() -> None:
     os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        make_tables(folder, options.users, options.items)
+        make_tables(folder, options.users, options.items, options.reranker)
         print(f"{options.users:,} users x 50 of {options.items:,} items", flush=True)
         with masters(options.cluster, folder) as master:
-            for learner in (options.only,) if options.only else LEARNERS:
+            chosen = ("reranker",) if options.reranker else (options.only,)
+            for learner in chosen if chosen[0] else LEARNERS:
                 local = in_its_own_process(folder, learner, "here")
                 spark = in_its_own_process(folder, learner, master)
                 compare(learner, local, spark, master)

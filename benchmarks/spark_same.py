@@ -3,10 +3,12 @@
 python benchmarks/spark_same.py            # about 20 minutes; an hour on a busy machine
 python benchmarks/spark_same.py --mode local
 python benchmarks/spark_same.py --mode cluster --problem strong --learner paper
+python benchmarks/spark_same.py --learner reranker    # about 10 minutes
 
 For each problem and learner: the objective over the local learner's, the rounds, whether the
-objective ever fell, and whether 2, 7 and 32 partitions gave the same bytes. Exits with status 1
-when something was not as it should be.
+objective ever fell, and whether 2, 7 and 32 partitions gave the same bytes. For a Reranker: whether
+the saved files and the finished lists are the local ones; on the cluster, also when a worker is
+killed in the middle of a fit. Exits with status 1 when something was not as it should be.
 """
 
 from __future__ import annotations
@@ -23,7 +25,11 @@ from typing import Any
 
 import pyarrow as pa
 
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "helpers"))
+
 import trimtab as tt
+from repeat_shop import RepeatShop
+from spark_cluster import start_cluster
 from trimtab.datasets import generate_drift, load_complete_journey
 from trimtab.engines import Markov
 from trimtab.experiments.timeline import split_log
@@ -60,7 +66,72 @@ def problems() -> dict[str, tuple[pa.Table, pa.Table]]:
     }
 
 
-def run(master: str, given: dict[str, tuple[pa.Table, pa.Table]], learner: str) -> bool:
+def rerank_problems() -> dict[str, dict[str, pa.Table]]:
+    """The tables of Rerankers: a real shop's newest window, and three windows of generated ones."""
+    split = split_log(load_complete_journey(), "2017-11-01", recent_days=3)
+    engine = Markov(window_days=90).fit(split.train, as_of=as_datetime(split.recent_from))
+    columns = ["user_id", "item_id", "timestamp"]
+    real = {
+        "recs": engine.recommend(split.recent, n=50),
+        "recent": split.recent.select(columns),
+        "history": split.train.select(columns),
+    }
+    made = RepeatShop(0.4, drift=1.0, n_users=3_000, n_items=400, n_listed=30)
+    dated = {name: getattr(made, name) for name in ("recs", "recent", "history")}
+    return {"Complete Journey": real, "generated, repeats": dated}
+
+
+def saved_bytes(reranker: tt.Reranker) -> bytes:
+    """All bytes of the files that a Reranker is saved to."""
+    with tempfile.TemporaryDirectory() as name:
+        reranker.save(name)
+        return b"".join(path.read_bytes() for path in sorted(Path(name).iterdir()))
+
+
+class KillAt(logging.Handler):
+    """Kills a worker when a step is done."""
+
+    def __init__(self, worker: Any, step: str) -> None:
+        super().__init__()
+        self.worker, self.step, self.done = worker, step, False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Kill the worker at the first such step."""
+        if self.step in record.getMessage() and not self.done:
+            self.done = True
+            self.worker.kill()
+
+
+def compare_rerankers(spark: Any, problem: str, workers: list[Any]) -> bool:
+    """Fit and apply Rerankers on one cluster; whether all was as it should be."""
+    from trimtab.spark import apply, fit
+
+    fine, learner = True, tt.RerankLearner()
+    chosen = {name: own for name, own in rerank_problems().items() if problem in name}
+    for place, (name, tables) in enumerate(chosen.items()):
+        local = learner.fit(**tables, progress=False)
+        frames = {key: spark.createDataFrame(table).persist() for key, table in tables.items()}
+        found = [fit(learner, **frames, partitions=n, progress=False) for n in PARTITIONS]
+        same = [saved_bytes(one) == saved_bytes(local) for one in found]
+        lists, history = tables["recs"], tables["history"]
+        top = apply(local, frames["recs"], history=frames["history"]).toArrow()
+        same.append(top.equals(local.apply(lists, history=history)))
+        said = f"2, 7, 32 partitions and finished lists: the local bytes {same}"
+        if workers and place == len(chosen) - 1:
+            killer = KillAt(workers[0], "sample_units")
+            logging.getLogger("trimtab.spark").addHandler(killer)
+            again = fit(learner, **frames, partitions=7, progress=False)
+            same.append(killer.done and saved_bytes(again) == saved_bytes(local))
+            said += f"; a worker killed: {same[-1]}"
+        print(f"{spark.sparkContext.master[:8]:8} {name:18} reranker     {said}", flush=True)
+        fine &= all(same)
+    return fine
+
+
+def run(
+    master: str, given: dict[str, tuple[pa.Table, pa.Table]], learner: str, problem: str,
+    workers: list[Any],
+) -> bool:  # fmt: skip
     """Compare on one cluster; whether all was as it should be."""
     from pyspark.sql import SparkSession
 
@@ -82,13 +153,16 @@ def run(master: str, given: dict[str, tuple[pa.Table, pa.Table]], learner: str) 
     learners = {"default": tt.BiasLearner(), "paper, NDCG": tt.BiasLearner.paper()}
     learners = {name: settings for name, settings in learners.items() if learner in name}
     fine = True
-    for problem, (recs, recent) in given.items():
+    given = given if learners else {}
+    for shop, (recs, recent) in given.items():
         frames = [spark.createDataFrame(t).persist() for t in (recs, recent)]
         for name, settings in learners.items():
             base = settings.fit(recs, recent, progress=False)
             heard.objectives.clear()
             found = [fit(settings, *frames, partitions=n, progress=False) for n in PARTITIONS]
-            fine &= report(master, problem, name, base, found, heard.objectives)
+            fine &= report(master, shop, name, base, found, heard.objectives)
+    if learner in "reranker":
+        fine &= compare_rerankers(spark, problem, workers)
     spark.stop()
     return fine
 
@@ -116,20 +190,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--mode", choices=("local", "cluster", "both"), default="both")
     parser.add_argument("--problem", default="", help="a part of its name; all by default")
-    parser.add_argument("--learner", default="", help="default or paper; both by default")
+    parser.add_argument("--learner", default="", help="default, paper or reranker; all by default")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     given = {name: own for name, own in problems().items() if options.problem in name}
     results: list[Any] = []
     if options.mode != "cluster":
-        results.append(run("local[2]", given, options.learner))
+        results.append(run("local[2]", given, options.learner, options.problem, []))
     if options.mode != "local":
-        sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "helpers"))
-        from spark_cluster import start_cluster
-
         with tempfile.TemporaryDirectory() as name, start_cluster(Path(name), "2g") as cluster:
-            results.append(run(cluster.url, given, options.learner))
+            given_too = (options.learner, options.problem, cluster.workers)
+            results.append(run(cluster.url, given, *given_too))
     sys.exit(not all(results))
 
 

@@ -1,4 +1,4 @@
-"""A driver process: fits from Parquet, logs its steps, and saves the biases.
+"""A driver process: fits from Parquet, logs its steps, and saves what it learned.
 
 python spark_driver.py MASTER TABLES LEARNER PARTITIONS CHECKPOINT OUT    # CHECKPOINT may be -
 """
@@ -26,7 +26,11 @@ SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "4",
 }
-LEARNERS = {"paper": tt.BiasLearner.paper, "default": tt.BiasLearner}
+LEARNERS = {
+    "paper": tt.BiasLearner.paper,
+    "default": tt.BiasLearner,
+    "reranker": tt.RerankLearner,
+}
 
 
 def session(master: str) -> SparkSession:
@@ -43,18 +47,18 @@ def main(master: str, tables: str, learner: str, partitions: str, checkpoint: st
     logging.getLogger("trimtab.spark").setLevel(logging.INFO)
     warnings.simplefilter("ignore")
     spark = session(master)
-    recs, recent = (spark.read.parquet(f"{tables}/{name}.parquet") for name in ("recs", "recent"))
+    names = ["recs", "recent", *(["history"] if learner == "reranker" else [])]
+    frames = {name: spark.read.parquet(f"{tables}/{name}.parquet") for name in names}
     folder = None if checkpoint == "-" else Path(checkpoint).absolute().as_uri()
     fitted = fit(
         LEARNERS[learner](),
-        recs,
-        recent,
+        **frames,
         partitions=int(partitions),
         checkpoint=folder,
         progress=False,
     )
     fitted.save(out)
-    print(f"done: {fitted.summary.objective_after!r} in {fitted.summary.cycles} rounds")
+    print(f"done: {fitted}")
     spark.stop()
 
 
