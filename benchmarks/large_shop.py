@@ -3,7 +3,7 @@
     python benchmarks/large_shop.py FOLDER                    # 10,000,000 users x 50, 60M events
     python benchmarks/large_shop.py FOLDER --users 1000000    # smaller
 
-lists/2026-03-01.parquet is from before the window of three days, lists/2026-03-04.parquet, the same
+lists/2026-02-28.parquet is from before the window of three days, lists/2026-03-04.parquet, the same
 lists, from the evening after it. Users buy from a few favourites of their own and, in the window,
 what drifted from the lists. Events are in the order of time.
 """
@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from trimtab.datasets import generate_drift
 from trimtab.tables.timestamps import DAY, day_start, read_day
 
-AS_OF, LISTS, TONIGHT = "2026-03-04", "2026-03-01", "2026-03-04"
+AS_OF, LISTS, TONIGHT = "2026-03-04", "2026-02-28", "2026-03-04"
 N_LISTED, SPAN, RECENT_DAYS = 50, 60, 3
 PURCHASES_PER_USER = 0.3  # in the window
 FAVOURITES = 8
