@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +38,7 @@ class CodedTables:
 
     k: int
     units: Units
-    n_items: int
+    item_ids: Any
     list_units: dict[str, Codes]  # of the rows of each table of lists
     lists: dict[str, Lists]  # the first k, in rank order
     bought_units: Codes
@@ -47,15 +47,24 @@ class CodedTables:
     sales: Floats | None  # by item, in the history
 
     @property
+    def n_items(self) -> int:
+        """The number of items of all tables."""
+        return len(self.item_ids)
+
+    @property
     def buys(self) -> Flags:
         """Which units bought something."""
         found: Flags = np.diff(self.bought.indptr) > 0
         return found
 
+    def has_common_users(self, name: str) -> bool:
+        """Return whether some purchases are of users with a list in a table."""
+        return bool(np.isin(self.bought_units, self.list_units[name]).any())
+
     def require_common_users(self) -> None:
         """Raise if lists and purchases have no user in common."""
         for name, listed in self.list_units.items():
-            if not np.isin(self.bought_units, listed).any():
+            if not self.has_common_users(name):
                 raise DataError(
                     f"no {USER} of truth is in {name} (truth has "
                     f"{self.units.label(self.bought_units[0])}, {name} "
@@ -63,16 +72,10 @@ class CodedTables:
                     f"the same ids"
                 )
 
-    def warn_of_missing_lists(self) -> None:
-        """Warn if one table has lists that the other lacks."""
+    def count_missing_lists(self) -> int:
+        """Return how many users who bought something have a list in one of two tables only."""
         ours, theirs = (np.diff(lists.indptr) > 0 for lists in self.lists.values())
-        odd = int(((ours != theirs) & self.buys).sum())
-        if odd:
-            warn(
-                f"{odd} of {int(self.buys.sum())} users who bought something have a list in only "
-                f"one of {' and '.join(self.lists)}, and count as 0 in the other; compare lists of "
-                f"the same users"
-            )
+        return int(((ours != theirs) & self.buys).sum())
 
     def unit_weights(self, weights: Any | None) -> Floats | None:
         """Return how much each unit counts: by the weights of users and of events."""
@@ -85,6 +88,21 @@ class CodedTables:
         return heaviest if by_user is None else by_user * heaviest
 
 
+def warn_of_missing_lists(n_missing: int, n_buyers: int, names: Iterable[str]) -> None:
+    """Warn if one table has lists that the other lacks.
+
+    Args:
+        n_missing: number of users who bought something and have a list in one of them only.
+        n_buyers: number of users who bought something.
+        names: of the two tables.
+    """
+    if n_missing:
+        warn(
+            f"{n_missing} of {n_buyers} users who bought something have a list in only one of "
+            f"{' and '.join(names)}, and count as 0 in the other; compare lists of the same users"
+        )
+
+
 def code_tables(
     lists: Mapping[str, Any],
     truth: Any,
@@ -92,6 +110,7 @@ def code_tables(
     weight: str | None,
     history: Any | None,
     may_be_empty: bool = False,
+    is_weighted: bool | None = None,
 ) -> CodedTables:
     """Return the tables with common codes.
 
@@ -101,11 +120,12 @@ def code_tables(
         k: slots.
         weight: column of `truth` that purchases count by; None: all alike.
         history: earlier sales; or None.
-        may_be_empty: whether tables of lists may have no rows.
+        may_be_empty: whether tables may have no rows.
+        is_weighted: whether the weights of purchases differ; None to look.
     """
     require_k(k)
     tables = [_read_lists(lists[name], name, may_be_empty) for name in lists]
-    bought, weights = _read_truth(truth, weight)
+    bought, weights = _read_truth(truth, weight, may_be_empty)
     units, (*list_units, bought_units) = encode_units(*tables, bought)
     past = None if history is None else read_frame(history, "history", ITEM, optional=(COUNT,))
     others = [bought] if past is None else [bought, past]
@@ -113,15 +133,17 @@ def code_tables(
     bought_items = codes[len(tables)]
     sets = group_sets(bought_units, bought_items, len(units))
     event_weights = None
-    if weights is not None and np.any(weights != weights[0]):
+    if weights is not None and is_weighted is None:
+        is_weighted = bool(np.any(weights != weights[0]))
+    if weights is not None and is_weighted:
         event_weights = weigh_purchases(sets, largest_weights(bought_units, bought_items, weights))
     ranked = {
         table.name: _rank(table, own, items, len(units), k, len(item_ids))
         for table, own, items in zip(tables, list_units, codes, strict=False)
     }
     return CodedTables(
-        k, units, len(item_ids), dict(zip(lists, list_units, strict=True)), ranked, bought_units,
-        sets, event_weights, None if past is None else _count_sales(past, codes[-1], len(item_ids)),
+        k, units, item_ids, dict(zip(lists, list_units, strict=True)), ranked, bought_units,
+        sets, event_weights, None if past is None else count_sales(past, codes[-1], len(item_ids)),
     )  # fmt: skip
 
 
@@ -134,12 +156,12 @@ def _read_lists(frame: Any, name: str, may_be_empty: bool) -> Table:
     return top
 
 
-def _read_truth(truth: Any, weight: str | None) -> tuple[Table, Floats | None]:
+def _read_truth(truth: Any, weight: str | None, may_be_empty: bool) -> tuple[Table, Floats | None]:
     """Return the purchases, and their weights if they count by a column."""
-    if weight is None:
-        return read_frame(truth, "truth", USER, ITEM, optional=(WINDOW,)), None
-    needed = dict.fromkeys((USER, ITEM, weight))
-    table = read_frame(truth, "truth", *needed, optional=(WINDOW,))
+    needed = dict.fromkeys((USER, ITEM) if weight is None else (USER, ITEM, weight))
+    table = read_frame(truth, "truth", *needed, optional=(WINDOW,), may_be_empty=may_be_empty)
+    if weight is None or not len(table):
+        return table, None if weight is None else np.empty(0)
     return read_event_weights(table, weight)
 
 
@@ -149,7 +171,7 @@ def _rank(table: Table, units: Codes, items: Codes, n_units: int, k: int, n_item
     return rank_lists(group_scored(units, items, height, n_units), k, np.zeros(n_items))
 
 
-def _count_sales(history: Table, items: Codes, n_items: int) -> Floats:
+def count_sales(history: Table, items: Codes, n_items: int) -> Floats:
     """Return the sales of each item."""
     counts = None
     if history.has(COUNT):

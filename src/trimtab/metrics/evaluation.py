@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from trimtab.arrays import Codes, Floats, Lists, Sets
+from trimtab.arrays import Codes, Floats, Ints, Lists, Sets
 from trimtab.checks import METRICS
 from trimtab.metrics.bootstrap import lift_intervals
-from trimtab.metrics.coded_tables import CodedTables, code_tables
+from trimtab.metrics.coded_tables import CodedTables, code_tables, warn_of_missing_lists
 from trimtab.metrics.event_weights import EventWeights
 from trimtab.metrics.hit_metrics import (
     HIT_METRICS,
@@ -79,14 +79,16 @@ def evaluate(
     coded = code_tables(lists, truth, k, weight, history)
     coded.require_common_users()
     unit_weights = coded.unit_weights(weights)
-    ours, *others = (_evaluate(coded, name) for name in lists)
-    figures = _figures(coded, ours, unit_weights)
+    buyers = Buyers(
+        coded.units.user_codes[coded.buys],
+        None if unit_weights is None else unit_weights[coded.buys],
+        int(np.count_nonzero(~coded.buys)),
+    )
+    ours, *others = (judge(coded, name) for name in lists)
     if not others:
-        return figures
-    coded.warn_of_missing_lists()
-    before = _figures(coded, others[0], unit_weights)
-    values, base = (_sum_by_user(coded, found, unit_weights) for found in (ours, others[0]))
-    return figures | _lifts(figures, before, values, base)
+        return summarize(ours, buyers, coded.sales)
+    warn_of_missing_lists(coded.count_missing_lists(), len(buyers.user_codes), lists)
+    return compare(ours, others[0], buyers, coded.sales)
 
 
 @dataclass(frozen=True)
@@ -149,29 +151,62 @@ def _evaluate(coded: CodedTables, name: str) -> UnitEvaluation:
     return UnitEvaluation(metrics, top, bought, n_items, coded.event_weights)
 
 
-def _figures(
-    coded: CodedTables, evaluation: UnitEvaluation, weights: Floats | None
+class Judged(NamedTuple):
+    """The metrics of the lists of one table."""
+
+    values: dict[str, Floats]  # by metric, of each unit that bought something
+    shown: Ints  # number of slots by item
+
+
+class Buyers(NamedTuple):
+    """The units that bought something, in ascending order of their ids."""
+
+    user_codes: Codes
+    weights: Floats | None  # None if all count alike
+    n_skipped: int  # other units
+
+
+def judge(coded: CodedTables, name: str) -> Judged:
+    """Return the metrics of the lists of one table."""
+    found = _evaluate(coded, name)
+    values = {metric: getattr(found.metrics, metric) for metric in METRICS} | found.hit_metrics()
+    bought = {metric: column[coded.buys] for metric, column in values.items()}
+    return Judged(bought, np.bincount(found.top.items, minlength=coded.n_items))
+
+
+def summarize(judged: Judged, buyers: Buyers, sales: Floats | None) -> dict[str, float | int]:
+    """Return the means of all metrics, and the numbers of users.
+
+    Args:
+        judged: lists.
+        buyers: users who bought something.
+        sales: by item, for novelty.
+    """
+    means: dict[str, float | int] = {
+        metric: weighted_mean(judged.values[metric], buyers.weights)
+        for metric in (*METRICS, *HIT_METRICS)
+    }
+    means["coverage"] = share_shown(judged.shown)
+    if sales is not None:
+        means["novelty"] = mean_novelty(judged.shown, sales)
+    return means | {"n_users": len(buyers.user_codes), "n_skipped": buyers.n_skipped}
+
+
+def compare(
+    ours: Judged, theirs: Judged, buyers: Buyers, sales: Floats | None
 ) -> dict[str, float | int]:
-    """Return the means of all metrics, and the numbers of users."""
-    means: dict[str, float | int] = {**mean_metrics(evaluation.metrics, weights)}
-    counts = {name: means.pop(name) for name in ("n_users", "n_skipped")}
-    used = None if weights is None else weights[coded.buys]
-    for name, values in evaluation.hit_metrics().items():
-        means[name] = weighted_mean(values[coded.buys], used)
-    means["coverage"] = share_shown(evaluation.top.items, coded.n_items)
-    if coded.sales is not None:
-        means["novelty"] = mean_novelty(evaluation.top.items, coded.sales)
-    return means | counts
+    """Return what `summarize` returns of lists, and their lift over others."""
+    figures, before = (summarize(judged, buyers, sales) for judged in (ours, theirs))
+    values, base = (_sum_by_user(judged, buyers) for judged in (ours, theirs))
+    return figures | _lifts(figures, before, values, base)
 
 
-def _sum_by_user(coded: CodedTables, evaluation: UnitEvaluation, weights: Floats | None) -> Floats:
+def _sum_by_user(judged: Judged, buyers: Buyers) -> Floats:
     """Return the sum of each metric over the units of each user who bought something."""
-    buys, of_hits = coded.buys, evaluation.hit_metrics()
-    columns = [getattr(evaluation.metrics, name) for name in METRICS]
-    columns += [of_hits[name] for name in HIT_METRICS]
-    each = np.ones(len(buys)) if weights is None else weights
-    users = np.unique(coded.units.user_codes[buys], return_inverse=True)[1]
-    return np.stack([np.bincount(users, (each * column)[buys]) for column in columns], axis=1)
+    each = np.ones(len(buyers.user_codes)) if buyers.weights is None else buyers.weights
+    users = np.unique(buyers.user_codes, return_inverse=True)[1]
+    columns = (judged.values[metric] for metric in (*METRICS, *HIT_METRICS))
+    return np.stack([np.bincount(users, each * column) for column in columns], axis=1)
 
 
 def _lifts(

@@ -70,7 +70,8 @@ def largest_weights(units: Codes, items: Codes, weights: Floats) -> Floats:
     order = np.lexsort((weights, items, units))
     units, items = units[order], items[order]
     last = np.r_[(units[1:] != units[:-1]) | (items[1:] != items[:-1]), True]
-    return weights[order][last]
+    largest: Floats = weights[order][last[: len(units)]]
+    return largest
 
 
 def weigh_purchases(bought: Sets, weights: Floats) -> EventWeights:

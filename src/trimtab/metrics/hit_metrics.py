@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trimtab.arrays import Codes, Floats, Ints, Lists, Sets
+from trimtab.arrays import Floats, Ints, Lists, Sets
 from trimtab.metrics.event_weights import ideal_values, sums_within
 
 HIT_METRICS = ("hit_rate", "recall", "mrr")
@@ -95,20 +95,23 @@ def weighted_metrics(hits: Hits, bought: Sets, relevance: Floats, k: int) -> dic
     return metrics
 
 
-def share_shown(shown: Codes, n_items: int) -> float:
-    """Return the share of all items that are on some list."""
-    return len(np.unique(shown)) / n_items
+def share_shown(shown: Ints) -> float:
+    """Return the share of all items that are on some list.
+
+    Args:
+        shown: number of slots by item.
+    """
+    return int(np.count_nonzero(shown)) / len(shown)
 
 
-def mean_novelty(shown: Codes, sales: Floats) -> float:
+def mean_novelty(shown: Ints, sales: Floats) -> float:
     """Return the mean of -log2(share of all sales) over what is shown, in bits; nan for nothing.
 
     Args:
-        shown: item codes, one entry per slot.
+        shown: number of slots by item.
         sales: by item; an item without a sale counts as sold once.
     """
-    if len(shown) == 0:
+    if not shown.any():
         return np.nan
     bits = np.log2(max(float(sales.sum()), 1.0)) - np.log2(np.maximum(sales, 1.0))
-    # By item, so that the order of lists changes nothing.
-    return float((np.bincount(shown, minlength=len(sales)) * bits).sum() / len(shown))
+    return float((shown * bits).sum() / int(shown.sum()))

@@ -1,5 +1,7 @@
 """Fits, lists and metrics from Parquet files larger than memory."""
 
-from trimtab.parquet.apply_parquet import apply
+from trimtab.parquet.apply_parquet import WrittenLists, apply
+from trimtab.parquet.evaluate_parquet import evaluate
+from trimtab.parquet.fit_parquet import fit
 
-__all__ = ["apply"]
+__all__ = ["WrittenLists", "apply", "evaluate", "fit"]

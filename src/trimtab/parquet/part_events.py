@@ -9,13 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from trimtab.arrays import Ints
-from trimtab.metrics.event_weights import read_event_weights
+from trimtab.parquet.event_columns import drop_weightless, weights_differ
 from trimtab.rerank import LeftOut, Reranker
 from trimtab.rerank.events import choose_instant
 from trimtab.tables.columns import TIMESTAMP, WEIGHT
-from trimtab.tables.frames import Table
 from trimtab.tables.parquet_rows import Rows
-from trimtab.tables.row_checks import find_lowest, require_values
 from trimtab.tables.timestamps import DAY, as_datetime, as_utc, microseconds
 
 
@@ -36,8 +34,8 @@ class PartEvents:
     @staticmethod
     def prepare(history: Rows, reranker: Reranker, as_of: Any, tz: str | None) -> PartEvents:
         """Check the weights of all events, and find the instant that follows from their times."""
-        if WEIGHT in history.schema.names:
-            _check_weights(history)
+        if WEIGHT in history.schema.names and history.n_rows:
+            weights_differ("history", history, WEIGHT)  # checks them
         if as_of is not None:
             return PartEvents(as_of, choose_instant(as_of, np.empty(0, np.int64), reranker), tz)
         instant = choose_instant(None, _ends_of_times(history, tz), reranker)
@@ -62,26 +60,10 @@ class PartEvents:
         return LeftOut(later, used.num_rows - later, 0)
 
 
-def _check_weights(history: Rows) -> None:
-    """Raise if a weight is missing, not finite or negative, or if all are 0."""
-    require_values("history", history, WEIGHT)
-    lowest = find_lowest("history", history, WEIGHT)
-    if lowest < 0 or (lowest == 0 and not _any_weight(history)):
-        shown = pa.table({WEIGHT: [lowest]})
-        own = {WEIGHT: history.own_name(WEIGHT)}
-        read_event_weights(Table("history", shown, None, False, own), WEIGHT)
-
-
-def _any_weight(history: Rows) -> bool:
-    batches = history.batches(columns=[history.source_of(WEIGHT)])
-    return any(np.any(batch[0].to_numpy() > 0) for batch in batches)
-
-
 def _drop_weightless(history: pa.Table) -> pa.Table:
     if WEIGHT not in history.column_names:
         return history
-    counts = pa.array(history[WEIGHT].to_numpy() > 0)
-    return history.filter(counts).drop_columns([WEIGHT])
+    return drop_weightless(history, WEIGHT).drop_columns([WEIGHT])
 
 
 def _ends_of_times(history: Rows, tz: str | None) -> Ints:
