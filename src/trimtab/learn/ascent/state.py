@@ -98,18 +98,19 @@ def prepare_ascent(
     """
     k = settings.k
     engine = rank_by_engine(lists, bought, k, settings.metric, n_items)
+    largest = largest_of(lists.scores)
     if unit is None:
         filled = ~np.isnan(engine.kth_score)
         full = np.diff(lists.indptr) >= k
         medians = (median_of(engine.kth_score[some]) for some in (full, filled))
-        unit = penalty_unit(medians, largest_of(lists.scores))
+        unit = penalty_unit(medians, largest)
     setup = AscentSetup(
         settings=settings,
         unit=unit,
         quanta=quanta_for(None if weights is None else float(weights.sum())),
         weighted=weights is not None,
         heaviest=1.0 if weights is None else float(weights.max(initial=1.0)),
-        largest=largest_of(lists.scores),
+        largest=largest,
         support=np.bincount(bought.items, minlength=n_items),
         exposure=engine.exposure,
     )
