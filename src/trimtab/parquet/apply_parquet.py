@@ -28,12 +28,12 @@ from trimtab.parquet.row_tables import (
 )
 from trimtab.progress import Progress, show_parts
 from trimtab.rerank import LeftOut, Reranker
+from trimtab.rerank.users_in_parts import with_listed_items
 from trimtab.tables.arrow_types import plain_type
 from trimtab.tables.column_map import GivenColumns
 from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER, WEIGHT, WINDOW
 from trimtab.tables.files import require_suffix, require_writable_folder
 from trimtab.tables.frames import as_id_column
-from trimtab.tables.ids import IdColumn
 from trimtab.tables.parquet_rows import Rows
 from trimtab.tables.rec_lists import require_for_unlisted
 from trimtab.tables.row_checks import find_lowest
@@ -117,7 +117,7 @@ def apply(
             ranking.look_ahead(tables, as_of, tz)
         with divide_by_user(tables, None, rows_per_part, folder or path.parent) as parts:
             totals = ranking.write(parts, path, progress)
-    return _finish(model, k, depth, tables, totals)
+    return _finish(ranking, depth, tables, totals)
 
 
 def _open_tables(recs: Any, exclude: Any, history: Any, columns: GivenColumns) -> dict[str, Rows]:
@@ -184,14 +184,16 @@ class _Ranking:
     k: int
     options: dict[str, Any]
     events: PartEvents | None = None
-    listed: IdColumn | None = None
+    n_unknown: int | None = None  # listed items without a learned bias; None: to be counted
 
     def look_ahead(self, tables: dict[str, Rows], as_of: Any, tz: str | None) -> None:
         """Find what the lists of a part depend on in other parts: listed items and the instant."""
         assert isinstance(self.model, Reranker)
         self.options["as_of"] = as_of
         if "history" in tables:
-            self.listed = find_ids("recs", tables["recs"], ITEM)
+            listed = find_ids("recs", tables["recs"], ITEM)
+            self.n_unknown = self.model.bias.count_unknown(pa.table({ITEM: listed}))
+            self.model = with_listed_items(self.model, listed)
             self.events = PartEvents.prepare(tables["history"], self.model, as_of, tz)
             self.options["as_of"] = self.events.as_of
 
@@ -233,7 +235,7 @@ class _Ranking:
             ranked = self.model.rank_part(recs, self.k, **options)
         else:
             if self.events is not None:
-                options |= {"history": self.events.read(part["history"]), "listed": self.listed}
+                options["history"] = self.events.read(part["history"])
             ranked, left_out = self.model.rank_part(recs, self.k, **options)
             totals.leave_out(left_out)
         totals.add(ranked)
@@ -247,12 +249,15 @@ def _with_wide_items(top: pa.Table) -> pa.Table:
 
 
 def _finish(
-    model: ItemBias | Reranker, k: int, depth: Any, tables: dict[str, Rows], totals: _Totals
+    ranking: _Ranking, depth: Any, tables: dict[str, Rows], totals: _Totals
 ) -> WrittenLists:
     """Warn of all users together, and return what was written."""
+    model, k, n_unknown = ranking.model, ranking.k, ranking.n_unknown
     if isinstance(model, ItemBias):
         model.warn_of_lengths(totals.lengths, k, depth)
     else:
         model.warn_of_lengths(totals.lengths, totals.longest, k, depth)
+    if n_unknown is None:
+        n_unknown = len(totals.unknown.finish())
     n_events = tables["history"].n_rows if "history" in tables else 0
-    return WrittenLists(totals.n_rows, len(totals.unknown.finish()), n_events, totals.left_out)
+    return WrittenLists(totals.n_rows, n_unknown, n_events, totals.left_out)

@@ -52,13 +52,13 @@ def read_into_memory(source: Any, columns: GivenColumns) -> pa.Table:
     return read_table(source, columns=columns)
 
 
-def find_ids(name: str, rows: Rows, column: str) -> IdColumn:
+def find_ids(name: str, rows: Rows, column: str) -> Any:
     """Return the distinct ids of a column, ascending."""
     merged = IdUnion(name, column)
     for batch in rows.batches(columns=[rows.source_of(column)]):
         distinct = pa.chunked_array([pc.unique(batch[0])])
         merged.add(id_column(name, rows.own_name(column), distinct))
-    return as_id_column(name, column, merged.finish())
+    return merged.finish()
 
 
 class IdUnion:

@@ -29,7 +29,6 @@ from trimtab.rerank.rerank_lists import RankedItems, may_be_added, rank_units
 from trimtab.rerank.rerank_table import RerankTable
 from trimtab.rerank.saved_reranker import load_reranker, save_reranker
 from trimtab.rerank.widening import SOURCES
-from trimtab.tables.ids import IdColumn
 from trimtab.tables.rec_lists import CodedRecs, longest_list, read_lists, warn_if_short
 
 PARTS = ("personal", *SOURCES)  # that can be left out
@@ -128,16 +127,15 @@ class Reranker(RerankTable):
     def rank_part(
         self, recs: Any, k: int, *, history: Any | None = None, as_of: Any | None = None,
         exclude: Any | None = None, allowed: Any | None = None, duplicates: str = "error",
-        depth: int | str | None = None, listed: IdColumn | None = None,
+        depth: int | str | None = None,
     ) -> tuple[RankedPart, LeftOut]:  # fmt: skip
         """Return what `apply_and_count` returns, for some of all users and without warnings.
 
-        The arguments are those of `apply`, and `listed`, the items on all users' lists: they count
-        as known, and may be added.
+        What depends on the lists of others is up to `users_in_parts.with_listed_items`.
         """
         require_k(k)
         deepest = choose_depth(self.bias, depth)
-        coded = read_lists(recs, "never", duplicates, listed)
+        coded = read_lists(recs, "never", duplicates)
         aligned = align_items(self.bias, coded)
         hidden = None if exclude is None else read_excluded_pairs(exclude, coded, aligned.ids)
         events = self._read_events(history, as_of, coded, aligned.ids)

@@ -22,7 +22,7 @@ from trimtab.tables.frames import (
     read_scores,
     take_ids,
 )
-from trimtab.tables.ids import IdColumn, encode_ids
+from trimtab.tables.ids import encode_ids
 
 
 @dataclass(frozen=True)
@@ -35,21 +35,11 @@ class CodedRecs:
     lists: Lists
 
 
-def read_lists(
-    recs: Any, unlisted: str, duplicates: str, listed: IdColumn | None = None
-) -> CodedRecs:
-    """Return recommendations as lists of codes.
-
-    Args:
-        recs: the lists.
-        unlisted: "never" or "zero".
-        duplicates: what to do with repeated rows.
-        listed: items of further lists, which get codes too.
-    """
+def read_lists(recs: Any, unlisted: str, duplicates: str) -> CodedRecs:
+    """Return recommendations as lists of codes."""
     table = read_frame(recs, "recs", USER, ITEM, SCORE, optional=(WINDOW,))
     units, (unit_codes,) = encode_units(table)
-    columns = [table.ids(ITEM)] if listed is None else [table.ids(ITEM), listed]
-    item_ids, (item_codes, *_) = encode_ids(columns)
+    item_ids, (item_codes,) = encode_ids([table.ids(ITEM)])
     lists = code_lists(table, unit_codes, item_codes, units, item_ids, unlisted, duplicates)
     return CodedRecs(table, units, item_ids, lists)
 
