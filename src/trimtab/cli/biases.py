@@ -13,6 +13,7 @@ from trimtab.bias.export.search_boosts import require_ending
 from trimtab.bias.export.sql_names import BIAS_COLUMNS, DIALECTS
 from trimtab.bias.strength import WHOLE, require_strength
 from trimtab.bias.table import text_columns
+from trimtab.cli.large_files import is_large, open_tables
 from trimtab.cli.options import (
     AllowedFile,
     AsJson,
@@ -49,9 +50,11 @@ from trimtab.cli.printing import (
 )
 from trimtab.errors import SettingError
 from trimtab.learn import BiasLearner
+from trimtab.parquet import apply as apply_to_files
 from trimtab.tables.column_map import ColumnMap
 from trimtab.tables.columns import ITEM, WEIGHT
 from trimtab.tables.files import (
+    is_csv,
     read_tables,
     require_table_suffix,
     require_writable_folder,
@@ -142,6 +145,17 @@ def apply(
     treated = share_of_test(salt, share)
     deepest = parse_depth(depth)
     loaded = ItemBias.load(bias).with_strength(strength)
+    is_simple = salt is None and not explore and not is_csv(out)
+    if is_simple and is_large(recs):
+        files, pairs, items = open_tables(
+            recs, exclude, allowed, text=text_columns(loaded), columns=own
+        )
+        written = apply_to_files(
+            loaded, files, out, k, exclude=pairs, allowed=items, duplicates=duplicates,
+            depth=deepest, columns=own,
+        )  # fmt: skip
+        _say_written(written.n_rows, out, written.n_unknown)
+        return
     lists, pairs, items = read_tables(
         recs, exclude, allowed, text=text_columns(loaded), columns=own
     )
@@ -154,9 +168,12 @@ def apply(
     else:
         top = Experiment(salt, treated).apply(loaded, lists, k, **options)
     write_table(top, out, escape)
-    unknown = loaded.count_unknown(lists)
-    say(f"wrote {top.num_rows} rows to {out}; {unknown} items have no learned bias and count as 0")
+    _say_written(top.num_rows, out, loaded.count_unknown(lists))
     say_formulas(top, out, escape)
+
+
+def _say_written(n_rows: int, out: Path, n_unknown: int) -> None:
+    say(f"wrote {n_rows} rows to {out}; {n_unknown} items have no learned bias and count as 0")
 
 
 def export(

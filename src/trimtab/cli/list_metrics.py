@@ -6,10 +6,12 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Annotated
 
+from trimtab.cli.large_files import is_large, open_tables
 from trimtab.cli.options import AsJson, Columns, Slots, WeightsFile, defaults_of, option
 from trimtab.cli.printing import print_json, print_table, say
 from trimtab.metrics.evaluation import LEVEL
 from trimtab.metrics.evaluation import evaluate as evaluate_frames
+from trimtab.parquet import evaluate as evaluate_files
 from trimtab.tables.column_map import ColumnMap
 from trimtab.tables.files import read_tables
 
@@ -45,11 +47,18 @@ def evaluate(
     with --history novelty. With --baseline, also the lift of each with its 90 % interval.
     """
     own = ColumnMap.parse(columns)
-    lists, bought, others, by_user, past = read_tables(
-        topk, truth, baseline, weights, history, columns=own
-    )
+    paths = (topk, truth, baseline, weights, history)
     by = None if weight is None else own.name_of(weight)
-    figures = evaluate_frames(lists, bought, k, by_user, weight=by, baseline=others, history=past)
+    if is_large(topk) or is_large(baseline):
+        lists, bought, others, by_user, past = open_tables(*paths, columns=own)
+        figures = evaluate_files(
+            lists, bought, k, by_user, weight=by, baseline=others, history=past, columns=own
+        )
+    else:
+        lists, bought, others, by_user, past = read_tables(*paths, columns=own)
+        figures = evaluate_frames(
+            lists, bought, k, by_user, weight=by, baseline=others, history=past
+        )
     if as_json:
         print_json(figures)
         return

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from trimtab.bias.strength import WHOLE, require_strength
 from trimtab.bias.table import text_columns
 from trimtab.checks import SCALES
+from trimtab.cli.large_files import is_large, open_tables
 from trimtab.cli.options import (
     AllowedFile,
     AsJson,
@@ -36,10 +37,12 @@ from trimtab.cli.options import (
 )
 from trimtab.cli.printing import print_json, say, say_formulas, say_strength, say_weighted
 from trimtab.learn import RerankLearner
+from trimtab.parquet import apply as apply_to_files
 from trimtab.rerank import LeftOut, Reranker, RerankSummary
 from trimtab.tables.column_map import ColumnMap, own_names
 from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER, WEIGHT
 from trimtab.tables.files import (
+    is_csv,
     read_tables,
     require_table_suffix,
     require_writable_folder,
@@ -168,40 +171,52 @@ def apply(
     )
     deepest, own = parse_depth(depth), ColumnMap.parse(columns)
     loaded = Reranker.load(reranker).with_strength(strength)
-    lists, past, pairs, items = read_tables(
-        recs,
-        history,
-        exclude,
-        allowed,
-        text=text_columns(loaded.bias),
-        columns=own,
-        needed=_NEEDED,
-    )
-    instant: Any = as_of
+    instant = as_of if tz is None else _read_instant(as_of, tz)
+    options: dict[str, Any] = {"as_of": instant, "duplicates": duplicates, "depth": deepest}
+    reading: dict[str, Any] = {
+        "text": text_columns(loaded.bias), "columns": own, "needed": _NEEDED,
+    }  # fmt: skip
+    if is_large(recs) and not is_csv(out):
+        files, events, pairs, items = open_tables(recs, history, exclude, allowed, **reading)
+        written = apply_to_files(
+            loaded, files, out, k, history=events, tz=tz, exclude=pairs, allowed=items, columns=own,
+            **options,
+        )  # fmt: skip
+        _say_written(written.n_rows, out, written.n_events, written.left_out)
+        return
+    lists, past, pairs, items = read_tables(recs, history, exclude, allowed, **reading)
     if tz is not None:
-        past, instant = _set_zone(past, as_of, tz)
+        past = _set_zone(past, tz)
     top, left_out = loaded.apply_and_count(
-        lists, k, history=past, as_of=instant, exclude=pairs, allowed=items, duplicates=duplicates,
-        depth=deepest,
-    )  # fmt: skip
+        lists, k, history=past, exclude=pairs, allowed=items, **options
+    )
     write_table(top, out, escape)
-    say(f"wrote {top.num_rows} rows to {out}")
-    say(f"{past.num_rows} events; {describe_left_out(left_out)}")
+    _say_written(top.num_rows, out, past.num_rows, left_out)
     say_formulas(top, out, escape)
 
 
-def _set_zone(history: Any, as_of: str | None, tz: str) -> tuple[Any, Any]:
-    """Return events and an instant with a time zone, where they have none."""
+def _say_written(n_rows: int, out: Path, n_events: int, left_out: LeftOut) -> None:
+    say(f"wrote {n_rows} rows to {out}")
+    say(f"{n_events} events; {describe_left_out(left_out)}")
+
+
+def _set_zone(history: Any, tz: str) -> Any:
+    """Return events with a time zone, where they have none."""
+    if TIMESTAMP not in history.column_names:
+        return history
+    name = own_names(history).get(TIMESTAMP, TIMESTAMP)
+    stamps, _ = as_utc(history[TIMESTAMP], tz, "history", name)
+    return history.set_column(history.column_names.index(TIMESTAMP), TIMESTAMP, stamps)
+
+
+def _read_instant(as_of: str | None, tz: str) -> Any:
+    """Return an instant with a time zone, if it has none; text that is no instant stays."""
     zone = require_zone(tz)
-    if TIMESTAMP in history.column_names:
-        name = own_names(history).get(TIMESTAMP, TIMESTAMP)
-        stamps, _ = as_utc(history[TIMESTAMP], tz, "history", name)
-        history = history.set_column(history.column_names.index(TIMESTAMP), TIMESTAMP, stamps)
     instant: Any = as_of
     with contextlib.suppress(ValueError):  # none is given; or refused later, with its text
         instant = datetime.fromisoformat(as_of or "")
         instant = instant if instant.tzinfo is not None else instant.replace(tzinfo=zone)
-    return history, instant
+    return instant
 
 
 def describe_left_out(left_out: LeftOut) -> str:

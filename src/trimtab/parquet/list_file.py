@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from trimtab.tables.files import write_atomically
 
@@ -43,6 +42,8 @@ class ListFile:
 
     def add(self, rows: pa.Table) -> None:
         """Add rows; all have the same schema."""
+        import pyarrow.parquet as pq
+
         if self._writer is None:
             self._writer = pq.ParquetWriter(self._file, rows.schema, compression="zstd")
         self.n_rows += rows.num_rows

@@ -12,6 +12,7 @@ from trimtab.arrays import Ints
 from trimtab.parquet.event_columns import drop_weightless, weights_differ
 from trimtab.rerank import LeftOut, Reranker
 from trimtab.rerank.events import choose_instant
+from trimtab.tables.column_map import own_names
 from trimtab.tables.columns import TIMESTAMP, WEIGHT
 from trimtab.tables.parquet_rows import Rows
 from trimtab.tables.timestamps import DAY, as_datetime, as_utc, microseconds
@@ -48,7 +49,8 @@ class PartEvents:
         used = _drop_weightless(history)
         if self.tz is None or used.num_rows == 0:
             return used
-        stamps, _ = as_utc(used[TIMESTAMP], self.tz, "history")
+        own = own_names(history).get(TIMESTAMP, TIMESTAMP)
+        stamps, _ = as_utc(used[TIMESTAMP], self.tz, "history", own)
         return used.set_column(used.column_names.index(TIMESTAMP), TIMESTAMP, stamps)
 
     def count_without_lists(self, history: pa.Table) -> LeftOut:

@@ -48,7 +48,7 @@ def open_table(
 def read_into_memory(source: Any, columns: GivenColumns) -> pa.Table:
     """Return a small table, from a file or as it is."""
     if isinstance(source, pa.Table):
-        return ColumnMap.of(columns).rename(source)
+        return source if own_names(source) else ColumnMap.of(columns).rename(source)
     return read_table(source, columns=columns)
 
 

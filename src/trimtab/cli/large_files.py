@@ -1,0 +1,50 @@
+"""Files with more rows than are read into memory, for commands that can work on parts of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from trimtab.daily import large_lists
+from trimtab.errors import TrimtabError
+from trimtab.tables.column_map import ColumnMap
+from trimtab.tables.columns import ITEM, SCORE, USER
+from trimtab.tables.files import is_csv, match_id_types, read_table
+from trimtab.tables.parquet_rows import ParquetRows
+
+
+def is_large(path: str | None) -> bool:
+    """Return whether a file or folder has more rows than are read into memory at once."""
+    if path is None or is_csv(path):
+        return False
+    try:
+        return ParquetRows(path).n_rows > large_lists.LARGE
+    except TrimtabError:  # told of when it is read
+        return False
+
+
+def open_tables(
+    *paths: str | None,
+    text: Collection[str] = (),
+    columns: ColumnMap,
+    needed: Collection[str] = (USER, ITEM, SCORE),
+) -> list[Any]:
+    """Return Parquet files as they are, and CSV files as tables with matching types of ids.
+
+    The arguments are those of `read_tables`.
+    """
+    found = [None if path is None else _look_into(path, columns) for path in paths]
+    columns.warn_of_unused(found, but=needed)
+    from_csv = [path is not None and is_csv(path) for path in paths]
+    matched = match_id_types(found, from_csv, text)
+    return [
+        table if is_read else path
+        for path, table, is_read in zip(paths, matched, from_csv, strict=True)
+    ]
+
+
+def _look_into(path: str, columns: ColumnMap) -> Any:
+    """Return a CSV file as a table, and a Parquet file as one without rows."""
+    if is_csv(path):
+        return read_table(path, columns=columns)
+    return ParquetRows(path, columns=columns).schema.empty_table()

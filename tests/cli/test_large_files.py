@@ -1,0 +1,127 @@
+"""Commands on lists that stay in their files: the same files and words as with lists in memory."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from made_biases import make_bias
+from made_rerankers import UNTIL, make_reranker
+from trimtab.cli import biases, list_metrics, reranking
+from trimtab.daily import large_lists
+from trimtab.tables.files import write_table
+
+N_USERS, N_ITEMS = 200, 30
+BIASES = {item: (item % 7 - 3) / 10 for item in range(25)}
+APPLY = ("apply", "--bias", "biases", "--recs", "recs.parquet")
+RERANK = ("rerank", "apply", "--reranker", "reranker", "--recs", "recs.parquet")
+EVALUATE = ("evaluate", "--topk", "recs.parquet", "--truth", "events.parquet")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """Lists, events and pairs as Parquet and CSV, with own names too; biases and a reranker."""
+    folder, rng = tmp_path_factory.mktemp("large"), np.random.default_rng(0)
+    items = np.argsort(rng.random((N_USERS, N_ITEMS)), axis=1)[:, :8]
+    users = np.repeat(np.arange(N_USERS), 8)
+    order = rng.permutation(len(users))
+    recs = pa.table({"user_id": users, "item_id": items.ravel(), "score": rng.random(len(users))})
+    days = rng.integers(-2, 50, 700).tolist()
+    events = pa.table({
+        "user_id": rng.integers(0, N_USERS + 20, 700), "item_id": rng.integers(0, 35, 700),
+        "timestamp": pa.array([UNTIL - timedelta(days=day, hours=1) for day in days]),
+        "price": rng.integers(0, 4, 700) / 2,
+    })  # fmt: skip
+    tables = {"recs": recs.take(order), "events": events, "pairs": events.select([0, 1])}
+    tables["local"] = events.set_column(2, "timestamp", events[2].cast(pa.timestamp("us")))
+    tables["items"] = pa.table({"item_id": np.arange(20)})
+    tables["own"] = tables["recs"].rename_columns(["who", "what", "score"])
+    tables["weights"] = pa.table({"user_id": np.arange(50), "weight": rng.random(50)})
+    for name, table in tables.items():
+        write_table(table, folder / f"{name}.parquet")
+        write_table(table, folder / f"{name}.csv")
+    text = tables["recs"].set_column(0, "user_id", tables["recs"]["user_id"].cast(pa.string()))
+    write_table(text, folder / "text.parquet")
+    make_bias(BIASES, depth=6).save(folder / "biases")
+    make_reranker(BIASES, trending=[5, 9]).save(folder / "reranker")
+    return folder
+
+
+@pytest.fixture
+def large(monkeypatch):
+    """Treat lists of any size as large; a command that reads them into memory fails."""
+
+    def switch() -> None:
+        monkeypatch.setattr(large_lists, "LARGE", 10)
+        for module in (biases, list_metrics, reranking):
+            monkeypatch.delattr(module, "read_tables", raising=False)
+
+    return switch
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        APPLY,
+        (*APPLY, "--k", 5, "--exclude", "pairs.parquet", "--allowed", "items.parquet"),
+        (*APPLY, "--k", 20, "--exclude", "pairs.csv", "--allowed", "items.csv"),
+        (*APPLY, "--depth", "all", "--strength", 0.5, "--duplicates", "max"),
+        ("apply", "--bias", "biases", "--recs", "text.parquet", "--exclude", "pairs.csv"),
+        ("apply", "--bias", "biases", "--recs", "own.parquet", "--columns", "user=who,item=what"),
+        ("apply", "--bias", "biases", "--recs", "own.parquet", "--columns", "user=who,item=x"),
+        (*APPLY, "--columns", "price=cost"),
+        (*RERANK, "--history", "events.parquet"),
+        (*RERANK, "--history", "events.csv", "--as-of", "2026-03-01T00:00:00+00:00", "--k", 3),
+        (*RERANK, "--history", "local.parquet", "--tz", "Europe/London"),
+        (*RERANK, "--history", "local.parquet", "--tz", "UTC", "--as-of", "2026-03-02"),
+        (*RERANK, "--history", "local.parquet"),
+        (*RERANK, "--history", "events.parquet", "--as-of", "2026-02-01T00:00:00+00:00"),
+        (*RERANK, "--history", "recs.parquet"),
+    ],
+)
+def test_lists_are_written_as_from_memory(call, folder, large, command):
+    results, out = [], folder / "out.parquet"
+    for _ in range(2):
+        done = call(*command, "--out", "out.parquet", cwd=folder)
+        content = out.read_bytes() if out.exists() else None
+        out.unlink(missing_ok=True)
+        results.append((done.returncode, done.stdout, done.stderr, content))
+        large()
+    assert results[0] == results[1]
+    assert not list(folder.glob(".*"))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        EVALUATE,
+        (*EVALUATE, "--k", 3, "--json"),
+        (*EVALUATE, "--history", "events.parquet", "--weights", "weights.csv"),
+        (*EVALUATE, "--baseline", "recs.csv", "--weight", "price"),
+        (*EVALUATE, "--baseline", "own.parquet"),
+        ("evaluate", "--topk", "recs.csv", "--baseline", "recs.parquet", "--truth", "events.csv"),
+        ("evaluate", "--topk", "own.parquet", "--truth", "events.parquet", "--columns",
+         "user=who,item=what"),
+    ],
+)  # fmt: skip
+def test_metrics_are_those_in_memory(call, folder, large, command):
+    results = []
+    for _ in range(2):
+        done = call(*command, cwd=folder)
+        results.append((done.returncode, done.stdout, done.stderr))
+        large()
+    assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("more", [("--explore", 2), ("--salt", "may")])
+def test_other_lists_are_made_in_memory(call, folder, monkeypatch, more):
+    done = call(*APPLY, *more, "--out", "a.parquet", cwd=folder)
+    assert done.returncode == 0
+    monkeypatch.setattr(large_lists, "LARGE", 10)
+    again = call(*APPLY, *more, "--out", "b.parquet", cwd=folder)
+    assert again.stdout == done.stdout.replace("a.parquet", "b.parquet")
+    assert (folder / "a.parquet").read_bytes() == (folder / "b.parquet").read_bytes()
