@@ -17,10 +17,11 @@ from trimtab.learn.bias_learner import warm_up
 from trimtab.learn.hierarchy.hierarchy_fit import BiasFit
 from trimtab.learn.hierarchy.shared_inputs import SharedInputs
 from trimtab.learn.history import Histories
-from trimtab.learn.partitions.global_counts import check_counts, count_all_units, sum_totals
+from trimtab.learn.partitions.global_counts import check_counts, sum_totals
 from trimtab.learn.partitions.part_histories import count_in_parts, log_of_sample
 from trimtab.learn.partitions.partitioned_fit import PartitionedInputs, fit_partitioned
 from trimtab.learn.partitions.sampled_partitions import sample_partitioned
+from trimtab.learn.partitions.unit_survey import survey_units
 from trimtab.learn.rerank.rerank_fit import fit_rerank
 from trimtab.learn.rerank.sampled_units import SampledUnits, UserLog
 from trimtab.learn.rerank_learner import require_events, require_history
@@ -111,16 +112,16 @@ class _FileSource:
 
     def __post_init__(self) -> None:
         coded, k, metric = self.coded, self.biases.k, self.biases.metric
-        counts = count_all_units(coded.units, k, metric, len(coded.item_ids), "additive")
-        check_counts(counts, self.has_windows, k)
+        survey = survey_units(coded.units, self.biases, len(coded.item_ids), coded.n_windows)
+        check_counts(survey.counts, self.has_windows, k)
         self.histories = self._count_histories()
         self._inputs = PartitionedInputs(
             units=coded.units,
             item_ids=coded.item_ids,
             n_windows=coded.n_windows,
             window=coded.window,
-            counts=counts,
-            totals=sum_totals(coded.units, k, metric, counts),
+            survey=survey,
+            totals=sum_totals(coded.units, k, metric, survey.counts),
             histories=self.histories,
             categories=coded.categories,
         )

@@ -12,6 +12,7 @@ import numpy as np
 from trimtab.learn import BiasLearner
 from trimtab.learn.input_checks import require_positive_scores
 from trimtab.learn.partitions.global_counts import GlobalCounts, check_counts, count_all_units
+from trimtab.learn.partitions.unit_survey import Survey, survey_units
 from trimtab.spark.array_bytes import ids_from_bytes, ids_to_bytes
 from trimtab.spark.checkpoint import Checkpoint
 from trimtab.spark.spark_tables import SparkTables, partition_users
@@ -35,11 +36,17 @@ class FitSession:
         """Whether users have weights."""
         return self.tables.weights is not None
 
+    def survey(self) -> Survey:
+        """All counts for the hierarchy, after the checks that a local fit makes on them."""
+        found = survey_units(self.units, self.learner, len(self.item_ids), len(self.windows))
+        check_counts(found.counts, self.tables.has_windows, self.learner.k)
+        return found
+
     def count_and_check(self, scale: str) -> GlobalCounts:
-        """Counts over all units, after the checks that a local fit makes on the same counts."""
+        """Counts for the ascent, after the checks that a local fit makes on them."""
         learner = self.learner
         counts = count_all_units(self.units, learner.k, learner.metric, len(self.item_ids), scale)
-        if scale == "log" and not learner.is_hierarchy:
+        if scale == "log":
             require_positive_scores(counts.lowest)
         check_counts(counts, self.tables.has_windows, learner.k)
         return counts

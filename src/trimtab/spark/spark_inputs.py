@@ -16,14 +16,14 @@ from trimtab.tables.ids import encode_ids
 def read_partitioned(session: FitSession) -> PartitionedInputs:
     """The tables of a session, with counts over all of them."""
     learner = session.learner
-    counts = session.count_and_check("additive")
+    survey = session.survey()
     return PartitionedInputs(
         units=session.units,
         item_ids=session.item_ids,
         n_windows=len(session.windows),
         window=session.window,
-        counts=counts,
-        totals=sum_totals(session.units, learner.k, learner.metric, counts),
+        survey=survey,
+        totals=sum_totals(session.units, learner.k, learner.metric, survey.counts),
         histories=count_histories_on_spark(session),
         categories=_read_categories(session),
     )

@@ -11,9 +11,10 @@ from memory_units import cut_units
 from repeat_shop import RepeatShop
 from trimtab.learn.hierarchy.hierarchy_fit import fit_hierarchy
 from trimtab.learn.inputs import FitTables, encode_inputs
-from trimtab.learn.partitions.global_counts import count_all_units, sum_totals
+from trimtab.learn.partitions.global_counts import sum_totals
 from trimtab.learn.partitions.partitioned_fit import PartitionedInputs, fit_partitioned
 from trimtab.learn.partitions.sampled_partitions import sample_partitioned
+from trimtab.learn.partitions.unit_survey import survey_units
 from trimtab.learn.rerank import sampled_units
 from trimtab.learn.rerank.sampled_units import sample_units
 
@@ -32,11 +33,11 @@ def encode(shop, weights=None):
 
 def partitioned(inputs, n_parts):
     units = cut_units(inputs, n_parts)
-    counts = count_all_units(units, LEARNER.k, LEARNER.metric, inputs.n_items, "additive")
-    totals = sum_totals(units, LEARNER.k, LEARNER.metric, counts)
     n_windows = int(inputs.windows.max()) + 1
+    survey = survey_units(units, LEARNER, inputs.n_items, n_windows)
+    totals = sum_totals(units, LEARNER.k, LEARNER.metric, survey.counts)
     return PartitionedInputs(
-        units, inputs.item_ids, n_windows, inputs.window, counts, totals, inputs.histories, None
+        units, inputs.item_ids, n_windows, inputs.window, survey, totals, inputs.histories, None
     )
 
 

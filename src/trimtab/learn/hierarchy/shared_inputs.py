@@ -251,14 +251,17 @@ def count_folds(
 
 def count_shown(
     lists: Lists, bought: Sets, weights: Floats, windows: Codes, k: int, n_windows: int,
-    n_items: int,
+    n_items: int, top: Lists | None = None,
 ) -> Ints:  # fmt: skip
-    """Slots that items take in the engine's own top k of learning units, by [window, item]."""
+    """Slots that items take in the engine's own top k of learning units, by [window, item].
+
+    `top` is the engine's top k, if it is known.
+    """
     from trimtab.kernels.choice_sums import count_listed
 
     learning = learning_units(lists, bought, weights)
     group = np.where(learning, windows, -1).astype(np.int64)
-    top = rank_lists(lists, k, np.zeros(n_items))
+    top = rank_lists(lists, k, np.zeros(n_items)) if top is None else top
     shown = np.zeros((n_windows, n_items), np.int64)
     count_listed(0, top.n_units, top.indptr, top.items, group, shown)
     return shown

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trimtab.arrays import Ints
+from trimtab.arrays import Floats, Ints
 from trimtab.bias.depth import count_lengths
 from trimtab.bias.scaled_scores import to_scale
 from trimtab.errors import DataError
@@ -30,6 +30,7 @@ class GlobalCounts(NamedTuple):
     reached: Ints  # learning units that list it or bought it
     lengths: Ints  # by length: number of lists
     learning: Ints  # by window: learning units; shorter without any in the newest windows
+    sums: Ints  # see `Totals`: in quanta of weights of at most 1; then the units they are of
     n_buyers: int  # units that bought something
     n_full: int  # lists of at least k items
     n_filled: int  # lists of at least one
@@ -45,7 +46,11 @@ def count_all_units(
     units: PartitionedUnits, k: int, metric: str, n_items: int, scale: str
 ) -> GlobalCounts:
     """Counts over all units, with scores on a scale."""
-    found = units.run(_count_partition, k, metric, n_items, scale, add=_add_counts)
+    return make_counts(units.run(count_partition_units, k, metric, n_items, scale, add=add_counts))
+
+
+def make_counts(found: Arrays) -> GlobalCounts:
+    """What `count_partition_units` returned, added up, with names."""
     *by_code, numbers, limits = found
     largest, heaviest, negated_lowest, longest = (float(limit) for limit in limits)
     bounds = (largest, heaviest, -negated_lowest, int(longest))
@@ -60,7 +65,10 @@ def check_counts(counts: GlobalCounts, has_windows: bool, k: int) -> None:
     warn_if_short(counts.longest, k)
 
 
-def _count_partition(partition: Partition, k: int, metric: str, n_items: int, scale: str) -> Arrays:
+def count_partition_units(
+    partition: Partition, k: int, metric: str, n_items: int, scale: str
+) -> Arrays:
+    """Counts of a partition's units; the last array has bounds."""
     lists, bought = to_scale(partition.lists, scale, k).lists, partition.bought
     engine = rank_by_engine(lists, bought, k, metric, n_items)
     lengths, sizes = np.diff(lists.indptr), np.diff(bought.indptr)
@@ -78,11 +86,20 @@ def _count_partition(partition: Partition, k: int, metric: str, n_items: int, sc
     return [
         np.bincount(bought.items, minlength=n_items), engine.exposure,
         np.bincount(lists.items, minlength=n_items), in_lists + in_sales, count_lengths(lists),
-        np.bincount(partition.windows[learning]), np.array(counts, np.int64), np.array(bounds),
+        np.bincount(partition.windows[learning]), _try_sums(partition, engine.value, scale),
+        np.array(counts, np.int64), np.array(bounds),
     ]  # fmt: skip
 
 
-def _add_counts(parts: list[Arrays]) -> Arrays:
+def _try_sums(partition: Partition, value: Floats, scale: str) -> Ints:
+    """Weighted sums as if the heaviest unit of all had a weight of 1; none if that is not so."""
+    if scale != "additive" or partition.weights.max(initial=0.0) > 1:
+        return np.zeros(4, np.int64)
+    return np.append(_sum_quanta(partition, value, 1.0), partition.n_units)
+
+
+def add_counts(parts: list[Arrays]) -> Arrays:
+    """The counts of several partitions."""
     *sums, bounds = (list(column) for column in zip(*parts, strict=True))
     return [*(_add(column) for column in sums), np.max(bounds, axis=0)]
 
@@ -105,9 +122,11 @@ class Totals(NamedTuple):
 
 def sum_totals(units: PartitionedUnits, k: int, metric: str, counts: GlobalCounts) -> Totals:
     """Fixed-point sums, the same for any partitions."""
-    found = units.run(_totals, k, metric, len(counts.support), counts.heaviest)
+    *sums, n_units = counts.sums
+    if counts.heaviest != 1 or n_units != units.n_units:
+        (sums,) = units.run(_totals, k, metric, len(counts.support), counts.heaviest)
     scale = counts.heaviest / _WEIGHT_QUANTA
-    totals = Totals(*(float(total * scale) for total in found[0]))
+    totals = Totals(*(float(total * scale) for total in sums))
     if totals.buyers_weight == 0:
         raise DataError(
             f"column '{WEIGHT}' of weights is 0 for every user who bought something: give at "
@@ -118,8 +137,13 @@ def sum_totals(units: PartitionedUnits, k: int, metric: str, counts: GlobalCount
 
 def _totals(partition: Partition, k: int, metric: str, n_items: int, heaviest: float) -> Arrays:
     engine = rank_by_engine(partition.lists, partition.bought, k, metric, n_items)
+    return [_sum_quanta(partition, engine.value, heaviest)]
+
+
+def _sum_quanta(partition: Partition, value: Floats, heaviest: float) -> Ints:
+    """The sums of `Totals`, in quanta of the heaviest weight."""
     quanta = partition.weights * (_WEIGHT_QUANTA / heaviest) if heaviest > 0 else partition.weights
     buys = partition.buys
-    before = np.rint(engine.value[buys] * quanta[buys]).astype(np.int64).sum()
+    before = np.rint(value[buys] * quanta[buys]).astype(np.int64).sum()
     weights = np.rint(quanta).astype(np.int64)
-    return [np.array([before, weights[buys].sum(), weights.sum()])]
+    return np.array([before, weights[buys].sum(), weights.sum()])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,9 +16,7 @@ from trimtab.learn.hierarchy.shared_inputs import (
     SharedInputs,
     UnitCounts,
     add_unit_counts,
-    count_folds,
     count_hit_units,
-    count_shown,
 )
 from trimtab.learn.hierarchy.unit_data import Fit, UnitData
 from trimtab.learn.partitions.partition import Partition
@@ -29,19 +27,37 @@ from trimtab.learn.partitions.partitioned_units import (
     pack_units,
     unpack_units,
 )
+from trimtab.learn.scales import Scale
 
 
-@dataclass(frozen=True)
+@dataclass
 class PartitionedBackend:
-    """Units with hits, in partitions."""
+    """Units with hits, in partitions.
+
+    Args:
+        units: with the engine's scores as they are; each pass puts them on the scale.
+        shared: the inputs that all parts share, with the scale.
+    """
 
     units: PartitionedUnits
     shared: SharedInputs
+    _sampled: UnitData | None = None
+
+    def on_scale(self, scale: Scale) -> PartitionedBackend:
+        """The units on another scale than that of the engine's scores."""
+        shared = replace(self.shared, scale=scale.name, score_unit=scale.unit)
+        return PartitionedBackend(self.units, shared, self._all_samples().on_scale(scale))
 
     def sample(self, purpose: str) -> UnitData:
         """A sample of the units, brought to one place: "trend" or "curves"."""
-        packed = self.units.run(sample_units, self.shared, purpose, add=gather_packed)
-        return unit_data(unpack_units(packed), self.shared)
+        return self._all_samples().sample(purpose)
+
+    def _all_samples(self) -> UnitData:
+        """The units of all samples, which come in one pass."""
+        if self._sampled is None:
+            packed = self.units.run(sample_units, self.shared, add=gather_packed)
+            self._sampled = unit_data(unpack_units(packed), self.shared)
+        return self._sampled
 
     def total(self, method: str, *given: Any) -> Ints:
         """The result of a method of `UnitData`, summed over all partitions."""
@@ -60,21 +76,16 @@ class PartitionedBackend:
         return fit_effects(sums, len(fits), n_groups, precision)
 
 
-def with_hits(
-    partition: Partition, scale: str, k: int, typical: float, windows: Codes
-) -> Partition:
+def with_hits(partition: Partition, typical: float, windows: Codes) -> Partition:
     """The units of a partition that bought at least one listed item.
 
     Args:
         partition: all units of a partition.
-        scale: that biases are added on.
-        k: slots.
         typical: the weight that counts as 1.
         windows: new numbers of the windows; -1: not to be learned from.
     """
-    lists = to_scale(partition.lists, scale, k).lists
     weights = learning_weights(partition, windows) / typical
-    data = gather_hits(lists, partition.bought, weights)
+    data = gather_hits(partition.lists, partition.bought, weights)
     chosen = data.source
     return Partition(
         data.lists, partition.bought.take(chosen), data.weights, partition.users[chosen],
@@ -89,7 +100,7 @@ def _hit_lists(partition: Partition) -> HitLists:
 
 
 def unit_data(partition: Partition, shared: SharedInputs) -> UnitData:
-    """A partition's units with hits, on the scale of its scores."""
+    """Units with hits, whose scores are on the scale."""
     return UnitData(_hit_lists(partition), partition.users, partition.windows, shared)
 
 
@@ -97,12 +108,15 @@ def ask_unit_data(
     partition: Partition, shared: SharedInputs, method: str, given: tuple[Any, ...]
 ) -> Arrays:
     """The result of a method of `UnitData` on a partition."""
-    return [getattr(unit_data(partition, shared), method)(*given)]
+    lists = to_scale(partition.lists, shared.scale, shared.k).lists
+    return [getattr(unit_data(partition._replace(lists=lists), shared), method)(*given)]
 
 
-def sample_units(partition: Partition, shared: SharedInputs, purpose: str) -> Arrays:
+def sample_units(partition: Partition, shared: SharedInputs) -> Arrays:
     """The units of a partition that are in a sample."""
-    return pack_units(partition.take(unit_data(partition, shared).in_sample(purpose)))
+    data = unit_data(partition, shared)
+    chosen = [data.in_sample(purpose) for purpose in ("trend", "curves")]
+    return pack_units(partition.take(np.unique(np.concatenate(chosen))))
 
 
 def count_partition(partition: Partition, k: int, metric: str, quanta: float) -> Arrays:
@@ -130,14 +144,3 @@ def _from_arrays(arrays: Arrays) -> UnitCounts:
 def learning_weights(partition: Partition, windows: Codes) -> Floats:
     """The weights of a partition's units; 0 in windows that are not to be learned from."""
     return np.where(windows[partition.windows] < 0, 0.0, partition.weights)
-
-
-def count_by_fold(
-    partition: Partition, seed: int, windows: Codes, k: int, n_windows: int, n_items: int
-) -> Arrays:
-    """Purchases, lists and slots of a partition's learning units; see `SharedInputs`."""
-    lists, bought = partition.lists, partition.bought
-    weights = learning_weights(partition, windows)
-    numbers = np.maximum(windows[partition.windows], 0)
-    counts = count_folds(lists, bought, weights, partition.users, numbers, seed, n_windows, n_items)
-    return [*counts, count_shown(lists, bought, weights, numbers, k, n_windows, n_items)]

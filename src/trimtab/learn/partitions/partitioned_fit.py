@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,17 +20,17 @@ from trimtab.learn.hierarchy.levels import LocalBackend, group_items, learn_hier
 from trimtab.learn.hierarchy.shared_inputs import SharedInputs, hit_value_quanta
 from trimtab.learn.hierarchy.trends import choose_scale
 from trimtab.learn.history import Histories
-from trimtab.learn.partitions.exact_median import exact_median
+from trimtab.learn.partitions.exact_median import exact_medians
 from trimtab.learn.partitions.global_counts import GlobalCounts, Totals
 from trimtab.learn.partitions.hierarchy_backend import (
     PartitionedBackend,
-    count_by_fold,
     count_hits,
     unit_data,
     with_hits,
 )
 from trimtab.learn.partitions.partition import Partition
 from trimtab.learn.partitions.partitioned_units import AllUnits, Arrays, FewUnits
+from trimtab.learn.partitions.unit_survey import MEDIANS, Survey
 from trimtab.learn.quanta import quanta_for
 from trimtab.learn.scales import Scale, scales_to_try
 from trimtab.learn.settings import LearnerSettings
@@ -47,7 +47,7 @@ class PartitionedInputs:
         item_ids: of all tables, ascending.
         n_windows: number of windows.
         window: number of purchases, first and last timestamp.
-        counts: over all units, with the engine's scores.
+        survey: of all units.
         totals: weighted sums over all units.
         histories: sales before each window and before now.
         categories: of items; -1 for unknown.
@@ -57,10 +57,15 @@ class PartitionedInputs:
     item_ids: Any
     n_windows: int
     window: dict[str, Any]
-    counts: GlobalCounts
+    survey: Survey
     totals: Totals
     histories: Histories
     categories: Ints | None
+
+    @property
+    def counts(self) -> GlobalCounts:
+        """Counts over all units, with the engine's scores."""
+        return self.survey.counts
 
     @property
     def typical_weight(self) -> float:
@@ -83,7 +88,7 @@ def fit_partitioned(
     backend = _make_backend(settings, inputs, windows, histories)
     scales = _scales(settings, inputs)
     scale = scales[0] if len(scales) == 1 else choose_scale(backend.sample("trend"), scales)
-    backend = _on_scale(inputs, backend, scale, windows)
+    backend = backend.on_scale(scale)
     learned = learn_hierarchy(backend, progress)
     context = _describe_fit(inputs, histories, scale)
 
@@ -117,12 +122,13 @@ def _describe_fit(inputs: PartitionedInputs, histories: Histories, scale: Scale)
 def _scales(settings: LearnerSettings, inputs: PartitionedInputs) -> list[Scale]:
     """The scales to choose from, by medians over all partitions."""
     setting, k, counts = settings.scale, settings.k, inputs.counts
-    kth = gap = np.nan
-    if setting == "auto":
-        kth = exact_median(inputs.units, "kth", k, counts.n_filled)
+    medians = dict.fromkeys(MEDIANS, np.nan)
     if setting in ("auto", "additive"):
-        gap = exact_median(inputs.units, "gap", k, counts.n_filled)
-    return scales_to_try(setting, kth, gap, counts.largest)
+        digits = inputs.survey.digits
+        found = exact_medians(inputs.units, MEDIANS, k, counts.n_filled, digits)
+        medians = dict(zip(MEDIANS, found, strict=True))
+    kth = medians["kth"] if setting == "auto" else np.nan
+    return scales_to_try(setting, kth, medians["gap"], counts.largest)
 
 
 def _make_backend(
@@ -130,35 +136,17 @@ def _make_backend(
 ) -> LocalBackend | PartitionedBackend:
     """The units with hits with the engine's scores, and what all of them share."""
     k, metric, seed, units = settings.k, settings.metric, settings.seed, inputs.units
-    n_windows = int(windows.max(initial=0)) + 1
-    bought, listed, shown = units.run(
-        count_by_fold, seed, windows, k, n_windows, len(inputs.item_ids)
-    )
     typical, categories = inputs.typical_weight, inputs.categories
-    hits = units.derive("hits", with_hits, "additive", k, typical, windows)
+    hits = units.derive("hits", with_hits, typical, windows)
     quanta = hit_value_quanta(units.n_units, inputs.counts.heaviest / typical, k)
     shared = SharedInputs(
-        "additive", 1.0, k, metric, seed, bought, listed, shown, histories,
+        "additive", 1.0, k, metric, seed, *inputs.survey.of_windows(windows), histories,
         None if categories is None else group_items(categories),
         count_hits(hits, k, metric, quanta), quanta,
     )  # fmt: skip
     if isinstance(hits, FewUnits):
         return LocalBackend(unit_data(hits.whole, shared))
     return PartitionedBackend(hits, shared)
-
-
-def _on_scale(
-    inputs: PartitionedInputs, backend: LocalBackend | PartitionedBackend, scale: Scale,
-    windows: Codes,
-) -> LocalBackend | PartitionedBackend:  # fmt: skip
-    """The units on another scale than that of the engine's scores."""
-    if isinstance(backend, LocalBackend):
-        return backend.on_scale(scale)
-    shared = replace(backend.shared, scale=scale.name, score_unit=scale.unit)
-    if scale.name == "additive":
-        return PartitionedBackend(backend.units, shared)
-    given = (scale.name, shared.k, inputs.typical_weight, windows)
-    return PartitionedBackend(inputs.units.derive("scaled", with_hits, *given), shared)
 
 
 def _count_windows(inputs: PartitionedInputs) -> Ints:

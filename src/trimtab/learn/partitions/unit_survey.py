@@ -1,0 +1,77 @@
+"""One pass over all units: everything that is counted before anything is learned."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from trimtab.arrays import Codes, Ints
+from trimtab.learn.hierarchy.shared_inputs import N_FOLDS, count_folds, count_shown
+from trimtab.learn.partitions.exact_median import first_digits, number_of
+from trimtab.learn.partitions.global_counts import (
+    GlobalCounts,
+    add_counts,
+    count_partition_units,
+    make_counts,
+)
+from trimtab.learn.partitions.partition import Partition
+from trimtab.learn.partitions.partitioned_units import Arrays, PartitionedUnits, add_arrays
+from trimtab.learn.settings import LearnerSettings
+from trimtab.metrics.ranking import rank_lists
+
+MEDIANS = ("kth", "gap")  # see `exact_medians`
+_N_SUMS = 4
+
+
+class Survey(NamedTuple):
+    """Counts over all units, also of windows that are not learned from."""
+
+    counts: GlobalCounts
+    bought: Ints  # by [(window, fold), item], and the next two: see `SharedInputs`
+    listed: Ints
+    shown: Ints  # by [window, item]
+    digits: Ints  # by median: see `exact_medians`
+
+    def of_windows(self, windows: Codes) -> tuple[Ints, Ints, Ints]:
+        """What was bought, listed and shown in the windows to learn from.
+
+        Args:
+            windows: new numbers of the windows; -1: not to be learned from.
+        """
+        chosen = np.flatnonzero(windows >= 0)
+        if len(chosen) == 0:  # one window, in which nothing is to be learned
+            bought, listed = (np.zeros_like(part[:N_FOLDS]) for part in (self.bought, self.listed))
+            return bought, listed, np.zeros_like(self.shown[:1])
+        rows = (chosen[:, None] * N_FOLDS + np.arange(N_FOLDS)).ravel()
+        return self.bought[rows], self.listed[rows], self.shown[chosen]
+
+
+def survey_units(
+    units: PartitionedUnits, settings: LearnerSettings, n_items: int, n_windows: int
+) -> Survey:
+    """Counts over all units, with the engine's scores."""
+    given = settings.k, settings.metric, settings.seed, n_items, n_windows
+    *counts, bought, listed, shown, digits = units.run(survey_partition, *given, add=_add)
+    return Survey(make_counts(counts), bought, listed, shown, digits)
+
+
+def survey_partition(
+    partition: Partition, k: int, metric: str, seed: int, n_items: int, n_windows: int
+) -> Arrays:
+    """Counts of a partition's units; see `Survey`."""
+    lists, bought, weights = partition.lists, partition.bought, partition.weights
+    users, windows = partition.users, partition.windows
+    top = rank_lists(lists, k, np.zeros(n_items))
+    lengths = np.diff(lists.indptr)
+    return [
+        *count_partition_units(partition, k, metric, n_items, "additive"),
+        *count_folds(lists, bought, weights, users, windows, seed, n_windows, n_items),
+        count_shown(lists, bought, weights, windows, k, n_windows, n_items, top),
+        np.stack([first_digits(number_of(name, top, lengths, k)) for name in MEDIANS]),
+    ]
+
+
+def _add(parts: list[Arrays]) -> Arrays:
+    counts = add_counts([part[:-_N_SUMS] for part in parts])
+    return counts + add_arrays([part[-_N_SUMS:] for part in parts])
