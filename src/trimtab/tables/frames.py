@@ -192,7 +192,7 @@ class Units:
         return taken
 
 
-def take_ids(ids: Any, codes: Codes) -> Any:
+def take_ids(ids: Any, codes: Codes | Ints) -> Any:
     """Return the ids of codes."""
     if not isinstance(ids, np.ndarray):
         return ids.take(pa.array(codes))
