@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import timedelta
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from made_biases import make_bias
 from made_rerankers import UNTIL, make_reranker
+from repeat_shop import RepeatShop
 from trimtab.cli import biases, list_metrics, reranking
 from trimtab.daily import large_lists
 from trimtab.tables.files import write_table
@@ -93,6 +95,53 @@ def test_lists_are_written_as_from_memory(call, folder, large, command):
         large()
     assert results[0] == results[1]
     assert not list(folder.glob(".*"))
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory) -> Path:
+    """The tables of a fit, as Parquet."""
+    folder, made = tmp_path_factory.mktemp("shop"), RepeatShop(repeats=0.4, drift=0.7, n_users=100)
+    for name in ("recs", "recent", "history"):
+        write_table(getattr(made, name), folder / f"{name}.parquet")
+    items = np.unique(made.history["item_id"].to_numpy())
+    counted = pa.table({"item_id": items, "count": np.ones(len(items))})
+    write_table(counted, folder / "counts.parquet")
+    write_table(pa.table({"item_id": items, "category": items % 3}), folder / "items.csv")
+    return folder
+
+
+FIT = ("--recs", "recs.parquet", "--recent", "recent.parquet")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("fit", *FIT),
+        ("fit", *FIT, "--history", "history.parquet", "--items", "items.csv", "--strength", 0.5),
+        ("fit", *FIT, "--history", "history.parquet", "--json", "--k", 5, "--metric", "map"),
+        ("fit", "--recs", "history.parquet", "--recent", "recent.parquet"),
+        ("rerank", "fit", *FIT, "--history", "history.parquet", "--items", "items.csv"),
+        ("rerank", "fit", *FIT, "--history", "history.parquet", "--json", "--widen", "none"),
+    ],
+)
+def test_fits_are_those_in_memory(call, shop, large, command):
+    results, out = [], shop / "out"
+    for _ in range(2):
+        done = call(*command, "--out", "out", cwd=shop)
+        files = (path for path in sorted(out.rglob("*")) if path.is_file())
+        content = [(path.name, path.read_bytes()) for path in files]
+        shutil.rmtree(out, ignore_errors=True)
+        results.append((done.returncode, done.stdout, done.stderr, content))
+        large()
+    assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("more", [("--paper",), ("--history", "counts.parquet")])
+def test_other_fits_read_all_lists(call, shop, monkeypatch, more):
+    expected = call("fit", *FIT, *more, "--out", "out", cwd=shop)
+    assert expected.returncode == 0
+    monkeypatch.setattr(large_lists, "LARGE", 10)
+    assert call("fit", *FIT, *more, "--out", "out", cwd=shop).stdout == expected.stdout
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from trimtab.bias.export.search_boosts import require_ending
 from trimtab.bias.export.sql_names import BIAS_COLUMNS, DIALECTS
 from trimtab.bias.strength import WHOLE, require_strength
 from trimtab.bias.table import text_columns
-from trimtab.cli.large_files import is_large, open_tables
+from trimtab.cli.large_files import fit_large, is_large, open_tables
 from trimtab.cli.options import (
     AllowedFile,
     AsJson,
@@ -97,18 +97,23 @@ def fit(
     require_writable_folder(out)
     refuse_overwriting(out, recs=recs, recent=recent, history=history, items=items, weights=weights)
     loaded = None if start is None else ItemBias.load(start)
-    lists, sales, by_user, past, catalogue = read_tables(
-        recs, recent, weights, history, items, text=text_columns(loaded), columns=own
-    )
-    bias = learner.fit(
-        lists, sales, history=past, items=catalogue, weights=by_user, start=loaded,
-        duplicates=duplicates,
+    weighted, bias = False, fit_large(
+        learner, recs, recent, history=history, items=items, weights=weights,
+        duplicates=duplicates, columns=own,
     )  # fmt: skip
+    if bias is None:
+        lists, sales, by_user, past, catalogue = read_tables(
+            recs, recent, weights, history, items, text=text_columns(loaded), columns=own
+        )
+        weighted, bias = WEIGHT in sales.column_names, learner.fit(
+            lists, sales, history=past, items=catalogue, weights=by_user, start=loaded,
+            duplicates=duplicates,
+        )  # fmt: skip
     bias.with_strength(strength).save(out)
     if as_json:
         print_json({**bias.summary, "lift": bias.summary.lift})
         return
-    say_weighted(WEIGHT in sales.column_names)
+    say_weighted(weighted)
     _print_fit(bias)
     say_strength(strength, bias.summary.forecast_by_strength)
     say(f"saved to {out}")

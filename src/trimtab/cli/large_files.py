@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+import pyarrow as pa
+
 from trimtab.daily import large_lists
 from trimtab.errors import TrimtabError
+from trimtab.learn import BiasLearner, RerankLearner
+from trimtab.parquet import fit
 from trimtab.tables.column_map import ColumnMap
-from trimtab.tables.columns import ITEM, SCORE, USER
+from trimtab.tables.columns import COUNT, ITEM, SCORE, USER, WEIGHT
 from trimtab.tables.files import is_csv, match_id_types, read_table
 from trimtab.tables.parquet_rows import ParquetRows
 
@@ -41,6 +45,40 @@ def open_tables(
         table if is_read else path
         for path, table, is_read in zip(paths, matched, from_csv, strict=True)
     ]
+
+
+def fit_large(
+    learner: BiasLearner | RerankLearner, recs: str, recent: str, *, history: str | None,
+    items: str | None, weights: str | None, duplicates: str, columns: ColumnMap,
+    needed: Collection[str] = (USER, ITEM, SCORE),
+) -> Any | None:  # fmt: skip
+    """Return what a learner learns from large lists, part by part; None to read all into memory.
+
+    The arguments are those of the commands that fit.
+    """
+    biases = learner.biases if isinstance(learner, RerankLearner) else learner
+    if not (is_large(recs) and biases.is_hierarchy):
+        return None
+    lists, sales, past, catalogue, by_user = open_tables(
+        recs, recent, history, items, weights, columns=columns, needed=needed
+    )
+    if not _are_events(sales, past, columns):
+        return None
+    return fit(
+        learner, lists, sales, history=past, items=catalogue, weights=by_user,
+        duplicates=duplicates, columns=columns,
+    )  # fmt: skip
+
+
+def _are_events(recent: Any, history: Any, columns: ColumnMap) -> bool:
+    """Return whether both tables hold single events that all count alike, as in parts they must."""
+    for table in (recent, history):
+        if table is None:
+            continue
+        found = table if isinstance(table, pa.Table) else _look_into(table, columns)
+        if USER not in found.column_names or {COUNT, WEIGHT} & set(found.column_names):
+            return False
+    return True
 
 
 def _look_into(path: str, columns: ColumnMap) -> Any:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from trimtab.bias.strength import WHOLE, require_strength
 from trimtab.bias.table import text_columns
 from trimtab.checks import SCALES
-from trimtab.cli.large_files import is_large, open_tables
+from trimtab.cli.large_files import fit_large, is_large, open_tables
 from trimtab.cli.options import (
     AllowedFile,
     AsJson,
@@ -103,19 +103,24 @@ def fit(
     own = ColumnMap.parse(columns)
     require_writable_folder(out)
     refuse_overwriting(out, recs=recs, recent=recent, history=history, items=items, weights=weights)
-    lists, sales, past, catalogue, by_user = read_tables(
-        recs, recent, history, items, weights, columns=own, needed=_NEEDED
-    )
-    reranker = learner.fit(
-        lists, sales, history=past, items=catalogue, weights=by_user, duplicates=duplicates
-    )
+    weighted, reranker = False, fit_large(
+        learner, recs, recent, history=history, items=items, weights=weights,
+        duplicates=duplicates, columns=own, needed=_NEEDED,
+    )  # fmt: skip
+    if reranker is None:
+        lists, sales, past, catalogue, by_user = read_tables(
+            recs, recent, history, items, weights, columns=own, needed=_NEEDED
+        )
+        weighted, reranker = WEIGHT in sales.column_names, learner.fit(
+            lists, sales, history=past, items=catalogue, weights=by_user, duplicates=duplicates
+        )  # fmt: skip
     reranker.with_strength(strength).save(out)
     if as_json:
         print_json(
             {**asdict(reranker.summary), "coefficients": reranker.coefficients().to_pylist()}
         )
         return
-    say_weighted(WEIGHT in sales.column_names)
+    say_weighted(weighted)
     _print_coefficients(reranker)
     print_gains(reranker.summary)
     say_strength(strength, reranker.summary.forecast_by_strength)

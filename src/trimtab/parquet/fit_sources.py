@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +11,13 @@ import pyarrow as pa
 from trimtab.checks import require_columns, require_rows
 from trimtab.errors import DataError
 from trimtab.learn.input_checks import check_same_clock
+from trimtab.parquet.row_tables import open_table
 from trimtab.tables.arrow_types import is_text, plain_type
-from trimtab.tables.column_map import ColumnMap, GivenColumns, own_names
+from trimtab.tables.column_map import GivenColumns, own_names
 from trimtab.tables.columns import CATEGORY, COUNT, ITEM, SCORE, TIMESTAMP, USER, WEIGHT, WINDOW
 from trimtab.tables.files import read_table
 from trimtab.tables.frames import Table, require_windows_in_all
-from trimtab.tables.parquet_rows import ParquetRows, Rows, TableRows
+from trimtab.tables.parquet_rows import Rows
 from trimtab.tables.timestamps import has_zone
 
 
@@ -47,15 +48,18 @@ class FitSources:
             weights: of users.
             columns: the names that columns have in files.
         """
-        listed = (USER, ITEM, SCORE)
+
+        def open_one(name: str, given: Any, needed: tuple[str, ...], *optional: str) -> Rows:
+            return open_table(name, given, needed, optional, columns)
+
+        sold = (TIMESTAMP, WEIGHT)
         sources = FitSources(
-            open_rows("recs", recs, listed, (WINDOW,), columns),
-            open_rows("recent", recent, listed[:2], (WINDOW, TIMESTAMP, WEIGHT), columns),
-            None if history is None
-            else open_rows("history", history, (ITEM,), (USER, TIMESTAMP, COUNT, WEIGHT), columns),
-            None if weights is None else open_rows("weights", weights, (USER, WEIGHT), (), columns),
+            open_one("recs", recs, (USER, ITEM, SCORE), WINDOW),
+            open_one("recent", recent, (USER, ITEM), WINDOW, *sold),
+            None if history is None else open_one("history", history, (ITEM,), USER, COUNT, *sold),
+            None if weights is None else open_one("weights", weights, (USER, WEIGHT)),
             None if items is None else _read_items(items, columns),
-        )  # fmt: skip
+        )
         sources.check()
         return sources
 
@@ -122,19 +126,6 @@ class FitSources:
         timed = [TIMESTAMP in rows.schema.names for rows in (self.history, self.recent)]
         if all(timed):
             check_same_clock(_has_zone("history", self.history), self.has_zone)
-
-
-def open_rows(
-    name: str, source: Any, needed: Sequence[str], optional: Sequence[str],
-    columns: GivenColumns = None,
-) -> Rows:  # fmt: skip
-    """Open a table: files, or an Arrow table in memory."""
-    wanted = (*needed, *optional)
-    if not isinstance(source, pa.Table):
-        return ParquetRows(source, wanted, needed, columns)
-    table = ColumnMap.of(columns).rename(source)
-    require_columns(name, table.column_names, needed, own_names(table))
-    return TableRows(table.select([c for c in wanted if c in table.column_names]))
 
 
 def _read_items(items: Any, columns: GivenColumns) -> Table:
