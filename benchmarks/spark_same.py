@@ -118,7 +118,7 @@ def compare_rerankers(spark: Any, problem: str, workers: list[Any]) -> bool:
         same.append(top.equals(local.apply(lists, history=history)))
         said = f"2, 7, 32 partitions and finished lists: the local bytes {same}"
         if workers and place == len(chosen) - 1:
-            killer = KillAt(workers[0], "sample_units")
+            killer = KillAt(workers[0], "survey_partition")
             logging.getLogger("trimtab.spark").addHandler(killer)
             again = fit(learner, **frames, partitions=7, progress=False)
             same.append(killer.done and saved_bytes(again) == saved_bytes(local))

@@ -11,6 +11,7 @@ from memory_units import cut_units
 from repeat_shop import RepeatShop
 from trimtab.learn.hierarchy.hierarchy_fit import fit_hierarchy
 from trimtab.learn.inputs import FitTables, encode_inputs
+from trimtab.learn.partitions import partitioned_fit
 from trimtab.learn.partitions.global_counts import sum_totals
 from trimtab.learn.partitions.partitioned_fit import PartitionedInputs, fit_partitioned
 from trimtab.learn.partitions.sampled_partitions import sample_partitioned
@@ -53,6 +54,7 @@ def same(found, expected, exact=True):
 @pytest.mark.parametrize("most", [20_000, 300])
 def test_sample_is_the_one_in_memory(shop, most, monkeypatch):
     monkeypatch.setattr(sampled_units, "_MOST_UNITS", most)
+    monkeypatch.setattr(partitioned_fit, "_FEW_ENTRIES", 0 if most == 300 else 10**6)
     inputs = encode(shop)
     local = fit_hierarchy(LEARNER, inputs, None)
     expected, _ = sample_units(local.inputs, local.fit.shared)

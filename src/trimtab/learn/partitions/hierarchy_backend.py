@@ -22,7 +22,9 @@ from trimtab.learn.hierarchy.unit_data import Fit, UnitData
 from trimtab.learn.partitions.partition import Partition
 from trimtab.learn.partitions.partitioned_units import (
     Arrays,
+    FewUnits,
     PartitionedUnits,
+    add_arrays,
     gather_packed,
     pack_units,
     unpack_units,
@@ -120,17 +122,29 @@ def sample_units(partition: Partition, shared: SharedInputs) -> Arrays:
 
 
 def count_partition(partition: Partition, k: int, metric: str, quanta: float) -> Arrays:
-    """Counts of a partition's units with hits."""
-    return _to_arrays(count_hit_units(_hit_lists(partition), k, metric, quanta))
+    """Counts of a partition's units with hits, and the number of their entries."""
+    counts = count_hit_units(_hit_lists(partition), k, metric, quanta)
+    return [*_to_arrays(counts), np.array([len(partition.lists.items)])]
 
 
-def count_hits(units: PartitionedUnits, k: int, metric: str, quanta: float) -> UnitCounts:
-    """Counts of all units with hits."""
-    return _from_arrays(units.run(count_partition, k, metric, quanta, add=_add_counts))
+def count_hits(
+    units: PartitionedUnits, k: int, metric: str, quanta: float
+) -> tuple[UnitCounts, int]:
+    """Counts of all units with hits, and the number of their entries."""
+    *counts, entries = units.run(count_partition, k, metric, quanta, add=_add_counts)
+    return _from_arrays(counts), int(entries[0])
+
+
+def bring_together(units: PartitionedUnits) -> FewUnits:
+    """All units with hits in one place; for few of them."""
+    if isinstance(units, FewUnits):
+        return units
+    return FewUnits(unpack_units(units.run(pack_units, add=gather_packed)))
 
 
 def _add_counts(parts: list[Arrays]) -> Arrays:
-    return _to_arrays(add_unit_counts([_from_arrays(part) for part in parts]))
+    counts = add_unit_counts([_from_arrays(part[:-1]) for part in parts])
+    return [*_to_arrays(counts), *add_arrays([part[-1:] for part in parts])]
 
 
 def _to_arrays(counts: UnitCounts) -> Arrays:

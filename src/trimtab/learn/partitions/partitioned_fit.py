@@ -24,6 +24,7 @@ from trimtab.learn.partitions.exact_median import exact_medians
 from trimtab.learn.partitions.global_counts import GlobalCounts, Totals
 from trimtab.learn.partitions.hierarchy_backend import (
     PartitionedBackend,
+    bring_together,
     count_hits,
     unit_data,
     with_hits,
@@ -36,6 +37,8 @@ from trimtab.learn.scales import Scale, scales_to_try
 from trimtab.learn.settings import LearnerSettings
 from trimtab.learn.units import learning_windows
 from trimtab.progress import Progress
+
+_FEW_ENTRIES = 5_000_000  # on lists with hits that may come to one place: 65 MB, as for samples
 
 
 @dataclass(frozen=True)
@@ -139,13 +142,14 @@ def _make_backend(
     typical, categories = inputs.typical_weight, inputs.categories
     hits = units.derive("hits", with_hits, typical, windows)
     quanta = hit_value_quanta(units.n_units, inputs.counts.heaviest / typical, k)
+    counts, n_entries = count_hits(hits, k, metric, quanta)
     shared = SharedInputs(
         "additive", 1.0, k, metric, seed, *inputs.survey.of_windows(windows), histories,
         None if categories is None else group_items(categories),
-        count_hits(hits, k, metric, quanta), quanta,
+        counts, quanta,
     )  # fmt: skip
-    if isinstance(hits, FewUnits):
-        return LocalBackend(unit_data(hits.whole, shared))
+    if isinstance(hits, FewUnits) or n_entries <= _FEW_ENTRIES:
+        return LocalBackend(unit_data(bring_together(hits).whole, shared))
     return PartitionedBackend(hits, shared)
 
 
