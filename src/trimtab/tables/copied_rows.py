@@ -11,14 +11,21 @@ import numpy as np
 import pyarrow as pa
 
 from trimtab.errors import StoreError
-from trimtab.tables.parquet_rows import Rows
+from trimtab.tables.parquet_rows import BATCH_ROWS, Rows
 from trimtab.tables.range_choice import UserRanges, user_column
 
 
 class CopiedRows:
     """The rows of a table by part; those of a part are in the order of the table."""
 
-    def __init__(self, name: str, rows: Rows, ranges: UserRanges, folder: Path | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        rows: Rows,
+        ranges: UserRanges,
+        folder: Path | None,
+        batch_rows: int = BATCH_ROWS,
+    ) -> None:
         """Copy the rows to a temporary file, which the system removes when it is closed.
 
         Args:
@@ -26,6 +33,7 @@ class CopiedRows:
             rows: rows to copy.
             ranges: ranges of user ids, one per part.
             folder: where the file lies; None for the usual folder of temporary files.
+            batch_rows: rows that are copied at once.
         """
         self._name, self._rows, self._ranges = name, rows, ranges
         self.n_rows = rows.n_rows
@@ -34,18 +42,18 @@ class CopiedRows:
         with self._writing():
             self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115
         try:
-            self._copy()
+            self._copy(batch_rows)
             self._reader = pa.ipc.open_file(self._file)
         except BaseException:
             self.close()
             raise
 
-    def _copy(self) -> None:
+    def _copy(self, batch_rows: int) -> None:
         options = pa.ipc.IpcWriteOptions(compression="lz4")
         with self._writing():
             writer = pa.ipc.new_file(self._file, self._rows.plain_schema, options=options)
         n_written = 0
-        for batch in self._rows.batches():
+        for batch in self._rows.batches(size=batch_rows):
             for part, piece in self._split(batch):
                 with self._writing():
                     writer.write_batch(piece)

@@ -19,12 +19,13 @@ from trimtab.tables.column_map import GivenColumns, own_names
 from trimtab.tables.columns import USER
 from trimtab.tables.copied_rows import CopiedRows
 from trimtab.tables.ids import require_same_id_type
-from trimtab.tables.parquet_rows import ParquetRows, RowGroup, Rows, TableRows
+from trimtab.tables.parquet_rows import BATCH_ROWS, ParquetRows, RowGroup, Rows, TableRows
 from trimtab.tables.places import Place
 from trimtab.tables.range_choice import UserRanges, choose_ranges, user_column
 from trimtab.tables.row_checks import require_values
 
 ROWS_PER_PART = 10_000_000
+_FEWEST_AT_ONCE = 2**16  # rows that are copied together
 _MOST_READ = 2.0  # times that a row is read, on average; beyond that, rows are copied
 
 Source = str | Place | Rows | Any  # an Arrow table
@@ -57,10 +58,11 @@ def divide_by_user(
         require_values(name, rows, USER)
     largest = max(opened, key=lambda name: opened[name].n_rows)
     ranges = choose_ranges(largest, opened[largest], rows_per_part)
+    batch_rows = min(max(rows_per_part, _FEWEST_AT_ONCE), BATCH_ROWS)
     with contextlib.ExitStack() as files:
         divided: dict[str, CopiedRows | _RowsInPlace] = {}
         for name, rows in opened.items():
-            divided[name] = _divide(name, rows, ranges, folder)
+            divided[name] = _divide(name, rows, ranges, folder, batch_rows)
             files.callback(divided[name].close)
         yield UserParts(divided, ranges.n_parts)
 
@@ -157,9 +159,9 @@ def _open(name: str, source: Source, columns: GivenColumns) -> Rows:
 
 
 def _divide(
-    name: str, rows: Rows, ranges: UserRanges, folder: Path | None
+    name: str, rows: Rows, ranges: UserRanges, folder: Path | None, batch_rows: int
 ) -> CopiedRows | _RowsInPlace:
     in_place = _RowsInPlace(name, rows, ranges)
     if in_place.n_read() <= _MOST_READ * rows.n_rows:
         return in_place
-    return CopiedRows(name, rows, ranges, folder)
+    return CopiedRows(name, rows, ranges, folder, batch_rows)
