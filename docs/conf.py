@@ -28,6 +28,7 @@ nitpicky = True
 nitpick_ignore_regex = [
     (r"py:.*", r"(?!trimtab).*"),
     (r"py:.*", r"trimtab\.(arrays\.(Lists|Sets)|experiments\.rivals\.AnyEngine)"),  # internal
+    (r"py:.*", r"trimtab\.spark\.bias_fit\.(Learner|Result_co)"),  # either learner, and its result
     (r"py:.*", r"trimtab\.tables\.column_map\.ColumnMap"),  # what the command line passes
 ]
 
