@@ -21,12 +21,12 @@ import numpy as np
 import pyarrow as pa
 
 import trimtab as tt
+from favourites import Favourites, to_events
 from trimtab.datasets import generate_drift
 from trimtab.tables.timestamps import DAY, day_start, read_day
 
 AIM, ITEMS_AIM = 2.2, 1.2
 START, SPAN, WINDOW_DAYS = "2026-01-01", 60, 3
-FAVOURITES, REPEATS = 8, 0.3
 
 
 @dataclass(frozen=True)
@@ -46,23 +46,17 @@ def make_tables(size: Size) -> dict[str, pa.Table]:
     recs, bought = data.recs(), data.recent_events()
     listed = data.lists.items.reshape(size.users, size.listed)
     random = np.random.default_rng(0)
-
-    def favourites(users: Any) -> Any:
-        which = random.integers(0, FAVOURITES, len(users))
-        of_list = listed[users, which * (size.listed // FAVOURITES)]
-        return np.where(users % 2 == 0, of_list, (users * 7919 + which * 104_729) % size.items)
-
+    favourites = Favourites(listed, size.items, random)
     start = day_start(read_day("", START), "UTC")
     n_events = size.users * size.events_per_user
     users = random.integers(0, size.users, n_events)
     times = start + np.sort(random.integers(0, SPAN * DAY, n_events))
-    history = to_events(users, favourites(users), times)
+    history = to_events(users, favourites.draw(users), times)
     lists, sales = [], []
     for window in range(size.windows):
         began = start + (SPAN - WINDOW_DAYS * (size.windows - 1 - window)) * DAY
         buyers = bought["user_id"].to_numpy()
-        again = random.random(len(buyers)) < REPEATS
-        items = np.where(again, favourites(buyers), bought["item_id"].to_numpy())
+        items = favourites.repeat(buyers, bought["item_id"].to_numpy())
         sold = began + np.sort(random.integers(0, WINDOW_DAYS * DAY, len(buyers)))
         sales.append(add(to_events(buyers, items, sold), window))
         lists.append(add(recs, window))
@@ -74,12 +68,6 @@ def make_tables(size: Size) -> dict[str, pa.Table]:
 def add(table: pa.Table, window: int) -> pa.Table:
     """Return a table with the label of its window."""
     return table.append_column("window", pa.repeat(pa.scalar(window), table.num_rows))
-
-
-def to_events(users: Any, items: Any, times: Any) -> pa.Table:
-    """Return events as a table."""
-    stamps = pa.array(times).cast(pa.timestamp("us"))
-    return pa.table({"user_id": users, "item_id": items.astype(np.int64), "timestamp": stamps})
 
 
 def seconds(job: Callable[[], Any]) -> tuple[float, Any]:

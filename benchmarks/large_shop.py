@@ -19,14 +19,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from favourites import Favourites, to_events
 from trimtab.datasets import generate_drift
 from trimtab.tables.timestamps import DAY, day_start, read_day
 
 AS_OF, LISTS, TONIGHT = "2026-03-04", "2026-02-28", "2026-03-04"
 N_LISTED, SPAN, RECENT_DAYS = 50, 60, 3
 PURCHASES_PER_USER = 0.3  # in the window
-FAVOURITES = 8
-REPEATS = 0.3  # of purchases in the window
 _USERS_AT_ONCE = 20_000  # a row group has a million rows
 
 
@@ -38,26 +37,19 @@ def write_shop(folder: Path, n_users: int, n_items: int, n_events: int) -> None:
     os.link(folder / "lists" / f"{LISTS}.parquet", folder / "lists" / f"{TONIGHT}.parquet")
     listed = data.lists.items.reshape(n_users, N_LISTED)
     random = np.random.default_rng(0)
-
-    def favourites(users: Any) -> Any:
-        """One of each user's favourites: listed items for half of the users, any for the others."""
-        which = random.integers(0, FAVOURITES, len(users))
-        of_list = listed[users, which * (N_LISTED // FAVOURITES)]
-        return np.where(users % 2 == 0, of_list, (users * 7919 + which * 104_729) % n_items)
-
+    favourites = Favourites(listed, n_items, random)
     start = day_start(read_day("", AS_OF), "UTC") - RECENT_DAYS * DAY
     lengths = np.diff(data.recent.indptr)
     buyers = np.repeat(np.arange(n_users), lengths)
-    again = random.random(len(buyers)) < REPEATS
-    bought = np.where(again, favourites(buyers), data.recent.items)
+    bought = favourites.repeat(buyers, data.recent.items)
     order = random.permutation(len(buyers))
     sold = start + np.sort(random.integers(0, RECENT_DAYS * DAY, len(buyers)))
     n_before = n_events - len(buyers)
     users = random.integers(0, n_users, n_before)
     times = start - SPAN * DAY + np.sort(random.integers(0, SPAN * DAY, n_before))
-    recent = to_events(buyers[order], bought[order], sold)
+    recent = to_events(buyers[order], bought[order], sold, "UTC")
     with pq.ParquetWriter(folder / "events.parquet", recent.schema) as writer:
-        writer.write_table(to_events(users, favourites(users), times))
+        writer.write_table(to_events(users, favourites.draw(users), times, "UTC"))
         writer.write_table(recent)
     print(f"{n_users:,} users x {N_LISTED}, {n_before:,} events and {len(buyers):,} purchases")
 
@@ -76,12 +68,6 @@ def write_lists(lists: Any, path: Path, n_users: int) -> None:
         writer.write_table(table)
     assert writer is not None
     writer.close()
-
-
-def to_events(users: Any, items: Any, times: Any) -> pa.Table:
-    """Return events as a table."""
-    stamps = pa.array(times).cast(pa.timestamp("us", tz="UTC"))
-    return pa.table({"user_id": users, "item_id": items.astype(np.int64), "timestamp": stamps})
 
 
 def main() -> None:

@@ -23,8 +23,6 @@ from statistics import median
 from typing import Any
 
 FIT_AIM, APPLY_AIM, MEMORY_AIM = 6.0, 2.0, 8.0
-FAVOURITES = 8
-REPEATS = 0.3  # of recent purchases
 START, SPAN = "2026-01-01", 60  # days of history
 DAY = 86_400_000_000
 
@@ -34,6 +32,7 @@ def make_tables(folder: Path, n_users: int, n_items: int, n_events: int) -> None
     import numpy as np
     import pyarrow.parquet as pq
 
+    from favourites import Favourites, to_events
     from trimtab.datasets import generate_drift
 
     data = generate_drift(n_users=n_users, n_items=n_items)
@@ -41,30 +40,16 @@ def make_tables(folder: Path, n_users: int, n_items: int, n_events: int) -> None
     random = np.random.default_rng(0)
     start = int(np.datetime64(START, "us").astype(np.int64))
     listed = recs["item_id"].to_numpy().reshape(n_users, -1)
-
-    def favourites(users: Any) -> Any:
-        """One of each user's favourites: listed items for half of the users, any for the others."""
-        which = random.integers(0, FAVOURITES, len(users))
-        of_list = listed[users, which * (listed.shape[1] // FAVOURITES)]
-        return np.where(users % 2 == 0, of_list, (users * 7919 + which * 104_729) % n_items)
-
+    favourites = Favourites(listed, n_items, random)
     users = random.integers(0, n_users, n_events)
-    items = favourites(users)
+    items = favourites.draw(users)
     times = start + np.sort(random.integers(0, SPAN * DAY, n_events))
-    history = _events(users, items, times)
+    history = to_events(users, items, times)
     sold = start + SPAN * DAY + np.sort(random.integers(0, 3 * DAY, recent.num_rows))
     buyers, bought = recent["user_id"].to_numpy(), recent["item_id"].to_numpy()
-    again = random.random(len(buyers)) < REPEATS
-    recent = _events(buyers, np.where(again, favourites(buyers), bought), sold)
+    recent = to_events(buyers, favourites.repeat(buyers, bought), sold)
     for name, table in (("recs", recs), ("recent", recent), ("history", history)):
         pq.write_table(table, folder / f"{name}.parquet")
-
-
-def _events(users: Any, items: Any, times: Any) -> Any:
-    import pyarrow as pa
-
-    stamps = pa.array(times).cast(pa.timestamp("us"))
-    return pa.table({"user_id": users, "item_id": items, "timestamp": stamps})
 
 
 def seconds(job: Callable[[], Any]) -> tuple[float, Any]:
