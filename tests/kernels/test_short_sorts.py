@@ -1,4 +1,4 @@
-"""The value at a place of the sorted values, against NumPy."""
+"""Sorts inside kernels, against NumPy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numba
 import numpy as np
 import pytest
 
-from trimtab.kernels.short_sorts import nth_smallest
+from trimtab.kernels.short_sorts import STACK, nth_smallest, sort_curve, sort_steps
 
 
 @numba.njit
@@ -29,3 +29,29 @@ def test_nth_smallest(n, distinct):
         at_every_place(values, found)
         assert np.array_equal(found, np.sort(before))
         assert np.array_equal(values, before)
+
+
+@numba.njit
+def sort_all(which, values, deltas, stack):
+    if which == 0:
+        sort_curve(values, deltas, len(values), stack)
+    else:
+        sort_steps(values, deltas, len(values), stack)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("n", [0, 1, 2, 25, 26, 400])
+@pytest.mark.parametrize("distinct", [1, 2, 7, 10**6])
+def test_sorts_of_pairs(which, n, distinct):
+    random = np.random.default_rng(n + distinct)
+    for case in range(20):
+        values = random.integers(0, distinct, n) / 7
+        if case == 0:
+            values = np.sort(values)
+        if case == 1:
+            values = np.sort(values)[::-1].copy()
+        before, deltas = values.copy(), np.arange(n)
+        sort_all(which, values, deltas, np.empty(STACK, np.int64))
+        assert np.array_equal(values, np.sort(before))
+        assert np.array_equal(before[deltas], values)
+        assert np.array_equal(np.sort(deltas), np.arange(n))

@@ -39,7 +39,7 @@ from trimtab.kernels.bias_steps import make_rules, penalty_of
 from trimtab.kernels.compiling import helper, kernel, pack
 from trimtab.kernels.ordered_multiset import add_weight, first_key_over
 from trimtab.kernels.prepare_lists import ByItem, unpack_by_item
-from trimtab.kernels.short_sorts import sort_curve
+from trimtab.kernels.short_sorts import sort_steps
 from trimtab.kernels.staircase import (
     best_above,
     best_below,
@@ -192,7 +192,7 @@ def best_bias(problem, rows, by_item, item, bias, visit, rules, most_per_unit, s
             n_affected = add_buyers(rows, by_item, item, -np.inf, buyers_limit, scratch, zero)
         elif stage == 2:
             value_to_beat = current - penalty_of(bias, rules)
-            sort_curve(scratch.down, scratch.down_deltas, counts[1], scratch.stack)
+            sort_steps(scratch.down, scratch.down_deltas, counts[1], scratch.stack)
             best_value, best = best_below(scratch.down, scratch.down_deltas, counts[1], rules)
             budget = possible_gain(scratch.up_deltas, counts[0]) - max(value_to_beat, best_value)
             limit = min(
@@ -214,7 +214,7 @@ def best_bias(problem, rows, by_item, item, bias, visit, rules, most_per_unit, s
             n_up = bring_to_front(
                 scratch.up, scratch.up_deltas, counts[0], limit + 4 * rules.margin
             )
-            sort_curve(scratch.up, scratch.up_deltas, n_up, scratch.stack)
+            sort_steps(scratch.up, scratch.up_deltas, n_up, scratch.stack)
             value, above, incomplete = best_above(
                 problem.reaches_unlisted, rows.losses, scratch.up, scratch.up_deltas, n_up, limit,
                 rules, value_to_beat, best_value, best,
