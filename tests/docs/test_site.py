@@ -19,7 +19,8 @@ ROOT = Path(__file__).parents[2]
 MAKEFILE = ROOT / "Makefile"
 PACKAGES = (
     "trimtab", "trimtab.abtest", "trimtab.bias", "trimtab.daily", "trimtab.datasets",
-    "trimtab.engines", "trimtab.experiments", "trimtab.report", "trimtab.serve", "trimtab.spark",
+    "trimtab.engines", "trimtab.experiments", "trimtab.parquet", "trimtab.report",
+    "trimtab.serve", "trimtab.spark",
 )  # fmt: skip
 OPTION = re.compile(r'descname"><span class="pre">(--[\w-]+)')
 FLAGS = re.compile(r"^  (--[\w-]+)(?:(?: / |, )(--[\w-]+))?", re.M)

@@ -10,39 +10,23 @@ from typing import Any
 
 import numpy as np
 
-from trimtab.arrays import Ints
 from trimtab.bias.depth import (
-    append_rest,
-    choose_depth,
-    count_lengths,
     require_deep,
-    split_lists,
-    warn_if_deeper,
 )
-from trimtab.bias.explore import ExploreItems, explore_lists, require_explore
 from trimtab.bias.export.folding import Folded, fold
 from trimtab.bias.export.index_forecast import IndexForecast, forecast_index
 from trimtab.bias.export.search_boosts import search_body, write_boosts
 from trimtab.bias.export.sql_names import SqlTables
 from trimtab.bias.export.sql_statement import write_statement
-from trimtab.bias.ranked_tables import (
-    RankedPart,
-    align_items,
-    read_allowed,
-    read_excluded_pairs,
-    write_top,
-)
+from trimtab.bias.ranked_parts import rank_part, warn_of_lengths
 from trimtab.bias.saved import load_table, save_table
-from trimtab.bias.scaled_scores import to_scale, to_scores
 from trimtab.bias.strength import forecast_at, require_strength
 from trimtab.bias.table import BiasTable
 from trimtab.checks import require_flag, require_k
-from trimtab.metrics.ranking import rank_lists
 from trimtab.tables.column_map import GivenColumns
 from trimtab.tables.columns import ITEM
 from trimtab.tables.frames import as_id_column, read_frame
 from trimtab.tables.ids import encode_ids
-from trimtab.tables.rec_lists import longest_list, read_lists, warn_if_short
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -99,50 +83,12 @@ class ItemBias(BiasTable):
             same type of frame as `recs`. Items that are not in the bias table have bias 0 (see
             `count_unknown`).
         """
-        part = self.rank_part(
-            recs, k, exclude=exclude, allowed=allowed, duplicates=duplicates, explore=explore,
+        part = rank_part(
+            self, recs, k, exclude=exclude, allowed=allowed, duplicates=duplicates, explore=explore,
             seed=seed, depth=depth,
         )  # fmt: skip
-        self.warn_of_lengths(part.lengths, k, depth)
+        warn_of_lengths(self, part.lengths, k, depth)
         return part.top
-
-    def rank_part(
-        self, recs: Any, k: int, *, exclude: Any | None = None, allowed: Any | None = None,
-        duplicates: str = "error", explore: int = 0, seed: int = 0, depth: int | str | None = None,
-    ) -> RankedPart:  # fmt: skip
-        """Return what `apply` returns, for some of all users and without warnings."""
-        require_k(k)
-        require_explore(explore, k, seed)
-        deepest = choose_depth(self, depth)
-        coded = read_lists(recs, self.unlisted, duplicates)
-        items = align_items(self, coded)
-        hidden = None if exclude is None else read_excluded_pairs(exclude, coded, items.ids)
-        excluded = items.excluded
-        if allowed is not None:
-            excluded = excluded | ~read_allowed(allowed, items.ids)
-        best, rest = split_lists(coded.lists._replace(items=items.codes), deepest)
-        lists, units = to_scale(best, self.scale, self.summary.k)
-        top = rank_lists(lists, k, items.bias, excluded, self.unlisted == "zero", hidden)
-        if explore:
-            explored = ExploreItems(items.bias, items.standard_error, items.fresh & ~excluded)
-            top = explore_lists(lists, top, k, explore, explored, hidden, seed)
-        top = top._replace(scores=to_scores(top, units))
-        if rest is not None:
-            top = append_rest(top, rest, k, excluded, hidden)
-        written = write_top(top, coded, items.ids)
-        return RankedPart(written, count_lengths(coded.lists), longest_list(top), items.unknown())
-
-    def warn_of_lengths(self, lengths: Ints, k: int, depth: int | str | None) -> None:
-        """Warn of lists that are too short, or deeper than what the biases were learned on.
-
-        Args:
-            lengths: number of the engine's lists by length.
-            k: as for `apply`.
-            depth: as for `apply`.
-        """
-        warn_if_short(len(lengths) - 1, k)
-        if depth is None:
-            warn_if_deeper(lengths, choose_depth(self, depth))
 
     def with_strength(self, strength: float) -> ItemBias:
         """Return these biases multiplied by a strength, for a cautious start.

@@ -7,23 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets, find_positions
+from trimtab.arrays import Codes, Flags, Floats, Lists, Sets, find_positions
 from trimtab.bias.table import WIDTH_90, BiasTable
 from trimtab.tables.columns import ITEM, RANK, SCORE, USER
 from trimtab.tables.frames import as_id_column, group_sets, read_frame, take_ids, write_frame
 from trimtab.tables.ids import encode_ids
 from trimtab.tables.rec_lists import CodedRecs
 from trimtab.threads import run_ranges
-
-
-@dataclass(frozen=True)
-class RankedPart:
-    """Ranked lists of some of all users, and what is needed to warn of all together."""
-
-    top: Any  # in the caller's type of frame
-    lengths: Ints  # number of the engine's lists by length
-    longest: int  # of the ranked lists
-    unknown: Any  # items on the engine's lists that are not in the bias table
 
 
 @dataclass(frozen=True)

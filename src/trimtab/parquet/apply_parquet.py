@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from trimtab.arrays import Ints
-from trimtab.bias import ItemBias
+from trimtab.bias import ItemBias, ranked_parts
 from trimtab.bias.depth import choose_depth
-from trimtab.bias.ranked_tables import RankedPart
+from trimtab.bias.ranked_parts import RankedPart
 from trimtab.checks import DUPLICATES, require_choice, require_k, require_rows
 from trimtab.errors import DataError, SettingError
 from trimtab.parquet.list_file import write_parts
@@ -27,7 +27,7 @@ from trimtab.parquet.row_tables import (
     recheck,
 )
 from trimtab.progress import Progress, show_parts
-from trimtab.rerank import LeftOut, Reranker
+from trimtab.rerank import LeftOut, Reranker, reranked_parts
 from trimtab.rerank.users_in_parts import with_listed_items
 from trimtab.tables.arrow_types import plain_type
 from trimtab.tables.column_map import GivenColumns
@@ -232,11 +232,11 @@ class _Ranking:
         if "exclude" in part:
             options["exclude"] = part["exclude"]
         if isinstance(self.model, ItemBias):
-            ranked = self.model.rank_part(recs, self.k, **options)
+            ranked = ranked_parts.rank_part(self.model, recs, self.k, **options)
         else:
             if self.events is not None:
                 options["history"] = self.events.read(part["history"])
-            ranked, left_out = self.model.rank_part(recs, self.k, **options)
+            ranked, left_out = reranked_parts.rank_part(self.model, recs, self.k, **options)
             totals.leave_out(left_out)
         totals.add(ranked)
         return ranked.top
@@ -254,9 +254,9 @@ def _finish(
     """Warn of all users together, and return what was written."""
     model, k, n_unknown = ranking.model, ranking.k, ranking.n_unknown
     if isinstance(model, ItemBias):
-        model.warn_of_lengths(totals.lengths, k, depth)
+        ranked_parts.warn_of_lengths(model, totals.lengths, k, depth)
     else:
-        model.warn_of_lengths(totals.lengths, totals.longest, k, depth)
+        reranked_parts.warn_of_lengths(model, totals.lengths, totals.longest, k, depth)
     if n_unknown is None:
         n_unknown = len(totals.unknown.finish())
     n_events = tables["history"].n_rows if "history" in tables else 0

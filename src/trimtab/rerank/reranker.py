@@ -6,30 +6,28 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from trimtab.arrays import Ints
-from trimtab.bias.depth import choose_depth, count_lengths, warn_if_deeper
+from trimtab.bias.depth import choose_depth
 from trimtab.bias.ranked_tables import (
-    AlignedItems,
-    RankedPart,
     align_items,
-    read_allowed,
-    read_excluded_pairs,
-    write_top,
 )
 from trimtab.bias.strength import forecast_at, require_strength
-from trimtab.checks import require_choice, require_k
+from trimtab.checks import require_choice
 from trimtab.errors import warn
-from trimtab.rerank.events import LeftOut, UserEvents, choose_instant, no_events, read_events
+from trimtab.rerank.events import LeftOut
 from trimtab.rerank.explain_place import Explanation, ListPlace, read_user_lists
 from trimtab.rerank.explanations import coefficient_table
-from trimtab.rerank.rerank_lists import RankedItems, may_be_added, rank_units
 from trimtab.rerank.rerank_table import RerankTable
+from trimtab.rerank.reranked_parts import (
+    rank_part,
+    ranked_items,
+    read_part_events,
+    warn_of_lengths,
+)
 from trimtab.rerank.saved_reranker import load_reranker, save_reranker
 from trimtab.rerank.widening import SOURCES
-from trimtab.tables.rec_lists import CodedRecs, longest_list, read_lists, warn_if_short
+from trimtab.tables.rec_lists import read_lists
 
 PARTS = ("personal", *SOURCES)  # that can be left out
 
@@ -89,8 +87,8 @@ class Reranker(RerankTable):
 
         There is no warning of events at or after `as_of`: they are counted.
         """
-        part, left_out = self.rank_part(recs, k, **options)
-        self.warn_of_lengths(part.lengths, part.longest, k, options.get("depth"))
+        part, left_out = rank_part(self, recs, k, **options)
+        warn_of_lengths(self, part.lengths, part.longest, k, options.get("depth"))
         return part.top, left_out
 
     def explain(
@@ -119,76 +117,18 @@ class Reranker(RerankTable):
         """
         coded = read_user_lists(recs, user)
         aligned = align_items(self.bias, coded)
-        events = self._read_events(history, as_of, coded, aligned.ids)
+        events = read_part_events(self, history, as_of, coded, aligned.ids)
         lists = coded.lists._replace(items=aligned.codes)
-        place = ListPlace(self, self._items(aligned, None), lists, events.purchases, aligned.ids)
+        place = ListPlace(
+            self, ranked_items(self, aligned, None), lists, events.purchases, aligned.ids
+        )
         return place.explain(user, item, choose_depth(self.bias, depth))
-
-    def rank_part(
-        self, recs: Any, k: int, *, history: Any | None = None, as_of: Any | None = None,
-        exclude: Any | None = None, allowed: Any | None = None, duplicates: str = "error",
-        depth: int | str | None = None,
-    ) -> tuple[RankedPart, LeftOut]:  # fmt: skip
-        """Return what `apply_and_count` returns, for some of all users and without warnings.
-
-        What depends on the lists of others is up to `users_in_parts.with_listed_items`.
-        """
-        require_k(k)
-        deepest = choose_depth(self.bias, depth)
-        coded = read_lists(recs, "never", duplicates)
-        aligned = align_items(self.bias, coded)
-        hidden = None if exclude is None else read_excluded_pairs(exclude, coded, aligned.ids)
-        events = self._read_events(history, as_of, coded, aligned.ids)
-        lists = coded.lists._replace(items=aligned.codes)
-        items = self._items(aligned, allowed)
-        top = rank_units(
-            self, items, lists, coded.units.user_codes, events.purchases, hidden, k, deepest
-        )
-        written = write_top(top, coded, aligned.ids)
-        lengths = count_lengths(coded.lists)
-        part = RankedPart(written, lengths, longest_list(top), aligned.unknown())
-        return part, events.left_out
-
-    def warn_of_lengths(self, lengths: Ints, longest: int, k: int, depth: Any | None) -> None:
-        """Warn of lists that are too short, or deeper than what the biases were learned on.
-
-        Args:
-            lengths: number of the engine's lists by length.
-            longest: length of the longest ranked list.
-            k: as for `apply`.
-            depth: as for `apply`.
-        """
-        if depth is None:
-            warn_if_deeper(lengths, choose_depth(self.bias, depth))
-        if longest < k:
-            warn_if_short(len(lengths) - 1, k)
-
-    def _items(self, aligned: AlignedItems, allowed: Any | None) -> RankedItems:
-        """Return what is known of items; `allowed` as for `apply`."""
-        excluded = aligned.excluded
-        if allowed is not None:
-            excluded = excluded | ~read_allowed(allowed, aligned.ids)
-        may_add = may_be_added(self.settings["widen"], len(aligned.ids), aligned.listed)
-        item_part = np.zeros(len(aligned.ids))
-        item_part[aligned.known] = self.item_part
-        return RankedItems(
-            aligned.bias, item_part, excluded, may_add & ~excluded, aligned.known[self.trending]
-        )
 
     def count_left_out(self, recs: Any, history: Any, as_of: Any | None = None) -> LeftOut:
         """Return the numbers of events that `apply` would leave out, by reason."""
         coded = read_lists(recs, "never", "max")
         ids = align_items(self.bias, coded).ids
-        return self._read_events(history, as_of, coded, ids).left_out
-
-    def _read_events(
-        self, history: Any | None, as_of: Any | None, coded: CodedRecs, item_ids: Any
-    ) -> UserEvents:
-        users = coded.units.users
-        if history is None:
-            choose_instant(as_of, np.empty(0, np.int64), self)  # checks it
-            return no_events(len(users))
-        return read_events(history, as_of, users, item_ids, self)
+        return read_part_events(self, history, as_of, coded, ids).left_out
 
     def without(self, part: str) -> Reranker:
         """Return a reranker that leaves out a part, to see what the part gains.
