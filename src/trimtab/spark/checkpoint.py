@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +21,14 @@ from trimtab.spark.array_bytes import from_bytes, to_bytes
 
 _LOG = logging.getLogger("trimtab.spark")
 _STEPS = "step int, name string, data binary"
+
+
+@contextmanager
+def log_seconds(name: str) -> Iterator[None]:
+    """Log how long something took that is not a step, such as reading tables."""
+    began = time.monotonic()
+    yield
+    _LOG.info("%s: %.1f s", name, time.monotonic() - began)
 
 
 @dataclass

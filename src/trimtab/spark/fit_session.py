@@ -14,7 +14,7 @@ from trimtab.learn.input_checks import require_positive_scores
 from trimtab.learn.partitions.global_counts import GlobalCounts, check_counts, count_all_units
 from trimtab.learn.partitions.unit_survey import Survey, survey_units
 from trimtab.spark.array_bytes import ids_from_bytes, ids_to_bytes
-from trimtab.spark.checkpoint import Checkpoint
+from trimtab.spark.checkpoint import Checkpoint, log_seconds
 from trimtab.spark.spark_tables import SparkTables, partition_users
 from trimtab.spark.spark_units import SparkUnits
 
@@ -74,10 +74,11 @@ def open_session(
     try:
         item_ids = _recall_ids(checkpoint, tables.item_ids)
         windows = tables.window_labels()
-        units = partition_users(
-            tables, item_ids, windows, learner.unlisted, duplicates,
-            tables.count_partitions(partitions), checkpoint, with_ids,
-        )  # fmt: skip
+        with log_seconds("users partitioned"):
+            units = partition_users(
+                tables, item_ids, windows, learner.unlisted, duplicates,
+                tables.count_partitions(partitions), checkpoint, with_ids,
+            )  # fmt: skip
         first, last = tables.first_and_last_purchase()
         window = {"rows": tables.n_recent, "first": first, "last": last}
         yield FitSession(learner, tables, checkpoint, item_ids, windows, window, units)
