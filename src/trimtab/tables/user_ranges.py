@@ -140,7 +140,8 @@ class _RowsInPlace:
 
     def _pick(self, batch: pa.Table, part: int) -> pa.Table:
         ids = user_column(self._name, self._rows, batch[self._rows.own_user])
-        return batch.filter(pa.array(self._ranges.find(ids) == part))
+        own = self._ranges.find(ids) == part
+        return batch if own.all() else batch.filter(pa.array(own))
 
     def close(self) -> None:
         """Nothing is open."""
