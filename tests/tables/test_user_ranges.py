@@ -195,6 +195,16 @@ def test_columns_have_the_names_of_trimtab(tmp_path):
         assert parts[0]["recs"].column_names == ["user_id", "item_id"]
 
 
+def test_files_at_an_address_are_divided(tmp_path):
+    fsspec = pytest.importorskip("fsspec")
+    for number in range(3):
+        path = write(make_table(numbers(seed=number), "string"), tmp_path / f"{number}.parquet")
+        fsspec.filesystem("memory").put(str(path), f"/ranges/{number}.parquet")
+    with divide_by_user({"recs": "memory://ranges"}, rows_per_part=2_000) as parts:
+        assert parts.n_parts == 8
+        check(parts, "recs", read_table(tmp_path))
+
+
 def test_ids_without_statistics_are_read(tmp_path):
     path = tmp_path / "r.parquet"
     pq.write_table(make_table(np.sort(numbers())), path, row_group_size=500, write_statistics=False)
