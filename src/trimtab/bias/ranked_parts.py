@@ -47,7 +47,7 @@ def rank_part(
     if allowed is not None:
         excluded = excluded | ~read_allowed(allowed, items.ids)
     best, rest = split_lists(coded.lists._replace(items=items.codes), deepest)
-    lists, units = to_scale(best, bias.scale, bias.summary.k)
+    lists, units = to_scale(best, bias.scale, bias.summary.k, in_place=True)
     top = rank_lists(lists, k, items.bias, excluded, bias.unlisted == "zero", hidden)
     if explore:
         explored = ExploreItems(items.bias, items.standard_error, items.fresh & ~excluded)

@@ -25,17 +25,18 @@ class Scaled(NamedTuple):
     units: Ints | ListUnits | None  # exponents of logs, units of lists, or nothing
 
 
-def to_scale(lists: Lists, scale: str, k: int) -> Scaled:
+def to_scale(lists: Lists, scale: str, k: int, in_place: bool = False) -> Scaled:
     """Return lists on a scale.
 
     Args:
         lists: scored items by unit.
         scale: "additive", "log" or "list".
         k: the learner's number of slots, which the scale "list" depends on.
+        in_place: whether the scores may be overwritten, which spares as much memory again.
     """
     if scale == "additive":
         return Scaled(lists, None)
-    keys = np.empty(len(lists.scores))
+    keys = lists.scores if in_place else np.empty(len(lists.scores))
     if scale == "list":
         from trimtab.kernels.list_scores import list_keys
 
