@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import asdict
 from typing import Any, Protocol, TypeVar, cast
 
@@ -87,22 +86,20 @@ def fit(
     if not biases.is_hierarchy:
         warn_of_unused_tables(history, items)
         history = items = None
+    with log_seconds("tables read and checked"):
+        tables = SparkTables.read(recs, recent, weights, history, items)
     with_users = isinstance(given, RerankLearner)
+    if with_users:
+        check_events(tables)
+    identity = ""
+    if checkpoint is not None:
+        identity = _identify(given, max_rounds, tables, start, duplicates)
+    steps = Checkpoint(tables.session, checkpoint, identity)
     n_cycles, n_fits = (1, 1) if biases.is_hierarchy else (max_rounds, max(1, biases.n_bags))
-    with ExitStack() as ends:
-        with log_seconds("tables read and checked"):
-            tables = SparkTables.read(recs, recent, weights, history, items)
-        ends.callback(tables.release)
-        if with_users:
-            check_events(tables)
-        identity = ""
-        if checkpoint is not None:
-            identity = _identify(given, max_rounds, tables, start, duplicates)
-        steps = Checkpoint(tables.session, checkpoint, identity)
-        session = ends.enter_context(
-            open_session(tables, biases, duplicates, partitions, steps, with_users)
-        )
-        report = ends.enter_context(progress_reporter(progress, n_cycles, n_fits))
+    with (
+        open_session(tables, biases, duplicates, partitions, steps, with_users) as session,
+        progress_reporter(progress, n_cycles, n_fits) as report,
+    ):
         if not biases.is_hierarchy:
             return cast("Result_co", fit_ascent_on_spark(session, start, max_rounds, report))
         inputs = read_partitioned(session)

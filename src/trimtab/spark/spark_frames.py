@@ -15,7 +15,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from trimtab.checks import require_columns, require_rows
 from trimtab.errors import DataError
-from trimtab.tables.columns import ITEM, TIMESTAMP, WINDOW
+from trimtab.tables.columns import TIMESTAMP, WINDOW
 from trimtab.tables.ids import IdColumn, require_same_id_type
 from trimtab.tables.timestamps import DAY
 
@@ -92,31 +92,6 @@ def check_rows(
         numbers: columns that must hold finite numbers.
         may_be_empty: whether no rows are allowed.
     """
-    found = frame.agg(*_count_problems(frame, name, numbers)).collect()[0]
-    return _refuse_problems(frame, name, numbers, found.asDict(), may_be_empty)
-
-
-def check_by_item(
-    frame: DataFrame, name: str, numbers: tuple[str, ...] = ()
-) -> tuple[DataFrame, int]:
-    """The items of a frame, one row each, and the number of rows; checks as `check_rows` does.
-
-    Both come from one pass over the frame. The items are kept in Spark's memory: unpersist them.
-    """
-    counts = _count_problems(frame, name, numbers)
-    by_item = frame.groupBy(ITEM).agg(*counts).persist()
-    try:
-        sums = [F.sum(f"`{column}`").alias(column) for column in by_item.columns if column != ITEM]
-        found = by_item.agg(*sums).collect()[0].asDict()
-        known = {column: count or 0 for column, count in found.items()}
-        return by_item, _refuse_problems(frame, name, numbers, known, False)
-    except BaseException:
-        by_item.unpersist()
-        raise
-
-
-def _count_problems(frame: DataFrame, name: str, numbers: tuple[str, ...]) -> list[Column]:
-    """Counts of rows, of missing values, and of numbers that are not finite."""
     for column in numbers:
         kind = frame.schema[column].dataType
         if not isinstance(kind, _NUMBERS):
@@ -130,13 +105,7 @@ def _count_problems(frame: DataFrame, name: str, numbers: tuple[str, ...]) -> li
         value = F.col(column).cast("double")
         infinite = F.isnan(value) | (F.abs(value) == float("inf"))
         counts.append(F.count_if(infinite).alias(f"infinite {column}"))
-    return counts
-
-
-def _refuse_problems(
-    frame: DataFrame, name: str, numbers: tuple[str, ...], found: dict[str, int], may_be_empty: bool
-) -> int:
-    """The number of rows, unless one of the counts is a problem."""
+    found = frame.agg(*counts).collect()[0]
     n_rows = int(found["rows"])
     if not may_be_empty:
         require_rows(name, n_rows)

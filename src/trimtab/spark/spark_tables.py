@@ -19,7 +19,6 @@ from trimtab.spark.array_bytes import ids_to_bytes
 from trimtab.spark.checkpoint import Checkpoint
 from trimtab.spark.spark_frames import (
     Batches,
-    check_by_item,
     check_rows,
     check_same_ids,
     map_arrow,
@@ -58,7 +57,6 @@ class SparkTables:
     items: DataFrame | None
     n_recs: int
     n_recent: int
-    listed: DataFrame  # items of `recs`, one row each; kept in Spark's memory
 
     @staticmethod
     def read(
@@ -89,13 +87,8 @@ class SparkTables:
             items = read_spark_frame(items, "items", ITEM, CATEGORY, ids=ids)
             check_same_ids(ITEM, {"recs": lists, "items": items})
             check_rows(items.select(ITEM), "items")
-        n_recent = check_rows(sales, "recent")
-        listed, n_recs = check_by_item(lists, "recs", (SCORE,))
-        return SparkTables(lists, sales, weighed, history, items, n_recs, n_recent, listed)
-
-    def release(self) -> None:
-        """Release what is kept in Spark's memory."""
-        self.listed.unpersist()
+        n_recs, n_recent = check_rows(lists, "recs", (SCORE,)), check_rows(sales, "recent")
+        return SparkTables(lists, sales, weighed, history, items, n_recs, n_recent)
 
     @property
     def session(self) -> SparkSession:
@@ -128,7 +121,7 @@ class SparkTables:
 
     def item_ids(self) -> Any:
         """All different items, ascending: an int64 array or Arrow strings."""
-        every = self.listed.select(ITEM)
+        every = self.recs.select(ITEM)
         for frame in (self.recent, self.history, self.items):
             if frame is not None:
                 every = every.union(frame.select(ITEM))
