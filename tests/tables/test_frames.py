@@ -15,7 +15,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import trimtab as tt
-from trimtab.tables.frames import read_frame, read_scores
+from trimtab.tables.frames import encode_units, find_runs, read_frame, read_scores
 
 IDS = ("user_id", "item_id")
 LEARNER = tt.BiasLearner(method="ascent", k=5, penalty=0.1)
@@ -394,3 +394,29 @@ def test_other_columns_and_the_index_do_not_matter(tables, expected):
     recs, recent = (table.to_pandas() for table in tables)
     recs = recs.assign(note=object()).set_index(pd.Index(range(10, 10 + len(recs))))
     assert numbers(LEARNER.fit(recs, recent.iloc[::-1])) == numbers(expected)
+
+
+@pytest.mark.parametrize("threads", ["1", "2", "5"])
+@pytest.mark.parametrize("n_rows", [1, 7, 10_000])
+def test_runs_of_users_are_what_coding_them_finds(monkeypatch, threads, n_rows):
+    monkeypatch.setenv("TRIMTAB_THREADS", threads)
+    users = np.sort(np.random.default_rng(n_rows).integers(-40, 4_000, n_rows))
+    table = read_frame(pa.table({"user_id": users, "item_id": users}), "recs", "user_id", "item_id")
+    units, indptr = find_runs(table)
+    expected, (codes,) = encode_units(table)
+    assert units.users.tolist() == expected.users.tolist()
+    assert units.user_codes.tolist() == expected.user_codes.tolist()
+    assert np.repeat(units.user_codes, np.diff(indptr)).tolist() == codes.tolist()
+
+
+def test_there_are_no_runs_of_users_out_of_order_in_windows_or_of_text():
+    ordered = {"user_id": [1, 1, 2], "item_id": [1, 2, 3]}
+    others = [
+        {**ordered, "user_id": [1, 2, 1]},
+        {**ordered, "user_id": ["a", "a", "b"]},
+        {**ordered, "window": [1, 1, 1]},
+    ]
+    for columns in others:
+        optional = ("window",)
+        table = read_frame(pa.table(columns), "recs", "user_id", "item_id", optional=optional)
+        assert find_runs(table) is None

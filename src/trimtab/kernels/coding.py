@@ -48,6 +48,40 @@ def pair_up(start, stop, users, windows, n_windows, out):
 
 
 @kernel
+def count_runs(start, stop, ids):
+    """The start, and the number of runs of equal ids that begin in a range; -1 if ids descend."""
+    runs = 0
+    if start == 0:
+        last = ids[0]
+        runs = 1
+    else:
+        last = ids[start - 1]
+    for row in range(start, stop):
+        if ids[row] < last:
+            return start, -1
+        runs += ids[row] != last
+        last = ids[row]
+    return start, runs
+
+
+@kernel
+def write_runs(start, stop, ids, starts, runs_before, distinct, indptr):
+    """Write the id and the first row of each run that begins in a range of ascending ids.
+
+    `starts` are those of all ranges, and `runs_before` how many runs begin before each.
+    """
+    place = 0
+    while starts[place] != start:
+        place += 1
+    run = runs_before[place]
+    for row in range(start, stop):
+        if row == 0 or ids[row] != ids[row - 1]:
+            distinct[run] = ids[row]
+            indptr[run] = row
+            run += 1
+
+
+@kernel
 def find_starts(start, stop, units, indptr):
     """Fill `indptr` from the unit of each row in a range; returns whether the units ascend there.
 

@@ -16,7 +16,13 @@ from trimtab.checks import require_columns, require_no_nulls, require_rows
 from trimtab.errors import DataError
 from trimtab.tables.column_map import ColumnMap, own_names
 from trimtab.tables.columns import ITEM, SCORE, USER, WEIGHT, WINDOW
-from trimtab.tables.ids import IdColumn, as_read_only, encode_ids, id_column
+from trimtab.tables.ids import (
+    IdColumn,
+    as_read_only,
+    encode_ids,
+    id_column,
+    require_codable,
+)
 from trimtab.threads import LEAST_SPLIT, run_ranges
 
 _NUMBER_TYPES = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
@@ -224,6 +230,30 @@ def encode_units(*tables: Table) -> tuple[Units, list[Codes]]:
     by_user, by_window = np.divmod(np.asarray(distinct), len(windows))
     units = Units(users, by_user.astype(np.int32), windows, by_window.astype(np.int32))
     return units, unit_codes
+
+
+def find_runs(table: Table) -> tuple[Units, Ints] | None:
+    """Return the users of a table in the order of users, and where the rows of each begin.
+
+    This is quicker than to give each row the code of its user. None for other tables, for ids of
+    text, and if there are windows.
+    """
+    from trimtab.kernels import coding
+
+    users = table.ids(USER)
+    if table.has(WINDOW) or users.kind != "integers" or len(users) == 0:
+        return None
+    ids = users.values
+    starts, runs = np.array(run_ranges(coding.count_runs, len(ids), ids), np.int64).T
+    if runs.min() < 0:
+        return None
+    n_users = int(runs.sum())
+    require_codable(n_users)
+    distinct, indptr = np.empty(n_users, np.int64), np.empty(n_users + 1, np.int64)
+    given = (ids, np.ascontiguousarray(starts), np.cumsum(runs) - runs, distinct, indptr)
+    run_ranges(coding.write_runs, len(ids), *given)
+    indptr[-1] = len(ids)
+    return Units(distinct, np.arange(n_users, dtype=np.int32), None, None), indptr
 
 
 def require_windows_in_all(columns: Mapping[str, Collection[str]]) -> None:

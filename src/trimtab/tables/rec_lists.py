@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from trimtab.arrays import Codes, Lists
+from trimtab.arrays import Codes, Floats, Lists
 from trimtab.checks import DUPLICATES, require_choice
 from trimtab.errors import DataError, warn
 from trimtab.tables.columns import ITEM, SCORE, USER, WINDOW
@@ -16,6 +16,7 @@ from trimtab.tables.frames import (
     Units,
     encode_units,
     find_repeat,
+    find_runs,
     group_scored,
     merge_repeats,
     read_frame,
@@ -38,9 +39,15 @@ class CodedRecs:
 def read_lists(recs: Any, unlisted: str, duplicates: str) -> CodedRecs:
     """Return recommendations as lists of codes."""
     table = read_frame(recs, "recs", USER, ITEM, SCORE, optional=(WINDOW,))
-    units, (unit_codes,) = encode_units(table)
+    runs = find_runs(table)
     item_ids, (item_codes,) = encode_ids([table.ids(ITEM)])
-    lists = code_lists(table, unit_codes, item_codes, units, item_ids, unlisted, duplicates)
+    if runs is None:
+        units, (unit_codes,) = encode_units(table)
+        lists = code_lists(table, unit_codes, item_codes, units, item_ids, unlisted, duplicates)
+    else:
+        units, indptr = runs
+        in_order = Lists(indptr, item_codes, _read_list_scores(table, unlisted, duplicates))
+        lists = _each_item_once(in_order, table, units, item_ids, duplicates)
     return CodedRecs(table, units, item_ids, lists)
 
 
@@ -49,10 +56,21 @@ def code_lists(
     unlisted: str, duplicates: str,
 ) -> Lists:  # fmt: skip
     """Return lists by unit, each item once; raise for bad scores or repeats."""
+    scores = _read_list_scores(table, unlisted, duplicates)
+    lists = group_scored(unit_codes, item_codes, scores, len(units))
+    return _each_item_once(lists, table, units, item_ids, duplicates)
+
+
+def _read_list_scores(table: Table, unlisted: str, duplicates: str) -> Floats:
     require_choice("duplicates", duplicates, DUPLICATES)
     scores, lowest = read_scores(table)
     require_for_unlisted(unlisted, lowest, table.own_name(SCORE))
-    lists = group_scored(unit_codes, item_codes, scores, len(units))
+    return scores
+
+
+def _each_item_once(
+    lists: Lists, table: Table, units: Units, item_ids: Any, duplicates: str
+) -> Lists:
     repeated = find_repeat(lists, len(item_ids))
     if repeated and duplicates == "error":
         unit, item = repeated
