@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from shops import AS_OF, Shop
 from trimtab.daily import large_lists
 from trimtab.daily.large_lists import LargeLists, StackedLists, some_lists
-from trimtab.errors import RefusedError
+from trimtab.errors import DataError, RefusedError
 from trimtab.store import Version
 from trimtab.tables.column_map import ColumnMap
 
@@ -67,6 +68,21 @@ def test_lists_of_few_users_are_refused(shop: Shop, keep_in_files):
     with pytest.raises(RefusedError, match=r"lists of .* cover \d+ users"):
         shop.job(reranker=True).run(AS_OF)
     assert not (shop.store / "current.json").exists()
+
+
+def test_events_with_ids_of_another_kind_are_refused_as_in_memory(shop: Shop, monkeypatch):
+    events = pq.read_table(shop.events)
+    text = [f"u{user}" for user in events["user_id"].to_pylist()]
+    place = events.column_names.index("user_id")
+    pq.write_table(events.set_column(place, "user_id", pa.array(text)), shop.events)
+    said = []
+    for large in (10**9, 10):
+        monkeypatch.setattr(large_lists, "LARGE", large)
+        with pytest.raises(DataError, match="user_id") as refused:
+            shop.job(reranker=True).run(AS_OF)
+        said.append(str(refused.value))
+    assert "integers in recs but strings in recent" in said[0]
+    assert all("integers" in one and "strings" in one for one in said)
 
 
 def test_lists_to_look_at_are_whole(shop: Shop, monkeypatch):

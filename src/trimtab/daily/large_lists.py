@@ -15,6 +15,7 @@ from trimtab.tables.arrow_types import plain_type
 from trimtab.tables.column_map import ColumnMap
 from trimtab.tables.columns import ITEM, SCORE, USER, WINDOW
 from trimtab.tables.files import is_csv
+from trimtab.tables.log_windows import rows_of_users
 from trimtab.tables.parquet_rows import ParquetRows
 from trimtab.tables.places import Place
 from trimtab.tables.user_ranges import divide_by_user
@@ -67,9 +68,9 @@ class LargeLists:
 
     def _of_users(self, users: Any) -> Any:
         """The rows of some users, batch by batch; all if ids are of different types."""
+        wanted = pa.table({USER: users})
         for batch in self.rows.batches():
-            found = self._finish(batch)
-            yield found.filter(pc.is_in(found[USER], users.cast(found[USER].type)))
+            yield rows_of_users(self._finish(batch), wanted)
 
     def count_items(self) -> pa.Table:
         """Return how often each item is listed: item_id, count."""
