@@ -53,6 +53,8 @@ def plan_cells(options: argparse.Namespace) -> dict[str, list]:
 
     planned: dict[str, list] = {}
     for name, log in load_logs(options.retail).items():
+        if options.log and name not in options.log:
+            continue
         keys, days = part_keys(log), rolling_dates(*DATES[name])
         timed: list[date] = days[::QUICK_STEP]
         for engine in all_engines(log):
@@ -86,19 +88,22 @@ def plan_parts(options: argparse.Namespace, timed: bool) -> tuple[tuple[str, ...
 
 
 def order_cells(planned: dict[str, list]) -> list:
-    """The cells to do: the Reranker of all cells first, then whatever is missing.
+    """The cells to do: the Reranker of all cells first, then its other metrics, rivals and so on.
 
     Of all pairs the weeks of a quick run come first, then the weeks after these, and so on: what is
     there at any time is spread over the pairs and over the half-year.
     """
-    from rolling_parts import RERANKER
+    from rolling_parts import STAGES
 
     by_pair = (enumerate(own) for own in planned.values())
     numbered = [(n // 2 % QUICK_STEP, cell) for own in by_pair for n, cell in own]
     cells = [cell for _, cell in sorted(numbered, key=lambda own: own[0])]
-    first = [cell._replace(parts=(RERANKER,)) for cell in cells if RERANKER in cell.parts]
-    rest = [cell._replace(parts=tuple(p for p in cell.parts if p != RERANKER)) for cell in cells]
-    return [cell for cell in (*first, *rest) if cell.missing()]
+    staged = (
+        cell._replace(parts=tuple(part for part in cell.parts if part in stage))
+        for stage in STAGES
+        for cell in cells
+    )
+    return [cell for cell in staged if cell.missing()]
 
 
 def fill_cells(cells: list, retail: Path, n_processes: int) -> None:
@@ -199,6 +204,7 @@ def main() -> int:
     parser.add_argument("--so-far", action="store_true", help="only print what is there")
     parser.add_argument("--retail", type=Path, default=RETAIL)
     parser.add_argument("--out", type=Path, default=Path("build/rolling"))
+    parser.add_argument("--log", action="append", choices=DATES, help="only these logs")
     parser.add_argument("--engine", action="append", help="only these engines")
     parser.add_argument("--markdown", type=Path, help="write the tables to this file too")
     parser.add_argument("--by-date", type=Path, help="write what each date showed to this CSV file")
@@ -213,7 +219,7 @@ def main() -> int:
         print(f"{options.retail.name} is not here: give it with --retail; going on without it")
     planned = plan_cells(options)
     if not planned:
-        print("no such engine", file=sys.stderr)
+        print("no such log and engine", file=sys.stderr)
         return 2
     if not options.so_far:
         fill_cells(order_cells(planned), options.retail, options.processes)

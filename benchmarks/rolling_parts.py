@@ -207,6 +207,14 @@ FILLS = {
     METHOD_FORECASTS: _learn_methods, SIMPLE_RIVALS: _show_simple_rivals,
     TERMS_LAMBDAMART: _show_trees, ABLATION: _leave_out,
 }  # fmt: skip
+STAGES: tuple[tuple[str, ...], ...] = (  # in the order in which they are computed
+    (RERANKER,),
+    (OTHER_METRICS,),
+    (SIMPLE_RIVALS, TERMS_LAMBDAMART),
+    (METHOD_FORECASTS, DEFAULT, "learners", "rescores"),
+    tuple(REFITS),
+    (ABLATION, "times"),
+)
 _Shown = tuple[str, str, tuple[str, ...], Any]  # kind, setting, metrics to judge by, lists
 
 
