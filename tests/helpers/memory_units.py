@@ -9,7 +9,7 @@ import numpy as np
 
 from trimtab.learn.inputs import FitInputs
 from trimtab.learn.partitions.partition import Partition
-from trimtab.learn.partitions.partitioned_units import Add, Arrays, add_arrays
+from trimtab.learn.partitions.partitioned_units import Add, Arrays, add_arrays, all_arrays
 
 
 class MemoryUnits(NamedTuple):
@@ -23,6 +23,9 @@ class MemoryUnits(NamedTuple):
 
     def run(self, function: Callable[..., Arrays], *given: Any, add: Add | None = None) -> Arrays:
         return (add or add_arrays)([function(part, *given) for part in self.parts])
+
+    def gather(self, function: Callable[..., Arrays], *given: Any) -> Arrays:
+        return self.run(function, *given, add=all_arrays)
 
     def derive(self, name: str, function: Callable[..., Partition], *given: Any) -> MemoryUnits:
         return MemoryUnits([function(part, *given) for part in self.parts])

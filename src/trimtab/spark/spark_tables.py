@@ -17,6 +17,7 @@ from trimtab.learn.partitions.partition import Partition
 from trimtab.learn.partitions.partitioned_units import count_parts
 from trimtab.spark.array_bytes import ids_to_bytes
 from trimtab.spark.checkpoint import Checkpoint
+from trimtab.spark.packed_rows import choose_ranges, pack_rows, schema_of, unpack_rows
 from trimtab.spark.spark_frames import (
     Batches,
     check_rows,
@@ -173,20 +174,13 @@ def partition_users(
         checkpoint: saves the result.
         with_ids: whether to keep the ids of users, to find some of them later.
     """
-    kind = tables.recs.schema[ITEM].dataType
-    pairs = [F.lit(part) for code, label in enumerate(windows) for part in (label, code)]
-    codes = F.create_map(*pairs) if tables.has_windows else None
-    rows = _rows(tables.recs, _LIST, SCORE, kind, codes)
-    rows = rows.union(_rows(tables.recent, _SALE, None, kind, codes))
-    if tables.weights is not None:
-        rows = rows.union(_rows(tables.weights, _WEIGHT, WEIGHT, kind, codes))
-    # Ranges keep users in the order of their ids over all partitions.
-    by_user = rows.repartitionByRange(n_parts, USER)
+    frames = _frames(tables, windows)
+    packs = pack_rows(frames, choose_ranges(tables.recs, tables.n_recs, n_parts))
     build = partial(
-        _build, item_ids=item_ids, windowed=tables.has_windows, unlisted=unlisted,
-        duplicates=duplicates, weighted=tables.weights is not None, with_ids=with_ids,
+        _build, schemas={kind: schema_of(frame) for kind, frame in frames.items()},
+        item_ids=item_ids, unlisted=unlisted, duplicates=duplicates, with_ids=with_ids,
     )  # fmt: skip
-    built = checkpoint.keep_frame("users", map_arrow(by_user, build, _BUILT))
+    built = checkpoint.keep_frame("users", map_arrow(packs, build, _BUILT))
     first_chunks = built.where("place = 0").select("part", "users", "units", "problem").collect()
     for row in sorted(first_chunks, key=lambda row: row["part"]):
         if row["problem"]:
@@ -198,60 +192,54 @@ def partition_users(
     return SparkUnits(chunks, count_parts(counted), checkpoint, ids)
 
 
-def _rows(frame: DataFrame, kind: int, number: str | None, item_type: Any, codes: Any) -> DataFrame:
-    """Rows of any table in one common form."""
-    window = F.element_at(codes, F.col(WINDOW)) if WINDOW in frame.columns else F.lit(0)
-    item = F.col(ITEM) if ITEM in frame.columns else F.lit(None).cast(item_type)
-    return frame.select(
-        F.col(USER),
-        F.lit(kind).alias("kind"),
-        window.cast("int").alias(WINDOW),
-        item.alias(ITEM),
-        (F.lit(0.0) if number is None else F.col(number).cast("double")).alias(SCORE),
-    )
+def _frames(tables: SparkTables, windows: list[Any]) -> dict[int, DataFrame]:
+    """Lists, purchases and weights by kind, with codes instead of labels of windows."""
+    pairs = [F.lit(part) for code, label in enumerate(windows) for part in (label, code)]
+    window = []
+    if tables.has_windows:
+        window = [F.element_at(F.create_map(*pairs), F.col(WINDOW)).cast("int").alias(WINDOW)]
+    score = F.col(SCORE).cast("double").alias(SCORE)
+    frames = {
+        _LIST: tables.recs.select(USER, *window, ITEM, score),
+        _SALE: tables.recent.select(USER, *window, ITEM),
+    }
+    if tables.weights is not None:
+        weight = F.col(WEIGHT).cast("double").alias(WEIGHT)
+        frames[_WEIGHT] = tables.weights.select(USER, weight)
+    return frames
 
 
 def _build(
-    batches: Batches, item_ids: Any, windowed: bool, unlisted: str, duplicates: str, weighted: bool,
+    batches: Batches, schemas: dict[int, pa.Schema], item_ids: Any, unlisted: str, duplicates: str,
     with_ids: bool,
 ) -> Batches:  # fmt: skip
     """The rows of a partition, coded and cut into chunks; or the error message."""
-    from pyspark import TaskContext
-
     use_own_cores()
-    found = list(batches)
-    if not sum(batch.num_rows for batch in found):
-        return
-    rows = pa.Table.from_batches(found)
-    context = TaskContext.get()
-    assert context is not None
-    number = context.partitionId()
-    problem, n_users, n_units, chunks, ids = "", 0, 0, [b""], None
-    try:
-        partition, users = _encode(rows, item_ids, windowed, unlisted, duplicates, weighted)
-        n_users, n_units, chunks = len(users), partition.n_units, list(partition.chunks())
-        ids = ids_to_bytes(users) if with_ids else None
-    except TrimtabError as error:
-        problem = str(error)
-    for place, row in enumerate(chunk_rows(number, chunks)):
-        yield pa.RecordBatch.from_arrays(
-            [
-                *row.columns, pa.array([n_users]), pa.array([n_units]), pa.array([problem]),
-                pa.array([None if place else ids], pa.binary()),
-            ],
-            names=[*row.schema.names, "users", "units", "problem", "ids"],
-        )  # fmt: skip
+    for number, tables in unpack_rows(batches, schemas):
+        problem, n_users, n_units, chunks, ids = "", 0, 0, [b""], None
+        try:
+            partition, users = _encode(tables, item_ids, unlisted, duplicates)
+            n_users, n_units, chunks = len(users), partition.n_units, list(partition.chunks())
+            ids = ids_to_bytes(users) if with_ids else None
+        except TrimtabError as error:
+            problem = str(error)
+        for place, row in enumerate(chunk_rows(number, chunks)):
+            yield pa.RecordBatch.from_arrays(
+                [
+                    *row.columns, pa.array([n_users]), pa.array([n_units]), pa.array([problem]),
+                    pa.array([None if place else ids], pa.binary()),
+                ],
+                names=[*row.schema.names, "users", "units", "problem", "ids"],
+            )  # fmt: skip
 
 
 def _encode(
-    rows: pa.Table, item_ids: Any, windowed: bool, unlisted: str, duplicates: str, weighted: bool
+    tables: dict[int, pa.Table], item_ids: Any, unlisted: str, duplicates: str
 ) -> tuple[Partition, Any]:
-    """The rows of a partition, coded as by a local fit, and the ids of its users, ascending."""
-    kinds = rows["kind"].to_numpy()
-    columns = [USER, ITEM, SCORE, *([WINDOW] if windowed else [])]
-    lists, sales, weighed = (
-        Table(name, rows.filter(pa.array(kinds == kind)).select(columns), None, False)
-        for name, kind in (("recs", _LIST), ("recent", _SALE), ("weights", _WEIGHT))
+    """The tables of a partition, coded as by a local fit, and the ids of its users, ascending."""
+    lists, sales = (
+        Table(name, tables[kind], None, False)
+        for name, kind in (("recs", _LIST), ("recent", _SALE))
     )
     units, (list_units, sale_units) = encode_units(lists, sales)
     known = as_id_column("all tables", ITEM, item_ids)
@@ -259,9 +247,8 @@ def _encode(
     coded = code_lists(lists, list_units, list_items, units, item_ids, unlisted, duplicates)
     bought = group_sets(sale_units, sale_items, len(units))
     weights = np.ones(len(units))
-    if weighted and len(weighed):
-        named = weighed.columns.select([USER, SCORE]).rename_columns([USER, WEIGHT])
-        weights = read_weights(named, units, np.zeros(0, bool), "recs")
+    if _WEIGHT in tables and len(tables[_WEIGHT]):
+        weights = read_weights(tables[_WEIGHT], units, np.zeros(0, bool), "recs")
     windows = np.zeros(len(units), np.int32)
     if units.windows is not None and units.window_codes is not None:
         windows = np.asarray(take_ids(units.windows, units.window_codes)).astype(np.int32)

@@ -27,7 +27,7 @@ from trimtab.learn.partitions.partitioned_units import (
     join_arrays,
 )
 from trimtab.spark.array_bytes import as_ids, from_bytes, ids_from_bytes, ids_to_bytes, to_bytes
-from trimtab.spark.checkpoint import Checkpoint
+from trimtab.spark.checkpoint import Checkpoint, log_seconds
 from trimtab.spark.spark_frames import Batches, map_arrow, use_own_cores
 
 CHUNKS = "part int, place int, data binary"
@@ -84,6 +84,17 @@ class SparkUnits:
             found = map_arrow(found.repartition(n_results), partial(_fold, add=add), _RESULT)
         rows = found.collect()
         return add([from_bytes(row["data"]) for row in rows])
+
+    def gather(self, function: Callable[..., Arrays], *given: Any) -> Arrays:
+        """All arrays that a function returns on every partition, in any order.
+
+        They come to the driver one partition at a time, and are not kept in the checkpoint.
+        """
+        work = partial(_work, function=function, given=given, parts=self.parts, apart=True)
+        found = map_arrow(self.frame, work, _RESULT)
+        with log_seconds(f"{function.__name__}, gathered"):
+            rows = found.toLocalIterator(prefetchPartitions=True)
+            return [array for row in rows for array in from_bytes(row["data"])]
 
     def find_users(self, users: Ints) -> Any:
         """Ids of users, an array of integers or of Arrow strings.
@@ -158,9 +169,14 @@ def _row(**values: Any) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(arrays)
 
 
-def _work(batches: Batches, function: Any, given: Any, parts: dict[int, Counted]) -> Batches:
+def _work(
+    batches: Batches, function: Any, given: Any, parts: dict[int, Counted], apart: bool = False
+) -> Batches:
+    """The arrays that a function returns on each partition: together, or in a row each."""
     for _, partition in _partitions(batches, parts):
-        yield _row(data=to_bytes(function(partition, *given)))
+        found = function(partition, *given)
+        for arrays in [[array] for array in found] if apart else [found]:
+            yield _row(data=to_bytes(arrays))
 
 
 def _write(batches: Batches, function: Any, given: Any, parts: dict[int, Counted]) -> Batches:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 
 from trimtab.errors import StoreError
@@ -66,16 +65,8 @@ class CopiedRows:
     def _split(self, batch: pa.Table) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield the rows of each part that has any."""
         ids = user_column(self._name, self._rows, batch[self._rows.own_user])
-        parts = self._ranges.find(ids).astype(np.uint16)  # sorted by counting, not by comparing
-        order = np.argsort(parts, kind="stable")
         (rows,) = batch.combine_chunks().to_batches()
-        rows = rows.take(pa.array(order))
-        ends = np.cumsum(np.bincount(parts, minlength=self._ranges.n_parts))
-        start = 0
-        for part, end in enumerate(ends.tolist()):
-            if end > start:
-                yield part, rows.slice(start, end - start)
-            start = end
+        yield from self._ranges.split(rows, ids)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

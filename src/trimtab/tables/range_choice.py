@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -45,6 +46,25 @@ class UserRanges:
             run_ranges(find_text_ranges, len(ids), *_bytes_of(ids), *_bytes_of(self._starts), found)
         return found
 
+    def split(self, rows: pa.RecordBatch, ids: IdColumn) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield the rows of each range that has any, with its number; rows keep their order.
+
+        Args:
+            rows: of any table.
+            ids: of their users.
+        """
+        parts = self.find(ids).astype(np.uint16)  # sorted by counting, not by comparing
+        if len(parts) and (parts == parts[0]).all():
+            yield int(parts[0]), rows
+            return
+        rows = rows.take(pa.array(np.argsort(parts, kind="stable")))
+        ends = np.cumsum(np.bincount(parts, minlength=self.n_parts))
+        start = 0
+        for part, end in enumerate(ends.tolist()):
+            if end > start:
+                yield part, rows.slice(start, end - start)
+            start = end
+
     def overlap(self, group: RowGroup) -> range:
         """Return the ranges that may have rows in a row group."""
         if group.lowest is None or group.highest is None:
@@ -73,14 +93,22 @@ def choose_ranges(name: str, rows: Rows, rows_per_part: int) -> UserRanges:
     elif groups := _in_order(rows, rows_per_part):
         starts = _starts_of(groups, n_parts)
     else:
-        sampled = _sample_users(name, rows)
-        sampled = sampled.take(pc.sort_indices(sampled))
-        starts = [sampled[len(sampled) * p // n_parts].as_py() for p in range(1, n_parts)]
+        starts = starts_of_sample(_sample_users(name, rows), n_parts)
     column = pa.chunked_array([sorted(set(starts))]) if starts else rows.schema.empty_table()[USER]
-    distinct = user_column(name, rows, column).values
-    if isinstance(distinct, np.ndarray):
-        return UserRanges(distinct)
-    return UserRanges(pa.concat_arrays([pa.array([], pa.large_string()), *distinct.chunks]))
+    return ranges_from(user_column(name, rows, column))
+
+
+def starts_of_sample(users: pa.Array, n_parts: int) -> list[Any]:
+    """Return ids at which parts with about as many sampled users each would start."""
+    ordered = users.take(pc.sort_indices(users))
+    return [ordered[len(ordered) * part // n_parts].as_py() for part in range(1, n_parts)]
+
+
+def ranges_from(starts: IdColumn) -> UserRanges:
+    """Return the ranges that start at some ids, which are distinct and ascend."""
+    if isinstance(starts.values, np.ndarray):
+        return UserRanges(starts.values)
+    return UserRanges(pa.concat_arrays([pa.array([], pa.large_string()), *starts.values.chunks]))
 
 
 def _in_order(rows: Rows, most: int) -> list[RowGroup]:

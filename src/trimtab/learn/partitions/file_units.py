@@ -17,6 +17,7 @@ from trimtab.learn.partitions.partitioned_units import (
     Counted,
     FewUnits,
     add_arrays,
+    all_arrays,
 )
 
 _MOST_IN_MEMORY = 60_000_000  # entries of lists: about 800 MB
@@ -60,6 +61,10 @@ class FileUnits:
         """The results of a function on every partition, added up."""
         return _run(self.partitions(), function, given, add)
 
+    def gather(self, function: Callable[..., Arrays], *given: Any) -> Arrays:
+        """All arrays that a function returns on every partition."""
+        return self.run(function, *given, add=all_arrays)
+
     def derive(
         self, name: str, function: Callable[..., Partition], *given: Any
     ) -> FewUnits | DerivedUnits:
@@ -80,6 +85,10 @@ class DerivedUnits:
         """The results of a function on every partition, added up."""
         partitions = (read_partition(path_of(self.folder, n)) for n in range(self.n_files))
         return _run(partitions, function, given, add)
+
+    def gather(self, function: Callable[..., Arrays], *given: Any) -> Arrays:
+        """All arrays that a function returns on every partition."""
+        return self.run(function, *given, add=all_arrays)
 
 
 def _run(

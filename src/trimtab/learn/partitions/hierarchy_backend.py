@@ -25,7 +25,6 @@ from trimtab.learn.partitions.partitioned_units import (
     FewUnits,
     PartitionedUnits,
     add_arrays,
-    gather_packed,
     pack_units,
     unpack_units,
 )
@@ -57,7 +56,7 @@ class PartitionedBackend:
     def _all_samples(self) -> UnitData:
         """The units of all samples, which come in one pass."""
         if self._sampled is None:
-            packed = self.units.run(sample_units, self.shared, add=gather_packed)
+            packed = self.units.gather(sample_units, self.shared)
             self._sampled = unit_data(unpack_units(packed), self.shared)
         return self._sampled
 
@@ -139,7 +138,7 @@ def bring_together(units: PartitionedUnits) -> FewUnits:
     """All units with hits in one place; for few of them."""
     if isinstance(units, FewUnits):
         return units
-    return FewUnits(unpack_units(units.run(pack_units, add=gather_packed)))
+    return FewUnits(unpack_units(units.gather(pack_units)))
 
 
 def _add_counts(parts: list[Arrays]) -> Arrays:

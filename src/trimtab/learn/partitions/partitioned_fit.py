@@ -38,7 +38,7 @@ from trimtab.learn.settings import LearnerSettings
 from trimtab.learn.units import learning_windows
 from trimtab.progress import Progress
 
-_FEW_ENTRIES = 5_000_000  # on lists with hits that may come to one place: 65 MB, as for samples
+_FEW_ENTRIES = 20_000_000  # on lists with hits that may come to one place: 260 MB
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,10 @@ class PartitionedUnits(Protocol):
         """
         ...
 
+    def gather(self, function: Callable[..., Arrays], *given: Any) -> Arrays:
+        """All arrays that a function returns on every partition, in one place, in any order."""
+        ...
+
 
 class AllUnits(PartitionedUnits, Protocol):
     """All units of a fit in partitions, from which others can be made."""
@@ -73,6 +77,10 @@ class FewUnits:
         """The result of a function on all units."""
         return function(self.whole, *given)
 
+    def gather(self, function: Callable[..., Arrays], *given: Any) -> Arrays:
+        """The arrays that a function returns on all units."""
+        return function(self.whole, *given)
+
 
 def count_parts(counted: dict[int, tuple[int, int]]) -> dict[int, Counted]:
     """Numbers of users and units in each partition, and in the partitions before it."""
@@ -98,8 +106,8 @@ def pack_units(partition: Partition) -> Arrays:
     return [np.frombuffer(chunk, np.uint8) for chunk in partition.chunks()]
 
 
-def gather_packed(parts: list[Arrays]) -> Arrays:
-    """All that `pack_units` returned, in any order."""
+def all_arrays(parts: list[Arrays]) -> Arrays:
+    """The arrays of all parts."""
     return [array for part in parts for array in part]
 
 

@@ -11,7 +11,6 @@ from trimtab.learn.partitions.partition import Partition
 from trimtab.learn.partitions.partitioned_fit import PartitionedInputs
 from trimtab.learn.partitions.partitioned_units import (
     Arrays,
-    gather_packed,
     pack_units,
     unpack_units,
 )
@@ -37,9 +36,7 @@ def sample_partitioned(
     numbers = windows[: len(inputs.counts.learning)]
     n_units = int(inputs.counts.learning[numbers >= 0].sum())
     n_entries = int(shared.listed.sum())
-    packed = inputs.units.run(
-        take_sample, windows, shared.seed, n_units, n_entries, add=gather_packed
-    )
+    packed = inputs.units.gather(take_sample, windows, shared.seed, n_units, n_entries)
     found = unpack_units(packed)
     return describe_sample(
         sort_items(found.lists, np.arange(found.n_units)), found.bought,
