@@ -15,7 +15,7 @@ from trimtab.bias.depth import (
 )
 from trimtab.bias.explore import ExploreItems, explore_lists, require_explore
 from trimtab.bias.ranked_tables import align_items, read_allowed, read_excluded_pairs, write_top
-from trimtab.bias.scaled_scores import to_scale, to_scores
+from trimtab.bias.scaled_scores import rank_on_scale, to_scale, to_scores
 from trimtab.bias.table import BiasTable
 from trimtab.checks import require_k
 from trimtab.metrics.ranking import rank_lists
@@ -47,12 +47,18 @@ def rank_part(
     if allowed is not None:
         excluded = excluded | ~read_allowed(allowed, items.ids)
     best, rest = split_lists(coded.lists._replace(items=items.codes), deepest)
-    lists, units = to_scale(best, bias.scale, bias.summary.k, in_place=True)
-    top = rank_lists(lists, k, items.bias, excluded, bias.unlisted == "zero", hidden)
+    reaches = bias.unlisted == "zero"
     if explore:
+        lists, units = to_scale(best, bias.scale, bias.summary.k, in_place=True)
+        top = rank_lists(lists, k, items.bias, excluded, reaches, hidden)
         explored = ExploreItems(items.bias, items.standard_error, items.fresh & ~excluded)
         top = explore_lists(lists, top, k, explore, explored, hidden, seed)
-    top = top._replace(scores=to_scores(top, units))
+        top = top._replace(scores=to_scores(top, units))
+    else:
+        top = rank_on_scale(
+            best, bias.scale, bias.summary.k, k, items.bias, excluded, reaches, hidden,
+            in_place=True,
+        )  # fmt: skip
     if rest is not None:
         top = append_rest(top, rest, k, excluded, hidden)
     written = write_top(top, coded, items.ids)

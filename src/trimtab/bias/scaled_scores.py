@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trimtab.arrays import Floats, Ints, Lists
-from trimtab.metrics.ranking import rank_lists
+from trimtab.arrays import Flags, Floats, Ints, Lists, Sets, close_lists
+from trimtab.metrics.ranking import NOTHING_HIDDEN, offsets, rank_lists
 from trimtab.threads import run_ranges
 
 
@@ -64,6 +64,45 @@ def to_scores(top: Lists, units: Ints | ListUnits | None) -> Floats:
 
     run_ranges(scores_of_keys, top.n_units, top.indptr, top.scores, units, scores)
     return scores
+
+
+def rank_on_scale(
+    lists: Lists, scale: str, learned_k: int, k: int, bias: Floats, excluded: Flags,
+    reaches_unlisted: bool = False, hidden: Sets | None = None, in_place: bool = False,
+) -> Lists:  # fmt: skip
+    """Return the top k of every unit with biases added on a scale, with their scores.
+
+    Args:
+        lists: scored items by unit.
+        scale: "additive", "log" or "list".
+        learned_k: the learner's number of slots.
+        k: slots, as for `rank_lists`.
+        bias: one number per item code.
+        excluded: items to leave out for all units.
+        reaches_unlisted: as for `rank_lists`.
+        hidden: items to leave out for each unit.
+        in_place: whether the scores may be overwritten.
+    """
+    if scale == "log" and not reaches_unlisted:
+        top, units = _rank_by_logs(lists, k, offsets(bias, excluded), hidden or NOTHING_HIDDEN)
+    else:
+        scaled, units = to_scale(lists, scale, learned_k, in_place)
+        top = rank_lists(scaled, k, bias, excluded, reaches_unlisted, hidden)
+    return top._replace(scores=to_scores(top, units))
+
+
+def _rank_by_logs(lists: Lists, k: int, offset: Floats, hidden: Sets) -> Scaled:
+    """Return what `to_scale` and `rank_lists` would, with logarithms of few scores only."""
+    from trimtab.kernels.log_ranking import select_top_by_logs
+
+    k = max(1, min(k, int(np.diff(lists.indptr).max(initial=0))))
+    items, keys = np.empty(lists.n_units * k, np.int32), np.empty(lists.n_units * k)
+    lengths, exponents = np.empty((2, lists.n_units), np.int64)
+    run_ranges(
+        select_top_by_logs, lists.n_units, k, *lists, lists.scores.view(np.int64), offset, *hidden,
+        items, keys, lengths, exponents,
+    )  # fmt: skip
+    return Scaled(close_lists(items, keys, lengths, k), exponents)
 
 
 def ends_of_lists(lists: Lists, k: int) -> tuple[Floats, Floats]:

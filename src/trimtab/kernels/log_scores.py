@@ -30,6 +30,16 @@ def _from_log(log, exponent):
     return math.ldexp(np.exp(log - whole * LOG_2), int(whole) + exponent)
 
 
+@helper
+def log_key(score, exponent):
+    """The key of a score on a list with exponent e."""
+    mantissa, exponent_of_score = math.frexp(abs(score))
+    if mantissa == 0.0:
+        return -ZERO
+    log = np.log(mantissa) + (exponent_of_score - exponent) * LOG_2
+    return log if score > 0.0 else -2.0 * ZERO - log
+
+
 @kernel
 def log_keys(start, stop, indptr, scores, keys, exponents):
     """Write the keys of a range of lists, and the exponent e of each."""
@@ -40,12 +50,7 @@ def log_keys(start, stop, indptr, scores, keys, exponents):
         exponent = math.frexp(largest)[1]
         exponents[unit] = exponent
         for entry in range(indptr[unit], indptr[unit + 1]):
-            mantissa, exponent_of_score = math.frexp(abs(scores[entry]))
-            if mantissa == 0.0:
-                keys[entry] = -ZERO
-                continue
-            log = np.log(mantissa) + (exponent_of_score - exponent) * LOG_2
-            keys[entry] = log if scores[entry] > 0.0 else -2.0 * ZERO - log
+            keys[entry] = log_key(scores[entry], exponent)
 
 
 @kernel

@@ -32,21 +32,29 @@ def rank_lists(
     """
     from trimtab.kernels.top_k import select_top
 
-    offset = np.array(bias, np.float64)
-    if excluded is not None:
-        offset[excluded] = -np.inf
+    offset = offsets(bias, excluded)
     raised = np.empty(0, np.int32)
     if reaches_unlisted:
         positive = np.flatnonzero(offset > 0)
         raised = positive[np.argsort(-offset[positive], kind="stable")].astype(np.int32)
     # No more slots than can be filled, for any k.
     k = max(1, min(k, int(np.diff(lists.indptr).max(initial=0)) + len(raised)))
-    none = Sets(np.zeros(1, np.int64), np.empty(0, np.int32))
     items = np.empty(lists.n_units * k, np.int32)
     scores = np.empty(lists.n_units * k)
     lengths = np.empty(lists.n_units, np.int64)
     run_ranges(
-        select_top, lists.n_units, k, *lists, offset, raised, *(hidden or none),
+        select_top, lists.n_units, k, *lists, offset, raised, *(hidden or NOTHING_HIDDEN),
         items, scores, lengths,
     )  # fmt: skip
     return close_lists(items, scores, lengths, k)
+
+
+NOTHING_HIDDEN = Sets(np.zeros(1, np.int64), np.empty(0, np.int32))
+
+
+def offsets(bias: Floats, excluded: Flags | None) -> Floats:
+    """Return the biases as kernels take them: -inf leaves an item out."""
+    offset = np.array(bias, np.float64)
+    if excluded is not None:
+        offset[excluded] = -np.inf
+    return offset

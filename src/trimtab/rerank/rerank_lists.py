@@ -8,7 +8,7 @@ import numpy as np
 
 from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets, entries_of
 from trimtab.bias.depth import append_rest, split_lists
-from trimtab.bias.scaled_scores import model_scores, to_scale, to_scores
+from trimtab.bias.scaled_scores import model_scores, rank_on_scale, to_scale
 from trimtab.metrics.ranking import rank_lists
 from trimtab.rerank.purchases_by_user import Purchases
 from trimtab.rerank.rerank_table import RerankTable
@@ -97,10 +97,10 @@ def _rank_by_bias(
     depth: int | None,
 ) -> Lists:  # fmt: skip
     best, rest = split_lists(lists.take(units), depth)
-    scaled, scale_units = to_scale(best, table.bias.scale, table.summary.k)
     own = None if hidden is None else hidden.take(units)
-    top = rank_lists(scaled, k, items.bias, items.excluded, hidden=own)
-    top = top._replace(scores=to_scores(top, scale_units))
+    top = rank_on_scale(
+        best, table.bias.scale, table.summary.k, k, items.bias, items.excluded, hidden=own
+    )
     return top if rest is None else append_rest(top, rest, k, items.excluded, own)
 
 
