@@ -10,6 +10,8 @@ import numpy as np
 from trimtab.arrays import Flags, Floats, Lists, Sets, close_lists
 from trimtab.threads import run_ranges
 
+NOTHING_HIDDEN = Sets(np.zeros(1, np.int64), np.empty(0, np.int32))
+
 
 def rank_lists(
     lists: Lists,
@@ -47,9 +49,6 @@ def rank_lists(
         items, scores, lengths,
     )  # fmt: skip
     return close_lists(items, scores, lengths, k)
-
-
-NOTHING_HIDDEN = Sets(np.zeros(1, np.int64), np.empty(0, np.int32))
 
 
 def offsets(bias: Floats, excluded: Flags | None) -> Floats:

@@ -42,7 +42,7 @@ def choose_ranges(frame: DataFrame, n_rows: int, n_parts: int) -> UserRanges:
     """
     users = frame.select(USER)
     if n_rows > _N_SAMPLED:
-        users = users.sample(_N_SAMPLED / n_rows, seed=0)
+        users = users.sample(fraction=_N_SAMPLED / n_rows, seed=0)
     sampled = users.toArrow().column(USER).combine_chunks()
     starts = starts_of_sample(sampled, min(n_parts, _MOST_PARTS)) if len(sampled) else []
     column = pa.chunked_array([pa.array(sorted(set(starts)), sampled.type)])
