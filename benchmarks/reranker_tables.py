@@ -21,7 +21,8 @@ from rolling_parts import (
 from rolling_tables import RIVALS, Sheet, forecast_sheet, number, percent, settings_sheet
 
 BELOW = -0.01
-ALL_RIVALS = (*RIVALS, TERMS_LAMBDAMART, *KINDS)
+KNOWING_RIVALS = (TERMS_LAMBDAMART, *KINDS)  # of the user's own events
+ALL_RIVALS = (*RIVALS, *KNOWING_RIVALS)
 NAMES = {
     RERANKER: "**Reranker**",
     "bias": "bias",
@@ -41,6 +42,7 @@ def reranker_sheets(planned: dict[str, list[Cell]]) -> list[Sheet]:
     others = gather_pairs(planned, OTHER_METRICS, metrics=("map", "acc"))
     sheets = [
         *rival_sheets(planned),
+        *knowing_sheets(planned),
         lift_sheet(pairs, {pair.name: pair for pair in others}),
         forecast_sheet(pairs, RERANKER, "Reranker"),
         fit_sheet(pairs),
@@ -56,9 +58,21 @@ def rival_sheets(planned: dict[str, list[Cell]]) -> list[Sheet]:
     if not pairs:
         return []
     return [
-        *(pair_sheet(pair) for pair in pairs),
-        settings_sheet(pairs, (TERMS_LAMBDAMART, *KINDS, *REFITTED), "the Reranker"),
-        verdict_sheet(pairs),
+        *(pair_sheet(pair, (*ALL_RIVALS, "paper")) for pair in pairs),
+        settings_sheet(pairs, (*KNOWING_RIVALS, *REFITTED), "the Reranker"),
+        verdict_sheet(pairs, ALL_RIVALS),
+    ]
+
+
+def knowing_sheets(planned: dict[str, list[Cell]]) -> list[Sheet]:
+    """The Reranker against the rivals that know as much, perhaps on more dates than all rivals."""
+    parts = (SIMPLE_RIVALS, TERMS_LAMBDAMART, RERANKER, OTHER_METRICS)
+    pairs = gather_pairs(planned, *parts)
+    if not pairs:
+        return []
+    return [
+        *(pair_sheet(pair, KNOWING_RIVALS) for pair in pairs),
+        verdict_sheet(pairs, KNOWING_RIVALS),
     ]
 
 
@@ -88,13 +102,13 @@ def lift_sheet(pairs: list[Pair], others: dict[str, Pair]) -> Sheet:
     return Sheet("NDCG, MAP and ACC lift of the Reranker on two dates a week", headers, rows)
 
 
-def pair_sheet(pair: Pair) -> Sheet:
+def pair_sheet(pair: Pair, rivals: tuple[str, ...]) -> Sheet:
     """Rivals at their best in NDCG, the biases and the Reranker."""
     headers = [
         "method", "setting", *(f"{metric.upper()}: mean (95 %)" for metric in METRICS[::-1]),
         "worst date", "≥ 0", "clearly < −1 %",
     ]  # fmt: skip
-    lines = [pair.best(kind) for kind in (*ALL_RIVALS, "paper", "bias", RERANKER)]
+    lines = [pair.best(kind) for kind in (*rivals, "bias", RERANKER)]
     rows = [
         [
             NAMES.get(line.kind, line.kind), line.setting or "–",
@@ -105,22 +119,23 @@ def pair_sheet(pair: Pair) -> Sheet:
     return Sheet(f"Reranker and rivals, {pair.name}: {len(pair.cells)} dates", headers, rows)
 
 
-def verdict_sheet(pairs: list[Pair]) -> Sheet:
+def verdict_sheet(pairs: list[Pair], rivals: tuple[str, ...]) -> Sheet:
     """The Reranker against the best rival of each pair."""
     headers = [
         "pair", "dates", "Reranker", "bias", "best rival", "Reranker − rival, points (95 %)",
-        "above every rival", "second rival",
+        "ahead on", "above every rival", "second rival",
     ]  # fmt: skip
     rows = []
     for pair in pairs:
         line, bias = pair.best(RERANKER), pair.best("bias")
-        ranked = sorted((pair.best(kind) for kind in ALL_RIVALS), key=lambda own: -own.mean)
+        ranked = sorted((pair.best(kind) for kind in rivals), key=lambda own: -own.mean)
         gap = line.lifts["ndcg"] - ranked[0].lifts["ndcg"]
         shown = [f"{percent(rival.mean)} ({rival.name})" for rival in ranked[:2]]
         rows.append(
             [
                 pair.name, str(len(pair.cells)), percent(line.mean), percent(bias.mean), shown[0],
-                _points(gap), "yes" if line.mean > ranked[0].mean else "**no**", shown[1],
+                _points(gap), f"{(gap > 0).sum()} dates",
+                "yes" if line.mean > ranked[0].mean else "**no**", shown[1],
             ]
         )  # fmt: skip
     return Sheet("Reranker against rivals: mean NDCG lift", headers, rows)
