@@ -60,7 +60,7 @@ def rival_sheets(planned: dict[str, list[Cell]]) -> list[Sheet]:
     return [
         *(pair_sheet(pair, (*ALL_RIVALS, "paper")) for pair in pairs),
         settings_sheet(pairs, (*KNOWING_RIVALS, *REFITTED), "the Reranker"),
-        verdict_sheet(pairs, ALL_RIVALS),
+        verdict_sheet(pairs, ALL_RIVALS, "all rivals"),
     ]
 
 
@@ -72,7 +72,7 @@ def knowing_sheets(planned: dict[str, list[Cell]]) -> list[Sheet]:
         return []
     return [
         *(pair_sheet(pair, KNOWING_RIVALS) for pair in pairs),
-        verdict_sheet(pairs, KNOWING_RIVALS),
+        verdict_sheet(pairs, KNOWING_RIVALS, "rivals that know as much"),
     ]
 
 
@@ -119,7 +119,7 @@ def pair_sheet(pair: Pair, rivals: tuple[str, ...]) -> Sheet:
     return Sheet(f"Reranker and rivals, {pair.name}: {len(pair.cells)} dates", headers, rows)
 
 
-def verdict_sheet(pairs: list[Pair], rivals: tuple[str, ...]) -> Sheet:
+def verdict_sheet(pairs: list[Pair], rivals: tuple[str, ...], who: str) -> Sheet:
     """The Reranker against the best rival of each pair."""
     headers = [
         "pair", "dates", "Reranker", "bias", "best rival", "Reranker − rival, points (95 %)",
@@ -138,7 +138,7 @@ def verdict_sheet(pairs: list[Pair], rivals: tuple[str, ...]) -> Sheet:
                 "yes" if line.mean > ranked[0].mean else "**no**", shown[1],
             ]
         )  # fmt: skip
-    return Sheet("Reranker against rivals: mean NDCG lift", headers, rows)
+    return Sheet(f"Reranker against {who}: mean NDCG lift", headers, rows)
 
 
 def fit_sheet(pairs: list[Pair]) -> Sheet:
