@@ -45,6 +45,7 @@ class Histories:
         window_days: length of the newest window; a week if it is not known.
         starts: of the windows, in microseconds; empty if they are not known.
         end: of the newest window.
+        n_users: that the sales were to; 0 if users or timestamps are missing.
     """
 
     before: tuple[History, ...] = ()
@@ -52,6 +53,7 @@ class Histories:
     window_days: int = WEEK
     starts: tuple[int, ...] = ()
     end: int | None = None
+    n_users: int = 0
 
     @property
     def usable(self) -> list[bool]:

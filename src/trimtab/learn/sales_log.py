@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trimtab.arrays import Codes, Floats, Ints
-from trimtab.learn.history import Histories, History, count_history, days_in
+from trimtab.learn.history import WEEK, Histories, History, count_history, days_in
 from trimtab.learn.input_checks import check_same_clock, require_counts, warn_of_untimed_windows
 from trimtab.tables.columns import COUNT, TIMESTAMP
 from trimtab.tables.frames import Table, read_scores
@@ -35,7 +35,7 @@ class SalesLog:
     times: Ints | None = None
     counts: Floats | None = None
     weights: Floats | None = None
-    window_days: int = 1
+    window_days: int = WEEK
     by_day: bool | None = None
 
     def __post_init__(self) -> None:
@@ -59,6 +59,11 @@ class SalesLog:
     def is_complete(self) -> bool:
         """Whether user and time of every sale are known."""
         return self.counts is None and self.users is not None and self.times is not None
+
+    @property
+    def n_users(self) -> int:
+        """Different users of the sales; 0 if they are not known."""
+        return 0 if self.users is None else int(np.count_nonzero(np.bincount(self.users)))
 
     def add(
         self, items: Codes, users: Codes | None, times: Ints, newest: int,
@@ -103,11 +108,21 @@ class SalesLog:
 
     def start(self, instant: int) -> int:
         """Where a window starts; with dates, sales on its first day belong to it."""
-        return instant // DAY * DAY if self.by_day else instant
+        return window_start(instant, bool(self.by_day))
 
     def end(self, last: int) -> int:
         """Where a window ends whose last sale is known: right after it, or with its day."""
-        return last + (DAY if self.by_day else 1)
+        return window_end(last, bool(self.by_day))
+
+
+def window_start(first: int, by_day: bool) -> int:
+    """Where a window starts whose first sale is known: with it, or with its day."""
+    return first // DAY * DAY if by_day else first
+
+
+def window_end(last: int, by_day: bool) -> int:
+    """Where a window ends whose last sale is known: right after it, or with its day."""
+    return last + (DAY if by_day else 1)
 
 
 def read_instants(table: Table) -> Ints:
@@ -148,7 +163,7 @@ def count_histories(
     before = tuple(log.before(start) for start in starts)
     until = log.end(last)
     begun = tuple(log.start(start) for start in starts)
-    return Histories(before, log.before(until), log.window_days, begun, until)
+    return Histories(before, log.before(until), log.window_days, begun, until, log.n_users)
 
 
 def _starts(times: Ints, windows: Codes, n_windows: int) -> list[int]:

@@ -17,6 +17,7 @@ from trimtab.spark.array_bytes import ids_from_bytes, ids_to_bytes
 from trimtab.spark.checkpoint import Checkpoint, log_seconds
 from trimtab.spark.spark_tables import SparkTables, partition_users
 from trimtab.spark.spark_units import SparkUnits
+from trimtab.tables.range_choice import UserRanges
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class FitSession:
     item_ids: Any
     windows: list[Any]  # labels, ascending
     window: dict[str, Any]  # number of purchases, first and last timestamp
+    ranges: UserRanges  # of user ids, one for each partition
     units: SparkUnits
 
     @property
@@ -75,13 +77,14 @@ def open_session(
         item_ids = _recall_ids(checkpoint, tables.item_ids)
         windows = tables.window_labels()
         with log_seconds("users partitioned"):
+            ranges = tables.user_ranges(partitions)
             units = partition_users(
-                tables, item_ids, windows, learner.unlisted, duplicates,
-                tables.count_partitions(partitions), checkpoint, with_ids,
+                tables, item_ids, windows, learner.unlisted, duplicates, ranges, checkpoint,
+                with_ids,
             )  # fmt: skip
         first, last = tables.first_and_last_purchase()
         window = {"rows": tables.n_recent, "first": first, "last": last}
-        yield FitSession(learner, tables, checkpoint, item_ids, windows, window, units)
+        yield FitSession(learner, tables, checkpoint, item_ids, windows, window, ranges, units)
     finally:
         checkpoint.release()
 

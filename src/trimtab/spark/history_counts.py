@@ -10,9 +10,12 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
 from trimtab.arrays import Floats
-from trimtab.learn.history import MONTH, NEVER, QUARTER, WEEK, Histories, History, days_in
-from trimtab.learn.input_checks import check_same_clock, require_counts, warn_of_untimed_windows
+from trimtab.learn.history import MONTH, NEVER, QUARTER, WEEK, Histories, History
+from trimtab.learn.input_checks import check_same_clock, require_counts
+from trimtab.learn.partitions.part_histories import LogTimes, PartCounts, join_counts
+from trimtab.learn.sales_log import window_end, window_start
 from trimtab.spark.fit_session import FitSession
+from trimtab.spark.sales_by_user import TIME, count_by_user, sales_of
 from trimtab.spark.spark_frames import microseconds_of
 from trimtab.tables.columns import COUNT, ITEM, TIMESTAMP, USER, WINDOW
 from trimtab.tables.frames import as_id_column
@@ -22,82 +25,61 @@ from trimtab.tables.timestamps import DAY
 
 def count_histories_on_spark(session: FitSession) -> Histories:
     """Sales before each window and before now."""
-    history, recent = session.tables.history, session.tables.recent
+    history, n_windows = session.tables.history, len(session.windows)
     if history is None:
         return Histories()
     if COUNT in history.columns:
         require_counts(float(history.agg(F.min(F.col(COUNT).cast("double"))).collect()[0][0]))
-    n_windows = len(session.windows)
-    if not (TIMESTAMP in history.columns and TIMESTAMP in recent.columns):
-        warn_of_untimed_windows(n_windows)
-        return Histories((_count_before(session, history, None),) * n_windows)
-    zoned = [isinstance(f.schema[TIMESTAMP].dataType, T.TimestampType) for f in (history, recent)]
-    check_same_clock(*zoned)
-    started, last = _window_times(session, recent)
-    first, newest = min(started.values()), max(started.values())
-    starts = [started.get(code, first) for code in range(n_windows)]
-    by_day = _by_day(history)
-    if by_day:
-        starts = [start // DAY * DAY for start in starts]
-    days = days_in(newest, last)
+    times = _read_times(session)
     if COUNT in history.columns:
-        before = tuple(_count_before(session, history, start) for start in starts)
-        return Histories(before, window_days=days)
-    sales = all_sales(history, recent, max(starts), newest)
-    end = last + (DAY if by_day else 1)
-    now = end // DAY * DAY if by_day else end
-    *counted, until_now = (_count_visits(session, sales, time, days) for time in (*starts, now))
-    return Histories(tuple(counted), until_now, days, tuple(starts), end)
+        starts = [window_start(start, times.by_day) for start in times.starts]
+        before = [_sum_counts(session, history, start) for start in (*starts,) or (None,)]
+        if times.timed:
+            return Histories(tuple(before))
+        counted = PartCounts(before, 0)
+    elif USER in history.columns:
+        counted = count_by_user(session, times)
+    else:
+        counted = PartCounts(_count_unknown_users(session, history, times), 0)
+    return join_counts(counted, times, n_windows)
 
 
-def _count_before(session: FitSession, history: DataFrame, start: int | None) -> History:
-    """Sales before an instant, of counts or of events without timestamps; all without one."""
-    if COUNT in history.columns:
-        if start is not None:
-            history = history.where(microseconds_of(history, "history") < start)
-        summed = history.groupBy(ITEM).agg(F.sum(F.col(COUNT).cast("double")).alias("long"))
-        return History(_by_item(session, summed, "long")["long"])
-    if TIMESTAMP in history.columns:
-        rows = _sales(history, "history")
-        return _count_visits(session, rows, int(rows.agg(F.max("time")).collect()[0][0]) + 1)
-    # Each event is on its own day.
-    counts = {"long": F.count(F.lit(1))}
-    if USER in history.columns:
-        counts["buyers"] = F.countDistinct(USER)
-    found = _count_by_item(session, history, counts)
-    return History(found["long"], found.get("buyers"))
+def _sum_counts(session: FitSession, history: DataFrame, start: int | None) -> History:
+    """Sums of counts before an instant; of all without one."""
+    if start is not None:
+        history = history.where(microseconds_of(history, "history") < start)
+    summed = history.groupBy(ITEM).agg(F.sum(F.col(COUNT).cast("double")).alias("long"))
+    return History(_by_item(session, summed, "long")["long"])
 
 
-def all_sales(history: DataFrame, recent: DataFrame, start: int, newest: int) -> DataFrame:
-    """The history before the newest window, and the purchases of the windows.
+def _count_unknown_users(session: FitSession, history: DataFrame, times: LogTimes) -> list[History]:
+    """Sales before each window and before now, or all if times are missing."""
+    if not times.timed:
+        if TIMESTAMP in history.columns:
+            return [_count_before(session, sales_of(history, "history"), times.latest + 1)]
+        # Each event is on its own day.
+        return [History(_count_by_item(session, history, {"long": F.count(F.lit(1))})["long"])]
+    before = F.col(TIME) < window_start(times.newest, times.by_day)
+    after = sales_of(session.tables.recent, "recent").drop(USER)
+    # Purchases of earlier windows would count twice.
+    sales = (
+        sales_of(history, "history")
+        .where(before)
+        .unionByName(after.where(F.col(TIME) >= times.newest))
+    )
+    instants = (*times.starts, window_end(times.last, times.by_day))
+    return [
+        _count_before(session, sales, window_start(instant, times.by_day), times.window_days)
+        for instant in instants
+    ]
 
-    Args:
-        history: events with timestamps.
-        recent: purchases with timestamps.
-        start: of the newest window; with dates, of its first day.
-        newest: time of its first purchase.
-    """
-    before, after = _sales(history, "history"), _sales(recent, "recent")
-    if USER not in history.columns:
-        # Without users, earlier purchases would count twice.
-        after = after.where(F.col("time") >= newest).drop(USER)
-    return before.where(F.col("time") < start).unionByName(after)
 
-
-def _sales(frame: DataFrame, name: str) -> DataFrame:
-    columns = [ITEM, *([USER] if USER in frame.columns else [])]
-    return frame.select(*columns, microseconds_of(frame, name).alias("time"))
-
-
-def _count_visits(
+def _count_before(
     session: FitSession, sales: DataFrame, before: int, window_days: int = WEEK
 ) -> History:
     """Counts of the sales before an instant."""
-    known = USER in sales.columns
-    rows = sales.where(F.col("time") < before)
-    rows = rows.withColumn("day", F.floor((F.lit(before - 1) - F.col("time")) / DAY)).drop("time")
-    if known:
-        rows = rows.distinct()
+    day = F.floor((F.lit(before - 1) - F.col(TIME)) / DAY)
+    rows = sales.where(F.col(TIME) < before).select(ITEM, day.alias("day"))
     horizons = {"quarter": QUARTER, "month": MONTH, "week": WEEK, "window": window_days}
     counts = {
         "long": F.count(F.lit(1)),
@@ -105,8 +87,6 @@ def _count_visits(
         "since": F.min("day"),
         "age": F.max("day"),
     }
-    if known:
-        counts["buyers"] = F.countDistinct(USER)
     found = _count_by_item(session, rows, counts)
     # As in the local count, `since` is at most NEVER.
     since = np.where(found["long"] > 0, np.minimum(found["since"], NEVER), NEVER)
@@ -136,10 +116,23 @@ def _by_item(session: FitSession, counted: DataFrame, *names: str) -> dict[str, 
     return dict(zip(names, columns, strict=True))
 
 
-def _by_day(history: DataFrame) -> bool:
-    """Whether timestamps are dates; sales on the first day then belong to the window."""
-    odd = microseconds_of(history, "history") % F.lit(DAY) != 0
-    return int(history.agg(F.count_if(odd)).collect()[0][0]) == 0
+def _read_times(session: FitSession) -> LogTimes:
+    """The times of purchases and history that must be known before sales are counted."""
+    history, recent = session.tables.history, session.tables.recent
+    assert history is not None
+    if TIMESTAMP not in history.columns:
+        return LogTimes(False, False, (), 0, -1)
+    time = microseconds_of(history, "history")
+    odd = F.count_if(time % F.lit(DAY) != 0)  # timestamps are dates if there are none
+    latest, n_odd = history.agg(F.max(time), odd).collect()[0]
+    if TIMESTAMP not in recent.columns:
+        return LogTimes(False, n_odd == 0, (), 0, int(latest))
+    zoned = [isinstance(f.schema[TIMESTAMP].dataType, T.TimestampType) for f in (history, recent)]
+    check_same_clock(*zoned)
+    started, last = _window_times(session, recent)
+    first = min(started.values())
+    starts = tuple(started.get(code, first) for code in range(len(session.windows)))
+    return LogTimes(True, n_odd == 0, starts, last, int(latest))
 
 
 def _window_times(session: FitSession, recent: DataFrame) -> tuple[dict[int, int], int]:

@@ -22,7 +22,7 @@ from trimtab.learn.rerank_learner import require_events
 from trimtab.progress import Progress
 from trimtab.rerank import Reranker
 from trimtab.spark.fit_session import FitSession
-from trimtab.spark.history_counts import all_sales
+from trimtab.spark.sales_by_user import TIME, sales_of_all
 from trimtab.spark.spark_tables import SparkTables
 from trimtab.tables.columns import ITEM, TIMESTAMP, USER
 from trimtab.tables.frames import as_id_column
@@ -72,25 +72,23 @@ class SparkSource:
         sampled = sample_partitioned(self._inputs, self._windows, shared)
         chosen, of_units = np.unique(sampled.users, return_inverse=True)
         columns = self._session.checkpoint.recall("user_log", lambda: self._read_log(chosen))
-        users, items, times, n_users = columns
-        return sampled, UserLog(users, items, times, of_units.astype(np.int32), int(n_users))
+        users, items, times = columns
+        return sampled, UserLog(users, items, times, of_units.astype(np.int32))
 
     def _read_log(self, users: Ints) -> list[Any]:
-        """Events of some users: user, item and time of each; and the number of users of all."""
-        tables, start = self._session.tables, max(self.histories.starts)
-        assert tables.history is not None
-        sales = all_sales(tables.history, tables.recent, start, start)
-        n_users = sales.agg(F.countDistinct(USER)).collect()[0][0]
+        """Events of some users: user, item and time of each."""
+        tables = self._session.tables
+        before, after = sales_of_all(tables, max(self.histories.starts))
         ids = self._session.units.find_users(users)
         wanted = tables.session.createDataFrame(pa.table({USER: pa.array(ids)}))
-        found = sales.join(F.broadcast(wanted), USER).toArrow()
+        found = before.unionByName(after).join(F.broadcast(wanted), USER).toArrow()
         known = as_id_column("recs", USER, ids), as_id_column("all tables", ITEM, self._item_ids)
         places = []
         for own in known:
             other = id_column("history", own.name, found[own.name])
             _, (codes, of_events) = encode_ids([own, other])
             places.append(find_positions(codes, of_events))
-        return [*places, found["time"].to_numpy(), np.int64(n_users)]
+        return [*places, found[TIME].to_numpy()]
 
     @property
     def _item_ids(self) -> Any:

@@ -39,6 +39,7 @@ from trimtab.tables.frames import (
     take_ids,
 )
 from trimtab.tables.ids import encode_ids, id_column
+from trimtab.tables.range_choice import UserRanges
 from trimtab.tables.rec_lists import code_lists
 from trimtab.tables.timestamps import as_datetime
 
@@ -58,6 +59,7 @@ class SparkTables:
     items: DataFrame | None
     n_recs: int
     n_recent: int
+    n_history: int
 
     @staticmethod
     def read(
@@ -77,19 +79,20 @@ class SparkTables:
             weighed = read_spark_frame(weights, "weights", USER, WEIGHT, ids=(USER,))
             check_same_ids(USER, {"recs": lists, "weights": weighed})
             check_rows(weighed, "weights", (WEIGHT,))
+        n_history = 0
         if history is not None:
             timed = (USER, TIMESTAMP, COUNT)
             history = read_spark_frame(history, "history", ITEM, ids=ids, optional=timed)
             check_same_ids(ITEM, {"recs": lists, "history": history})
             if USER in history.columns and COUNT not in history.columns:
                 check_same_ids(USER, {"recs": lists, "history": history})
-            check_rows(history, "history", (COUNT,) if COUNT in history.columns else ())
+            n_history = check_rows(history, "history", (COUNT,) if COUNT in history.columns else ())
         if items is not None:
             items = read_spark_frame(items, "items", ITEM, CATEGORY, ids=ids)
             check_same_ids(ITEM, {"recs": lists, "items": items})
             check_rows(items.select(ITEM), "items")
         n_recs, n_recent = check_rows(lists, "recs", (SCORE,)), check_rows(sales, "recent")
-        return SparkTables(lists, sales, weighed, history, items, n_recs, n_recent)
+        return SparkTables(lists, sales, weighed, history, items, n_recs, n_recent, n_history)
 
     @property
     def session(self) -> SparkSession:
@@ -110,14 +113,15 @@ class SparkTables:
                 found.append(str(frame.agg(F.sum(hashed).alias("sum")).collect()[0]["sum"]))
         return " ".join(found)
 
-    def count_partitions(self, wanted: int | None) -> int:
-        """The number of partitions to make: as asked for, or small enough for memory."""
-        if wanted is not None:
-            return wanted
+    def user_ranges(self, wanted: int | None) -> UserRanges:
+        """Ranges of user ids: as many as asked for, or few enough users in each for memory."""
+        return choose_ranges(self.recs, self.n_recs, wanted or self._count_partitions())
+
+    def _count_partitions(self) -> int:
         # Not every kind of session knows how many tasks run at a time.
         context = getattr(self.session, "_sc", None)
         at_a_time = max(1, context.defaultParallelism if context is not None else 8)
-        waves = -(-self.n_recs // (_ROWS_PER_PART * at_a_time))
+        waves = -(-max(self.n_recs, self.n_history) // (_ROWS_PER_PART * at_a_time))
         return int(at_a_time * max(1, waves))
 
     def item_ids(self) -> Any:
@@ -160,7 +164,7 @@ def _refuse_event_weights(frame: Any, name: str) -> None:
 
 def partition_users(
     tables: SparkTables, item_ids: Any, windows: list[Any], unlisted: str, duplicates: str,
-    n_parts: int, checkpoint: Checkpoint, with_ids: bool = False,
+    ranges: UserRanges, checkpoint: Checkpoint, with_ids: bool = False,
 ) -> SparkUnits:  # fmt: skip
     """Users with their lists, purchases and weights, partitioned by ranges of user ids.
 
@@ -170,12 +174,12 @@ def partition_users(
         windows: labels, ascending.
         unlisted: "never" or "zero".
         duplicates: what to do with repeated rows of `recs`.
-        n_parts: partitions to make.
+        ranges: of user ids; a partition for each.
         checkpoint: saves the result.
         with_ids: whether to keep the ids of users, to find some of them later.
     """
     frames = _frames(tables, windows)
-    packs = pack_rows(frames, choose_ranges(tables.recs, tables.n_recs, n_parts))
+    packs = pack_rows(frames, ranges)
     build = partial(
         _build, schemas={kind: schema_of(frame) for kind, frame in frames.items()},
         item_ids=item_ids, unlisted=unlisted, duplicates=duplicates, with_ids=with_ids,

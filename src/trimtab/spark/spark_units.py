@@ -31,7 +31,7 @@ from trimtab.spark.checkpoint import Checkpoint, log_seconds
 from trimtab.spark.spark_frames import Batches, map_arrow, use_own_cores
 
 CHUNKS = "part int, place int, data binary"
-_RESULT = "data binary"
+RESULT = "data binary"
 _SLICED = "slice int, data binary"
 _FEW = 8  # results that the driver adds up itself
 _SLICES = 4  # per partition, to keep them even
@@ -75,15 +75,8 @@ class SparkUnits:
         return self.checkpoint.recall(function.__name__, lambda: self._run(function, given, add))
 
     def _run(self, function: Callable[..., Arrays], given: tuple[Any, ...], add: Add) -> Arrays:
-        found = map_arrow(
-            self.frame, partial(_work, function=function, given=given, parts=self.parts), _RESULT
-        )
-        n_results = len(self.parts)
-        while n_results > _FEW:
-            n_results = math.isqrt(n_results)
-            found = map_arrow(found.repartition(n_results), partial(_fold, add=add), _RESULT)
-        rows = found.collect()
-        return add([from_bytes(row["data"]) for row in rows])
+        work = partial(_work, function=function, given=given, parts=self.parts)
+        return add_results(map_arrow(self.frame, work, RESULT), len(self.parts), add)
 
     def gather(self, function: Callable[..., Arrays], *given: Any) -> Arrays:
         """All arrays that a function returns on every partition, in any order.
@@ -91,7 +84,7 @@ class SparkUnits:
         They come to the driver one partition at a time, and are not kept in the checkpoint.
         """
         work = partial(_work, function=function, given=given, parts=self.parts, apart=True)
-        found = map_arrow(self.frame, work, _RESULT)
+        found = map_arrow(self.frame, work, RESULT)
         with log_seconds(f"{function.__name__}, gathered"):
             rows = found.toLocalIterator(prefetchPartitions=True)
             return [array for row in rows for array in from_bytes(row["data"])]
@@ -131,7 +124,7 @@ class SparkUnits:
             _SLICED,
         )
         together = written.repartition(len(self.parts), F.col("slice"))
-        chosen = map_arrow(together, partial(_choose, function=choose, given=given), _RESULT)
+        chosen = map_arrow(together, partial(_choose, function=choose, given=given), RESULT)
         return join_arrays([from_bytes(row["data"]) for row in chosen.collect()])
 
     def derive(self, name: str, function: Callable[..., Partition], *given: Any) -> SparkUnits:
@@ -145,6 +138,20 @@ class SparkUnits:
             for number, part in self.parts.items()
         }
         return SparkUnits(frame, coded, self.checkpoint)
+
+
+def add_results(found: DataFrame, n_results: int, add: Add) -> Arrays:
+    """Results of partitions, added up; if they are many, not by the driver alone.
+
+    Args:
+        found: rows with the bytes of arrays.
+        n_results: number of rows.
+        add: adds several results.
+    """
+    while n_results > _FEW:
+        n_results = math.isqrt(n_results)
+        found = map_arrow(found.repartition(n_results), partial(_fold, add=add), RESULT)
+    return add([from_bytes(row["data"]) for row in found.collect()])
 
 
 def _partitions(batches: Batches, parts: dict[int, Counted]) -> Iterator[tuple[int, Partition]]:

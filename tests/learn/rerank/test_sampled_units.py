@@ -36,7 +36,7 @@ def prepare(shop: RepeatShop) -> tuple[HierarchyFit, FitInputs]:
 def sample(fit: HierarchyFit, inputs: FitInputs) -> tuple[SampledUnits, np.ndarray, UserLog]:
     sampled, units = sample_units(fit.inputs, fit.fit.shared)
     log = inputs.log
-    return sampled, units, UserLog(log.users, log.items, log.times, inputs.log_users[units], 0)
+    return sampled, units, UserLog(log.users, log.items, log.times, inputs.log_users[units])
 
 
 @pytest.fixture(scope="module")
@@ -127,4 +127,4 @@ def test_whether_lists_hold_what_users_have(lists_own):
     fit, inputs = prepare(RepeatShop(repeats=0.5, n_users=60, lists_own=lists_own))
     sampled, _, log = sample(fit, inputs)
     wide, has_purchases = widen_units(sampled, log, "any")
-    assert lists_hold_own(wide, sampled, has_purchases, 60) == lists_own
+    assert lists_hold_own(wide, sampled, has_purchases) == lists_own

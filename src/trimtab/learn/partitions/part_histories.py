@@ -12,7 +12,7 @@ from trimtab.learn.history import Histories, History, days_in
 from trimtab.learn.input_checks import warn_of_untimed_windows
 from trimtab.learn.partitions.coded_part import PartLog
 from trimtab.learn.rerank.sampled_units import UserLog
-from trimtab.learn.sales_log import SalesLog
+from trimtab.learn.sales_log import SalesLog, window_end, window_start
 from trimtab.tables.timestamps import DAY
 
 Logs = Callable[[], Iterator[PartLog]]  # of all parts, in order, with codes of all items
@@ -31,6 +31,18 @@ class LogTimes(NamedTuple):
     def newest(self) -> int:
         """Start of the newest window."""
         return max(self.starts)
+
+    @property
+    def window_days(self) -> int:
+        """Length of the newest window."""
+        return days_in(self.newest, self.last)
+
+
+class PartCounts(NamedTuple):
+    """What was sold to the users of a part."""
+
+    before: list[History]  # each window and now; or all sales
+    n_users: int
 
 
 class TimesSoFar:
@@ -69,21 +81,39 @@ class TimesSoFar:
 
 def count_in_parts(logs: Logs, times: LogTimes, n_items: int, n_windows: int) -> Histories:
     """Sales before each window and before now; see `count_histories`."""
+    total: PartCounts | None = None
+    for log in logs():
+        counted = count_part(log, times, n_items)
+        total = counted if total is None else add_counts([total, counted])
+    assert total is not None
+    return join_counts(total, times, n_windows)
+
+
+def count_part(log: PartLog, times: LogTimes, n_items: int) -> PartCounts:
+    """Sales of a part before each window and before now; all its sales if times are missing."""
+    if not times.timed:
+        instant = None if times.latest < 0 else times.latest + 1
+        return PartCounts([_untimed(log, n_items).before(instant)], 0)
+    sales = whole_log(log, times, n_items)
+    counted = [sales.before(instant) for instant in (*times.starts, sales.end(times.last))]
+    return PartCounts(counted, sales.n_users)
+
+
+def add_counts(parts: list[PartCounts]) -> PartCounts:
+    """Counts of several parts together."""
+    before = [_add(own) for own in zip(*(part.before for part in parts), strict=True)]
+    return PartCounts(before, sum(part.n_users for part in parts))
+
+
+def join_counts(total: PartCounts, times: LogTimes, n_windows: int) -> Histories:
+    """What was counted in all parts."""
     if not times.timed:
         warn_of_untimed_windows(n_windows)
-        instant = None if times.latest < 0 else times.latest + 1
-        found = [_untimed(log, n_items).before(instant) for log in logs()]
-        return Histories((_add(found),) * n_windows)
-    totals: list[History] = []
-    for log in logs():
-        sales = whole_log(log, times, n_items)
-        instants = (*times.starts, sales.end(times.last))
-        counted = [sales.before(instant) for instant in instants]
-        totals = [_add(pair) for pair in zip(totals, counted, strict=True)] if totals else counted
-    begun = tuple(sales.start(start) for start in times.starts)
-    return Histories(
-        tuple(totals[:-1]), totals[-1], sales.window_days, begun, sales.end(times.last)
-    )
+        return Histories(tuple(total.before) * n_windows)
+    *before, now = total.before
+    starts = tuple(window_start(start, times.by_day) for start in times.starts)
+    end = window_end(times.last, times.by_day)
+    return Histories(tuple(before), now, times.window_days, starts, end, total.n_users)
 
 
 def _untimed(log: PartLog, n_items: int) -> SalesLog:
@@ -94,12 +124,12 @@ def _untimed(log: PartLog, n_items: int) -> SalesLog:
 def whole_log(log: PartLog, times: LogTimes, n_items: int) -> SalesLog:
     """The history of a part with the purchases of its windows."""
     sales = SalesLog(log.items, n_items, log.users, log.times, by_day=times.by_day)
-    sales.window_days = days_in(times.newest, times.last)
+    sales.window_days = times.window_days
     sales.add(log.sale_items, log.sale_users, log.sale_times, times.newest)
     return sales
 
 
-def _add(parts: list[History] | tuple[History, ...]) -> History:
+def _add(parts: tuple[History, ...]) -> History:
     """Counts of several parts of the users together."""
 
     def total(name: str) -> Floats | None:
@@ -123,12 +153,11 @@ def log_of_sample(logs: Logs, times: LogTimes, users: list[Ints], n_items: int) 
         n_items: number of item codes.
     """
     found: list[tuple[Codes, Codes, Ints, Codes]] = []
-    n_users = n_sampled = 0
+    n_sampled = 0
     for log, own in zip(logs(), users, strict=True):
         sales = whole_log(log, times, n_items)
         assert sales.users is not None
         assert sales.times is not None
-        n_users += int(np.count_nonzero(np.bincount(sales.users)))
         sampled, of_units = np.unique(log.of_users[own], return_inverse=True)
         n_codes = int(max(sales.users.max(initial=0), sampled.max(initial=0))) + 1
         number = np.full(n_codes, -1, np.int32)
@@ -138,4 +167,4 @@ def log_of_sample(logs: Logs, times: LogTimes, users: list[Ints], n_items: int) 
         found.append((number[sales.users[rows]], sales.items[rows], sales.times[rows], numbered))
         n_sampled += len(sampled)
     bought_by, items, bought_at, of_all = (np.concatenate(c) for c in zip(*found, strict=True))
-    return UserLog(bought_by, items, bought_at, of_all, n_users)
+    return UserLog(bought_by, items, bought_at, of_all)

@@ -78,8 +78,7 @@ class LocalSource:
         assert log.times is not None
         assert users is not None
         sampled, units = sample_units(self._hierarchy.inputs, shared)
-        n_users = int(np.count_nonzero(np.bincount(log.users)))
-        return sampled, UserLog(log.users, log.items, log.times, users[units], n_users)
+        return sampled, UserLog(log.users, log.items, log.times, users[units])
 
 
 def fit_rerank(
@@ -142,7 +141,7 @@ def _learn(
     wide, has_purchases = widen_units(sampled, log, settings["widen"])
     may_repeat = settings["repeats"] == "add"
     if settings["repeats"] == "auto":
-        may_repeat = lists_hold_own(wide, sampled, has_purchases, log.n_users)
+        may_repeat = lists_hold_own(wide, sampled, has_purchases)
     if not may_repeat:
         wide = wide.without_repeats()
     sources = (TRENDING | OWN if may_repeat else TRENDING) if settings["widen"] != "none" else 0

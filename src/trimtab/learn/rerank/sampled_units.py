@@ -162,7 +162,6 @@ class UserLog(NamedTuple):
     items: Codes
     times: Ints  # in microseconds
     of_units: Codes  # user of each sampled unit, coded as those of the purchases
-    n_users: int  # in the whole log
 
 
 def widen_units(sampled: SampledUnits, log: UserLog, widen_by: str) -> tuple[WiderLists, Flags]:
@@ -214,9 +213,7 @@ def _in_order(parts: list[tuple[Ints, WiderLists]], n_units: int) -> WiderLists:
     return joined.take(order)
 
 
-def lists_hold_own(
-    wide: WiderLists, sampled: SampledUnits, has_purchases: Flags, n_users: int
-) -> bool:
+def lists_hold_own(wide: WiderLists, sampled: SampledUnits, has_purchases: Flags) -> bool:
     """Whether lists hold what the user already has; some engines never list that.
 
     They do unless it is on far fewer lists than if the same items were dealt to users at random.
@@ -225,15 +222,14 @@ def lists_hold_own(
         wide: the wider lists of the units.
         sampled: the units.
         has_purchases: units whose users bought something before.
-        n_users: number of users in the log.
     """
     lists = wide.lists
     of_unit = np.repeat(np.arange(lists.n_units), np.diff(lists.indptr))
     listed = (wide.sources == LISTED) & has_purchases[of_unit]
     found = float(wide.terms[listed, 0].sum())
-    by_chance = 0.0
-    for window, history in enumerate(sampled.shared.histories.before):
+    by_chance, histories = 0.0, sampled.shared.histories
+    for window, history in enumerate(histories.before):
         assert history.buyers is not None
         own = listed & (sampled.windows[of_unit] == window)
-        by_chance += float(history.buyers[lists.items[own]].sum()) / n_users
+        by_chance += float(history.buyers[lists.items[own]].sum()) / histories.n_users
     return by_chance < _LEAST_BY_CHANCE or found >= _BY_CHANCE * by_chance

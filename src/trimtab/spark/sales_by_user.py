@@ -1,0 +1,120 @@
+"""Sales to known users, counted in the partitions of their users."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from trimtab.arrays import Ints
+from trimtab.learn.history import History
+from trimtab.learn.partitions.coded_part import PartLog
+from trimtab.learn.partitions.part_histories import LogTimes, PartCounts, add_counts, count_part
+from trimtab.learn.partitions.partitioned_units import Arrays
+from trimtab.learn.sales_log import window_start
+from trimtab.spark.array_bytes import to_bytes
+from trimtab.spark.fit_session import FitSession
+from trimtab.spark.packed_rows import pack_rows, schema_of, unpack_rows
+from trimtab.spark.spark_frames import Batches, map_arrow, microseconds_of, use_own_cores
+from trimtab.spark.spark_tables import SparkTables
+from trimtab.spark.spark_units import RESULT, add_results
+from trimtab.tables.columns import ITEM, TIMESTAMP, USER
+from trimtab.tables.frames import as_id_column
+from trimtab.tables.ids import encode_ids, id_column
+
+TIME = "time"  # of a sale, in microseconds
+_HISTORY, _RECENT = 0, 1  # kinds of rows
+_COUNTS = tuple(History.__dataclass_fields__)
+
+
+def sales_of(frame: DataFrame, name: str) -> DataFrame:
+    """Items of events, with users and times if they are known."""
+    columns = [F.col(column) for column in (USER, ITEM) if column in frame.columns]
+    if TIMESTAMP in frame.columns:
+        columns.append(microseconds_of(frame, name).alias(TIME))
+    return frame.select(*columns)
+
+
+def sales_of_all(tables: SparkTables, start: int) -> tuple[DataFrame, DataFrame]:
+    """The history before the newest window, and the purchases of the windows.
+
+    Args:
+        tables: history and purchases have timestamps.
+        start: of the newest window.
+    """
+    assert tables.history is not None
+    early = sales_of(tables.history, "history").where(F.col(TIME) < start)
+    return early, sales_of(tables.recent, "recent")
+
+
+def count_by_user(session: FitSession, times: LogTimes) -> PartCounts:
+    """Sales before each window and before now, or all if times are missing."""
+    tables = session.tables
+    assert tables.history is not None
+    if times.timed:
+        given = sales_of_all(tables, window_start(times.newest, times.by_day))
+        frames = dict(zip((_HISTORY, _RECENT), given, strict=True))
+    else:
+        frames = {_HISTORY: sales_of(tables.history, "history")}
+    schemas = {kind: schema_of(frame) for kind, frame in frames.items()}
+    count = partial(_count, schemas=schemas, item_ids=session.item_ids, times=times)
+
+    def run() -> Arrays:
+        counted = map_arrow(pack_rows(frames, session.ranges), count, RESULT)
+        return add_results(counted, session.ranges.n_parts, _add)
+
+    return _from_arrays(session.checkpoint.recall("history", run))
+
+
+def _count(
+    batches: Batches, schemas: dict[int, pa.Schema], item_ids: Any, times: LogTimes
+) -> Batches:
+    use_own_cores()
+    for _, tables in unpack_rows(batches, schemas):
+        log = _code(tables, item_ids)
+        counted = count_part(log, times, len(item_ids))
+        yield pa.RecordBatch.from_pydict({"data": [to_bytes(_to_arrays(counted))]})
+
+
+def _code(tables: dict[int, pa.Table], item_ids: Any) -> PartLog:
+    """The sales to the users of a partition, coded."""
+    history = tables[_HISTORY]
+    both = history, tables.get(_RECENT, history.slice(0, 0))
+    known = as_id_column("all tables", ITEM, item_ids)
+    _, (_, items, bought) = encode_ids(
+        [known, *(id_column("history", ITEM, table[ITEM]) for table in both)]
+    )
+    _, (users, buyers) = encode_ids([id_column("history", USER, table[USER]) for table in both])
+    times, bought_at = map(_times, both)
+    nothing = np.empty(0, np.int32)
+    return PartLog(users, items, times, buyers, bought, bought_at, nothing, nothing)
+
+
+def _times(table: pa.Table) -> Ints:
+    if TIME not in table.column_names:
+        return np.empty(0, np.int64)
+    found: Ints = table[TIME].to_numpy()
+    return found
+
+
+def _to_arrays(counted: PartCounts) -> Arrays:
+    """Counts as arrays; what is not known is empty."""
+    columns = [getattr(history, name) for history in counted.before for name in _COUNTS]
+    known = [np.empty(0) if column is None else column for column in columns]
+    return [np.int64(counted.n_users), *known]
+
+
+def _from_arrays(arrays: Arrays) -> PartCounts:
+    n_users, *columns = arrays
+    known: list[Any] = [column if len(column) else None for column in columns]
+    starts = range(0, len(known), len(_COUNTS))
+    before = [History(*known[start : start + len(_COUNTS)]) for start in starts]
+    return PartCounts(before, int(n_users))
+
+
+def _add(parts: list[Arrays]) -> Arrays:
+    return _to_arrays(add_counts([_from_arrays(part) for part in parts]))

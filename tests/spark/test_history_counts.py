@@ -1,0 +1,89 @@
+"""Sales before each window, counted by Spark, equal those of a local fit."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import trimtab as tt
+from dated_shop import DatedShop
+from trimtab.errors import TrimtabWarning
+from trimtab.learn.inputs import FitTables, encode_inputs
+from trimtab.spark.checkpoint import Checkpoint
+from trimtab.spark.fit_session import open_session
+from trimtab.spark.history_counts import count_histories_on_spark
+from trimtab.spark.spark_tables import SparkTables
+
+SHOP = DatedShop(n_users=200)
+BOUGHT = SHOP.recent.drop_columns("window")
+
+
+def as_dates(table: pa.Table) -> pa.Table:
+    days = table["timestamp"].cast(pa.timestamp("us")).cast(pa.date32()).cast(pa.timestamp("us"))
+    return table.set_column(table.column_names.index("timestamp"), "timestamp", days)
+
+
+def in_words(table: pa.Table) -> pa.Table:
+    for name, letter in (("user_id", "u"), ("item_id", "é")):
+        text = pa.array([f"{letter}{value:04d}" for value in table[name].to_pylist()])
+        table = table.set_column(table.column_names.index(name), name, text)
+    return table
+
+
+def counted(table: pa.Table) -> pa.Table:
+    numbers = np.random.default_rng(0).integers(1, 4, table.num_rows)
+    return table.drop_columns("user_id").append_column("count", pa.array(numbers))
+
+
+WHOLE = {"recs": SHOP.recs, "recent": SHOP.recent, "history": SHOP.history}
+
+
+def changed(**changes) -> dict[str, pa.Table]:
+    return WHOLE | {name: change(WHOLE[name]) for name, change in changes.items()}
+
+
+CASES = {
+    "events": WHOLE,
+    "events twice": WHOLE | {"history": pa.concat_tables([SHOP.history, BOUGHT, SHOP.history])},
+    "dates": changed(recent=as_dates, history=as_dates),
+    "text": {name: in_words(table) for name, table in WHOLE.items()},
+    "one window": dict(zip(WHOLE, (*SHOP.newest(), SHOP.history), strict=True)),
+    "no users": changed(history=lambda table: table.drop_columns("user_id")),
+    "no times": changed(history=lambda table: table.drop_columns("timestamp")),
+    "windows without times": changed(recent=lambda table: table.drop_columns("timestamp")),
+    "neither": changed(history=lambda table: table.select(["item_id"])),
+    "counts": changed(history=counted),
+    "counts without times": changed(
+        history=lambda table: counted(table).drop_columns("timestamp")
+    ),
+    "no users, windows without times": changed(
+        history=lambda table: table.drop_columns("user_id"),
+        recent=lambda table: table.drop_columns("timestamp"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_same_as_a_local_fit(spark, case):
+    tables = CASES[case]
+    on_spark = {name: spark.createDataFrame(table) for name, table in tables.items()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TrimtabWarning)  # of windows without timestamps
+        read = FitTables.read(**tables)
+        local = encode_inputs(read, 10, "never", None, "error").histories
+        given, learner = SparkTables.read(**on_spark), tt.BiasLearner()
+        with open_session(given, learner, "error", 3, Checkpoint(spark)) as session:
+            found = count_histories_on_spark(session)
+    for name in ("window_days", "starts", "end", "n_users"):
+        assert getattr(found, name) == getattr(local, name), name
+    assert len(found.before) == len(local.before) > 0
+    assert (found.now is None) == (local.now is None)
+    pairs = zip((*found.before, found.now), (*local.before, local.now), strict=True)
+    for one, other in pairs:
+        for column in () if other is None else other.__dataclass_fields__:
+            ours, theirs = getattr(one, column), getattr(other, column)
+            assert (ours is None) == (theirs is None), column
+            assert theirs is None or ours.tobytes() == theirs.tobytes(), column
