@@ -9,11 +9,9 @@ from rolling_cells import Cell
 from rolling_lines import Line, Pair, gather_pairs, planned_refits
 from rolling_parts import (
     ABLATION,
-    DEFAULT,
     METRICS,
     N_DRAWS,
     OTHER_METRICS,
-    REFITTED,
     RERANKER,
     SIMPLE_RIVALS,
     TERMS_LAMBDAMART,
@@ -31,6 +29,11 @@ NAMES = {
     "times": "score × (1 + times bought)^γ",
     "repeat": "own items, most and last",
     "popular": "best sellers",
+    "truncate": "engine trained on the last days",
+    "decay": "engine trained with decay",
+    "distrdiff": "difference in shares",
+    "ratio": "ratio of shares",
+    "recent": "recent sales",
 }
 
 
@@ -54,14 +57,26 @@ def reranker_sheets(planned: dict[str, list[Cell]]) -> list[Sheet]:
 def rival_sheets(planned: dict[str, list[Cell]]) -> list[Sheet]:
     """The Reranker against its rivals, on the dates on which all are judged."""
     rivals = [*planned_refits(planned), "rescores", SIMPLE_RIVALS, TERMS_LAMBDAMART]
-    pairs = gather_pairs(planned, *rivals, "learners", DEFAULT, RERANKER, OTHER_METRICS)
+    pairs = gather_pairs(planned, *rivals, RERANKER, OTHER_METRICS)
     if not pairs:
         return []
     return [
-        *(pair_sheet(pair, (*ALL_RIVALS, "paper")) for pair in pairs),
-        settings_sheet(pairs, (*KNOWING_RIVALS, *REFITTED), "the Reranker"),
+        *(pair_sheet(pair, ALL_RIVALS) for pair in pairs),
+        summary_sheet(pairs),
+        settings_sheet(pairs, ALL_RIVALS, "the Reranker"),
         verdict_sheet(pairs, ALL_RIVALS, "all rivals"),
+        verdict_sheet(pairs, RIVALS, "rivals that know the lists and what sold", "bias"),
     ]
+
+
+def summary_sheet(pairs: list[Pair]) -> Sheet:
+    """All methods on all pairs, rivals at their best in NDCG."""
+    headers = ["method", *(f"{pair.name} ({len(pair.cells)} dates)" for pair in pairs)]
+    rows = []
+    for kind in (*ALL_RIVALS, "bias", RERANKER):
+        lines = [pair.best(kind) for pair in pairs]
+        rows.append([NAMES.get(kind, kind), *map(_three_means, lines)])
+    return Sheet("Mean lift of NDCG, MAP and ACC, rivals at their best", headers, rows)
 
 
 def knowing_sheets(planned: dict[str, list[Cell]]) -> list[Sheet]:
@@ -119,26 +134,30 @@ def pair_sheet(pair: Pair, rivals: tuple[str, ...]) -> Sheet:
     return Sheet(f"Reranker and rivals, {pair.name}: {len(pair.cells)} dates", headers, rows)
 
 
-def verdict_sheet(pairs: list[Pair], rivals: tuple[str, ...], who: str) -> Sheet:
-    """The Reranker against the best rival of each pair."""
+def verdict_sheet(
+    pairs: list[Pair], rivals: tuple[str, ...], who: str, kind: str = RERANKER
+) -> Sheet:
+    """A learner against the best rival of each pair."""
+    name = NAMES[kind].strip("*")
     headers = [
-        "pair", "dates", "Reranker", "bias", "best rival", "Reranker − rival, points (95 %)",
-        "ahead on", "above every rival", "second rival",
+        "pair", "dates", name, "best rival", f"{name} − rival, points (95 %)", "ahead on",
+        "above every rival", "second rival",
     ]  # fmt: skip
     rows = []
     for pair in pairs:
-        line, bias = pair.best(RERANKER), pair.best("bias")
+        line = pair.best(kind)
         ranked = sorted((pair.best(kind) for kind in rivals), key=lambda own: -own.mean)
         gap = line.lifts["ndcg"] - ranked[0].lifts["ndcg"]
         shown = [f"{percent(rival.mean)} ({rival.name})" for rival in ranked[:2]]
         rows.append(
             [
-                pair.name, str(len(pair.cells)), percent(line.mean), percent(bias.mean), shown[0],
-                _points(gap), f"{(gap > 0).sum()} dates",
-                "yes" if line.mean > ranked[0].mean else "**no**", shown[1],
+                pair.name, str(len(pair.cells)), percent(line.mean), shown[0], _points(gap),
+                f"{(gap > 0).sum()} dates", "yes" if line.mean > ranked[0].mean else "**no**",
+                shown[1],
             ]
         )  # fmt: skip
-    return Sheet(f"Reranker against {who}: mean NDCG lift", headers, rows)
+    title = name[0].upper() + name[1:]
+    return Sheet(f"{title} against {who}: mean NDCG lift", headers, rows)
 
 
 def fit_sheet(pairs: list[Pair]) -> Sheet:
@@ -183,6 +202,11 @@ def ablation_sheet(pairs: list[Pair]) -> Sheet:
 def _mean(line: Line, metric: str) -> str:
     low, high = line.interval(metric)
     return f"{percent(line.lifts[metric].mean())} ({number(low)} to {number(high)})"
+
+
+def _three_means(line: Line) -> str:
+    means = (number(line.lifts[metric].mean()) for metric in METRICS[::-1])
+    return f"{', '.join(means)} %"
 
 
 def _other_mean(lines: list[Line], kind: str, metric: str) -> str:
