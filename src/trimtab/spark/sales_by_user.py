@@ -10,8 +10,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from trimtab.arrays import Ints
-from trimtab.learn.history import History
+from trimtab.arrays import Codes, Floats, Ints, find_positions
+from trimtab.learn.history import NEVER, History
 from trimtab.learn.partitions.coded_part import PartLog
 from trimtab.learn.partitions.part_histories import LogTimes, PartCounts, add_counts, count_part
 from trimtab.learn.partitions.partitioned_units import Arrays
@@ -67,31 +67,35 @@ def count_by_user(session: FitSession, times: LogTimes) -> PartCounts:
         counted = map_arrow(pack_rows(frames, session.ranges), count, RESULT)
         return add_results(counted, session.ranges.n_parts, _add)
 
-    return _from_arrays(session.checkpoint.recall("history", run))
+    found = session.checkpoint.recall("history", run)
+    return _from_arrays(found, np.arange(len(session.item_ids), dtype=np.int32))
 
 
 def _count(
     batches: Batches, schemas: dict[int, pa.Schema], item_ids: Any, times: LogTimes
 ) -> Batches:
     use_own_cores()
+    known = as_id_column("all tables", ITEM, item_ids)
     for _, tables in unpack_rows(batches, schemas):
-        log = _code(tables, item_ids)
-        counted = count_part(log, times, len(item_ids))
-        yield pa.RecordBatch.from_pydict({"data": [to_bytes(_to_arrays(counted))]})
+        log, sold = _code(tables)
+        counted = count_part(log, times, len(sold))
+        _, (_, items) = encode_ids([known, as_id_column("history", ITEM, sold)])
+        yield pa.RecordBatch.from_pydict({"data": [to_bytes(_to_arrays(counted, items))]})
 
 
-def _code(tables: dict[int, pa.Table], item_ids: Any) -> PartLog:
-    """The sales to the users of a partition, coded."""
+def _code(tables: dict[int, pa.Table]) -> tuple[PartLog, Any]:
+    """The sales to the users of a partition, coded, and the ids of the items sold, ascending.
+
+    Of a large catalogue few items are sold to the users of one partition: it returns numbers for
+    these only.
+    """
     history = tables[_HISTORY]
     both = history, tables.get(_RECENT, history.slice(0, 0))
-    known = as_id_column("all tables", ITEM, item_ids)
-    _, (_, items, bought) = encode_ids(
-        [known, *(id_column("history", ITEM, table[ITEM]) for table in both)]
-    )
+    sold, (items, bought) = encode_ids([id_column("history", ITEM, table[ITEM]) for table in both])
     _, (users, buyers) = encode_ids([id_column("history", USER, table[USER]) for table in both])
     times, bought_at = map(_times, both)
     nothing = np.empty(0, np.int32)
-    return PartLog(users, items, times, buyers, bought, bought_at, nothing, nothing)
+    return PartLog(users, items, times, buyers, bought, bought_at, nothing, nothing), sold
 
 
 def _times(table: pa.Table) -> Ints:
@@ -101,20 +105,39 @@ def _times(table: pa.Table) -> Ints:
     return found
 
 
-def _to_arrays(counted: PartCounts) -> Arrays:
-    """Counts as arrays; what is not known is empty."""
+def _to_arrays(counted: PartCounts, items: Codes) -> Arrays:
+    """Counts of some items as arrays; what is not known is empty."""
     columns = [getattr(history, name) for history in counted.before for name in _COUNTS]
     known = [np.empty(0) if column is None else column for column in columns]
-    return [np.int64(counted.n_users), *known]
+    return [np.int64(counted.n_users), items, *known]
 
 
-def _from_arrays(arrays: Arrays) -> PartCounts:
-    n_users, *columns = arrays
-    known: list[Any] = [column if len(column) else None for column in columns]
-    starts = range(0, len(known), len(_COUNTS))
-    before = [History(*known[start : start + len(_COUNTS)]) for start in starts]
+def _from_arrays(arrays: Arrays, items: Codes) -> PartCounts:
+    """Counts of more items than the arrays are of; both have them in ascending order."""
+    n_users, own, *columns = arrays
+    places = find_positions(items, own)
+    starts = range(0, len(columns), len(_COUNTS))
+    before = [
+        History(
+            **{
+                name: _spread(name, column, places, len(items))
+                for name, column in zip(_COUNTS, columns[start:], strict=False)
+            }
+        )
+        for start in starts
+    ]
     return PartCounts(before, int(n_users))
 
 
+def _spread(name: str, column: Floats, places: Codes, n_items: int) -> Any:
+    """A count of all items; None if it is not known."""
+    if not len(column):
+        return None
+    found = np.full(n_items, NEVER if name == "since" else 0.0)
+    found[places] = column
+    return found
+
+
 def _add(parts: list[Arrays]) -> Arrays:
-    return _to_arrays(add_counts([_from_arrays(part) for part in parts]))
+    items = np.unique(np.concatenate([part[1] for part in parts]))
+    return _to_arrays(add_counts([_from_arrays(part, items) for part in parts]), items)
