@@ -74,6 +74,13 @@ def close_lists(items: Codes, scores: Floats, lengths: Ints, n: int) -> Lists:
     return Lists(indptr, items[filled], scores[filled])
 
 
+def read_only(array: Any) -> Any:
+    """Return a view that cannot be written to: kernels compile once for these."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
 def find_positions(known: Codes, wanted: Codes) -> Codes:
     """Return the position in `known` of each wanted code, or -1 if it is not there."""
     size = int(max(known.max(initial=-1), wanted.max(initial=-1))) + 1

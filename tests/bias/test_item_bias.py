@@ -171,6 +171,23 @@ def test_on_the_log_scale_a_bias_multiplies():
     assert top["score"].to_pylist() == pytest.approx([1.0, 0.8], rel=1e-15)
 
 
+@pytest.mark.parametrize(
+    ("scale", "unlisted"),
+    [("additive", "never"), ("additive", "zero"), ("log", "never"), ("list", "never")],
+)
+@pytest.mark.parametrize("explore", [0, 1])
+@pytest.mark.parametrize("in_order", [True, False])
+def test_the_lists_are_not_changed(scale, unlisted, explore, in_order):
+    users = np.repeat([1, 2], 3) if in_order else np.tile([1, 2], 3)
+    items, scores = np.array([7, 8, 9, 9, 8, 7]), np.array([0.5, 0.25, 1.0, 0.75, 2.0, 0.125])
+    recs = pa.table({"user_id": users, "item_id": items, "score": scores})
+    copies = users.copy(), items.copy(), scores.copy()
+    learned = make_bias({6: 3.0, 7: 0.25, 8: 1.0}, scale=scale, unlisted=unlisted)
+    assert len(learned.apply(recs, k=2, explore=explore)) == 4
+    for array, before in zip((users, items, scores), copies, strict=True):
+        assert array.tolist() == before.tolist()
+
+
 def test_a_k_longer_than_the_lists_warns_at_the_callers_line():
     with pytest.warns(tt.TrimtabWarning, match="k=5.* 2 items") as seen:
         top = make_bias({7: 0.5}).apply(recs_of((1, 7, 0.5), (1, 8, 0.8)), k=5)

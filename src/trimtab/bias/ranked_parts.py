@@ -46,19 +46,18 @@ def rank_part(
     excluded = items.excluded
     if allowed is not None:
         excluded = excluded | ~read_allowed(allowed, items.ids)
-    best, rest = split_lists(coded.lists._replace(items=items.codes), deepest)
-    reaches = bias.unlisted == "zero"
+    best, rest = split_lists(items.lists, deepest)
+    reaches, is_ours = bias.unlisted == "zero", best.scores.flags.writeable
     if explore:
-        lists, units = to_scale(best, bias.scale, bias.summary.k, in_place=True)
+        lists, units = to_scale(best, bias.scale, bias.summary.k, is_ours)
         top = rank_lists(lists, k, items.bias, excluded, reaches, hidden)
         explored = ExploreItems(items.bias, items.standard_error, items.fresh & ~excluded)
         top = explore_lists(lists, top, k, explore, explored, hidden, seed)
         top = top._replace(scores=to_scores(top, units))
     else:
         top = rank_on_scale(
-            best, bias.scale, bias.summary.k, k, items.bias, excluded, reaches, hidden,
-            in_place=True,
-        )  # fmt: skip
+            best, bias.scale, bias.summary.k, k, items.bias, excluded, reaches, hidden, is_ours
+        )
     if rest is not None:
         top = append_rest(top, rest, k, excluded, hidden)
     written = write_top(top, coded, items.ids)

@@ -21,7 +21,7 @@ class AlignedItems:
     """The columns of a bias table for its own items and those of lists."""
 
     ids: Any
-    codes: Codes  # item codes of the lists
+    lists: Lists  # with codes of these items
     listed: Codes  # codes of all items that are on a list
     known: Codes  # item codes of the bias table
     bias: Floats
@@ -37,7 +37,12 @@ class AlignedItems:
 
 
 def align_items(table: BiasTable, coded: CodedRecs) -> AlignedItems:
-    """Return the columns of a bias table for its own items and those of lists."""
+    """Return the columns of a bias table for its own items and those of lists.
+
+    The items of the given lists are overwritten by their new codes.
+    """
+    from trimtab.kernels.coding import recode
+
     ours = as_id_column("the bias table", ITEM, table.item_ids)
     theirs = as_id_column("recs", ITEM, coded.item_ids)
     ids, (from_recs, known) = encode_ids([theirs, ours])
@@ -54,8 +59,8 @@ def align_items(table: BiasTable, coded: CodedRecs) -> AlignedItems:
     # Without other items in the bias table, the codes stay the same.
     codes = coded.lists.items
     if len(ids) > len(coded.item_ids):
-        codes = take_ids(from_recs, codes)
-    return AlignedItems(ids, codes, from_recs, known, bias, excluded, fresh, standard_error)
+        run_ranges(recode, len(codes), codes, from_recs, codes)
+    return AlignedItems(ids, coded.lists, from_recs, known, bias, excluded, fresh, standard_error)
 
 
 def read_excluded_pairs(exclude: Any, coded: CodedRecs, item_ids: Any) -> Sets | None:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trimtab.arrays import Flags, Floats, Ints, Lists, Sets, close_lists
+from trimtab.arrays import Flags, Floats, Ints, Lists, Sets, close_lists, read_only
 from trimtab.metrics.ranking import NOTHING_HIDDEN, offsets, rank_lists
 from trimtab.threads import run_ranges
 
@@ -37,16 +37,17 @@ def to_scale(lists: Lists, scale: str, k: int, in_place: bool = False) -> Scaled
     if scale == "additive":
         return Scaled(lists, None)
     keys = lists.scores if in_place else np.empty(len(lists.scores))
+    scores = read_only(lists.scores)
     if scale == "list":
         from trimtab.kernels.list_scores import list_keys
 
         units = ListUnits(np.empty(lists.n_units), np.empty(lists.n_units))
-        run_ranges(list_keys, lists.n_units, k, lists.indptr, lists.scores, keys, *units)
+        run_ranges(list_keys, lists.n_units, k, lists.indptr, scores, keys, *units)
         return Scaled(lists._replace(scores=keys), units)
     from trimtab.kernels.log_scores import log_keys
 
     exponents = np.empty(lists.n_units, np.int64)
-    run_ranges(log_keys, lists.n_units, lists.indptr, lists.scores, keys, exponents)
+    run_ranges(log_keys, lists.n_units, lists.indptr, scores, keys, exponents)
     return Scaled(lists._replace(scores=keys), exponents)
 
 
@@ -98,9 +99,10 @@ def _rank_by_logs(lists: Lists, k: int, offset: Floats, hidden: Sets) -> Scaled:
     k = max(1, min(k, int(np.diff(lists.indptr).max(initial=0))))
     items, keys = np.empty(lists.n_units * k, np.int32), np.empty(lists.n_units * k)
     lengths, exponents = np.empty((2, lists.n_units), np.int64)
+    scores = read_only(lists.scores)
     run_ranges(
-        select_top_by_logs, lists.n_units, k, *lists, lists.scores.view(np.int64), offset, *hidden,
-        items, keys, lengths, exponents,
+        select_top_by_logs, lists.n_units, k, lists.indptr, lists.items, scores,
+        scores.view(np.int64), offset, *hidden, items, keys, lengths, exponents,
     )  # fmt: skip
     return Scaled(close_lists(items, keys, lengths, k), exponents)
 

@@ -138,8 +138,8 @@ def group_scored_rows(units, items, scores, cursors, out, out_scores):
 
 
 @kernel
-def copy_scores(start, stop, scores, out):
-    """Copy scores; returns the first row that is not finite (or -1) and the lowest score."""
+def check_scores(start, stop, scores):
+    """The first row that is not finite (or -1), and the lowest score."""
     not_finite = -1
     lowest = np.inf
     for row in range(start, stop):
@@ -147,8 +147,14 @@ def copy_scores(start, stop, scores, out):
         if not_finite < 0 and not np.isfinite(score):
             not_finite = row
         lowest = min(lowest, score)
-        out[row] = score
     return not_finite, lowest
+
+
+@kernel
+def copy_values(start, stop, values, out):
+    """Copy a range of values."""
+    for row in range(start, stop):
+        out[row] = values[row]
 
 
 @kernel

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from trimtab.arrays import Flags, Floats, Lists, Sets, close_lists
+from trimtab.arrays import Flags, Floats, Lists, Sets, close_lists, read_only
 from trimtab.threads import run_ranges
 
 NOTHING_HIDDEN = Sets(np.zeros(1, np.int64), np.empty(0, np.int32))
@@ -45,8 +45,8 @@ def rank_lists(
     scores = np.empty(lists.n_units * k)
     lengths = np.empty(lists.n_units, np.int64)
     run_ranges(
-        select_top, lists.n_units, k, *lists, offset, raised, *(hidden or NOTHING_HIDDEN),
-        items, scores, lengths,
+        select_top, lists.n_units, k, lists.indptr, lists.items, read_only(lists.scores), offset,
+        raised, *(hidden or NOTHING_HIDDEN), items, scores, lengths,
     )  # fmt: skip
     return close_lists(items, scores, lengths, k)
 

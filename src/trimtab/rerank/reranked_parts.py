@@ -38,10 +38,9 @@ def rank_part(
     aligned = align_items(table.bias, coded)
     hidden = None if exclude is None else read_excluded_pairs(exclude, coded, aligned.ids)
     events = read_part_events(table, history, as_of, coded, aligned.ids)
-    lists = coded.lists._replace(items=aligned.codes)
     items = ranked_items(table, aligned, allowed)
     top = rank_units(
-        table, items, lists, coded.units.user_codes, events.purchases, hidden, k, deepest
+        table, items, aligned.lists, coded.units.user_codes, events.purchases, hidden, k, deepest
     )
     lengths, longest = count_lengths(coded.lists), longest_list(top)
     written = write_top(top, coded, aligned.ids)

@@ -118,9 +118,8 @@ class Reranker(RerankTable):
         coded = read_user_lists(recs, user)
         aligned = align_items(self.bias, coded)
         events = read_part_events(self, history, as_of, coded, aligned.ids)
-        lists = coded.lists._replace(items=aligned.codes)
         place = ListPlace(
-            self, ranked_items(self, aligned, None), lists, events.purchases, aligned.ids
+            self, ranked_items(self, aligned, None), aligned.lists, events.purchases, aligned.ids
         )
         return place.explain(user, item, choose_depth(self.bias, depth))
 

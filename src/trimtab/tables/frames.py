@@ -150,18 +150,27 @@ def require_numbers(table: Table, column: str = SCORE) -> None:
 
 
 def read_scores(table: Table, column: str = SCORE) -> tuple[Floats, float]:
-    """Return a column of finite numbers as float64, and the smallest of them."""
-    from trimtab.kernels.coding import copy_scores
+    """Return a column of finite numbers as a new array of float64, and the smallest of them."""
+    from trimtab.kernels.coding import copy_values
+
+    values, lowest = view_scores(table, column)
+    scores = np.empty(len(values))
+    run_ranges(copy_values, len(values), values, scores)
+    return scores, lowest
+
+
+def view_scores(table: Table, column: str = SCORE) -> tuple[Floats, float]:
+    """Return what `read_scores` does, read-only: a column of float64 in one piece as it is."""
+    from trimtab.kernels.coding import check_scores
 
     require_no_nulls(table.name, table.own_name(column), table.columns[column])
     require_numbers(table, column)
-    values = as_read_only(table.columns[column].cast(pa.float64(), safe=False))
-    scores = np.empty(len(values))
-    found = run_ranges(copy_scores, len(values), values, scores)
+    values: Floats = as_read_only(table.columns[column].cast(pa.float64(), safe=False))
+    found = run_ranges(check_scores, len(values), values)
     bad = next((row for row, _ in found if row >= 0), None)
     if bad is not None:
         raise not_finite(table.name, table.own_name(column), values[bad], bad)
-    return scores, min((low for _, low in found), default=0.0)
+    return values, min((low for _, low in found), default=0.0)
 
 
 def not_finite(table: str, name: str, value: float, row: int) -> DataError:

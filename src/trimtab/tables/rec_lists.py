@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ from trimtab.tables.frames import (
     read_frame,
     read_scores,
     take_ids,
+    view_scores,
 )
 from trimtab.tables.ids import encode_ids
 
@@ -37,7 +39,7 @@ class CodedRecs:
 
 
 def read_lists(recs: Any, unlisted: str, duplicates: str) -> CodedRecs:
-    """Return recommendations as lists of codes."""
+    """Return recommendations as lists of codes; the scores may be the caller's, read-only."""
     table = read_frame(recs, "recs", USER, ITEM, SCORE, optional=(WINDOW,))
     runs = find_runs(table)
     item_ids, (item_codes,) = encode_ids([table.ids(ITEM)])
@@ -46,7 +48,8 @@ def read_lists(recs: Any, unlisted: str, duplicates: str) -> CodedRecs:
         lists = code_lists(table, unit_codes, item_codes, units, item_ids, unlisted, duplicates)
     else:
         units, indptr = runs
-        in_order = Lists(indptr, item_codes, _read_list_scores(table, unlisted, duplicates))
+        scores = _checked_scores(view_scores, table, unlisted, duplicates)
+        in_order = Lists(indptr, item_codes, scores)
         lists = _each_item_once(in_order, table, units, item_ids, duplicates)
     return CodedRecs(table, units, item_ids, lists)
 
@@ -56,14 +59,16 @@ def code_lists(
     unlisted: str, duplicates: str,
 ) -> Lists:  # fmt: skip
     """Return lists by unit, each item once; raise for bad scores or repeats."""
-    scores = _read_list_scores(table, unlisted, duplicates)
+    scores = _checked_scores(read_scores, table, unlisted, duplicates)
     lists = group_scored(unit_codes, item_codes, scores, len(units))
     return _each_item_once(lists, table, units, item_ids, duplicates)
 
 
-def _read_list_scores(table: Table, unlisted: str, duplicates: str) -> Floats:
+def _checked_scores(
+    read: Callable[[Table], tuple[Floats, float]], table: Table, unlisted: str, duplicates: str
+) -> Floats:
     require_choice("duplicates", duplicates, DUPLICATES)
-    scores, lowest = read_scores(table)
+    scores, lowest = read(table)
     require_for_unlisted(unlisted, lowest, table.own_name(SCORE))
     return scores
 
