@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trimtab.learn.inputs import FitInputs
-from trimtab.learn.partitions.partition import Partition
+from trimtab.learn.partitions.partition import Partition, join_partitions
 from trimtab.learn.partitions.partitioned_units import Add, Arrays, add_arrays, all_arrays
 
 
@@ -26,6 +26,9 @@ class MemoryUnits(NamedTuple):
 
     def gather(self, function: Callable[..., Arrays], *given: Any) -> Arrays:
         return self.run(function, *given, add=all_arrays)
+
+    def bring_together(self) -> Partition:
+        return join_partitions(self.parts)
 
     def derive(self, name: str, function: Callable[..., Partition], *given: Any) -> MemoryUnits:
         return MemoryUnits([function(part, *given) for part in self.parts])

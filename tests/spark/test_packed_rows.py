@@ -7,13 +7,18 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark.errors import AnalysisException
 
 import trimtab as tt
 from trimtab.datasets import generate_drift
 from trimtab.spark import fit
 from trimtab.spark.packed_rows import choose_ranges, pack_rows, schema_of, unpack_rows
+from trimtab.spark.spark_frames import batches_of_many_rows
 
 LISTS, SALES = 0, 1
+MOST_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+MOST_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+NO_LIMIT = str(2**31 - 1)
 
 
 def tables(text: bool) -> tuple[pa.Table, pa.Table]:
@@ -58,8 +63,11 @@ def test_all_rows_of_a_range_arrive_in_one_partition(spark, monkeypatch, text, b
     }
     ranges = choose_ranges(frames[LISTS], len(lists), 5)
     assert ranges.n_parts == 5
-    packs = pack_rows(frames, ranges)
-    found = packs.toArrow()
+    with pack_rows(frames, ranges) as packs:
+        found = packs.toArrow()
+        places = packs.rdd.mapPartitionsWithIndex(
+            lambda place, rows: [(row["part"], place) for row in rows]
+        ).collect()
     schemas = {kind: schema_of(frame) for kind, frame in frames.items()}
     parts = dict(unpack_rows(iter(found.to_batches()), schemas))
     assert sorted(parts) == list(range(5))
@@ -68,9 +76,6 @@ def test_all_rows_of_a_range_arrive_in_one_partition(spark, monkeypatch, text, b
     users = [sorted(set(parts[part][LISTS]["user_id"].to_pylist())) for part in range(5)]
     assert all(one[-1] < next_[0] for one, next_ in pairwise(users))
     assert max(map(len, users)) < 2 * min(map(len, users))
-    places = packs.rdd.mapPartitionsWithIndex(
-        lambda place, rows: [(row["part"], place) for row in rows]
-    ).collect()
     assert len(set(places)) == 5
 
 
@@ -88,3 +93,50 @@ def test_a_fit_with_two_ranges_in_a_partition_is_the_same(spark, monkeypatch):
 def test_one_user(spark):
     lists = pa.table({"user_id": [7, 7], "item_id": [1, 2], "score": [1.0, 0.5]})
     assert choose_ranges(spark.createDataFrame(lists), 2, 4).n_parts <= 2
+
+
+def test_large_whole_numbers_arrive_too(spark):
+    users = pa.table({"user_id": [2**40, -(2**40), 3, 2**31], "item_id": [1, 2**62, -5, 4]})
+    frames = {SALES: spark.createDataFrame(users)}
+    with pack_rows(frames, choose_ranges(frames[SALES], len(users), 1)) as packs:
+        found = packs.toArrow()
+    parts = dict(unpack_rows(iter(found.to_batches()), {SALES: schema_of(frames[SALES])}))
+    assert rows_of(parts[0][SALES]) == rows_of(users)
+
+
+@pytest.fixture
+def settings(spark):
+    """The session's settings, restored after the test."""
+    yield spark.conf
+    spark.conf.unset(MOST_BYTES)
+    spark.conf.unset(MOST_ROWS)
+
+
+@pytest.mark.parametrize("own", [None, "1000000"], ids=["by default", "set"])
+def test_batches_are_not_measured_while_rows_are_sent(spark, settings, own):
+    if own is not None:
+        settings.set(MOST_BYTES, own)
+    with batches_of_many_rows(spark):
+        with batches_of_many_rows(spark):  # as when two fits run at a time
+            assert settings.get(MOST_BYTES) == NO_LIMIT
+        assert settings.get(MOST_BYTES) == NO_LIMIT
+    assert settings.get(MOST_BYTES, None) == own
+    with pytest.raises(ZeroDivisionError), batches_of_many_rows(spark):
+        raise ZeroDivisionError
+    assert settings.get(MOST_BYTES, None) == own
+
+
+@pytest.mark.parametrize("rows", ["0", "10000000"])
+def test_batches_of_any_number_of_rows_stay_small(spark, settings, rows):
+    settings.set(MOST_ROWS, rows)
+    with batches_of_many_rows(spark):
+        assert settings.get(MOST_BYTES, None) is None
+
+
+def test_a_session_with_fixed_settings_still_works(spark, settings, monkeypatch):
+    def refuse(self, key, value):
+        raise AnalysisException("this platform does not allow that")
+
+    monkeypatch.setattr(type(spark.conf), "set", refuse)
+    with batches_of_many_rows(spark):
+        assert settings.get(MOST_BYTES, None) is None

@@ -84,14 +84,14 @@ class Checkpoint:
         (found,) = self.recall(name, lambda: [np.frombuffer(text.encode(), np.uint8)])
         return bytes(found).decode()
 
-    def keep_frame(self, name: str, frame: DataFrame) -> DataFrame:
-        """A data frame that is computed once and then read from the folder or from memory."""
+    def keep_frame(self, name: str, make: Callable[[], DataFrame]) -> DataFrame:
+        """A data frame that is made once and then read from the folder or from memory."""
         if self.folder is None:
-            return self._hold(frame)
+            return self._hold(make())
         path = f"{self.folder}/{name}"
 
         def write() -> Arrays:
-            frame.write.mode("overwrite").parquet(path)
+            make().write.mode("overwrite").parquet(path)
             return []
 
         self.recall(name, write)

@@ -18,7 +18,12 @@ from trimtab.arrays import Floats
 from trimtab.checks import METRICS, require_k
 from trimtab.metrics import evaluation
 from trimtab.metrics.hit_metrics import HIT_METRICS
-from trimtab.spark.spark_frames import check_rows, check_same_ids, read_spark_frame
+from trimtab.spark.spark_frames import (
+    batches_of_many_rows,
+    check_rows,
+    check_same_ids,
+    read_spark_frame,
+)
 from trimtab.spark.user_batches import map_users, read_units, rows_with_tag, tag_rows
 from trimtab.tables.columns import ITEM, RANK, SCORE, USER, WEIGHT, WINDOW
 
@@ -57,7 +62,8 @@ def evaluate(
     job = partial(_sum_users, k=int(k), order=order, heaviest=heaviest)
     parts = map_users(rows, job, ", ".join(f"{name} long" for name in _SUMS), in_order=False)
     sums = [F.sum(F.col(name).cast("decimal(38,0)")).alias(name) for name in _SUMS]
-    found = parts.agg(*sums).collect()[0]
+    with batches_of_many_rows(rows.sparkSession):
+        found = parts.agg(*sums).collect()[0]
     totals = {name: int(found[name]) for name in _SUMS}
     if not totals["n_listed_buyers"]:
         _compare_first_rows(top, bought, k)

@@ -8,14 +8,16 @@ table.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial, reduce
 
 import pyarrow as pa
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
-from trimtab.spark.spark_frames import Batches, map_arrow
+from trimtab.spark.spark_frames import Batches, batches_of_many_rows, map_arrow
 from trimtab.tables.columns import USER
 from trimtab.tables.ids import id_column
 from trimtab.tables.range_choice import UserRanges, ranges_from, starts_of_sample
@@ -49,8 +51,12 @@ def choose_ranges(frame: DataFrame, n_rows: int, n_parts: int) -> UserRanges:
     return ranges_from(id_column("recs", USER, column))
 
 
-def pack_rows(frames: Mapping[int, DataFrame], ranges: UserRanges) -> DataFrame:
+@contextmanager
+def pack_rows(frames: Mapping[int, DataFrame], ranges: UserRanges) -> Iterator[DataFrame]:
     """The rows of several frames, packed; the packs of a range are in one partition.
+
+    They are made at once and kept until the end of the context: single rows and whole packs need
+    other settings of Spark.
 
     Args:
         frames: by kind, a number; each has a column user_id.
@@ -62,8 +68,16 @@ def pack_rows(frames: Mapping[int, DataFrame], ranges: UserRanges) -> DataFrame:
     ]
     together = reduce(lambda some, more: some.union(more), packed)
     if hasattr(together, "repartitionById"):  # from Spark 4.1 on
-        return together.repartitionById(ranges.n_parts, F.col("part"))
-    return together.repartition(ranges.n_parts, "part")  # some partitions may have two ranges
+        placed = together.repartitionById(ranges.n_parts, F.col("part"))
+    else:  # some partitions may have two ranges
+        placed = together.repartition(ranges.n_parts, "part")
+    packs = placed.persist(StorageLevel.DISK_ONLY)  # as Spark keeps rows on their way
+    try:
+        with batches_of_many_rows(together.sparkSession):
+            packs.count()
+        yield packs
+    finally:
+        packs.unpersist()
 
 
 def unpack_rows(
@@ -111,14 +125,23 @@ def _pack(batches: Batches, kind: int, ranges: UserRanges, schema: pa.Schema) ->
         yield from _packs(held, kind, ranges, schema)
 
 
+def _smaller(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column in fewer bytes if possible; text repeats, and most whole numbers are small."""
+    if pa.types.is_large_string(column.type):
+        return column.dictionary_encode()
+    if pa.types.is_int64(column.type):
+        with suppress(pa.ArrowInvalid):
+            return column.cast(pa.int32())
+    return column
+
+
 def _packs(
     held: list[pa.RecordBatch], kind: int, ranges: UserRanges, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     table = pa.Table.from_batches(held).cast(schema).combine_chunks()
     ids = id_column("recs", USER, table[USER])
     for place, field in enumerate(schema):
-        if pa.types.is_large_string(field.type):  # ids repeat
-            table = table.set_column(place, field.name, table[field.name].dictionary_encode())
+        table = table.set_column(place, field.name, _smaller(table[field.name]))
     (rows,) = table.combine_chunks().to_batches()
     for part, own in ranges.split(rows, ids):
         out = pa.BufferOutputStream()

@@ -64,8 +64,9 @@ def count_by_user(session: FitSession, times: LogTimes) -> PartCounts:
     count = partial(_count, schemas=schemas, item_ids=session.item_ids, times=times)
 
     def run() -> Arrays:
-        counted = map_arrow(pack_rows(frames, session.ranges), count, RESULT)
-        return add_results(counted, session.ranges.n_parts, _add)
+        with pack_rows(frames, session.ranges) as packs:
+            counted = map_arrow(packs, count, RESULT)
+            return add_results(counted, session.ranges.n_parts, _add)
 
     found = session.checkpoint.recall("history", run)
     return _from_arrays(found, np.arange(len(session.item_ids), dtype=np.int32))

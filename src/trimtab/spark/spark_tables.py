@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -179,17 +180,20 @@ def partition_users(
         with_ids: whether to keep the ids of users, to find some of them later.
     """
     frames = _frames(tables, windows)
-    packs = pack_rows(frames, ranges)
     build = partial(
         _build, schemas={kind: schema_of(frame) for kind, frame in frames.items()},
         item_ids=item_ids, unlisted=unlisted, duplicates=duplicates, with_ids=with_ids,
     )  # fmt: skip
-    built = checkpoint.keep_frame("users", map_arrow(packs, build, _BUILT))
-    first_chunks = built.where("place = 0").select("part", "users", "units", "problem").collect()
-    for row in sorted(first_chunks, key=lambda row: row["part"]):
+    with ExitStack() as held:
+        built = checkpoint.keep_frame(
+            "users",
+            lambda: map_arrow(held.enter_context(pack_rows(frames, ranges)), build, _BUILT),
+        )
+        firsts = built.where("place = 0").select("part", "users", "units", "problem").collect()
+    for row in sorted(firsts, key=lambda row: row["part"]):
         if row["problem"]:
             raise DataError(row["problem"])
-    counted = {row["part"]: (row["users"], row["units"]) for row in first_chunks}
+    counted = {row["part"]: (row["users"], row["units"]) for row in firsts}
     chunks, ids = built.select("part", "place", "data"), None
     if with_ids:
         ids = built.where("place = 0").select("part", "ids")

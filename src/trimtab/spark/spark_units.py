@@ -25,6 +25,7 @@ from trimtab.learn.partitions.partitioned_units import (
     Counted,
     add_arrays,
     join_arrays,
+    join_in_order,
 )
 from trimtab.spark.array_bytes import as_ids, from_bytes, ids_from_bytes, ids_to_bytes, to_bytes
 from trimtab.spark.checkpoint import Checkpoint, log_seconds
@@ -89,6 +90,15 @@ class SparkUnits:
             rows = found.toLocalIterator(prefetchPartitions=True)
             return [array for row in rows for array in from_bytes(row["data"])]
 
+    def bring_together(self) -> Partition:
+        """All units on the driver, straight from Spark's memory."""
+        with log_seconds("units brought together"):
+            rows = self.frame.toLocalIterator(prefetchPartitions=True)
+            return join_in_order([self._chunk(row["part"], row["data"]) for row in rows])
+
+    def _chunk(self, part: int, data: Any) -> Partition:
+        return Partition.join([data], self.parts[part].users_before, self.parts[part].units_before)
+
     def find_users(self, users: Ints) -> Any:
         """Ids of users, an array of integers or of Arrow strings.
 
@@ -132,7 +142,7 @@ class SparkUnits:
         changed = map_arrow(
             self.frame, partial(_change, function=function, given=given, parts=self.parts), CHUNKS
         )
-        frame = self.checkpoint.keep_frame(name, changed)
+        frame = self.checkpoint.keep_frame(name, lambda: changed)
         coded = {
             number: part._replace(users_before=0, units_before=0)
             for number, part in self.parts.items()

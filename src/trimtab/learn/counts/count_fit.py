@@ -59,8 +59,8 @@ def fit_counts(settings: LearnerSettings, inputs: FitInputs) -> ItemBias:
 
     def top_k_counts(bias: Floats | None) -> TopKCounts:
         return count_top_k(
-            scaled, inputs.bought, units.gains, settings.k, settings.metric, bias, inputs.n_items,
-            context.quanta, units.relevance,
+            inputs.lists if bias is None else scaled, inputs.bought, units.gains, settings.k,
+            settings.metric, bias, inputs.n_items, context.quanta, units.relevance,
         )  # fmt: skip
 
     nothing = np.zeros(inputs.n_items)

@@ -59,8 +59,8 @@ def fit_hierarchy(
 
     def top_k_counts(bias: Floats | None) -> TopKCounts:
         return count_top_k(
-            scaled, inputs.bought, units.gains, k, metric, bias, inputs.n_items, context.quanta,
-            units.relevance,
+            inputs.lists if bias is None else scaled, inputs.bought, units.gains, k, metric, bias,
+            inputs.n_items, context.quanta, units.relevance,
         )  # fmt: skip
 
     bias = build_result(settings, learned, context, top_k_counts)

@@ -128,10 +128,21 @@ def count_top_k(
     lists: Lists, bought: Sets, weights: Floats, k: int, metric: str, bias: Floats | None,
     n_items: int, quanta: float, relevance: Floats | None = None,
 ) -> TopKCounts:  # fmt: skip
-    """What the top k of some units show with given biases, or with none."""
+    """What the top k of some units show with given biases, or with none.
+
+    Without biases, the scores must be the engine's own.
+    """
+    top = rank_lists(lists, k, np.zeros(n_items) if bias is None else bias)
+    return count_ranked(top, bought, weights, k, metric, n_items, quanta, relevance)
+
+
+def count_ranked(
+    top: Lists, bought: Sets, weights: Floats, k: int, metric: str, n_items: int, quanta: float,
+    relevance: Floats | None = None,
+) -> TopKCounts:  # fmt: skip
+    """What some units are shown, given their top k."""
     from trimtab.kernels.choice_sums import add_hit_values
 
-    top = rank_lists(lists, k, np.zeros(n_items) if bias is None else bias)
     hit_values = np.zeros(n_items, np.int64)
     each = np.ones(len(bought.items), bool) if relevance is None else relevance
     add_hit_values(

@@ -65,6 +65,10 @@ class FileUnits:
         """All arrays that a function returns on every partition."""
         return self.run(function, *given, add=all_arrays)
 
+    def bring_together(self) -> Partition:
+        """All units as one partition in memory."""
+        return join_partitions(list(self.partitions()))
+
     def derive(
         self, name: str, function: Callable[..., Partition], *given: Any
     ) -> FewUnits | DerivedUnits:
@@ -81,14 +85,21 @@ class DerivedUnits:
     n_files: int
     n_units: int
 
+    def partitions(self) -> Iterator[Partition]:
+        """Each partition."""
+        return (read_partition(path_of(self.folder, n)) for n in range(self.n_files))
+
     def run(self, function: Callable[..., Arrays], *given: Any, add: Add | None = None) -> Arrays:
         """The results of a function on every partition, added up."""
-        partitions = (read_partition(path_of(self.folder, n)) for n in range(self.n_files))
-        return _run(partitions, function, given, add)
+        return _run(self.partitions(), function, given, add)
 
     def gather(self, function: Callable[..., Arrays], *given: Any) -> Arrays:
         """All arrays that a function returns on every partition."""
         return self.run(function, *given, add=all_arrays)
+
+    def bring_together(self) -> Partition:
+        """All units as one partition in memory."""
+        return join_partitions(list(self.partitions()))
 
 
 def _run(

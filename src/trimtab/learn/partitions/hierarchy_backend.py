@@ -22,7 +22,6 @@ from trimtab.learn.hierarchy.unit_data import Fit, UnitData
 from trimtab.learn.partitions.partition import Partition
 from trimtab.learn.partitions.partitioned_units import (
     Arrays,
-    FewUnits,
     PartitionedUnits,
     add_arrays,
     pack_units,
@@ -132,13 +131,6 @@ def count_hits(
     """Counts of all units with hits, and the number of their entries."""
     *counts, entries = units.run(count_partition, k, metric, quanta, add=_add_counts)
     return _from_arrays(counts), int(entries[0])
-
-
-def bring_together(units: PartitionedUnits) -> FewUnits:
-    """All units with hits in one place; for few of them."""
-    if isinstance(units, FewUnits):
-        return units
-    return FewUnits(unpack_units(units.gather(pack_units)))
 
 
 def _add_counts(parts: list[Arrays]) -> Arrays:

@@ -24,7 +24,6 @@ from trimtab.learn.partitions.exact_median import exact_medians
 from trimtab.learn.partitions.global_counts import GlobalCounts, Totals
 from trimtab.learn.partitions.hierarchy_backend import (
     PartitionedBackend,
-    bring_together,
     count_hits,
     unit_data,
     with_hits,
@@ -96,6 +95,8 @@ def fit_partitioned(
     context = _describe_fit(inputs, histories, scale)
 
     def top_k_counts(bias: Floats | None) -> TopKCounts:
+        if bias is None and inputs.survey.quanta == context.quanta:
+            return inputs.survey.before
         given = (settings.k, settings.metric, bias, len(inputs.item_ids), context.quanta)
         return TopKCounts(*inputs.units.run(count_partition_top_k, scale.name, *given))
 
@@ -149,7 +150,7 @@ def _make_backend(
         counts, quanta,
     )  # fmt: skip
     if isinstance(hits, FewUnits) or n_entries <= _FEW_ENTRIES:
-        return LocalBackend(unit_data(bring_together(hits).whole, shared))
+        return LocalBackend(unit_data(hits.bring_together(), shared))
     return PartitionedBackend(hits, shared)
 
 
@@ -167,6 +168,6 @@ def count_partition_top_k(
     quanta: float,
 ) -> Arrays:  # fmt: skip
     """What the top k of a partition's units show."""
-    lists = to_scale(partition.lists, scale, k).lists
+    lists = partition.lists if bias is None else to_scale(partition.lists, scale, k).lists
     given = (k, metric, bias, n_items, quanta)
     return list(count_top_k(lists, partition.bought, partition.weights, *given))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from trimtab.learn.partitions.partition import Partition
+from trimtab.learn.partitions.partition import Partition, join_partitions
 
 Arrays = list[Any]
 Add = Callable[[list[Arrays]], Arrays]
@@ -43,6 +43,10 @@ class PartitionedUnits(Protocol):
 
     def gather(self, function: Callable[..., Arrays], *given: Any) -> Arrays:
         """All arrays that a function returns on every partition, in one place, in any order."""
+        ...
+
+    def bring_together(self) -> Partition:
+        """All units in one place; for few of them."""
         ...
 
 
@@ -81,6 +85,10 @@ class FewUnits:
         """The arrays that a function returns on all units."""
         return function(self.whole, *given)
 
+    def bring_together(self) -> Partition:
+        """All units."""
+        return self.whole
+
 
 def count_parts(counted: dict[int, tuple[int, int]]) -> dict[int, Counted]:
     """Numbers of users and units in each partition, and in the partitions before it."""
@@ -113,7 +121,10 @@ def all_arrays(parts: list[Arrays]) -> Arrays:
 
 def unpack_units(packed: Arrays) -> Partition:
     """The units that were packed, of all partitions, in their order."""
-    chunks = [Partition.join([array.tobytes()], 0, 0) for array in packed]
-    filled = [chunk for chunk in chunks if chunk.n_units] or chunks[:1]
-    ordered = sorted(filled, key=lambda chunk: int(chunk.units[:1].sum()))
-    return Partition.join([data for chunk in ordered for data in chunk.chunks()], 0, 0)
+    return join_in_order([Partition.join([array], 0, 0) for array in packed])
+
+
+def join_in_order(parts: list[Partition]) -> Partition:
+    """Parts of all units as one, in the order of units."""
+    filled = [part for part in parts if part.n_units] or parts[:1]
+    return join_partitions(sorted(filled, key=lambda part: int(part.units[:1].sum())))

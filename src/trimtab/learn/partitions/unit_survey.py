@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from trimtab.arrays import Codes, Ints
+from trimtab.learn.hierarchy.hierarchy_result import TopKCounts, count_ranked
 from trimtab.learn.hierarchy.shared_inputs import N_FOLDS, count_folds, count_shown
 from trimtab.learn.partitions.exact_median import first_digits, number_of
 from trimtab.learn.partitions.global_counts import (
@@ -17,11 +18,12 @@ from trimtab.learn.partitions.global_counts import (
 )
 from trimtab.learn.partitions.partition import Partition
 from trimtab.learn.partitions.partitioned_units import Arrays, PartitionedUnits, add_arrays
+from trimtab.learn.quanta import quanta_for
 from trimtab.learn.settings import LearnerSettings
 from trimtab.metrics.ranking import rank_lists
 
 MEDIANS = ("kth", "gap")  # see `exact_medians`
-_N_SUMS = 4
+_N_SUMS = 6
 
 
 class Survey(NamedTuple):
@@ -32,6 +34,8 @@ class Survey(NamedTuple):
     listed: Ints
     shown: Ints  # by [window, item]
     digits: Ints  # by median: see `exact_medians`
+    before: TopKCounts  # what the engine's own top k show
+    quanta: float  # of its hit values
 
     def of_windows(self, windows: Codes) -> tuple[Ints, Ints, Ints]:
         """What was bought, listed and shown in the windows to learn from.
@@ -51,14 +55,18 @@ def survey_units(
     units: PartitionedUnits, settings: LearnerSettings, n_items: int, n_windows: int
 ) -> Survey:
     """Counts over all units, with the engine's scores."""
-    given = settings.k, settings.metric, settings.seed, n_items, n_windows
-    *counts, bought, listed, shown, digits = units.run(survey_partition, *given, add=_add)
-    return Survey(make_counts(counts), bought, listed, shown, digits)
+    quanta = quanta_for(units.n_units)  # what it is in the end, unless users have great weights
+    given = settings.k, settings.metric, settings.seed, n_items, n_windows, quanta
+    found = units.run(survey_partition, *given, add=_add)
+    bought, listed, shown, digits, *before = found[-_N_SUMS:]
+    counts = make_counts(found[:-_N_SUMS])
+    return Survey(counts, bought, listed, shown, digits, TopKCounts(*before), quanta)
 
 
 def survey_partition(
-    partition: Partition, k: int, metric: str, seed: int, n_items: int, n_windows: int
-) -> Arrays:
+    partition: Partition, k: int, metric: str, seed: int, n_items: int, n_windows: int,
+    quanta: float,
+) -> Arrays:  # fmt: skip
     """Counts of a partition's units; see `Survey`."""
     lists, bought, weights = partition.lists, partition.bought, partition.weights
     users, windows = partition.users, partition.windows
@@ -69,6 +77,7 @@ def survey_partition(
         *count_folds(lists, bought, weights, users, windows, seed, n_windows, n_items),
         count_shown(lists, bought, weights, windows, k, n_windows, n_items, top),
         np.stack([first_digits(number_of(name, top, lengths, k)) for name in MEDIANS]),
+        *count_ranked(top, bought, weights, k, metric, n_items, quanta),
     ]
 
 
