@@ -155,7 +155,7 @@ def batches_of_many_rows(session: SparkSession) -> Iterator[None]:
     have at most as many rows as the session allows.
     """
     conf = session.conf
-    before = conf.get(_MOST_BYTES, None)
+    before = conf.get(_MOST_BYTES, None) or None
     n_rows = int(conf.get(_MOST_ROWS, None) or _USUAL_ROWS)
     if before == _NO_LIMIT or not 0 < n_rows <= 10 * _USUAL_ROWS:
         yield
