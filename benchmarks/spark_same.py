@@ -140,6 +140,7 @@ def run(
     settings = {
         "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": "3g",  # it holds the tables, which are made here
         "spark.executor.memory": "1g", "spark.sql.shuffle.partitions": "4",
     }  # fmt: skip
     builder = SparkSession.builder.master(master).appName("trimtab")
