@@ -125,16 +125,6 @@ def _pack(batches: Batches, kind: int, ranges: UserRanges, schema: pa.Schema) ->
         yield from _packs(held, kind, ranges, schema)
 
 
-def _smaller(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A column in fewer bytes if possible; text repeats, and most whole numbers are small."""
-    if pa.types.is_large_string(column.type):
-        return column.dictionary_encode()
-    if pa.types.is_int64(column.type):
-        with suppress(pa.ArrowInvalid):
-            return column.cast(pa.int32())
-    return column
-
-
 def _packs(
     held: list[pa.RecordBatch], kind: int, ranges: UserRanges, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
@@ -154,3 +144,13 @@ def _packs(
                 "data": pa.array([out.getvalue().to_pybytes()], pa.binary()),
             }
         )
+
+
+def _smaller(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column in fewer bytes if possible; text repeats, and most whole numbers are small."""
+    if pa.types.is_large_string(column.type):
+        return column.dictionary_encode()
+    if pa.types.is_int64(column.type):
+        with suppress(pa.ArrowInvalid):
+            return column.cast(pa.int32())
+    return column

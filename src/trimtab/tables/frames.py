@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets
+from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets, read_only
 from trimtab.checks import require_columns, require_no_nulls, require_rows
 from trimtab.errors import DataError
 from trimtab.tables.column_map import ColumnMap, own_names
@@ -381,6 +381,4 @@ def as_id_column(name: str, column: str, ids: Any) -> IdColumn:
     """Return checked ids (from `encode_ids`) as a column to encode again with others."""
     if not isinstance(ids, np.ndarray):
         return IdColumn(name, column, pa.chunked_array([ids]))
-    view = ids.astype(np.int64, copy=False).view()
-    view.flags.writeable = False
-    return IdColumn(name, column, view)
+    return IdColumn(name, column, read_only(ids.astype(np.int64, copy=False)))

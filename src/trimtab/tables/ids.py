@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trimtab.arrays import Codes, Ints
+from trimtab.arrays import Codes, Ints, read_only
 from trimtab.checks import require_no_nulls
 from trimtab.errors import DataError
 from trimtab.threads import run_ranges
@@ -64,9 +64,7 @@ def as_read_only(column: pa.ChunkedArray) -> Any:
     chunk = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     if isinstance(chunk, pa.ChunkedArray):  # an empty column stays chunked
         chunk = pa.concat_arrays(chunk.chunks) if chunk.num_chunks else pa.array([], column.type)
-    values = chunk.to_numpy(zero_copy_only=False)
-    values.flags.writeable = False
-    return values
+    return read_only(chunk.to_numpy(zero_copy_only=False))
 
 
 def require_same_id_type(columns: Sequence[IdColumn]) -> None:

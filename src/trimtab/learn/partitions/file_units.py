@@ -65,10 +65,6 @@ class FileUnits:
         """All arrays that a function returns on every partition."""
         return self.run(function, *given, add=all_arrays)
 
-    def bring_together(self) -> Partition:
-        """All units as one partition in memory."""
-        return join_partitions(list(self.partitions()))
-
     def derive(
         self, name: str, function: Callable[..., Partition], *given: Any
     ) -> FewUnits | DerivedUnits:

@@ -45,17 +45,19 @@ class PartitionedUnits(Protocol):
         """All arrays that a function returns on every partition, in one place, in any order."""
         ...
 
+
+class SomeUnits(PartitionedUnits, Protocol):
+    """Units made from all units of a fit; there may be few."""
+
     def bring_together(self) -> Partition:
-        """All units in one place; for few of them."""
+        """All of them in one place; for few of them."""
         ...
 
 
 class AllUnits(PartitionedUnits, Protocol):
     """All units of a fit in partitions, from which others can be made."""
 
-    def derive(
-        self, name: str, function: Callable[..., Partition], *given: Any
-    ) -> PartitionedUnits:
+    def derive(self, name: str, function: Callable[..., Partition], *given: Any) -> SomeUnits:
         """Units made from these by a function, partition by partition; kept.
 
         Args:
