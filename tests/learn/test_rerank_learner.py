@@ -13,6 +13,8 @@ import pyarrow.compute as pc
 import pytest
 
 import trimtab as tt
+from novelty_shop import BLOCKS, NoveltyShop, new_items
+from novelty_shop import NOW as AFTER_NOVELTIES
 from repeat_shop import NOW, START, RepeatShop, W
 from trimtab import threads
 from trimtab.errors import GuardWarning
@@ -76,6 +78,20 @@ def test_what_trends_is_added_where_tastes_drift():
     counts = sold.drop_duplicates().groupby("item_id").size()
     assert len(best) == 30
     assert counts[best[:5]].min() >= counts.drop(best[:5]).quantile(0.95)
+
+
+def test_new_items_are_told_apart():
+    """What is new is on no list; its features go further than those of anything listed."""
+    shop = NoveltyShop()
+    reranker = fit(shop)
+    known = reranker.bias.table()["item_id"].to_pylist()
+    parts = [reranker.item_part[known.index(item)] for item in new_items(BLOCKS - 2)]
+    assert min(-np.diff(parts[:4])) > 0.1
+    assert parts[0] > parts[3] + 1.0
+    top = reranker.apply(shop.tonight, k=10, history=shop.known, as_of=AFTER_NOVELTIES)
+    values = [tt.evaluate(lists, shop.later)["ndcg"] for lists in (shop.tonight, top)]
+    lift, summary = values[1] / values[0] - 1, reranker.summary
+    assert summary.forecast_low < lift < summary.forecast_high
 
 
 def test_terms_alone_gain(shop, learned):

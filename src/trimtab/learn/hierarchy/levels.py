@@ -169,7 +169,7 @@ class LocalBackend:
         shared = SharedInputs(
             "additive", 1.0, k, metric, seed, *counts, shown, inputs.histories,
             groups, count_hit_units(data, k, metric, quanta), quanta,
-        )  # fmt: skip
+        ).with_listed_range()  # fmt: skip
         users = inputs.users[data.source].astype(np.int64)
         return LocalBackend(UnitData(data, users, windows[data.source], shared))
 

@@ -5,7 +5,7 @@ Sums are fixed-point: any division of the units gives the same bytes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import NamedTuple
 
@@ -29,6 +29,21 @@ _MOST_FOR_TREND = 20_000  # units; enough for a few coefficients
 _MOST_FOR_CURVES = 100_000
 _MOST_CROSSINGS = 30_000_000
 _RARE = 0.005  # of list entries have features further out
+
+
+class FeatureRange(NamedTuple):
+    """The range of each feature over the entries that were learned from.
+
+    The same range holds for learning, for what is held out and for tonight: nothing is
+    extrapolated, and what is held out is ranked as tonight's lists are.
+    """
+
+    low: Floats
+    high: Floats
+
+    def clip(self, features: Floats) -> Floats:
+        """Features no further out than the range; the last axis has one column per feature."""
+        return np.clip(features, self.low, self.high)
 
 
 class UnitCounts(NamedTuple):
@@ -58,6 +73,8 @@ class SharedInputs:
         groups: the category of each item; or None.
         unit_counts: of all units with hits.
         hit_value_quanta: per hit value of 1.
+        listed_range: of features over listed entries; None before it is known, or if features are
+            those of a window's own sales.
     """
 
     scale: str
@@ -72,6 +89,7 @@ class SharedInputs:
     groups: Codes | None
     unit_counts: UnitCounts
     hit_value_quanta: float
+    listed_range: FeatureRange | None = None
 
     @property
     def n_windows(self) -> int:
@@ -134,25 +152,49 @@ class SharedInputs:
             return min(1.0, _MOST_FOR_TREND / n_units)
         return min(1.0, _MOST_FOR_CURVES / n_units, _MOST_CROSSINGS / crossings)
 
-    def tonight(self) -> tuple[tuple[str, ...], Floats]:
-        """Names of the features, and the features as of now by [item, feature]."""
+    def with_listed_range(self) -> SharedInputs:
+        """The same with the range of features over all listed entries."""
+        if not self.as_of:
+            return self
+        listed = np.stack([self.counts(window)[1] for window in range(self.n_windows)])
+        return replace(self, listed_range=self.range_over(listed))
+
+    def range_over(self, entries: Floats | Ints) -> FeatureRange:
+        """The range of features over list entries, but for rare ones.
+
+        Args:
+            entries: their number by [window, item].
+        """
+        windows, items = np.nonzero(entries)
+        if len(items) == 0:
+            return FeatureRange(np.array(-np.inf), np.array(np.inf))
+        tables = [
+            self._tables_as_of(window, items[windows == window])[0]
+            for window in range(self.n_windows)
+        ]
+        weights = entries[windows, items].astype(np.float64)
+        low, high = weighted_quantiles(np.concatenate(tables), weights, (_RARE, 1.0 - _RARE))
+        return FeatureRange(low, high)
+
+    def tonight(self, within: FeatureRange | None = None) -> tuple[tuple[str, ...], Floats]:
+        """Names of the features, and the features as of now by [item, feature].
+
+        Args:
+            within: the range to keep to; that of listed entries if None.
+        """
         newest = self.n_windows - 1
         bought, listed = self.counts(newest)
         if self.histories.now is not None:
             shown = self.shown[newest].astype(np.float64)
             found = features_as_of(self.histories.now, listed, shown)
-            return tuple(found), self._within_range(np.stack(list(found.values()), axis=1))
+            return tuple(found), self._keep_to(within, np.stack(list(found.values()), axis=1))
         features = self._window_features(newest)
         return features.names, features.build(bought, listed)
 
-    def _within_range(self, now: Floats) -> Floats:
-        """Features no further out than those that were learned from: nothing is extrapolated."""
-        everything = np.arange(self.n_items)
-        tables = [self._tables_as_of(window, everything)[0] for window in range(self.n_windows)]
-        learned = np.concatenate(tables)
-        weights = np.concatenate([self.counts(window)[1] for window in range(self.n_windows)])
-        low, high = weighted_quantiles(learned, weights, (_RARE, 1.0 - _RARE))
-        return np.clip(now, low, high)
+    def _keep_to(self, within: FeatureRange | None, features: Floats) -> Floats:
+        chosen = within or self.listed_range
+        assert chosen is not None
+        return chosen.clip(features)
 
     def _window_features(self, window: int) -> WindowFeatures:
         before = self.histories.before
@@ -166,11 +208,16 @@ class SharedInputs:
         )
         return bought, listed
 
-    def tables(self, items: Ints) -> Floats:
-        """Features by [table, item, feature]; see `table_of`."""
+    def tables(self, items: Ints, within: FeatureRange | None = None) -> Floats:
+        """Features by [table, item, feature]; see `table_of`.
+
+        Args:
+            items: to compute.
+            within: the range to keep to; that of listed entries if None.
+        """
         make = self._tables_as_of if self.as_of else self._tables_of_window
         made = [table for window in range(self.n_windows) for table in make(window, items)]
-        return np.stack(made)
+        return self._keep_to(within, np.stack(made)) if self.as_of else np.stack(made)
 
     def _tables_as_of(self, window: int, items: Ints) -> list[Floats]:
         _, listed = self.counts(window)

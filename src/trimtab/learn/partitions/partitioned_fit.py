@@ -148,7 +148,7 @@ def _make_backend(
         "additive", 1.0, k, metric, seed, *inputs.survey.of_windows(windows), histories,
         None if categories is None else group_items(categories),
         counts, quanta,
-    )  # fmt: skip
+    ).with_listed_range()  # fmt: skip
     if isinstance(hits, FewUnits) or n_entries <= _FEW_ENTRIES:
         return LocalBackend(unit_data(hits.bring_together(), shared))
     return PartitionedBackend(hits, shared)

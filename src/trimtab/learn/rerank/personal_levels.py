@@ -25,6 +25,7 @@ from trimtab.learn.hierarchy.forecasts import (
 )
 from trimtab.learn.hierarchy.hierarchy_fit import BiasFit
 from trimtab.learn.hierarchy.levels import FEWEST_UNITS
+from trimtab.learn.hierarchy.shared_inputs import FeatureRange
 from trimtab.learn.quanta import quanta_below
 from trimtab.learn.rerank.personal_units import PersonalUnits, personal_units
 from trimtab.learn.rerank.sampled_units import SampledUnits
@@ -46,6 +47,7 @@ class LearnedPersonal(NamedTuple):
     n_units: int  # learned from
     share: float  # of the units whose users bought something before
     by_strength: Mapping[str, list[float]]  # forecast and its interval
+    wider_range: FeatureRange  # of the features that the coefficients are for
 
 
 def learn_personal(
@@ -99,6 +101,7 @@ class _PersonalFits:
         return LearnedPersonal(
             length, values, whole, units.covariance(whole), forecast, lifts, units.data.n_units,
             self._share, self._by_strength(units, folds, length, share, forecast),
+            units.wider_range,
         )  # fmt: skip
 
     def _by_strength(
@@ -120,7 +123,7 @@ class _PersonalFits:
         learned = self._fit.learned
         return LearnedPersonal(
             0.0, 0, None, None, learned.forecast, {}, units.data.n_units, self._share,
-            learned.by_strength,
+            learned.by_strength, units.wider_range,
         )  # fmt: skip
 
     def _choose_sources(

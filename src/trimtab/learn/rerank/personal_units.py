@@ -29,7 +29,7 @@ from trimtab.learn.hierarchy.line_search import (
     trace_line,
     values_at,
 )
-from trimtab.learn.hierarchy.shared_inputs import max_hit_value
+from trimtab.learn.hierarchy.shared_inputs import FeatureRange, SharedInputs, max_hit_value
 from trimtab.learn.hierarchy.trends import RIDGE
 from trimtab.learn.hierarchy.unit_data import UnitData
 from trimtab.learn.rerank.sampled_units import SampledUnits
@@ -48,7 +48,8 @@ class PersonalUnits:
         sampled: all sampled units.
         sources: from which items were added.
         biases: of each entry, in units of the choice model, each unit held out.
-        score_coefficient: of the engine's score, in the fit without a unit's fold; by unit.
+        score_coefficients: of the engine's score, in the fit without a unit's fold; by unit.
+        wider_range: of features over the entries of the wider lists learned from.
     """
 
     wide: WiderLists
@@ -57,6 +58,7 @@ class PersonalUnits:
     sources: int
     biases: Floats
     score_coefficients: Floats
+    wider_range: FeatureRange
 
     @cached_property
     def folds(self) -> Ints:
@@ -80,7 +82,7 @@ class PersonalUnits:
 
     @cached_property
     def _tables(self) -> Floats:
-        return self.sampled.shared.tables(self._items[0])
+        return self.sampled.shared.tables(self._items[0], self.wider_range)
 
     @cached_property
     def _windows(self) -> Ints:
@@ -200,5 +202,16 @@ def personal_units(
     folds, unit = list(fit.learned.folds), sampled.shared.score_unit
     biases = on_scale.held_out_move(folds, fit.learned.kept) / unit
     coefficients = np.array([fold.score_coefficient for fold in folds])[sampled.folds[chosen]]
-    units = PersonalUnits(wide, data, sampled, sources, biases, coefficients)
+    entries = _count_entries(data, sampled.windows[chosen], sampled.shared)
+    wider_range = sampled.shared.range_over(entries)
+    units = PersonalUnits(wide, data, sampled, sources, biases, coefficients, wider_range)
     return units.with_hits()
+
+
+def _count_entries(data: HitLists, windows: Ints, shared: SharedInputs) -> Ints:
+    """Entries of lists that hold something bought, by [window, item]."""
+    of_unit = np.repeat(np.arange(data.n_units), np.diff(data.lists.indptr))
+    learned = data.n_hits[of_unit] > 0
+    keys = windows[of_unit[learned]] * shared.n_items + data.lists.items[learned]
+    counts = np.bincount(keys, minlength=shared.n_windows * shared.n_items)
+    return counts.reshape(shared.n_windows, shared.n_items)

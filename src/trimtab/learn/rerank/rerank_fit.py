@@ -156,7 +156,7 @@ def _add_up(
     shared = fit.shared
     if personal is None or personal.coefficients is None or personal.covariance is None:
         return (), np.zeros(shared.n_items)
-    names, now = shared.tonight()
+    names, now = shared.tonight(personal.wider_range)
     sources = [name for name, source in SOURCES.items() if source & personal.sources]
     kinds = dict.fromkeys(names, "item") | dict.fromkeys(TERMS, "personal")
     kinds = {"score": "score"} | kinds | dict.fromkeys(sources, "added")
