@@ -540,12 +540,25 @@ def test_guard_warnings_are_refused_unless_accepted(tmp_path):
     assert done.version.manifest["warnings"][0] == str(warned[0].message)
 
 
-def test_biases_that_are_all_zero_are_published(shop):
-    """No gain on held-out data: the engine's own lists are served."""
+@pytest.mark.parametrize("method", ["bias", "reranker", "auto"])
+def test_without_a_clear_gain_the_version_served_stays(shop, method):
+    shop.job(learner=QUICK).run(AS_OF - timedelta(1))
+    few = pc.less(shop.log.events["user_id"], 12)
+    pq.write_table(shop.log.events.filter(few), shop.events)
+    with pytest.raises(
+        RefusedError,
+        match=r"version 1 stays in use; pass --accept guard to publish the engine alone",
+    ):
+        shop.job(method=method).run(AS_OF)
+    assert Store(shop.store).serving() == 1
+
+
+def test_the_engine_alone_is_published_if_told_so(shop):
+    """No clear gain on held-out data: the engine's own lists are served."""
     few = pc.less(shop.log.events["user_id"], 12)
     pq.write_table(shop.log.events.filter(few), shop.events)
     with pytest.warns(tt.GuardWarning, match="NDCG@10"):
-        done = shop.job(rerank=True).run(AS_OF)
+        done = shop.job(rerank=True, accept=["guard"]).run(AS_OF)
     assert done.version.manifest["n_biases"] == 0
     alone = lists_of(shop, AS_OF).to_pandas()
     best = alone.groupby("user_id").head(10)

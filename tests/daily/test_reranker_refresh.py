@@ -302,11 +302,11 @@ def test_guard_warnings_are_refused_unless_accepted(tmp_path):
     assert any(issubclass(note.category, tt.GuardWarning) for note in warned)
 
 
-def test_without_any_gain_the_engines_lists_are_published(shop):
+def test_without_a_clear_gain_the_engines_lists_are_published_if_told_so(shop):
     few = pc.less(shop.log.events["user_id"], 12)
     pq.write_table(shop.log.events.filter(few), shop.events)
     with pytest.warns(tt.GuardWarning, match="NDCG@10"):
-        done = shop.job(reranker=True).run(AS_OF)
+        done = shop.job(reranker=True, accept=["guard"]).run(AS_OF)
     assert (done.reranker.summary.kept, done.version.manifest["n_biases"]) == (0.0, 0)
     best = lists_of(shop).to_pandas().groupby("user_id").head(10)
     assert done.version.lists()["item_id"].to_pylist() == best["item_id"].tolist()

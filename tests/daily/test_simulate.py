@@ -37,7 +37,7 @@ TZ = "America/New_York"
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 N_DAYS, RECENT = 4, 2
 BEFORE = 6 * RECENT  # nights: the first morning learns from six windows
-EVENTS = generate_log(n_users=400, n_items=60, days=30, purchases_per_user=30, drift=1, seed=6)
+EVENTS = generate_log(n_users=400, n_items=60, days=30, purchases_per_user=30, drift=1, seed=2)
 NAMES = pa.table({"item_id": np.arange(60), "name": [f"{HOSTILE} {item}" for item in range(60)]})
 LOG = make_log(EVENTS, TZ, NAMES)
 SIMULATION = Simulation(

@@ -108,7 +108,8 @@ def test_a_window_without_a_past_is_left_out(shop):
 
 def test_a_history_that_ends_too_early_gives_features_of_the_window(shop):
     old = shop.events(FIRST, 30)
-    bias = tt.BiasLearner().fit(*shop.newest(), history=old)
+    with pytest.warns(tt.GuardWarning, match="no clear gain"):  # nothing is known of other days
+        bias = tt.BiasLearner().fit(*shop.newest(), history=old)
     assert "rise_of_window" not in bias.summary.coefficients
     assert bias.summary.forecast_windows == 0
 
@@ -147,7 +148,7 @@ def test_four_rows_are_too_little_to_tell():
 
 def test_where_it_abstains_there_is_no_forecast():
     data = generate_drift(n_users=300, n_items=200, n_listed=20, drift=0, seed=2)
-    with pytest.warns(GuardWarning, match="no gain in NDCG@10 on held-out data"):
+    with pytest.warns(GuardWarning, match="no clear gain in NDCG@10 on held-out data"):
         bias = tt.BiasLearner().fit(data.recs(), data.recent_events())
     assert not bias.bias.any()
     assert bias.summary.forecast is bias.summary.forecast_low is bias.summary.forecast_high is None
@@ -220,16 +221,49 @@ def test_a_forecast_by_hand():
     # Three windows with lifts of 10, 20 and 30 %; 7 days each, so nothing fades.
     lifts = _lifts([0.1, 0.2, 0.3], noise=0.5)
     found = forecast_lift(lifts, as_of=True, window_days=7)
-    each = [(gain**2 + 0.25 - 2 * 0.2 * gain + 0.04) / 100 for gain in (0.1, 0.2, 0.3)]
-    of_users = float(np.mean(each))
-    between = (3 * (0.22 * 0.2) ** 2 + 2 * (0.01 - of_users)) / 5
+    share, gains = 0.2 / 1.2, np.array([0.1, 0.2, 0.3])
+    squares = (1 - share) ** 2 * (gains**2 + 0.25) - 2 * (1 - share) * share * gains + share**2
+    of_users = float(np.mean(squares / 100 / (1 + gains) ** 2))
+    observed = np.var(gains / (1 + gains), ddof=1) - of_users
+    between = (3 * (0.22 * share * (1 - share)) ** 2 + 2 * observed) / 5
     of_mean = (of_users + between) / 3
     assert found.lift == pytest.approx(0.2, abs=1e-6)
     assert found.error == pytest.approx(np.sqrt(of_mean + between + of_users), rel=1e-4)
-    assert found.z_score == pytest.approx(0.2 / np.sqrt(of_mean + between), rel=1e-4)
+    assert found.z_score == pytest.approx(share / np.sqrt(of_mean + between), rel=1e-4)
     assert found.n_windows == 3
-    low, high = found.interval()[1:]
-    assert (high - low) / 2 == pytest.approx(1.645 * found.error, rel=1e-3)
+    low, high = found.figures()[1:]
+    width = 1.645 * found.error
+    assert high == pytest.approx((share + width) / (1 - share - width), rel=1e-3)
+    assert low == pytest.approx((share - width) / (1 - share + width), rel=1e-3)
+
+
+def test_where_the_interval_holds_zero_there_is_no_number():
+    clear, unclear = (
+        forecast_lift(_lifts(gains, 0.5), True, 3) for gains in ([0.2, 0.2, 0.2], [0.0, 0.0, 0.5])
+    )
+    assert clear.figures()[1] > 0
+    assert list(clear.interval()) == clear.figures()
+    assert unclear.figures()[1] < 0 < unclear.lift
+    assert unclear.interval() == (None, None, None)
+
+
+def test_gains_over_an_engine_near_zero_stay_on_a_stable_scale():
+    """Before, 100 units have 1e-6 each; then five of each window have 1: a lift of 50,000."""
+    sums = [[1e-4, 5.0, 5.0, 5e-6, 1e-10]] * 4
+    quanta = 2.0**40
+    lifts = Lifts(np.rint(np.array(sums) * quanta).astype(np.int64), quanta, by_window=True)
+    found = forecast_lift(lifts, True, 3)
+    assert found.is_clear()
+    assert all(0 < figure < 1_000 for figure in found.figures())
+    assert found.z_score < np.sqrt(20) + 1e-6  # twenty users gained, none lost
+
+
+def test_one_day_says_nothing_of_other_days():
+    told = forecast_lift(_lifts([0.2] * 4, 0.5, by_window=False), True, 3)
+    untold = forecast_lift(_lifts([0.2] * 4, 0.5, by_window=False), True, 1)
+    assert untold.is_clear()
+    assert (told.interval()[0] is None, untold.interval()[0]) == (False, None)
+    assert forecast_lift(_lifts([0.2] * 4, 0.5), True, 1).interval()[0] is not None
 
 
 def test_a_lift_that_varies_more_between_windows_has_a_wider_interval():
@@ -245,6 +279,8 @@ def test_few_users_support_less():
     clear = forecast_lift(_lifts([0.2, 0.2, 0.2], 0.5), True, 3)
     assert clear.supported_share(20) < clear.supported_share(200) < clear.supported_share(20_000)
     assert forecast_lift(_lifts([-0.1, 0.0, 0.05], 0.5), True, 3).supported_share(10**6) == 0.0
+    just = clear._replace(z_score=2.0)
+    assert (just.is_clear(20), just.is_clear(200)) == (False, True)
 
 
 def test_users_of_one_window_say_less_of_other_days():

@@ -50,7 +50,7 @@ class Summary(Figures):
     converged: bool
     unit: float  # unit of biases: the median k-th score for "additive" ascent, 1 for other scales
     method: str = "ascent"
-    # Expected lift in the week that follows; None if there is too little to tell, or no gain.
+    # Expected lift in the week that follows; None if there is too little to tell, or no clear gain.
     forecast: float | None = None
     forecast_low: float | None = None  # bounds of its 90 % interval
     forecast_high: float | None = None

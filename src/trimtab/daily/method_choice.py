@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from trimtab.bias import ItemBias
@@ -62,6 +63,12 @@ class LearnedTonight(NamedTuple):
         """The forecast of the lift."""
         summary = self.bias.summary if self.reranker is None else self.reranker.summary
         return ForecastOf(summary.forecast, summary.forecast_low, summary.forecast_high)
+
+    @property
+    def changes_lists(self) -> bool:
+        """Whether anything was learned."""
+        has_terms = self.reranker is not None and bool(self.reranker.learned)
+        return has_terms or bool(np.any(self.bias.bias))
 
     def with_strength(self, strength: float) -> LearnedTonight:
         """Return the same at a strength."""

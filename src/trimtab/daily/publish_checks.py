@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 from trimtab.bias import ItemBias
 from trimtab.daily.training_tables import ShopData
 from trimtab.errors import RefusedError, StoreError, warn
-from trimtab.rerank import Reranker
 from trimtab.store import Store
 from trimtab.tables.columns import ITEM, RANK, USER
 from trimtab.tables.ids import encode_ids, id_column
@@ -42,22 +41,20 @@ def require_newer_day(store: Store, current: int | None, data: ShopData, accept:
         warn(f"tz={data.log.tz}: version {current} was made with tz={zone}; check --tz")
 
 
-def require_no_concerns(bias: ItemBias, reranker: Reranker | None, concerns: Sequence[str]) -> None:
-    """Refuse what the guard warns of; biases that are all 0 change nothing and pass.
-
-    A reranker keeps only what gains on held-out data, also where biases do not gain.
+def require_no_concerns(concerns: Sequence[str], changes_lists: bool, current: int | None) -> None:
+    """Refuse what the guard warns of.
 
     Args:
-        bias: learned biases.
-        reranker: that they are a part of, if there is one.
-        concerns: what the guard said of the biases.
+        concerns: what the guard said.
+        changes_lists: whether anything was learned; without a clear gain, nothing is.
+        current: the version served now, which stays; None if there is none.
     """
-    found = [*concerns] if np.any(bias.bias != 0) else []
-    forecast = None if reranker is None else reranker.summary.forecast
-    if forecast is not None and forecast <= 0:
-        found.append(f"the forecast of the reranker is {forecast:+.1%}, which is not a gain")
-    if found:
-        raise RefusedError(f"{found[0]}: not published; pass --accept guard to publish anyway")
+    if concerns:
+        stays = "" if current is None else f", version {current} stays in use"
+        what = "anyway" if changes_lists else "the engine alone"
+        raise RefusedError(
+            f"{concerns[0]}: not published{stays}; pass --accept guard to publish {what}"
+        )
 
 
 def require_similar_lists(

@@ -110,9 +110,10 @@ class Refresh:
         keep: versions to keep.
         duplicates: what to do if a (user, item) pair is listed twice: "error", "max", "mean" or
             "sum".
-        accept: what to publish anyway. "guard": biases that the guard warns about; "incomplete": a
-            log that looks incomplete; "older": a day before the day of the version served now;
-            "different-lists": lists to re-rank that differ much from the training lists;
+        accept: what to publish anyway. "guard": what the guard warns about, and the engine alone if
+            there is no clear gain; "incomplete": a log that looks incomplete; "older": a day before
+            the day of the version served now; "different-lists": lists to re-rank that differ much
+            from the training lists;
             "unknown-items": newest lists of which most entries are items without any data;
             "id-type": item ids of another type than those of the version served now;
             "leaked-lists": training lists that seem to have seen their window.
@@ -270,7 +271,7 @@ class Refresh:
         seconds = time.perf_counter() - began
         concerns = [str(w.message) for w in caught if issubclass(w.category, GuardWarning)]
         if GUARD not in self._accepted():
-            require_no_concerns(learned.bias, learned.reranker, concerns)
+            require_no_concerns(concerns, learned.changes_lists, served.number)
         learned = learned.with_strength(self.strength)
         ranked = None
         if self.rerank or self._asked == AUTO or learned.reranker is not None:

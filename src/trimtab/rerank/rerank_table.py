@@ -23,7 +23,7 @@ class RerankSummary(Figures):
     n_users: int  # users (or user-window pairs) with earlier purchases, learned from
     kept: float  # of what users with purchases add; 0: all users are ranked by the biases
     sources: tuple[str, ...]  # of wider lists: "trending", "own"
-    # Expected lift over the engine in the week that follows; None if there is no gain.
+    # Expected lift over the engine in the week that follows; None if no clear gain.
     forecast: float | None = None
     forecast_low: float | None = None  # bounds of its 90 % interval
     forecast_high: float | None = None

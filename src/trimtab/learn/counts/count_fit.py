@@ -51,6 +51,8 @@ def fit_counts(settings: LearnerSettings, inputs: FitInputs) -> ItemBias:
     if share and settings.gamma is None:
         share = windows.forecast(gammas).supported_share(windows.n_hit_units)
     forecast = windows.forecast(gammas, share) if share else NO_FORECAST
+    if settings.gamma is None and not forecast.is_clear(windows.n_hit_units):
+        share, forecast = 0.0, NO_FORECAST
     scale = Scale(SCALES[settings.method], 1.0)
     scaled = to_scale(inputs.lists, scale.name, settings.k).lists
     context = describe_fit(inputs, inputs.histories, scale, units)

@@ -1,6 +1,11 @@
 """The lift to expect in the week that follows, from what was held out.
 
-Windows differ from each other by more than their users do: a lift varies from day to day. Its
+Gains are measured as a share of what is attained,
+
+    s = gain / max(before, after)        lift = s / (1 − s) if s > 0, else s
+
+which stays stable where the engine alone is near 0, and equals the lift where that is small.
+Windows differ from each other by more than their users do: a gain varies from day to day. Its
 variance around the mean,
 
     τ² = (prior's weight · prior² + (windows − 1) · observed) / (prior's weight + windows − 1)
@@ -27,6 +32,7 @@ _PRIOR_WINDOWS = 3.0  # the prior counts as much as so many windows
 # a window's own sales, whose gain may be over with the window.
 _SHRINKAGE, _SHRINKAGE_OF_USERS = 0.5, 1.5
 _FEW_UNITS = 60.0  # of so many units, it does so by 1 more
+_MOST = 0.99  # share whose lift is told; beyond it, the engine alone has next to nothing
 
 
 class Persistence(NamedTuple):
@@ -34,8 +40,8 @@ class Persistence(NamedTuple):
 
     fading: float  # power of (days of a window / days ahead) by which a lift fades
     one_window: float  # share left of the lift of a window whose own users taught the coefficients
-    # Spread of lifts between windows, over the mean lift: with windows held out, and with users of
-    # the only window held out.
+    # Spread of s between windows, over |s|·(1 − |s|): with windows held out, and with users of the
+    # only window held out.
     spread: float
     spread_of_one_window: float
     averaging: float  # power of (days of a window / days ahead) by which the spread's square falls
@@ -84,16 +90,20 @@ class Lifts(NamedTuple):
         return float(np.sqrt(max(of_users, of_windows)))
 
     @property
-    def lift(self) -> float:
-        """The summed gain over the sum before."""
-        return self.gain / self.before
+    def share(self) -> float:
+        """The summed gain as a share of what is attained; NaN if nothing is."""
+        attained = self.before + max(self.gain, 0.0)
+        return self.gain / attained if attained > 0 else np.nan
 
-    def lift_variances(self) -> tuple[Floats, Floats]:
-        """The lift of each fold, and its variance over users around the lift of all."""
-        used = self.sums[self.sums[:, 0] > 0] / self.quanta
-        before, gains, squares, products, base = used.T
-        spread = np.maximum(squares - 2.0 * self.lift * products + self.lift**2 * base, 0.0)
-        return gains / before, spread / before**2
+    def by_fold(self) -> tuple[Floats, Floats, Floats]:
+        """The share of each fold, its variance over users around that of all, and its weight."""
+        before, gains, squares, products, base = self.sums.T / self.quanta
+        attained = before + np.maximum(gains, 0.0)
+        of_gain, of_before = 1.0 - max(self.share, 0.0), self.share
+        spread = of_gain**2 * squares - 2.0 * of_gain * of_before * products + of_before**2 * base
+        used = attained > 0
+        gains, attained, spread = gains[used], attained[used], np.maximum(spread[used], 0.0)
+        return gains / attained, spread / attained**2, attained / attained.sum()
 
 
 def sum_lifts(
@@ -118,13 +128,28 @@ def sum_lifts(
 
 
 class Forecast(NamedTuple):
-    """The lift to expect on the days that follow."""
+    """The gain to expect on the days that follow, as a share of what will be attained."""
 
     z_score: float  # the gain in standard errors
-    lift: float  # nan if there is nothing to tell it from
-    error: float  # standard error of the lift that will come
+    share: float  # nan if there is nothing to tell it from
+    error: float  # standard error of the share that will come
     n_windows: int = 0  # held out; 0: users were held out instead
     shrinkage: float = _SHRINKAGE_OF_USERS
+    is_told: bool = True  # False: kept to itself, because nothing is known of other days
+
+    @property
+    def lift(self) -> float:
+        """The lift to expect."""
+        return _lift_of(self.share)
+
+    def is_clear(self, n_units: float = np.inf) -> bool:
+        """Whether the 90 % interval of the gain lies above 0.
+
+        Args:
+            n_units: with a hit; of a few, the error itself is not well known.
+        """
+        z_score = WIDTH_90 + _FEW_UNITS / (2.0 * WIDTH_90 * n_units)
+        return self.z_score > z_score and self.share > WIDTH_90 * self.error
 
     def supported_share(self, n_units: int) -> float:
         """The share of all levels to keep: near 1 for a clear gain, 0 for an unclear one.
@@ -137,16 +162,29 @@ class Forecast(NamedTuple):
         return max(0.0, 1.0 - (self.shrinkage + _FEW_UNITS / n_units) / self.z_score**2)
 
     def figures(self) -> list[float]:
-        """The forecast and the bounds of its 90 % interval."""
+        """The lift and the bounds of its 90 % interval."""
         width = WIDTH_90 * self.error
-        return [float(self.lift), float(self.lift - width), float(self.lift + width)]
+        return [_lift_of(share) for share in (self.share, self.share - width, self.share + width)]
 
     def interval(self) -> tuple[float | None, float | None, float | None]:
-        """The forecast and its 90 % interval; None for each if there is none."""
-        if np.isnan(self.lift):
+        """The lift and its 90 % interval; None for each if no clear gain can be told.
+
+        Over an engine that has nothing, no lift can be told either.
+        """
+        if not (self.is_clear() and self.is_told and self.share < 1):
             return None, None, None
         lift, low, high = self.figures()
         return lift, low, high
+
+
+def _lift_of(share: float) -> float:
+    """The lift by a gain that is a share of what is attained."""
+    return share / (1.0 - min(share, _MOST)) if share > 0 else share
+
+
+def _share_of(lift: float) -> float:
+    """The gain as a share of what is attained."""
+    return lift / (1.0 + lift) if lift > 0 else lift
 
 
 STRENGTHS = (0.25, 0.5, 0.75)  # below 1, that lifts are forecast for
@@ -161,7 +199,7 @@ def forecasts_by_strength(
         whole: the forecast of what was learned.
         forecast: that of a part of it, by strength.
     """
-    if np.isnan(whole.lift):
+    if whole.interval()[0] is None:
         return {}
     found = {f"{strength:g}": forecast(strength) for strength in STRENGTHS}
     return {name: own.figures() for name, own in {**found, "1": whole}.items()}
@@ -181,30 +219,34 @@ def forecast_lift(
         window_days: length of a window.
         persistence: how far lifts carry over.
     """
-    if lifts.before <= 0:
-        return NO_FORECAST._replace(z_score=lifts.gain / max(lifts.gain_error, 1e-300))
-    found, variances = lifts.lift_variances()
-    if lifts.by_window and len(found) > 1:
-        n_windows, of_users = len(found), float(variances.mean())
-        observed = max(float(found.var(ddof=1)) - of_users, 0.0)
-        prior = _PRIOR_WINDOWS * (persistence.spread * lifts.lift) ** 2
+    if np.isnan(lifts.share):
+        return NO_FORECAST
+    shares, variances, weights = lifts.by_fold()
+    room = abs(lifts.share) * (1.0 - abs(lifts.share))
+    if lifts.by_window and len(shares) > 1:
+        n_windows, of_users = len(shares), float(variances.mean())
+        observed = max(float(shares.var(ddof=1)) - of_users, 0.0)
+        prior = _PRIOR_WINDOWS * (persistence.spread * room) ** 2
         between = (prior + (n_windows - 1) * observed) / (_PRIOR_WINDOWS + n_windows - 1)
         # A gain that other days may undo is as unclear as one that other users may undo.
         of_mean = (of_users + between) / n_windows
         unclear = of_mean + between
     else:
         n_windows = 1
-        weight = lifts.sums[lifts.sums[:, 0] > 0, 0] / float(lifts.sums[:, 0].sum())
-        of_users = float((variances * weight**2).sum())
+        of_users = float((variances * weights**2).sum())
         spread = persistence.spread_of_one_window if as_of else _SPREAD_OF_USERS
-        between = (spread * lifts.lift) ** 2
+        between = (spread * room) ** 2
         of_mean = unclear = of_users
-    z_score = lifts.lift / max(float(np.sqrt(unclear)), 1e-300)
+    # Where the engine alone has nothing, the share is 1 whatever the users gain.
+    by_gain = lifts.gain / max(lifts.gain_error, 1e-300)
+    z_score = min(lifts.share / max(float(np.sqrt(unclear)), 1e-300), by_gain)
     shorter = min(1.0, window_days / _DAYS_AHEAD)
     ahead = between * shorter**persistence.averaging
     error = float(np.sqrt(of_mean + ahead + of_users * shorter))
+    is_told = lifts.by_window or window_days > 1
     if not as_of:
-        return Forecast(z_score, lifts.lift, error)
+        return Forecast(z_score, lifts.share, error, is_told=is_told)
     fading = shorter**persistence.fading * (1.0 if lifts.by_window else persistence.one_window)
     held_out = n_windows if lifts.by_window else 0
-    return Forecast(z_score, fading * lifts.lift, error, held_out, _SHRINKAGE)
+    share = _share_of(fading * _lift_of(lifts.share))
+    return Forecast(z_score, share, error, held_out, _SHRINKAGE, is_told)

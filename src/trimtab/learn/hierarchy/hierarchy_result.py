@@ -22,6 +22,10 @@ HIERARCHY = "hierarchy"
 _MOST_SHOWN = 10
 _MORE_SLOTS, _TIMES_MORE = 0.1, 1.5  # limits on how much the share of the most shown items may grow
 _FEW = 10  # lists, or sales
+ONE_DAY = (
+    "one window of one day says nothing of other days: there is no forecast; learn from more days "
+    "before you ship"
+)
 _FAR_BELOW = 0.5  # of the forecast; what a fit has seen should gain more than what it has not
 
 
@@ -210,13 +214,14 @@ def _warn_before_shipping(summary: Summary, learned: Learned) -> None:
     elif not summary.converged:
         warn(f"the trend did not converge; all biases set to 0; {advice}", GuardWarning)
     elif not any(summary.kept.values()):
-        warn(f"no gain in {name} on held-out data; all biases set to 0; {advice}", GuardWarning)
-    elif summary.forecast is not None and summary.forecast <= 0:
         warn(
-            f"the forecast for {name} is {summary.forecast:+.1%}, which is not a gain (90 % "
-            f"interval {summary.forecast_low:+.1%} to {summary.forecast_high:+.1%}); {advice}",
+            f"no clear gain in {name} on held-out data; all biases set to 0; {advice}",
             GuardWarning,
         )
+    elif not learned.forecast.is_told:
+        warn(ONE_DAY, GuardWarning)
+    elif not (learned.forecast.is_clear() or np.isnan(learned.forecast.share)):
+        warn(f"no clear gain in {name} on held-out data; {advice}", GuardWarning)
     elif summary.forecast is not None and learned.fitted_lift < _FAR_BELOW * summary.forecast:
         warn(
             f"the lift in {name} of the users learned from, {learned.fitted_lift:+.1%}, is far "

@@ -237,8 +237,10 @@ class _LevelFits:
         n_units = self._shared.unit_counts.n_units
         supported = self._forecast(folds, kept).supported_share(n_units)
         kept = _shorten(kept, supported)
-        fitted = self._forecast([whole] * len(folds), kept).lift
         forecast, by_strength = self._forecast_strengths(folds, kept) if supported else _NONE
+        if not forecast.is_clear(n_units):
+            kept, (forecast, by_strength) = _shorten(kept, 0.0), _NONE
+        fitted = self._forecast([whole] * len(folds), kept).lift
         added_up = self._add_up(whole, kept, forecast)
         return added_up._replace(fitted_lift=fitted, folds=tuple(folds), by_strength=by_strength)
 
@@ -249,7 +251,7 @@ class _LevelFits:
         forecast = self._forecast(folds, kept)
         if self._shared.n_windows > 1 and not self._shared.as_of:
             newest = self._forecast_newest(kept)
-            return forecast if newest is None or np.isnan(newest.lift) else newest, {}
+            return forecast if newest is None or np.isnan(newest.share) else newest, {}
         return forecast, forecasts_by_strength(
             forecast, lambda strength: self._forecast(folds, _shorten(kept, strength))
         )

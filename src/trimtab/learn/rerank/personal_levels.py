@@ -96,7 +96,7 @@ class _PersonalFits:
         gained = self._forecast(self._biases, self._after(units, folds, length), share)
         length *= gained.supported_share(units.data.n_units)
         forecast = self._forecast(self._engine, self._after(units, folds, length), share)
-        if not length or forecast.lift <= 0.0:
+        if not (length and forecast.is_clear(units.data.n_units)):
             return self._nothing(units)._replace(lifts=lifts)
         return LearnedPersonal(
             length, values, whole, units.covariance(whole), forecast, lifts, units.data.n_units,

@@ -13,6 +13,7 @@ from trimtab.bias import ItemBias
 from trimtab.errors import GuardWarning, TrimtabWarning, warn
 from trimtab.kernels.list_sources import OWN, TRENDING
 from trimtab.learn.hierarchy.hierarchy_fit import BiasFit, fit_hierarchy
+from trimtab.learn.hierarchy.hierarchy_result import ONE_DAY
 from trimtab.learn.hierarchy.shared_inputs import SharedInputs
 from trimtab.learn.history import Histories
 from trimtab.learn.inputs import FitInputs
@@ -29,8 +30,6 @@ from trimtab.learn.settings import LearnerSettings
 from trimtab.progress import Progress
 from trimtab.rerank import Coefficient, Reranker, RerankSummary
 from trimtab.rerank.widening import SOURCES, TERMS
-
-_MOST = 0.5  # share of users
 
 
 class RerankSource(Protocol):
@@ -118,14 +117,16 @@ def fit_rerank(
 def _pass_on(
     caught: list[warnings.WarningMessage], bias: ItemBias, personal: LearnedPersonal | None
 ) -> None:
-    """Warn of biases that may not help, unless they are 0 and most users have something better."""
-    few_by_bias = personal is not None and personal.length > 0 and personal.share > _MOST
-    no_concern = few_by_bias and not np.any(bias.bias)
+    """Warn of biases that may not help, unless they are 0 and something else gains clearly."""
+    gains = personal is not None and personal.length > 0
+    no_concern = gains and not np.any(bias.bias)
     for found in caught:
         if not issubclass(found.category, TrimtabWarning):
             warnings.warn_explicit(found.message, found.category, found.filename, found.lineno)
         elif not (no_concern and issubclass(found.category, GuardWarning)):
             warn(str(found.message), found.category)
+    if no_concern and personal is not None and not personal.forecast.is_told:
+        warn(ONE_DAY, GuardWarning)
 
 
 def _learn(
