@@ -19,7 +19,7 @@ def best_sellers(recs: Any, recent: Any, k: int = 10, own: Any | None = None) ->
     """Return the k items that were bought most often, best first, for each user with a list.
 
     Args:
-        recs: user_id, item_id, score: an engine's lists; others than their users get none.
+        recs: user_id, item_id, score: an engine's lists; only their users get one.
         recent: item_id of the purchases of the last days; without any, nobody gets a list.
         k: number of slots.
         own: user_id, item_id of what users already have, to leave out of their lists; None: all
@@ -40,9 +40,8 @@ def best_sellers(recs: Any, recent: Any, k: int = 10, own: Any | None = None) ->
     require_k(k)
     table = read_frame(recs, "recs", USER, ITEM)
     user_ids, _ = encode_ids([table.ids(USER)])
-    item_ids, (codes,) = encode_ids(
-        [read_frame(recent, "recent", ITEM, may_be_empty=True).ids(ITEM)]
-    )
+    sold = read_frame(recent, "recent", ITEM, may_be_empty=True)
+    item_ids, (codes,) = encode_ids([sold.ids(ITEM)])
     counts = np.bincount(codes, minlength=len(item_ids))
     order = np.argsort(-counts, kind="stable")  # codes ascend with ids
     ranked = take_ids(item_ids, order)
@@ -65,7 +64,7 @@ def lists_hold_own(recs: Any, own: Any) -> bool:
         recs: user_id, item_id of an engine's lists.
         own: user_id, item_id of all purchases before them.
     """
-    found = evaluate_units(recs, own, MOST_K)
+    found = evaluate_units(recs, own, MOST_K)  # ACC times k: entries that the user has
     n_users = np.count_nonzero(np.diff(found.bought.indptr))
     buyers = np.bincount(found.bought.items, minlength=found.n_items)
     by_chance = float(buyers[found.shown_to_buyers()].sum()) / n_users

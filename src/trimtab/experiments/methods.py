@@ -215,15 +215,10 @@ class Method:
 
 
 def standard_methods(kind: str) -> tuple[Method, ...]:
-    """Return what a kind is compared with unless a plan has settings for it."""
+    """Return the methods that stand for a kind unless a plan has settings for it."""
     if kind != BEST_SELLERS:
         return (Method(kind, kind),)
-    return tuple(Method(seller_name(days), kind, {"days": days}) for days in SELLER_DAYS)
-
-
-def seller_name(days: int) -> str:
-    """Return the name of the best sellers of the last days in the results."""
-    return f"{BEST_SELLERS}-{days}"
+    return tuple(Method(f"{kind}-{days}", kind, {"days": days}) for days in SELLER_DAYS)
 
 
 def _difference(case: Case, factor: float = 1.0) -> Any:
