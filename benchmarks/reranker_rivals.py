@@ -13,14 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trimtab.engines import Popularity, Repeat
-from trimtab.experiments.methods import Case
+from trimtab.engines import Repeat
+from trimtab.experiments.methods import SELLER_DAYS, Case
 from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER
 from trimtab.tables.timestamps import DAY, microseconds
 
 REPEAT_DAYS = (7, 14, 30, 60, 180, None)  # events count exp(-age / days); None: all the same
 GAMMAS = (0.25, 0.5, 1, 2, 4)
-POPULAR_DAYS = (3, 7)
 KINDS = ("repeat", "times", "popular")
 
 
@@ -32,17 +31,14 @@ def simple_rivals(case: Case) -> Iterator[tuple[str, str, Any]]:
     times = times_bought(case)
     for gamma in GAMMAS:
         yield "times", f"gamma {gamma:g}", raise_bought(case.lists, times, gamma)
-    for days in POPULAR_DAYS:
-        yield (
-            "popular",
-            f"days {days}",
-            _of_listed(case.lists_of(Popularity(window_days=days)), case),
-        )
+    for days in SELLER_DAYS:
+        yield "popular", f"days {days}", case.best_sellers(days)
 
 
 def repeat_lists(case: Case, days: float | None) -> pa.Table:
     """What each user bought most and last; then the engine's list, where that is too little."""
-    own = _of_listed(case.lists_of(Repeat(decay_days=days)), case)
+    own = case.lists_of(Repeat(decay_days=days))
+    own = own.filter(pc.is_in(own[USER], pc.unique(case.lists[USER])))
     both = pa.concat_tables([_by_place(own, 1.0), _by_place(case.lists, 0.0)])
     return (
         both.group_by([USER, ITEM]).aggregate([(SCORE, "max")]).rename_columns([USER, ITEM, SCORE])
@@ -69,10 +65,6 @@ def raise_bought(lists: pa.Table, times: np.ndarray, gamma: float) -> pa.Table:
     scores, factors = lists[SCORE].to_numpy(), (1.0 + times) ** gamma
     raised = np.where(scores >= 0, scores * factors, scores / factors)
     return lists.set_column(lists.column_names.index(SCORE), SCORE, pa.array(raised))
-
-
-def _of_listed(lists: pa.Table, case: Case) -> pa.Table:
-    return lists.filter(pc.is_in(lists[USER], pc.unique(case.lists[USER])))
 
 
 def _by_place(lists: pa.Table, base: float) -> pa.Table:

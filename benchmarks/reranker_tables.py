@@ -46,6 +46,7 @@ def reranker_sheets(planned: dict[str, list[Cell]]) -> list[Sheet]:
     sheets = [
         *rival_sheets(planned),
         *knowing_sheets(planned),
+        *sellers_sheets(planned),
         lift_sheet(pairs, {pair.name: pair for pair in others}),
         forecast_sheet(pairs, RERANKER, "Reranker"),
         fit_sheet(pairs),
@@ -89,6 +90,13 @@ def knowing_sheets(planned: dict[str, list[Cell]]) -> list[Sheet]:
         *(pair_sheet(pair, KNOWING_RIVALS) for pair in pairs),
         verdict_sheet(pairs, KNOWING_RIVALS, "rivals that know as much"),
     ]
+
+
+def sellers_sheets(planned: dict[str, list[Cell]]) -> list[Sheet]:
+    """The Reranker and the bias against best sellers, on all dates that have both."""
+    pairs = gather_pairs(planned, SIMPLE_RIVALS, RERANKER, metrics=("ndcg",))
+    own = (RERANKER, "bias") if pairs else ()
+    return [verdict_sheet(pairs, ("popular",), "best sellers for everyone", kind) for kind in own]
 
 
 def lift_sheet(pairs: list[Pair], others: dict[str, Pair]) -> Sheet:
@@ -141,7 +149,7 @@ def verdict_sheet(
     name = NAMES[kind].strip("*")
     headers = [
         "pair", "dates", name, "best rival", f"{name} − rival, points (95 %)", "ahead on",
-        "above every rival", "second rival",
+        "above every rival", *(["second rival"] if len(rivals) > 1 else []),
     ]  # fmt: skip
     rows = []
     for pair in pairs:
@@ -153,7 +161,7 @@ def verdict_sheet(
             [
                 pair.name, str(len(pair.cells)), percent(line.mean), shown[0], _points(gap),
                 f"{(gap > 0).sum()} dates", "yes" if line.mean > ranked[0].mean else "**no**",
-                shown[1],
+                *shown[1:],
             ]
         )  # fmt: skip
     title = name[0].upper() + name[1:]

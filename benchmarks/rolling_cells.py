@@ -52,7 +52,9 @@ from trimtab.experiments.methods import Case
 from trimtab.experiments.timeline import EarlierWindow, earlier_windows, split_log
 from trimtab.tables.columns import TIMESTAMP, USER
 from trimtab.tables.timestamps import day_start, microseconds
+from unseen_engines import UnseenALS, UnseenMarkov
 
+FILMS = "Films"  # the log in which nobody has anything twice
 HALF_LIFE = 60  # days, of events in the decayed ALS
 _HERE, _PACKAGE = Path(__file__).parent, Path(tt.__file__).parent
 _BESIDE = (  # parts of the package that no number depends on
@@ -129,14 +131,16 @@ class KeptCase(Case):
         return _keep(self._lists(self.engine, events.slice(0, first), start, users), place)
 
 
-def load_logs(retail: Path) -> dict[str, Log]:
-    """The logs at hand by name; the second only where its file is."""
+def load_logs(retail: Path, films: Path | None = None) -> dict[str, Log]:
+    """The logs at hand by name; the second and the third only where their files are."""
     opened = {"Complete Journey": load_complete_journey()}
     if retail.exists():
         names = retail.with_name(f"{retail.stem}_items.parquet")
         opened["Online retail"] = read_log(
             retail, tz="Europe/London", items=names if names.exists() else None
         )
+    if films is not None and films.exists():
+        opened[FILMS] = read_log(films, tz="UTC")
     return opened
 
 
@@ -147,8 +151,10 @@ def engines(log: Log) -> dict[str, Engine]:
     return {**made, "als": ALS()}
 
 
-def all_engines(log: Log) -> dict[str, Engine]:
-    """Those of `engines`, and two that follow each user's own purchases."""
+def all_engines(name: str, log: Log) -> dict[str, Engine]:
+    """Those of `engines`, and two that follow each user's own purchases; for films two others."""
+    if name == FILMS:
+        return {"markov": UnseenMarkov(), "als": UnseenALS()}
     decayed = ALS(decay_days=HALF_LIFE / math.log(2))
     return {**engines(log), "repeat": Repeat(), f"als-half-life-{HALF_LIFE}": decayed}
 
@@ -161,18 +167,20 @@ def parts_of(quick: bool, timed: bool) -> tuple[str, ...]:
     return (*rivals, *learners, *(["times"] if timed else []))
 
 
-def part_keys(log: Log) -> dict[str, str]:
+def part_keys(name: str, log: Log) -> dict[str, str]:
     """A key for the lists and for each part: it changes with code, settings and events."""
     engine_code = [
         *_PACKAGE.glob("engines/*.py"),
         _PACKAGE / "experiments" / "timeline.py",
         _HERE / "als_engine.py",
+        *([_HERE / "unseen_engines.py"] if name == FILMS else []),
     ]
     rival_code = [
         *engine_code,
         _PACKAGE / "experiments" / "rivals.py",
         _PACKAGE / "metrics" / "evaluation.py",
     ]
+    simple = [_PACKAGE / "experiments" / "best_sellers.py", _HERE / "reranker_rivals.py"]
     package = _code_beside(_BESIDE)
     learning = [*_code_beside((*_BESIDE, "experiments")), _PACKAGE / "experiments" / "timeline.py"]
     mark = repr((_mark(log), K, N_LISTED, RECENT_DAYS, TEST_DAYS))
@@ -192,7 +200,7 @@ def part_keys(log: Log) -> dict[str, str]:
         OTHER_METRICS: fits,
         METHOD_FORECASTS: fits,
         ABLATION: _digest([*learning, _HERE / "reranker_ablation.py"], settings),
-        SIMPLE_RIVALS: _digest([*rival_code, _HERE / "reranker_rivals.py"], drawn),
+        SIMPLE_RIVALS: _digest([*rival_code, *simple], drawn),
         TERMS_LAMBDAMART: _digest([*learning, _HERE / "lambdamart_terms.py"], settings),
     }
 
@@ -206,10 +214,10 @@ def _code_beside(left_out: tuple[str, ...]) -> list[Path]:
 _logs: dict[str, Log] = {}
 
 
-def start_worker(retail: Path) -> None:
+def start_worker(retail: Path, films: Path) -> None:
     """Open the logs once a process."""
     global _logs
-    _logs = load_logs(retail)
+    _logs = load_logs(retail, films)
 
 
 def fill_cell(cell: Cell) -> float:
@@ -219,8 +227,9 @@ def fill_cell(cell: Cell) -> float:
     log = _logs[cell.log]
     split = split_log(log, cell.day, RECENT_DAYS, TEST_DAYS)
     earlier = earlier_windows(log, split, RECENT_DAYS, WINDOWS)
+    engine = all_engines(cell.log, log)[cell.engine]
     case = KeptCase(
-        all_engines(log)[cell.engine], split, N_LISTED, K, log.catalogue(), earlier, log=log,
+        engine, split, N_LISTED, K, log.catalogue(), earlier, log=log,
         folder=cell.folder.parent / f"lists-{cell.keys['lists']}",
     )  # fmt: skip
     for part in cell.missing():

@@ -123,6 +123,17 @@ def published(shop: Path, day: date) -> tuple[pa.Table, pa.Table]:
     return version.top(), version.lists()
 
 
+def sellers_by_hand(lists: pa.Table, day: date, days: int) -> pa.Table:
+    """What was bought most on the last days, for all users with a list; ALS lists own items."""
+    sold = Counter(item for _, item in bought_between(day - timedelta(days), days))
+    best = sorted(sold, key=lambda item: (-sold[item], item))[:K]
+    rows = [
+        {"user_id": user, "item_id": item, "score": sold[item]}
+        for user in lists["user_id"].unique().to_pylist() for item in best
+    ]  # fmt: skip
+    return pa.Table.from_pylist(rows)
+
+
 def rivals_by_hand(lists: pa.Table, shown: pa.Table, day: date) -> dict[str, pa.Table]:
     """Lists re-scored by the formulas of the rivals that need only lists."""
     recent, before = (
@@ -149,6 +160,7 @@ def rivals_by_hand(lists: pa.Table, shown: pa.Table, day: date) -> dict[str, pa.
         return score * factor if score >= 0 else score / factor
 
     return {
+        **{f"bestsellers-{days}": sellers_by_hand(lists, day, days) for days in (1, 3, 7)},
         "recent": rescored(lambda u, i, s: times(s, (1 + recent[i]) ** 0.1)),
         "ratio": rescored(
             lambda u, i, s: times(s, ((recent[i] + 10 * average) / (listed[i] + 10)) ** 0.2)
@@ -177,7 +189,7 @@ def test_lifts_are_those_of_the_daily_job_computed_by_hand(shop: Path, judged: R
             assert row["n_users"] == len(bought)
             assert row["value"] == pytest.approx(value, rel=1e-12), method
             assert row["lift"] == pytest.approx(value / alone - 1, abs=1e-12), method
-            assert method == "long" or percent(value / alone - 1) in page
+            assert method == "long" or percent(value / alone - 1) in page, method
     assert found == {}  # nothing else was judged
 
 
@@ -205,6 +217,20 @@ def test_weights_judge_as_they_teach(shop: Path, tmp_path: Path) -> None:
     found = Results.load(tmp_path / "judged").table("results").to_pylist()
     assert [row["baseline"] for row in found] == pytest.approx([figures["ndcg"]] * 2)
     assert found[1]["lift"] == pytest.approx(found[1]["value"] / figures["ndcg"] - 1)
+
+
+def test_the_summary_has_the_best_sellers_of_the_best_number_of_days(
+    shop: Path, judged: Ran
+) -> None:
+    rows = Results.load(shop / "judged").table("results").to_pylist()
+    means = {
+        days: np.mean([r["lift"] for r in rows if r["method"] == f"bestsellers-{days}"])
+        for days in (1, 3, 7)
+    }
+    best = max(means, key=lambda days: means[days])
+    (line,) = [line for line in judged.stdout.splitlines() if line.startswith(" best sellers")]
+    assert line.split("  ")[0] == f" best sellers, {best} day{'s' * (best > 1)}"
+    assert percent(means[best]) in line
 
 
 def test_each_date_is_a_line_and_the_page_is_named(shop: Path, judged: Ran) -> None:

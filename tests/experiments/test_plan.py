@@ -231,6 +231,7 @@ def test_the_demo_is_the_papers_experiment(folder):
     assert (quick.dates, set(quick.engines)) == (plan.dates[1:], {"markov"})
     assert [method.name for method in quick.methods] == [method.name for method in plan.methods]
     assert [method.name for method in plan.methods] == [
-        "long", "truncate", "decay", "distrdiff", "ratio", "paper", "default", "reranker",
+        "long", "truncate", "decay", "distrdiff", "ratio", "bestsellers-1", "bestsellers-3",
+        "bestsellers-7", "paper", "default", "reranker",
     ]  # fmt: skip
     assert plan.training_windows == (7, 30, 91, 182)

@@ -140,7 +140,7 @@ def test_a_backtest_is_that_of_the_same_engine(tmp_path: Path):
     }  # fmt: skip
     plan = make_plan(settings, LOG)
     assert [method.kind for method in plan.methods] == [
-        "long", "distrdiff", "ratio", "paper", "default", "reranker",
+        "long", "distrdiff", "ratio", *["bestsellers"] * 3, "paper", "default", "reranker",
     ]  # fmt: skip
     results = run_backtest(plan, LOG, tmp_path / "out").table("results")
     own, markov = (

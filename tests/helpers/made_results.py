@@ -14,11 +14,15 @@ from trimtab.report.backtest.overview import Overview, make_overview
 
 METRICS = ("acc", "map", "ndcg")
 ENGINES = ("markov", "category", "factorization")
-METHODS = ("long", "truncate", "decay", "distrdiff", "ratio", "paper", "default", "reranker")
+METHODS = (
+    "long", "truncate", "decay", "distrdiff", "ratio", "bestsellers-1", "bestsellers-3",
+    "bestsellers-7", "paper", "default", "reranker",
+)  # fmt: skip
 LEARNED = ("paper", "default", "reranker")
 DEMO_DATES = ("2017-11-01", "2017-12-11")
 HOSTILE = "</script><img src=x onerror=alert(1)>"
-_GAIN = {"truncate": -0.06, "decay": 0.01, "distrdiff": 0.05, "ratio": 0.03, "paper": -0.08,
+_GAIN = {"truncate": -0.06, "decay": 0.01, "distrdiff": 0.05, "ratio": 0.03,
+         "bestsellers-1": -0.2, "bestsellers-3": -0.1, "bestsellers-7": -0.15, "paper": -0.08,
          "default": 0.035, "reranker": 0.9}  # fmt: skip
 _PARTS = {"trend": 0.035, "personal": 0.5, "trending": 0.0, "own": 0.37}
 _BASE = {"acc": 0.081, "map": 0.052, "ndcg": 0.121}

@@ -65,10 +65,71 @@ def test_a_rival_that_wins_can_be_published() -> None:
     assert plain(how) == "To have it, train the engine like this."
 
 
+def sellers_of(*means: float) -> list[dict[str, Any]]:
+    """Lifts of the best sellers of 1, 3 and 7 days."""
+    return [
+        row for days, mean in zip((1, 3, 7), means, strict=True)
+        for row in lifts(*above(mean), method=f"bestsellers-{days}")
+    ]  # fmt: skip
+
+
+def with_methods(rows: list[dict[str, Any]]) -> Overview:
+    methods = {name: {"kind": name.partition("-")[0]} for name in {row["method"] for row in rows}}
+    return make_overview(
+        Results({"k": 10, "methods": methods}, {"results": table("results", rows)})
+    )
+
+
+def test_best_sellers_that_beat_the_bias_and_the_reranker_are_in_the_title() -> None:
+    reranker = lifts(*above(0.1), method="reranker")
+    view = with_methods([*lifts(*STEADY), *reranker, *sellers_of(0.2, 0.3, 0.15)])
+    section = headline(view)
+    reason, how = map(plain, section.sentences)
+
+    assert section.title == (
+        "Best sellers of the last 3 days for everyone beat the bias and the reranker"
+    )
+    assert reason.startswith(
+        "Best sellers of the last 3 days for everyone instead of markov raised NDCG@10 by 40.0 % "
+        "on average over 8 dates"
+    )
+    assert reason.endswith("The best of Trimtab's methods, the reranker, changed it by +20.0 %.")
+    assert how.startswith("To have them, count the purchases of the last days")
+    assert [tile.label for tile in section.tiles] == [
+        "best sellers, 3 days, NDCG@10", "reranker, NDCG@10", "bias, default, NDCG@10"
+    ]  # fmt: skip
+    other = [{**row, "engine": "als"} for row in lifts(*STEADY)]
+    view = with_methods([*lifts(*STEADY), *sellers_of(0.2, 0.1, 0.15), *other])
+    assert headline(view).title == "Best sellers of the last day for everyone beat the bias"
+    assert headline(view).sentences[1] == "On als: switch on the bias."
+    assert engine_records_table(view).rows[0][-1].text == (
+        "Show best sellers of the last day for everyone instead"
+    )
+
+
+def test_best_sellers_do_not_beat_what_is_ahead_but_not_sure() -> None:
+    unsure = lifts(2.0, *[0.1] * 7, method="reranker")
+    assert title_of(unsure, sellers_of(0.0, 0.05, 0.0)) == (
+        "Show best sellers of the last 3 days for everyone instead"
+    )
+
+
+def test_methods_are_ranked_with_the_best_number_of_days_only() -> None:
+    view = view_of([*lifts(*STEADY), *sellers_of(-0.5, -0.4, -0.2)])
+    (reason,) = headline(view).sentences
+
+    assert "The best rival, best sellers of the last 7 days for everyone, changed it by" in reason
+    ranked = [row[0].text for row in records_table(view, "markov").rows]
+    assert ranked == ["bias, default", "best sellers, 7 days"]
+    assert {point["tip"].split(", ")[1] for point in points_of(view)} == {"default", "7 days"}
+
+
 def test_the_reason_against_it() -> None:
     text = plain(headline(view_of(lifts(*[0.05] * 5, *[-0.04] * 3))).sentences[0])
 
-    assert text.startswith("No method is a sure gain on markov. The best, the bias with default")
+    assert text.startswith(
+        "No method is a sure gain on markov. The best one, the bias with default"
+    )
     assert "changed NDCG@10 by +1.6 % on average over 8 dates (95 % interval" in text
     assert text.endswith(": the interval includes 0 and 3 of 8 dates below 0.")
 
@@ -132,7 +193,8 @@ def test_the_chart_has_every_method_on_every_date(n_dates: int) -> None:
     (panels,) = chart_by_date(view)
     points = points_of(view)
     rows = view.judged(engine="mine", metric="ndcg")
-    wanted = sorted(row.lift or 0 for row in rows if row.method != "long")
+    hidden = ("long", "bestsellers-1", "bestsellers-7")  # best sellers of 3 days are the best
+    wanted = sorted(row.lift or 0 for row in rows if row.method not in hidden)
 
     assert len(panels.charts) == (n_dates if n_dates <= 4 else 1)
     assert sorted(point["x" if n_dates <= 4 else "y"] for point in points) == wanted

@@ -39,7 +39,7 @@ SECTIONS = {
     "verdict-plain": ["verdict", "intervals", "guide"],
     "simulated-test": ["verdict", "truth", *TABLE[1:]],
 }
-N_CHARTS = {"backtest-demo": 40, "backtest-many": 31, "month-thirty": 1, "month-idle": 0,
+N_CHARTS = {"backtest-demo": 40, "backtest-many": 37, "month-thirty": 1, "month-idle": 0,
             "verdict-totals": 1, "verdict-table": 11, "simulated-test": 12}  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """Backtests: compare engines, rival methods and biases on the days after each date."""
 
 from trimtab.experiments.backtest import run_backtest, total_steps
+from trimtab.experiments.best_sellers import best_sellers
 from trimtab.experiments.list_makers import OwnEngine, SuppliedLists
 from trimtab.experiments.methods import Method
 from trimtab.experiments.pace import CellDone
@@ -26,6 +27,7 @@ __all__ = [
     "Results",
     "Split",
     "SuppliedLists",
+    "best_sellers",
     "decay",
     "distribution_difference",
     "load_results",

@@ -12,10 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+import numpy as np
+
 from trimtab.bias import ItemBias
 from trimtab.checks import MOST_DAYS, require_choice, require_number
 from trimtab.engines.base import Engine
 from trimtab.errors import DataError, GuardWarning, SettingError
+from trimtab.experiments.best_sellers import best_sellers, lists_hold_own
 from trimtab.experiments.list_makers import ListMaker, Moment, SuppliedLists, make_lists
 from trimtab.experiments.results import BASELINE
 from trimtab.experiments.rivals import (
@@ -28,11 +31,12 @@ from trimtab.experiments.rivals import (
 from trimtab.experiments.timeline import EarlierWindow, Split, recent_window
 from trimtab.learn import BiasLearner, RerankLearner
 from trimtab.rerank import Reranker
-from trimtab.tables.columns import USER
+from trimtab.tables.columns import TIMESTAMP, USER
 from trimtab.tables.log_windows import stack_windows
-from trimtab.tables.timestamps import as_datetime
+from trimtab.tables.timestamps import DAY, as_datetime, microseconds
 
-RERANKER = "reranker"
+RERANKER, BEST_SELLERS = "reranker", "bestsellers"
+SELLER_DAYS = (1, 3, 7)  # best sellers are judged with each, unless a plan sets the days
 _LEARNER_SETTINGS, _RERANK_SETTINGS = (
     tuple(f.name for f in fields(learner) if f.name not in ("k", "metric"))
     for learner in (BiasLearner, RerankLearner)
@@ -44,6 +48,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "distrdiff": ("factor",),
     "ratio": ("gamma",),
     "recent": ("gamma",),
+    BEST_SELLERS: ("days",),
     "paper": _LEARNER_SETTINGS,
     "default": _LEARNER_SETTINGS,
     RERANKER: _RERANK_SETTINGS,
@@ -94,6 +99,16 @@ class Case:
     def lists(self) -> Any:
         """Lists made at the date for the buyers of the test, to evaluate."""
         return self.lists_of(self.engine)
+
+    def best_sellers(self, days: float = 3) -> Any:
+        """Return what sold most in the last days, for the users of these lists."""
+        known, since = self.split.known, self.split.test_from - round(days * DAY)
+        recent = known.slice(np.searchsorted(microseconds(known[TIMESTAMP]), since))
+        return best_sellers(self.lists, recent, self.k, None if self._hold_own else known)
+
+    @functools.cached_property
+    def _hold_own(self) -> bool:
+        return lists_hold_own(self.lists, self.split.known)
 
     def apply(self, bias: ItemBias) -> Any:
         """Return the top k of these lists with biases."""
@@ -199,6 +214,13 @@ class Method:
         return RerankLearner(k=k, metric=metric, **self.settings)
 
 
+def standard_methods(kind: str) -> tuple[Method, ...]:
+    """Return the methods that stand for a kind unless a plan has settings for it."""
+    if kind != BEST_SELLERS:
+        return (Method(kind, kind),)
+    return tuple(Method(f"{kind}-{days}", kind, {"days": days}) for days in SELLER_DAYS)
+
+
 def _difference(case: Case, factor: float = 1.0) -> Any:
     split = case.split
     return distribution_difference(case.lists, split.recent, split.train, factor)
@@ -215,4 +237,5 @@ _LISTS: Mapping[str, Callable[..., Any]] = {
     "distrdiff": _difference,
     "ratio": _ratio,
     "recent": lambda case, **settings: recent_popularity(case.lists, case.split.recent, **settings),
+    BEST_SELLERS: Case.best_sellers,
 }

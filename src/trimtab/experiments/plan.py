@@ -22,6 +22,7 @@ from trimtab.experiments.methods import (
     LISTS_METHODS,
     TRAINING_KINDS,
     Method,
+    standard_methods,
 )
 from trimtab.experiments.python_engines import PythonEngine, is_engine_address
 from trimtab.experiments.results import BASELINE
@@ -66,7 +67,9 @@ class Plan:
 
     dates: tuple[date, ...]
     engines: Mapping[str, ListMaker]
-    methods: tuple[Method, ...] = tuple(Method(kind, kind) for kind in DEFAULT_METHODS)
+    methods: tuple[Method, ...] = tuple(
+        method for kind in DEFAULT_METHODS for method in standard_methods(kind)
+    )
     baselines: Mapping[str, ListMaker] = field(default_factory=dict)
     metrics: tuple[str, ...] = METRICS
     k: int = 10
@@ -266,10 +269,13 @@ def make_engines(
 
 def make_methods(names: Sequence[str], settings: Settings) -> tuple[Method, ...]:
     """Return methods by name, the engine alone first; `settings` is as for engines."""
-    wanted = dict.fromkeys([BASELINE, *names])
-    return tuple(
-        Method(name, *_kind_and_options("method", name, settings, tuple(KINDS))) for name in wanted
-    )
+    made: dict[str, Method] = {}
+    for name in [BASELINE, *names]:
+        kind, options = _kind_and_options("method", name, settings, tuple(KINDS))
+        is_standard = name == kind and not options
+        own = standard_methods(kind) if is_standard else (Method(name, kind, options),)
+        made |= {method.name: method for method in own}
+    return tuple(made.values())
 
 
 def _kind_and_options(

@@ -22,6 +22,11 @@ class Name(NamedTuple):
     colour: str
 
 
+def _name_sellers(last: str, days: str) -> Name:
+    text = f"best sellers of the last {last} for everyone"
+    return Name(text, f"best sellers, {days}", text, "ink")
+
+
 _METHODS = {
     "long": Name("engine alone", "engine alone", "the engine alone", "grey"),
     "truncate": Name("truncate: trained on the last days only", "truncate", "truncate", "green"),
@@ -30,6 +35,9 @@ _METHODS = {
                       "the distribution difference", "ochre"),
     "ratio": Name("popularity ratio", "popularity ratio", "the popularity ratio", "violet"),
     "recent": Name("recent popularity", "recent popularity", "recent popularity", "brown"),
+    "bestsellers-1": _name_sellers("day", "1 day"),
+    "bestsellers-3": _name_sellers("3 days", "3 days"),
+    "bestsellers-7": _name_sellers("7 days", "7 days"),
     "paper": Name("bias, paper's settings", "bias, paper", "the bias with the paper's settings",
                   "orange"),
     "default": Name("bias, default settings", "bias, default", "the bias with default settings",

@@ -232,4 +232,9 @@ def lists_hold_own(wide: WiderLists, sampled: SampledUnits, has_purchases: Flags
         assert history.buyers is not None
         own = listed & (sampled.windows[of_unit] == window)
         by_chance += float(history.buyers[lists.items[own]].sum()) / histories.n_users
+    return repeats_own(found, by_chance)
+
+
+def repeats_own(found: float, by_chance: float) -> bool:
+    """Whether lists with so many entries that the user has, and so many by chance, hold them."""
     return by_chance < _LEAST_BY_CHANCE or found >= _BY_CHANCE * by_chance

@@ -20,7 +20,7 @@ from trimtab.report.backtest.lift_sections import (
     methods_section,
 )
 from trimtab.report.backtest.objective_section import objectives_section
-from trimtab.report.backtest.overview import Overview, make_overview
+from trimtab.report.backtest.overview import SELLERS, Overview, make_overview
 from trimtab.report.backtest.parts_section import parts_section
 from trimtab.report.blocks import Section, fold, guide_section
 from trimtab.report.decision import FEW_DATES, MOST_BELOW, WORTH
@@ -44,6 +44,12 @@ _LIFT_TERMS = [
         "the choice of users, not the choice of dates.",
     ),
 ]
+_SELLERS_TERM = (
+    "Best sellers",
+    "What was bought most often in the 1, 3 or 7 days before a date, the same for every user with "
+    "a list; without what the user already has if the engine's lists never hold that. Methods are "
+    "ranked with the number of days that turned out best on these dates.",
+)
 _TABLE_TERMS = {
     "coverage": ("Coverage", "How many of the n best sellers are among the n most recommended."),
     "divergence": (
@@ -133,7 +139,8 @@ def _make_guide(view: Overview) -> Section:
         )
     first = "What was judged, the rule behind the first line, and what each number means."
     sentences = [first, describe_setup(view), sentence]
-    return guide_section(sentences, [*_decision_terms(), *terms, *_LIFT_TERMS, *tables])
+    sellers = [_SELLERS_TERM] if any(method in SELLERS for method in view.methods) else []
+    return guide_section(sentences, [*_decision_terms(), *terms, *_LIFT_TERMS, *sellers, *tables])
 
 
 def _decision_terms() -> list[tuple[str, str]]:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from trimtab.experiments.results import BASELINE
 from trimtab.report import charts
-from trimtab.report.backtest.overview import Overview, Row, choose_objective, mean_by
+from trimtab.report.backtest.judged_methods import rank_records
+from trimtab.report.backtest.overview import SELLERS, Overview, Row, choose_objective, mean_by
 from trimtab.report.blocks import Block, Cell, Chart, Panels, Section, Table, method_cell
 from trimtab.report.words import capitalize, count, decimal, join_words
 
@@ -26,13 +27,18 @@ def coverage_section(view: Overview) -> Section | None:
 
 
 def _find_rows(view: Overview, name: str) -> list[Row]:
-    """Return rows of known methods, learned ones for the objective that is shown."""
+    """Return rows of known methods, learned ones for the objective that is shown.
+
+    Best sellers are shown with the number of days that they are ranked with.
+    """
     table = view.results.table(name)
     if not table.num_rows:
         return []
     objective = choose_objective(table, view.metric)
     rows = [row for row in table.to_pylist() if (row["objective"] or "") in ("", objective)]
-    rows = [row for row in rows if row["method"] in view.names and row["date"] in view.dates]
+    ranked = {record.method for record in rank_records(view, view.engines[0])}
+    known = [name for name in view.names if name in ranked or name not in SELLERS]
+    rows = [row for row in rows if row["method"] in known and row["date"] in view.dates]
     return rows if _select(rows, view.engines[0]) else []
 
 
@@ -51,9 +57,10 @@ def describe_coverage(view: Overview, rows: Sequence[Row]) -> str:
     size = both[min(len(both) - 1, 3)]
     shown = [method for method in (*view.headlined, BASELINE) if (method, size) in means]
     texts = [
-        f"{view.names[method].in_text} covers {decimal(means[method, size], 0)}" for method in shown
+        f"{decimal(means[method, size], 0)} by {view.names[method].in_text}" for method in shown
     ]
-    return f"Of the {count(size)} best sellers, {join_words(texts)} ({view.engines[0]})."
+    covered = f"Covered of the {count(size)} best sellers of the test"
+    return f"{covered}: {join_words(texts)} ({view.engines[0]})."
 
 
 def _coverage_panels(view: Overview, rows: Sequence[Row]) -> Panels:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from trimtab.report.backtest.judged_methods import decide_engine
-from trimtab.report.backtest.overview import Overview
-from trimtab.report.decision import DO_NOT, INSTEAD, SWITCH_ON, UNKNOWN, Decision, Record
-from trimtab.report.words import counted, day, interval, join_words, percent
+from trimtab.experiments.methods import BEST_SELLERS, RERANKER
+from trimtab.report.backtest.judged_methods import decide_engine, find_records
+from trimtab.report.backtest.overview import SELLERS, Overview
+from trimtab.report.decision import DO_NOT, INSTEAD, SWITCH_ON, UNKNOWN, Decision, Record, beats
+from trimtab.report.words import capitalize, counted, day, interval, join_words, percent
 
 _IN_TITLE = {"default": "the bias"}
 ENOUGH_DATES = 8  # recommended if there are few
@@ -17,15 +18,31 @@ _HOW_TO = {  # by kind of rival
     "distrdiff": _PUBLISH.format("difference"),
     "truncate": _RETRAIN,
     "decay": _RETRAIN,
+    BEST_SELLERS: (
+        "To have them, count the purchases of the last days and show the items with the most: that "
+        "needs neither an engine nor Trimtab."
+    ),
 }
 
 
 def write_title(view: Overview, decision: Decision) -> str:
     """Return the one line on top: what to do."""
-    title = _write_action(view, decision)
+    title = _say_beaten(view, decision) or _write_action(view, decision)
     if not view.few or decision.action in (DO_NOT, UNKNOWN):
         return title
     return f"{title}, as far as {counted(len(view.dates), 'date')} can tell"
+
+
+def _say_beaten(view: Overview, decision: Decision) -> str:
+    """Return that best sellers beat all of Trimtab's methods; nothing unless they do."""
+    chosen, own = decision.chosen, find_records(view, view.engines[0], view.own_methods)
+    if decision.action != INSTEAD or chosen is None or chosen.method not in SELLERS:
+        return ""
+    if not own or not all(beats(chosen, record) for record in own):
+        return ""
+    kinds = [view.kind_of(record.method) for record in own]
+    names = dict.fromkeys("the reranker" if kind == RERANKER else "the bias" for kind in kinds)
+    return f"{capitalize(view.names[chosen.method].in_text)} beat {join_words(list(names))}"
 
 
 def _write_action(view: Overview, decision: Decision) -> str:
@@ -34,6 +51,8 @@ def _write_action(view: Overview, decision: Decision) -> str:
     if decision.action == DO_NOT:
         return "Do not switch it on"
     method = decision.chosen.method
+    if method in SELLERS:
+        return f"Show {view.names[method].in_text} instead"
     name = _IN_TITLE.get(method, view.names[method].in_text)
     return f"Switch on {name}{' instead' if decision.action == INSTEAD else ''}"
 
@@ -61,11 +80,13 @@ def _describe_choice(view: Overview, decision: Decision) -> str:
     where = f"on {view.engines[0]}"
     if decision.action == DO_NOT:
         return (
-            f"No method is a sure gain {where}. The best, {name}, changed {metric} by "
+            f"No method is a sure gain {where}. The best one, {name}, changed {metric} by "
             f"{percent(record.mean)}{_over(record)}{_span(record)}{_why_not(record)}."
         )
     size = f"{percent(record.mean).lstrip('+')}{_over(record)}{_span(record)}"
-    start = f"{name[:1].upper()}{name[1:]} {where} raised {metric} by {size}"
+    if record.method in SELLERS:
+        where = f"instead of {view.engines[0]}"
+    start = f"{capitalize(name)} {where} raised {metric} by {size}"
     return f"{start}. {_describe_dates(record)}" if record.n_dates > 1 else f"{start}."
 
 

@@ -72,11 +72,12 @@ def methods_section(view: Overview) -> Section | None:
     detail = lift_blocks.lift_blocks(view, lift_blocks.method_cases(view, engine), ["method"])
     if not view.few:
         detail += lift_blocks.lifts_by_date(view, engine)
+    ranked = [record.method for record in rank_records(view, engine)]
     lifts = {
         view.names[method].short: view.judged(engine=engine, method=method, metric=view.metric)
-        for method in view.rivals
+        for method in ranked
     }
-    made: list[Block] = [records_table(view, engine)] if rank_records(view, engine) else []
+    made: list[Block] = [records_table(view, engine)] if ranked else []
     made.append(Fold(f"All metrics{_by_date(view)}", detail))
     title = f"Each method against the engine alone ({engine})"
     return Section("methods", title, [describe_range(view, lifts)], made)

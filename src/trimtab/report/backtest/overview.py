@@ -11,11 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.checks import METRICS
-from trimtab.experiments.methods import LEARNING_KINDS, RERANKER
+from trimtab.experiments.methods import BEST_SELLERS, LEARNING_KINDS, RERANKER, standard_methods
 from trimtab.experiments.results import BASELINE, EARLIER, Results
 from trimtab.report.decision import FEW_DATES  # up to this many, each is shown by itself
 from trimtab.report.words import METHODS, Name, day, is_number, method_names, metric_name
 
+SELLERS = tuple(method.name for method in standard_methods(BEST_SELLERS))
 HARMLESS = -0.005  # a lift at or above this counts as harmless
 Row = dict[str, Any]
 _NAMES = ("date", "engine", "method", "objective", "metric")
