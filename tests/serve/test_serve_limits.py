@@ -232,7 +232,7 @@ def test_bytes_that_are_not_http_are_400(server, content):
 LIMITS: dict[str, Any] = {
     "--max-body": 900, "--max-items": 8, "--max-lists": 3, "--max-batch-items": 15,
     "--max-filter": 2, "--max-recent": 7, "--max-id-length": 5, "--max-k": 12,
-    "--max-requests": 2, "--body-seconds": 5,
+    "--body-seconds": 5,
 }  # fmt: skip
 BOUGHT = {"item_id": "a", "days_ago": 1}
 LISTS_OVER_A_LIMIT = [
@@ -291,26 +291,6 @@ def test_a_batch_over_a_limit_is_422(limited, lists, words):
 
 def test_a_body_over_the_limit_is_413(limited):
     assert answer_to(limited, b" " * 901)[0] == 413
-
-
-def test_too_many_requests_at_once_are_503_but_health_is_answered(limited):
-    with limited.connect() as first, limited.connect() as second:
-        for connection in (first, second):
-            connection.sendall(RERANK_HEAD + b"Content-Length: 12\r\n\r\n{")
-        answers = []
-
-        def is_full() -> bool:
-            answers.append(limited.client.post("/rerank", json=request_of("a", [1], k=1)))
-            return answers[-1].status_code == 503
-
-        wait_for(is_full, seconds=4)
-        assert answers[-1].headers["retry-after"] == "1"
-        assert "2 requests" in answers[-1].json()["error"]
-        assert limited.client.get("/health").status_code == 200
-        for connection in (first, second):
-            connection.sendall(b'"items":[]}')
-            assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
-    assert limited.client.post("/rerank", json=request_of("a", [1], k=1)).status_code == 200
 
 
 def test_clients_that_disconnect_do_no_harm(server):
