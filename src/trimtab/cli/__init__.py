@@ -122,6 +122,14 @@ def guarded(command: Callable[[], Any]) -> int:
     except TrimtabError as error:
         print(f"trimtab: {escape_controls(str(error))}", file=sys.stderr)
         return _ERROR_STATUS.get(type(error), 2)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        place = escape_controls(str(error.filename))
+        print(
+            f"trimtab: {place}: {error.strerror}; check its path and permissions", file=sys.stderr
+        )
+        return 2
     except _Stopped as stopped:
         print("trimtab: stopped; finished work is kept", file=sys.stderr)
         return 128 + int(stopped.args[0])
