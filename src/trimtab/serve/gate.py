@@ -59,20 +59,21 @@ class Gate:
             request.leave(500)
 
     async def _pass(self, request: _Request, scope: Scope, receive: Receive) -> None:
-        async def receive_whole() -> Message:
+        async def receive_body() -> Message:
             message = await receive()
             if message["type"] == "http.request" and not message.get("more_body"):
                 self._admit(request)
             return message
 
+        has_body = takes_body(request.path)
         try:
             self._check(request.path, scope)
-            if not takes_body(request.path):
+            if not has_body:
                 self._admit(request)
         except RefusalError as refusal:
             await refusal.response()(scope, receive, request.send)
             return
-        await self._app(scope, receive_whole, request.send)
+        await self._app(scope, receive_body if has_body else receive, request.send)
 
     def _check(self, path: str, scope: Scope) -> None:
         _check_host(scope, self._settings.token is None)
