@@ -5,6 +5,7 @@
     python benchmarks/serve_load.py --recent 20
     python benchmarks/serve_load.py --batches 4
     python benchmarks/serve_load.py --sleepers 128
+    python benchmarks/serve_load.py --rate 200 --seconds 10 --half-sent 130
 
 The command serves a store of 100,000 items. With --recent, it has a reranker, and each request
 carries that many recent items; up to 60 items are added to each list. A client in another process
@@ -12,9 +13,9 @@ sends lists at a fixed rate over open connections, without waiting for earlier a
 time counts from the moment it was due. The same load of GET /health comes first, to show what the
 server, the client and the machine cost without ranking. With --batches, that many connections of a
 third process send batches of 500 lists of 100 without pause; with --sleepers, that many ask for
-answers of 1.5 MB and never read, and begin again when they are disconnected. Exits with 1 if a
-request failed or the
-99th percentile is 20 ms or more.
+answers of 1.5 MB and never read; with --half-sent, that many send half a body and no more. Those
+that are disconnected begin again. Exits with 1 if a request failed or the 99th percentile is 20 ms
+or more.
 """
 
 from __future__ import annotations
@@ -218,10 +219,9 @@ async def send_batches(port: int, n: int) -> None:
     await asyncio.gather(*(repeat() for _ in range(n)))
 
 
-def sleep(port: int, n: int) -> None:
-    """Hold n connections that ask for large answers and never read."""
-    asked = b"GET /docs/assets/swagger-ui-bundle.js HTTP/1.1\r\nHost: localhost\r\n\r\n" * 8
-    connections = [open_sleeper(port, asked) for _ in range(n)]
+def hold(port: int, asked: bytes, n: int) -> None:
+    """Hold n connections that send this, read nothing, and begin again when they are closed."""
+    connections = [open_held(port, asked) for _ in range(n)]
     while True:
         for place, connection in enumerate(connections):
             try:
@@ -230,12 +230,12 @@ def sleep(port: int, n: int) -> None:
                 pass
             except ConnectionError:
                 connection.close()
-                connections[place] = open_sleeper(port, asked)
+                connections[place] = open_held(port, asked)
         time.sleep(0.1)
 
 
-def open_sleeper(port: int, asked: bytes) -> socket.socket:
-    """Return a connection that has asked for something and has little room for the answer."""
+def open_held(port: int, asked: bytes) -> socket.socket:
+    """Return a connection that has sent something and has little room for the answer."""
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     connection.connect(("127.0.0.1", port))
@@ -244,10 +244,21 @@ def open_sleeper(port: int, asked: bytes) -> socket.socket:
     return connection
 
 
+def held_bytes(kind: str, port: int) -> bytes:
+    """Return what a connection that is held open sends."""
+    if kind == "sleep":
+        return b"GET /docs/assets/swagger-ui-bundle.js HTTP/1.1\r\nHost: localhost\r\n\r\n" * 8
+    whole = request_bytes(port, 100, 0, random.Random(3))
+    return whole[: len(whole) // 2]
+
+
 @contextlib.contextmanager
 def in_background(arguments: argparse.Namespace, port: str) -> Iterator[None]:
     """Run the other clients that were asked for."""
-    options = {"--batch-client": arguments.batches, "--sleep-client": arguments.sleepers}
+    options = {
+        "--batch-client": arguments.batches, "--sleep-client": arguments.sleepers,
+        "--half-client": arguments.half_sent,
+    }  # fmt: skip
     started = [
         subprocess.Popen([sys.executable, __file__, option, port, "--number", str(n)])
         for option, n in options.items()
@@ -296,7 +307,8 @@ def main() -> None:
     parser.add_argument("--recent", type=int, default=0)
     parser.add_argument("--batches", type=int, default=0)
     parser.add_argument("--sleepers", type=int, default=0)
-    for name in ("--client", "--batch-client", "--sleep-client", "--number"):
+    parser.add_argument("--half-sent", type=int, default=0)
+    for name in ("--client", "--batch-client", "--sleep-client", "--half-client", "--number"):
         parser.add_argument(name, type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.client is not None:
@@ -304,8 +316,9 @@ def main() -> None:
         return
     if arguments.batch_client is not None:
         asyncio.run(send_batches(arguments.batch_client, arguments.number))
-    if arguments.sleep_client is not None:
-        sleep(arguments.sleep_client, arguments.number)
+    for kind in ("sleep", "half"):
+        if (port := getattr(arguments, f"{kind}_client")) is not None:
+            hold(port, held_bytes(kind, port), arguments.number)
     with tempfile.TemporaryDirectory() as folder:
         found = measure(arguments, Path(folder))
     for name, figures in found.items():

@@ -25,7 +25,7 @@ def call() -> Call:
 
 def _call(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
     words = [str(argument) for argument in arguments]
-    interrupt = signal.getsignal(signal.SIGINT)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     out, err = io.StringIO(), io.StringIO()
     try:
         with (
@@ -34,7 +34,8 @@ def _call(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
         ):  # fmt: skip
             main(words)
     finally:
-        signal.signal(signal.SIGINT, interrupt)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
     return subprocess.CompletedProcess(
         words, int(ended.value.code or 0), out.getvalue(), err.getvalue()
     )

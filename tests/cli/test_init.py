@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -41,6 +42,26 @@ def test_it_runs_as_it_stands(project):
     version = tt.Store(str(project / "store")).current()
     assert str(version.as_of) == "2010-11-10"
     assert version.lists().num_rows > 10_000
+
+
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path, call):
+    (tmp_path / "file").touch()
+    run = call("init", "file/shop", cwd=tmp_path)
+    assert (run.returncode, run.stdout) == (2, "")
+    sentence = "cannot write to file/shop: .* is not a folder; use another folder"
+    assert re.fullmatch(f"trimtab: {sentence}\n", run.stderr)
+
+
+def test_a_full_disk_is_told_of(tmp_path):
+    limited = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)); "
+    command = limited + "from trimtab.cli import main; main(sys.argv[1:])"
+    run = subprocess.run(
+        [sys.executable, "-c", command, "init", "shop"],
+        cwd=tmp_path, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert run.returncode == 2
+    assert run.stderr == "trimtab: cannot write to shop: File too large; use another folder\n"
 
 
 def test_schedules_name_the_folder(project):

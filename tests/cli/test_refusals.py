@@ -6,6 +6,7 @@ import pytest
 
 FIT = ("fit", "--recs", "no.csv", "--recent", "no.csv", "--out", "out")
 APPLY = ("apply", "--bias", "bias", "--recs", "no.csv", "--out", "out.csv")
+LONG = "x" * 300  # no system takes such a name, whoever asks
 REFUSALS = {
     "an unknown setting": ((*FIT, "--set", "depth=3"), ["--set depth=3", "penalty"]),
     "a setting without a value": ((*FIT, "--set", "penalty"), ["--set penalty", "name=value"]),
@@ -53,6 +54,12 @@ REFUSALS = {
     ),
     "no rows of a difference": (("diff", "1", "2", "--store", "no", "--top", "0"), ["top=0"]),
     "an empty store": (("history", "--store", "no"), ["no: "]),
+    "a project of no name": (("init", LONG), [LONG, "too long"]),
+    "results of no name": (("report", "--results", LONG), [LONG, "too long"]),
+    "a log of no name": (
+        ("backtest", "--date", "2026-02-20", "--log", f"{LONG}.csv"), [LONG, "too long"],
+    ),
+    "an output of no name": ((*FIT[:-1], LONG), [LONG, "too long"]),
 }  # fmt: skip
 
 

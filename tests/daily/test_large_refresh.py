@@ -54,6 +54,31 @@ def test_the_same_version(shop: Shop, keep_in_files, monkeypatch, options):
     found.check()
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [pa.string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())],
+    ids=["string", "string_view", "dictionary"],
+)
+def test_text_ids_of_any_kind(shop: Shop, monkeypatch, kind):
+    for path in (shop.events, *shop.lists.iterdir()):
+        table = pq.read_table(path)
+        for name in ("user_id", "item_id"):
+            ids = table[name].cast(pa.string())
+            ids = ids.dictionary_encode() if pa.types.is_dictionary(kind) else ids.cast(kind)
+            table = table.set_column(table.column_names.index(name), name, ids)
+        pq.write_table(table, path)
+        assert pq.read_schema(path).field("item_id").type == kind
+    biases, lists = [], []
+    for large in (10**9, 10):
+        monkeypatch.setattr(large_lists, "LARGE", large)
+        version = shop.job(rerank=True, warm=False).run(AS_OF).version
+        files = files_of(version)
+        lists.append(pq.read_table(pa.BufferReader(files.pop("top.parquet"))).to_pydict())
+        biases.append(files)
+    assert biases[0] == biases[1]
+    assert lists[0] == lists[1]
+
+
 def test_methods_that_need_all_lists_read_them(shop: Shop, monkeypatch):
     expected = shop.job(method="recent").run(AS_OF).version
     monkeypatch.setattr(large_lists, "LARGE", 10)

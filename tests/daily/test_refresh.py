@@ -18,7 +18,7 @@ import pytest
 import trimtab as tt
 from shops import AS_OF, FIRST, make_fad, run_in_process
 from trimtab.cli.version_lines import print_version
-from trimtab.daily import diff
+from trimtab.daily import diff, large_lists
 from trimtab.daily.dated_lists import find_lists
 from trimtab.daily.publish_checks import unchanged_share
 from trimtab.errors import BusyError, DataError, RefusedError, SettingError, StoreError
@@ -206,6 +206,18 @@ def test_numbers_on_one_day_and_text_on_another_are_refused(shop):
     text = table.set_column(1, "item_id", table["item_id"].cast(pa.string()))
     pq.write_table(text, shop.lists / f"{day}.parquet")
     with pytest.raises(DataError, match=rf"'item_id' holds large_string in .*{day}.* int64"):
+        shop.job(learner=QUICK, windows=2).run(AS_OF)
+
+
+@pytest.mark.parametrize("back", [4, 7])
+@pytest.mark.parametrize("large", [10, 10**9])
+def test_text_in_the_scores_of_one_night_is_refused(shop, monkeypatch, large, back):
+    monkeypatch.setattr(large_lists, "LARGE", large)
+    path = shop.lists / f"{AS_OF - timedelta(back)}.parquet"
+    table = pq.read_table(path)
+    pq.write_table(table.set_column(2, "score", pa.array(["high"] * table.num_rows)), path)
+    message = rf"column 'score' of {path} holds large_string: it must be numeric"
+    with pytest.raises(DataError, match=message):
         shop.job(learner=QUICK, windows=2).run(AS_OF)
 
 

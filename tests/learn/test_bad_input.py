@@ -30,6 +30,7 @@ USERS = [user for user in range(1, 7) for _ in range(3)]
 RECS = pa.table({"user_id": USERS, "item_id": [7, 8, 9] * 6, "score": [0.9, 0.6, 0.3] * 6})
 RECENT = pa.table({"user_id": [1, 2, 3, 4], "item_id": [8, 8, 9, 7]})
 WEIGHTS = pa.table({"user_id": [1, 2], "weight": [1.0, 2.0]})
+FAR = pa.array([-(2**62), 0, 0, 0]).cast(pa.timestamp("us", "UTC"))
 PAIRS = pa.table({"user_id": [1], "item_id": [7]})
 
 
@@ -110,6 +111,10 @@ CASES = {
     "k below one": fit("k=0", settings={"k": 0}, error=tt.SettingError),
     "negative weight": fit("'weight' | weights | -1", weights=change(WEIGHTS, "weight", -1.0)),
     "a weight twice": fit("'user_id' | weights | 2", weights=change(WEIGHTS, "user_id", 2)),
+    "a time outside the calendar": fit(
+        "'timestamp' | recent | -4611686018427387904 | years 2 to 9998",
+        recent=RECENT.append_column("timestamp", FAR),
+    ),
     "no weight at all": fit(
         "'weight' | weights | 0",
         weights=pa.table({"user_id": [1, 2, 3, 4], "weight": [0, 0, 0, 0]}),

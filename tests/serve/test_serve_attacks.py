@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
+import httpx
 import pytest
 
 from services import RERANK_HEAD, Running, request_of, running, wait_for
@@ -17,6 +20,7 @@ GET = b"GET /health HTTP/1.1\r\nHost: localhost\r\n"
 HEALTH = GET + b"\r\n"
 LARGE = b"GET /docs/assets/swagger-ui-bundle.js HTTP/1.1\r\nHost: localhost\r\n\r\n"  # 1.5 MB
 CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
+HALF = RERANK_HEAD + b"Content-Length: 12\r\n\r\n{"
 SEND_SECONDS = 0.6
 
 
@@ -115,8 +119,11 @@ def test_requests_in_a_row_are_all_answered_and_take_little_memory(bounded):
         assert read_all(connection).count(b"HTTP/1.1 200 ") == 1_001
 
 
-@pytest.mark.parametrize("sent", [b"", GET])
-def test_many_connections_close_those_that_wait_longest(bounded, sent):
+@pytest.mark.parametrize(
+    ("sent", "rest"), [(b"", HEALTH), (GET, b"\r\n"), (HALF, b'"items":[]}')],
+    ids=["nothing", "headers", "half a body"],
+)  # fmt: skip
+def test_many_connections_close_those_that_wait_longest(bounded, sent, rest):
     connections = []
     try:
         for _ in range(260):
@@ -124,10 +131,75 @@ def test_many_connections_close_those_that_wait_longest(bounded, sent):
             connections[-1].sendall(sent)
         assert bounded.rerank(request_of([1], [1.0]))["items"]
         assert [read_all(connection) for connection in connections[:55]] == [b""] * 55
-        connections[-1].sendall(HEALTH if sent == b"" else b"\r\n")
+        connections[-1].sendall(rest)
         assert connections[-1].recv(65536).startswith(b"HTTP/1.1 200 ")
     finally:
         close_all(connections)
+
+
+def test_half_sent_bodies_hold_no_place(bounded):
+    halves = [bounded.connect() for _ in range(130)]  # of 128 places
+    try:
+        for connection in halves:
+            connection.sendall(HALF)
+        for _ in range(100):
+            assert bounded.rerank(request_of([1], [1.0]))["items"]
+        halves[-1].sendall(b'"items":[]}')
+        assert halves[-1].recv(65536).startswith(b"HTTP/1.1 200 ")
+    finally:
+        close_all(halves)
+
+
+@pytest.fixture(scope="module")
+def narrow(shared_store):
+    """A server with two places and all the time in the world."""
+    with running(shared_store, "--max-requests", 2, "--body-seconds", 3600) as server:
+        yield server
+
+
+def test_half_sent_bodies_that_take_too_much_memory_are_refused_oldest_first(narrow):
+    head = RERANK_HEAD + b"Content-Length: 2000000\r\n\r\n"
+    halves = []
+    try:
+        for _ in range(5):
+            halves.append(narrow.connect())
+            halves[-1].sendall(head + b" " * 1_900_000)
+        for connection in halves[:3]:  # two are as much as both places may hold
+            assert read_all(connection)[:13] in {b"HTTP/1.1 408 ", b""}  # b"": reset meanwhile
+        halves[-1].sendall(b'{"items":[]}'.rjust(100_000))
+        assert halves[-1].recv(65536).startswith(b"HTTP/1.1 200 ")
+        assert narrow.rerank(request_of([1], [1.0]))["items"]
+    finally:
+        close_all(halves)
+
+
+def test_too_many_requests_at_once_are_503_but_health_is_answered(narrow):
+    batch = {"lists": [request_of(range(100), [0.5] * 100)] * 400}
+    small = request_of([1], [1.0])
+    is_done = threading.Event()
+
+    def send_batches() -> set[int]:
+        statuses = set()
+        while not is_done.is_set():
+            statuses.add(httpx.post(f"{narrow.url}/rerank/batch", json=batch).status_code)
+        return statuses
+
+    with ThreadPoolExecutor(2) as pool:
+        busy = [pool.submit(send_batches) for _ in range(2)]
+        answers = []
+
+        def is_full() -> bool:
+            answers.append(narrow.client.post("/rerank", json=small))
+            return answers[-1].status_code == 503
+
+        wait_for(is_full)
+        is_healthy = narrow.client.get("/health").status_code == 200
+        is_done.set()
+        assert [one.result() | {200, 503} for one in busy] == [{200, 503}] * 2
+    assert is_healthy
+    assert answers[-1].headers["retry-after"] == "1"
+    assert "2 requests" in answers[-1].json()["error"]
+    assert narrow.rerank(small)["items"]
 
 
 def sleeper(server: Running, requests: bytes) -> socket.socket:

@@ -87,9 +87,9 @@ def test_a_signal_stops_it_with_status_0_after_open_requests(store, number, host
         body = json.dumps(request_of([1], [1.0])).encode()
         server.client.get("/health")  # leaves a connection open
         with server.connect() as open_request:
-            length = f"Content-Length: {len(body)}\r\n\r\n".encode()
-            open_request.sendall(RERANK_HEAD + length + body[:5])
-            wait_for(lambda: server.count("trimtab_requests_now") == 2)
+            rest = f"Content-Length: {len(body)}\r\nExpect: 100-continue\r\n\r\n".encode()
+            open_request.sendall(RERANK_HEAD + rest + body[:5])
+            assert open_request.recv(65536).startswith(b"HTTP/1.1 100 ")  # the service waits
             server.process.send_signal(number)
             wait_for(lambda: not is_listening(server))
             open_request.sendall(body[5:])

@@ -51,6 +51,42 @@ def test_text_with_offsets():
     assert stamps(make_log(given)) == ["02 07:00"] * 2
 
 
+@pytest.mark.parametrize("kind", [pa.string_view(), pa.dictionary(pa.int32(), pa.string())])
+def test_text_of_any_kind_is_read_as_plain_text(kind):
+    def as_kind(table: pa.Table, name: str) -> pa.Table:
+        text = table[name].cast(pa.string())
+        text = text.dictionary_encode() if pa.types.is_dictionary(kind) else text.cast(kind)
+        return table.set_column(table.column_names.index(name), name, text)
+
+    items = pa.table({"item_id": ["7", "8"], "name": ["cup", "hat"], "category": ["x", "y"]})
+    events, named = EVENTS, items
+    for name in ("user_id", "item_id"):
+        events = as_kind(events, name)
+    if kind == pa.string_view():
+        events = as_kind(events, "timestamp")
+    for name in items.column_names:
+        named = as_kind(named, name)
+    log = make_log(events, tz="UTC", items=named)
+    assert log.events["item_id"].to_pylist() == ["8", "7"]
+    assert log.items.to_pylist() == items.to_pylist()
+    assert log.count("user_id") == 2
+
+
+FAR = {
+    "before the calendar": pa.array([-(2**62)] * 3).cast(pa.timestamp("us", "UTC")),
+    "after the calendar": pa.array([2**40] * 3).cast(pa.timestamp("s")),
+    "dates": pa.array([2**30] * 3, pa.int32()).cast(pa.date32()),
+    "the year 1": pa.array(["0001-01-01 00:00:00"] * 3),
+    "the year 9999": pa.array(["9999-12-31 23:59:59"] * 3),
+}
+
+
+@pytest.mark.parametrize("times", FAR.values(), ids=FAR)
+def test_times_outside_the_calendar_are_refused(times):
+    with pytest.raises(DataError, match=r"'timestamp' of events .* in the years 2 to 9998; fix"):
+        make_log(with_times(times), tz="America/New_York")
+
+
 SECONDS = [1_782_982_800, 1_782_948_600, 1_783_072_800]  # of EVENTS, in UTC
 
 

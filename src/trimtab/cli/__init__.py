@@ -107,11 +107,12 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
 
 
 class _Stopped(BaseException):
-    """Ctrl-C, under a name that typer does not catch."""
+    """Ctrl-C or SIGTERM, under a name that typer does not catch."""
 
 
-def _stop(*_: object) -> None:
-    raise _Stopped
+def _stop(number: int, _: object) -> None:
+    """Raise, so that temporary files are removed on the way out."""
+    raise _Stopped(number)
 
 
 def guarded(command: Callable[[], Any]) -> int:
@@ -121,14 +122,23 @@ def guarded(command: Callable[[], Any]) -> int:
     except TrimtabError as error:
         print(f"trimtab: {escape_controls(str(error))}", file=sys.stderr)
         return _ERROR_STATUS.get(type(error), 2)
-    except _Stopped:
+    except OSError as error:
+        if error.filename is None:
+            raise
+        place = escape_controls(str(error.filename))
+        print(
+            f"trimtab: {place}: {error.strerror}; check its path and permissions", file=sys.stderr
+        )
+        return 2
+    except _Stopped as stopped:
         print("trimtab: stopped; finished work is kept", file=sys.stderr)
-        return 130
+        return 128 + int(stopped.args[0])
     return 0
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the `trimtab` command with these arguments, those of the process by default."""
     warnings.showwarning = _show_warning
-    signal.signal(signal.SIGINT, _stop)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop)
     sys.exit(guarded(lambda: app(arguments)))

@@ -10,6 +10,7 @@ import typer
 
 from trimtab.cli.printing import say
 from trimtab.errors import StoreError
+from trimtab.tables.files import require_writable_folder
 
 _FILES = Path(__file__).parents[1] / "starter"
 _NOT_OURS = ".txt"  # after the names of Python files, which are not part of the package
@@ -28,6 +29,17 @@ def init(
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise StoreError(f"{folder}: must be an empty or a new folder; name another one")
+    require_writable_folder(folder)
+    try:
+        _write_files(folder)
+    except OSError as error:
+        raise StoreError(
+            f"cannot write to {folder}: {error.strerror}; use another folder"
+        ) from error
+    say(f"next: cd {shlex.quote(str(folder))}, and read README.md")
+
+
+def _write_files(folder: Path) -> None:
     for source in sorted(path for path in _FILES.rglob("*") if path.is_file()):
         place = folder / str(source.relative_to(_FILES)).removesuffix(_NOT_OURS)
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -38,4 +50,3 @@ def init(
         if place.suffix == ".sh":
             place.chmod(0o755)
         say(f"wrote {place}")
-    say(f"next: cd {shlex.quote(str(folder))}, and read README.md")

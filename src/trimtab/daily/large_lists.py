@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.parquet.list_file import write_parts
-from trimtab.tables.arrow_types import plain_type
+from trimtab.tables.arrow_types import is_text, plain_type
 from trimtab.tables.column_map import ColumnMap
 from trimtab.tables.columns import ITEM, SCORE, USER, WINDOW
 from trimtab.tables.files import is_csv
@@ -77,7 +77,7 @@ class LargeLists:
         own = self.rows.own_name(ITEM)
         counted = []
         for batch in self.rows.batches(columns=[own]):
-            found = batch[own].drop_null().value_counts()
+            found = _widen(batch[own]).drop_null().value_counts()
             counted.append(pa.table({ITEM: found.field("values"), "count": found.field("counts")}))
         return pa.concat_tables(counted).group_by(ITEM).aggregate([("count", "sum")])
 
@@ -146,7 +146,7 @@ def _widen(column: pa.ChunkedArray) -> pa.ChunkedArray:
     kind = plain_type(column.type)
     if pa.types.is_integer(kind) and kind != pa.uint64():
         return column.cast(kind).cast(pa.int64())
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+    if is_text(kind):
         return column.cast(kind).cast(pa.large_string())
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return column.cast(pa.float64())

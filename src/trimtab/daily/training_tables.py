@@ -35,6 +35,7 @@ from trimtab.tables.columns import (
     WEIGHT,
 )
 from trimtab.tables.files import is_csv, match_id_types, read_table
+from trimtab.tables.frames import Table, require_numbers
 from trimtab.tables.log import Log, make_log
 from trimtab.tables.log_windows import Window, rows_of_users, stack_windows
 from trimtab.tables.places import Place
@@ -141,6 +142,8 @@ def read_lists(
         text,
     )
     _require_one_kind(lists, days, matched)
+    for day, table in zip(days, matched, strict=True):
+        require_numbers(Table(str(lists.days[day]), table, None, False, own_names(table)))
     tables = [
         own if isinstance(own, LargeLists) else table
         for own, table in zip(tables, matched, strict=True)

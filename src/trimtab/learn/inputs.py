@@ -38,6 +38,7 @@ from trimtab.tables.frames import (
 )
 from trimtab.tables.ids import encode_ids
 from trimtab.tables.rec_lists import code_lists, longest_list, warn_if_short
+from trimtab.tables.timestamps import require_calendar
 
 
 @dataclass(frozen=True)
@@ -253,6 +254,7 @@ class TimeBounds:
         if is_epoch_type(times.type):
             with contextlib.suppress(DataError):  # other numbers matter only where times are needed
                 times = parse_epochs(times, recent.name, TIMESTAMP)
+        require_calendar(times, recent.name, recent.own_name(TIMESTAMP))
         bounds = pc.min_max(times).as_py()
         if bounds["min"] is not None:
             first, last = bounds["min"], bounds["max"]

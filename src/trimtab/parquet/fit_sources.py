@@ -83,7 +83,9 @@ class FitSources:
             return rows["recs"]
         names = ["recs", *(f"recs {place}" for place in range(1, len(self.windows)))]
         labelled = [
-            rows[name].append_column(WINDOW, pa.repeat(pa.scalar(label), rows[name].num_rows))
+            _as_plain(rows[name]).append_column(
+                WINDOW, pa.repeat(pa.scalar(label), rows[name].num_rows)
+            )
             for name, label in zip(names, self.windows, strict=True)
         ]
         return pa.concat_tables(labelled, promote_options="permissive")
@@ -126,6 +128,11 @@ class FitSources:
         timed = [TIMESTAMP in rows.schema.names for rows in (self.history, self.recent)]
         if all(timed):
             check_same_clock(_has_zone("history", self.history), self.has_zone)
+
+
+def _as_plain(table: pa.Table) -> pa.Table:
+    """Return a table without dictionaries, which cannot be stacked with plain columns."""
+    return table.cast(pa.schema([(field.name, plain_type(field.type)) for field in table.schema]))
 
 
 def _read_items(items: Any, columns: GivenColumns) -> Table:

@@ -18,7 +18,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from trimtab.serve import docs_page, wire
-from trimtab.serve.bodies import decode_body, read_body
+from trimtab.serve.bodies import Arrivals, decode_body
 from trimtab.serve.gate import Gate
 from trimtab.serve.openapi import make_document
 from trimtab.serve.refusals import RefusalError, error_response, shorten
@@ -76,6 +76,7 @@ class _Handlers:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._settings = service.settings
+        self._arrivals = Arrivals(service.settings)
         self._turns = Turns()
         self._list_decoder = msgspec.json.Decoder(wire.RerankRequest)
         self._batch_decoder = msgspec.json.Decoder(wire.BatchRequest)
@@ -84,7 +85,7 @@ class _Handlers:
         return RedirectResponse(f"{request.scope.get('root_path', '')}{DOCS}")
 
     async def rerank(self, request: Request) -> Response:
-        body = await read_body(request, self._settings)
+        body = await self._arrivals.read(request)
         async with self._turns.take(len(body)):
             asked = decode_body(body, self._list_decoder)
             served = self._service.served()
@@ -97,7 +98,7 @@ class _Handlers:
         return _json(answer)
 
     async def rerank_batch(self, request: Request) -> Response:
-        body = await read_body(request, self._settings)
+        body = await self._arrivals.read(request)
         async with self._turns.take(len(body)) as turn:
             lists = decode_body(body, self._batch_decoder).lists
             await turn.pause()

@@ -17,17 +17,50 @@ _Body = TypeVar("_Body", RerankRequest, BatchRequest)
 SEE_DOCS = f"see {DOCS} for the format of a request"
 
 
-async def read_body(request: Request, settings: Settings) -> bytes:
-    """Return the whole body; refuse one that is not plain JSON, too large or too slow."""
-    _check_headers(request, settings)
-    try:
-        async with asyncio.timeout(settings.body_seconds):
-            return await _collect(request, settings)
-    except TimeoutError:
-        raise RefusalError(
-            408, f"the body did not arrive within {settings.body_seconds:g} s: send it faster",
-            {"Connection": "close"},
-        ) from None  # fmt: skip
+class Arrivals:
+    """The bodies that are arriving, the oldest first.
+
+    Each has a limit of size and time. All of them together may hold as much as the requests that
+    are answered at once; above that, the oldest is given up.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._sizes: dict[asyncio.Timeout, int] = {}
+
+    async def read(self, request: Request) -> bytes:
+        """Return the whole body; refuse one that is not plain JSON, too large or too slow."""
+        _check_headers(request, self._settings)
+        seconds = self._settings.body_seconds
+        try:
+            async with asyncio.timeout(seconds) as limit:
+                return await self._collect(request, limit)
+        except TimeoutError:
+            raise RefusalError(
+                408, f"the body arrived too slowly: send it within {seconds:g} s",
+                {"Connection": "close"},
+            ) from None  # fmt: skip
+
+    async def _collect(self, request: Request, limit: asyncio.Timeout) -> bytes:
+        body = bytearray()
+        try:
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > self._settings.max_body:
+                    raise _too_large(self._settings)
+                self._sizes[limit] = len(body)
+                self._make_room()
+        finally:
+            self._sizes.pop(limit, None)
+        return bytes(body)
+
+    def _make_room(self) -> None:
+        limits = self._settings
+        while sum(self._sizes.values()) > limits.max_requests * limits.max_body:
+            oldest = next(iter(self._sizes))
+            del self._sizes[oldest]
+            if not oldest.expired():  # it may still receive a last part
+                oldest.reschedule(0)
 
 
 def _check_headers(request: Request, settings: Settings) -> None:
@@ -40,15 +73,6 @@ def _check_headers(request: Request, settings: Settings) -> None:
     length = request.headers.get("content-length", "")
     if length.isascii() and length.isdigit() and int(length[:20]) > settings.max_body:
         raise _too_large(settings)
-
-
-async def _collect(request: Request, settings: Settings) -> bytes:
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > settings.max_body:
-            raise _too_large(settings)
-    return bytes(body)
 
 
 def _too_large(settings: Settings) -> RefusalError:

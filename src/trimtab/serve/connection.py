@@ -3,7 +3,7 @@
 uvicorn has no such limits: it waits forever for headers, keeps headers and trailers of any size,
 and makes an object for every request that a client sends in a row. An ASGI application sees a
 request only once its headers are complete, so the limits must be set in the protocol class.
-`bodies.read_body` limits a body that the application reads, `slow_readers` the time to send.
+`bodies.Arrivals` limits a body that the application reads, `slow_readers` the time to send.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ class _Phase(Enum):
 
     IDLE = "a request"
     HEADERS = "the rest of the headers"
+    BODY = "the rest of a body that the application reads"
     ANSWER = "the application"
     REST = "the rest of a body that was answered early"
 
@@ -35,9 +36,9 @@ class _Phase(Enum):
 class Connection(HttpToolsProtocol):
     """uvicorn's connection, which also closes when the client sends too much or is too slow.
 
-    At most one timer runs, and it closes the connection: in every phase but that of the answer,
-    which has its own limits. Bytes that follow a request which waits for an earlier answer are
-    not parsed before its turn, and no more are read.
+    At most one timer runs, and it closes the connection: in every phase but those of the body and
+    the answer, which have their own limits. Bytes that follow a request which waits for an
+    earlier answer are not parsed before its turn, and no more are read.
     """
 
     request_seconds = 10.0
@@ -232,14 +233,16 @@ class Connection(HttpToolsProtocol):
         self._stop_timer()
         self._phase = phase
         if phase is not _Phase.ANSWER:
+            self.waiting[self] = None
+        if phase not in {_Phase.BODY, _Phase.ANSWER}:
             is_idle = phase is _Phase.IDLE
             seconds = self.timeout_keep_alive if is_idle else self.request_seconds
-            self.waiting[self] = None
             self._timer = self.loop.call_later(seconds, self._close)
 
     def _find_phase(self) -> _Phase:
         if self._running is not None and not self._running.response_complete:
-            return _Phase.ANSWER
+            is_arriving = self._is_in_body and self._running is self.cycle
+            return _Phase.BODY if is_arriving else _Phase.ANSWER
         if self._is_in_body:
             return _Phase.REST
         return _Phase.HEADERS if self._is_in_headers else _Phase.IDLE

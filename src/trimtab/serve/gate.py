@@ -21,7 +21,7 @@ from trimtab.serve.refusals import (
     RefusalError,
     shorten,
 )
-from trimtab.serve.routes import Access, access_to, label_of
+from trimtab.serve.routes import Access, access_to, label_of, takes_body
 from trimtab.serve.settings import Settings
 
 _NO_SNIFFING = (b"x-content-type-options", b"nosniff")
@@ -59,30 +59,41 @@ class Gate:
             request.leave(500)
 
     async def _pass(self, request: _Request, scope: Scope, receive: Receive) -> None:
+        async def receive_body() -> Message:
+            message = await receive()
+            if message["type"] == "http.request" and not message.get("more_body"):
+                self._admit(request)
+            return message
+
+        has_body = takes_body(request.path)
         try:
             self._check(request.path, scope)
+            if not has_body:
+                self._admit(request)
         except RefusalError as refusal:
             await refusal.response()(scope, receive, request.send)
             return
-        request.enter()
-        await self._app(scope, receive, request.send)
+        await self._app(scope, receive_body if has_body else receive, request.send)
 
     def _check(self, path: str, scope: Scope) -> None:
         _check_host(scope, self._settings.token is None)
         access = access_to(path)
-        if access is Access.OPEN:
-            return
-        _check_token(_read_tokens(scope), access, self._settings)
+        if access is not Access.OPEN:
+            _check_token(_read_tokens(scope), access, self._settings)
+
+    def _admit(self, request: _Request) -> None:
+        """Give a request a place; refuse it if there is none, unless its route is always open."""
         n_active, limit = self._counters.requests_now.own, self._settings.max_requests
-        if n_active >= limit:
+        if n_active >= limit and access_to(request.path) is not Access.OPEN:
             raise RefusalError(
                 503, f"{n_active} requests at once: the limit is {limit}; try again",
                 {"Retry-After": "1"},
             )  # fmt: skip
+        request.enter()
 
 
 class _Request:
-    """A request, from its headers until its answer is ready: sending it takes no place."""
+    """A request; it has a place from the end of its body until its answer is ready to be sent."""
 
     def __init__(self, path: str, send: Send, counters: Counters) -> None:
         self.path = path

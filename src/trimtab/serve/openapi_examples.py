@@ -11,7 +11,7 @@ PROBLEMS = {
     400: f"the body is not JSON (Input data was truncated); {SEE_DOCS}",
     401: NO_TOKEN,
     403: ADMIN_ONLY,
-    408: "the body did not arrive within 10 s: send it faster",
+    408: "the body arrived too slowly: send it within 10 s",
     413: "the body is too large: send at most 2097152 bytes, with fewer items",
     415: "content type 'text/plain': must be application/json",
     421: OTHER_HOST,

@@ -85,6 +85,11 @@ def access_to(path: str) -> Access:
     return Access.ADMIN if _is_below(path, ADMIN) or path == ADMIN else Access.TOKEN
 
 
+def takes_body(path: str) -> bool:
+    """Return whether the body of a request is read."""
+    return path in _BY_PATH and _BY_PATH[path].body is not None
+
+
 def label_of(path: str) -> str:
     """Return the route's name in metrics: one for all unknown paths, so their number is bounded."""
     if _is_below(path, ASSETS):

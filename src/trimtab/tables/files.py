@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from trimtab.checks import require_columns
 from trimtab.errors import StoreError, TrimtabError
-from trimtab.tables.arrow_types import is_text, plain_type
+from trimtab.tables.arrow_types import is_text, plain_type, without_views
 from trimtab.tables.column_map import ColumnMap, GivenColumns, own_names
 from trimtab.tables.columns import ITEM, SCORE, USER
 from trimtab.tables.csv_files import ID_COLUMNS, read_csv, write_csv
@@ -141,9 +141,10 @@ def _read_parquet(
     place: Place, wanted: Sequence[str] | None, needed: Sequence[str], names: ColumnMap
 ) -> pa.Table:
     data = open_parquet(place)
-    if wanted is None:
-        return data.read()
-    return data.read(pick_columns(place, data.schema, wanted, needed, names))
+    picked = None
+    if wanted is not None:
+        picked = pick_columns(place, data.schema, wanted, needed, names)
+    return without_views(data.read(picked))
 
 
 def open_parquet(place: Place) -> Any:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets, read_only
 from trimtab.checks import require_columns, require_no_nulls, require_rows
 from trimtab.errors import DataError
+from trimtab.tables.arrow_types import without_views
 from trimtab.tables.column_map import ColumnMap, own_names
 from trimtab.tables.columns import ITEM, SCORE, USER, WEIGHT, WINDOW
 from trimtab.tables.ids import (
@@ -83,7 +84,7 @@ def rename_frame(frame: Any, columns: ColumnMap, name: str) -> pa.Table:
 
 def _to_arrow(eager: Any, name: str) -> pa.Table:
     try:
-        return eager.to_arrow()
+        return without_views(eager.to_arrow())
     except pa.ArrowException as error:  # a pandas object column can hold anything
         reason = ", ".join(map(str, error.args))
         raise DataError(f"{name} cannot be read ({reason}); give each column one type") from error
@@ -109,11 +110,13 @@ def write_frame(columns: dict[str, Any], like: Table) -> Any:
     """Return a frame of the same type as `like`; ids keep their type where the values fit."""
     backend = like.sample.implementation
     is_pandas = backend.is_pandas_like()
-    own_types = like.sample.to_native().dtypes if is_pandas else like.sample.schema
+    native = like.sample.to_native()
+    own_types = native.dtypes if is_pandas else like.sample.schema
+    kinds = native.schema if backend.is_pyarrow() else like.columns.schema
     arrays = {c: v if isinstance(v, pa.Array) else pa.array(v) for c, v in columns.items()}
     fitting = {}
     for name in (c for c in (USER, ITEM, WINDOW) if c in arrays):
-        cast = _cast_if_fit(arrays[name], like.columns[name].type, own_types[name])
+        cast = _cast_if_fit(arrays[name], kinds.field(name).type, own_types[name])
         if cast is not None:
             arrays[name], fitting[name] = cast, own_types[name]
     eager = nw.from_arrow(pa.table(arrays), backend=backend)

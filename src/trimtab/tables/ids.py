@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from trimtab.arrays import Codes, Ints, read_only
 from trimtab.checks import require_no_nulls
 from trimtab.errors import DataError
+from trimtab.tables.arrow_types import is_text, plain_type
 from trimtab.threads import run_ranges
 
 _MOST_CODES = 2**30 - 1  # kernels double the codes, in 32 bits
@@ -36,12 +37,11 @@ class IdColumn(NamedTuple):
 def id_column(table: str, name: str, column: pa.ChunkedArray) -> IdColumn:
     """Return a column of ids as integers or strings; raise if it is neither."""
     require_no_nulls(table, name, column)
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    kind = column.type
+    kind = plain_type(column.type)
+    column = column.cast(kind)
     if pa.types.is_integer(kind):
         return IdColumn(table, name, _whole_numbers(table, name, column))
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view():
+    if is_text(kind):
         return IdColumn(table, name, column.cast(pa.large_string()))
     raise DataError(
         f"column '{name}' of {table} holds {kind}: ids must be integers or strings; cast the column"

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from trimtab.checks import require_no_nulls, require_rows
 from trimtab.errors import DataError
-from trimtab.tables.arrow_types import plain_type
+from trimtab.tables.arrow_types import is_text, plain_type
 from trimtab.tables.column_map import ColumnMap, GivenColumns, forget_own_names, own_names
 from trimtab.tables.columns import CATEGORY, ITEM, NAME, PRICE, QUANTITY, TIMESTAMP, USER
 from trimtab.tables.files import read_tables
@@ -24,10 +24,7 @@ from trimtab.tables.timestamps import as_utc, require_zone
 _NEEDED = (USER, ITEM, TIMESTAMP)
 _OPTIONAL = (CATEGORY, QUANTITY, PRICE)
 _DESCRIPTION = "description"
-_GROUP_TYPES = (
-    pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_integer,
-    pa.types.is_boolean,
-)  # fmt: skip
+_GROUP_TYPES = (is_text, pa.types.is_integer, pa.types.is_boolean)
 
 
 @dataclass(frozen=True)
@@ -119,9 +116,11 @@ def make_log(
         items = None if items is None else rename_frame(items, names, "items")
         names.warn_of_unused([events, items], but=_NEEDED)
     given = read_frame(events, "events", *_NEEDED, optional=(*_OPTIONAL, *optional))
+    table = given.columns
     for column in (USER, ITEM):
         given.ids(column)  # raises if the ids are not valid
-    table = given.columns
+        plain = table[column].cast(plain_type(table[column].type))
+        table = table.set_column(table.column_names.index(column), column, plain)
     stamps, zone = as_utc(table[TIMESTAMP], tz, name=given.own_name(TIMESTAMP))
     table = table.set_column(table.column_names.index(TIMESTAMP), TIMESTAMP, stamps)
     table = _keep_purchases(table, given.own_name(QUANTITY)).sort_by(TIMESTAMP)

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from trimtab.errors import TrimtabError
-from trimtab.tables.arrow_types import is_text, plain_type
+from trimtab.tables.arrow_types import is_text, plain_type, without_views
 from trimtab.tables.column_map import ColumnMap, GivenColumns, own_names
 from trimtab.tables.columns import USER
 from trimtab.tables.files import (
@@ -61,7 +61,7 @@ class ParquetRows:
         try:
             data = open_parquet(self.place)
             self._fragments = list(data.fragments)
-            schema = data.schema.remove_metadata()
+            schema = without_views(data.schema.empty_table()).schema.remove_metadata()
             self.found: list[str] = self.names.rename(schema.empty_table()).column_names
             self.row_groups: list[RowGroup] = []
             require_distinct_columns(self.place, schema.names)
@@ -179,7 +179,7 @@ class TableRows:
 
     def __init__(self, table: pa.Table) -> None:
         """Return the rows of a table in memory."""
-        self._table = table
+        self._table = table = without_views(table)
         self.schema, self.n_rows = table.schema, table.num_rows
         self.found: list[str] = table.column_names
         self.plain_schema = pa.schema([(f.name, plain_type(f.type)) for f in table.schema])

@@ -15,11 +15,13 @@ import pyarrow.compute as pc
 from trimtab.arrays import Ints
 from trimtab.checks import require_no_nulls
 from trimtab.errors import DataError, SettingError
+from trimtab.tables.arrow_types import is_text
 from trimtab.tables.columns import TIMESTAMP
 from trimtab.tables.epochs import is_epoch_type, parse_epochs
 from trimtab.tables.ids import as_read_only
 
 DAY = 86_400_000_000  # microseconds
+_CALENDAR = (date(2, 1, 1), date(9999, 1, 1))  # with a year of room for zones and windows
 _STORED = pa.timestamp("us", tz="UTC")
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00+00:00")
 _PASS_TZ = "pass the shop's time zone, like tz='Europe/London' (--tz on the command line)"
@@ -46,6 +48,7 @@ def as_utc(
     """
     require_no_nulls(table, name, column)
     column = _parse_timestamps(column, table, name)
+    require_calendar(column, table, name)
     if column.type.tz is not None:
         zone = column.type.tz if tz is None else tz
         if tz is None and zone[:1] in "+-":
@@ -63,6 +66,22 @@ def as_utc(
     return zoned.cast(_STORED), tz
 
 
+def require_calendar(column: pa.ChunkedArray, table: str, name: str = TIMESTAMP) -> None:
+    """Raise if dates or timestamps are outside the calendar of any time zone, or nearly so."""
+    kind = column.type
+    is_timestamp = pa.types.is_timestamp(kind)
+    if not (is_timestamp or pa.types.is_date(kind)) or (is_timestamp and kind.unit == "ns"):
+        return  # nanoseconds cannot leave it
+    lowest, highest = pc.min_max(column).values()
+    first, last = (pa.scalar(day).cast(kind) for day in _CALENDAR)
+    for found, is_outside in ((lowest, pc.less(lowest, first)), (highest, pc.less(last, highest))):
+        if is_outside.as_py():
+            raise DataError(
+                f"column '{name}' of {table} holds {kind} and has {found.value}: it must be in the "
+                f"years {_CALENDAR[0].year} to {_CALENDAR[1].year - 1}; fix or drop such rows"
+            )
+
+
 def _parse_timestamps(
     column: pa.ChunkedArray, table: str, name: str = TIMESTAMP
 ) -> pa.ChunkedArray:
@@ -70,17 +89,19 @@ def _parse_timestamps(
     if pa.types.is_timestamp(kind):
         return column
     if pa.types.is_date(kind):
+        require_calendar(column, table, name)  # others do not fit into a timestamp
         return column.cast(pa.timestamp("us"))
     if is_epoch_type(kind):
         return parse_epochs(column, table, name)
-    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+    if not is_text(kind):
         raise DataError(
             f"column '{name}' of {table} holds {kind}: it must be timestamps, dates, ISO text "
             f"or seconds since 1970; cast the column"
         )
+    text = column.cast(pa.large_string())
     for target in (pa.timestamp("us"), _STORED):
         with contextlib.suppress(pa.ArrowInvalid):
-            return column.cast(target)
+            return text.cast(target)
     raise DataError(
         f"column '{name}' of {table} has text that is not an ISO timestamp (the first row is "
         f"{column[0].as_py()!r}); write times like 2026-03-01 10:00:00, with at most "
