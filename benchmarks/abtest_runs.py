@@ -7,7 +7,8 @@ python benchmarks/abtest_runs.py --runs 200                # quick; its limits a
 A/A: how often a difference is found without one. Peeking: the same at any of 14 looks, with
 intervals for one look and for every look. CUPED: its variance over the plain variance, compared
 with 1 - ρ². Plan: how often the planned number of emails detects the planned lift. The parts
-unequal, lifts, looks and power are in abtest_unequal.py. Exits with status 1 if a value is outside
+unequal, lifts, looks and power are in abtest_unequal.py; ramp, margin and ramped-looks in
+abtest_ramps.py. Exits with status 1 if a value is outside
 its limits.
 """
 
@@ -20,6 +21,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+import abtest_ramps
 import abtest_unequal
 from abtest_unequal import BUCKETS, FAILED, report
 from trimtab.abtest import (
@@ -146,6 +148,7 @@ PARTS = {
     "cuped": lambda _: cuped(),
     "plan": planned,
     **abtest_unequal.PARTS,
+    **abtest_ramps.PARTS,
 }
 
 

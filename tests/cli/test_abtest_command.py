@@ -73,10 +73,14 @@ def test_raw_logs(call, tmp_path):
     for name, own in tables.items():
         pq.write_table(own, tmp_path / "logs" / f"{name}.parquet")
     pc.write_csv(made.ORDERS, tmp_path / "logs" / "orders.csv")
-    run = call("abtest", "--logs", "logs", "--json", cwd=tmp_path)
+    run = call("abtest", "--logs", "logs", "--json", "--out", "verdict.html", cwd=tmp_path)
     assert run.returncode == 0, run.stderr
     found = {row["metric"]["title"]: row for row in json.loads(run.stdout)["findings"]}
     assert found["Orders per open"]["control"]["numerator"] == 2
+    assert found["Opens per email"]["control"]["numerator"] == 2  # of three
+    said = "An email counts as opened, and as clicked, at most once"
+    assert said in (tmp_path / "verdict.html").read_text()
+    assert said in call("abtest", "--logs", "logs", cwd=tmp_path).stdout
 
 
 def test_ids_in_csv_logs_are_joined_as_they_are_written(call, tmp_path):

@@ -15,7 +15,7 @@ from trimtab.abtest.metrics import Metric, make_singular, metrics_of, own_metric
 from trimtab.abtest.sample_reading import read_samples
 from trimtab.abtest.samples import BEFORE, EMAILS, LABELS, Sample
 from trimtab.abtest.settings import Settings
-from trimtab.abtest.strata import stratified
+from trimtab.abtest.strata import share_left_out
 from trimtab.abtest.totals import Counts
 from trimtab.abtest.verdicts import EMAIL, SampleRatio, Verdicts
 from trimtab.errors import DataError, SettingError, TrimtabError
@@ -117,7 +117,7 @@ def analyse_sample(
     unit = "row" if sample.users is None and sample.base == EMAILS else "user"
     return Verdicts(
         settings, unit, split, judge(measured, settings, sample.size(), split),
-        by_date(sample, metrics, settings), looks(sample, metrics, settings),
+        by_date(sample, metrics, settings, uneven), looks(sample, metrics, settings, uneven),
         _notes(sample, uneven), make_singular(sample.base),
     )  # fmt: skip
 
@@ -179,11 +179,11 @@ def sample_ratio(control: float, treatment: float, share: float) -> SampleRatio:
 def _notes(sample: Sample, uneven: bool) -> list[str]:
     notes = []
     several = sample.dates is not None and len(sample.date_names) > 1
-    left_out = stratified(sample, sample.base, sample.base).left_out if several else 0.0
+    left_out = share_left_out(sample) if several else 0.0
     if uneven and left_out < 1:
         notes.append(
             "The treatment share changes from date to date: buckets are compared within "
-            "each date, and the dates are then combined."
+            "each date (a user counts on the first one), and the dates are then combined."
         )
     if uneven and left_out == 1:
         notes.append(

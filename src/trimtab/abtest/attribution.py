@@ -34,18 +34,21 @@ def attribute(
     Clicks and orders of a user form sessions: by `session_id` if both tables have it, otherwise by
     time, where a session ends after `session_minutes` without a click or an order. An order belongs
     to the last email clicked in the same session, at the time of the order or before; an order
-    without such a click belongs to no email. Opens and clicks earlier than their own email do not
-    count, and a warning says how many there are. Ids are joined as they are written: 7 is '7'.
+    without such a click belongs to no email. An email counts as opened, and as clicked, at most
+    once, since people and mail programs open it again. Opens and clicks earlier than their own
+    email do not count, and a warning says how many there are. Ids are joined as they are written:
+    7 is '7'.
 
     Args:
         emails: email_id, user_id; bucket and date if known; timestamp, when each was sent.
-        opens: email_id, and timestamp if known; one row per open.
-        clicks: email_id, timestamp; one row per click.
+        opens: email_id, and timestamp if known; one row per open, also of the same email.
+        clicks: email_id, timestamp; one row per click, also on the same email.
         orders: user_id, timestamp, and revenue if known; one row per order.
         session_minutes: minutes without a click or an order that end a session.
 
     Returns:
-        email_id, user_id (bucket, date), emails (always 1), opens, clicks, orders, revenue.
+        email_id, user_id (bucket, date), emails (always 1), opens and clicks (0 or 1), orders,
+        revenue.
     """
     if not session_minutes > 0:
         raise SettingError(f"session_minutes={session_minutes}: must be above 0, like 30")
@@ -64,8 +67,8 @@ def attribute(
     n = len(sent)
     columns = {
         EMAILS: np.ones(n, np.int64),
-        OPENS: np.bincount(opened_emails, minlength=n),
-        CLICKS: np.bincount(clicked_emails, minlength=n),
+        OPENS: _count_once(opened_emails, n),
+        CLICKS: _count_once(clicked_emails, n),
         ORDERS: np.bincount(owner[counted], minlength=n),
     }
     if bought.has(REVENUE):
@@ -75,6 +78,11 @@ def attribute(
     for name, values in columns.items():
         table = table.append_column(name, pa.array(values))
     return table
+
+
+def _count_once(rows: Codes, n: int) -> Ints:
+    """Return 1 for each email with any event, however many: mail programs load images again."""
+    return (np.bincount(rows, minlength=n) > 0).astype(np.int64)
 
 
 def _read_revenue(bought: Table) -> Floats:

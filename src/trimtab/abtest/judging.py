@@ -69,11 +69,12 @@ def _finding(m: Measured, adjusted: float, settings: Settings, n_emails: float) 
     detectable = main.detectable(settings.alpha, settings.power)
     rate = m.sides[0].rate
     relative = detectable / rate if rate > 0 else NAN
-    same = None if margin is None else equivalence(*m.estimates, margin)
+    same = None if margin is None else equivalence(*m.estimates, margin, m.by_chance)
     sequence = None
     if not m.too_few:
         sequence = relative_sequence(*m.estimates, settings, n_emails, m.by_chance)
-    verdict = TOO_FEW if m.too_few else _verdict(adjusted, same, settings.alpha)
+    equivalent = same is not None and same < settings.alpha and main.is_within(margin or 0)
+    verdict = TOO_FEW if m.too_few else _verdict(adjusted, settings.alpha, equivalent)
     if settings.planned is not None and not _holds_at_every_look(verdict, sequence, margin):
         always = verdict == SIGNIFICANT and _is_apart(m, settings, n_emails)
         verdict = SIGNIFICANT if always else INCONCLUSIVE
@@ -85,12 +86,12 @@ def _finding(m: Measured, adjusted: float, settings: Settings, n_emails: float) 
     )  # fmt: skip
 
 
-def _verdict(adjusted: float, same: float | None, alpha: float) -> str | None:
+def _verdict(adjusted: float, alpha: float, equivalent: bool) -> str | None:
     if math.isnan(adjusted):
         return None
     if adjusted < alpha:
         return SIGNIFICANT
-    return EQUIVALENT if same is not None and same < alpha else INCONCLUSIVE
+    return EQUIVALENT if equivalent else INCONCLUSIVE
 
 
 def _needed(detectable: float, difference: float, n_emails: float) -> float | None:
@@ -106,7 +107,7 @@ def _needed_for_margin(
     """Return the emails needed to show equivalence if there is no difference."""
     if not margin > 0 or not main.error > 0:
         return None
-    factor = detection_factor(2 * settings.alpha, (1 + settings.power) / 2)
+    factor = detection_factor(settings.alpha, (1 + settings.power) / 2)
     return math.ceil(n_emails * (factor * main.error / margin) ** 2)
 
 

@@ -24,11 +24,11 @@ from trimtab.abtest.readings import (
     pool,
     welch,
 )
-from trimtab.abtest.redistribution import LEAST_DIFFERENT, Pair
+from trimtab.abtest.redistribution import LEAST_DIFFERENT
 from trimtab.abtest.revenue import bootstrapped, choose_draws, winsorised
-from trimtab.abtest.samples import BEFORE, ORDERS, REVENUE, Sample, Sums
+from trimtab.abtest.samples import BEFORE, ORDERS, REVENUE, Sample
 from trimtab.abtest.settings import Settings
-from trimtab.abtest.strata import stratified
+from trimtab.abtest.strata import Arms, keep_comparable
 from trimtab.abtest.unequal import is_too_few, observed, redistribute, rename
 from trimtab.abtest.verdicts import Side
 
@@ -37,56 +37,60 @@ def measure(sample: Sample, metric: Metric, settings: Settings, uneven: bool) ->
     """Return all readings of a metric, the one to show first."""
     arms = merge_covariates(sample.arms(), metric)
     first, second = ((arm[metric.numerator], arm[metric.denominator]) for arm in arms)
-    by_method = _rates_by_method(sample, arms, metric, uneven)
+    dated = _arms_by_date(sample, metric)
+    by_method = _rates_by_method(arms, dated, metric, uneven)
     estimates = next(iter(by_method.values()))
     readings = [welch(*both, settings.alpha, name) for name, both in by_method.items()]
-    by_chance = redistribute(arms, metric, readings[0], settings.seed)
+    is_by_date = readings[0].method == BY_DATE
+    compared = dated if dated is not None and is_by_date else arms
+    by_chance = redistribute(compared, metric, readings[0], settings.seed)
     if by_chance is not None:
         name = rename(readings[0].method)
         main = welch(*estimates, settings.alpha, name, by_chance)
         readings = [main, *(own for own in readings if own.method != name)]
-    main = readings[0]
-    p = main.p
-    if metric.is_rare_event:
+    p = readings[0].p
+    if metric.is_rare_event and not is_by_date:
         totals = [(float(own.sum()), float(below.sum())) for own, below in (first, second)]
         readings.append(by_count.exact(totals[0], totals[1], settings.alpha))
-        if by_chance is None:
-            p = max(p, readings[-1].p)  # orders are few: both tests must find a difference
     if metric.kind == AMOUNT:
-        readings += _revenue_readings(first, second, settings)
-    if uneven and main.method != BY_DATE:
+        readings += _amount_readings(compared, metric, settings)
+    if uneven and not is_by_date:
         p = NAN  # the difference may come from the dates
-    too_few = not math.isnan(p) and is_too_few(arms, metric)
+    too_few = not math.isnan(p) and is_too_few(compared, metric)
     sides = _side(*first), _side(*second)
     return Measured(metric, sides, estimates, readings, p, too_few, by_chance)
 
 
+def _arms_by_date(sample: Sample, metric: Metric) -> Arms | None:
+    """Return sums per unit that can be compared by date; None if there are none."""
+    if sample.dates is None or len(sample.date_names) < 2:
+        return None
+    found = keep_comparable(sample.arms_by_date(), metric.denominator)
+    return found if len(found[0][metric.numerator]) else None
+
+
 def _rates_by_method(
-    sample: Sample, arms: tuple[Sums, Sums], metric: Metric, uneven: bool
+    arms: Arms, dated: Arms | None, metric: Metric, uneven: bool
 ) -> dict[str, tuple[Estimate, Estimate]]:
     """Return both rates by each available method, the one to show first."""
-    top, per = metric.numerator, metric.denominator
-    both = pool((arms[0][top], arms[0][per]), (arms[1][top], arms[1][per]))
     found = {WELCH: estimate_rates(metric, arms)}
-    if BEFORE + top in arms[0]:
+    if BEFORE + metric.numerator in arms[0]:
+        first, second = ((arm[metric.numerator], arm[metric.denominator]) for arm in arms)
         adjusted = adjust(observed(arms[0], metric), observed(arms[1], metric))
-        found = {CUPED: fill_variances(*adjusted, both), **found}
-    if sample.dates is None or len(sample.date_names) < 2:
+        found = {CUPED: fill_variances(*adjusted, pool(first, second)), **found}
+    if dated is None:
         return found
-    strata = stratified(sample, top, per)
-    if math.isnan(strata.control.rate):
-        return found
-    dated = {BY_DATE: fill_variances(strata.control, strata.treatment, both)}
-    return {**dated, **found} if uneven else {**found, **dated}
+    by_date = {BY_DATE: estimate_rates(metric, dated)}
+    return {**by_date, **found} if uneven else {**found, **by_date}
 
 
-def _revenue_readings(control: Pair, treatment: Pair, settings: Settings) -> list[Reading]:
+def _amount_readings(arms: Arms, metric: Metric, settings: Settings) -> list[Reading]:
     """Return readings that a few large orders cannot dominate."""
-    if min(float(per.sum()) for _, per in (control, treatment)) <= 0:
+    if min(float(arm[metric.denominator].sum()) for arm in arms) <= 0:
         return []
-    found = [winsorised(control, treatment, settings.quantile, settings.alpha)]
-    if draws := choose_draws(control, treatment, settings):
-        found.append(bootstrapped(control, treatment, draws, settings.seed, settings.alpha))
+    found = [winsorised(arms, metric, settings.quantile, settings.alpha)]
+    if draws := choose_draws(arms, metric, settings):
+        found.append(bootstrapped(arms, metric, draws, settings.seed, settings.alpha))
     return found
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from trimtab.abtest.readings import Estimate, rates, ratio
+from trimtab.abtest.readings import Estimate, ratio
 from trimtab.abtest.samples import (
     BEFORE,
     CLICKS,
@@ -23,6 +23,7 @@ from trimtab.abtest.samples import (
     REVENUE,
     Sums,
 )
+from trimtab.abtest.strata import combine, split
 from trimtab.errors import SettingError
 from trimtab.tables.columns import BUCKET, USER
 
@@ -78,9 +79,8 @@ def estimate_rate(metric: Metric, arm: Sums) -> Estimate:
 
 
 def estimate_rates(metric: Metric, arms: tuple[Sums, Sums]) -> tuple[Estimate, Estimate]:
-    """Return the rates of both buckets, from sums per unit."""
-    first, second = ((arm[metric.numerator], arm[metric.denominator]) for arm in arms)
-    return rates(first, second)
+    """Return the rates of both buckets, from sums per unit; over dates, if units have one."""
+    return combine(split(arms, metric.numerator, metric.denominator))
 
 
 def metrics_of(columns: Collection[str]) -> list[Metric]:

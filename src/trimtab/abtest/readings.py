@@ -61,6 +61,10 @@ class Reading:
     error: float
     freedom: float
 
+    def is_within(self, margin: float) -> bool:
+        """Return whether the interval of the relative difference is within a margin."""
+        return -margin < self.relative_low and self.relative_high < margin
+
     def detectable(self, alpha: float, power: float) -> float:
         """Return the difference that the test could detect with the given power."""
         return detection_factor(alpha, power, self.freedom) * self.error
@@ -169,7 +173,9 @@ def fieller(control: Estimate, treatment: Estimate, width: float) -> tuple[float
     return relative, (half - root) / square - 1, (half + root) / square - 1
 
 
-def equivalence(control: Estimate, treatment: Estimate, margin: float) -> float:
+def equivalence(
+    control: Estimate, treatment: Estimate, margin: float, by_chance: NoEffect | None = None
+) -> float:
     """Return p of two one-sided tests: small if the relative difference is within the margin."""
     from scipy.stats import t
 
@@ -181,8 +187,11 @@ def equivalence(control: Estimate, treatment: Estimate, margin: float) -> float:
         error = math.sqrt(scaled.variance + treatment.variance)
         if not error > 0:
             return NAN
-        distance = side * (treatment.rate - scaled.rate) / error
-        found.append(float(t.sf(distance, welch_freedom(scaled, treatment))))
+        statistic = (treatment.rate - scaled.rate) / error
+        if by_chance is None:
+            found.append(float(t.sf(side * statistic, welch_freedom(scaled, treatment))))
+        else:
+            found.append(by_chance.tails(statistic)[1 if side > 0 else 0])
     return max(found)
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import narwhals as nw
 import numpy as np
 
 from trimtab.abtest.buckets import CONTROL, TREATMENT
-from trimtab.arrays import Codes, Flags, Floats
+from trimtab.arrays import Codes, Flags, Floats, Ints
 from trimtab.tables.frames import column_names
 
 EMAILS, OPENS, CLICKS, ORDERS, REVENUE = "emails", "opens", "clicks", "orders", "revenue"
@@ -18,6 +19,7 @@ PER_USER = "user"  # the denominator that is 1 for every user
 DATE = "date"
 BEFORE = "pre_"
 COVARIATE = f"{BEFORE}covariate "  # before the name of one of the caller's own
+JOINED = f"{BEFORE}joined "  # the code of the date on which a unit joined the test
 _OLD_NAMES = {"mails": EMAILS, "pre_mails": BEFORE + EMAILS, "mail_id": "email_id"}
 MOST = 1e15  # beyond it, sums of squares lose precision
 COLUMNS = (EMAILS, OPENS, CLICKS, ORDERS, REVENUE)
@@ -87,6 +89,28 @@ class Sample:
             name: mean_by(own, values, n) if _is_per_user(name) else sum_by(own, values, n)
             for name, values in taken.items()
         }
+
+    def arms_by_date(self, rows: Flags | None = None) -> tuple[Sums, Sums]:
+        """Return the same over the dates that both buckets have, with the date each unit joined."""
+        comparable = self._joined >= 0
+        if rows is not None:
+            comparable &= rows
+        dated = {**self.columns, JOINED: self._joined.astype(np.float64)}
+        return replace(self, columns=dated).arms(comparable)
+
+    @cached_property
+    def _joined(self) -> Ints:
+        """The first date of the unit of each row that both buckets have; -1 on other dates."""
+        assert self.dates is not None
+        n = len(self.date_names)
+        sides = (np.bincount(self.dates[self.treated == side], minlength=n) for side in (0, 1))
+        comparable = np.minimum(*sides)[self.dates] > 0
+        joined = self.dates.astype(np.int64)
+        if self.users is not None:
+            first = np.full(int(self.users.max()) + 1, n, np.int64)
+            np.minimum.at(first, self.users[comparable], self.dates[comparable])
+            joined = first[self.users]
+        return np.where(comparable, joined, -1)
 
     @property
     def base(self) -> str:

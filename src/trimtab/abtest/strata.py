@@ -1,78 +1,77 @@
-"""Several dates combined: buckets are compared within each date, then dates are weighted.
+"""Several dates combined: units are compared with those that joined on the same date.
 
-The weight of a date is its share of the denominator over both buckets. It is the same for both, so
-a share of the treatment that changes from date to date does not look like an effect.
+A unit joins on its first date. Whatever share of the units that joined then is treated, which of
+them are is chance alone, so a share that changes from date to date does not look like an effect.
+The weight of a date is its share of the denominator over both buckets, the same for both.
 """
 
 from __future__ import annotations
 
-import math
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from trimtab.abtest.readings import Estimate, spread
-from trimtab.abtest.samples import Sample, sum_by
-from trimtab.arrays import Codes, Flags, Floats
+from trimtab.abtest.readings import NAN, Estimate, rates
+from trimtab.abtest.redistribution import Pair
+from trimtab.abtest.samples import JOINED, Sample, Sums
+
+Arms = tuple[Sums, Sums]
 
 
-class Strata(NamedTuple):
-    """Both estimates over dates (nan without comparable dates), and the share left out."""
-
-    control: Estimate
-    treatment: Estimate
-    left_out: float  # share of the denominator
-
-
-def stratified(sample: Sample, numerator: str, denominator: str) -> Strata:
-    """Return rates over dates, each date with the same weight in both buckets."""
-    assert sample.dates is not None
-    n = len(sample.date_names)
-    per = sample.columns[denominator]
-    sums = [np.bincount(sample.dates[side], per[side], n) for side in _sides(sample)]
-    rows = [np.bincount(sample.dates[side], minlength=n) for side in _sides(sample)]
-    usable = (np.minimum(*sums) > 0) & (np.minimum(*rows) > 1)
-    weights = np.where(usable, sums[0] + sums[1], 0.0)
-    if not weights.any():
-        none = Estimate(math.nan, math.nan, 0)
-        return Strata(none, none, 1.0)
-    left_out = 1 - float(weights.sum() / (sums[0] + sums[1]).sum())
-    weights /= weights.sum()
-    found = [
-        _estimate_bucket(sample, side, sample.columns[numerator], per, weights)
-        for side in _sides(sample)
-    ]
-    return Strata(found[0], found[1], left_out)
+def keep_comparable(arms: Arms, denominator: str) -> Arms:
+    """Return the units that joined on dates with two units or more in each bucket."""
+    joined = [arm[JOINED].astype(np.int64) for arm in arms]
+    n = int(max(own.max(initial=-1) for own in joined)) + 1
+    usable = np.ones(n, bool)
+    for arm, own in zip(arms, joined, strict=True):
+        usable &= np.bincount(own, minlength=n) > 1
+        usable &= np.bincount(own, arm[denominator], n) > 0
+    first, second = (
+        {name: values[usable[own]] for name, values in arm.items()}
+        for arm, own in zip(arms, joined, strict=True)
+    )
+    return first, second
 
 
-def _sides(sample: Sample) -> tuple[Flags, Flags]:
-    return ~sample.treated, sample.treated
+def split(
+    arms: Arms, numerator: str, denominator: str
+) -> Iterator[tuple[float, tuple[Pair, Pair]]]:
+    """Yield the weight of each date, and the units of both buckets that joined on it.
+
+    Units without dates are as if they had joined on the same one.
+    """
+    dates = [arm.get(JOINED, np.zeros(len(arm[numerator]))) for arm in arms]
+    total = sum(float(arm[denominator].sum()) for arm in arms)
+    for date in np.unique(np.concatenate(dates)):
+        first, second = (
+            (arm[numerator][own == date], arm[denominator][own == date])
+            for arm, own in zip(arms, dates, strict=True)
+        )
+        part = float(first[1].sum() + second[1].sum())
+        yield part / total if total > 0 else NAN, (first, second)
 
 
-def _estimate_bucket(
-    sample: Sample, side: Flags, top: Floats, per: Floats, weights: Floats
-) -> Estimate:
-    assert sample.dates is not None
-    dates, own, below = sample.dates[side], top[side], per[side]
-    n = len(weights)
-    sums = np.bincount(dates, below, n)
-    rates = np.divide(np.bincount(dates, own, n), sums, out=np.zeros(n), where=weights > 0)
-    scale = np.divide(weights, sums, out=np.zeros(n), where=weights > 0)
-    shares = scale[dates] * (
-        own - rates[dates] * below
-    )  # contribution of each row to the error of the rate
-    users = None if sample.users is None else sample.users[side]
-    n_units = len(shares) if users is None else len(np.unique(users))
-    return Estimate(float(weights @ rates), _variance(shares, dates, users, n), n_units)
+def combine(parts: Iterable[tuple[float, tuple[Pair, Pair]]]) -> tuple[Estimate, Estimate]:
+    """Return both rates over dates; nan without any."""
+    found = [(weight, rates(*pairs)) for weight, pairs in parts]
+    first, second = (_add([(w, both[side]) for w, both in found]) for side in (0, 1))
+    return first, second
 
 
-def _variance(shares: Floats, dates: Codes, users: Codes | None, n: int) -> float:
-    """Return the variance of a sum over rows; rows of one user belong together."""
-    if users is not None:
-        _, own = np.unique(users, return_inverse=True)
-        sums = sum_by(own, shares)
-        return spread(sums) * len(sums) ** 2
-    rows = np.bincount(dates, minlength=n)
-    squares = np.bincount(dates, shares**2, n)
-    factor = np.divide(rows, rows - 1, out=np.zeros(n), where=rows > 1)
-    return float(squares @ factor)
+def _add(parts: list[tuple[float, Estimate]]) -> Estimate:
+    """Return the weighted sum of rates; its n gives Satterthwaite's degrees of freedom."""
+    if len(parts) == 1:
+        return parts[0][1]
+    variances = [weight**2 * own.variance for weight, own in parts]
+    below = sum(v**2 / (own.n - 1) for v, (_, own) in zip(variances, parts, strict=True))
+    n = 1 + sum(variances) ** 2 / below if below > 0 else NAN
+    rate = sum(weight * own.rate for weight, own in parts) if parts else NAN
+    return Estimate(rate, sum(variances) if parts else NAN, n)
+
+
+def share_left_out(sample: Sample) -> float:
+    """Return the share of emails or users that cannot be compared by date."""
+    base = sample.base
+    kept = keep_comparable(sample.arms_by_date(), base)
+    whole, part = (sum(arm[base].sum() for arm in arms) for arms in (sample.arms(), kept))
+    return float(1 - part / whole)

@@ -14,7 +14,7 @@ from trimtab.abtest.redistribution import (
     expected_different,
     without_effect,
 )
-from trimtab.abtest.samples import BEFORE, Sums
+from trimtab.abtest.samples import BEFORE, JOINED, Sums
 
 _BALANCED = 0.45  # share of units in the smaller bucket from which errors cancel out
 
@@ -22,22 +22,24 @@ _BALANCED = 0.45  # share of units in the smaller bucket from which errors cance
 def redistribute(
     arms: tuple[Sums, Sums], metric: Metric, main: Reading, seed: int
 ) -> NoEffect | None:
-    """Return the distribution of a reading without an effect; None if Welch's test holds.
-
-    Dates combined are always compared by Welch's test.
-    """
+    """Return the distribution of a reading without an effect; None if Welch's test holds."""
     sizes = [len(arm[metric.numerator]) for arm in arms]
-    balanced = min(sizes) >= _BALANCED * sum(sizes)
-    if not main.error > 0 or main.method == BY_DATE or (balanced and not metric.is_skewed):
+    balanced = min(sizes) >= _BALANCED * sum(sizes) and main.method != BY_DATE
+    if not main.error > 0 or (balanced and not metric.is_skewed):
         return None
-    covariates, slope = None, 0.0
+    units = _units(arms, metric)
     if main.method == CUPED:
         before, slope = covary(observed(arms[0], metric), observed(arms[1], metric))
-        covariates = np.concatenate(before)
-    names = (metric.numerator, metric.denominator)
-    own, below = (np.concatenate([arm[name] for arm in arms]) for name in names)
-    units = Units(own, below, covariates, slope, np.repeat([False, True], sizes))
+        units = units._replace(covariate=np.concatenate(before), slope=slope)
     return without_effect(units, main.freedom, seed=seed)
+
+
+def _units(arms: tuple[Sums, Sums], metric: Metric) -> Units:
+    """Return the units of both buckets, in strata if the arms are by date."""
+    sizes = [len(arm[metric.numerator]) for arm in arms]
+    own, below = (np.concatenate([arm[name] for arm in arms]) for name in metric[:2])
+    strata = np.concatenate([arm[JOINED] for arm in arms]) if JOINED in arms[0] else None
+    return Units(own, below, None, 0.0, np.repeat([False, True], sizes), strata)
 
 
 def rename(method: str) -> str:
@@ -47,8 +49,7 @@ def rename(method: str) -> str:
 
 def is_too_few(arms: tuple[Sums, Sums], metric: Metric) -> bool:
     """Return whether too little happened in the smaller bucket for any test."""
-    first, second = ((arm[metric.numerator], arm[metric.denominator]) for arm in arms)
-    return expected_different(first, second) < LEAST_DIFFERENT
+    return expected_different(_units(arms, metric)) < LEAST_DIFFERENT
 
 
 def observed(arm: Sums, metric: Metric) -> Observed:

@@ -39,7 +39,7 @@ class Finding:
         control: its numbers in the control group.
         treatment: its numbers in the treatment group.
         readings: results of each test method; the interval of the first is shown.
-        p: unadjusted two-sided p-value; the larger one if two tests must agree; nan if untested.
+        p: unadjusted two-sided p-value; nan if untested.
         p_adjusted: p-value adjusted by Holm over the metrics of its family.
         detectable: absolute difference that the test could detect with the chosen power.
         detectable_relative: the same relative to the rate of control.
@@ -75,10 +75,13 @@ class Finding:
     def alike(self) -> list[Reading]:
         """Return readings that test the same thing in different ways, and should agree.
 
-        CUPED and the combination of dates are left out: they can detect more than the others. So
-        are tests that assume more than the redistribution of units, where there is one.
+        CUPED is left out, and so is the combination of dates if their shares are the same: they can
+        detect more than the others. So are tests that assume more than the redistribution of
+        units, where there is one.
         """
-        apart = (CUPED, BY_DATE, *([WELCH, EXACT] if self.main.method == REDISTRIBUTED else []))
+        apart = {CUPED, BY_DATE}
+        if self.main.method in (REDISTRIBUTED, BY_DATE):
+            apart = {CUPED, BY_DATE, WELCH, EXACT} - {self.main.method}
         return [r for r in self.readings if r.method not in apart and not math.isnan(r.p)]
 
     def agree(self, alpha: float) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +25,7 @@ from trimtab.tables.files import read_table, read_tables
 
 _LOGS = ("emails", "opens", "clicks", "orders")
 _ENDINGS = (".parquet", ".csv", ".csv.gz", ".tsv", ".tsv.gz")
+_ONCE = "An email counts as opened, and as clicked, at most once, however often the logs have it."
 _OLD_NAMES = {"emails": "mails"}  # still read
 
 
@@ -79,11 +81,28 @@ def analyse_data(data: Data, asked: Asked, settings: Settings) -> Verdicts | Com
             raise SettingError("--control and --treatment go together: give the totals of both")
         totals = (parse_totals(data.control), parse_totals(data.treatment))
         return analyse_counts(*totals, settings)
-    own: Any = {"counts": asked.counts, "amounts": asked.amounts}
     if data.users is not None:
-        require_metrics(**own)
-    rows = _read_data(data)
-    if several:
+        require_metrics(asked.counts, asked.amounts)
+    found = _analyse_rows(_read_data(data), data.users is not None, asked, settings)
+    if data.logs is None:
+        return found
+    if isinstance(found, Verdicts):
+        return _say_once(found)
+    noted = {name: _say_once(own) for name, own in found.verdicts.items()}
+    return dataclasses.replace(found, verdicts=noted)
+
+
+def _say_once(found: Verdicts) -> Verdicts:
+    """Return verdicts with a note on how logs are counted."""
+    return dataclasses.replace(found, notes=[*found.notes, _ONCE])
+
+
+def _analyse_rows(
+    rows: Any, of_users: bool, asked: Asked, settings: Settings
+) -> Verdicts | Comparisons:
+    """Return the analysis of a table."""
+    own: Any = {"counts": asked.counts, "amounts": asked.amounts}
+    if len(asked.labels) > 2:
         shares = None if asked.shares is None else _parse_shares(asked.shares)
         return compare(
             rows, settings, labels=asked.labels, shares=shares, covariates=asked.covariates, **own
@@ -92,7 +111,7 @@ def analyse_data(data: Data, asked: Asked, settings: Settings) -> Verdicts | Com
     options: Any = {
         "labels": asked.labels, "experiment": experiment, "covariates": asked.covariates,
     }  # fmt: skip
-    if data.users is not None:
+    if of_users:
         return analyse_users(rows, settings, **own, **options)
     return analyse(rows, settings, **options)
 

@@ -34,7 +34,7 @@ def make_guide(verdicts: Verdicts) -> Section:
             f"Interval that holds however often you look; tightest at the planned number of "
             f"{verdicts.base}s.",
         ),
-        ("Equivalent", "Two one-sided tests show that the difference is within the given margin."),
+        ("Equivalent", "The whole interval of the lift is within the given margin."),
         ("Detectable", f"The difference that this test finds with {power} power."),
         *_tests(verdicts),
         ("CUPED", _CUPED),
@@ -59,22 +59,28 @@ def _adjustment(verdicts: Verdicts) -> str:
 def _tests(verdicts: Verdicts) -> list[tuple[str, str]]:
     """Return the names of the tests."""
     rate = f"A rate is a ratio of sums over {verdicts.unit}s with a variance by the delta method"
-    if verdicts.base != EMAIL:
-        redistributed = (
-            f"The same statistic as Welch's, compared with its values over 2,000 random "
-            f"redistributions of the {verdicts.unit}s over both buckets."
-        )
-        return [
-            ("Welch", f"{rate}: a user who clicks ten times counts as one."),
-            ("Redistributed", redistributed),
-            ("Capped, bootstrap", "Two checks against a few users that decide an amount."),
-        ]
+    by_email = verdicts.base == EMAIL
+    redistributed = (
+        f"The same statistic as Welch's, compared with its values over 2,000 random "
+        f"redistributions of the {verdicts.unit}s over both buckets."
+    )
+    by_date = (
+        f"{verdicts.unit.capitalize()}s are compared, and redistributed, among those with the same "
+        f"first date; the dates are then combined."
+    )
+    exact = (
+        "Orders are rare: given their number, each falls into the treatment with its share of "
+        "opens."
+    )
+    often = "opens" if by_email else "clicks"
+    decide = "large orders that decide revenue" if by_email else "users that decide an amount"
     return [
-        ("Welch", f"{rate}: a user who opens ten times counts as one."),
         (
-            "Exact",
-            "Orders are rare: given their number, each falls into the treatment with its share of "
-            "opens. Orders count as different only if Welch's test agrees.",
+            "Welch",
+            f"{rate}: a user who {often} ten times counts as one.",
         ),
-        ("Capped, bootstrap", "Two checks against a few large orders that decide revenue."),
+        ("Redistributed", redistributed),
+        ("By date", by_date),
+        *([("Exact", exact)] if by_email else []),
+        ("Capped, bootstrap", f"Two checks against a few {decide}."),
     ]

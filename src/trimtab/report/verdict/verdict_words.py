@@ -206,7 +206,7 @@ def _explain(finding: Finding, verdicts: Verdicts) -> str:
         return f"Any difference is within {margin} ({tests})."
     if finding.verdict == SIGNIFICANT:
         side = "ahead" if finding.is_better else "behind"
-        within = finding.equivalence is not None and finding.equivalence < verdicts.level
+        within = settings.margin is not None and finding.main.is_within(settings.margin)
         note = f" But the difference is within {margin}." if within else ""
         if finding.sequence is not None and finding.sequence[0] <= 0 <= finding.sequence[1]:
             note += (
