@@ -85,7 +85,7 @@ def refresh(
     rerank: Annotated[
         bool, typer.Option("--rerank", help="Also publish the newest lists, re-ranked.")
     ] = Refresh.rerank,
-    keep: Annotated[int, option("NUMBER", "Number of versions to keep.")] = Refresh.keep,
+    keep: Annotated[int, option("NUMBER", "Number of days to keep versions of.")] = Refresh.keep,
     duplicates: Duplicates = Refresh.duplicates,
     accept: Annotated[
         list[str] | None,

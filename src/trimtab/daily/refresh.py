@@ -107,7 +107,8 @@ class Refresh:
         learn_on: day of the training lists for the newest window; by default the newest lists made
             before it.
         rerank: also publish the newest lists, re-ranked.
-        keep: versions to keep.
+        keep: days to keep versions of; of a day that is published again, the last version is kept,
+            and the one that it replaced, to roll back to.
         duplicates: what to do if a (user, item) pair is listed twice: "error", "max", "mean" or
             "sum".
         accept: what to publish anyway. "guard": biases that the guard warns about; "incomplete": a
