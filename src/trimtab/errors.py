@@ -38,6 +38,10 @@ class GuardWarning(TrimtabWarning):
     """Biases may not help, or would make lists too similar; check them before you use them."""
 
 
+class SimilarListsWarning(GuardWarning):
+    """Biases would make lists too similar."""
+
+
 def warn(message: str, kind: type[TrimtabWarning] = TrimtabWarning) -> None:
     """Issue a warning that points to the caller's line outside Trimtab."""
     level, frame = 1, sys._getframe()

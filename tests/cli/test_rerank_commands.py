@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ import pytest
 
 import trimtab as tt
 from dated_shop import FIRST, TODAY, DatedShop
+from trimtab.daily import large_lists
 from trimtab.tables.files import read_table, write_table
 
 NOW = f"{TODAY}T00:00:00+00:00"
@@ -154,6 +155,24 @@ def test_apply_without_an_instant_uses_all_that_is_known(call, folder, shop, lea
     expected = learned.apply(shop.tonight, history=known)
     assert pq.read_table(folder / "now.parquet").equals(expected)
     assert " at or after" not in done.stdout
+
+
+@pytest.mark.parametrize("most", [10**9, 10])
+def test_apply_does_not_take_one_odd_event_for_now(call, folder, shop, monkeypatch, most):
+    """One event of 2031 made all others years old; lists in files are refused alike."""
+    monkeypatch.setattr(large_lists, "LARGE", most)
+    known = shop.events(FIRST, (TODAY - FIRST).days)
+    odd = datetime(2031, 5, 1, 12, tzinfo=UTC)
+    times = pa.chunked_array([pa.array([odd], known["timestamp"].type)])
+    event = known.slice(0, 1).set_column(known.column_names.index("timestamp"), "timestamp", times)
+    write_table(pa.concat_tables([known, event]), folder / "odd.parquet")
+    words = list(APPLY[:-2])
+    words[words.index("log.parquet")] = "odd.parquet"
+    done = call(*words, "--out", "odd-top.parquet", cwd=folder)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "2031-05-01 12:00 UTC" in done.stderr
+    assert "pass as_of (--as-of)" in done.stderr
+    assert not (folder / "odd-top.parquet").exists()
 
 
 def test_a_time_zone_for_timestamps_without_one(call, folder, shop, learned):

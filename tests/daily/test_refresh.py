@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import trimtab as tt
-from shops import AS_OF, FIRST, make_fad, run_in_process
+from shops import AS_OF, FIRST, doubt, run_in_process
 from trimtab.cli.version_lines import print_version
 from trimtab.daily import diff, large_lists
 from trimtab.daily.dated_lists import find_lists
@@ -101,7 +101,7 @@ def test_no_forecast_is_said_in_words(shop, capsys):
     unknown = dict.fromkeys(("forecast", "forecast_low", "forecast_high"))
     summary = {**version.manifest["summary"], **unknown}
     print_version(replace(version, manifest={**version.manifest, "summary": summary}))
-    assert capsys.readouterr().out.endswith("forecast for the coming days none\n")
+    assert capsys.readouterr().out.splitlines()[-2].endswith("forecast for the coming days none")
 
 
 def test_categories_come_from_the_items(shop, bytes_of):
@@ -541,15 +541,16 @@ def test_a_weekday_without_sales_is_not_a_gap(shop):
     assert done.version.manifest["warnings"] == []
 
 
-def test_guard_warnings_are_refused_unless_accepted(tmp_path):
-    job = make_fad(tmp_path / "shop")
-    with pytest.raises(RefusedError, match=r"--accept guard"):
-        job.run("2026-03-05")  # the refusal is not repeated as a warning
+def test_guard_warnings_are_refused_unless_accepted(shop, monkeypatch):
+    doubt(tt.BiasLearner, monkeypatch)
+    job = shop.job(learner=QUICK)
+    with pytest.raises(RefusedError, match=r"the guard has a doubt: .* --accept guard"):
+        job.run(AS_OF)  # the refusal is not repeated as a warning
     assert not Store(job.store).exists()
-    with pytest.warns(tt.GuardWarning) as warned:
-        done = replace(job, accept=["guard"]).run("2026-03-05")
+    with pytest.warns(tt.GuardWarning, match="a doubt"):
+        done = replace(job, accept=["guard"]).run(AS_OF)
     assert done.version.manifest["accepted"] == ["guard"]
-    assert done.version.manifest["warnings"][0] == str(warned[0].message)
+    assert done.version.manifest["warnings"] == ["the guard has a doubt"]
 
 
 @pytest.mark.parametrize("method", ["bias", "reranker", "auto"])

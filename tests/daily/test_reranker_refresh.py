@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import trimtab as tt
-from shops import AS_OF, Shop, make_fad, run_in_process
+from shops import AS_OF, Shop, doubt, run_in_process
 from trimtab.daily import realised_lifts
 from trimtab.errors import DataError, RefusedError, SettingError, StoreError
 from trimtab.store import Store, Version
@@ -191,7 +191,7 @@ def test_without_a_reranker_a_version_has_what_it_had_before(shop):
         "number", "created", "as_of", "tz", "window", "lists", "lists_folder", "duplicates",
         "reranked", "events", "method", "strength", "settings", "summary", "n_biases", "seconds",
         "warnings", "accepted",
-        "started_from", "files",
+        "concentration", "started_from", "files",
     ]  # fmt: skip
     found = {name.split("-")[0] for name in files(done.version.folder)}
     assert found == {"manifest.json", "top.parquet", "bias/header.json", "bias/bias"}
@@ -291,15 +291,15 @@ def test_an_older_day_and_a_hole_are_refused(served):
     assert Store(served.store).current().number == 1
 
 
-def test_guard_warnings_are_refused_unless_accepted(tmp_path):
-    job = replace(make_fad(tmp_path / "shop"), reranker=True)
-    with pytest.raises(RefusedError, match="--accept guard"):
-        job.run("2026-03-05")
+def test_guard_warnings_are_refused_unless_accepted(shop, monkeypatch):
+    doubt(tt.RerankLearner, monkeypatch)
+    job = shop.job(reranker=True)
+    with pytest.raises(RefusedError, match=r"a doubt: .* --accept guard"):
+        job.run(AS_OF)
     assert not Store(job.store).exists()
-    with pytest.warns(tt.TrimtabWarning) as warned:
-        done = replace(job, accept=["guard"]).run("2026-03-05")
+    with pytest.warns(tt.GuardWarning, match="a doubt"):
+        done = replace(job, accept=["guard"]).run(AS_OF)
     assert done.version.manifest["accepted"] == ["guard"]
-    assert any(issubclass(note.category, tt.GuardWarning) for note in warned)
 
 
 def test_without_a_clear_gain_the_engines_lists_are_published_if_told_so(shop):

@@ -18,6 +18,7 @@ from trimtab.datasets import make_log
 from trimtab.engines import Repeat
 from trimtab.errors import DataError, RefusedError
 from trimtab.store import Store
+from trimtab.tables.files import write_table
 from trimtab.tables.log_windows import Window
 from trimtab.tables.timestamps import as_datetime
 
@@ -73,6 +74,49 @@ def test_lists_of_tonight_that_cannot_be_read_are_named(shop):
         shop.job(learner=QUICK).run(AS_OF)
     said = [str(warning.message) for warning in warned]
     assert sum(f"lists of {AS_OF}: their items are not checked" in text for text in said) == 1
+
+
+# Lists that are missing, or old
+
+
+def keep_users(shop: Shop, share: float) -> None:
+    """Leave the lists of some users only in tonight's file."""
+    path = shop.lists / f"{AS_OF}.parquet"
+    table = pq.read_table(path)
+    users = pc.unique(table["user_id"])
+    some = users.take(pc.sort_indices(users))[: round(share * len(users))]
+    pq.write_table(table.filter(pc.is_in(table["user_id"], some)), path)
+
+
+def test_lists_of_six_users_in_ten_are_refused(shop):
+    keep_users(shop, 0.6)
+    said = rf"lists of {AS_OF} cover \d+ users; the training lists covered \d+: not published; "
+    with pytest.raises(RefusedError, match=said + ".* --accept different-lists"):
+        shop.job(learner=QUICK, rerank=True).run(AS_OF)
+    assert not Store(shop.store).exists()
+
+
+def test_lists_of_eight_users_in_ten_give_a_warning(shop):
+    keep_users(shop, 0.8)
+    with pytest.warns(tt.TrimtabWarning, match=rf"lists of {AS_OF} cover \d+ users; .* missing"):
+        done = shop.job(learner=QUICK, rerank=True).run(AS_OF)
+    assert "cover" in done.version.manifest["warnings"][0]
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_the_lists_of_the_day_before_give_a_warning(shop, suffix):
+    """An engine that is trained once a week makes the same lists every night."""
+    before = pq.read_table(shop.lists / f"{AS_OF - timedelta(1)}.parquet")
+    for day in (AS_OF - timedelta(1), AS_OF):
+        (shop.lists / f"{day}.parquet").unlink()
+        write_table(before, shop.lists / f"{day}.{suffix}")
+    said = f"lists of {AS_OF} are the same as those of {AS_OF - timedelta(1)}; check whether"
+    with pytest.warns(tt.TrimtabWarning, match=said):
+        done = shop.job(learner=QUICK, rerank=True).run(AS_OF)
+    assert said in done.version.manifest["warnings"][0]
+    scores = pc.add(before["score"], pa.array([*[0.0] * (before.num_rows - 1), 0.001]))
+    write_table(before.set_column(2, "score", scores), shop.lists / f"{AS_OF}.{suffix}")
+    assert shop.job(learner=QUICK, rerank=True).run(AS_OF).warnings == ()
 
 
 # Types of ids

@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
+import warnings
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import typer
 
@@ -85,29 +84,15 @@ def make_shop(folder: Path) -> Shop:
     return Shop(folder, log)
 
 
-def make_fad(folder) -> Refresh:
-    """A shop whose customers all switch to a few items: their lists would become too similar."""
-    random = np.random.default_rng(0)
-    n_users, n_items = 3_000, 400
-    users = np.repeat(np.arange(n_users), 20)
-    items = np.concatenate([random.permutation(n_items)[:20] for _ in range(n_users)])
-    lists = pa.table(
-        {"user_id": users, "item_id": items, "score": random.uniform(0.4, 0.6, len(users))}
-    )
-    (folder / "lists").mkdir(parents=True)
-    pq.write_table(lists, folder / "lists" / "2026-03-01.parquet")
-    trendy = lists.filter(pc.less(lists["item_id"], 40)).to_pandas().groupby("user_id").head(1)
-    sold = [("2026-02-01", users[::20], items[::20])]
-    sold.append(("2026-03-03", trendy["user_id"], trendy["item_id"]))
-    events = [
-        pa.table({"user_id": who, "item_id": what, "timestamp": [f"{day} 10:00:00"] * len(who)})
-        for day, who, what in sold
-    ]
-    pq.write_table(pa.concat_tables(events), folder / "events.parquet")
-    return Refresh(
-        lists=folder / "lists", events=folder / "events.parquet", store=folder / "store", tz="UTC",
-        learner=tt.BiasLearner(k=2),
-    )  # fmt: skip
+def doubt(learner: type, monkeypatch: Any) -> None:
+    """Let fits of a learner warn, as if the guard had found something."""
+    learn = learner.fit
+
+    def fit(self: Any, *tables: Any, **options: Any) -> Any:
+        warnings.warn("the guard has a doubt", tt.GuardWarning, stacklevel=2)
+        return learn(self, *tables, **options)
+
+    monkeypatch.setattr(learner, "fit", fit)
 
 
 class Ran(NamedTuple):

@@ -21,6 +21,6 @@ def write(folder: Path) -> None:
     BIAS.save(folder / "bias")
 
 
-def publish(store: Store, keep: int = 3) -> int:
+def publish(store: Store, keep: int = 3, as_of: str = ABOUT["as_of"]) -> int:
     with open_writer(store) as writer:
-        return writer.publish(write, ABOUT, keep)
+        return writer.publish(write, {"as_of": as_of}, keep)

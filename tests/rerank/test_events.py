@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, timezone
 
 import numpy as np
@@ -79,6 +80,33 @@ def test_without_an_instant_it_is_the_end_of_what_is_known(reranker):
     # Dates: the last day is over.
     assert choose_instant(None, np.array([until - DAY, until - 3 * DAY]), reranker) == until
     assert choose_instant(None, np.array([until, until + DAY]), reranker) == until + 2 * DAY
+
+
+def far_event(reranker, days, n=2_000, n_far=1):
+    """Events of the last days, the last of them many days after the others."""
+    times = reranker.learned_until - np.arange(n) * (DAY // 100)
+    times[:n_far] += days * DAY
+    return times
+
+
+def test_an_event_far_after_all_others_does_not_say_what_is_now(reranker):
+    said = r"latest of 2000 events, of 2026-05-30 00:00 UTC, is more than 30 days after .* as_of"
+    with pytest.raises(tt.DataError, match=said):
+        choose_instant(None, far_event(reranker, 90), reranker)
+    for honest in (far_event(reranker, 29), far_event(reranker, 90, n_far=3)):
+        assert choose_instant(None, honest, reranker) == honest.max() + 1
+    assert choose_instant(None, far_event(reranker, 90, n=900), reranker) > reranker.learned_until
+    assert choose_instant(UNTIL, far_event(reranker, 90), reranker) == reranker.learned_until
+
+
+def test_an_event_of_the_future_does_not_say_what_is_now(reranker):
+    """Unless what was learned is of the future, too: then the log is made up."""
+    ahead = (datetime.now(UTC) - UNTIL).days + 400
+    history = events_of((1, 3, 2), (1, 4, -ahead))
+    with pytest.raises(tt.DataError, match=r"of 2 events, .* is after the present time, .* as_of"):
+        reranker.apply(RECS, k=2, history=history)
+    made_up = replace(reranker, learned_until=reranker.learned_until + ahead * DAY)
+    made_up.apply(RECS, k=2, history=history)
 
 
 @pytest.mark.parametrize(

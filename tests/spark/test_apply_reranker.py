@@ -133,6 +133,7 @@ REFUSED = {
     "early": {"history": EVENTS, "as_of": UNTIL - timedelta(1)},
     "early without events": {"as_of": UNTIL - timedelta(1)},
     "not a time": {"history": EVENTS, "as_of": "soon"},
+    "far after all others": {"history": events_of(*((1, 1, 1),) * 1_000, (1, 1, -90))},
     "a weight below 0": {"history": weighted([1.0, -2.0])},
     "no weight": {"history": weighted([0.0, 0.0])},
     "k": {"k": 0},

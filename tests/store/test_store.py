@@ -122,6 +122,25 @@ def test_the_version_rolled_back_to_is_kept(store):
     assert store.rollback().number == 1
 
 
+def test_a_day_that_is_published_again_leaves_earlier_days(store):
+    """`keep` counts days; of one day, the last version and the one that it replaced stay."""
+    for day in ("2026-03-01", "2026-03-02", *["2026-03-03"] * 5):
+        publish(store, keep=3, as_of=day)
+    kept = [(version.number, version.as_of[-2:]) for version in store.history()]
+    assert kept == [(1, "01"), (2, "02"), (6, "03"), (7, "03")]
+    assert [store.rollback().number for _ in range(3)] == [6, 2, 1]
+    with pytest.raises(StoreError, match="no earlier version to roll back to from version 1"):
+        store.rollback()
+
+
+def test_copies_of_earlier_days_go_before_days(store):
+    for day in ("2026-03-01", "2026-03-02", "2026-03-02", "2026-03-03"):
+        publish(store, keep=3, as_of=day)
+    assert [version.number for version in store.history()] == [1, 3, 4]
+    publish(store, keep=1, as_of="2026-03-03")
+    assert [version.number for version in store.history()] == [5]
+
+
 def test_a_writer_can_publish_twice(store):
     with open_writer(store) as writer:
         assert [writer.publish(write, ABOUT, 3) for _ in range(2)] == [1, 2]

@@ -85,7 +85,7 @@ def refresh(
     rerank: Annotated[
         bool, typer.Option("--rerank", help="Also publish the newest lists, re-ranked.")
     ] = Refresh.rerank,
-    keep: Annotated[int, option("NUMBER", "Number of versions to keep.")] = Refresh.keep,
+    keep: Annotated[int, option("NUMBER", "Number of days to keep versions of.")] = Refresh.keep,
     duplicates: Duplicates = Refresh.duplicates,
     accept: Annotated[
         list[str] | None,
@@ -112,6 +112,14 @@ def refresh(
     repeats: RepeatsIfAny = Refresh.repeats,
     exclude: ExcludeFile = None,
     allowed: AllowedFile = None,
+    max_concentration: Annotated[
+        float | None,
+        option(
+            "SHARE",
+            "Largest share of slots for the ten most shown items, from 0 to 1. By default it "
+            "depends on what people bought and on the engine's own lists.",
+        ),
+    ] = Refresh.max_concentration,
     setting: Settings = None,
     as_json: AsJson = False,
 ) -> None:
@@ -132,7 +140,7 @@ def refresh(
         learn_on=learn_on, rerank=rerank, keep=keep, duplicates=duplicates,
         accept=tuple(accept or ()), warm=warm, reranker=reranker, widen=widen, repeats=repeats,
         exclude=exclude, allowed=allowed, method=method, strength=strength,
-        columns=ColumnMap.parse(columns),
+        columns=ColumnMap.parse(columns), max_concentration=max_concentration,
     )  # fmt: skip
     version = job.run(as_of).version
     if as_json:

@@ -92,8 +92,22 @@ def print_version(version: Version) -> None:
         if row["lift"] is not None:
             say(f"biases alone: {on}")
         _print_reranker(version)
+    _print_concentration(manifest["concentration"])
     if TOP in manifest["files"]:
         say(f"re-ranked lists of {manifest['reranked']}: {version.folder / TOP}")
+
+
+def _print_concentration(told: Mapping[str, Mapping[str, float]]) -> None:
+    """Print how much of the lists falls on a few items, beside the engine's own and purchases."""
+    (ten, one), (engine_ten, engine_one), (bought_ten, bought_one) = (
+        (told[name]["ten_items"], told[name]["one_item"])
+        for name in ("finished", "engine", "bought")
+    )
+    say(
+        f"the ten most shown items take {ten:.0%} of slots (engine {engine_ten:.0%}; the ten most "
+        f"bought {bought_ten:.0%} of purchases); one item is on {one:.0%} of lists (engine "
+        f"{engine_one:.0%}; bought by {bought_one:.0%} of buyers)"
+    )
 
 
 def _print_method(manifest: Mapping[str, Any]) -> None:

@@ -9,13 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.daily.dated_lists import DatedLists
-from trimtab.daily.large_lists import LargeLists, distinct_items
+from trimtab.daily.large_lists import LIST_COLUMNS, LargeLists, distinct_items
 from trimtab.daily.training_tables import ShopData, TrainingTables
-from trimtab.errors import RefusedError, StoreError, warn
+from trimtab.errors import RefusedError, StoreError, TrimtabError, warn
 from trimtab.tables.column_map import ColumnMap, own_names
 from trimtab.tables.columns import ITEM
 from trimtab.tables.files import is_csv, match_id_types, read_table
 from trimtab.tables.ids import IdColumn, encode_ids, id_column
+from trimtab.tables.parquet_rows import ParquetRows, Rows, TableRows
 from trimtab.tables.places import Place
 
 _MOST_UNKNOWN = 0.5  # share of the entries in tonight's lists
@@ -49,6 +50,38 @@ def require_known_items(lists: DatedLists, tables: TrainingTables, data: ShopDat
         )
     if share > _SOME_UNKNOWN:
         warn(f"{found}; check whether ids have changed")
+
+
+def warn_if_same(lists: DatedLists, day: date) -> None:
+    """Warn if a day's lists hold what those before them hold.
+
+    That is no error if the engine is trained once a week; if it is trained every night, an old file
+    has a new name.
+    """
+    earlier = [own for own in lists.days if own < day]
+    if earlier and _hold_the_same(lists, earlier[-1], day):
+        warn(
+            f"lists of {day} are the same as those of {earlier[-1]}; check whether the engine has "
+            f"run, unless it is trained less often"
+        )
+
+
+def _hold_the_same(lists: DatedLists, *days: date) -> bool:
+    """Return whether the lists of two days have the same rows in the same order."""
+    try:
+        first, second = (_open_rows(lists.days[day], lists.columns) for day in days)
+        if first.n_rows != second.n_rows:
+            return False
+        pairs = zip(first.batches(), second.batches(), strict=False)
+        return all(one.equals(other) for one, other in pairs)
+    except TrimtabError:
+        return False  # whatever needs these lists says what is wrong with them
+
+
+def _open_rows(path: Place, columns: ColumnMap) -> Rows:
+    if is_csv(path):
+        return TableRows(read_table(path, LIST_COLUMNS, LIST_COLUMNS, columns))
+    return ParquetRows(path, LIST_COLUMNS, LIST_COLUMNS, columns)
 
 
 def _unknown_share(lists: DatedLists, day: date, known: list[IdColumn]) -> float:

@@ -17,7 +17,7 @@ from trimtab.store import Store
 from trimtab.tables.columns import ITEM, RANK, USER
 from trimtab.tables.ids import encode_ids, id_column
 
-_LEAST_USERS = 0.5  # tonight's users, as a share of the users in the training lists
+_LEAST_USERS, _FEW_USERS = 0.7, 0.9  # of the users in the training lists; warn below the second
 _LEAST_UNCHANGED = 0.5  # share of slots left unchanged tonight, over the share in training lists
 Rank = Callable[[pa.Table, int], pa.Table]  # lists and a number of slots to their top k
 _ADVICE = "check these lists, or pass --accept different-lists"
@@ -75,11 +75,11 @@ def require_similar_lists(
         n_users: in both kinds of lists, of which these may be only some.
     """
     (listed, day), (tonight, usual) = newest, n_users
+    found = f"lists of {day} cover {tonight} users; the training lists covered {usual}"
     if tonight < _LEAST_USERS * usual:
-        raise RefusedError(
-            f"lists of {day} cover {tonight} users; the training lists covered {usual}: not "
-            f"published; {_ADVICE}"
-        )
+        raise RefusedError(f"{found}: not published; {_ADVICE}")
+    if tonight < _FEW_USERS * usual:
+        warn(f"{found}; check whether lists are missing")
     k = int(pc.max(top[RANK]).as_py())
     share = unchanged_share(bias, listed, top, duplicates)
     usual_share = unchanged_share(bias, trained, rank(trained, k), duplicates)

@@ -24,9 +24,16 @@ import numpy as np
 from trimtab.bias import ItemBias
 from trimtab.bias.saved import summary_json
 from trimtab.bias.strength import require_strength
-from trimtab.checks import COUNT_METHODS, DUPLICATES, require_choice, require_whole
+from trimtab.checks import (
+    COUNT_METHODS,
+    DUPLICATES,
+    require_choice,
+    require_number,
+    require_whole,
+)
+from trimtab.daily.concentration import Concentration, Shown
 from trimtab.daily.dated_lists import DatedLists, find_lists
-from trimtab.daily.large_lists import without_rows
+from trimtab.daily.large_lists import some_lists, without_rows
 from trimtab.daily.list_checks import require_known_items
 from trimtab.daily.method_choice import (
     AUTO,
@@ -53,6 +60,7 @@ from trimtab.errors import (
     GuardWarning,
     RefusedError,
     SettingError,
+    SimilarListsWarning,
     TrimtabWarning,
 )
 from trimtab.learn import BiasLearner, RerankLearner
@@ -107,7 +115,8 @@ class Refresh:
         learn_on: day of the training lists for the newest window; by default the newest lists made
             before it.
         rerank: also publish the newest lists, re-ranked.
-        keep: versions to keep.
+        keep: days to keep versions of; of a day that is published again, the last version is kept,
+            and the one that it replaced, to roll back to.
         duplicates: what to do if a (user, item) pair is listed twice: "error", "max", "mean" or
             "sum".
         accept: what to publish anyway. "guard": what the guard warns about, and the engine alone if
@@ -133,6 +142,9 @@ class Refresh:
         exclude: file with user_id, item_id of pairs that the finished lists must not hold.
         allowed: file with item_id of the only items that they may hold.
         columns: names of columns in all these files, like {"user": "customer", "time": "ts"}.
+        max_concentration: largest share of all slots that the ten most shown items may take. By
+            default 7 times the share of purchases that the ten most bought items make up, or half
+            more than in the engine's own lists (or a tenth of all slots more), whichever is most.
     """
 
     lists: str | Path
@@ -158,6 +170,7 @@ class Refresh:
     exclude: str | Path | None = None
     allowed: str | Path | None = None
     columns: GivenColumns = None
+    max_concentration: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("recent_days", "windows", "keep"):
@@ -169,6 +182,8 @@ class Refresh:
         if self.tz is not None:
             require_zone(self.tz)
         object.__setattr__(self, "strength", require_strength(self.strength))
+        if self.max_concentration is not None:
+            require_number("max_concentration", self.max_concentration, 0.0, 1.0)
         self._check_method()
         if self._asked in (RERANKER, AUTO):
             self._require_same_settings()
@@ -273,17 +288,34 @@ class Refresh:
         if GUARD not in self._accepted():
             require_no_concerns(concerns, learned.changes_lists, served.number)
         learned = learned.with_strength(self.strength)
-        ranked = None
+        ranked, bought = None, Concentration.of(tables.recent)
         if self.rerank or self._asked == AUTO or learned.reranker is not None:
             tonight = read_tonight(lists, data, learned.bias, limits, self.duplicates, room)
-            check = TrainedOn(tables.newest_lists, DIFFERENT_LISTS in self._accepted())
+            accept_others = DIFFERENT_LISTS in self._accepted()
+            most = self.max_concentration
+            check = TrainedOn(tables.newest_lists, accept_others, bought, most)
             wanted = Wanted(self.rerank, self._asked == AUTO)
             ranked = tonight.rank(self.learner.k, learned.bias, learned.reranker, wanted, check)
+            shown = ranked.shown
+        else:
+            shown = self._measure_on_training_lists(learned.bias, tables, bought)
         ours = (note for note in caught if issubclass(note.category, TrimtabWarning))
         notes = tuple(str(note.message) for note in ours)
         manifest = self._describe(learned, data, tables, seconds, notes)
+        manifest["concentration"] = shown.describe()
         manifest["started_from"] = None if start is None else served.number
         return NewVersion(learned.bias, learned.reranker, ranked, data.names(), manifest, notes)
+
+    def _measure_on_training_lists(
+        self, bias: ItemBias, tables: TrainingTables, bought: Concentration
+    ) -> Shown:
+        """Return the concentration that biases lead to if no lists are published, after a check."""
+        lists, _ = some_lists(tables.newest_lists)
+        with warnings.catch_warnings(action="ignore", category=TrimtabWarning):
+            top = bias.apply(lists, self.learner.k, duplicates=self.duplicates)
+        shown = Shown.measure(bias, lists, top, self.learner.k, bought, duplicates=self.duplicates)
+        shown.require_below(self.max_concentration, tables.days[0])
+        return shown
 
     def _learners(self, tables: TrainingTables, room: Path) -> Learners:
         with_reranker = self._asked in (RERANKER, AUTO)
@@ -328,6 +360,7 @@ def _collect_warnings() -> Iterator[list[warnings.WarningMessage]]:
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
+            warnings.simplefilter("ignore", SimilarListsWarning)  # what is published is checked
             yield caught
     except RefusedError:
         caught = [note for note in caught if not issubclass(note.category, GuardWarning)]

@@ -12,8 +12,10 @@ import pyarrow as pa
 from trimtab.bias import ItemBias
 from trimtab.bias.table import text_columns
 from trimtab.checks import require_columns
+from trimtab.daily.concentration import Concentration, Shown
 from trimtab.daily.dated_lists import DatedLists
 from trimtab.daily.large_lists import DayLists, LargeLists, some_lists, without_rows
+from trimtab.daily.list_checks import warn_if_same
 from trimtab.daily.publish_checks import require_similar_lists
 from trimtab.daily.training_tables import ShopData, read_lists
 from trimtab.errors import DataError, warn
@@ -49,10 +51,12 @@ class Limits:
 
 
 class TrainedOn(NamedTuple):
-    """The newest lists learned from."""
+    """What tonight's lists are compared with."""
 
-    lists: DayLists
+    lists: DayLists  # the newest that were learned from
     accept_others: bool  # whether tonight's lists may differ much from them
+    bought: Concentration  # of the purchases that were learned from
+    most: float | None  # share of slots of the ten most shown items; None for the default
 
 
 class Wanted(NamedTuple):
@@ -69,6 +73,7 @@ class RankedTonight(NamedTuple):
     top: pa.Table | Path | None  # by biases, if asked for; a file if they are large
     finished: pa.Table | Path | None  # with what must not be shown left out, if asked for
     left_out: LeftOut  # events that the reranker did not use
+    shown: Shown
 
 
 @dataclass(frozen=True)
@@ -96,16 +101,17 @@ class Tonight:
             wanted: which lists to return besides.
             check: the lists must not differ much from these.
         """
-        top, finished, left_out = None, None, LeftOut(0, 0, 0)
+        top, finished, shown, left_out = None, None, None, LeftOut(0, 0, 0)
         hidden = {"exclude": self.limits.exclude, "allowed": self.limits.allowed}
         if wanted.by_bias:
-            top, _ = self._rank(bias, k, check, TOP)
+            top, shown, _ = self._rank(bias, k, check, TOP)
         if reranker is not None:
             known = {"history": self.history, "as_of": self._instant(reranker)}
-            finished, left_out = self._rank(reranker, k, check, LISTS, **hidden, **known)
+            finished, shown, left_out = self._rank(reranker, k, check, LISTS, **hidden, **known)
         elif wanted.finished:
-            finished, _ = self._rank(bias, k, check, LISTS, **hidden)
-        return RankedTonight(self.day, top, finished, left_out)
+            finished, shown, _ = self._rank(bias, k, check, LISTS, **hidden)
+        assert shown is not None
+        return RankedTonight(self.day, top, finished, left_out, shown)
 
     def _instant(self, reranker: Reranker) -> datetime:
         # Days of the log may end after those of the shop if its timestamps are whole days.
@@ -113,9 +119,10 @@ class Tonight:
 
     def _rank(
         self, model: ItemBias | Reranker, k: int, check: TrainedOn, name: str, **options: Any
-    ) -> tuple[pa.Table | Path, LeftOut]:
+    ) -> tuple[pa.Table | Path, Shown, LeftOut]:
         """Return the top k of all lists, in memory or in a file of the given name, after checks."""
         options["duplicates"] = self.duplicates
+        bias = model if isinstance(model, ItemBias) else model.bias
 
         def rank(lists: pa.Table, k: int) -> tuple[pa.Table, LeftOut]:
             if isinstance(model, Reranker):
@@ -127,16 +134,18 @@ class Tonight:
         self._require_rows(top.num_rows)
         if not check.accept_others:
             trained, usual = some_lists(check.lists)
-            bias = model if isinstance(model, ItemBias) else model.bias
             require_similar_lists(
                 bias, (some, self.day), top, trained, self.duplicates,
                 lambda lists, k: rank(lists, k)[0], (n_users, usual),
             )  # fmt: skip
+        shared = {name: own for name, own in options.items() if name not in ("history", "as_of")}
+        shown = Shown.measure(bias, some, top, k, check.bought, **shared)
+        shown.require_below(check.most, self.day)
         if isinstance(self.listed, LargeLists):
             path = self.room / name
             done = apply(model, self.listed.rows, path, k, **options)
-            return path, done.left_out
-        return top, left_out
+            return path, shown, done.left_out
+        return top, shown, left_out
 
     def _require_rows(self, n_rows: int) -> None:
         if n_rows == 0:
@@ -149,7 +158,7 @@ def read_tonight(
     lists: DatedLists, data: ShopData, bias: ItemBias, limits: Limits, duplicates: str,
     room: Path,
 ) -> Tonight:  # fmt: skip
-    """Read the newest lists; warn if they are old.
+    """Read the newest lists; warn if they are old, or the same as those before them.
 
     Args:
         lists: all lists.
@@ -165,6 +174,7 @@ def read_tonight(
             f"the newest lists, of {newest}, are {(data.as_of - newest).days} days older than "
             f"as_of={data.as_of}; re-ranking them anyway; check why newer ones are missing"
         )
+    warn_if_same(lists, newest)
     (listed,), matched = read_lists(lists, [newest], data, text, room=room)
     history = matched.log.events.select([USER, ITEM, TIMESTAMP])
     from_csv = (is_csv(lists.days[newest]), data.from_csv[0], *limits.from_csv)

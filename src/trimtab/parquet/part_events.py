@@ -11,11 +11,11 @@ import pyarrow as pa
 from trimtab.arrays import Ints
 from trimtab.parquet.event_columns import drop_weightless, weights_differ
 from trimtab.rerank import LeftOut, Reranker
-from trimtab.rerank.events import choose_instant
+from trimtab.rerank.events import choose_instant, latest_by_day
 from trimtab.tables.column_map import own_names
 from trimtab.tables.columns import TIMESTAMP, WEIGHT
 from trimtab.tables.parquet_rows import Rows
-from trimtab.tables.timestamps import DAY, as_datetime, as_utc, microseconds
+from trimtab.tables.timestamps import as_datetime, as_utc, microseconds
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,8 @@ class PartEvents:
             weights_differ("history", history, WEIGHT)  # checks them
         if as_of is not None:
             return PartEvents(as_of, choose_instant(as_of, np.empty(0, np.int64), reranker), tz)
-        instant = choose_instant(None, _ends_of_times(history, tz), reranker)
+        times, counts = _latest_by_day(history, tz)
+        instant = choose_instant(None, times, reranker, counts)
         moment = as_datetime(instant)
         moment = moment if reranker.has_zone else moment.replace(tzinfo=None)
         return PartEvents(moment, instant, tz)
@@ -68,19 +69,14 @@ def _drop_weightless(history: pa.Table) -> pa.Table:
     return drop_weightless(history, WEIGHT).drop_columns([WEIGHT])
 
 
-def _ends_of_times(history: Rows, tz: str | None) -> Ints:
-    """Return the latest time, and one that is no midnight if there is any: all that counts."""
-    latest: int | None = None
-    by_day = True
+def _latest_by_day(history: Rows, tz: str | None) -> tuple[Ints, Ints]:
+    """Return what `latest_by_day` returns for each batch, together."""
     columns = [name for name in (TIMESTAMP, WEIGHT) if name in history.schema.names]
+    found = [(np.empty(0, np.int64), np.empty(0, np.int64))]
     for batch in history.batches(columns=[history.source_of(name) for name in columns]):
-        times = _times_of(_drop_weightless(batch.rename_columns(columns)), tz)
-        if len(times):
-            latest = int(times.max()) if latest is None else max(latest, int(times.max()))
-            by_day = by_day and not np.any(times % DAY)
-    if latest is None:
-        return np.empty(0, np.int64)
-    return np.array([latest] if by_day else [latest, latest - 1])
+        found.append(latest_by_day(_times_of(_drop_weightless(batch.rename_columns(columns)), tz)))
+    times, counts = (np.concatenate(own) for own in zip(*found, strict=True))
+    return times, counts
 
 
 def _times_of(events: pa.Table, tz: str | None) -> Ints:

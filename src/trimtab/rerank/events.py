@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC
 from typing import Any, NamedTuple
 
@@ -24,6 +25,8 @@ from trimtab.tables.timestamps import (
     microseconds,
     read_moment,
 )
+
+_FEW, _FAR = 1_000, 30 * DAY  # one in so many events must not be so far after all others
 
 
 class LeftOut(NamedTuple):
@@ -91,17 +94,21 @@ def no_events(n_users: int) -> UserEvents:
     return UserEvents(sum_purchases(none, none, np.empty(0, np.int64), n_users), LeftOut(0, 0, 0))
 
 
-def choose_instant(as_of: Any, times: Ints, table: RerankTable) -> int:
+def choose_instant(as_of: Any, times: Ints, table: RerankTable, counts: Ints | None = None) -> int:
     """Return the instant that lists are made for, in microseconds of UTC.
 
     Args:
         as_of: a datetime, a date or ISO text; None for the end of what is known.
         times: of events.
         table: what the Reranker has learned.
+        counts: number of events of each time, if `times` is what `latest_by_day` returns.
     """
     if as_of is None:
         if len(times) == 0:
             return table.learned_until
+        if counts is None:
+            times, counts = latest_by_day(times)
+        _require_end(times, counts, table.learned_until)
         by_day = not np.any(times % DAY)
         return max(table.learned_until, int(times.max()) + (DAY if by_day else 1))
     instant = _read_as_of(as_of, table.has_zone)
@@ -112,6 +119,35 @@ def choose_instant(as_of: Any, times: Ints, table: RerankTable) -> int:
             f"learned from; move as_of, or learn from earlier windows"
         )
     return instant
+
+
+def latest_by_day(times: Ints) -> tuple[Ints, Ints]:
+    """Return the latest time of each day, and the number of events: all that a default needs."""
+    ordered = np.sort(times)
+    last = np.flatnonzero(np.diff(ordered // DAY, append=np.iinfo(np.int64).max))
+    return ordered[last], np.diff(last, prepend=-1)
+
+
+def _require_end(times: Ints, counts: Ints, learned_until: int) -> None:
+    """Refuse events whose latest does not tell what is now: of the future, or far from all others.
+
+    A reranker that itself learned from times to come is about a made-up log.
+    """
+    present = int(time.time() * 1e6) + DAY  # clocks of time zones differ by less
+    latest, found = int(times.max()), None
+    if latest > present >= learned_until:
+        found = "after the present time"
+    order = np.argsort(times)
+    n_later = np.cumsum(counts[order][::-1])[::-1]  # events from each time on
+    is_far = np.diff(times[order], prepend=times.min()) > _FAR
+    if np.any(is_far & (n_later * _FEW <= n_later[0])):
+        found = f"more than {_FAR // DAY} days after almost all others"
+    if found:
+        raise DataError(
+            f"history: the latest of {n_later[0]} events, of {as_datetime(latest):%Y-%m-%d %H:%M} "
+            f"UTC, is {found}, so it does not tell which instant the lists are for; pass as_of "
+            f"(--as-of), or leave such events out"
+        )
 
 
 def _read_as_of(as_of: Any, zoned: bool) -> int:

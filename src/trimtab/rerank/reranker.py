@@ -62,7 +62,9 @@ class Reranker(RerankTable):
                 neither learned nor listed, and events at or after `as_of` are left out (see
                 `count_left_out`).
             as_of: the instant that the lists are for, a datetime, a date or ISO text; not before
-                the end of what the reranker learned from. By default the end of what is known.
+                the end of what the reranker learned from. By default the end of what is known;
+                refused if the latest event is after the present time, or one of very few that are
+                more than 30 days after all others.
             exclude: user_id, item_id of pairs that must not be shown, added items included.
             allowed: item_id of the only items that may be shown, added items included.
             duplicates: what to do if `recs` has a (user, item) pair twice: "error", or merge the

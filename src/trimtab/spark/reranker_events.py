@@ -66,13 +66,12 @@ def _worst(events: DataFrame) -> pa.Table:
 
 
 def _choose_instant(reranker: Reranker, events: DataFrame, time: Any, as_of: Any) -> int:
-    times: list[int] = []
+    found: list[Any] = []
     if as_of is None:
-        # The last time, and the last that is not midnight: whether timestamps are dates.
-        odd = F.when(time % F.lit(DAY) != 0, time)
-        found = events.agg(F.max(time), F.max(odd)).collect()[0]
-        times = [int(value) for value in found if value is not None]
-    return choose_instant(as_of, np.array(times, np.int64), reranker)
+        by_day = events.groupBy(F.floor(time / F.lit(DAY)))
+        found = by_day.agg(F.max(time), F.count(F.lit(1))).collect()
+    times, counts = (np.array([row[place] for row in found], np.int64) for place in (1, 2))
+    return choose_instant(as_of, times, reranker, counts)
 
 
 def send_reranker(reranker: Reranker, lists: DataFrame) -> RankingParts:

@@ -58,8 +58,7 @@ class Writer:
         Args:
             fill: writes the version's files into the folder it is given.
             manifest: how it was made; `as_of` at least.
-            keep: number of versions to keep. The version it replaces is among them if keep is at
-                least 2; the others are the newest.
+            keep: number of days to keep versions of; see `_keep_days`.
         """
         try:
             entry = self._write(fill, manifest)
@@ -73,7 +72,7 @@ class Writer:
                     f"was being made: not published; refresh again"
                 )
             entry["replaced"] = self.current
-            pointer["published"] = _keep_newest([*pointer["published"], entry], keep, self.current)
+            pointer["published"] = _keep_days([*pointer["published"], entry], keep, self.current)
             pointer["current"] = pointer["last"] = self.current = entry["number"]
             self._store.switch(pointer, entry["number"], "refresh")
         with contextlib.suppress(
@@ -152,11 +151,31 @@ def _require_pointer(store: Store) -> None:
         )
 
 
-def _keep_newest(
+def _keep_days(
     entries: list[dict[str, Any]], keep: int, replaced: int | None
 ) -> list[dict[str, Any]]:
-    """Return the newest entries, and the one served until now, to roll back to."""
-    while len(entries) > max(keep, 1):
-        oldest = next((e for e in entries[:-1] if e["number"] != replaced), entries[0])
-        entries = [entry for entry in entries if entry is not oldest]
+    """Return the entries to keep, the newest last; rollbacks pass over the others.
+
+    Older versions of a day that has a newer one go first, then the oldest days. The version served
+    until now stays, to roll back to, even if that makes one more than `keep`.
+    """
+    protected = {entries[-1]["number"], replaced if keep > 1 else None}
+    while len(entries) > keep:
+        others = [entry for entry in entries if entry["number"] not in protected]
+        days = [_day(entry) for entry in entries]
+        again = [e for e in others if _day(e) in days[entries.index(e) + 1 :]]
+        if not again and len(set(days)) <= keep:
+            break
+        oldest = (again or others)[0]
+        entries = [
+            {**entry, "replaced": oldest["replaced"]}
+            if entry["replaced"] == oldest["number"]
+            else entry
+            for entry in entries
+            if entry is not oldest
+        ]
     return entries
+
+
+def _day(entry: Mapping[str, Any]) -> str:
+    return str(entry["folder"]).partition("-")[2]

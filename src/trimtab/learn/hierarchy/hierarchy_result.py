@@ -12,7 +12,7 @@ from trimtab.arrays import Flags, Floats, Ints, Lists, Sets
 from trimtab.bias import ItemBias, Summary
 from trimtab.bias.depth import common_depth
 from trimtab.bias.table import WIDTH_90
-from trimtab.errors import GuardWarning, warn
+from trimtab.errors import GuardWarning, SimilarListsWarning, warn
 from trimtab.kernels.hit_value import counts_hits_above, hit_value_table
 from trimtab.learn.hierarchy.levels import FEWEST_UNITS, Learned
 from trimtab.learn.settings import LearnerSettings
@@ -235,5 +235,5 @@ def _warn_before_shipping(summary: Summary, learned: Learned) -> None:
             f"the {_MOST_SHOWN} most shown items would take {after:.0%} of all slots, up from "
             f"{before:.0%}: lists would become too similar; look at the largest biases before "
             f"shipping",
-            GuardWarning,
+            SimilarListsWarning,
         )
