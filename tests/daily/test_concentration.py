@@ -66,7 +66,7 @@ def words_of(job: Refresh, *more: object) -> list[object]:
 
 SAID = (
     r"lists of 2026-03-\d\d: the ten most shown items would take \d+% of all slots, above the "
-    r"limit of \d+%; in the engine's own lists they take \d%, and the ten most bought make up 5% "
+    r"limit of \d+%; the engine's own lists give its ten \d%, and the ten most bought make up 5% "
     r"of purchases: not published; .* --max-concentration (0\.\d+|1)"
 )
 

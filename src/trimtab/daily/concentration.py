@@ -32,12 +32,9 @@ class Concentration(NamedTuple):
         """Return that of lists or purchases: user_id, item_id."""
         if rows.num_rows == 0:
             return Concentration(0.0, 0.0)
-        counts = np.sort(_count(rows))[::-1]
-        holders = _count(rows.group_by([USER, ITEM]).aggregate([]))
-        return Concentration(
-            float(counts[:_MOST_SHOWN].sum() / counts.sum()),
-            float(holders.max() / count_users(rows)),
-        )
+        most = np.sort(_count(rows))[-_MOST_SHOWN:].sum()
+        holders = _count(rows.group_by([USER, ITEM]).aggregate([])).max()
+        return Concentration(float(most / rows.num_rows), float(holders / count_users(rows)))
 
 
 def _count(rows: pa.Table) -> Any:
@@ -53,13 +50,9 @@ class Shown(NamedTuple):
 
     @staticmethod
     def measure(
-        bias: ItemBias,
-        lists: pa.Table,
-        top: pa.Table,
-        k: int,
-        bought: Concentration,
+        bias: ItemBias, lists: pa.Table, top: pa.Table, k: int, bought: Concentration,
         **options: Any,
-    ) -> Shown:
+    ) -> Shown:  # fmt: skip
         """Return the concentration of lists to publish and of the engine's own.
 
         Args:
@@ -97,7 +90,7 @@ class Shown(NamedTuple):
         if found > limit:
             raise RefusedError(
                 f"lists of {day}: the ten most shown items would take {found:.0%} of all slots, "
-                f"above the limit of {limit:.0%}; in the engine's own lists they take "
+                f"above the limit of {limit:.0%}; the engine's own lists give its ten "
                 f"{self.engine.ten_items:.0%}, and the ten most bought make up "
                 f"{self.bought.ten_items:.0%} of purchases: not published; look at these lists, or "
                 f"pass --max-concentration {math.ceil(100 * found) / 100:g}"
