@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import resource
@@ -184,14 +185,11 @@ WORKER = textwrap.dedent("""
     role, folder = sys.argv[1], Path(sys.argv[2])
     if role == "read":
         tt.ItemBias.load(folder)  # does all late imports
-        n = 0
         print("ready", flush=True)
-        while not (folder / "stop").exists():
+        for _ in range(25):
             bias = tt.ItemBias.load(folder)
             assert len(set(bias.bias.tolist())) == 1 and bias.bias[0] == bias.support[0]
             assert len(bias) == bias.summary.n_items == 10 * bias.support[0]
-            n += 1
-        print(n)
     else:
         first = tt.ItemBias.load(folder)
         versions = [first, replace(first, gain=first.gain + 1)]
@@ -234,13 +232,12 @@ def test_readers_never_see_a_partial_save(learned, tmp_path):
     versions = [version_of(learned, number) for number in (1, 2, 300)]
     versions[0].save(tmp_path)
     readers = [start("read", tmp_path) for _ in range(2)]
-    for turn in range(200):
-        versions[turn % 3].save(tmp_path)
-    (tmp_path / "stop").touch()
+    turns = itertools.cycle(versions)
+    while any(reader.poll() is None for reader in readers):
+        next(turns).save(tmp_path)
     for reader in readers:
-        out, _ = reader.communicate(timeout=60)
+        reader.communicate()
         assert reader.returncode == 0
-        assert int(out) > 20
 
 
 def test_a_killed_writer_leaves_a_complete_version(learned, tmp_path):
