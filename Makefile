@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEMO := $(VENV)/.demo
 
-.PHONY: demo test test-spark test-lenskit test-rectools lint types check docs package lint-files \
+.PHONY: demo test test-spark test-lenskit test-rectools lint types check size docs package lint-files \
 	benchmark clean
 
 demo: $(DEMO)  ## the paper's experiments on a gift shop's year, and a page to look at
@@ -34,7 +34,10 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/mypy
 
-check: lint types test
+check: lint types test size
+
+size:  ## files and lines of code by folder
+	@$(PYTHON) benchmarks/size.py
 
 docs: $(READY)  ## the documentation, as a site that opens from docs/_build/html/index.html
 	$(BIN)/python -m sphinx -E -n -W --keep-going -q -d docs/_build/trees docs docs/_build/html
