@@ -198,10 +198,10 @@ def test_lists_have_the_frame_type_of_users(given):
         assert_same(given, recs_of(given, frame), recs_of(given, users))
 
 
-@pytest.mark.parametrize("n", [0, -1, 2.5, True, None])
-def test_a_wrong_length_is_refused(given, n):
-    with pytest.raises(SettingError, match="n="):
-        recs_of(given, n=n)
+def test_a_wrong_length_is_refused(given):
+    for n in (0, -1, 2.5, True, None):
+        with pytest.raises(SettingError, match="n="):
+            recs_of(given, n=n)
 
 
 def test_wrong_users_are_refused(given):

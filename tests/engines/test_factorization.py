@@ -17,14 +17,14 @@ def error_of(matrix: np.ndarray, factors: np.ndarray) -> float:
     return float(np.linalg.norm(matrix - matrix @ factors @ factors.T))
 
 
-@pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("n_factors", [3, 10, 30])
-def test_within_one_percent_of_the_exact_error(seed, n_factors):
-    matrix = sparse.random_array((150, 90), density=0.1, rng=seed, format="csr")
-    dense = matrix.toarray()
-    _, _, right = np.linalg.svd(dense)
-    exact = error_of(dense, right[:n_factors].T)
-    assert error_of(dense, item_factors(matrix, n_factors, seed)) <= 1.01 * exact
+def test_within_one_percent_of_the_exact_error(n_factors):
+    for seed in range(5):
+        matrix = sparse.random_array((150, 90), density=0.1, rng=seed, format="csr")
+        dense = matrix.toarray()
+        _, _, right = np.linalg.svd(dense)
+        exact = error_of(dense, right[:n_factors].T)
+        assert error_of(dense, item_factors(matrix, n_factors, seed)) <= 1.01 * exact
 
 
 def test_factors_are_orthonormal_and_the_same_for_the_same_seed():

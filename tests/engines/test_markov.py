@@ -70,19 +70,19 @@ def coded(log: pa.Table, n_users: int = 12, n_items: int = 7) -> Events:
     return Events(users, items, times, n_users, n_items, int(AS_OF.timestamp() * 1_000_000))
 
 
-@pytest.mark.parametrize("seed", range(40))
 @pytest.mark.parametrize("least", [1, 3])
-def test_first_order_counts_equal_brute_force(seed, least):
-    log = random_log(seed)
-    after, bought = brute_counts(log)
-    found, buyers = count_first_order(coded(log), least)
-    counts = {
-        (j, int(found.items[e])): int(found.counts[e])
-        for j in range(7)
-        for e in range(found.indptr[j], found.indptr[j + 1])
-    }
-    assert counts == {pair: count for pair, count in after.items() if count >= least}
-    assert {j: int(n) for j, n in enumerate(buyers) if n} == bought
+def test_first_order_counts_equal_brute_force(least):
+    for seed in range(40):
+        log = random_log(seed)
+        after, bought = brute_counts(log)
+        found, buyers = count_first_order(coded(log), least)
+        counts = {
+            (j, int(found.items[e])): int(found.counts[e])
+            for j in range(7)
+            for e in range(found.indptr[j], found.indptr[j + 1])
+        }
+        assert counts == {pair: count for pair, count in after.items() if count >= least}
+        assert {j: int(n) for j, n in enumerate(buyers) if n} == bought
 
 
 def learned(log: pa.Table, **settings: object) -> dict:
@@ -99,81 +99,81 @@ def learned(log: pa.Table, **settings: object) -> dict:
     }
 
 
-@pytest.mark.parametrize("seed", range(25))
 @pytest.mark.parametrize("support", [1, 2])
-def test_second_order_equals_brute_force(seed, support):
-    log = random_log(seed)
-    after, both = brute_pair_counts(log)
-    rows = learned(log, order=2, min_support=support, pair_support=2 * support)
-    triples = {state: value for state, value in rows.items() if len(state) == 3}
-    expected = {
-        state: count / both[state[:2]]
-        for state, count in after.items()
-        if count >= support and both[state[:2]] >= 2 * support
-    }
-    assert triples == pytest.approx(expected)
-    first, bought = brute_counts(log)
-    pairs = {state: value for state, value in rows.items() if len(state) == 2}
-    assert pairs == pytest.approx(
-        {(j, i): n / bought[j] for (j, i), n in first.items() if n >= support}
-    )
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_the_most_supported_pairs_are_kept(seed):
-    log = random_log(seed)
-    _, both = brute_pair_counts(log)
-    best = sorted(both, key=lambda pair: (-both[pair], pair))[:4]
-    engine = Markov(order=2, min_support=1, pair_support=1, max_pairs=4).fit(log, AS_OF)
-    assert [divmod(int(key), 7) for key in engine._fitted.model.pairs] == sorted(best)
-
-
-@pytest.mark.parametrize("seed", range(15))
-def test_decay_weighs_by_the_age_of_the_last_purchase(seed):
-    log = random_log(seed)
-    rows = list(zip(*(log[c].to_pylist() for c in log.column_names), strict=True))
-    first, last = {}, {}
-    for user, item, time in rows:
-        first[user, item] = min(time, first.get((user, item), time))
-        last[user, item] = max(time, last.get((user, item), time))
-    weight = {key: np.exp(-(AS_OF - time) / timedelta(days=5)) for key, time in last.items()}
-    expected = {}
-    for j, i in {(j, i) for j in range(7) for i in range(7)}:
-        above = sum(
-            weight[user, i]
-            for user in range(12)
-            if (user, j) in first and (user, i) in last and last[user, i] > first[user, j]
+def test_second_order_equals_brute_force(support):
+    for seed in range(25):
+        log = random_log(seed)
+        after, both = brute_pair_counts(log)
+        rows = learned(log, order=2, min_support=support, pair_support=2 * support)
+        triples = {state: value for state, value in rows.items() if len(state) == 3}
+        expected = {
+            state: count / both[state[:2]]
+            for state, count in after.items()
+            if count >= support and both[state[:2]] >= 2 * support
+        }
+        assert triples == pytest.approx(expected)
+        first, bought = brute_counts(log)
+        pairs = {state: value for state, value in rows.items() if len(state) == 2}
+        assert pairs == pytest.approx(
+            {(j, i): n / bought[j] for (j, i), n in first.items() if n >= support}
         )
-        below = sum(weight[user, j] for user in range(12) if (user, j) in weight)
-        if above:
-            expected[j, i] = above / below
-    assert learned(log, min_support=1, decay_days=5) == pytest.approx(expected)
+
+
+def test_the_most_supported_pairs_are_kept():
+    for seed in range(10):
+        log = random_log(seed)
+        _, both = brute_pair_counts(log)
+        best = sorted(both, key=lambda pair: (-both[pair], pair))[:4]
+        engine = Markov(order=2, min_support=1, pair_support=1, max_pairs=4).fit(log, AS_OF)
+        assert [divmod(int(key), 7) for key in engine._fitted.model.pairs] == sorted(best)
+
+
+def test_decay_weighs_by_the_age_of_the_last_purchase():
+    for seed in range(15):
+        log = random_log(seed)
+        rows = list(zip(*(log[c].to_pylist() for c in log.column_names), strict=True))
+        first, last = {}, {}
+        for user, item, time in rows:
+            first[user, item] = min(time, first.get((user, item), time))
+            last[user, item] = max(time, last.get((user, item), time))
+        weight = {key: np.exp(-(AS_OF - time) / timedelta(days=5)) for key, time in last.items()}
+        expected = {}
+        for j, i in {(j, i) for j in range(7) for i in range(7)}:
+            above = sum(
+                weight[user, i]
+                for user in range(12)
+                if (user, j) in first and (user, i) in last and last[user, i] > first[user, j]
+            )
+            below = sum(weight[user, j] for user in range(12) if (user, j) in weight)
+            if above:
+                expected[j, i] = above / below
+        assert learned(log, min_support=1, decay_days=5) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("order", [1, 2])
-@pytest.mark.parametrize("seed", range(10))
-def test_scores_are_means_over_states(seed, order):
-    log = random_log(seed)
-    settings = {"order": order, "min_support": 1, "pair_support": 3, "n_states": 4}
-    rows = learned(log, **settings)
-    recs = Markov(**settings).fit(log, AS_OF).recommend(n=7)
-    scores = {(u, i): s for u, i, s in zip(*recs.to_pydict().values(), strict=True)}
-    expected = {}
-    for user in range(12):
-        states = last_items(log, user, 4)
-        for item in range(7):
-            chance = [rows.get((j, item), 0.0) for j in states]
-            if order == 2 and len(states) > 1:
-                _, both = brute_pair_counts(log)
-                chance = [
-                    rows.get((*sorted(pair), item), 0.0)
-                    if both.get(tuple(sorted(pair)), 0) >= 3
-                    else (rows.get((pair[0], item), 0.0) + rows.get((pair[1], item), 0.0)) / 2
-                    for pair in combinations(states, 2)
-                ]
-            if sum(chance) > 0:
-                expected[user, item] = np.mean(chance)
-    assert scores == pytest.approx(expected)
+def test_scores_are_means_over_states(order):
+    for seed in range(10):
+        log = random_log(seed)
+        settings = {"order": order, "min_support": 1, "pair_support": 3, "n_states": 4}
+        rows = learned(log, **settings)
+        recs = Markov(**settings).fit(log, AS_OF).recommend(n=7)
+        scores = {(u, i): s for u, i, s in zip(*recs.to_pydict().values(), strict=True)}
+        expected = {}
+        for user in range(12):
+            states = last_items(log, user, 4)
+            for item in range(7):
+                chance = [rows.get((j, item), 0.0) for j in states]
+                if order == 2 and len(states) > 1:
+                    _, both = brute_pair_counts(log)
+                    chance = [
+                        rows.get((*sorted(pair), item), 0.0)
+                        if both.get(tuple(sorted(pair)), 0) >= 3
+                        else (rows.get((pair[0], item), 0.0) + rows.get((pair[1], item), 0.0)) / 2
+                        for pair in combinations(states, 2)
+                    ]
+                if sum(chance) > 0:
+                    expected[user, item] = np.mean(chance)
+        assert scores == pytest.approx(expected)
 
 
 def last_items(log: pa.Table, user: int, n: int) -> list[int]:

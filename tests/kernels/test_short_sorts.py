@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numba
 import numpy as np
 import pytest
@@ -40,11 +42,10 @@ def sort_all(which, values, deltas, stack):
 
 
 @pytest.mark.parametrize("which", [0, 1])
-@pytest.mark.parametrize("n", [0, 1, 2, 25, 26, 400])
-@pytest.mark.parametrize("distinct", [1, 2, 7, 10**6])
-def test_sorts_of_pairs(which, n, distinct):
-    random = np.random.default_rng(n + distinct)
-    for case in range(20):
+def test_sorts_of_pairs(which):
+    sizes, kinds = (0, 1, 2, 25, 26, 400), (1, 2, 7, 10**6)
+    for n, distinct, case in itertools.product(sizes, kinds, range(20)):
+        random = np.random.default_rng([n, distinct, case])
         values = random.integers(0, distinct, n) / 7
         if case == 0:
             values = np.sort(values)

@@ -192,38 +192,44 @@ def test_relevance_and_sales_by_hand():
     assert inputs.weighted.recent == pytest.approx(np.array([4, 1, 0.5, 2]) / 3, abs=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_sales_are_sums_of_the_heaviest_event_of_a_user_and_day(seed):
-    random = np.random.default_rng(seed)
-    n, n_items, days = 400, 6, 120
-    items = random.integers(0, n_items, n).astype(np.int32)
-    users = random.integers(0, 9, n).astype(np.int32)
-    times = random.integers(0, days * DAY, n)
-    weights = in_quanta(random.choice([0.1, 1.0, 2.5], n))
-    found = count_history(items, users, times, days * DAY, n_items, 5, weights)
-    visits: dict = defaultdict(float)
-    for item, user, time, weight in zip(items, users, times, weights, strict=True):
-        key = int(item), int(user), (days * DAY - 1 - int(time)) // DAY
-        visits[key] = max(visits[key], weight)
-    for name, horizon in {"long": days, "quarter": 91, "month": 30, "week": 7, "window": 5}.items():
-        expected = [
-            sum(w for (i, _, day), w in visits.items() if i == item and day < horizon)
-            for item in range(n_items)
-        ]
-        assert getattr(found, name).tolist() == expected
-    first = {}
-    for item, user, day in sorted(visits, key=lambda visit: -visit[2]):
-        first.setdefault((item, user), visits[item, user, day])
-    for item in range(n_items):
-        own = [w for (i, _), w in first.items() if i == item]
-        assert found.buyers[item] == len(own)
-        assert found.again[item] == pytest.approx(found.long[item] - sum(own))
-    plain = count_history(items, users, times, days * DAY, n_items, 5)
-    ones = count_history(items, users, times, days * DAY, n_items, 5, np.ones(n))
-    assert all(
-        np.array_equal(getattr(plain, name), getattr(ones, name))
-        for name in ("long", "buyers", "quarter", "window", "since", "age", "again")
-    )
+def test_sales_are_sums_of_the_heaviest_event_of_a_user_and_day():
+    for seed in range(8):
+        random = np.random.default_rng(seed)
+        n, n_items, days = 400, 6, 120
+        items = random.integers(0, n_items, n).astype(np.int32)
+        users = random.integers(0, 9, n).astype(np.int32)
+        times = random.integers(0, days * DAY, n)
+        weights = in_quanta(random.choice([0.1, 1.0, 2.5], n))
+        found = count_history(items, users, times, days * DAY, n_items, 5, weights)
+        visits: dict = defaultdict(float)
+        for item, user, time, weight in zip(items, users, times, weights, strict=True):
+            key = int(item), int(user), (days * DAY - 1 - int(time)) // DAY
+            visits[key] = max(visits[key], weight)
+        for name, horizon in {
+            "long": days,
+            "quarter": 91,
+            "month": 30,
+            "week": 7,
+            "window": 5,
+        }.items():
+            expected = [
+                sum(w for (i, _, day), w in visits.items() if i == item and day < horizon)
+                for item in range(n_items)
+            ]
+            assert getattr(found, name).tolist() == expected
+        first = {}
+        for item, user, day in sorted(visits, key=lambda visit: -visit[2]):
+            first.setdefault((item, user), visits[item, user, day])
+        for item in range(n_items):
+            own = [w for (i, _), w in first.items() if i == item]
+            assert found.buyers[item] == len(own)
+            assert found.again[item] == pytest.approx(found.long[item] - sum(own))
+        plain = count_history(items, users, times, days * DAY, n_items, 5)
+        ones = count_history(items, users, times, days * DAY, n_items, 5, np.ones(n))
+        assert all(
+            np.array_equal(getattr(plain, name), getattr(ones, name))
+            for name in ("long", "buyers", "quarter", "window", "since", "age", "again")
+        )
 
 
 # What is refused ---------------------------------------------------------------------------------

@@ -92,33 +92,33 @@ def problem(seed: int):
 
 
 @pytest.mark.parametrize("weight", [None, "price"])
-@pytest.mark.parametrize("seed", range(25))
-def test_metrics_equal_brute_force(seed, weight):
-    topk, _, truth, users, k = problem(seed)
-    for given in (None, users):
-        found = tt.evaluate(topk, truth, k, given, weight=weight)
-        by_user = given and dict(zip(*given.to_pydict().values(), strict=True))
-        expected = brute(topk, truth, k, weight, by_user)
-        assert {name: found[name] for name in MEANS} == pytest.approx(expected, abs=1e-5)
-        assert all(0 <= found[name] <= 1 for name in MEANS)
+def test_metrics_equal_brute_force(weight):
+    for seed in range(25):
+        topk, _, truth, users, k = problem(seed)
+        for given in (None, users):
+            found = tt.evaluate(topk, truth, k, given, weight=weight)
+            by_user = given and dict(zip(*given.to_pydict().values(), strict=True))
+            expected = brute(topk, truth, k, weight, by_user)
+            assert {name: found[name] for name in MEANS} == pytest.approx(expected, abs=1e-5)
+            assert all(0 <= found[name] <= 1 for name in MEANS)
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_coverage_and_novelty_equal_brute_force(seed):
-    topk, _, truth, _, k = problem(seed)
-    random = np.random.default_rng(seed)
-    history = pa.table({"item_id": random.integers(0, 20, 200)})
-    found = tt.evaluate(topk, truth, k, history=history)
-    shown = [row["item_id"] for row in topk.to_pylist() if row["rank"] <= k]
-    every = {*topk["item_id"].to_pylist(), *truth["item_id"].to_pylist()}
-    sold = history["item_id"].to_pylist()
-    assert found["coverage"] == len(set(shown)) / len(every | set(sold))
-    bits = [-math.log2(max(sold.count(item), 1) / len(sold)) for item in shown]
-    assert found["novelty"] == pytest.approx(sum(bits) / len(bits))
-    counts = history.group_by("item_id").aggregate([("item_id", "count")])
-    counted = counts.rename_columns(["item_id", "count"])
-    assert tt.evaluate(topk, truth, k, history=counted) == found
-    assert "novelty" not in tt.evaluate(topk, truth, k)
+def test_coverage_and_novelty_equal_brute_force():
+    for seed in range(10):
+        topk, _, truth, _, k = problem(seed)
+        random = np.random.default_rng(seed)
+        history = pa.table({"item_id": random.integers(0, 20, 200)})
+        found = tt.evaluate(topk, truth, k, history=history)
+        shown = [row["item_id"] for row in topk.to_pylist() if row["rank"] <= k]
+        every = {*topk["item_id"].to_pylist(), *truth["item_id"].to_pylist()}
+        sold = history["item_id"].to_pylist()
+        assert found["coverage"] == len(set(shown)) / len(every | set(sold))
+        bits = [-math.log2(max(sold.count(item), 1) / len(sold)) for item in shown]
+        assert found["novelty"] == pytest.approx(sum(bits) / len(bits))
+        counts = history.group_by("item_id").aggregate([("item_id", "count")])
+        counted = counts.rename_columns(["item_id", "count"])
+        assert tt.evaluate(topk, truth, k, history=counted) == found
+        assert "novelty" not in tt.evaluate(topk, truth, k)
 
 
 # Weights -----------------------------------------------------------------------------------------

@@ -88,26 +88,26 @@ def test_curve_equals_brute_force_and_beats_a_grid(metric, hundred):
 
 
 @pytest.mark.parametrize("metric", ["acc", "map", "ndcg"])
-@pytest.mark.parametrize("seed", range(0, 200, 2))
-def test_curve_equals_the_reference(metric, seed):
-    lists, slopes, sets, k, _ = problem(seed)
-    task = Task((), k, metric)
-    for unit in range(lists.n_units):
-        own = slice(lists.indptr[unit], lists.indptr[unit + 1])
-        bought = sets.items[sets.indptr[unit] : sets.indptr[unit + 1]].tolist()
-        listed = dict(zip(lists.items[own].tolist(), lists.scores[own].tolist(), strict=True))
-        slope = dict(zip(lists.items[own].tolist(), slopes[own].tolist(), strict=True))
-        steps = line_curve(Unit(listed, frozenset(bought)), {}, slope, task)
-        one = traced(
-            Lists(pointers([len(listed)]), lists.items[own], lists.scores[own]), slopes[own],
-            Sets(pointers([len(bought)]), np.array(bought, np.int32)), k, metric,
-            low=-1e9, high=1e9,
-        )  # fmt: skip
-        expected = {at: delta for at, delta in sorted(steps.items()) if abs(delta) > 4}
-        changes = np.diff(one.values)
-        kept = np.abs(changes) > 4
-        assert one.breakpoints[kept] == pytest.approx(list(expected))
-        assert changes[kept] == pytest.approx(list(expected.values()), abs=4)
+def test_curve_equals_the_reference(metric):
+    for seed in range(0, 200, 2):
+        lists, slopes, sets, k, _ = problem(seed)
+        task = Task((), k, metric)
+        for unit in range(lists.n_units):
+            own = slice(lists.indptr[unit], lists.indptr[unit + 1])
+            bought = sets.items[sets.indptr[unit] : sets.indptr[unit + 1]].tolist()
+            listed = dict(zip(lists.items[own].tolist(), lists.scores[own].tolist(), strict=True))
+            slope = dict(zip(lists.items[own].tolist(), slopes[own].tolist(), strict=True))
+            steps = line_curve(Unit(listed, frozenset(bought)), {}, slope, task)
+            one = traced(
+                Lists(pointers([len(listed)]), lists.items[own], lists.scores[own]), slopes[own],
+                Sets(pointers([len(bought)]), np.array(bought, np.int32)), k, metric,
+                low=-1e9, high=1e9,
+            )  # fmt: skip
+            expected = {at: delta for at, delta in sorted(steps.items()) if abs(delta) > 4}
+            changes = np.diff(one.values)
+            kept = np.abs(changes) > 4
+            assert one.breakpoints[kept] == pytest.approx(list(expected))
+            assert changes[kept] == pytest.approx(list(expected.values()), abs=4)
 
 
 def test_the_start_is_kept_unless_another_is_better():
@@ -135,17 +135,17 @@ def test_the_number_of_threads_does_not_matter(monkeypatch):
 
 
 @pytest.mark.parametrize("metric", ["acc", "map", "ndcg"])
-@pytest.mark.parametrize("seed", range(0, 300, 7))
-def test_values_of_units_equal_ranking_from_scratch(metric, seed):
-    lists, slopes, sets, k, weights = problem(seed)
-    data, along = gathered(lists, slopes, sets, weights)
-    for t in (0.0, 0.7310585, 2.0 / np.pi):
-        moved = Lists(lists.indptr, lists.items, lists.scores + t * slopes)
-        top = rank_lists(moved, k, np.zeros(9))
-        each = weights * getattr(unit_metrics(top, sets, k), metric)
-        found = values_at(data, along, k, metric, t)
-        assert found == pytest.approx(each[data.source], abs=1e-8)
-        assert np.nansum(each) == pytest.approx(found.sum(), abs=1e-8)
+def test_values_of_units_equal_ranking_from_scratch(metric):
+    for seed in range(0, 300, 7):
+        lists, slopes, sets, k, weights = problem(seed)
+        data, along = gathered(lists, slopes, sets, weights)
+        for t in (0.0, 0.7310585, 2.0 / np.pi):
+            moved = Lists(lists.indptr, lists.items, lists.scores + t * slopes)
+            top = rank_lists(moved, k, np.zeros(9))
+            each = weights * getattr(unit_metrics(top, sets, k), metric)
+            found = values_at(data, along, k, metric, t)
+            assert found == pytest.approx(each[data.source], abs=1e-8)
+            assert np.nansum(each) == pytest.approx(found.sum(), abs=1e-8)
 
 
 def weighted_problem(seed: int, metric: str):
