@@ -60,6 +60,47 @@ def test_an_added_item_has_no_rank_by_the_engine(shop):
     assert listed.engine_rank == 1
 
 
+def test_an_item_that_fell_names_what_passed_it_and_why(shop):
+    reranker, recs, history = shop
+    found = reranker.explain(3, 3, recs, history=history)
+    top = reranker.apply(recs, 5, history=history).to_pylist()
+    ahead = [row["item_id"] for row in top if row["user_id"] == 3][: found.rank - 1]
+    assert found.rank > found.engine_rank == 1
+    assert [other.item for other in found.passed_by] == ahead
+    added = next(other for other in found.passed_by if other.item == 18)
+    assert added.engine_rank is None
+    assert added.part.name in ("bought_before", "times_bought", "days_since", "bought_lately")
+    assert added.part.value > 0
+    assert f"passed by item_id 18 (not listed, now {added.rank}): +" in str(found)
+    first = reranker.explain(3, ahead[0], recs, history=history)
+    assert first.passed_by == ()
+
+
+def test_a_user_with_lists_in_several_windows(shop):
+    """The item stands last in the first window, and first in the second."""
+    reranker, recs, history = shop
+    own = recs.filter(pa.compute.equal(recs["user_id"], 199))
+    turned = own.set_column(2, "score", [own["score"].to_pylist()[::-1]])
+    windows = [pa.array(["a"] * own.num_rows), pa.array(["b"] * own.num_rows)]
+    both = pa.concat_tables(
+        [t.append_column("window", w) for t, w in zip((turned, own), windows, strict=True)]
+    )
+    rows = reranker.apply(both, 10, history=history).to_pylist()
+    for window, engine_rank in (("a", 10), ("b", 1), (None, 1)):
+        found = reranker.explain(199, 19, both, history=history, window=window)
+        assert found.engine_rank == engine_rank
+        (rank,) = {
+            row["rank"] for row in rows if (row["window"], row["item_id"]) == (window or "b", 19)
+        }
+        assert found.rank == rank
+    with pytest.raises(tt.DataError, match=r"window='c': not a window of user 199 .* one of a, b"):
+        reranker.explain(199, 19, both, window="c")
+    with pytest.raises(tt.DataError, match="window='c': recs has no column 'window'"):
+        reranker.explain(199, 19, own, window="c")
+    twice = pa.concat_tables([own, own])
+    assert reranker.explain(199, 19, twice, duplicates="max").engine_rank == 1
+
+
 def test_a_user_without_events_is_explained_by_score_and_bias(shop):
     reranker, recs, history = shop
     found = reranker.explain(199, 199 % 30, recs, history=history)
