@@ -253,6 +253,14 @@ def test_lock_files_follow_the_umask(store):
     assert modes == {".writer.lock": 0o640, ".switch.lock": 0o640}
 
 
+def test_the_umask_of_the_process_stays_what_it_is(store, monkeypatch):
+    """Changed even for a moment, it would also be that of files which other threads create."""
+    asked: list[int] = []
+    monkeypatch.setattr(os, "umask", asked.append)
+    publish(store)
+    assert asked == []
+
+
 def test_a_rollback_during_a_refresh_wins(store):
     publish(store)
     publish(store)
