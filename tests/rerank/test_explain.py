@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
@@ -116,6 +118,21 @@ def test_what_is_not_there_is_refused_in_one_sentence(shop):
     ):
         with pytest.raises(tt.DataError, match=words):
             reranker.explain(user, item, recs, history=history)
+
+
+def test_a_coefficient_that_was_not_learned_says_so(shop):
+    """What is 0 within a small error was learned to be 0."""
+    reranker = shop[0]
+    made = {"days_since": (0.0, 6.2), "bought_lately": (0.0, 0.1), "bought_before": (4.0, 6.2)}
+    learned = tuple(
+        own._replace(value=made[own.name][0], error=made[own.name][1]) if own.name in made else own
+        for own in reranker.learned
+    )
+    rows = replace(reranker, learned=learned).coefficients().to_pylist()
+    meanings = {row["name"]: row["meaning"] for row in rows}
+    assert meanings["days_since"].endswith("last purchase: not learned")
+    assert meanings["bought_lately"].endswith(": 1.00 x as likely")
+    assert meanings["bought_before"].endswith(": 55 x as likely")
 
 
 def test_coefficients_have_errors_and_a_sentence_each(shop):

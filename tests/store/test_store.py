@@ -42,6 +42,12 @@ def test_versions_count_up_and_the_last_are_kept(store):
     assert (store.load().bias == BIAS.bias).all()
 
 
+def test_a_version_is_printed_on_one_line(store):
+    publish(store)
+    version = store.current()
+    assert str(version) == f"Version(1 of {version.as_of} in {version.folder})"
+
+
 def test_leftovers_of_killed_writers_are_removed(store):
     publish(store)
     clean = entries(store)

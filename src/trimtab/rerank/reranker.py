@@ -181,7 +181,7 @@ class Reranker(RerankTable):
         )  # fmt: skip
 
     def coefficients(self) -> pa.Table:
-        """Return one row per coefficient: name, kind, value, error, and what it means.
+        """Return an Arrow table with one row per coefficient: name, kind, value, error, meaning.
 
         The table is empty if all users are ranked by the biases.
         """
