@@ -103,6 +103,13 @@ def test_a_user_with_lists_in_several_windows(shop):
     assert reranker.explain(199, 19, twice, duplicates="max").engine_rank == 1
 
 
+def test_an_item_below_the_depth_is_passed_by_what_was_added(shop):
+    reranker, recs, history = shop
+    found = reranker.explain(3, 7, recs, history=history, depth=2)  # fifth on the list
+    assert (found.engine_rank, found.parts) == (5, ())
+    assert 18 in [other.item for other in found.passed_by]
+
+
 def test_a_user_without_events_is_explained_by_score_and_bias(shop):
     reranker, recs, history = shop
     found = reranker.explain(199, 199 % 30, recs, history=history)

@@ -111,12 +111,12 @@ def _find_window(coded: CodedRecs, user: Any, window: Any) -> int:
         return len(coded.units) - 1
     found = coded.units.columns(np.arange(len(coded.units))).get(WINDOW, ())
     labels = [str(label) for label in found]
+    if not labels:
+        raise DataError(f"window={window!r}: recs has no column '{WINDOW}'; leave window out")
     if str(window) not in labels:
         raise DataError(
             f"window={window!r}: not a window of user {user!r} in recs; pass one of "
             f"{', '.join(labels)}"
-            if labels
-            else f"window={window!r}: recs has no column '{WINDOW}'; leave window out"
         )
     return labels.index(str(window))
 
@@ -154,16 +154,17 @@ class ListPlace(NamedTuple):
         before = _ranks(rank_lists(self.lists, longest, np.zeros(len(self.items.bias))))
         parts = self._parts(depth)
         own = parts.get(code, {})
-        passed = []
-        for other in list(now)[: now[code] - 1] if code in before else ():
-            if before.get(other, longest + 1) > before[code]:
-                ahead = {name: value - own.get(name, 0.0) for name, value in parts[other].items()}
-                part = Part(*max(ahead.items(), key=lambda named: named[1]))
-                shown = take_ids(self.item_ids, np.array([other]))[0]
-                given = shown.as_py() if isinstance(shown, pa.Scalar) else shown.item()
-                passed.append(Passed(given, before.get(other), now[other], part))
+        passed_by = tuple(
+            Passed(self._id(other), before.get(other), now[other], _lead(parts[other], own))
+            for other in list(now)[: now[code] - 1]
+            if code in before and before.get(other, longest + 1) > before[code]
+        )
         shares = tuple(Part(name, value) for name, value in own.items() if value)
-        return Explanation(user, item, before.get(code), now[code], shares, tuple(passed))
+        return Explanation(user, item, before.get(code), now[code], shares, passed_by)
+
+    def _id(self, code: int) -> Any:
+        found = take_ids(self.item_ids, np.array([code]))[0]
+        return found.as_py() if isinstance(found, pa.Scalar) else int(found)
 
     def _code(self, item: Any) -> int:
         """The code of an item; -1 if it is unknown."""
@@ -199,6 +200,12 @@ class ListPlace(NamedTuple):
                 for place, name in enumerate(self.table.summary.sources)
             },
         }
+
+
+def _lead(parts: dict[str, float], others: dict[str, float]) -> Part:
+    """The part in which one item is furthest ahead of another."""
+    ahead = (Part(name, value - others.get(name, 0.0)) for name, value in parts.items())
+    return max(ahead, key=lambda part: part.value)
 
 
 def _ranks(top: Lists) -> dict[int, int]:
