@@ -56,7 +56,9 @@ __all__ = [
     "user_items",
 ]
 
-_SUBPACKAGES = ("abtest", "daily", "datasets", "engines", "experiments", "report", "serve", "spark")
+_SUBPACKAGES = (
+    "abtest", "daily", "datasets", "engines", "experiments", "parquet", "report", "serve", "spark",
+)  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

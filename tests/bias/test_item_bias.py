@@ -39,6 +39,14 @@ def test_scores_are_added_to_and_ranked_from_one():
     assert rows_of(top) == [(1, 8, 1.25, 1), (1, 7, 0.75, 2), (1, 9, 0.5, 3), (2, 9, 0.25, 1)]
 
 
+def test_scores_too_large_for_a_number_are_refused():
+    recs = recs_of((1, 7, 1.7e308), (1, 8, 1.0))
+    with pytest.raises(tt.DataError, match="too large for a number; divide the scores"):
+        make_bias({7: 3.0, 8: 0.0}, scale="log").apply(recs, k=2)
+    top = make_bias({7: -3.0, 8: 0.0}, scale="log").apply(recs, k=2)
+    assert rows_of(top)[0][:2] == (1, 7)
+
+
 def test_only_k_are_shown():
     recs = recs_of((1, 7, 0.5), (1, 8, 0.25), (1, 9, 1.0), (2, 9, 0.75))
     assert rows_of(make_bias({8: 1.0}).apply(recs, k=1)) == [(1, 8, 1.25, 1), (2, 9, 0.75, 1)]

@@ -42,6 +42,11 @@ def test_windows_are_half_open(as_of):
     assert items(split.test) == [5, 6]
 
 
+def test_a_split_is_printed_on_one_line():
+    shown = str(split_log(log_of(*BASIC), "2026-03-10"))
+    assert shown == "Split(2026-03-10: 2 events to train on, 2 recent, 2 to test on)"
+
+
 def test_windows_of_other_lengths():
     split = split_log(log_of(*BASIC), "2026-03-10", recent_days=8, test_days=8)
     assert (items(split.train), items(split.recent), items(split.test)) == (

@@ -13,6 +13,7 @@ import pytest
 
 import trimtab as tt
 from trimtab.datasets import generate_drift
+from trimtab.learn.hierarchy import trends
 
 DEFAULT = tt.BiasLearner()
 
@@ -458,3 +459,19 @@ def test_a_trend_that_does_not_converge_changes_nothing(monkeypatch, drifted):
     assert not bias.summary.converged
     assert not bias.bias.any()
     assert bias.summary.forecast is None
+
+
+def test_a_scale_that_does_not_converge_is_not_chosen(monkeypatch):
+    """Neither of the other two scales is clearly better than the other."""
+
+    fit_really = trends.fit_trend
+
+    def fit_trend(sample, subset, start):
+        found = fit_really(sample, subset, start)
+        coefficients = found.coefficients._replace(converged=sample.shared.scale != "log")
+        return found._replace(coefficients=coefficients)
+
+    data = generate_drift(n_users=1_000, n_items=120, n_listed=20, drift=1.0, seed=3)
+    assert DEFAULT.fit(data.recs(), data.recent_events()).scale == "log"
+    monkeypatch.setattr(trends, "fit_trend", fit_trend)
+    assert DEFAULT.fit(data.recs(), data.recent_events()).scale == "additive"

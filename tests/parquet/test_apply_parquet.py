@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import warnings
 from datetime import timedelta
 from pathlib import Path
@@ -276,8 +277,16 @@ BAD_RECS = {
 
 @pytest.mark.parametrize("kind", BAD_RECS)
 def test_bad_lists_are_refused_as_in_memory(tmp_path, kind):
-    recs = BAD_RECS[kind](draw_recs())
-    paths, bias = store(tmp_path, recs=recs), make_bias(BIASES)
+    require_refused(make_bias(BIASES), BAD_RECS[kind](draw_recs()), tmp_path)
+
+
+def test_scores_too_large_for_a_number_are_refused_as_in_memory(tmp_path):
+    recs = change(draw_recs(), "score", 1_500, sys.float_info.max)
+    require_refused(make_bias(dict.fromkeys(range(N_ITEMS), 1.0), scale="log"), recs, tmp_path)
+
+
+def require_refused(bias, recs: pa.Table, tmp_path: Path) -> None:
+    paths = store(tmp_path, recs=recs)
     with pytest.raises(tt.TrimtabError) as expected:
         bias.apply(recs)
     with pytest.raises(type(expected.value), match=f"^{re.escape(str(expected.value))}$"):

@@ -107,6 +107,29 @@ def test_same_bytes_without_history_or_times(tables, tmp_path):
     require_same(tt.BiasLearner(), untimed, tmp_path, 1_000)
 
 
+def test_same_bytes_for_a_dated_history_without_times_of_purchases(tables, tmp_path):
+    days = pa.compute.floor_temporal(tables["history"]["timestamp"], unit="day")
+    history = tables["history"].set_column(2, "timestamp", days)
+    assert history.column_names == tables["history"].column_names
+    untimed = {**tables, "recent": tables["recent"].drop_columns(["timestamp"]), "history": history}
+    require_same(tt.BiasLearner(), untimed, tmp_path, 1_000)
+
+
+def test_same_bytes_if_all_buyers_with_a_list_weigh_nothing(tables, tmp_path):
+    newest = max(tables["recs"]["window"].to_pylist())
+    one = {"history": tables["history"]}
+    for name in ("recs", "recent"):
+        of_newest = pa.compute.equal(tables[name]["window"], newest)
+        one[name] = tables[name].filter(of_newest).drop_columns(["window"])
+    listed = set(one["recs"]["user_id"].to_pylist())
+    unlisted = max(listed) + 1
+    bought = one["recent"].slice(0, 1).to_pydict() | {"user_id": [unlisted]}
+    one["recent"] = pa.concat_tables([one["recent"], pa.table(bought, one["recent"].schema)])
+    users = sorted(listed)
+    weights = pa.table({"user_id": users, "weight": [0.0] * len(users)})
+    require_same(tt.BiasLearner(), one, tmp_path, 1_000, weights=weights)
+
+
 def test_same_bytes_if_units_with_hits_do_not_fit_into_memory(tables, tmp_path, monkeypatch):
     monkeypatch.setattr(file_units, "_MOST_IN_MEMORY", 500)
     monkeypatch.setattr(file_units, "_ENTRIES_PER_FILE", 400)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
@@ -60,6 +62,54 @@ def test_an_added_item_has_no_rank_by_the_engine(shop):
     assert listed.engine_rank == 1
 
 
+def test_an_item_that_fell_names_what_passed_it_and_why(shop):
+    reranker, recs, history = shop
+    found = reranker.explain(3, 3, recs, history=history)
+    top = reranker.apply(recs, 5, history=history).to_pylist()
+    ahead = [row["item_id"] for row in top if row["user_id"] == 3][: found.rank - 1]
+    assert found.rank > found.engine_rank == 1
+    assert [other.item for other in found.passed_by] == ahead
+    added = next(other for other in found.passed_by if other.item == 18)
+    assert added.engine_rank is None
+    assert added.part.name in ("bought_before", "times_bought", "days_since", "bought_lately")
+    assert added.part.value > 0
+    assert f"passed by item_id 18 (not listed, now {added.rank}): +" in str(found)
+    first = reranker.explain(3, ahead[0], recs, history=history)
+    assert first.passed_by == ()
+
+
+def test_a_user_with_lists_in_several_windows(shop):
+    """The item stands last in the first window, and first in the second."""
+    reranker, recs, history = shop
+    own = recs.filter(pa.compute.equal(recs["user_id"], 199))
+    turned = own.set_column(2, "score", [own["score"].to_pylist()[::-1]])
+    windows = [pa.array(["a"] * own.num_rows), pa.array(["b"] * own.num_rows)]
+    both = pa.concat_tables(
+        [t.append_column("window", w) for t, w in zip((turned, own), windows, strict=True)]
+    )
+    rows = reranker.apply(both, 10, history=history).to_pylist()
+    for window, engine_rank in (("a", 10), ("b", 1), (None, 1)):
+        found = reranker.explain(199, 19, both, history=history, window=window)
+        assert found.engine_rank == engine_rank
+        (rank,) = {
+            row["rank"] for row in rows if (row["window"], row["item_id"]) == (window or "b", 19)
+        }
+        assert found.rank == rank
+    with pytest.raises(tt.DataError, match=r"window='c': not a window of user 199 .* one of a, b"):
+        reranker.explain(199, 19, both, window="c")
+    with pytest.raises(tt.DataError, match="window='c': recs has no column 'window'"):
+        reranker.explain(199, 19, own, window="c")
+    twice = pa.concat_tables([own, own])
+    assert reranker.explain(199, 19, twice, duplicates="max").engine_rank == 1
+
+
+def test_an_item_below_the_depth_is_passed_by_what_was_added(shop):
+    reranker, recs, history = shop
+    found = reranker.explain(3, 7, recs, history=history, depth=2)  # fifth on the list
+    assert (found.engine_rank, found.parts) == (5, ())
+    assert 18 in [other.item for other in found.passed_by]
+
+
 def test_a_user_without_events_is_explained_by_score_and_bias(shop):
     reranker, recs, history = shop
     found = reranker.explain(199, 199 % 30, recs, history=history)
@@ -75,6 +125,21 @@ def test_what_is_not_there_is_refused_in_one_sentence(shop):
     ):
         with pytest.raises(tt.DataError, match=words):
             reranker.explain(user, item, recs, history=history)
+
+
+def test_a_coefficient_that_was_not_learned_says_so(shop):
+    """What is 0 within a small error was learned to be 0."""
+    reranker = shop[0]
+    made = {"days_since": (0.0, 6.2), "bought_lately": (0.0, 0.1), "bought_before": (4.0, 6.2)}
+    learned = tuple(
+        own._replace(value=made[own.name][0], error=made[own.name][1]) if own.name in made else own
+        for own in reranker.learned
+    )
+    rows = replace(reranker, learned=learned).coefficients().to_pylist()
+    meanings = {row["name"]: row["meaning"] for row in rows}
+    assert meanings["days_since"].endswith("last purchase: not learned")
+    assert meanings["bought_lately"].endswith(": 1.00 x as likely")
+    assert meanings["bought_before"].endswith(": 55 x as likely")
 
 
 def test_coefficients_have_errors_and_a_sentence_each(shop):

@@ -349,6 +349,13 @@ def test_scores_never_rise_and_no_item_is_shown_twice(repeat_shop, learned):
     assert not ((users[1:] == users[:-1]) & (scores[1:] > scores[:-1])).any()
 
 
+def test_scores_too_large_for_a_number_are_refused():
+    reranker = make_reranker(ZEROS, scale="additive")
+    recs = recs_of([(0, 1.7e308), (1, -1.7e308)])
+    with pytest.raises(tt.DataError, match="too large for a number; divide the scores"):
+        reranker.apply(recs, k=2, history=events_of((1, 1, 3)), as_of=UNTIL)
+
+
 @pytest.mark.parametrize("widen", ["any", "listed"])
 def test_every_place_can_be_explained(widen):
     """Added items too, that are on other lists only, learned or not."""

@@ -137,6 +137,7 @@ def test_a_header_with_wrong_values(saved, name, value):
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
+        ("data", "../other/reranker.parquet", "but must be a plain name on one line"),
         ("may_repeat", 1, "must be true or false"),
         ("score_unit", 0, "must be a number from 1e-100 to 1e+100"),
         ("score_unit", True, "must be a number"),

@@ -42,6 +42,12 @@ def test_versions_count_up_and_the_last_are_kept(store):
     assert (store.load().bias == BIAS.bias).all()
 
 
+def test_a_version_is_printed_on_one_line(store):
+    publish(store)
+    version = store.current()
+    assert str(version) == f"Version(1 of {version.as_of} in {version.folder})"
+
+
 def test_leftovers_of_killed_writers_are_removed(store):
     publish(store)
     clean = entries(store)
@@ -251,6 +257,14 @@ def test_lock_files_follow_the_umask(store):
         os.umask(before)
     modes = {path.name: path.stat().st_mode & 0o777 for path in store.folder.glob(".*.lock")}
     assert modes == {".writer.lock": 0o640, ".switch.lock": 0o640}
+
+
+def test_the_umask_of_the_process_stays_what_it_is(store, monkeypatch):
+    """Changed even for a moment, it would also be that of files which other threads create."""
+    asked: list[int] = []
+    monkeypatch.setattr(os, "umask", asked.append)
+    publish(store)
+    assert asked == []
 
 
 def test_a_rollback_during_a_refresh_wins(store):

@@ -9,11 +9,14 @@ import numpy as np
 
 from trimtab.arrays import Codes, Flags, Floats, Lists, Sets, find_positions
 from trimtab.bias.table import WIDTH_90, BiasTable
+from trimtab.errors import DataError
 from trimtab.tables.columns import ITEM, RANK, SCORE, USER
 from trimtab.tables.frames import as_id_column, group_sets, read_frame, take_ids, write_frame
 from trimtab.tables.ids import encode_ids
 from trimtab.tables.rec_lists import CodedRecs
 from trimtab.threads import run_ranges
+
+SCORE_TOO_LARGE = "a score of recs plus its bias is too large for a number; divide the scores"
 
 
 @dataclass(frozen=True)
@@ -89,9 +92,11 @@ def read_allowed(allowed: Any, item_ids: Any) -> Flags:
 
 
 def write_top(top: Lists, coded: CodedRecs, item_ids: Any) -> Any:
-    """Return ranked lists as a table of the caller's type."""
+    """Return ranked lists as a table of the caller's type; raise if a score is not finite."""
     from trimtab.kernels.coding import spread_units
 
+    if not np.isfinite([top.scores.min(initial=0.0), top.scores.max(initial=0.0)]).all():
+        raise DataError(SCORE_TOO_LARGE)
     units, ranks = np.empty(len(top.items), np.int32), np.empty(len(top.items), np.int64)
     run_ranges(spread_units, top.n_units, top.indptr, units, ranks)
     columns = coded.units.columns(units)

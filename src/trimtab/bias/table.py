@@ -48,7 +48,9 @@ class Summary(Figures):
     cycles: int
     updates: int
     converged: bool
-    unit: float  # unit of biases: the median k-th score for "additive" ascent, 1 for other scales
+    # On the scale "additive" the |median k-th score| (ascent), or the median gap from the first to
+    # the k-th score (other methods); 1 on other scales.
+    unit: float
     method: str = "ascent"
     # Expected lift in the week that follows; None if there is too little to tell, or no clear gain.
     forecast: float | None = None

@@ -24,7 +24,7 @@ from trimtab.daily.dated_lists import DatedLists, find_lists
 from trimtab.daily.training_tables import ShopData, read_lists, read_shop_data
 from trimtab.errors import DataError, StoreError, TrimtabError, TrimtabWarning
 from trimtab.metrics.bootstrap import Interval, lift_intervals
-from trimtab.metrics.evaluation import evaluate_units
+from trimtab.metrics.evaluation import LEVEL, evaluate_units
 from trimtab.store import Store, Version
 from trimtab.tables.column_map import ColumnMap, GivenColumns
 from trimtab.tables.columns import ITEM, SCORE, USER, WEIGHT
@@ -33,7 +33,6 @@ from trimtab.tables.log_windows import Window, event_times, rows_of_users
 from trimtab.tables.places import Place, as_place
 from trimtab.tables.timestamps import as_datetime, local_day, read_day, require_zone
 
-LEVEL = 0.9  # of the intervals, as that of forecasts
 _N_DRAWS, _SEED = 1000, 0
 _END = date(9999, 1, 1)  # all events of the log are before it
 _PASS_LISTS = "pass the folder of dated lists (--lists on the command line)"

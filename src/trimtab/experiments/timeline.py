@@ -32,7 +32,7 @@ from trimtab.tables.timestamps import day_start, local_day, microseconds, read_d
 
 @dataclass(frozen=True)
 class Split:
-    """A log split at one date: tables of events, and the instants between them."""
+    """A log split at one date: Arrow tables of events, and the instants between them."""
 
     as_of: date
     tz: str
@@ -43,6 +43,12 @@ class Split:
     recent: pa.Table  # [recent_from, test_from): biases are learned from it
     known: pa.Table  # before test_from: trains the engine that is evaluated
     test: pa.Table  # [test_from, test_to)
+
+    def __repr__(self) -> str:
+        return (
+            f"Split({self.as_of}: {self.train.num_rows:,} events to train on, "
+            f"{self.recent.num_rows:,} recent, {self.test.num_rows:,} to test on)"
+        )
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ _NUMBERS_PER_BLOCK = 4_000_000  # drawn at a time, to bound memory
 
 
 class Interval(NamedTuple):
-    """A lift and the bounds of its 95 % interval; nan if the baseline is 0."""
+    """A lift and the bounds of its interval; nan if the baseline is 0."""
 
     lift: float
     low: float

@@ -30,6 +30,7 @@ _ITEM = {
     "age": "twice as long on sale",
     "repeat_rate": "twice as often bought again",
 }
+_UNKNOWN = 1.0  # standard error: from a fifth to five times as likely
 
 
 def coefficient_table(learned: Sequence[Coefficient], scale: str) -> pa.Table:
@@ -51,13 +52,18 @@ def coefficient_table(learned: Sequence[Coefficient], scale: str) -> pa.Table:
 
 
 def explain(coefficient: Coefficient, scale: str = "log") -> str:
-    """Return what a coefficient means, as in "bought before by the user: 3.1 x as likely"."""
+    """Return what a coefficient means, as in "bought before by the user: 3.1 x as likely".
+
+    Where a term hardly varies within lists, the prior's 0 is left, with a large error.
+    """
     step, words = _ONE_MORE.get(
         coefficient.name,
         (math.log(2.0), _ITEM.get(coefficient.name, f"twice the {coefficient.name}")),
     )
     if coefficient.kind == "score" and scale != "log":
         words = "a score higher by the gap from the first to the k-th of the list"
+    if coefficient.error > _UNKNOWN and abs(coefficient.value) < coefficient.error / 10:
+        return f"{words}: not learned"
     return f"{words}: {_times(math.exp(step * coefficient.value))} as likely"
 
 

@@ -10,6 +10,7 @@ from trimtab.arrays import Ints
 from trimtab.bias.depth import choose_depth, count_lengths, warn_if_deeper
 from trimtab.bias.ranked_parts import RankedPart
 from trimtab.bias.ranked_tables import (
+    SCORE_TOO_LARGE,
     AlignedItems,
     align_items,
     read_allowed,
@@ -17,6 +18,7 @@ from trimtab.bias.ranked_tables import (
     write_top,
 )
 from trimtab.checks import require_k
+from trimtab.errors import DataError
 from trimtab.rerank.events import LeftOut, UserEvents, choose_instant, no_events, read_events
 from trimtab.rerank.rerank_lists import RankedItems, may_be_added, rank_units
 from trimtab.rerank.rerank_table import RerankTable
@@ -39,9 +41,12 @@ def rank_part(
     hidden = None if exclude is None else read_excluded_pairs(exclude, coded, aligned.ids)
     events = read_part_events(table, history, as_of, coded, aligned.ids)
     items = ranked_items(table, aligned, allowed)
-    top = rank_units(
-        table, items, aligned.lists, coded.units.user_codes, events.purchases, hidden, k, deepest
-    )
+    users, bought = coded.units.user_codes, events.purchases
+    try:
+        with np.errstate(over="raise", invalid="raise"):
+            top = rank_units(table, items, aligned.lists, users, bought, hidden, k, deepest)
+    except FloatingPointError:
+        raise DataError(SCORE_TOO_LARGE) from None
     lengths, longest = count_lengths(coded.lists), longest_list(top)
     written = write_top(top, coded, aligned.ids)
     return RankedPart(written, lengths, longest, aligned.unknown()), events.left_out

@@ -16,7 +16,7 @@ from trimtab.bias.strength import forecast_at, require_strength
 from trimtab.checks import require_choice
 from trimtab.errors import warn
 from trimtab.rerank.events import LeftOut
-from trimtab.rerank.explain_place import Explanation, ListPlace, read_user_lists
+from trimtab.rerank.explain_place import Explanation, ListPlace, read_user_list
 from trimtab.rerank.explanations import coefficient_table
 from trimtab.rerank.rerank_table import RerankTable
 from trimtab.rerank.reranked_parts import (
@@ -101,7 +101,9 @@ class Reranker(RerankTable):
         *,
         history: Any | None = None,
         as_of: Any | None = None,
+        duplicates: str = "error",
         depth: int | str | None = None,
+        window: Any | None = None,
     ) -> Explanation:
         """Return why an item stands where it does on a user's list.
 
@@ -111,13 +113,16 @@ class Reranker(RerankTable):
             recs: the engine's lists, as for `apply`; those of other users are ignored.
             history: as for `apply`.
             as_of: as for `apply`.
+            duplicates: as for `apply`.
             depth: as for `apply`.
+            window: the list's window, if `recs` has several; by default the user's last one.
 
         Returns:
-            The ranks by the engine and by the reranker, and the parts of the item's score; printed,
-            one line per part.
+            The ranks by the engine and by the reranker, the parts of the item's score, and the
+            items that passed it, each with the part in which it is furthest ahead; printed, one
+            line each.
         """
-        coded = read_user_lists(recs, user)
+        coded = read_user_list(recs, user, window, duplicates)
         aligned = align_items(self.bias, coded)
         events = read_part_events(self, history, as_of, coded, aligned.ids)
         place = ListPlace(
@@ -176,7 +181,7 @@ class Reranker(RerankTable):
         )  # fmt: skip
 
     def coefficients(self) -> pa.Table:
-        """Return one row per coefficient: name, kind, value, error, and what it means.
+        """Return an Arrow table with one row per coefficient: name, kind, value, error, meaning.
 
         The table is empty if all users are ranked by the biases.
         """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +12,6 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from trimtab.errors import BusyError, StoreError
-from trimtab.tables.files import new_file_mode
 
 WRITER_LOCK, SWITCH_LOCK = ".writer.lock", ".switch.lock"
 # Added to the lock's name, because filelock may empty the lock file itself.
@@ -33,8 +33,8 @@ def cannot_write(folder: Path, error: OSError) -> StoreError:
 def hold_lock(path: Path, wait: bool) -> Iterator[None]:
     """Hold a lock: wait for it, or raise BusyError at once and name the process that holds it."""
     holder = path.with_name(path.name + _HOLDER)
-    lock = FileLock(path, mode=new_file_mode())
     try:
+        lock = FileLock(path, mode=_create(path))
         lock.acquire(timeout=-1 if wait else 0, poll_interval=_POLL_SECONDS)
     except Timeout as error:
         raise BusyError(
@@ -50,6 +50,15 @@ def hold_lock(path: Path, wait: bool) -> Iterator[None]:
         if not wait:
             _remove(holder)
         lock.release()
+
+
+def _create(path: Path) -> int:
+    """Create a lock file unless it is there; return its mode, which filelock would change."""
+    handle = os.open(path, os.O_CREAT | os.O_RDONLY, 0o666)
+    try:
+        return stat.S_IMODE(os.fstat(handle).st_mode) | 0o600  # which filelock insists on
+    finally:
+        os.close(handle)
 
 
 def _write_holder(path: Path) -> None:

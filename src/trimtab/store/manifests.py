@@ -11,6 +11,7 @@ from typing import Any
 from trimtab.bias.saved_checks import FORECAST_RULES
 from trimtab.checks import DUPLICATES
 from trimtab.tables.json_rules import (
+    NAME,
     OBJECT,
     TEXT,
     Rule,
@@ -28,9 +29,7 @@ from trimtab.tables.json_rules import (
 )
 
 _RULES = {
-    "as_of": Rule(
-        lambda value: is_name(value) and not {"/", "\\"} & {*value}, "a day like 2026-11-01"
-    ),
+    "as_of": NAME._replace(words="a day like 2026-11-01"),
     "created": TEXT,
     "files": Rule(
         lambda value: (

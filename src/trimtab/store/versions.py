@@ -64,6 +64,9 @@ class Version:
     folder: Path
     manifest: Mapping[str, Any]
 
+    def __repr__(self) -> str:
+        return f"Version({self.number} of {self.as_of} in {self.folder})"
+
     @property
     def as_of(self) -> str:
         """The first day it is for, like 2026-11-01."""

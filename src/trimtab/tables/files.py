@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import tempfile
+import secrets
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -30,21 +30,22 @@ def write_atomically(path: Path) -> Iterator[BinaryIO]:
     require_writable_folder(path.parent)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+        # Unlike files of `tempfile`, it has the permissions that the umask gives.
+        part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
+        opened = part.open("xb")
     except OSError as error:
         raise StoreError(f"cannot write to {path.parent}: {error.strerror}") from error
     try:
-        with os.fdopen(handle, "wb") as file:
+        with opened as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        Path(name).chmod(new_file_mode())
-        Path(name).replace(path)
+        part.replace(path)
         sync_folder(path.parent)
     except OSError as error:
         raise StoreError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
-        Path(name).unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
 
 
 def sync_folder(folder: Path) -> None:
@@ -65,13 +66,6 @@ def require_writable_folder(folder: Path) -> None:
         raise StoreError(f"cannot write to {folder}: {nearest} is not a folder; use another folder")
     if not os.access(nearest, os.W_OK):
         raise StoreError(f"cannot write to {folder}: {nearest} is read-only; use another folder")
-
-
-def new_file_mode() -> int:
-    """Return the mode that the umask gives a new file."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
 
 
 def read_table(

@@ -169,7 +169,7 @@ def optional(rule: Rule) -> Rule:
 
 
 TEXT = Rule(is_text, "text without NUL")
-NAME = Rule(is_name, "a name on one line")
+NAME = Rule(lambda value: is_name(value) and not {"/", "\\"} & {*value}, "a plain name on one line")
 FLAG = Rule(lambda value: isinstance(value, bool), "true or false")
 OBJECT = Rule(lambda value: isinstance(value, dict), "an object")
 PLAIN_MAP = Rule(

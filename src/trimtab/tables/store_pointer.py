@@ -9,12 +9,11 @@ from typing import Any
 from trimtab.errors import StoreError
 from trimtab.tables.file_headers import HeaderKind, read_header
 from trimtab.tables.json_rules import (
+    NAME,
     OBJECT,
     TEXT,
-    Rule,
     RuleError,
     check_fields,
-    is_name,
     list_of,
     or_none,
     whole,
@@ -44,10 +43,7 @@ _RULES = {
 }
 _ENTRY_RULES = {
     "number": whole(1),
-    "folder": Rule(
-        lambda value: is_name(value) and Path(value).name == value,
-        "the name of a folder",
-    ),
+    "folder": NAME._replace(words="the name of a folder"),
     "manifest": TEXT,
     "replaced": or_none(whole(1)),
 }

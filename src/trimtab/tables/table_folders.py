@@ -149,7 +149,7 @@ def _read(folder: Path, header: dict[str, Any], kind: SavedKind) -> pa.Table:
     """Return the table that a header names; raise if either breaks a rule."""
     try:
         _check_header(kind, header)
-        path = folder / Path(header["data"]).name
+        path = folder / header["data"]
         content = path.read_bytes()
         if checksum(content) == header["checksum"]:
             return _parse(content, header, kind)

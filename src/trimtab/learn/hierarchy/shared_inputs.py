@@ -61,7 +61,7 @@ class SharedInputs:
     """What all parts of the units share.
 
     Args:
-        scale: "additive" or "log".
+        scale: "additive", "log" or "list".
         score_unit: the size, in scores, of 1 in the choice model.
         k: slots.
         metric: "acc", "map" or "ndcg".

@@ -23,6 +23,8 @@ def fit_trend(sample: UnitData, subset: Subset, start: Fit | None) -> Fit:
 def choose_scale(engine_scores: UnitData, scales: Sequence[Scale]) -> Scale:
     """The scale on which the trend gains most on what is held out; the first unless it is clear.
 
+    Scales on which the coefficients do not converge do not count.
+
     Args:
         engine_scores: a sample of the units, with the engine's scores as they are.
         scales: to choose from.
@@ -37,7 +39,8 @@ def choose_scale(engine_scores: UnitData, scales: Sequence[Scale]) -> Scale:
         if not all(fit.coefficients.converged for fit in (whole, *folds)):
             continue
         values = sample.held_out_values(folds, {"trend": 1.0})
-        first = values if first is None else first
+        if first is None:
+            first, best = values, (0.0, scale)
         better = values - first
         gain, error = float(better.sum()), float(np.sqrt((better * better).sum()))
         if gain > max(best[0], _PREFERRED * error):

@@ -118,7 +118,8 @@ def join_counts(total: PartCounts, times: LogTimes, n_windows: int) -> Histories
 
 def _untimed(log: PartLog, n_items: int) -> SalesLog:
     times = log.times if len(log.times) == len(log.items) else None
-    return SalesLog(log.items, n_items, log.users, times)
+    # Counted up to the last event: rounded down to its day, the instant would leave that day out.
+    return SalesLog(log.items, n_items, log.users, times, by_day=False)
 
 
 def whole_log(log: PartLog, times: LogTimes, n_items: int) -> SalesLog:

@@ -156,8 +156,6 @@ def _make_backend(
 
 def _count_windows(inputs: PartitionedInputs) -> Ints:
     """Learning units of each window."""
-    if inputs.n_windows == 1:
-        return np.ones(1, np.int64)
     counts = np.zeros(inputs.n_windows, np.int64)
     counts[: len(inputs.counts.learning)] = inputs.counts.learning
     return counts
