@@ -14,7 +14,6 @@ from trimtab.bias.depth import (
     require_deep,
 )
 from trimtab.bias.export.folding import Folded, fold
-from trimtab.bias.export.index_forecast import IndexForecast, forecast_index
 from trimtab.bias.export.search_boosts import search_body, write_boosts
 from trimtab.bias.export.sql_names import SqlTables
 from trimtab.bias.export.sql_statement import write_statement
@@ -137,7 +136,7 @@ class ItemBias(BiasTable):
 
         Learn such biases on deep lists, for example those of `tt.recs_from(model, n=1000)`: an
         index ranks all items, and a bias learned on short lists was never tested further down.
-        `forecast_index` says what the index will do.
+        Judge what the index returns with `tt.evaluate`, on purchases later than those learned from.
 
         Put `folded.vectors` into the index, search it with `folded.queries(user_vectors)`, and get
         the item ids with `folded.ids(rows)`. A log bias scales the item's vector, which gives the
@@ -179,52 +178,6 @@ class ItemBias(BiasTable):
         if not allow_shallow:
             require_deep(self, len(item_vectors))
         return folded
-
-    def forecast_index(
-        self,
-        item_vectors: Any,
-        user_vectors: Any,
-        purchases: Any,
-        *,
-        item_ids: Any | None = None,
-        user_ids: Any | None = None,
-        exclude: Any | None = None,
-    ) -> IndexForecast:
-        """Return the lift that an index with these biases would have had on given purchases.
-
-        All items are ranked exactly for every user who bought something, with `fold_into` and
-        without. Pass purchases that the biases were *not* learned from, later than those: for
-        example, learn on days 6 to 4 before today and forecast on the last 3. On purchases that
-        the biases were learned from, the lift is too high; a warning says so if both tables have
-        timestamps. Any depth is accepted.
-
-        Args:
-            item_vectors: 2-d array, one row per item.
-            user_vectors: 2-d array, one row per user.
-            purchases: user_id, item_id (and timestamp) of what users bought.
-            item_ids: id of each item row; by default rows are the items 0, 1, 2, ...
-            user_ids: id of each user row; by default rows are the users 0, 1, 2, ...
-            exclude: user_id, item_id of pairs that must not be shown, with or without biases.
-
-        Returns:
-            The metric before and after, and the lift with a 90 % interval, for the metric and k
-            of the learner.
-
-        Example:
-            >>> import numpy as np
-            >>> import pyarrow as pa
-            >>> import trimtab as tt
-            >>> recs = pa.table({"user_id": [1, 1], "item_id": [0, 1], "score": [0.9, 0.8]})
-            >>> monday = pa.table({"user_id": [1], "item_id": [1]})
-            >>> tuesday = pa.table({"user_id": [0, 1], "item_id": [1, 0]})
-            >>> bias = tt.BiasLearner(k=1, penalty=0).fit(recs, monday)
-            >>> forecast = bias.forecast_index(np.eye(2), [[0.6, 0.5], [0.9, 0.8]], tuesday)
-            >>> forecast.before, forecast.after
-            (0.5, 0.5)
-        """
-        return forecast_index(
-            self, item_vectors, user_vectors, purchases, item_ids, user_ids, exclude
-        )
 
     def export(self, path: str | Path, *, escape: bool = False) -> float:
         """Write boosts for a search engine, and return the boost of items not in the file.
