@@ -15,8 +15,7 @@ from trimtab.bias.depth import (
 )
 from trimtab.bias.export.folding import Folded, fold
 from trimtab.bias.export.search_boosts import search_body, write_boosts
-from trimtab.bias.export.sql_names import SqlTables
-from trimtab.bias.export.sql_statement import write_statement
+from trimtab.bias.export.sql_query import write_query
 from trimtab.bias.ranked_parts import rank_part, warn_of_lengths
 from trimtab.bias.saved import load_table, save_table
 from trimtab.bias.strength import forecast_at, require_strength
@@ -223,7 +222,6 @@ class ItemBias(BiasTable):
 
     def sql(
         self,
-        dialect: str,
         k: int = 10,
         *,
         lists: str = "lists",
@@ -231,31 +229,27 @@ class ItemBias(BiasTable):
         exclude: str | None = None,
         allowed: str | None = None,
         columns: GivenColumns = None,
-        bias_columns: GivenColumns = None,
         depth: int | str | None = None,
-        strength: float = 1.0,
     ) -> str:
-        """Return a query that gives the rows, order and scores of `apply` inside a database.
+        """Return a query that does what `apply` does inside DuckDB or PostgreSQL.
 
         The database must have the lists and `table()` as tables; it may have other biases of the
         same scale, depth and kind of ids, so tomorrow's biases need no new query. Each (user,
-        item) pair must be on the lists once. Items are compared as `apply` does; users come in
-        the order of their column. Reserved slots (`explore`) are not possible in SQL.
+        item) pair must be on the lists once. Scores are score + bias, or score * exp(bias) for
+        log biases; ties go to the smaller item id, also among scores of 0 that `apply` orders by
+        log bias. Biases with scale="list" or unlisted="zero", and reserved slots (`explore`),
+        are not possible in SQL.
 
         Args:
-            dialect: "duckdb", "postgres", "bigquery" or "snowflake".
             k: slots per user; a user with fewer items gets fewer rows.
             lists: table with user_id, item_id, score. Dots separate the parts of a name, like
-                shop.lists. All names are quoted; in Snowflake, plain names in lower case are
-                taken as upper case, as Snowflake does, unless they are in double quotes.
+                shop.lists. All names are quoted.
             biases: table with item_id, bias, excluded.
             exclude: table with user_id, item_id of pairs that must not be shown.
             allowed: table with item_id of the only items that may be shown.
             columns: names of columns in lists, exclude, allowed and the result, like
                 {"user": "customer", "item": "sku", "rank": "slot"}.
-            bias_columns: names of columns in biases, like {"item": "sku", "bias": "b"}.
             depth: number of items of each list that are re-ranked, as in `apply`.
-            strength: share of the biases that is used, from 0 to 1, as in `with_strength`.
 
         Example:
             >>> import duckdb
@@ -266,13 +260,12 @@ class ItemBias(BiasTable):
             >>> recent = pa.table({"user_id": [1, 2], "item_id": [8, 8]})
             >>> bias = tt.BiasLearner(k=1, penalty=0).fit(recs, recent)
             >>> lists, biases = recs, bias.table()
-            >>> duckdb.sql(bias.sql("duckdb", k=1)).fetchall() == [
+            >>> duckdb.sql(bias.sql(k=1)).fetchall() == [
             ...     tuple(row.values()) for row in bias.apply(recs, k=1).to_pylist()
             ... ]
             True
         """
-        tables = SqlTables(lists, biases, exclude, allowed, columns, bias_columns)
-        return write_statement(self, dialect, k, tables, depth, strength)
+        return write_query(self, k, lists, biases, exclude, allowed, columns, depth)
 
     def save(self, folder: str | Path) -> None:
         """Save to a folder. Readers see the old version or the new one, never a mixture."""
