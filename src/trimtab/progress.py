@@ -15,17 +15,17 @@ _PATIENCE = 1.5  # seconds; shorter fits show nothing
 
 @contextmanager
 def progress_reporter(
-    wanted: bool | Progress | None, max_cycles: int | None, n_fits: int
-) -> Iterator[Callable[[int], Progress | None]]:
-    """Yield a function that returns the progress callback of each fit."""
+    wanted: bool | Progress | None, max_cycles: int | None
+) -> Iterator[Progress | None]:
+    """Yield the progress callback of a fit."""
     if callable(wanted):
-        yield lambda fit: wanted
+        yield wanted
     elif wanted is False or (wanted is None and not sys.stderr.isatty()):
-        yield lambda fit: None
+        yield None
     else:
-        bar = _Bar(max_cycles or 1, n_fits)
+        bar = _Bar(max_cycles or 1)
         try:
-            yield lambda fit: lambda cycle, done, total: bar.show(fit, cycle, done, total)
+            yield bar.show
         finally:
             bar.close()
 
@@ -43,34 +43,32 @@ def show_parts(wanted: bool | Progress | None, label: str) -> Iterator[Progress]
     elif wanted is False or (wanted is None and not sys.stderr.isatty()):
         yield lambda cycle, done, total: None
     else:
-        bar = _Bar(1, 1, label)
+        bar = _Bar(1, label)
         try:
-            yield lambda cycle, done, total: bar.show(0, cycle, done, total)
+            yield bar.show
         finally:
             bar.close()
 
 
 class _Bar:
-    def __init__(self, n_cycles: int, n_fits: int, label: str | None = None) -> None:
+    def __init__(self, n_cycles: int, label: str | None = None) -> None:
         self._label = label
         self._started = time.monotonic()
         self._n_cycles = n_cycles
-        self._n_fits = n_fits
         self._bar: Any = None
         self._task: Any = None
 
-    def show(self, fit: int, cycle: int, done: int, total: int) -> None:
+    def show(self, cycle: int, done: int, total: int) -> None:
         """Draw the bar, unless the fit has only just started."""
         if self._bar is None:
             if time.monotonic() - self._started < _PATIENCE:
                 return
             self._draw()
-        share_of_fit = min(1.0, (cycle - 1 + done / max(total, 1)) / self._n_cycles)
-        which_fit = f", bag {fit + 1} of {self._n_fits}" if self._n_fits > 1 else ""
+        share = min(1.0, (cycle - 1 + done / max(total, 1)) / self._n_cycles)
         self._bar.update(
             self._task,
-            completed=(fit + share_of_fit) / self._n_fits,
-            description=self._label or f"learning, cycle {cycle}{which_fit}",
+            completed=share,
+            description=self._label or f"learning, cycle {cycle}",
         )
 
     def _draw(self) -> None:

@@ -226,7 +226,7 @@ def test_at_least_95_percent_of_the_lists_are_no_deeper(lengths, depth):
     [
         (tt.BiasLearner(k=2), 4),
         (tt.BiasLearner(k=2, method="ascent"), 4),
-        (tt.BiasLearner(k=2, method="ascent", scale="log", n_bags=2), 4),
+        (tt.BiasLearner(k=2, method="ascent", scale="log"), 4),
         (tt.BiasLearner.paper(k=2), None),
     ],
 )

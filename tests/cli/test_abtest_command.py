@@ -69,7 +69,7 @@ def test_a_csv_with_other_labels(call, tmp_path):
 
 def test_raw_logs(call, tmp_path):
     (tmp_path / "logs").mkdir()
-    tables = {"mails": made.EMAILS, "opens": made.OPENS, "clicks": made.CLICKS}
+    tables = {"emails": made.EMAILS, "opens": made.OPENS, "clicks": made.CLICKS}
     for name, own in tables.items():
         pq.write_table(own, tmp_path / "logs" / f"{name}.parquet")
     pc.write_csv(made.ORDERS, tmp_path / "logs" / "orders.csv")
@@ -85,10 +85,10 @@ def test_raw_logs(call, tmp_path):
 
 def test_ids_in_csv_logs_are_joined_as_they_are_written(call, tmp_path):
     (tmp_path / "logs").mkdir()
-    emails = "mail_id,user_id,bucket\n7,a,control\nx8,b,treatment\n9,c,control\n010,d,treatment\n"
-    clicks = "mail_id,timestamp\n7,2026-11-02 10:00:00\n9,2026-11-02 10:00:00\n"
+    emails = "email_id,user_id,bucket\n7,a,control\nx8,b,treatment\n9,c,control\n010,d,treatment\n"
+    clicks = "email_id,timestamp\n7,2026-11-02 10:00:00\n9,2026-11-02 10:00:00\n"
     orders = "user_id,timestamp,revenue\na,2026-11-02 10:05:00,5\n"
-    logs = {"mails": emails, "opens": "mail_id\n7\n9\n", "clicks": clicks, "orders": orders}
+    logs = {"emails": emails, "opens": "email_id\n7\n9\n", "clicks": clicks, "orders": orders}
     for name, text in logs.items():
         (tmp_path / "logs" / f"{name}.csv").write_text(text)
     run = call("abtest", "--logs", "logs", "--json", cwd=tmp_path)

@@ -52,7 +52,7 @@ def test_fit_apply_and_evaluate_need_no_optional_library(trimtab, tmp_path, data
 
 
 def test_abtest_without_scipy_says_what_to_install(trimtab, tmp_path):
-    totals = ("--control", "mails=5,opens=3,clicks=1", "--treatment", "mails=5,opens=3,clicks=1")
+    totals = ("--control", "emails=5,opens=3,clicks=1", "--treatment", "emails=5,opens=3,clicks=1")
     run = trimtab("abtest", *totals, cwd=tmp_path)
     assert run.returncode == 2
     assert "pip install 'trimtab[abtest]'" in run.stderr

@@ -159,7 +159,6 @@ def test_a_large_penalty_keeps_all_biases_at_zero(tables):
         ({"min_updates": 1.5}, "min_updates=1.5"),
         ({"min_support": -1}, "min_support=-1"),
         ({"min_exposure": 0.5}, "min_exposure=0.5"),
-        ({"n_bags": -1}, "n_bags=-1"),
         ({"seed": "x"}, "seed='x'"),
         ({"scale": "log", "unlisted": "zero"}, "unlisted='zero'.* scale='log'"),
     ],
@@ -189,15 +188,13 @@ def test_the_defaults():
     assert asdict(tt.BiasLearner()) == {
         "k": 10, "metric": "ndcg", "method": "auto", "scale": "auto", "seed": 0,
         "unlisted": "never", "penalty": 1.0, "max_bias": 0.5, "exclude_unsold": False,
-        "max_cycles": 2, "min_updates": 0.0, "min_support": 1, "min_exposure": 1, "n_bags": 0,
+        "max_cycles": 2, "min_updates": 0.0, "min_support": 1, "min_exposure": 1,
         "gamma": None,
     }  # fmt: skip
     assert tt.BiasLearner().is_hierarchy
 
 
-@pytest.mark.parametrize(
-    "settings", [{"penalty": 0}, {"unlisted": "zero"}, {"max_cycles": None}, {"n_bags": 3}]
-)
+@pytest.mark.parametrize("settings", [{"penalty": 0}, {"unlisted": "zero"}, {"max_cycles": None}])
 def test_a_setting_of_the_ascent_selects_the_ascent(settings):
     assert not tt.BiasLearner(**settings).is_hierarchy
     assert tt.BiasLearner(metric="acc", scale="additive", seed=4).is_hierarchy
@@ -215,9 +212,9 @@ def test_the_papers_settings():
 
 
 def test_the_papers_settings_can_be_overridden():
-    learner = tt.BiasLearner.paper(5, "map", unlisted="never", penalty=0.5, n_bags=2)
+    learner = tt.BiasLearner.paper(5, "map", unlisted="never", penalty=0.5)
     assert (learner.k, learner.metric, learner.unlisted) == (5, "map", "never")
-    assert (learner.penalty, learner.n_bags, learner.exclude_unsold) == (0.5, 2, True)
+    assert (learner.penalty, learner.exclude_unsold) == (0.5, True)
     with pytest.raises(tt.SettingError, match=r"'?penality.* k, metric, "):
         tt.BiasLearner.paper(penality=0)
 
@@ -237,7 +234,6 @@ def test_a_second_fit_is_a_fresh_fit(tables, data, bytes_of):
     for learner in (
         tt.BiasLearner(method="ascent"),
         tt.BiasLearner.paper(),
-        tt.BiasLearner(method="ascent", n_bags=2),
     ):
         first = learner.fit(*tables)
         learner.fit(data.recs(), data.test_events())
@@ -296,28 +292,6 @@ def test_an_invalid_start():
     named = learner.fit(recs_of((1, "a", 0.9)), bought((1, "a")))
     with pytest.raises(tt.DataError, match=r"'item_id' .*integers in recs .*strings in start"):
         learner.fit(recs, recent, start=named)
-
-
-def test_the_seed_determines_the_bags(tables, bytes_of):
-    def fit(**settings):
-        return bytes_of(
-            tt.BiasLearner(method="ascent", penalty=0.1, **settings).fit(*tables).table()
-        )
-
-    assert fit(n_bags=3, seed=1) == fit(n_bags=3, seed=1)
-    assert fit(n_bags=3, seed=1) != fit(n_bags=3, seed=2)
-    assert fit(n_bags=3, seed=1) != fit(n_bags=4, seed=1)
-    assert fit(seed=1) == fit(seed=2)
-
-
-def test_biases_are_averaged_over_bags(tables):
-    single = [tt.BiasLearner(method="ascent", penalty=0.1, n_bags=n).fit(*tables) for n in (1, 2)]
-    one, two = (bias.bias for bias in single)
-    assert not np.array_equal(one, two)
-    halves = np.abs(two[one == 0])
-    assert single[1].summary.updates > single[0].summary.updates
-    assert halves.max() > 0
-    assert np.abs(two).max() <= 0.5 * single[1].summary.unit
 
 
 def test_integer_weights_count_as_repeated_users(tables):
@@ -420,14 +394,6 @@ def test_progress_does_not_change_the_result(tables, bytes_of):
     assert len(set(shown)) == 1
 
 
-def test_every_bag_reports_its_progress(tables):
-    cycles = []
-    tt.BiasLearner(method="ascent", n_bags=2, max_cycles=1).fit(
-        *tables, progress=lambda cycle, done, of: cycles.append(done == of)
-    )
-    assert cycles.count(True) == 2
-
-
 class Screen(io.StringIO):
     def isatty(self):
         return True
@@ -438,24 +404,24 @@ def test_the_bar_appears_on_stderr_only_for_long_fits(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     screen = Screen()
     monkeypatch.setattr(sys, "stderr", screen)
-    with progress_reporter(True, 2, 2) as report:
-        report(0)(1, 5, 10)
-        report(1)(2, 10, 10)
-    assert "learning, cycle 2, bag 2" in screen.getvalue()
-    with progress_reporter(None, 2, 1) as report:
-        assert report(0) is not None
-    with progress_reporter(False, 2, 1) as report:
-        assert report(0) is None
+    with progress_reporter(True, 2) as report:
+        report(1, 5, 10)
+        report(2, 10, 10)
+    assert "learning, cycle 2" in screen.getvalue()
+    with progress_reporter(None, 2) as report:
+        assert report is not None
+    with progress_reporter(False, 2) as report:
+        assert report is None
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    with progress_reporter(None, 2, 1) as report:
-        assert report(0) is None  # not a terminal
+    with progress_reporter(None, 2) as report:
+        assert report is None  # not a terminal
 
 
 def test_a_short_fit_shows_no_bar(monkeypatch):
     screen = Screen()
     monkeypatch.setattr(sys, "stderr", screen)
-    with progress_reporter(True, 2, 1) as report:
-        report(0)(1, 5, 10)
+    with progress_reporter(True, 2) as report:
+        report(1, 5, 10)
     assert screen.getvalue() == ""
 
 

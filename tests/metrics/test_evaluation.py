@@ -136,8 +136,6 @@ SETTINGS = {
     "zero and unsold": {"unlisted": "zero", "exclude_unsold": True, "max_bias": None, "penalty": 0},
     "unsold": {"exclude_unsold": True},
     "log": {"scale": "log", "penalty": 0.1},
-    "bags": {"n_bags": 3, "penalty": 0.1},
-    "bags and zero": {"n_bags": 2, "penalty": 0.1, "unlisted": "zero", "exclude_unsold": True},
 }
 
 
@@ -150,7 +148,7 @@ def test_the_summary_is_what_evaluate_finds(metric, settings, tables):
 
 
 @pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize("settings", ["default", "zero and unsold", "log", "bags"])
+@pytest.mark.parametrize("settings", ["default", "zero and unsold", "log"])
 def test_the_same_with_weights(metric, settings, tables, weights):
     check(
         tt.BiasLearner(method="ascent", k=5, metric=metric, **SETTINGS[settings]),
@@ -190,7 +188,7 @@ def stacked(make, labels):
 
 
 @pytest.mark.parametrize("labels", LABELS)
-@pytest.mark.parametrize("settings", ["default", "zero and unsold", "bags"])
+@pytest.mark.parametrize("settings", ["default", "zero and unsold"])
 def test_windows_are_stacked(labels, settings, weights):
     labels = LABELS[labels]
     recs = stacked(lambda data: data.recs(), labels)
@@ -209,13 +207,11 @@ def test_the_kind_of_window_does_not_matter(bytes_of):
     for labels in (["a", "b"], [1, 2], [dt.date(2026, 1, 1), dt.date(2026, 1, 2)]):
         recs = stacked(lambda data: data.recs(), labels)
         recent = stacked(lambda data: data.recent_events(), labels)
-        results.add(
-            bytes_of(tt.BiasLearner(method="ascent", k=5, n_bags=2).fit(recs, recent).table())
-        )
+        results.add(bytes_of(tt.BiasLearner(method="ascent", k=5).fit(recs, recent).table()))
     assert len(results) == 1
 
 
-@pytest.mark.parametrize("settings", ["default", "zero and unsold", "log", "bags"])
+@pytest.mark.parametrize("settings", ["default", "zero and unsold", "log"])
 def test_the_same_after_a_warm_start(settings, tables, data):
     learner = tt.BiasLearner(method="ascent", k=5, **SETTINGS[settings])
     yesterday = learner.fit(data.recs(), data.history_events())

@@ -148,8 +148,8 @@ def small(spark):
 
 
 @pytest.mark.minutes
-def test_bags_on_the_log_scale(small, bytes_of):
-    settings = {"metric": "map", "penalty": 0.5, "scale": "log", "n_bags": 2}
+def test_rounds_on_the_log_scale(small, bytes_of):
+    settings = {"metric": "map", "penalty": 0.5, "scale": "log"}
     learner = tt.BiasLearner(k=5, **settings)
     one, many = (fit(learner, *small, partitions=n, max_rounds=3) for n in (1, 3))
     assert bytes_of(one.table()) == bytes_of(many.table())

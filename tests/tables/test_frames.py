@@ -174,7 +174,7 @@ def test_evaluate_reads_every_kind_of_frame(frame, tables):
 
 
 @pytest.mark.parametrize(
-    "learner", [LEARNER, tt.BiasLearner.paper(k=5), tt.BiasLearner(method="ascent", n_bags=3)]
+    "learner", [LEARNER, tt.BiasLearner.paper(k=5), tt.BiasLearner(method="ascent")]
 )
 def test_shuffled_rows_give_the_same_bytes(learner, tables, bytes_of):
     rng = np.random.default_rng(0)
@@ -191,7 +191,7 @@ def test_shuffled_rows_give_the_same_bytes(learner, tables, bytes_of):
     "learner",
     [
         tt.BiasLearner(method="ascent", metric="map"),
-        tt.BiasLearner(method="ascent", scale="log", n_bags=2),
+        tt.BiasLearner(method="ascent", scale="log"),
         tt.BiasLearner.paper(metric="ndcg"),
     ],
     ids=["default", "log", "paper"],

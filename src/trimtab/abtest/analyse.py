@@ -143,7 +143,7 @@ def analyse_counts(
     """
     require_scipy()
     settings = settings or Settings()
-    arms = (Counts.of(control).totals, Counts.of(treatment).totals)
+    arms = (Counts(control).totals, Counts(treatment).totals)
     if arms[0].keys() != arms[1].keys():
         name = min(arms[0].keys() ^ arms[1].keys())
         raise DataError(f"{name} is given for one bucket only; give it for both, or leave it out")

@@ -16,7 +16,6 @@ from trimtab.abtest.samples import (
     OPENS,
     ORDERS,
     REVENUE,
-    rename_old_columns,
 )
 from trimtab.arrays import Codes, Floats, Ints
 from trimtab.errors import DataError, SettingError
@@ -52,8 +51,6 @@ def attribute(
     """
     if not session_minutes > 0:
         raise SettingError(f"session_minutes={session_minutes}: must be above 0, like 30")
-    emails = rename_old_columns(emails, "emails")
-    opens, clicks = rename_old_columns(opens, "opens"), rename_old_columns(clicks, "clicks")
     sent = read_log(
         emails, "emails", EMAIL_ID, USER, optional=(BUCKET, DATE, TIMESTAMP), may_be_empty=False
     )

@@ -18,7 +18,6 @@ from trimtab.abtest.samples import (
     MOST,
     PER_USER,
     REVENUE,
-    rename_old_columns,
 )
 from trimtab.arrays import Floats
 from trimtab.errors import DataError, SettingError
@@ -43,7 +42,6 @@ def read_columns(
         metrics: metrics of one's own; without any, the columns of a test by email.
         covariates: columns that were known before the test.
     """
-    table = table if metrics else rename_old_columns(table, "table")
     found = column_names(table, "table")
     kinds = own_kinds(metrics) if metrics else _email_kinds(found)
     names = [*kinds, *(BEFORE + name for name in kinds if BEFORE + name in found)]
@@ -75,6 +73,8 @@ def _email_kinds(found: Collection[str]) -> dict[str, str]:
     if not any(name in found for name in outcomes):
         raise DataError(f"table has none of {', '.join(outcomes)}; found {', '.join(found)}")
     known = {name.removeprefix(BEFORE) for name in found}
+    if "mails" in known and EMAILS not in known:  # each row would count as one email
+        raise DataError("column 'mails' of table is not read; rename it to 'emails'")
     kinds = {name: AMOUNT if name == REVENUE else COUNT for name in COLUMNS}
     return {name: kind for name, kind in kinds.items() if name in known}
 

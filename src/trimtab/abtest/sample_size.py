@@ -85,7 +85,7 @@ def baseline_of(
 
 def baseline_of_counts(totals: Mapping[str, float]) -> list[Baseline]:
     """Return baselines from totals; revenue is left out because its variance is unknown."""
-    known = Counts.of(totals).totals
+    known = Counts(totals).totals
     emails = known[EMAILS]
     found = []
     for metric in metrics_of([name for name in known if name != REVENUE]):

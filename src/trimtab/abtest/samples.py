@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 
 from trimtab.abtest.buckets import CONTROL, TREATMENT
 from trimtab.arrays import Codes, Flags, Floats, Ints
-from trimtab.tables.frames import column_names
 
 EMAILS, OPENS, CLICKS, ORDERS, REVENUE = "emails", "opens", "clicks", "orders", "revenue"
 PER_USER = "user"  # the denominator that is 1 for every user
@@ -20,23 +18,11 @@ DATE = "date"
 BEFORE = "pre_"
 COVARIATE = f"{BEFORE}covariate "  # before the name of one of the caller's own
 JOINED = f"{BEFORE}joined "  # the code of the date on which a unit joined the test
-_OLD_NAMES = {"mails": EMAILS, "pre_mails": BEFORE + EMAILS, "mail_id": "email_id"}
 MOST = 1e15  # beyond it, sums of squares lose precision
 COLUMNS = (EMAILS, OPENS, CLICKS, ORDERS, REVENUE)
 LABELS = (CONTROL, TREATMENT)
 
 Sums = Mapping[str, Floats]
-
-
-def find_old_names(names: Collection[str]) -> dict[str, str]:
-    """Return the new names of columns or totals that have old ones: mails, mail_id."""
-    return {old: new for old, new in _OLD_NAMES.items() if old in names and new not in names}
-
-
-def rename_old_columns(table: Any, name: str) -> Any:
-    """Return a table with emails and email_id for columns named mails and mail_id."""
-    found = find_old_names(column_names(table, name))
-    return nw.from_native(table).rename(found).to_native() if found else table
 
 
 def sum_by(groups: Any, values: Floats, n: int = 0) -> Floats:

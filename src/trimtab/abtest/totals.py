@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from trimtab.abtest.samples import CLICKS, COLUMNS, EMAILS, MOST, OPENS, REVENUE, find_old_names
+from trimtab.abtest.samples import CLICKS, COLUMNS, EMAILS, MOST, OPENS, REVENUE
 from trimtab.errors import DataError
 
 
@@ -15,12 +15,6 @@ class Counts:
     """Totals of one bucket: emails, opens, clicks, orders, revenue."""
 
     totals: Mapping[str, float]
-
-    @staticmethod
-    def of(given: Mapping[str, float]) -> Counts:
-        """Return checked totals; the old name mails is accepted for emails."""
-        renamed = find_old_names(given)
-        return Counts({renamed.get(name, name): value for name, value in given.items()})
 
     def __post_init__(self) -> None:
         for name, value in self.totals.items():

@@ -11,7 +11,6 @@ from typing import Any
 from trimtab.abtest.counts import EXACT
 from trimtab.abtest.metrics import GUARDRAIL, Metric
 from trimtab.abtest.readings import BY_DATE, CUPED, REDISTRIBUTED, WELCH, Reading
-from trimtab.abtest.samples import find_old_names
 from trimtab.abtest.settings import Settings
 
 SIGNIFICANT, INCONCLUSIVE, EQUIVALENT = "significant", "inconclusive", "equivalent"
@@ -153,10 +152,9 @@ class Verdicts:
         return self.settings.alpha / self.n_treatments
 
     def of(self, numerator: str, denominator: str) -> Finding:
-        """Return the finding for a metric; the old name mails is accepted for emails."""
-        renamed = find_old_names((denominator,)).get(denominator, denominator)
+        """Return the finding for a metric."""
         for finding in self.findings:
-            if finding.metric[:2] == (numerator, renamed):
+            if finding.metric[:2] == (numerator, denominator):
                 return finding
         raise KeyError(f"{numerator} per {denominator.removesuffix('s')}")
 

@@ -125,8 +125,8 @@ def require_deep(bias: BiasTable, n_items: int) -> None:
     raise SettingError(
         f"biases were learned on lists of {depth}, but an index ranks all {n_items} items: "
         f"scale={bias.scale!r} needs lists of at least {least}; learn {scale}on "
-        f"tt.recs_from(model, n={max(least_of_log, 1000)}), or pass "
-        f"allow_shallow=True if bias.forecast_index(...) on later purchases shows a gain"
+        f"tt.recs_from(model, n={max(least_of_log, 1000)}), or pass allow_shallow=True if "
+        f"what the index returns gains on later purchases by tt.evaluate"
     )
 
 

@@ -14,10 +14,8 @@ from trimtab.bias.depth import (
     require_deep,
 )
 from trimtab.bias.export.folding import Folded, fold
-from trimtab.bias.export.index_forecast import IndexForecast, forecast_index
 from trimtab.bias.export.search_boosts import search_body, write_boosts
-from trimtab.bias.export.sql_names import SqlTables
-from trimtab.bias.export.sql_statement import write_statement
+from trimtab.bias.export.sql_query import write_query
 from trimtab.bias.ranked_parts import rank_part, warn_of_lengths
 from trimtab.bias.saved import load_table, save_table
 from trimtab.bias.strength import forecast_at, require_strength
@@ -137,7 +135,7 @@ class ItemBias(BiasTable):
 
         Learn such biases on deep lists, for example those of `tt.recs_from(model, n=1000)`: an
         index ranks all items, and a bias learned on short lists was never tested further down.
-        `forecast_index` says what the index will do.
+        Judge what the index returns with `tt.evaluate`, on purchases later than those learned from.
 
         Put `folded.vectors` into the index, search it with `folded.queries(user_vectors)`, and get
         the item ids with `folded.ids(rows)`. A log bias scales the item's vector, which gives the
@@ -179,52 +177,6 @@ class ItemBias(BiasTable):
         if not allow_shallow:
             require_deep(self, len(item_vectors))
         return folded
-
-    def forecast_index(
-        self,
-        item_vectors: Any,
-        user_vectors: Any,
-        purchases: Any,
-        *,
-        item_ids: Any | None = None,
-        user_ids: Any | None = None,
-        exclude: Any | None = None,
-    ) -> IndexForecast:
-        """Return the lift that an index with these biases would have had on given purchases.
-
-        All items are ranked exactly for every user who bought something, with `fold_into` and
-        without. Pass purchases that the biases were *not* learned from, later than those: for
-        example, learn on days 6 to 4 before today and forecast on the last 3. On purchases that
-        the biases were learned from, the lift is too high; a warning says so if both tables have
-        timestamps. Any depth is accepted.
-
-        Args:
-            item_vectors: 2-d array, one row per item.
-            user_vectors: 2-d array, one row per user.
-            purchases: user_id, item_id (and timestamp) of what users bought.
-            item_ids: id of each item row; by default rows are the items 0, 1, 2, ...
-            user_ids: id of each user row; by default rows are the users 0, 1, 2, ...
-            exclude: user_id, item_id of pairs that must not be shown, with or without biases.
-
-        Returns:
-            The metric before and after, and the lift with a 90 % interval, for the metric and k
-            of the learner.
-
-        Example:
-            >>> import numpy as np
-            >>> import pyarrow as pa
-            >>> import trimtab as tt
-            >>> recs = pa.table({"user_id": [1, 1], "item_id": [0, 1], "score": [0.9, 0.8]})
-            >>> monday = pa.table({"user_id": [1], "item_id": [1]})
-            >>> tuesday = pa.table({"user_id": [0, 1], "item_id": [1, 0]})
-            >>> bias = tt.BiasLearner(k=1, penalty=0).fit(recs, monday)
-            >>> forecast = bias.forecast_index(np.eye(2), [[0.6, 0.5], [0.9, 0.8]], tuesday)
-            >>> forecast.before, forecast.after
-            (0.5, 0.5)
-        """
-        return forecast_index(
-            self, item_vectors, user_vectors, purchases, item_ids, user_ids, exclude
-        )
 
     def export(self, path: str | Path, *, escape: bool = False) -> float:
         """Write boosts for a search engine, and return the boost of items not in the file.
@@ -270,7 +222,6 @@ class ItemBias(BiasTable):
 
     def sql(
         self,
-        dialect: str,
         k: int = 10,
         *,
         lists: str = "lists",
@@ -278,31 +229,27 @@ class ItemBias(BiasTable):
         exclude: str | None = None,
         allowed: str | None = None,
         columns: GivenColumns = None,
-        bias_columns: GivenColumns = None,
         depth: int | str | None = None,
-        strength: float = 1.0,
     ) -> str:
-        """Return a query that gives the rows, order and scores of `apply` inside a database.
+        """Return a query that does what `apply` does inside DuckDB or PostgreSQL.
 
         The database must have the lists and `table()` as tables; it may have other biases of the
         same scale, depth and kind of ids, so tomorrow's biases need no new query. Each (user,
-        item) pair must be on the lists once. Items are compared as `apply` does; users come in
-        the order of their column. Reserved slots (`explore`) are not possible in SQL.
+        item) pair must be on the lists once. Scores are score + bias, or score * exp(bias) for
+        log biases; ties go to the smaller item id, also among scores of 0 that `apply` orders by
+        log bias. Biases with scale="list" or unlisted="zero", and reserved slots (`explore`),
+        are not possible in SQL.
 
         Args:
-            dialect: "duckdb", "postgres", "bigquery" or "snowflake".
             k: slots per user; a user with fewer items gets fewer rows.
             lists: table with user_id, item_id, score. Dots separate the parts of a name, like
-                shop.lists. All names are quoted; in Snowflake, plain names in lower case are
-                taken as upper case, as Snowflake does, unless they are in double quotes.
+                shop.lists. All names are quoted.
             biases: table with item_id, bias, excluded.
             exclude: table with user_id, item_id of pairs that must not be shown.
             allowed: table with item_id of the only items that may be shown.
             columns: names of columns in lists, exclude, allowed and the result, like
                 {"user": "customer", "item": "sku", "rank": "slot"}.
-            bias_columns: names of columns in biases, like {"item": "sku", "bias": "b"}.
             depth: number of items of each list that are re-ranked, as in `apply`.
-            strength: share of the biases that is used, from 0 to 1, as in `with_strength`.
 
         Example:
             >>> import duckdb
@@ -313,13 +260,12 @@ class ItemBias(BiasTable):
             >>> recent = pa.table({"user_id": [1, 2], "item_id": [8, 8]})
             >>> bias = tt.BiasLearner(k=1, penalty=0).fit(recs, recent)
             >>> lists, biases = recs, bias.table()
-            >>> duckdb.sql(bias.sql("duckdb", k=1)).fetchall() == [
+            >>> duckdb.sql(bias.sql(k=1)).fetchall() == [
             ...     tuple(row.values()) for row in bias.apply(recs, k=1).to_pylist()
             ... ]
             True
         """
-        tables = SqlTables(lists, biases, exclude, allowed, columns, bias_columns)
-        return write_statement(self, dialect, k, tables, depth, strength)
+        return write_query(self, k, lists, biases, exclude, allowed, columns, depth)
 
     def save(self, folder: str | Path) -> None:
         """Save to a folder. Readers see the old version or the new one, never a mixture."""

@@ -49,7 +49,7 @@ _COMMANDS: Sequence[tuple[Callable[..., None], str]] = (  # each with an example
         "evaluate --topk top10.parquet --truth later.parquet \\\n    --baseline lists.parquet",
     ),
     (biases.export, "export --bias biases --out boosts.csv"),
-    (biases.sql, "sql --bias biases --dialect duckdb --lists shop.lists"),
+    (biases.sql, "sql --bias biases --lists shop.lists"),
     (experiments.backtest, "backtest --log sales.parquet --first 2026-06-01 --last 2026-06-15"),
     (experiments.report, "report --results backtest --tables"),
     (daily.refresh, "refresh --lists lists --events sales.parquet --store store --rerank"),

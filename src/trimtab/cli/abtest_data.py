@@ -26,7 +26,6 @@ from trimtab.tables.files import read_table, read_tables
 _LOGS = ("emails", "opens", "clicks", "orders")
 _ENDINGS = (".parquet", ".csv", ".csv.gz", ".tsv", ".tsv.gz")
 _ONCE = "An email counts as opened, and as clicked, at most once, however often the logs have it."
-_OLD_NAMES = {"emails": "mails"}  # still read
 
 
 class Data(NamedTuple):
@@ -169,8 +168,7 @@ def _attributed(folder: Path, columns: ColumnMap, session_minutes: float) -> Any
 
 
 def _find_log(folder: Path, name: str) -> Path:
-    for written in (name, _OLD_NAMES.get(name, name)):
-        for ending in _ENDINGS:
-            if (folder / f"{written}{ending}").exists():
-                return folder / f"{written}{ending}"
+    for ending in _ENDINGS:
+        if (folder / f"{name}{ending}").exists():
+            return folder / f"{name}{ending}"
     raise SettingError(f"--logs {folder}: has no {name}.parquet or {name}.csv; add it")

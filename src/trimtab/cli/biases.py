@@ -10,7 +10,6 @@ from typing import Annotated, Any
 from trimtab.abtest.buckets import Experiment
 from trimtab.bias import ItemBias
 from trimtab.bias.export.search_boosts import require_ending
-from trimtab.bias.export.sql_names import BIAS_COLUMNS, DIALECTS
 from trimtab.bias.strength import WHOLE, require_strength
 from trimtab.bias.table import text_columns
 from trimtab.cli.large_files import fit_large, is_large, open_tables
@@ -33,7 +32,6 @@ from trimtab.cli.options import (
     Strength,
     WeightsFile,
     defaults_of,
-    one_of,
     option,
     parse_depth,
     refuse_escape,
@@ -202,7 +200,6 @@ def export(
 
 def sql(
     bias: BiasFolder,
-    dialect: Annotated[str, option("NAME", f"Database: {one_of(tuple(DIALECTS))}.")],
     k: Slots = _SQL.k,
     lists: Annotated[str, option("TABLE", "Table of lists, like shop.lists.")] = _SQL.lists,
     biases: Annotated[str, option("TABLE", "Table of biases.")] = _SQL.biases,
@@ -216,19 +213,13 @@ def sql(
         str | None,
         option("NAMES", "Names of columns, like user=customer,item=sku,score=s,rank=slot."),
     ] = None,
-    bias_columns: Annotated[
-        str | None,
-        option("NAMES", "Names of columns of the biases, like item=sku,bias=b,excluded=x."),
-    ] = None,
     depth: Depth = _SQL.depth,
-    strength: Strength = _SQL.strength,
 ) -> None:
     """Print a query that re-ranks lists with biases inside a database."""
     loaded = ItemBias.load(bias)
     query = loaded.sql(
-        dialect, k, lists=lists, biases=biases, exclude=exclude, allowed=allowed,
-        columns=ColumnMap.parse(columns), depth=parse_depth(depth), strength=strength,
-        bias_columns=ColumnMap.parse(bias_columns, also=BIAS_COLUMNS),
+        k, lists=lists, biases=biases, exclude=exclude, allowed=allowed,
+        columns=ColumnMap.parse(columns), depth=parse_depth(depth),
     )  # fmt: skip
     print(query, end="")
 

@@ -77,7 +77,6 @@ from trimtab.tables.timestamps import read_day, require_zone
 GUARD, INCOMPLETE, OLDER, DIFFERENT_LISTS = "guard", "incomplete", "older", "different-lists"
 UNKNOWN_ITEMS, ID_TYPE, LEAKED = "unknown-items", "id-type", "leaked-lists"
 ACCEPTABLE = (GUARD, INCOMPLETE, OLDER, DIFFERENT_LISTS, UNKNOWN_ITEMS, ID_TYPE, LEAKED)
-_OLD_SPELLINGS = {"unlike": DIFFERENT_LISTS}
 
 
 @dataclass(frozen=True)
@@ -176,7 +175,7 @@ class Refresh:
         for name in ("recent_days", "windows", "keep"):
             require_whole(name, getattr(self, name), 1)
         ColumnMap.of(self.columns)  # refuses what is not a map
-        for word in self._accepted():
+        for word in self.accept:
             require_choice("accept", word, ACCEPTABLE)
         require_choice("duplicates", self.duplicates, DUPLICATES)
         if self.tz is not None:
@@ -250,16 +249,13 @@ class Refresh:
             own = ColumnMap.of(self.columns)
             data = read_shop_data(self.events, self.query, self.tz, self.items, asked, own)
             lists = find_lists(as_place(self.lists), data.log.tz, own)
-            require_newer_day(store, writer.current, data, OLDER in self._accepted())
+            require_newer_day(store, writer.current, data, OLDER in self.accept)
             served = ServedNow.read(store, writer.current)
             with writer.temporary_folder() as room:
                 made = self._make_version(lists, data, served, caught, room)
                 limits = {"exclude": self.exclude, "allowed": self.allowed}
                 number = writer.publish(made.write, made.describe(limits), self.keep)
         return Refreshed(store.version(number), made.bias, made.notes, made.reranker)
-
-    def _accepted(self) -> set[str]:
-        return {_OLD_SPELLINGS.get(word, word) for word in self.accept}
 
     def _make_version(
         self, lists: DatedLists, data: ShopData, served: ServedNow,
@@ -268,30 +264,30 @@ class Refresh:
         """Return everything that a version holds, before anything is published."""
         day = data.as_of
         windows = recent_windows(data.log, day, self.recent_days, self.windows)
-        if INCOMPLETE not in self._accepted():
+        if INCOMPLETE not in self.accept:
             require_complete(data.log, windows[0], day)
         learn_on = None if self.learn_on is None else read_day("learn_on", self.learn_on)
         chosen = leave_out_holes(data.log, choose_lists(lists, windows, day, learn_on), day)
         text = served.text_in_csv(lists, data)
-        accept_leaked = LEAKED in self._accepted()
+        accept_leaked = LEAKED in self.accept
         tables, data = build_training_tables(lists, chosen, data, text, accept_leaked, room)
         start = served.start_for(self.learner) if self.warm else None
-        if not served.has_type_of(without_rows(tables.recs), ID_TYPE in self._accepted()):
+        if not served.has_type_of(without_rows(tables.recs), ID_TYPE in self.accept):
             start = None
-        if UNKNOWN_ITEMS not in self._accepted():
+        if UNKNOWN_ITEMS not in self.accept:
             require_known_items(lists, tables, data)
         limits = Limits.read(self.exclude, self.allowed, ColumnMap.of(self.columns))
         began = time.perf_counter()
         learned = self._learners(tables, room).learn(self._asked, start, served.method)
         seconds = time.perf_counter() - began
         concerns = [str(w.message) for w in caught if issubclass(w.category, GuardWarning)]
-        if GUARD not in self._accepted():
+        if GUARD not in self.accept:
             require_no_concerns(concerns, learned.changes_lists, served.number)
         learned = learned.with_strength(self.strength)
         ranked, bought = None, Concentration.of(tables.recent)
         if self.rerank or self._asked == AUTO or learned.reranker is not None:
             tonight = read_tonight(lists, data, learned.bias, limits, self.duplicates, room)
-            accept_others = DIFFERENT_LISTS in self._accepted()
+            accept_others = DIFFERENT_LISTS in self.accept
             most = self.max_concentration
             check = TrainedOn(tables.newest_lists, accept_others, bought, most)
             wanted = Wanted(self.rerank, self._asked == AUTO)
@@ -348,7 +344,7 @@ class Refresh:
             "n_biases": int(np.count_nonzero(bias.bias)),
             "seconds": seconds,
             "warnings": list(notes),
-            "accepted": sorted(self._accepted()),
+            "accepted": sorted(set(self.accept)),
             **weighted,
         }  # fmt: skip
 

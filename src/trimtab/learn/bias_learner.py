@@ -44,7 +44,7 @@ class BiasLearner(LearnerSettings):
             "auto" is additive for the ascent; for the hierarchy it is the scale that gains most on
             held-out data: log (additive if most k-th scores are 0 or below) unless another is
             clearly better.
-        seed: random seed for user folds and bootstrap samples.
+        seed: random seed for user folds.
         unlisted: "never": only listed items can be recommended; "zero": an item that is not on a
             user's list scores 0 plus its bias, and is ranked if that is above 0 (engine scores
             must be at least 0).
@@ -56,7 +56,6 @@ class BiasLearner(LearnerSettings):
         min_updates: stop after a cycle that changed less than this share of the candidates.
         min_support: recent buyers that make an item a candidate.
         min_exposure: slots in the engine's own top k that make an item a candidate.
-        n_bags: number of bootstrap samples to average over; 0: one fit on all users.
         gamma: strength of the methods that count. None: the best on held-out windows, as far as
             they support it; this needs several windows.
 
@@ -127,10 +126,9 @@ class BiasLearner(LearnerSettings):
         if self.is_counts:
             return fit_counts(self, inputs)
         _warm_up_learning(self.is_hierarchy)
-        n_cycles, n_fits = (1, 1) if self.is_hierarchy else (self.max_cycles, max(1, self.n_bags))
-        with progress_reporter(progress, n_cycles, n_fits) as report:
+        with progress_reporter(progress, 1 if self.is_hierarchy else self.max_cycles) as report:
             if self.is_hierarchy:
-                return fit_hierarchy(self, inputs, report(0)).fit.bias
+                return fit_hierarchy(self, inputs, report).fit.bias
             return fit_ascent(self, inputs, start, report)
 
 
@@ -165,4 +163,4 @@ def _warm_up_learning(is_hierarchy: bool) -> None:
                 warnings.simplefilter("ignore", GuardWarning)
                 fit_hierarchy(BiasLearner(k=1), _warm_up_reading(), None)
         else:
-            solve(BiasLearner(k=1, method="ascent"), _warm_up_reading(), None, lambda bag: None)
+            solve(BiasLearner(k=1, method="ascent"), _warm_up_reading(), None, None)

@@ -88,8 +88,8 @@ class RerankLearner:
         warm_up()
         inputs = encode_inputs(tables, self.k, "never", weights, duplicates)
         zoned = has_zone(tables.recent.columns[TIMESTAMP], "recent")
-        with progress_reporter(progress, 1, 1) as report:
-            source = LocalSource(self.biases, inputs, report(0))
+        with progress_reporter(progress, 1) as report:
+            source = LocalSource(self.biases, inputs, report)
             return fit_rerank(self.biases, asdict(self), source, zoned)
 
 

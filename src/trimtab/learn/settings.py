@@ -19,7 +19,7 @@ from trimtab.errors import SettingError
 
 _METHODS = ("auto", "hierarchy", "ascent", *COUNT_METHODS)
 _SCALES = ("auto", *SCALES)
-_WHOLE = {"k": 1, "max_cycles": 1, "min_support": 0, "min_exposure": 0, "n_bags": 0, "seed": 0}
+_WHOLE = {"k": 1, "max_cycles": 1, "min_support": 0, "min_exposure": 0, "seed": 0}
 _MOST_SLOTS = 1_000  # tables of learners have k x k cells
 _NUMBERS = {"penalty": (0,), "max_bias": (0,), "min_updates": (0, 1), "gamma": (0, 100)}
 _MAY_BE_NONE = ("max_bias", "max_cycles", "gamma")
@@ -64,7 +64,6 @@ class LearnerSettings:
     min_updates: float = 0.0
     min_support: int = 1
     min_exposure: int = 1
-    n_bags: int = 0
     gamma: float | None = None
 
     def __post_init__(self) -> None:

@@ -93,9 +93,9 @@ def fit_sources(
     warm_up()
     with (
         code_files(sources, biases.unlisted, duplicates, rows_per_part, folder) as coded,
-        progress_reporter(progress, 1, 1) as report,
+        progress_reporter(progress, 1) as report,
     ):
-        source = _FileSource(biases, coded, sources.has_windows, report(0))
+        source = _FileSource(biases, coded, sources.has_windows, report)
         if isinstance(learner, RerankLearner):
             return fit_rerank(biases, asdict(learner), source, sources.has_zone)
         return source.fit_biases().bias

@@ -28,9 +28,6 @@ from trimtab.learn.partitions.partitioned_units import Arrays
 from trimtab.learn.units import learning_units
 from trimtab.spark.spark_units import SparkUnits
 
-MOST_DRAWN = 16  # times that a bootstrap sample can contain a unit
-_BAG_BLOCK = 4096  # units that share a random generator
-
 
 @dataclass(frozen=True)
 class SparkAscentBackend:
@@ -50,9 +47,7 @@ class SparkAscentBackend:
         return _tried(found)
 
 
-def learning_partition(
-    partition: Partition, k: int, scale: str, n_items: int, bag: tuple[int, int] | None
-) -> Partition:
+def learning_partition(partition: Partition, k: int, scale: str, n_items: int) -> Partition:
     """The learning units of a partition, sorted by k-th score.
 
     Args:
@@ -60,25 +55,12 @@ def learning_partition(
         k: slots.
         scale: that biases are added on.
         n_items: number of item codes.
-        bag: seed and number of a bootstrap sample; None to use all units.
     """
-    weights = partition.weights if bag is None else partition.weights * _draws(partition, *bag)
     lists = to_scale(partition.lists, scale, k).lists
-    chosen = np.flatnonzero(learning_units(lists, partition.bought, weights))
+    chosen = np.flatnonzero(learning_units(lists, partition.bought, partition.weights))
     engine = rank_by_engine(lists, partition.bought, k, "acc", n_items)
     by_score = chosen[np.argsort(engine.kth_score[chosen], kind="stable")]
-    return partition._replace(lists=lists, weights=weights).take(by_score)
-
-
-def _draws(partition: Partition, seed: int, bag: int) -> Floats:
-    """How often each unit is drawn: Poisson counts, so units need not know each other."""
-    units = partition.units
-    drawn = np.empty(len(units))
-    for block in np.unique(units // _BAG_BLOCK):
-        mine = units // _BAG_BLOCK == block
-        rng = np.random.default_rng([seed, bag, int(block)])
-        drawn[mine] = rng.poisson(1.0, _BAG_BLOCK)[units[mine] % _BAG_BLOCK]
-    return np.minimum(drawn, MOST_DRAWN)
+    return partition._replace(lists=lists).take(by_score)
 
 
 def _state_at(

@@ -95,17 +95,16 @@ def fit(
     if checkpoint is not None:
         identity = _identify(given, max_rounds, tables, start, duplicates)
     steps = Checkpoint(tables.session, checkpoint, identity)
-    n_cycles, n_fits = (1, 1) if biases.is_hierarchy else (max_rounds, max(1, biases.n_bags))
     with (
         open_session(tables, biases, duplicates, partitions, steps, with_users) as session,
-        progress_reporter(progress, n_cycles, n_fits) as report,
+        progress_reporter(progress, 1 if biases.is_hierarchy else max_rounds) as report,
     ):
         if not biases.is_hierarchy:
             return cast("Result_co", fit_ascent_on_spark(session, start, max_rounds, report))
         inputs = read_partitioned(session)
         if isinstance(given, RerankLearner):
-            return cast("Result_co", fit_rerank_on_spark(given, session, inputs, report(0)))
-        return cast("Result_co", fit_partitioned(biases, inputs, report(0)).fit.bias)
+            return cast("Result_co", fit_rerank_on_spark(given, session, inputs, report))
+        return cast("Result_co", fit_partitioned(biases, inputs, report).fit.bias)
 
 
 def _check_learner(

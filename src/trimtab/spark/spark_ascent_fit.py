@@ -1,10 +1,9 @@
-"""The ascent on Spark, in rounds: one ascent on all units, or the mean over bags."""
+"""The ascent on Spark, in rounds: one ascent on all units."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -21,7 +20,7 @@ from trimtab.learn.partitions.global_counts import GlobalCounts, Totals, sum_tot
 from trimtab.learn.quanta import quanta_for
 from trimtab.learn.scales import penalty_unit
 from trimtab.progress import Progress
-from trimtab.spark.ascent_backend import MOST_DRAWN, SparkAscentBackend, learning_partition
+from trimtab.spark.ascent_backend import SparkAscentBackend, learning_partition
 from trimtab.spark.fit_session import FitSession
 
 _LOG = logging.getLogger("trimtab.spark")
@@ -31,7 +30,7 @@ def fit_ascent_on_spark(
     session: FitSession,
     start: ItemBias | None,
     max_rounds: int,
-    progress: Callable[[int], Progress | None],
+    progress: Progress | None,
 ) -> ItemBias:
     """The biases that the ascent finds in rounds."""
     learner = session.learner
@@ -40,14 +39,8 @@ def fit_ascent_on_spark(
     totals = sum_totals(session.units, learner.k, learner.metric, counts)
     first = align_start(start, session.item_ids, scale)
     fits = _AscentFits(session, counts, totals, _penalty_unit(session, counts, scale), max_rounds)
-    if learner.n_bags == 0:
-        setup, candidates, state = fits.ascend(first, None, progress(0))
-        objective_before = state.objectives[0] / setup.quanta
-    else:
-        bags = [fits.ascend(first, bag, progress(bag)) for bag in range(learner.n_bags)]
-        candidates = bags[0][1]
-        setup, state = fits.average([state for _, _, state in bags])
-        objective_before = totals.before
+    setup, candidates, state = fits.ascend(first, progress)
+    objective_before = state.objectives[0] / setup.quanta
     solution = _as_solution(setup, state, candidates, objective_before)
     means = MetricMeans(
         totals.before / totals.buyers_weight,
@@ -71,7 +64,7 @@ def _penalty_unit(session: FitSession, counts: GlobalCounts, scale: str) -> floa
 
 @dataclass(frozen=True)
 class _AscentFits:
-    """Ascents on the same tables: on all units, or on samples of them."""
+    """What an ascent on all units needs."""
 
     session: FitSession
     counts: GlobalCounts
@@ -80,55 +73,34 @@ class _AscentFits:
     max_rounds: int
 
     def ascend(
-        self, start: Floats | None, bag: int | None, progress: Progress | None
+        self, start: Floats | None, progress: Progress | None
     ) -> tuple[AscentSetup, Codes, RoundState]:
-        """One ascent: on all units, or on a bag of them."""
-        setup = self._setup(weighted=self.session.weighted or bag is not None)
+        """One ascent on all units."""
+        setup = self._setup(self.session.weighted)
         candidates = setup.visiting_order(self.counts.reached > 0)
         ascent = RoundAscent(
-            self._backend(bag), setup, candidates, self.counts.reached, self.max_rounds,
+            self._backend(), setup, candidates, self.counts.reached, self.max_rounds,
             partial(_log_round, setup.quanta), progress,
         )  # fmt: skip
         return setup, candidates, ascent.run(ascent.start(setup.starting_biases(start)))
 
-    def average(self, bags: list[RoundState]) -> tuple[AscentSetup, RoundState]:
-        """The mean of several ascents, with the metric on all units."""
-        setup = self._setup(self.session.weighted)
-        offset = np.mean([bag.offset for bag in bags], axis=0)
-        none = np.empty(0, np.int32), np.empty(0)
-        tried = self._backend(None).try_moves(setup, offset, *none)
-        objective = tried.value - int(setup.penalties(offset).sum())
-        longest = max(bags, key=lambda bag: bag.rounds)
-        return setup, replace(
-            longest,
-            offset=offset,
-            gain=np.mean([bag.gain for bag in bags], axis=0),
-            value=tried.value,
-            objectives=(*longest.objectives[:-1], objective),
-            updates=sum(bag.updates for bag in bags),
-            finished=all(bag.finished for bag in bags),
-        )
-
     def _setup(self, weighted: bool) -> AscentSetup:
         counts, learner = self.counts, self.session.learner
-        times = MOST_DRAWN if weighted and learner.n_bags else 1
         return AscentSetup(
             settings=learner.ascent,
             unit=self.unit,
-            quanta=quanta_for(times * self.totals.weight if weighted else None),
+            quanta=quanta_for(self.totals.weight if weighted else None),
             weighted=weighted,
-            heaviest=times * max(1.0, counts.heaviest) if weighted else 1.0,
+            heaviest=max(1.0, counts.heaviest) if weighted else 1.0,
             largest=counts.largest,
             support=counts.support,
             exposure=counts.exposure,
         )
 
-    def _backend(self, bag: int | None) -> SparkAscentBackend:
+    def _backend(self) -> SparkAscentBackend:
         learner, session = self.session.learner, self.session
-        sample = None if bag is None else (learner.seed, bag)
-        name = "learners" if bag is None else f"learners-{bag}"
-        given = (learner.k, learner.ascent_scale, len(session.item_ids), sample)
-        return SparkAscentBackend(session.units.derive(name, learning_partition, *given))
+        given = (learner.k, learner.ascent_scale, len(session.item_ids))
+        return SparkAscentBackend(session.units.derive("learners", learning_partition, *given))
 
 
 def _as_solution(

@@ -14,7 +14,7 @@ from trimtab.tables.arrow_types import is_text, plain_type
 from trimtab.tables.columns import ITEM, USER, WINDOW
 from trimtab.tables.places import Place, open_stream
 
-ID_COLUMNS = (USER, ITEM, WINDOW, "email_id", "mail_id", "session_id")
+ID_COLUMNS = (USER, ITEM, WINDOW, "email_id", "session_id")
 _WHOLE_NUMBER = r"^(0|-?[1-9][0-9]{0,18})$"
 _COMMA_NUMBER = r"^-?[0-9]+(,[0-9]+)?$"
 _SEPARATORS = (",", ";", "\t", "|")

@@ -184,7 +184,7 @@ def fold(
         raise DataError(
             f"item_vectors has shape {given.shape}: it needs at least one row and one column"
         )
-    column = read_row_ids("item_ids", ITEM, item_ids, "item_vectors", len(given), bias)
+    column = _read_row_ids(item_ids, len(given), bias)
     row_bias, row_excluded, known = _align(column, bias)
     rows = np.flatnonzero(~row_excluded) if excluded == "drop" else np.arange(len(given))
     masked = row_excluded[rows]
@@ -247,21 +247,10 @@ def _require_power_of_two(multiplier: Any) -> None:
         raise SettingError(f"multiplier={multiplier!r}: must be a power of two, such as 2.0**20")
 
 
-def read_row_ids(
-    name: str, column: str, ids: Any, vectors: str, n_rows: int, bias: BiasTable | None = None
-) -> IdColumn:
-    """Return the id of each row of vectors; without ids, rows are numbered from 0.
-
-    Args:
-        name: of the argument with the ids.
-        column: what the ids are of.
-        ids: one per row, or None.
-        vectors: name of the argument with the vectors.
-        n_rows: number of vectors.
-        bias: biases whose ids must be row numbers if no ids are given.
-    """
+def _read_row_ids(ids: Any, n_rows: int, bias: BiasTable) -> IdColumn:
+    """Return the id of each row of item vectors; without ids, rows are numbered from 0."""
     if ids is None:
-        return _row_numbers(name, column, n_rows, bias)
+        return _row_numbers(n_rows, bias)
     try:
         if isinstance(ids, pa.ChunkedArray) or hasattr(ids, "__arrow_c_stream__"):
             values = pa.chunked_array(ids)
@@ -269,19 +258,17 @@ def read_row_ids(
             values = pa.chunked_array([pa.array(ids)])
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise DataError(
-            f"{name} cannot be read ({error}); pass one list of integers or of strings"
+            f"item_ids cannot be read ({error}); pass one list of integers or of strings"
         ) from error
     if len(values) != n_rows:
         raise DataError(
-            f"{name} has {len(values)} ids but {vectors} has {n_rows} rows; pass one id per row"
+            f"item_ids has {len(values)} ids but item_vectors has {n_rows} rows; pass one id per "
+            f"row"
         )
-    return id_column(name, column, values)
+    return id_column("item_ids", ITEM, values)
 
 
-def _row_numbers(name: str, column: str, n_rows: int, bias: BiasTable | None) -> IdColumn:
-    numbers = as_id_column(name, column, np.arange(n_rows))
-    if bias is None:
-        return numbers
+def _row_numbers(n_rows: int, bias: BiasTable) -> IdColumn:
     ours = bias.item_ids
     if not isinstance(ours, np.ndarray):
         raise DataError(
@@ -294,7 +281,7 @@ def _row_numbers(name: str, column: str, n_rows: int, bias: BiasTable | None) ->
             f"item_ids=None: rows would be the items 0 to {n_rows - 1}, but the bias table has "
             f"{ITEM} {beyond[0]}; pass the id of every row as item_ids"
         )
-    return numbers
+    return as_id_column("item_ids", ITEM, np.arange(n_rows))
 
 
 def _align(column: IdColumn, bias: BiasTable) -> tuple[Floats, Flags, Flags]:

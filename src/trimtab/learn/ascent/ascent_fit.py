@@ -1,8 +1,8 @@
-"""The ascent from coded tables to an `ItemBias`, on one fit or averaged over bags."""
+"""The ascent from coded tables to an `ItemBias`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from trimtab.arrays import Floats, Ints
 from trimtab.bias import ItemBias, Summary
 from trimtab.bias.depth import common_depth, count_lengths
 from trimtab.bias.scaled_scores import to_scale
-from trimtab.learn.ascent.cycles import Solution, ascend, average_bags
+from trimtab.learn.ascent.cycles import Solution, ascend
 from trimtab.learn.input_checks import require_positive_scores
 from trimtab.learn.inputs import FitInputs, align_start
 from trimtab.learn.settings import LearnerSettings
@@ -32,7 +32,7 @@ def fit_ascent(
     settings: LearnerSettings,
     inputs: FitInputs,
     start: ItemBias | None,
-    progress: Callable[[int], Progress | None],
+    progress: Progress | None,
 ) -> ItemBias:
     """The biases that the ascent finds, item by item."""
     scale = settings.ascent_scale
@@ -49,28 +49,12 @@ def solve(
     settings: LearnerSettings,
     inputs: FitInputs,
     start: Floats | None,
-    progress: Callable[[int], Progress | None],
+    progress: Progress | None,
 ) -> Solution:
-    """The biases by item code: of one fit, or the mean over bags."""
-    ascent, data = settings.ascent, (inputs.lists, inputs.bought, inputs.n_items)
+    """The biases by item code."""
+    data = inputs.lists, inputs.bought, inputs.n_items
     unit = None if settings.ascent_scale == "additive" else 1.0
-    if settings.n_bags == 0:
-        return ascend(*data, ascent, inputs.weights, start, unit, progress(0))
-    bags = [
-        ascend(*data, ascent, _bag_weights(inputs, settings.seed, bag), start, unit, progress(bag))
-        for bag in range(settings.n_bags)
-    ]
-    return average_bags(*data, ascent, inputs.weights, bags)
-
-
-def _bag_weights(inputs: FitInputs, seed: int, bag: int) -> Floats:
-    """How often a bootstrap sample draws each unit that bought something, times its weight."""
-    buyers = np.flatnonzero(np.diff(inputs.bought.indptr) > 0)
-    rng = np.random.default_rng([seed, bag])
-    counts = np.bincount(rng.integers(0, len(buyers), len(buyers)), minlength=len(buyers))
-    weights = np.zeros(len(inputs.units))
-    weights[buyers] = counts
-    return weights if inputs.weights is None else weights * inputs.weights
+    return ascend(*data, settings.ascent, inputs.weights, start, unit, progress)
 
 
 def _mean_metrics(inputs: FitInputs, solution: Solution) -> MetricMeans:

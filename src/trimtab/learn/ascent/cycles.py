@@ -10,8 +10,6 @@ from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets
 from trimtab.learn.ascent.state import prepare_ascent
 from trimtab.learn.scales import largest_of
 from trimtab.learn.settings import AscentSettings
-from trimtab.metrics.per_user import unit_metrics
-from trimtab.metrics.ranking import rank_lists
 from trimtab.progress import Progress
 from trimtab.threads import ranges
 
@@ -107,31 +105,4 @@ def ascend(
         updates=updates,
         order=candidates,
         converged=converged,
-    )
-
-
-def average_bags(
-    lists: Lists,
-    bought: Sets,
-    n_items: int,
-    settings: AscentSettings,
-    weights: Floats | None,
-    bags: list[Solution],
-) -> Solution:
-    """The mean of several solutions, with the metric on all units."""
-    bias = np.mean([bag.bias for bag in bags], axis=0)
-    first = bags[0]
-    top = rank_lists(lists, settings.k, bias, first.excluded, settings.unlisted == "zero")
-    after = getattr(unit_metrics(top, bought, settings.k), settings.metric)
-    by_unit = np.ones(lists.n_units) if weights is None else weights
-    rate = settings.penalty / first.unit
-    return first._replace(
-        bias=bias,
-        gain=np.mean([bag.gain for bag in bags], axis=0),
-        after=after,
-        objective_before=float(np.nansum(by_unit * first.before)),
-        objective_after=float(np.nansum(by_unit * after) - rate * np.abs(bias).sum()),
-        cycles=max(bag.cycles for bag in bags),
-        updates=sum(bag.updates for bag in bags),
-        converged=all(bag.converged for bag in bags),
     )
