@@ -14,7 +14,7 @@ ELSEWHERE = {
     *("simulated_shoppers", "random_draws"),  # generated data
     "redistribute",  # A/B tests
     "id_ranges",  # tables larger than memory
-    *("item_curves", "ordered_multiset", "coordinate_ascent._move_items"),  # Spark's ascent
+    "ordered_multiset",  # the paper's method
 }
 
 

@@ -1,6 +1,6 @@
 """A driver process: fits from Parquet, logs its steps, and saves what it learned.
 
-python spark_driver.py MASTER TABLES LEARNER PARTITIONS CHECKPOINT OUT    # CHECKPOINT may be -
+python spark_driver.py MASTER TABLES LEARNER PARTITIONS OUT
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -42,21 +41,14 @@ def session(master: str) -> SparkSession:
     return started
 
 
-def main(master: str, tables: str, learner: str, partitions: str, checkpoint: str, out: str):
+def main(master: str, tables: str, learner: str, partitions: str, out: str):
     logging.basicConfig(format="%(message)s", stream=sys.stdout)
     logging.getLogger("trimtab.spark").setLevel(logging.INFO)
     warnings.simplefilter("ignore")
     spark = session(master)
     names = ["recs", "recent", *(["history"] if learner == "reranker" else [])]
     frames = {name: spark.read.parquet(f"{tables}/{name}.parquet") for name in names}
-    folder = None if checkpoint == "-" else Path(checkpoint).absolute().as_uri()
-    fitted = fit(
-        LEARNERS[learner](),
-        **frames,
-        partitions=int(partitions),
-        checkpoint=folder,
-        progress=False,
-    )
+    fitted = fit(LEARNERS[learner](), **frames, partitions=int(partitions), progress=False)
     fitted.save(out)
     print(f"done: {fitted}")
     spark.stop()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import re
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -29,32 +26,6 @@ def journey():
 
 def frames(spark, *tables):
     return [spark.createDataFrame(table) for table in tables]
-
-
-def objectives(caplog) -> list[float]:
-    said = (record.getMessage() for record in caplog.records)
-    return [float(found[1]) for text in said if (found := re.search(r"objective (\S+),", text))]
-
-
-@pytest.mark.minutes
-def test_paper_method_on_a_real_log(spark, journey, caplog, bytes_of):
-    learner = tt.BiasLearner.paper(metric="acc")
-    caplog.set_level(logging.INFO, "trimtab.spark")
-    recs, recent = frames(spark, journey[0], journey[1].select(["user_id", "item_id"]))
-    found = [fit(learner, recs, recent, partitions=n, max_rounds=4) for n in (2, 7)]  # of eight
-    assert bytes_of(found[0].table()) == bytes_of(found[1].table())
-    assert found[0].summary == found[1].summary
-    local = tt.BiasLearner.paper(metric="acc").fit(*journey)
-    assert found[0].summary.objective_after >= 0.995 * local.summary.objective_after
-    assert found[0].summary.objective_before == local.summary.objective_before
-    assert found[0].summary.before == pytest.approx(local.summary.before, rel=1e-9)
-    told = objectives(caplog)[: found[0].summary.cycles]
-    assert told == sorted(told)
-    assert len(told) == 4
-    # The objective claimed is that of applying the biases.
-    lists = found[0].apply(journey[0], k=10)
-    after = tt.evaluate(lists, journey[1], k=10)["acc"]
-    assert found[0].summary.after == pytest.approx(after, rel=1e-9)
 
 
 def test_default_on_a_real_log_equals_the_local_fit(spark, journey):
@@ -147,54 +118,45 @@ def small(spark):
     return frames(spark, SMALL.recs(), SMALL.recent_events())
 
 
-@pytest.mark.minutes
-def test_rounds_on_the_log_scale(small, bytes_of):
-    settings = {"metric": "map", "penalty": 0.5, "scale": "log"}
-    learner = tt.BiasLearner(k=5, **settings)
-    one, many = (fit(learner, *small, partitions=n, max_rounds=3) for n in (1, 3))
-    assert bytes_of(one.table()) == bytes_of(many.table())
-    assert one.summary == many.summary
-    assert one.depth == many.depth == learner.fit(SMALL.recs(), SMALL.recent_events()).depth
-    assert one.summary.objective_after > one.summary.objective_before
-    figures = tt.evaluate(one.apply(SMALL.recs(), k=5), SMALL.recent_events(), k=5)
-    assert one.summary.after == pytest.approx(figures["map"], rel=1e-9)
+ASCENTS = {
+    "log scale": tt.BiasLearner(k=5, metric="map", penalty=0.5, scale="log"),
+    "scale of each list": tt.BiasLearner(k=5, method="ascent", scale="list"),
+    "one cycle": tt.BiasLearner.paper(k=5, max_cycles=1),
+}
 
 
-@pytest.mark.minutes
-def test_rounds_on_the_scale_of_each_list(small, bytes_of):
-    learner = tt.BiasLearner(k=5, method="ascent", scale="list")
-    one, many = (fit(learner, *small, partitions=n, max_rounds=3) for n in (1, 3))
-    assert bytes_of(one.table()) == bytes_of(many.table())
-    assert (one.scale, one.summary.unit) == ("list", 1.0)
-    figures = tt.evaluate(one.apply(SMALL.recs(), k=5), SMALL.recent_events(), k=5)
-    assert one.summary.after == pytest.approx(figures["ndcg"], rel=1e-9)
-    assert one.summary.after > one.summary.before
+@pytest.mark.parametrize("name", ASCENTS)
+def test_ascent_equals_the_local_fit(small, name, bytes_of):
+    found = fit(ASCENTS[name], *small, partitions=3)
+    local = ASCENTS[name].fit(SMALL.recs(), SMALL.recent_events())
+    assert local.bias.any()
+    assert bytes_of(found.table()) == bytes_of(local.table())
+    assert dict(found.summary) == dict(local.summary)
+    assert (found.scale, found.depth) == (local.scale, local.depth)
 
 
-@pytest.mark.minutes
-def test_many_small_partitions(small, bytes_of):
-    learner = tt.BiasLearner.paper(k=5)
-    few, many = (fit(learner, *small, partitions=n, max_rounds=1) for n in (2, 32))
-    assert bytes_of(few.table()) == bytes_of(many.table())
-    assert few.summary.updates > 0
-
-
-@pytest.mark.minutes
-def test_warm_start_and_checkpoint(small, tmp_path, caplog, bytes_of):
-    caplog.set_level(logging.INFO, "trimtab.spark")
-    learner = tt.BiasLearner(k=5, method="ascent", metric="acc")
-    folder = tmp_path.as_uri()
-    found = fit(learner, *small, checkpoint=folder, partitions=2)
-    steps = [record.getMessage() for record in caplog.records if "step" in record.getMessage()]
-    caplog.clear()
-    again = fit(learner, *small, checkpoint=folder, partitions=2)
-    assert bytes_of(again.table()) == bytes_of(found.table())
-    assert sum("found" in record.getMessage() for record in caplog.records) == len(steps) > 5
-    with pytest.raises(tt.StoreError, match="checkpoint="):
-        fit(learner, *small, checkpoint=folder, start=found, partitions=2)
-    warm = fit(learner, *small, start=found, partitions=2)
-    assert warm.summary.objective_after >= found.summary.objective_after
-    assert warm.summary.cycles < found.summary.cycles
+def test_ascent_with_windows_times_weights_and_a_start(spark, bytes_of):
+    shop = DatedShop(n_users=200)
+    users = np.arange(0, 200, 2)
+    tables = {
+        "recs": pa.concat_tables([shop.recs, shop.recs.slice(0, 50)]),
+        "recent": shop.recent,
+        "weights": pa.table({"user_id": users, "weight": 0.3 + users % 3}),
+    }
+    on_spark = {name: spark.createDataFrame(table) for name, table in tables.items()}
+    learner = tt.BiasLearner.paper(metric="acc")
+    options = {"start": learner.fit(*shop.newest()), "duplicates": "max"}
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        found = fit(learner, **on_spark, **options)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+    local = learner.fit(**tables, **options)
+    assert local.window["first"].endswith("+00:00")
+    assert bytes_of(found.table()) == bytes_of(local.table())
+    assert dict(found.summary) == dict(local.summary)
+    assert (found.window, found.settings) == (local.window, local.settings)
 
 
 RECS, RECENT = SMALL.recs(), SMALL.recent_events()
@@ -243,15 +205,7 @@ def test_weights_of_zero_are_refused(spark, small):
         fit(tt.BiasLearner(k=5), *small, weights=spark.createDataFrame(weights), partitions=2)
 
 
-def test_max_cycles_is_replaced_by_max_rounds():
-    warned = pytest.warns(tt.TrimtabWarning, match=r"max_cycles=3.*max_rounds")
-    with warned, pytest.raises(tt.DataError, match="recs"):
-        fit(tt.BiasLearner(method="ascent", max_cycles=3), SMALL.recs(), SMALL.recent_events())
-
-
 def test_bad_settings_and_tables_are_refused():
-    with pytest.raises(tt.SettingError, match="max_rounds=0"):
-        fit(tt.BiasLearner(), "a", "b", max_rounds=0)
     with pytest.raises(tt.SettingError, match="partitions=0"):
         fit(tt.BiasLearner(), "a", "b", partitions=0)
     with pytest.raises(tt.DataError, match="recs is a Table"):

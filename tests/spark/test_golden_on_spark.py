@@ -8,11 +8,17 @@ import trimtab as tt
 from golden_cases import cases, figures, quiet
 from trimtab.spark import apply, evaluate, fit
 
+SAME_BYTES = (
+    "default, windows, text ids",
+    "reranker, windows, text ids",
+    *("paper, acc", "paper, map", "paper, ndcg"),
+)
+
 
 @pytest.mark.parametrize("partitions", [2, 7])
-@pytest.mark.parametrize("learner", ["default", "reranker"])
-def test_the_same_bytes(spark, learner, partitions, tmp_path):
-    case = cases()[f"{learner}, windows, text ids"]()
+@pytest.mark.parametrize("name", SAME_BYTES)
+def test_the_same_bytes(spark, name, partitions, tmp_path):
+    case = cases()[name]()
     tables = {name: spark.createDataFrame(own) for name, own in case.tables.items()}
     with quiet():
         found = fit(case.learner, **tables, partitions=partitions)

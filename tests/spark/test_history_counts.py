@@ -12,7 +12,6 @@ import trimtab as tt
 from dated_shop import DatedShop
 from trimtab.errors import TrimtabWarning
 from trimtab.learn.inputs import FitTables, encode_inputs
-from trimtab.spark.checkpoint import Checkpoint
 from trimtab.spark.fit_session import open_session
 from trimtab.spark.history_counts import count_histories_on_spark
 from trimtab.spark.spark_tables import SparkTables
@@ -75,7 +74,7 @@ def test_the_same_as_a_local_fit(spark, case):
         read = FitTables.read(**tables)
         local = encode_inputs(read, 10, "never", None, "error").histories
         given, learner = SparkTables.read(**on_spark), tt.BiasLearner()
-        with open_session(given, learner, "error", 3, Checkpoint(spark)) as session:
+        with open_session(given, learner, "error", 3) as session:
             found = count_histories_on_spark(session)
     for name in ("window_days", "starts", "end", "n_users"):
         assert getattr(found, name) == getattr(local, name), name

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -104,21 +102,6 @@ def test_lists_without_what_users_have_categories_and_weights(spark, tmp_path):
     assert found.item_part == pytest.approx(local.item_part, rel=1e-9, abs=1e-12)
     values = [[own.value for own in reranker.learned] for reranker in (local, found)]
     assert values[1] == pytest.approx(values[0], rel=1e-9)
-
-
-@pytest.mark.minutes
-def test_checkpoint_holds_every_step(spark, shop, tmp_path, caplog):
-    caplog.set_level(logging.INFO, "trimtab.spark")
-    frames, folder = on_spark(spark, tables_of(shop)), (tmp_path / "steps").as_uri()
-    given = {"partitions": 2, "checkpoint": folder}
-    found = fit(tt.RerankLearner(), **frames, **given)
-    steps = [record.getMessage() for record in caplog.records if "step" in record.getMessage()]
-    caplog.clear()
-    again = fit(tt.RerankLearner(), **frames, **given)
-    assert saved(again, tmp_path / "again") == saved(found, tmp_path / "found")
-    assert sum("found" in record.getMessage() for record in caplog.records) == len(steps) > 5
-    with pytest.raises(tt.StoreError, match="checkpoint="):
-        fit(tt.BiasLearner(), **frames, **given)
 
 
 def changed(**columns):

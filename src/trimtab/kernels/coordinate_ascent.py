@@ -53,28 +53,13 @@ from trimtab.kernels.top_rows import (
     Problem,
     Rows,
     fill_row,
-    hit_value_at,
     move_item,
     prefetch_list,
     prefetch_starts,
     raise_exact_above,
-    start_of_items,
     unpack_problem,
     unpack_rows,
 )
-
-
-@helper
-def _unit_metric(problem, rows, unit):
-    """Return the metric of a unit's current ranking, in quanta."""
-    total = np.int64(0)
-    hits = 0
-    items_start = start_of_items(problem, unit)
-    for p in range(min(problem.k, np.int64(rows.marked_items[items_start + problem.width]))):
-        if rows.marked_items[items_start + p] & 1:
-            hits += 1
-            total += hit_value_at(problem, unit, p) * (hits if problem.counts_hits_above else 1)
-    return total
 
 
 @helper
@@ -89,12 +74,8 @@ def _fill_short_rows(problem, rows, units, n):
 
 
 @helper
-def _apply_move(problem, rows, by_item, item, old, new, scratch, visit, measured):
-    """Give an item its new bias in every row that it enters, leaves or moves in.
-
-    Returns what the move adds to the metric, in quanta; 0 unless `measured`.
-    """
-    gained = np.int64(0)
+def _apply_move(problem, rows, by_item, item, old, new, scratch, visit):
+    """Give an item its new bias in every row that it enters, leaves or moves in."""
     rows.offset[item] = new
     highest = max(old, new)
     if problem.reaches_unlisted:
@@ -120,16 +101,12 @@ def _apply_move(problem, rows, by_item, item, old, new, scratch, visit, measured
             prefetch_row(problem, rows, scratch.affected[x + PREFETCH_AHEAD] >> 1)
         lister = scratch.affected[x]
         score = scratch.own_scores[x] + new
-        if measured:
-            gained -= _unit_metric(problem, rows, lister >> 1)
         # Rows that are too short now are filled together: their lists can be loaded ahead.
         scratch.postponed[n_short] = lister >> 1
         n_short += move_item(problem, rows, lister >> 1, item, lister & 1, yes, yes, score)
-        if measured:
-            gained += _unit_metric(problem, rows, lister >> 1)
     _fill_short_rows(problem, rows, scratch.postponed, n_short)
     if not problem.reaches_unlisted or highest <= 0:
-        return gained
+        return
     mark_affected(by_item, item, scratch, visit)
     n_units = problem.n_units
     for group in range((n_units + GROUP - 1) // GROUP):
@@ -141,19 +118,14 @@ def _apply_move(problem, rows, by_item, item, old, new, scratch, visit, measured
                         raise_exact_above(rows, unit, highest)
                     else:
                         bought = np.int64(scratch.marks[unit] == visit * 4 + BUYER)
-                        if measured:
-                            gained -= _unit_metric(problem, rows, np.int64(unit))
                         too_short = move_item(
                             problem, rows, np.int64(unit), item, bought,
                             np.int64(old > 0), np.int64(new > 0), new,
                         )  # fmt: skip
                         if too_short:
                             fill_row(problem, rows, np.int64(unit), np.inf)
-                        if measured:
-                            gained += _unit_metric(problem, rows, np.int64(unit))
                 lowest = min(lowest, rows.exact_above[unit])
             rows.group_exact_above[group] = lowest
-    return gained
 
 
 @helper
@@ -252,7 +224,7 @@ def _visit_items(
             counters[2] += after - before
             gain[item] = value + after - current
             magnitudes[1] = max(magnitudes[1], abs(best))
-            _apply_move(problem, rows, by_item, item, bias, best, scratch, counters[0], False)
+            _apply_move(problem, rows, by_item, item, bias, best, scratch, counters[0])
             n_changed += 1
     return n_changed
 
@@ -292,36 +264,3 @@ def visit_items(
         *packed, candidates, cap, margin, penalty_rate, most_per_unit, gain, counters, magnitudes
     )
     return int(changed)
-
-
-@kernel
-def _move_items(packed, packed_rows, packed_by_item, packed_scratch, items, biases, gains):
-    """Give items new biases, one after the other; see `move_items`."""
-    problem = unpack_problem(packed)
-    rows = unpack_rows(packed_rows)
-    by_item = unpack_by_item(packed_by_item)
-    scratch = unpack_scratch(packed_scratch)
-    for c in range(len(items)):
-        item = np.int64(items[c])
-        old = rows.offset[item]
-        gains[c] = _apply_move(
-            problem, rows, by_item, item, old, biases[c], scratch, item + 1, True
-        )
-
-
-def move_items(
-    problem: Problem, rows: Rows, by_item: ByItem, scratch: Scratch, items: Codes, biases: Floats
-) -> Ints:
-    """Give items new biases, one after the other; returns what each adds to the metric, in quanta.
-
-    Args:
-        problem: lists, purchases and hit values, which do not change.
-        rows: the current rankings; changed in place.
-        by_item: the units that list and that bought each item.
-        scratch: working memory that `visit_items` does not use.
-        items: item codes.
-        biases: their new biases.
-    """
-    gains = np.empty(len(items), np.int64)
-    _move_items(pack(problem), pack(rows), pack(by_item), pack(scratch), items, biases, gains)
-    return gains

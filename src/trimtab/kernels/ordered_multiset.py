@@ -59,39 +59,6 @@ def make_multiset(max_entries: int) -> OrderedMultiset:
     )
 
 
-def fill_multiset(keys: Floats, weights: Ints) -> OrderedMultiset:
-    """A multiset of ascending keys, each once, with all ids 0; only for reading."""
-    multiset = make_multiset(len(keys))
-    n_blocks = max(1, -(-len(keys) // BLOCK))
-    starts = np.arange(0, len(keys), BLOCK)
-    multiset.keys[: len(keys)] = keys
-    multiset.ids[: len(keys)] = 0
-    multiset.weights[: len(keys)] = weights
-    multiset.lengths[: len(starts)] = np.diff(np.append(starts, len(keys)))
-    multiset.sums[: len(starts)] = np.add.reduceat(weights, starts) if len(starts) else 0
-    multiset.order[:n_blocks] = np.arange(n_blocks)
-    multiset.lowest_keys[1:n_blocks] = keys[starts[1:]]
-    multiset.lowest_ids[1:n_blocks] = 0
-    multiset.counts[:] = n_blocks, len(multiset.free) - n_blocks
-    return multiset
-
-
-def read_multiset(multiset: OrderedMultiset) -> tuple[Floats, Ints]:
-    """The keys of a multiset, ascending, each once, and the sums of their weights."""
-    order = multiset.order[: multiset.counts[_N_BLOCKS]].astype(np.int64)
-    inside = np.arange(BLOCK) < multiset.lengths[order][:, None]
-    positions = (order[:, None] * BLOCK + np.arange(BLOCK))[inside]
-    return sum_by_key(multiset.keys[positions], multiset.weights[positions])
-
-
-def sum_by_key(keys: Floats, weights: Ints) -> tuple[Floats, Ints]:
-    """The different keys, ascending, and the sums of their weights."""
-    by_key = np.argsort(keys, kind="stable")
-    keys, weights = keys[by_key], weights[by_key]
-    starts = np.flatnonzero(np.diff(keys, prepend=-np.inf))
-    return keys[starts], np.add.reduceat(weights, starts) if len(starts) else weights
-
-
 @helper
 def _comes_before(key_a, id_a, key_b, id_b):
     return key_a < key_b or (key_a == key_b and id_a > id_b)

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any, Protocol, TypeVar, cast
 
 from trimtab.bias import ItemBias
 from trimtab.checks import DUPLICATES, require_choice, require_whole
-from trimtab.errors import SettingError, warn
+from trimtab.errors import SettingError
 from trimtab.learn import BiasLearner, RerankLearner
 from trimtab.learn.input_checks import check_start, warn_of_unused_tables
 from trimtab.learn.partitions.partitioned_fit import fit_partitioned
 from trimtab.learn.rerank_learner import require_history
 from trimtab.progress import Progress, progress_reporter
-from trimtab.spark.checkpoint import Checkpoint, log_seconds
 from trimtab.spark.fit_session import open_session
-from trimtab.spark.spark_ascent_fit import fit_ascent_on_spark
+from trimtab.spark.spark_frames import log_seconds
 from trimtab.spark.spark_inputs import read_partitioned
 from trimtab.spark.spark_rerank_fit import check_events, fit_rerank_on_spark
 from trimtab.spark.spark_tables import SparkTables
@@ -46,20 +42,18 @@ def fit(
     start: ItemBias | None = None,
     duplicates: str = "error",
     progress: bool | Progress | None = None,
-    max_rounds: int = 50,
     partitions: int | None = None,
-    checkpoint: str | None = None,
 ) -> Result_co:
     """Return what the learner's own `fit` returns: biases, or a Reranker.
 
     The hierarchy, which is the default, gives the same biases as the local fit, and a
-    `RerankLearner` the same Reranker; with weights of users, to nine digits. The ascent makes
-    rounds instead of cycles: it finds the best move of every item, then keeps the moves that help
-    together.
+    `RerankLearner` the same Reranker; with weights of users, to nine digits. The ascent is the
+    local fit, run on the driver: all rows of `recs`, `recent` and `weights` come there. Its memory
+    must hold them and the fit, about 80 bytes per row of `recs`, and the setting
+    `spark.driver.maxResultSize` must allow each table.
 
     Args:
-        learner: the settings, a `BiasLearner` or a `RerankLearner`; `max_rounds` takes the place
-            of `max_cycles`.
+        learner: the settings, a `BiasLearner` or a `RerankLearner`.
         recs: user_id, item_id, score; like all tables here, a data frame or the name of a table.
         recent: user_id, item_id; for a Reranker also timestamp.
         history: sales before the window; for a Reranker user_id, item_id, timestamp. It learns from
@@ -69,14 +63,9 @@ def fit(
         start: biases to start from; not for a Reranker.
         duplicates: what to do when `recs` has a (user, item) pair twice.
         progress: as for `BiasLearner.fit`.
-        max_rounds: maximum rounds of the ascent.
         partitions: number of partitions to divide the users into; the result does not depend on it.
-        checkpoint: folder that the cluster can write to and read from. A fit that is started again
-            with the same folder, settings and tables continues after its last finished step. Give
-            each fit its own folder.
     """
     require_choice("duplicates", duplicates, DUPLICATES)
-    require_whole("max_rounds", max_rounds, 1)
     check_start(start)
     if partitions is not None:
         require_whole("partitions", partitions, 1)
@@ -91,16 +80,17 @@ def fit(
     with_users = isinstance(given, RerankLearner)
     if with_users:
         check_events(tables)
-    identity = ""
-    if checkpoint is not None:
-        identity = _identify(given, max_rounds, tables, start, duplicates)
-    steps = Checkpoint(tables.session, checkpoint, identity)
+    if not biases.is_hierarchy:
+        with log_seconds("tables brought to the driver"):
+            brought = tables.bring_together()
+        return cast(
+            "Result_co",
+            biases.fit(**brought, start=start, duplicates=duplicates, progress=progress),
+        )
     with (
-        open_session(tables, biases, duplicates, partitions, steps, with_users) as session,
-        progress_reporter(progress, 1 if biases.is_hierarchy else max_rounds) as report,
+        open_session(tables, biases, duplicates, partitions, with_users) as session,
+        progress_reporter(progress, 1) as report,
     ):
-        if not biases.is_hierarchy:
-            return cast("Result_co", fit_ascent_on_spark(session, start, max_rounds, report))
         inputs = read_partitioned(session)
         if isinstance(given, RerankLearner):
             return cast("Result_co", fit_rerank_on_spark(given, session, inputs, report))
@@ -120,18 +110,3 @@ def _check_learner(
             f"method={biases.method!r}: not on Spark, where the hierarchy and the ascent are; "
             f"collect the tables and use BiasLearner.fit"
         )
-    if biases.max_cycles != BiasLearner.max_cycles:
-        warn(f"max_cycles={biases.max_cycles} is not used on Spark; pass max_rounds to fit")
-
-
-def _identify(
-    learner: BiasLearner | RerankLearner,
-    max_rounds: int,
-    tables: SparkTables,
-    start: ItemBias | None,
-    duplicates: str,
-) -> str:
-    """A text that differs between fits; it takes a pass over the tables."""
-    settings = json.dumps({**asdict(learner), "max_rounds": max_rounds}, sort_keys=True)
-    begun = "" if start is None else hashlib.sha256(start.bias.tobytes()).hexdigest()
-    return f"{settings} {duplicates} {tables.digest()} {begun}"

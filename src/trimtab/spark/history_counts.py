@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -16,7 +14,7 @@ from trimtab.learn.partitions.part_histories import LogTimes, PartCounts, join_c
 from trimtab.learn.sales_log import window_end, window_start
 from trimtab.spark.fit_session import FitSession
 from trimtab.spark.sales_by_user import TIME, count_by_user, sales_of
-from trimtab.spark.spark_frames import microseconds_of
+from trimtab.spark.spark_frames import log_seconds, microseconds_of
 from trimtab.tables.columns import COUNT, ITEM, TIMESTAMP, USER, WINDOW
 from trimtab.tables.frames import as_id_column
 from trimtab.tables.ids import encode_ids, id_column
@@ -102,18 +100,14 @@ def _count_by_item(
 
 def _by_item(session: FitSession, counted: DataFrame, *names: str) -> dict[str, Floats]:
     """Columns of a table with one row per item, by item code; 0 for missing items."""
-
-    def read() -> list[Any]:
+    with log_seconds("sales counted"):
         table = counted.toArrow()
-        known = as_id_column("all tables", ITEM, session.item_ids)
-        _, (_, codes) = encode_ids([known, id_column("history", ITEM, table[ITEM])])
-        columns = np.zeros((len(names), len(session.item_ids)))
-        for place, name in enumerate(names):
-            columns[place, codes] = table[name].to_numpy()
-        return [columns]
-
-    (columns,) = session.checkpoint.recall("history", read)
-    return dict(zip(names, columns, strict=True))
+    known = as_id_column("all tables", ITEM, session.item_ids)
+    _, (_, codes) = encode_ids([known, id_column("history", ITEM, table[ITEM])])
+    columns = {name: np.zeros(len(session.item_ids)) for name in names}
+    for name, column in columns.items():
+        column[codes] = table[name].to_numpy()
+    return columns
 
 
 def _read_times(session: FitSession) -> LogTimes:

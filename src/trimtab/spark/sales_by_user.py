@@ -19,7 +19,13 @@ from trimtab.learn.sales_log import window_start
 from trimtab.spark.array_bytes import to_bytes
 from trimtab.spark.fit_session import FitSession
 from trimtab.spark.packed_rows import pack_rows, schema_of, unpack_rows
-from trimtab.spark.spark_frames import Batches, map_arrow, microseconds_of, use_own_cores
+from trimtab.spark.spark_frames import (
+    Batches,
+    log_seconds,
+    map_arrow,
+    microseconds_of,
+    use_own_cores,
+)
 from trimtab.spark.spark_tables import SparkTables
 from trimtab.spark.spark_units import RESULT, add_results
 from trimtab.tables.columns import ITEM, TIMESTAMP, USER
@@ -63,12 +69,8 @@ def count_by_user(session: FitSession, times: LogTimes) -> PartCounts:
     schemas = {kind: schema_of(frame) for kind, frame in frames.items()}
     count = partial(_count, schemas=schemas, item_ids=session.item_ids, times=times)
 
-    def run() -> Arrays:
-        with pack_rows(frames, session.ranges) as packs:
-            counted = map_arrow(packs, count, RESULT)
-            return add_results(counted, session.ranges.n_parts, _add)
-
-    found = session.checkpoint.recall("history", run)
+    with log_seconds("sales counted"), pack_rows(frames, session.ranges) as packs:
+        found = add_results(map_arrow(packs, count, RESULT), session.ranges.n_parts, _add)
     return _from_arrays(found, np.arange(len(session.item_ids), dtype=np.int32))
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ from trimtab.tables.columns import TIMESTAMP, WINDOW
 from trimtab.tables.ids import IdColumn, require_same_id_type
 from trimtab.tables.timestamps import DAY
 
+_LOG = logging.getLogger("trimtab.spark")
 _WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 _NUMBERS = (*_WHOLE, T.FloatType, T.DoubleType, T.DecimalType)
 
@@ -172,6 +175,20 @@ def batches_of_many_rows(session: SparkSession) -> Iterator[None]:
             conf.unset(_MOST_BYTES)
         else:
             conf.set(_MOST_BYTES, before)
+
+
+@contextmanager
+def log_seconds(name: str) -> Iterator[None]:
+    """Log how long something took."""
+    began = time.monotonic()
+    yield
+    _LOG.info("%s: %.1f s", name, time.monotonic() - began)
+
+
+def keep_in_memory(frame: DataFrame, held: ExitStack) -> DataFrame:
+    """A frame that is computed once, and released when the stack is closed."""
+    held.callback(frame.persist().unpersist)
+    return frame
 
 
 def window_label(kind: T.DataType) -> Column:

@@ -23,6 +23,7 @@ from trimtab.progress import Progress
 from trimtab.rerank import Reranker
 from trimtab.spark.fit_session import FitSession
 from trimtab.spark.sales_by_user import TIME, sales_of_all
+from trimtab.spark.spark_frames import log_seconds
 from trimtab.spark.spark_tables import SparkTables
 from trimtab.tables.columns import ITEM, TIMESTAMP, USER
 from trimtab.tables.frames import as_id_column
@@ -71,8 +72,8 @@ class SparkSource:
         """A sample of the units, and the log of their users, brought to the driver."""
         sampled = sample_partitioned(self._inputs, self._windows, shared)
         chosen, of_units = np.unique(sampled.users, return_inverse=True)
-        columns = self._session.checkpoint.recall("user_log", lambda: self._read_log(chosen))
-        users, items, times = columns
+        with log_seconds("events of the sample"):
+            users, items, times = self._read_log(chosen)
         return sampled, UserLog(users, items, times, of_units.astype(np.int32))
 
     def _read_log(self, users: Ints) -> list[Any]:

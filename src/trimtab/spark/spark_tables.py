@@ -17,12 +17,12 @@ from trimtab.errors import DataError, TrimtabError
 from trimtab.learn.partitions.partition import Partition
 from trimtab.learn.partitions.partitioned_units import count_parts
 from trimtab.spark.array_bytes import ids_to_bytes
-from trimtab.spark.checkpoint import Checkpoint
 from trimtab.spark.packed_rows import choose_ranges, pack_rows, schema_of, unpack_rows
 from trimtab.spark.spark_frames import (
     Batches,
     check_rows,
     check_same_ids,
+    keep_in_memory,
     map_arrow,
     read_spark_frame,
     use_own_cores,
@@ -105,14 +105,12 @@ class SparkTables:
         """Whether each (user, window) pair counts as one user."""
         return WINDOW in self.recs.columns
 
-    def digest(self) -> str:
-        """A text that is the same for the same rows in any order."""
-        found = []
-        for frame in (self.recs, self.recent, self.weights, self.history, self.items):
-            if frame is not None:
-                hashed = F.xxhash64(*frame.columns).cast("decimal(38,0)")
-                found.append(str(frame.agg(F.sum(hashed).alias("sum")).collect()[0]["sum"]))
-        return " ".join(found)
+    def bring_together(self) -> dict[str, pa.Table]:
+        """Lists, purchases and weights on the driver, as a local fit takes them."""
+        frames = {"recs": self.recs, "recent": self.recent, "weights": self.weights}
+        return {
+            name: _in_utc(frame.toArrow()) for name, frame in frames.items() if frame is not None
+        }
 
     def user_ranges(self, wanted: int | None) -> UserRanges:
         """Ranges of user ids: as many as asked for, or few enough users in each for memory."""
@@ -154,6 +152,15 @@ class SparkTables:
         return sorted(row[WINDOW] for row in both.collect())
 
 
+def _in_utc(table: pa.Table) -> pa.Table:
+    """A table with timestamps in UTC instead of the session's time zone."""
+    fields = (
+        field.with_type(pa.timestamp("us", "UTC")) if getattr(field.type, "tz", None) else field
+        for field in table.schema
+    )
+    return table.cast(pa.schema(fields))
+
+
 def _refuse_event_weights(frame: Any, name: str) -> None:
     """Refuse weights of events, which a local fit would use."""
     if frame is not None and WEIGHT in read_spark_frame(frame, name, optional=(WEIGHT,)).columns:
@@ -165,7 +172,7 @@ def _refuse_event_weights(frame: Any, name: str) -> None:
 
 def partition_users(
     tables: SparkTables, item_ids: Any, windows: list[Any], unlisted: str, duplicates: str,
-    ranges: UserRanges, checkpoint: Checkpoint, with_ids: bool = False,
+    ranges: UserRanges, held: ExitStack, with_ids: bool = False,
 ) -> SparkUnits:  # fmt: skip
     """Users with their lists, purchases and weights, partitioned by ranges of user ids.
 
@@ -176,7 +183,7 @@ def partition_users(
         unlisted: "never" or "zero".
         duplicates: what to do with repeated rows of `recs`.
         ranges: of user ids; a partition for each.
-        checkpoint: saves the result.
+        held: releases what is kept in Spark's memory.
         with_ids: whether to keep the ids of users, to find some of them later.
     """
     frames = _frames(tables, windows)
@@ -184,11 +191,8 @@ def partition_users(
         _build, schemas={kind: schema_of(frame) for kind, frame in frames.items()},
         item_ids=item_ids, unlisted=unlisted, duplicates=duplicates, with_ids=with_ids,
     )  # fmt: skip
-    with ExitStack() as held:
-        built = checkpoint.keep_frame(
-            "users",
-            lambda: map_arrow(held.enter_context(pack_rows(frames, ranges)), build, _BUILT),
-        )
+    with pack_rows(frames, ranges) as packs:
+        built = keep_in_memory(map_arrow(packs, build, _BUILT), held)
         firsts = built.where("place = 0").select("part", "users", "units", "problem").collect()
     for row in sorted(firsts, key=lambda row: row["part"]):
         if row["problem"]:
@@ -197,7 +201,7 @@ def partition_users(
     chunks, ids = built.select("part", "place", "data"), None
     if with_ids:
         ids = built.where("place = 0").select("part", "ids")
-    return SparkUnits(chunks, count_parts(counted), checkpoint, ids)
+    return SparkUnits(chunks, count_parts(counted), held, ids)
 
 
 def _frames(tables: SparkTables, windows: list[Any]) -> dict[int, DataFrame]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
 
 from trimtab.arrays import Ints
 from trimtab.learn.partitions.partition import Partition
@@ -24,18 +24,20 @@ from trimtab.learn.partitions.partitioned_units import (
     Arrays,
     Counted,
     add_arrays,
-    join_arrays,
     join_in_order,
 )
 from trimtab.spark.array_bytes import as_ids, from_bytes, ids_from_bytes, ids_to_bytes, to_bytes
-from trimtab.spark.checkpoint import Checkpoint, log_seconds
-from trimtab.spark.spark_frames import Batches, map_arrow, use_own_cores
+from trimtab.spark.spark_frames import (
+    Batches,
+    keep_in_memory,
+    log_seconds,
+    map_arrow,
+    use_own_cores,
+)
 
 CHUNKS = "part int, place int, data binary"
 RESULT = "data binary"
-_SLICED = "slice int, data binary"
 _FEW = 8  # results that the driver adds up itself
-_SLICES = 4  # per partition, to keep them even
 
 
 @dataclass(frozen=True)
@@ -45,13 +47,13 @@ class SparkUnits:
     Args:
         frame: chunks of partitions: part, place, data.
         parts: numbers of users and units, by partition.
-        checkpoint: saves results, to continue from after a restart.
+        held: releases what is kept in Spark's memory.
         ids: of the users, by partition: part, ids; None if they are not kept.
     """
 
     frame: DataFrame
     parts: dict[int, Counted]
-    checkpoint: Checkpoint
+    held: ExitStack
     ids: DataFrame | None = None
 
     @property
@@ -72,17 +74,15 @@ class SparkUnits:
             given: arguments, the same for all partitions.
             add: adds several results; by default, arrays element by element.
         """
-        add = add or add_arrays
-        return self.checkpoint.recall(function.__name__, lambda: self._run(function, given, add))
-
-    def _run(self, function: Callable[..., Arrays], given: tuple[Any, ...], add: Add) -> Arrays:
         work = partial(_work, function=function, given=given, parts=self.parts)
-        return add_results(map_arrow(self.frame, work, RESULT), len(self.parts), add)
+        found = map_arrow(self.frame, work, RESULT)
+        with log_seconds(function.__name__):
+            return add_results(found, len(self.parts), add or add_arrays)
 
     def gather(self, function: Callable[..., Arrays], *given: Any) -> Arrays:
         """All arrays that a function returns on every partition, in any order.
 
-        They come to the driver one partition at a time, and are not kept in the checkpoint.
+        They come to the driver one partition at a time.
         """
         work = partial(_work, function=function, given=given, parts=self.parts, apart=True)
         found = map_arrow(self.frame, work, RESULT)
@@ -112,42 +112,16 @@ class SparkUnits:
         parts = [pa.array(ids_from_bytes(bytes(row["data"]))) for row in ordered]
         return as_ids(pa.chunked_array(parts))
 
-    def exchange(
-        self, write: Callable[..., Iterator[tuple[int, Arrays]]],
-        choose: Callable[..., Arrays], *given: Any,
-    ) -> Arrays:  # fmt: skip
-        """What `choose` returns from the arrays that all partitions write, slice by slice.
-
-        Args:
-            write: takes a partition, the number of slices and the given arguments; yields (slice,
-                arrays).
-            choose: takes the given arguments and all arrays of some slices; results are joined.
-            given: arguments, the same everywhere.
-        """
-        return self.checkpoint.recall(write.__name__, lambda: self._exchange(write, choose, given))
-
-    def _exchange(self, write: Any, choose: Any, given: tuple[Any, ...]) -> Arrays:
-        n_slices = _SLICES * len(self.parts)
-        written = map_arrow(
-            self.frame,
-            partial(_write, function=write, given=(n_slices, *given), parts=self.parts),
-            _SLICED,
-        )
-        together = written.repartition(len(self.parts), F.col("slice"))
-        chosen = map_arrow(together, partial(_choose, function=choose, given=given), RESULT)
-        return join_arrays([from_bytes(row["data"]) for row in chosen.collect()])
-
     def derive(self, name: str, function: Callable[..., Partition], *given: Any) -> SparkUnits:
         """Units made from these by a function, partition by partition; kept in Spark."""
         changed = map_arrow(
             self.frame, partial(_change, function=function, given=given, parts=self.parts), CHUNKS
         )
-        frame = self.checkpoint.keep_frame(name, lambda: changed)
         coded = {
             number: part._replace(users_before=0, units_before=0)
             for number, part in self.parts.items()
         }
-        return SparkUnits(frame, coded, self.checkpoint)
+        return SparkUnits(keep_in_memory(changed, self.held), coded, self.held)
 
 
 def add_results(found: DataFrame, n_results: int, add: Add) -> Arrays:
@@ -196,12 +170,6 @@ def _work(
             yield _row(data=to_bytes(arrays))
 
 
-def _write(batches: Batches, function: Any, given: Any, parts: dict[int, Counted]) -> Batches:
-    for _, partition in _partitions(batches, parts):
-        for place, arrays in function(partition, *given):
-            yield _row(slice=place, data=to_bytes(arrays))
-
-
 def _change(batches: Batches, function: Any, given: Any, parts: dict[int, Counted]) -> Batches:
     for number, partition in _partitions(batches, parts):
         yield from chunk_rows(number, function(partition, *given).chunks())
@@ -211,13 +179,6 @@ def chunk_rows(number: int, chunks: Iterable[bytes]) -> Batches:
     """Chunks of a partition as rows."""
     for place, data in enumerate(chunks):
         yield _row(part=number, place=place, data=data)
-
-
-def _results(batches: Batches) -> Iterator[Arrays]:
-    for batch in batches:
-        column = batch.column(batch.num_columns - 1)
-        for row in range(batch.num_rows):
-            yield from_bytes(column[row].as_buffer())
 
 
 def _pick_ids(batches: Batches, users: Ints, parts: dict[int, Counted]) -> Batches:
@@ -234,15 +195,9 @@ def _pick_ids(batches: Batches, users: Ints, parts: dict[int, Counted]) -> Batch
 def _fold(batches: Batches, add: Add) -> Batches:
     """Results of several partitions, added up one by one."""
     total: Arrays | None = None
-    for found in _results(batches):
-        total = found if total is None else add([total, found])
+    for batch in batches:
+        for data in batch.column(0):
+            found = from_bytes(data.as_buffer())
+            total = found if total is None else add([total, found])
     if total is not None:
         yield _row(data=to_bytes(total))
-
-
-def _choose(batches: Batches, function: Any, given: tuple[Any, ...]) -> Batches:
-    """The choice from all arrays that were written for some slices."""
-    use_own_cores()
-    written = list(_results(batches))
-    if written:
-        yield _row(data=to_bytes(function(given, written)))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from trimtab.arrays import Floats, Ints
+from trimtab.arrays import Floats
 from trimtab.bias import ItemBias, Summary
 from trimtab.bias.depth import common_depth, count_lengths
 from trimtab.bias.scaled_scores import to_scale
@@ -17,15 +16,6 @@ from trimtab.learn.input_checks import require_positive_scores
 from trimtab.learn.inputs import FitInputs, align_start
 from trimtab.learn.settings import LearnerSettings
 from trimtab.progress import Progress
-
-
-class MetricMeans(NamedTuple):
-    """The weighted mean of the metric before and after, and the number of users behind it."""
-
-    before: float
-    after: float
-    n_users: int
-    n_skipped: int
 
 
 def fit_ascent(
@@ -40,9 +30,7 @@ def fit_ascent(
         require_positive_scores(float(inputs.lists.scores.min(initial=1.0)))
     inputs = replace(inputs, lists=to_scale(inputs.lists, scale, settings.k).lists)
     solution = solve(settings, inputs, align_start(start, inputs.item_ids, scale), progress)
-    means = _mean_metrics(inputs, solution)
-    lengths = count_lengths(inputs.lists)
-    return build_ascent_result(settings, inputs.item_ids, inputs.window, lengths, solution, means)
+    return _build_result(settings, inputs, solution)
 
 
 def solve(
@@ -57,7 +45,8 @@ def solve(
     return ascend(*data, settings.ascent, inputs.weights, start, unit, progress)
 
 
-def _mean_metrics(inputs: FitInputs, solution: Solution) -> MetricMeans:
+def _mean_metrics(inputs: FitInputs, solution: Solution) -> dict[str, Any]:
+    """The weighted mean of the metric before and after, and the number of users behind it."""
     buys = np.diff(inputs.bought.indptr) > 0
     weights = np.ones(len(buys)) if inputs.weights is None else inputs.weights
     total = float(weights[buys].sum())
@@ -65,31 +54,18 @@ def _mean_metrics(inputs: FitInputs, solution: Solution) -> MetricMeans:
         float((values * weights)[buys].sum() / total)
         for values in (solution.before, solution.after)
     )
-    return MetricMeans(before, after, int(buys.sum()), int((~buys).sum()))
+    n_users = int(buys.sum())
+    return {
+        "before": before, "after": after, "n_users": n_users, "n_skipped": len(buys) - n_users
+    }  # fmt: skip
 
 
-def build_ascent_result(
-    settings: LearnerSettings,
-    item_ids: Any,
-    window: Mapping[str, Any],
-    lengths: Ints,
-    solution: Solution,
-    means: MetricMeans,
-) -> ItemBias:
-    """What the ascent found, as an `ItemBias`.
-
-    Args:
-        settings: of the learner.
-        item_ids: by item code.
-        window: what is known of the purchases.
-        lengths: number of lists by length.
-        solution: of the ascent.
-        means: of the metric.
-    """
+def _build_result(settings: LearnerSettings, inputs: FitInputs, solution: Solution) -> ItemBias:
+    """What the ascent found, as an `ItemBias`."""
     summary = Summary(
         metric=settings.metric,
         k=settings.k,
-        **means._asdict(),
+        **_mean_metrics(inputs, solution),
         objective_before=float(solution.objective_before),
         objective_after=float(solution.objective_after),
         n_items=len(solution.bias),
@@ -102,7 +78,7 @@ def build_ascent_result(
     )
     none = np.zeros(len(solution.bias))
     return ItemBias(
-        item_ids=item_ids,
+        item_ids=inputs.item_ids,
         bias=solution.bias,
         excluded=solution.excluded,
         gain=solution.gain,
@@ -116,7 +92,7 @@ def build_ascent_result(
         unlisted=settings.unlisted,
         summary=summary,
         settings=asdict(settings),
-        window=window,
+        window=inputs.window,
         # Unlisted items can enter any list, so there is no depth below which nothing moves.
-        depth=None if settings.unlisted == "zero" else common_depth(lengths),
+        depth=None if settings.unlisted == "zero" else common_depth(count_lengths(inputs.lists)),
     )

@@ -1,4 +1,4 @@
-"""What an ascent maximises and within which limits: the same for every part of the units."""
+"""What an ascent maximises, and within which limits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ class AscentSetup:
     settings: AscentSettings
     unit: float  # of penalties and caps
     quanta: float  # fixed-point quanta in one unit's metric
-    weighted: bool
     heaviest: float  # weight of a unit
     largest: float  # |score|
     support: Ints  # units that bought each item

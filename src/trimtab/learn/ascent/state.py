@@ -1,7 +1,6 @@
 """The state of an ascent: the current ranking of each unit, lists by item, and the biases.
 
-An `AscentSetup` is the same for all units; an `AscentState` holds some or all of them. Sums over
-parts are fixed-point, so any division of the units gives the same bytes.
+Sums are fixed-point, so any number of threads gives the same bytes.
 """
 
 from __future__ import annotations
@@ -36,21 +35,20 @@ class AscentState:
         bought: by the same units.
         weights: of units, or None.
         kth_score: of units; units are sorted by it, because a raised item reaches low ones first.
-        setup: what all units share.
+        setup: what is maximised.
         offset: biases; -inf for excluded items. Moves change it in place.
-        candidates: items whose biases may change.
     """
 
     def __init__(
         self, lists: Lists, bought: Sets, weights: Floats | None, kth_score: Floats,
-        setup: AscentSetup, offset: Floats, candidates: Flags,
+        setup: AscentSetup, offset: Floats,
     ) -> None:  # fmt: skip
         from trimtab.kernels.affected_units import make_scratch
 
         self.setup = setup
         self.problem = _make_problem(lists, bought, weights, kth_score, setup)
         self.rows = _make_rows(self.problem, offset, setup.n_items)
-        self.by_item = _invert_lists(self.problem, candidates)
+        self.by_item = _invert_lists(self.problem, setup.candidates)
         n_hits = int(self.problem.max_hits.sum())
         most_buyers = int(np.bincount(bought.items).max(initial=0))
         self.scratch = make_scratch(self.problem.n_units, n_hits, most_buyers, setup.settings.k)
@@ -62,17 +60,15 @@ class AscentState:
 
     @property
     def matters(self) -> Flags:
-        """Candidates that some unit here can gain or lose by."""
+        """Candidates that some unit can gain or lose by."""
         flags: Flags = (np.diff(self.by_item.indptr) + np.diff(self.by_item.buyers_indptr)) > 0
         return flags
 
-    def value(self, by_unit: Floats | None = None) -> int:
+    def value(self, by_unit: Floats) -> int:
         """The metric's sum in quanta; the metric of each unit is written into `by_unit`."""
         from trimtab.kernels import prepare_lists
         from trimtab.kernels.compiling import pack
 
-        if by_unit is None:
-            by_unit = np.empty(len(self.problem.indptr) - 1)
         hit_values = hit_value_table(self.setup.settings.metric, self.setup.settings.k)
         packed = (pack(self.problem), pack(self.rows))
         parts = run_ranges(
@@ -108,15 +104,13 @@ def prepare_ascent(
         settings=settings,
         unit=unit,
         quanta=quanta_for(None if weights is None else float(weights.sum())),
-        weighted=weights is not None,
         heaviest=1.0 if weights is None else float(weights.max(initial=1.0)),
         largest=largest,
         support=np.bincount(bought.items, minlength=n_items),
         exposure=engine.exposure,
     )
     offset = setup.starting_biases(start)
-    state = AscentState(lists, bought, weights, engine.kth_score, setup, offset, setup.candidates)
-    return state, engine
+    return AscentState(lists, bought, weights, engine.kth_score, setup, offset), engine
 
 
 def _invert_lists(problem: Problem, candidates: Flags) -> ByItem:

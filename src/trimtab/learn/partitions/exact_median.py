@@ -23,28 +23,20 @@ _FEW = 500_000  # numbers that may come to one place: 4 MB
 _FIRST_SHIFT = 64 - _DIGIT
 
 
-def exact_median(units: PartitionedUnits, name: str, k: int, count: int) -> float:
-    """The median of one number per unit; see `exact_medians`."""
-    return exact_medians(units, (name,), k, count)[0]
-
-
 def exact_medians(
-    units: PartitionedUnits, names: Sequence[str], k: int, count: int, first: Ints | None = None
+    units: PartitionedUnits, names: Sequence[str], k: int, count: int, first: Ints
 ) -> list[float]:
     """The medians of several numbers per unit, in common passes.
 
     Args:
         units: all units.
-        names: "full": k-th scores of lists with at least k items; "kth": k-th or last scores;
-            "gap": best score less the k-th or last one.
+        names: "kth": k-th or last scores; "gap": best score less the k-th or last one.
         k: slots.
         count: number of units that have them; the median of none is nan.
-        first: by name: what `first_digits` counts, summed over all units; if known.
+        first: by name: what `first_digits` counts, summed over all units.
     """
     if count == 0:
         return [np.nan] * len(names)
-    if first is None:
-        first = units.run(count_first_digits, tuple(names), k)[0]
     searches = [_Search.of(count) for _ in names]
     for search, counts in zip(searches, first, strict=True):
         search.go_on([counts, counts])
@@ -94,11 +86,6 @@ def first_digits(values: Floats) -> Ints:
     return np.bincount(digits.astype(np.int64), minlength=2**_DIGIT)
 
 
-def count_first_digits(partition: Partition, names: tuple[str, ...], k: int) -> Arrays:
-    """The first digits of a partition's numbers, by name."""
-    return [np.stack([first_digits(values) for values in _numbers(partition, names, k)])]
-
-
 def _with_prefixes(
     partition: Partition, names: tuple[str, ...], k: int, prefixes: list[Any], shift: int
 ) -> Arrays:
@@ -127,19 +114,18 @@ def _digits(
 def _numbers(partition: Partition, names: tuple[str, ...], k: int) -> list[Floats]:
     lists = partition.lists
     top = rank_lists(lists, k, np.zeros(int(lists.items.max(initial=0)) + 1))
-    return [number_of(name, top, np.diff(lists.indptr), k) for name in names]
+    return [number_of(name, top, np.diff(lists.indptr)) for name in names]
 
 
-def number_of(name: str, top: Lists, lengths: Ints, k: int) -> Floats:
+def number_of(name: str, top: Lists, lengths: Ints) -> Floats:
     """One number per unit that has it.
 
     Args:
         name: as for `exact_medians`.
         top: the engine's top k, best first.
         lengths: of the lists.
-        k: slots.
     """
-    counts_here = lengths >= (k if name == "full" else 1)
+    counts_here = lengths > 0
     last: Floats = top.scores[top.indptr[1:][counts_here] - 1]
     if name != "gap":
         return last

@@ -8,7 +8,6 @@ import numpy as np
 
 from trimtab.arrays import Floats, Ints
 from trimtab.bias.depth import count_lengths
-from trimtab.bias.scaled_scores import to_scale
 from trimtab.errors import DataError
 from trimtab.learn.engine_ranking import rank_by_engine
 from trimtab.learn.input_checks import check_overlap
@@ -25,35 +24,24 @@ class GlobalCounts(NamedTuple):
     """Counts over all units."""
 
     support: Ints  # by item: units that bought it
-    exposure: Ints  # units with it in the engine's own top k
     listed: Ints  # lists that contain it
-    reached: Ints  # learning units that list it or bought it
     lengths: Ints  # by length: number of lists
     learning: Ints  # by window: learning units; shorter without any in the newest windows
     sums: Ints  # see `Totals`: in quanta of weights of at most 1; then the units they are of
     n_buyers: int  # units that bought something
-    n_full: int  # lists of at least k items
     n_filled: int  # lists of at least one
     n_purchases: int  # different ones
     n_purchases_with_list: int  # those of units with a list
     largest: float  # |score|
     heaviest: float  # weight of a unit
-    lowest: float  # score, as given
     longest: int  # list
-
-
-def count_all_units(
-    units: PartitionedUnits, k: int, metric: str, n_items: int, scale: str
-) -> GlobalCounts:
-    """Counts over all units, with scores on a scale."""
-    return make_counts(units.run(count_partition_units, k, metric, n_items, scale, add=add_counts))
 
 
 def make_counts(found: Arrays) -> GlobalCounts:
     """What `count_partition_units` returned, added up, with names."""
     *by_code, numbers, limits = found
-    largest, heaviest, negated_lowest, longest = (float(limit) for limit in limits)
-    bounds = (largest, heaviest, -negated_lowest, int(longest))
+    largest, heaviest, longest = (float(limit) for limit in limits)
+    bounds = (largest, heaviest, int(longest))
     return GlobalCounts._make([*by_code, *(int(number) for number in numbers), *bounds])
 
 
@@ -65,35 +53,31 @@ def check_counts(counts: GlobalCounts, has_windows: bool, k: int) -> None:
     warn_if_short(counts.longest, k)
 
 
-def count_partition_units(
-    partition: Partition, k: int, metric: str, n_items: int, scale: str
-) -> Arrays:
+def count_partition_units(partition: Partition, k: int, metric: str, n_items: int) -> Arrays:
     """Counts of a partition's units; the last array has bounds."""
-    lists, bought = to_scale(partition.lists, scale, k).lists, partition.bought
+    lists, bought = partition.lists, partition.bought
     engine = rank_by_engine(lists, bought, k, metric, n_items)
     lengths, sizes = np.diff(lists.indptr), np.diff(bought.indptr)
     learning = np.flatnonzero(learning_units(lists, bought, partition.weights))
-    in_lists = np.bincount(lists.take(learning).items, minlength=n_items)
-    in_sales = np.bincount(bought.take(learning).items, minlength=n_items)
     counts = [
-        np.count_nonzero(sizes), np.count_nonzero(lengths >= k), np.count_nonzero(lengths),
-        len(bought.items), int(sizes[lengths > 0].sum()),
+        np.count_nonzero(sizes), np.count_nonzero(lengths), len(bought.items),
+        int(sizes[lengths > 0].sum()),
     ]  # fmt: skip
     bounds = (
         np.abs(lists.scores).max(initial=0.0), partition.weights.max(initial=0.0),
-        (-partition.lists.scores).max(initial=-np.inf), lengths.max(initial=0),
+        lengths.max(initial=0),
     )  # fmt: skip
     return [
-        np.bincount(bought.items, minlength=n_items), engine.exposure,
-        np.bincount(lists.items, minlength=n_items), in_lists + in_sales, count_lengths(lists),
-        np.bincount(partition.windows[learning]), _try_sums(partition, engine.value, scale),
+        np.bincount(bought.items, minlength=n_items), np.bincount(lists.items, minlength=n_items),
+        count_lengths(lists), np.bincount(partition.windows[learning]),
+        _try_sums(partition, engine.value),
         np.array(counts, np.int64), np.array(bounds),
     ]  # fmt: skip
 
 
-def _try_sums(partition: Partition, value: Floats, scale: str) -> Ints:
+def _try_sums(partition: Partition, value: Floats) -> Ints:
     """Weighted sums as if the heaviest unit of all had a weight of 1; none if that is not so."""
-    if scale != "additive" or partition.weights.max(initial=0.0) > 1:
+    if partition.weights.max(initial=0.0) > 1:
         return np.zeros(4, np.int64)
     return np.append(_sum_quanta(partition, value, 1.0), partition.n_units)
 

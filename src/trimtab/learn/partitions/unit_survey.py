@@ -73,10 +73,10 @@ def survey_partition(
     top = rank_lists(lists, k, np.zeros(n_items))
     lengths = np.diff(lists.indptr)
     return [
-        *count_partition_units(partition, k, metric, n_items, "additive"),
+        *count_partition_units(partition, k, metric, n_items),
         *count_folds(lists, bought, weights, users, windows, seed, n_windows, n_items),
         count_shown(lists, bought, weights, windows, k, n_windows, n_items, top),
-        np.stack([first_digits(number_of(name, top, lengths, k)) for name in MEDIANS]),
+        np.stack([first_digits(number_of(name, top, lengths)) for name in MEDIANS]),
         *count_ranked(top, bought, weights, k, metric, n_items, quanta),
     ]
 
