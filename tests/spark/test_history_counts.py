@@ -53,6 +53,9 @@ CASES = {
     "no users": changed(history=lambda table: table.drop_columns("user_id")),
     "no times": changed(history=lambda table: table.drop_columns("timestamp")),
     "windows without times": changed(recent=lambda table: table.drop_columns("timestamp")),
+    "dates, windows without times": changed(
+        history=as_dates, recent=lambda table: table.drop_columns("timestamp")
+    ),
     "neither": changed(history=lambda table: table.select(["item_id"])),
     "counts": changed(history=counted),
     "counts without times": changed(
