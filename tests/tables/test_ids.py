@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trimtab.errors import DataError
-from trimtab.tables.ids import encode_ids, id_column, require_codable
+from trimtab.tables.vocabulary import encode_ids, id_column, require_codable
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 LARGEST = 2**63 - 1

@@ -15,9 +15,9 @@ import pytest
 from trimtab.errors import DataError, StoreError
 from trimtab.tables import user_ranges
 from trimtab.tables.files import read_table
-from trimtab.tables.ids import encode_ids, id_column
 from trimtab.tables.parquet_rows import ParquetRows
 from trimtab.tables.user_ranges import divide_by_user
+from trimtab.tables.vocabulary import encode_ids, id_column
 
 IDS = {
     "int64": lambda users: pa.array(users - 500, pa.int64()),

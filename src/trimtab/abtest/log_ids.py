@@ -13,7 +13,7 @@ from trimtab.arrays import Codes
 from trimtab.errors import DataError
 from trimtab.tables.columns import USER
 from trimtab.tables.frames import Table, read_frame
-from trimtab.tables.ids import IdColumn, encode_ids
+from trimtab.tables.vocabulary import IdColumn, encode_ids
 
 EMAIL_ID, SESSION = "email_id", "session_id"
 _IDS = (EMAIL_ID, USER, SESSION)

@@ -23,7 +23,7 @@ from trimtab.arrays import Floats
 from trimtab.errors import DataError, SettingError
 from trimtab.tables.columns import BUCKET, USER
 from trimtab.tables.frames import Table, column_names, read_frame, require_numbers
-from trimtab.tables.ids import as_read_only
+from trimtab.tables.vocabulary import as_read_only
 
 _EXPOSURE = "exposure"  # a denominator: at least 0
 _RULES = {AMOUNT: "a number", COUNT: "whole, at least 0", _EXPOSURE: "at least 0"}

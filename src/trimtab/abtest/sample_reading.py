@@ -28,7 +28,7 @@ from trimtab.arrays import Codes, Flags
 from trimtab.errors import DataError
 from trimtab.tables.columns import BUCKET, USER
 from trimtab.tables.frames import Table
-from trimtab.tables.ids import encode_ids, id_column
+from trimtab.tables.vocabulary import encode_ids, id_column
 
 
 def read_samples(

@@ -9,7 +9,7 @@ import numpy as np
 from trimtab.checks import require_scipy_sparse
 from trimtab.tables.columns import ITEM, USER
 from trimtab.tables.frames import read_frame
-from trimtab.tables.ids import encode_ids
+from trimtab.tables.vocabulary import encode_ids
 
 
 class UserItems(NamedTuple):

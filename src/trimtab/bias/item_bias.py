@@ -24,7 +24,7 @@ from trimtab.checks import require_flag, require_k
 from trimtab.tables.column_map import GivenColumns
 from trimtab.tables.columns import ITEM
 from trimtab.tables.frames import as_id_column, read_frame
-from trimtab.tables.ids import encode_ids
+from trimtab.tables.vocabulary import encode_ids
 
 
 @dataclass(frozen=True, eq=False, repr=False)

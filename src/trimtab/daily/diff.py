@@ -12,7 +12,7 @@ from trimtab.errors import DataError
 from trimtab.store import Version
 from trimtab.tables.columns import ITEM, NAME
 from trimtab.tables.frames import as_id_column, take_ids
-from trimtab.tables.ids import encode_ids
+from trimtab.tables.vocabulary import encode_ids
 
 
 def diff(before: Version, after: Version) -> pa.Table:

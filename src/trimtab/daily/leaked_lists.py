@@ -25,10 +25,10 @@ import pyarrow.compute as pc
 from trimtab.errors import DataError, RefusedError, warn
 from trimtab.metrics.evaluation import evaluate_units
 from trimtab.tables.columns import ITEM, TIMESTAMP, USER
-from trimtab.tables.ids import encode_ids, id_column
 from trimtab.tables.log import Log
 from trimtab.tables.log_windows import Window, event_times, rows_of_users
 from trimtab.tables.timestamps import microseconds
+from trimtab.tables.vocabulary import encode_ids, id_column
 
 _FAR_MORE = 2.0  # times the median odds of the other windows
 _CLEARLY = 3.0  # standard errors above that median

@@ -15,9 +15,9 @@ from trimtab.errors import RefusedError, StoreError, TrimtabError, warn
 from trimtab.tables.column_map import ColumnMap, own_names
 from trimtab.tables.columns import ITEM
 from trimtab.tables.files import is_csv, match_id_types, read_table
-from trimtab.tables.ids import IdColumn, encode_ids, id_column
 from trimtab.tables.parquet_rows import ParquetRows, Rows, TableRows
 from trimtab.tables.places import Place
+from trimtab.tables.vocabulary import IdColumn, encode_ids, id_column
 
 _MOST_UNKNOWN = 0.5  # share of the entries in tonight's lists
 _SOME_UNKNOWN = 0.1  # from here on, a warning

@@ -15,7 +15,7 @@ from trimtab.daily.training_tables import ShopData
 from trimtab.errors import RefusedError, StoreError, warn
 from trimtab.store import Store
 from trimtab.tables.columns import ITEM, RANK, USER
-from trimtab.tables.ids import encode_ids, id_column
+from trimtab.tables.vocabulary import encode_ids, id_column
 
 _LEAST_USERS, _FEW_USERS = 0.7, 0.9  # of the users in the training lists; warn below the second
 _LEAST_UNCHANGED = 0.5  # share of slots left unchanged tonight, over the share in training lists

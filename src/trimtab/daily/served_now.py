@@ -16,7 +16,7 @@ from trimtab.learn import BiasLearner
 from trimtab.store import Store
 from trimtab.tables.columns import ITEM
 from trimtab.tables.files import is_csv
-from trimtab.tables.ids import id_column
+from trimtab.tables.vocabulary import id_column
 
 
 class ServedNow(NamedTuple):

@@ -26,9 +26,9 @@ from trimtab.checks import (
 from trimtab.errors import DataError
 from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER
 from trimtab.tables.frames import Table, as_id_column, read_frame, take_ids, write_frame
-from trimtab.tables.ids import encode_ids, id_column
 from trimtab.tables.numbered_ids import id_values
 from trimtab.tables.timestamps import DAY, as_datetime, microseconds, read_instant, require_before
+from trimtab.tables.vocabulary import encode_ids, id_column
 
 
 class Events(NamedTuple):

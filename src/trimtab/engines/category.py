@@ -21,7 +21,7 @@ from trimtab.engines.sparse_mixture import Mix, Rows, commonest_first, mix_lists
 from trimtab.errors import SettingError
 from trimtab.tables.columns import CATEGORY, ITEM
 from trimtab.tables.frames import as_id_column, column_names, read_frame
-from trimtab.tables.ids import encode_ids, id_column
+from trimtab.tables.vocabulary import encode_ids, id_column
 
 
 class _Model(NamedTuple):

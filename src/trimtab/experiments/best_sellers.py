@@ -12,7 +12,7 @@ from trimtab.learn.rerank.sampled_units import repeats_own
 from trimtab.metrics.evaluation import evaluate_units
 from trimtab.tables.columns import ITEM, SCORE, USER
 from trimtab.tables.frames import as_id_column, read_frame, take_ids, write_frame
-from trimtab.tables.ids import encode_ids
+from trimtab.tables.vocabulary import encode_ids
 
 
 def best_sellers(recs: Any, recent: Any, k: int = 10, own: Any | None = None) -> Any:

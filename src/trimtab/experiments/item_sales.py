@@ -12,9 +12,9 @@ from trimtab.experiments.results import SCHEMAS
 from trimtab.experiments.timeline import Split
 from trimtab.tables.columns import ITEM, NAME, TIMESTAMP, USER
 from trimtab.tables.frames import as_id_column, take_ids
-from trimtab.tables.ids import encode_ids, id_column
 from trimtab.tables.log import Log
 from trimtab.tables.timestamps import DAY, local_months, microseconds
+from trimtab.tables.vocabulary import encode_ids, id_column
 
 _WEEK = 7 * DAY
 

@@ -16,8 +16,8 @@ from trimtab.checks import require_number
 from trimtab.engines.base import Engine
 from trimtab.tables.columns import ITEM, SCORE
 from trimtab.tables.frames import as_id_column, read_frame, take_ids, write_frame
-from trimtab.tables.ids import IdColumn, encode_ids
 from trimtab.tables.rec_lists import read_lists
+from trimtab.tables.vocabulary import IdColumn, encode_ids
 
 _PRIOR_LISTS = 10
 AnyEngine = TypeVar("AnyEngine", bound=Engine)

@@ -36,9 +36,9 @@ from trimtab.tables.frames import (
     read_weights,
     take_ids,
 )
-from trimtab.tables.ids import encode_ids
 from trimtab.tables.rec_lists import code_lists, longest_list, warn_if_short
 from trimtab.tables.timestamps import require_calendar
+from trimtab.tables.vocabulary import encode_ids
 
 
 @dataclass(frozen=True)

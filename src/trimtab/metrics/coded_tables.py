@@ -29,7 +29,7 @@ from trimtab.tables.frames import (
     read_scores,
     read_weights,
 )
-from trimtab.tables.ids import encode_ids
+from trimtab.tables.vocabulary import encode_ids
 
 
 @dataclass(frozen=True)

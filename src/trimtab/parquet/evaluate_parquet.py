@@ -22,9 +22,9 @@ from trimtab.progress import Progress, show_parts
 from trimtab.tables.column_map import GivenColumns, own_names
 from trimtab.tables.columns import COUNT, ITEM, RANK, SCORE, USER, WINDOW
 from trimtab.tables.frames import Units, as_id_column, read_weights, take_ids
-from trimtab.tables.ids import encode_ids
 from trimtab.tables.parquet_rows import Rows
 from trimtab.tables.user_ranges import ROWS_PER_PART, UserPart, divide_by_user
+from trimtab.tables.vocabulary import encode_ids
 
 
 def evaluate(

@@ -15,7 +15,6 @@ from trimtab.rerank.purchases_by_user import Purchases, days_before, sum_purchas
 from trimtab.rerank.rerank_table import RerankTable
 from trimtab.tables.columns import ITEM, TIMESTAMP, USER, WEIGHT
 from trimtab.tables.frames import as_id_column, read_frame
-from trimtab.tables.ids import encode_ids
 from trimtab.tables.timestamps import (
     DAY,
     as_datetime,
@@ -25,6 +24,7 @@ from trimtab.tables.timestamps import (
     microseconds,
     read_moment,
 )
+from trimtab.tables.vocabulary import encode_ids
 
 _FEW, _FAR = 1_000, 30 * DAY  # one in so many events must not be so far after all others
 

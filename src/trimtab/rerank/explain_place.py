@@ -20,8 +20,8 @@ from trimtab.rerank.rerank_table import RerankTable
 from trimtab.rerank.widening import TERMS, WiderLists
 from trimtab.tables.columns import ITEM, SCORE, USER, WINDOW
 from trimtab.tables.frames import as_id_column, read_frame, take_ids
-from trimtab.tables.ids import encode_ids
 from trimtab.tables.rec_lists import CodedRecs, read_lists
+from trimtab.tables.vocabulary import encode_ids
 
 _WORDS = {
     "score": "the engine's score",

@@ -11,7 +11,7 @@ from trimtab.arrays import Codes, Flags, Floats
 from trimtab.rerank.reranker import Reranker
 from trimtab.tables.columns import ITEM
 from trimtab.tables.frames import as_id_column
-from trimtab.tables.ids import encode_ids
+from trimtab.tables.vocabulary import encode_ids
 
 _NO_FLOATS, _NO_FLAGS, _NO_INTS = np.empty(0), np.empty(0, bool), np.empty(0, np.int64)
 

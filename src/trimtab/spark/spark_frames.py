@@ -20,8 +20,8 @@ from pyspark.sql import types as T  # noqa: N812
 from trimtab.checks import require_columns, require_rows
 from trimtab.errors import DataError
 from trimtab.tables.columns import TIMESTAMP, WINDOW
-from trimtab.tables.ids import IdColumn, require_same_id_type
 from trimtab.tables.timestamps import DAY
+from trimtab.tables.vocabulary import IdColumn, require_same_id_type
 
 _LOG = logging.getLogger("trimtab.spark")
 _WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)

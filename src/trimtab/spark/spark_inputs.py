@@ -10,7 +10,7 @@ from trimtab.spark.fit_session import FitSession
 from trimtab.spark.history_counts import count_histories_on_spark
 from trimtab.tables.columns import ITEM
 from trimtab.tables.frames import Table, as_id_column
-from trimtab.tables.ids import encode_ids
+from trimtab.tables.vocabulary import encode_ids
 
 
 def read_partitioned(session: FitSession) -> PartitionedInputs:

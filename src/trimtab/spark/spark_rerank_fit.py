@@ -27,7 +27,7 @@ from trimtab.spark.spark_frames import log_seconds
 from trimtab.spark.spark_tables import SparkTables
 from trimtab.tables.columns import ITEM, TIMESTAMP, USER
 from trimtab.tables.frames import as_id_column
-from trimtab.tables.ids import encode_ids, id_column
+from trimtab.tables.vocabulary import encode_ids, id_column
 
 
 def fit_rerank_on_spark(

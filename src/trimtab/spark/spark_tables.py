@@ -39,10 +39,10 @@ from trimtab.tables.frames import (
     require_windows_in_all,
     take_ids,
 )
-from trimtab.tables.ids import encode_ids, id_column
 from trimtab.tables.range_choice import UserRanges
 from trimtab.tables.rec_lists import code_lists
 from trimtab.tables.timestamps import as_datetime
+from trimtab.tables.vocabulary import encode_ids, id_column
 
 _LIST, _SALE, _WEIGHT = 0, 1, 2  # kinds of rows
 _BUILT = "part int, place int, data binary, users long, units long, problem string, ids binary"

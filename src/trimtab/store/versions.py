@@ -40,8 +40,8 @@ from trimtab.tables.file_headers import (
     retry_while_replaced,
 )
 from trimtab.tables.files import read_table, write_atomically
-from trimtab.tables.ids import id_column
 from trimtab.tables.store_pointer import POINTER, find_entry, read_pointer, version_folder
+from trimtab.tables.vocabulary import id_column
 
 TOP, NAMES, LISTS = "top.parquet", "names.parquet", "lists.parquet"
 MANIFEST = "manifest.json"

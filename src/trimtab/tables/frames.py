@@ -17,7 +17,7 @@ from trimtab.errors import DataError
 from trimtab.tables.arrow_types import without_views
 from trimtab.tables.column_map import ColumnMap, own_names
 from trimtab.tables.columns import ITEM, SCORE, USER, WEIGHT, WINDOW
-from trimtab.tables.ids import (
+from trimtab.tables.vocabulary import (
     IdColumn,
     as_read_only,
     encode_ids,

@@ -17,9 +17,9 @@ from trimtab.tables.column_map import ColumnMap, GivenColumns, forget_own_names,
 from trimtab.tables.columns import CATEGORY, ITEM, NAME, PRICE, QUANTITY, TIMESTAMP, USER
 from trimtab.tables.files import read_tables
 from trimtab.tables.frames import column_names, read_frame, rename_frame
-from trimtab.tables.ids import id_column, require_same_id_type
 from trimtab.tables.places import as_place
 from trimtab.tables.timestamps import as_utc, require_zone
+from trimtab.tables.vocabulary import id_column, require_same_id_type
 
 _NEEDED = (USER, ITEM, TIMESTAMP)
 _OPTIONAL = (CATEGORY, QUANTITY, PRICE)

@@ -15,7 +15,7 @@ from trimtab.arrays import Codes, Ints, find_positions
 from trimtab.errors import DataError, warn
 from trimtab.tables.columns import USER
 from trimtab.tables.frames import as_id_column, read_frame, take_ids
-from trimtab.tables.ids import encode_ids, id_column
+from trimtab.tables.vocabulary import encode_ids, id_column
 
 
 def id_values(values: Any, name: str, column: str) -> pa.ChunkedArray:

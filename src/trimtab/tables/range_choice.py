@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from trimtab.arrays import Ints
 from trimtab.tables.columns import USER
-from trimtab.tables.ids import IdColumn, id_column
 from trimtab.tables.parquet_rows import RowGroup, Rows
+from trimtab.tables.vocabulary import IdColumn, id_column
 from trimtab.threads import run_ranges
 
 _MOST_PARTS = 10_000

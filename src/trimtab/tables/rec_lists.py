@@ -25,7 +25,7 @@ from trimtab.tables.frames import (
     take_ids,
     view_scores,
 )
-from trimtab.tables.ids import encode_ids
+from trimtab.tables.vocabulary import encode_ids
 
 
 @dataclass(frozen=True)

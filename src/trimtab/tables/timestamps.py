@@ -18,7 +18,7 @@ from trimtab.errors import DataError, SettingError
 from trimtab.tables.arrow_types import is_text
 from trimtab.tables.columns import TIMESTAMP
 from trimtab.tables.epochs import is_epoch_type, parse_epochs
-from trimtab.tables.ids import as_read_only
+from trimtab.tables.vocabulary import as_read_only
 
 DAY = 86_400_000_000  # microseconds
 _CALENDAR = (date(2, 1, 1), date(9999, 1, 1))  # with a year of room for zones and windows

@@ -18,11 +18,11 @@ from trimtab.checks import require_columns, require_whole
 from trimtab.tables.column_map import GivenColumns, own_names
 from trimtab.tables.columns import USER
 from trimtab.tables.copied_rows import CopiedRows
-from trimtab.tables.ids import require_same_id_type
 from trimtab.tables.parquet_rows import BATCH_ROWS, ParquetRows, RowGroup, Rows, TableRows
 from trimtab.tables.places import Place
 from trimtab.tables.range_choice import UserRanges, choose_ranges, user_column
 from trimtab.tables.row_checks import require_values
+from trimtab.tables.vocabulary import require_same_id_type
 
 ROWS_PER_PART = 10_000_000
 _FEWEST_AT_ONCE = 2**16  # rows that are copied together

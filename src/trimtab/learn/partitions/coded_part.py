@@ -19,8 +19,8 @@ from trimtab.tables.frames import (
     group_sets,
     read_weights,
 )
-from trimtab.tables.ids import encode_ids
 from trimtab.tables.rec_lists import code_lists
+from trimtab.tables.vocabulary import encode_ids
 
 
 class PartLog(NamedTuple):

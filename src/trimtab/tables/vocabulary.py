@@ -1,4 +1,8 @@
-"""Turn ids into integer codes in the order of the ids: integers by value, strings by code point."""
+"""Vocabulary: the distinct ids of a column, and their codes.
+
+Codes follow the order of ids: integers by value, strings by code point. So comparing codes breaks
+ties by id.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trimtab.arrays import Codes, Ints, read_only
+from trimtab.arrays import Codes, Ints, find_positions, read_only
 from trimtab.checks import require_no_nulls
 from trimtab.errors import DataError
 from trimtab.tables.arrow_types import is_text, plain_type
-from trimtab.threads import run_ranges
+from trimtab.threads import LEAST_SPLIT, run_ranges
 
 _MOST_CODES = 2**30 - 1  # kernels double the codes, in 32 bits
 
@@ -76,6 +80,51 @@ def require_same_id_type(columns: Sequence[IdColumn]) -> None:
                 f"column '{first.name}' holds {first.kind} in {first.table} but {other.kind} in "
                 f"{other.table}; cast one of them to the type of the other"
             )
+
+
+class Vocabulary:
+    """Distinct ids in ascending order; the code of an id is its position.
+
+    Attributes:
+        ids: an int64 array, or Arrow strings.
+    """
+
+    def __init__(self, ids: Any, table: str = "recs", name: str = "item_id") -> None:
+        """Return the vocabulary of distinct ascending ids; errors name a table and a column."""
+        self.ids, self._table, self._name = ids, table, name
+
+    @staticmethod
+    def encode(*columns: IdColumn) -> tuple[Vocabulary, list[Codes]]:
+        """Return the ids of all columns together, and each column as codes of them."""
+        ids, codes = encode_ids(columns)
+        return Vocabulary(ids, columns[0].table, columns[0].name), codes
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def column(self) -> IdColumn:
+        """The ids as a column, to encode again with others."""
+        if not isinstance(self.ids, np.ndarray):
+            return IdColumn(self._table, self._name, pa.chunked_array([self.ids]))
+        return IdColumn(self._table, self._name, read_only(self.ids.astype(np.int64, copy=False)))
+
+    def codes(self, column: IdColumn) -> Codes:
+        """Return the code of each id of a column; -1 for ids that are not in the vocabulary."""
+        _, (ours, theirs) = encode_ids([self.column, column])
+        return find_positions(ours, theirs)
+
+    def take(self, codes: Codes | Ints) -> Any:
+        """Return the ids of codes."""
+        if not isinstance(self.ids, np.ndarray):
+            return self.ids.take(pa.array(codes))
+        if len(codes) < LEAST_SPLIT:
+            return self.ids[codes]
+        from trimtab.kernels.coding import recode
+
+        taken = np.empty(len(codes), self.ids.dtype)
+        run_ranges(recode, len(codes), codes, self.ids, taken)
+        return taken
 
 
 def encode_ids(columns: Sequence[IdColumn]) -> tuple[Any, list[Codes]]:
