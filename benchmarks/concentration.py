@@ -25,7 +25,7 @@ from trimtab.datasets import Log, load_complete_journey, read_log
 from trimtab.engines import Engine, Markov
 from trimtab.experiments.methods import Case
 from trimtab.experiments.timeline import earlier_windows, split_log
-from trimtab.tables.timestamps import as_datetime
+from trimtab.tables.times import as_datetime
 
 K, N_LISTED, WINDOWS = 10, 50, 6
 ENGINES: dict[str, type[Engine]] = {"Markov": Markov, "ALS": ALS}

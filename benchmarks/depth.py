@@ -27,7 +27,7 @@ from rolling_cells import N_LISTED, RECENT_DAYS, TEST_DAYS, K, engines, load_log
 from trimtab.cli.printing import progress_bar
 from trimtab.experiments.timeline import rolling_dates, split_log
 from trimtab.tables.columns import USER
-from trimtab.tables.timestamps import as_datetime
+from trimtab.tables.times import as_datetime
 
 DEEP, EVERY = 200, 28  # items on a deep list, days between dates
 WAYS = {

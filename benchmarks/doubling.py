@@ -23,7 +23,7 @@ import pyarrow as pa
 import trimtab as tt
 from favourites import Favourites, to_events
 from trimtab.datasets import generate_drift
-from trimtab.tables.timestamps import DAY, day_start, read_day
+from trimtab.tables.times import DAY, day_start, read_day
 
 AIM, ITEMS_AIM = 2.2, 1.2
 START, SPAN, WINDOW_DAYS = "2026-01-01", 60, 3

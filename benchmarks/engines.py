@@ -27,7 +27,7 @@ from fit import FULL, Bench, Result, print_table
 from trimtab.datasets import generate_log, load_complete_journey
 from trimtab.engines.base import Events
 from trimtab.engines.markov import Markov, count_first_order
-from trimtab.tables.timestamps import microseconds
+from trimtab.tables.times import microseconds
 
 ROUNDS = 3  # as many for each rival: the best of more would flatter
 PATIENCE = 600  # seconds that DuckDB may take

@@ -25,7 +25,7 @@ import trimtab as tt
 from trimtab.datasets import Log, load_complete_journey
 from trimtab.engines import Category
 from trimtab.experiments.timeline import rolling_dates, split_log
-from trimtab.tables.timestamps import as_datetime
+from trimtab.tables.times import as_datetime
 
 K, N_LISTED, MOST = 10, 100, 3
 COLOUR = "#1f6f78"

@@ -26,9 +26,9 @@ IN_MEMORY = Path("/dev/shm")  # disks are slow to flush
 sys.path.insert(0, str(ROOT / "tests" / "helpers"))
 
 from fuzzed_files import KINDS, run_case  # noqa: E402
-from trimtab.tables import file_headers  # noqa: E402
+from trimtab.tables import folders  # noqa: E402
 
-file_headers._WAIT_SECONDS = 0.0  # do not wait for a writer that replaces a missing file
+folders._WAIT_SECONDS = 0.0  # do not wait for a writer that replaces a missing file
 
 
 def fuzz(kind: str, cases: int, number: int, folder: Path) -> Counter[str]:

@@ -39,8 +39,8 @@ from trimtab.cli import app, guarded
 from trimtab.datasets import generate_log, make_log
 from trimtab.engines import Markov
 from trimtab.store import Store
-from trimtab.tables.log_windows import Window
-from trimtab.tables.timestamps import as_datetime
+from trimtab.tables.log import Window
+from trimtab.tables.times import as_datetime
 
 FIRST = date(2026, 2, 10)
 READER = """

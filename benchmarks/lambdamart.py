@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from trimtab.experiments.methods import Case
 from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER
-from trimtab.tables.timestamps import DAY, microseconds
+from trimtab.tables.times import DAY, microseconds
 
 TREES = {4: (100, 200, 400), 15: (30, 100, 200)}  # by number of leaves
 WEIGHTS = (0.5, 0.75, 1.0)  # of the trees' score; the rest is the engine's

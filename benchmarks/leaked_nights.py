@@ -21,9 +21,8 @@ import trimtab as tt
 from trimtab.daily.leaked_lists import leave_out_leaked
 from trimtab.datasets import read_log
 from trimtab.engines import Engine, Factorization, Markov, Popularity, Repeat
-from trimtab.tables.log import Log
-from trimtab.tables.log_windows import Window
-from trimtab.tables.timestamps import as_datetime
+from trimtab.tables.log import Log, Window
+from trimtab.tables.times import as_datetime
 
 DAYS = 3
 FEWEST = 20  # buyers in a window

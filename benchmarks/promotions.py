@@ -48,7 +48,7 @@ from trimtab.datasets import (
 )
 from trimtab.engines import Engine, Factorization, Markov
 from trimtab.experiments.timeline import split_log
-from trimtab.tables.timestamps import as_datetime
+from trimtab.tables.times import as_datetime
 from versions import Case, Outcome, Version, add_options, open_versions
 
 N_USERS, N_ITEMS, PURCHASES, DRIFT = 3_000, 600, 20.0, 0.3

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 import trimtab as tt
 from trimtab.daily import Refresh
 from trimtab.datasets import DriftData, generate_drift
-from trimtab.tables.timestamps import DAY, day_start, read_day
+from trimtab.tables.times import DAY, day_start, read_day
 
 AIM = 3.0
 AS_OF, LISTS, HISTORY_DAYS = "2026-03-31", "2026-03-27", 90

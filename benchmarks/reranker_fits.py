@@ -22,7 +22,7 @@ from trimtab.learn.rerank.sampled_units import (
     trending_items,
     widen_units,
 )
-from trimtab.tables.timestamps import as_datetime
+from trimtab.tables.times import as_datetime
 
 
 def fit_reranker(case: Case, metric: str) -> tt.Reranker:

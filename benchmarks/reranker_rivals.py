@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from trimtab.engines import Repeat
 from trimtab.experiments.methods import SELLER_DAYS, Case
 from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER
-from trimtab.tables.timestamps import DAY, microseconds
+from trimtab.tables.times import DAY, microseconds
 
 REPEAT_DAYS = (7, 14, 30, 60, 180, None)  # events count exp(-age / days); None: all the same
 GAMMAS = (0.25, 0.5, 1, 2, 4)

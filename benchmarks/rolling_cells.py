@@ -51,7 +51,7 @@ from trimtab.engines import Category, Engine, Factorization, Markov, Repeat
 from trimtab.experiments.methods import Case
 from trimtab.experiments.timeline import EarlierWindow, earlier_windows, split_log
 from trimtab.tables.columns import TIMESTAMP, USER
-from trimtab.tables.timestamps import day_start, microseconds
+from trimtab.tables.times import day_start, microseconds
 from unseen_engines import UnseenALS, UnseenMarkov
 
 FILMS = "Films"  # the log in which nobody has anything twice

@@ -31,7 +31,7 @@ from spark_cluster import start_cluster
 from trimtab.datasets import generate_drift, load_complete_journey
 from trimtab.engines import Markov
 from trimtab.experiments.timeline import split_log
-from trimtab.tables.timestamps import as_datetime
+from trimtab.tables.times import as_datetime
 
 PARTITIONS = (2, 7, 32)
 

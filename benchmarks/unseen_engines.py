@@ -12,7 +12,7 @@ from trimtab.arrays import Lists, Sets
 from trimtab.engines import Markov
 from trimtab.engines.base import Events
 from trimtab.metrics.ranking import rank_lists
-from trimtab.tables.frames import group_sets
+from trimtab.tables.lists import group_sets
 
 
 class _Unseen:

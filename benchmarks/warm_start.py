@@ -18,9 +18,8 @@ import pyarrow as pa
 import trimtab as tt
 from trimtab.datasets import generate_log, make_log
 from trimtab.engines import Markov
-from trimtab.tables.log import Log
-from trimtab.tables.log_windows import Window
-from trimtab.tables.timestamps import as_datetime
+from trimtab.tables.log import Log, Window
+from trimtab.tables.times import as_datetime
 
 AIM_TIME, AIM_OBJECTIVE = 0.5, 0.005
 BEGIN, DAYS = date(2026, 1, 5), 90

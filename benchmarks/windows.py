@@ -20,9 +20,8 @@ import trimtab as tt
 from trimtab.datasets import load_complete_journey, read_log
 from trimtab.engines import Markov
 from trimtab.experiments.timeline import split_log
-from trimtab.tables.log import Log
-from trimtab.tables.log_windows import Window
-from trimtab.tables.timestamps import as_datetime
+from trimtab.tables.log import Log, Window
+from trimtab.tables.times import as_datetime
 
 DAYS = 3
 

@@ -55,10 +55,15 @@ def require_rows(table: str, n_rows: int) -> None:
 
 def require_no_nulls(table: str, name: str, column: Any) -> None:
     """Raise if an Arrow column has missing values."""
-    if column.null_count:
+    refuse_missing(table, name, column.null_count, len(column))
+
+
+def refuse_missing(table: str, name: str, n_missing: int, n_rows: int) -> None:
+    """Raise if a column has no value in some rows."""
+    if n_missing:
         raise DataError(
-            f"column '{name}' of {table} has no value in {column.null_count} of {len(column)} "
-            f"rows; drop those rows"
+            f"column '{name}' of {table} has no value in {n_missing} of {n_rows} rows; drop those "
+            f"rows"
         )
 
 

@@ -44,7 +44,7 @@ def compile_kernels() -> float:
         for bias in _learn(shop):
             _use(bias, shop)
         store = _refresh(shop, Path(name))
-        if find_spec("msgspec") is not None:  # of the extra "serve"
+        if find_spec("starlette") is not None:  # of the extra "serve"
             _serve(store)
     return time.perf_counter() - start
 

@@ -15,10 +15,10 @@ import trimtab as tt
 from trimtab import DataError, SettingError, TrimtabError
 from trimtab.adapters.best_k_models import BestKSource
 from trimtab.adapters.factor_arrays import FactorSource
+from trimtab.adapters.numbered_ids import NumberedIds
 from trimtab.adapters.numbered_lists import ScoredRows, recs_from_source
 from trimtab.adapters.score_matrix import SparseSource
 from trimtab.engines import Popularity, Repeat
-from trimtab.tables.numbered_ids import NumberedIds
 
 LOWEST = float(np.finfo(np.float32).min)
 RANDOM = np.random.default_rng(8)

@@ -73,29 +73,28 @@ def with_column(name: str, values) -> object:
         ("depth", "2.5", "must be a whole number"),
         ("depth", "true", "must be a whole number"),
         ("settings", "[]", "'settings' in header.json is [], but must be an object"),
-        ("settings.x", "NaN", "must be an object of finite numbers"),
-        ("settings.x", "1e999", "must be an object of finite numbers"),
+        ("settings.x", "NaN", "header.json: cannot be read"),
+        ("settings.x", "1e999", "header.json: cannot be read"),
         ("window.x", r'"\u0000"', "text without NUL"),
-        ("window.x", r'"\ud800"', "text without NUL"),
+        ("window.x", r'"\ud800"', "header.json: cannot be read"),
         ("summary", "null", "'summary' in header.json is null"),
         ("summary.k", "0", "'k' in the summary in header.json is 0, but must be a whole number"),
         ("summary.k", "1" + 400 * "0", "must be a whole number, from 1 to"),
         ("summary.metric", '"ndgc"', "must be one of acc, map, ndcg"),
         ("summary.method", '"guess"', "must be one of ascent, hierarchy"),
-        ("summary.before", "Infinity", "'summary' in header.json"),
+        ("summary.before", "Infinity", "header.json: cannot be read"),
         ("summary.before", '"0.5"', "must be a number"),
         ("summary.converged", "1", "must be true or false"),
         ("summary.kept", '{"own": null}', "must be an object of values, each a number"),
         ("summary.forecast_by_strength", '{"much": [1, 2, 3]}', "by strengths from 0 to 1"),
         ("summary.forecast_by_strength", '{"0.5": [1]}', "lists of 3 numbers"),
-        ("data", r'"a\u0000b"', "'data' in header.json"),
-        ("data", "null", "'data' in header.json"),
+        ("data", r'"a\u0000b"', "header.json breaks a rule at data"),
+        ("data", "null", "header.json breaks a rule at data"),
         ("data", '""', "saved bias is damaged"),
-        ("rows", "-1", "'rows' in header.json is -1"),
+        ("rows", "-1", "header.json breaks a rule at rows: Expected `int` >= 0"),
         ("version", "true", "has version true"),
         ("version", "0", "has version 0"),
-        ("settings.x", 100_000 * "[" + 100_000 * "]", "nested more than 32 levels deep"),
-        ("settings.x", 200 * '{"a":' + "1" + 200 * "}", "nested more than 32 levels deep"),
+        ("settings.x", 100_000 * "[" + 100_000 * "]", "nested too deep"),
         ("settings.x", 5000 * "9", "header.json: cannot be read"),
     ],
 )  # fmt: skip
@@ -146,59 +145,6 @@ def test_text_that_is_not_utf8(saved):
 def test_columns_of_others_are_ignored(saved):
     change_table(saved, lambda table: table.append_column("mine", pa.array(["a", "b", "c"])))
     assert (tt.ItemBias.load(saved).bias == BIAS.bias).all()
-
-
-@pytest.fixture
-def arrow_memory():
-    """A pool that all of Arrow allocates from; it knows the most memory that was used at once."""
-    before = pa.default_memory_pool()
-    pool = pa.proxy_memory_pool(before)
-    pa.set_memory_pool(pool)
-    yield pool
-    pa.set_memory_pool(before)
-
-
-def repeat(table: pa.Table, n: int) -> pa.Table:
-    return table.take(pa.array(np.zeros(n, np.int32)))
-
-
-@pytest.mark.parametrize("declared", [True, False])
-def test_a_small_file_with_many_rows_is_not_read(saved, declared, arrow_memory):
-    change_table(saved, lambda table: repeat(table, 2_000_000))
-    if not declared:
-        change_header(saved, "3", "rows")
-    (file,) = saved.glob("*.parquet")
-    size = file.stat().st_size
-    assert size < 150_000
-    used = arrow_memory.bytes_allocated()
-    pool = pa.proxy_memory_pool(arrow_memory)
-    pa.set_memory_pool(pool)
-    words = f"{size} bytes, but a file of that size must have at most" if declared else "says 3"
-    assert words in refused(saved)
-    assert pool.max_memory() < 2_000_000
-    assert arrow_memory.bytes_allocated() == used
-
-
-def test_repeated_ids_are_found_before_anything_else_is_read(saved, arrow_memory):
-    change_table(saved, lambda table: repeat(table, 90_000))
-    pool = pa.proxy_memory_pool(arrow_memory)
-    pa.set_memory_pool(pool)
-    assert "'3' after '3'" in refused(saved)
-    assert pool.max_memory() < 3 * 8 * 90_000
-
-
-def test_a_long_text_that_is_repeated_is_not_copied(saved, arrow_memory):
-    long = pa.array(["x" * 50_000]).dictionary_encode()
-    rows = pa.array(np.zeros(90_000, np.int32))
-    change_table(
-        saved,
-        lambda table: with_column("item_id", long.take(rows))(repeat(table, 90_000)),
-        store_schema=False,  # or it says that it holds a dictionary
-    )
-    pool = pa.proxy_memory_pool(arrow_memory)
-    pa.set_memory_pool(pool)
-    assert "has 1 different ids in 90000 rows, but must have each id once" in refused(saved)
-    assert pool.max_memory() < 10_000_000
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ import pytest
 
 import trimtab as tt
 from trimtab.errors import StoreError
-from trimtab.tables import file_headers
+from trimtab.tables import folders
 
 AWKWARD = [0.1 + 0.2, -0.0, 5e-324, 1e300, np.nextafter(1.0, 2.0), -1e-300]
 
@@ -337,7 +337,7 @@ def test_a_table_that_was_cut_short(saved):
 @pytest.fixture
 def no_wait(monkeypatch):
     """Retries without waiting between them."""
-    monkeypatch.setattr(file_headers, "_WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(folders, "_WAIT_SECONDS", 0.0)
 
 
 @pytest.mark.usefixtures("no_wait")

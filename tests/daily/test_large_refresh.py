@@ -13,7 +13,7 @@ from trimtab.daily import large_lists
 from trimtab.daily.large_lists import LargeLists, StackedLists, some_lists
 from trimtab.errors import DataError, RefusedError
 from trimtab.store import Version
-from trimtab.tables.column_map import ColumnMap
+from trimtab.tables.columns import ColumnMap
 
 pytestmark = pytest.mark.xdist_group("shop")
 

@@ -19,8 +19,8 @@ from trimtab.engines import Repeat
 from trimtab.errors import DataError, RefusedError
 from trimtab.store import Store
 from trimtab.tables.files import write_table
-from trimtab.tables.log_windows import Window
-from trimtab.tables.timestamps import as_datetime
+from trimtab.tables.log import Window
+from trimtab.tables.times import as_datetime
 
 QUICK = tt.BiasLearner(method="ascent")
 pytestmark = pytest.mark.xdist_group("shop")

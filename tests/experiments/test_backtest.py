@@ -28,8 +28,7 @@ from trimtab.experiments.results import SCHEMAS, Results
 from trimtab.experiments.timeline import earlier_windows, recent_window, split_log
 from trimtab.experiments.unfinished import CELLS, load_results
 from trimtab.report.backtest.backtest_page import build_page
-from trimtab.tables.log import Log
-from trimtab.tables.log_windows import Window, event_times
+from trimtab.tables.log import Log, Window, event_times
 
 N_ITEMS = 80
 EVENTS = generate_log(n_users=250, n_items=N_ITEMS, days=70, purchases_per_user=25, drift=1, seed=3)

@@ -20,8 +20,7 @@ from trimtab.experiments.plan import make_plan
 from trimtab.experiments.reranker_parts import PARTS, find_gains
 from trimtab.experiments.results import Results
 from trimtab.experiments.timeline import earlier_windows, split_log
-from trimtab.tables.log import Log
-from trimtab.tables.log_windows import Window
+from trimtab.tables.log import Log, Window
 
 LOG = habit_log()
 SETTINGS = {

@@ -10,7 +10,7 @@ import pytest
 from trimtab.datasets import make_log
 from trimtab.errors import DataError, SettingError
 from trimtab.experiments.timeline import rolling_dates, split_log
-from trimtab.tables.timestamps import day_start, local_day
+from trimtab.tables.times import day_start, local_day
 
 
 def log_of(*rows: tuple[int, int, str], tz: str = "UTC"):

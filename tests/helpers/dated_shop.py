@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import trimtab as tt
 from trimtab.datasets import generate_log
 from trimtab.engines import Markov
-from trimtab.tables.timestamps import as_datetime, day_start
+from trimtab.tables.times import as_datetime, day_start
 
 FIRST, TODAY, W = date(2026, 1, 1), date(2026, 3, 10), 3
 

@@ -32,9 +32,8 @@ from trimtab.errors import TrimtabError, TrimtabWarning
 from trimtab.serve.served_version import ReadVersion, prepare_version
 from trimtab.store import Store
 from trimtab.store.writer import open_writer
-from trimtab.tables.file_headers import checksum
 from trimtab.tables.files import read_table
-from trimtab.tables.store_pointer import POINTER
+from trimtab.tables.folders import POINTER, checksum
 
 ITEMS = (3, 7, 9, 12)
 RECS = pa.table(

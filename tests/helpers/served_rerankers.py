@@ -15,7 +15,7 @@ from services import ABOUT, Running, publish
 from trimtab.rerank import Coefficient, RerankSummary
 from trimtab.store import Store
 from trimtab.store.writer import open_writer
-from trimtab.tables.timestamps import instant_of
+from trimtab.tables.times import instant_of
 
 LEARNED_UNTIL = datetime(2026, 3, 10, tzinfo=UTC)
 TERMS = ("bought_before", "times_bought", "days_since", "bought_lately")

@@ -20,9 +20,8 @@ from trimtab.cli import app, guarded
 from trimtab.daily import Refresh
 from trimtab.datasets import generate_log, make_log
 from trimtab.engines import Markov
-from trimtab.tables.log import Log
-from trimtab.tables.log_windows import Window
-from trimtab.tables.timestamps import as_datetime
+from trimtab.tables.log import Log, Window
+from trimtab.tables.times import as_datetime
 
 N_ITEMS = 120
 FIRST = date(2026, 2, 12)  # first lists; the log covers 5 January to 24 February

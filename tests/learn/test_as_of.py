@@ -18,7 +18,7 @@ from trimtab.learn.hierarchy.forecasts import Lifts, forecast_lift
 from trimtab.learn.hierarchy.shared_inputs import weighted_quantiles
 from trimtab.learn.history import History, days_in
 from trimtab.learn.inputs import FitTables, encode_inputs
-from trimtab.tables.timestamps import DAY
+from trimtab.tables.times import DAY
 
 
 @pytest.fixture(scope="module")

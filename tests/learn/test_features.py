@@ -9,7 +9,7 @@ import pytest
 from trimtab.arrays import Lists, Sets
 from trimtab.learn.hierarchy.features import WindowFeatures, count_groups
 from trimtab.learn.history import History, count_history
-from trimtab.tables.timestamps import DAY
+from trimtab.tables.times import DAY
 
 WINDOW_FROM = 400 * DAY
 

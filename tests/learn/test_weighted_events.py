@@ -19,7 +19,7 @@ from trimtab.errors import DataError
 from trimtab.learn.history import count_history
 from trimtab.learn.inputs import FitTables, encode_inputs
 from trimtab.metrics.event_weights import in_quanta
-from trimtab.tables.timestamps import DAY
+from trimtab.tables.times import DAY
 
 # What is clicked lately, or ordered lately, is shown to everybody.
 pytestmark = pytest.mark.filterwarnings("ignore::trimtab.errors.GuardWarning")

@@ -13,7 +13,7 @@ from trimtab.kernels.list_sources import OWN, TRENDING
 from trimtab.kernels.user_purchases import DAYS
 from trimtab.rerank.purchases_by_user import Purchases, days_before, sum_purchases
 from trimtab.rerank.widening import MOST_ADDED, SOURCES, WiderLists, widen
-from trimtab.tables.timestamps import DAY
+from trimtab.tables.times import DAY
 
 N_ITEMS = 8
 ITEMS = st.integers(0, N_ITEMS - 1)

@@ -15,7 +15,7 @@ from made_biases import recs_of
 from made_rerankers import UNTIL, events_of, make_reranker
 from trimtab.rerank import LeftOut
 from trimtab.rerank.events import choose_instant
-from trimtab.tables.timestamps import DAY
+from trimtab.tables.times import DAY
 
 ZEROS = dict.fromkeys(range(10), 0.0)
 RECS = recs_of([(0, 1.0), (1, 0.9)], [(0, 1.0), (12, 0.9)])

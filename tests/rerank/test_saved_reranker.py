@@ -15,7 +15,7 @@ import trimtab as tt
 from made_rerankers import make_reranker
 from repeat_shop import NOW
 from trimtab.errors import StoreError
-from trimtab.tables.file_headers import checksum
+from trimtab.tables.folders import checksum
 
 
 def files_in(folder: Path) -> dict[str, bytes]:

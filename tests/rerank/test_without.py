@@ -9,7 +9,7 @@ from habit_shop import habit_log
 from trimtab.engines import Popularity
 from trimtab.errors import SettingError
 from trimtab.experiments.timeline import split_log
-from trimtab.tables.timestamps import as_datetime
+from trimtab.tables.times import as_datetime
 
 
 @pytest.fixture(scope="module")

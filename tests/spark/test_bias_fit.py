@@ -14,7 +14,7 @@ from trimtab.engines import Markov
 from trimtab.experiments.timeline import split_log
 from trimtab.learn.partitions import partitioned_fit
 from trimtab.spark import fit
-from trimtab.tables.timestamps import as_datetime
+from trimtab.tables.times import as_datetime
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,7 @@ from stores import publish
 from trimtab.errors import StoreError
 from trimtab.store import Store
 from trimtab.store.writer import open_writer
-from trimtab.tables.file_headers import checksum
-from trimtab.tables.store_pointer import POINTER
+from trimtab.tables.folders import POINTER, checksum
 
 EVENTS = pa.table({"user_id": [1], "item_id": [7], "timestamp": ["2026-02-01 10:00:00"]})
 RECS = pa.table({"user_id": [1, 1], "item_id": [7, 8], "score": [0.9, 0.8]})
@@ -80,19 +79,19 @@ def all_refuse(shop: Path, words: str) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("current", "null", "'current' in the pointer is null, but must be a whole number"),
-        ("current", "[1]", "'current' in the pointer is [1]"),
+        ("current", "null", "the pointer breaks a rule at current: Expected `int`, got `null`"),
+        ("current", "[1]", "at current: Expected `int`, got `array`"),
         ("current", "9", "'current' is 9, but must be one of the versions: 1, 2, 3"),
-        ("current", "1" + 400 * "0", "'current' in the pointer is 1000"),
-        ("last", '"3"', "'last' in the pointer is \"3\""),
+        ("current", "1" + 400 * "0", "at current: Expected `int` <= 9223372036854775807"),
+        ("last", '"3"', "at last: Expected `int`, got `str`"),
         ("last", "2", "'last' is 2, but must be at least 3"),
-        ("published", "null", "'published' in the pointer is null, but must be a list"),
-        ("published", "[null]", "must be a list"),
+        ("published", "null", "at published: Expected `array`, got `null`"),
+        ("published", "[null]", "at published[0]: Expected `object`"),
         ("published", "[]", "must be one of the versions: none"),
-        ("published", '[{"number": 1}]', "'published' 0 is incomplete, it has no 'folder'"),
-        ("changes", '{"a": 1}', "'changes' in the pointer"),
-        ("changes", '[{"at": 1, "to": 1, "by": "me"}]', "'at' in 'changes' 0 is 1"),
-        ("changes", 100_000 * "[" + 100_000 * "]", "nested more than 32 levels deep"),
+        ("published", '[{"number": 1}]', "at published[0]: Object missing required field `folder`"),
+        ("changes", '{"a": 1}', "at changes: Expected `array`"),
+        ("changes", '[{"at": 1, "to": 1, "by": "me"}]', "at changes[0].at: Expected `str`"),
+        ("changes", 100_000 * "[" + 100_000 * "]", "nested too deep"),
         ("layout", "null", "has layout null"),
         ("layout", "2", "has layout 2, but this Trimtab reads up to 1; upgrade trimtab"),
     ],
@@ -107,16 +106,16 @@ def test_a_damaged_pointer(shop, pointer, name, text, words):
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("number", True, "'number' in 'published' 1 is true"),
-        ("number", 1, "'published' has a version twice"),
+        ("number", True, "at published[1].number: Expected `int`, got `bool`"),
+        ("number", 3, "'published' has a version twice"),
         ("replaced", 3, "version 2 replaced version 3, but must have replaced an earlier one"),
-        ("folder", "a\0b", "must be the name of a folder"),
-        ("folder", "../../elsewhere", "must be the name of a folder"),
-        ("folder", "..", "must be the name of a folder"),
-        ("folder", "two\nlines", "must be the name of a folder"),
-        ("folder", None, "must be the name of a folder"),
-        ("manifest", ["sha256:0"], "'manifest' in 'published' 1"),
-        ("replaced", "1", "'replaced' in 'published' 1"),
+        ("folder", "a\0b", "at published[1].folder: Expected `str`"),
+        ("folder", "../../elsewhere", "at published[1].folder: Expected `str`"),
+        ("folder", "..", "at published[1].folder: Expected `str`"),
+        ("folder", "two\nlines", "at published[1].folder: Expected `str`"),
+        ("folder", None, "at published[1].folder: Expected `str`"),
+        ("manifest", ["sha256:0"], "at published[1].manifest"),
+        ("replaced", "1", "at published[1].replaced"),
     ],
 )
 def test_a_damaged_entry(shop, pointer, name, value, words):

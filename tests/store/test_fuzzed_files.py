@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from fuzzed_files import KINDS, run_case
-from trimtab.tables import file_headers
+from trimtab.tables import folders
 
 CASES = {"bias": 25, "reranker": 20, "store": 8, "read": 12}  # of each kind, by its first word
 PHASES = (Phase.explicit, Phase.generate, Phase.shrink)
@@ -18,7 +18,7 @@ PHASES = (Phase.explicit, Phase.generate, Phase.shrink)
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_damaged_files_are_refused_or_work(kind, tmp_path, monkeypatch):
-    monkeypatch.setattr(file_headers, "_WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(folders, "_WAIT_SECONDS", 0.0)
 
     @settings(
         max_examples=CASES[kind.split()[0]], deadline=None, database=None, derandomize=True,

@@ -16,7 +16,7 @@ from stores import ABOUT, BIAS, publish, write
 from trimtab.errors import BusyError, RefusedError, StoreError
 from trimtab.store import Store
 from trimtab.store.writer import open_writer
-from trimtab.tables.store_pointer import POINTER
+from trimtab.tables.folders import POINTER
 
 HELPERS = Path(__file__).parents[1] / "helpers"
 

@@ -11,7 +11,7 @@ import pytest
 import trimtab as tt
 from trimtab.datasets import make_log, read_log, read_tables
 from trimtab.errors import DataError, SettingError, TrimtabWarning
-from trimtab.tables.column_map import ColumnMap, own_names
+from trimtab.tables.columns import ColumnMap, own_names
 from trimtab.tables.files import read_table
 
 OWN = {"user": "customer", "item": "sku", "time": "ts"}

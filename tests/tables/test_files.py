@@ -10,8 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from trimtab.errors import StoreError
-from trimtab.tables.csv_files import count_formulas
-from trimtab.tables.files import read_table, read_tables, write_atomically, write_table
+from trimtab.tables.files import (
+    count_formulas,
+    read_table,
+    read_tables,
+    write_atomically,
+    write_table,
+)
 
 
 def write(path: Path, text: str) -> Path:

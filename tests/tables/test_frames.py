@@ -15,7 +15,8 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import trimtab as tt
-from trimtab.tables.frames import encode_units, find_runs, read_frame, read_scores
+from trimtab.tables.frames import read_frame, read_scores
+from trimtab.tables.lists import encode_units, find_runs
 
 IDS = ("user_id", "item_id")
 LEARNER = tt.BiasLearner(method="ascent", k=5, penalty=0.1)

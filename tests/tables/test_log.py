@@ -11,7 +11,7 @@ import pytest
 
 from trimtab.datasets import load_complete_journey, load_gift_shop, make_log, read_log
 from trimtab.errors import DataError, SettingError, StoreError
-from trimtab.tables.timestamps import has_zone
+from trimtab.tables.times import has_zone
 
 EVENTS = pa.table(
     {

@@ -8,9 +8,7 @@ import pyarrow as pa
 import pytest
 
 from trimtab.datasets import make_log
-from trimtab.tables.log import Log
-from trimtab.tables.log_holes import Hole, find_holes
-from trimtab.tables.log_windows import Window
+from trimtab.tables.log import Hole, Log, Window, find_holes
 
 MONDAY = date(2026, 3, 2)
 END = MONDAY + timedelta(70)

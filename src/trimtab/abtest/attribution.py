@@ -88,7 +88,7 @@ def _read_revenue(bought: Table) -> Floats:
 
 def _email_rows(sent: Table, table: Table) -> Codes:
     """Return the row in `emails` of every row; refuses emails never sent, or sent twice."""
-    ids, (own, others) = encode_as_written([sent.ids(EMAIL_ID), table.ids(EMAIL_ID)])
+    ids, (own, others) = encode_as_written(sent.ids(EMAIL_ID), table.ids(EMAIL_ID))
     if len(np.unique(own)) < len(own):
         name = sent.own_name(EMAIL_ID)
         raise DataError(f"column '{name}' of emails has duplicate ids; keep one row per email")
@@ -111,12 +111,12 @@ def _find_owners(
     n_orders = len(bought)
     if n_orders == 0 or len(clicked) == 0:
         return np.full(n_orders, -1, np.int64)
-    _, (senders, buyers) = encode_as_written([sent.ids(USER), bought.ids(USER)])
+    _, (senders, buyers) = encode_as_written(sent.ids(USER), bought.ids(USER))
     users = np.concatenate([senders[clicked_emails], buyers])
     times = np.concatenate(read_times([clicked, bought]))
     emails = np.concatenate([clicked_emails.astype(np.int64), np.full(n_orders, -1, np.int64)])
     if clicked.has(SESSION) and bought.has(SESSION):
-        _, sessions = encode_as_written([clicked.ids(SESSION), bought.ids(SESSION)])
+        _, sessions = encode_as_written(clicked.ids(SESSION), bought.ids(SESSION))
         own = np.concatenate(sessions)
         order = np.lexsort((emails < 0, times, own, users))
         new = _changes(users[order]) | _changes(own[order])

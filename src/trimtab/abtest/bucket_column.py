@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 from trimtab.abtest.buckets import TREATMENT, Experiment
 from trimtab.arrays import Codes
 from trimtab.errors import DataError
-from trimtab.tables.column_map import own_names
-from trimtab.tables.columns import BUCKET, USER
+from trimtab.tables.columns import BUCKET, USER, own_names
 
 
 def read_buckets(columns: pa.Table, labels: Sequence[str], experiment: Experiment | None) -> Codes:

@@ -13,7 +13,7 @@ from trimtab.arrays import Codes, Ints
 from trimtab.errors import DataError, warn
 from trimtab.tables.columns import TIMESTAMP
 from trimtab.tables.frames import Table
-from trimtab.tables.timestamps import as_utc, has_zone, microseconds
+from trimtab.tables.times import as_utc, has_zone, microseconds
 
 _EARLIEST_ZONE = 14 * 3_600_000_000  # in UTC+14 a date begins so long before it does in UTC
 

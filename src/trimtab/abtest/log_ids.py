@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from trimtab.arrays import Codes
 from trimtab.errors import DataError
 from trimtab.tables.columns import USER
 from trimtab.tables.frames import Table, read_frame
-from trimtab.tables.vocabulary import IdColumn, encode_ids
+from trimtab.tables.vocabulary import IdColumn, Vocabulary
 
 EMAIL_ID, SESSION = "email_id", "session_id"
 _IDS = (EMAIL_ID, USER, SESSION)
@@ -47,11 +46,11 @@ def _whole(column: pa.ChunkedArray, table: str, name: str) -> pa.ChunkedArray:
     return column.cast(pa.int64())
 
 
-def encode_as_written(columns: Sequence[IdColumn]) -> tuple[Any, list[Codes]]:
+def encode_as_written(*columns: IdColumn) -> tuple[Vocabulary, list[Codes]]:
     """Return the distinct ids, and each column as codes; numbers become text beside text."""
     if len({column.kind for column in columns}) > 1:
-        columns = [_as_text(column) for column in columns]
-    return encode_ids(columns)
+        columns = tuple(map(_as_text, columns))
+    return Vocabulary.encode(*columns)
 
 
 def _as_text(column: IdColumn) -> IdColumn:

@@ -28,7 +28,7 @@ from trimtab.arrays import Codes, Flags
 from trimtab.errors import DataError
 from trimtab.tables.columns import BUCKET, USER
 from trimtab.tables.frames import Table
-from trimtab.tables.vocabulary import encode_ids, id_column
+from trimtab.tables.vocabulary import Vocabulary, id_column
 
 
 def read_samples(
@@ -77,7 +77,7 @@ def read_baseline(
 
 
 def _read_users(table: Table) -> Codes | None:
-    return encode_ids([table.ids(USER)])[1][0] if table.has(USER) else None
+    return Vocabulary.encode(table.ids(USER))[1][0] if table.has(USER) else None
 
 
 def _read_dates(columns: pa.Table) -> tuple[Sequence[str], Codes | None]:
@@ -90,8 +90,8 @@ def _read_dates(columns: pa.Table) -> tuple[Sequence[str], Codes | None]:
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         column = parse_dates(column, DATE)
     text = column.cast(pa.string()) if pa.types.is_date(column.type) else column
-    names, (codes,) = encode_ids([id_column("table", DATE, text)])
-    return [str(name) for name in pa.array(names).to_pylist()], codes
+    names, (codes,) = Vocabulary.encode(id_column("table", DATE, text))
+    return [str(name) for name in pa.array(names.ids).to_pylist()], codes
 
 
 def _take(sample: Sample, rows: Flags) -> Sample:

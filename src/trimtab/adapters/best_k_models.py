@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trimtab.adapters.numbered_ids import NumberedIds
 from trimtab.adapters.numbered_lists import ScoredRows
 from trimtab.arrays import Flags, Ints, Lists
-from trimtab.tables.numbered_ids import NumberedIds
 
 BestKQuery = Callable[[Ints, int], ScoredRows]
 

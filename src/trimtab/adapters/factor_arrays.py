@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trimtab.adapters.numbered_ids import NumberedIds
 from trimtab.adapters.numbered_lists import SCORE_LIMIT, recs_from_source
 from trimtab.adapters.request import Request, known_sets
 from trimtab.arrays import Ints, Lists, close_lists, split_into_blocks
 from trimtab.errors import DataError
-from trimtab.tables.numbered_ids import NumberedIds
 from trimtab.threads import run_ranges
 
 

@@ -11,12 +11,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from trimtab.adapters.numbered_ids import NumberedIds
 from trimtab.adapters.request import Request
 from trimtab.arrays import Codes, Floats, Ints, Lists
 from trimtab.metrics.ranking import rank_lists
 from trimtab.tables.columns import ITEM, SCORE, USER
-from trimtab.tables.frames import find_repeat, group_scored, merge_repeats, take_ids
-from trimtab.tables.numbered_ids import NumberedIds
+from trimtab.tables.lists import find_repeat, group_scored, merge_repeats
+from trimtab.tables.vocabulary import take_ids
 
 _BLOCKS_WITHOUT_BAR = 4
 SCORE_LIMIT = 3.4e38  # libraries mark hidden items with the lowest float32 or minus infinity

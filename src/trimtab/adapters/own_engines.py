@@ -6,10 +6,10 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from trimtab.adapters.numbered_ids import warn_of_missing
 from trimtab.adapters.request import Request
 from trimtab.tables.columns import USER
-from trimtab.tables.frames import read_frame
-from trimtab.tables.numbered_ids import id_values, warn_of_missing
+from trimtab.tables.frames import id_values, read_frame
 
 _NO_LIST = "the engine has no events of them, or no item for them"
 _REMEDIES = {

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from trimtab.adapters.numbered_ids import NumberedIds
 from trimtab.adapters.training_matrix import UserItems
 from trimtab.arrays import Ints, Sets
 from trimtab.checks import require_scipy_sparse
 from trimtab.errors import DataError, SettingError
-from trimtab.tables.frames import group_sets
-from trimtab.tables.numbered_ids import NumberedIds
+from trimtab.tables.lists import group_sets
 
 
 @dataclass(frozen=True)

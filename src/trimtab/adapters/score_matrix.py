@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from trimtab.adapters.numbered_ids import NumberedIds
 from trimtab.adapters.numbered_lists import ScoredRows, recs_from_source
 from trimtab.adapters.request import Request
 from trimtab.arrays import Flags, Ints, Lists
 from trimtab.checks import require_scipy_sparse
 from trimtab.errors import DataError
-from trimtab.tables.numbered_ids import NumberedIds
 
 
 @dataclass(frozen=True)

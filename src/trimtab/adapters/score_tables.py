@@ -8,14 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from trimtab.adapters.numbered_ids import NumberedIds
 from trimtab.adapters.numbered_lists import ScoredRows
 from trimtab.adapters.request import Request
 from trimtab.arrays import Floats, find_positions
 from trimtab.errors import DataError
 from trimtab.tables.columns import ITEM, SCORE, USER, WINDOW
-from trimtab.tables.frames import Table, read_frame, require_numbers, take_ids, write_frame
-from trimtab.tables.numbered_ids import NumberedIds
-from trimtab.tables.vocabulary import encode_ids
+from trimtab.tables.frames import Table, read_frame, require_numbers, write_frame
+from trimtab.tables.vocabulary import encode_ids, take_ids
 
 _REMEDIES = {
     "data": "leave it out: a table needs nothing else",

@@ -21,10 +21,9 @@ from trimtab.bias.saved import load_table, save_table
 from trimtab.bias.strength import forecast_at, require_strength
 from trimtab.bias.table import BiasTable
 from trimtab.checks import require_flag, require_k
-from trimtab.tables.column_map import GivenColumns
-from trimtab.tables.columns import ITEM
-from trimtab.tables.frames import as_id_column, read_frame
-from trimtab.tables.vocabulary import encode_ids
+from trimtab.tables.columns import ITEM, GivenColumns
+from trimtab.tables.frames import read_frame
+from trimtab.tables.vocabulary import as_id_column, encode_ids
 
 
 @dataclass(frozen=True, eq=False, repr=False)

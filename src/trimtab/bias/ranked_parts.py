@@ -19,7 +19,7 @@ from trimtab.bias.scaled_scores import rank_on_scale, to_scale, to_scores
 from trimtab.bias.table import BiasTable
 from trimtab.checks import require_k
 from trimtab.metrics.ranking import rank_lists
-from trimtab.tables.rec_lists import longest_list, read_lists, warn_if_short
+from trimtab.tables.lists import longest_list, read_lists, warn_if_short
 
 
 @dataclass(frozen=True)

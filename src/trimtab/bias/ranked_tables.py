@@ -11,9 +11,9 @@ from trimtab.arrays import Codes, Flags, Floats, Lists, Sets, find_positions
 from trimtab.bias.table import WIDTH_90, BiasTable
 from trimtab.errors import DataError
 from trimtab.tables.columns import ITEM, RANK, SCORE, USER
-from trimtab.tables.frames import as_id_column, group_sets, read_frame, take_ids, write_frame
-from trimtab.tables.rec_lists import CodedRecs
-from trimtab.tables.vocabulary import encode_ids
+from trimtab.tables.frames import read_frame, write_frame
+from trimtab.tables.lists import CodedRecs, group_sets
+from trimtab.tables.vocabulary import as_id_column, encode_ids, take_ids
 from trimtab.threads import run_ranges
 
 SCORE_TOO_LARGE = "a score of recs plus its bias is too large for a number; divide the scores"

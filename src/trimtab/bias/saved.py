@@ -13,8 +13,7 @@ import pyarrow as pa
 from trimtab.bias.saved_checks import COLUMNS, check_columns, check_description
 from trimtab.bias.table import BiasTable, Summary
 from trimtab.tables.columns import ITEM
-from trimtab.tables.file_headers import HeaderKind
-from trimtab.tables.table_folders import SavedKind, read_folder, write_folder
+from trimtab.tables.folders import HeaderKind, SavedKind, read_folder, write_folder
 
 FORMAT = "trimtab-item-bias"
 VERSION = 3

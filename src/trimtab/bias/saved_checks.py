@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.checks import COUNT_METHODS, METRICS, MOST_K, SCALES, UNLISTED
-from trimtab.tables.column_rules import check_numbers
+from trimtab.tables.folders import check_numbers
 from trimtab.tables.json_rules import (
     FLAG,
     LARGEST,

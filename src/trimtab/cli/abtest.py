@@ -43,7 +43,7 @@ from trimtab.cli.options import (
 )
 from trimtab.cli.printing import print_json, say_page
 from trimtab.errors import SettingError
-from trimtab.tables.column_map import ColumnMap
+from trimtab.tables.columns import ColumnMap
 
 _ATTRIBUTE = defaults_of(attribute)
 _MAPPED = (EMAIL_ID, SESSION, DATE, *COLUMNS, *(BEFORE + name for name in COLUMNS))

@@ -20,7 +20,7 @@ from trimtab.abtest.buckets import Experiment
 from trimtab.abtest.settings import Settings, parse_share
 from trimtab.cli.options import refuse_with
 from trimtab.errors import SettingError
-from trimtab.tables.column_map import ColumnMap
+from trimtab.tables.columns import ColumnMap
 from trimtab.tables.files import read_table, read_tables
 
 _LOGS = ("emails", "opens", "clicks", "orders")

@@ -49,8 +49,7 @@ from trimtab.cli.printing import (
 from trimtab.errors import SettingError
 from trimtab.learn import BiasLearner
 from trimtab.parquet import apply as apply_to_files
-from trimtab.tables.column_map import ColumnMap
-from trimtab.tables.columns import ITEM, WEIGHT
+from trimtab.tables.columns import ITEM, WEIGHT, ColumnMap
 from trimtab.tables.files import (
     is_csv,
     read_tables,

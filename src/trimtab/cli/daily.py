@@ -40,7 +40,7 @@ from trimtab.daily.method_choice import AUTO, METHODS, RERANKER
 from trimtab.daily.refresh import ACCEPTABLE
 from trimtab.learn import BiasLearner
 from trimtab.store import Store, Version
-from trimtab.tables.column_map import ColumnMap
+from trimtab.tables.columns import ColumnMap
 from trimtab.tables.files import require_table_suffix, write_table
 
 _TEST_DAYS = defaults_of(realised_lifts).test_days

@@ -32,8 +32,7 @@ from trimtab.experiments.methods import KINDS
 from trimtab.experiments.plan import ENGINES, EVERY, Plan, make_plan, open_log, read_plan_file
 from trimtab.experiments.results import INCOMPLETE
 from trimtab.experiments.unfinished import load_results
-from trimtab.tables.column_map import ColumnMap
-from trimtab.tables.columns import WEIGHT
+from trimtab.tables.columns import WEIGHT, ColumnMap
 from trimtab.tables.log import Log
 
 ResultsFolder = Annotated[Path, option("FOLDER", "Folder for the results.", "--out")]

@@ -11,10 +11,9 @@ from trimtab.daily import large_lists
 from trimtab.errors import TrimtabError
 from trimtab.learn import BiasLearner, RerankLearner
 from trimtab.parquet import fit
-from trimtab.tables.column_map import ColumnMap
-from trimtab.tables.columns import COUNT, ITEM, SCORE, USER, WEIGHT
+from trimtab.tables.columns import COUNT, ITEM, SCORE, USER, WEIGHT, ColumnMap
 from trimtab.tables.files import is_csv, match_id_types, read_table
-from trimtab.tables.parquet_rows import ParquetRows
+from trimtab.tables.rows import ParquetRows
 
 
 def is_large(path: str | None) -> bool:

@@ -12,7 +12,7 @@ from trimtab.cli.printing import print_json, print_table, say
 from trimtab.metrics.evaluation import LEVEL
 from trimtab.metrics.evaluation import evaluate as evaluate_frames
 from trimtab.parquet import evaluate as evaluate_files
-from trimtab.tables.column_map import ColumnMap
+from trimtab.tables.columns import ColumnMap
 from trimtab.tables.files import read_tables
 
 _EVALUATE = defaults_of(evaluate_frames)

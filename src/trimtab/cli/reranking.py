@@ -39,8 +39,7 @@ from trimtab.cli.printing import print_json, say, say_formulas, say_strength, sa
 from trimtab.learn import RerankLearner
 from trimtab.parquet import apply as apply_to_files
 from trimtab.rerank import LeftOut, Reranker, RerankSummary
-from trimtab.tables.column_map import ColumnMap, own_names
-from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER, WEIGHT
+from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER, WEIGHT, ColumnMap, own_names
 from trimtab.tables.files import (
     is_csv,
     read_tables,
@@ -48,7 +47,7 @@ from trimtab.tables.files import (
     require_writable_folder,
     write_table,
 )
-from trimtab.tables.timestamps import as_utc, require_zone
+from trimtab.tables.times import as_utc, require_zone
 
 _FIT = defaults_of(RerankLearner.fit)
 _APPLY = defaults_of(Reranker.apply)

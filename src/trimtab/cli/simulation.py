@@ -43,8 +43,7 @@ from trimtab.experiments.plan import ENGINES, make_engines, open_log
 from trimtab.experiments.python_engines import is_engine_address
 from trimtab.experiments.results import INCOMPLETE
 from trimtab.store import Store
-from trimtab.tables.column_map import ColumnMap
-from trimtab.tables.columns import WEIGHT
+from trimtab.tables.columns import WEIGHT, ColumnMap
 from trimtab.tables.files import write_atomically, write_table
 
 _ENGINE = next(iter(ENGINES))

@@ -23,12 +23,10 @@ from trimtab.errors import DataError
 from trimtab.experiments.list_makers import SuppliedLists
 from trimtab.experiments.plan import Plan, make_lists_plan
 from trimtab.experiments.timeline import split_log
-from trimtab.tables.column_map import ColumnMap, GivenColumns
-from trimtab.tables.columns import USER
-from trimtab.tables.log import Log
-from trimtab.tables.log_windows import Window, event_times, rows_of_users
+from trimtab.tables.columns import USER, ColumnMap, GivenColumns
+from trimtab.tables.log import Log, Window, event_times, rows_of_users
 from trimtab.tables.places import Address, Place, as_place
-from trimtab.tables.timestamps import day_start, local_day
+from trimtab.tables.times import day_start, local_day
 
 WEEKS = 8  # that are judged by default, back from the newest date
 _END = date(9999, 1, 1)  # all events of the log are before it

@@ -11,11 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.errors import DataError, RefusedError, StoreError, warn
-from trimtab.tables.column_map import ColumnMap, own_names
-from trimtab.tables.columns import TRAINED_UNTIL
+from trimtab.tables.columns import TRAINED_UNTIL, ColumnMap, own_names
 from trimtab.tables.files import is_csv, read_table
 from trimtab.tables.places import Place
-from trimtab.tables.timestamps import as_datetime, as_utc, day_start, local_day, microseconds
+from trimtab.tables.times import as_datetime, as_utc, day_start, local_day, microseconds
 
 _DATE = re.compile(
     r"(?<!\d)(\d{4})-?(\d{2})-?(\d{2})(?:\d{2}|\d{4}|\d{6})?(?!\d)"

@@ -11,8 +11,7 @@ from trimtab.bias import ItemBias
 from trimtab.errors import DataError
 from trimtab.store import Version
 from trimtab.tables.columns import ITEM, NAME
-from trimtab.tables.frames import as_id_column, take_ids
-from trimtab.tables.vocabulary import encode_ids
+from trimtab.tables.vocabulary import Vocabulary
 
 
 def diff(before: Version, after: Version) -> pa.Table:
@@ -37,11 +36,11 @@ def diff(before: Version, after: Version) -> pa.Table:
             f"version {before.number} has k={old.summary.k}, but version {after.number} has "
             f"k={new.summary.k}: their biases, on the scale of each list, cannot be compared"
         )
-    ids, (old_codes, new_codes) = encode_ids(
-        [
-            as_id_column(f"version {version.number}", ITEM, bias.item_ids)
+    ids, (old_codes, new_codes) = Vocabulary.encode(
+        *(
+            Vocabulary(bias.item_ids, f"version {version.number}", ITEM).column
             for version, bias in ((before, old), (after, new))
-        ]
+        )
     )
     old_bias, was_excluded = _by_code(old, old_codes, len(ids))
     new_bias, is_excluded = _by_code(new, new_codes, len(ids))
@@ -49,7 +48,7 @@ def diff(before: Version, after: Version) -> pa.Table:
     rows = np.flatnonzero((move != 0) | (was_excluded != is_excluded))
     same = was_excluded[rows] == is_excluded[rows]
     rows = rows[np.lexsort((rows, -np.abs(move[rows]), same))]
-    shown = pa.array(take_ids(ids, rows.astype(np.int32)))
+    shown = pa.array(ids.take(rows.astype(np.int32)))
     return pa.table(
         {
             ITEM: shown,

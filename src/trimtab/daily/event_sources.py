@@ -7,10 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from trimtab.errors import SettingError, StoreError
-from trimtab.tables.column_map import ColumnMap
-from trimtab.tables.columns import CATEGORY, ITEM, QUANTITY, TIMESTAMP, USER, WEIGHT
+from trimtab.tables.columns import CATEGORY, ITEM, QUANTITY, TIMESTAMP, USER, WEIGHT, ColumnMap
 from trimtab.tables.files import is_csv, read_table
-from trimtab.tables.passwords import mask_passwords, without_password
+from trimtab.tables.places import mask_passwords, without_password
 
 _POSTGRES = ("postgresql", "postgres")
 _DUCKDB = "duckdb"

@@ -12,7 +12,7 @@ from trimtab.parquet.fit_parquet import fit_sources
 from trimtab.parquet.fit_sources import FitSources
 from trimtab.tables.columns import CATEGORY, ITEM, WEIGHT
 from trimtab.tables.frames import Table
-from trimtab.tables.parquet_rows import Rows, TableRows
+from trimtab.tables.rows import Rows, TableRows
 
 
 def can_learn_from_files(learner: BiasLearner | RerankLearner, tables: TrainingTables) -> bool:

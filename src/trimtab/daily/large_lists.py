@@ -11,13 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.parquet.list_file import write_parts
-from trimtab.tables.arrow_types import is_text, plain_type
-from trimtab.tables.column_map import ColumnMap
-from trimtab.tables.columns import ITEM, SCORE, USER, WINDOW
+from trimtab.tables.columns import ITEM, SCORE, USER, WINDOW, ColumnMap, is_text, plain_type
 from trimtab.tables.files import is_csv
-from trimtab.tables.log_windows import rows_of_users
-from trimtab.tables.parquet_rows import ParquetRows
+from trimtab.tables.log import rows_of_users
 from trimtab.tables.places import Place
+from trimtab.tables.rows import ParquetRows
 from trimtab.tables.user_ranges import divide_by_user
 
 LARGE = 20_000_000  # rows: about 500 MB in memory

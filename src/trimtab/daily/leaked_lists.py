@@ -25,10 +25,9 @@ import pyarrow.compute as pc
 from trimtab.errors import DataError, RefusedError, warn
 from trimtab.metrics.evaluation import evaluate_units
 from trimtab.tables.columns import ITEM, TIMESTAMP, USER
-from trimtab.tables.log import Log
-from trimtab.tables.log_windows import Window, event_times, rows_of_users
-from trimtab.tables.timestamps import microseconds
-from trimtab.tables.vocabulary import encode_ids, id_column
+from trimtab.tables.log import Log, Window, event_times, rows_of_users
+from trimtab.tables.times import microseconds
+from trimtab.tables.vocabulary import Vocabulary, id_column
 
 _FAR_MORE = 2.0  # times the median odds of the other windows
 _CLEARLY = 3.0  # standard errors above that median
@@ -131,8 +130,8 @@ def _first_purchases(log: Log, start: int) -> pa.Table:
     """Return the first event of each (user, item), of users with events from an instant on."""
     recent = log.events.slice(int(np.searchsorted(event_times(log), start)))
     events = rows_of_users(log.events.select([USER, ITEM, TIMESTAMP]), recent)
-    _, (users,) = encode_ids([id_column("events", USER, events[USER])])
-    item_ids, (items,) = encode_ids([id_column("events", ITEM, events[ITEM])])
+    _, (users,) = Vocabulary.encode(id_column("events", USER, events[USER]))
+    item_ids, (items,) = Vocabulary.encode(id_column("events", ITEM, events[ITEM]))
     pairs = users.astype(np.int64) * len(item_ids) + items
     return events.take(pa.array(np.unique(pairs, return_index=True)[1]))  # events are in order
 

@@ -12,12 +12,11 @@ from trimtab.daily.dated_lists import DatedLists
 from trimtab.daily.large_lists import LIST_COLUMNS, LargeLists, distinct_items
 from trimtab.daily.training_tables import ShopData, TrainingTables
 from trimtab.errors import RefusedError, StoreError, TrimtabError, warn
-from trimtab.tables.column_map import ColumnMap, own_names
-from trimtab.tables.columns import ITEM
+from trimtab.tables.columns import ITEM, ColumnMap, own_names
 from trimtab.tables.files import is_csv, match_id_types, read_table
-from trimtab.tables.parquet_rows import ParquetRows, Rows, TableRows
 from trimtab.tables.places import Place
-from trimtab.tables.vocabulary import IdColumn, encode_ids, id_column
+from trimtab.tables.rows import ParquetRows, Rows, TableRows
+from trimtab.tables.vocabulary import IdColumn, Vocabulary, id_column
 
 _MOST_UNKNOWN = 0.5  # share of the entries in tonight's lists
 _SOME_UNKNOWN = 0.1  # from here on, a warning
@@ -88,7 +87,7 @@ def _unknown_share(lists: DatedLists, day: date, known: list[IdColumn]) -> float
     """Return the share of a day's entries whose items are in none of the columns."""
     path = lists.days[day]
     items, entries, n_rows = _count_items(path, lists.columns, known[0].kind == "strings")
-    _, (codes, *others) = encode_ids([items, *known])
+    _, (codes, *others) = Vocabulary.encode(items, *known)
     is_known = pc.is_in(pa.array(codes), pa.chunked_array([pa.array(part) for part in others]))
     unknown = pc.sum(entries.filter(pc.invert(is_known)), min_count=0).as_py()
     return float(unknown / max(n_rows, 1))

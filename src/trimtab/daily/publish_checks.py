@@ -15,7 +15,7 @@ from trimtab.daily.training_tables import ShopData
 from trimtab.errors import RefusedError, StoreError, warn
 from trimtab.store import Store
 from trimtab.tables.columns import ITEM, RANK, USER
-from trimtab.tables.vocabulary import encode_ids, id_column
+from trimtab.tables.vocabulary import Vocabulary, id_column
 
 _LEAST_USERS, _FEW_USERS = 0.7, 0.9  # of the users in the training lists; warn below the second
 _LEAST_UNCHANGED = 0.5  # share of slots left unchanged tonight, over the share in training lists
@@ -101,8 +101,8 @@ def unchanged_share(
     k = int(pc.max(top[RANK]).as_py())
     engine_top = zero.apply(lists, k, duplicates=duplicates, depth="all")
     tables = (engine_top, top)
-    _, user_codes = encode_ids([id_column("lists", USER, table[USER]) for table in tables])
-    items, item_codes = encode_ids([id_column("lists", ITEM, table[ITEM]) for table in tables])
+    _, user_codes = Vocabulary.encode(*(id_column("lists", USER, own[USER]) for own in tables))
+    items, item_codes = Vocabulary.encode(*(id_column("lists", ITEM, own[ITEM]) for own in tables))
     before, after = (
         users.astype(np.int64) * len(items) + codes
         for users, codes in zip(user_codes, item_codes, strict=True)

@@ -26,12 +26,10 @@ from trimtab.errors import DataError, StoreError, TrimtabError, TrimtabWarning
 from trimtab.metrics.bootstrap import Interval, lift_intervals
 from trimtab.metrics.evaluation import LEVEL, evaluate_units
 from trimtab.store import Store, Version
-from trimtab.tables.column_map import ColumnMap, GivenColumns
-from trimtab.tables.columns import ITEM, SCORE, USER, WEIGHT
-from trimtab.tables.log_holes import HOLE, find_holes
-from trimtab.tables.log_windows import Window, event_times, rows_of_users
+from trimtab.tables.columns import ITEM, SCORE, USER, WEIGHT, ColumnMap, GivenColumns
+from trimtab.tables.log import HOLE, Window, event_times, find_holes, rows_of_users
 from trimtab.tables.places import Place, as_place
-from trimtab.tables.timestamps import as_datetime, local_day, read_day, require_zone
+from trimtab.tables.times import as_datetime, local_day, read_day, require_zone
 
 _N_DRAWS, _SEED = 1000, 0
 _END = date(9999, 1, 1)  # all events of the log are before it

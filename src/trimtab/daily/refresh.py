@@ -67,12 +67,10 @@ from trimtab.learn import BiasLearner, RerankLearner
 from trimtab.rerank import Reranker
 from trimtab.store import Store, Version
 from trimtab.store.writer import open_writer
-from trimtab.tables.column_map import ColumnMap, GivenColumns
-from trimtab.tables.columns import WEIGHT
-from trimtab.tables.log_windows import recent_windows
-from trimtab.tables.passwords import without_password
-from trimtab.tables.places import absolute, as_place
-from trimtab.tables.timestamps import read_day, require_zone
+from trimtab.tables.columns import WEIGHT, ColumnMap, GivenColumns
+from trimtab.tables.log import recent_windows
+from trimtab.tables.places import absolute, as_place, without_password
+from trimtab.tables.times import read_day, require_zone
 
 GUARD, INCOMPLETE, OLDER, DIFFERENT_LISTS = "guard", "incomplete", "older", "different-lists"
 UNKNOWN_ITEMS, ID_TYPE, LEAKED = "unknown-items", "id-type", "leaked-lists"

@@ -15,9 +15,9 @@ from trimtab.daily.training_tables import read_lists
 from trimtab.errors import DataError, StoreError
 from trimtab.tables.columns import TRAINED_UNTIL
 from trimtab.tables.files import write_table
-from trimtab.tables.log_windows import Window, event_times
+from trimtab.tables.log import Window, event_times
 from trimtab.tables.places import Address
-from trimtab.tables.timestamps import day_start, local_day
+from trimtab.tables.times import day_start, local_day
 
 
 @dataclass(frozen=True)

@@ -40,9 +40,8 @@ from trimtab.metrics.evaluation import evaluate_units
 from trimtab.rerank import Reranker
 from trimtab.tables.columns import TIMESTAMP, TRAINED_UNTIL, WEIGHT
 from trimtab.tables.files import read_table, write_table
-from trimtab.tables.log import Log
-from trimtab.tables.log_windows import Window, recent_windows
-from trimtab.tables.timestamps import as_datetime, local_day, microseconds
+from trimtab.tables.log import Log, Window, recent_windows
+from trimtab.tables.times import as_datetime, local_day, microseconds
 
 Step = Callable[[str], None]
 

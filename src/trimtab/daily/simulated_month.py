@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from trimtab.errors import StoreError
 from trimtab.tables.files import read_table, write_atomically, write_table
-from trimtab.tables.json_rules import parse_json
+from trimtab.tables.folders import parse_json
 
 DAYS, ABOUT, PAGE = "days.parquet", "month.json", "month.html"
 LISTS, STORE = "lists", "store"

@@ -22,10 +22,9 @@ from trimtab.errors import DataError, warn
 from trimtab.parquet.apply_parquet import apply
 from trimtab.rerank import LeftOut, Reranker
 from trimtab.store.versions import LISTS, TOP
-from trimtab.tables.column_map import ColumnMap, own_names
-from trimtab.tables.columns import ITEM, TIMESTAMP, USER
+from trimtab.tables.columns import ITEM, TIMESTAMP, USER, ColumnMap, own_names
 from trimtab.tables.files import is_csv, match_id_types, read_table
-from trimtab.tables.timestamps import as_datetime, day_start
+from trimtab.tables.times import as_datetime, day_start
 
 
 @dataclass(frozen=True)

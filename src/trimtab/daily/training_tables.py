@@ -23,7 +23,6 @@ from trimtab.daily.large_lists import (
 )
 from trimtab.daily.leaked_lists import leave_out_leaked
 from trimtab.errors import DataError
-from trimtab.tables.column_map import ColumnMap, own_names
 from trimtab.tables.columns import (
     CATEGORY,
     ITEM,
@@ -33,13 +32,14 @@ from trimtab.tables.columns import (
     TRAINED_UNTIL,
     USER,
     WEIGHT,
+    ColumnMap,
+    own_names,
 )
 from trimtab.tables.files import is_csv, match_id_types, read_table
 from trimtab.tables.frames import Table, require_numbers
-from trimtab.tables.log import Log, make_log
-from trimtab.tables.log_windows import Window, rows_of_users, stack_windows
+from trimtab.tables.log import Log, Window, make_log, rows_of_users, stack_windows
 from trimtab.tables.places import Place
-from trimtab.tables.timestamps import as_utc, day_start, microseconds, require_zone
+from trimtab.tables.times import as_utc, day_start, microseconds, require_zone
 
 _ELSEWHERE = (USER, ITEM, TIMESTAMP, SCORE, TRAINED_UNTIL)  # needed, or columns of the lists
 

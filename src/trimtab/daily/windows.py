@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from datetime import date, timedelta
 
 from trimtab.errors import RefusedError, warn
-from trimtab.tables.log import Log
-from trimtab.tables.log_holes import HOLE, compare_weekday, find_holes
-from trimtab.tables.log_windows import Window, event_times
+from trimtab.tables.log import HOLE, Log, Window, compare_weekday, event_times, find_holes
 
 _HOUR = 3_600_000_000  # microseconds
 _EARLY = 4 * _HOUR  # before the earliest last sale of the same weekday: the day is not over

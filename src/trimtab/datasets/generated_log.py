@@ -29,7 +29,7 @@ from trimtab.datasets.random_tables import (
     stream_keys,
 )
 from trimtab.errors import SettingError
-from trimtab.tables.timestamps import DAY
+from trimtab.tables.times import DAY
 
 if TYPE_CHECKING:
     from trimtab.kernels.simulated_shoppers import ItemTrends

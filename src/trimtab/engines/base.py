@@ -25,10 +25,9 @@ from trimtab.checks import (
 )
 from trimtab.errors import DataError
 from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER
-from trimtab.tables.frames import Table, as_id_column, read_frame, take_ids, write_frame
-from trimtab.tables.numbered_ids import id_values
-from trimtab.tables.timestamps import DAY, as_datetime, microseconds, read_instant, require_before
-from trimtab.tables.vocabulary import encode_ids, id_column
+from trimtab.tables.frames import Table, id_values, read_frame, write_frame
+from trimtab.tables.times import DAY, as_datetime, microseconds, read_instant, require_before
+from trimtab.tables.vocabulary import as_id_column, encode_ids, id_column, take_ids
 
 
 class Events(NamedTuple):

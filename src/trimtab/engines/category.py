@@ -20,8 +20,8 @@ from trimtab.engines.base import Engine, Events
 from trimtab.engines.sparse_mixture import Mix, Rows, commonest_first, mix_lists, share_rows
 from trimtab.errors import SettingError
 from trimtab.tables.columns import CATEGORY, ITEM
-from trimtab.tables.frames import as_id_column, column_names, read_frame
-from trimtab.tables.vocabulary import encode_ids, id_column
+from trimtab.tables.frames import column_names, read_frame
+from trimtab.tables.vocabulary import as_id_column, encode_ids, id_column
 
 
 class _Model(NamedTuple):

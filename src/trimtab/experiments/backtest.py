@@ -35,7 +35,7 @@ from trimtab.experiments.unfinished import (
 from trimtab.tables.columns import ITEM, TIMESTAMP, USER, WEIGHT
 from trimtab.tables.files import require_writable_folder
 from trimtab.tables.log import Log
-from trimtab.tables.timestamps import local_day, microseconds
+from trimtab.tables.times import local_day, microseconds
 
 
 def run_backtest(

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from trimtab.arrays import Ints, find_positions
+from trimtab.arrays import Ints
 from trimtab.checks import MOST_K, require_k
 from trimtab.learn.rerank.sampled_units import repeats_own
 from trimtab.metrics.evaluation import evaluate_units
 from trimtab.tables.columns import ITEM, SCORE, USER
-from trimtab.tables.frames import as_id_column, read_frame, take_ids, write_frame
-from trimtab.tables.vocabulary import encode_ids
+from trimtab.tables.frames import read_frame, write_frame
+from trimtab.tables.vocabulary import Vocabulary
 
 
 def best_sellers(recs: Any, recent: Any, k: int = 10, own: Any | None = None) -> Any:
@@ -39,19 +39,19 @@ def best_sellers(recs: Any, recent: Any, k: int = 10, own: Any | None = None) ->
     """
     require_k(k)
     table = read_frame(recs, "recs", USER, ITEM)
-    user_ids, _ = encode_ids([table.ids(USER)])
+    user_ids, _ = Vocabulary.encode(table.ids(USER))
     sold = read_frame(recent, "recent", ITEM, may_be_empty=True)
-    item_ids, (codes,) = encode_ids([sold.ids(ITEM)])
+    item_ids, (codes,) = Vocabulary.encode(sold.ids(ITEM))
     counts = np.bincount(codes, minlength=len(item_ids))
     order = np.argsort(-counts, kind="stable")  # codes ascend with ids
-    ranked = take_ids(item_ids, order)
+    ranked = Vocabulary(item_ids.take(order))  # by rank, not by id
     rows = places = np.empty(0, np.int64)
     if own is not None and len(order):
         rows, places = _places_of_own(user_ids, ranked, own)
     users, shown = _fill_slots(rows, places, len(user_ids), len(order), k)
     columns = {
-        USER: take_ids(user_ids, users),
-        ITEM: take_ids(ranked, shown),
+        USER: user_ids.take(users),
+        ITEM: ranked.take(shown),
         SCORE: counts[order][shown].astype(np.float64),
     }
     return write_frame(columns, table)
@@ -71,14 +71,10 @@ def lists_hold_own(recs: Any, own: Any) -> bool:
     return repeats_own(MOST_K * float(found.buyers().acc.sum()), by_chance)
 
 
-def _places_of_own(user_ids: Any, ranked: Any, own: Any) -> tuple[Ints, Ints]:
+def _places_of_own(user_ids: Vocabulary, ranked: Vocabulary, own: Any) -> tuple[Ints, Ints]:
     """Return the users who have some of the ranked items, and the ranks of these, in order."""
     table = read_frame(own, "own", USER, ITEM)
-    found = []
-    for name, ids in ((USER, user_ids), (ITEM, ranked)):
-        _, (ours, theirs) = encode_ids([as_id_column("recs", name, ids), table.ids(name)])
-        found.append(find_positions(ours, theirs))
-    rows, places = found
+    rows, places = user_ids.codes(table.ids(USER)), ranked.codes(table.ids(ITEM))
     both = (rows >= 0) & (places >= 0)
     pairs = np.unique(rows[both].astype(np.int64) * len(ranked) + places[both])
     return pairs // len(ranked), pairs % len(ranked)

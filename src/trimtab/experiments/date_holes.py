@@ -11,10 +11,8 @@ from trimtab.errors import warn
 from trimtab.experiments.plan import Plan
 from trimtab.experiments.results import EARLIER, HOLE_WINDOWS, RECENT, SCHEMAS, TEST
 from trimtab.experiments.timeline import Split
-from trimtab.tables.log import Log
-from trimtab.tables.log_holes import HOLE, Hole, find_holes
-from trimtab.tables.log_windows import Window, event_times, recent_windows
-from trimtab.tables.timestamps import local_day
+from trimtab.tables.log import HOLE, Hole, Log, Window, event_times, find_holes, recent_windows
+from trimtab.tables.times import local_day
 
 
 def list_holes(plan: Plan, log: Log, splits: Sequence[Split]) -> pa.Table:

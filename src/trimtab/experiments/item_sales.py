@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from trimtab.arrays import Codes, Floats, Ints, find_positions
+from trimtab.arrays import Codes, Floats, Ints
 from trimtab.experiments.results import SCHEMAS
 from trimtab.experiments.timeline import Split
 from trimtab.tables.columns import ITEM, NAME, TIMESTAMP, USER
-from trimtab.tables.frames import as_id_column, take_ids
 from trimtab.tables.log import Log
-from trimtab.tables.timestamps import DAY, local_months, microseconds
-from trimtab.tables.vocabulary import encode_ids, id_column
+from trimtab.tables.times import DAY, microseconds
+from trimtab.tables.vocabulary import Vocabulary, id_column
 
 _WEEK = 7 * DAY
 
@@ -27,8 +27,8 @@ class WeeklySales:
 
     def __init__(self, log: Log, split: Split) -> None:
         self._log = log
-        self._ids, (self._items,) = encode_ids([id_column("events", ITEM, log.events[ITEM])])
-        _, (self._users,) = encode_ids([id_column("events", USER, log.events[USER])])
+        self._ids, (self._items,) = Vocabulary.encode(id_column("events", ITEM, log.events[ITEM]))
+        _, (self._users,) = Vocabulary.encode(id_column("events", USER, log.events[USER]))
         self._times = microseconds(log.events[TIMESTAMP])
         self._counts = {
             "sales_before": self._weekly(split.recent_from - _WEEK, split.recent_from),
@@ -39,13 +39,11 @@ class WeeklySales:
 
     def rows(self, item_ids: Any, positions: Ints) -> list[dict[str, Any]]:
         """Return the id, name and sales of the items at the given positions of `item_ids`."""
-        wanted = as_id_column("biases", ITEM, take_ids(item_ids, positions.astype(np.int32)))
-        _, (sold, codes) = encode_ids([as_id_column("events", ITEM, self._ids), wanted])
-        ids = wanted.values.to_pylist() if hasattr(wanted.values, "to_pylist") else wanted.values
-        places = find_positions(sold, codes).tolist()
+        wanted = Vocabulary(item_ids).take(positions.astype(np.int32))
+        places = self._ids.codes(Vocabulary(wanted, "biases", ITEM).column).tolist()
         return [
             {"item_id": str(item_id), **self._row(str(item_id), place)}
-            for item_id, place in zip(ids, places, strict=True)
+            for item_id, place in zip(pa.array(wanted).to_pylist(), places, strict=True)
         ]
 
     def _row(self, item_id: str, place: int) -> dict[str, Any]:
@@ -76,9 +74,9 @@ def rank_sellers(log: Log, n_sellers: int = 10) -> pa.Table:
     A user counts once per item and month. Ranks are among all items, from 1; ties go to the smaller
     id. An item has no row for a month without buyers.
     """
-    _, (users,) = encode_ids([id_column("events", USER, log.events[USER])])
-    ids, (items,) = encode_ids([id_column("events", ITEM, log.events[ITEM])])
-    stamps = local_months(microseconds(log.events[TIMESTAMP]), log.tz).dictionary_encode()
+    _, (users,) = Vocabulary.encode(id_column("events", USER, log.events[USER]))
+    ids, (items,) = Vocabulary.encode(id_column("events", ITEM, log.events[ITEM]))
+    stamps = _local_months(microseconds(log.events[TIMESTAMP]), log.tz).dictionary_encode()
     month_codes, months = stamps.indices.to_numpy(), stamps.dictionary.to_pylist()
     buyers = np.stack(
         [
@@ -107,3 +105,10 @@ def _month_rows(month: str, buyers: Ints, best: Ints, log: Log) -> list[dict[str
         for item in best.tolist()
         if buyers[item]
     ]
+
+
+def _local_months(instants: Ints, tz: str) -> Any:
+    """Return the month of each instant, as text like 2017-03."""
+    stamps = pa.array(np.asarray(instants)).cast(pa.timestamp("us", tz="UTC"))
+    local = pc.local_timestamp(stamps.cast(pa.timestamp("us", tz=tz)))
+    return pc.strftime(local, format="%Y-%m")

@@ -13,7 +13,7 @@ from datetime import date
 from typing import Any, NamedTuple, Protocol
 
 from trimtab.engines.base import Engine
-from trimtab.tables.timestamps import as_datetime
+from trimtab.tables.times import as_datetime
 
 
 class OwnEngine(Protocol):

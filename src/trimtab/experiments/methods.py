@@ -32,8 +32,8 @@ from trimtab.experiments.timeline import EarlierWindow, Split, recent_window
 from trimtab.learn import BiasLearner, RerankLearner
 from trimtab.rerank import Reranker
 from trimtab.tables.columns import TIMESTAMP, USER
-from trimtab.tables.log_windows import stack_windows
-from trimtab.tables.timestamps import DAY, as_datetime, microseconds
+from trimtab.tables.log import stack_windows
+from trimtab.tables.times import DAY, as_datetime, microseconds
 
 RERANKER, BEST_SELLERS = "reranker", "bestsellers"
 SELLER_DAYS = (1, 3, 7)  # best sellers are judged with each, unless a plan sets the days

@@ -29,7 +29,7 @@ from trimtab.experiments.results import BASELINE
 from trimtab.experiments.timeline import rolling_dates
 from trimtab.tables.log import Log, read_log
 from trimtab.tables.places import is_address
-from trimtab.tables.timestamps import read_day
+from trimtab.tables.times import read_day
 
 GIFT_SHOP, COMPLETE_JOURNEY = "gift-shop", "complete-journey"
 NAMED_LOGS = {GIFT_SHOP: load_gift_shop, COMPLETE_JOURNEY: load_complete_journey}

@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 from trimtab.errors import StoreError
-from trimtab.tables.file_headers import HeaderKind, read_header
 from trimtab.tables.files import read_table, write_atomically, write_table
+from trimtab.tables.folders import HeaderKind, read_header
 
 FORMAT = "trimtab-results"
 VERSION = 1

@@ -15,9 +15,9 @@ from trimtab.arrays import Floats, Ints
 from trimtab.checks import require_number
 from trimtab.engines.base import Engine
 from trimtab.tables.columns import ITEM, SCORE
-from trimtab.tables.frames import as_id_column, read_frame, take_ids, write_frame
-from trimtab.tables.rec_lists import read_lists
-from trimtab.tables.vocabulary import IdColumn, encode_ids
+from trimtab.tables.frames import read_frame, write_frame
+from trimtab.tables.lists import read_lists
+from trimtab.tables.vocabulary import IdColumn, Vocabulary
 
 _PRIOR_LISTS = 10
 AnyEngine = TypeVar("AnyEngine", bound=Engine)
@@ -105,13 +105,13 @@ class _Scores:
         coded = self._coded
         units = np.repeat(np.arange(len(coded.units), dtype=np.int32), self.lengths)
         columns = coded.units.columns(units)
-        columns[ITEM] = take_ids(coded.item_ids, coded.lists.items)
+        columns[ITEM] = Vocabulary(coded.item_ids).take(coded.lists.items)
         columns[SCORE] = values
         return write_frame(columns, coded.table)
 
     @property
     def items(self) -> IdColumn:
-        return as_id_column("recs", ITEM, self._coded.item_ids)
+        return Vocabulary(self._coded.item_ids).column
 
     @property
     def item_codes(self) -> Any:
@@ -122,7 +122,7 @@ def _read(recs: Any, **tables: Any) -> tuple[_Scores, Any, dict[str, Floats]]:
     """Return scores, their items as common codes, and how often each table has each item."""
     scores = _Scores(recs)
     columns = [read_frame(table, name, ITEM).ids(ITEM) for name, table in tables.items()]
-    ids, (own, *others) = encode_ids([scores.items, *columns])
+    ids, (own, *others) = Vocabulary.encode(scores.items, *columns)
     counts = {
         name: np.bincount(codes, minlength=len(ids)).astype(np.float64)
         for name, codes in zip(tables, others, strict=True)

@@ -24,10 +24,8 @@ from trimtab.arrays import Ints
 from trimtab.checks import MOST_DAYS, require_whole
 from trimtab.errors import DataError, SettingError
 from trimtab.tables.columns import TIMESTAMP, USER
-from trimtab.tables.log import Log
-from trimtab.tables.log_holes import find_holes
-from trimtab.tables.log_windows import Window, recent_windows
-from trimtab.tables.timestamps import day_start, local_day, microseconds, read_day
+from trimtab.tables.log import Log, Window, find_holes, recent_windows
+from trimtab.tables.times import day_start, local_day, microseconds, read_day
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from trimtab.errors import StoreError
 from trimtab.experiments.results import ABOUT, INCOMPLETE, SCHEMAS, Results
 from trimtab.tables.files import write_atomically
-from trimtab.tables.json_rules import parse_json
+from trimtab.tables.folders import parse_json
 
 CELLS, NOTE = "cells", "unfinished.json"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trimtab.arrays import Codes, Floats, Ints
-from trimtab.tables.timestamps import DAY
+from trimtab.tables.times import DAY
 
 QUARTER, MONTH, WEEK = 91, 30, 7  # days
 NEVER = 400.0  # days since the last sale of what was never sold

@@ -23,22 +23,29 @@ from trimtab.learn.weighted_events import (
     weigh_events,
 )
 from trimtab.metrics.event_weights import gain_factors
-from trimtab.tables.arrow_types import plain_type
-from trimtab.tables.columns import CATEGORY, COUNT, ITEM, SCORE, TIMESTAMP, USER, WEIGHT, WINDOW
-from trimtab.tables.epochs import is_epoch_type, parse_epochs
-from trimtab.tables.frames import (
-    Table,
+from trimtab.tables.columns import (
+    CATEGORY,
+    COUNT,
+    ITEM,
+    SCORE,
+    TIMESTAMP,
+    USER,
+    WEIGHT,
+    WINDOW,
+    plain_type,
+)
+from trimtab.tables.frames import Table, read_frame
+from trimtab.tables.lists import (
     Units,
-    as_id_column,
+    code_lists,
     encode_units,
     group_sets,
-    read_frame,
+    longest_list,
     read_weights,
-    take_ids,
+    warn_if_short,
 )
-from trimtab.tables.rec_lists import code_lists, longest_list, warn_if_short
-from trimtab.tables.timestamps import require_calendar
-from trimtab.tables.vocabulary import encode_ids
+from trimtab.tables.times import is_epoch_type, parse_epochs, require_calendar
+from trimtab.tables.vocabulary import as_id_column, encode_ids, take_ids
 
 
 @dataclass(frozen=True)

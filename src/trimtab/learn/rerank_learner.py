@@ -15,7 +15,7 @@ from trimtab.progress import Progress, progress_reporter
 from trimtab.rerank import Reranker
 from trimtab.rerank.rerank_lists import WIDEN
 from trimtab.tables.columns import COUNT, TIMESTAMP, USER
-from trimtab.tables.timestamps import has_zone
+from trimtab.tables.times import has_zone
 
 REPEATS = ("auto", "add", "never")
 _LEARNS_FROM = "a reranker learns from who bought what and when"

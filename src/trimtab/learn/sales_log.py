@@ -11,7 +11,7 @@ from trimtab.learn.history import WEEK, Histories, History, count_history, days_
 from trimtab.learn.input_checks import check_same_clock, require_counts, warn_of_untimed_windows
 from trimtab.tables.columns import COUNT, TIMESTAMP
 from trimtab.tables.frames import Table, read_scores
-from trimtab.tables.timestamps import DAY, as_utc, has_zone, microseconds
+from trimtab.tables.times import DAY, as_utc, has_zone, microseconds
 
 
 @dataclass

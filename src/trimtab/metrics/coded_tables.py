@@ -19,16 +19,8 @@ from trimtab.metrics.event_weights import (
 )
 from trimtab.metrics.ranking import rank_lists
 from trimtab.tables.columns import COUNT, ITEM, RANK, SCORE, USER, WINDOW
-from trimtab.tables.frames import (
-    Table,
-    Units,
-    encode_units,
-    group_scored,
-    group_sets,
-    read_frame,
-    read_scores,
-    read_weights,
-)
+from trimtab.tables.frames import Table, read_frame, read_scores
+from trimtab.tables.lists import Units, encode_units, group_scored, group_sets, read_weights
 from trimtab.tables.vocabulary import encode_ids
 
 

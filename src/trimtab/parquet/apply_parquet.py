@@ -29,15 +29,21 @@ from trimtab.parquet.row_tables import (
 from trimtab.progress import Progress, show_parts
 from trimtab.rerank import LeftOut, Reranker, reranked_parts
 from trimtab.rerank.users_in_parts import with_listed_items
-from trimtab.tables.arrow_types import plain_type
-from trimtab.tables.column_map import GivenColumns
-from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER, WEIGHT, WINDOW
+from trimtab.tables.columns import (
+    ITEM,
+    SCORE,
+    TIMESTAMP,
+    USER,
+    WEIGHT,
+    WINDOW,
+    GivenColumns,
+    plain_type,
+)
 from trimtab.tables.files import require_suffix, require_writable_folder
-from trimtab.tables.frames import as_id_column
-from trimtab.tables.parquet_rows import Rows
-from trimtab.tables.rec_lists import require_for_unlisted
-from trimtab.tables.row_checks import find_lowest
+from trimtab.tables.lists import require_for_unlisted
+from trimtab.tables.rows import Rows, find_lowest
 from trimtab.tables.user_ranges import ROWS_PER_PART, UserPart, UserParts, divide_by_user
+from trimtab.tables.vocabulary import as_id_column
 
 
 class WrittenLists(NamedTuple):

@@ -26,9 +26,9 @@ from trimtab.learn.partitions.part_histories import LogTimes, TimesSoFar
 from trimtab.learn.partitions.partitioned_units import count_parts
 from trimtab.parquet.fit_sources import FitSources
 from trimtab.tables.columns import ITEM, TIMESTAMP, WINDOW
-from trimtab.tables.frames import Table, as_id_column
+from trimtab.tables.frames import Table
 from trimtab.tables.user_ranges import divide_by_user
-from trimtab.tables.vocabulary import encode_ids
+from trimtab.tables.vocabulary import as_id_column, encode_ids
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,11 @@ from trimtab.parquet.event_columns import drop_weightless, weights_differ
 from trimtab.parquet.item_counts import ItemCounts, add_sales
 from trimtab.parquet.row_tables import open_table, read_into_memory, recheck
 from trimtab.progress import Progress, show_parts
-from trimtab.tables.column_map import GivenColumns, own_names
-from trimtab.tables.columns import COUNT, ITEM, RANK, SCORE, USER, WINDOW
-from trimtab.tables.frames import Units, as_id_column, read_weights, take_ids
-from trimtab.tables.parquet_rows import Rows
+from trimtab.tables.columns import COUNT, ITEM, RANK, SCORE, USER, WINDOW, GivenColumns, own_names
+from trimtab.tables.lists import Units, read_weights
+from trimtab.tables.rows import Rows
 from trimtab.tables.user_ranges import ROWS_PER_PART, UserPart, divide_by_user
-from trimtab.tables.vocabulary import encode_ids
+from trimtab.tables.vocabulary import as_id_column, encode_ids, take_ids
 
 
 def evaluate(

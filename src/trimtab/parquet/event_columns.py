@@ -8,8 +8,7 @@ import pyarrow as pa
 from trimtab.arrays import Floats
 from trimtab.metrics.event_weights import read_event_weights
 from trimtab.tables.frames import Table, require_numbers
-from trimtab.tables.parquet_rows import Rows
-from trimtab.tables.row_checks import find_lowest, require_values
+from trimtab.tables.rows import Rows, find_lowest, require_values
 
 
 def weights_differ(name: str, rows: Rows, column: str) -> bool:

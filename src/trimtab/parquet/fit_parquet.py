@@ -30,7 +30,7 @@ from trimtab.parquet.coded_files import CodedFiles, code_files
 from trimtab.parquet.fit_sources import FitSources
 from trimtab.progress import Progress, progress_reporter
 from trimtab.rerank import Reranker
-from trimtab.tables.column_map import GivenColumns
+from trimtab.tables.columns import GivenColumns
 from trimtab.tables.user_ranges import ROWS_PER_PART
 
 

@@ -12,13 +12,25 @@ from trimtab.checks import require_columns, require_rows
 from trimtab.errors import DataError
 from trimtab.learn.input_checks import check_same_clock
 from trimtab.parquet.row_tables import open_table
-from trimtab.tables.arrow_types import is_text, plain_type
-from trimtab.tables.column_map import GivenColumns, own_names
-from trimtab.tables.columns import CATEGORY, COUNT, ITEM, SCORE, TIMESTAMP, USER, WEIGHT, WINDOW
+from trimtab.tables.columns import (
+    CATEGORY,
+    COUNT,
+    ITEM,
+    SCORE,
+    TIMESTAMP,
+    USER,
+    WEIGHT,
+    WINDOW,
+    GivenColumns,
+    is_text,
+    own_names,
+    plain_type,
+)
 from trimtab.tables.files import read_table
-from trimtab.tables.frames import Table, require_windows_in_all
-from trimtab.tables.parquet_rows import Rows
-from trimtab.tables.timestamps import has_zone
+from trimtab.tables.frames import Table
+from trimtab.tables.lists import require_windows_in_all
+from trimtab.tables.rows import Rows
+from trimtab.tables.times import has_zone
 
 
 @dataclass(frozen=True)

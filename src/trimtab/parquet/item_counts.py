@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 from trimtab.arrays import Floats, Ints
 from trimtab.metrics.coded_tables import count_sales
 from trimtab.tables.columns import COUNT, ITEM
-from trimtab.tables.frames import as_id_column, read_frame
-from trimtab.tables.parquet_rows import Rows
-from trimtab.tables.vocabulary import encode_ids, id_column
+from trimtab.tables.frames import read_frame
+from trimtab.tables.rows import Rows
+from trimtab.tables.vocabulary import as_id_column, encode_ids, id_column
 
 
 class ItemCounts:

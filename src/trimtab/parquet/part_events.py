@@ -12,10 +12,9 @@ from trimtab.arrays import Ints
 from trimtab.parquet.event_columns import drop_weightless, weights_differ
 from trimtab.rerank import LeftOut, Reranker
 from trimtab.rerank.events import choose_instant, latest_by_day
-from trimtab.tables.column_map import own_names
-from trimtab.tables.columns import TIMESTAMP, WEIGHT
-from trimtab.tables.parquet_rows import Rows
-from trimtab.tables.timestamps import as_datetime, as_utc, microseconds
+from trimtab.tables.columns import TIMESTAMP, WEIGHT, own_names
+from trimtab.tables.rows import Rows
+from trimtab.tables.times import as_datetime, as_utc, microseconds
 
 
 @dataclass(frozen=True)

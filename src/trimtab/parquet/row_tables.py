@@ -10,12 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.checks import require_columns
-from trimtab.tables.column_map import ColumnMap, GivenColumns, own_names
+from trimtab.tables.columns import ColumnMap, GivenColumns, own_names
 from trimtab.tables.files import is_csv, read_table
-from trimtab.tables.frames import Table, as_id_column, require_numbers
-from trimtab.tables.parquet_rows import ParquetRows, Rows, TableRows
-from trimtab.tables.row_checks import find_lowest, require_values
-from trimtab.tables.vocabulary import IdColumn, encode_ids, id_column
+from trimtab.tables.frames import Table, require_numbers
+from trimtab.tables.rows import ParquetRows, Rows, TableRows, find_lowest, require_values
+from trimtab.tables.vocabulary import IdColumn, as_id_column, encode_ids, id_column
 
 _MOST_WAITING = 4_000_000  # ids that are not merged yet
 

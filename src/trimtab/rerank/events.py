@@ -14,8 +14,8 @@ from trimtab.metrics.event_weights import read_event_weights
 from trimtab.rerank.purchases_by_user import Purchases, days_before, sum_purchases
 from trimtab.rerank.rerank_table import RerankTable
 from trimtab.tables.columns import ITEM, TIMESTAMP, USER, WEIGHT
-from trimtab.tables.frames import as_id_column, read_frame
-from trimtab.tables.timestamps import (
+from trimtab.tables.frames import read_frame
+from trimtab.tables.times import (
     DAY,
     as_datetime,
     as_utc,
@@ -24,7 +24,7 @@ from trimtab.tables.timestamps import (
     microseconds,
     read_moment,
 )
-from trimtab.tables.vocabulary import encode_ids
+from trimtab.tables.vocabulary import as_id_column, encode_ids
 
 _FEW, _FAR = 1_000, 30 * DAY  # one in so many events must not be so far after all others
 

@@ -19,9 +19,9 @@ from trimtab.rerank.rerank_lists import RankedItems, rank_units, widen_block
 from trimtab.rerank.rerank_table import RerankTable
 from trimtab.rerank.widening import TERMS, WiderLists
 from trimtab.tables.columns import ITEM, SCORE, USER, WINDOW
-from trimtab.tables.frames import as_id_column, read_frame, take_ids
-from trimtab.tables.rec_lists import CodedRecs, read_lists
-from trimtab.tables.vocabulary import encode_ids
+from trimtab.tables.frames import read_frame
+from trimtab.tables.lists import CodedRecs, read_lists
+from trimtab.tables.vocabulary import as_id_column, encode_ids, take_ids
 
 _WORDS = {
     "score": "the engine's score",

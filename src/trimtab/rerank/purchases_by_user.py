@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from trimtab.arrays import Codes, Floats, Ints
-from trimtab.tables.timestamps import DAY
+from trimtab.tables.times import DAY
 from trimtab.threads import run_ranges
 
 

@@ -13,7 +13,7 @@ from trimtab.metrics.ranking import rank_lists
 from trimtab.rerank.purchases_by_user import Purchases
 from trimtab.rerank.rerank_table import RerankTable
 from trimtab.rerank.widening import WiderLists, widen
-from trimtab.tables.frames import group_sets
+from trimtab.tables.lists import group_sets
 
 WIDEN = ("any", "listed", "none")  # what may be added to lists
 _BLOCK = 16_384  # units whose wider lists are in memory at once

@@ -22,7 +22,7 @@ from trimtab.errors import DataError
 from trimtab.rerank.events import LeftOut, UserEvents, choose_instant, no_events, read_events
 from trimtab.rerank.rerank_lists import RankedItems, may_be_added, rank_units
 from trimtab.rerank.rerank_table import RerankTable
-from trimtab.tables.rec_lists import CodedRecs, longest_list, read_lists, warn_if_short
+from trimtab.tables.lists import CodedRecs, longest_list, read_lists, warn_if_short
 
 
 def rank_part(

@@ -27,7 +27,7 @@ from trimtab.rerank.reranked_parts import (
 )
 from trimtab.rerank.saved_reranker import load_reranker, save_reranker
 from trimtab.rerank.widening import SOURCES
-from trimtab.tables.rec_lists import read_lists
+from trimtab.tables.lists import read_lists
 
 PARTS = ("personal", *SOURCES)  # that can be left out
 

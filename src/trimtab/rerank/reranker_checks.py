@@ -11,7 +11,7 @@ from trimtab.bias.saved_checks import FORECAST_RULES, check_columns, check_descr
 from trimtab.checks import METRICS, MOST_K
 from trimtab.rerank.rerank_lists import WIDEN
 from trimtab.rerank.widening import SOURCES, TERMS
-from trimtab.tables.column_rules import check_numbers
+from trimtab.tables.folders import check_numbers
 from trimtab.tables.json_rules import (
     FLAG,
     PLAIN_MAP,

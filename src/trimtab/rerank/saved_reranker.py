@@ -15,9 +15,14 @@ from trimtab.bias.saved_checks import COLUMNS
 from trimtab.errors import StoreError
 from trimtab.rerank.rerank_table import Coefficient, RerankSummary, RerankTable
 from trimtab.rerank.reranker_checks import ADDED_COLUMNS, check_header, check_table
-from trimtab.tables.file_headers import HeaderKind
-from trimtab.tables.store_pointer import is_store, served_folder
-from trimtab.tables.table_folders import SavedKind, read_folder, write_folder
+from trimtab.tables.folders import (
+    HeaderKind,
+    SavedKind,
+    is_store,
+    read_folder,
+    served_folder,
+    write_folder,
+)
 
 FORMAT = "trimtab-reranker"
 VERSION = 1

@@ -10,8 +10,7 @@ import numpy as np
 from trimtab.arrays import Codes, Flags, Floats
 from trimtab.rerank.reranker import Reranker
 from trimtab.tables.columns import ITEM
-from trimtab.tables.frames import as_id_column
-from trimtab.tables.vocabulary import encode_ids
+from trimtab.tables.vocabulary import as_id_column, encode_ids
 
 _NO_FLOATS, _NO_FLAGS, _NO_INTS = np.empty(0), np.empty(0, bool), np.empty(0, np.int64)
 

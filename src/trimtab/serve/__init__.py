@@ -16,9 +16,7 @@ from trimtab.serve.settings import Settings
 
 __all__ = ["Settings", "make_app", "read_exposures", "run"]
 _MODULES = {"make_app": "app", "read_exposures": "exposures", "run": "server"}
-_LIBRARIES = (
-    "httptools", "msgspec", "prometheus_client", "starlette", "swagger_ui_bundle", "uvicorn",
-)  # fmt: skip
+_LIBRARIES = ("httptools", "prometheus_client", "starlette", "swagger_ui_bundle", "uvicorn")
 
 
 def __getattr__(name: str) -> Any:

@@ -16,7 +16,7 @@ from trimtab.rerank.purchases_by_user import days_before
 from trimtab.rerank.rerank_table import RerankTable
 from trimtab.serve.refusals import RefusalError, shorten
 from trimtab.serve.wire import RecentItem, RerankRequest
-from trimtab.tables.timestamps import DAY, instant_of
+from trimtab.tables.times import DAY, instant_of
 
 _MOST_DAYS = 1 << 20  # more days count as this many
 _MOST_CHARACTERS = 50  # of a timestamp

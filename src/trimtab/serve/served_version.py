@@ -16,7 +16,7 @@ from trimtab.serve.personal_ranker import PersonalRanker, make_personal_ranker
 from trimtab.serve.ranker import Ranker, make_ranker
 from trimtab.serve.wire import RefusedVersion, RerankerAnswer, VersionAnswer
 from trimtab.store import Version
-from trimtab.tables.timestamps import as_datetime
+from trimtab.tables.times import as_datetime
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from trimtab.serve.served_version import (
 from trimtab.serve.settings import Settings
 from trimtab.serve.wire import RefusedVersion
 from trimtab.store import Store
-from trimtab.tables.store_pointer import POINTER
+from trimtab.tables.folders import POINTER
 
 log = logging.getLogger("trimtab.serve")
 _MAX_READS = 20

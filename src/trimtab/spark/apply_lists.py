@@ -27,8 +27,7 @@ from trimtab.spark.reranker_events import (
 from trimtab.spark.spark_frames import check_rows, check_same_ids, id_type, read_spark_frame
 from trimtab.spark.user_batches import map_users, read_units, rows_with_tag, tag_rows
 from trimtab.tables.columns import ITEM, RANK, SCORE, USER, WINDOW
-from trimtab.tables.frames import as_id_column
-from trimtab.tables.vocabulary import require_same_id_type
+from trimtab.tables.vocabulary import as_id_column, require_same_id_type
 
 _LISTS, _EXCLUDE, _EVENTS = range(3)
 _NARROW: dict[T.DataType, Any] = {

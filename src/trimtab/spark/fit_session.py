@@ -13,7 +13,7 @@ from trimtab.learn.partitions.unit_survey import Survey, survey_units
 from trimtab.spark.spark_frames import log_seconds
 from trimtab.spark.spark_tables import SparkTables, partition_users
 from trimtab.spark.spark_units import SparkUnits
-from trimtab.tables.range_choice import UserRanges
+from trimtab.tables.user_ranges import UserRanges
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,8 @@ from trimtab.spark.fit_session import FitSession
 from trimtab.spark.sales_by_user import TIME, count_by_user, sales_of
 from trimtab.spark.spark_frames import log_seconds, microseconds_of
 from trimtab.tables.columns import COUNT, ITEM, TIMESTAMP, USER, WINDOW
-from trimtab.tables.frames import as_id_column
-from trimtab.tables.timestamps import DAY
-from trimtab.tables.vocabulary import encode_ids, id_column
+from trimtab.tables.times import DAY
+from trimtab.tables.vocabulary import as_id_column, encode_ids, id_column
 
 
 def count_histories_on_spark(session: FitSession) -> Histories:

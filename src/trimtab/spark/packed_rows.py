@@ -19,7 +19,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from trimtab.spark.spark_frames import Batches, batches_of_many_rows, map_arrow
 from trimtab.tables.columns import USER
-from trimtab.tables.range_choice import UserRanges, ranges_from, starts_of_sample
+from trimtab.tables.user_ranges import UserRanges, ranges_from, starts_of_sample
 from trimtab.tables.vocabulary import id_column
 
 _PACKS = "part int, kind int, data binary"

@@ -16,7 +16,7 @@ from trimtab.rerank.users_in_parts import RankingParts, with_listed_items
 from trimtab.spark.array_bytes import as_ids
 from trimtab.spark.spark_frames import check_rows, microseconds_of, read_spark_frame
 from trimtab.tables.columns import ITEM, TIMESTAMP, USER, WEIGHT
-from trimtab.tables.timestamps import DAY, as_datetime
+from trimtab.tables.times import DAY, as_datetime
 
 DAYS = "days"  # before the instant; the column of numbers that events travel with
 

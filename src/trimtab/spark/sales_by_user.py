@@ -29,8 +29,7 @@ from trimtab.spark.spark_frames import (
 from trimtab.spark.spark_tables import SparkTables
 from trimtab.spark.spark_units import RESULT, add_results
 from trimtab.tables.columns import ITEM, TIMESTAMP, USER
-from trimtab.tables.frames import as_id_column
-from trimtab.tables.vocabulary import encode_ids, id_column
+from trimtab.tables.vocabulary import as_id_column, encode_ids, id_column
 
 TIME = "time"  # of a sale, in microseconds
 _HISTORY, _RECENT = 0, 1  # kinds of rows

@@ -20,7 +20,7 @@ from pyspark.sql import types as T  # noqa: N812
 from trimtab.checks import require_columns, require_rows
 from trimtab.errors import DataError
 from trimtab.tables.columns import TIMESTAMP, WINDOW
-from trimtab.tables.timestamps import DAY
+from trimtab.tables.times import DAY
 from trimtab.tables.vocabulary import IdColumn, require_same_id_type
 
 _LOG = logging.getLogger("trimtab.spark")

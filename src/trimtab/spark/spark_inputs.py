@@ -9,8 +9,8 @@ from trimtab.learn.partitions.partitioned_fit import PartitionedInputs
 from trimtab.spark.fit_session import FitSession
 from trimtab.spark.history_counts import count_histories_on_spark
 from trimtab.tables.columns import ITEM
-from trimtab.tables.frames import Table, as_id_column
-from trimtab.tables.vocabulary import encode_ids
+from trimtab.tables.frames import Table
+from trimtab.tables.vocabulary import as_id_column, encode_ids
 
 
 def read_partitioned(session: FitSession) -> PartitionedInputs:

@@ -26,8 +26,7 @@ from trimtab.spark.sales_by_user import TIME, sales_of_all
 from trimtab.spark.spark_frames import log_seconds
 from trimtab.spark.spark_tables import SparkTables
 from trimtab.tables.columns import ITEM, TIMESTAMP, USER
-from trimtab.tables.frames import as_id_column
-from trimtab.tables.vocabulary import encode_ids, id_column
+from trimtab.tables.vocabulary import as_id_column, encode_ids, id_column
 
 
 def fit_rerank_on_spark(

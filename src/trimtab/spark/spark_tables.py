@@ -30,19 +30,17 @@ from trimtab.spark.spark_frames import (
 from trimtab.spark.spark_units import SparkUnits, chunk_rows
 from trimtab.spark.user_batches import read_units
 from trimtab.tables.columns import CATEGORY, COUNT, ITEM, SCORE, TIMESTAMP, USER, WEIGHT, WINDOW
-from trimtab.tables.frames import (
-    Table,
-    as_id_column,
+from trimtab.tables.frames import Table
+from trimtab.tables.lists import (
+    code_lists,
     encode_units,
     group_sets,
     read_weights,
     require_windows_in_all,
-    take_ids,
 )
-from trimtab.tables.range_choice import UserRanges
-from trimtab.tables.rec_lists import code_lists
-from trimtab.tables.timestamps import as_datetime
-from trimtab.tables.vocabulary import encode_ids, id_column
+from trimtab.tables.times import as_datetime
+from trimtab.tables.user_ranges import UserRanges
+from trimtab.tables.vocabulary import as_id_column, encode_ids, id_column, take_ids
 
 _LIST, _SALE, _WEIGHT = 0, 1, 2  # kinds of rows
 _BUILT = "part int, place int, data binary, users long, units long, problem string, ids binary"

@@ -10,6 +10,7 @@ from typing import Any
 
 from trimtab.bias.saved_checks import FORECAST_RULES
 from trimtab.checks import DUPLICATES
+from trimtab.tables.folders import parse_json
 from trimtab.tables.json_rules import (
     NAME,
     OBJECT,
@@ -24,7 +25,6 @@ from trimtab.tables.json_rules import (
     one_of,
     optional,
     or_none,
-    parse_json,
     whole,
 )
 

@@ -33,14 +33,16 @@ from trimtab.rerank.saved_reranker import FOLDER
 from trimtab.store.lock import SWITCH_LOCK, hold_lock, now
 from trimtab.store.manifests import parse_manifest
 from trimtab.tables.columns import ITEM, NAME
-from trimtab.tables.file_headers import (
+from trimtab.tables.files import first_line, read_table, write_atomically
+from trimtab.tables.folders import (
+    POINTER,
     checksum,
     file_checksum,
-    first_line,
+    find_entry,
+    read_pointer,
     retry_while_replaced,
+    version_folder,
 )
-from trimtab.tables.files import read_table, write_atomically
-from trimtab.tables.store_pointer import POINTER, find_entry, read_pointer, version_folder
 from trimtab.tables.vocabulary import id_column
 
 TOP, NAMES, LISTS = "top.parquet", "names.parquet", "lists.parquet"

@@ -15,9 +15,8 @@ from trimtab.errors import RefusedError, StoreError
 from trimtab.store.lock import SWITCH_LOCK, WRITER_LOCK, cannot_write, hold_lock, now
 from trimtab.store.manifests import parse_manifest
 from trimtab.store.versions import MANIFEST, Store
-from trimtab.tables.file_headers import checksum, file_checksum
 from trimtab.tables.files import require_writable_folder, sync_folder, write_atomically
-from trimtab.tables.store_pointer import EMPTY_POINTER, POINTER, VERSIONS
+from trimtab.tables.folders import EMPTY_POINTER, POINTER, VERSIONS, checksum, file_checksum
 
 _STAGING = ".staging-"
 _VERSION_NAME = re.compile(r"\d{6,}-\d{4}-\d\d-\d\d")

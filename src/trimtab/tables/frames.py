@@ -1,8 +1,9 @@
-"""Turn any data frame into integer codes, and codes back into the caller's type of frame."""
+"""Any data frame as Arrow columns, and results as the caller's own type of frame."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import contextlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,20 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets, read_only
+from trimtab.arrays import Floats
 from trimtab.checks import require_columns, require_no_nulls, require_rows
 from trimtab.errors import DataError
-from trimtab.tables.arrow_types import without_views
-from trimtab.tables.column_map import ColumnMap, own_names
-from trimtab.tables.columns import ITEM, SCORE, USER, WEIGHT, WINDOW
-from trimtab.tables.vocabulary import (
-    IdColumn,
-    as_read_only,
-    encode_ids,
-    id_column,
-    require_codable,
-)
-from trimtab.threads import LEAST_SPLIT, run_ranges
+from trimtab.tables.columns import ITEM, SCORE, USER, WINDOW, ColumnMap, own_names, without_views
+from trimtab.tables.vocabulary import IdColumn, as_read_only, id_column
+from trimtab.threads import run_ranges
 
 _NUMBER_TYPES = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
 
@@ -184,204 +177,26 @@ def not_finite(table: str, name: str, value: float, row: int) -> DataError:
     )
 
 
-@dataclass(frozen=True)
-class Units:
-    """The users, or (user, window) pairs, of unit codes, in ascending order."""
-
-    users: Any
-    user_codes: Codes  # by unit
-    windows: Any | None
-    window_codes: Codes | None
-
-    def __len__(self) -> int:
-        return len(self.user_codes)
-
-    def label(self, unit: int, table: Table | None = None) -> str:
-        """Return a unit's name for messages, with the names of columns that a table has."""
-        own = {} if table is None else table.own
-        found = self.columns(np.array([unit], np.int32))
-        return " in ".join(f"{own.get(name, name)} {ids[0]}" for name, ids in found.items())
-
-    def columns(self, units: Ints | Codes) -> dict[str, Any]:
-        """Return the id columns of the given units."""
-        taken = {USER: take_ids(self.users, take_ids(self.user_codes, units))}
-        if self.windows is not None and self.window_codes is not None:
-            taken[WINDOW] = take_ids(self.windows, take_ids(self.window_codes, units))
-        return taken
-
-
-def take_ids(ids: Any, codes: Codes | Ints) -> Any:
-    """Return the ids of codes."""
-    if not isinstance(ids, np.ndarray):
-        return ids.take(pa.array(codes))
-    if len(codes) < LEAST_SPLIT:
-        return ids[codes]
-    from trimtab.kernels.coding import recode
-
-    taken = np.empty(len(codes), ids.dtype)
-    run_ranges(recode, len(codes), codes, ids, taken)
-    return taken
-
-
-def encode_units(*tables: Table) -> tuple[Units, list[Codes]]:
-    """Return the units of all tables together, and the unit code of each row of each table."""
-    users, user_codes = encode_ids([table.ids(USER) for table in tables])
-    if not any(table.has(WINDOW) for table in tables):
-        return Units(users, np.arange(len(users), dtype=np.int32), None, None), user_codes
-    require_windows_in_all({table.name: table.columns.column_names for table in tables})
-    from trimtab.kernels.coding import pair_up
-
-    windows, window_codes = encode_ids([_window_ids(table) for table in tables])
-    pairs = []
-    for table, by_user, by_window in zip(tables, user_codes, window_codes, strict=True):
-        pair = np.empty(len(table), np.int64)
-        run_ranges(pair_up, len(pair), by_user, by_window, len(windows), pair)
-        pair.flags.writeable = False
-        pairs.append(IdColumn(table.name, WINDOW, pair))
-    distinct, unit_codes = encode_ids(pairs)
-    by_user, by_window = np.divmod(np.asarray(distinct), len(windows))
-    units = Units(users, by_user.astype(np.int32), windows, by_window.astype(np.int32))
-    return units, unit_codes
-
-
-def find_runs(table: Table) -> tuple[Units, Ints] | None:
-    """Return the users of a table in the order of users, and where the rows of each begin.
-
-    This is quicker than to give each row the code of its user. None for other tables, for ids of
-    text, and if there are windows.
-    """
-    from trimtab.kernels import coding
-
-    users = table.ids(USER)
-    if table.has(WINDOW) or users.kind != "integers" or len(users) == 0:
-        return None
-    ids = users.values
-    starts, runs = np.array(run_ranges(coding.count_runs, len(ids), ids), np.int64).T
-    if runs.min() < 0:
-        return None
-    n_users = int(runs.sum())
-    require_codable(n_users)
-    distinct, indptr = np.empty(n_users, np.int64), np.empty(n_users + 1, np.int64)
-    given = (ids, np.ascontiguousarray(starts), np.cumsum(runs) - runs, distinct, indptr)
-    run_ranges(coding.write_runs, len(ids), *given)
-    indptr[-1] = len(ids)
-    return Units(distinct, np.arange(n_users, dtype=np.int32), None, None), indptr
-
-
-def require_windows_in_all(columns: Mapping[str, Collection[str]]) -> None:
-    """Refuse a window column in one table but not in another; columns are by table."""
-    have = [name for name, found in columns.items() if WINDOW in found]
-    lack = [name for name in columns if name not in have]
-    if have and lack:
-        raise DataError(
-            f"{have[0]} has a column '{WINDOW}' but {lack[0]} does not; add it to both tables or "
-            f"remove it from both"
-        )
-
-
-def _window_ids(table: Table) -> IdColumn:
-    """Return window labels: integers, strings, or dates and times as text."""
-    column = table.columns[WINDOW]
-    if pa.types.is_timestamp(column.type):
-        # The same text for any time unit; midnight is written as a date.
-        column = column.cast(pa.timestamp("us", column.type.tz), safe=False).cast(pa.string())
-        column = pc.replace_substring_regex(column, r" 00:00:00\.000000$", "")
-    elif pa.types.is_date(column.type):
-        column = column.cast(pa.string())
-    return id_column(table.name, table.own_name(WINDOW), column)
-
-
-def group_scored(units: Codes, items: Codes, scores: Floats, n_units: int) -> Lists:
-    """Return rows as lists by unit, without a copy if the rows are already in order."""
-    from trimtab.kernels import coding
-
-    indptr = np.empty(n_units + 1, np.int64)
-    if all(run_ranges(coding.find_starts, len(units), units, indptr)):
-        return Lists(indptr, items, scores)
-    indptr[:] = 0
-    coding.count_rows(units, indptr)
-    grouped = Lists(indptr, np.empty_like(items), np.empty_like(scores))
-    coding.group_scored_rows(units, items, scores, indptr[:-1].copy(), *grouped[1:])
-    return grouped
-
-
-def group_sets(units: Codes, items: Codes, n_units: int) -> Sets:
-    """Return rows as sets by unit, items ascending, each once."""
-    from trimtab.kernels import coding
-
-    indptr = np.zeros(n_units + 1, np.int64)
-    coding.count_rows(units, indptr)
-    grouped = np.empty(len(items), np.int32)
-    coding.group_rows(units, items, indptr[:-1].copy(), grouped)
-    lengths = np.empty(n_units, np.int64)
-    run_ranges(coding.distinct_sorted, n_units, indptr, grouped, lengths)
-    if lengths.sum() == len(grouped):
-        return Sets(indptr, grouped)
-    closed = Sets(np.zeros(n_units + 1, np.int64), np.empty(int(lengths.sum()), np.int32))
-    coding.close_gaps(indptr, grouped, lengths, *closed)
-    return closed
-
-
-def find_repeat(lists: Lists, n_items: int) -> tuple[int, int] | None:
-    """Return the first (unit, item) that is in a list twice, or None."""
-    from trimtab.kernels import coding
-
-    found = run_ranges(coding.find_repeat, lists.n_units, lists.indptr, lists.items, n_items)
-    return next(((int(unit), int(item)) for unit, item in found if unit >= 0), None)
-
-
-def merge_repeats(lists: Lists, how: str) -> Lists:
-    """Return lists with each item once, merging repeated scores by max, mean or sum."""
-    units = np.repeat(np.arange(lists.n_units), np.diff(lists.indptr))
-    order = np.lexsort((lists.scores, lists.items, units))
-    units, items, scores = units[order], lists.items[order], lists.scores[order]
-    first = np.flatnonzero(np.r_[True, (np.diff(units) != 0) | (np.diff(items) != 0)])
-    ends = np.r_[first[1:], len(items)]
-    # Scores ascend within a pair, so sums do not depend on the order of rows.
-    merged = scores[ends - 1] if how == "max" else np.add.reduceat(scores, first)
-    if how == "mean":
-        merged = merged / (ends - first)
-    indptr = np.searchsorted(units[first], np.arange(lists.n_units + 1)).astype(np.int64)
-    return Lists(indptr, np.ascontiguousarray(items[first]), merged)
-
-
-def read_weights(frame: Any, units: Units, judged: Flags, name: str) -> Floats:
-    """Return the weight of each unit's user; 1 for users not in the table.
+def id_values(values: Any, name: str, column: str) -> pa.ChunkedArray:
+    """Return ids given as a frame, a series, an array or any iterable, as an Arrow column.
 
     Args:
-        frame: table with user_id and weight.
-        units: units of the other tables.
-        judged: units that bought something; at least one of them must have a weight above 0.
-        name: name of the table with the units.
+        values: ids, or a frame with them in `column`.
+        name: argument to name in errors.
+        column: column that the ids belong to.
     """
-    table = read_frame(frame, "weights", USER, WEIGHT)
-    values, lowest = read_scores(table, WEIGHT)
-    if lowest < 0:
-        name = table.own_name(WEIGHT)
-        raise DataError(f"column '{name}' of weights has {lowest:g}: weights must be at least 0")
-    users, (user_codes, weight_codes) = encode_ids(
-        [as_id_column(name, USER, units.users), table.ids(USER)]
-    )
-    counts = np.bincount(weight_codes)
-    if counts.max() > 1:
-        (user,) = take_ids(users, np.array([counts.argmax()]))
+    if isinstance(values, pa.ChunkedArray | pa.Array):
+        return values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
+    with contextlib.suppress(TypeError):
+        return pa.chunked_array([nw.from_native(values, series_only=True).to_arrow()])
+    with contextlib.suppress(TypeError):
+        frame = nw.from_native(values)
+        return read_frame(frame.to_native(), name, column, may_be_empty=True).columns[column]
+    try:
+        array = pa.array(values if isinstance(values, np.ndarray) else list(values))
+    except (TypeError, OverflowError, pa.ArrowException) as error:
         raise DataError(
-            f"column '{table.own_name(USER)}' of weights has {user} more than once; keep one "
-            f"weight per user"
-        )
-    by_code = np.ones(len(users))
-    by_code[weight_codes] = values
-    weights: Floats = by_code[user_codes][units.user_codes]
-    if judged.any() and not (weights[judged] > 0).any():
-        raise DataError(
-            f"column '{table.own_name(WEIGHT)}' of weights is 0 for every user who bought "
-            f"something: at least one must be above 0"
-        )
-    return weights
-
-
-def as_id_column(name: str, column: str, ids: Any) -> IdColumn:
-    """Return checked ids (from `encode_ids`) as a column to encode again with others."""
-    if not isinstance(ids, np.ndarray):
-        return IdColumn(name, column, pa.chunked_array([ids]))
-    return IdColumn(name, column, read_only(ids.astype(np.int64, copy=False)))
+            f"{name} is a {type(values).__name__} that cannot be read as ids ({error}); pass "
+            f"64-bit integers or strings, or a frame with '{column}'"
+        ) from error
+    return pa.chunked_array([array])

@@ -11,12 +11,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, unquote_plus, urlsplit
 
 import pyarrow as pa
 
 from trimtab.errors import StoreError
-from trimtab.tables.passwords import mask_passwords, without_password
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+)://")  # two letters at least: C:/ is a path
 _COLLAPSED = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+:/")  # what a Path makes of an address
@@ -33,6 +32,12 @@ _REASONS = (  # what a message of a file system contains, what it means, and the
         "no such bucket", "check the address",
     ),
 )  # fmt: skip
+# The text between "://user:" and the last "@", and after "password=".
+_PASSWORD = re.compile(
+    r"(?P<before>://[^:@/?#]*:)(?P<secret>.*)(?=@)"
+    r"|(?P<name>(?:(?:ssl)?password|secret_key|session_token)=)(?P<value>[^&\s]*)"
+)
+_LEAST_MASKED = 3  # letters: masking a shorter password would damage other words
 
 
 class Address:
@@ -220,3 +225,23 @@ def _find_fsspec(text: str) -> tuple[Any, str]:
     except Exception as error:  # each file system has errors of its own
         raise cannot_read(Address(text), error) from error
     return PyFileSystem(FSSpecHandler(filesystem)), path
+
+
+def without_password(address: str) -> str:
+    """Return an address without its password, to be shown and stored."""
+    return _PASSWORD.sub(lambda found: f"{found['before'] or found['name']}***", address)
+
+
+def mask_passwords(text: str, address: str) -> str:
+    """Return a text on one line, without the passwords of an address."""
+    text = re.sub(r"\s+", " ", text).strip()
+    for secret in _secrets(address):
+        text = text.replace(secret, "***")
+    return text
+
+
+def _secrets(address: str) -> set[str]:
+    """Return the passwords in an address, as written and decoded."""
+    found = {match["secret"] or match["value"] or "" for match in _PASSWORD.finditer(address)}
+    forms = {form for secret in found for form in (secret, unquote(secret), unquote_plus(secret))}
+    return {form for form in forms if len(form) >= _LEAST_MASKED}

@@ -7,24 +7,38 @@ say which row groups overlap a range. The rows of other tables are copied once, 
 
 from __future__ import annotations
 
+import bisect
 import contextlib
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from trimtab.arrays import Ints
 from trimtab.checks import require_columns, require_whole
-from trimtab.tables.column_map import GivenColumns, own_names
-from trimtab.tables.columns import USER
-from trimtab.tables.copied_rows import CopiedRows
-from trimtab.tables.parquet_rows import BATCH_ROWS, ParquetRows, RowGroup, Rows, TableRows
+from trimtab.errors import StoreError
+from trimtab.tables.columns import USER, GivenColumns, own_names
 from trimtab.tables.places import Place
-from trimtab.tables.range_choice import UserRanges, choose_ranges, user_column
-from trimtab.tables.row_checks import require_values
-from trimtab.tables.vocabulary import require_same_id_type
+from trimtab.tables.rows import (
+    BATCH_ROWS,
+    ParquetRows,
+    RowGroup,
+    Rows,
+    TableRows,
+    require_values,
+)
+from trimtab.tables.vocabulary import IdColumn, id_column, require_same_id_type, text_bytes
+from trimtab.threads import run_ranges
 
 ROWS_PER_PART = 10_000_000
+_MOST_PARTS = 10_000
+_N_SAMPLED = 2**18
+_SEED = 0
 _FEWEST_AT_ONCE = 2**16  # rows that are copied together
 _MOST_READ = 2.0  # times that a row is read, on average; beyond that, rows are copied
 
@@ -60,7 +74,7 @@ def divide_by_user(
     ranges = choose_ranges(largest, opened[largest], rows_per_part)
     batch_rows = min(max(rows_per_part, _FEWEST_AT_ONCE), BATCH_ROWS)
     with contextlib.ExitStack() as files:
-        divided: dict[str, CopiedRows | _RowsInPlace] = {}
+        divided: dict[str, _CopiedRows | _RowsInPlace] = {}
         for name, rows in opened.items():
             divided[name] = _divide(name, rows, ranges, folder, batch_rows)
             files.callback(divided[name].close)
@@ -76,27 +90,23 @@ class UserParts(Sequence["UserPart"]):
         copied: names of the tables whose rows had to be copied.
     """
 
-    def __init__(self, divided: Mapping[str, CopiedRows | _RowsInPlace], n_parts: int) -> None:
+    def __init__(self, divided: Mapping[str, _CopiedRows | _RowsInPlace], n_parts: int) -> None:
         """Return the parts of tables that are divided already."""
-        self._divided, self.n_parts = divided, n_parts
+        self._parts, self.n_parts = [UserPart(divided, part) for part in range(n_parts)], n_parts
         self.rows = {name: table.n_rows for name, table in divided.items()}
-        self.copied = {name for name, table in divided.items() if isinstance(table, CopiedRows)}
+        self.copied = {name for name, table in divided.items() if isinstance(table, _CopiedRows)}
 
     def __len__(self) -> int:
         return self.n_parts
 
     def __getitem__(self, part: Any) -> Any:
-        if isinstance(part, slice):
-            return [self[number] for number in range(*part.indices(self.n_parts))]
-        if not -self.n_parts <= part < self.n_parts:
-            raise IndexError(f"part {part}: there are {self.n_parts} parts")
-        return UserPart(self._divided, part % self.n_parts)
+        return self._parts[part]
 
 
 class UserPart(Mapping[str, pa.Table]):
     """The rows of one range of users, by table; they are read at each look-up."""
 
-    def __init__(self, divided: Mapping[str, CopiedRows | _RowsInPlace], number: int) -> None:
+    def __init__(self, divided: Mapping[str, _CopiedRows | _RowsInPlace], number: int) -> None:
         """Return a part; nothing is read yet."""
         self._divided, self.number = divided, number
 
@@ -147,6 +157,65 @@ class _RowsInPlace:
         """Nothing is open."""
 
 
+class _CopiedRows:
+    """The rows of a table by part; those of a part are in the order of the table."""
+
+    def __init__(
+        self, name: str, rows: Rows, ranges: UserRanges, folder: Path | None, batch_rows: int
+    ) -> None:
+        """Copy the rows to a temporary file, which the system removes when it is closed."""
+        self._name, self._rows, self._ranges = name, rows, ranges
+        self.n_rows = rows.n_rows
+        self._pieces: list[list[int]] = [[] for _ in range(ranges.n_parts)]  # batches, by part
+        self._folder = Path(tempfile.gettempdir()) if folder is None else folder
+        with self._writing():
+            self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115
+        try:
+            self._copy(batch_rows)
+            self._reader = pa.ipc.open_file(self._file)
+        except BaseException:
+            self.close()
+            raise
+
+    def _copy(self, batch_rows: int) -> None:
+        options = pa.ipc.IpcWriteOptions(compression="lz4")
+        with self._writing():
+            writer = pa.ipc.new_file(self._file, self._rows.plain_schema, options=options)
+        n_written = 0
+        for batch in self._rows.batches(size=batch_rows):
+            ids = user_column(self._name, self._rows, batch[self._rows.own_user])
+            (rows,) = batch.combine_chunks().to_batches()
+            for part, piece in self._ranges.split(rows, ids):
+                with self._writing():
+                    writer.write_batch(piece)
+                self._pieces[part].append(n_written)
+                n_written += 1
+        with self._writing():
+            writer.close()
+            self._file.flush()
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            reason = error.strerror or str(error).splitlines()[0]
+            raise StoreError(
+                f"cannot write temporary files to {self._folder}: {reason}; free space there, set "
+                f"TMPDIR to another folder, or sort {self._name} by {self._rows.own_user}"
+            ) from error
+
+    def read(self, part: int) -> pa.Table:
+        """Return the rows of a part."""
+        pieces = [self._reader.get_batch(number) for number in self._pieces[part]]
+        return self._rows.finish(pa.Table.from_batches(pieces, self._rows.plain_schema))
+
+    def close(self) -> None:
+        """Remove the file."""
+        with contextlib.suppress(OSError):  # what was not written yet may not fit on the disk
+            self._file.close()
+
+
 def _open(name: str, source: Source, columns: GivenColumns) -> Rows:
     if isinstance(source, pa.Table):
         rows: Rows = TableRows(source)
@@ -161,8 +230,123 @@ def _open(name: str, source: Source, columns: GivenColumns) -> Rows:
 
 def _divide(
     name: str, rows: Rows, ranges: UserRanges, folder: Path | None, batch_rows: int
-) -> CopiedRows | _RowsInPlace:
+) -> _CopiedRows | _RowsInPlace:
     in_place = _RowsInPlace(name, rows, ranges)
     if in_place.n_read() <= _MOST_READ * rows.n_rows:
         return in_place
-    return CopiedRows(name, rows, ranges, folder, batch_rows)
+    return _CopiedRows(name, rows, ranges, folder, batch_rows)
+
+
+class UserRanges:
+    """Ranges of user ids in ascending order, given by the first id of each but the first one."""
+
+    def __init__(self, starts: Any) -> None:
+        """Return the ranges that start at distinct ascending ids: integers, or Arrow text."""
+        self._starts = starts
+        self._listed = starts.tolist()  # Python compares text by code point, as Arrow does
+        self.n_parts = len(starts) + 1
+
+    def find(self, ids: IdColumn) -> Ints:
+        """Return the number of the range that each id is in."""
+        if isinstance(ids.values, np.ndarray):
+            return np.searchsorted(self._starts, ids.values, side="right")
+        found = [self._find_text(chunk) for chunk in ids.values.chunks]
+        return np.concatenate([np.empty(0, np.int64), *found])
+
+    def _find_text(self, ids: pa.Array) -> Ints:
+        from trimtab.kernels.id_ranges import find_text_ranges
+
+        found = np.zeros(len(ids), np.int64)
+        if self.n_parts > 1:
+            run_ranges(
+                find_text_ranges, len(ids), *text_bytes(ids), *text_bytes(self._starts), found
+            )
+        return found
+
+    def split(self, rows: pa.RecordBatch, ids: IdColumn) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield the rows of each range that has any, with its number; rows keep their order.
+
+        Args:
+            rows: of any table.
+            ids: of their users.
+        """
+        parts = self.find(ids).astype(np.uint16)  # sorted by counting, not by comparing
+        if len(parts) and (parts == parts[0]).all():
+            yield int(parts[0]), rows
+            return
+        rows = rows.take(pa.array(np.argsort(parts, kind="stable")))
+        ends = np.cumsum(np.bincount(parts, minlength=self.n_parts))
+        start = 0
+        for part, end in enumerate(ends.tolist()):
+            if end > start:
+                yield part, rows.slice(start, end - start)
+            start = end
+
+    def overlap(self, group: RowGroup) -> range:
+        """Return the ranges that may have rows in a row group."""
+        if group.lowest is None or group.highest is None:
+            return range(self.n_parts)
+        first = bisect.bisect_right(self._listed, group.lowest)
+        return range(first, bisect.bisect_right(self._listed, group.highest) + 1)
+
+
+def user_column(name: str, rows: Rows, column: pa.ChunkedArray) -> IdColumn:
+    """Return some of a table's user ids; raise if they are neither integers nor text."""
+    return id_column(name, rows.own_name(USER), column)
+
+
+def choose_ranges(name: str, rows: Rows, rows_per_part: int) -> UserRanges:
+    """Return ranges with about as many rows of a table each, where its users allow it."""
+    n_parts = min(-(-rows.n_rows // rows_per_part), _MOST_PARTS)
+    if n_parts <= 1:
+        starts: list[Any] = []
+    elif groups := _in_order(rows, rows_per_part):
+        starts = _starts_of(groups, n_parts)
+    else:
+        starts = starts_of_sample(_sample_users(name, rows), n_parts)
+    column = pa.chunked_array([sorted(set(starts))]) if starts else rows.schema.empty_table()[USER]
+    return ranges_from(user_column(name, rows, column))
+
+
+def starts_of_sample(users: pa.Array, n_parts: int) -> list[Any]:
+    """Return ids at which parts with about as many sampled users each would start."""
+    ordered = users.take(pc.sort_indices(users))
+    return [ordered[len(ordered) * part // n_parts].as_py() for part in range(1, n_parts)]
+
+
+def ranges_from(starts: IdColumn) -> UserRanges:
+    """Return the ranges that start at some ids, which are distinct and ascend."""
+    if isinstance(starts.values, np.ndarray):
+        return UserRanges(starts.values)
+    return UserRanges(pa.concat_arrays([pa.array([], pa.large_string()), *starts.values.chunks]))
+
+
+def _in_order(rows: Rows, most: int) -> list[RowGroup]:
+    """Return small row groups by their users; none if one is large, or if users overlap."""
+    groups = [group for group in rows.row_groups if group.n_rows]
+    if any(group.lowest is None or group.n_rows > most for group in groups):
+        return []
+    groups.sort(key=lambda group: (group.lowest, group.highest))
+    bounds: list[Any] = [(group.lowest, group.highest) for group in groups]
+    is_ordered = all(highest <= lowest for (_, highest), (lowest, _) in pairwise(bounds))
+    return groups if is_ordered else []
+
+
+def _starts_of(groups: list[RowGroup], n_parts: int) -> list[Any]:
+    """Return the first user of every n-th row group, so that the parts have equally many rows."""
+    ends = np.cumsum([group.n_rows for group in groups])
+    wanted = ends[-1] / n_parts * np.arange(1, n_parts)
+    return [groups[place].lowest for place in np.searchsorted(ends, wanted, side="right")]
+
+
+def _sample_users(name: str, rows: Rows) -> pa.Array:
+    """Return the user ids of a random sample of rows, as int64 or large text."""
+    rng = np.random.default_rng(_SEED)
+    rate = min(1.0, _N_SAMPLED / rows.n_rows)
+    sampled: list[pa.Array] = []
+    for batch in rows.batches(columns=[rows.own_user]):
+        picked = rng.integers(0, len(batch), int(np.ceil(rate * len(batch))))
+        column = batch[rows.own_user].take(pa.array(np.sort(picked)))
+        values = user_column(name, rows, column).values
+        sampled += [pa.array(values)] if isinstance(values, np.ndarray) else values.chunks
+    return pa.concat_arrays(sampled)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from trimtab.arrays import Codes, Ints, find_positions, read_only
 from trimtab.checks import require_no_nulls
 from trimtab.errors import DataError
-from trimtab.tables.arrow_types import is_text, plain_type
+from trimtab.tables.columns import is_text, plain_type
 from trimtab.threads import LEAST_SPLIT, run_ranges
 
 _MOST_CODES = 2**30 - 1  # kernels double the codes, in 32 bits
@@ -97,7 +97,10 @@ class Vocabulary:
     @staticmethod
     def encode(*columns: IdColumn) -> tuple[Vocabulary, list[Codes]]:
         """Return the ids of all columns together, and each column as codes of them."""
-        ids, codes = encode_ids(columns)
+        require_same_id_type(columns)
+        values = [column.values for column in columns]
+        is_whole = columns[0].kind == "integers"
+        ids, codes = _encode_whole_numbers(values) if is_whole else _encode_by_hash(values)
         return Vocabulary(ids, columns[0].table, columns[0].name), codes
 
     def __len__(self) -> int:
@@ -112,20 +115,17 @@ class Vocabulary:
 
     def codes(self, column: IdColumn) -> Codes:
         """Return the code of each id of a column; -1 for ids that are not in the vocabulary."""
-        _, (ours, theirs) = encode_ids([self.column, column])
+        _, (ours, theirs) = Vocabulary.encode(self.column, column)
         return find_positions(ours, theirs)
 
     def take(self, codes: Codes | Ints) -> Any:
         """Return the ids of codes."""
-        if not isinstance(self.ids, np.ndarray):
-            return self.ids.take(pa.array(codes))
-        if len(codes) < LEAST_SPLIT:
-            return self.ids[codes]
-        from trimtab.kernels.coding import recode
+        is_array = isinstance(self.ids, np.ndarray)
+        return gather(self.ids, codes) if is_array else self.ids.take(pa.array(codes))
 
-        taken = np.empty(len(codes), self.ids.dtype)
-        run_ranges(recode, len(codes), codes, self.ids, taken)
-        return taken
+    def __getitem__(self, code: Any) -> Any:
+        """Return the id of one code, for messages."""
+        return self.ids[int(code)]
 
     def hashes(self) -> NDArray[np.uint64]:
         """Return a hash of each id that depends only on its text: 42 and "42" have the same."""
@@ -140,6 +140,17 @@ class Vocabulary:
         return hashed
 
 
+def gather(values: Any, places: Codes | Ints) -> Any:
+    """Return the values at some places of an array, on several threads if there are many."""
+    if len(places) < LEAST_SPLIT:
+        return values[places]
+    from trimtab.kernels.coding import recode
+
+    taken = np.empty(len(places), values.dtype)
+    run_ranges(recode, len(places), places, values, taken)
+    return taken
+
+
 def text_bytes(text: pa.Array) -> tuple[Ints, Any]:
     """Return where each text starts, and where the last one ends, in the bytes of all."""
     _, offsets, data = text.buffers()
@@ -148,11 +159,19 @@ def text_bytes(text: pa.Array) -> tuple[Ints, Any]:
 
 
 def encode_ids(columns: Sequence[IdColumn]) -> tuple[Any, list[Codes]]:
-    """Return the distinct ids in ascending order, and each column as codes of them."""
-    require_same_id_type(columns)
-    if columns[0].kind == "integers":
-        return _encode_whole_numbers([column.values for column in columns])
-    return _encode_by_hash([column.values for column in columns])
+    """Return what `Vocabulary.encode` does, with the ids alone."""
+    vocabulary, codes = Vocabulary.encode(*columns)
+    return vocabulary.ids, codes
+
+
+def as_id_column(table: str, name: str, ids: Any) -> IdColumn:
+    """Return the column of a `Vocabulary`."""
+    return Vocabulary(ids, table, name).column
+
+
+def take_ids(ids: Any, codes: Codes | Ints) -> Any:
+    """Return what `Vocabulary.take` does."""
+    return Vocabulary(ids).take(codes)
 
 
 def _encode_whole_numbers(columns: list[Ints]) -> tuple[Ints, list[Codes]]:

@@ -22,7 +22,7 @@ from trimtab.learn.rerank.sampled_units import (
     sample_units,
     widen_units,
 )
-from trimtab.tables.timestamps import DAY
+from trimtab.tables.times import DAY
 
 
 def prepare(shop: RepeatShop) -> tuple[HierarchyFit, FitInputs]:

@@ -26,8 +26,7 @@ from trimtab.bias.table import BiasTable, require_common_scale
 from trimtab.checks import require_choice
 from trimtab.errors import DataError, SettingError, warn
 from trimtab.tables.columns import ITEM
-from trimtab.tables.frames import as_id_column, take_ids
-from trimtab.tables.vocabulary import IdColumn, encode_ids, id_column
+from trimtab.tables.vocabulary import IdColumn, as_id_column, encode_ids, id_column, take_ids
 
 EXCLUDED = ("drop", "mask")
 MASKED = -(2.0**60)  # its square fits in a float32: graph indexes multiply rows with each other

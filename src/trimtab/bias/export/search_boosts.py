@@ -22,7 +22,7 @@ from trimtab.bias.table import BiasTable, require_common_scale
 from trimtab.errors import DataError
 from trimtab.tables.columns import ITEM
 from trimtab.tables.files import require_suffix, write_atomically, write_table
-from trimtab.tables.frames import take_ids
+from trimtab.tables.vocabulary import take_ids
 
 _MOST_LOG = 87.0  # exp of a number beyond ± this is not a normal float32
 _ROWS_PER_BLOCK = 2**16

@@ -10,8 +10,7 @@ from trimtab.bias.depth import choose_depth
 from trimtab.bias.table import BiasTable, require_common_scale
 from trimtab.checks import require_k
 from trimtab.errors import SettingError
-from trimtab.tables.column_map import ColumnMap, GivenColumns
-from trimtab.tables.columns import ITEM, RANK, SCORE, USER
+from trimtab.tables.columns import ITEM, RANK, SCORE, USER, ColumnMap, GivenColumns
 
 _BIASED = {  # a log bias divides scores below 0, so that a positive one always raises an item
     "additive": "else score + bias",

@@ -11,16 +11,9 @@ from trimtab.arrays import Codes, Ints
 from trimtab.learn.partitions.partition import Partition
 from trimtab.learn.sales_log import read_instants
 from trimtab.tables.columns import ITEM, TIMESTAMP, USER
-from trimtab.tables.frames import (
-    Table,
-    Units,
-    as_id_column,
-    encode_units,
-    group_sets,
-    read_weights,
-)
-from trimtab.tables.rec_lists import code_lists
-from trimtab.tables.vocabulary import encode_ids
+from trimtab.tables.frames import Table
+from trimtab.tables.lists import Units, code_lists, encode_units, group_sets, read_weights
+from trimtab.tables.vocabulary import as_id_column, encode_ids
 
 
 class PartLog(NamedTuple):

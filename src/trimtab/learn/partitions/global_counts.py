@@ -15,7 +15,7 @@ from trimtab.learn.partitions.partition import Partition
 from trimtab.learn.partitions.partitioned_units import Arrays, PartitionedUnits
 from trimtab.learn.units import learning_units
 from trimtab.tables.columns import ITEM, USER, WEIGHT, WINDOW
-from trimtab.tables.rec_lists import warn_if_short
+from trimtab.tables.lists import warn_if_short
 
 _WEIGHT_QUANTA = 2.0**40  # in the largest weight, of at most 2**21 million units
 

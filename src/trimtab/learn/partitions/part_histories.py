@@ -13,7 +13,7 @@ from trimtab.learn.input_checks import warn_of_untimed_windows
 from trimtab.learn.partitions.coded_part import PartLog
 from trimtab.learn.rerank.sampled_units import UserLog
 from trimtab.learn.sales_log import SalesLog, window_end, window_start
-from trimtab.tables.timestamps import DAY
+from trimtab.tables.times import DAY
 
 Logs = Callable[[], Iterator[PartLog]]  # of all parts, in order, with codes of all items
 

@@ -6,7 +6,7 @@ from trimtab.experiments.results import HOLE_WINDOWS
 from trimtab.report.backtest.overview import Overview
 from trimtab.report.blocks import Cell, Section, Table
 from trimtab.report.words import capitalize, count, counted, day, join_words
-from trimtab.tables.log_holes import HOLE
+from trimtab.tables.log import HOLE
 
 _NAMED = 5  # dates named in a sentence
 

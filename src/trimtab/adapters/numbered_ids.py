@@ -1,46 +1,18 @@
-"""Ids given in any form, and the ids of a model's numbered users or items."""
+"""The ids of a model's numbered users or items."""
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
 from typing import Any
 
-import narwhals as nw
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
-from trimtab.arrays import Codes, Ints, find_positions
+from trimtab.arrays import Codes, Ints
 from trimtab.errors import DataError, warn
 from trimtab.tables.columns import USER
-from trimtab.tables.frames import as_id_column, read_frame, take_ids
-from trimtab.tables.vocabulary import encode_ids, id_column
-
-
-def id_values(values: Any, name: str, column: str) -> pa.ChunkedArray:
-    """Return ids given as a frame, a series, an array or any iterable, as an Arrow column.
-
-    Args:
-        values: ids, or a frame with them in `column`.
-        name: argument to name in errors.
-        column: column that the ids belong to.
-    """
-    if isinstance(values, pa.ChunkedArray | pa.Array):
-        return values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
-    with contextlib.suppress(TypeError):
-        return pa.chunked_array([nw.from_native(values, series_only=True).to_arrow()])
-    with contextlib.suppress(TypeError):
-        frame = nw.from_native(values)
-        return read_frame(frame.to_native(), name, column, may_be_empty=True).columns[column]
-    try:
-        array = pa.array(values if isinstance(values, np.ndarray) else list(values))
-    except (TypeError, OverflowError, pa.ArrowException) as error:
-        raise DataError(
-            f"{name} is a {type(values).__name__} that cannot be read as ids ({error}); pass "
-            f"64-bit integers or strings, or a frame with '{column}'"
-        ) from error
-    return pa.chunked_array([array])
+from trimtab.tables.frames import id_values
+from trimtab.tables.vocabulary import Vocabulary, id_column
 
 
 @dataclass(frozen=True)
@@ -69,12 +41,11 @@ class NumberedIds:
                 f"{name} has {len(given)} ids, but the model has {size}: pass one id for each, in "
                 f"the order of the model"
             )
-        ids, (codes,) = encode_ids([id_column(name, column, given)])
+        ids, (codes,) = Vocabulary.encode(id_column(name, column, given))
         if len(ids) < size:
-            counts = np.bincount(codes)
-            (repeated,) = take_ids(ids, np.array([counts.argmax()]))
+            repeated = ids[np.bincount(codes).argmax()]
             raise DataError(f"{name} has {repeated} more than once; ids must be distinct")
-        return NumberedIds(column, ids, codes)
+        return NumberedIds(column, ids.ids, codes)
 
     @staticmethod
     def ascending(column: str, ids: Any) -> NumberedIds:
@@ -100,11 +71,9 @@ class NumberedIds:
             n_users = len(pc.unique(wanted))
             warn_of_missing(n_users, n_users, "the model has no users")
             return np.empty(0, np.int64)
-        ours = as_id_column("the model", self.column, self.ids)
-        _, (known, asked) = encode_ids([ours, id_column("users", USER, wanted)])
-        asked = np.unique(asked)
-        positions = np.sort(find_positions(known, asked)).astype(np.int64)
-        positions = positions[positions >= 0]
+        asked, _ = Vocabulary.encode(id_column("users", USER, wanted))
+        known = Vocabulary(self.ids, "the model", self.column).codes(asked.column)
+        positions = known[known >= 0].astype(np.int64)  # they ascend, as both have the same order
         warn_of_missing(len(asked) - len(positions), len(asked), "the model does not know them")
         return positions
 

@@ -1,4 +1,9 @@
-"""Timestamps in microseconds of UTC, and days in the shop's time zone."""
+"""Times: instants in microseconds of UTC, and days in the shop's time zone.
+
+Numbers are the time since 1970, in a unit that their size tells. The units differ by a factor of
+1000, so a number between 1980 and 2100 in one of them is in 1970 or after the year 11,000 in all
+others. Days written as numbers, like 20260301, are in none of them.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +20,14 @@ import pyarrow.compute as pc
 from trimtab.arrays import Ints
 from trimtab.checks import require_no_nulls
 from trimtab.errors import DataError, SettingError
-from trimtab.tables.arrow_types import is_text
-from trimtab.tables.columns import TIMESTAMP
-from trimtab.tables.epochs import is_epoch_type, parse_epochs
+from trimtab.tables.columns import TIMESTAMP, is_text
 from trimtab.tables.vocabulary import as_read_only
 
 DAY = 86_400_000_000  # microseconds
 _CALENDAR = (date(2, 1, 1), date(9999, 1, 1))  # with a year of room for zones and windows
 _STORED = pa.timestamp("us", tz="UTC")
+_FIRST, _END = 315_532_800, 4_102_444_800  # the years 1980 and 2100, in seconds since 1970
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00+00:00")
 _PASS_TZ = "pass the shop's time zone, like tz='Europe/London' (--tz on the command line)"
 
@@ -176,13 +181,6 @@ def as_datetime(instant: int) -> datetime:
     return _EPOCH + timedelta(microseconds=int(instant))
 
 
-def local_months(instants: Ints, tz: str) -> Any:
-    """Return the month of each instant, as text like 2017-03."""
-    stamps = pa.array(np.asarray(instants)).cast(pa.timestamp("us", tz="UTC"))
-    local = pc.local_timestamp(stamps.cast(pa.timestamp("us", tz=tz)))
-    return pc.strftime(local, format="%Y-%m")
-
-
 def require_before(times: Ints, instant: int, name: str = "events") -> None:
     """Raise if there are events at or after an instant: training on them would leak the future."""
     latest = int(times.max(initial=instant - 1))
@@ -193,3 +191,45 @@ def require_before(times: Ints, instant: int, name: str = "events") -> None:
             f"the last at {as_datetime(latest):%Y-%m-%d %H:%M}: training must not see them; drop "
             f"them or move as_of"
         )
+
+
+def is_epoch_type(kind: pa.DataType) -> bool:
+    """Return whether a column of this type can hold the time since 1970."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def parse_epochs(column: pa.ChunkedArray, table: str, name: str) -> pa.ChunkedArray:
+    """Return seconds, milliseconds, microseconds or nanoseconds since 1970 as instants of UTC.
+
+    Args:
+        column: integers or floats, all in the same unit.
+        table: table to name in errors.
+        name: column to name in errors.
+    """
+    if len(column) == column.null_count:
+        return pa.chunked_array([pa.nulls(len(column), _STORED)])
+    low, high = _bounds(column)
+    for unit, per_second in _PER_SECOND.items():
+        if _FIRST * per_second <= low and high < _END * per_second:
+            if pa.types.is_integer(column.type):
+                return column.cast(pa.int64()).cast(pa.timestamp(unit, tz="UTC"))
+            return _round_floats(column, per_second)
+    raise DataError(
+        f"column '{name}' of {table} holds {column.type} from {low} to {high}, which are "
+        f"not times between 1980 and 2100 in one unit: write seconds, milliseconds or "
+        f"microseconds since 1970 (UTC), or ISO text like 2026-03-01 10:00:00"
+    )
+
+
+def _bounds(column: pa.ChunkedArray) -> tuple[float, float]:
+    """Return the smallest and the largest number; nan for both if any is nan."""
+    if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
+        return math.nan, math.nan
+    found = pc.min_max(column).as_py()
+    return found["min"], found["max"]
+
+
+def _round_floats(column: pa.ChunkedArray, per_second: int) -> pa.ChunkedArray:
+    """Return fractions of the unit, to the nearest microsecond."""
+    scaled = pc.multiply(column.cast(pa.float64()), pa.scalar(1e6 / per_second))
+    return pc.round(scaled).cast(pa.int64()).cast(_STORED)

@@ -8,12 +8,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
+from trimtab.checks import refuse_missing
 from trimtab.errors import TrimtabError
-from trimtab.tables.arrow_types import is_text, plain_type, without_views
-from trimtab.tables.column_map import ColumnMap, GivenColumns, own_names
-from trimtab.tables.columns import USER
+from trimtab.tables.columns import (
+    USER,
+    ColumnMap,
+    GivenColumns,
+    is_text,
+    own_names,
+    plain_type,
+    without_views,
+)
 from trimtab.tables.files import (
     not_readable,
     open_parquet,
@@ -21,6 +29,7 @@ from trimtab.tables.files import (
     require_distinct_columns,
     require_existing,
 )
+from trimtab.tables.frames import not_finite
 from trimtab.tables.places import Place, as_place
 
 BATCH_ROWS = 2**20
@@ -272,3 +281,24 @@ def _read_ahead(batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
         while (batch := waiting.result()) is not None:
             waiting = pool.submit(next, batches, None)
             yield batch
+
+
+def require_values(name: str, rows: Rows, column: str) -> None:
+    """Raise if a column has missing values; those of users are counted in the files' footers."""
+    counts = [group.n_nulls if column == USER else None for group in rows.row_groups]
+    if None in counts:
+        counts = [batch[0].null_count for batch in rows.batches(columns=[rows.source_of(column)])]
+    n_nulls = sum(count for count in counts if count is not None)
+    refuse_missing(name, rows.own_name(column), n_nulls, rows.n_rows)
+
+
+def find_lowest(name: str, rows: Rows, column: str) -> float:
+    """Return the lowest number of a column; raise if one is not finite. Not for missing values."""
+    first, lowest = 0, np.inf
+    for batch in rows.batches(columns=[rows.source_of(column)]):
+        values = batch[0].cast(pa.float64(), safe=False).to_numpy()
+        wrong = np.flatnonzero(~np.isfinite(values))
+        if len(wrong):
+            raise not_finite(name, rows.own_name(column), values[wrong[0]], first + int(wrong[0]))
+        first, lowest = first + len(values), min(lowest, values.min(initial=np.inf))
+    return float(lowest)
