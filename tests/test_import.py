@@ -8,7 +8,8 @@ import sys
 
 HEAVY = [
     "numba", "llvmlite", "pandas", "polars", "scipy", "sklearn", "typer", "click", "rich", "ranx",
-    "duckdb", "altair", "plotly", "matplotlib", "pyspark", "starlette", "uvicorn", "pyarrow.parquet", "pyarrow.dataset", "pyarrow.csv", "hypothesis", "pytest", "implicit",
+    "duckdb", "altair", "plotly", "matplotlib", "pyspark", "starlette", "uvicorn",
+    "pyarrow.parquet", "pyarrow.dataset", "pyarrow.csv", "hypothesis", "pytest", "implicit",
     "lightfm", "lenskit", "rectools", "torch", "faiss", "usearch", "hnswlib", "sphinx",
     "adbc_driver_manager", "adbc_driver_postgresql",
 ]  # fmt: skip

@@ -88,7 +88,7 @@ def with_column(name: str, values) -> object:
         ("summary.kept", '{"own": null}', "must be an object of values, each a number"),
         ("summary.forecast_by_strength", '{"much": [1, 2, 3]}', "by strengths from 0 to 1"),
         ("summary.forecast_by_strength", '{"0.5": [1]}', "lists of 3 numbers"),
-        ("data", r'"a\u0000b"', "header.json breaks a rule at data"),
+        ("data", r'"a\u0000b"', "header.json breaks a rule: 'data' is"),
         ("data", "null", "header.json breaks a rule at data"),
         ("data", '""', "saved bias is damaged"),
         ("rows", "-1", "header.json breaks a rule at rows: Expected `int` >= 0"),

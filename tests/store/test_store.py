@@ -324,7 +324,7 @@ def test_a_missing_file_is_named(store):
         ('{"format": "trimtab-store", "layout": 99}', "layout 99, .* 1; upgrade"),
         (
             '{"format": "trimtab-store", "layout": 1, "current": 1}',
-            "damaged, .*'changes'",
+            "damaged, .*`last`",
         ),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -109,109 +110,87 @@ def expected(tables):
 # The same result -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("frame", FRAMES)
-def test_every_kind_of_frame_gives_the_same_biases(frame, tables, expected, bytes_of):
-    recs, recent = map(FRAMES[frame], tables)
-    bias = LEARNER.fit(recs, recent)
-    assert bytes_of(bias.table()) == bytes_of(expected.table())
-    assert bias.summary == expected.summary
-    top = bias.apply(recs, k=5)
-    assert isinstance(top, KINDS[frame])
-    assert_frame_equal(as_polars(top), as_polars(expected.apply(tables[0], k=5)))
+def test_every_kind_of_frame_gives_the_same_biases_and_metrics(tables, expected, bytes_of):
+    top_expected = as_polars(expected.apply(tables[0], k=5))
+    for frame, convert in FRAMES.items():
+        recs, recent = map(convert, tables)
+        bias = LEARNER.fit(recs, recent)
+        assert bytes_of(bias.table()) == bytes_of(expected.table()), frame
+        assert bias.summary == expected.summary
+        top = bias.apply(recs, k=5)
+        assert isinstance(top, KINDS[frame])
+        assert_frame_equal(as_polars(top), top_expected)
+        assert tt.evaluate(recs, recent, k=5) == tt.evaluate(*tables, k=5)
 
 
-@pytest.mark.parametrize("ids", ID_KINDS)
-def test_every_kind_of_id_gives_the_same_biases(ids, tables, expected):
-    recs, recent = (with_ids(table, ID_KINDS[ids]) for table in tables)
-    bias = LEARNER.fit(recs, recent)
-    assert numbers(bias) == numbers(expected)
-    assert bias.summary == expected.summary
-    plain = ID_KINDS[ids](np.asarray(expected.item_ids))
-    assert bias.table()["item_id"].to_pylist() == plain.to_pylist()
+def test_every_kind_of_id_gives_the_same_biases(tables, expected):
+    for kind, make in ID_KINDS.items():
+        bias = LEARNER.fit(*(with_ids(table, make) for table in tables))
+        assert numbers(bias) == numbers(expected), kind
+        assert bias.summary == expected.summary
+        assert bias.table()["item_id"].to_pylist() == make(expected.item_ids).to_pylist()
 
 
-def test_kinds_of_frames_and_integers_may_be_mixed(tables, expected):
+def test_kinds_of_frames_and_ids_may_be_mixed(tables, expected):
     recs = pl.from_arrow(tables[0]).with_columns(pl.col("item_id").cast(pl.UInt8))
     recent = tables[1].to_pandas().astype({"item_id": "int64", "user_id": "Int32"})
     assert numbers(LEARNER.fit(recs, recent)) == numbers(expected)
-
-
-def test_kinds_of_strings_may_be_mixed(tables, expected):
-    recs = pl.from_arrow(with_ids(tables[0], words)).with_columns(
-        pl.col("item_id").cast(pl.Categorical)
-    )
-    recent = with_ids(tables[1], words).to_pandas().astype({"item_id": object})
+    named = [with_ids(table, words) for table in tables]
+    recs = pl.from_arrow(named[0]).with_columns(pl.col("item_id").cast(pl.Categorical))
+    recent = named[1].to_pandas().astype({"item_id": object})
     assert numbers(LEARNER.fit(recs, recent)) == numbers(expected)
-
-
-def test_categories_are_ordered_by_name_not_by_code(expected, tables):
-    recs, recent = (with_ids(table, words).to_pandas() for table in tables)
+    recs, recent = (table.to_pandas() for table in named)  # categories are ordered by name
     backwards = sorted(set(recs["item_id"]), reverse=True)
     recs["item_id"] = pd.Categorical(recs["item_id"], categories=backwards, ordered=True)
     assert numbers(LEARNER.fit(recs, recent)) == numbers(expected)
 
 
-def test_integer_and_decimal_scores_are_numbers():
+def test_any_kind_of_number_is_a_score(tables):
     scores = pa.table({"score": pa.array([3, 1, 2], pa.int8())})
     assert read_scores(read_frame(scores, "recs", "score"))[0].tolist() == [3.0, 1.0, 2.0]
     scores = scores.set_column(0, "score", scores["score"].cast(pa.decimal128(9, 2)))
     assert read_scores(read_frame(scores, "recs", "score"))[1] == 1.0
-
-
-def test_scores_in_single_precision_are_taken_as_they_are(tables):
     recs, recent = tables
     single = recs.set_column(2, "score", recs["score"].cast(pa.float32()))
     double = single.set_column(2, "score", single["score"].cast(pa.float64()))
     assert numbers(LEARNER.fit(single, recent)) == numbers(LEARNER.fit(double, recent))
 
 
-@pytest.mark.parametrize("frame", FRAMES)
-def test_evaluate_reads_every_kind_of_frame(frame, tables):
-    recs, recent = map(FRAMES[frame], tables)
-    assert tt.evaluate(recs, recent, k=5) == tt.evaluate(*tables, k=5)
-
-
 # The order of rows and the number of threads ---------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "learner", [LEARNER, tt.BiasLearner.paper(k=5), tt.BiasLearner(method="ascent")]
-)
-def test_shuffled_rows_give_the_same_bytes(learner, tables, bytes_of):
+def test_shuffled_rows_give_the_same_bytes(tables, bytes_of):
     rng = np.random.default_rng(0)
     recs, recent = tables
     mixed, mixed_recent = (t.take(pa.array(rng.permutation(len(t)))) for t in tables)
-    bias, again = learner.fit(recs, recent), learner.fit(mixed, mixed_recent)
-    assert bytes_of(bias.table()) == bytes_of(again.table())
-    assert bias.summary == again.summary
-    assert bytes_of(bias.apply(recs, k=5)) == bytes_of(again.apply(mixed, k=5))
+    for learner in (LEARNER, tt.BiasLearner.paper(k=5), tt.BiasLearner(method="ascent")):
+        bias, again = learner.fit(recs, recent), learner.fit(mixed, mixed_recent)
+        assert bytes_of(bias.table()) == bytes_of(again.table())
+        assert bias.summary == again.summary
+        assert bytes_of(bias.apply(recs, k=5)) == bytes_of(again.apply(mixed, k=5))
     assert tt.evaluate(recs, recent) == tt.evaluate(mixed, mixed_recent)
 
 
-@pytest.mark.parametrize(
-    "learner",
-    [
-        tt.BiasLearner(method="ascent", metric="map"),
-        tt.BiasLearner(method="ascent", scale="log"),
-        tt.BiasLearner.paper(metric="ndcg"),
-    ],
-    ids=["default", "log", "paper"],
-)
-def test_any_number_of_threads_gives_the_same_bytes(learner, many, bytes_of, monkeypatch):
+def test_any_number_of_threads_gives_the_same_bytes(many, bytes_of, monkeypatch):
     recs = with_ids(many.recs(), words)
     recs = recs.append_column("window", pa.array(np.arange(len(recs)) // 15 % 2))
     recent = with_ids(many.recent_events(), words)
     recent = recent.append_column("window", pa.array(np.arange(len(recent)) % 2))
     weights = pa.table({"user_id": recs["user_id"].unique()})
     weights = weights.append_column("weight", pa.array(np.arange(len(weights)) % 7 / 3))
-    results = set()
-    for threads in ("1", "2", "3"):
-        monkeypatch.setenv("TRIMTAB_THREADS", threads)
-        bias = learner.fit(recs, recent, weights=weights)
-        top = bias.apply(recs)
-        figures = repr((bias.summary, tt.evaluate(top, recent, weights=weights)))
-        results.add((bytes_of(bias.table()), bytes_of(top), figures))
-    assert len(results) == 1
+    for learner in (
+        tt.BiasLearner(method="ascent", metric="map"),
+        tt.BiasLearner(method="ascent", scale="log"),
+        tt.BiasLearner.paper(metric="ndcg"),
+    ):
+        results = set()
+        for threads in ("1", "2", "3"):
+            monkeypatch.setenv("TRIMTAB_THREADS", threads)
+            bias = learner.fit(recs, recent, weights=weights)
+            top = bias.apply(recs)
+            figures = repr((bias.summary, tt.evaluate(top, recent, weights=weights)))
+            results.add((bytes_of(bias.table()), bytes_of(top), figures))
+        assert len(results) == 1
 
 
 # What comes back -------------------------------------------------------------------------------
@@ -220,20 +199,11 @@ NUMBERED = {"user_id": [4, 4, 9, 9], "item_id": [7, 8, 7, 8], "score": [0.9, 0.8
 NAMED = NUMBERED | {"user_id": list("aabb"), "item_id": list("xyxy")}
 
 
-@pytest.fixture(scope="module")
-def numbered():
-    recent = pa.table({"user_id": [4, 9], "item_id": [8, 8]})
-    return tt.BiasLearner(method="ascent", k=1, penalty=0, max_bias=None).fit(
-        pa.table(NUMBERED), recent
-    )
-
-
-@pytest.fixture(scope="module")
-def named():
-    recent = pa.table({"user_id": ["a", "b"], "item_id": ["y", "y"]})
-    return tt.BiasLearner(method="ascent", k=1, penalty=0, max_bias=None).fit(
-        pa.table(NAMED), recent
-    )
+def raise_second(columns: dict[str, list[Any]]) -> tt.ItemBias:
+    """Biases that put the second item of every list first."""
+    recent = pa.table({name: columns[name][1::2] for name in IDS})
+    learner = tt.BiasLearner(method="ascent", k=1, penalty=0, max_bias=None)
+    return learner.fit(pa.table(columns), recent)
 
 
 PANDAS_TYPES = [
@@ -250,16 +220,14 @@ PANDAS_TYPES = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "columns"), PANDAS_TYPES)
-def test_pandas_ids_keep_their_type(kind, columns, numbered, named):
-    recs = pd.DataFrame(columns).astype(dict.fromkeys(IDS, kind))
-    top = (numbered if columns is NUMBERED else named).apply(recs, k=1)
-    assert list(top.columns) == ["user_id", "item_id", "score", "rank"]
-    for name in IDS:
-        assert top[name].dtype == recs[name].dtype
-    assert top["item_id"].tolist() == columns["item_id"][1::2]
-    assert top["score"].dtype == "float64"
-    assert top["rank"].dtype == "int64"
+def test_pandas_ids_keep_their_type():
+    for kind, columns in PANDAS_TYPES:
+        recs = pd.DataFrame(columns).astype(dict.fromkeys(IDS, kind))
+        top = raise_second(columns).apply(recs, k=1)
+        assert list(top.columns) == ["user_id", "item_id", "score", "rank"]
+        assert [top[name].dtype for name in IDS] == [recs[name].dtype for name in IDS]
+        assert top["item_id"].tolist() == columns["item_id"][1::2]
+        assert (top["score"].dtype, top["rank"].dtype) == ("float64", "int64")
 
 
 POLARS_TYPES = [
@@ -271,15 +239,16 @@ POLARS_TYPES = [
 ]
 
 
-@pytest.mark.parametrize("lazy", [False, True])
-@pytest.mark.parametrize(("kind", "columns"), POLARS_TYPES)
-def test_polars_ids_keep_their_type(kind, columns, lazy, numbered, named):
-    recs = pl.DataFrame(columns).with_columns(pl.col(IDS).cast(kind))
-    top = (numbered if columns is NUMBERED else named).apply(recs.lazy() if lazy else recs, k=1)
-    top = top.collect() if lazy else top
-    assert top.columns == ["user_id", "item_id", "score", "rank"]
-    assert top.dtypes == [kind, kind, pl.Float64, pl.Int64]
-    assert top["item_id"].to_list() == columns["item_id"][1::2]
+def test_polars_ids_keep_their_type():
+    for kind, columns in POLARS_TYPES:
+        recs, bias = (
+            pl.DataFrame(columns).with_columns(pl.col(IDS).cast(kind)),
+            raise_second(columns),
+        )
+        for top in (bias.apply(recs, k=1), bias.apply(recs.lazy(), k=1).collect()):
+            assert top.columns == ["user_id", "item_id", "score", "rank"]
+            assert top.dtypes == [kind, kind, pl.Float64, pl.Int64]
+            assert top["item_id"].to_list() == columns["item_id"][1::2]
 
 
 ARROW_TYPES = [
@@ -293,15 +262,15 @@ ARROW_TYPES = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "columns"), ARROW_TYPES)
-def test_arrow_ids_keep_their_type(kind, columns, numbered, named):
-    recs = pa.table(columns)
-    for place, name in enumerate(IDS):
-        encoded = recs[name].dictionary_encode() if pa.types.is_dictionary(kind) else recs[name]
-        recs = recs.set_column(place, name, encoded.cast(kind))
-    top = (numbered if columns is NUMBERED else named).apply(recs, k=1)
-    assert [top.schema.field(name).type for name in IDS] == [kind, kind]
-    assert top["item_id"].to_pylist() == columns["item_id"][1::2]
+def test_arrow_ids_keep_their_type():
+    for kind, columns in ARROW_TYPES:
+        recs = pa.table(columns)
+        for place, name in enumerate(IDS):
+            encoded = recs[name].dictionary_encode() if pa.types.is_dictionary(kind) else recs[name]
+            recs = recs.set_column(place, name, encoded.cast(kind))
+        top = raise_second(columns).apply(recs, k=1)
+        assert [top.schema.field(name).type for name in IDS] == [kind, kind]
+        assert top["item_id"].to_pylist() == columns["item_id"][1::2]
 
 
 DAY = dt.date(2026, 11, 1)
@@ -315,14 +284,14 @@ WINDOWS = {
 }
 
 
-@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame, pa.table])
-@pytest.mark.parametrize("window", WINDOWS)
-def test_windows_keep_their_type(window, frame, numbered):
-    recs = frame({**NUMBERED, "window": WINDOWS[window]})
-    top = numbered.apply(recs, k=1)
-    assert as_polars(top)["window"].to_list() == as_polars(recs)["window"].to_list()[::2]
-    attribute = "type" if frame is pa.table else "dtype"
-    assert getattr(top["window"], attribute) == getattr(recs["window"], attribute)
+def test_windows_keep_their_type():
+    bias = raise_second(NUMBERED)
+    for frame, windows in product((pd.DataFrame, pl.DataFrame, pa.table), WINDOWS.values()):
+        recs = frame({**NUMBERED, "window": windows})
+        top = bias.apply(recs, k=1)
+        assert as_polars(top)["window"].to_list() == as_polars(recs)["window"].to_list()[::2]
+        attribute = "type" if frame is pa.table else "dtype"
+        assert getattr(top["window"], attribute) == getattr(recs["window"], attribute)
 
 
 def test_a_date_midnight_and_its_text_are_the_same_window():
@@ -342,25 +311,19 @@ def raised_item(item: Any) -> tt.ItemBias:
     return replace(bias, bias=np.array([0.7]))
 
 
-@pytest.mark.parametrize(
-    "recs",
-    [
+def test_an_unlisted_item_that_does_not_fit_the_type_is_not_garbled():
+    for recs in (
         pd.DataFrame(NUMBERED).astype({"item_id": "int8"}),
         pd.DataFrame(NUMBERED).astype({"item_id": "category"}),
         pl.DataFrame(NUMBERED).with_columns(pl.col("item_id").cast(pl.UInt8)),
         pa.table(NUMBERED).cast(pa.schema({"user_id": "int64", "item_id": "int8", "score": "f8"})),
-    ],
-)
-def test_an_unlisted_item_that_does_not_fit_the_type_is_not_garbled(recs):
-    top = raised_item(1_000).apply(recs, k=2)
-    assert as_polars(top)["item_id"].to_list() == [7, 8, 1_000, 7]
-
-
-@pytest.mark.parametrize("kind", [pl.Enum(["x", "y"]), pl.Categorical, pl.String])
-def test_an_unlisted_item_outside_the_categories_is_shown(kind):
-    recs = pl.DataFrame(NAMED).with_columns(pl.col("item_id").cast(kind))
-    top = raised_item("other").apply(recs, k=2)
-    assert top["item_id"].cast(pl.String).to_list() == ["x", "y", "other", "x"]
+    ):
+        top = raised_item(1_000).apply(recs, k=2)
+        assert as_polars(top)["item_id"].to_list() == [7, 8, 1_000, 7]
+    for kind in (pl.Enum(["x", "y"]), pl.Categorical, pl.String):
+        recs = pl.DataFrame(NAMED).with_columns(pl.col("item_id").cast(kind))
+        top = raised_item("other").apply(recs, k=2)
+        assert top["item_id"].cast(pl.String).to_list() == ["x", "y", "other", "x"]
 
 
 # Inputs are left alone -------------------------------------------------------------------------
@@ -397,17 +360,17 @@ def test_other_columns_and_the_index_do_not_matter(tables, expected):
     assert numbers(LEARNER.fit(recs, recent.iloc[::-1])) == numbers(expected)
 
 
-@pytest.mark.parametrize("threads", ["1", "2", "5"])
-@pytest.mark.parametrize("n_rows", [1, 7, 10_000])
-def test_runs_of_users_are_what_coding_them_finds(monkeypatch, threads, n_rows):
-    monkeypatch.setenv("TRIMTAB_THREADS", threads)
-    users = np.sort(np.random.default_rng(n_rows).integers(-40, 4_000, n_rows))
-    table = read_frame(pa.table({"user_id": users, "item_id": users}), "recs", "user_id", "item_id")
-    units, indptr = find_runs(table)
-    expected, (codes,) = encode_units(table)
-    assert units.users.tolist() == expected.users.tolist()
-    assert units.user_codes.tolist() == expected.user_codes.tolist()
-    assert np.repeat(units.user_codes, np.diff(indptr)).tolist() == codes.tolist()
+def test_runs_of_users_are_what_coding_them_finds(monkeypatch):
+    for threads, n_rows in product(("1", "2", "5"), (1, 7, 10_000)):
+        monkeypatch.setenv("TRIMTAB_THREADS", threads)
+        users = np.sort(np.random.default_rng(n_rows).integers(-40, 4_000, n_rows))
+        given = pa.table({"user_id": users, "item_id": users})
+        table = read_frame(given, "recs", "user_id", "item_id")
+        units, indptr = find_runs(table)
+        expected, (codes,) = encode_units(table)
+        assert units.users.tolist() == expected.users.tolist()
+        assert units.user_codes.tolist() == expected.user_codes.tolist()
+        assert np.repeat(units.user_codes, np.diff(indptr)).tolist() == codes.tolist()
 
 
 def test_there_are_no_runs_of_users_out_of_order_in_windows_or_of_text():

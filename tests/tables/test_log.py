@@ -1,6 +1,9 @@
-"""Logs from files and frames: time zones, catalogues, errors, and two real logs."""
+"""Logs from files and frames: time zones, catalogues, errors, two real logs, and holes."""
 
 from __future__ import annotations
+
+from datetime import date, timedelta
+from itertools import product
 
 import pandas as pd
 import polars as pl
@@ -11,6 +14,7 @@ import pytest
 
 from trimtab.datasets import load_complete_journey, load_gift_shop, make_log, read_log
 from trimtab.errors import DataError, SettingError, StoreError
+from trimtab.tables.log import Hole, Log, Window, find_holes
 from trimtab.tables.times import has_zone
 
 EVENTS = pa.table(
@@ -81,10 +85,12 @@ FAR = {
 }
 
 
-@pytest.mark.parametrize("times", FAR.values(), ids=FAR)
-def test_times_outside_the_calendar_are_refused(times):
-    with pytest.raises(DataError, match=r"'timestamp' of events .* in the years 2 to 9998; fix"):
-        make_log(with_times(times), tz="America/New_York")
+def test_times_outside_the_calendar_are_refused():
+    for times in FAR.values():
+        with pytest.raises(
+            DataError, match=r"'timestamp' of events .* in the years 2 to 9998; fix"
+        ):
+            make_log(with_times(times), tz="America/New_York")
 
 
 SECONDS = [1_782_982_800, 1_782_948_600, 1_783_072_800]  # of EVENTS, in UTC
@@ -94,14 +100,12 @@ def with_times(times: pa.Array) -> pa.Table:
     return EVENTS.set_column(2, "timestamp", times)
 
 
-@pytest.mark.parametrize("per_second", [1, 10**3, 10**6, 10**9])
-@pytest.mark.parametrize("kind", [pa.int64(), pa.uint64(), pa.float64()])
-def test_numbers_are_instants_of_utc(per_second, kind):
-    times = pa.array([second * per_second for second in SECONDS]).cast(kind, safe=False)
-    log = make_log(with_times(times))
-    assert (log.tz, stamps(log)) == ("UTC", ["01 23:30", "02 09:00"])
-    berlin = make_log(with_times(times), tz="Europe/Berlin")  # other days, the same instants
-    assert (berlin.tz, stamps(berlin)) == ("Europe/Berlin", ["01 23:30", "02 09:00"])
+def test_numbers_are_instants_of_utc():
+    for power, kind in product((0, 3, 6, 9), (pa.int64(), pa.uint64(), pa.float64())):
+        times = pa.array([second * 10**power for second in SECONDS]).cast(kind, safe=False)
+        for tz in ("UTC", "Europe/Berlin"):  # other days, the same instants
+            log = make_log(with_times(times), tz=None if tz == "UTC" else tz)
+            assert (log.tz, stamps(log)) == (tz, ["01 23:30", "02 09:00"])
 
 
 def test_fractions_of_seconds_are_kept():
@@ -150,21 +154,10 @@ def test_a_time_without_a_zone_is_refused():
         make_log(EVENTS)
 
 
-REFUSED = {
-    "no such zone": (
-        {"tz": "Mars/Olympus"},
-        SettingError,
-        "tz='Mars/Olympus'",
-    ),
-    "a number for a zone": ({"tz": 3}, SettingError, "tz=3"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_wrong_settings_are_refused(name):
-    settings, kind, message = REFUSED[name]
-    with pytest.raises(kind, match=message):
-        make_log(EVENTS, **settings)
+def test_what_is_no_time_zone_is_refused():
+    for tz in ("Mars/Olympus", 3):
+        with pytest.raises(SettingError, match=f"tz={tz!r}"):
+            make_log(EVENTS, tz=tz)
 
 
 BAD_TIMES = {
@@ -182,11 +175,10 @@ BAD_TIMES = {
 }
 
 
-@pytest.mark.parametrize("name", BAD_TIMES)
-def test_bad_times_are_refused(name):
-    values, message = BAD_TIMES[name]
-    with pytest.raises(DataError, match=message):
-        make_log(EVENTS.set_column(2, "timestamp", pa.array(values)), tz="UTC")
+def test_bad_times_are_refused():
+    for values, message in BAD_TIMES.values():
+        with pytest.raises(DataError, match=message):
+            make_log(with_times(pa.array(values)), tz="UTC")
 
 
 def test_bad_tables_are_refused(tmp_path):
@@ -203,22 +195,17 @@ def test_bad_tables_are_refused(tmp_path):
 
 
 ITEMS = {"item_id": [7, 8], "name": ["Tea", ""], "aisle": ["hot", "cold"]}
-BAD_ITEMS = {
-    "ids of another kind": (
-        {"item_id": ["7", "x"]},
-        "'item_id'.*integers in events.*strings in items",
-    ),
-    "an id twice": ({"item_id": [7, 7]}, "'item_id' of items"),
-    "no id in common": ({"item_id": [70, 80]}, "item_id of items.*70"),
-    "no ids at all": ({"item_id": [7.5, 8.5]}, "'item_id' of items.*double"),
-}
 
 
-@pytest.mark.parametrize("name", BAD_ITEMS)
-def test_bad_catalogues_are_refused(name):
-    changed, message = BAD_ITEMS[name]
-    with pytest.raises(DataError, match=message):
-        make_log(EVENTS, tz="UTC", items=pa.table({**ITEMS, **changed}))
+def test_bad_catalogues_are_refused():
+    for ids, message in (
+        (["7", "x"], "'item_id'.*integers in events.*strings in items"),
+        ([7, 7], "'item_id' of items"),
+        ([70, 80], "item_id of items.*70"),
+        ([7.5, 8.5], "'item_id' of items.*double"),
+    ):
+        with pytest.raises(DataError, match=message):
+            make_log(EVENTS, tz="UTC", items=pa.table({**ITEMS, "item_id": ids}))
 
 
 def test_only_what_groups_items_is_a_level():
@@ -230,27 +217,15 @@ def test_only_what_groups_items_is_a_level():
     assert log.items["shelf"].to_pylist() == ["3", None]
 
 
-BAD_EVENTS = {
-    "a missing user": (
-        "user_id",
-        [1, None, 2],
-        "'user_id' of events.*1 of 3",
-    ),
-    "ids with a point": (
-        "item_id",
-        [1.5, 2.5, 3.5],
-        "'item_id' of events.*double",
-    ),
-    "a missing quantity": ("quantity", [1, None, 2], "'quantity' of events.*1 of 3"),
-}
-
-
-@pytest.mark.parametrize("name", BAD_EVENTS)
-def test_bad_columns_are_refused(name):
-    column, values, message = BAD_EVENTS[name]
-    place = EVENTS.column_names.index(column)
-    with pytest.raises(DataError, match=message):
-        make_log(EVENTS.set_column(place, column, pa.array(values)), tz="UTC")
+def test_bad_columns_are_refused():
+    for column, values, words in (
+        ("user_id", [1, None, 2], "1 of 3"),
+        ("item_id", [1.5, 2.5, 3.5], "double"),
+        ("quantity", [1, None, 2], "1 of 3"),
+    ):
+        place = EVENTS.column_names.index(column)
+        with pytest.raises(DataError, match=f"'{column}' of events.*{words}"):
+            make_log(EVENTS.set_column(place, column, pa.array(values)), tz="UTC")
 
 
 def test_an_offset_is_not_a_time_zone():
@@ -290,3 +265,68 @@ def test_gift_shop():
     )
     assert log.items["name"][0].as_py() == "Inflatable political globe"
     assert not pc.any(pc.equal(log.items["name"], log.items["item_id"])).as_py()
+
+
+# Holes, against other weeks, by hand ------------------------------------------------------------
+
+MONDAY = date(2026, 3, 2)
+END = MONDAY + timedelta(70)
+
+
+def log_of(counts: dict[int, int], usual: int = 40, weeks: int = 9, tz: str = "UTC") -> Log:
+    """Return a log of some weeks around a Monday; `counts` gives the events of other Mondays."""
+    stamps = []
+    for week in range(-4, weeks - 4):
+        day = MONDAY + timedelta(7 * week)
+        n_events = counts.get(week, usual)
+        stamps += [f"{day} {9 + n % 10:02d}:{n // 10:02d}:00" for n in range(n_events)]
+        stamps += [f"{day + timedelta(1)} 12:00:00"]  # a Tuesday always has one
+    n = len(stamps)
+    return make_log(pa.table({"user_id": [1] * n, "item_id": [1] * n, "timestamp": stamps}), tz)
+
+
+def holes(log: Log, until: date = END, days: int = 1) -> list[Hole]:
+    return find_holes(log, Window.of(MONDAY, days, log.tz), until)
+
+
+def test_a_day_below_a_fifth_is_a_hole():
+    for tz in ("UTC", "America/New_York", "Asia/Tokyo"):
+        assert holes(log_of({0: 7}, tz=tz)) == [Hole(MONDAY, 7, 40)]
+        assert holes(log_of({0: 0}, tz=tz)) == [Hole(MONDAY, 0, 40)]
+        assert holes(log_of({0: 8}, tz=tz)) == []
+    assert str(Hole(MONDAY, 7, 40)) == "2026-03-02 has 7 events; that weekday usually has 40"
+
+
+def test_days_of_a_window_are_looked_at_one_by_one():
+    assert holes(log_of({0: 0}), days=3) == [Hole(MONDAY, 0, 40)]  # Tuesdays always have one event
+    assert find_holes(log_of({0: 0, 1: 0}), Window.of(MONDAY, 8, "UTC"), END) == [
+        Hole(MONDAY, 0, 40), Hole(MONDAY + timedelta(7), 0, 40),
+    ]  # fmt: skip
+
+
+def test_weekdays_with_few_events_are_not_compared():
+    assert holes(log_of({0: 0}, usual=19)) == []
+    assert holes(log_of({0: 0}, usual=20)) == [Hole(MONDAY, 0, 20)]
+
+
+def test_a_weekday_that_is_often_empty_is_never_a_hole():
+    assert holes(log_of(dict.fromkeys(range(-4, 5), 0))) == []
+    assert holes(log_of({0: 0, -2: 0, -4: 0, 2: 0, 4: 0})) == []  # every other week
+    assert holes(log_of({0: 0, -2: 0, 2: 0})) == [Hole(MONDAY, 0, 40)]
+
+
+def test_weeks_after_count_where_they_are_known():
+    grown = dict.fromkeys(range(1, 5), 400)
+    assert holes(log_of({0: 30, **grown})) == []  # a shop that grew: as many as before
+    assert holes(log_of({0: 0, **grown})) == [Hole(MONDAY, 0, 40)]
+    # Only the weeks before: 25 December is a hole even if 1 January is one too.
+    after_one_week = MONDAY + timedelta(8)
+    assert holes(log_of({0: 0, 1: 0}), until=after_one_week) == [Hole(MONDAY, 0, 40)]
+    # A log that begins with the day has only weeks after it.
+    late = log_of({-4: 0, -3: 0, -2: 0, -1: 0, 0: 1})
+    first = late.events.slice(4)  # without the four Tuesdays before
+    begun = make_log(first, "UTC")
+    assert holes(begun) == [Hole(MONDAY, 1, 40)]
+    earlier = Window.of(MONDAY - timedelta(14), 15, "UTC")  # the days before the log do not count
+    assert find_holes(begun, earlier, END) == [Hole(MONDAY, 1, 40)]
+    assert holes(begun, until=MONDAY + timedelta(1)) == []

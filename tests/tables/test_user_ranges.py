@@ -17,7 +17,7 @@ from trimtab.tables import user_ranges
 from trimtab.tables.files import read_table
 from trimtab.tables.rows import ParquetRows
 from trimtab.tables.user_ranges import divide_by_user
-from trimtab.tables.vocabulary import encode_ids, id_column
+from trimtab.tables.vocabulary import Vocabulary, id_column
 
 IDS = {
     "int64": lambda users: pa.array(users - 500, pa.int64()),
@@ -57,7 +57,7 @@ def check(parts: user_ranges.UserParts, name: str, whole: pa.Table) -> None:
     assert all(table.schema.equals(whole.schema) for table in tables)
     assert parts.rows[name] == whole.num_rows == sum(map(len, tables))
     column = pa.chunked_array([c for t in (whole, *tables) for c in t["user_id"].chunks])
-    _, (codes,) = encode_ids([id_column(name, "user_id", column)])
+    _, (codes,) = Vocabulary.encode(id_column(name, "user_id", column))
     codes, by_part = codes[: len(whole)], codes[len(whole) :]
     ends = np.cumsum([len(table) for table in tables])
     found = [codes for codes in np.split(by_part, ends[:-1]) if len(codes)]
@@ -133,21 +133,17 @@ def test_many_small_files_in_folders_by_day(tmp_path):
         check(parts, "recs", whole)
 
 
-def test_sorted_files_in_any_order_of_names_are_not_copied(tmp_path):
-    users = np.sort(numbers())
-    for number, rows in enumerate(np.array_split(users, 10)):
-        write(make_table(rows), tmp_path / f"{(number * 7) % 10}.parquet", 100)
-    with divide_by_user({"recs": tmp_path}, rows_per_part=1_000) as parts:
-        assert parts.copied == set()
-        check(parts, "recs", read_table(tmp_path))
-
-
-def test_two_sorted_files_of_the_same_users_are_not_copied(tmp_path):
-    for number in range(2):
-        write(make_table(np.sort(numbers(seed=number))), tmp_path / f"{number}.parquet", 100)
-    with divide_by_user({"recs": tmp_path}, rows_per_part=1_000) as parts:
-        assert parts.copied == set()
-        check(parts, "recs", read_table(tmp_path))
+def test_sorted_files_are_not_copied(tmp_path):
+    in_any_order = [np.array_split(np.sort(numbers()), 10)[number * 3 % 10] for number in range(10)]
+    of_the_same_users = [np.sort(numbers(seed=number)) for number in range(2)]
+    for place, files in enumerate((in_any_order, of_the_same_users)):
+        folder = tmp_path / str(place)
+        folder.mkdir()
+        for number, users in enumerate(files):
+            write(make_table(users), folder / f"{number}.parquet", 100)
+        with divide_by_user({"recs": folder}, rows_per_part=1_000) as parts:
+            assert parts.copied == set()
+            check(parts, "recs", read_table(folder))
 
 
 def test_one_row_group_with_everything_is_copied_once(tmp_path):
@@ -213,50 +209,35 @@ def test_ids_without_statistics_are_read(tmp_path):
         check(parts, "recs", read_table(path))
 
 
-@pytest.mark.parametrize("statistics", [True, False])
-def test_users_without_a_value_are_refused(tmp_path, statistics):
+def refused(error: type[Exception], message: str, sources: dict[str, Path], **options) -> None:
+    with pytest.raises(error, match=message), divide_by_user(sources, **options) as parts:
+        [part[name] for part in parts for name in sources]
+
+
+def test_bad_users_are_refused(tmp_path):
+    double = "column 'user_id' of recs holds double: ids must be integers or strings"
+    mixed = "column 'user_id' holds integers in recs but strings in history; cast"
+    large = pa.array(np.arange(100, dtype=np.uint64) + 2**63 - 50, pa.uint64())
+    for recs, history, message in (
+        ({"user_id": [1.5]}, {"user_id": [1]}, double),
+        ({"user_id": [1]}, {"user_id": ["1"]}, mixed),
+        (
+            {"user_id": large},
+            {"user_id": [1]},
+            "'user_id' of recs has ids that do not fit in int64",
+        ),
+        ({"item_id": [1]}, {"user_id": [1]}, "missing column 'user_id' in recs; found item_id"),
+    ):
+        tables = {"recs": recs, "history": history}
+        paths = {name: tmp_path / f"{name}.parquet" for name in tables}
+        for name, path in paths.items():
+            write(pa.table(tables[name]), path, 10)
+        refused(DataError, message, paths, rows_per_part=20)
     table = pa.table({"user_id": [1, None, 3, None], "item_id": [1, 2, 3, 4]})
-    pq.write_table(table, tmp_path / "r.parquet", write_statistics=statistics)
-    with (
-        pytest.raises(DataError, match="'user_id' of recs has no value in 2 of 4 rows; drop"),
-        divide_by_user({"recs": tmp_path / "r.parquet"}),
-    ):
-        pass
-
-
-@pytest.mark.parametrize(
-    ("recs", "history", "message"),
-    [
-        ([1.5], [1], "column 'user_id' of recs holds double: ids must be integers or strings"),
-        ([1], ["1"], "column 'user_id' holds integers in recs but strings in history; cast"),
-    ],
-)
-def test_other_types_of_ids_are_refused(tmp_path, recs, history, message):
-    sources = {}
-    for name, ids in (("recs", recs), ("history", history)):
-        pq.write_table(pa.table({"user_id": ids}), tmp_path / f"{name}.parquet")
-        sources[name] = tmp_path / f"{name}.parquet"
-    with pytest.raises(DataError, match=message), divide_by_user(sources):
-        pass
-
-
-def test_ids_beyond_int64_are_refused(tmp_path):
-    ids = pa.array(np.arange(100, dtype=np.uint64) + 2**63 - 50, pa.uint64())
-    write(pa.table({"user_id": ids}), tmp_path / "r.parquet", 10)
-    with (
-        pytest.raises(DataError, match="'user_id' of recs has ids that do not fit in int64"),
-        divide_by_user({"recs": tmp_path / "r.parquet"}, rows_per_part=20) as parts,
-    ):
-        [part["recs"] for part in parts]
-
-
-def test_a_table_without_users_is_refused(tmp_path):
-    pq.write_table(pa.table({"item_id": [1]}), tmp_path / "r.parquet")
-    with (
-        pytest.raises(DataError, match="missing column 'user_id' in recs; found item_id"),
-        divide_by_user({"recs": tmp_path / "r.parquet"}),
-    ):
-        pass
+    for statistics in (True, False):
+        pq.write_table(table, tmp_path / "r.parquet", write_statistics=statistics)
+        message = "'user_id' of recs has no value in 2 of 4 rows; drop"
+        refused(DataError, message, {"recs": tmp_path / "r.parquet"})
 
 
 def test_a_damaged_file_is_refused(tmp_path):
@@ -264,16 +245,9 @@ def test_a_damaged_file_is_refused(tmp_path):
     content = bytearray(path.read_bytes())
     content[200:4_000] = bytes(3_800)
     path.write_bytes(content)
-    with (
-        pytest.raises(StoreError, match=r"r\.parquet: not a readable Parquet file"),
-        divide_by_user({"recs": path}, rows_per_part=1_000),
-    ):
-        pass
-    with (
-        pytest.raises(StoreError, match="no such file; check the path"),
-        divide_by_user({"recs": tmp_path / "x"}),
-    ):
-        pass
+    message = r"r\.parquet: not a readable Parquet file"
+    refused(StoreError, message, {"recs": path}, rows_per_part=1_000)
+    refused(StoreError, "no such file; check the path", {"recs": tmp_path / "x"})
 
 
 def test_nothing_is_left_behind(tmp_path):
@@ -309,8 +283,6 @@ def test_a_full_disk_is_one_sentence(tmp_path):
 
 def test_a_missing_folder_is_refused(tmp_path):
     path = write(make_table(numbers()), tmp_path / "r.parquet")
-    with (
-        pytest.raises(StoreError, match=r"cannot write temporary files to .*nowhere: No such file"),
-        divide_by_user({"recs": path}, rows_per_part=1_000, folder=tmp_path / "nowhere"),
-    ):
-        pass
+    message = r"cannot write temporary files to .*nowhere: No such file"
+    nowhere = tmp_path / "nowhere"
+    refused(StoreError, message, {"recs": path}, rows_per_part=1_000, folder=nowhere)

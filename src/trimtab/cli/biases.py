@@ -53,7 +53,7 @@ from trimtab.tables.columns import ITEM, WEIGHT, ColumnMap
 from trimtab.tables.files import (
     is_csv,
     read_tables,
-    require_table_suffix,
+    require_suffix,
     require_writable_folder,
     write_table,
 )
@@ -139,7 +139,7 @@ def apply(
 
     With --salt, only the treatment group gets biases; a bucket column shows each user's group.
     """
-    require_table_suffix(out)
+    require_suffix(out)
     require_writable_folder(out.parent)
     refuse_escape(escape, out)
     refuse_overwriting(out, bias=bias, recs=recs, exclude=exclude, allowed=allowed)

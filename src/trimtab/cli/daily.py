@@ -41,7 +41,7 @@ from trimtab.daily.refresh import ACCEPTABLE
 from trimtab.learn import BiasLearner
 from trimtab.store import Store, Version
 from trimtab.tables.columns import ColumnMap
-from trimtab.tables.files import require_table_suffix, write_table
+from trimtab.tables.files import require_suffix, write_table
 
 _TEST_DAYS = defaults_of(realised_lifts).test_days
 _REALISED = ("", "version", "for", "forecast (90 %)", "lift that came (90 %)", "inside")
@@ -278,7 +278,7 @@ def diff(
     """Show which biases changed most between two versions."""
     require_whole("top", top, 1)
     if out is not None:
-        require_table_suffix(out)
+        require_suffix(out)
     opened = Store(store)
     versions = opened.version(before), opened.version(after)
     moves = diff_versions(*versions)

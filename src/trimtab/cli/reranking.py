@@ -43,7 +43,7 @@ from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER, WEIGHT, ColumnM
 from trimtab.tables.files import (
     is_csv,
     read_tables,
-    require_table_suffix,
+    require_suffix,
     require_writable_folder,
     write_table,
 )
@@ -167,7 +167,7 @@ def apply(
     Users without purchases before --as-of are ranked by the biases of the reranker. If timestamps
     have no time zone but those that it learned from did, --tz says which one they are in.
     """
-    require_table_suffix(out)
+    require_suffix(out)
     require_writable_folder(out.parent)
     refuse_escape(escape, out)
     refuse_overwriting(

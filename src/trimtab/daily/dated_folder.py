@@ -25,7 +25,7 @@ from trimtab.experiments.plan import Plan, make_lists_plan
 from trimtab.experiments.timeline import split_log
 from trimtab.tables.columns import USER, ColumnMap, GivenColumns
 from trimtab.tables.log import Log, Window, event_times, rows_of_users
-from trimtab.tables.places import Address, Place, as_place
+from trimtab.tables.places import Address, Place, as_place, cannot_read
 from trimtab.tables.times import day_start, local_day
 
 WEEKS = 8  # that are judged by default, back from the newest date
@@ -193,10 +193,22 @@ def _first_day_from(instant: int, tz: str) -> date:
 def _identify(path: Place) -> Iterator[str]:
     """Yield the name, size and time of change of each file of a day's lists."""
     if isinstance(path, Address):
-        yield from (f"{name} {size} {changed}\n" for name, size, changed in path.files())
+        yield from _identify_remote(path)
         return
     inside = sorted(path.rglob("*")) if path.is_dir() else [path]
     for file in inside:
         if file.is_file():
             found = file.stat()
             yield f"{file.relative_to(path.parent)} {found.st_size} {found.st_mtime_ns}\n"
+
+
+def _identify_remote(folder: Address) -> Iterator[str]:
+    from pyarrow.fs import FileSelector
+
+    where = FileSelector(folder.path, recursive=True) if folder.is_dir() else [folder.path]
+    try:
+        found = folder.filesystem.get_file_info(where)
+    except (OSError, pa.ArrowException) as error:
+        raise cannot_read(folder, error) from error
+    files = [(info.path, info.size, info.mtime_ns or 0) for info in found if info.is_file]
+    yield from (f"{name} {size} {changed}\n" for name, size, changed in sorted(files))

@@ -69,7 +69,7 @@ from trimtab.store import Store, Version
 from trimtab.store.writer import open_writer
 from trimtab.tables.columns import WEIGHT, ColumnMap, GivenColumns
 from trimtab.tables.log import recent_windows
-from trimtab.tables.places import absolute, as_place, without_password
+from trimtab.tables.places import Address, as_place, without_password
 from trimtab.tables.times import read_day, require_zone
 
 GUARD, INCOMPLETE, OLDER, DIFFERENT_LISTS = "guard", "incomplete", "older", "different-lists"
@@ -331,7 +331,7 @@ class Refresh:
                 "windows": len(tables.windows), "events": tables.recent.num_rows,
             },
             "lists": [str(day) for day in tables.days],
-            "lists_folder": without_password(absolute(self.lists)),
+            "lists_folder": without_password(_absolute(self.lists)),
             "duplicates": self.duplicates,
             "reranked": None,  # the day of tonight's lists, if they are published
             "events": without_password(str(self.events)),
@@ -362,3 +362,9 @@ def _collect_warnings() -> Iterator[list[warnings.WarningMessage]]:
     finally:
         for note in caught:
             warnings.warn(note.message, stacklevel=3)
+
+
+def _absolute(given: str | Path) -> str:
+    """Return a place as text that means the same from any folder."""
+    place = as_place(given)
+    return place.text if isinstance(place, Address) else str(place.absolute())

@@ -92,11 +92,6 @@ class ColumnMap:
         picks = {name: [own for own in listed if own in found] for name, listed in self.own.items()}
         return {name: own[0] for name, own in picks.items() if own}
 
-    def name_missing(self, found: Collection[str]) -> dict[str, str]:
-        """Return the caller's name of each mapped column that a table has under no name."""
-        have = {*found, *self.find(found)}
-        return {name: own[0] for name, own in self.own.items() if name not in have}
-
     def rename(self, table: pa.Table) -> pa.Table:
         """Return a table with Trimtab's names; a mapped column replaces one of the same name."""
         if not self.own:
@@ -109,8 +104,11 @@ class ColumnMap:
                 targets = [own]
             places += [place] * len(targets)
             renamed += targets
-        remembered = json.dumps({**self.name_missing(table.column_names), **found}).encode()
-        metadata = {**(table.schema.metadata or {}), _KEY: remembered}
+        missing = {name: own[0] for name, own in self.own.items() if name not in table.column_names}
+        metadata = {
+            **(table.schema.metadata or {}),
+            _KEY: json.dumps({**missing, **found}).encode(),
+        }
         return table.select(places).rename_columns(renamed).replace_schema_metadata(metadata)
 
     def warn_of_unused(self, tables: Sequence[Any], but: Collection[str] = ()) -> None:

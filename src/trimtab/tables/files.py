@@ -109,7 +109,12 @@ def read_table(
         if is_csv(place):
             table = read_csv(place, {*ID_COLUMNS, *names.all_own(ID_COLUMNS)})
         else:
-            table = _read_parquet(place, wanted, needed, names)
+            data = open_parquet(place)
+            if wanted is None:
+                table = data.read()
+            else:
+                table = data.read(pick_columns(place, data.schema, wanted, needed, names))
+            table = without_views(table)
         found = table.column_names
     except TrimtabError:
         raise
@@ -117,7 +122,7 @@ def read_table(
         raise not_readable(place, error) from error
     require_distinct_columns(place, found)
     table = names.rename(table)
-    _require(place, table, needed)
+    require_columns(str(place), table.column_names, needed, own_names(table))
     kept = table.column_names if wanted is None else wanted
     return table.select([name for name in kept if name in table.column_names])
 
@@ -136,10 +141,6 @@ def require_distinct_columns(place: Place, found: Sequence[str]) -> None:
         raise StoreError(f"{place}: column '{repeated[0]}' occurs twice; drop or rename one")
 
 
-def _require(place: Place, table: pa.Table, needed: Sequence[str]) -> None:
-    require_columns(str(place), table.column_names, needed, own_names(table))
-
-
 def not_readable(place: Place, error: Exception) -> StoreError:
     """Return the error for a file that its reader failed to read, with the next step."""
     reason = first_line(error)
@@ -150,16 +151,6 @@ def not_readable(place: Place, error: Exception) -> StoreError:
         f"{place}: not a readable {kind} file ({reason}); write it again as Parquet, or as "
         f"CSV in UTF-8"
     )
-
-
-def _read_parquet(
-    place: Place, wanted: Sequence[str] | None, needed: Sequence[str], names: ColumnMap
-) -> pa.Table:
-    data = open_parquet(place)
-    picked = None
-    if wanted is not None:
-        picked = pick_columns(place, data.schema, wanted, needed, names)
-    return without_views(data.read(picked))
 
 
 def open_parquet(place: Place) -> Any:
@@ -179,7 +170,8 @@ def pick_columns(
     place: Place, schema: pa.Schema, wanted: Sequence[str], needed: Sequence[str], names: ColumnMap
 ) -> list[str]:
     """Return the wanted columns that exist, by the caller's names; raise if one is missing."""
-    _require(place, names.rename(schema.empty_table()), needed)
+    renamed = names.rename(schema.empty_table())
+    require_columns(str(place), renamed.column_names, needed, own_names(renamed))
     own = names.find(schema.names)
     return [own.get(name, name) for name in wanted if own.get(name, name) in schema.names]
 
@@ -215,25 +207,15 @@ def match_id_types(
     """
     matched = list(tables)
     for name in ID_COLUMNS:
-        if name in text or any(_holds_text(table, name) for table in matched):
-            matched = [
-                _as_text(table, name) if is_from_csv and table is not None else table
-                for table, is_from_csv in zip(matched, from_csv, strict=True)
-            ]
+        have = [
+            at for at, own in enumerate(matched) if own is not None and name in own.column_names
+        ]
+        if name in text or any(is_text(plain_type(matched[at][name].type)) for at in have):
+            for at in (at for at in have if from_csv[at]):
+                place = matched[at].column_names.index(name)
+                as_text = matched[at][name].cast(pa.string())
+                matched[at] = matched[at].set_column(place, name, as_text)
     return matched
-
-
-def _holds_text(table: pa.Table | None, name: str) -> bool:
-    if table is None or name not in table.column_names:
-        return False
-    return is_text(plain_type(table[name].type))
-
-
-def _as_text(table: pa.Table, name: str) -> pa.Table:
-    if name not in table.column_names:
-        return table
-    place = table.column_names.index(name)
-    return table.set_column(place, name, table[name].cast(pa.string()))
 
 
 def is_csv(place: str | Place) -> bool:
@@ -241,12 +223,7 @@ def is_csv(place: str | Place) -> bool:
     return _CSV_NAME.search(as_place(place).name) is not None
 
 
-def require_table_suffix(path: Path) -> None:
-    """Raise unless a file name ends in .parquet or .csv."""
-    require_suffix(path, (".parquet", ".csv"))
-
-
-def require_suffix(path: Path, suffixes: Sequence[str]) -> None:
+def require_suffix(path: Path, suffixes: Sequence[str] = (".parquet", ".csv")) -> None:
     """Raise unless a file name ends in one of the suffixes."""
     require_local(path)
     if path.suffix.lower() not in suffixes:
@@ -262,7 +239,7 @@ def write_table(table: pa.Table, path: Path, escape: bool = False) -> None:
         escape: in CSV, put an apostrophe before text that a spreadsheet may run as a formula. It
             becomes part of the text, so ids change.
     """
-    require_table_suffix(path)
+    require_suffix(path)
     with write_atomically(path) as file:
         if is_csv(path):
             write_csv(table, file, escape)

@@ -36,7 +36,6 @@ _Kind = TypeVar("_Kind")
 
 Whole = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Counted = Annotated[int, Meta(ge=1, le=2**63 - 1)]
-FileName = Annotated[str, Meta(pattern=r"^(?!\.{1,2}$)[^/\\\x00-\x1f]+$")]
 
 
 class HeaderKind(NamedTuple):
@@ -63,20 +62,24 @@ class SavedKind(NamedTuple):
 class _Described(Struct):
     """What every header says of its table."""
 
-    data: FileName
+    data: str
     rows: Whole
     checksum: str
+
+    def __post_init__(self) -> None:
+        require_plain_name("data", self.data)
 
 
 class _Entry(Struct):
     """A version in the pointer of a store."""
 
     number: Counted
-    folder: FileName
+    folder: str
     manifest: str
     replaced: Counted | None
 
     def __post_init__(self) -> None:
+        require_plain_name("folder", self.folder)
         if self.replaced is not None and self.replaced >= self.number:
             raise ValueError(
                 f"version {self.number} replaced version {self.replaced}, but must have replaced "
@@ -158,6 +161,13 @@ def convert_json(where: str, value: Any, kind: type[_Kind]) -> _Kind:
         raise ValueError(
             f"{where} breaks a rule{f' at {field}' * bool(field)}: {reason}"
         ) from error
+
+
+def require_plain_name(field: str, name: str) -> None:
+    """Raise ValueError unless a name leads to nothing outside its folder."""
+    if not name.isprintable() or name in ("", ".", "..") or {"/", "\\"} & {*name}:
+        shown = json.dumps(name)[:_MOST_SHOWN]
+        raise ValueError(f"'{field}' is {shown}, but must be a plain name on one line")
 
 
 def read_header(path: Path, kind: HeaderKind) -> dict[str, Any]:

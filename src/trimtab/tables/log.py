@@ -171,7 +171,8 @@ def _keep_purchases(table: pa.Table, name: str) -> pa.Table:
 
 def _build_catalogue(events: pa.Table, items: Any | None) -> tuple[pa.Table, tuple[str, ...]]:
     """Return each item of the events once with its name and levels, and the level names."""
-    ids = _sorted_unique(events[ITEM])
+    ids = pc.unique(events[ITEM])
+    ids = ids.take(pc.sort_indices(ids))
     columns = {ITEM: ids, NAME: ids.cast(pa.string())}
     tables = [_event_categories(events)] if CATEGORY in events.column_names else []
     if items is not None:
@@ -179,7 +180,8 @@ def _build_catalogue(events: pa.Table, items: Any | None) -> tuple[pa.Table, tup
     for known in tables:
         rows = pc.index_in(ids, known[ITEM].combine_chunks())
         for column in (c for c in known.column_names if c != ITEM):
-            found = _to_text(known[column]).take(rows)
+            text = known[column].cast(plain_type(known[column].type)).cast(pa.string())
+            found = text.take(rows)
             if column == NAME:
                 named = pc.and_kleene(pc.is_valid(found), pc.not_equal(found, ""))
                 found = pc.if_else(pc.fill_null(named, False), found, columns[NAME])
@@ -218,13 +220,6 @@ def _is_group_type(kind: pa.DataType) -> bool:
     return any(is_kind(plain_type(kind)) for is_kind in _GROUP_TYPES)
 
 
-def _to_text(column: pa.ChunkedArray) -> pa.Array:
-    whole = column.cast(plain_type(column.type)).combine_chunks()
-    if isinstance(whole, pa.ChunkedArray):
-        whole = pa.concat_arrays(whole.chunks)
-    return whole.cast(pa.string())
-
-
 def _event_categories(events: pa.Table) -> pa.Table:
     """Return the last category of each item in the events."""
     if not _is_group_type(events[CATEGORY].type):
@@ -237,11 +232,6 @@ def _event_categories(events: pa.Table) -> pa.Table:
     last = rows.append_column("row", pa.array(np.arange(len(rows))))
     last = last.group_by(ITEM, use_threads=False).aggregate([("row", "max")])
     return rows.take(last["row_max"])
-
-
-def _sorted_unique(column: pa.ChunkedArray) -> pa.Array:
-    values = pc.unique(column.cast(plain_type(column.type)))
-    return values.take(pc.sort_indices(values))
 
 
 @dataclass(frozen=True)

@@ -115,18 +115,6 @@ class Address:
             text = f"{folder.rstrip('/')}/{entry.base_name}{mark}{query}"
             yield Address(text, (self.filesystem, entry.path), entry.type.name)
 
-    def files(self) -> list[tuple[str, int, int]]:
-        """Return path, size and time of change (in nanoseconds) of all files of a folder."""
-        from pyarrow.fs import FileSelector
-
-        where = FileSelector(self.path, recursive=True) if self.is_dir() else [self.path]
-        try:
-            found = self.filesystem.get_file_info(where)
-        except (OSError, pa.ArrowException) as error:
-            raise cannot_read(self, error) from error
-        files = [info for info in found if info.type.name == "File"]
-        return sorted((info.path, info.size, info.mtime_ns or 0) for info in files)
-
 
 Place = Path | Address
 
@@ -144,12 +132,6 @@ def as_place(given: str | Path | Address) -> Place:
 def is_address(given: str | Path) -> bool:
     """Return whether a text is an address, not a path; file:// is one too."""
     return isinstance(given, str) and _SCHEME.match(given) is not None
-
-
-def absolute(given: str | Path) -> str:
-    """Return a place as text that means the same from any folder."""
-    place = as_place(given)
-    return place.text if isinstance(place, Address) else str(place.absolute())
 
 
 def require_local(path: Path) -> None:

@@ -49,43 +49,34 @@ class RowGroup:
     n_nulls: int | None  # user ids without a value
 
 
-class ParquetRows:
-    """The rows of a Parquet file, or of all files in a folder, as `read_table` would read them.
+class Rows:
+    """The rows of a table, read in batches.
 
-    Batches have the caller's names of columns, and plain types where the file has dictionaries;
-    `finish` makes them a table with Trimtab's names and the file's types.
+    Batches have the caller's names of columns, and plain types where the table has dictionaries;
+    `finish` makes them a table with Trimtab's names and the table's types.
+
+    Attributes:
+        found: all columns of the table, by Trimtab's names.
+        plain_schema: the columns of batches.
+        schema: the columns of what `finish` returns.
     """
 
+    row_groups: list[RowGroup]
+
     def __init__(
-        self,
-        path: str | Place,
-        wanted: Sequence[str] | None = None,
-        needed: Sequence[str] = (),
-        columns: GivenColumns = None,
+        self, own_schema: pa.Schema, metadata: Any, names: ColumnMap, wanted: Sequence[str] | None
     ) -> None:
-        """Open the files and read their footers; the arguments are those of `read_table`."""
-        self.place, self.names = as_place(path), ColumnMap.of(columns)
-        self._wanted = wanted
-        require_existing(self.place)
-        try:
-            data = open_parquet(self.place)
-            self._fragments = list(data.fragments)
-            schema = without_views(data.schema.empty_table()).schema.remove_metadata()
-            self.found: list[str] = self.names.rename(schema.empty_table()).column_names
-            self.row_groups: list[RowGroup] = []
-            require_distinct_columns(self.place, schema.names)
-            picked = pick_columns(self.place, schema, wanted or schema.names, needed, self.names)
-            if wanted is not None:
-                schema = pa.schema([schema.field(name) for name in dict.fromkeys(picked)])
-            self.own_schema: pa.Schema = schema
-            self.metadata = data.schema.metadata
-            self._read_footers()
-        except TrimtabError:
-            raise
-        except Exception as error:  # a damaged file can cause any error in its reader
-            raise not_readable(self.place, error) from error
-        self.n_rows = sum(group.n_rows for group in self.row_groups)
+        """Return rows with these columns, by the caller's names; a subclass reads them."""
+        self._own_schema, self._metadata = own_schema, metadata
+        self._names, self._wanted = names, wanted
+        self.found: list[str] = names.rename(own_schema.empty_table()).column_names
+        self.plain_schema = pa.schema([(f.name, plain_type(f.type)) for f in own_schema])
         self.schema: pa.Schema = self.finish(self.plain_schema.empty_table()).schema
+
+    @property
+    def n_rows(self) -> int:
+        """The number of all rows."""
+        return sum(group.n_rows for group in self.row_groups)
 
     @property
     def own_user(self) -> str:
@@ -94,37 +85,11 @@ class ParquetRows:
 
     def source_of(self, column: str) -> str:
         """Return the name of a column in batches."""
-        return self.names.find(self.own_schema.names).get(column, column)
+        return self._names.find(self._own_schema.names).get(column, column)
 
-    @property
-    def plain_schema(self) -> pa.Schema:
-        """The columns of batches."""
-        return pa.schema([pa.field(f.name, plain_type(f.type)) for f in self.own_schema])
-
-    def _read_footers(self) -> None:
-        for file, fragment in enumerate(self._fragments):
-            footer = fragment.metadata
-            paths = [footer.schema.column(place).path for place in range(footer.num_columns)]
-            is_read = self.own_user in paths and self.own_user in self.own_schema.names
-            place = paths.index(self.own_user) if is_read else None
-            for number in range(footer.num_row_groups):
-                group = footer.row_group(number)
-                found = None if place is None else group.column(place).statistics
-                self.row_groups.append(RowGroup(file, number, group.num_rows, *self._bounds(found)))
-
-    def _bounds(self, found: Any | None) -> tuple[Any, Any, int | None]:
-        """Return the lowest and the highest user id of a row group, and the number of nulls."""
-        if found is None:
-            return None, None, None
-        n_nulls = found.null_count if found.has_null_count else None
-        bounds: tuple[Any, Any] = (None, None)
-        with suppress(UnicodeDecodeError):  # bounds that were cut off within a character
-            bounds = (found.min, found.max) if found.has_min_max else bounds
-        if is_text(plain_type(self.own_schema.field(self.own_user).type)):
-            is_usable = all(isinstance(bound, str) for bound in bounds)
-        else:
-            is_usable = all(isinstance(bound, int) and bound <= _MOST_ID for bound in bounds)
-        return (*bounds, n_nulls) if is_usable else (None, None, n_nulls)
+    def own_name(self, column: str) -> str:
+        """Return the caller's name of a column, for messages."""
+        return own_names(self.schema.empty_table()).get(column, column)
 
     def batches(
         self,
@@ -144,6 +109,73 @@ class ParquetRows:
             schema = pa.schema([schema.field(name) for name in columns])
         pieces = self._pieces(self.row_groups if groups is None else groups, schema, size)
         return _read_ahead(_fill_up(pieces, size))
+
+    def _pieces(
+        self, groups: Sequence[RowGroup], schema: pa.Schema, size: int
+    ) -> Iterator[pa.Table]:
+        raise NotImplementedError
+
+    def finish(self, table: pa.Table) -> pa.Table:
+        """Return batches with Trimtab's names and the table's types."""
+        table = _restore_dictionaries(table, self._own_schema)
+        table = self._names.rename(table.replace_schema_metadata(self._metadata))
+        kept = table.column_names if self._wanted is None else self._wanted
+        return table.select([name for name in kept if name in table.column_names])
+
+
+class ParquetRows(Rows):
+    """The rows of a Parquet file, or of all files in a folder, as `read_table` would read them."""
+
+    def __init__(
+        self,
+        path: str | Place,
+        wanted: Sequence[str] | None = None,
+        needed: Sequence[str] = (),
+        columns: GivenColumns = None,
+    ) -> None:
+        """Open the files and read their footers; the arguments are those of `read_table`."""
+        self.place, names = as_place(path), ColumnMap.of(columns)
+        require_existing(self.place)
+        try:
+            data = open_parquet(self.place)
+            self._fragments = list(data.fragments)
+            schema = without_views(data.schema.empty_table()).schema.remove_metadata()
+            found = names.rename(schema.empty_table()).column_names
+            require_distinct_columns(self.place, schema.names)
+            picked = pick_columns(self.place, schema, wanted or schema.names, needed, names)
+            if wanted is not None:
+                schema = pa.schema([schema.field(name) for name in dict.fromkeys(picked)])
+            super().__init__(schema, data.schema.metadata, names, wanted)
+            self.found, self.row_groups = found, list(self._read_footers())
+        except TrimtabError:
+            raise
+        except Exception as error:  # a damaged file can cause any error in its reader
+            raise not_readable(self.place, error) from error
+
+    def _read_footers(self) -> Iterator[RowGroup]:
+        for file, fragment in enumerate(self._fragments):
+            footer = fragment.metadata
+            paths = [footer.schema.column(place).path for place in range(footer.num_columns)]
+            is_read = self.own_user in paths and self.own_user in self.plain_schema.names
+            place = paths.index(self.own_user) if is_read else None
+            for number in range(footer.num_row_groups):
+                group = footer.row_group(number)
+                found = None if place is None else group.column(place).statistics
+                yield RowGroup(file, number, group.num_rows, *self._bounds(found))
+
+    def _bounds(self, found: Any | None) -> tuple[Any, Any, int | None]:
+        """Return the lowest and the highest user id of a row group, and the number of nulls."""
+        if found is None:
+            return None, None, None
+        n_nulls = found.null_count if found.has_null_count else None
+        bounds: tuple[Any, Any] = (None, None)
+        with suppress(UnicodeDecodeError):  # bounds that were cut off within a character
+            bounds = (found.min, found.max) if found.has_min_max else bounds
+        if is_text(self.plain_schema.field(self.own_user).type):
+            is_usable = all(isinstance(bound, str) for bound in bounds)
+        else:
+            is_usable = all(isinstance(bound, int) and bound <= _MOST_ID for bound in bounds)
+        return (*bounds, n_nulls) if is_usable else (None, None, n_nulls)
 
     def _pieces(
         self, groups: Sequence[RowGroup], schema: pa.Schema, size: int
@@ -171,61 +203,24 @@ class ParquetRows:
             for batch in opened.iter_batches(size, numbers, found):
                 yield _conform(batch, schema, keys)
 
-    def finish(self, table: pa.Table) -> pa.Table:
-        """Return batches as `read_table` does, with Trimtab's names and the file's types."""
-        table = restore_dictionaries(table, self.own_schema)
-        table = self.names.rename(table.replace_schema_metadata(self.metadata))
-        kept = table.column_names if self._wanted is None else self._wanted
-        return table.select([name for name in kept if name in table.column_names])
 
-    def own_name(self, column: str) -> str:
-        """Return the caller's name of a column, for messages."""
-        return own_names(self.schema.empty_table()).get(column, column)
-
-
-class TableRows:
-    """The rows of an Arrow table, read as those of `ParquetRows`."""
+class TableRows(Rows):
+    """The rows of an Arrow table, which may have the caller's names in its metadata."""
 
     def __init__(self, table: pa.Table) -> None:
         """Return the rows of a table in memory."""
         self._table = table = without_views(table)
-        self.schema, self.n_rows = table.schema, table.num_rows
-        self.found: list[str] = table.column_names
-        self.plain_schema = pa.schema([(f.name, plain_type(f.type)) for f in table.schema])
-        self.row_groups = [RowGroup(0, 0, self.n_rows, None, None, None)]
-        self.own_user = USER
+        super().__init__(table.schema.remove_metadata(), table.schema.metadata, ColumnMap(), None)
+        self.row_groups = [RowGroup(0, 0, table.num_rows, None, None, None)]
 
-    def batches(
-        self,
-        groups: Sequence[RowGroup] | None = None,
-        columns: Sequence[str] | None = None,
-        size: int = BATCH_ROWS,
+    def _pieces(
+        self, groups: Sequence[RowGroup], schema: pa.Schema, size: int
     ) -> Iterator[pa.Table]:
-        """Yield the rows; the arguments are those of `ParquetRows.batches`."""
-        picked = self._table if columns is None else self._table.select(columns)
-        fields = [self.plain_schema.field(name) for name in picked.column_names]
-        for start in range(0, self.n_rows if groups is None or groups else 0, size):
-            yield picked.slice(start, size).cast(pa.schema(fields))
-
-    def finish(self, table: pa.Table) -> pa.Table:
-        """Return rows with the types of the table."""
-        return restore_dictionaries(table, self.schema).replace_schema_metadata(
-            self.schema.metadata
-        )
-
-    def source_of(self, column: str) -> str:
-        """Return the name of a column in batches."""
-        return column
-
-    def own_name(self, column: str) -> str:
-        """Return the caller's name of a column, for messages."""
-        return own_names(self._table).get(column, column)
+        for start in range(0, self.n_rows if groups else 0, size):
+            yield self._table.select(schema.names).slice(start, size).cast(schema)
 
 
-Rows = ParquetRows | TableRows
-
-
-def restore_dictionaries(table: pa.Table, schema: pa.Schema) -> pa.Table:
+def _restore_dictionaries(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return a table of plain types with dictionaries where a schema of these columns has them."""
     for place, field in enumerate(schema):
         if pa.types.is_dictionary(field.type):

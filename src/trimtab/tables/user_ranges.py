@@ -11,7 +11,6 @@ import bisect
 import contextlib
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -219,7 +218,7 @@ class _CopiedRows:
 def _open(name: str, source: Source, columns: GivenColumns) -> Rows:
     if isinstance(source, pa.Table):
         rows: Rows = TableRows(source)
-    elif isinstance(source, ParquetRows | TableRows):
+    elif isinstance(source, Rows):
         rows = source
     else:
         rows = ParquetRows(source, columns=columns)
@@ -298,12 +297,7 @@ def user_column(name: str, rows: Rows, column: pa.ChunkedArray) -> IdColumn:
 def choose_ranges(name: str, rows: Rows, rows_per_part: int) -> UserRanges:
     """Return ranges with about as many rows of a table each, where its users allow it."""
     n_parts = min(-(-rows.n_rows // rows_per_part), _MOST_PARTS)
-    if n_parts <= 1:
-        starts: list[Any] = []
-    elif groups := _in_order(rows, rows_per_part):
-        starts = _starts_of(groups, n_parts)
-    else:
-        starts = starts_of_sample(_sample_users(name, rows), n_parts)
+    starts = starts_of_sample(_sample_users(name, rows), n_parts) if n_parts > 1 else []
     column = pa.chunked_array([sorted(set(starts))]) if starts else rows.schema.empty_table()[USER]
     return ranges_from(user_column(name, rows, column))
 
@@ -319,24 +313,6 @@ def ranges_from(starts: IdColumn) -> UserRanges:
     if isinstance(starts.values, np.ndarray):
         return UserRanges(starts.values)
     return UserRanges(pa.concat_arrays([pa.array([], pa.large_string()), *starts.values.chunks]))
-
-
-def _in_order(rows: Rows, most: int) -> list[RowGroup]:
-    """Return small row groups by their users; none if one is large, or if users overlap."""
-    groups = [group for group in rows.row_groups if group.n_rows]
-    if any(group.lowest is None or group.n_rows > most for group in groups):
-        return []
-    groups.sort(key=lambda group: (group.lowest, group.highest))
-    bounds: list[Any] = [(group.lowest, group.highest) for group in groups]
-    is_ordered = all(highest <= lowest for (_, highest), (lowest, _) in pairwise(bounds))
-    return groups if is_ordered else []
-
-
-def _starts_of(groups: list[RowGroup], n_parts: int) -> list[Any]:
-    """Return the first user of every n-th row group, so that the parts have equally many rows."""
-    ends = np.cumsum([group.n_rows for group in groups])
-    wanted = ends[-1] / n_parts * np.arange(1, n_parts)
-    return [groups[place].lowest for place in np.searchsorted(ends, wanted, side="right")]
 
 
 def _sample_users(name: str, rows: Rows) -> pa.Array:
