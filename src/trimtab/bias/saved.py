@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from trimtab.bias.saved_checks import COLUMNS, check_columns, check_description
 from trimtab.bias.table import BiasTable, Summary
+from trimtab.bias.table_folders import SavedKind, read_folder, write_folder
 from trimtab.tables.columns import ITEM
-from trimtab.tables.folders import HeaderKind, SavedKind, read_folder, write_folder
+from trimtab.tables.folders import HeaderKind
 
 FORMAT = "trimtab-item-bias"
 VERSION = 3

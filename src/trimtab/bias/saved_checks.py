@@ -7,9 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trimtab.checks import COUNT_METHODS, METRICS, MOST_K, SCALES, UNLISTED
-from trimtab.tables.folders import check_numbers
-from trimtab.tables.json_rules import (
+from trimtab.bias.json_rules import (
     FLAG,
     LARGEST,
     PLAIN_MAP,
@@ -24,6 +22,8 @@ from trimtab.tables.json_rules import (
     or_none,
     whole,
 )
+from trimtab.bias.table_folders import check_numbers
+from trimtab.checks import COUNT_METHODS, METRICS, MOST_K, SCALES, UNLISTED
 
 # The largest |bias| by scale. A log bias of 500 is a factor of 10^217: no fit comes near it, scores
 # up to 10^91 stay finite when multiplied by it, and no score changes its sign (see

@@ -7,12 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from trimtab.bias.saved_checks import FORECAST_RULES, check_columns, check_description
-from trimtab.checks import METRICS, MOST_K
-from trimtab.rerank.rerank_lists import WIDEN
-from trimtab.rerank.widening import SOURCES, TERMS
-from trimtab.tables.folders import check_numbers
-from trimtab.tables.json_rules import (
+from trimtab.bias.json_rules import (
     FLAG,
     PLAIN_MAP,
     Rule,
@@ -25,6 +20,11 @@ from trimtab.tables.json_rules import (
     one_of,
     whole,
 )
+from trimtab.bias.saved_checks import FORECAST_RULES, check_columns, check_description
+from trimtab.bias.table_folders import check_numbers
+from trimtab.checks import METRICS, MOST_K
+from trimtab.rerank.rerank_lists import WIDEN
+from trimtab.rerank.widening import SOURCES, TERMS
 
 ADDED_COLUMNS = {"item_part": pa.float64(), "trending": pa.int32()}
 # No fit comes near these. Within them, scores of up to 10^100 stay finite in the choice model.

@@ -12,17 +12,11 @@ import pyarrow as pa
 from trimtab.bias import ItemBias
 from trimtab.bias.saved import describe, rebuild
 from trimtab.bias.saved_checks import COLUMNS
+from trimtab.bias.table_folders import SavedKind, read_folder, write_folder
 from trimtab.errors import StoreError
 from trimtab.rerank.rerank_table import Coefficient, RerankSummary, RerankTable
 from trimtab.rerank.reranker_checks import ADDED_COLUMNS, check_header, check_table
-from trimtab.tables.folders import (
-    HeaderKind,
-    SavedKind,
-    is_store,
-    read_folder,
-    served_folder,
-    write_folder,
-)
+from trimtab.tables.folders import HeaderKind, is_store, served_folder
 
 FORMAT = "trimtab-reranker"
 VERSION = 1

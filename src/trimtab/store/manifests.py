@@ -8,10 +8,7 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import Any
 
-from trimtab.bias.saved_checks import FORECAST_RULES
-from trimtab.checks import DUPLICATES
-from trimtab.tables.folders import parse_json
-from trimtab.tables.json_rules import (
+from trimtab.bias.json_rules import (
     NAME,
     OBJECT,
     TEXT,
@@ -27,6 +24,9 @@ from trimtab.tables.json_rules import (
     or_none,
     whole,
 )
+from trimtab.bias.saved_checks import FORECAST_RULES
+from trimtab.checks import DUPLICATES
+from trimtab.tables.folders import parse_json
 
 _RULES = {
     "as_of": NAME._replace(words="a day like 2026-11-01"),
