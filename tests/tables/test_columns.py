@@ -85,7 +85,10 @@ def test_files_are_read_under_their_own_names(tmp_path, kind):
 
 
 def test_frames_are_read_under_their_own_names():
-    for convert in (lambda t: t, pa.Table.to_pandas, pl.from_arrow, lambda t: pl.LazyFrame(t)):
+    def lazy(table: pa.Table) -> pl.LazyFrame:
+        return pl.from_arrow(table).lazy()
+
+    for convert in (lambda t: t, pa.Table.to_pandas, pl.from_arrow, lazy):
         items = convert(pa.table({"sku": ["x"], "dept": ["hot"]}))
         log = make_log(convert(EVENTS), items=items, columns={**OWN, "quantity": "pieces"})
         assert log.events.num_rows == 2

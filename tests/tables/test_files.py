@@ -109,7 +109,7 @@ SEPARATED = {
     "tabs": ("t.csv", "user_id\titem_id\tscore\n007\ta,b\t0.5\n8\tx\t1\n"),
     "bars": ("t.csv", "user_id|item_id|score\n007|a,b|0.5\n8|x|1\n"),
     "a name for tabs": ("t.tsv", "user_id\titem_id\tscore\n007\ta,b\t0.5\n8\tx\t1\n"),
-    "commas in names": ("t.tsv", "user_id\titem_id\tscore\ta,b,c,d\n007\ta,b\t0.5\n8\tx\t1\n"),
+    "commas in names": ("t.tsv", "user_id\titem_id\tscore\ta,b,c,d\n007\ta,b\t0.5\t\n8\tx\t1\t\n"),
     "separators in quotes": ("t.csv", 'user_id,item_id,score,";;;;"\n007,"a,b",0.5,\n8,x,1,\n'),
 }
 
@@ -117,8 +117,6 @@ SEPARATED = {
 def test_any_separator_and_compression(tmp_path):
     expected = {"user_id": ["007", "8"], "item_id": ["a,b", "x"], "score": [0.5, 1.0]}
     for name, (file, text) in SEPARATED.items():
-        if name == "commas in names":
-            text = text.replace("0.5\n", "0.5\t\n").replace("1\n", "1\t\n")
         for packing in ("", ".gz", ".zst", ".bz2"):
             path = tmp_path / f"{file}{packing}"
             with pa.output_stream(path, compression="detect") as stream:
