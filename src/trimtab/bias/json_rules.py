@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
-_DEEPEST = 32  # levels of lists and objects; what Trimtab writes has at most 6
 _MOST_SHOWN = 60  # characters of a wrong value
 _LARGEST_WHOLE = 2**63 - 1
 LARGEST = 1e300  # of any number: sums and differences of a few stay finite
@@ -26,30 +25,6 @@ class Rule(NamedTuple):
     allows: Callable[[Any], bool]
     words: str  # that follow "must be"
     is_optional: bool = False  # whether the field may be missing
-
-
-def parse_json(content: bytes) -> Any:
-    """Return the value of a JSON text.
-
-    Raises:
-        ValueError: it is not JSON, or lies deeper in lists and objects than Trimtab ever writes.
-    """
-    try:
-        value = json.loads(content)
-    except RecursionError:
-        raise ValueError(f"nested more than {_DEEPEST} levels deep") from None
-    level = [value]
-    for _ in range(_DEEPEST):
-        level = [inner for outer in level for inner in _inner_values(outer)]
-        if not level:
-            return value
-    raise ValueError(f"nested more than {_DEEPEST} levels deep")
-
-
-def _inner_values(value: Any) -> Collection[Any]:
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list) else ()
 
 
 def check_fields(where: str, found: Any, rules: Mapping[str, Rule]) -> None:
