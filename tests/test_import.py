@@ -8,7 +8,7 @@ import sys
 
 HEAVY = [
     "numba", "llvmlite", "pandas", "polars", "scipy", "sklearn", "typer", "click", "rich", "ranx",
-    "duckdb", "altair", "plotly", "matplotlib", "pyspark", "starlette", "uvicorn", "msgspec",
+    "duckdb", "altair", "plotly", "matplotlib", "pyspark", "starlette", "uvicorn",
     "pyarrow.parquet", "pyarrow.dataset", "pyarrow.csv", "hypothesis", "pytest", "implicit",
     "lightfm", "lenskit", "rectools", "torch", "faiss", "usearch", "hnswlib", "sphinx",
     "adbc_driver_manager", "adbc_driver_postgresql",
@@ -32,7 +32,7 @@ def test_nothing_heavy_is_imported():
 
 
 def test_only_required_libraries_are_imported():
-    required = ["numpy", "pyarrow", "narwhals", "filelock"]
+    required = ["numpy", "pyarrow", "narwhals", "filelock", "msgspec"]
     known = f"import {', '.join(required)}, sysconfig; sysconfig.get_config_vars()"
     found = loaded_by("import trimtab") - loaded_by(known)
     packages = {name.partition(".")[0] for name in found}

@@ -18,8 +18,8 @@ from rich.measure import Measurement
 from rich.table import Column, Table
 from rich.text import Text
 
-from trimtab.bias.strength import WHOLE, forecast_at
 from trimtab.experiments.pace import CellDone
+from trimtab.models.model import WHOLE, forecast_at
 from trimtab.tables.csv_files import count_formulas
 from trimtab.tables.files import is_csv
 

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.arrays import Codes, Floats, Ints, Lists, Sets
-from trimtab.bias import ItemBias
 from trimtab.errors import DataError, SettingError
 from trimtab.learn.history import Histories
 from trimtab.learn.input_checks import check_overlap
@@ -23,6 +22,7 @@ from trimtab.learn.weighted_events import (
     weigh_events,
 )
 from trimtab.metrics.event_weights import gain_factors
+from trimtab.models import ItemBias
 from trimtab.tables.arrow_types import plain_type
 from trimtab.tables.columns import CATEGORY, COUNT, ITEM, SCORE, TIMESTAMP, USER, WEIGHT, WINDOW
 from trimtab.tables.epochs import is_epoch_type, parse_epochs
