@@ -40,8 +40,8 @@ import numpy as np
 import pyarrow as pa
 
 import trimtab as tt
-from trimtab.rerank import Coefficient, RerankSummary
-from trimtab.rerank.widening import SOURCES, TERMS
+from trimtab.models import Coefficient, RerankSummary
+from trimtab.models.widening import SOURCES, TERMS
 from trimtab.store import Store
 from trimtab.store.writer import open_writer
 

@@ -12,8 +12,6 @@ from importlib import import_module
 from typing import Any
 
 from trimtab.adapters import UserItems, recs_from, user_items
-from trimtab.bias import ItemBias
-from trimtab.bias.table import Summary
 from trimtab.errors import (
     BusyError,
     DataError,
@@ -27,7 +25,7 @@ from trimtab.errors import (
 from trimtab.learn import BiasLearner, RerankLearner
 from trimtab.metrics.evaluation import evaluate
 from trimtab.metrics.per_user import lift
-from trimtab.rerank import Reranker, RerankSummary
+from trimtab.models import ItemBias, Reranker, RerankSummary, Summary
 from trimtab.store import Store, Version
 from trimtab.version import __version__
 

@@ -21,12 +21,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trimtab.bias import ItemBias
 from trimtab.daily import Refresh
 from trimtab.daily.refresh import ACCEPTABLE
 from trimtab.errors import TrimtabWarning
 from trimtab.learn import BiasLearner
 from trimtab.metrics import evaluate
+from trimtab.models import ItemBias
 from trimtab.store import Store
 from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER, WEIGHT
 

@@ -17,13 +17,12 @@ import trimtab.cli
 from trimtab.abtest import attribute
 from trimtab.abtest import settings as abtest_settings
 from trimtab.abtest.simulated_test import Loop
-from trimtab.bias import ItemBias
 from trimtab.cli import app
 from trimtab.daily import Refresh, Simulation
 from trimtab.learn import BiasLearner, RerankLearner
 from trimtab.metrics.evaluation import evaluate
-from trimtab.rerank import Reranker
-from trimtab.serve import run as run_service
+from trimtab.models import ItemBias, Reranker
+from trimtab.serve.server import run as run_service
 from trimtab.serve import settings as serve_settings
 
 GROUP: Any = get_command(app)

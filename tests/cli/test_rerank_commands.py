@@ -58,7 +58,7 @@ def names(folder: Path) -> set[str]:
 
 
 def top_of(shop: DatedShop, learned: tt.Reranker, **options: object) -> pa.Table:
-    return learned.apply_and_count(shop.tonight, history=shop.log, as_of=NOW, **options)[0]
+    return learned.rank(shop.tonight, history=shop.log, as_of=NOW, **options).top
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv"])

@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 import trimtab as tt
-from trimtab.bias.table import WIDTH_90, Summary
+from trimtab.models import Summary
+from trimtab.models.model import WIDTH_90
 
 SUMMARY = Summary(
     metric="ndcg", k=2, before=0.25, after=0.5, objective_before=1.0, objective_after=2.0,

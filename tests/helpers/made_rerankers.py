@@ -9,8 +9,8 @@ import pyarrow as pa
 
 import trimtab as tt
 from made_biases import make_bias
-from trimtab.rerank import Coefficient, RerankSummary
-from trimtab.rerank.widening import SOURCES, TERMS
+from trimtab.models import Coefficient, RerankSummary
+from trimtab.models.widening import SOURCES, TERMS
 
 UNTIL = datetime(2026, 3, 1, tzinfo=UTC)  # end of what was learned from
 COEFFICIENTS = {

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 import trimtab as tt
 from services import ABOUT, Running, publish
-from trimtab.rerank import Coefficient, RerankSummary
+from trimtab.models import Coefficient, RerankSummary
 from trimtab.store import Store
 from trimtab.store.writer import open_writer
 from trimtab.tables.times import instant_of

@@ -18,8 +18,8 @@ from novelty_shop import NOW as AFTER_NOVELTIES
 from repeat_shop import NOW, START, RepeatShop, W
 from trimtab import threads
 from trimtab.errors import GuardWarning
-from trimtab.rerank import RerankSummary
-from trimtab.rerank.widening import TERMS
+from trimtab.models import RerankSummary
+from trimtab.models.widening import TERMS
 
 
 def fit(shop: RepeatShop, **settings) -> tt.Reranker:

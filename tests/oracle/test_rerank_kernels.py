@@ -11,8 +11,15 @@ from trimtab.arrays import Lists
 from trimtab.kernels import rerank_reference as plain
 from trimtab.kernels.list_sources import OWN, TRENDING
 from trimtab.kernels.user_purchases import DAYS
-from trimtab.rerank.purchases_by_user import Purchases, days_before, sum_purchases
-from trimtab.rerank.widening import MOST_ADDED, SOURCES, WiderLists, widen
+from trimtab.models.widening import (
+    MOST_ADDED,
+    SOURCES,
+    Purchases,
+    WiderLists,
+    days_before,
+    sum_purchases,
+    widen,
+)
 from trimtab.tables.times import DAY
 
 N_ITEMS = 8
@@ -162,7 +169,7 @@ def test_wider_lists(units, bought, may_add, trending, sources):
 @example(dict.fromkeys(range(5), plain.Bought(1.0, 1.0, 0.25)), set(range(5)), 2)  # all equal
 def test_the_users_own_items_are_the_most_and_the_last(bought, may_add, most):
     """With room for a few of them only, which `widen` has no setting for."""
-    from trimtab.kernels.wider_lists import N_TERMS, widen_lists
+    from trimtab.kernels.user_purchases import N_TERMS, widen_lists
 
     listed = Lists(np.array([0, 1]), np.array([N_ITEMS], np.int32), np.array([1.0]))
     flags = np.array([item in may_add for item in range(N_ITEMS)] + [False])

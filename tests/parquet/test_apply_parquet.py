@@ -16,6 +16,7 @@ import pytest
 import trimtab as tt
 from made_biases import make_bias
 from made_rerankers import UNTIL, make_reranker
+from trimtab.models.list_ranking import warn_of
 from trimtab.parquet import apply
 from trimtab.tables.files import write_table
 
@@ -75,7 +76,9 @@ def require_same(model, folder: Path, k: int = 5, rows_per_part: int = 300, *, r
         if history is None:
             expected = model.apply(recs, k, **options)
         else:
-            expected, left_out = model.apply_and_count(recs, k, history=history, **options)
+            ranked = model.rank(recs, k, history=history, **options)
+            warn_of(model, ranked, k, options.get("depth"), of_later=False)
+            expected, left_out = ranked.top, ranked.left_out
     write_table(expected, folder / "expected.parquet")
     with warnings.catch_warnings(record=True) as found_warnings:
         warnings.simplefilter("always")
@@ -249,7 +252,7 @@ def test_times_without_a_zone_are_those_of_a_zone(tmp_path):
     paths = store(tmp_path, recs=recs, history=local)
     out = tmp_path / "out.parquet"
     apply(reranker, out=out, tz="UTC", rows_per_part=300, **paths)
-    expected, _ = reranker.apply_and_count(recs, history=events)
+    expected = reranker.rank(recs, history=events).top
     assert pq.read_table(out).equals(expected)
 
 

@@ -15,7 +15,7 @@ from made_rerankers import UNTIL, events_of, make_reranker
 from repeat_shop import NOW, RepeatShop
 from spark_settings import settings
 from trimtab import spark as spark_api
-from trimtab.rerank.users_in_parts import RankingParts, with_listed_items
+from trimtab.models.reranker import RankingParts
 
 
 def partitions(spark, n):
@@ -162,7 +162,7 @@ def test_biases_refuse_events(spark):
 
 def test_three_numbers_per_item_are_sent(reranker):
     ids = reranker.bias.item_ids
-    big = with_listed_items(reranker, np.arange(100_000) + 1_000)
+    big = reranker.prepare(np.arange(100_000) + 1_000)
     sent = pickle.dumps(RankingParts.of(big))
     assert len(sent) < 30 * (100_000 + len(ids))
     again = pickle.loads(sent).build()

@@ -21,8 +21,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trimtab.bias import ItemBias
 from trimtab.errors import SettingError
+from trimtab.models import ItemBias
 from trimtab.tables.columns import BUCKET, RANK, USER, WINDOW
 from trimtab.tables.frames import read_frame
 

@@ -8,10 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from trimtab.abtest.buckets import Experiment
-from trimtab.bias import ItemBias
-from trimtab.bias.export.search_boosts import require_ending
-from trimtab.bias.strength import WHOLE, require_strength
-from trimtab.bias.table import text_columns
 from trimtab.cli.large_files import fit_large, is_large, open_tables
 from trimtab.cli.options import (
     AllowedFile,
@@ -48,6 +44,10 @@ from trimtab.cli.printing import (
 )
 from trimtab.errors import SettingError
 from trimtab.learn import BiasLearner
+from trimtab.models import ItemBias
+from trimtab.models.bias_table import text_columns
+from trimtab.models.exports import require_ending
+from trimtab.models.model import WHOLE, require_strength
 from trimtab.parquet import apply as apply_to_files
 from trimtab.tables.columns import ITEM, WEIGHT, ColumnMap
 from trimtab.tables.files import (

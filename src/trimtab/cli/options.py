@@ -11,11 +11,11 @@ from typing import Annotated, Any
 import typer
 
 from trimtab.abtest.buckets import Experiment
-from trimtab.bias.depth import ALL
 from trimtab.checks import DUPLICATES, METRICS
 from trimtab.errors import SettingError
 from trimtab.learn.rerank_learner import REPEATS
-from trimtab.rerank.rerank_lists import WIDEN
+from trimtab.models.list_ranking import ALL
+from trimtab.models.widening import WIDEN
 from trimtab.tables.files import is_csv, require_writable_folder
 from trimtab.tables.places import as_place
 

@@ -18,9 +18,10 @@ from rich.measure import Measurement
 from rich.table import Column, Table
 from rich.text import Text
 
-from trimtab.bias.strength import WHOLE, forecast_at
 from trimtab.experiments.pace import CellDone
-from trimtab.tables.files import count_formulas, is_csv
+from trimtab.models.model import WHOLE, forecast_at
+from trimtab.tables.files import count_formulas
+from trimtab.tables.files import is_csv
 
 console = Console()
 _WIDEST = 1_000  # characters

@@ -9,8 +9,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-from trimtab.bias.strength import WHOLE, require_strength
-from trimtab.bias.table import text_columns
 from trimtab.checks import SCALES
 from trimtab.cli.large_files import fit_large, is_large, open_tables
 from trimtab.cli.options import (
@@ -37,9 +35,13 @@ from trimtab.cli.options import (
 )
 from trimtab.cli.printing import print_json, say, say_formulas, say_strength, say_weighted
 from trimtab.learn import RerankLearner
+from trimtab.models import LeftOut, Reranker, RerankSummary
+from trimtab.models.bias_table import text_columns
+from trimtab.models.list_ranking import warn_of
+from trimtab.models.model import WHOLE, require_strength
 from trimtab.parquet import apply as apply_to_files
-from trimtab.rerank import LeftOut, Reranker, RerankSummary
-from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER, WEIGHT, ColumnMap, own_names
+from trimtab.tables.columns import ColumnMap, own_names
+from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER, WEIGHT
 from trimtab.tables.files import (
     is_csv,
     read_tables,
@@ -191,12 +193,11 @@ def apply(
     lists, past, pairs, items = read_tables(recs, history, exclude, allowed, **reading)
     if tz is not None:
         past = _set_zone(past, tz)
-    top, left_out = loaded.apply_and_count(
-        lists, k, history=past, exclude=pairs, allowed=items, **options
-    )
-    write_table(top, out, escape)
-    _say_written(top.num_rows, out, past.num_rows, left_out)
-    say_formulas(top, out, escape)
+    ranked = loaded.rank(lists, k, history=past, exclude=pairs, allowed=items, **options)
+    warn_of(loaded, ranked, k, deepest, of_later=False)
+    write_table(ranked.top, out, escape)
+    _say_written(ranked.top.num_rows, out, past.num_rows, ranked.left_out)
+    say_formulas(ranked.top, out, escape)
 
 
 def _say_written(n_rows: int, out: Path, n_events: int, left_out: LeftOut) -> None:

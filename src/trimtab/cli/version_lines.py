@@ -7,7 +7,7 @@ from typing import Any
 
 from trimtab.cli.printing import say, say_weighted
 from trimtab.cli.reranking import describe_left_out, describe_parts
-from trimtab.rerank import LeftOut
+from trimtab.models import LeftOut
 from trimtab.store import Version
 from trimtab.store.versions import LISTS, TOP
 

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from trimtab.bias import ItemBias
 from trimtab.daily.large_lists import count_users
 from trimtab.errors import RefusedError, TrimtabWarning
+from trimtab.models import ItemBias
 from trimtab.tables.columns import ITEM, USER
 
 _MOST_SHOWN = 10  # items whose shares are added up

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.arrays import Codes, Flags, Floats
-from trimtab.bias import ItemBias
 from trimtab.errors import DataError
+from trimtab.models import ItemBias
 from trimtab.store import Version
 from trimtab.tables.columns import ITEM, NAME
 from trimtab.tables.vocabulary import Vocabulary

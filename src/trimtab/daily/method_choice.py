@@ -9,18 +9,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
-from trimtab.bias import ItemBias
-from trimtab.bias.table import WIDTH_90
 from trimtab.checks import COUNT_METHODS
 from trimtab.daily.large_fit import can_learn_from_files, fit_large
 from trimtab.daily.large_lists import StackedLists
 from trimtab.daily.training_tables import TrainingTables
 from trimtab.errors import DataError
 from trimtab.learn import BiasLearner, RerankLearner
-from trimtab.rerank import Reranker
+from trimtab.models import ItemBias, Model, Reranker
+from trimtab.models.model import WIDTH_90
 
 BIAS, RERANKER, AUTO = "bias", "reranker", "auto"
 METHODS = (BIAS, RERANKER, *COUNT_METHODS, AUTO)
@@ -59,16 +57,19 @@ class LearnedTonight(NamedTuple):
     choice: Choice | None = None  # of several methods
 
     @property
+    def model(self) -> Model:
+        """What ranks the lists."""
+        return self.bias if self.reranker is None else self.reranker
+
+    @property
     def forecast(self) -> ForecastOf:
         """The forecast of the lift."""
-        summary = self.bias.summary if self.reranker is None else self.reranker.summary
-        return ForecastOf(summary.forecast, summary.forecast_low, summary.forecast_high)
+        return ForecastOf(*self.model.forecast)
 
     @property
     def changes_lists(self) -> bool:
         """Whether anything was learned."""
-        has_terms = self.reranker is not None and bool(self.reranker.learned)
-        return has_terms or bool(np.any(self.bias.bias))
+        return self.model.changes_lists
 
     def with_strength(self, strength: float) -> LearnedTonight:
         """Return the same at a strength."""

@@ -7,10 +7,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from trimtab.bias import ItemBias
 from trimtab.daily.tonight import RankedTonight
-from trimtab.rerank import Reranker
-from trimtab.rerank.saved_reranker import FOLDER
+from trimtab.models import ItemBias, Reranker
+from trimtab.models.saved import RERANKER_FOLDER
 from trimtab.store.versions import LISTS, NAMES, TOP
 from trimtab.tables.files import write_table
 
@@ -48,7 +47,7 @@ class NewVersion:
         """Write the files of the version."""
         self.bias.save(folder / "bias")
         if self.reranker is not None:
-            self.reranker.save(folder / FOLDER)
+            self.reranker.save(folder / RERANKER_FOLDER)
         tables = {NAMES: self.names}
         if self.ranked is not None:
             tables |= {TOP: self.ranked.top, LISTS: self.ranked.finished}

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trimtab.bias import ItemBias
 from trimtab.daily.training_tables import ShopData
 from trimtab.errors import RefusedError, StoreError, warn
+from trimtab.models import ItemBias
 from trimtab.store import Store
 from trimtab.tables.columns import ITEM, RANK, USER
 from trimtab.tables.vocabulary import Vocabulary, id_column

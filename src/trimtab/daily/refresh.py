@@ -21,9 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from trimtab.bias import ItemBias
-from trimtab.bias.saved import summary_json
-from trimtab.bias.strength import require_strength
 from trimtab.checks import (
     COUNT_METHODS,
     DUPLICATES,
@@ -64,7 +61,8 @@ from trimtab.errors import (
     TrimtabWarning,
 )
 from trimtab.learn import BiasLearner, RerankLearner
-from trimtab.rerank import Reranker
+from trimtab.models import ItemBias, Reranker
+from trimtab.models.model import require_strength
 from trimtab.store import Store, Version
 from trimtab.store.writer import open_writer
 from trimtab.tables.columns import WEIGHT, ColumnMap, GivenColumns
@@ -338,7 +336,7 @@ class Refresh:
             "method": learned.describe(self._asked),
             "strength": self.strength,
             "settings": dict(bias.settings),
-            "summary": summary_json(bias.summary),
+            "summary": bias.summary.as_json(),
             "n_biases": int(np.count_nonzero(bias.bias)),
             "seconds": seconds,
             "warnings": list(notes),

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from trimtab.bias import ItemBias
 from trimtab.checks import METRICS, require_choice, require_whole
 from trimtab.daily.refresh import Refresh
 from trimtab.daily.replayed_lists import ReplayedLists
@@ -37,7 +36,8 @@ from trimtab.experiments.pace import Done, Pace
 from trimtab.experiments.results import INCOMPLETE
 from trimtab.learn import BiasLearner
 from trimtab.metrics.evaluation import evaluate_units
-from trimtab.rerank import Reranker
+from trimtab.models import Model
+from trimtab.models.list_ranking import warn_of
 from trimtab.tables.columns import TIMESTAMP, TRAINED_UNTIL, WEIGHT
 from trimtab.tables.files import read_table, write_table
 from trimtab.tables.log import Log, Window, recent_windows
@@ -144,7 +144,7 @@ class Simulation:
         for day in nights[: -len(mornings)]:
             self._make_lists(day, nights[0], folder, step)
         rows: list[dict[str, Any]] = []
-        served: ItemBias | Reranker | None = None
+        served: Model | None = None
         pace = Pace(["morning"] * len(mornings), [False] * len(mornings))
         try:
             for day in mornings:
@@ -207,8 +207,8 @@ class Simulation:
         return lists.append_column(TRAINED_UNTIL, pa.repeat(until, lists.num_rows))
 
     def _run_morning(
-        self, day: date, listed: pa.Table, folder: Path, served: ItemBias | Reranker | None
-    ) -> tuple[dict[str, Any], ItemBias | Reranker | None]:
+        self, day: date, listed: pa.Table, folder: Path, served: Model | None
+    ) -> tuple[dict[str, Any], Model | None]:
         """Refresh once and judge the day; after a refusal, judge what stays served."""
         job = Refresh(
             lists=folder / LISTS, events=folder / "events.parquet", items=folder / "items.parquet",
@@ -233,23 +233,23 @@ class Simulation:
         row["value"], _ = self._judge(top, day)
         if self.reranker:
             row[BIASES_ALONE], _ = self._judge(by_bias, day)
-        row["n_biases"] = 0 if served is None else int(np.count_nonzero(_bias_of(served).bias))
+        row["n_biases"] = 0 if served is None else int(np.count_nonzero(served.item_bias.bias))
         return row, served
 
     def _apply(
-        self, served: ItemBias | Reranker | None, listed: pa.Table, day: date
+        self, served: Model | None, listed: pa.Table, day: date
     ) -> tuple[pa.Table, pa.Table]:
         """Return lists by what stays served, and by its biases alone."""
         if served is None:
             return listed, listed
-        by_bias = _bias_of(served).apply(listed, self.k)
-        if not isinstance(served, Reranker):
+        by_bias = served.item_bias.apply(listed, self.k)
+        if not served.needs_events:
             return by_bias, by_bias
         window = Window.of(day, 1, self.log.tz)
-        top = served.apply(
-            listed, self.k, history=window.history(self.log), as_of=as_datetime(window.start)
-        )
-        return top, by_bias
+        known = {"history": window.history(self.log), "as_of": as_datetime(window.start)}
+        ranked = served.rank(listed, self.k, **known)
+        warn_of(served, ranked, self.k, None)
+        return ranked.top, by_bias
 
     def _judge(self, lists: pa.Table, day: date) -> tuple[float | None, int]:
         """Return the metric by the day's purchases, and the number of buyers; None if 0."""
@@ -282,7 +282,3 @@ class Simulation:
             "n_listed": self.n_listed,
             "retrain_every": self.retrain_every,
         }
-
-
-def _bias_of(served: ItemBias | Reranker) -> ItemBias:
-    return served.bias if isinstance(served, Reranker) else served

@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from trimtab.bias import ItemBias
-from trimtab.bias.table import text_columns
 from trimtab.checks import require_columns
 from trimtab.daily.concentration import Concentration, Shown
 from trimtab.daily.dated_lists import DatedLists
@@ -19,8 +17,10 @@ from trimtab.daily.list_checks import warn_if_same
 from trimtab.daily.publish_checks import require_similar_lists
 from trimtab.daily.training_tables import ShopData, read_lists
 from trimtab.errors import DataError, warn
+from trimtab.models import ItemBias, LeftOut, Model, Ranked, Reranker
+from trimtab.models.bias_table import text_columns
+from trimtab.models.list_ranking import warn_of
 from trimtab.parquet.apply_parquet import apply
-from trimtab.rerank import LeftOut, Reranker
 from trimtab.store.versions import LISTS, TOP
 from trimtab.tables.columns import ITEM, TIMESTAMP, USER, ColumnMap, own_names
 from trimtab.tables.files import is_csv, match_id_types, read_table
@@ -100,7 +100,7 @@ class Tonight:
             wanted: which lists to return besides.
             check: the lists must not differ much from these.
         """
-        top, finished, shown, left_out = None, None, None, LeftOut(0, 0, 0)
+        top, finished, shown, left_out = None, None, None, LeftOut()
         hidden = {"exclude": self.limits.exclude, "allowed": self.limits.allowed}
         if wanted.by_bias:
             top, shown, _ = self._rank(bias, k, check, TOP)
@@ -117,34 +117,34 @@ class Tonight:
         return as_datetime(max(day_start(self.as_of, self.tz), reranker.learned_until))
 
     def _rank(
-        self, model: ItemBias | Reranker, k: int, check: TrainedOn, name: str, **options: Any
+        self, model: Model, k: int, check: TrainedOn, name: str, **options: Any
     ) -> tuple[pa.Table | Path, Shown, LeftOut]:
         """Return the top k of all lists, in memory or in a file of the given name, after checks."""
         options["duplicates"] = self.duplicates
-        bias = model if isinstance(model, ItemBias) else model.bias
 
-        def rank(lists: pa.Table, k: int) -> tuple[pa.Table, LeftOut]:
-            if isinstance(model, Reranker):
-                return model.apply_and_count(lists, k, **options)
-            return model.apply(lists, k, **options), LeftOut(0, 0, 0)
+        def rank(lists: pa.Table, k: int) -> Ranked:
+            ranked = model.rank(lists, k, **options)
+            warn_of(model, ranked, k, None, of_later=False)
+            return ranked
 
         some, n_users = some_lists(self.listed)
-        top, left_out = rank(some, k)
+        ranked = rank(some, k)
+        top = ranked.top
         self._require_rows(top.num_rows)
         if not check.accept_others:
             trained, usual = some_lists(check.lists)
             require_similar_lists(
-                bias, (some, self.day), top, trained, self.duplicates,
-                lambda lists, k: rank(lists, k)[0], (n_users, usual),
+                model.item_bias, (some, self.day), top, trained, self.duplicates,
+                lambda lists, k: rank(lists, k).top, (n_users, usual),
             )  # fmt: skip
         shared = {name: own for name, own in options.items() if name not in ("history", "as_of")}
-        shown = Shown.measure(bias, some, top, k, check.bought, **shared)
+        shown = Shown.measure(model.item_bias, some, top, k, check.bought, **shared)
         shown.require_below(check.most, self.day)
         if isinstance(self.listed, LargeLists):
             path = self.room / name
             done = apply(model, self.listed.rows, path, k, **options)
             return path, shown, done.left_out
-        return top, shown, left_out
+        return top, shown, ranked.left_out
 
     def _require_rows(self, n_rows: int) -> None:
         if n_rows == 0:

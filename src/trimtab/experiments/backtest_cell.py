@@ -12,8 +12,6 @@ import numpy as np
 import pyarrow as pa
 
 from trimtab.arrays import Floats
-from trimtab.bias import ItemBias
-from trimtab.bias.table import Summary
 from trimtab.errors import DataError, TrimtabError
 from trimtab.experiments.item_sales import WeeklySales
 from trimtab.experiments.list_makers import ListMaker, SuppliedLists
@@ -25,7 +23,7 @@ from trimtab.experiments.timeline import Split, earlier_windows
 from trimtab.metrics.bootstrap import lift_intervals
 from trimtab.metrics.evaluation import UnitEvaluation, evaluate_units
 from trimtab.metrics.per_user import coverage, kl_divergence, lift
-from trimtab.rerank import Reranker, RerankSummary
+from trimtab.models import ItemBias, Reranker, RerankSummary, Summary
 from trimtab.tables.columns import WEIGHT
 from trimtab.tables.log import Log
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from trimtab.bias import ItemBias
 from trimtab.checks import MOST_DAYS, require_choice, require_number
 from trimtab.engines.base import Engine
 from trimtab.errors import DataError, GuardWarning, SettingError
@@ -30,7 +29,7 @@ from trimtab.experiments.rivals import (
 )
 from trimtab.experiments.timeline import EarlierWindow, Split, recent_window
 from trimtab.learn import BiasLearner, RerankLearner
-from trimtab.rerank import Reranker
+from trimtab.models import ItemBias, Reranker
 from trimtab.tables.columns import TIMESTAMP, USER
 from trimtab.tables.log import stack_windows
 from trimtab.tables.times import DAY, as_datetime, microseconds

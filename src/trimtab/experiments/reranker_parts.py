@@ -19,8 +19,8 @@ import numpy as np
 
 from trimtab.arrays import Floats
 from trimtab.metrics.bootstrap import Interval, lift_intervals
-from trimtab.rerank import Reranker
-from trimtab.rerank.widening import SOURCES
+from trimtab.models import Reranker
+from trimtab.models.widening import SOURCES
 
 TREND, PERSONAL = "trend", "personal"
 PARTS = (TREND, PERSONAL, *SOURCES)

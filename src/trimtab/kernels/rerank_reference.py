@@ -1,6 +1,6 @@
 """What users bought and their wider lists, for reading: plain Python, without speed.
 
-`user_purchases` and `wider_lists` are the compiled versions, and must give the same.
+`user_purchases` has the compiled versions, which must give the same.
 """
 
 from __future__ import annotations

@@ -1,18 +1,31 @@
-"""What each user bought before an instant: by item, how often, when last, and how much of late.
+"""What each user bought before an instant, and lists with what the engine did not list.
 
-Purchases of one item on one day count once. Days are numbered backwards from the instant: 0 are the
-24 hours before it, so the age of a purchase in days is its day + 1.
+Purchases are summed by item: how often, when last, and how much of late. Purchases of one item on
+one day count once. Days are numbered backwards from the instant: 0 are the 24 hours before it, so
+the age of a purchase in days is its day + 1.
+
+To the list of a user are added the items that trend, and the items that the user bought most and
+last. Added items get the score of the list's last item. Each entry gets four terms, all 0 for what
+the user never bought:
+
+    bought before    1
+    times            log of the number of days on which the user bought it
+    days since       log of the days since the last time
+    lately           log of 1 + purchases, where older ones count less
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from trimtab.kernels.compiling import kernel
+from trimtab.kernels.compiling import helper, kernel
+from trimtab.kernels.list_sources import LISTED, OWN, TRENDING
 from trimtab.kernels.short_sorts import STACK, sort_curve
 
 DAYS = 1 << 20  # numbers of days in a key
 FADING_DAYS = 30.0  # a purchase this old counts 1/e of a new one
+N_TERMS = 4
+_BY_TIMES = 1e-3  # weight of the number of purchases, next to the recent ones
 
 
 @kernel
@@ -77,3 +90,113 @@ def sum_purchases(start, stop, indptr, keys, counts, lengths, items, times, ages
             times[out] += count
             recent[out] += count * np.exp(-age / FADING_DAYS)
         lengths[user] = out + 1 - first
+
+
+@helper
+def _choose_own(first, stop, items, times, recent, may_add, most, places, values):
+    """Write the places of the items bought most and last, best first; returns their number."""
+    n = 0
+    for place in range(first, stop):
+        if most == 0 or not may_add[items[place]]:
+            continue
+        value = recent[place] + _BY_TIMES * times[place]
+        if n == most and value <= values[n - 1]:
+            continue
+        at = n if n < most else n - 1
+        while at > 0 and values[at - 1] < value:
+            values[at] = values[at - 1]
+            places[at] = places[at - 1]
+            at -= 1
+        values[at] = value
+        places[at] = place
+        n = min(n + 1, most)
+    return n
+
+
+@kernel
+def widen_lists(
+    start, stop, indptr, items, scores, users, own_indptr, own_lengths, own_items, own_times,
+    own_ages, own_recent, may_add, trending, most_own, out_indptr, out_items, out_scores,
+    out_sources, out_terms, out_lengths,
+):  # fmt: skip
+    """Write the wider list of each unit of a range, and the terms of its entries.
+
+    Args:
+        start: first unit.
+        stop: one past the last.
+        indptr: start of each unit's list.
+        items: items of the lists.
+        scores: scores of the lists.
+        users: user of each unit, a row of what users bought; -1 for none.
+        own_indptr: start of each user's items.
+        own_lengths: number of each user's items.
+        own_items: what the users bought.
+        own_times: days on which they bought it.
+        own_ages: days since the last time.
+        own_recent: `own_times` with older purchases counting less.
+        may_add: whether an item may be added, by item.
+        trending: items to add to every list.
+        most_own: number of the user's own items to add at most.
+        out_indptr: start of each unit's wider list; there must be room for all additions.
+        out_items: filled.
+        out_scores: filled.
+        out_sources: LISTED, or the sources of what is added; filled.
+        out_terms: by [entry, term]; filled.
+        out_lengths: length of each wider list; filled. An empty list stays empty.
+    """
+    entry_of = np.full(len(may_add), -1, np.int64)
+    places = np.empty(max(most_own, 1), np.int64)
+    values = np.empty(max(most_own, 1))
+    for unit in range(start, stop):
+        first = out_indptr[unit]
+        end = first
+        last = np.inf
+        for e in range(indptr[unit], indptr[unit + 1]):
+            out_items[end] = items[e]
+            out_scores[end] = scores[e]
+            out_sources[end] = LISTED
+            entry_of[items[e]] = end
+            last = min(last, scores[e])
+            end += 1
+        listed_end = end
+        own_first = 0
+        own_stop = 0
+        if users[unit] >= 0:
+            own_first = own_indptr[users[unit]]
+            own_stop = own_first + own_lengths[users[unit]]
+        if listed_end > first:
+            for t in range(len(trending)):
+                item = trending[t]
+                if may_add[item] and entry_of[item] < 0:
+                    out_items[end] = item
+                    out_scores[end] = last
+                    out_sources[end] = TRENDING
+                    entry_of[item] = end
+                    end += 1
+            n_own = _choose_own(
+                own_first, own_stop, own_items, own_times, own_recent, may_add, most_own, places,
+                values,
+            )  # fmt: skip
+            for o in range(n_own):
+                item = own_items[places[o]]
+                if entry_of[item] < 0:
+                    out_items[end] = item
+                    out_scores[end] = last
+                    out_sources[end] = OWN
+                    entry_of[item] = end
+                    end += 1
+                elif entry_of[item] >= listed_end:
+                    out_sources[entry_of[item]] = TRENDING + OWN
+        for e in range(first, end):
+            for term in range(N_TERMS):
+                out_terms[e, term] = 0.0
+        for place in range(own_first, own_stop):
+            e = entry_of[own_items[place]]
+            if e >= 0:
+                out_terms[e, 0] = 1.0
+                out_terms[e, 1] = np.log(own_times[place])
+                out_terms[e, 2] = np.log(own_ages[place])
+                out_terms[e, 3] = np.log(1.0 + own_recent[place])
+        for e in range(first, end):
+            entry_of[out_items[e]] = -1
+        out_lengths[unit] = end - first

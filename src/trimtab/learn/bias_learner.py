@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from trimtab.bias import ItemBias
 from trimtab.errors import GuardWarning, SettingError
 from trimtab.learn.ascent.ascent_fit import fit_ascent, solve
 from trimtab.learn.counts.count_fit import fit_counts
@@ -18,6 +17,7 @@ from trimtab.learn.input_checks import check_start, warn_of_unused_tables
 from trimtab.learn.inputs import FitInputs, FitTables, encode_inputs
 from trimtab.learn.settings import LearnerSettings
 from trimtab.learn.weighted_events import refuse_weighted_events
+from trimtab.models import ItemBias
 from trimtab.progress import Progress, progress_reporter
 from trimtab.tables.columns import ITEM, SCORE, USER
 

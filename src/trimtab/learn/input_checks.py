@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from trimtab.bias import ItemBias
 from trimtab.errors import DataError, warn
+from trimtab.models import ItemBias
 from trimtab.tables.columns import COUNT, SCORE, TIMESTAMP
 
 _LEAST_OVERLAP = 0.05  # share of the purchases; below it, a fit warns

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.arrays import Codes, Floats, Ints, Lists, Sets
-from trimtab.bias import ItemBias
 from trimtab.errors import DataError, SettingError
 from trimtab.learn.history import Histories
 from trimtab.learn.input_checks import check_overlap
@@ -23,27 +22,12 @@ from trimtab.learn.weighted_events import (
     weigh_events,
 )
 from trimtab.metrics.event_weights import gain_factors
-from trimtab.tables.columns import (
-    CATEGORY,
-    COUNT,
-    ITEM,
-    SCORE,
-    TIMESTAMP,
-    USER,
-    WEIGHT,
-    WINDOW,
-    plain_type,
-)
-from trimtab.tables.frames import Table, read_frame
-from trimtab.tables.lists import (
-    Units,
-    code_lists,
-    encode_units,
-    group_sets,
-    longest_list,
-    read_weights,
-    warn_if_short,
-)
+from trimtab.models import ItemBias
+from trimtab.tables.columns import plain_type
+from trimtab.tables.columns import CATEGORY, COUNT, ITEM, SCORE, TIMESTAMP, USER, WEIGHT, WINDOW
+from trimtab.tables.times import is_epoch_type, parse_epochs
+from trimtab.tables.frames import Table
+from trimtab.tables.lists import Units, code_lists, encode_units, group_sets, longest_list, read_weights, warn_if_short
 from trimtab.tables.times import is_epoch_type, parse_epochs, require_calendar
 from trimtab.tables.vocabulary import as_id_column, encode_ids, take_ids
 

@@ -11,9 +11,9 @@ from trimtab.errors import DataError
 from trimtab.learn.bias_learner import BiasLearner, warm_up
 from trimtab.learn.inputs import FitTables, encode_inputs
 from trimtab.learn.rerank.rerank_fit import LocalSource, fit_rerank
+from trimtab.models import Reranker
+from trimtab.models.widening import WIDEN
 from trimtab.progress import Progress, progress_reporter
-from trimtab.rerank import Reranker
-from trimtab.rerank.rerank_lists import WIDEN
 from trimtab.tables.columns import COUNT, TIMESTAMP, USER
 from trimtab.tables.times import has_zone
 

@@ -8,40 +8,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
-from trimtab.arrays import Ints
-from trimtab.bias import ItemBias, ranked_parts
-from trimtab.bias.depth import choose_depth
-from trimtab.bias.ranked_parts import RankedPart
 from trimtab.checks import DUPLICATES, require_choice, require_k, require_rows
 from trimtab.errors import DataError, SettingError
+from trimtab.models import ItemBias, LeftOut, Model, Ranked, Reranker
+from trimtab.models.list_ranking import choose_depth, warn_of
 from trimtab.parquet.list_file import write_parts
 from trimtab.parquet.part_events import PartEvents
 from trimtab.parquet.row_tables import (
-    IdUnion,
     find_ids,
     open_table,
     read_into_memory,
     recheck,
 )
 from trimtab.progress import Progress, show_parts
-from trimtab.rerank import LeftOut, Reranker, reranked_parts
-from trimtab.rerank.users_in_parts import with_listed_items
-from trimtab.tables.columns import (
-    ITEM,
-    SCORE,
-    TIMESTAMP,
-    USER,
-    WEIGHT,
-    WINDOW,
-    GivenColumns,
-    plain_type,
-)
+from trimtab.tables.columns import plain_type
+from trimtab.tables.columns import GivenColumns
+from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER, WEIGHT, WINDOW
 from trimtab.tables.files import require_suffix, require_writable_folder
+from trimtab.tables.rows import Rows
 from trimtab.tables.lists import require_for_unlisted
-from trimtab.tables.rows import Rows, find_lowest
+from trimtab.tables.rows import find_lowest
 from trimtab.tables.user_ranges import ROWS_PER_PART, UserPart, UserParts, divide_by_user
 from trimtab.tables.vocabulary import as_id_column
 
@@ -56,7 +44,7 @@ class WrittenLists(NamedTuple):
 
 
 def apply(
-    model: ItemBias | Reranker,
+    model: Model,
     recs: Any,
     out: str | Path,
     k: int = 10,
@@ -108,7 +96,7 @@ def apply(
     require_writable_folder(path.parent)
     require_k(k)
     require_choice("duplicates", duplicates, DUPLICATES)
-    choose_depth(model if isinstance(model, ItemBias) else model.bias, depth)
+    choose_depth(model.item_bias, depth)
     if isinstance(model, ItemBias) and not (history is None and as_of is None):
         name = "as_of" if history is None else "history"
         raise SettingError(f"{name}: only a Reranker ranks by events; leave it out for an ItemBias")
@@ -139,7 +127,7 @@ def _open_tables(recs: Any, exclude: Any, history: Any, columns: GivenColumns) -
 
 
 @contextmanager
-def _telling_of_all_rows(model: ItemBias | Reranker, tables: dict[str, Rows]) -> Iterator[None]:
+def _telling_of_all_rows(model: Model, tables: dict[str, Rows]) -> Iterator[None]:
     """Raise the errors of tables in memory, which number and count the rows of all parts."""
     try:
         yield
@@ -162,20 +150,14 @@ class _ItemsDoNotFitError(Exception):
 class _Totals:
     """What is known of the parts so far."""
 
-    lengths: Ints = field(default_factory=lambda: np.zeros(1, np.int64))
-    longest: int = 0
+    ranked: Ranked | None = None  # the sum of all parts with lists
     n_rows: int = 0
-    unknown: IdUnion = field(default_factory=lambda: IdUnion("recs", ITEM))
-    left_out: LeftOut = field(default_factory=lambda: LeftOut(0, 0, 0))
+    left_out: LeftOut = field(default_factory=LeftOut)
 
-    def add(self, part: RankedPart) -> None:
+    def add(self, part: Ranked) -> None:
         """Add the figures of a part."""
-        n = max(len(self.lengths), len(part.lengths))
-        sums = (np.pad(own, (0, n - len(own))) for own in (self.lengths, part.lengths))
-        self.lengths = np.add(*sums)
-        self.longest = max(self.longest, part.longest)
+        self.ranked = part if self.ranked is None else self.ranked + part
         self.n_rows += part.top.num_rows
-        self.unknown.add(as_id_column("recs", ITEM, part.unknown))
 
     def leave_out(self, more: LeftOut) -> None:
         """Add events that were left out."""
@@ -186,7 +168,7 @@ class _Totals:
 class _Ranking:
     """Ranks one part after the other."""
 
-    model: ItemBias | Reranker
+    model: Model
     k: int
     options: dict[str, Any]
     events: PartEvents | None = None
@@ -199,7 +181,7 @@ class _Ranking:
         if "history" in tables:
             listed = find_ids("recs", tables["recs"], ITEM)
             self.n_unknown = self.model.bias.count_unknown(pa.table({ITEM: listed}))
-            self.model = with_listed_items(self.model, listed)
+            self.model = self.model.prepare(listed)
             self.events = PartEvents.prepare(tables["history"], self.model, as_of, tz)
             self.options["as_of"] = self.events.as_of
 
@@ -237,13 +219,10 @@ class _Ranking:
         options = dict(self.options)
         if "exclude" in part:
             options["exclude"] = part["exclude"]
-        if isinstance(self.model, ItemBias):
-            ranked = ranked_parts.rank_part(self.model, recs, self.k, **options)
-        else:
-            if self.events is not None:
-                options["history"] = self.events.read(part["history"])
-            ranked, left_out = reranked_parts.rank_part(self.model, recs, self.k, **options)
-            totals.leave_out(left_out)
+        if self.events is not None:
+            options["history"] = self.events.read(part["history"])
+        ranked = self.model.rank(recs, self.k, **options)
+        totals.leave_out(ranked.left_out)
         totals.add(ranked)
         return ranked.top
 
@@ -259,11 +238,9 @@ def _finish(
 ) -> WrittenLists:
     """Warn of all users together, and return what was written."""
     model, k, n_unknown = ranking.model, ranking.k, ranking.n_unknown
-    if isinstance(model, ItemBias):
-        ranked_parts.warn_of_lengths(model, totals.lengths, k, depth)
-    else:
-        reranked_parts.warn_of_lengths(model, totals.lengths, totals.longest, k, depth)
+    assert totals.ranked is not None
+    warn_of(model, totals.ranked, k, depth, of_later=False)
     if n_unknown is None:
-        n_unknown = len(totals.unknown.finish())
+        n_unknown = len(totals.ranked.unknown)
     n_events = tables["history"].n_rows if "history" in tables else 0
     return WrittenLists(totals.n_rows, n_unknown, n_events, totals.left_out)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from trimtab.arrays import Codes
-from trimtab.bias import ItemBias
 from trimtab.checks import DUPLICATES, require_choice
 from trimtab.errors import SettingError
 from trimtab.learn import BiasLearner, RerankLearner
@@ -26,10 +25,10 @@ from trimtab.learn.rerank.rerank_fit import fit_rerank
 from trimtab.learn.rerank.sampled_units import SampledUnits, UserLog
 from trimtab.learn.rerank_learner import require_events, require_history
 from trimtab.learn.settings import LearnerSettings
+from trimtab.models import ItemBias, Reranker
 from trimtab.parquet.coded_files import CodedFiles, code_files
 from trimtab.parquet.fit_sources import FitSources
 from trimtab.progress import Progress, progress_reporter
-from trimtab.rerank import Reranker
 from trimtab.tables.columns import GivenColumns
 from trimtab.tables.user_ranges import ROWS_PER_PART
 

@@ -9,10 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from trimtab.arrays import Ints
+from trimtab.models import LeftOut, Reranker
+from trimtab.models.events import choose_instant, latest_by_day
 from trimtab.parquet.event_columns import drop_weightless, weights_differ
-from trimtab.rerank import LeftOut, Reranker
-from trimtab.rerank.events import choose_instant, latest_by_day
-from trimtab.tables.columns import TIMESTAMP, WEIGHT, own_names
+from trimtab.tables.columns import own_names
+from trimtab.tables.columns import TIMESTAMP, WEIGHT
 from trimtab.tables.rows import Rows
 from trimtab.tables.times import as_datetime, as_utc, microseconds
 

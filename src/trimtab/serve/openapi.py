@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from trimtab.bias.depth import ALL
+from trimtab.models.list_ranking import ALL
 from trimtab.serve import wire
 from trimtab.serve.openapi_examples import PROBLEMS, make_examples
 from trimtab.serve.routes import ROUTES, Access, ApiRoute

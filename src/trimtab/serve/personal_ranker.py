@@ -14,10 +14,9 @@ from msgspec import UnsetType
 from trimtab.arrays import Codes, Flags, Floats, Lists, Sets
 from trimtab.errors import StoreError
 from trimtab.kernels.list_sources import TRENDING
-from trimtab.rerank import Reranker
-from trimtab.rerank.purchases_by_user import Purchases, sum_purchases
-from trimtab.rerank.rerank_lists import RankedItems, may_be_added, rank_units
-from trimtab.rerank.widening import MOST_ADDED, TERMS
+from trimtab.models import Reranker
+from trimtab.models.personal_ranking import RankedItems, may_be_added, rank_units
+from trimtab.models.widening import MOST_ADDED, TERMS, Purchases, sum_purchases
 from trimtab.serve.ranker import SCORE_TOO_LARGE, Ranker, as_set, one_list
 from trimtab.serve.recent_items import RecentItems, read_recent
 from trimtab.serve.refusals import RefusalError

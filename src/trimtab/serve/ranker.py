@@ -10,12 +10,12 @@ import numpy as np
 from msgspec import UnsetType
 
 from trimtab.arrays import Codes, Flags, Floats, Ints, Lists
-from trimtab.bias import ItemBias
-from trimtab.bias.depth import append_rest, choose_depth, split_lists
-from trimtab.bias.scaled_scores import Scaled, to_scale, to_scores
 from trimtab.checks import SCALES, UNLISTED
 from trimtab.errors import StoreError
 from trimtab.metrics.ranking import rank_lists
+from trimtab.models import ItemBias
+from trimtab.models.list_ranking import append_rest, choose_depth, split_lists
+from trimtab.models.scaled_scores import Scaled, to_scale, to_scores
 from trimtab.serve.lookup import ItemLookup
 from trimtab.serve.refusals import RefusalError
 from trimtab.serve.wire import Item, RerankRequest

@@ -11,9 +11,9 @@ from msgspec import UnsetType
 
 from trimtab.arrays import Floats, Ints
 from trimtab.errors import SettingError
-from trimtab.rerank.events import choose_instant
-from trimtab.rerank.purchases_by_user import days_before
-from trimtab.rerank.rerank_table import RerankTable
+from trimtab.models.events import choose_instant
+from trimtab.models.personal_ranking import RerankTable
+from trimtab.models.widening import days_before
 from trimtab.serve.refusals import RefusalError, shorten
 from trimtab.serve.wire import RecentItem, RerankRequest
 from trimtab.tables.times import DAY, instant_of

@@ -8,9 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from trimtab.abtest.buckets import neutral
-from trimtab.bias import ItemBias
-from trimtab.bias.table import Summary
-from trimtab.rerank import Reranker
+from trimtab.models import ItemBias, Reranker, Summary
 from trimtab.serve.lookup import make_lookup
 from trimtab.serve.personal_ranker import PersonalRanker, make_personal_ranker
 from trimtab.serve.ranker import Ranker, make_ranker

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from trimtab.abtest.buckets import Experiment
-from trimtab.bias.strength import require_strength
 from trimtab.checks import require_number, require_whole
 from trimtab.errors import SettingError
+from trimtab.models.model import require_strength
 
 TOKEN, ADMIN_TOKEN = "TRIMTAB_TOKEN", "TRIMTAB_ADMIN_TOKEN"  # environment variables
 MIN_TOKEN_LENGTH = 16

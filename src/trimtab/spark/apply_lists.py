@@ -11,12 +11,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
-from trimtab.bias import ItemBias
-from trimtab.bias.depth import choose_depth
 from trimtab.checks import DUPLICATES, require_choice, require_k
 from trimtab.errors import SettingError
-from trimtab.rerank import Reranker
-from trimtab.rerank.users_in_parts import RankingParts
+from trimtab.models import ItemBias, Reranker
+from trimtab.models.list_ranking import choose_depth
+from trimtab.models.reranker import RankingParts
 from trimtab.spark.reranker_events import (
     DAYS,
     as_moment,
@@ -168,11 +167,10 @@ def _rerank_users(
         return None
     reranker = parts.build()
     events = rows_with_tag(rows, _EVENTS, DAYS)
-    top, _ = reranker.apply_and_count(
+    return reranker.rank(
         lists, history=dated(events, instant, reranker), as_of=as_moment(instant, reranker),
         exclude=rows_with_tag(rows, _EXCLUDE), **options,
-    )  # fmt: skip
-    return top
+    ).top  # fmt: skip
 
 
 def _original(column: str, kind: T.DataType) -> Column:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar, cast
 
-from trimtab.bias import ItemBias
 from trimtab.checks import DUPLICATES, require_choice, require_whole
 from trimtab.errors import SettingError
 from trimtab.learn import BiasLearner, RerankLearner
 from trimtab.learn.input_checks import check_start, warn_of_unused_tables
 from trimtab.learn.partitions.partitioned_fit import fit_partitioned
 from trimtab.learn.rerank_learner import require_history
+from trimtab.models import ItemBias
 from trimtab.progress import Progress, progress_reporter
 from trimtab.spark.fit_session import open_session
 from trimtab.spark.spark_frames import log_seconds

@@ -10,9 +10,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from trimtab.rerank import Reranker
-from trimtab.rerank.events import choose_instant
-from trimtab.rerank.users_in_parts import RankingParts, with_listed_items
+from trimtab.models import Reranker
+from trimtab.models.events import choose_instant
+from trimtab.models.reranker import RankingParts
 from trimtab.spark.array_bytes import as_ids
 from trimtab.spark.spark_frames import check_rows, microseconds_of, read_spark_frame
 from trimtab.tables.columns import ITEM, TIMESTAMP, USER, WEIGHT
@@ -78,7 +78,7 @@ def send_reranker(reranker: Reranker, lists: DataFrame) -> RankingParts:
     """The parts of a Reranker that knows the items on all lists."""
     if reranker.learned:
         listed = lists.select(ITEM).distinct().toArrow().column(ITEM)
-        reranker = with_listed_items(reranker, as_ids(listed))
+        reranker = reranker.prepare(as_ids(listed))
     return RankingParts.of(reranker)
 
 

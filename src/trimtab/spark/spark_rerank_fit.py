@@ -19,8 +19,8 @@ from trimtab.learn.partitions.sampled_partitions import sample_partitioned
 from trimtab.learn.rerank.rerank_fit import fit_rerank
 from trimtab.learn.rerank.sampled_units import SampledUnits, UserLog
 from trimtab.learn.rerank_learner import require_events
+from trimtab.models import Reranker
 from trimtab.progress import Progress
-from trimtab.rerank import Reranker
 from trimtab.spark.fit_session import FitSession
 from trimtab.spark.sales_by_user import TIME, sales_of_all
 from trimtab.spark.spark_frames import log_seconds

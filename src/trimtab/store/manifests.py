@@ -8,26 +8,40 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import Any
 
-from trimtab.bias.json_rules import (
-    NAME,
-    OBJECT,
-    TEXT,
-    Rule,
-    check_fields,
-    is_name,
-    is_text,
-    list_of,
-    map_of,
-    number,
-    one_of,
-    optional,
-    or_none,
-    whole,
-)
+from trimtab.checks import DUPLICATES
+from trimtab.tables.json_rules import one_of
+from trimtab.tables.columns import NAME, is_text
+from trimtab.models.json_rules import OBJECT, TEXT, Rule, check_fields, is_name, list_of, map_of, number, optional, or_none, whole
 from trimtab.bias.saved_checks import FORECAST_RULES
 from trimtab.checks import DUPLICATES
 from trimtab.tables.folders import parse_json
 
+_FIGURES = list_of(number(), length=3)
+
+
+def _is_share(text: str) -> bool:
+    try:
+        return 0 <= float(text) <= 1
+    except ValueError:
+        return False
+
+
+_FORECAST_RULES = {
+    "forecast": optional(or_none(number())),
+    "forecast_low": optional(or_none(number())),
+    "forecast_high": optional(or_none(number())),
+    "forecast_windows": optional(whole()),
+    "strength": optional(number(0, 1)),
+    "forecast_by_strength": optional(
+        Rule(
+            lambda value: (
+                isinstance(value, dict)
+                and all(_is_share(name) and _FIGURES.allows(own) for name, own in value.items())
+            ),
+            "an object of lists of 3 numbers, by strengths from 0 to 1",
+        )
+    ),
+}
 _RULES = {
     "as_of": NAME._replace(words="a day like 2026-11-01"),
     "created": TEXT,
@@ -51,7 +65,7 @@ _SUMMARY_RULES = {
     "k": optional(or_none(whole(1))),
     "before": optional(or_none(number())),
     "after": optional(or_none(number())),
-    **FORECAST_RULES,
+    **_FORECAST_RULES,
 }
 _PART_RULES = {  # objects in a manifest, and what they may hold
     "summary": _SUMMARY_RULES,
@@ -83,5 +97,5 @@ def parse_manifest(content: bytes) -> dict[str, Any]:
     for name, rules in _PART_RULES.items():
         check_fields(f"'{name}' in the manifest", manifest.get(name, {}), rules)
     summary = manifest.get("reranker", {}).get("summary", {})
-    check_fields("the reranker's summary in the manifest", summary, FORECAST_RULES)
+    check_fields("the reranker's summary in the manifest", summary, _FORECAST_RULES)
     return manifest

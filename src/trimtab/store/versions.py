@@ -26,10 +26,9 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from trimtab.bias import ItemBias
 from trimtab.errors import DataError, StoreError
-from trimtab.rerank import Reranker
-from trimtab.rerank.saved_reranker import FOLDER
+from trimtab.models import ItemBias, Reranker
+from trimtab.models.saved import RERANKER_FOLDER
 from trimtab.store.lock import SWITCH_LOCK, hold_lock, now
 from trimtab.store.manifests import parse_manifest
 from trimtab.tables.columns import ITEM, NAME
@@ -81,7 +80,9 @@ class Version:
 
     def reranker(self) -> Reranker | None:
         """Return the reranker; None if it was not asked for."""
-        return Reranker.load(self.folder / FOLDER) if self._check_folder(FOLDER) else None
+        if not self._check_folder(RERANKER_FOLDER):
+            return None
+        return Reranker.load(self.folder / RERANKER_FOLDER)
 
     def lists(self) -> Any:
         """Return the finished lists of the reranker as an Arrow table; None if there is none."""

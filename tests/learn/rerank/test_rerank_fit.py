@@ -11,7 +11,7 @@ from trimtab.learn.inputs import FitTables, encode_inputs
 from trimtab.learn.rerank.personal_levels import learn_personal
 from trimtab.learn.rerank.rerank_fit import LocalSource, _add_up
 from trimtab.learn.rerank.sampled_units import widen_units
-from trimtab.rerank.widening import SOURCES
+from trimtab.models.widening import SOURCES
 
 
 @pytest.fixture(scope="module")

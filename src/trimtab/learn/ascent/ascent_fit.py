@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from trimtab.arrays import Floats
-from trimtab.bias import ItemBias, Summary
-from trimtab.bias.depth import common_depth, count_lengths
-from trimtab.bias.scaled_scores import to_scale
 from trimtab.learn.ascent.cycles import Solution, ascend
 from trimtab.learn.input_checks import require_positive_scores
 from trimtab.learn.inputs import FitInputs, align_start
 from trimtab.learn.settings import LearnerSettings
+from trimtab.models import ItemBias, Summary
+from trimtab.models.list_ranking import common_depth, count_lengths
+from trimtab.models.scaled_scores import to_scale
 from trimtab.progress import Progress
 
 

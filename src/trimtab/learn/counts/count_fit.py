@@ -13,8 +13,6 @@ from typing import NamedTuple
 import numpy as np
 
 from trimtab.arrays import Flags, Floats, Ints, Lists, Sets, take_entries
-from trimtab.bias import ItemBias
-from trimtab.bias.scaled_scores import to_scale
 from trimtab.errors import DataError, SettingError
 from trimtab.learn.counts.count_biases import (
     DIFFERENCE,
@@ -40,6 +38,8 @@ from trimtab.learn.settings import LearnerSettings
 from trimtab.metrics.hit_metrics import find_hits, weighted_metrics
 from trimtab.metrics.per_user import unit_metrics
 from trimtab.metrics.ranking import rank_lists
+from trimtab.models import ItemBias
+from trimtab.models.scaled_scores import to_scale
 
 
 def fit_counts(settings: LearnerSettings, inputs: FitInputs) -> ItemBias:

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from trimtab.arrays import Codes, Floats, Ints
-from trimtab.bias.table import WIDTH_90
+from trimtab.models.model import WIDTH_90
 
 _DAYS_AHEAD = 7.0  # what the forecast is for
 _SPREAD_OF_USERS = 0.5  # with features of the window's own sales, which say least of other days

@@ -7,9 +7,6 @@ from typing import NamedTuple
 import numpy as np
 
 from trimtab.arrays import Floats, Lists
-from trimtab.bias import ItemBias
-from trimtab.bias.depth import count_lengths
-from trimtab.bias.scaled_scores import ends_of_lists, to_scale
 from trimtab.learn.hierarchy.hierarchy_result import (
     FitContext,
     TopKCounts,
@@ -25,6 +22,9 @@ from trimtab.learn.quanta import quanta_for
 from trimtab.learn.scales import Scale, largest_of, median_of, scales_to_try
 from trimtab.learn.settings import LearnerSettings
 from trimtab.learn.units import learning_units, learning_windows, weights_around_one
+from trimtab.models import ItemBias
+from trimtab.models.list_ranking import count_lengths
+from trimtab.models.scaled_scores import ends_of_lists, to_scale
 from trimtab.progress import Progress
 
 

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trimtab.arrays import Flags, Floats, Ints, Lists, Sets
-from trimtab.bias import ItemBias, Summary
-from trimtab.bias.depth import common_depth
-from trimtab.bias.table import WIDTH_90
 from trimtab.errors import GuardWarning, SimilarListsWarning, warn
 from trimtab.kernels.hit_value import counts_hits_above, hit_value_table
 from trimtab.learn.hierarchy.levels import FEWEST_UNITS, Learned
 from trimtab.learn.settings import LearnerSettings
 from trimtab.metrics.ranking import rank_lists
+from trimtab.models import ItemBias, Summary
+from trimtab.models.list_ranking import common_depth
+from trimtab.models.model import WIDTH_90
 
 HIERARCHY = "hierarchy"
 _MOST_SHOWN = 10

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trimtab.arrays import Codes, Flags, Floats, Ints, entries_of
-from trimtab.bias.scaled_scores import model_scores, to_scale
 from trimtab.learn.hierarchy.choice_model import (
     LEAST_SCORE_COEFFICIENT,
     Choices,
@@ -27,6 +26,7 @@ from trimtab.learn.hierarchy.shared_inputs import (
     max_hit_value,
 )
 from trimtab.learn.scales import Scale
+from trimtab.models.scaled_scores import model_scores, to_scale
 from trimtab.threads import run_ranges
 
 _LONGEST = 2.0  # times the model's length

@@ -7,13 +7,13 @@ from typing import NamedTuple
 import numpy as np
 
 from trimtab.arrays import Floats, Ints
-from trimtab.bias.depth import count_lengths
 from trimtab.errors import DataError
 from trimtab.learn.engine_ranking import rank_by_engine
 from trimtab.learn.input_checks import check_overlap
 from trimtab.learn.partitions.partition import Partition
 from trimtab.learn.partitions.partitioned_units import Arrays, PartitionedUnits
 from trimtab.learn.units import learning_units
+from trimtab.models.list_ranking import count_lengths
 from trimtab.tables.columns import ITEM, USER, WEIGHT, WINDOW
 from trimtab.tables.lists import warn_if_short
 

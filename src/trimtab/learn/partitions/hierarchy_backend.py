@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from trimtab.arrays import Codes, Floats, Ints
-from trimtab.bias.scaled_scores import to_scale
 from trimtab.learn.hierarchy.choice_model import Effects, fit_effects
 from trimtab.learn.hierarchy.levels import size_of_level
 from trimtab.learn.hierarchy.line_search import HitLists, gather_hits
@@ -28,6 +27,7 @@ from trimtab.learn.partitions.partitioned_units import (
     unpack_units,
 )
 from trimtab.learn.scales import Scale
+from trimtab.models.scaled_scores import to_scale
 
 
 @dataclass

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trimtab.arrays import Codes, Floats, Ints
-from trimtab.bias.scaled_scores import to_scale
 from trimtab.learn.hierarchy.hierarchy_fit import BiasFit
 from trimtab.learn.hierarchy.hierarchy_result import (
     FitContext,
@@ -35,6 +34,7 @@ from trimtab.learn.quanta import quanta_for
 from trimtab.learn.scales import Scale, scales_to_try
 from trimtab.learn.settings import LearnerSettings
 from trimtab.learn.units import learning_windows
+from trimtab.models.scaled_scores import to_scale
 from trimtab.progress import Progress
 
 _FEW_ENTRIES = 20_000_000  # on lists with hits that may come to one place: 260 MB

@@ -29,7 +29,7 @@ from trimtab.learn.hierarchy.shared_inputs import FeatureRange
 from trimtab.learn.quanta import quanta_below
 from trimtab.learn.rerank.personal_units import PersonalUnits, personal_units
 from trimtab.learn.rerank.sampled_units import SampledUnits
-from trimtab.rerank.widening import SOURCES, WiderLists
+from trimtab.models.widening import SOURCES, WiderLists
 
 _GAIN = 1.0  # standard errors by which a source of wider lists must gain
 _CLEARLY = 3.0  # standard errors; the best of many lengths looks good by chance

@@ -33,7 +33,7 @@ from trimtab.learn.hierarchy.shared_inputs import FeatureRange, SharedInputs, ma
 from trimtab.learn.hierarchy.trends import RIDGE
 from trimtab.learn.hierarchy.unit_data import UnitData
 from trimtab.learn.rerank.sampled_units import SampledUnits
-from trimtab.rerank.widening import WiderLists
+from trimtab.models.widening import WiderLists
 
 _LONGEST = 2.0  # times the model's length
 

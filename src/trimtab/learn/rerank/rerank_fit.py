@@ -9,7 +9,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from trimtab.arrays import Floats
-from trimtab.bias import ItemBias
 from trimtab.errors import GuardWarning, TrimtabWarning, warn
 from trimtab.kernels.list_sources import OWN, TRENDING
 from trimtab.learn.hierarchy.hierarchy_fit import BiasFit, fit_hierarchy
@@ -27,9 +26,9 @@ from trimtab.learn.rerank.sampled_units import (
     widen_units,
 )
 from trimtab.learn.settings import LearnerSettings
+from trimtab.models import Coefficient, ItemBias, Reranker, RerankSummary
+from trimtab.models.widening import SOURCES, TERMS
 from trimtab.progress import Progress
-from trimtab.rerank import Coefficient, Reranker, RerankSummary
-from trimtab.rerank.widening import SOURCES, TERMS
 
 
 class RerankSource(Protocol):

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 
 from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets, take_entries
-from trimtab.bias.scaled_scores import model_scores, to_scale
 from trimtab.kernels.list_sources import LISTED, OWN, TRENDING
 from trimtab.learn.hierarchy.hierarchy_fit import BiasFit
 from trimtab.learn.hierarchy.levels import HierarchyInputs
@@ -21,8 +20,15 @@ from trimtab.learn.hierarchy.shared_inputs import SharedInputs, folds_of, hash_u
 from trimtab.learn.hierarchy.unit_data import UnitData
 from trimtab.learn.history import History
 from trimtab.learn.units import learning_units
-from trimtab.rerank.purchases_by_user import Purchases, days_before, sum_purchases
-from trimtab.rerank.widening import MOST_ADDED, WiderLists, widen
+from trimtab.models.scaled_scores import model_scores, to_scale
+from trimtab.models.widening import (
+    MOST_ADDED,
+    Purchases,
+    WiderLists,
+    days_before,
+    sum_purchases,
+    widen,
+)
 from trimtab.threads import run_ranges
 
 _MOST_UNITS, _MOST_ENTRIES = 20_000, 2_000_000  # enough for a few coefficients

@@ -1,0 +1,31 @@
+"""What was learned: one interface, `Model`, and two models, `ItemBias` and `Reranker`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trimtab.models.explain import Explanation
+from trimtab.models.folding import Folded
+from trimtab.models.item_bias import ItemBias
+from trimtab.models.model import Coefficient, LeftOut, Model, Ranked, RerankSummary, Summary
+from trimtab.models.reranker import Reranker
+from trimtab.models.saved import holds_reranker
+
+__all__ = [
+    "Coefficient",
+    "Explanation",
+    "Folded",
+    "ItemBias",
+    "LeftOut",
+    "Model",
+    "Ranked",
+    "RerankSummary",
+    "Reranker",
+    "Summary",
+    "load_model",
+]
+
+
+def load_model(folder: str | Path) -> ItemBias | Reranker:
+    """Return whichever model is saved in a folder, or in the served version of a store."""
+    return (Reranker if holds_reranker(Path(folder)) else ItemBias).load(folder)

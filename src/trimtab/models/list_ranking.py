@@ -1,0 +1,312 @@
+"""The engine's lists around a ranking: depth, items to leave out, reserved slots, the result.
+
+Lists are re-ranked as deep as the lists that the biases were learned on. Items below that depth
+were not there when the biases were learned, so no bias was tested on them. They follow after the
+re-ranked items, in the engine's order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets, close_lists
+from trimtab.checks import require_whole
+from trimtab.errors import DataError, SettingError, warn
+from trimtab.metrics.ranking import rank_lists
+from trimtab.models.bias_table import BiasTable
+from trimtab.models.model import WIDTH_90, LeftOut, Model, Ranked
+from trimtab.models.scaled_scores import to_scale, to_scores
+from trimtab.tables.columns import ITEM, RANK, SCORE, USER
+from trimtab.tables.frames import read_frame, write_frame
+from trimtab.tables.lists import group_sets
+from trimtab.tables.lists import CodedRecs, longest_list, warn_if_short
+from trimtab.tables.vocabulary import Vocabulary
+from trimtab.threads import run_ranges
+
+ALL = "all"
+SCORE_TOO_LARGE = "a score of recs plus its bias is too large for a number; divide the scores"
+
+# Depth ------------------------------------------------------------------------------------------
+
+
+def common_depth(counts: Ints) -> int:
+    """Return the depth of lists: the smallest length that at least 95 % of them do not exceed.
+
+    A few lists can be much longer than all others, so the longest says little.
+
+    Args:
+        counts: number of lists by length; at least one list must not be empty, and empty ones do
+            not count.
+    """
+    up_to = np.cumsum(counts[1:])
+    return int(np.searchsorted(up_to, -(-19 * up_to[-1] // 20))) + 1
+
+
+def count_lengths(lists: Lists) -> Ints:
+    """Return the number of lists by length."""
+    return np.bincount(np.diff(lists.indptr))
+
+
+def choose_depth(bias: BiasTable, depth: Any) -> int | None:
+    """Return how deep lists are re-ranked; None for whole lists.
+
+    Args:
+        bias: biases with their own depth.
+        depth: a number, "all", or None for the biases' own depth.
+    """
+    if depth is None:
+        return None if bias.unlisted == "zero" else bias.depth
+    if isinstance(depth, str):
+        if depth != ALL:
+            raise SettingError(f"depth={depth!r}: must be a whole number, or {ALL!r}")
+        return None
+    require_whole("depth", depth, 1)
+    if bias.unlisted == "zero":
+        raise SettingError(
+            f"depth={depth}: does not work with unlisted='zero', where items below any depth can "
+            f"enter the list; leave out depth"
+        )
+    return int(depth)
+
+
+class SplitLists(NamedTuple):
+    """Lists down to a depth, and what lies below it; None if that is nothing."""
+
+    best: Lists
+    rest: Lists | None
+
+
+def split_lists(lists: Lists, depth: int | None) -> SplitLists:
+    """Return the best entries of each list and the rest, by the engine's scores.
+
+    Equal scores rank by item, as everywhere.
+    """
+    lengths = np.diff(lists.indptr)
+    if depth is None or lengths.max(initial=0) <= depth:
+        return SplitLists(lists, None)
+    from trimtab.kernels.top_k import mark_best
+
+    is_best = np.empty(len(lists.items), bool)
+    run_ranges(mark_best, lists.n_units, depth, *lists, is_best)
+    n_best = np.minimum(lengths, depth)
+    return SplitLists(_choose(lists, n_best, is_best), _choose(lists, lengths - n_best, ~is_best))
+
+
+def _choose(lists: Lists, lengths: Ints, chosen: Flags) -> Lists:
+    return Lists(_ends(lengths), lists.items[chosen], lists.scores[chosen])
+
+
+def _ends(lengths: Ints) -> Ints:
+    return np.concatenate([[0], np.cumsum(lengths)])
+
+
+def append_rest(
+    top: Lists, rest: Lists | None, k: int, excluded: Flags, hidden: Sets | None = None
+) -> Lists:
+    """Return the top k with free slots filled from the rest, in the engine's order.
+
+    An appended item keeps the engine's score, unless the last re-ranked item's is lower: then it
+    gets that one, so that scores never rise from one rank to the next.
+
+    Args:
+        top: re-ranked items, at most k per unit, with their scores in the engine's units.
+        rest: what lies below the depth, with the engine's scores; None for nothing.
+        k: number of slots.
+        excluded: items to leave out for all units.
+        hidden: items to leave out for each unit.
+    """
+    if rest is None:
+        return top
+    lengths = np.diff(top.indptr)
+    units = np.flatnonzero((lengths < k) & (np.diff(rest.indptr) > 0))
+    if len(units) == 0:
+        return top
+    free = k - lengths[units]
+    ranked = rank_lists(
+        rest.take(units), int(free.max()), np.zeros(len(excluded)), excluded,
+        hidden=None if hidden is None else hidden.take(units),
+    )  # fmt: skip
+    added = np.minimum(np.diff(ranked.indptr), free)
+    return _join(top, ranked, units, added)
+
+
+def _join(top: Lists, ranked: Lists, units: Ints, added: Ints) -> Lists:
+    """Return the lists with the first `added` entries of `ranked` after those of some units."""
+    lengths = np.diff(top.indptr)
+    totals = lengths.copy()
+    totals[units] += added
+    indptr = _ends(totals)
+    items, scores = np.empty(indptr[-1], np.int32), np.empty(indptr[-1])
+    own = np.arange(len(top.items)) + np.repeat(indptr[:-1] - top.indptr[:-1], lengths)
+    items[own], scores[own] = top.items, top.scores
+    limits = np.full(len(units), np.inf)
+    filled = lengths[units] > 0
+    limits[filled] = top.scores[top.indptr[1:][units[filled]] - 1]
+    step = np.arange(int(added.sum())) - np.repeat(_ends(added)[:-1], added)
+    new = np.repeat(indptr[:-1][units] + lengths[units], added) + step
+    source = np.repeat(ranked.indptr[:-1], added) + step
+    items[new] = ranked.items[source]
+    scores[new] = np.minimum(ranked.scores[source], np.repeat(limits, added))
+    return Lists(indptr, items, scores)
+
+
+# Tables in and out ------------------------------------------------------------------------------
+
+
+def spread(values: Any, codes: Codes, size: int, otherwise: Any = 0) -> Any:
+    """Return values at their codes, and another value everywhere else."""
+    found = np.full(size, otherwise, values.dtype)
+    found[codes] = values
+    return found
+
+
+@dataclass(frozen=True)
+class AlignedLists:
+    """The engine's lists with the items of a bias table: all in one vocabulary."""
+
+    coded: CodedRecs
+    items: Vocabulary
+    lists: Lists  # with codes of these items
+    listed: Codes  # codes of all items that are on a list
+    known: Codes  # item codes of the bias table
+    bias: Floats
+    excluded: Flags  # must not be shown
+    hidden: Sets | None  # must not be shown, by unit
+
+    def finish(self, top: Lists, left_out: LeftOut) -> Ranked:
+        """Return ranked lists as a table of the caller's type; raise if a score is not finite."""
+        from trimtab.kernels.coding import spread_units
+
+        if not np.isfinite([top.scores.min(initial=0.0), top.scores.max(initial=0.0)]).all():
+            raise DataError(SCORE_TOO_LARGE)
+        units, ranks = np.empty(len(top.items), np.int32), np.empty(len(top.items), np.int64)
+        run_ranges(spread_units, top.n_units, top.indptr, units, ranks)
+        columns = self.coded.units.columns(units)
+        columns |= {ITEM: self.items.take(top.items), SCORE: top.scores, RANK: ranks}
+        table = write_frame(columns, self.coded.table)
+        unknown = Vocabulary(self.items.take(np.setdiff1d(self.listed, self.known)))
+        return Ranked(table, count_lengths(self.lists), longest_list(top), unknown, left_out)
+
+
+def align_lists(
+    bias: BiasTable, coded: CodedRecs, exclude: Any | None = None, allowed: Any | None = None
+) -> AlignedLists:
+    """Return lists and biases by the same codes, and what must not be shown.
+
+    The items of the given lists are overwritten by their new codes.
+    """
+    from trimtab.kernels.coding import recode
+
+    theirs = Vocabulary(coded.item_ids)
+    items, (listed, known) = Vocabulary.encode(theirs.column, bias.vocabulary.column)
+    codes = coded.lists.items
+    if len(items) > len(theirs):  # otherwise the codes stay the same
+        run_ranges(recode, len(codes), codes, listed, codes)
+    excluded = spread(bias.excluded, known, len(items))
+    if allowed is not None:
+        shown = items.codes(read_frame(allowed, "allowed", ITEM).ids(ITEM))
+        excluded |= ~np.isin(np.arange(len(items)), shown)
+    hidden = None if exclude is None else _read_hidden(exclude, coded, items)
+    by_item = spread(bias.bias, known, len(items))
+    return AlignedLists(coded, items, coded.lists, listed, known, by_item, excluded, hidden)
+
+
+def _read_hidden(exclude: Any, coded: CodedRecs, items: Vocabulary) -> Sets | None:
+    """Return the items to leave out for each unit; pairs with unknown ids are ignored."""
+    pairs = read_frame(exclude, "exclude", USER, ITEM, may_be_empty=True)
+    if len(pairs) == 0:
+        return None
+    users = Vocabulary(coded.units.users, "recs", USER)
+    of_user, of_item = users.codes(pairs.ids(USER)), items.codes(pairs.ids(ITEM))
+    known = (of_user >= 0) & (of_item >= 0)
+    by_user = group_sets(of_user[known], of_item[known], len(users))
+    return by_user.take(coded.units.user_codes)
+
+
+def warn_of(
+    model: Model, ranked: Ranked, k: int, depth: int | str | None, of_later: bool = True
+) -> None:
+    """Warn of the lists of all users together, and of events that came too late for them.
+
+    Up to 5 % of the lists may be deeper than those that the biases were learned on, as among those.
+
+    Args:
+        model: that ranked the lists.
+        ranked: the sum of all parts.
+        k: as for `apply`.
+        depth: as for `apply`.
+        of_later: whether to warn of events at or after the instant of the lists.
+    """
+    if ranked.longest < k or not model.needs_events:  # which adds to lists
+        warn_if_short(len(ranked.lengths) - 1, k)
+    usual = choose_depth(model.item_bias, None) if depth is None else None
+    if usual is not None and ranked.lengths[1:].any() and common_depth(ranked.lengths) > usual:
+        warn(
+            f"lists of up to {len(ranked.lengths) - 1} items; biases were learned on lists of "
+            f"{usual}: only the best {usual} of each list were re-ranked; pass depth=... to change "
+            f"that"
+        )
+    if of_later and ranked.left_out.later:
+        warn(
+            f"{ranked.left_out.later} events of history are at or after as_of and were left out; "
+            f"pass what is known at as_of"
+        )
+
+
+# Reserved slots ---------------------------------------------------------------------------------
+
+
+def explore_lists(
+    bias: BiasTable, aligned: AlignedLists, best: Lists, k: int, n_explored: int, seed: int
+) -> Lists:
+    """Return the top k with little-known items in its last slots, by Thompson sampling.
+
+    They are ranked with biases drawn at random. Slots that cannot be filled stay as they are.
+
+    Args:
+        bias: the biases.
+        aligned: all lists.
+        best: the lists down to the depth; their scores may be overwritten if they are writeable.
+        k: number of slots.
+        n_explored: slots for items with little data.
+        seed: random seed; the order of entries in the lists does not matter.
+    """
+    from trimtab.kernels.top_k import merge_explored
+
+    reaches, hidden = bias.unlisted == "zero", aligned.hidden
+    lists, scale = to_scale(best, bias.scale, bias.summary.k, best.scores.flags.writeable)
+    top = rank_lists(lists, k, aligned.bias, aligned.excluded, reaches, hidden)
+    drawn = _draw_biases(bias, aligned, lists, seed)
+    tried = rank_lists(drawn, k, np.zeros(len(aligned.bias)), hidden=hidden)
+    # No more slots than can be filled, for any k.
+    n_slots = max(1, min(k, longest_list(top) + longest_list(tried)))
+    items = np.empty(lists.n_units * n_slots, np.int32)
+    scores = np.empty(lists.n_units * n_slots)
+    lengths = np.empty(lists.n_units, np.int64)
+    run_ranges(
+        merge_explored, lists.n_units, k, n_slots, n_explored, *top, tried.indptr, tried.items,
+        *lists, aligned.bias, items, scores, lengths,
+    )  # fmt: skip
+    merged = close_lists(items, scores, lengths, n_slots)
+    return merged._replace(scores=to_scores(merged, scale))
+
+
+def _draw_biases(bias: BiasTable, aligned: AlignedLists, lists: Lists, seed: int) -> Lists:
+    """Return the entries with little data, with biases drawn at random."""
+    n_items = len(aligned.items)
+    fresh = spread(bias.fresh, aligned.known, n_items, True) & ~aligned.excluded
+    errors = (bias.high - bias.low) / (2 * WIDTH_90)
+    widest = float(np.nanmax(errors)) if np.isfinite(errors).any() else 0.0
+    errors = spread(np.nan_to_num(errors), aligned.known, n_items, widest)
+    entries = np.flatnonzero(fresh[lists.items])
+    units = np.searchsorted(lists.indptr, entries, side="right") - 1
+    order = np.lexsort((lists.items[entries], units))
+    entries, units = entries[order], units[order]
+    items = lists.items[entries]
+    draws = np.random.default_rng([seed, 2]).standard_normal(len(entries))
+    drawn = lists.scores[entries] + aligned.bias[items] + errors[items] * draws
+    indptr = np.searchsorted(units, np.arange(lists.n_units + 1)).astype(np.int64)
+    return Lists(indptr, items, drawn)

@@ -1,0 +1,248 @@
+"""What was learned, as everything else sees it: one interface, its figures, and ranked lists."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from msgspec import Meta
+
+from trimtab.arrays import Ints
+from trimtab.checks import METRICS, MOST_K, require_number
+from trimtab.tables.vocabulary import Vocabulary
+
+WHOLE = 1.0  # the strength of what was learned, as it was learned
+WIDTH_90 = 1.6448536269514722  # half the width of a 90 % interval, in standard errors
+
+# What a saved file may hold is what these types say.
+Count = Annotated[int, Meta(ge=0)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+_Metric = Annotated[str, Meta(pattern=f"^({'|'.join(METRICS)})$")]
+_Slots = Annotated[int, Meta(ge=1, le=MOST_K)]
+_ByStrength = Mapping[
+    Annotated[str, Meta(pattern=r"^[01](\.\d+)?$")],
+    Annotated[Sequence[float], Meta(min_length=3, max_length=3)],
+]
+
+
+class Figures(Mapping[str, Any]):
+    """A dataclass whose fields can also be read by key."""
+
+    def __getitem__(self, key: str) -> Any:
+        return asdict(self)[key]  # type: ignore[call-overload]
+
+    def __iter__(self) -> Iterator[str]:
+        return (field.name for field in fields(self))  # type: ignore[arg-type]
+
+    def __len__(self) -> int:
+        return len(fields(self))  # type: ignore[arg-type]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the figures as JSON values; nan becomes null."""
+        return {
+            name: None if isinstance(value, float) and math.isnan(value) else value
+            for name, value in asdict(self).items()  # type: ignore[call-overload]
+        }
+
+
+@dataclass(frozen=True)
+class Summary(Figures):
+    """Figures of a fit, as attributes and as keys."""
+
+    metric: _Metric
+    k: _Slots
+    before: float  # weighted mean of the metric on (recs, recent) with the engine's ranking
+    after: float  # the same with the biases
+    objective_before: float  # weighted sum of the metric minus penalties, at the start
+    objective_after: float
+    n_users: Count  # users (or user-window pairs) that bought something
+    n_skipped: Count  # users (or pairs) with a list that bought nothing
+    n_items: Count
+    n_candidates: Count
+    n_excluded: Count
+    cycles: Count
+    updates: Count
+    converged: bool
+    # On the scale "additive" the |median k-th score| (ascent), or the median gap from the first to
+    # the k-th score (other methods); 1 on other scales.
+    unit: float
+    method: str = "ascent"
+    # Expected lift in the week that follows; None if there is too little to tell, or no clear gain.
+    forecast: float | None = None
+    forecast_low: float | None = None  # bounds of its 90 % interval
+    forecast_high: float | None = None
+    forecast_windows: Count = 0  # windows held out for it; 0: users of the same window
+    n_windows: Count = 1  # windows learned from
+    concentration_before: float | None = None  # share of slots taken by the 10 most shown items
+    concentration_after: float | None = None
+    # Share of each level (trend, category, own) that was kept.
+    kept: Mapping[str, float] = field(default_factory=dict, hash=False)
+    # Coefficients of the trend's features.
+    coefficients: Mapping[str, float] = field(default_factory=dict, hash=False)
+    strength: Share = WHOLE  # of what was learned; see `ItemBias.with_strength`
+    # The forecast and its interval at other strengths.
+    forecast_by_strength: _ByStrength = field(default_factory=dict, hash=False)
+
+    @property
+    def lift(self) -> float:
+        """The lift, after / before - 1; nan if before is 0."""
+        return self.after / self.before - 1 if self.before else float("nan")
+
+
+@dataclass(frozen=True)
+class RerankSummary(Figures):
+    """Figures of a fit, as attributes and as keys."""
+
+    metric: _Metric
+    k: _Slots
+    n_windows: Count  # windows learned from
+    n_users: Count  # users (or user-window pairs) with earlier purchases, learned from
+    # Of what users with purchases add; 0: all users are ranked by the biases.
+    kept: Annotated[float, Meta(ge=0)]
+    sources: tuple[str, ...]  # of wider lists: "trending", "own"
+    # Expected lift over the engine in the week that follows; None if no clear gain.
+    forecast: float | None = None
+    forecast_low: float | None = None  # bounds of its 90 % interval
+    forecast_high: float | None = None
+    forecast_windows: Count = 0  # windows held out for it; 0: users of the same window
+    # Lift over the engine on held-out data: with the biases ("trend"), then with personal terms,
+    # then with each source of wider lists.
+    lifts: Mapping[str, float] = field(default_factory=dict, hash=False)
+    strength: Share = WHOLE  # of what was learned; see `Reranker.with_strength`
+    # The forecast and its interval at other strengths.
+    forecast_by_strength: _ByStrength = field(default_factory=dict, hash=False)
+
+
+class Coefficient(NamedTuple):
+    """A coefficient of the choice model."""
+
+    name: str
+    kind: str  # "score", "item", "personal" or "added"
+    value: float
+    error: float  # its standard error
+
+    def at_strength(self, strength: float) -> Coefficient:
+        """The coefficient at a strength; that of the score is drawn to at least 1."""
+        at_none = max(self.value, 1.0) if self.kind == "score" else 0.0
+        value = (1.0 - strength) * at_none + strength * self.value
+        return self._replace(value=value, error=strength * self.error)
+
+
+class Forecast(NamedTuple):
+    """The lift in the week that follows, with its 90 % interval; None for each if there is none."""
+
+    forecast: float | None
+    forecast_low: float | None
+    forecast_high: float | None
+
+
+def require_strength(strength: float) -> float:
+    """Return a strength as a plain number; raise unless it is from 0 to 1."""
+    require_number("strength", strength, 0, 1)
+    return float(strength)
+
+
+def forecast_at(strength: float, by_strength: Mapping[str, Sequence[float]]) -> Forecast:
+    """Return the forecast at a strength, on a straight line between those that were measured.
+
+    Args:
+        strength: from 0, the engine alone, to 1.
+        by_strength: forecast and interval at some strengths, 1 among them.
+    """
+    if not by_strength:
+        return Forecast(None, None, None)
+    known = sorted((float(name), figures) for name, figures in by_strength.items())
+    places = [0.0, *(place for place, _ in known)]
+    columns = zip((0.0, 0.0, 0.0), *(figures for _, figures in known), strict=True)
+    return Forecast(*(float(np.interp(strength, places, column)) for column in columns))
+
+
+class LeftOut(NamedTuple):
+    """Events that are not used, each counted once."""
+
+    later: int = 0  # at or after the instant
+    unknown_users: int = 0  # of users without a list
+    unknown_items: int = 0  # of items that were neither learned nor listed
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """Ranked lists of some users, and figures that add up over all parts of the users."""
+
+    top: Any  # in the caller's type of frame; None in a sum, whose lists are those of its parts
+    lengths: Ints  # number of the engine's lists by length
+    longest: int  # items on the longest ranked list
+    unknown: Vocabulary  # listed items that were not learned
+    left_out: LeftOut
+
+    def __add__(self, other: Ranked) -> Ranked:
+        n = max(len(self.lengths), len(other.lengths))
+        ours, theirs = (np.pad(part.lengths, (0, n - len(part.lengths))) for part in (self, other))
+        unknown, _ = Vocabulary.encode(self.unknown.column, other.unknown.column)
+        left_out = LeftOut(*map(sum, zip(self.left_out, other.left_out, strict=True)))
+        return Ranked(None, ours + theirs, max(self.longest, other.longest), unknown, left_out)
+
+
+class Model(ABC):
+    """What was learned: a frozen dataclass that ranks lists, by biases or by more than that."""
+
+    needs_events: ClassVar[bool]  # whether it ranks by what each user did of late
+    summary: Any  # Summary | RerankSummary
+
+    def __post_init__(self) -> None:
+        for own in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, own.name)
+            if isinstance(value, np.ndarray):
+                value.flags.writeable = False
+            elif own.name in ("settings", "window"):
+                object.__setattr__(self, own.name, MappingProxyType(dict(value)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        parts = (getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]
+        return type(self), tuple(dict(p) if isinstance(p, MappingProxyType) else p for p in parts)
+
+    @property
+    def forecast(self) -> Forecast:
+        """The forecast of the lift over the engine, as in the summary."""
+        figures = self.summary
+        return Forecast(figures.forecast, figures.forecast_low, figures.forecast_high)
+
+    @property
+    @abstractmethod
+    def item_bias(self) -> Any:
+        """The biases: an `ItemBias` itself, or that of a Reranker."""
+
+    @property
+    @abstractmethod
+    def changes_lists(self) -> bool:
+        """Whether anything was learned."""
+
+    @abstractmethod
+    def rank(
+        self, recs: Any, k: int, *, history: Any | None = None, as_of: Any | None = None,
+        exclude: Any | None = None, allowed: Any | None = None, duplicates: str = "error",
+        depth: int | str | None = None,
+    ) -> Ranked:  # fmt: skip
+        """Return what `apply` returns, for some of all users, with figures instead of warnings."""
+
+    @abstractmethod
+    def prepare(self, listed: Any) -> Self:
+        """Return a model that ranks some users' lists as if all were in the same table.
+
+        Args:
+            listed: ids of all items on lists, in any order: integers or Arrow strings.
+        """
+
+    @abstractmethod
+    def with_strength(self, strength: float) -> Self:
+        """Return what ranks between the engine, at 0, and what was learned, at 1."""
+
+    @abstractmethod
+    def save(self, folder: str | Path) -> None:
+        """Save to a folder; `load_model` loads it."""

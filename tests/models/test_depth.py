@@ -1,0 +1,249 @@
+"""Lists are re-ranked as deep as the lists that the biases were learned on."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import trimtab as tt
+from made_biases import make_bias, recs_of, shown
+from trimtab.arrays import Lists
+from trimtab.models.list_ranking import common_depth, split_lists
+
+N_ITEMS = 8
+
+
+# By hand -----------------------------------------------------------------------------------------
+
+FOUR = recs_of([(1, 4.0), (2, 3.0), (3, 2.0), (4, 1.0)])
+RAISED = make_bias({3: 1.5, 4: 9.0}, depth=3)
+
+
+def apply_deeper(bias, recs, k, **options):
+    with pytest.warns(tt.TrimtabWarning, match="biases were learned on lists of"):
+        return bias.apply(recs, k, **options)
+
+
+def test_items_below_the_depth_stay_behind():
+    top = apply_deeper(RAISED, FOUR, 4)
+    assert shown(top) == [(1, 4.0), (3, 3.5), (2, 3.0), (4, 1.0)]
+    assert top["rank"].to_pylist() == [1, 2, 3, 4]
+    assert shown(apply_deeper(RAISED, FOUR, 2)) == [(1, 4.0), (3, 3.5)]
+
+
+def test_the_warning_says_what_to_do():
+    message = (
+        r"^lists of up to 4 items; biases were learned on lists of 3: only the best 3 of each "
+        r"list were re-ranked; pass depth=\.\.\. to change that$"
+    )
+    with pytest.warns(tt.TrimtabWarning, match=message) as caught:
+        RAISED.apply(recs_of(*[[(1, 4.0), (2, 3.0), (3, 2.0), (4, 1.0)]] * 3), 2)
+    assert len(caught) == 1
+
+
+def test_another_depth_can_be_asked_for():
+    assert shown(RAISED.apply(FOUR, 2, depth="all")) == [(4, 10.0), (1, 4.0)]
+    assert shown(RAISED.apply(FOUR, 2, depth=4)) == [(4, 10.0), (1, 4.0)]
+    assert shown(RAISED.apply(FOUR, 4, depth=2)) == [(1, 4.0), (2, 3.0), (3, 2.0), (4, 1.0)]
+    assert shown(RAISED.apply(FOUR, 1, depth=np.int64(3))) == [(1, 4.0)]
+
+
+def test_lists_within_the_depth_are_re_ranked_as_a_whole():
+    bias = replace(RAISED, depth=4)
+    assert shown(bias.apply(FOUR, 4)) == shown(RAISED.apply(FOUR, 4, depth="all"))
+
+
+def test_equal_scores_at_the_depth_rank_by_item():
+    recs = recs_of([(4, 1.0), (2, 1.0), (3, 1.0), (1, 1.0), (5, 2.0)])
+    bias = make_bias({1: 1.0, 2: 2.0, 3: 3.0, 4: 4.0})
+    top = bias.apply(recs, 5, depth=3)
+    assert shown(top) == [(2, 3.0), (1, 2.0), (5, 2.0), (3, 1.0), (4, 1.0)]
+
+
+def test_excluded_items_count_towards_the_depth_and_others_take_their_slots():
+    pairs = pa.table({"user_id": [1, 1], "item_id": [1, 3]})
+    assert shown(RAISED.apply(FOUR, 2, depth=3, exclude=pairs)) == [(2, 3.0), (4, 1.0)]
+    allowed = pa.table({"item_id": [2, 4]})
+    assert shown(RAISED.apply(FOUR, 2, depth=3, allowed=allowed)) == [(2, 3.0), (4, 1.0)]
+    never = make_bias({1: 0.0, 2: 0.0, 3: 0.0, 4: 9.0}, excluded=(1, 2, 3))
+    with pytest.warns(tt.TrimtabWarning, match="k=5"):
+        assert shown(never.apply(FOUR, 5, depth=3)) == [(4, 1.0)]
+
+
+def test_scores_never_rise_from_one_rank_to_the_next():
+    lowered = make_bias({1: 0.0, 2: -9.0, 3: 0.0, 4: 0.0})
+    top = lowered.apply(FOUR, 4, depth=2)
+    assert shown(top) == [(1, 4.0), (2, -6.0), (3, -6.0), (4, -6.0)]
+    halved = make_bias({1: 0.0, 2: -np.log(8.0)}, scale="log")
+    top = halved.apply(FOUR, 4, depth=2)
+    assert shown(top)[2:] == [(3, pytest.approx(0.375)), (4, pytest.approx(0.375))]
+    assert (np.diff(top["score"].to_numpy()) <= 0).all()
+
+
+def test_log_biases_leave_the_engines_scores_below_the_depth():
+    recs = recs_of([(1, 0.7), (2, 0.3), (3, 0.1), (4, -1e300)])
+    bias = make_bias({1: 0.1, 2: 0.0}, scale="log", depth=2)
+    top = apply_deeper(bias, recs, 4)
+    assert shown(top)[2:] == [(3, 0.1), (4, -1e300)]
+    # Down to the depth, what lies below changes nothing.
+    assert shown(top)[:2] == shown(bias.apply(recs.slice(0, 2), 2))
+
+
+def test_items_below_the_depth_are_not_explored():
+    known = dict.fromkeys(range(1, 5), 0.0)
+    bias = make_bias(known, fresh=(3, 4), error=5.0)
+    for seed in range(10):
+        top = bias.apply(FOUR, 3, explore=2, seed=seed, depth=3)
+        assert [item for item, _ in shown(top)] == [1, 3, 2]
+    top = bias.apply(FOUR, 4, explore=2, depth=3)
+    assert shown(top) == [(1, 4.0), (2, 3.0), (3, 2.0), (4, 1.0)]
+
+
+def test_a_few_deep_lists_are_cut_without_a_warning():
+    short, deep = [(1, 2.0), (2, 1.0)], [(1, 2.0), (2, 1.0), (3, 0.5)]
+    bias = make_bias({3: 9.0}, depth=2)
+    top = bias.apply(recs_of(*[short] * 19, deep), 1)
+    assert set(top["item_id"].to_pylist()) == {1}
+    apply_deeper(bias, recs_of(*[short] * 18, deep), 1)
+
+
+def test_unlisted_items_can_enter_so_there_is_no_depth():
+    bias = make_bias({4: 9.0, 5: 3.5}, unlisted="zero", depth=1)
+    assert shown(bias.apply(FOUR, 3)) == [(4, 10.0), (1, 4.0), (5, 3.5)]
+    assert shown(bias.apply(FOUR, 1, depth="all")) == [(4, 10.0)]
+    with pytest.raises(tt.SettingError, match="depth=2: does not work with unlisted='zero'"):
+        bias.apply(FOUR, 3, depth=2)
+
+
+@pytest.mark.parametrize("depth", [0, -3, 1.5, True, "deep", "5"])
+def test_other_depths_are_refused(depth):
+    with pytest.raises(tt.SettingError, match=f"depth={depth!r}: must be"):
+        RAISED.apply(FOUR, 2, depth=depth)
+
+
+def test_the_depth_is_saved(tmp_path):
+    RAISED.save(tmp_path)
+    loaded = tt.ItemBias.load(tmp_path)
+    assert loaded.depth == 3
+    assert apply_deeper(loaded, FOUR, 4).equals(apply_deeper(RAISED, FOUR, 4))
+    replace(RAISED, depth=None).save(tmp_path)
+    assert tt.ItemBias.load(tmp_path).depth is None
+
+
+# The definition ----------------------------------------------------------------------------------
+
+
+def plain_top(pairs, k, bias, depth, not_shown):
+    """The definition, as it is written."""
+    ranked = sorted(pairs, key=lambda pair: (-pair[1], pair[0]))
+    best = [(item, score + bias[item]) for item, score in ranked[:depth] if item not in not_shown]
+    best.sort(key=lambda pair: (-pair[1], pair[0]))
+    lowest = min((score for _, score in best), default=np.inf)
+    rest = [(i, min(score, lowest)) for i, score in ranked[depth:] if i not in not_shown]
+    return (best + rest)[:k]
+
+
+NUMBERS = st.sampled_from([-1.0, -0.25, 0.0, 0.25, 0.5, 1.0])  # few, so there are many ties
+LISTS = st.dictionaries(st.integers(0, N_ITEMS - 1), NUMBERS, min_size=1).map(
+    lambda pairs: list(pairs.items())
+)
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.lists(LISTS, min_size=1, max_size=4),
+    st.lists(NUMBERS, min_size=N_ITEMS, max_size=N_ITEMS),
+    st.integers(1, N_ITEMS + 1),
+    st.integers(1, N_ITEMS),
+    st.sets(st.integers(0, N_ITEMS - 1)),
+    st.sets(st.tuples(st.integers(1, 4), st.integers(0, N_ITEMS - 1))),
+)
+def test_any_lists_equal_the_definition(lists, biases, k, depth, excluded, hidden):
+    bias = make_bias(dict(enumerate(biases)), excluded=excluded)
+    pairs = pa.table(
+        {
+            "user_id": pa.array([user for user, _ in hidden], pa.int64()),
+            "item_id": pa.array([item for _, item in hidden], pa.int64()),
+        }
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", tt.TrimtabWarning)  # k is longer than the lists
+        top = bias.apply(recs_of(*lists), k, depth=depth, exclude=pairs)
+    expected = []
+    for user, listed in enumerate(lists, 1):
+        not_shown = excluded | {item for who, item in hidden if who == user}
+        found = plain_top(listed, k, biases, depth, not_shown)
+        expected += [(user, *pair, rank) for rank, pair in enumerate(found, 1)]
+    assert [tuple(row.values()) for row in top.to_pylist()] == expected
+
+
+@pytest.mark.parametrize("threads", ["1", "3"])
+def test_threads_do_not_matter(threads, many, monkeypatch):
+    monkeypatch.setenv("TRIMTAB_THREADS", threads)
+    rounded = many.lists._replace(scores=np.round(many.lists.scores, 2))  # ties
+    best, rest = split_lists(rounded, 7)
+    for unit in range(0, many.n_users, 501):
+        entries = slice(*rounded.indptr[unit : unit + 2])
+        items, scores = rounded.items[entries], rounded.scores[entries]
+        order = np.lexsort((items, -scores))
+        for part, expected in ((best, order[:7]), (rest, order[7:])):
+            found = slice(*part.indptr[unit : unit + 2])
+            assert sorted(part.items[found]) == sorted(items[expected])
+            pairs = dict(zip(items, scores, strict=True))
+            assert [pairs[i] for i in part.items[found]] == part.scores[found].tolist()
+
+
+def test_lists_that_are_not_deeper_are_passed_on_as_they_are(many):
+    longest = int(np.diff(many.lists.indptr).max())
+    for depth in (None, longest, longest + 1):
+        best, rest = split_lists(many.lists, depth)
+        assert best is many.lists
+        assert rest is None
+
+
+# Learning ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("lengths", "depth"),
+    [([5], 5), ([0, 0, 5], 5), ([3] * 19 + [100], 3), ([3] * 18 + [100], 100), ([1, 2, 3, 4], 4),
+     (range(1, 101), 95), ([50] * 99 + [7000], 50), ([1] * 94 + [2] * 6, 2)],
+)  # fmt: skip
+def test_at_least_95_percent_of_the_lists_are_no_deeper(lengths, depth):
+    assert common_depth(np.bincount(lengths)) == depth
+    filled = np.sort([n for n in lengths if n])
+    assert depth == filled[int(np.ceil(0.95 * len(filled))) - 1]
+
+
+@pytest.mark.parametrize(
+    ("learner", "depth"),
+    [
+        (tt.BiasLearner(k=2), 4),
+        (tt.BiasLearner(k=2, method="ascent"), 4),
+        (tt.BiasLearner(k=2, method="ascent", scale="log"), 4),
+        (tt.BiasLearner.paper(k=2), None),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::trimtab.errors.GuardWarning")
+def test_learners_note_the_depth_of_their_lists(learner, depth):
+    rng = np.random.default_rng(0)
+    four = [[(item, s) for item, s in enumerate(rng.random(4) + 0.1)] for _ in range(60)]
+    deep = [[(item, s) for item, s in enumerate(rng.random(30) + 0.1)] for _ in range(2)]
+    recs = recs_of(*four, *deep)
+    recent = pa.table({"user_id": np.arange(1, 63), "item_id": rng.integers(0, 4, 62)})
+    found = learner.fit(recs, recent)
+    assert found.depth == depth
+    assert pa.types.is_int64(pa.scalar(found.depth or 0).type)
+
+
+def test_empty_lists_have_no_best_entries():
+    lists = Lists(np.array([0, 0, 3, 3]), np.arange(3, dtype=np.int32), np.array([1.0, 3.0, 2.0]))
+    best, rest = split_lists(lists, 1)
+    assert (best.indptr.tolist(), best.items.tolist()) == ([0, 0, 1, 1], [1])
+    assert (rest.indptr.tolist(), rest.items.tolist()) == ([0, 0, 2, 2], [0, 2])

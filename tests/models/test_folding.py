@@ -1,0 +1,628 @@
+"""Folded biases: an index returns the same top items as ranking all items with the bias."""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import FrozenInstanceError, replace
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import trimtab as tt
+from made_biases import make_bias
+from trimtab.datasets import generate_drift
+from trimtab.models.folding import MASKED
+
+K = 10
+ONE_LESS = 2.0**20  # the multiplier for libraries that rank by 1 - product
+
+
+class Case(NamedTuple):
+    """Vectors with biases; rows are the items 0, 1, 2, ..."""
+
+    bias: tt.ItemBias
+    users: np.ndarray
+    items: np.ndarray
+
+
+# The truth: float64 products of the float32 vectors, all items ranked by the one total order ------
+
+
+class Truth(NamedTuple):
+    """True scores by user and item, -inf for excluded ones, and the items by rank."""
+
+    scores: np.ndarray
+    top: np.ndarray
+
+
+def truth_of(case, k=K):
+    scores = case.users.astype(np.float64) @ case.items.astype(np.float64).T
+    by_row = np.zeros(len(case.items))
+    by_row[case.bias.item_ids] = case.bias.bias
+    scores = scores + by_row if case.bias.scale == "additive" else scores * np.exp(by_row)
+    scores[:, case.bias.item_ids[case.bias.excluded]] = -np.inf
+    last = np.partition(scores, -k, axis=1)[:, -k]
+    users, items = np.nonzero(scores >= last[:, None])
+    order = np.lexsort((items, -scores[users, items], users))  # score descending, then id ascending
+    first = np.searchsorted(users, np.arange(len(scores)))
+    return Truth(scores, items[order][first[:, None] + np.arange(k)])
+
+
+def assert_same(found, truth):
+    """Check that each rank has the same item, or one with a score within 1e-6 of it."""
+    scores, wanted = (part[: len(found)] for part in truth)
+    assert found.shape == wanted.shape
+    assert (np.diff(np.sort(found, axis=1), axis=1) > 0).all(), "an item twice"
+    due = np.take_along_axis(scores, wanted, axis=1)
+    served = np.take_along_axis(scores, found, axis=1)
+    assert np.isfinite(served).all(), "an excluded item"
+    apart = np.abs(served - due)
+    wrong = (apart > 0) & ~(apart < 1e-6 * np.abs(due))
+    assert not wrong.any(), f"{wrong.sum()} places, by up to {(apart / np.abs(due))[wrong].max()}"
+
+
+# Libraries: item ids by user and rank -----------------------------------------------------------
+
+
+def with_faiss(folded, users, k=K):
+    import faiss
+
+    index = faiss.IndexFlatIP(folded.vectors.shape[1])
+    index.add(folded.vectors)
+    return folded.ids(index.search(folded.queries(users), k)[1])
+
+
+def with_usearch(folded, users, k=K):
+    from usearch.index import MetricKind, search
+
+    found = search(folded.vectors, folded.queries(users), k, MetricKind.IP, exact=True)
+    return folded.ids(found.keys)
+
+
+def with_usearch_index(folded, users, k=K, **settings):
+    from usearch.index import Index
+
+    index = Index(ndim=folded.vectors.shape[1], metric="ip", dtype="f32", **settings)
+    index.add(np.arange(len(folded)), folded.vectors)
+    found = index.search(folded.queries(users), k, exact=not settings)
+    return folded.ids(found.keys, found.counts)
+
+
+def with_hnswlib(folded, users, k=K, ef=None):
+    import hnswlib
+
+    kind = hnswlib.BFIndex if ef is None else hnswlib.Index
+    index = kind(space="ip", dim=folded.vectors.shape[1])
+    options = {} if ef is None else {"ef_construction": ef, "M": 32}
+    index.init_index(len(folded), **options)
+    if ef is not None:
+        index.set_ef(ef)
+        index.set_num_threads(1)  # the same graph every time
+    index.add_items(folded.vectors, np.arange(len(folded)))
+    return folded.ids(index.knn_query(folded.queries(users), k)[0])
+
+
+def with_implicit(folded, users, k=K):
+    from implicit.cpu.topk import topk
+
+    return folded.ids(topk(folded.vectors, folded.queries(users), k)[0])
+
+
+EXACT = {
+    "faiss": (with_faiss, 1.0),
+    "usearch": (with_usearch, ONE_LESS),
+    "usearch index": (with_usearch_index, ONE_LESS),
+    "hnswlib": (with_hnswlib, ONE_LESS),
+    "implicit": (with_implicit, 1.0),
+}
+
+
+# All items for thousands of users ---------------------------------------------------------------
+
+N_USERS, N_ITEMS = 10_000, 5_000
+
+
+def top_lists(users, items, n=50):
+    scores = users @ items.T
+    top = np.argpartition(-scores, n, axis=1)[:, :n]
+    return pa.table(
+        {
+            "user_id": np.repeat(np.arange(len(users)), n),
+            "item_id": top.ravel().astype(np.int64),
+            "score": np.take_along_axis(scores, top, axis=1).ravel().astype(np.float64),
+        }
+    )
+
+
+@functools.cache
+def shop_data():
+    return generate_drift(
+        n_users=N_USERS, n_items=N_ITEMS, purchases_per_user=8, drift=1.0, n_categories=64, seed=5
+    )
+
+
+def factor_case():
+    """Factors of any sign and biases of an additive fit, which excludes unsold items."""
+    from scipy.sparse import csr_matrix
+    from scipy.sparse.linalg import svds
+
+    data = shop_data()
+    entries = (np.ones(len(data.history.items)), data.history.items, data.history.indptr)
+    left, sizes, right = svds(csr_matrix(entries, shape=(N_USERS, N_ITEMS)), k=64, random_state=0)
+    users, items = (left * sizes).astype("f4"), np.ascontiguousarray(right.T, "f4")
+    learner = tt.BiasLearner(k=K, scale="additive", exclude_unsold=True, max_bias=None)
+    return Case(learner.fit(top_lists(users, items), data.recent_events()), users, items)
+
+
+def category_case():
+    """Tastes by category times popularity, 0 and up, and biases of the default fit, on logs."""
+    data = shop_data()
+    buyers = np.repeat(np.arange(N_USERS), np.diff(data.history.indptr))
+    tastes = np.full((N_USERS, 64), 0.05)
+    np.add.at(tastes, (buyers, data.category[data.history.items]), 1.0)
+    shares = np.bincount(data.history.items, minlength=N_ITEMS) / len(buyers)
+    mixed = np.random.default_rng(0).gamma(1.0, 0.02, (N_ITEMS, 64))
+    mixed[np.arange(N_ITEMS), data.category] += 1.0
+    users = (tastes / tastes.sum(axis=1, keepdims=True)).astype("f4")
+    items = (mixed * shares[:, None]).astype("f4")
+    bias = tt.BiasLearner(k=K).fit(top_lists(users, items), data.recent_events())
+    out = ~np.isin(bias.item_ids, data.recent.items) | (bias.item_ids % 40 == 0)
+    return Case(replace(bias, excluded=out), users, items)
+
+
+@pytest.fixture(scope="module", params=["additive", "log"])
+def large(request):
+    case = factor_case() if request.param == "additive" else category_case()
+    return case, truth_of(case)
+
+
+@pytest.mark.xdist_group("folding")
+def test_the_large_cases_are_what_they_should_be(large):
+    case, truth = large
+    assert truth.scores.shape == (N_USERS, N_ITEMS)
+    assert case.items.shape[1] == 64
+    assert np.count_nonzero(case.bias.bias) > 100
+    assert case.bias.excluded.sum() > 100
+    assert len(case.bias) < N_ITEMS  # some items have no learned bias
+    engine = truth_of(case._replace(bias=make_bias({0: 0.0}), users=case.users[:500]))
+    assert (engine.top != truth.top[:500]).mean() > 0.05
+    assert np.isin(engine.top, case.bias.item_ids[case.bias.excluded]).any()
+
+
+@pytest.mark.xdist_group("folding")
+@pytest.mark.parametrize("excluded", ["drop", "mask"])
+@pytest.mark.parametrize("library", ["faiss", "usearch"])
+def test_exact_search_serves_the_biased_ranking_of_all_items(library, excluded, large):
+    case, truth = large
+    search, multiplier = EXACT[library]
+    folded = case.bias.fold_into(
+        case.items, excluded=excluded, multiplier=multiplier, allow_shallow=True
+    )
+    assert_same(search(folded, case.users), truth)
+
+
+@pytest.mark.xdist_group("folding")
+@pytest.mark.parametrize("library", ["usearch index", "hnswlib", "implicit"])
+def test_other_libraries_serve_it_too(library, large):
+    case, truth = large
+    search, multiplier = EXACT[library]
+    folded = case.bias.fold_into(case.items, multiplier=multiplier, allow_shallow=True)
+    assert_same(search(folded, case.users[:1000]), truth)
+
+
+# Hard cases, smaller ----------------------------------------------------------------------------
+
+
+def made_case(size=1.0, spread=0.5, excluded=(), scale="additive", sign=None, n_items=400):
+    """Random vectors whose products are about `size`; biases of `spread` times that."""
+    draw = np.random.default_rng(7)
+    users = draw.normal(size=(300, 16)).astype("f4")
+    items = (draw.normal(size=(n_items, 16)) * size / 4).astype("f4")
+    biases = draw.normal(size=n_items) * spread * (size if scale == "additive" else 1.0)
+    if sign is not None:
+        users, items = np.abs(users), np.abs(items) * np.float32(sign)
+    by_id = dict(enumerate(biases.tolist()))
+    return Case(make_bias(by_id, excluded=excluded, scale=scale), users, items)
+
+
+HARD = {
+    "tiny scores": {"size": 1e-4},
+    "large scores": {"size": 1e4},
+    "no biases": {"spread": 0.0},
+    "biases much larger than scores": {"spread": 30.0},
+    "scores below 0": {"sign": -1.0},
+    "all excluded but 12": {"excluded": range(388)},
+    "all excluded but 12, scores far below 0": {"excluded": range(388), "sign": -1.0, "size": 1e6},
+    "multiplying": {"scale": "log", "sign": 1.0},
+    "multiplying, tiny scores": {"scale": "log", "sign": 1.0, "size": 1e-4},
+    "multiplying, all excluded but 12": {"scale": "log", "sign": 1.0, "excluded": range(388)},
+}
+
+
+@pytest.mark.parametrize("excluded", ["drop", "mask"])
+@pytest.mark.parametrize("library", EXACT)
+@pytest.mark.parametrize("kind", HARD)
+def test_hard_cases_are_served_exactly(kind, library, excluded):
+    case = made_case(**HARD[kind])
+    search, multiplier = EXACT[library]
+    folded = case.bias.fold_into(case.items, excluded=excluded, multiplier=multiplier)
+    assert_same(search(folded, case.users), truth_of(case))
+
+
+def test_ranking_by_one_minus_product_needs_the_multiplier():
+    """1 - 0.0001 has no digits left for scores that differ by a thousandth of themselves."""
+    case = made_case(size=1e-4, n_items=4_000)
+    for search in (with_usearch, with_hnswlib):
+        with pytest.raises(AssertionError, match="places, by up to"):
+            assert_same(search(case.bias.fold_into(case.items), case.users), truth_of(case))
+
+
+@pytest.mark.parametrize("library", ["faiss", "usearch index"])
+@pytest.mark.parametrize("excluded", ["drop", "mask"])
+@pytest.mark.parametrize("scale", ["additive", "log"])
+def test_slots_without_an_item_are_missing(scale, excluded, library):
+    case = made_case(scale=scale, sign=1.0, excluded=range(3, 400))
+    folded = case.bias.fold_into(case.items, excluded=excluded, multiplier=ONE_LESS)
+    found = EXACT[library][0](folded, case.users)
+    assert (found[:, 3:] == -1).all()
+    assert_same(found[:, :3], truth_of(case, 3))
+
+
+def test_masked_rows_come_after_scores_of_zero_and_users_of_zeros():
+    bias = make_bias({0: 1.0, 1: 0.0, 2: 0.5}, excluded=[0], scale="log")
+    folded = bias.fold_into(np.array([[1.0, 1.0], [1.0, 0.0], [0.0, 1.0]]), excluded="mask")
+    found = with_faiss(folded, np.array([[0.0, 0.0], [0.0, 1.0]]), 3)
+    assert sorted(found[0, :2].tolist()) == [1, 2]  # a tie, which an index breaks as it likes
+    assert found[1].tolist() == [2, 1, -1]
+
+
+def share_found(found, truth):
+    pairs = zip(found, truth.top, strict=True)
+    return np.mean([len(np.intersect1d(*pair)) / K for pair in pairs])
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-4])
+def test_graphs_find_nearly_all(size):
+    case = made_case(size=size, n_items=2_000)
+    folded = case.bias.fold_into(case.items, multiplier=ONE_LESS)
+    truth = truth_of(case)
+    assert share_found(with_hnswlib(folded, case.users, ef=200), truth) > 0.95
+    settings = {"connectivity": 32, "expansion_add": 200, "expansion_search": 200}
+    assert share_found(with_usearch_index(folded, case.users, **settings), truth) > 0.95
+
+
+def test_a_graph_of_tiny_products_is_lost_without_the_multiplier():
+    case = made_case(size=1e-4, n_items=2_000)
+    found = with_hnswlib(case.bias.fold_into(case.items), case.users, ef=200)
+    assert share_found(found, truth_of(case)) < 0.8
+
+
+@pytest.mark.filterwarnings("ignore:OpenBLAS is configured:RuntimeWarning")
+def test_a_model_of_implicit_serves_folded_factors():
+    from implicit.cpu.als import AlternatingLeastSquares
+    from scipy.sparse import csr_matrix
+
+    case = made_case(excluded=range(0, 400, 3))
+    folded = case.bias.fold_into(case.items)
+    model = AlternatingLeastSquares(factors=17)
+    model.item_factors, model.user_factors = folded.vectors, folded.queries(case.users)
+    nothing = csr_matrix((300, len(folded)))
+    rows, _ = model.recommend(np.arange(300), nothing, N=K, filter_already_liked_items=False)
+    assert_same(folded.ids(rows), truth_of(case))
+
+
+# By hand ----------------------------------------------------------------------------------------
+
+VECTORS = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+USERS = np.array([[0.5, 0.25]])
+
+
+def test_an_additive_bias_is_the_last_coordinate():
+    folded = make_bias({0: 0.5, 2: -0.25}).fold_into(VECTORS)
+    assert folded.vectors.dtype == np.float32
+    assert folded.vectors.tolist() == [[1, 2, 0.5], [3, 4, 0], [5, 6, -0.25]]
+    assert folded.queries(USERS).tolist() == [[0.5, 0.25, 1.0]]
+    assert folded.queries(USERS).dtype == np.float32
+    assert folded.item_ids.tolist() == [0, 1, 2]
+    assert (folded.n_unknown, folded.masked.tolist()) == (1, [False] * 3)
+    assert repr(folded) == (
+        "Folded(3 rows of 3 dimensions, additive; 0 masked, 1 without a learned bias)"
+    )
+
+
+def test_a_log_bias_scales_the_vector():
+    folded = make_bias({0: math.log(2), 2: -math.log(4)}, scale="log").fold_into(VECTORS)
+    assert folded.vectors.tolist() == [[2, 4], [3, 4], [1.25, 1.5]]
+    assert folded.queries(USERS).tolist() == USERS.tolist()
+
+
+def test_excluded_items_are_dropped_or_masked():
+    bias = make_bias({0: 0.5, 1: 9.0, 2: 0.0}, excluded=[1])
+    dropped = bias.fold_into(VECTORS)
+    assert dropped.vectors.tolist() == [[1, 2, 0.5], [5, 6, 0]]
+    assert dropped.item_ids.tolist() == [0, 2]
+    masked = bias.fold_into(VECTORS, excluded="mask", multiplier=4)
+    assert masked.vectors.tolist() == [[4, 8, 2], [12, 16, MASKED], [20, 24, 0]]
+    assert masked.item_ids.tolist() == [0, 1, 2]
+    assert masked.masked.tolist() == [False, True, False]
+    logs = make_bias({0: 0.0, 1: 9.0}, excluded=[1], scale="log").fold_into(
+        VECTORS, excluded="mask"
+    )
+    assert logs.vectors.tolist() == [[1, 2, 0], [0, 0, MASKED], [5, 6, 0]]
+    assert logs.queries(USERS).tolist() == [[0.5, 0.25, 1.0]]
+
+
+def test_a_day_later_only_the_last_column_is_new():
+    case = made_case(excluded=range(0, 400, 7))
+    later = replace(case.bias, bias=-case.bias.bias, excluded=case.bias.item_ids % 5 == 0)
+    first, second = (b.fold_into(case.items, excluded="mask") for b in (case.bias, later))
+    assert (first.vectors[:, :-1] == second.vectors[:, :-1]).all()
+    assert (first.vectors[:, -1] != second.vectors[:, -1]).any()
+
+
+def test_all_items_excluded_leaves_no_rows():
+    folded = make_bias({0: 0.5, 1: 9.0, 2: 0.0}, excluded=[0, 1, 2]).fold_into(VECTORS)
+    assert folded.vectors.shape == (0, 3)
+    assert folded.queries(USERS).shape == (1, 3)
+
+
+def test_the_width_does_not_depend_on_whether_something_is_excluded():
+    bias = make_bias({0: 0.5}, scale="log")
+    assert bias.fold_into(VECTORS, excluded="mask").vectors.shape == (3, 3)
+
+
+IDS = ["b", "007", "é"]
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        IDS, tuple(IDS), np.array(IDS), np.array(IDS, object), pd.Series(IDS), pd.Index(IDS),
+        pd.Series(IDS, dtype="category"), pl.Series(IDS), pa.array(IDS), pa.chunked_array([IDS]),
+    ],
+)  # fmt: skip
+def test_ids_can_be_any_list_of_strings(ids):
+    folded = make_bias({"007": 0.5, "x": 1.0}).fold_into(VECTORS, ids)
+    assert folded.vectors[:, -1].tolist() == [0, 0.5, 0]
+    assert folded.item_ids.to_pylist() == IDS
+    assert folded.ids(np.array([[1, 0], [2, -1]])).tolist() == [["007", "b"], ["é", None]]
+
+
+@pytest.mark.parametrize("kind", [list, np.int32, np.uint64, pd.Series, pl.Series, pa.array])
+def test_ids_can_be_any_list_of_integers(kind):
+    ids = [9, 7, 8]
+    ids = np.array(ids, kind) if kind in (np.int32, np.uint64) else kind(ids)
+    folded = make_bias({7: 0.5, 1: 1.0}).fold_into(VECTORS, ids)
+    assert folded.vectors[:, -1].tolist() == [0, 0.5, 0]
+    assert folded.item_ids.tolist() == [9, 7, 8]
+
+
+def test_rows_found_become_ids():
+    folded = make_bias({5: 0.5, 6: 0.0, 7: 0.0}, excluded=[6]).fold_into(
+        VECTORS, [7, 6, 5], excluded="mask"
+    )
+    assert folded.ids(np.array([[2, 0, 1, -1]])).tolist() == [[5, 7, -1, -1]]
+    unsigned = np.array([2, 2**64 - 1], np.uint64)
+    assert folded.ids(unsigned, missing=0).tolist() == [5, 0]
+    assert folded.ids([[0, 2], [2, 0]], counts=[1, 2]).tolist() == [[7, -1], [5, 7]]
+    assert folded.ids(2) == 5
+
+
+def test_an_id_of_minus_one_is_not_taken_for_missing():
+    folded = make_bias({-1: 0.5, 6: 0.0}).fold_into(VECTORS, [-1, 6, 7])
+    assert folded.ids([0, 1]).tolist() == [-1, 6]
+    with pytest.raises(tt.SettingError, match="missing=-1"):
+        folded.ids([0, -1])
+    assert folded.ids([0, -1], missing=-2).tolist() == [-1, -2]
+
+
+def test_nothing_given_or_returned_changes():
+    for kind in ("f8", "f4", "i8"):
+        vectors, users = VECTORS.astype(kind), (USERS * 4).astype(kind)
+        copies = vectors.copy(), users.copy()
+        bias = make_bias({0: 0.5, 1: 0.1}, excluded=[1])
+        folded = bias.fold_into(vectors, excluded="mask")
+        folded.queries(users)[:] = 7
+        assert (vectors == copies[0]).all()
+        assert (users == copies[1]).all()
+        assert not np.shares_memory(vectors, folded.vectors)
+        with pytest.raises(ValueError, match="read-only"):
+            folded.vectors[0, 0] = 1
+        with pytest.raises(FrozenInstanceError):
+            folded.vectors = vectors
+
+
+def test_any_memory_layout_gives_the_same_vectors():
+    case = made_case(n_items=70_000)  # more than are folded at a time
+    expected = case.bias.fold_into(case.items).vectors
+    turned = np.asfortranarray(case.items)
+    assert (case.bias.fold_into(turned).vectors == expected).all()
+    assert (case.bias.fold_into(case.items.astype("f8")).vectors == expected).all()
+    assert expected.flags.c_contiguous
+    assert (expected[:, :-1] == case.items).all()
+    assert (expected[:, -1] == case.bias.bias.astype("f4")).all()
+
+
+def test_a_loaded_bias_folds_the_same(tmp_path):
+    case = made_case(excluded=range(5))
+    case.bias.save(tmp_path)
+    again = tt.ItemBias.load(tmp_path).fold_into(case.items)
+    assert (again.vectors == case.bias.fold_into(case.items).vectors).all()
+
+
+# Scores below 0 on the log scale ----------------------------------------------------------------
+
+MIXED = np.array([[1.0, -0.5], [0.5, 2.0]])
+LOGS = {0: 0.5, 1: -0.5}  # made for the top 2, so every user needs two scores of at least 0
+
+
+def test_negative_coordinates_need_users_to_check():
+    bias = make_bias(LOGS, scale="log")
+    with pytest.raises(tt.DataError, match=r"item_vectors.*user_vectors.* 2 .*scale='additive'"):
+        bias.fold_into(MIXED)
+    fine = np.array([[1.0, 0.5], [1.0, 2.0]])
+    folded = bias.fold_into(MIXED, user_vectors=fine)
+    assert folded.queries(fine).tolist() == fine.tolist()
+    with pytest.raises(tt.DataError, match=r"user_vectors row 1 .* 1 items .* needs 2: "):
+        bias.fold_into(MIXED, user_vectors=np.array([[1.0, 0.0], [1.0, 4.0]]))
+
+
+def test_queries_are_checked_too():
+    folded = make_bias(LOGS, scale="log").fold_into(np.abs(MIXED), multiplier=2)
+    below = np.array([[1.0, -4.0]])
+    with pytest.raises(tt.DataError, match=r"user_vectors row 0 .* 0 items .* needs 2: "):
+        folded.queries(below * [1.0, 1.0])
+    assert folded.queries(below, check=False).tolist() == below.tolist()
+    assert folded.queries(np.array([[4.0, -1.0]])[:0]).shape == (0, 2)
+
+
+def test_log_biases_serve_users_with_enough_scores_above_zero():
+    """Vectors of both signs, as of any factorization: the ranking of `apply`, in an index."""
+    draw = np.random.default_rng(3)
+    users, items = (draw.normal(size=(n, 8)).astype("f4") for n in (200, 300))
+    biases = dict(enumerate(draw.normal(size=300).tolist()))
+    bias = make_bias(biases, excluded=range(0, 300, 7), scale="log")
+    scores = users.astype("f8") @ items.astype("f8").T
+    assert (scores < 0).mean() > 0.4
+    assert ((scores >= 0).sum(axis=1) > 2 * K).all()
+    recs = top_lists(users.astype("f8"), items.astype("f8"), 299)
+    ranked = bias.apply(recs, K)["item_id"].to_numpy().reshape(-1, K)
+    for excluded in ("drop", "mask"):
+        folded = bias.fold_into(items, excluded=excluded, user_vectors=users)
+        assert (with_faiss(folded, users) == ranked).all()
+
+
+def test_only_items_that_can_be_shown_need_scores_of_at_least_zero():
+    bias = make_bias(LOGS, excluded=[0], scale="log")
+    for excluded in ("drop", "mask"):
+        folded = bias.fold_into(MIXED, excluded=excluded)
+        folded.queries(np.array([[1.0, 4.0]]))
+        with pytest.raises(tt.DataError, match=r"row 0 .* 0 items .* needs 1: "):
+            folded.queries(np.array([[1.0, -4.0]]))
+
+
+def test_the_check_looks_at_all_blocks():
+    users, items = np.ones((1_200, 2)), np.full((20_000, 2), -1.0)
+    items[3], items[17_000] = (1.0, 1.0), (1.0, 0.0)
+    bias = make_bias({0: 0.1}, scale="log")
+    bias.fold_into(items, user_vectors=users)
+    users[1_100] = -0.5, 1.0
+    with pytest.raises(tt.DataError, match=r"row 1100 .* 1 items .* needs 2: "):
+        bias.fold_into(items, user_vectors=users)
+
+
+# Lists too short for an index -------------------------------------------------------------------
+
+
+def test_biases_of_short_lists_are_refused():
+    vectors = np.ones((2_000, 2))
+    bias = make_bias({0: 0.5}, depth=50, scale="log")
+    with pytest.raises(tt.SettingError, match=r"lists of 50, .* 2000 items.* 500; .*n=1000.*allow"):
+        bias.fold_into(vectors)
+    accepted = bias.fold_into(vectors, allow_shallow=True)
+    assert (accepted.vectors == replace(bias, depth=None).fold_into(vectors).vectors).all()
+    with pytest.raises(tt.SettingError, match="allow_shallow='yes'"):
+        bias.fold_into(vectors, allow_shallow="yes")
+
+
+DEPTHS = [
+    ("log", 10, 9_000, 500),
+    ("log", 30, 9_000, 600),
+    ("log", 2, 300, 300),
+    ("additive", 10, 1_500, 500),
+    ("additive", 10, 9_002, 2_251),
+]
+
+
+@pytest.mark.parametrize(("scale", "k", "n_items", "least"), DEPTHS)
+def test_lists_must_be_deep_or_have_all_items(scale, k, n_items, least):
+    bias = make_bias({0: 0.5}, depth=least, scale=scale)
+    bias = replace(bias, summary=replace(bias.summary, k=k))
+    bias.fold_into(np.ones((n_items, 2)))
+    with pytest.raises(tt.SettingError, match=f"at least {least};"):
+        replace(bias, depth=least - 1).fold_into(np.ones((n_items, 2)))
+
+
+def test_additive_biases_of_a_large_index_are_sent_to_logs():
+    bias = make_bias({0: 0.5}, depth=1_000)
+    with pytest.raises(tt.SettingError, match=r"at least 2250; learn with scale='log', .*n=1000\)"):
+        bias.fold_into(np.ones((9_000, 2)))
+    with pytest.raises(tt.SettingError, match=r"at least 500; learn on .*n=1000\)"):
+        replace(bias, depth=400).fold_into(np.ones((1_500, 2)))
+
+
+# What is refused --------------------------------------------------------------------------------
+
+REFUSED = {
+    "one dimension": ([1.0, 2.0], {}, r"item_vectors.*\(2,\)"),
+    "ragged": ([[1.0], [2.0, 3.0]], {}, "item_vectors"),
+    "no rows": (np.empty((0, 2)), {}, r"item_vectors.*\(0, 2\)"),
+    "text": ([["a"]], {}, "item_vectors.*<U1"),
+    "complex": (VECTORS * 1j, {}, "item_vectors.*complex128"),
+    "nan": (VECTORS * [1, np.nan], {}, "item_vectors.* nan in row 0"),
+    "infinite": (VECTORS * [1, np.inf], {}, "item_vectors.* inf in row 0"),
+    "beyond float32": (VECTORS * 1e39, {}, "item_vectors.* 1e.39 in row 0.* inf "),
+    "beyond rows": (VECTORS[:2], {}, "item_ids=None.* 0 to 1.*item_id 2"),
+    "too few ids": (VECTORS, {"item_ids": [1, 2]}, "item_ids.* 2 .*item_vectors.* 3 rows"),
+    "repeated ids": (VECTORS, {"item_ids": [1, 2, 1]}, "item_ids has 1 "),
+    "strings": (
+        VECTORS,
+        {"item_ids": ["1", "2", "0"]},
+        "strings in item_ids.*integers in the bias",
+    ),
+    "fractions": (VECTORS, {"item_ids": [1.0, 2.0, 0.5]}, "item_ids.*double"),
+    "no id": (VECTORS, {"item_ids": [1, None, 2]}, "item_ids.* 1 of 3"),
+    "mixed ids": (VECTORS, {"item_ids": [1, "b", 2]}, "item_ids cannot be read"),
+    "ids in rows": (VECTORS, {"item_ids": np.ones((3, 1), int)}, "item_ids cannot be read"),
+    "a frame": (VECTORS, {"item_ids": pd.DataFrame({"a": [1, 2, 3]})}, "item_ids.*struct"),
+    "a word": (VECTORS, {"excluded": "hide"}, "excluded='hide'.*drop, mask"),
+    "a factor": (VECTORS, {"multiplier": 3.0}, "multiplier=3.0"),
+    "a sign": (VECTORS, {"multiplier": -2.0}, "multiplier=-2.0"),
+    "no number": (VECTORS, {"multiplier": "2"}, "multiplier='2'"),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_cannot_be_folded_is_refused_by_name(kind):
+    vectors, settings, message = REFUSED[kind]
+    with pytest.raises(tt.TrimtabError, match=message):
+        make_bias({0: 0.5, 2: 0.25}).fold_into(vectors, **settings)
+
+
+def test_strings_need_ids():
+    with pytest.raises(tt.DataError, match=r"item_ids=None.*strings"):
+        make_bias({"a": 0.5}).fold_into(VECTORS)
+
+
+def test_an_overflowing_factor_is_refused():
+    with pytest.raises(tt.DataError, match=r"item_vectors.* 1.0 in row 0.* inf "):
+        make_bias({0: 800.0}, scale="log").fold_into(VECTORS)
+    with pytest.raises(tt.DataError, match=r"the bias table has 1e\+39 in row 0"):
+        make_bias({0: 1e39}).fold_into(VECTORS)
+
+
+def test_ids_that_do_not_match_at_all_warn():
+    with pytest.warns(tt.TrimtabWarning, match="item_ids has no item") as seen:
+        make_bias({7: 0.5}).fold_into(VECTORS, [1, 2, 3])
+    assert seen[0].filename == __file__
+
+
+def test_queries_and_rows_of_another_index_are_refused():
+    folded = make_bias({0: 0.5, 1: 0.0}, excluded=[1]).fold_into(VECTORS, excluded="mask")
+    with pytest.raises(tt.DataError, match=r"user_vectors.* 3 columns.*item_vectors.* 2"):
+        folded.queries(np.ones((1, 3)))
+    with pytest.raises(tt.DataError, match=r"user_vectors has nan in row 1"):
+        folded.queries([[1.0, 2.0], [np.nan, 1.0]])
+    with pytest.raises(tt.DataError, match=r"user_vectors.*\(2,\)"):
+        folded.queries([1.0, 2.0])
+    with pytest.raises(tt.DataError, match=r"user_vectors.* -1.*e.18"):
+        folded.queries([[1e18, 0.0]])
+    with pytest.raises(tt.DataError, match="rows has 3 "):
+        folded.ids([[0, 3]])
+    with pytest.raises(tt.DataError, match=r"rows.*float64"):
+        folded.ids([0.5])

@@ -1,0 +1,96 @@
+"""Files written by version 0.1.0 still load, roll back and serve."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import trimtab as tt
+from trimtab.serve.app import make_app
+
+MADE = Path(__file__).parents[1] / "files" / "made_by_0_1_0"
+
+
+@pytest.fixture(scope="module")
+def recs() -> pa.Table:
+    return pq.read_table(MADE / "recs.parquet")
+
+
+@pytest.fixture
+def store(tmp_path) -> tt.Store:
+    """A copy that a test may change."""
+    return tt.Store(shutil.copytree(MADE / "store", tmp_path / "store"))
+
+
+def with_text_ids(recs: pa.Table) -> pa.Table:
+    ids = pc.binary_join_element_wise("sku", recs["item_id"].cast(pa.string()), "-")
+    return recs.set_column(1, "item_id", ids)
+
+
+def rerank(store: tt.Store, request: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer of a service on the store."""
+
+    async def ask() -> httpx.Response:
+        app = make_app(store)
+        transport = httpx.ASGITransport(app=app)
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
+        ):
+            return await client.post("/rerank", json=request)
+
+    with ThreadPoolExecutor(1) as pool:  # a browser test may have left a loop in this thread
+        answer = pool.submit(asyncio.run, ask()).result()
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
+
+
+@pytest.mark.parametrize("name", ["hierarchy", "paper"])
+def test_a_saved_bias_ranks_as_it_did(name, recs):
+    lists = with_text_ids(recs) if name == "paper" else recs
+    top = tt.ItemBias.load(MADE / name).apply(lists, k=5)
+    expected = pq.read_table(MADE / f"{name}_top.parquet")
+    assert top.to_pylist() == expected.to_pylist()
+    assert top["score"].to_numpy().tobytes() == expected["score"].to_numpy().tobytes()
+
+
+def test_a_store_loads_its_served_version(store, bytes_of):
+    assert [version.number for version in store.history()] == [1, 2]
+    assert [version.as_of for version in store.history()] == ["2026-02-19", "2026-02-20"]
+    assert store.current().number == 2
+    served = bytes_of(store.load().table())
+    assert served == bytes_of(store.version(2).bias().table())
+    assert served == bytes_of(tt.ItemBias.load(store.folder).table())
+    for version in store.history():
+        version.check()
+
+
+def test_a_store_rolls_back(store, bytes_of):
+    first, second = (bytes_of(store.version(number).bias().table()) for number in (1, 2))
+    assert first != second
+    assert store.rollback().number == 1
+    assert bytes_of(tt.ItemBias.load(store.folder).table()) == first
+    assert [change["by"] for change in store.changes()] == ["refresh", "refresh", "rollback"]
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_service_ranks_as_apply_does(number, store):
+    if number == 1:
+        store.rollback()
+    bias = store.load()
+    ids = bias.item_ids[::7].tolist()
+    scores = [1.0 / (place + 2) for place in range(len(ids))]
+    lists = pa.table({"user_id": [1] * len(ids), "item_id": ids, "score": scores})
+    answer = rerank(store, {"items": lists.select(["item_id", "score"]).to_pylist(), "k": 5})
+    assert answer["version"] == number
+    top = bias.apply(lists, k=5)
+    assert answer["items"] == top.select(["item_id", "score"]).to_pylist()

@@ -1,0 +1,443 @@
+"""How a reranker ranks: by its formula, the same however the tables come, and within its limits."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from dataclasses import FrozenInstanceError, fields
+from datetime import timedelta
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import trimtab as tt
+from made_biases import recs_of
+from made_rerankers import COEFFICIENTS, UNTIL, events_of, make_reranker
+from repeat_shop import NOW
+from trimtab import threads
+from trimtab.kernels import rerank_reference as plain
+from trimtab.models import personal_ranking
+from trimtab.models.widening import TERMS
+
+ZEROS = dict.fromkeys(range(10), 0.0)
+
+
+def items_of(top: pa.Table) -> dict[object, list[object]]:
+    """The items of each user, best first."""
+    found: dict[object, list[object]] = {}
+    for row in top.to_pylist():
+        found.setdefault(row["user_id"], []).append(row["item_id"])
+    return found
+
+
+def shuffled(table: pa.Table, seed: int = 0) -> pa.Table:
+    return table.take(np.random.default_rng(seed).permutation(table.num_rows))
+
+
+# The formula --------------------------------------------------------------------------------
+
+
+def test_a_list_by_hand():
+    """Item 3 bought two and ten days ago; 5 trends; both are added with the score of the last."""
+    reranker = make_reranker(ZEROS, item_part={1: 0.5, 5: 2.0}, trending=[5, 0])
+    top = reranker.apply(
+        recs_of([(0, 1.0), (1, 0.5)]), k=4, history=events_of((1, 3, 2), (1, 3, 10)), as_of=UNTIL
+    )
+    last = np.log(0.5)
+    lately = np.log(1 + np.exp(-2 / 30) + np.exp(-10 / 30))
+    own = 1.0 + 0.5 * np.log(2) - 0.25 * np.log(2) + 0.125 * lately - 0.375
+    expected = {5: last + 2.0 + 0.25, 3: last + own, 0: 0.0, 1: last + 0.5}
+    ranked = sorted(expected, key=lambda item: -expected[item])
+    assert top["item_id"].to_pylist() == ranked
+    assert top["score"].to_pylist() == pytest.approx([expected[item] for item in ranked])
+    assert top["rank"].to_pylist() == [1, 2, 3, 4]
+
+
+def test_lists_follow_the_formula():
+    """Random lists and events, against the plain version of the whole formula."""
+    for seed in range(20):
+        random = np.random.default_rng(seed)
+        part = {item: float(random.normal()) for item in ZEROS}
+        trending = random.permutation(10)[: random.integers(0, 4)].tolist()
+        reranker = make_reranker(ZEROS, item_part=part, trending=trending)
+        lists = [
+            [(int(item), float(random.random()) + 0.1) for item in random.permutation(10)[:n]]
+            for n in random.integers(1, 6, 4)
+        ]
+        events = [
+            (u, int(random.integers(0, 10)), float(random.integers(1, 60))) for u in (1, 3, 4) * 4
+        ]
+        top = reranker.apply(recs_of(*lists), k=5, history=events_of(*events), as_of=UNTIL)
+        for user in (1, 3, 4):
+            bought = plain.sum_purchases([(i, int(d) - 1) for u, i, d in events if u == user])
+            scores = expected_scores(dict(lists[user - 1]), bought, part, trending)
+            ranked = sorted(scores, key=lambda item: (-scores[item], item))[:5]
+            own = top.filter(pc.equal(top["user_id"], user))
+            assert own["item_id"].to_pylist() == ranked
+            assert own["score"].to_pylist() == pytest.approx([scores[item] for item in ranked])
+
+
+def expected_scores(listed, bought, part, trending) -> dict[int, float]:
+    best = max(listed.values())
+    logs = {item: np.log(score / best) for item, score in listed.items()}
+    found = {}
+    for entry in plain.wider_list(logs, bought, ZEROS, trending, 30):
+        score = COEFFICIENTS["score"] * entry.score + part[entry.item]
+        score += sum(COEFFICIENTS[n] * x for n, x in zip(TERMS, entry.terms, strict=True))
+        if entry.sources:
+            score += COEFFICIENTS["own" if "own" in entry.sources else "trending"]
+        found[entry.item] = score
+    return found
+
+
+# Users without events -----------------------------------------------------------------------
+
+
+def test_users_without_events_are_ranked_by_the_biases(repeat_shop, learned, bytes_of):
+    shy = pc.less(repeat_shop.known["user_id"], 150)
+    known = repeat_shop.known.filter(pc.invert(shy))
+    top = learned.apply(repeat_shop.tonight, history=known, as_of=NOW)
+    by_bias = learned.bias.apply(repeat_shop.tonight)
+    ours, theirs = (t.filter(pc.less(t["user_id"], 150)) for t in (top, by_bias))
+    assert ours.num_rows > 1_000
+    assert bytes_of(ours) == bytes_of(theirs)
+    others, by_bias = (t.filter(pc.greater_equal(t["user_id"], 150)) for t in (top, by_bias))
+    assert others["item_id"].to_pylist() != by_bias["item_id"].to_pylist()
+
+
+@pytest.mark.parametrize("scale", ["additive", "log", "list"])
+@pytest.mark.parametrize("depth", [None, 3])
+def test_no_history_is_the_bias(scale, depth, bytes_of):
+    random = np.random.default_rng(1)
+    biases = {item: float(random.normal()) for item in range(10)}
+    reranker = make_reranker(biases, trending=[1, 2], scale=scale, depth=4, excluded=(6,))
+    recs = recs_of(*(zip(random.permutation(10)[:5].tolist(), random.random(5) + 0.5, strict=True)
+                     for _ in range(30)))  # fmt: skip
+    settings = {
+        "k": 5, "depth": "all" if depth is None else depth,
+        "exclude": pa.table({"user_id": [1, 2], "item_id": [3, 4]}),
+        "allowed": pa.table({"item_id": range(9)}),
+    }  # fmt: skip
+    expected = bytes_of(reranker.bias.apply(recs, **settings))
+    none = events_of()
+    for history in (None, none, events_of((99, 1, 3)), events_of((1, 99, 3))):
+        assert bytes_of(reranker.apply(recs, history=history, **settings)) == expected
+
+
+def test_without_coefficients_all_are_ranked_by_the_biases(bytes_of):
+    reranker = make_reranker({0: 0.1, 1: 0.9, 2: 0.0}, trending=[2], learned=False)
+    recs = recs_of([(0, 1.0), (1, 0.9)])
+    top = reranker.apply(recs, k=2, history=events_of((1, 2, 3)))
+    assert bytes_of(top) == bytes_of(reranker.bias.apply(recs, k=2))
+    assert reranker.coefficients().num_rows == 0
+
+
+# The same however the tables come -----------------------------------------------------------
+
+
+def test_one_user_at_a_time_is_the_same_as_all(repeat_shop, learned, bytes_of):
+    settings = {"history": repeat_shop.known, "as_of": NOW}
+    whole = learned.apply(repeat_shop.tonight, **settings)
+    users = np.unique(repeat_shop.tonight["user_id"].to_numpy())[:25]
+    own_events = {
+        u: repeat_shop.known.filter(pc.equal(repeat_shop.known["user_id"], u)) for u in users
+    }
+    for user in users:
+        own = repeat_shop.tonight.filter(pc.equal(repeat_shop.tonight["user_id"], user))
+        expected = bytes_of(whole.filter(pc.equal(whole["user_id"], user)))
+        assert bytes_of(learned.apply(own, **settings)) == expected
+        alone = learned.apply(own, history=own_events[user], as_of=NOW)
+        assert bytes_of(alone) == expected
+
+
+def test_order_of_rows_threads_and_blocks_change_nothing(
+    repeat_shop, learned, bytes_of, monkeypatch
+):
+    expected = bytes_of(learned.apply(repeat_shop.tonight, history=repeat_shop.known, as_of=NOW))
+    again = learned.apply(
+        shuffled(repeat_shop.tonight), history=shuffled(repeat_shop.known), as_of=NOW
+    )
+    assert bytes_of(again) == expected
+    monkeypatch.setattr(threads, "LEAST_SPLIT", 1)
+    monkeypatch.setattr(personal_ranking, "_BLOCK", 7)
+    for n_threads in ("1", "3"):
+        monkeypatch.setenv("TRIMTAB_THREADS", n_threads)
+        again = learned.apply(repeat_shop.tonight, history=repeat_shop.known, as_of=NOW)
+        assert bytes_of(again) == expected
+
+
+def test_windows_are_ranked_separately():
+    reranker = make_reranker(ZEROS, trending=[5])
+    recs = recs_of([(0, 1.0), (1, 0.5)], [(2, 1.0), (3, 0.5)])
+    both = pa.concat_tables(
+        [recs.append_column("window", pa.array([name] * 4)) for name in ("a", "b")]
+    )
+    settings = {"k": 3, "history": events_of((1, 4, 3)), "as_of": UNTIL}
+    top, alone = reranker.apply(both, **settings), reranker.apply(recs, **settings)
+    for window in ("a", "b"):
+        own = top.filter(pc.equal(top["window"], window)).drop_columns("window")
+        assert own.sort_by([("user_id", "ascending"), ("rank", "ascending")]).equals(alone)
+
+
+FRAMES = {
+    "pandas": (pa.Table.to_pandas, pd.DataFrame),
+    "polars": (pl.from_arrow, pl.DataFrame),
+    "lazy": (lambda table: pl.from_arrow(table).lazy(), pl.LazyFrame),
+    "pyarrow": (lambda table: table, pa.Table),
+}
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_any_frame_in_and_the_same_kind_out(kind, repeat_shop, learned):
+    convert, frame = FRAMES[kind]
+    recs = repeat_shop.tonight.set_column(
+        0, "user_id", repeat_shop.tonight["user_id"].cast("int32")
+    )
+    exclude = recs.slice(0, 3).select(["user_id", "item_id"])
+    allowed = pa.table({"item_id": range(100)})
+    tables = (recs, repeat_shop.known, exclude, allowed)
+    expected = learned.apply(
+        tables[0], history=tables[1], as_of=NOW, exclude=exclude, allowed=allowed
+    )
+    given = [convert(table) for table in tables]
+    copies = [convert(pa.table(table.to_pydict(), table.schema)) for table in tables]
+    top = learned.apply(given[0], history=given[1], as_of=NOW, exclude=given[2], allowed=given[3])
+    assert isinstance(top, frame)
+    for table, same in zip(given, copies, strict=True):
+        assert_same_frame(table, same)
+    found = as_arrow(top)
+    assert found.to_pydict() == expected.to_pydict()
+    assert found.schema.field("user_id").type == pa.int32()
+    assert found.schema.field("item_id").type == pa.int64()
+
+
+def as_arrow(frame) -> pa.Table:
+    if isinstance(frame, pl.LazyFrame):
+        frame = frame.collect()
+    if isinstance(frame, pl.DataFrame):
+        return frame.to_arrow()
+    return (
+        frame if isinstance(frame, pa.Table) else pa.Table.from_pandas(frame, preserve_index=False)
+    )
+
+
+def assert_same_frame(one, other) -> None:
+    if isinstance(one, pd.DataFrame):
+        pd.testing.assert_frame_equal(one, other)
+    else:
+        assert as_arrow(one).equals(as_arrow(other))
+
+
+def test_text_ids_stay_text():
+    reranker = make_reranker(dict.fromkeys("abcd", 0.0), trending=["d"])
+    recs = pa.table({"user_id": ["u1", "u1"], "item_id": ["a", "b"], "score": [1.0, 0.5]})
+    history = events_of(("u1", "c", 3))
+    top = reranker.apply(recs, k=4, history=history, as_of=UNTIL)
+    assert sorted(top["item_id"].to_pylist()) == ["a", "b", "c", "d"]
+    assert top["user_id"].type == pa.string()
+
+
+# What may be added --------------------------------------------------------------------------
+
+
+def added_to(top: pa.Table, recs: pa.Table) -> set[tuple[object, object]]:
+    """Pairs of user and item that are on no list of the engine."""
+    pairs = [set(zip(t["user_id"].to_pylist(), t["item_id"].to_pylist(), strict=True))
+             for t in (top, recs)]  # fmt: skip
+    return pairs[0] - pairs[1]
+
+
+RECS = recs_of([(0, 1.0), (1, 0.9)], [(0, 1.0), (2, 0.9)], [(8, 1.0)])
+whole_lists = pytest.mark.filterwarnings("ignore:k=10, but the longest list")
+EVENTS = events_of((1, 3, 1), (1, 2, 2), (1, 12, 1), (2, 4, 5), (3, 5, 1))
+
+
+@whole_lists
+def test_trending_and_own_items_are_added():
+    top = make_reranker(ZEROS, trending=[5, 1]).apply(RECS, k=10, history=EVENTS, as_of=UNTIL)
+    assert added_to(top, RECS) == {(1, 3), (1, 2), (1, 5), (2, 4), (2, 5), (2, 1), (3, 5), (3, 1)}
+
+
+@whole_lists
+def test_only_what_is_listed_is_added():
+    reranker = make_reranker(ZEROS, trending=[5, 1, 8], widen="listed")
+    top = reranker.apply(RECS, k=10, history=EVENTS, as_of=UNTIL)
+    assert added_to(top, RECS) == {(1, 2), (1, 8), (2, 1), (2, 8), (3, 1)}
+
+
+@whole_lists
+def test_listed_items_that_were_never_learned_may_be_added():
+    """Item 12 is new: on a list of tonight, bought by another user, unknown to the biases."""
+    recs = pa.concat_tables([RECS, pa.table({"user_id": [2], "item_id": [12], "score": [0.1]})])
+    for widen in ("any", "listed"):
+        reranker = make_reranker(ZEROS, widen=widen)
+        top = reranker.apply(recs, k=10, history=EVENTS, as_of=UNTIL)
+        assert (1, 12) in added_to(top, recs)
+
+
+@whole_lists
+@pytest.mark.parametrize(
+    ("sources", "expected"),
+    [((), set()), (("trending",), {5}), (("own",), {2, 3}), (("trending", "own"), {2, 3, 5})],
+)
+def test_sources(sources, expected):
+    reranker = make_reranker(ZEROS, trending=[5, 1], sources=sources)
+    top = reranker.apply(RECS, k=10, history=EVENTS, as_of=UNTIL)
+    assert {item for user, item in added_to(top, RECS) if user == 1} == expected
+
+
+@whole_lists
+def test_without_repeats_nothing_of_the_users_own_is_added():
+    """Not even what trends; listed items that the user has stay."""
+    reranker = make_reranker(ZEROS, trending=[5, 3, 4], sources=("trending",), repeats=False)
+    history = pa.concat_tables([EVENTS, events_of((1, 0, 4))])
+    top = reranker.apply(RECS, k=10, history=history, as_of=UNTIL)
+    assert added_to(top, RECS) == {(1, 5), (1, 4), (2, 5), (2, 3), (3, 3), (3, 4)}
+    assert items_of(top)[1][0] == 0
+
+
+@whole_lists
+def test_exclude_and_allowed_hold_for_added_items():
+    reranker = make_reranker(ZEROS, trending=[5, 6, 7], excluded=(7,))
+    exclude = pa.table({"user_id": [1, 1, 2], "item_id": [3, 0, 5]})
+    top = reranker.apply(RECS, k=10, history=EVENTS, as_of=UNTIL, exclude=exclude)
+    found = items_of(top)
+    assert (set(found[1]), set(found[2])) == ({1, 2, 5, 6}, {0, 2, 4, 6})
+    allowed = pa.table({"item_id": [0, 1, 2, 3, 6, 7]})
+    top = reranker.apply(RECS, k=10, history=EVENTS, as_of=UNTIL, exclude=exclude, allowed=allowed)
+    found = items_of(top)
+    assert (set(found[1]), set(found[2]), set(found[3])) == ({1, 2, 6}, {0, 2, 6}, {6})
+
+
+def test_what_may_not_be_shown_takes_no_room_among_the_added():
+    """Thirty items of the user's own are added: the first thirty that may be shown."""
+    reranker = make_reranker(dict.fromkeys(range(50), 0.0), excluded=(3,))
+    history = events_of(*((1, item, item + 1) for item in range(1, 45)))
+    top = reranker.apply(
+        recs_of([(0, 1.0)]), k=3, history=history, as_of=UNTIL,
+        allowed=pa.table({"item_id": [0, 3, 41, 43]}),
+    )  # fmt: skip
+    assert set(items_of(top)[1]) == {0, 41, 43}
+
+
+def test_lists_never_get_shorter(repeat_shop, learned):
+    for k in (1, 5, 20):
+        top = learned.apply(repeat_shop.tonight, k=k, history=repeat_shop.known, as_of=NOW)
+        lengths = top.group_by("user_id").aggregate([("rank", "max")])["rank_max"]
+        assert set(lengths.to_pylist()) == {k}
+    short = repeat_shop.tonight.filter(
+        pc.equal(pc.bit_wise_and(repeat_shop.tonight["item_id"], 7), 0)
+    )
+    before = short.group_by("user_id").aggregate([("item_id", "count")])
+    with pytest.warns(tt.TrimtabWarning, match="k=30, but the longest list has"):
+        top = learned.apply(short, k=30, history=repeat_shop.known, as_of=NOW)
+    after = top.group_by("user_id").aggregate([("item_id", "count")])
+    both = before.join(after, "user_id", right_suffix="_after")
+    assert both.num_rows == before.num_rows == after.num_rows
+    assert pc.all(pc.greater_equal(both["item_id_count_after"], both["item_id_count"])).as_py()
+
+
+def test_scores_never_rise_and_no_item_is_shown_twice(repeat_shop, learned):
+    top = learned.apply(repeat_shop.tonight, k=15, history=repeat_shop.known, as_of=NOW, depth=8)
+    for user, items in items_of(top).items():
+        assert len(items) == len(set(items)), user
+    users, scores = top["user_id"].to_numpy(), top["score"].to_numpy()
+    assert not ((users[1:] == users[:-1]) & (scores[1:] > scores[:-1])).any()
+
+
+def test_scores_too_large_for_a_number_are_refused():
+    reranker = make_reranker(ZEROS, scale="additive")
+    recs = recs_of([(0, 1.7e308), (1, -1.7e308)])
+    with pytest.raises(tt.DataError, match="too large for a number; divide the scores"):
+        reranker.apply(recs, k=2, history=events_of((1, 1, 3)), as_of=UNTIL)
+
+
+@pytest.mark.parametrize("widen", ["any", "listed"])
+def test_every_place_can_be_explained(widen):
+    """Added items too, that are on other lists only, learned or not."""
+    reranker = make_reranker(ZEROS, item_part={1: 0.3}, trending=[5, 8], widen=widen)
+    recs = pa.concat_tables([RECS, pa.table({"user_id": [2], "item_id": [12], "score": [0.1]})])
+    settings = {"history": EVENTS, "as_of": UNTIL}
+    rows = [row for row in reranker.apply(recs, k=4, **settings).to_pylist() if row["user_id"] == 1]
+    assert {8, 12} & {row["item_id"] for row in rows}
+    for row in rows:
+        found = reranker.explain(1, row["item_id"], recs, **settings)
+        assert (found.rank, found.score) == (row["rank"], pytest.approx(row["score"]))
+
+
+# Depth --------------------------------------------------------------------------------------
+
+
+def test_only_the_best_of_each_list_are_ranked():
+    """Item 9 is best by its item part, but below the depth: it follows in the engine's order."""
+    reranker = make_reranker(ZEROS, item_part={9: 50.0}, depth=2, sources=("own",))
+    recs = recs_of([(0, 1.0), (1, 0.9), (8, 0.8), (9, 0.7)])
+    history = events_of((1, 1, 3))
+    with pytest.warns(tt.TrimtabWarning, match="only the best 2 of each list were re-ranked"):
+        top = reranker.apply(recs, k=4, history=history, as_of=UNTIL)
+    assert top["item_id"].to_pylist() == [1, 0, 8, 9]
+    for depth, expected in (("all", [9, 1, 0, 8]), (4, [9, 1, 0, 8]), (3, [1, 0, 8, 9])):
+        top = reranker.apply(recs, k=4, history=history, as_of=UNTIL, depth=depth)
+        assert top["item_id"].to_pylist() == expected
+    with pytest.raises(tt.SettingError, match="depth='deep'"):
+        reranker.apply(recs, depth="deep")
+
+
+def test_an_item_below_the_depth_can_be_added_once():
+    reranker = make_reranker(ZEROS, item_part={9: 50.0}, trending=[8])
+    recs = recs_of([(0, 1.0), (1, 0.9), (8, 0.8), (9, 0.7), (7, 0.6)])
+    top = reranker.apply(
+        recs, k=5, history=events_of((1, 9, 3)), as_of=UNTIL, depth=2,
+        exclude=pa.table({"user_id": [1], "item_id": [8]}),
+    )  # fmt: skip
+    assert top["item_id"].to_pylist() == [9, 0, 1, 7]
+
+
+def test_a_list_whose_items_are_all_excluded_is_filled_from_what_is_added():
+    reranker = make_reranker(ZEROS, trending=[5])
+    top = reranker.apply(
+        recs_of([(0, 1.0)], [(1, 1.0)]), k=1, history=events_of((1, 3, 3)), as_of=UNTIL,
+        allowed=pa.table({"item_id": [5]}),
+    )  # fmt: skip
+    assert items_of(top) == {1: [5]}  # user 2 has no events: nothing is added, nothing is left
+
+
+# Instants -----------------------------------------------------------------------------------
+
+
+def test_the_longer_ago_the_fewer_points():
+    """`as_of` moves on: the same purchase is older, and its item falls."""
+    reranker = make_reranker(ZEROS, sources=("own",))
+    recs, history = recs_of([(0, 1.0), (1, 0.35)]), events_of((1, 1, 1))
+    for days, expected in ((0, [1, 0]), (3, [0, 1])):
+        top = reranker.apply(recs, k=2, history=history, as_of=UNTIL + timedelta(days))
+        assert top["item_id"].to_pylist() == expected
+
+
+# The object ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda r: pickle.loads(pickle.dumps(r))])
+def test_it_can_be_copied_and_sent_to_other_processes(duplicate, repeat_shop, learned, bytes_of):
+    other = duplicate(learned)
+    one, two = (r.apply(repeat_shop.tonight, history=repeat_shop.known, as_of=NOW)
+                for r in (learned, other))  # fmt: skip
+    assert bytes_of(one) == bytes_of(two)
+    assert (other.summary, other.settings, other.learned) == (
+        learned.summary, learned.settings, learned.learned,
+    )  # fmt: skip
+
+
+def test_it_cannot_be_changed(learned):
+    for field in fields(learned):
+        with pytest.raises(FrozenInstanceError):
+            setattr(learned, field.name, None)
+    for name in ("item_part", "trending"):
+        with pytest.raises(ValueError, match="read-only"):
+            getattr(learned, name)[0] = 1
+    with pytest.raises(TypeError):
+        learned.settings["k"] = 3
