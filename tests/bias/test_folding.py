@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 import trimtab as tt
+from drift import generate_drift
 from made_biases import make_bias
 from trimtab.bias.export.folding import MASKED
-from trimtab.datasets import generate_drift
 
 K = 10
 ONE_LESS = 2.0**20  # the multiplier for libraries that rank by 1 - product

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import trimtab as tt
+from drift import generate_drift
 from made_biases import SUMMARY, make_bias, recs_of, shown
 from trimtab.bias.scaled_scores import to_scale, to_scores
-from trimtab.datasets import generate_drift
 from trimtab.errors import StoreError
 
 N_ITEMS = 8
