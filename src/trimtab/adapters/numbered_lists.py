@@ -142,8 +142,8 @@ def from_factors(users: NDArray[Any], items: NDArray[Any], known: Any | None) ->
         if known is not None:
             units, numbers = _entries(known[rows])
             hidden = group_sets(units.astype(np.int32), item_codes[numbers], len(rows))
-        factors = (part.astype(np.float64) for part in (users[rows], items[np.argsort(item_codes)]))
-        return list_factors(*factors, n, hidden, limit=_SCORE_LIMIT)
+        own, by_code = users[rows].astype(np.float64), items[np.argsort(item_codes)]
+        return list_factors(own, by_code.astype(np.float64), n, hidden, limit=_SCORE_LIMIT)
 
     return Source(len(users), len(items), 65_536, lists)
 

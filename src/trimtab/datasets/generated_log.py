@@ -339,7 +339,8 @@ class Streams:
 
     def _draw_bits(self, users: Ints) -> NDArray[np.uint64]:
         self.states[users] += _GAMMA
-        return _mix(self.states[users])
+        bits: NDArray[np.uint64] = _mix(self.states[users])
+        return bits
 
     def draw_units(self, users: Ints) -> Floats:
         """Return the next number in [0, 1) of each of some users, each given once."""
@@ -351,7 +352,8 @@ class Streams:
         size = np.asarray((len(slots) if high is None else high) - low, np.uint64)
         slot = low + (((bits >> half) * size) >> half).astype(np.int64)
         takes_other = (bits & np.uint64(2**31 - 1)).astype(np.int64) >= slots[slot, 0]
-        return slots[slot, 1 + takes_other].astype(np.int64)
+        drawn: Ints = slots[slot, 1 + takes_other].astype(np.int64)
+        return drawn
 
 
 def _mix(states: Any) -> Any:
@@ -386,7 +388,8 @@ def mixture(items: Items, weights: Floats, power: float = 1.0) -> Mixture:
     pointers = np.concatenate([[0], np.cumsum(np.bincount(items.category))])
     slots = alias_slots(weights[order] ** power, pointers)
     slots[:, 1:] = order[slots[:, 1:]]
-    return Mixture(pointers, slots, alias_slots(np.bincount(items.category, weights)))
+    sums: Any = np.bincount(items.category, weights)
+    return Mixture(pointers, slots, alias_slots(sums))
 
 
 def alias_slots(weights: Floats, pointers: Ints | None = None) -> Codes:

@@ -162,8 +162,8 @@ def _latest_first(bought: Purchases) -> Ints:
 def _stack(first: Sparse, second: Sparse) -> Sparse:
     """Return the rows of the first, then those of the second."""
     indptr = np.concatenate([first.indptr, second.indptr[1:] + first.indptr[-1]])
-    rest = (np.concatenate(both) for both in zip(first[1:], second[1:], strict=True))
-    return Sparse(indptr, *rest)
+    columns = np.concatenate([first.columns, second.columns])
+    return Sparse(indptr, columns, np.concatenate([first.values, second.values]))
 
 
 def _pair_totals(both: StateUsers, pairs: Ints, bought: Purchases) -> Floats:
