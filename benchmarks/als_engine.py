@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from trimtab.arrays import close_lists
 from trimtab.engines import Engine
-from trimtab.engines.base import Events
-from trimtab.engines.purchases import gather_purchases, pointers
-from trimtab.engines.sparse_mixture import close_lists
+from trimtab.engines.base import Events, gather_purchases, pointers
 
 
 @dataclass(kw_only=True)
@@ -20,7 +19,7 @@ class ALS(Engine):
     n_factors: int = 64
     iterations: int = 12
 
-    def _learn(self, events: Events, item_ids: Any) -> Any:
+    def _learn(self, events: Events, items: Any) -> Any:
         from implicit.als import AlternatingLeastSquares
         from threadpoolctl import threadpool_limits
 

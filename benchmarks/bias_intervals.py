@@ -27,8 +27,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from generated_drift import DriftData, generate_drift
 from trimtab.arrays import Floats, Ints
-from trimtab.datasets import DriftData, generate_drift
 from versions import Case, Outcome, Version, add_options, open_versions
 
 K, N_LISTED, N_ITEMS = 10, 50, 2_000

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 import trimtab as tt
 from favourites import Favourites, to_events
-from trimtab.datasets import generate_drift
+from generated_drift import generate_drift
 from trimtab.tables.times import DAY, day_start, read_day
 
 AIM, ITEMS_AIM = 2.2, 1.2

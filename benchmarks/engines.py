@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from fit import FULL, Bench, Result, print_table
 from trimtab.datasets import generate_log, load_complete_journey
 from trimtab.engines.base import Events
-from trimtab.engines.markov import Markov, count_first_order
+from trimtab.engines.markov import Markov, count_followers, find_buyers, gather_last
 from trimtab.tables.times import microseconds
 
 ROUNDS = 3  # as many for each rival: the best of more would flatter
@@ -89,9 +89,10 @@ def our_counts(events: pa.Table, least: int) -> Counts:
     items, item_codes = codes_of(events["item_id"])
     times = microseconds(events["timestamp"])
     coded = Events(user_codes, item_codes, times, len(users), len(items), int(times.max()) + 1)
-    found, _ = count_first_order(coded, least)
+    bought = gather_last(coded, None)
+    found = count_followers(find_buyers(bought), bought, least)
     before = np.repeat(items, np.diff(found.indptr))
-    return sorted_counts(before << 32 | items[found.items], found.counts)
+    return sorted_counts(before << 32 | items[found.columns], found.values)
 
 
 def join_in_duckdb(connection: Any, least: int) -> None:

@@ -27,8 +27,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from generated_drift import DriftData, generate_drift
 from trimtab.arrays import Lists, Sets
-from trimtab.datasets import DriftData, generate_drift
 from trimtab.learn.ascent.cycles import Solution, ascend
 from trimtab.learn.settings import AscentSettings
 

@@ -28,7 +28,7 @@ import numpy as np
 
 import rerank_speed
 import trimtab as tt
-from trimtab.datasets import generate_drift
+from generated_drift import generate_drift
 
 AIM = 12.0  # times the plain ascent
 WITHOUT_HISTORY, ADDED_BY_HISTORY = 2.5, 1.5  # times the argsort

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from generated_drift import generate_drift
 from trimtab.arrays import Lists, Sets
-from trimtab.datasets import generate_drift
 from trimtab.learn.ascent.cycles import ascend
 from trimtab.learn.settings import AscentSettings
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from favourites import Favourites, to_events
-from trimtab.datasets import generate_drift
+from generated_drift import generate_drift
 from trimtab.tables.times import DAY, day_start, read_day
 
 AS_OF, LISTS, TONIGHT = "2026-03-04", "2026-02-28", "2026-03-04"

@@ -37,15 +37,8 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
-from trimtab.datasets import (
-    Items,
-    Log,
-    Promotion,
-    draw_promotions,
-    generate_items,
-    generate_log,
-    make_log,
-)
+from promoted_log import Promotion, draw_promotions, generate_promoted_log
+from trimtab.datasets import Items, Log, generate_items, make_log
 from trimtab.engines import Engine, Factorization, Markov
 from trimtab.experiments.timeline import split_log
 from trimtab.tables.times import as_datetime
@@ -107,9 +100,9 @@ def plan_promotions(kind: str, strength: float, seed: int) -> list[Promotion]:
 
 def make_shop(kind: str, strength: float, seed: int) -> Log:
     return make_log(
-        generate_log(
-            N_USERS, N_ITEMS, LAST_DAY + DAYS, PURCHASES, DRIFT, seed=seed, start=START,
-            promotions=plan_promotions(kind, strength, seed),
+        generate_promoted_log(
+            N_USERS, N_ITEMS, LAST_DAY + DAYS, PURCHASES, DRIFT, seed, START,
+            plan_promotions(kind, strength, seed),
         )
     )  # fmt: skip
 

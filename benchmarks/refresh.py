@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import trimtab as tt
+from generated_drift import DriftData, generate_drift
 from trimtab.daily import Refresh
-from trimtab.datasets import DriftData, generate_drift
 from trimtab.tables.times import DAY, day_start, read_day
 
 AIM = 3.0

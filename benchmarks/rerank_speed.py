@@ -33,7 +33,7 @@ def make_tables(folder: Path, n_users: int, n_items: int, n_events: int) -> None
     import pyarrow.parquet as pq
 
     from favourites import Favourites, to_events
-    from trimtab.datasets import generate_drift
+    from generated_drift import generate_drift
 
     data = generate_drift(n_users=n_users, n_items=n_items)
     recs, recent = data.recs(), data.recent_events()

@@ -20,8 +20,8 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
+from generated_drift import DriftData, generate_drift
 from trimtab.arrays import Floats
-from trimtab.datasets import DriftData, generate_drift
 from versions import Case, Outcome, add_options, open_versions
 
 K, N_LISTED = 10, 50

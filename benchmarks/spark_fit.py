@@ -170,7 +170,7 @@ def make_tables(folder: Path, n_users: int, n_items: int, reranker: bool) -> Non
 
         make_events(folder, n_users, n_items, 20 * n_users)
         return
-    from trimtab.datasets import generate_drift
+    from generated_drift import generate_drift
 
     data = generate_drift(n_users, n_items, 50, 3.0, seed=1)
     pq.write_table(data.recs(), folder / "recs.parquet")

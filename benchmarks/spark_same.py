@@ -26,9 +26,10 @@ import pyarrow as pa
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "helpers"))
 
 import trimtab as tt
+from generated_drift import generate_drift
 from repeat_shop import RepeatShop
 from spark_cluster import start_cluster
-from trimtab.datasets import generate_drift, load_complete_journey
+from trimtab.datasets import load_complete_journey
 from trimtab.engines import Markov
 from trimtab.experiments.timeline import split_log
 from trimtab.tables.times import as_datetime

@@ -1,7 +1,6 @@
 """Take the screenshots of the documentation from real pages; needs playwright and chromium.
 
 `trimtab demo`, then `python docs/screenshots.py trimtab-demo/report.html`: reading-the-report.md.
-`trimtab simulate --online`, then `python docs/screenshots.py online/verdict.html`: ab-test.md.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from playwright.sync_api import sync_playwright
 FOLDER = Path(__file__).parent / "images"
 WIDTH = 960
 # The name of each screenshot, and its first and last element on the page.
-VERDICT = {"verdict": ("#verdict h2", "#truth .panels")}
 SHOTS = {
     "report-headline": ("#headline h2", "#headline .tiles"),
     "report-methods": ("#methods .table >> nth=0", "#methods .table >> nth=0"),
@@ -45,7 +43,7 @@ def main(page: Path) -> None:
         tab.wait_for_selector("html[data-charts=drawn]")
         tab.click("#unfold")
         tab.evaluate("scrollTo(0, 0)")  # boxes are measured from the top of the screen
-        for name, (first, last) in (VERDICT if page.name == "verdict.html" else SHOTS).items():
+        for name, (first, last) in SHOTS.items():
             boxes = [tab.locator(place).bounding_box() for place in (first, last)]
             top, bottom = boxes[0], boxes[1]
             assert top is not None

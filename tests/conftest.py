@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 
 from blocked_imports import WITHOUT_OPTIONAL
+from drift import DriftData, generate_drift
 from shops import Shop, make_shop
-from trimtab.datasets import DriftData, generate_drift
 
 # Workers share the cores: each with one thread for linear algebra. They get this from here.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -13,11 +11,14 @@ from scipy import sparse
 
 import trimtab as tt
 from trimtab import DataError, SettingError, TrimtabError
-from trimtab.adapters.best_k_models import BestKSource
-from trimtab.adapters.factor_arrays import FactorSource
-from trimtab.adapters.numbered_ids import NumberedIds
-from trimtab.adapters.numbered_lists import ScoredRows, recs_from_source
-from trimtab.adapters.score_matrix import SparseSource
+from trimtab.adapters.numbered_lists import (
+    ScoredRows,
+    from_best_k,
+    from_factors,
+    from_matrix,
+    write_lists,
+)
+from trimtab.adapters.requests import Request
 from trimtab.engines import Popularity, Repeat
 
 LOWEST = float(np.finfo(np.float32).min)
@@ -30,8 +31,8 @@ def rows(recs) -> list[tuple]:
     return list(zip(*(recs[c].to_pylist() for c in ("user_id", "item_id", "score")), strict=True))
 
 
-def numbers(n: int) -> NumberedIds:
-    return NumberedIds.read(None, n, "item_ids", "item_id")
+def codes(n: int) -> np.ndarray:
+    return np.arange(n, dtype=np.int32)
 
 
 # Invalid scores.
@@ -102,7 +103,7 @@ def test_a_library_that_orders_ties_its_own_way_is_asked_for_more():
         return ScoredRows(np.repeat(np.arange(len(numbers)), k), np.tile(best, len(numbers)),
                      np.tile(scores, len(numbers)))  # fmt: skip
 
-    lists = BestKSource(query, 2, 8).lists(np.array([0, 1]), 3, numbers(8))
+    lists = from_best_k(query, 2, 8).lists(np.array([0, 1]), 3, codes(8))
     assert lists.items.tolist() == [6, 0, 1] * 2
     assert lists.indptr.tolist() == [0, 3, 6]
     assert asked == [(2, 4), (2, 8)]
@@ -142,23 +143,18 @@ def test_blocks_of_users_change_nothing(bytes_of):
     known = sparse.random(30, 20, 0.3, "csr", random_state=1)
     scored = sparse.csr_matrix(users @ items.T)
     for source in (
-        FactorSource(users, items, known),
-        SparseSource(lambda numbers: scored[numbers], 30, 20, known),
+        from_factors(users, items, known),
+        from_matrix(lambda numbers: scored[numbers], (30, 20), known),
     ):
-        whole = source.lists(np.arange(30), 4, numbers(20))
+        whole = source.lists(np.arange(30), 4, codes(20))
         parts = [
-            source.lists(np.arange(s, s + 7)[: 30 - s], 4, numbers(20)) for s in range(0, 30, 7)
+            source.lists(np.arange(s, s + 7)[: 30 - s], 4, codes(20)) for s in range(0, 30, 7)
         ]
         assert np.concatenate([p.items for p in parts]).tolist() == whole.items.tolist()
         assert np.concatenate([p.scores for p in parts]).tobytes() == whole.scores.tobytes()
-    small = recs_from_source(replace(FactorSource(users, items), users_per_block=4), _request())
+    few_at_a_time = from_factors(users, items, None)._replace(users_per_block=4)
+    small = write_lists(few_at_a_time, Request(None, 50, None, None, None, None, None, False))
     assert bytes_of(small) == bytes_of(tt.recs_from((users, items)))
-
-
-def _request():
-    from trimtab.adapters.request import Request
-
-    return Request(None, 50, None, None, None, None, None, False)
 
 
 def test_no_users_or_items_at_all():

@@ -1,4 +1,4 @@
-"""`trimtab abtest` and `trimtab simulate --online`, as people run them."""
+"""`trimtab abtest`, as people run it."""
 
 from __future__ import annotations
 
@@ -213,15 +213,3 @@ def test_lists_in_two_buckets(call, tmp_path, data):
     assert run.returncode == 0, run.stderr
     expected = Experiment("may", 0.3).apply(bias, data.recs(), k=5)
     assert pq.read_table(tmp_path / "top.parquet").equals(expected)
-
-
-def test_a_simulated_test_can_be_analysed_again(call, tmp_path):
-    flags = ("--online", "--users", 1500, "--days", 3, "--drift", 1.0, "--out", "online")
-    run = call("simulate", *flags, cwd=tmp_path)
-    assert run.returncode == 0, run.stderr
-    assert re.search(r"true lift in clicks per open: \+", run.stdout)
-    assert " with 4,500 emails" in run.stdout
-    kept = sorted(path.name for path in (tmp_path / "online").iterdir())
-    assert kept == ["emails.parquet", "truth.parquet", "verdict.html", "verdicts.json"]
-    again = call("abtest", "--table", "online/emails.parquet", cwd=tmp_path)
-    assert "Clicks per open" in again.stdout

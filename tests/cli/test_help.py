@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import trimtab.cli
 from trimtab.abtest import attribute
 from trimtab.abtest import settings as abtest_settings
-from trimtab.abtest.simulated_test import Loop
+from trimtab.models.item_bias import ItemBias
 from trimtab.cli import app
 from trimtab.daily import Refresh, Simulation
 from trimtab.learn import BiasLearner, RerankLearner
@@ -51,7 +51,7 @@ FILLS: dict[str, tuple[Any, ...]] = {
     "history": (),
     "rollback": (),
     "diff": (),
-    "simulate": (Simulation, Loop),
+    "simulate": (Simulation,),
     "abtest": (abtest_settings.Settings, attribute),
     "serve": (serve_settings.Settings, run_service),
     "rerank fit": (RerankLearner, RerankLearner.fit),

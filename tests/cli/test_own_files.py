@@ -205,8 +205,6 @@ def test_simulate_reads_own_names(call, folder, tmp_path):
     columns = ("--columns", "user=Kunde,item=Artikel,time=Datum")
     run = call("simulate", "--log", folder / "recent.tsv", *columns, cwd=tmp_path)
     assert (run.returncode, "missing column 'Datum' (timestamp)" in run.stderr) == (2, True)
-    run = call("simulate", "--online", "--columns", "user=a", cwd=tmp_path)
-    assert (run.returncode, "--columns user=a" in run.stderr) == (2, True)
 
 
 def test_abtest_logs_and_tables(call, tmp_path):

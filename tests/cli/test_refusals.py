@@ -36,15 +36,6 @@ REFUSALS = {
     ),
     "a level of another engine": (("simulate", "--level", "aisle"), ["--level aisle", "category"]),
     "an unknown engine": (("simulate", "--engine", "als"), ["engine='als'", "markov"]),
-    "a log for generated customers": (
-        ("simulate", "--online", "--log", "x.csv"), ["--log x.csv", "--online"],
-    ),
-    "items for generated customers": (
-        ("simulate", "--online", "--items", "x.csv"), ["--items x.csv", "--online"],
-    ),
-    "a reranker for generated customers": (
-        ("simulate", "--online", "--reranker"), ["--reranker", "--online"],
-    ),
     "columns of no log": (("simulate", "--columns", "user=a"), ["--columns user=a", "--log"]),
     "columns of no log in a backtest": (
         ("backtest", "--date", "2026-02-20", "--columns", "user=a"), ["--columns user=a", "--log"],

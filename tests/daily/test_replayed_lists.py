@@ -144,15 +144,13 @@ def test_from_the_command_line(made_shop: Shop, tmp_path: Path) -> None:
         (("--engine", "markov"), "--engine markov: cannot be used with --lists"),
         (("--n-listed", "20"), "--n-listed 20: cannot be used with --lists"),
         (("--retrain-every", "7"), "--retrain-every 7: cannot be used with --lists"),
-        (("--online",), "--lists .*: cannot be used with --online"),
     ],
 )
 def test_what_does_not_go_with_lists(
     made_shop: Shop, tmp_path: Path, more: tuple[str, ...], message: str
 ) -> None:
-    given = ("simulate", "--lists", made_shop.lists, "--out", tmp_path / "out")
-    events = () if "--online" in more else ("--events", made_shop.events)
-    ran = run_in_process(*given, *events, *more)
+    given = ("simulate", "--lists", made_shop.lists, "--events", made_shop.events)
+    ran = run_in_process(*given, "--out", tmp_path / "out", *more)
     assert ran.returncode == 2
     assert re.fullmatch(f"trimtab: {message}.*\n", ran.stderr)
 

@@ -11,7 +11,7 @@ import pytest
 
 from trimtab.engines import Markov
 from trimtab.engines.base import Events
-from trimtab.engines.markov import count_first_order
+from trimtab.engines.markov import count_followers, find_buyers, gather_last
 from trimtab.errors import SettingError
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -75,27 +75,31 @@ def test_first_order_counts_equal_brute_force(least):
     for seed in range(40):
         log = random_log(seed)
         after, bought = brute_counts(log)
-        found, buyers = count_first_order(coded(log), least)
+        purchases = gather_last(coded(log), None)
+        buyers = find_buyers(purchases)
+        found = count_followers(buyers, purchases, least)
         counts = {
-            (j, int(found.items[e])): int(found.counts[e])
+            (j, int(found.columns[e])): int(found.values[e])
             for j in range(7)
             for e in range(found.indptr[j], found.indptr[j + 1])
         }
         assert counts == {pair: count for pair, count in after.items() if count >= least}
-        assert {j: int(n) for j, n in enumerate(buyers) if n} == bought
+        assert {j: int(n) for j, n in enumerate(np.diff(buyers.indptr)) if n} == bought
 
 
 def learned(log: pa.Table, **settings: object) -> dict:
     """What each row of a fitted engine says: by state, the value of each item."""
     engine = Markov(**settings).fit(log, AS_OF)
-    model, ids = engine._fitted.model, engine._fitted.item_ids
+    model, ids = engine._fitted.model, engine._fitted.items.ids
     n_items = len(ids)
     states = [(ids[j],) for j in range(n_items)]
-    states += [(ids[pair // n_items], ids[pair % n_items]) for pair in model.pairs]
+    pairs = () if model.pairs is None else model.pairs
+    states += [(ids[pair // n_items], ids[pair % n_items]) for pair in pairs]
+    scores, item_of = model.rows
     return {
-        (*state, ids[model.rows.item_of[model.rows.places[e]]]): model.rows.values[e]
+        (*state, ids[item_of[scores.columns[e]]]): scores.values[e]
         for row, state in enumerate(states)
-        for e in range(model.rows.indptr[row], model.rows.indptr[row + 1])
+        for e in range(scores.indptr[row], scores.indptr[row + 1])
     }
 
 

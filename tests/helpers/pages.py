@@ -13,9 +13,7 @@ from typing import Any
 from made_months import MONTHS
 from made_results import KINDS
 from made_verdicts import COMPARISONS, VERDICTS
-from trimtab.abtest.simulated_test import Loop
 from trimtab.report import write_comparisons, write_month, write_report, write_verdict
-from trimtab.report.verdict.simulated_test_page import write_run
 
 Pages = Callable[[str], Path]
 PAGES = [
@@ -23,7 +21,6 @@ PAGES = [
     *(f"month-{kind}" for kind in MONTHS),
     *(f"verdict-{kind}" for kind in VERDICTS),
     *(f"comparison-{kind}" for kind in COMPARISONS),
-    "simulated-test",
 ]
 
 
@@ -36,10 +33,8 @@ def write_any(name: str, path: Path) -> None:
         write_month(MONTHS[kind](), path)
     elif page == "verdict":
         write_verdict(VERDICTS[kind](), path)
-    elif page == "comparison":
-        write_comparisons(COMPARISONS[kind](), path)
     else:
-        write_run(Loop(users=300, days=3, items=100, listed=20, drift=1.0).run(), path)
+        write_comparisons(COMPARISONS[kind](), path)
 
 
 UNFOLD = "document.querySelectorAll('details').forEach(fold => { fold.open = true; })"

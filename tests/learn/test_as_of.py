@@ -11,7 +11,7 @@ import pytest
 
 import trimtab as tt
 from dated_shop import FIRST, TODAY, DatedShop, W
-from trimtab.datasets import generate_drift
+from drift import generate_drift
 from trimtab.errors import GuardWarning
 from trimtab.learn.hierarchy.features import features_as_of
 from trimtab.learn.hierarchy.forecasts import Lifts, forecast_lift

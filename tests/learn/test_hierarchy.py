@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 import trimtab as tt
-from trimtab.datasets import generate_drift
+from drift import generate_drift
 from trimtab.learn.hierarchy import trends
 
 DEFAULT = tt.BiasLearner()

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 import trimtab as tt
-from trimtab.datasets import generate_drift
+from drift import generate_drift
 
 MEANS = ("acc", "map", "ndcg", "hit_rate", "recall", "mrr")
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 import trimtab as tt
+from drift import generate_drift
 from made_biases import make_bias
-from trimtab.datasets import generate_drift
 from trimtab.models.folding import MASKED
 
 K = 10

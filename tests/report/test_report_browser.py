@@ -16,7 +16,7 @@ Open = Callable[..., Visit]
 
 HEIGHTS = {  # before pages were folded
     "backtest-demo": 16_400, "backtest-many": 13_182, "month-thirty": 1_708,
-    "verdict-totals": 2_282, "verdict-table": 4_314, "simulated-test": 4_961,
+    "verdict-totals": 2_282, "verdict-table": 4_314,
 }  # fmt: skip
 CUT = """() => [...document.querySelectorAll('.scroll')]
     .filter(table => table.scrollWidth > table.clientWidth + 1).map(table => table.ariaLabel)"""

@@ -37,10 +37,9 @@ SECTIONS = {
     "verdict-totals": ["verdict", "intervals", "guide"],
     "verdict-table": TABLE,
     "verdict-plain": ["verdict", "intervals", "guide"],
-    "simulated-test": ["verdict", "truth", *TABLE[1:]],
 }
 N_CHARTS = {"backtest-demo": 40, "backtest-many": 37, "month-thirty": 1, "month-idle": 0,
-            "verdict-totals": 1, "verdict-table": 11, "simulated-test": 12}  # fmt: skip
+            "verdict-totals": 1, "verdict-table": 11}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", SECTIONS)
@@ -123,7 +122,7 @@ def test_without_the_libraries_that_draw(library: str, monkeypatch: pytest.Monke
 
 def test_importing_the_pages_is_light() -> None:
     code = (
-        "import sys, trimtab.report, trimtab.report.verdict.simulated_test_page; "
+        "import sys, trimtab.report; "
         "sys.exit(bool({'altair', 'vl_convert', 'jinja2', 'numba', 'scipy'} & set(sys.modules)))"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import trimtab as tt
+from drift import generate_drift
 from spark_cluster import start_cluster
 from spark_driver import LEARNERS
-from trimtab.datasets import generate_drift
 
 pytestmark = pytest.mark.minutes
 

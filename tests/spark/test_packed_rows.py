@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors import AnalysisException
 
 import trimtab as tt
-from trimtab.datasets import generate_drift
+from drift import generate_drift
 from trimtab.spark import fit
 from trimtab.spark.packed_rows import choose_ranges, pack_rows, schema_of, unpack_rows
 from trimtab.spark.spark_frames import batches_of_many_rows

@@ -8,7 +8,6 @@ from trimtab.abtest.metrics import Metric
 from trimtab.abtest.readings import Reading
 from trimtab.abtest.sample_size import Baseline, Planned, baseline_of, baseline_of_counts, plan
 from trimtab.abtest.settings import Settings
-from trimtab.abtest.simulated_test import Loop, Power, Run
 from trimtab.abtest.verdicts import Dated, Finding, SampleRatio, Side, Verdicts
 
 __all__ = [
@@ -18,12 +17,9 @@ __all__ = [
     "Dated",
     "Experiment",
     "Finding",
-    "Loop",
     "Metric",
     "Planned",
-    "Power",
     "Reading",
-    "Run",
     "SampleRatio",
     "Settings",
     "Side",

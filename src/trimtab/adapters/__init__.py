@@ -1,9 +1,9 @@
-"""Recommendations from models of other libraries, one file per library.
+"""Recommendations from models of other libraries.
 
 A model's library is recognised by the module names of its classes; no library is imported for it.
 """
 
 from trimtab.adapters.dispatch import recs_from
-from trimtab.adapters.training_matrix import UserItems, user_items
+from trimtab.adapters.requests import UserItems, user_items
 
 __all__ = ["UserItems", "recs_from", "user_items"]

@@ -1,23 +1,24 @@
-"""recs_from: find the adapter for a model and call it."""
+"""recs_from: find the function for a model and call it."""
 
 from __future__ import annotations
 
-from importlib import import_module
+from collections.abc import Callable
 from typing import Any
 
 import narwhals as nw
 
-from trimtab.adapters.request import Request
+from trimtab.adapters import libraries
+from trimtab.adapters.requests import Request
 from trimtab.checks import require_flag, require_whole
 from trimtab.errors import DataError
 
-_ADAPTERS = {
-    "trimtab.engines": "own_engines",
-    "implicit": "implicit",
-    "rectools": "rectools",
-    "lenskit": "lenskit",
-    "lightfm": "lightfm",
-    "scipy.sparse": "score_matrix",
+_LIBRARIES = {
+    "trimtab.engines": libraries.list_engine,
+    "implicit": libraries.list_implicit,
+    "rectools": libraries.list_rectools,
+    "lenskit": libraries.list_lenskit,
+    "lightfm": libraries.list_lightfm,
+    "scipy.sparse": libraries.list_score_matrix,
 }
 
 
@@ -67,39 +68,42 @@ def recs_from(
     """
     require_whole("n", n, 1)
     require_flag("exclude_known", exclude_known)
-    adapter = import_module(f"trimtab.adapters.{_adapter_name(model)}")
-    request = Request(
-        users, int(n), data, user_ids, item_ids, user_features, item_features, exclude_known
+    make_lists = _find_adapter(model)
+    return make_lists(
+        model,
+        Request(
+            users, int(n), data, user_ids, item_ids, user_features, item_features, exclude_known
+        ),
     )
-    return adapter.make_recs(model, request.with_ids())
 
 
 def can_read(model: Any) -> bool:
     """Return whether `recs_from` knows how to read a model."""
     try:
-        _adapter_name(model)
+        _find_adapter(model)
     except DataError:
         return False
     return True
 
 
-def _adapter_name(model: Any) -> str:
-    """Return the name of the adapter, by the module names of the model's classes."""
+def _find_adapter(model: Any) -> Callable[[Any, Request], Any]:
+    """Return the function for a model, by the module names of the model's classes."""
     for kind in type(model).__mro__:
-        for package, name in _ADAPTERS.items():
+        for package, adapter in _LIBRARIES.items():
             if kind.__module__ == package or kind.__module__.startswith(f"{package}."):
-                return name
-    if isinstance(model, tuple | list) and [_axes(part) for part in model] == [2, 2]:
-        return "factor_arrays"
+                return adapter
+    axes = (
+        [len(getattr(part, "shape", ())) for part in model]
+        if isinstance(model, tuple | list)
+        else []
+    )
+    if axes == [2, 2]:
+        return libraries.list_factor_pair
     if isinstance(nw.from_native(model, pass_through=True), nw.DataFrame | nw.LazyFrame):
-        return "score_tables"
+        return libraries.list_score_table
     raise DataError(
         f"model is a {type(model).__name__}: pass a fitted model of implicit, RecTools or LightFM, "
         f"a LensKit pipeline, a scipy.sparse matrix of scores, a pair (user_factors, "
         f"item_factors) of 2-d arrays, a table of user_id, item_id, score, or one of Trimtab's "
         f"engines"
     )
-
-
-def _axes(value: Any) -> int:
-    return len(getattr(value, "shape", ()))

@@ -1,93 +1,248 @@
-"""Turn a model that numbers users and items into a table of lists."""
+"""Lists of models that number their users and items: the best items by number, as a table of ids.
+
+A source returns the lists of some users as codes of item ids, so that ties go to the smaller id.
+There are three: dot products of factors, rows of a sparse matrix, and libraries that only return
+the best k items.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from trimtab.adapters.numbered_ids import NumberedIds
-from trimtab.adapters.request import Request
-from trimtab.arrays import Codes, Floats, Ints, Lists
+from trimtab.adapters.requests import Request
+from trimtab.arrays import Codes, Flags, Ints, Lists
+from trimtab.engines.base import read_ids
+from trimtab.engines.factorization import list_factors
+from trimtab.errors import DataError, warn
 from trimtab.metrics.ranking import rank_lists
 from trimtab.tables.columns import ITEM, SCORE, USER
-from trimtab.tables.lists import find_repeat, group_scored, merge_repeats
-from trimtab.tables.vocabulary import take_ids
+from trimtab.tables.lists import find_repeat, group_scored, group_sets, merge_repeats
+from trimtab.tables.vocabulary import Vocabulary, id_column
 
 _BLOCKS_WITHOUT_BAR = 4
-SCORE_LIMIT = 3.4e38  # libraries mark hidden items with the lowest float32 or minus infinity
+_SCORE_LIMIT = 3.4e38  # libraries mark hidden items with the lowest float32 or minus infinity
 
 
-class ListSource(Protocol):
-    """A model that numbers users and items."""
+class NumberedIds(NamedTuple):
+    """The ids of users or items that a model knows by number."""
+
+    vocabulary: Vocabulary
+    codes: Codes  # by number
+
+    @staticmethod
+    def read(values: Any | None, size: int, name: str, column: str) -> NumberedIds:
+        """Return the ids of `size` numbers; for None, the numbers themselves.
+
+        Args:
+            values: one distinct id for each number.
+            size: number of ids needed.
+            name: argument to name in errors.
+            column: column that the ids belong to.
+        """
+        if values is None:
+            own = Vocabulary(np.arange(size), "the model", column)
+            return NumberedIds(own, np.arange(size, dtype=np.int32))
+        given = read_ids(values, name, column)
+        if len(given) != size:
+            raise DataError(
+                f"{name} has {len(given)} ids, but the model has {size}: pass one id for each, in "
+                f"the order of the model"
+            )
+        found, (codes,) = Vocabulary.encode(id_column(name, column, given))
+        if len(found) < size:
+            (repeated,) = found.take(np.array([np.bincount(codes).argmax()]))
+            raise DataError(f"{name} has {repeated} more than once; ids must be distinct")
+        return NumberedIds(Vocabulary(found.ids, "the model", column), codes)
 
     @property
-    def n_users(self) -> int:
-        """Number of users."""
+    def numbers(self) -> Ints:
+        """The number of each code."""
+        return np.argsort(self.codes)
 
-    @property
-    def n_items(self) -> int:
-        """Number of items."""
 
-    @property
-    def users_per_block(self) -> int:
-        """Number of users that fit into memory together."""
+def find_users(known: Vocabulary, users: Any | None) -> Codes:
+    """Return the codes of the given users, ascending; a warning counts the unknown ones."""
+    if users is None:
+        return np.arange(len(known), dtype=np.int32)
+    wanted = read_ids(users, "users", USER)
+    if len(wanted) == 0 or len(known) == 0:
+        n_users = len(pc.unique(wanted))
+        warn_of_missing(n_users, n_users, "the model has no users")
+        return np.empty(0, np.int32)
+    asked, _ = Vocabulary.encode(id_column("users", USER, wanted))
+    codes = known.codes(asked.column)
+    warn_of_missing(int((codes < 0).sum()), len(codes), "the model does not know them")
+    return codes[codes >= 0]
 
-    def lists(self, rows: Ints, n: int, items: NumberedIds) -> Lists:
-        """Return the n best items of each user, as codes, in the ranking order."""
+
+def warn_of_missing(n_missing: int, n_users: int, reason: str) -> None:
+    """Warn that some of the users asked for get no list.
+
+    Args:
+        n_missing: number of them.
+        n_users: distinct users asked for.
+        reason: why, as part of a sentence.
+    """
+    if n_missing:
+        warn(
+            f"{n_missing} of {n_users} users get no list: {reason}; check that users and model "
+            f"have the same ids"
+        )
 
 
 class ScoredRows(NamedTuple):
     """Scored items of units, in any order."""
 
     units: NDArray[Any]  # positions of the requested users
-    items: NDArray[Any]  # item numbers, or codes; below 0 for an empty slot
+    items: NDArray[Any]  # item numbers; below 0 for an empty slot
     scores: NDArray[Any]
 
-    def with_codes(self, items: NumberedIds) -> ScoredRows:
-        """Return the rows that are recommendations, with items as codes."""
+    def rank(self, item_codes: Codes, n_units: int, n: int) -> Lists:
+        """Return the n best items of each unit as codes, each once with its best score.
+
+        Rows that are no recommendations are left out: empty slots and scores that are not finite.
+        """
         scores = self.scores.astype(np.float64)
-        valid = (np.abs(scores) < SCORE_LIMIT) & (self.items >= 0)  # False for nan
-        codes = items.codes[self.items[valid]]
-        return ScoredRows(self.units[valid].astype(np.int32), codes, scores[valid])
-
-    def rank(self, n_units: int, n: int, n_items: int) -> Lists:
-        """Return the n best items of each unit, each once with its best score; items are codes."""
-        lists = group_scored(*self, n_units)
-        if find_repeat(lists, n_items):
+        valid = (np.abs(scores) < _SCORE_LIMIT) & (self.items >= 0)  # False for nan
+        units, codes = self.units[valid].astype(np.int32), item_codes[self.items[valid]]
+        lists = group_scored(units, codes, scores[valid], n_units)
+        if find_repeat(lists, len(item_codes)):
             lists = merge_repeats(lists, "max")
-        return rank_lists(lists, n, np.zeros(n_items))
+        return rank_lists(lists, n, np.zeros(len(item_codes)))
 
 
-def recs_from_source(
-    source: ListSource, request: Request, user_ids: Any | None = None, item_ids: Any | None = None
-) -> Any:
-    """Return the table of lists: user_id, item_id, score.
+class Source(NamedTuple):
+    """A model that numbers users and items."""
+
+    n_users: int
+    n_items: int
+    users_per_block: int  # that fit into memory together
+    lists: Callable[[Ints, int, Codes], Lists]  # user numbers, n, item codes by number
+
+
+def from_factors(users: NDArray[Any], items: NDArray[Any], known: Any | None) -> Source:
+    """Return a source of exact lists from factors, in double precision.
 
     Args:
-        source: the model.
-        request: arguments of `recs_from`.
-        user_ids: id of each user number, if the library has them; by default those of `request`.
-        item_ids: id of each item number, if the library has them; by default those of `request`.
+        users: users x factors.
+        items: items x factors.
+        known: user-item matrix of items to leave out.
     """
-    user_ids = request.user_ids if user_ids is None else user_ids
-    item_ids = request.item_ids if item_ids is None else item_ids
-    users = NumberedIds.read(user_ids, source.n_users, "user_ids", USER)
-    items = NumberedIds.read(item_ids, source.n_items, "item_ids", ITEM)
-    wanted = users.find(request.users)
-    rows = users.numbers[wanted]
-    n = min(request.n, source.n_items)
-    starts = range(0, len(rows), source.users_per_block) if n else range(0)
+
+    def lists(rows: Ints, n: int, item_codes: Codes) -> Lists:
+        hidden = None
+        if known is not None:
+            units, numbers = _entries(known[rows])
+            hidden = group_sets(units.astype(np.int32), item_codes[numbers], len(rows))
+        own, by_code = users[rows].astype(np.float64), items[np.argsort(item_codes)]
+        return list_factors(own, by_code.astype(np.float64), n, hidden, limit=_SCORE_LIMIT)
+
+    return Source(len(users), len(items), 65_536, lists)
+
+
+def from_matrix(
+    rows_of: Callable[[Ints], Any], shape: tuple[int, int], known: Any | None, block: int = 1024
+) -> Source:
+    """Return a source of the explicit entries of a sparse matrix of scores.
+
+    Args:
+        rows_of: user numbers to a CSR matrix with one row per user.
+        shape: numbers of users and items.
+        known: user-item matrix of items to leave out.
+        block: users whose rows fit into memory together.
+    """
+
+    def lists(rows: Ints, n: int, item_codes: Codes) -> Lists:
+        scored = rows_of(rows)
+        units, numbers = _entries(scored)
+        scores = scored.data
+        if known is not None:
+            hidden_units, hidden = _entries(known[rows])
+            pairs = (units * shape[1] + numbers, hidden_units * shape[1] + hidden)
+            scores = np.where(np.isin(*pairs), np.nan, scores)
+        return ScoredRows(units, numbers, scores).rank(item_codes, len(rows), n)
+
+    return Source(*shape, block, lists)
+
+
+def _entries(matrix: Any) -> tuple[Ints, NDArray[Any]]:
+    """Return row and column of each entry of a CSR matrix."""
+    return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr)), matrix.indices
+
+
+def from_best_k(
+    query: Callable[[Ints, int], ScoredRows], n_users: int, n_items: int, block: int = 4096
+) -> Source:
+    """Return a source that asks for more items while scores tie at the n-th slot.
+
+    A library orders equal scores in its own way. Asking until the score drops returns all tied
+    items, and the smaller ids are kept.
+
+    Args:
+        query: user numbers and k to at most k items per user.
+        n_users: number of users.
+        n_items: number of items.
+        block: users to ask for together.
+    """
+
+    def lists(rows: Ints, n: int, item_codes: Codes) -> Lists:
+        numbers = np.argsort(item_codes)
+        settled, waiting = [], np.arange(len(rows))
+        k = min(n + 1, n_items)
+        while len(waiting):
+            ranked = query(rows[waiting], k).rank(item_codes, len(waiting), k)
+            done = _is_settled(ranked, n, k) | (k == n_items)
+            units = np.repeat(np.arange(len(waiting)), np.diff(ranked.indptr))
+            keep = done[units]
+            found = (waiting[units], numbers[ranked.items], ranked.scores)
+            settled.append([values[keep] for values in found])
+            waiting = waiting[~done]
+            k = min(2 * k, n_items)
+        whole = ScoredRows(*(np.concatenate(parts) for parts in zip(*settled, strict=True)))
+        return whole.rank(item_codes, len(rows), n)
+
+    return Source(n_users, n_items, block, lists)
+
+
+def _is_settled(ranked: Lists, n: int, k: int) -> Flags:
+    """Return whether the n-th score is above the k-th, or there is no k-th."""
+    full = np.diff(ranked.indptr) == k
+    settled: Flags = ~full
+    starts = ranked.indptr[:-1][full]
+    settled[full] = ranked.scores[starts + n - 1] > ranked.scores[starts + k - 1]
+    return settled
+
+
+def write_lists(source: Source, request: Request) -> Any:
+    """Return the lists of the requested users: user_id, item_id, score."""
+    users = NumberedIds.read(request.user_ids, source.n_users, "user_ids", USER)
+    items = NumberedIds.read(request.item_ids, source.n_items, "item_ids", ITEM)
+    wanted = find_users(users.vocabulary, request.users)
+    rows, n, block = users.numbers[wanted], min(request.n, source.n_items), source.users_per_block
+    none = Lists(np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0))
     blocks = [
-        source.lists(rows[start : start + source.users_per_block], n, items)
-        for start in _with_progress_bar(starts)
+        source.lists(rows[start : start + block], n, items.codes)
+        for start in _with_progress_bar(range(0, len(rows) if n else 0, block))
     ]
-    return write_recs(_columns(blocks, wanted, users, items), request.users)
+    lengths, codes, scores = (
+        np.concatenate(parts)
+        for parts in zip(*((np.diff(b.indptr), b.items, b.scores) for b in (none, *blocks)),
+                         strict=True)
+    )  # fmt: skip
+    columns = {
+        USER: users.vocabulary.take(np.repeat(wanted[: len(lengths)], lengths)),
+        ITEM: items.vocabulary.take(codes),
+        SCORE: scores,
+    }
+    return _as_frame_of(pa.table(columns), request.users)
 
 
 def _with_progress_bar(starts: range) -> Iterable[int]:
@@ -100,22 +255,8 @@ def _with_progress_bar(starts: range) -> Iterable[int]:
     return track(starts, "listing", console=Console(stderr=True), transient=True)
 
 
-def _columns(
-    blocks: list[Lists], wanted: Ints, users: NumberedIds, items: NumberedIds
-) -> dict[str, Any]:
-    lengths: Ints = np.concatenate([np.empty(0, np.int64), *(np.diff(b.indptr) for b in blocks)])
-    codes: Codes = np.concatenate([np.empty(0, np.int32), *(b.items for b in blocks)])
-    scores: Floats = np.concatenate([np.empty(0), *(b.scores for b in blocks)])
-    return {
-        USER: take_ids(users.ids, np.repeat(wanted[: len(lengths)], lengths).astype(np.int32)),
-        ITEM: take_ids(items.ids, codes),
-        SCORE: scores,
-    }
-
-
-def write_recs(columns: dict[str, Any], users: Any | None) -> Any:
-    """Return the columns as the type of frame of `users`, or else an Arrow table."""
-    table = pa.table(columns)
+def _as_frame_of(table: pa.Table, users: Any | None) -> Any:
+    """Return a table as the type of frame of `users`, or as it is."""
     given = None if users is None else nw.from_native(users, pass_through=True)
     if not isinstance(given, nw.DataFrame | nw.LazyFrame):
         return table

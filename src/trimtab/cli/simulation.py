@@ -1,19 +1,16 @@
-"""The command that replays the daily job, or simulates an A/B test of it: simulate."""
+"""The command that replays the daily job: simulate."""
 
 from __future__ import annotations
 
 import contextlib
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from trimtab.abtest.simulated_test import Loop
 from trimtab.checks import require_choice
-from trimtab.cli.abtest_printing import print_verdicts
 from trimtab.cli.options import (
     CategoryLevel,
     Columns,
@@ -23,7 +20,6 @@ from trimtab.cli.options import (
     Metric,
     Query,
     RecentDays,
-    Share,
     Slots,
     Zone,
     one_of,
@@ -43,22 +39,19 @@ from trimtab.experiments.plan import ENGINES, make_engines, open_log
 from trimtab.experiments.python_engines import is_engine_address
 from trimtab.experiments.results import INCOMPLETE
 from trimtab.store import Store
-from trimtab.tables.columns import WEIGHT, ColumnMap
-from trimtab.tables.files import write_atomically, write_table
+from trimtab.tables.columns import ColumnMap
+from trimtab.tables.columns import WEIGHT
 
 _ENGINE = next(iter(ENGINES))
 
 
 def simulate(
-    online: Annotated[
-        bool, typer.Option("--online", help="Simulate an A/B test with generated customers.")
-    ] = False,
     days: Annotated[
         int | None,
         option(
             "DAYS",
-            f"Days to simulate: by default the last {Simulation.days} of the log, as many as "
-            f"--lists cover, or {Loop.days} with --online.",
+            f"Days to simulate: by default the last {Simulation.days} of the log, or as many as "
+            f"--lists cover.",
         ),
     ] = None,
     log: LogFile = None,
@@ -91,57 +84,14 @@ def simulate(
             "--reranker", help="Also learn a reranker every morning, and judge its lists."
         ),
     ] = Simulation.reranker,
-    out: Annotated[
-        Path | None,
-        option(
-            "FOLDER", "Folder for the results: by default month, or online with --online.", "--out"
-        ),
-    ] = None,
+    out: Annotated[Path, option("FOLDER", "Folder for the results.", "--out")] = Path("month"),
     report: Annotated[bool, typer.Option(help="Write a report page.")] = True,
-    users: Annotated[
-        int, option("NUMBER", "Customers, one email a day each (with --online).")
-    ] = Loop.users,
-    drift: Annotated[
-        float, option("NUMBER", "Strength of the trends, from 0 to 1 (with --online).")
-    ] = Loop.drift,
-    share: Share = Loop.share,
-    open_rate: Annotated[
-        float, option("SHARE", "Share of emails that are opened (with --online).")
-    ] = Loop.open_rate,
-    click_rate: Annotated[
-        float, option("SHARE", "Share of opened emails that get a click (with --online).")
-    ] = Loop.click_rate,
-    order_rate: Annotated[
-        float, option("SHARE", "Share of clicks that lead to an order (with --online).")
-    ] = Loop.order_rate,
-    order_value: Annotated[
-        float, option("AMOUNT", "Mean value of an order (with --online).")
-    ] = Loop.order_value,
-    seed: Annotated[int, option("NUMBER", "Random seed (with --online).")] = Loop.seed,
 ) -> None:
-    """Replay the daily job on a log, or simulate an A/B test.
+    """Replay the daily job on a log.
 
     With --lists, the job is replayed on the dated lists of your own engine, on the last days that
     lists and log cover.
-
-    With --online, generated customers get emails in two groups, and the test is analysed.
     """
-    if online:
-        refuse_with(
-            "--online", log=log, items=items, lists=lists, query=query, engine=engine,
-            columns=columns,
-        )  # fmt: skip
-        if reranker:
-            raise SettingError("--reranker: cannot be used with --online; drop one of them")
-        loop = {
-            "users": users, "days": Loop.days if days is None else days, "listed": n_listed, "k": k,
-            "drift": drift, "share": share, "open_rate": open_rate, "click_rate": click_rate,
-            "order_rate": order_rate, "order_value": order_value, "recent_days": recent_days,
-            "seed": seed,
-        }  # fmt: skip
-        _simulate_test(loop, out or Path("online"), report)
-        return
-    out = out or Path("month")
     require_output(out, page=report)
     require_free(out)
     if lists is None:
@@ -255,32 +205,3 @@ def _print_month(month: Month) -> None:
     say(f"{write_title(month, decision)}.")
     say(f"{describe_outcome(month)} {describe_doubt(decision)}".strip())
     say(describe_days(month))
-
-
-def _simulate_test(settings: Mapping[str, Any], out: Path, report: bool) -> None:
-    """Simulate an A/B test, and write and print what came out."""
-    from trimtab.report.words import percent
-
-    require_output(out, page=report)
-    loop = Loop(**settings)
-    with progress_bar(loop.days) as step:
-        run = loop.run(step=step)
-    write_table(run.emails, out / "emails.parquet")
-    write_table(run.truth, out / "truth.parquet")
-    with write_atomically(out / "verdicts.json") as file:
-        file.write(json.dumps(run.verdicts.to_dict(), indent=1, allow_nan=False).encode())
-    print_verdicts(run.verdicts)
-    _print_power(run)
-    say(f"true lift in clicks per open: {percent(run.true_lift)}; all emails in {out}")
-    if report:
-        from trimtab.report.verdict.simulated_test_page import write_run
-
-        write_run(run, out / "verdict.html")
-        say_page(out / "verdict.html")
-
-
-def _print_power(run: Any) -> None:
-    from trimtab.report.words import share
-
-    parts = ", ".join(f"{share(power.found)} with {power.emails:,} emails" for power in run.power)
-    say(f"Share of 200 repeated tests that detect the true lift: {parts}.")

@@ -8,14 +8,16 @@ profile comes from all the user's events. `decay_days` (β) weights each event b
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
+import narwhals as nw
 import numpy as np
 import pyarrow as pa
 
-from trimtab.arrays import Codes, Floats, Ints, Lists, find_positions
+from trimtab.arrays import Codes, Floats, Ints, Lists
 from trimtab.checks import (
     MOST_DAYS,
     require_fitted,
@@ -25,9 +27,9 @@ from trimtab.checks import (
 )
 from trimtab.errors import DataError
 from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER
-from trimtab.tables.frames import Table, id_values, read_frame, write_frame
+from trimtab.tables.frames import Table, read_frame, write_frame
 from trimtab.tables.times import DAY, as_datetime, microseconds, read_instant, require_before
-from trimtab.tables.vocabulary import as_id_column, encode_ids, id_column, take_ids
+from trimtab.tables.vocabulary import Vocabulary, id_column
 
 
 class Events(NamedTuple):
@@ -55,10 +57,41 @@ class Events(NamedTuple):
         return weights
 
 
+class Purchases(NamedTuple):
+    """Events as one row per user and item, ordered by user, then item."""
+
+    users: Codes
+    items: Codes
+    first: Ints  # times
+    last: Ints
+    weights: Floats  # summed over the events
+    n_users: int
+    n_items: int
+
+
+def gather_purchases(events: Events, weights: Floats) -> Purchases:
+    """Return the distinct purchases of each user."""
+    key = events.users.astype(np.int64) * events.n_items + events.items
+    order = np.lexsort((events.times, key))
+    key, times = key[order], events.times[order]
+    starts = np.flatnonzero(np.diff(key, prepend=-1))
+    ends = np.append(starts[1:], len(key)) - 1
+    users, items = np.divmod(key[starts], events.n_items)
+    return Purchases(
+        users.astype(np.int32), items.astype(np.int32), times[starts], times[ends],
+        np.add.reduceat(weights[order], starts), events.n_users, events.n_items,
+    )  # fmt: skip
+
+
+def pointers(codes: Codes | Ints, n: int) -> Ints:
+    """Return where the rows of each code begin once rows are grouped by code."""
+    return np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=n))]).astype(np.int64)
+
+
 class _Fitted(NamedTuple):
     sample: Table
-    user_ids: Any
-    item_ids: Any
+    users: Vocabulary
+    items: Vocabulary
     model: Any
 
 
@@ -92,13 +125,17 @@ class Engine(ABC):
         instant = read_instant("as_of", as_of)
         times = _read_times(table)
         require_before(times, instant)
-        user_ids, (users,) = encode_ids([table.ids(USER)])
-        item_ids, (items,) = encode_ids([table.ids(ITEM)])
-        coded = Events(users, items, times, len(user_ids), len(item_ids), instant)
-        self._require_window(len(coded.since(self.window_days).times), instant)
-        model = self._learn(coded, item_ids)
+        users, (user_codes,) = Vocabulary.encode(table.ids(USER))
+        items, (item_codes,) = Vocabulary.encode(table.ids(ITEM))
+        coded = Events(user_codes, item_codes, times, len(users), len(items), instant)
+        if self.window_days is not None and len(coded.since(self.window_days).times) == 0:
+            raise DataError(
+                f"window_days={self.window_days:g}: there are no events in the window before "
+                f"{as_datetime(instant):%Y-%m-%d}; use a longer window"
+            )
+        model = self._learn(coded, items)
         sample = Table(table.name, table.columns.slice(0, 0), table.sample, table.lazy)
-        self._fitted = _Fitted(sample, user_ids, item_ids, model)
+        self._fitted = _Fitted(sample, users, items, model)
         return self
 
     def recommend(self, users: Any | None = None, n: int = 50) -> Any:
@@ -115,45 +152,23 @@ class Engine(ABC):
         require_whole("n", n, 1)
         require_fitted(self, self._fitted is not None)
         assert self._fitted is not None
-        wanted, codes = self._code_users(users)
+        wanted, codes = _code_users(users, self._fitted.users)
         lists = self._score(self._fitted.model, codes, int(n))
         rows = np.repeat(np.arange(len(codes), dtype=np.int32), np.diff(lists.indptr))
         columns = {
-            USER: take_ids(wanted, rows),
-            ITEM: take_ids(self._fitted.item_ids, lists.items),
+            USER: wanted.take(rows),
+            ITEM: self._fitted.items.take(lists.items),
             SCORE: lists.scores,
         }
         return write_frame(columns, self._fitted.sample)
 
-    def _require_window(self, n_events: int, instant: int) -> None:
-        """Raise if the window has no events."""
-        if self.window_days is not None and n_events == 0:
-            raise DataError(
-                f"window_days={self.window_days:g}: there are no events in the window before "
-                f"{as_datetime(instant):%Y-%m-%d}; use a longer window"
-            )
-
     @abstractmethod
-    def _learn(self, events: Events, item_ids: Any) -> Any:
+    def _learn(self, events: Events, items: Vocabulary) -> Any:
         """Return the model learned from the events."""
 
     @abstractmethod
     def _score(self, model: Any, users: Codes, n: int) -> Lists:
         """Return the top n of each user, best first, scores above 0; code -1 is an unknown user."""
-
-    def _code_users(self, users: Any | None) -> tuple[Any, Codes]:
-        """Return the distinct ids of the given users, ascending, and their codes or -1."""
-        assert self._fitted is not None
-        known = self._fitted.user_ids
-        if users is None:
-            return known, np.arange(len(known), dtype=np.int32)
-        column = id_values(users, "users", USER)
-        if len(column) == 0:
-            return known[:0], np.empty(0, np.int32)
-        ours = as_id_column("events", USER, known)
-        ids, (our_codes, their_codes) = encode_ids([ours, id_column("users", USER, column)])
-        wanted = np.unique(their_codes)
-        return take_ids(ids, wanted), find_positions(our_codes, wanted)
 
 
 def _read_times(table: Table) -> Ints:
@@ -165,3 +180,39 @@ def _read_times(table: Table) -> Ints:
         )
     require_no_nulls("events", TIMESTAMP, column)
     return microseconds(column)
+
+
+def _code_users(users: Any | None, known: Vocabulary) -> tuple[Vocabulary, Codes]:
+    """Return the distinct ids of the given users, and their codes among known users, or -1."""
+    if users is None:
+        return known, np.arange(len(known), dtype=np.int32)
+    column = read_ids(users, "users", USER)
+    if len(column) == 0:
+        return known, np.empty(0, np.int32)
+    wanted, _ = Vocabulary.encode(id_column("users", USER, column))
+    return wanted, known.codes(wanted.column)
+
+
+def read_ids(values: Any, name: str, column: str) -> pa.ChunkedArray:
+    """Return ids given as a frame, a series, an array or any iterable, as an Arrow column.
+
+    Args:
+        values: ids, or a frame with them in `column`.
+        name: argument to name in errors.
+        column: column that the ids belong to.
+    """
+    if isinstance(values, pa.ChunkedArray | pa.Array):
+        return values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
+    with contextlib.suppress(TypeError):
+        return pa.chunked_array([nw.from_native(values, series_only=True).to_arrow()])
+    with contextlib.suppress(TypeError):
+        frame = nw.from_native(values)
+        return read_frame(frame.to_native(), name, column, may_be_empty=True).columns[column]
+    try:
+        array = pa.array(values if isinstance(values, np.ndarray) else list(values))
+    except (TypeError, OverflowError, pa.ArrowException) as error:
+        raise DataError(
+            f"{name} is a {type(values).__name__} that cannot be read as ids ({error}); pass "
+            f"64-bit integers or strings, or a frame with '{column}'"
+        ) from error
+    return pa.chunked_array([array])

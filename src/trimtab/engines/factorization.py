@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trimtab.arrays import Codes, Lists, Singles, close_lists, split_into_blocks
+from trimtab.arrays import Codes, Lists, Sets, Singles, close_lists, split_into_blocks
 from trimtab.checks import require_choice, require_scipy_sparse, require_whole
-from trimtab.engines.base import Engine, Events
-from trimtab.engines.purchases import gather_purchases, pointers
+from trimtab.engines.base import Engine, Events, gather_purchases, pointers
+from trimtab.tables.vocabulary import Vocabulary
 from trimtab.threads import one_blas_thread, run_ranges
 
 WEIGHTINGS = ("binary", "frequency", "recency")
@@ -29,8 +29,7 @@ _POWER_STEPS = 4  # each sharpens the basis if singular values decrease slowly
 
 class _Model(NamedTuple):
     users: Singles  # users x factors
-    item_blocks: Singles  # blocks x factors x BLOCK
-    n_items: int
+    items: Singles  # items x factors
 
 
 @dataclass(kw_only=True)
@@ -55,12 +54,11 @@ class Factorization(Engine):
         require_choice("weighting", self.weighting, WEIGHTINGS)
         require_scipy_sparse(_NAME)  # fail now, not after an hour of other work
 
-    def _learn(self, events: Events, item_ids: Any) -> _Model:
+    def _learn(self, events: Events, items: Vocabulary) -> _Model:
         matrix = self._matrix(events.since(self.window_days))
-        items = item_factors(matrix, self.n_factors, self.seed)
+        factors = item_factors(matrix, self.n_factors, self.seed)
         profiles = matrix if self.window_days is None else self._matrix(events)
-        users = np.ascontiguousarray(profiles @ items, np.float32)
-        return _Model(users, _item_blocks(items), events.n_items)
+        return _Model((profiles @ factors).astype(np.float32), factors.astype(np.float32))
 
     def _matrix(self, events: Events) -> Any:
         decay = self.decay_days
@@ -76,19 +74,41 @@ class Factorization(Engine):
         return sparse.csr_array((values.astype(np.float32), bought.items, indptr), shape=shape)
 
     def _score(self, model: _Model, users: Codes, n: int) -> Lists:
-        from trimtab.kernels.compiling import compile_notice
-        from trimtab.kernels.factor_lists import rank_factors
-
-        n = min(n, model.n_items)
         factors = np.where((users >= 0)[:, None], model.users[users], np.float32(0))
-        items = np.empty(len(users) * n, np.int32)
-        scores = np.empty(len(users) * n)
-        lengths = np.zeros(len(users), np.int64)
-        with compile_notice():
-            run_ranges(
-                rank_factors, len(users), n, factors, model.item_blocks, items, scores, lengths
-            )
-        return close_lists(items, scores, lengths, n)
+        return list_factors(factors, model.items, n, above=0.0)
+
+
+def list_factors(
+    users: NDArray[Any],
+    items: NDArray[Any],
+    n: int,
+    hidden: Sets | None = None,
+    above: float = -np.inf,
+    limit: float = np.inf,
+) -> Lists:
+    """Return each user's n items with the highest dot products of factors, ties by item.
+
+    Args:
+        users: users x factors, in the precision of the items.
+        items: items x factors.
+        n: longest list.
+        hidden: items that a user must not get.
+        above: only scores above this are listed.
+        limit: only scores of an absolute value below this are listed.
+    """
+    from trimtab.kernels.compiling import compile_notice
+    from trimtab.kernels.factor_lists import BLOCK, rank_factors
+
+    n, n_users = min(n, len(items)), len(users)
+    if hidden is None:
+        hidden = Sets(np.zeros(n_users + 1, np.int64), np.empty(0, np.int32))
+    codes, scores = np.empty(n_users * n, np.int32), np.empty(n_users * n)
+    lengths = np.zeros(n_users, np.int64)
+    factors = (np.ascontiguousarray(users), split_into_blocks(items, BLOCK))
+    arrays = (*factors, *hidden, codes, scores, lengths)
+    with compile_notice():
+        run_ranges(rank_factors, n_users, n, len(items), above, limit, *arrays)
+    return close_lists(codes, scores, lengths, n)
 
 
 def item_factors(matrix: Any, n_factors: int, seed: int) -> NDArray[Any]:
@@ -111,12 +131,6 @@ def item_factors(matrix: Any, n_factors: int, seed: int) -> NDArray[Any]:
     signs = np.where(vectors[largest, np.arange(vectors.shape[1])] < 0, -1.0, 1.0)
     factors: NDArray[Any] = (vectors * signs).astype(matrix.dtype)
     return factors
-
-
-def _item_blocks(items: NDArray[Any]) -> Singles:
-    from trimtab.kernels.factor_lists import BLOCK
-
-    return split_into_blocks(items.astype(np.float32), BLOCK)
 
 
 def _orthonormal(matrix: NDArray[Any]) -> NDArray[Any]:

@@ -7,74 +7,78 @@ from typing import NamedTuple
 import numpy as np
 
 from trimtab.arrays import Codes, Floats, Ints, Lists, close_lists, entries_of
-from trimtab.engines.purchases import pointers
+from trimtab.engines.base import pointers
 from trimtab.threads import run_ranges
 
 
-class Rows(NamedTuple):
-    """Rows of (item, value), in CSR form; places number the items, most common first."""
+class Sparse(NamedTuple):
+    """A matrix in CSR form: the scores of items by row, or the weights of rows by user."""
 
     indptr: Ints
-    places: Codes
+    columns: Codes
     values: Floats
-    item_of: Codes  # item code by place
+
+    def take(self, rows: Codes) -> Sparse:
+        """Return the given rows; an empty one for -1."""
+        with_empty = np.append(self.indptr, self.indptr[-1])  # row -1 is the last one
+        indptr, entries = entries_of(with_empty, rows)
+        return Sparse(indptr, self.columns[entries], self.values[entries])
 
 
-class Mix(NamedTuple):
-    """The rows that each unit adds up, and their weights, in CSR form."""
+class Rows(NamedTuple):
+    """Rows of item scores to mix, with items numbered by how many rows have them, most first.
 
-    indptr: Ints
-    rows: Codes
-    weights: Floats
+    The sums in use are then close in memory, and the best items of a list are found early.
+    """
 
-    def take(self, units: Codes) -> Mix:
-        """Return the mixes of the given units; an empty one for -1."""
-        with_empty = np.append(self.indptr, self.indptr[-1])  # unit -1 is the last row
-        indptr, entries = entries_of(with_empty, units)
-        return Mix(indptr, self.rows[entries], self.weights[entries])
+    scores: Sparse
+    item_of: Codes  # item code by number
+
+    @staticmethod
+    def number(scores: Sparse, n_items: int) -> Rows:
+        """Return rows of scores by item code, numbered."""
+        counts = np.bincount(scores.columns, minlength=n_items)
+        item_of = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)].astype(np.int32)
+        number_of = np.empty(n_items, np.int32)
+        number_of[item_of] = np.arange(len(item_of), dtype=np.int32)
+        return Rows(scores._replace(columns=number_of[scores.columns]), item_of)
 
 
-def mix_lists(mix: Mix, rows: Rows, n: int) -> Lists:
-    """Return the n best items of each unit, best first, ties by item."""
+def mix_lists(weights: Sparse, rows: Rows, n: int) -> Lists:
+    """Return the n best items of each user, by the weighted sum of rows, ties by item."""
     from trimtab.kernels.compiling import compile_notice
     from trimtab.kernels.row_mixtures import mix_rows
 
-    n_units = len(mix.indptr) - 1
+    n_users = len(weights.indptr) - 1
     n = max(1, min(n, len(rows.item_of)))
-    items = np.empty(n_units * n, np.int32)
-    scores = np.empty(n_units * n)
-    lengths = np.zeros(n_units, np.int64)
+    items = np.empty(n_users * n, np.int32)
+    scores = np.empty(n_users * n)
+    lengths = np.zeros(n_users, np.int64)
+    arrays = (*weights, *rows.scores, rows.item_of, items, scores, lengths)
     with compile_notice():
-        run_ranges(mix_rows, n_units, n, *mix, *rows, items, scores, lengths)
+        run_ranges(mix_rows, n_users, n, *arrays)
     return close_lists(items, scores, lengths, n)
 
 
-def stack_rows(first: Rows, second: Rows) -> Rows:
-    """Return the rows of the first, then those of the second; both number items the same way."""
-    indptr = np.concatenate([first.indptr, second.indptr[1:] + first.indptr[-1]])
-    places = np.concatenate([first.places, second.places])
-    values = np.concatenate([first.values, second.values])
-    return Rows(indptr, places, values, first.item_of)
-
-
-def commonest_first(shares: Mix, n_items: int) -> Rows:
-    """Return shares of items by group as rows, with items numbered by how many groups have them."""
-    counts = np.bincount(shares.rows, minlength=n_items)
-    item_of = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)].astype(np.int32)
-    place_of = np.empty(n_items, np.int32)
-    place_of[item_of] = np.arange(len(item_of), dtype=np.int32)
-    return Rows(shares.indptr, place_of[shares.rows], shares.weights, item_of)
+def sum_entries(
+    rows: Codes | Ints, columns: Codes | Ints, values: Floats, n_rows: int, n_columns: int
+) -> Sparse:
+    """Return a matrix from entries in any order, repeated ones summed."""
+    key = rows.astype(np.int64) * n_columns + columns
+    order = np.lexsort((values, key))  # sums do not depend on the order of entries
+    key = key[order]
+    starts = np.flatnonzero(np.diff(key, prepend=-1))
+    sums = np.add.reduceat(values[order], starts) if len(starts) else np.empty(0)
+    row, column = np.divmod(key[starts], n_columns)
+    return Sparse(pointers(row, n_rows), column.astype(np.int32), sums)
 
 
 def share_rows(
     groups: Codes, members: Codes, weights: Floats, n_groups: int, n_members: int
-) -> Mix:
+) -> Sparse:
     """Return each member's share of its group's weight, by group, members ascending."""
-    key = groups.astype(np.int64) * n_members + members
-    order = np.lexsort((weights, key))  # sums do not depend on the order of rows
-    starts = np.flatnonzero(np.diff(key[order], prepend=-1))
-    sums = np.add.reduceat(weights[order], starts) if len(starts) else np.empty(0)
-    group, member = np.divmod(key[order][starts], n_members)
-    totals = np.bincount(group, sums, minlength=n_groups)
-    values = np.divide(sums, totals[group], out=np.zeros(len(sums)), where=sums > 0)
-    return Mix(pointers(group.astype(np.int32), n_groups), member.astype(np.int32), values)
+    sums = sum_entries(groups, members, weights, n_groups, n_members)
+    group = np.repeat(np.arange(n_groups), np.diff(sums.indptr))
+    totals = np.bincount(group, sums.values, minlength=n_groups)[group]
+    shares = np.divide(sums.values, totals, out=np.zeros(len(totals)), where=sums.values > 0)
+    return sums._replace(values=shares)

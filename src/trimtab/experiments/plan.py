@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from trimtab.checks import METRICS, MOST_DAYS, require_choice, require_k, require_whole
-from trimtab.datasets.complete_journey import load_complete_journey
-from trimtab.datasets.gift_shop import load_gift_shop
+from trimtab.datasets.shop_logs import load_complete_journey, load_gift_shop
 from trimtab.engines import Category, Engine, Factorization, Markov, Popularity, Repeat
 from trimtab.errors import SettingError, StoreError
 from trimtab.experiments.list_makers import ListMaker, SuppliedLists

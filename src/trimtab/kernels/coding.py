@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from trimtab.kernels.compiling import helper, kernel
-from trimtab.kernels.random_draws import mix
+from trimtab.kernels.redistribute import mix
 
 # FNV-1a (Fowler, Noll and Vo), finished by `mix`: alone, its high bits know little of the last byte
 _FNV_START = np.uint64(0xCBF29CE484222325)

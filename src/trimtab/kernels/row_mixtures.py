@@ -12,54 +12,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from trimtab.kernels.compiling import helper, kernel
+from trimtab.kernels.compiling import kernel
 from trimtab.kernels.top_k import insert_in_top_k
-
-
-@helper
-def _add_rows(first, end, rows, weights, row_indptr, row_ranks, row_values, sums):
-    """Add the weighted rows to the sums; returns the number of entries added."""
-    n_entries = 0
-    for s in range(first, end):
-        row = rows[s]
-        weight = weights[s]
-        for e in range(row_indptr[row], row_indptr[row + 1]):
-            sums[row_ranks[e]] += weight * row_values[e]
-        n_entries += row_indptr[row + 1] - row_indptr[row]
-    return n_entries
-
-
-@helper
-def _list_all(sums, item_of, n, base, out_items, out_scores):
-    """Write the list of the best of all items, and reset the sums."""
-    length = 0
-    lowest = 0.0
-    for rank in range(len(sums)):
-        score = sums[rank]
-        sums[rank] = 0.0
-        if score >= lowest and score > 0.0:
-            length = insert_in_top_k(out_items, out_scores, base, length, n, score, item_of[rank])
-            if length == n:
-                lowest = out_scores[base + n - 1]
-    return length
-
-
-@helper
-def _list_used(
-    first, end, rows, row_indptr, row_ranks, sums, item_of, n, base, out_items, out_scores
-):
-    """Write the list of the best of the rows' items, and reset their sums."""
-    length = 0
-    for s in range(first, end):
-        for e in range(row_indptr[rows[s]], row_indptr[rows[s] + 1]):
-            rank = row_ranks[e]
-            score = sums[rank]
-            sums[rank] = 0.0
-            if score > 0.0:
-                length = insert_in_top_k(
-                    out_items, out_scores, base, length, n, score, item_of[rank]
-                )
-    return length
 
 
 @kernel
@@ -84,17 +38,22 @@ def mix_rows(
         out_scores: scores of the lists; filled.
         lengths: slots used by each unit; filled.
     """
-    sums = np.empty(len(item_of))
-    for rank in range(len(item_of)):
-        sums[rank] = 0.0
+    sums = np.zeros(len(item_of))
     for unit in range(start, stop):
-        first = indptr[unit]
-        end = indptr[unit + 1]
-        n_entries = _add_rows(first, end, rows, weights, row_indptr, row_ranks, row_values, sums)
-        if n_entries >= len(item_of) // 4:  # then a pass over all items is cheaper
-            lengths[unit] = _list_all(sums, item_of, n, unit * n, out_items, out_scores)
-        else:
-            lengths[unit] = _list_used(
-                first, end, rows, row_indptr, row_ranks, sums, item_of, n, unit * n,
-                out_items, out_scores,
-            )  # fmt: skip
+        for s in range(indptr[unit], indptr[unit + 1]):
+            for e in range(row_indptr[rows[s]], row_indptr[rows[s] + 1]):
+                sums[row_ranks[e]] += weights[s] * row_values[e]
+        length = 0
+        lowest = 0.0
+        for s in range(indptr[unit], indptr[unit + 1]):
+            for e in range(row_indptr[rows[s]], row_indptr[rows[s] + 1]):
+                rank = row_ranks[e]
+                score = sums[rank]
+                sums[rank] = 0.0
+                if score >= lowest and score > 0.0:
+                    length = insert_in_top_k(
+                        out_items, out_scores, unit * n, length, n, score, item_of[rank]
+                    )
+                    if length == n:
+                        lowest = out_scores[unit * n + n - 1]
+        lengths[unit] = length

@@ -7,8 +7,7 @@ Each user counts once. One kernel counts both: a *state* (an item or a pair of i
 users who reached it and the time they did, and its followers are the items that these users last
 bought after that time. Purchases are sorted by user, latest first: the scan over a user's items
 stops at the first one that is not later. Counts below the least support are dropped at once, as
-most counts are 1. Number items by how often they are bought: the counters in use then share cache
-lines.
+most counts are 1.
 """
 
 from __future__ import annotations
@@ -19,51 +18,13 @@ from trimtab.kernels.compiling import helper, kernel
 
 
 @helper
-def _grow(array, length):
-    """A copy of the array with twice the length."""
-    larger = np.empty(2 * length, array.dtype)
-    for e in range(length):
-        larger[e] = array[e]
+def _with_room(array, n):
+    """The array, or a copy of twice its length if it has no room for n entries."""
+    if n <= len(array):
+        return array
+    larger = np.empty(max(n, 2 * len(array)), array.dtype)
+    larger[: len(array)] = array
     return larger
-
-
-@helper
-def _count_followers_of_state(
-    first, end, seed_users, seed_times, indptr, items, last, weights, counts, sums, counted_items
-):
-    """Count the items that the seeds' users bought later; returns the number of items counted."""
-    n_items = len(counts)
-    n_purchases = 0
-    for s in range(first, end):
-        n_purchases += indptr[seed_users[s] + 1] - indptr[seed_users[s]]
-    for s in range(first, end):
-        after = seed_times[s]
-        for e in range(indptr[seed_users[s]], indptr[seed_users[s] + 1]):
-            if last[e] <= after:
-                break
-            counts[items[e]] += 1
-            if len(weights) > 0:
-                sums[items[e]] += weights[e]
-    n_counted = 0
-    if n_purchases >= n_items:  # then a pass over all counters is cheaper
-        for item in range(n_items):
-            if counts[item] > 0:
-                counted_items[n_counted] = item
-                n_counted += 1
-        return n_counted
-    for s in range(first, end):
-        after = seed_times[s]
-        for e in range(indptr[seed_users[s]], indptr[seed_users[s] + 1]):
-            if last[e] <= after:
-                break
-            item = items[e]
-            if counts[item] > 0:  # a negative count marks an item already listed
-                counts[item] = -counts[item]
-                counted_items[n_counted] = item
-                n_counted += 1
-    for t in range(n_counted):
-        counts[counted_items[t]] = -counts[counted_items[t]]
-    return n_counted
 
 
 @kernel
@@ -84,66 +45,48 @@ def count_followers(
         indptr: start of each user's purchases, latest first.
         items: items of the purchases, each once per user.
         last: when the user last bought the item.
-        weights: weights of the purchases; empty for no sums of weights.
+        weights: weights of the purchases.
         lengths: number of followers of each state; filled.
 
     Returns:
-        The followers of one state after the other (in no order within a state), their numbers of
-        users, and the sums of their weights (empty without weights).
+        The followers of one state after the other (in no order within a state), and the sums of
+        their weights.
     """
-    weighted = len(weights) > 0
-    counts = np.empty(n_items, np.int32)
-    sums = np.empty(n_items if weighted else 0)
-    for item in range(n_items):
-        counts[item] = 0
-        if weighted:
-            sums[item] = 0.0
-    counted_items = np.empty(n_items, np.int32)
-    room = 1024
-    out_items = np.empty(room, np.int32)
-    out_counts = np.empty(room, np.int32)
-    out_sums = np.empty(room if weighted else 0)
+    counts = np.zeros(n_items, np.int32)
+    sums = np.zeros(n_items)
+    counted = np.empty(n_items, np.int32)
+    out_items = np.empty(1024, np.int32)
+    out_sums = np.empty(1024)
     n = 0
     for state in range(start, stop):
-        lengths[state] = 0
         first = seed_indptr[state]
         end = seed_indptr[state + 1]
         if end - first < least:
             continue
-        n_counted = _count_followers_of_state(
-            first,
-            end,
-            seed_users,
-            seed_times,
-            indptr,
-            items,
-            last,
-            weights,
-            counts,
-            sums,
-            counted_items,
-        )
+        n_counted = 0
+        for s in range(first, end):
+            after = seed_times[s]
+            for e in range(indptr[seed_users[s]], indptr[seed_users[s] + 1]):
+                if last[e] <= after:
+                    break
+                item = items[e]
+                if counts[item] == 0:
+                    counted[n_counted] = item
+                    n_counted += 1
+                counts[item] += 1
+                sums[item] += weights[e]
         before = n
-        for t in range(n_counted):
-            item = counted_items[t]
+        out_items = _with_room(out_items, n + n_counted)
+        out_sums = _with_room(out_sums, n + n_counted)
+        for item in counted[:n_counted]:
             if counts[item] >= least:
-                if n == room:
-                    out_items = _grow(out_items, room)
-                    out_counts = _grow(out_counts, room)
-                    if weighted:
-                        out_sums = _grow(out_sums, room)
-                    room *= 2
                 out_items[n] = item
-                out_counts[n] = counts[item]
-                if weighted:
-                    out_sums[n] = sums[item]
+                out_sums[n] = sums[item]
                 n += 1
             counts[item] = 0
-            if weighted:
-                sums[item] = 0.0
+            sums[item] = 0.0
         lengths[state] = n - before
-    n_sums = n if weighted else 0
-    return out_items[:n].copy(), out_counts[:n].copy(), out_sums[:n_sums].copy()
+    return out_items[:n].copy(), out_sums[:n].copy()
 
 
 @kernel
@@ -167,18 +110,13 @@ def seed_pairs(
     """
     for pair in range(start, stop):
         out = pair_indptr[pair]
-        a = seed_indptr[left[pair]]
-        a_end = seed_indptr[left[pair] + 1]
-        b = seed_indptr[right[pair]]
-        b_end = seed_indptr[right[pair] + 1]
+        a, a_end = seed_indptr[left[pair]], seed_indptr[left[pair] + 1]
+        b, b_end = seed_indptr[right[pair]], seed_indptr[right[pair] + 1]
         while a < a_end and b < b_end:
-            if seed_users[a] < seed_users[b]:
-                a += 1
-            elif seed_users[a] > seed_users[b]:
-                b += 1
-            else:
-                pair_users[out] = seed_users[a]
+            user, other = seed_users[a], seed_users[b]
+            if user == other:
+                pair_users[out] = user
                 pair_times[out] = max(seed_times[a], seed_times[b])
                 out += 1
-                a += 1
-                b += 1
+            a += user <= other
+            b += other <= user

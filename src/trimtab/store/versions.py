@@ -19,18 +19,22 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Mapping
+import os
+import stat
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
+import msgspec
 import pyarrow as pa
+from filelock import FileLock, Timeout
 
-from trimtab.errors import DataError, StoreError
-from trimtab.models import ItemBias, Reranker
-from trimtab.models.saved import RERANKER_FOLDER
-from trimtab.store.lock import SWITCH_LOCK, hold_lock, now
-from trimtab.store.manifests import parse_manifest
+from trimtab.models.item_bias import ItemBias
+from trimtab.errors import BusyError, DataError, StoreError
+from trimtab.models.reranker import Reranker
+from trimtab.rerank.saved_reranker import FOLDER
 from trimtab.tables.columns import ITEM, NAME
 from trimtab.tables.files import first_line, read_table, write_atomically
 from trimtab.tables.folders import (
@@ -46,9 +50,132 @@ from trimtab.tables.vocabulary import id_column
 
 TOP, NAMES, LISTS = "top.parquet", "names.parquet", "lists.parquet"
 MANIFEST = "manifest.json"
+WRITER_LOCK, SWITCH_LOCK = ".writer.lock", ".switch.lock"
 _CHANGES_KEPT = 200
+_POLL_SECONDS = 0.002  # locks that are waited for are held for milliseconds
 _REMEDY = "read the store again, roll back to another version, or refresh"
 _Used = TypeVar("_Used")
+
+_Day = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")]
+_Text = Annotated[str, msgspec.Meta(pattern=r"^[^\0]*\Z")]
+# In the folder or below it: no absolute path, no drive, and no part that is "..".
+_FileName = Annotated[
+    str, msgspec.Meta(pattern=r"^(?![/\\]|.*[\0\n\r:]|(.*[/\\])?\.{1,2}([/\\]|\Z)).+\Z")
+]
+_Number = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]  # sums of a few stay finite
+_Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class _Summary(msgspec.Struct, frozen=True):
+    forecast: _Number | None = None
+    forecast_low: _Number | None = None
+    forecast_high: _Number | None = None
+    forecast_windows: _Count = 0
+    forecast_by_strength: dict[_Share, tuple[_Number, _Number, _Number]] = {}
+    strength: _Share = 1.0
+    metric: _Text | None = None
+    k: _Count | None = None
+    before: _Number | None = None
+    after: _Number | None = None
+
+
+class _Method(msgspec.Struct, frozen=True):
+    used: _Text | None = None
+    why: _Text = ""
+    forecasts: dict[_Text, dict[str, Any]] = {}
+
+
+class _RerankerPart(msgspec.Struct, frozen=True):
+    summary: _Summary = _Summary()
+
+
+class _Manifest(msgspec.Struct, frozen=True):
+    """All that is read of a manifest; one published by hand may have little more than `as_of`."""
+
+    as_of: _Day
+    created: _Text
+    files: dict[_FileName, _Text]  # checksums
+    tz: _Text | None = None
+    lists: list[_Text] | None = None
+    lists_folder: _Text | None = None
+    duplicates: Literal["error", "max", "mean", "sum"] = "error"
+    reranked: _Text | None = None
+    strength: _Share = 1.0
+    n_biases: _Count | None = None
+    summary: _Summary = _Summary()
+    method: _Method = _Method()
+    reranker: _RerankerPart = _RerankerPart()
+
+
+def parse_manifest(content: bytes) -> dict[str, Any]:
+    """Return the manifest of a version; raise ValueError if it cannot be one."""
+    try:
+        msgspec.json.decode(content, type=_Manifest)
+        manifest: dict[str, Any] = msgspec.json.decode(content)
+    except RecursionError:
+        raise ValueError("it has too many levels of lists and objects") from None
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"the manifest is wrong: {error}") from error
+    return manifest
+
+
+def now() -> str:
+    """Return the time as a store writes it: UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def cannot_write(folder: Path, error: OSError) -> StoreError:
+    """Return the error for a folder that cannot be written in."""
+    return StoreError(f"cannot write to {folder}: {error.strerror or error}")
+
+
+@contextlib.contextmanager
+def hold_lock(path: Path, wait: bool) -> Iterator[None]:
+    """Hold a lock, which is freed when this process ends, however it ends.
+
+    Wait for it, or raise BusyError at once and name the process that holds it.
+    """
+    holder = path.with_name(f"{path.name}.holder")  # filelock may empty the lock file itself
+    try:
+        lock = FileLock(path, mode=_create_lock(path))
+        lock.acquire(timeout=-1 if wait else 0, poll_interval=_POLL_SECONDS)
+    except Timeout as error:
+        named = ""
+        with contextlib.suppress(OSError):
+            named = holder.read_text()
+        raise BusyError(
+            f"{path.parent}: another refresh is running ({named or 'it has just begun'}); let it "
+            f"finish"
+        ) from error
+    except OSError as error:
+        raise cannot_write(path.parent, error) from error
+    try:
+        if not wait:  # a process that waits is never told who holds the lock
+            _name_holder(holder)
+        yield
+    finally:
+        if not wait:
+            with contextlib.suppress(OSError):
+                holder.unlink(missing_ok=True)
+        lock.release()
+
+
+def _create_lock(path: Path) -> int:
+    """Create a lock file unless it is there; return its mode, which filelock would change."""
+    handle = os.open(path, os.O_CREAT | os.O_RDONLY, 0o666)
+    try:
+        return stat.S_IMODE(os.fstat(handle).st_mode) | 0o600  # which filelock insists on
+    finally:
+        os.close(handle)
+
+
+def _name_holder(path: Path) -> None:
+    """Name this process; a new file, because a killed process of another user may own the old."""
+    with contextlib.suppress(OSError):
+        path.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # a full disk must not prevent locking
+        path.write_text(f"process {os.getpid()} since {now()}")
 
 
 @dataclass(frozen=True)

