@@ -11,7 +11,7 @@ import pytest
 
 import trimtab as tt
 from trimtab.errors import DataError, TrimtabWarning
-from trimtab.metrics import lift
+from trimtab.metrics.per_user import lift
 
 MEANS = ("acc", "map", "ndcg", "hit_rate", "recall", "mrr")
 

@@ -14,12 +14,11 @@ from trimtab.arrays import Lists, Sets
 from trimtab.errors import DataError, SettingError
 from trimtab.metrics import per_user
 from trimtab.metrics.per_user import (
-    UnitMetrics,
     coverage,
     kl_divergence,
     lift,
-    mean_metrics,
     unit_metrics,
+    weighted_mean,
 )
 
 NAN = math.nan
@@ -31,8 +30,12 @@ def rows(lists):
     return Sets(indptr.astype(np.int64), items)
 
 
+def sets(lists):
+    return rows([sorted(row) for row in lists])
+
+
 def score(top, bought, k):
-    units = unit_metrics(rows([top]), rows([bought]), k)
+    units = unit_metrics(rows([top]), sets([bought]), k)
     return units.acc[0], units.map[0], units.ndcg[0]
 
 
@@ -95,13 +98,7 @@ def test_nothing_bought_is_nan():
 
 def test_no_units():
     units = unit_metrics(rows([]), rows([]), k=3)
-    assert [len(values) for values in units] == [0, 0, 0, 0]
-
-
-def test_number_bought():
-    units = unit_metrics(rows([[1], [], [2]]), rows([[1, 2], [], [3]]), k=1)
-    assert units.n_relevant.dtype == np.int64
-    assert units.n_relevant.tolist() == [2, 0, 1]
+    assert [len(values) for values in units] == [0] * 6
 
 
 def test_item_listed_twice_counts_once_at_its_first_rank():
@@ -154,7 +151,7 @@ units_of_items = st.lists(
 @given(units=units_of_items, k=st.integers(1, 30))
 @settings(deadline=None)
 def test_equals_the_definition(units, k):
-    got = unit_metrics(rows([top for top, _ in units]), rows([bought for _, bought in units]), k)
+    got = unit_metrics(rows([top for top, _ in units]), sets([bought for _, bought in units]), k)
     for unit, (top, bought) in enumerate(units):
         values = (got.acc[unit], got.map[unit], got.ndcg[unit])
         assert values == pytest.approx(plain_metrics(top, bought, k), abs=1e-14, nan_ok=True)
@@ -175,65 +172,35 @@ def test_large_sets_equal_the_definition(stride):
 
 def test_same_bytes_for_any_number_of_threads(monkeypatch):
     rng = np.random.default_rng(3)
-    top, truth = rows(random_rows(rng, 9001, 40, 30)), rows(random_rows(rng, 9001, 40, 20))
-    weights = rng.random(9001)
+    top, truth = rows(random_rows(rng, 9001, 40, 30)), sets(random_rows(rng, 9001, 40, 20))
+    relevance = rng.random(len(truth.items))
     seen = set()
     for threads in ("1", "2", "3", "7"):
         monkeypatch.setenv("TRIMTAB_THREADS", threads)
-        units = unit_metrics(top, truth, k=10)
-        means = mean_metrics(units, weights)
-        seen.add((*(values.tobytes() for values in units), *map(repr, means.values())))
+        units = unit_metrics(top, truth, 10, relevance)
+        seen.add(tuple(values.tobytes() for values in units))
     assert len(seen) == 1
 
 
 # Means -----------------------------------------------------------------------------------------
 
 
-def three_units():
-    values = np.array([1.0, 0.25, NAN])
-    return UnitMetrics(values, values / 2, values / 4, np.array([1, 3, 0]))
-
-
-def test_mean_leaves_out_and_counts_units_that_bought_nothing():
-    assert mean_metrics(three_units()) == {
-        "acc": 0.625,
-        "map": 0.3125,
-        "ndcg": 0.15625,
-        "n_users": 2,
-        "n_skipped": 1,
-    }
-
-
 def test_weighted_mean():
-    means = mean_metrics(three_units(), weights=[1, 3, 100])
-    assert means["acc"] == (1 * 1 + 3 * 0.25) / 4
-    assert (means["n_users"], means["n_skipped"]) == (2, 1)
+    values = np.array([1.0, 0.25])
+    assert weighted_mean(values, np.array([1.0, 3.0])) == (1 * 1 + 3 * 0.25) / 4
+    assert weighted_mean(values, np.ones(2)) == 0.625
 
 
-def test_equal_weights_change_nothing():
-    assert mean_metrics(three_units(), np.ones(3)) == mean_metrics(three_units())
-
-
-@pytest.mark.parametrize("weights", [None, [2.0]])
-def test_mean_without_units_is_nan(weights):
-    nobody = UnitMetrics(*(np.array([NAN]),) * 3, np.array([0]))
-    means = mean_metrics(nobody, weights)
-    assert np.isnan([means["acc"], means["map"], means["ndcg"]]).all()
-    assert (means["n_users"], means["n_skipped"]) == (0, 1)
-
-
-def test_mean_of_weight_zero_is_nan():
-    assert math.isnan(mean_metrics(three_units(), weights=[0, 0, 1])["acc"])
+def test_the_mean_of_nobody_is_nan():
+    assert math.isnan(weighted_mean(np.empty(0), np.empty(0)))
+    assert math.isnan(weighted_mean(np.ones(2), np.zeros(2)))
 
 
 def test_mean_does_not_depend_on_the_order_of_units():
     rng = np.random.default_rng(5)
     values, weights = rng.random(5000), rng.random(5000)
     shuffled = rng.permutation(5000)
-    bought = np.ones(5000, dtype=np.int64)
-    one = mean_metrics(UnitMetrics(values, values, values, bought), weights)
-    values = values[shuffled]
-    assert mean_metrics(UnitMetrics(values, values, values, bought), weights[shuffled]) == one
+    assert weighted_mean(values[shuffled], weights[shuffled]) == weighted_mean(values, weights)
 
 
 # Lift, coverage, KL ----------------------------------------------------------------------------
@@ -316,36 +283,15 @@ def test_kl_of_nothing_is_nan():
 # Refusals --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("k", "message"),
-    [
-        (0, "k=0"),
-        (-3, "k=-3"),
-        (2.5, r"k=2\.5"),
-        (True, "k=True"),
-    ],
-)
-def test_k_is_refused(k, message):
-    with pytest.raises(SettingError, match=f"^{message}: "):
-        unit_metrics(rows([[1]]), rows([[1]]), k)
+def test_k_is_refused():
+    for k in (0, -3, 2.5, True):
+        with pytest.raises(SettingError, match=f"^k={k}: "):
+            unit_metrics(rows([[1]]), rows([[1]]), k)
 
 
 def test_different_numbers_of_units_are_refused():
     with pytest.raises(DataError, match=r"top.* 2 units.*truth.* 1"):
         unit_metrics(rows([[1], [2]]), rows([[1]]), k=1)
-
-
-@pytest.mark.parametrize(
-    ("weights", "message"),
-    [
-        ([1.0, 2.0], r"weights.*\(2,\).*\(3,\)"),
-        ([1.0, -2.0, 1.0], r"weights\[1\]=-2.0"),
-        ([1.0, 1.0, NAN], r"weights\[2\]=nan"),
-    ],
-)
-def test_weights_are_refused(weights, message):
-    with pytest.raises(DataError, match=message):
-        mean_metrics(three_units(), weights)
 
 
 def test_item_codes_are_refused():
@@ -392,8 +338,8 @@ def test_equals_ranx(k):
     rng = np.random.default_rng(k)
     top, bought = random_rows(rng, 300, 30, 15), random_rows(rng, 300, 30, 12)
     expected = ranx_metrics(top, bought, k)
-    units = unit_metrics(rows(top), rows(bought), k)
-    judged = units.n_relevant > 0
+    units = unit_metrics(rows(top), sets(bought), k)
+    judged = np.array([len(row) > 0 for row in bought])
     assert 0 < np.count_nonzero(~judged) < 100
     for ours, theirs in zip(units, expected, strict=False):
         np.testing.assert_allclose(ours[judged], theirs[judged], rtol=0, atol=1e-12)
