@@ -97,9 +97,10 @@ def test_users_in_common_are_looked_for_in_all_parts(windows):
 
 def test_equal_weights_change_no_digit():
     topk, baseline, truth = tables(windows=False, text=False)
-    alike = truth.set_column(2, WEIGHT, pa.array(np.full(len(truth), 0.3)))
     users = pa.table({"user_id": np.arange(N_USERS), "weight": np.full(N_USERS, 0.7)})
     with pytest.warns(tt.TrimtabWarning, match="in only one of topk and baseline"):
         plain = tt.evaluate(topk, truth, 5, baseline=baseline)
-    with pytest.warns(tt.TrimtabWarning, match="in only one of topk and baseline"):
-        assert tt.evaluate(topk, alike, 5, users, weight=WEIGHT, baseline=baseline) == plain
+    for price in (1.0, 0.1, 1e9):
+        alike = truth.set_column(2, WEIGHT, pa.array(np.full(len(truth), price)))
+        with pytest.warns(tt.TrimtabWarning, match="in only one of topk and baseline"):
+            assert tt.evaluate(topk, alike, 5, users, weight=WEIGHT, baseline=baseline) == plain

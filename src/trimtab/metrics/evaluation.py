@@ -366,9 +366,9 @@ def _count_items(judged: Judged, history: Any | None) -> tuple[dict[str, Ints], 
 
 def _count_sales(history: Table, items: Codes, n_items: int) -> Floats:
     """Return the sales of each item, the same digits for any order of rows."""
-    counts, lowest = np.ones(len(items)), 1.0
-    if history.has(COUNT):
-        counts, lowest = read_scores(history, COUNT)
+    if not history.has(COUNT):
+        return np.bincount(items, minlength=n_items).astype(np.float64)
+    counts, lowest = read_scores(history, COUNT)
     if lowest < 0:
         raise DataError(
             f"column '{COUNT}' of history has {lowest:g}: counts must be at least 0; drop those "

@@ -26,8 +26,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from trimtab.arrays import Flags, Floats, Ints, Lists, Sets
-from trimtab.checks import require_whole
-from trimtab.errors import DataError
 from trimtab.kernels.hit_value import discounts
 from trimtab.threads import run_ranges
 
@@ -72,12 +70,7 @@ def unit_metrics(
     """
     from trimtab.kernels.metric_values import find_relevance
 
-    k = _require_size("k", k)
-    if top.n_units != bought.n_units:
-        raise DataError(
-            f"top has {top.n_units} units, truth {bought.n_units}: row u of both must be the same "
-            f"unit"
-        )
+    assert top.n_units == bought.n_units
     each = np.ones(len(bought.items)) if relevance is None else relevance
     shown = np.zeros(len(top.items))
     run_ranges(find_relevance, top.n_units, *_arrays(top), *_arrays(bought), each, k, shown)
@@ -93,10 +86,10 @@ def unit_metrics(
 
 def best_sums(indptr: Ints, relevance: Floats, k: int) -> tuple[Floats, Floats, Floats]:
     """Return the best sums that ACC, AP and NDCG are made of: of what was bought, best first."""
-    units = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-    total, precisions, gained, *_ = _sum_lists(
-        indptr, relevance[np.lexsort((-relevance, units))], k
-    )
+    if np.any(relevance != relevance[:1]):
+        units = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+        relevance = relevance[np.lexsort((-relevance, units))]
+    total, precisions, gained, *_ = _sum_lists(indptr, relevance, k)
     return total, precisions, gained
 
 
@@ -153,15 +146,14 @@ def coverage(
         recommended_items: Item codes, one entry per slot of a recommendation list.
         bought_items: Item codes, one entry per purchase in the test.
         n_items: Number of items; codes are below it.
-        sizes: Values of N, each at least 1.
+        sizes: Values of N.
 
     Example:
         >>> coverage([4, 4, 1, 2], [2, 2, 4, 0], n_items=5, sizes=(1, 2, 3))
         {1: 0, 2: 0, 3: 2}
     """
-    sizes = [_require_size("sizes", size) for size in sizes]
-    recommended = _popularity_ranks(_item_counts("recommended_items", recommended_items, n_items))
-    bought = _popularity_ranks(_item_counts("bought_items", bought_items, n_items))
+    recommended = _popularity_ranks(_item_counts(recommended_items, n_items))
+    bought = _popularity_ranks(_item_counts(bought_items, n_items))
     covered_from = np.maximum(recommended, bought)
     return {size: int(np.count_nonzero(covered_from < size)) for size in sizes}
 
@@ -181,8 +173,7 @@ def kl_divergence(bought_items: ArrayLike, recommended_items: ArrayLike, n_items
         >>> round(kl_divergence([0, 0, 0, 1], [0, 1], n_items=3), 6)  # 3/4 and 1/4 against halves
         0.130812
     """
-    bought = _item_counts("bought_items", bought_items, n_items)
-    recommended = _item_counts("recommended_items", recommended_items, n_items)
+    bought, recommended = (_item_counts(i, n_items) for i in (bought_items, recommended_items))
     seen = (bought > 0) | (recommended > 0)
     if not seen.any():
         return math.nan
@@ -218,21 +209,6 @@ def _popularity_ranks(counts: Ints) -> Ints:
     return ranks
 
 
-def _item_counts(name: str, items: ArrayLike, n_items: int) -> Ints:
+def _item_counts(items: ArrayLike, n_items: int) -> Ints:
     """Return how often each item occurs."""
-    codes = np.asarray(items).ravel()
-    if codes.size == 0:
-        return np.zeros(n_items, np.int64)
-    if not np.issubdtype(codes.dtype, np.integer):
-        raise DataError(f"{name} holds {codes.dtype}: must be integer item codes")
-    for code in (codes.min(), codes.max()):
-        if not 0 <= code < n_items:
-            raise DataError(
-                f"{name} holds code {code}: must be at least 0, below n_items={n_items}"
-            )
-    return np.bincount(codes.astype(np.int64, copy=False), minlength=n_items)
-
-
-def _require_size(name: str, size: int) -> int:
-    require_whole(name, size, 1)
-    return int(size)
+    return np.bincount(np.asarray(items, np.int64), minlength=n_items)
