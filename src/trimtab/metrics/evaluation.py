@@ -218,7 +218,6 @@ class UnitEvaluation(NamedTuple):
     shown: Codes  # items in their lists, one entry per slot
     bought: Sets  # items of all units
     n_items: int
-    n_skipped: int  # units that bought nothing
 
     def weighted_buyers(self, metric: str) -> Floats:
         """Return a metric of each unit times its weight."""
@@ -226,9 +225,9 @@ class UnitEvaluation(NamedTuple):
         return values
 
     def means(self) -> dict[str, float]:
-        """Return the weighted mean of each metric, `n_users` and `n_skipped`."""
+        """Return the weighted mean of each metric, and `n_users`."""
         found = {n: weighted_mean(v, self.weights) for n, v in self.metrics._asdict().items()}
-        return {**found, "n_users": len(self.weights), _SKIPPED: self.n_skipped}
+        return {**found, "n_users": len(self.weights)}
 
 
 def evaluate_units(topk: Any, truth: Any, k: int = 10, weight: str | None = None) -> UnitEvaluation:
@@ -244,7 +243,6 @@ def evaluate_units(topk: Any, truth: Any, k: int = 10, weight: str | None = None
         top.items[np.repeat(buys, np.diff(top.indptr))],
         coded.bought,
         len(coded.items),
-        int(np.sum(~buys)),
     )
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple, overload
+from typing import NamedTuple, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -73,7 +73,7 @@ def unit_metrics(
     assert top.n_units == bought.n_units
     each = np.ones(len(bought.items)) if relevance is None else relevance
     shown = np.zeros(len(top.items))
-    run_ranges(find_relevance, top.n_units, *_arrays(top), *_arrays(bought), each, k, shown)
+    run_ranges(find_relevance, top.n_units, top.indptr, top.items, *bought, each, k, shown)
     total, precisions, gained, highest, first = _sum_lists(top.indptr, shown, k)
     everything = _sum_lists(bought.indptr, each, len(each))[0]
     _, best_precisions, best_gained = best_sums(bought.indptr, each, k)
@@ -100,7 +100,7 @@ def _sum_lists(indptr: Ints, relevance: Floats, k: int) -> Floats:
     n_units = len(indptr) - 1
     gains = discounts("ndcg", max(1, min(k, int(np.diff(indptr).max(initial=0)))))
     sums = np.empty((_N_SUMS, n_units))
-    run_ranges(sum_lists, n_units, _require(indptr, np.int64), relevance, gains, k, sums)
+    run_ranges(sum_lists, n_units, indptr, relevance, gains, k, sums)
     return sums
 
 
@@ -179,15 +179,6 @@ def kl_divergence(bought_items: ArrayLike, recommended_items: ArrayLike, n_items
         return math.nan
     target, shown = _shares(bought, seen), _shares(recommended, seen)
     return float(np.sum(target * np.log(target / shown)))
-
-
-def _arrays(rows: Sets | Lists) -> tuple[Any, Any]:
-    """Return the arrays in the types that kernels are compiled for, copied only if needed."""
-    return _require(rows.indptr, np.int64), _require(rows.items, np.int32)
-
-
-def _require(array: Any, kind: Any) -> Any:
-    return np.require(array, kind, ["C", "W"])
 
 
 def _sum(values: Floats) -> float:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from trimtab.checks import require_columns, require_k, require_no_nulls, require_rows
 from trimtab.metrics.evaluation import Judged, finish, judge
-from trimtab.parquet.event_columns import drop_weightless, weights_differ
+from trimtab.parquet.event_columns import check_weights, drop_weightless
 from trimtab.parquet.row_tables import open_table, read_into_memory
 from trimtab.progress import Progress, show_parts
 from trimtab.tables.column_map import GivenColumns, own_names
@@ -63,7 +63,7 @@ def evaluate(
     for name, rows in tables.items():
         require_rows(name, rows.n_rows)
     if weight is not None:
-        weights_differ("truth", tables["truth"], weight)  # checks them
+        check_weights("truth", tables["truth"], weight)
     by_user = None if weights is None else read_into_memory(weights, columns)
     sales = None if past is None else _count_sales(past)
     with (

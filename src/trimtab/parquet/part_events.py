@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from trimtab.arrays import Ints
-from trimtab.parquet.event_columns import drop_weightless, weights_differ
+from trimtab.parquet.event_columns import check_weights, drop_weightless
 from trimtab.rerank import LeftOut, Reranker
 from trimtab.rerank.events import choose_instant, latest_by_day
 from trimtab.tables.column_map import own_names
@@ -36,7 +36,7 @@ class PartEvents:
     def prepare(history: Rows, reranker: Reranker, as_of: Any, tz: str | None) -> PartEvents:
         """Check the weights of all events, and find the instant that follows from their times."""
         if WEIGHT in history.schema.names and history.n_rows:
-            weights_differ("history", history, WEIGHT)  # checks them
+            check_weights("history", history, WEIGHT)
         if as_of is not None:
             return PartEvents(as_of, choose_instant(as_of, np.empty(0, np.int64), reranker), tz)
         times, counts = _latest_by_day(history, tz)
