@@ -23,7 +23,7 @@ import numpy as np
 import ranx
 
 from trimtab.arrays import Sets
-from trimtab.metrics.per_user import mean_metrics, unit_metrics
+from trimtab.metrics.per_user import unit_metrics, weighted_mean
 
 K = 10
 LISTED = 50
@@ -93,7 +93,8 @@ def by_trimtab(columns: Columns) -> list[np.ndarray]:
     top = ranked_rows(columns.list_users, columns.list_items, columns.n_users)
     truth = sets_of_rows(columns.sale_users, columns.sale_items, columns.n_users)
     units = unit_metrics(top, truth, K)
-    mean_metrics(units)
+    for values in units[:3]:
+        weighted_mean(values, np.ones(columns.n_users))
     return [units.acc, units.map, units.ndcg]
 
 

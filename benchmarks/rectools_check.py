@@ -56,12 +56,14 @@ def random_rows(rng: Any, n_users: int, n_items: int) -> list[list[int]]:
 
 def our_values(problem: dict[str, Any]) -> dict[str, list[float]]:
     """Values of each user who bought something, in order, and then their mean."""
-    from trimtab.metrics.per_user import mean_metrics, unit_metrics
+    import numpy as np
 
-    units = unit_metrics(to_rows(problem["top"]), to_rows(problem["bought"]), problem["k"])
-    means = mean_metrics(units)
-    judged = units.n_relevant > 0
-    return {name: [*getattr(units, name)[judged].tolist(), means[name]] for name in METRICS}
+    from trimtab.metrics.per_user import unit_metrics
+
+    bought = to_rows([sorted(row) for row in problem["bought"]])
+    units = unit_metrics(to_rows(problem["top"]), bought, problem["k"])
+    judged = {name: getattr(units, name)[np.diff(bought.indptr) > 0] for name in METRICS}
+    return {name: [*values.tolist(), float(values.mean())] for name, values in judged.items()}
 
 
 def to_rows(lists: list[list[int]]) -> Any:

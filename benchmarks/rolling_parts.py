@@ -16,8 +16,8 @@ import numpy as np
 import trimtab as tt
 from trimtab.checks import COUNT_METHODS
 from trimtab.experiments.methods import Case, Method
-from trimtab.metrics.bootstrap import lift_intervals
 from trimtab.metrics.evaluation import evaluate_units
+from trimtab.metrics.intervals import lift_intervals
 
 KNOBS: dict[str, tuple[str, tuple[float, ...]]] = {
     "truncate": ("days", (14, 30, 91, 182)),
@@ -225,15 +225,15 @@ def _rival(case: Case, kind: str, value: float) -> _Shown:
 
 def _judge(case: Case, shown: Iterable[_Shown]) -> list[dict[str, Any]]:
     """A row for each way to make lists and metric: its lift over the engine alone."""
-    base = evaluate_units(case.lists, case.split.test, K).buyers()
+    base = evaluate_units(case.lists, case.split.test, K).metrics
     keys, values, baseline = [], [], []
     for kind, setting, metrics, lists in shown:
-        buyers = evaluate_units(lists, case.split.test, K).buyers()
+        buyers = evaluate_units(lists, case.split.test, K).metrics
         for metric in metrics:
             keys.append({"kind": kind, "setting": setting, "metric": metric})
             values.append(getattr(buyers, metric))
             baseline.append(getattr(base, metric))
-    found = lift_intervals(np.stack(values, 1), np.stack(baseline, 1), N_DRAWS, seed=0)
+    found = lift_intervals(np.stack(values, 1), np.stack(baseline, 1), N_DRAWS, 0, 0.95)
     return [
         {
             **key, "value": float(value.mean()), "baseline": float(alone.mean()),

@@ -25,8 +25,7 @@ from trimtab.daily import Refresh
 from trimtab.daily.refresh import ACCEPTABLE
 from trimtab.errors import TrimtabWarning
 from trimtab.learn import BiasLearner
-from trimtab.metrics import evaluate
-from trimtab.models import ItemBias
+from trimtab.metrics.evaluation import evaluate
 from trimtab.store import Store
 from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER, WEIGHT
 

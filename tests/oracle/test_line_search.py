@@ -11,7 +11,6 @@ from trimtab.arrays import Lists, Sets
 from trimtab.kernels.reference import Task, Unit, line_curve
 from trimtab.learn.hierarchy.line_search import QUANTA, gather_hits, trace_line, values_at
 from trimtab.metrics.event_weights import gain_factors, in_quanta, weigh_purchases
-from trimtab.metrics.hit_metrics import find_hits, weighted_metrics
 from trimtab.metrics.per_user import unit_metrics
 from trimtab.metrics.ranking import rank_lists
 
@@ -173,8 +172,7 @@ def test_with_weights_of_events_curve_and_values_equal_ranking_from_scratch(metr
                 continue
             t = low + 0.37 * (high - low)
             top = rank_lists(lists._replace(scores=lists.scores + t * slopes), k, np.zeros(9))
-            hits = find_hits(top, sets, 9)
-            each = counted * weighted_metrics(hits, sets, relevance, k)[metric]
+            each = counted * getattr(unit_metrics(top, sets, k, relevance), metric)
             assert value / QUANTA == pytest.approx(np.nansum(each), abs=1e-7), (seed, low, high)
             found = values_at(data, along, k, metric, t)
             assert found == pytest.approx(each[data.source], abs=1e-8)

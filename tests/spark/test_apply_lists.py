@@ -56,11 +56,6 @@ def windowed(table, windows):
     return table.append_column("window", pa.array(windows).take(pa.array(places)))
 
 
-def means(figures):
-    """The means over users; coverage is of all lists together, and local only."""
-    return {name: value for name, value in figures.items() if name != "coverage"}
-
-
 # Lists -------------------------------------------------------------------------------------------
 
 
@@ -152,6 +147,10 @@ def test_batches_never_split_a_user(monkeypatch):
 # Figures -----------------------------------------------------------------------------------------
 
 
+def on_spark(spark, given):
+    return {n: spark.createDataFrame(t) if isinstance(t, pa.Table) else t for n, t in given.items()}
+
+
 @pytest.mark.parametrize(("kind", "counts"), [("integers", (1, 2, 7)), ("strings", (2,))])
 def test_metrics_equal_the_local_ones_for_any_partitions(spark, tables, kind, counts):
     recs, recent, bias = tables[kind]
@@ -161,19 +160,30 @@ def test_metrics_equal_the_local_ones_for_any_partitions(spark, tables, kind, co
     if kind == "strings":
         top, recent = windowed(top, ["b", "a"]), windowed(recent, ["a", "b"])
         weights = None
-    frames = [None if t is None else spark.createDataFrame(t) for t in (top, recent, weights)]
-    found = []
+    given = {"topk": top, "truth": recent, "k": K, "weights": weights}
+    frames, local = on_spark(spark, given), tt.evaluate(**given)
     for n in counts:
         with partitions(spark, n):
-            found.append(spark_api.evaluate(*frames[:2], K, frames[2]))
-    assert all(figures == found[0] for figures in found)
-    assert found[0] == pytest.approx(means(tt.evaluate(top, recent, K, weights)), rel=1e-12, abs=0)
+            assert spark_api.evaluate(**frames) == local
+
+
+@pytest.mark.filterwarnings("ignore::trimtab.errors.TrimtabWarning")
+def test_lifts_novelty_and_weights_of_purchases(spark, tables):
+    recs, recent, bias = tables["integers"]
+    price = pa.array(np.random.default_rng(0).choice([0.0, 0.3, 2.0], len(recent)))
+    counts = pa.table({"item_id": np.arange(150), "count": np.linspace(0, 9, 150)})
+    for history in (recent.select(["item_id"]), counts):
+        given = {
+            "topk": bias.apply(recs, K), "truth": recent.append_column("price", price), "k": K,
+            "baseline": recs.slice(0, len(recs) // 2), "weight": "price", "history": history,
+        }  # fmt: skip
+        assert spark_api.evaluate(**on_spark(spark, given)) == tt.evaluate(**given)
 
 
 def test_metrics_of_lists_with_scores_only(spark, tables):
     recs, recent, _ = tables["integers"]
     found = spark_api.evaluate(spark.createDataFrame(recs), spark.createDataFrame(recent), 1)
-    assert found == pytest.approx(means(tt.evaluate(recs, recent, 1)), rel=1e-12)
+    assert found == tt.evaluate(recs, recent, 1)
 
 
 # Real lists --------------------------------------------------------------------------------------
@@ -191,7 +201,7 @@ def test_a_real_shop(spark):
     top = spark_api.apply(bias, spark.createDataFrame(recs)).cache()
     assert top.toArrow().equals(local)
     found = spark_api.evaluate(top, spark.createDataFrame(recent.drop_columns(["timestamp"])))
-    assert found == pytest.approx(means(tt.evaluate(local, recent)), rel=1e-12)
+    assert found == tt.evaluate(local, recent)
 
 
 # Bad tables --------------------------------------------------------------------------------------
@@ -250,18 +260,19 @@ BAD_FIGURES = {
     "two weights": (TOPK, TRUTH, ([2, 1, 2], [1.0, 0.5, 1.0])),
     "no weight": (TOPK, TRUTH, ([2, 1], [0.0, 0.0])),
 }
+BAD_PRICES = {"a price below 0": [1.0, -0.5], "no price": [0.0, 0.0]}
 
 
-@pytest.mark.parametrize("name", BAD_FIGURES)
+@pytest.mark.parametrize("name", [*BAD_FIGURES, *BAD_PRICES])
 def test_bad_evaluations_are_refused_with_the_same_message(spark, name):
-    topk, truth, weights = BAD_FIGURES[name]
+    topk, truth, weights = BAD_FIGURES.get(name, (TOPK, TRUTH, None))
     if weights is not None:
         weights = pa.table({"user_id": weights[0], "weight": weights[1]})
-    frames = [None if t is None else spark.createDataFrame(t) for t in (topk, truth, weights)]
-    same_error(
-        partial(tt.evaluate, topk, truth, 2, weights),
-        partial(spark_api.evaluate, *frames[:2], 2, frames[2]),
-    )
+    given = {"topk": topk, "truth": truth, "k": 2, "weights": weights}
+    if name in BAD_PRICES:
+        given["truth"] = truth.append_column("price", pa.array(BAD_PRICES[name]))
+        given["weight"] = "price"
+    same_error(partial(tt.evaluate, **given), partial(spark_api.evaluate, **on_spark(spark, given)))
 
 
 def test_local_tables_and_bad_k_are_refused(spark, tables):

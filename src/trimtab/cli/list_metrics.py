@@ -9,8 +9,8 @@ from typing import Annotated
 from trimtab.cli.large_files import is_large, open_tables
 from trimtab.cli.options import AsJson, Columns, Slots, WeightsFile, defaults_of, option
 from trimtab.cli.printing import print_json, print_table, say
-from trimtab.metrics.evaluation import LEVEL
 from trimtab.metrics.evaluation import evaluate as evaluate_frames
+from trimtab.metrics.intervals import LEVEL
 from trimtab.parquet import evaluate as evaluate_files
 from trimtab.tables.columns import ColumnMap
 from trimtab.tables.files import read_tables

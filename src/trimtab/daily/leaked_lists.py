@@ -143,6 +143,6 @@ def _longest(lists: pa.Table) -> int:
 def _listed_share(lists: pa.Table, bought: pa.Table, depth: int) -> ListedShare | None:
     if bought.num_rows == 0 or depth == 0:
         return None
-    found = evaluate_units(lists, bought, depth).buyers()
+    found = evaluate_units(lists, bought, depth).metrics
     hits = depth * found.acc
     return ListedShare(float(hits.sum()), math.sqrt(float(hits @ hits)), bought.num_rows)

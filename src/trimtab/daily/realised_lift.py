@@ -21,10 +21,8 @@ from trimtab.checks import MOST_DAYS, require_whole
 from trimtab.daily.dated_lists import DatedLists, find_lists
 from trimtab.daily.training_tables import ShopData, read_lists, read_shop_data
 from trimtab.errors import DataError, StoreError, TrimtabError, TrimtabWarning
-from trimtab.metrics.bootstrap import Interval, lift_intervals
-from trimtab.metrics.evaluation import LEVEL, evaluate_units
-from trimtab.models import ItemBias
-from trimtab.models.bias_table import text_columns
+from trimtab.metrics.evaluation import evaluate_units
+from trimtab.metrics.intervals import Interval, lift_intervals
 from trimtab.store import Store, Version
 from trimtab.tables.columns import ITEM, SCORE, USER, WEIGHT, ColumnMap, GivenColumns
 from trimtab.tables.log import HOLE, Window, event_times, find_holes, rows_of_users
@@ -230,5 +228,5 @@ def _compare(
         evaluate_units(table, bought, k, weight).weighted_buyers(metric)[:, None]
         for table in (shown, lists)
     )
-    (found,) = lift_intervals(after, before, _N_DRAWS, _SEED, LEVEL)
+    (found,) = lift_intervals(after, before, _N_DRAWS, _SEED)
     return found, len(before)

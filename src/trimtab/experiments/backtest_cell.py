@@ -18,10 +18,10 @@ from trimtab.experiments.list_makers import ListMaker, SuppliedLists
 from trimtab.experiments.methods import RERANKER, Case, Method
 from trimtab.experiments.plan import Plan
 from trimtab.experiments.reranker_parts import find_gains
-from trimtab.experiments.results import SCHEMAS, Results
+from trimtab.experiments.results import LEVEL, SCHEMAS, Results
 from trimtab.experiments.timeline import Split, earlier_windows
-from trimtab.metrics.bootstrap import lift_intervals
 from trimtab.metrics.evaluation import UnitEvaluation, evaluate_units
+from trimtab.metrics.intervals import lift_intervals
 from trimtab.metrics.per_user import coverage, kl_divergence, lift
 from trimtab.models import ItemBias, Reranker, RerankSummary, Summary
 from trimtab.tables.columns import WEIGHT
@@ -154,9 +154,8 @@ class _CellRun:
         values = [self._buyer_metrics(evaluation) for evaluation in self._evaluated.values()]
         base = values[0]
         seed = self._plan.seed
-        found = lift_intervals(
-            np.concatenate(values, axis=1), np.tile(base, len(values)), self._plan.n_draws, seed
-        )
+        together, alone = np.concatenate(values, axis=1), np.tile(base, len(values))
+        found = lift_intervals(together, alone, self._plan.n_draws, seed, LEVEL)
         keys = [(key, metric) for key in self._evaluated for metric in self._plan.metrics]
         figures = [evaluation.means() for evaluation in self._evaluated.values()]
         means = [own[metric] for own in figures for metric in self._plan.metrics]
@@ -194,7 +193,7 @@ class _CellRun:
             self._rows["parts"].append({**key, "part": part, "used": used, **figures})
 
     def _add_item_distribution(self, key: dict[str, str], evaluation: UnitEvaluation) -> None:
-        shown = evaluation.shown_to_buyers()
+        shown = evaluation.shown
         bought = evaluation.bought.items
         for size, covered in coverage(shown, bought, evaluation.n_items).items():
             self._rows["coverage"].append({**key, "size": size, "covered": covered})

@@ -67,8 +67,8 @@ def lists_hold_own(recs: Any, own: Any) -> bool:
     found = evaluate_units(recs, own, MOST_K)  # ACC times k: entries that the user has
     n_users = np.count_nonzero(np.diff(found.bought.indptr))
     buyers = np.bincount(found.bought.items, minlength=found.n_items)
-    by_chance = float(buyers[found.shown_to_buyers()].sum()) / n_users
-    return repeats_own(MOST_K * float(found.buyers().acc.sum()), by_chance)
+    by_chance = float(buyers[found.shown].sum()) / n_users
+    return repeats_own(MOST_K * float(found.metrics.acc.sum()), by_chance)
 
 
 def _places_of_own(user_ids: Vocabulary, ranked: Vocabulary, own: Any) -> tuple[Ints, Ints]:

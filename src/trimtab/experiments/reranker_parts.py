@@ -18,8 +18,9 @@ from typing import NamedTuple
 import numpy as np
 
 from trimtab.arrays import Floats
-from trimtab.metrics.bootstrap import Interval, lift_intervals
-from trimtab.models import Reranker
+from trimtab.experiments.results import LEVEL
+from trimtab.metrics.intervals import Interval, lift_intervals
+from trimtab.models.reranker import Reranker
 from trimtab.models.widening import SOURCES
 
 TREND, PERSONAL = "trend", "personal"
@@ -57,5 +58,7 @@ def find_gains(
     used = {TREND: bool(reranker.bias.bias.any()), PERSONAL: bool(reranker.learned)}
     return [
         PartGain(part, used.get(part, part in sources), gain)
-        for part, gain in zip(pairs, lift_intervals(changed, base, n_draws, seed), strict=True)
+        for part, gain in zip(
+            pairs, lift_intervals(changed, base, n_draws, seed, LEVEL), strict=True
+        )
     ]

@@ -21,6 +21,7 @@ from trimtab.tables.folders import HeaderKind, read_header
 FORMAT = "trimtab-results"
 VERSION = 1
 ABOUT = "about.json"
+LEVEL = 0.95  # of the intervals of lifts and gains
 BASELINE = "long"  # name of the engine alone in plans and results
 INCOMPLETE = "incomplete"  # in `about` of an interrupted run: `done` and `total` cells
 TEST, RECENT, EARLIER = "test", "recent", "earlier"

@@ -1,4 +1,4 @@
-"""Whether part of an array holds an item."""
+"""Whether part of an array holds an item, and where."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def in_range(items, first, end, item):
 
 
 @helper
-def in_ascending_range(items, first, end, item):
-    """Whether items[first:end], in ascending order, hold the item."""
+def first_not_below(items, first, end, item):
+    """The first place in items[first:end], in ascending order, whose item is not below an item."""
     low = first
     high = end
     while low < high:
@@ -28,4 +28,11 @@ def in_ascending_range(items, first, end, item):
             low = middle + 1
         else:
             high = middle
-    return low < end and items[low] == item
+    return low
+
+
+@helper
+def in_ascending_range(items, first, end, item):
+    """Whether items[first:end], in ascending order, hold the item."""
+    place = first_not_below(items, first, end, item)
+    return place < end and items[place] == item

@@ -1,12 +1,15 @@
-"""ACC@k, AP@k and NDCG@k of every unit.
+"""The relevance of listed items, and the sums that the metrics of a unit are made of.
 
-For a unit with R bought items and a list with y(p) = 1 if the item at rank p was bought, else 0:
+A listed item has the relevance r of the unit's purchase of it, or 0 if there is none. With r(p) at
+rank p and gain(p) = 1 / log2(1 + p), a list of relevances has the sums
 
-    ACC@k  = sum of y(p) over p = 1..k, / k
-    AP@k   = sum of y(p) * (y(1) + ... + y(p)) / p over p = 1..k, / min(k, R)
-    NDCG@k = sum of y(p) * gain(p) over p = 1..k, / ideal(min(k, R))
+    total      = sum of r(p)
+    precisions = sum of r(p) * (r(1) + ... + r(p)) / p
+    gained     = sum of r(p) * gain(p)
+    highest    = the largest r(p)
+    first      = the largest r(p) / p
 
-with gain(p) = 1 / log2(1 + p) and ideal(r) = gain(1) + ... + gain(r). In the code p counts from 0.
+over p = 1..k. In the code p counts from 0. `metrics/per_user.py` makes metrics of them.
 
 Each unit is computed by itself, in rank order: any division into ranges gives the same bytes.
 Helpers take whole arrays and offsets, because slices share a reference count that threads compete
@@ -17,106 +20,44 @@ from __future__ import annotations
 
 import numpy as np
 
-from trimtab.kernels.compiling import helper, kernel
-
-# Cost of one insertion or lookup in the hash table, in plain comparisons (measured).
-_TABLE_COST = 8
-# Knuth's multiplicative hashing: 2^32 over the golden ratio.
-_MULTIPLIER = 2654435769
-
-
-@helper
-def table_bits(n):
-    """Exponent of the smallest power of two of at least 2 n: a table at most half full."""
-    bits = 1
-    while (1 << bits) < 2 * n:
-        bits += 1
-    return bits
-
-
-@helper
-def find_slot(item, items, first, slots, bits):
-    """The slot that holds the rank of `item`, or the free slot for it."""
-    mask = (1 << bits) - 1
-    slot = ((np.int64(item) * _MULTIPLIER) >> (32 - bits)) & mask
-    while slots[slot] >= 0 and items[first + slots[slot]] != item:
-        slot = (slot + 1) & mask
-    return slot
-
-
-@helper
-def mark_by_scan(items, first, length, bought, start, stop, hits):
-    """Set `hits` at the first rank of each bought item, comparing all pairs."""
-    for e in range(start, stop):
-        for p in range(length):
-            if items[first + p] == bought[e]:
-                hits[p] = True
-                break
-
-
-@helper
-def mark_by_table(items, first, length, bought, start, stop, hits, slots):
-    """Set `hits` at the first rank of each bought item, in linear time with a hash table."""
-    bits = table_bits(length)
-    slots[: 1 << bits] = -1
-    for p in range(length):
-        slot = find_slot(items[first + p], items, first, slots, bits)
-        if slots[slot] < 0:
-            slots[slot] = p
-    for e in range(start, stop):
-        slot = find_slot(bought[e], items, first, slots, bits)
-        if slots[slot] >= 0:
-            hits[slots[slot]] = True
-
-
-@helper
-def mark_hits(items, first, length, bought, start, stop, hits, slots):
-    """Write y(p) of a list into `hits`; an item listed twice counts only at its first rank."""
-    for p in range(length):
-        hits[p] = False
-    n_bought = stop - start
-    if length * n_bought <= _TABLE_COST * (length + n_bought):
-        mark_by_scan(items, first, length, bought, start, stop, hits)
-    else:
-        mark_by_table(items, first, length, bought, start, stop, hits, slots)
-
-
-@helper
-def sum_hits(hits, length, gains):
-    """Number of hits, sum of the precisions at the hits, and sum of their gains."""
-    n_hits = 0
-    precisions = 0.0
-    gained = 0.0
-    for p in range(length):
-        if hits[p]:
-            n_hits += 1
-            precisions += n_hits / (p + 1)
-            gained += gains[p]
-    return n_hits, precisions, gained
+from trimtab.kernels.compiling import kernel
+from trimtab.kernels.membership import first_not_below
 
 
 @kernel
-def score_units(
-    start, stop, top_indptr, top_items, truth_indptr, truth_items, gains, ideal, k, acc, ap, ndcg
-):
-    """Write the three metrics of a range of units; nan for a unit that bought nothing.
+def find_relevance(start, stop, top_indptr, top_items, indptr, bought, relevance, k, top_relevance):
+    """Write the relevance of each of the first k listed items; a repeated item has it once.
 
-    `gains` and `ideal` must cover the longest list and set, or k if that is less.
+    `bought` is ascending within each unit.
     """
-    longest = 0
+    most = 0
     for unit in range(start, stop):
-        longest = max(longest, min(k, top_indptr[unit + 1] - top_indptr[unit]))
-    hits = np.zeros(longest, np.bool_)
-    slots = np.empty(1 << table_bits(longest), np.int32)
+        most = max(most, indptr[unit + 1] - indptr[unit])
+    left = np.empty(most, np.float64)
     for unit in range(start, stop):
-        first, begin, end = top_indptr[unit], truth_indptr[unit], truth_indptr[unit + 1]
-        if begin == end:
-            acc[unit], ap[unit], ndcg[unit] = np.nan, np.nan, np.nan
-            continue
-        length = min(k, top_indptr[unit + 1] - first)
-        mark_hits(top_items, first, length, truth_items, begin, end, hits, slots)
-        n_hits, precisions, gained = sum_hits(hits, length, gains)
-        best = min(k, end - begin)
-        acc[unit] = n_hits / k
-        ap[unit] = precisions / best
-        ndcg[unit] = gained / ideal[best]
+        begin, end = indptr[unit], indptr[unit + 1]
+        for e in range(begin, end):
+            left[e - begin] = relevance[e]
+        for p in range(top_indptr[unit], min(top_indptr[unit] + k, top_indptr[unit + 1])):
+            e = first_not_below(bought, begin, end, top_items[p])
+            if e < end and bought[e] == top_items[p]:
+                top_relevance[p] = left[e - begin]
+                left[e - begin] = 0.0
+
+
+@kernel
+def sum_lists(start, stop, indptr, relevance, gains, k, sums):
+    """Write the sums of each unit's list of relevances, by [sum, unit], in the order above."""
+    for unit in range(start, stop):
+        first = indptr[unit]
+        total, precisions, gained, highest, quickest = 0.0, 0.0, 0.0, 0.0, 0.0
+        for p in range(min(k, indptr[unit + 1] - first)):
+            r = relevance[first + p]
+            if r > 0:
+                total += r
+                precisions += r * total / (p + 1)
+                gained += r * gains[p]
+                highest = max(highest, r)
+                quickest = max(quickest, r / (p + 1))
+        sums[0, unit], sums[1, unit], sums[2, unit] = total, precisions, gained
+        sums[3, unit], sums[4, unit] = highest, quickest

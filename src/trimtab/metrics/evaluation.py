@@ -1,31 +1,40 @@
-"""Evaluate recommendations against purchases."""
+"""Evaluate recommendations against purchases.
+
+Users are judged in parts: `judge` for each part, `+`, then `finish`. Tables in memory are one part.
+Neither the number of parts nor their order changes a digit.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from trimtab.arrays import Codes, Floats, Ints, Lists, Sets
-from trimtab.checks import METRICS
-from trimtab.metrics.bootstrap import lift_intervals
-from trimtab.metrics.coded_tables import CodedTables, code_tables, warn_of_missing_lists
-from trimtab.metrics.event_weights import EventWeights
-from trimtab.metrics.hit_metrics import (
-    HIT_METRICS,
-    find_hits,
-    hit_metrics,
-    mean_novelty,
-    share_shown,
-    weighted_metrics,
+from trimtab.checks import require_columns, require_k
+from trimtab.errors import DataError, warn
+from trimtab.metrics.event_weights import (
+    EventWeights,
+    largest_weights,
+    read_event_weights,
+    weigh_purchases,
 )
-from trimtab.metrics.per_user import UnitMetrics, lift, mean_metrics, unit_metrics, weighted_mean
+from trimtab.metrics.intervals import lift_intervals
+from trimtab.metrics.per_user import ALL_METRICS, UnitMetrics, lift, unit_metrics, weighted_mean
+from trimtab.metrics.ranking import rank_lists
+from trimtab.tables.columns import COUNT, ITEM, RANK, SCORE, USER, WEIGHT, WINDOW
+from trimtab.tables.frames import Table, read_frame, read_scores
+from trimtab.tables.lists import Units, encode_units, group_scored, group_sets, read_weights
+from trimtab.tables.vocabulary import Vocabulary, id_column
 
-LEVEL = 0.9  # of the interval of a lift, as of forecasts; backtests have 95 %
 _MOST_DRAWS, _FEWEST_DRAWS, _MOST_NUMBERS = 1_000, 200, 200_000_000
 _SEED = 0
+_SKIPPED, _MISSING = "n_skipped", "n_missing"
 
 
 def evaluate(
@@ -76,59 +85,141 @@ def evaluate(
         1.0
     """
     lists = {"topk": topk} if baseline is None else {"topk": topk, "baseline": baseline}
-    coded = code_tables(lists, truth, k, weight, history)
-    coded.require_common_users()
-    unit_weights = coded.unit_weights(weights)
-    buyers = Buyers(
-        coded.units.user_codes[coded.buys],
-        None if unit_weights is None else unit_weights[coded.buys],
-        int(np.count_nonzero(~coded.buys)),
-    )
-    ours, *others = (judge(coded, name) for name in lists)
-    if not others:
-        return summarize(ours, buyers, coded.sales)
-    warn_of_missing_lists(coded.count_missing_lists(), len(buyers.user_codes), lists)
-    return compare(ours, others[0], buyers, coded.sales)
+    return finish(judge(lists, truth, k, weight), weights, history)
 
 
 @dataclass(frozen=True)
-class UnitEvaluation:
-    """Top lists and purchases with common codes, and the metrics of each unit."""
+class Judged:
+    """Lists of some users, judged by their purchases; the parts of all users add up to the whole.
+
+    Attributes:
+        buyers: one row per unit that bought something: its ids, the `weight` of its heaviest
+            purchase, and its metrics with each table of lists, like `topk ndcg`.
+        items: ids of all items, and how many slots each has in each table of lists.
+        lowest: by table of lists, the ids of the lowest unit with a list.
+        counts: units that bought nothing (n_skipped); those that bought something: with a list in
+            one of two tables only (n_missing), and with a list in each table.
+    """
+
+    buyers: pa.Table
+    items: pa.Table
+    lowest: Mapping[str, list[Any]]
+    counts: Counter[str]
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the tables of lists."""
+        return list(self.items.column_names[1:])
+
+    def __add__(self, other: Judged) -> Judged:
+        """Return what is judged of the users of both."""
+        items = pa.concat_tables([self.items, other.items]).group_by(ITEM, use_threads=False)
+        summed = items.aggregate([(name, "sum") for name in self.names])
+        named = summed.select([ITEM, *(f"{name}_sum" for name in self.names)])
+        lowest = {**self.lowest, **other.lowest}
+        for name in self.lowest.keys() & other.lowest.keys():
+            lowest[name] = min(self.lowest[name], other.lowest[name])
+        return Judged(
+            pa.concat_tables([self.buyers, other.buyers]),
+            named.rename_columns(self.items.column_names),
+            lowest,
+            self.counts + other.counts,
+        )
+
+    def to_bytes(self) -> bytes:
+        """Return bytes for `from_bytes`."""
+        about = json.dumps([self.lowest, self.counts])
+        out = pa.BufferOutputStream()
+        options = pa.ipc.IpcWriteOptions(compression="lz4")  # most metrics of most buyers are 0
+        for table in (self.buyers.replace_schema_metadata({"about": about}), self.items):
+            with pa.ipc.new_stream(out, table.schema, options=options) as writer:
+                writer.write_table(table)
+        return bytes(out.getvalue())
+
+    @staticmethod
+    def from_bytes(data: Any) -> Judged:
+        """Return what `to_bytes` wrote."""
+        source = pa.BufferReader(data)
+        buyers, items = (pa.ipc.open_stream(source).read_all() for _ in range(2))
+        lowest, counts = json.loads(buyers.schema.metadata[b"about"])
+        return Judged(buyers.replace_schema_metadata(None), items, lowest, Counter(counts))
+
+
+def judge(
+    lists: Mapping[str, Any], truth: Any, k: int, weight: str | None, is_part: bool = False
+) -> Judged:
+    """Judge the lists of some users.
+
+    Args:
+        lists: tables of lists by name: "topk" and perhaps "baseline".
+        truth: purchases of the same users.
+        k: slots.
+        weight: column of `truth` that purchases count by; None: all alike.
+        is_part: whether there may be other users, so that tables may have no rows.
+    """
+    coded = _code_tables(lists, truth, k, weight, is_part)
+    buys = np.diff(coded.bought.indptr) > 0
+    buyers = coded.units.columns(np.flatnonzero(buys))
+    buyers[WEIGHT] = coded.weights.heaviest[buys]
+    items, lowest, counts = {ITEM: coded.items.ids}, {}, Counter({_SKIPPED: int(np.sum(~buys))})
+    has_list = np.stack([np.diff(top.indptr) > 0 for top in coded.lists.values()])
+    for (name, top), listed in zip(coded.lists.items(), has_list, strict=True):
+        metrics = coded.measure(name, k)._asdict()
+        buyers |= {f"{name} {metric}": values[buys] for metric, values in metrics.items()}
+        items[name] = np.bincount(top.items, minlength=len(coded.items))
+        counts[name] = int(np.sum(buys & listed))
+        if listed.any():
+            ids = coded.units.columns(np.flatnonzero(listed)[:1]).values()
+            lowest[name] = [pa.array(column)[0].as_py() for column in ids]
+    counts[_MISSING] = int(np.sum(has_list.any(axis=0) & ~has_list.all(axis=0) & buys))
+    return Judged(pa.table(buyers), pa.table(items), lowest, counts)
+
+
+def finish(judged: Judged, weights: Any | None, history: Any | None) -> dict[str, float | int]:
+    """Return what `evaluate` returns of all users together.
+
+    Args:
+        judged: all users.
+        weights: of users, as `evaluate` takes them.
+        history: earlier sales, as `evaluate` takes them.
+    """
+    units, order = _sort_buyers(judged.buyers)
+    _require_common_users(judged, units.label(order[0]))
+    unit_weights = _weigh_buyers(judged.buyers, units, weights)[order]
+    values = {name: _stack_metrics(judged.buyers, name)[order] for name in judged.names}
+    shown, sales = _count_items(judged, history)
+    figures = {}
+    for name in judged.names:
+        means = [weighted_mean(column, unit_weights) for column in values[name].T]
+        figures[name] = {
+            **dict(zip(ALL_METRICS, means, strict=True)), **_judge_items(shown[name], sales),
+            "n_users": len(order), _SKIPPED: judged.counts[_SKIPPED],
+        }  # fmt: skip
+    if len(figures) == 1:
+        return figures["topk"]
+    _warn_of_missing_lists(judged)
+    own, base = (_sum_by_user(v, unit_weights, units.user_codes[order]) for v in values.values())
+    return figures["topk"] | dict(_lifts(figures["topk"], figures["baseline"], own, base))
+
+
+class UnitEvaluation(NamedTuple):
+    """Units that bought something, in ascending order of their ids, and what they were shown."""
 
     metrics: UnitMetrics
-    top: Lists  # the first k, in rank order
-    bought: Sets
+    weights: Floats  # the heaviest purchase of each, over the heaviest of all
+    shown: Codes  # items in their lists, one entry per slot
+    bought: Sets  # items of all units
     n_items: int
-    event_weights: EventWeights | None = None  # of the purchases
-
-    def buyers(self) -> UnitMetrics:
-        """Return the metrics of units that bought something, in ascending order of their ids."""
-        acc, average_precision, ndcg, n_relevant = self.metrics
-        bought = n_relevant > 0
-        return UnitMetrics(acc[bought], average_precision[bought], ndcg[bought], n_relevant[bought])
-
-    def hit_metrics(self) -> dict[str, Floats]:
-        """Return hit rate, recall and MRR of each unit; nan for units that bought nothing."""
-        hits = find_hits(self.top, self.bought, self.n_items)
-        relevance = None if self.event_weights is None else self.event_weights.relevance
-        return hit_metrics(hits, self.bought, relevance)
 
     def weighted_buyers(self, metric: str) -> Floats:
-        """Return a metric of units that bought something, each times its heaviest purchase."""
-        values: Floats = getattr(self.buyers(), metric)
-        if self.event_weights is None:
-            return values
-        return values * self.event_weights.heaviest[self.metrics.n_relevant > 0]
+        """Return a metric of each unit times its weight."""
+        values: Floats = getattr(self.metrics, metric) * self.weights
+        return values
 
     def means(self) -> dict[str, float]:
-        """Return the means of `mean_metrics`; a unit counts by its heaviest event."""
-        weights = None if self.event_weights is None else self.event_weights.heaviest
-        return mean_metrics(self.metrics, weights)
-
-    def shown_to_buyers(self) -> Codes:
-        """Return the items in the lists of units that bought something, one entry per slot."""
-        bought = np.repeat(self.metrics.n_relevant > 0, np.diff(self.top.indptr))
-        return self.top.items[bought]
+        """Return the weighted mean of each metric, and `n_users`."""
+        found = {n: weighted_mean(v, self.weights) for n, v in self.metrics._asdict().items()}
+        return {**found, "n_users": len(self.weights)}
 
 
 def evaluate_units(topk: Any, truth: Any, k: int = 10, weight: str | None = None) -> UnitEvaluation:
@@ -136,83 +227,171 @@ def evaluate_units(topk: Any, truth: Any, k: int = 10, weight: str | None = None
 
     `topk` may be empty or share no user with `truth`; the metrics are 0 then.
     """
-    coded = code_tables({"topk": topk}, truth, k, weight, None, may_be_empty=True)
-    return _evaluate(coded, "topk")
+    coded = _code_tables({"topk": topk}, truth, k, weight, is_part=True)
+    top, buys = coded.lists["topk"], np.diff(coded.bought.indptr) > 0
+    return UnitEvaluation(
+        UnitMetrics(*(values[buys] for values in coded.measure("topk", k))),
+        _over_largest(coded.weights.heaviest[buys]),
+        top.items[np.repeat(buys, np.diff(top.indptr))],
+        coded.bought,
+        len(coded.items),
+    )
 
 
-def _evaluate(coded: CodedTables, name: str) -> UnitEvaluation:
-    """Return the metrics of each unit with the lists of one table."""
-    top, bought, n_items = coded.lists[name], coded.bought, coded.n_items
-    if coded.event_weights is None:
-        return UnitEvaluation(unit_metrics(top, bought, coded.k), top, bought, n_items)
-    relevance = coded.event_weights.relevance
-    found = weighted_metrics(find_hits(top, bought, n_items), bought, relevance, coded.k)
-    metrics = UnitMetrics(**found, n_relevant=np.diff(bought.indptr))
-    return UnitEvaluation(metrics, top, bought, n_items, coded.event_weights)
+# Tables to codes ---------------------------------------------------------------------------------
 
 
-class Judged(NamedTuple):
-    """The metrics of the lists of one table."""
+class _Coded(NamedTuple):
+    """The tables of an evaluation, with common codes."""
 
-    values: dict[str, Floats]  # by metric, of each unit that bought something
-    shown: Ints  # number of slots by item
+    units: Units
+    items: Vocabulary
+    lists: dict[str, Lists]  # the first k, in rank order
+    bought: Sets
+    weights: EventWeights
 
-
-class Buyers(NamedTuple):
-    """The units that bought something, in ascending order of their ids."""
-
-    user_codes: Codes
-    weights: Floats | None  # None if all count alike
-    n_skipped: int  # other units
-
-
-def judge(coded: CodedTables, name: str) -> Judged:
-    """Return the metrics of the lists of one table."""
-    found = _evaluate(coded, name)
-    values = {metric: getattr(found.metrics, metric) for metric in METRICS} | found.hit_metrics()
-    bought = {metric: column[coded.buys] for metric, column in values.items()}
-    return Judged(bought, np.bincount(found.top.items, minlength=coded.n_items))
+    def measure(self, name: str, k: int) -> UnitMetrics:
+        """Return the metrics of each unit with the lists of one table."""
+        return unit_metrics(self.lists[name], self.bought, k, self.weights.relevance)
 
 
-def summarize(judged: Judged, buyers: Buyers, sales: Floats | None) -> dict[str, float | int]:
-    """Return the means of all metrics, and the numbers of users.
+def _code_tables(
+    lists: Mapping[str, Any], truth: Any, k: int, weight: str | None, is_part: bool
+) -> _Coded:
+    require_k(k)
+    tables = [_read_lists(frame, name, is_part) for name, frame in lists.items()]
+    bought, weights = _read_truth(truth, weight, is_part)
+    units, unit_codes = encode_units(*tables, bought)
+    items, item_codes = Vocabulary.encode(*(table.ids(ITEM) for table in (*tables, bought)))
+    sets = group_sets(unit_codes[-1], item_codes[-1], len(units))
+    each = np.ones(len(sets.items))
+    if weights is not None:
+        each = largest_weights(unit_codes[-1], item_codes[-1], weights)
+    ranked = {}
+    for table, rows, codes in zip(tables, unit_codes, item_codes, strict=False):
+        height = -read_scores(table, RANK)[0] if table.has(RANK) else read_scores(table, SCORE)[0]
+        scored = group_scored(rows, codes, height, len(units))
+        ranked[table.name] = rank_lists(scored, k, np.zeros(len(items)))
+    return _Coded(units, items, ranked, sets, weigh_purchases(sets, each))
+
+
+def _read_lists(frame: Any, name: str, is_part: bool) -> Table:
+    top = read_frame(frame, name, USER, ITEM, optional=(RANK, SCORE, WINDOW), may_be_empty=is_part)
+    if not top.has(RANK):
+        require_columns(name, top.columns.column_names, [SCORE], top.own)
+    return top
+
+
+def _read_truth(truth: Any, weight: str | None, is_part: bool) -> tuple[Table, Floats | None]:
+    """Return the purchases, and their weights if they count by a column."""
+    needed = dict.fromkeys((USER, ITEM) if weight is None else (USER, ITEM, weight))
+    table = read_frame(truth, "truth", *needed, optional=(WINDOW,), may_be_empty=is_part)
+    if weight is None or not len(table):
+        return table, None
+    return read_event_weights(table, weight)
+
+
+# All users together ------------------------------------------------------------------------------
+
+
+def _sort_buyers(buyers: pa.Table) -> tuple[Units, Ints]:
+    """Return the users and windows of buyers, and their order by user and window."""
+    users, (by_user,) = Vocabulary.encode(id_column("topk", USER, buyers[USER]))
+    if WINDOW not in buyers.column_names:
+        return Units(users.ids, by_user, None, None), np.argsort(by_user)
+    windows, (by_window,) = Vocabulary.encode(id_column("topk", WINDOW, buyers[WINDOW]))
+    return Units(users.ids, by_user, windows.ids, by_window), np.lexsort((by_window, by_user))
+
+
+def _require_common_users(judged: Judged, buyer: str) -> None:
+    """Raise if no buyer has a list; it shows a buyer and a user with a list."""
+    for name in (name for name in judged.names if not judged.counts[name]):
+        ids = zip((USER, WINDOW), judged.lowest[name], strict=False)
+        listed = " in ".join(f"{column} {value}" for column, value in ids)
+        raise DataError(
+            f"no {USER} of truth is in {name} (truth has {buyer}, {name} {listed}): they must "
+            f"share users; check that both use the same ids"
+        )
+
+
+def _warn_of_missing_lists(judged: Judged) -> None:
+    if judged.counts[_MISSING]:
+        warn(
+            f"{judged.counts[_MISSING]} of {len(judged.buyers)} users who bought something have a "
+            f"list in only one of {' and '.join(judged.names)}, and count as 0 in the other; "
+            f"compare lists of the same users"
+        )
+
+
+def _weigh_buyers(buyers: pa.Table, units: Units, weights: Any | None) -> Floats:
+    """Return how much each unit counts: by its heaviest purchase and the weight of its user."""
+    heaviest: Floats = buyers[WEIGHT].to_numpy()
+    if weights is not None:
+        heaviest = heaviest * read_weights(weights, units, np.ones(len(units), bool), "topk")
+    return _over_largest(heaviest)
+
+
+def _over_largest(weights: Floats) -> Floats:
+    """Return weights over the largest: those that are all alike change no digit."""
+    return weights / weights.max(initial=0.0) if len(weights) else weights
+
+
+def _stack_metrics(buyers: pa.Table, name: str) -> Floats:
+    """Return the metrics with one table of lists, by [unit, metric]."""
+    return np.stack([buyers[f"{name} {metric}"].to_numpy() for metric in ALL_METRICS], axis=1)
+
+
+def _count_items(judged: Judged, history: Any | None) -> tuple[dict[str, Ints], Floats | None]:
+    """Return the slots of all items by table of lists, and their sales, in the order of ids."""
+    columns, past = [id_column("topk", ITEM, judged.items[ITEM])], None
+    if history is not None:
+        past = read_frame(history, "history", ITEM, optional=(COUNT,))
+        columns.append(past.ids(ITEM))
+    items, codes = Vocabulary.encode(*columns)
+    shown = {name: np.zeros(len(items), np.int64) for name in judged.names}
+    for name, slots in shown.items():
+        slots[codes[0]] = judged.items[name].to_numpy()
+    return shown, None if past is None else _count_sales(past, codes[1], len(items))
+
+
+def _count_sales(history: Table, items: Codes, n_items: int) -> Floats:
+    """Return the sales of each item, the same digits for any order of rows."""
+    if not history.has(COUNT):
+        return np.bincount(items, minlength=n_items).astype(np.float64)
+    counts, lowest = read_scores(history, COUNT)
+    if lowest < 0:
+        raise DataError(
+            f"column '{COUNT}' of history has {lowest:g}: counts must be at least 0; drop those "
+            f"rows"
+        )
+    order = np.argsort(counts)
+    return np.bincount(items[order], counts[order], minlength=n_items).astype(np.float64)
+
+
+def _judge_items(shown: Ints, sales: Floats | None) -> dict[str, float]:
+    """Return coverage, and with sales novelty.
 
     Args:
-        judged: lists.
-        buyers: users who bought something.
-        sales: by item, for novelty.
+        shown: number of slots by item.
+        sales: by item; an item without a sale counts as sold once.
     """
-    means: dict[str, float | int] = {
-        metric: weighted_mean(judged.values[metric], buyers.weights)
-        for metric in (*METRICS, *HIT_METRICS)
-    }
-    means["coverage"] = share_shown(judged.shown)
+    found = {"coverage": int(np.count_nonzero(shown)) / len(shown)}
     if sales is not None:
-        means["novelty"] = mean_novelty(judged.shown, sales)
-    return means | {"n_users": len(buyers.user_codes), "n_skipped": buyers.n_skipped}
+        bits = np.log2(max(float(sales.sum()), 1.0)) - np.log2(np.maximum(sales, 1.0))
+        n_slots = int(shown.sum())
+        found["novelty"] = float((shown * bits).sum()) / n_slots if n_slots else np.nan
+    return found
 
 
-def compare(
-    ours: Judged, theirs: Judged, buyers: Buyers, sales: Floats | None
-) -> dict[str, float | int]:
-    """Return what `summarize` returns of lists, and their lift over others."""
-    figures, before = (summarize(judged, buyers, sales) for judged in (ours, theirs))
-    values, base = (_sum_by_user(judged, buyers) for judged in (ours, theirs))
-    return figures | _lifts(figures, before, values, base)
-
-
-def _sum_by_user(judged: Judged, buyers: Buyers) -> Floats:
-    """Return the sum of each metric over the units of each user who bought something."""
-    each = np.ones(len(buyers.user_codes)) if buyers.weights is None else buyers.weights
-    users = np.unique(buyers.user_codes, return_inverse=True)[1]
-    columns = (judged.values[metric] for metric in (*METRICS, *HIT_METRICS))
-    return np.stack([np.bincount(users, each * column) for column in columns], axis=1)
+def _sum_by_user(values: Floats, weights: Floats, users: Codes) -> Floats:
+    """Return the sum of each metric over the units of each user, by [user, metric]."""
+    return np.stack([np.bincount(users, weights * column) for column in values.T], axis=1)
 
 
 def _lifts(
     figures: Mapping[str, float], before: Mapping[str, float], values: Floats, base: Floats
-) -> dict[str, float | int]:
-    """Return each metric of the baseline, and the lift over it with its interval.
+) -> Iterator[tuple[str, float]]:
+    """Yield each metric of the baseline, and the lift over it with its interval.
 
     Args:
         figures: means of the lists.
@@ -221,13 +400,11 @@ def _lifts(
         base: the same of the baseline.
     """
     n_draws = int(np.clip(_MOST_NUMBERS // len(base), _FEWEST_DRAWS, _MOST_DRAWS))
-    found = lift_intervals(values, base, n_draws, _SEED, LEVEL)
-    intervals = dict(zip((*METRICS, *HIT_METRICS), found, strict=True))
-    lifts: dict[str, float | int] = {}
+    found = lift_intervals(values, base, n_draws, _SEED)
+    intervals = dict(zip(ALL_METRICS, found, strict=True))
     for name in (name for name in figures if not name.startswith("n_")):
-        lifts[f"{name}_baseline"] = before[name]
-        lifts[f"{name}_lift"] = round(lift(figures[name], before[name]), 12)
+        yield f"{name}_baseline", before[name]
+        yield f"{name}_lift", round(lift(figures[name], before[name]), 12)
         if name in intervals:
-            lifts[f"{name}_low"] = intervals[name].low
-            lifts[f"{name}_high"] = intervals[name].high
-    return lifts
+            yield f"{name}_low", intervals[name].low
+            yield f"{name}_high", intervals[name].high

@@ -17,10 +17,10 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from trimtab.arrays import Codes, Floats, Ints, Sets
-from trimtab.checks import require_columns
+from trimtab.arrays import Codes, Floats, Sets
+from trimtab.checks import METRICS, require_columns
 from trimtab.errors import DataError
-from trimtab.kernels.hit_value import discounts
+from trimtab.metrics.per_user import best_sums
 from trimtab.tables.frames import Table, read_scores
 
 _QUANTA = 2.0**20  # sums of such fractions are exact, so the order of adding changes nothing
@@ -94,35 +94,6 @@ def in_quanta(numbers: Floats) -> Floats:
     return np.maximum(np.rint(numbers * _QUANTA), 1.0) / _QUANTA
 
 
-def ideal_values(bought: Sets, relevance: Floats, metric: str, k: int) -> Floats:
-    """Return what the best list of each unit would get, before it is divided by that.
-
-    Args:
-        bought: items by unit.
-        relevance: of these purchases.
-        metric: "acc", "map" or "ndcg"; 1 for ACC, which is not divided by it.
-        k: slots.
-    """
-    if metric == "acc":
-        return np.ones(bought.n_units)
-    units = np.repeat(np.arange(bought.n_units), np.diff(bought.indptr))
-    order = np.lexsort((-relevance, units))
-    sorted_relevance = relevance[order]
-    ranks = np.arange(len(units)) - bought.indptr[units]
-    values = np.append(discounts(metric, k), 0.0)[np.minimum(ranks, k)] * sorted_relevance
-    if metric == "map":
-        values = values * sums_within(sorted_relevance, bought.indptr[:-1][units])
-    return np.bincount(units, values, minlength=bought.n_units).astype(np.float64)
-
-
-def sum_largest(indptr: Ints, relevance: Floats, k: int) -> Floats:
-    """Return the sum of the k largest relevances of each row."""
-    rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-    order = np.lexsort((-relevance, rows))
-    counted = np.where(np.arange(len(rows)) - indptr[rows] < k, relevance[order], 0.0)
-    return np.bincount(rows, counted, minlength=len(indptr) - 1).astype(np.float64)
-
-
 def gain_factors(bought: Sets, relevance: Floats, metric: str, k: int) -> Floats:
     """Return what the best list of each unit would get with relevances of 1, over what it gets.
 
@@ -131,23 +102,14 @@ def gain_factors(bought: Sets, relevance: Floats, metric: str, k: int) -> Floats
     Args:
         bought: items by unit.
         relevance: of these purchases.
-        metric: "acc", "map" or "ndcg".
+        metric: "acc", "map" or "ndcg"; 1 for ACC, which is not divided by the best list.
         k: slots.
     """
-    alike = ideal_values(bought, np.ones(len(relevance)), metric, k)
-    buys = np.diff(bought.indptr) > 0
     factors = np.ones(bought.n_units)
-    factors[buys] = alike[buys] / ideal_values(bought, relevance, metric, k)[buys]
+    if metric != "acc":
+        alike, own = (
+            best_sums(bought.indptr, each, k)[METRICS.index(metric)]
+            for each in (np.ones(len(relevance)), relevance)
+        )
+        np.divide(alike, own, out=factors, where=own > 0)
     return factors
-
-
-def sums_within(numbers: Floats, starts: Ints) -> Floats:
-    """Return the sum of each number and those before it in its group.
-
-    Args:
-        numbers: multiples of a quantum, so that differences of sums are exact.
-        starts: place of the first number of each number's group.
-    """
-    summed = np.concatenate([[0.0], np.cumsum(numbers)])
-    within: Floats = summed[1:] - summed[starts]
-    return within

@@ -1,11 +1,16 @@
-"""ACC, MAP and NDCG of top-k lists per unit, their means, lift, coverage and KL divergence.
+"""Metrics of top-k lists per unit, their means, lift, coverage and KL divergence.
 
-For a unit with R bought items and hits y(p) at rank p:
+For a unit that bought R items, with relevance r(p) of the item at rank p, which is 1 if it was
+bought and 0 if not (weights of events give relevances in between, see `event_weights.py`):
 
-    ACC@k  = Σ y(p) / k
-    AP@k   = Σ y(p)·Precision(p) / min(k, R)
-    NDCG@k = Σ y(p)/log2(1+p) / Z,  Z is the same sum with hits at the first min(k, R) ranks
+    ACC@k    = Σ r(p) / k
+    AP@k     = Σ r(p)·(Σ r(q) for q ≤ p) / p, over the same of the best list
+    NDCG@k   = Σ r(p) / log2(1+p), over the same of the best list
+    HIT@k    = the largest r(p): 1 if there is a hit
+    recall@k = Σ r(p), over the relevance of all that the unit bought
+    MRR@k    = the largest r(p) / p: one over the rank of the first hit
 
+The best list has all that the unit bought, the most relevant first; so AP is divided by min(k, R).
 Means leave out units with R = 0; units with R > 0 and no list count as 0. Other libraries differ:
 ranx, trec_eval and RecTools divide AP by R, and RecTools divides NDCG by the full-k ideal unless
 `divide_by_achievable=True`.
@@ -18,100 +23,90 @@ from collections.abc import Sequence
 from typing import NamedTuple, overload
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from trimtab.arrays import Flags, Floats, Ints, Lists, Sets
-from trimtab.checks import require_whole
-from trimtab.errors import DataError
+from trimtab.kernels.hit_value import discounts
 from trimtab.threads import run_ranges
 
 COVERAGE_SIZES = (10, 20, 50, 100, 200, 500, 1000)
 _ZERO_COUNT = 0.01  # replaces a count of 0 in KL
+_N_SUMS = 5  # that `sum_lists` writes
 
 
 class UnitMetrics(NamedTuple):
-    """The metrics of each unit (nan if it bought nothing), and how many items it bought."""
+    """The metrics of each unit; nan if it bought nothing, 0 if it did but has no list."""
 
     acc: Floats
     map: Floats
     ndcg: Floats
-    n_relevant: Ints
+    hit_rate: Floats
+    recall: Floats
+    mrr: Floats
 
 
-def unit_metrics(top: Sets | Lists, truth: Sets, k: int) -> UnitMetrics:
-    """Return ACC@k, AP@k and NDCG@k of each unit, the same bytes for any number of threads.
+ALL_METRICS = UnitMetrics._fields
+
+
+def unit_metrics(
+    top: Sets | Lists, bought: Sets, k: int, relevance: Floats | None = None
+) -> UnitMetrics:
+    """Return the metrics of each unit, the same bytes for any number of threads.
 
     Args:
         top: One list of items per unit in rank order. Only the first k count, and an item listed
             twice counts at its first rank. Scores are ignored.
-        truth: Items each unit bought; row u of both is the same unit.
+        bought: Items of each unit, ascending; row u of both is the same unit.
         k: Length of the lists to evaluate, at least 1.
-
-    Returns:
-        One value per unit and metric: nan for units that bought nothing, 0 for units that bought
-        something but have no list.
+        relevance: Of these purchases, above 0; 1 each if None.
 
     Example:
         >>> import numpy as np
         >>> from trimtab.arrays import Sets
         >>> top = Sets(np.array([0, 3]), np.array([7, 2, 5], dtype=np.int32))
-        >>> truth = Sets(np.array([0, 2]), np.array([5, 7], dtype=np.int32))
-        >>> unit_metrics(top, truth, k=4).map  # hits at ranks 1 and 3: (1/1 + 2/3) / 2
+        >>> bought = Sets(np.array([0, 2]), np.array([5, 7], dtype=np.int32))
+        >>> unit_metrics(top, bought, k=4).map  # hits at ranks 1 and 3: (1/1 + 2/3) / 2
         array([0.83333333])
     """
-    from trimtab.kernels.metric_values import score_units
+    from trimtab.kernels.metric_values import find_relevance
 
-    k = _require_size("k", k)
-    if top.n_units != truth.n_units:
-        raise DataError(
-            f"top has {top.n_units} units, truth {truth.n_units}: row u of both must be the same "
-            f"unit"
-        )
-    n_relevant = np.diff(truth.indptr)
-    gains, ideal = _discounts(_last_rank(top, truth, k))
-    acc, average_precision, ndcg = np.empty((3, truth.n_units))
-    inputs = (*_arrays(top), *_arrays(truth), gains, ideal, k)
-    run_ranges(score_units, truth.n_units, *inputs, acc, average_precision, ndcg)
-    return UnitMetrics(acc, average_precision, ndcg, n_relevant)
-
-
-def mean_metrics(units: UnitMetrics, weights: ArrayLike | None = None) -> dict[str, float]:
-    """Return the mean of each metric over the units that bought something, and their number.
-
-    The means are the same to the bit for any number of threads and any order of units.
-
-    Args:
-        units: Metrics of each unit.
-        weights: One weight per unit, finite and not negative; equal weights by default.
-
-    Returns:
-        `acc`, `map`, `ndcg` (nan if no unit bought anything, or if their weights sum to 0),
-        `n_users` (units with R > 0) and `n_skipped` (units with R = 0).
-
-    Example:
-        >>> import numpy as np
-        >>> one = np.array([1.0, 0.0, np.nan])
-        >>> mean_metrics(UnitMetrics(one, one, one, np.array([2, 1, 0])), weights=[3, 1, 5])
-        {'acc': 0.75, 'map': 0.75, 'ndcg': 0.75, 'n_users': 2, 'n_skipped': 1}
-    """
-    bought = units.n_relevant > 0
-    n_users = int(np.count_nonzero(bought))
-    used = None if weights is None else _require_weights(weights, len(bought))[bought]
-    return {
-        "acc": weighted_mean(units.acc[bought], used),
-        "map": weighted_mean(units.map[bought], used),
-        "ndcg": weighted_mean(units.ndcg[bought], used),
-        "n_users": n_users,
-        "n_skipped": len(bought) - n_users,
-    }
+    assert top.n_units == bought.n_units
+    each = np.ones(len(bought.items)) if relevance is None else relevance
+    shown = np.zeros(len(top.items))
+    run_ranges(find_relevance, top.n_units, top.indptr, top.items, *bought, each, k, shown)
+    total, precisions, gained, highest, first = _sum_lists(top.indptr, shown, k)
+    everything = _sum_lists(bought.indptr, each, len(each))[0]
+    _, best_precisions, best_gained = best_sums(bought.indptr, each, k)
+    one = np.where(np.diff(bought.indptr) > 0, 1.0, np.nan)
+    sums = (total, precisions, gained, highest, total, first)
+    best = (k * one, best_precisions, best_gained, one, everything, one)
+    with np.errstate(invalid="ignore"):  # 0 / 0 for units that bought nothing
+        return UnitMetrics(*map(np.divide, sums, best))
 
 
-def weighted_mean(values: Floats, weights: Floats | None) -> float:
-    """Return the weighted mean; nan if the weights sum to 0."""
-    if weights is None:
-        total, weight = _sum(values), float(len(values))
-    else:
-        total, weight = _sum(values * weights), _sum(weights)
+def best_sums(indptr: Ints, relevance: Floats, k: int) -> tuple[Floats, Floats, Floats]:
+    """Return the best sums that ACC, AP and NDCG are made of: of what was bought, best first."""
+    if np.any(relevance != relevance[:1]):
+        units = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+        relevance = relevance[np.lexsort((-relevance, units))]
+    total, precisions, gained, *_ = _sum_lists(indptr, relevance, k)
+    return total, precisions, gained
+
+
+def _sum_lists(indptr: Ints, relevance: Floats, k: int) -> Floats:
+    """Return the sums of each unit's list of relevances, by [sum, unit]."""
+    from trimtab.kernels.metric_values import sum_lists
+
+    n_units = len(indptr) - 1
+    gains = discounts("ndcg", max(1, min(k, int(np.diff(indptr).max(initial=0)))))
+    sums = np.empty((_N_SUMS, n_units))
+    run_ranges(sum_lists, n_units, indptr, relevance, gains, k, sums)
+    return sums
+
+
+def weighted_mean(values: Floats, weights: Floats) -> float:
+    """Return the weighted mean, the same bits for any order; nan if the weights sum to 0."""
+    total, weight = _sum(values * weights), _sum(weights)
     return total / weight if weight > 0 else math.nan
 
 
@@ -151,15 +146,14 @@ def coverage(
         recommended_items: Item codes, one entry per slot of a recommendation list.
         bought_items: Item codes, one entry per purchase in the test.
         n_items: Number of items; codes are below it.
-        sizes: Values of N, each at least 1.
+        sizes: Values of N.
 
     Example:
         >>> coverage([4, 4, 1, 2], [2, 2, 4, 0], n_items=5, sizes=(1, 2, 3))
         {1: 0, 2: 0, 3: 2}
     """
-    sizes = [_require_size("sizes", size) for size in sizes]
-    recommended = _popularity_ranks(_item_counts("recommended_items", recommended_items, n_items))
-    bought = _popularity_ranks(_item_counts("bought_items", bought_items, n_items))
+    recommended = _popularity_ranks(_item_counts(recommended_items, n_items))
+    bought = _popularity_ranks(_item_counts(bought_items, n_items))
     covered_from = np.maximum(recommended, bought)
     return {size: int(np.count_nonzero(covered_from < size)) for size in sizes}
 
@@ -179,31 +173,12 @@ def kl_divergence(bought_items: ArrayLike, recommended_items: ArrayLike, n_items
         >>> round(kl_divergence([0, 0, 0, 1], [0, 1], n_items=3), 6)  # 3/4 and 1/4 against halves
         0.130812
     """
-    bought = _item_counts("bought_items", bought_items, n_items)
-    recommended = _item_counts("recommended_items", recommended_items, n_items)
+    bought, recommended = (_item_counts(i, n_items) for i in (bought_items, recommended_items))
     seen = (bought > 0) | (recommended > 0)
     if not seen.any():
         return math.nan
     target, shown = _shares(bought, seen), _shares(recommended, seen)
     return float(np.sum(target * np.log(target / shown)))
-
-
-def _arrays(rows: Sets | Lists) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return the arrays in the types the kernel is compiled for, copied only if needed."""
-    indptr = np.require(rows.indptr, np.int64, ["C", "W"])
-    return indptr, np.require(rows.items, np.int32, ["C", "W"])
-
-
-def _last_rank(top: Sets | Lists, truth: Sets, k: int) -> int:
-    """Return the last rank that can matter: k, or the longest list or set if that is shorter."""
-    lengths = (np.diff(rows.indptr).max(initial=0) for rows in (top, truth))
-    return min(k, int(max(lengths)))
-
-
-def _discounts(n: int) -> tuple[Floats, Floats]:
-    """Return the gain of a hit at each of the first n ranks, and its sums over the first 0..n."""
-    gains = 1 / np.log2(np.arange(2, n + 2))
-    return gains, np.concatenate(([0.0], np.cumsum(gains)))
 
 
 def _sum(values: Floats) -> float:
@@ -225,32 +200,6 @@ def _popularity_ranks(counts: Ints) -> Ints:
     return ranks
 
 
-def _item_counts(name: str, items: ArrayLike, n_items: int) -> Ints:
+def _item_counts(items: ArrayLike, n_items: int) -> Ints:
     """Return how often each item occurs."""
-    codes = np.asarray(items).ravel()
-    if codes.size == 0:
-        return np.zeros(n_items, np.int64)
-    if not np.issubdtype(codes.dtype, np.integer):
-        raise DataError(f"{name} holds {codes.dtype}: must be integer item codes")
-    for code in (codes.min(), codes.max()):
-        if not 0 <= code < n_items:
-            raise DataError(
-                f"{name} holds code {code}: must be at least 0, below n_items={n_items}"
-            )
-    return np.bincount(codes.astype(np.int64, copy=False), minlength=n_items)
-
-
-def _require_size(name: str, size: int) -> int:
-    require_whole(name, size, 1)
-    return int(size)
-
-
-def _require_weights(weights: ArrayLike, n_units: int) -> Floats:
-    """Return the weights as floats; raise unless each unit has a valid one."""
-    checked = np.asarray(weights, np.float64)
-    if checked.shape != (n_units,):
-        raise DataError(f"weights has shape {checked.shape}: must be ({n_units},), one per unit")
-    wrong = np.flatnonzero(~(np.isfinite(checked) & (checked >= 0)))
-    if len(wrong):
-        raise DataError(f"weights[{wrong[0]}]={checked[wrong[0]]}: must be finite and not negative")
-    return checked
+    return np.bincount(np.asarray(items, np.int64), minlength=n_items)

@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from trimtab.arrays import Ints
-from trimtab.models import LeftOut, Reranker
+from trimtab.parquet.event_columns import check_weights, drop_weightless
+from trimtab.models.model import LeftOut
+from trimtab.models.reranker import Reranker
 from trimtab.models.events import choose_instant, latest_by_day
-from trimtab.parquet.event_columns import drop_weightless, weights_differ
 from trimtab.tables.columns import own_names
 from trimtab.tables.columns import TIMESTAMP, WEIGHT
 from trimtab.tables.rows import Rows
@@ -36,7 +37,7 @@ class PartEvents:
     def prepare(history: Rows, reranker: Reranker, as_of: Any, tz: str | None) -> PartEvents:
         """Check the weights of all events, and find the instant that follows from their times."""
         if WEIGHT in history.schema.names and history.n_rows:
-            weights_differ("history", history, WEIGHT)  # checks them
+            check_weights("history", history, WEIGHT)
         if as_of is not None:
             return PartEvents(as_of, choose_instant(as_of, np.empty(0, np.int64), reranker), tz)
         times, counts = _latest_by_day(history, tz)

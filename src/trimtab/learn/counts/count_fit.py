@@ -35,7 +35,6 @@ from trimtab.learn.inputs import FitInputs, UnitGains
 from trimtab.learn.quanta import quanta_below
 from trimtab.learn.scales import Scale
 from trimtab.learn.settings import LearnerSettings
-from trimtab.metrics.hit_metrics import find_hits, weighted_metrics
 from trimtab.metrics.per_user import unit_metrics
 from trimtab.metrics.ranking import rank_lists
 from trimtab.models import ItemBias
@@ -98,13 +97,9 @@ class _HeldOut(NamedTuple):
     weights: Floats
     relevance: Floats | None  # of purchases
 
-    def values(self, top: Lists, k: int, metric: str, n_items: int) -> Floats:
+    def values(self, top: Lists, k: int, metric: str) -> Floats:
         """The weighted metric of each unit with given top lists."""
-        if self.relevance is None:
-            found: Floats = getattr(unit_metrics(top, self.bought, k), metric)
-        else:
-            hits = find_hits(top, self.bought, n_items)
-            found = weighted_metrics(hits, self.bought, self.relevance, k)[metric]
+        found: Floats = getattr(unit_metrics(top, self.bought, k, self.relevance), metric)
         return self.weights * found
 
 
@@ -188,7 +183,7 @@ class _Windows:
         """The weighted metric of each unit held out, with the biases of the window before."""
         units, k, metric = self.held_out[place], self._settings.k, self._settings.metric
         top = rank_lists(units.lists, k, gamma * self.biases[place])
-        return units.values(top, k, metric, self._inputs.n_items)
+        return units.values(top, k, metric)
 
     def _forecast(self, before: Sequence[Floats], after: Sequence[Floats]) -> Forecast:
         folds = np.repeat(np.arange(len(before)), [len(own) for own in before])

@@ -18,7 +18,7 @@ from trimtab.learn.hierarchy.line_search import HitLists
 from trimtab.learn.history import Histories
 from trimtab.learn.quanta import quanta_below
 from trimtab.learn.units import learning_units
-from trimtab.metrics.event_weights import sum_largest
+from trimtab.metrics.per_user import best_sums
 from trimtab.metrics.ranking import rank_lists
 
 N_FOLDS = 4
@@ -332,7 +332,7 @@ def max_hit_value(data: HitLists, k: int, metric: str) -> Floats:
     ideal = {"acc": np.ones(len(max_hits)), "map": max_hits.astype(np.float64), "ndcg": summed}
     hits = np.minimum(data.n_hits, k)
     if data.hits.dtype != bool:
-        hits = sum_largest(data.lists.indptr, data.hits.astype(np.float64), k)
+        hits = best_sums(data.lists.indptr, data.hits.astype(np.float64), k)[0]
     hit_values: Floats = data.weights * hits / ideal[metric]
     return hit_values
 

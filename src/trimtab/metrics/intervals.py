@@ -9,6 +9,7 @@ import numpy as np
 from trimtab.arrays import Floats
 from trimtab.metrics.per_user import lift
 
+LEVEL = 0.9  # as of forecasts
 _NUMBERS_PER_BLOCK = 4_000_000  # drawn at a time, to bound memory
 
 
@@ -21,7 +22,7 @@ class Interval(NamedTuple):
 
 
 def lift_intervals(
-    values: Floats, baseline: Floats, n_draws: int, seed: int, level: float = 0.95
+    values: Floats, baseline: Floats, n_draws: int, seed: int, level: float = LEVEL
 ) -> list[Interval]:
     """Return the lift of each column over the baseline, with paired-bootstrap percentile intervals.
 
