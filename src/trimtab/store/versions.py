@@ -34,7 +34,7 @@ from filelock import FileLock, Timeout
 from trimtab.models.item_bias import ItemBias
 from trimtab.errors import BusyError, DataError, StoreError
 from trimtab.models.reranker import Reranker
-from trimtab.rerank.saved_reranker import FOLDER
+from trimtab.models.saved import RERANKER_FOLDER
 from trimtab.tables.columns import ITEM, NAME
 from trimtab.tables.files import first_line, read_table, write_atomically
 from trimtab.tables.folders import (
