@@ -1,4 +1,4 @@
-"""Sums for the choice model: which of its listed items a unit bought.
+"""The choice model's kernels: which of its listed items a unit bought.
 
 Each hit of a unit is a draw from the unit's list with probabilities
 
@@ -7,7 +7,8 @@ Each hit of a unit is a draw from the unit's list with probabilities
 where x are the features of the item in entry e, and then terms of the entry itself. Kernels sum
 gradients and curvatures of the weighted log-likelihood over a range of units. The hits of a unit
 share its weight: in equal parts, or by relevance if events have weights. `hits` are then numbers
-between 0 and 1 rather than flags.
+between 0 and 1 rather than flags. What the levels say of entries is in `values`, by [table, item];
+each unit has its table.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from trimtab.kernels.compiling import helper, kernel
-from trimtab.kernels.short_sorts import STACK, sort_curve
+from trimtab.kernels.counting import longest_list
 
 
 @helper
@@ -48,15 +49,6 @@ def _to_probabilities(probabilities, n):
     return top + np.log(total)
 
 
-@helper
-def _longest_list(start, stop, indptr):
-    """Length of the longest list in a range; at least 1."""
-    longest = 1
-    for unit in range(start, stop):
-        longest = max(longest, indptr[unit + 1] - indptr[unit])
-    return longest
-
-
 @kernel
 def coefficient_sums(
     start, stop, indptr, items, scores, hits, weights, table_of, tables, terms, beta, likelihood,
@@ -84,7 +76,7 @@ def coefficient_sums(
     n_coefficients = len(beta)
     n_item_features = tables.shape[2]
     first_term = 1 + n_item_features
-    probabilities = np.empty(_longest_list(start, stop, indptr))
+    probabilities = np.empty(longest_list(start, stop, indptr))
     mean = np.empty(n_coefficients)
     unit_gradient = np.empty(n_coefficients)
     features = np.empty(n_coefficients)
@@ -161,7 +153,7 @@ def effect_sums(
         squares: sums of squared gradients of units, by group, added to; empty if not needed.
     """
     with_squares = len(squares) > 0
-    probabilities = np.empty(_longest_list(start, stop, indptr))
+    probabilities = np.empty(longest_list(start, stop, indptr))
     for unit in range(start, stop):
         weight = weights[unit]
         if weight == 0.0:
@@ -189,154 +181,43 @@ def effect_sums(
 
 
 @kernel
-def mark_bought(start, stop, indptr, items, bought_indptr, bought_items, relevance, hits, has_hit):
-    """Write the relevance of what a unit bought to its list, and mark the units with such an entry.
-
-    `relevance` is by purchase; all True without weights of events. `hits` and `has_hit` must be all
-    0 before.
-    """
-    for unit in range(start, stop):
-        for b in range(bought_indptr[unit], bought_indptr[unit + 1]):
-            item = bought_items[b]
-            for e in range(indptr[unit], indptr[unit + 1]):
-                if items[e] == item:
-                    hits[e] = relevance[b]
-                    has_hit[unit] = True
-                    break
-
-
-@kernel
-def count_listed(start, stop, indptr, items, group_of, counts):
-    """Count the lists of each group of units that hold an item; groups below 0 are skipped."""
-    for unit in range(start, stop):
-        group = group_of[unit]
-        if group < 0:
-            continue
-        for e in range(indptr[unit], indptr[unit + 1]):
-            counts[group, items[e]] += 1
-
-
-@kernel
-def group_events(items, users, days, starts, grouped):
-    """Group (user, day) of events by item; events of an item keep their order.
-
-    Args:
-        items: item of each event.
-        users: user of each event.
-        days: day of each event.
-        starts: index of the first event of each item; advanced.
-        grouped: rows of user and day; filled.
-    """
-    for event in range(len(items)):
-        row = starts[items[event]]
-        starts[items[event]] = row + 1
-        grouped[row, 0] = users[event]
-        grouped[row, 1] = days[event]
-
-
-@kernel
-def count_visits(starts, grouped, weights, horizons, seen, counts, first_visits, since, age):
-    """Count the visits (user and day with a purchase) and the buyers of each item.
-
-    Args:
-        starts: index of the first event of each item, and the number of events.
-        grouped: rows of user and days before the window, by item and then by time.
-        weights: of these events, the same for all events of a visit; all True if they have none.
-        horizons: numbers of days to count the visits of.
-        seen: by user: the last item counted and its day; -1 at first.
-        counts: by [visits, buyers, visits within each horizon; item]; added to. Visits count by
-            their weights, buyers do not.
-        first_visits: by item: the visits that were a buyer's first; added to.
-        since: by item: days since the last sale; lowered.
-        age: by item: days since the first sale; raised.
-    """
-    for item in range(len(starts) - 1):
-        for row in range(starts[item], starts[item + 1]):
-            user = grouped[row, 0]
-            day = grouped[row, 1]
-            since[item] = min(since[item], day)
-            age[item] = max(age[item], day)
-            new = seen[user, 0] != item
-            if new or seen[user, 1] != day:
-                counts[0, item] += weights[row]
-                counts[1, item] += new
-                if new:
-                    first_visits[item] += weights[row]
-                for place in range(len(horizons)):
-                    if day < horizons[place]:
-                        counts[2 + place, item] += weights[row]
-                seen[user, 0] = item
-                seen[user, 1] = day
-
-
-@kernel
-def gather_lists(start, stop, source, indptr, items, scores, hits, out_indptr, out):
-    """Copy the lists of chosen units, with the items of each list ascending.
-
-    Args:
-        start: first index into `source`.
-        stop: one past the last.
-        source: units to copy.
-        indptr: start of each unit's list.
-        items: items of the lists.
-        scores: scores of the lists.
-        hits: whether the unit bought the item, or how relevant it was, by entry.
-        out_indptr: start of each copy.
-        out: items, scores and hits of the copies; filled.
-    """
-    out_items, out_scores, out_hits = out
-    longest = _longest_list(start, stop, out_indptr)
-    keys = np.empty(longest)
-    entries = np.empty(longest, np.int64)
-    stack = np.empty(STACK, np.int64)
-    for copy in range(start, stop):
-        first = indptr[source[copy]]
-        n = out_indptr[copy + 1] - out_indptr[copy]
-        for e in range(n):
-            keys[e] = items[first + e]
-            entries[e] = first + e
-        sort_curve(keys, entries, n, stack)
-        for e in range(n):
-            to = out_indptr[copy] + e
-            out_items[to] = items[entries[e]]
-            out_scores[to] = scores[entries[e]]
-            out_hits[to] = hits[entries[e]]
-
-
-@kernel
-def add_hit_values(
-    start, stop, k, counts_hits_above, indptr, items, bought_indptr, bought_items, relevance,
-    weights, hit_values, quanta, by_item,
-):  # fmt: skip
-    """Add the value of each hit in the top k of a range of units to its item.
+def add_level(start, stop, indptr, items, scores, table_of, values, length, out):
+    """Write the scores of a range of units plus `length` times a level.
 
     Args:
         start: first unit.
         stop: one past the last.
-        k: slots that count.
-        counts_hits_above: whether the value of a hit is multiplied by the hits down to it.
-        indptr: start of each unit's top k.
-        items: items of the top k.
-        bought_indptr: start of each unit's purchases.
-        bought_items: items bought, ascending for each unit.
-        relevance: of the items bought; all True without weights of events.
-        weights: weights of the units.
-        hit_values: value of a hit by [min(k, items bought), slot].
-        quanta: quanta in 1.
-        by_item: sum of values by item, in quanta; added to.
+        indptr: start of each unit's list.
+        items: items of the lists, as numbered in `values`.
+        scores: of the lists.
+        table_of: table of each unit.
+        values: the level by [table, item].
+        length: of the level.
+        out: scores with the level, by entry; filled, and may be `scores` itself.
     """
     for unit in range(start, stop):
-        first = bought_indptr[unit]
-        end = bought_indptr[unit + 1]
-        max_hits = min(k, end - first)
-        hits = 0.0
-        for slot in range(indptr[unit + 1] - indptr[unit]):
-            item = items[indptr[unit] + slot]
-            for b in range(first, end):
-                if bought_items[b] == item:
-                    hits += relevance[b]
-                    value = hit_values[max_hits, slot] * (hits if counts_hits_above else 1)
-                    by_item[item] += np.int64(
-                        np.rint(weights[unit] * value * quanta * relevance[b])
-                    )
-                    break
+        own = values[table_of[unit]]
+        for e in range(indptr[unit], indptr[unit + 1]):
+            out[e] = scores[e] + length * own[items[e]]
+
+
+@kernel
+def take_level(start, stop, indptr, items, chosen, table_of, values, factor, out):
+    """Write a level times `factor` for the chosen units of a range, and leave the others alone.
+
+    Args:
+        start: first unit.
+        stop: one past the last.
+        indptr: start of each unit's list.
+        items: items of the lists, as numbered in `values`.
+        chosen: whether to write a unit.
+        table_of: table of each unit.
+        values: the level by [table, item].
+        factor: of all values.
+        out: by entry; filled for the chosen units.
+    """
+    for unit in range(start, stop):
+        if chosen[unit]:
+            own = values[table_of[unit]]
+            for e in range(indptr[unit], indptr[unit + 1]):
+                out[e] = own[items[e]] * factor
