@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trimtab.errors import DataError
-from trimtab.tables.vocabulary import encode_ids, id_column, require_codable
+from trimtab.tables.vocabulary import Vocabulary, encode_ids, id_column, require_codable
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 LARGEST = 2**63 - 1
@@ -121,3 +121,37 @@ def test_more_ids_than_codes_are_refused():
     require_codable(2**30 - 1)
     with pytest.raises(DataError, match=r"1073741824.*1073741823"):
         require_codable(2**30)
+
+
+MASK = 2**64 - 1
+
+
+def hash_plainly(text):
+    """64-bit FNV-1a of the bytes, finished by splitmix64."""
+    state = 0xCBF29CE484222325
+    for byte in text.encode():
+        state = (state ^ byte) * 0x100000001B3 & MASK
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        state = (state ^ state >> shift) * factor & MASK
+    return state ^ state >> 31
+
+
+def hashes(ids, kind):
+    values = np.array(ids, np.int64) if kind == pa.int64() else pa.array(ids, kind)
+    return Vocabulary(values).hashes().tolist()
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(INT64), st.lists(st.text(max_size=6)))
+def test_hashes_depend_on_the_text_alone(numbers, texts):
+    numbers += [0, -12, 42, LARGEST, -(2**63)]
+    expected_hashes = [hash_plainly(str(number)) for number in numbers]
+    assert hashes(numbers, pa.int64()) == expected_hashes
+    assert hashes(map(str, numbers), pa.string()) == expected_hashes
+    assert hashes(texts, pa.large_string()) == [hash_plainly(text) for text in texts]
+
+
+def test_hashes_of_a_slice_and_of_nothing():
+    words = pa.array(["", "a", "é", "42"], pa.large_string())
+    assert Vocabulary(words[1:]).hashes().tolist() == [hash_plainly(w) for w in ("a", "é", "42")]
+    assert Vocabulary(words[:0]).hashes().tolist() == hashes([], pa.int64()) == []

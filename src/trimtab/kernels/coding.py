@@ -1,10 +1,16 @@
-"""Ids to codes and rows to CSR form, by counting instead of sorting."""
+"""Ids to codes and rows to CSR form, by counting instead of sorting; and hashes of ids."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from trimtab.kernels.compiling import helper, kernel
+from trimtab.kernels.random_draws import mix
+
+# FNV-1a (Fowler, Noll and Vo), finished by `mix`: alone, its high bits know little of the last byte
+_FNV_START = np.uint64(0xCBF29CE484222325)
+_FNV_PRIME = np.uint64(0x100000001B3)
+_MINUS, _ZERO, _TEN = np.uint64(ord("-")), np.uint64(ord("0")), np.uint64(10)
 
 
 @kernel
@@ -211,3 +217,39 @@ def close_gaps(indptr, items, lengths, new_indptr, out):
             out[at] = items[e]
             at += 1
         new_indptr[unit + 1] = at
+
+
+@helper
+def _add_byte(state, byte):
+    """The state of FNV-1a after one more byte."""
+    return (state ^ byte) * _FNV_PRIME
+
+
+@kernel
+def hash_texts(start, stop, offsets, text, out):
+    """Write the hash of each text; that of row r is text[offsets[r]:offsets[r + 1]]."""
+    for row in range(start, stop):
+        state = _FNV_START
+        for at in range(offsets[row], offsets[row + 1]):
+            state = _add_byte(state, np.uint64(text[at]))
+        out[row] = mix(state)
+
+
+@kernel
+def hash_whole_numbers(start, stop, ids, out):
+    """Write the hash of each number's decimal text."""
+    digits = np.empty(20, np.uint64)
+    for row in range(start, stop):
+        state = _FNV_START
+        left = np.uint64(ids[row])
+        if ids[row] < 0:
+            state = _add_byte(state, _MINUS)
+            left = ~left + np.uint64(1)
+        n = 0
+        while n == 0 or left > 0:
+            digits[n] = _ZERO + left % _TEN
+            left //= _TEN
+            n += 1
+        for place in range(n - 1, -1, -1):
+            state = _add_byte(state, digits[place])
+        out[row] = mix(state)

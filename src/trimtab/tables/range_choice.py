@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from trimtab.arrays import Ints
 from trimtab.tables.columns import USER
 from trimtab.tables.parquet_rows import RowGroup, Rows
-from trimtab.tables.vocabulary import IdColumn, id_column
+from trimtab.tables.vocabulary import IdColumn, id_column, text_bytes
 from trimtab.threads import run_ranges
 
 _MOST_PARTS = 10_000
@@ -43,7 +43,9 @@ class UserRanges:
 
         found = np.zeros(len(ids), np.int64)
         if self.n_parts > 1:
-            run_ranges(find_text_ranges, len(ids), *_bytes_of(ids), *_bytes_of(self._starts), found)
+            run_ranges(
+                find_text_ranges, len(ids), *text_bytes(ids), *text_bytes(self._starts), found
+            )
         return found
 
     def split(self, rows: pa.RecordBatch, ids: IdColumn) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -71,13 +73,6 @@ class UserRanges:
             return range(self.n_parts)
         first = bisect.bisect_right(self._listed, group.lowest)
         return range(first, bisect.bisect_right(self._listed, group.highest) + 1)
-
-
-def _bytes_of(text: pa.Array) -> tuple[Ints, Any]:
-    """Return where each text starts, and where the last one ends, in the bytes of all."""
-    _, offsets, data = text.buffers()
-    starts = np.frombuffer(offsets, np.int64)[text.offset : text.offset + len(text) + 1]
-    return starts, np.frombuffer(data if data is not None and data.size else b"\0", np.uint8)
 
 
 def user_column(name: str, rows: Rows, column: pa.ChunkedArray) -> IdColumn:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from trimtab.arrays import Codes, Ints, find_positions, read_only
 from trimtab.checks import require_no_nulls
@@ -125,6 +126,25 @@ class Vocabulary:
         taken = np.empty(len(codes), self.ids.dtype)
         run_ranges(recode, len(codes), codes, self.ids, taken)
         return taken
+
+    def hashes(self) -> NDArray[np.uint64]:
+        """Return a hash of each id that depends only on its text: 42 and "42" have the same."""
+        from trimtab.kernels import coding
+
+        hashed = np.empty(len(self), np.uint64)
+        if isinstance(self.ids, np.ndarray):
+            run_ranges(coding.hash_whole_numbers, len(self), self.column.values, hashed)
+        elif len(self):
+            texts = text_bytes(self.ids.cast(pa.large_string()))
+            run_ranges(coding.hash_texts, len(self), *texts, hashed)
+        return hashed
+
+
+def text_bytes(text: pa.Array) -> tuple[Ints, Any]:
+    """Return where each text starts, and where the last one ends, in the bytes of all."""
+    _, offsets, data = text.buffers()
+    starts = np.frombuffer(offsets, np.int64)[text.offset : text.offset + len(text) + 1]
+    return starts, np.frombuffer(data if data is not None and data.size else b"\0", np.uint8)
 
 
 def encode_ids(columns: Sequence[IdColumn]) -> tuple[Any, list[Codes]]:
