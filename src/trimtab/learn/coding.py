@@ -6,7 +6,7 @@ Codes are of these users' own items and windows; `Survey` says what all parts ha
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import date, datetime
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.arrays import Codes, Floats, Ints, Lists, Sets
+from trimtab.checks import DUPLICATES, require_choice
 from trimtab.errors import DataError
 from trimtab.learn.sales import Events
 from trimtab.metrics.event_weights import largest_weights
@@ -24,7 +25,16 @@ from trimtab.tables.arrow_types import plain_type
 from trimtab.tables.column_map import own_names
 from trimtab.tables.columns import CATEGORY, COUNT, ITEM, SCORE, TIMESTAMP, USER, WEIGHT, WINDOW
 from trimtab.tables.epochs import is_epoch_type, parse_epochs
-from trimtab.tables.frames import Table, Units, encode_units, group_sets, read_scores, read_weights
+from trimtab.tables.frames import (
+    Table,
+    Units,
+    encode_units,
+    group_sets,
+    read_frame,
+    read_scores,
+    read_weights,
+    require_windows_in_all,
+)
 from trimtab.tables.rec_lists import code_lists, longest_list
 from trimtab.tables.timestamps import DAY, as_utc, has_zone, microseconds, require_calendar
 from trimtab.tables.vocabulary import Vocabulary
@@ -39,9 +49,21 @@ COLUMNS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 
 
-def is_by_user(columns: Any) -> bool:
-    """Whether a history with these columns has events of users, rather than counts of items."""
-    return USER in columns and COUNT not in columns
+def is_by_user(name: str, columns: Collection[str]) -> bool:
+    """Whether the rows of a table with these columns belong to users.
+
+    Those of a history do unless it has counts of items, or events without users.
+    """
+    return name != "items" and USER in columns and COUNT not in columns
+
+
+def read_tables(**given: Any) -> dict[str, Table]:
+    """Read the tables of a fit that are given; refuse those that lack a column or have no rows."""
+    return {
+        name: read_frame(frame, name, *COLUMNS[name][0], optional=COLUMNS[name][1])
+        for name, frame in given.items()
+        if frame is not None
+    }
 
 
 @packable
@@ -52,6 +74,18 @@ class Reading(NamedTuple):
     duplicates: str  # what to do with repeated rows of `recs`
     timed: bool  # whether the times of purchases are needed: they are known in the history, too
     labels: dict[str, str]  # windows of tables of lists that have one each; empty: as in `recs`
+
+    @staticmethod
+    def of(
+        columns: Mapping[str, Collection[str]], unlisted: str, duplicates: str,
+        labels: dict[str, str] | None = None,
+    ) -> Reading:  # fmt: skip
+        """Return how tables with these columns are read."""
+        require_choice("duplicates", duplicates, DUPLICATES)
+        if not labels:
+            require_windows_in_all({name: columns[name] for name in ("recs", "recent")})
+        timed = all(TIMESTAMP in columns.get(name, ()) for name in ("recent", "history"))
+        return Reading(unlisted, duplicates, timed, labels or {})
 
 
 @packable
@@ -168,7 +202,7 @@ def code_part(part: Mapping[str, Any], reading: Reading) -> CodedPart:
         windows = np.zeros(len(units), np.int32)
     by_user = np.ones(len(units))
     if "weights" in tables and len(tables["weights"]):
-        by_user = read_weights(tables["weights"], units)
+        by_user = read_weights(tables["weights"].columns, units, np.zeros(0, bool), "recs")
     survey = _survey(tables, reading, units, items, lists, recent, sales, windows[sale_units], log)
     survey = survey._replace(
         heaviest=float(by_user.max(initial=0.0)),

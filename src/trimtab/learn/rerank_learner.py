@@ -7,15 +7,16 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from trimtab.checks import require_choice
-from trimtab.errors import DataError
-from trimtab.learn.bias_learner import BiasLearner, warm_up
-from trimtab.learn.inputs import FitTables, encode_inputs
-from trimtab.learn.rerank.rerank_fit import LocalSource, fit_rerank
+from trimtab.errors import DataError, SettingError
+from trimtab.learn.bias_learner import BiasLearner, divide, warm_up
+from trimtab.learn.coding import Reading, read_tables
+from trimtab.learn.counted import SharedTables, count_tables
+from trimtab.learn.rerank_fit import fit_rerank
+from trimtab.parts import Parts
 from trimtab.progress import Progress, progress_reporter
 from trimtab.rerank import Reranker
 from trimtab.rerank.rerank_lists import WIDEN
 from trimtab.tables.columns import COUNT, TIMESTAMP, USER
-from trimtab.tables.timestamps import has_zone
 
 REPEATS = ("auto", "add", "never")
 _LEARNS_FROM = "a reranker learns from who bought what and when"
@@ -81,16 +82,27 @@ class RerankLearner:
             progress: as for `BiasLearner.fit`.
         """
         require_history(history)
-        tables = FitTables.read(recs, recent, history, items)
-        assert tables.history is not None
-        for table in (tables.history, tables.recent):
-            require_events(table.name, table.columns.column_names, table.own)
-        warm_up()
-        inputs = encode_inputs(tables, self.k, "never", weights, duplicates)
-        zoned = has_zone(tables.recent.columns[TIMESTAMP], "recent")
+        tables = read_tables(
+            recs=recs, recent=recent, history=history, items=items, weights=weights
+        )
+        for name in ("history", "recent"):
+            require_events(name, tables[name].columns.column_names, tables[name].own)
+        columns = {name: table.columns.column_names for name, table in tables.items()}
+        parts, shared = divide(tables)
+        reading = Reading.of(columns, "never", duplicates)
+        return self.fit_parts(parts, shared, reading, progress=progress)
+
+    def fit_parts(
+        self, parts: Parts, shared: SharedTables, reading: Reading, start: None = None,
+        progress: bool | Progress | None = None,
+    ) -> Reranker:  # fmt: skip
+        """Return what `fit` returns, wherever the users are; see `BiasLearner.fit_parts`."""
+        if start is not None:
+            raise SettingError("start is given, but a RerankLearner does not use it; leave it out")
+        warm_up(True)
+        counted = count_tables(self.biases, parts, shared, reading)
         with progress_reporter(progress, 1) as report:
-            source = LocalSource(self.biases, inputs, report)
-            return fit_rerank(self.biases, asdict(self), source, zoned)
+            return fit_rerank(self.biases, asdict(self), counted, report)
 
 
 def require_history(history: Any) -> None:

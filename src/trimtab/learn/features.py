@@ -1,6 +1,10 @@
-"""What all parts of the units share in the hierarchy: settings, counts by fold, features.
+"""Trend features of items: as of an instant, or of a window's own sales.
 
-Sums are fixed-point: any division of the units gives the same bytes.
+With timestamps, features are as of an instant: made from what was known then. Those of a window are
+as of its start, so they are older than the purchases that they explain; tonight's are as of now.
+
+Without timestamps they come from the window's own sales, counted by groups of users. The features
+that a user is scored with leave out the user's own group, so a purchase never explains itself.
 """
 
 from __future__ import annotations
@@ -11,24 +15,146 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trimtab.arrays import Codes, Floats, Ints, Lists, Sets
-from trimtab.kernels.hit_value import discounts
-from trimtab.learn.hierarchy.features import WindowFeatures, count_groups, features_as_of
-from trimtab.learn.hierarchy.line_search import HitLists
-from trimtab.learn.history import Histories
-from trimtab.learn.quanta import quanta_below
-from trimtab.learn.units import learning_units
-from trimtab.metrics.event_weights import sum_largest
-from trimtab.metrics.ranking import rank_lists
+from trimtab.arrays import Codes, Floats, Ints
+from trimtab.learn.counts import Counts, quanta_below
+from trimtab.learn.sales import NEVER, Histories, History
+from trimtab.learn.units import N_FOLDS, HitLists
 
-N_FOLDS = 4
-PAIRS_OF_FOLDS = tuple(combinations(range(N_FOLDS), 2))
-TABLES = N_FOLDS + 1 + len(PAIRS_OF_FOLDS)  # per window: without a fold, of all, without a pair
+# Features that need only the window.
+WINDOW_FEATURES = ("bought_per_listed", "recent_sales")
+_PRIOR_LISTS = 10.0  # lists at the average rate, added to each item
+_PRIOR_SALES = 20.0  # sales at the long-run share, added to each item
+_PRIOR_VISITS = 5.0
+_HALF = 0.5
+_WINDOW_DAYS = 4.0
+_PAIRS_OF_FOLDS = tuple(combinations(range(N_FOLDS), 2))
+TABLES = N_FOLDS + 1 + len(_PAIRS_OF_FOLDS)  # per window: without a fold, of all, without a pair
 WHOLE = N_FOLDS  # the table of all folds
 _MOST_FOR_TREND = 20_000  # units; enough for a few coefficients
 _MOST_FOR_CURVES = 100_000
 _MOST_CROSSINGS = 30_000_000
 _RARE = 0.005  # of list entries have features further out
+
+
+def features_as_of(
+    history: History, listed: Floats, shown: Floats, items: Ints | None = None
+) -> dict[str, Floats]:
+    """Features of items as of an instant, by name.
+
+    Shares of sales over shorter and shorter times, each shrunk to the one before, so that a shop's
+    size and the length of its windows do not matter.
+
+    Args:
+        history: sales before the instant.
+        listed: lists that contain each item.
+        shown: slots that it takes in the engine's own top k.
+        items: the items to compute; all if None.
+    """
+    rows = slice(None) if items is None else items
+    assert history.window is not None
+    assert history.since is not None
+    assert history.age is not None
+    share = _smooth_share(history.long)
+    found = {"long_run_share": np.log(share[rows])}
+    for name, sold in (
+        ("rise_of_quarter", history.quarter), ("rise_of_month", history.month),
+        ("rise_of_week", history.week), ("rise_of_window", history.window),
+    ):  # fmt: skip
+        assert sold is not None
+        longer, share = share, (sold + _PRIOR_SALES * share) / (sold.sum() + _PRIOR_SALES)
+        found[name] = np.log(share[rows] / longer[rows])
+    of_listed = float(history.window[listed > 0].sum())
+    found["bought_per_listed"] = _log_rate(
+        history.window[rows], listed[rows], _PRIOR_LISTS, of_listed, float(listed.sum())
+    )
+    found["share_shown"] = np.log(_smooth_share(shown)[rows])
+    found["days_unsold"] = np.log(1.0 + np.minimum(history.since[rows], NEVER) / _WINDOW_DAYS)
+    found["age"] = np.log(1.0 + history.age[rows])
+    again = history.again
+    if again is not None:
+        found["repeat_rate"] = _log_rate(
+            again[rows], history.long[rows], _PRIOR_VISITS, float(again.sum()),
+            float(history.long.sum()),
+        )  # fmt: skip
+    return found
+
+
+def _smooth_share(counts: Floats) -> Floats:
+    """The share of each item, with half a count more for each."""
+    return (counts + _HALF) / (float(counts.sum()) + _HALF * len(counts))
+
+
+class WindowFeatures:
+    """Features of items from the sales of one window, for any counts of them.
+
+    Columns are in the order of `names`. Those that depend on the counts come first; the others are
+    computed once.
+    """
+
+    def __init__(self, history: History | None) -> None:
+        self._history = history
+        self.names: tuple[str, ...] = WINDOW_FEATURES
+        self._fixed: list[Floats] = []
+        if history is None:
+            return
+        long = history.long
+        self._share: Floats = long / max(float(long.sum()), 1.0)
+        self.names += ("rise", "share_difference", "long_run_sales")
+        self._fixed.append(np.log(long + 1.0))
+        if history.month is not None and history.week is not None and history.since is not None:
+            month, week = history.month, history.week
+            of_month = month / max(float(month.sum()), 1.0)
+            self.names += ("rise_of_month", "rise_of_week", "days_unsold")
+            self._fixed += [
+                _log_rise(month, float(month.sum()), self._share),
+                np.log((week + _HALF) / (week.sum() * of_month + _HALF)),
+                np.log(1.0 + np.minimum(history.since, NEVER) / _WINDOW_DAYS),
+            ]
+        again = history.again
+        if again is not None:
+            self.names += ("repeat_rate",)
+            self._fixed.append(_log_rate(again, long, _PRIOR_VISITS, float(again.sum())))
+
+    def build(self, bought: Floats, listed: Floats, items: Ints | None = None) -> Floats:
+        """Features by [item, feature].
+
+        Args:
+            bought: buyers in the window, by item.
+            listed: lists that contain it.
+            items: the items to compute; all if None.
+        """
+        total = float(bought.sum())
+        of_listed = float(bought[listed > 0].sum())
+        shown = float(listed.sum())
+        rows = slice(None) if items is None else items
+        bought, listed = bought[rows], listed[rows]
+        out = np.empty((len(bought), len(self.names)))
+        out[:, 0] = _log_rate(bought, listed, _PRIOR_LISTS, of_listed, shown)
+        out[:, 1] = np.log(bought + 1.0)
+        done = len(WINDOW_FEATURES)
+        if self._history is not None:
+            share = self._share[rows]
+            out[:, 2] = _log_rise(bought, total, share)
+            out[:, 3] = 1000.0 * (bought / max(total, 1.0) - share)
+            done = 4
+        for place, column in enumerate(self._fixed):
+            out[:, done + place] = column[rows]
+        return out
+
+
+def _log_rise(sold: Floats, total: float, share: Floats) -> Floats:
+    """Log of sales over the sales expected from the long-run share; shrunk to 0 for few sales."""
+    prior = _PRIOR_SALES * share + _HALF
+    return np.log((sold + prior) / (total * share + prior))
+
+
+def _log_rate(
+    hits: Floats, tries: Floats, prior: float, all_hits: float, all_tries: float | None = None
+) -> Floats:
+    """Log of a rate over the average rate; `prior` tries at the average rate shrink it to 0."""
+    whole = float(tries.sum()) if all_tries is None else all_tries
+    rate = max(all_hits, _HALF) / max(whole, 1.0)
+    return np.log((hits + prior * rate) / (tries + prior) / rate)
 
 
 class FeatureRange(NamedTuple):
@@ -46,19 +172,29 @@ class FeatureRange(NamedTuple):
         return np.clip(features, self.low, self.high)
 
 
-class UnitCounts(NamedTuple):
-    """Counts of units with hits, made before anything is learned."""
+class Sizes(NamedTuple):
+    """How many units with hits there are, and how much they count."""
 
     n_units: int
     crossings: int  # pairs of a hit and another item on the same list
-    hit_values: int  # the most that the hits can add to the metric, in quanta
-    highest_hit_value: float  # of one unit
+    mean_to_gain: float  # the mean over units of the most that their hits can add to the metric
+    most_to_gain: float  # of one unit
     heaviest: float  # weight of a unit
+
+    @staticmethod
+    def of(data: HitLists, k: int, metric: str) -> Sizes:
+        """Return the sizes of units with hits."""
+        gains = data.most_to_gain(k, metric)
+        return Sizes(
+            data.n_units, int((np.diff(data.lists.indptr) * data.n_hits).sum()),
+            max(float(gains.sum()) / max(data.n_units, 1), 1e-300),
+            float(gains.max(initial=0.0)), float(data.weights.max(initial=0.0)),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
-class SharedInputs:
-    """What all parts of the units share.
+class Shared:
+    """What all units share: counts by window, and the features of items.
 
     Args:
         scale: "additive", "log" or "list".
@@ -71,8 +207,7 @@ class SharedInputs:
         shown: slots that it takes in the engine's own top k for those units, by [window, item].
         histories: sales before each window and before now.
         groups: the category of each item; or None.
-        unit_counts: of all units with hits.
-        hit_value_quanta: per hit value of 1.
+        sizes: of the units with hits.
         listed_range: of features over listed entries; None before it is known, or if features are
             those of a window's own sales.
     """
@@ -82,19 +217,34 @@ class SharedInputs:
     k: int
     metric: str
     seed: int
-    bought: Ints | Floats
+    bought: Floats
     listed: Ints
     shown: Ints
     histories: Histories
     groups: Codes | None
-    unit_counts: UnitCounts
-    hit_value_quanta: float
+    sizes: Sizes
     listed_range: FeatureRange | None = None
+
+    @staticmethod
+    def of(
+        counts: Counts, windows: Ints, histories: Histories, categories: Ints | None, sizes: Sizes,
+        k: int, metric: str, seed: int,
+    ) -> Shared:  # fmt: skip
+        """Return what the units of some windows share, with the engine's scores as they are."""
+        folds = (windows[:, None] * N_FOLDS + np.arange(N_FOLDS)).ravel()
+        groups = None
+        if categories is not None:  # items of unknown category form one more group
+            unknown = categories.max(initial=-1) + 1
+            groups = np.where(categories < 0, unknown, categories).astype(np.int32)
+        return Shared(
+            "additive", 1.0, k, metric, seed, counts.bought_by_fold[folds],
+            counts.listed_by_fold[folds], counts.shown_by_window[windows], histories, groups, sizes,
+        ).with_listed_range()  # fmt: skip
 
     @property
     def n_windows(self) -> int:
         """Number of windows."""
-        return len(self.bought) // N_FOLDS
+        return len(self.shown)
 
     @property
     def as_of(self) -> bool:
@@ -122,24 +272,16 @@ class SharedInputs:
         return 0 if self.groups is None else int(self.groups.max(initial=-1)) + 1
 
     @property
-    def mean_hit_value(self) -> float:
-        """The mean over units of the most that their hits can add to the metric."""
-        return max(
-            self.unit_counts.hit_values / self.hit_value_quanta / max(self.unit_counts.n_units, 1),
-            1e-300,
-        )
-
-    @property
     def effect_quanta(self) -> float:
         """Quanta for the sums of effects, which stay below 2**62."""
-        heaviest = max(1.0, self.unit_counts.highest_hit_value / self.mean_hit_value)
-        return quanta_below(4.0 * self.unit_counts.n_units * heaviest**2)
+        heaviest = max(1.0, self.sizes.most_to_gain / self.sizes.mean_to_gain)
+        return quanta_below(4.0 * self.sizes.n_units * heaviest**2)
 
     @property
     def lift_quanta(self) -> float:
         """Quanta for sums of metrics and of their squares."""
         return quanta_below(
-            4.0 * self.unit_counts.n_units * max(1.0, self.unit_counts.heaviest) ** 2
+            4.0 * self.sizes.n_units * max(1.0, self.sizes.heaviest) ** 2
         )
 
     def sample_share(self, purpose: str) -> float:
@@ -147,12 +289,12 @@ class SharedInputs:
 
         Curves use as many units as fit into memory.
         """
-        n_units, crossings = max(self.unit_counts.n_units, 1), max(self.unit_counts.crossings, 1)
+        n_units, crossings = max(self.sizes.n_units, 1), max(self.sizes.crossings, 1)
         if purpose == "trend":
             return min(1.0, _MOST_FOR_TREND / n_units)
         return min(1.0, _MOST_FOR_CURVES / n_units, _MOST_CROSSINGS / crossings)
 
-    def with_listed_range(self) -> SharedInputs:
+    def with_listed_range(self) -> Shared:
         """The same with the range of features over all listed entries."""
         if not self.as_of:
             return self
@@ -229,7 +371,7 @@ class SharedInputs:
         features = self._window_features(window)
         bought, listed = self.counts(window)
         made = []
-        for left_out in (*((fold,) for fold in range(N_FOLDS)), (), *PAIRS_OF_FOLDS):
+        for left_out in (*((fold,) for fold in range(N_FOLDS)), (), *_PAIRS_OF_FOLDS):
             some = bought.copy(), listed.copy()
             for fold in left_out:
                 some[0][:] -= self.bought[window * N_FOLDS + fold]
@@ -253,7 +395,7 @@ class SharedInputs:
             return windows
         tables = np.arange(N_FOLDS)
         if left_out is not None:
-            for place, pair in enumerate(PAIRS_OF_FOLDS):
+            for place, pair in enumerate(_PAIRS_OF_FOLDS):
                 if left_out in pair:
                     tables[sum(pair) - left_out] = N_FOLDS + 1 + place
         return windows * TABLES + tables[own]
@@ -268,90 +410,3 @@ def weighted_quantiles(columns: Floats, weights: Floats, shares: tuple[float, ..
         at = np.searchsorted(summed, np.array(shares) * summed[-1])
         found[:, place] = columns[order[np.minimum(at, len(order) - 1)], place]
     return list(found)
-
-
-def hit_value_quanta(n_units: int, heaviest: float, k: int) -> float:
-    """Quanta for sums of hit values."""
-    return quanta_below(n_units * max(1.0, heaviest) * k)
-
-
-def folds_of(users: Ints | Codes, seed: int) -> Ints:
-    """The fold of each user code; the same in any part of the users."""
-    if len(users) == 0:
-        return np.empty(0, np.int64)
-    first = int(users.min()) // 2 * 2
-    generator = np.random.PCG64(np.random.SeedSequence([seed, 0]))
-    generator.advance(first // 2)  # two draws take one step
-    rng = np.random.Generator(generator)
-    return rng.integers(0, N_FOLDS, int(users.max()) + 1 - first)[users - first]
-
-
-def count_folds(
-    lists: Lists, bought: Sets, weights: Floats, users: Codes | Ints, windows: Codes, seed: int,
-    n_windows: int, n_items: int, sales: Floats | None = None,
-) -> tuple[Ints | Floats, Ints]:  # fmt: skip
-    """Purchases and lists of learning units, by [(window, fold), item]; see `count_groups`."""
-    learning = learning_units(lists, bought, weights)
-    group = np.where(learning, windows * N_FOLDS + folds_of(users, seed), -1).astype(np.int64)
-    return count_groups(lists, bought, group, n_windows * N_FOLDS, n_items, sales)
-
-
-def count_shown(
-    lists: Lists, bought: Sets, weights: Floats, windows: Codes, k: int, n_windows: int,
-    n_items: int, top: Lists | None = None,
-) -> Ints:  # fmt: skip
-    """Slots that items take in the engine's own top k of learning units, by [window, item].
-
-    `top` is the engine's top k, if it is known.
-    """
-    from trimtab.kernels.choice_sums import count_listed
-
-    learning = learning_units(lists, bought, weights)
-    group = np.where(learning, windows, -1).astype(np.int64)
-    top = rank_lists(lists, k, np.zeros(n_items)) if top is None else top
-    shown = np.zeros((n_windows, n_items), np.int64)
-    count_listed(0, top.n_units, top.indptr, top.items, group, shown)
-    return shown
-
-
-def hash_units(units: Ints, seed: int) -> Floats:
-    """A number in [0, 1) for each unit; the same in any part of the units."""
-    with np.errstate(over="ignore"):
-        x = (units.astype(np.uint64) + np.uint64(seed + 1)) * np.uint64(0x9E3779B97F4A7C15)
-        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-            x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
-        x = x ^ (x >> np.uint64(31))
-    hashed: Floats = (x >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    return hashed
-
-
-def max_hit_value(data: HitLists, k: int, metric: str) -> Floats:
-    """The most that the hits on each unit's list can add to the metric."""
-    max_hits = np.minimum(data.n_bought, k)
-    summed = np.concatenate([[1.0], np.cumsum(discounts(metric, k))])[max_hits]
-    ideal = {"acc": np.ones(len(max_hits)), "map": max_hits.astype(np.float64), "ndcg": summed}
-    hits = np.minimum(data.n_hits, k)
-    if data.hits.dtype != bool:
-        hits = sum_largest(data.lists.indptr, data.hits.astype(np.float64), k)
-    hit_values: Floats = data.weights * hits / ideal[metric]
-    return hit_values
-
-
-def count_hit_units(data: HitLists, k: int, metric: str, quanta: float) -> UnitCounts:
-    """Counts of some units with hits."""
-    hit_values = max_hit_value(data, k, metric)
-    return UnitCounts(
-        data.n_units,
-        int((np.diff(data.lists.indptr) * data.n_hits).sum()),
-        int(np.rint(hit_values * quanta).astype(np.int64).sum()),
-        float(hit_values.max(initial=0.0)),
-        float(data.weights.max(initial=0.0)),
-    )
-
-
-def add_unit_counts(parts: list[UnitCounts]) -> UnitCounts:
-    """Counts of all parts together."""
-    n_units, crossings, hit_values, highest_hit_value, heaviest = zip(*parts, strict=True)
-    return UnitCounts(
-        sum(n_units), sum(crossings), sum(hit_values), max(highest_hit_value), max(heaviest)
-    )

@@ -14,43 +14,26 @@ clearly better; categories are used only if they clearly help.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
-from trimtab.arrays import Codes, Floats, Ints, Lists, Sets
-from trimtab.learn.hierarchy.choice_model import (
+from trimtab.arrays import Floats
+from trimtab.learn.choice_model import (
     Effects,
     coefficient_errors,
     effect_variance,
+    fit_coefficients,
     fit_effects,
 )
-from trimtab.learn.hierarchy.forecasts import (
-    NO_FORECAST,
-    Forecast,
-    Lifts,
-    forecast_lift,
-    forecasts_by_strength,
-)
-from trimtab.learn.hierarchy.line_search import gather_hits
-from trimtab.learn.hierarchy.shared_inputs import (
-    SharedInputs,
-    count_folds,
-    count_hit_units,
-    count_shown,
-    hit_value_quanta,
-)
-from trimtab.learn.hierarchy.trends import fit_trend
-from trimtab.learn.hierarchy.unit_data import Fit, Subset, UnitData
-from trimtab.learn.history import Histories
+from trimtab.learn.forecasts import NO_FORECAST, Forecast, Lifts, forecast_lift, forecasts_by_strength
+from trimtab.learn.level_units import Fit, LevelUnits, Subset
 from trimtab.learn.scales import Scale
 from trimtab.progress import Progress
 
-_OWN_PRECISION = 10.0
-_CATEGORY_PRECISION = 10.0
+_PRECISION = 10.0  # of the prior of categories and own parts
 _CLEARLY = 3.0  # standard errors; the best of many lengths looks good by chance
 _INSTEAD_OF_LOSS = 2.0  # the same, if the default length loses
 # Own parts count the chance in an item's sales a second time, after its features: the shorter, the
@@ -60,36 +43,8 @@ _OWN_GAIN = 1.0  # standard errors by which they must gain there
 _MISFIT = 0.09  # what one bias for all users misses, over the spread of true biases
 _PER_BUYER = 0.6  # information on an item's rise
 _NONE: tuple[Forecast, dict[str, list[float]]] = (NO_FORECAST, {})
+_PREFERRED = 2.0  # standard errors by which another scale than the first must be better
 FEWEST_UNITS = 10  # with a hit; with fewer nothing can be told
-
-
-@dataclass(frozen=True)
-class HierarchyInputs:
-    """The inputs of the hierarchy.
-
-    Args:
-        lists: scored items by unit.
-        bought: by unit.
-        weights: by unit.
-        users: code of each unit's user.
-        windows: code of each unit's window; the last is the newest. -1: not to be learned from.
-        histories: sales before each window and before now.
-        categories: of items, -1 for unknown; or None.
-        n_items: number of item codes.
-        relevance: of the purchases, if events have weights.
-        sales: how many sales each purchase counts as in features; 1 each if None.
-    """
-
-    lists: Lists
-    bought: Sets
-    weights: Floats
-    users: Codes
-    windows: Codes
-    histories: Histories
-    categories: Ints | None
-    n_items: int
-    relevance: Floats | None = None
-    sales: Floats | None = None
 
 
 class Learned(NamedTuple):
@@ -116,105 +71,50 @@ class Learned(NamedTuple):
         return self.n_hit_units < FEWEST_UNITS
 
 
-class HierarchyBackend(Protocol):
-    """All units with hits, in one place or in partitions."""
-
-    @property
-    def shared(self) -> SharedInputs:
-        """The inputs that all parts share."""
-        ...
-
-    def sample(self, purpose: str) -> UnitData:
-        """A sample of the units in one place: "trend", to fit coefficients, or "curves"."""
-        ...
-
-    def total(self, method: str, *given: Any) -> Ints:
-        """The result of a method of `UnitData`, summed over all parts."""
-        ...
-
-    def effects(self, level: str, fits: list[Fit], kept: dict[str, float]) -> list[Effects]:
-        """The effects of groups of items, for each fit."""
-        ...
+def fit_trend(sample: LevelUnits, subset: Subset, start: Fit | None) -> Fit:
+    """The coefficients of the trend on some of the units."""
+    begin = None if start is None else start.coefficients
+    return Fit(subset, fit_coefficients(sample.choices(subset), begin))
 
 
-def size_of_level(shared: SharedInputs, level: str) -> tuple[int, float]:
-    """The number of groups of a level, and the precision of its prior."""
-    if level == "category":
-        return shared.n_groups, _CATEGORY_PRECISION
-    return shared.n_items, _OWN_PRECISION
+def choose_scale(engine_scores: LevelUnits, scales: Sequence[Scale]) -> Scale:
+    """The scale on which the trend gains most on what is held out; the first unless it is clear.
+
+    Scales on which the coefficients do not converge do not count.
+
+    Args:
+        engine_scores: a sample of the units, with the engine's scores as they are.
+        scales: to choose from.
+    """
+    if len(scales) == 1 or engine_scores.data.n_units == 0:
+        return scales[0]
+    first, best = None, (0.0, scales[0])
+    for scale in scales:
+        sample = engine_scores.on_scale(scale)
+        whole = fit_trend(sample, Subset(), None)
+        folds = [fit_trend(sample, Subset(fold), whole) for fold in range(sample.shared.n_folds)]
+        if not all(fit.coefficients.converged for fit in (whole, *folds)):
+            continue
+        values = sample.held_out_values(folds, {"trend": 1.0})
+        if first is None:
+            first, best = values, (0.0, scale)
+        better = values - first
+        gain, error = float(better.sum()), float(np.sqrt((better * better).sum()))
+        if gain > max(best[0], _PREFERRED * error):
+            best = gain, scale
+    return best[1]
 
 
-class LocalBackend:
-    """All units in one place."""
-
-    def __init__(self, units: UnitData) -> None:
-        self._units, self.shared = units, units.shared
-
-    @staticmethod
-    def on_engine_scores(inputs: HierarchyInputs, k: int, metric: str, seed: int) -> LocalBackend:
-        """All units, with the engine's scores as they are."""
-        weights = np.where(inputs.windows < 0, 0.0, inputs.weights)
-        windows = np.maximum(inputs.windows, 0)
-        data = gather_hits(inputs.lists, inputs.bought, weights, inputs.relevance)
-        quanta = hit_value_quanta(inputs.lists.n_units, float(weights.max(initial=0.0)), k)
-        n_windows = int(windows.max(initial=0)) + 1
-        counts = count_folds(
-            inputs.lists, inputs.bought, weights, inputs.users, windows, seed, n_windows,
-            inputs.n_items, inputs.sales,
-        )  # fmt: skip
-        shown = count_shown(
-            inputs.lists, inputs.bought, weights, windows, k, n_windows, inputs.n_items
-        )
-        groups = None if inputs.categories is None else group_items(inputs.categories)
-        shared = SharedInputs(
-            "additive", 1.0, k, metric, seed, *counts, shown, inputs.histories,
-            groups, count_hit_units(data, k, metric, quanta), quanta,
-        ).with_listed_range()  # fmt: skip
-        users = inputs.users[data.source].astype(np.int64)
-        return LocalBackend(UnitData(data, users, windows[data.source], shared))
-
-    def on_scale(self, scale: Scale) -> LocalBackend:
-        """The units on another scale than that of the engine's scores."""
-        return LocalBackend(self._units.on_scale(scale))
-
-    def sample(self, purpose: str) -> UnitData:
-        """A sample of the units: "trend", to fit coefficients, or "curves"."""
-        return self._units.sample(purpose)
-
-    def total(self, method: str, *given: Any) -> Ints:
-        """The result of a method of `UnitData`."""
-        sums: Ints = getattr(self._units, method)(*given)
-        return sums
-
-    def effects(self, level: str, fits: list[Fit], kept: dict[str, float]) -> list[Effects]:
-        """Effects of one fit after the other, which needs less memory than all at once."""
-        n_groups, precision = size_of_level(self.shared, level)
-
-        def fitted(fit: Fit) -> Effects:
-            def sums(_: list[int], effects: Floats) -> Floats:
-                found = self.total("effect_sums", level, [fit], kept, effects)
-                return found / self.shared.effect_quanta
-
-            return fit_effects(sums, 1, n_groups, precision)[0]
-
-        return [fitted(fit) for fit in fits]
-
-
-def group_items(categories: Ints) -> Codes:
-    """Categories as groups of items; items of unknown category form one more group."""
-    return np.where(categories < 0, categories.max(initial=-1) + 1, categories).astype(np.int32)
-
-
-def learn_hierarchy(backend: HierarchyBackend, progress: Progress | None = None) -> Learned:
+def learn_levels(units: LevelUnits, progress: Progress | None = None) -> Learned:
     """Learn the levels, and how far held-out units support each of them."""
-    return _LevelFits(backend, progress).learn()
+    return _LevelFits(units, progress).learn()
 
 
 class _LevelFits:
     """Fits of all levels: on all units, and on all folds but one."""
 
-    def __init__(self, backend: HierarchyBackend, progress: Progress | None) -> None:
-        self._backend, self._shared = backend, backend.shared
+    def __init__(self, units: LevelUnits, progress: Progress | None) -> None:
+        self._units, self._shared = units, units.shared
         self._progress, self._done = progress, 0
         self.names, now = self._shared.tonight()
         self._bought, listed = self._shared.counts(self._shared.n_windows - 1)
@@ -224,17 +124,17 @@ class _LevelFits:
 
     def learn(self) -> Learned:
         """Fit on all units and without each fold, choose the lengths, and add up the levels."""
-        if self._shared.unit_counts.n_units < FEWEST_UNITS:
+        if self._shared.sizes.n_units < FEWEST_UNITS:
             return self._nothing()
-        self._sample = self._backend.sample("trend")
-        self._held_out = self._backend.sample("curves")
+        self._sample = self._units.sample("trend")
+        self._held_out = self._units.sample("curves")
         whole = self._fit_trend(Subset(), None)
         folds = [self._fit_trend(Subset(fold), whole) for fold in range(self._shared.n_folds)]
         if not all(fit.coefficients.converged for fit in (whole, *folds)):
             return self._nothing()._replace(converged=False)
         add_levels = self._add_later_levels if self._shared.as_of else self._add_levels
         whole, folds, kept = add_levels(whole, folds)
-        n_units = self._shared.unit_counts.n_units
+        n_units = self._shared.sizes.n_units
         supported = self._forecast(folds, kept).supported_share(n_units)
         kept = _shorten(kept, supported)
         forecast, by_strength = self._forecast_strengths(folds, kept) if supported else _NONE
@@ -281,7 +181,7 @@ class _LevelFits:
             whole, *later = self._fit_categories([whole, *later])
             kept["category"] = self._length(later, kept, "category", 0.0)
         whole, *later = self._fit_own([whole, *later], kept)
-        gained = self._lifts(self._held_out.compare(later, kept, "own", 0.0, _LATER_OWN_LENGTH))
+        gained = self._held_out.compare(later, kept, "own", 0.0, _LATER_OWN_LENGTH)
         if gained.gain > _OWN_GAIN * gained.gain_error:
             kept["own"] = _LATER_OWN_LENGTH
         return whole, later, kept
@@ -298,14 +198,23 @@ class _LevelFits:
         return fit
 
     def _fit_categories(self, fits: list[Fit]) -> list[Fit]:
-        found = self._backend.effects("category", fits, {"trend": 1.0})
+        n_groups, kept = self._shared.n_groups, {"trend": 1.0}
+        found = (self._effects("category", fit, kept, n_groups) for fit in fits)
         return [fit._replace(category=own) for fit, own in zip(fits, found, strict=True)]
 
     def _fit_own(self, fits: list[Fit], kept: dict[str, float]) -> list[Fit]:
-        found = self._backend.effects("own", fits, kept)
-        for _ in fits:
+        found = []
+        for fit in fits:
+            own = self._effects("own", fit, kept, self._shared.n_items)
+            found.append(fit._replace(own=own))
             self._step()
-        return [fit._replace(own=own) for fit, own in zip(fits, found, strict=True)]
+        return found
+
+    def _effects(self, level: str, fit: Fit, kept: dict[str, float], n_groups: int) -> Effects:
+        def sums(effects: Floats) -> Floats:
+            return self._units.effect_sums(level, fit, kept, effects)
+
+        return fit_effects(sums, n_groups, _PRECISION)
 
     def _errors(self, fit: Fit) -> Floats:
         """The standard error of each item's bias.
@@ -317,9 +226,8 @@ class _LevelFits:
         users it is learned.
         """
         assert fit.own is not None
-        none = np.zeros((1, self._shared.n_items))
-        sums = self._backend.total("effect_sums", "spread", [fit], {}, none)
-        spread = effect_variance(sums[0] / self._shared.effect_quanta)
+        none = np.zeros(self._shared.n_items)
+        spread = effect_variance(self._units.effect_sums("spread", fit, {}, none))
         information = _PER_BUYER * self._bought / fit.score_coefficient**2
         shrunken = spread / (1.0 + spread * np.maximum(information, fit.own.information))
         covariance = coefficient_errors(self._sample.choices(fit.subset), fit.coefficients)
@@ -337,7 +245,7 @@ class _LevelFits:
             return default
 
         def lifts(start: float, end: float) -> Lifts:
-            return self._lifts(self._held_out.compare(fold_fits, kept, level, start, end))
+            return self._held_out.compare(fold_fits, kept, level, start, end)
 
         better = lifts(default, best)
         if better.gain > _CLEARLY * better.gain_error:
@@ -349,16 +257,15 @@ class _LevelFits:
         gains = from_none.gain > _INSTEAD_OF_LOSS * from_none.gain_error
         return best if gains and lifts(0.0, default).gain <= 0 else default
 
-    def _lifts(self, sums: Ints) -> Lifts:
-        return Lifts(sums, self._shared.lift_quanta, self._shared.folds_are_windows)
-
     def _forecast(self, folds: list[Fit], kept: dict[str, float]) -> Forecast:
-        lifts = self._lifts(self._held_out.forecast(folds, kept))
-        return forecast_lift(lifts, self._shared.as_of, self._shared.histories.window_days)
+        return self._forecast_of(self._held_out.forecast(folds, kept))
+
+    def _forecast_of(self, lifts: Lifts) -> Forecast:
+        return forecast_lift(lifts, self._shared.as_of, self._shared.histories.window_ticks)
 
     def _forecast_newest(self, kept: dict[str, float]) -> Forecast | None:
         """The gain in the newest window from what earlier windows teach; None with one window."""
-        filled = np.flatnonzero(self._backend.total("count_windows"))
+        filled = np.unique(self._units.window)
         if len(filled) < 2:
             return None
         newest = int(filled[-1])
@@ -366,9 +273,7 @@ class _LevelFits:
         if self._shared.groups is not None:
             (fit,) = self._fit_categories([fit])
         (fit,) = self._fit_own([fit], kept)
-        sums = self._backend.total("forecast_newest", fit, kept, newest)
-        lifts = self._lifts(sums)
-        return forecast_lift(lifts, self._shared.as_of, self._shared.histories.window_days)
+        return self._forecast_of(self._units.forecast_newest(fit, kept, newest))
 
     def _add_up(self, fit: Fit, kept: dict[str, float], forecast: Forecast) -> Learned:
         """The parts of all biases in the newest window; 0 is the average over listed items."""
@@ -385,18 +290,18 @@ class _LevelFits:
         beta = dict(zip(self.names, (float(b) for b in fit.slopes), strict=True))
         return Learned(
             trend * unit, category * unit, own * unit, error * unit, beta, kept, forecast,
-            self._shared.n_windows, self._shared.unit_counts.n_units,
+            self._shared.n_windows, self._shared.sizes.n_units,
             score_coefficient=fit.score_coefficient,
         )  # fmt: skip
 
     def _nothing(self) -> Learned:
         zero = np.zeros(self._shared.n_items)
-        wide = np.full(self._shared.n_items, self._shared.score_unit / np.sqrt(_OWN_PRECISION))
+        wide = np.full(self._shared.n_items, self._shared.score_unit / np.sqrt(_PRECISION))
         none = {"trend": 0.0, "category": 0.0, "own": 0.0}
         flat = dict.fromkeys(self.names, 0.0)
         return Learned(
             zero, zero, zero, wide, flat, none, NO_FORECAST, self._shared.n_windows,
-            self._shared.unit_counts.n_units,
+            self._shared.sizes.n_units,
         )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Units with hits, and the sums that the hierarchy needs of them; sums over parts add up."""
+"""Units with hits, and the sums that the levels need of them."""
 
 from __future__ import annotations
 
@@ -8,25 +8,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trimtab.arrays import Codes, Flags, Floats, Ints, entries_of
+from trimtab.arrays import Flags, Floats, Ints, entries_of
 from trimtab.bias.scaled_scores import model_scores, to_scale
-from trimtab.learn.hierarchy.choice_model import (
+from trimtab.learn.choice_model import (
     LEAST_SCORE_COEFFICIENT,
     Choices,
     Coefficients,
     Effects,
     sum_effects,
 )
-from trimtab.learn.hierarchy.line_search import HitLists, LineCurve, trace_line, values_at
-from trimtab.learn.hierarchy.shared_inputs import (
-    TABLES,
-    WHOLE,
-    SharedInputs,
-    folds_of,
-    hash_units,
-    max_hit_value,
-)
+from trimtab.learn.features import TABLES, WHOLE, Shared
+from trimtab.learn.forecasts import Lifts, sum_lifts
+from trimtab.learn.line_search import LineCurve, trace_line, values_at
 from trimtab.learn.scales import Scale
+from trimtab.learn.units import HitUnits, folds_of, hash_units
 from trimtab.threads import run_ranges
 
 _LONGEST = 2.0  # times the model's length
@@ -58,24 +53,22 @@ class Fit(NamedTuple):
         return self.coefficients.beta[1:] / self.score_coefficient
 
 
-class UnitData:
+class LevelUnits:
     """Some or all of the units with hits.
 
     Args:
-        data: their lists, on the scale that biases are added on; `source` has codes over all parts.
-        users: of the units, codes over all parts.
-        windows: of the units.
-        shared: the inputs that all parts share.
+        units: with lists on the scale that biases are added on.
+        shared: what all units share.
     """
 
-    def __init__(
-        self, data: HitLists, users: Ints, windows: Ints | Codes, shared: SharedInputs
-    ) -> None:
-        self.data, self.users, self.shared = data, users, shared
-        self.window = windows.astype(np.int64)
-        self.fold = self.window if shared.folds_are_windows else folds_of(users, shared.seed)
-        self.hit_values = max_hit_value(data, shared.k, shared.metric) / shared.mean_hit_value
-        lists = data.lists
+    def __init__(self, units: HitUnits, shared: Shared) -> None:
+        self._units, self.shared = units, shared
+        self.data, self.window = units.data, units.windows
+        by_window = shared.folds_are_windows
+        self.fold = self.window if by_window else folds_of(units.hashes, shared.seed)
+        gains = units.data.most_to_gain(shared.k, shared.metric)
+        self.to_gain = gains / shared.sizes.mean_to_gain
+        lists = units.data.lists
         # Features are computed for the items on these lists only, which get numbers of their own.
         on_lists = np.zeros(shared.n_items, bool)
         on_lists[lists.items] = True
@@ -90,11 +83,12 @@ class UnitData:
         taken = model_scores(lists, self.shared.scale, self.shared.score_unit, self.shared.k)
         return self.data._replace(lists=lists._replace(scores=taken))
 
-    def on_scale(self, scale: Scale) -> UnitData:
+    def on_scale(self, scale: Scale) -> LevelUnits:
         """These units on another scale; they must have the engine's scores as they are."""
         shared = replace(self.shared, scale=scale.name, score_unit=scale.unit)
         lists = to_scale(self.data.lists, scale.name, shared.k).lists
-        return UnitData(self.data._replace(lists=lists), self.users, self.window, shared)
+        data = self.data._replace(lists=lists)
+        return LevelUnits(self._units._replace(data=data), shared)
 
     @cached_property
     def _tables(self) -> Floats:
@@ -115,54 +109,39 @@ class UnitData:
         """The feature table of each unit."""
         return self.shared.table_of(self.window, self.fold, subset.left_out)
 
-    def in_sample(self, purpose: str) -> Ints:
-        """The units of a sample: "trend", to fit coefficients, or "curves", to choose lengths."""
+    def sample(self, purpose: str) -> LevelUnits:
+        """A sample of the units: "trend", to fit coefficients, or "curves", to choose lengths."""
         share = self.shared.sample_share(purpose)
-        salt = self.shared.seed if purpose == "trend" else -1
-        return np.flatnonzero(hash_units(self.data.source, salt) < share)
-
-    def sample(self, purpose: str) -> UnitData:
-        """The units of a sample; all of them if the sample is everybody."""
-        if self.shared.sample_share(purpose) == 1.0:
+        if share == 1.0:
             return self
-        chosen = self.in_sample(purpose)
-        return UnitData(
-            self.data.take(chosen), self.users[chosen], self.window[chosen], self.shared
-        )
+        salt = self.shared.seed if purpose == "trend" else -1
+        hashes, windows = self._units.hashes, self.window
+        chosen = np.flatnonzero(hash_units(hashes, windows, salt + 2) < share)
+        units = HitUnits(self.data.take(chosen), hashes[chosen], windows[chosen])
+        return LevelUnits(units, self.shared)
 
     def choices(self, subset: Subset) -> Choices:
         """What the choice model explains: the purchases of the units of a fit."""
         numbered = self.model.lists._replace(items=self._local)
-        weights = self.hit_values * self.chosen(subset)
+        weights = self.to_gain * self.chosen(subset)
         return Choices(
             self.model._replace(lists=numbered), weights, self._table_of(subset), self._tables
         )
 
     def effect_sums(
-        self, level: str, fits: list[Fit], kept: dict[str, float], effects: Floats
-    ) -> Ints:
-        """Gradient and curvature of groups of items, by [fit, sum, group], in quanta.
-
-        For the level "spread", the noise as well.
-        """
+        self, level: str, fit: Fit, kept: dict[str, float], effects: Floats
+    ) -> Floats:
+        """Gradient and curvature of groups of items; for the level "spread", the noise as well."""
         lists = self.model.lists
-        groups = lists.items
+        groups, logits = lists.items, fit.score_coefficient * lists.scores
         if level == "category":
             assert self.shared.groups is not None
             groups = self.shared.groups[lists.items]
-        found = []
-        for fit, at in zip(fits, effects, strict=True):
-            logits = (
-                fit.score_coefficient * lists.scores
-                if level == "spread"
-                else self._logits(fit, kept)
-            )
-            weights = self.hit_values * self.chosen(fit.subset)
-            quanta = self.shared.effect_quanta
-            found.append(
-                sum_effects(self.model, weights, logits, groups, at, quanta, level == "spread")
-            )
-        return np.array(found)
+        if level != "spread":
+            logits = self._logits(fit, kept)
+        weights, quanta = self.to_gain * self.chosen(fit.subset), self.shared.effect_quanta
+        sums = sum_effects(self.model, weights, logits, groups, effects, quanta, level == "spread")
+        return sums / quanta
 
     def _trend_of(self, fit: Fit) -> Floats:
         """The trend of the items on these lists, by [table, item]."""
@@ -180,7 +159,7 @@ class UnitData:
         return self._last_logits[1]
 
     def _make_logits(self, fit: Fit, kept: dict[str, float]) -> Floats:
-        from trimtab.kernels.list_levels import add_level
+        from trimtab.kernels.choice import add_level
 
         indptr, items, scores = self.model.lists
         table_of, trend = self._table_of(fit.subset), self._trend_of(fit)
@@ -214,7 +193,7 @@ class UnitData:
 
     def _held_out_level(self, fold_fits: list[Fit], level: str) -> Floats:
         """A level at every list entry, from the fit that left out the entry's unit."""
-        from trimtab.kernels.list_levels import take_level
+        from trimtab.kernels.choice import take_level
 
         indptr, items, _ = self.data.lists
         out = np.empty(len(items))
@@ -254,48 +233,43 @@ class UnitData:
 
     def compare(
         self, fold_fits: list[Fit], kept: dict[str, float], level: str, default: float, best: float
-    ) -> Ints:
-        """The gain from another length than the default one, each unit held out; see `Lifts`."""
+    ) -> Lifts:
+        """The gain from another length than the default one, each unit held out."""
         here, slopes = self._along(fold_fits, kept, level)
-        return self._lifts(here, slopes, default, best, self.fold)
+        before, after = (
+            values_at(here, slopes, self.shared.k, self.shared.metric, length)
+            for length in (default, best)
+        )
+        return self._lifts(before, after, self.fold)
 
-    def forecast(self, fold_fits: list[Fit], kept: dict[str, float]) -> Ints:
-        """The gain from all kept levels, each unit held out; see `Lifts`."""
-        moved = self.held_out_move(fold_fits, kept)
-        return self._lifts(self.data, moved, 0.0, 1.0, self.fold)
+    def forecast(self, fold_fits: list[Fit], kept: dict[str, float]) -> Lifts:
+        """The gain from all kept levels, each unit held out."""
+        none = np.zeros(len(self.data.lists.items))
+        before = values_at(self.data, none, self.shared.k, self.shared.metric, 0.0)
+        return self._lifts(before, self.held_out_values(fold_fits, kept), self.fold)
 
     def held_out_values(self, fold_fits: list[Fit], kept: dict[str, float]) -> Floats:
         """The weighted metric of each unit with the kept levels, each unit held out."""
         moved = self.held_out_move(fold_fits, kept)
         return values_at(self.data, moved, self.shared.k, self.shared.metric, 1.0)
 
-    def count_windows(self) -> Ints:
-        """Number of units of each window."""
-        return np.bincount(self.window, minlength=self.shared.n_windows)
-
-    def forecast_newest(self, fit: Fit, kept: dict[str, float], newest: int) -> Ints:
-        """The gain of a window from what the windows before it taught; see `Lifts`."""
+    def forecast_newest(self, fit: Fit, kept: dict[str, float], newest: int) -> Lifts:
+        """The gain of a window from what the windows before it taught."""
         chosen = np.flatnonzero(self.window == newest)
         _, entries = entries_of(self.data.lists.indptr, chosen)
-        items = self.model.lists.items[entries]
+        items, data = self.data.lists.items[entries], self.data.take(chosen)
         table = (newest - 1) * TABLES + WHOLE
         moved = kept["trend"] * self._trend_of(fit)[table, self._local[entries]]
         if fit.category is not None:
             moved = moved + kept["category"] * self._by_item(fit, "category")[items]
         moved = moved + kept["own"] * self._by_item(fit, "own")[items]
-        together = np.zeros(len(chosen), np.int64)
-        return self._lifts(
-            self.data.take(chosen), moved * self.shared.score_unit, 0.0, 1.0, together
+        before, after = (
+            values_at(data, moved * self.shared.score_unit, self.shared.k, self.shared.metric, t)
+            for t in (0.0, 1.0)
         )
+        return self._lifts(before, after, np.zeros(len(chosen), np.int64))
 
-    def _lifts(
-        self, data: HitLists, slopes: Floats, default: float, best: float, folds: Ints
-    ) -> Ints:
-        k, metric, quanta = self.shared.k, self.shared.metric, self.shared.lift_quanta
-        before = values_at(data, slopes, k, metric, default)
-        gains = values_at(data, slopes, k, metric, best) - before
-        columns = (before, gains, gains * gains, gains * before, before * before)
-        sums = np.zeros((self.shared.n_folds, len(columns)), np.int64)
-        for place, column in enumerate(columns):
-            np.add.at(sums[:, place], folds, np.rint(column * quanta).astype(np.int64))
-        return sums
+    def _lifts(self, before: Floats, after: Floats, folds: Ints) -> Lifts:
+        shared = self.shared
+        quanta, by_window = shared.lift_quanta, shared.folds_are_windows
+        return sum_lifts(before, after, folds, shared.n_folds, quanta, by_window)

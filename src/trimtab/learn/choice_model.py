@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trimtab.arrays import Codes, Floats, Ints
-from trimtab.learn.hierarchy.line_search import HitLists
+from trimtab.learn.units import HitLists
 from trimtab.threads import ranges, thread_count
 
+RIDGE = 10.0  # units; weight of the prior of coefficients
 _PARTS = 8  # summed in order: the number of threads changes nothing
 _LEAST_PART = 512
 _NEWTON_STEPS = 100
@@ -62,14 +63,13 @@ class Effects(NamedTuple):
     information: Floats  # from the data, without the prior
 
 
-def fit_coefficients(
-    choices: Choices, ridge: float, start: Coefficients | None = None
-) -> Coefficients:
+def fit_coefficients(choices: Choices, start: Coefficients | None = None) -> Coefficients:
     """The most likely coefficients, by Newton's method; the prior mean of the score's is 1.
+
+    The prior weighs as much as a few units; features are measured by their spread within lists.
 
     Args:
         choices: what to explain.
-        ridge: weight of the prior, in units; features are measured by their spread within lists.
         start: a fit on other units of the same data: its prior, and where to start.
     """
     prior = np.zeros(1 + choices.n_features)
@@ -78,9 +78,9 @@ def fit_coefficients(
         none = np.zeros(len(prior))
         curvature = _coefficient_sums(choices, none).curvature
         variance = np.diag(curvature) / max(float(choices.weights.sum()), 1e-300)
-        start = Coefficients(prior, ridge * np.maximum(variance, _LEAST_SPREAD**2))
+        start = Coefficients(prior, RIDGE * np.maximum(variance, _LEAST_SPREAD**2))
     beta, precision, _ = start
-    spread = np.sqrt(precision / ridge)
+    spread = np.sqrt(precision / RIDGE)
 
     def sums_at(beta: Floats) -> tuple[_Sums, float]:
         sums = _coefficient_sums(choices, beta)
@@ -123,7 +123,7 @@ class _Sums(NamedTuple):
 
 def _coefficient_sums(choices: Choices, beta: Floats) -> _Sums:
     """The log-likelihood of coefficients, and its derivatives."""
-    from trimtab.kernels.choice_sums import coefficient_sums
+    from trimtab.kernels.choice import coefficient_sums
 
     p = len(beta)
     data, weights, table_of, tables, terms = choices
@@ -144,33 +144,23 @@ def _coefficient_sums(choices: Choices, beta: Floats) -> _Sums:
     return _Sums(float(likelihood[0]), gradient, whole, squared)
 
 
-Sums = Callable[[list[int], Floats], Floats]
-
-
-def fit_effects(sums: Sums, n_fits: int, n_groups: int, precision: float) -> list[Effects]:
-    """The most likely effects of groups of items, shrunk to 0 by a prior; for several fits at once.
+def fit_effects(sums: Callable[[Floats], Floats], n_groups: int, precision: float) -> Effects:
+    """The most likely effects of groups of items, shrunk to 0 by a prior.
 
     Args:
-        sums: returns gradient and curvature (and more) by [fit, sum, group], for the fits asked
-            for at the given effects.
-        n_fits: number of fits.
+        sums: returns gradient and curvature by group, at the given effects.
         n_groups: number of groups.
         precision: of the prior, in units that list items of the group.
     """
-    effects, information = np.zeros((2, n_fits, n_groups))
-    moving = list(range(n_fits))
+    effects, information = np.zeros((2, n_groups))
     for _ in range(_EFFECT_STEPS):
-        found = sums(moving, effects[moving])
-        for fit, (gradient, curvature, *_) in zip(tuple(moving), found, strict=True):
-            now = effects[fit]
-            step = _EFFECT_DAMPING * (gradient - precision * now) / (curvature + precision)
-            step = np.clip(step, -_LONGEST_EFFECT_STEP, _LONGEST_EFFECT_STEP)
-            effects[fit], information[fit] = now + step, curvature
-            if np.abs(step).max(initial=0.0) < _EFFECT_CLOSE:
-                moving.remove(fit)
-        if not moving:
+        gradient, information = sums(effects)
+        step = _EFFECT_DAMPING * (gradient - precision * effects) / (information + precision)
+        step = np.clip(step, -_LONGEST_EFFECT_STEP, _LONGEST_EFFECT_STEP)
+        effects = effects + step
+        if np.abs(step).max(initial=0.0) < _EFFECT_CLOSE:
             break
-    return [Effects(*found) for found in zip(effects, information, strict=True)]
+    return Effects(effects, information)
 
 
 def effect_variance(sums: Floats) -> float:
@@ -202,7 +192,7 @@ def sum_effects(
         quanta: per 1.
         with_noise: whether the noise is needed; without it there are two sums.
     """
-    from trimtab.kernels.choice_sums import effect_sums
+    from trimtab.kernels.choice import effect_sums
 
     def part(start: int, stop: int) -> Ints:
         sums = np.zeros((3 if with_noise else 2, len(effects)), np.int64)

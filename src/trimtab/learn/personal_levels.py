@@ -13,8 +13,11 @@ from typing import NamedTuple
 import numpy as np
 
 from trimtab.arrays import Floats, Ints
-from trimtab.learn.hierarchy.choice_model import Coefficients
-from trimtab.learn.hierarchy.forecasts import (
+from trimtab.learn.biases import BiasFit
+from trimtab.learn.choice_model import Coefficients
+from trimtab.learn.counts import quanta_below
+from trimtab.learn.features import FeatureRange
+from trimtab.learn.forecasts import (
     PERSONAL,
     TREND,
     Forecast,
@@ -23,12 +26,8 @@ from trimtab.learn.hierarchy.forecasts import (
     forecasts_by_strength,
     sum_lifts,
 )
-from trimtab.learn.hierarchy.hierarchy_fit import BiasFit
-from trimtab.learn.hierarchy.levels import FEWEST_UNITS
-from trimtab.learn.hierarchy.shared_inputs import FeatureRange
-from trimtab.learn.quanta import quanta_below
-from trimtab.learn.rerank.personal_units import PersonalUnits, personal_units
-from trimtab.learn.rerank.sampled_units import SampledUnits
+from trimtab.learn.levels import FEWEST_UNITS
+from trimtab.learn.personal_units import PersonalUnits, SampledUnits, personal_units
 from trimtab.rerank.widening import SOURCES, WiderLists
 
 _GAIN = 1.0  # standard errors by which a source of wider lists must gain
@@ -70,7 +69,7 @@ class _PersonalFits:
         self, sampled: SampledUnits, wide: WiderLists, has_purchases: Ints, fit: BiasFit
     ) -> None:
         self._sampled, self._wide, self._chosen, self._fit = sampled, wide, has_purchases, fit
-        heaviest = max(1.0, float(sampled.weights.max(initial=0.0)))
+        heaviest = max(1.0, float(sampled.units.weights.max(initial=0.0)))
         self._quanta = quanta_below(4.0 * max(sampled.n_units, 1) * heaviest**2)
         self._share = len(has_purchases) / max(sampled.n_units, 1)
         self._engine = sampled.engine_values()
@@ -176,9 +175,9 @@ class _PersonalFits:
 
     def _forecast(self, before: Floats, after: Floats, share: float) -> Forecast:
         """The lift to expect, of which a share is due to what users buy again."""
-        window_days = self._sampled.shared.histories.window_days
+        window = self._sampled.shared.histories.window_ticks
         lasting = TREND.mix(PERSONAL, share)
-        return forecast_lift(self._lifts(before, after), True, window_days, lasting)
+        return forecast_lift(self._lifts(before, after), True, window, lasting)
 
 
 def _converged(whole: Coefficients, folds: list[Coefficients]) -> bool:

@@ -6,10 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trimtab.arrays import Flags, Floats, Ints, Lists, Sets, entries_of
+from trimtab.arrays import Floats, Ints
+from trimtab.learn.counts import QUANTA
+from trimtab.learn.units import HitLists
 from trimtab.threads import run_ranges
 
-QUANTA = 2.0**32
 _NARROW = 1e-9  # of the whole line
 _LEAST = np.iinfo(np.int64).min
 
@@ -46,78 +47,6 @@ class LineCurve(NamedTuple):
         if self.values[nearest] <= self.at(start):
             return start, self.at(start)
         return float(middles[nearest]), int(self.values[nearest])
-
-
-class HitLists(NamedTuple):
-    """Lists of the units that bought at least one listed item; items ascend in each list."""
-
-    lists: Lists
-    hits: Flags | Floats  # by list entry: whether the unit bought it; or how relevant it was
-    n_bought: Ints  # by unit: items bought, listed or not
-    weights: Floats  # by unit
-    source: Ints  # codes of the units
-
-    @property
-    def n_units(self) -> int:
-        """Units with a hit."""
-        return self.lists.n_units
-
-    @property
-    def n_hits(self) -> Ints:
-        """Listed items that each unit bought."""
-        from trimtab.kernels.list_levels import count_hits
-
-        counts = np.empty(self.n_units, np.int64)
-        run_ranges(count_hits, self.n_units, self.lists.indptr, self.hits, counts)
-        return counts
-
-    def take(self, chosen: Ints) -> HitLists:
-        """Some of the units."""
-        indptr, entries = entries_of(self.lists.indptr, chosen)
-        return HitLists(
-            Lists(indptr, self.lists.items[entries], self.lists.scores[entries]),
-            self.hits[entries],
-            self.n_bought[chosen],
-            self.weights[chosen],
-            self.source[chosen],
-        )
-
-
-def gather_hits(
-    lists: Lists, bought: Sets, weights: Floats | None = None, relevance: Floats | None = None
-) -> HitLists:
-    """The units whose metric can change: those with a hit on their list and a weight above 0.
-
-    Args:
-        lists: scored items by unit.
-        bought: by the same units.
-        weights: of units; all 1 when absent.
-        relevance: of purchases; all 1 when absent.
-    """
-    from trimtab.kernels.choice_sums import gather_lists
-
-    hits, has_hit = find_bought(lists, bought, relevance)
-    if weights is not None:
-        has_hit &= weights > 0
-    source = np.flatnonzero(has_hit)
-    indptr = np.concatenate([[0], np.cumsum(np.diff(lists.indptr)[source])])
-    n = int(indptr[-1])
-    out = np.empty(n, np.int32), np.empty(n), np.empty_like(hits, shape=n)
-    run_ranges(gather_lists, len(source), source, *lists, hits, indptr, out)
-    weight = np.ones(len(source)) if weights is None else weights[source]
-    return HitLists(Lists(indptr, *out[:2]), out[2], np.diff(bought.indptr)[source], weight, source)
-
-
-def find_bought(
-    lists: Lists, bought: Sets, relevance: Floats | None
-) -> tuple[Flags | Floats, Flags]:
-    """What each unit bought of its list, as flags or by relevance; and the units with a hit."""
-    from trimtab.kernels.choice_sums import mark_bought
-
-    each = np.ones(len(bought.items), bool) if relevance is None else relevance
-    hits, has_hit = np.zeros(len(lists.items), each.dtype), np.zeros(lists.n_units, bool)
-    run_ranges(mark_bought, lists.n_units, lists.indptr, lists.items, *bought, each, hits, has_hit)
-    return hits, has_hit
 
 
 def trace_line(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -12,92 +12,40 @@ from trimtab.arrays import Floats
 from trimtab.bias import ItemBias
 from trimtab.errors import GuardWarning, TrimtabWarning, warn
 from trimtab.kernels.list_sources import OWN, TRENDING
-from trimtab.learn.hierarchy.hierarchy_fit import BiasFit, fit_hierarchy
-from trimtab.learn.hierarchy.hierarchy_result import ONE_DAY
-from trimtab.learn.hierarchy.shared_inputs import SharedInputs
-from trimtab.learn.history import Histories
-from trimtab.learn.inputs import FitInputs
-from trimtab.learn.rerank.personal_levels import LearnedPersonal, learn_personal
-from trimtab.learn.rerank.sampled_units import (
-    SampledUnits,
-    UserLog,
-    lists_hold_own,
-    sample_units,
-    trending_items,
-    widen_units,
-)
+from trimtab.learn.biases import BiasFit, fit_biases
+from trimtab.learn.counted import Counted
+from trimtab.learn.features import Shared
+from trimtab.learn.personal_levels import LearnedPersonal, learn_personal
+from trimtab.learn.personal_units import SampledUnits, lists_hold_own, trending_items, widen_units
+from trimtab.learn.result import ONE_DAY
 from trimtab.learn.settings import LearnerSettings
+from trimtab.learn.units import join_learning, take_learning
 from trimtab.progress import Progress
 from trimtab.rerank import Coefficient, Reranker, RerankSummary
 from trimtab.rerank.widening import SOURCES, TERMS
 
-
-class RerankSource(Protocol):
-    """Where the fit of a Reranker gets its units from: memory, files or Spark."""
-
-    @property
-    def histories(self) -> Histories:
-        """Sales before each window and before now, also of windows that are not learned from."""
-        ...
-
-    def fit_biases(self) -> BiasFit:
-        """The fit of the biases."""
-        ...
-
-    def sample(self, shared: SharedInputs) -> tuple[SampledUnits, UserLog]:
-        """A sample of the units, and what their users bought before."""
-        ...
-
-
-class LocalSource:
-    """All units in memory.
-
-    Args:
-        biases: settings of the biases.
-        inputs: tables of the fit; the log has users and timestamps.
-        progress: called after each step of the biases.
-    """
-
-    def __init__(
-        self, biases: LearnerSettings, inputs: FitInputs, progress: Progress | None
-    ) -> None:
-        self._biases, self._inputs, self._progress = biases, inputs, progress
-        self.histories = inputs.histories
-
-    def fit_biases(self) -> BiasFit:
-        """The fit of the biases."""
-        self._hierarchy = fit_hierarchy(self._biases, self._inputs, self._progress)
-        return self._hierarchy.fit
-
-    def sample(self, shared: SharedInputs) -> tuple[SampledUnits, UserLog]:
-        """A sample of the units, and the whole log."""
-        log, users = self._inputs.log, self._inputs.log_users
-        assert log is not None
-        assert log.users is not None
-        assert log.times is not None
-        assert users is not None
-        sampled, units = sample_units(self._hierarchy.inputs, shared)
-        return sampled, UserLog(log.users, log.items, log.times, users[units])
+_MOST_UNITS, _MOST_ENTRIES = 20_000, 2_000_000  # enough for a few coefficients
 
 
 def fit_rerank(
-    biases: LearnerSettings, settings: Mapping[str, Any], source: RerankSource, has_zone: bool
-) -> Reranker:
+    biases: LearnerSettings, settings: Mapping[str, Any], counted: Counted,
+    progress: Progress | None,
+) -> Reranker:  # fmt: skip
     """The Reranker that the tables of a fit teach.
 
     Args:
         biases: settings of the biases.
         settings: of the Reranker.
-        source: of units and biases.
-        has_zone: whether the timestamps have a time zone.
+        counted: tables of the fit.
+        progress: called after each step of the biases.
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        fit = source.fit_biases()
-    histories = source.histories
+        fit = fit_biases(biases, counted, progress)
+    histories = counted.histories
     assert histories.now is not None
     assert histories.end is not None
-    personal, may_repeat = _learn(fit, source, settings)
+    personal, may_repeat = _learn(fit, counted, settings)
     _pass_on(caught, fit.bias, personal)
     coefficients, item_part = _add_up(fit, personal)
     return Reranker(
@@ -110,7 +58,7 @@ def fit_rerank(
         may_repeat=may_repeat,
         score_unit=fit.shared.score_unit,
         learned_until=histories.end,
-        has_zone=has_zone,
+        has_zone=bool(counted.survey.zoned),
     )
 
 
@@ -130,7 +78,7 @@ def _pass_on(
 
 
 def _learn(
-    fit: BiasFit, source: RerankSource, settings: Mapping[str, Any]
+    fit: BiasFit, counted: Counted, settings: Mapping[str, Any]
 ) -> tuple[LearnedPersonal | None, bool]:
     """What users with purchases add, and whether lists may repeat what a user bought.
 
@@ -138,8 +86,10 @@ def _learn(
     """
     if not (fit.shared.as_of and fit.learned.folds):
         return None, settings["repeats"] != "never"
-    sampled, log = source.sample(fit.shared)
-    wide, has_purchases = widen_units(sampled, log, settings["widen"])
+    choice = counted.limit(counted.choose_units()[0], _MOST_UNITS, _MOST_ENTRIES)
+    units = list(counted.parts.map(take_learning, counted.plan, choice, True))
+    sampled = SampledUnits.of(join_learning(units), fit.shared)
+    wide, has_purchases = widen_units(sampled, settings["widen"])
     may_repeat = settings["repeats"] == "add"
     if settings["repeats"] == "auto":
         may_repeat = lists_hold_own(wide, sampled, has_purchases)
@@ -174,7 +124,7 @@ def _add_up(
     return coefficients, trend + (1.0 - length) * biases
 
 
-def _centred(shared: SharedInputs, now: Floats) -> Floats:
+def _centred(shared: Shared, now: Floats) -> Floats:
     """Features as of now; 0 is the average over listed items, and stands for unknown ones."""
     listed = shared.counts(shared.n_windows - 1)[1]
     seen = listed / max(float(listed.sum()), 1.0)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from trimtab.arrays import Flags, Floats, Ints, Lists, Sets
+from trimtab.arrays import Flags, Floats, Ints
 from trimtab.bias import ItemBias, Summary
 from trimtab.bias.depth import common_depth
 from trimtab.bias.table import WIDTH_90
 from trimtab.errors import GuardWarning, SimilarListsWarning, warn
-from trimtab.kernels.hit_value import counts_hits_above, hit_value_table
-from trimtab.learn.hierarchy.levels import FEWEST_UNITS, Learned
+from trimtab.learn.counted import Counted
+from trimtab.learn.counts import Counts, TopK
+from trimtab.learn.features import Shared
+from trimtab.learn.levels import FEWEST_UNITS, Learned
+from trimtab.learn.sales import Histories
 from trimtab.learn.settings import LearnerSettings
-from trimtab.metrics.ranking import rank_lists
 
 HIERARCHY = "hierarchy"
 _MOST_SHOWN = 10
@@ -29,72 +31,44 @@ ONE_DAY = (
 _FAR_BELOW = 0.5  # of the forecast; what a fit has seen should gain more than what it has not
 
 
-class TopKCounts(NamedTuple):
-    """What the top k of some units show; counts of several parts add up."""
-
-    shown: Ints  # by item: slots it takes
-    hit_values: Ints  # by item: the part of the weighted metric that its hits make, in quanta
-
-
-class FitContext(NamedTuple):
-    """What is known of all units together, besides what is learned."""
-
-    item_ids: Any
-    window: Mapping[str, Any]
-    scale: str
-    score_unit: float
-    support: Ints  # by item: units that bought it
-    listed: Ints  # lists that contain it
-    lengths: Ints  # by length: number of lists
-    sold_before: Floats | None  # sales in the history, if there is one
-    categories: Ints | None
-    n_users: int  # units that bought something
-    n_skipped: int
-    weight: float  # of those that bought something
-    quanta: float  # per unit of the metric
-
-
 def build_result(
-    settings: LearnerSettings,
-    learned: Learned,
-    context: FitContext,
-    top_k_counts: Callable[[Floats | None], TopKCounts],
-    method: str = HIERARCHY,
-) -> ItemBias:
+    settings: LearnerSettings, learned: Learned, counted: Counted, shared: Shared,
+    count_after: Callable[[Floats], TopK],
+) -> ItemBias:  # fmt: skip
     """What was learned, as an `ItemBias`; warns before anyone ships biases that may not help.
 
     Args:
         settings: of the learner.
-        learned: by the hierarchy.
-        context: of all units.
-        top_k_counts: what the top k show with given biases, or with none.
-        method: that learned; only the hierarchy pools items with little data.
+        learned: by levels.
+        counted: tables of the fit.
+        shared: by all units learned from.
+        count_after: counts what the top k of everybody show with given biases.
     """
-    before = top_k_counts(None)
-    fresh = _find_fresh(context)
-    pooled = fresh if method == HIERARCHY else np.zeros_like(fresh)
-    bias, learned = _centre(learned, before.shown, pooled, context.categories)
-    after = top_k_counts(bias)
-    value_before, value_after = (counts.hit_values / context.quanta for counts in (before, after))
+    plan, counts, before = counted.plan, counted.counts, counted.counts.before
+    fresh = _find_fresh(counts, shared.histories)
+    bias, learned = _centre(learned, before.shown, fresh, counted.categories)
+    after = count_after(bias)
+    value_before, value_after = (own.hit_values / plan.quanta for own in (before, after))
+    weight = counts.weight_of_buyers(plan)
     forecast, low, high = learned.forecast.interval()
     n_items = len(bias)
     summary = Summary(
         metric=settings.metric,
         k=settings.k,
-        before=float(value_before.sum() / context.weight),
-        after=float(value_after.sum() / context.weight),
+        before=float(value_before.sum() / weight),
+        after=float(value_after.sum() / weight),
         objective_before=float(value_before.sum()),
         objective_after=float(value_after.sum()),
-        n_users=context.n_users,
-        n_skipped=context.n_skipped,
+        n_users=counts.n_buyers,
+        n_skipped=counted.survey.n_units - counts.n_buyers,
         n_items=n_items,
         n_candidates=n_items,
         n_excluded=0,
         cycles=1,
         updates=int(np.count_nonzero(bias)),
         converged=learned.converged,
-        unit=context.score_unit,
-        method=method,
+        unit=shared.score_unit,
+        method=HIERARCHY,
         forecast=forecast,
         forecast_low=low,
         forecast_high=high,
@@ -109,59 +83,31 @@ def build_result(
     _warn_before_shipping(summary, learned)
     width = WIDTH_90 * learned.error
     return ItemBias(
-        item_ids=context.item_ids,
+        item_ids=plan.item_ids,
         bias=bias,
         excluded=np.zeros(n_items, bool),
         gain=value_after - value_before,
-        support=context.support.astype(np.int64),
+        support=counts.support,
         low=bias - width,
         high=bias + width,
         trend=learned.trend,
         category=learned.category,
         fresh=fresh,
-        scale=context.scale,
+        scale=shared.scale,
         unlisted=settings.unlisted,
         summary=summary,
         settings=asdict(settings),
-        window=context.window,
-        depth=common_depth(context.lengths),
+        window=counted.window,
+        depth=common_depth(counts.lengths),
     )
 
 
-def count_top_k(
-    lists: Lists, bought: Sets, weights: Floats, k: int, metric: str, bias: Floats | None,
-    n_items: int, quanta: float, relevance: Floats | None = None,
-) -> TopKCounts:  # fmt: skip
-    """What the top k of some units show with given biases, or with none.
-
-    Without biases, the scores must be the engine's own.
-    """
-    top = rank_lists(lists, k, np.zeros(n_items) if bias is None else bias)
-    return count_ranked(top, bought, weights, k, metric, n_items, quanta, relevance)
-
-
-def count_ranked(
-    top: Lists, bought: Sets, weights: Floats, k: int, metric: str, n_items: int, quanta: float,
-    relevance: Floats | None = None,
-) -> TopKCounts:  # fmt: skip
-    """What some units are shown, given their top k."""
-    from trimtab.kernels.choice_sums import add_hit_values
-
-    hit_values = np.zeros(n_items, np.int64)
-    each = np.ones(len(bought.items), bool) if relevance is None else relevance
-    add_hit_values(
-        0, top.n_units, k, counts_hits_above(metric), top.indptr, top.items, *bought, each, weights,
-        hit_value_table(metric, k), quanta, hit_values,
-    )  # fmt: skip
-    return TopKCounts(np.bincount(top.items, minlength=n_items), hit_values)
-
-
-def _find_fresh(context: FitContext) -> Flags:
+def _find_fresh(counts: Counts, histories: Histories) -> Flags:
     """Items that were listed and sold too rarely for their bias to be known."""
-    sold = context.support.astype(np.float64)
-    if context.sold_before is not None:
-        sold = sold + context.sold_before
-    return (context.listed < _FEW) & (sold < _FEW)
+    sold = counts.support.astype(np.float64)
+    if histories.before:
+        sold = sold + histories.before[-1].long
+    return (counts.listed < _FEW) & (sold < _FEW)
 
 
 def _centre(learned: Learned, shown: Ints, fresh: Flags, categories: Any) -> tuple[Floats, Learned]:
