@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -112,12 +113,20 @@ class BiasLearner(LearnerSettings):
         tables = read_tables(
             recs=recs, recent=recent, history=history, items=items, weights=weights
         )
-        if not self.is_hierarchy:
-            warn_of_unused_tables(tables)
-        columns = {name: table.columns.column_names for name, table in tables.items()}
-        reading = Reading.of(columns, self.unlisted, duplicates)
-        parts, shared = divide(tables)
+        parts, shared, reading = divide(self, tables, duplicates)
         return self.fit_parts(parts, shared, reading, start, progress)
+
+    @property
+    def biases(self) -> BiasLearner:
+        """The learner of the biases: itself; a `RerankLearner` has one."""
+        return self
+
+    def choose_tables(self, columns: Mapping[str, Collection[str]]) -> list[str]:
+        """Return the names of the tables that are used, of those with these columns."""
+        unused = () if self.is_hierarchy else ("history", "items")
+        if any(name in columns for name in unused):
+            warn("history and items are used by the hierarchy only; the ascent ignores them")
+        return [name for name in columns if name not in unused]
 
     def fit_parts(
         self, parts: Parts, shared: SharedTables, reading: Reading, start: ItemBias | None = None,
@@ -141,19 +150,17 @@ class BiasLearner(LearnerSettings):
             return fit_ascent(self, counted, start, report)
 
 
-def divide(tables: dict[str, Table]) -> tuple[MemoryParts, SharedTables]:
-    """Return tables in memory as those of all users, and those whose rows belong to none."""
-    by_user = {n: t for n, t in tables.items() if is_by_user(n, t.columns.column_names)}
-    others = {name: table for name, table in tables.items() if name not in by_user}
-    return MemoryParts(by_user), SharedTables(others.get("items"), others.get("history"))
-
-
-def warn_of_unused_tables(tables: dict[str, Any]) -> None:
-    """Take out history and items, which the ascent does not use; warn of them."""
-    if {"history", "items"} & set(tables):
-        warn("history and items are used by the hierarchy only; the ascent ignores them")
-    for name in ("history", "items"):
-        tables.pop(name, None)
+def divide(
+    learner: Any, tables: dict[str, Table], duplicates: str
+) -> tuple[MemoryParts, SharedTables, Reading]:
+    """Return tables in memory as those of all users and others, and how they are read."""
+    columns = {name: table.columns.column_names for name, table in tables.items()}
+    columns = {name: columns[name] for name in learner.choose_tables(columns)}
+    by_user = {name: tables[name] for name in columns if is_by_user(name, columns[name])}
+    others = {name: tables[name] for name in columns if name not in by_user}
+    reading = Reading.of(columns, learner.biases.unlisted, duplicates)
+    shared = SharedTables(others.get("items"), others.get("history"))
+    return MemoryParts(by_user), shared, reading
 
 
 def check_start(start: Any) -> None:

@@ -26,9 +26,7 @@ class BiasFit(NamedTuple):
     shared: Shared  # on the scale of the biases
 
 
-def fit_biases(
-    settings: LearnerSettings, counted: Counted, progress: Progress | None
-) -> BiasFit:
+def fit_biases(settings: LearnerSettings, counted: Counted, progress: Progress | None) -> BiasFit:
     """Learn biases by levels, with forecast and intervals."""
     plan, counts = counted.plan, counted.counts
     choice, histories = counted.choose_units()

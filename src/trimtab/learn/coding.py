@@ -191,7 +191,7 @@ def code_part(part: Mapping[str, Any], reading: Reading) -> CodedPart:
         heaviest = largest_weights(sale_units, sale_items, recent_weights)
     users, log = units.user_codes, None
     if history is not None:
-        known, (ours, theirs) = _code_users(units, history)
+        ours, theirs = _code_users(units, history)
         users = ours[units.user_codes]
         times = read_times(history) if history.has(TIMESTAMP) else None
         log = Events(codes[0], theirs, times, history_weights)
@@ -226,11 +226,11 @@ def _stack_lists(tables: dict[str, Table], labels: dict[str, str]) -> Table:
     stacked = []
     for name, label in labels.items():
         rows = tables[name].columns
-        plain = rows.cast(pa.schema([(field.name, plain_type(field.type)) for field in rows.schema]))
+        plain = rows.cast(
+            pa.schema([(field.name, plain_type(field.type)) for field in rows.schema])
+        )
         stacked.append(plain.append_column(WINDOW, pa.repeat(pa.scalar(label), len(plain))))
-    return replace(
-        tables["recs"], columns=pa.concat_tables(stacked, promote_options="permissive")
-    )
+    return replace(tables["recs"], columns=pa.concat_tables(stacked, promote_options="permissive"))
 
 
 def _drop_weightless(table: Table) -> tuple[Table, Floats | None]:
@@ -254,9 +254,10 @@ def _drop_weightless(table: Table) -> tuple[Table, Floats | None]:
     return replace(table, columns=table.columns.filter(pa.array(counting))), weights[counting]
 
 
-def _code_users(units: Units, history: Table) -> tuple[Vocabulary, list[Codes]]:
+def _code_users(units: Units, history: Table) -> list[Codes]:
     """Return the users of units and of the history, in one coding."""
-    return Vocabulary.encode(Vocabulary(units.users, "recs", USER).column, history.ids(USER))
+    ours = Vocabulary(units.users, "recs", USER).column
+    return Vocabulary.encode(ours, history.ids(USER))[1]
 
 
 def read_times(table: Table) -> Ints:

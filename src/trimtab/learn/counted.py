@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trimtab.arrays import Codes, Floats, Ints
+from trimtab.arrays import Codes, Ints
 from trimtab.checks import require_rows
 from trimtab.errors import DataError, warn
 from trimtab.learn.coding import (
-    CodedPart,
     Reading,
     Survey,
     check_same_clock,
@@ -29,7 +28,15 @@ from trimtab.learn.counts import (
     sum_event_weights,
     survey_of,
 )
-from trimtab.learn.sales import NO_SALES, Events, Grid, Histories, Sales, count_sales, history_before
+from trimtab.learn.sales import (
+    NO_SALES,
+    Events,
+    Grid,
+    Histories,
+    Sales,
+    count_sales,
+    history_before,
+)
 from trimtab.learn.settings import LearnerSettings
 from trimtab.learn.units import Choice, EventScale, Plan
 from trimtab.metrics.event_weights import in_quanta
@@ -67,7 +74,9 @@ class Counted:
     @property
     def window(self) -> dict[str, Any]:
         """The number of purchases, and the first and last timestamp if known."""
-        first, last = (None if own is None else own[1] for own in (self.survey.first, self.survey.last))
+        first, last = (
+            None if own is None else own[1] for own in (self.survey.first, self.survey.last)
+        )
         return {"rows": self.survey.n_rows["recent"], "first": first, "last": last}
 
     def choose_units(self) -> tuple[Choice, Histories]:
@@ -94,7 +103,10 @@ class Counted:
         """Return a choice of so many units, or so many entries of their lists, about, at most."""
         used = choice.windows >= 0
         listed = self.counts.listed_by_fold.reshape(len(used), -1)[used].sum()
-        shares = (most_units / max(int(self.counts.learning[used].sum()), 1), most_entries / max(int(listed), 1))
+        shares = (
+            most_units / max(int(self.counts.learning[used].sum()), 1),
+            most_entries / max(int(listed), 1),
+        )
         return choice._replace(share=min(1.0, *shares))
 
 
@@ -245,7 +257,6 @@ class _Log:
         ticks = [self.grid.tick(start) for start in self.starts]
         until = self.grid.tick(self._survey.last_sale) + 1
         window = max(1, until - max(ticks))
-        known = (sales, plan.n_items, window)
         if self._is_counts:
             return Histories(
                 tuple(history_before(sales, t, plan.n_items, timed=False) for t in ticks)

@@ -62,7 +62,7 @@ class Counts(NamedTuple):
     ends: Floats  # of lists: best and k-th (or last) score, by [list, end]
     is_full: Flags  # of these lists: whether they have k items
     numbers: Ints  # buyers; different purchases; those of units with a list; weights, in quanta
-    largest: Floats  # absolute score, and the lowest score
+    largest: Floats  # absolute score, and the lowest score with its sign turned
     sales: Sales | None
 
     def __add__(self, other: Counts) -> Counts:  # type: ignore[override]
@@ -124,7 +124,7 @@ def count_part(part: CodedPart, plan: Plan) -> Counts:
         for own in (units.weights, units.gains)
     )
     numbers = buys.sum(), sizes.sum(), sizes[filled].sum(), weights, gains
-    scores = lists.scores
+    scores, lowest = lists.scores, lists.scores.min(initial=np.inf)
     return Counts(
         support=np.bincount(bought.items, minlength=n_items),
         listed=np.bincount(lists.items, minlength=n_items),
@@ -137,7 +137,7 @@ def count_part(part: CodedPart, plan: Plan) -> Counts:
         ends=ends.T,
         is_full=lengths[filled] >= plan.k,
         numbers=np.array(numbers, np.int64),
-        largest=np.array([max(scores.max(initial=0.0), -scores.min(initial=0.0)), -scores.min(initial=np.inf)]),
+        largest=np.array([max(scores.max(initial=0.0), -lowest), -lowest]),
         sales=_count_sales(part, plan),
     )  # fmt: skip
 

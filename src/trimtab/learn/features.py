@@ -280,9 +280,7 @@ class Shared:
     @property
     def lift_quanta(self) -> float:
         """Quanta for sums of metrics and of their squares."""
-        return quanta_below(
-            4.0 * self.sizes.n_units * max(1.0, self.sizes.heaviest) ** 2
-        )
+        return quanta_below(4.0 * self.sizes.n_units * max(1.0, self.sizes.heaviest) ** 2)
 
     def sample_share(self, purpose: str) -> float:
         """The share of the units in a sample: "trend", to fit coefficients, or "curves".

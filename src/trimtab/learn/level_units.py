@@ -21,7 +21,7 @@ from trimtab.learn.features import TABLES, WHOLE, Shared
 from trimtab.learn.forecasts import Lifts, sum_lifts
 from trimtab.learn.line_search import LineCurve, trace_line, values_at
 from trimtab.learn.scales import Scale
-from trimtab.learn.units import HitUnits, folds_of, hash_units
+from trimtab.learn.units import HitLists, HitUnits, folds_of, hash_units
 from trimtab.threads import run_ranges
 
 _LONGEST = 2.0  # times the model's length
@@ -128,9 +128,7 @@ class LevelUnits:
             self.model._replace(lists=numbered), weights, self._table_of(subset), self._tables
         )
 
-    def effect_sums(
-        self, level: str, fit: Fit, kept: dict[str, float], effects: Floats
-    ) -> Floats:
+    def effect_sums(self, level: str, fit: Fit, kept: dict[str, float], effects: Floats) -> Floats:
         """Gradient and curvature of groups of items; for the level "spread", the noise as well."""
         lists = self.model.lists
         groups, logits = lists.items, fit.score_coefficient * lists.scores

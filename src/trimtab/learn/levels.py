@@ -28,7 +28,13 @@ from trimtab.learn.choice_model import (
     fit_coefficients,
     fit_effects,
 )
-from trimtab.learn.forecasts import NO_FORECAST, Forecast, Lifts, forecast_lift, forecasts_by_strength
+from trimtab.learn.forecasts import (
+    NO_FORECAST,
+    Forecast,
+    Lifts,
+    forecast_lift,
+    forecasts_by_strength,
+)
 from trimtab.learn.level_units import Fit, LevelUnits, Subset
 from trimtab.learn.scales import Scale
 from trimtab.progress import Progress

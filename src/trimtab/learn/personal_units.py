@@ -23,7 +23,14 @@ from trimtab.learn.features import FeatureRange, Shared
 from trimtab.learn.level_units import LevelUnits
 from trimtab.learn.line_search import LineCurve, trace_line, values_at
 from trimtab.learn.sales import Events, History
-from trimtab.learn.units import HitLists, HitUnits, LearningUnits, find_bought, folds_of, gather_hits
+from trimtab.learn.units import (
+    HitLists,
+    HitUnits,
+    LearningUnits,
+    find_bought,
+    folds_of,
+    gather_hits,
+)
 from trimtab.rerank.purchases_by_user import Purchases, days_before, sum_purchases
 from trimtab.rerank.widening import MOST_ADDED, WiderLists, widen
 
@@ -111,7 +118,9 @@ def widen_units(sampled: SampledUnits, widen_by: str) -> tuple[WiderLists, Flags
     parts, has_purchases = [], np.zeros(sampled.n_units, bool)
     for window in range(shared.n_windows):
         own = np.flatnonzero(units.windows == window)
-        purchases = _purchases_before(units.events, shared.histories.starts[window], units.users[own])
+        purchases = _purchases_before(
+            units.events, shared.histories.starts[window], units.users[own]
+        )
         has_purchases[own] = purchases.lengths > 0
         may_add = np.full(shared.n_items, widen_by == "any")
         if widen_by == "listed":

@@ -81,16 +81,29 @@ class RerankLearner:
                 scores by "max", "mean" or "sum".
             progress: as for `BiasLearner.fit`.
         """
-        require_history(history)
         tables = read_tables(
             recs=recs, recent=recent, history=history, items=items, weights=weights
         )
-        for name in ("history", "recent"):
-            require_events(name, tables[name].columns.column_names, tables[name].own)
-        columns = {name: table.columns.column_names for name, table in tables.items()}
-        parts, shared = divide(tables)
-        reading = Reading.of(columns, "never", duplicates)
+        parts, shared, reading = divide(self, tables, duplicates)
         return self.fit_parts(parts, shared, reading, progress=progress)
+
+    def choose_tables(self, columns: Mapping[str, Collection[str]]) -> list[str]:
+        """Return the names of the tables; refuse those that do not say who bought what and when."""
+        if "history" not in columns:
+            raise DataError(f"history is missing: {_LEARNS_FROM}; pass it, or use BiasLearner")
+        for name in ("history", "recent"):
+            for column in (USER, TIMESTAMP):
+                if column not in columns[name]:
+                    raise DataError(
+                        f"{name} has no column '{column}': {_LEARNS_FROM}; add it, or use "
+                        f"BiasLearner"
+                    )
+            if COUNT in columns[name]:
+                raise DataError(
+                    f"{name} has a column '{COUNT}': a reranker learns from single events; pass "
+                    f"one row per purchase without it"
+                )
+        return list(columns)
 
     def fit_parts(
         self, parts: Parts, shared: SharedTables, reading: Reading, start: None = None,
@@ -103,30 +116,3 @@ class RerankLearner:
         counted = count_tables(self.biases, parts, shared, reading)
         with progress_reporter(progress, 1) as report:
             return fit_rerank(self.biases, asdict(self), counted, report)
-
-
-def require_history(history: Any) -> None:
-    """Raise without a table of earlier events."""
-    if history is None:
-        raise DataError(f"history is missing: {_LEARNS_FROM}; pass it, or use BiasLearner")
-
-
-def require_events(name: str, columns: Collection[str], own: Mapping[str, str]) -> None:
-    """Raise unless a table says who bought what and when.
-
-    Args:
-        name: of the table.
-        columns: that it has.
-        own: the caller's names of columns, where they differ.
-    """
-    for column in (USER, TIMESTAMP):
-        if column not in columns:
-            raise DataError(
-                f"{name} has no column '{own.get(column, column)}': {_LEARNS_FROM}; add it, or use "
-                f"BiasLearner"
-            )
-    if COUNT in columns:
-        raise DataError(
-            f"{name} has a column '{COUNT}': a reranker learns from single events; pass one row "
-            f"per purchase without it"
-        )

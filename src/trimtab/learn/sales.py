@@ -79,7 +79,9 @@ class Sales(NamedTuple):
     n_users: int = 0  # to whom something was sold
 
     def __add__(self, other: Sales) -> Sales:
-        items, ticks, *counts = (np.concatenate(own) for own in zip(self[:5], other[:5], strict=True))
+        items, ticks, *counts = (
+            np.concatenate(own) for own in zip(self[:5], other[:5], strict=True)
+        )
         n_users = self.n_users + other.n_users
         if len(items) == 0:
             return Sales(items, ticks, *counts, n_users)
@@ -121,7 +123,13 @@ def count_sales(events: Events, ticks: Codes | None, n_items: int) -> Sales:
     kernels.group_events(items, users, ticks, starts[:-1].copy(), grouped)
     each = np.ones(len(items), bool) if weights is None else _weigh_visits(items, grouped, weights)
     n = kernels.count_runs_of_ticks(starts, grouped)
-    out = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n), np.empty(n, np.int64), np.empty(n)
+    out = (
+        np.empty(n, np.int32),
+        np.empty(n, np.int32),
+        np.empty(n),
+        np.empty(n, np.int64),
+        np.empty(n),
+    )
     seen = np.full((int(users.max(initial=-1)) + 1, 2), -1, np.int32)
     kernels.count_sales(starts, grouped, each, seen, *out)
     sales = Sales(*out, n_users)

@@ -110,9 +110,7 @@ def prepare(part: CodedPart, plan: Plan) -> Units:
         relevance, heaviest = weigh_purchases(bought, sales)
         weights = weights * heaviest
         gains = weights * gain_factors(bought, relevance, plan.metric, plan.k)
-    return Units(
-        lists, bought, weights, gains, relevance, sales, part.hashes, windows, part.users
-    )
+    return Units(lists, bought, weights, gains, relevance, sales, part.hashes, windows, part.users)
 
 
 def item_codes(part: CodedPart, plan: Plan) -> Codes | None:

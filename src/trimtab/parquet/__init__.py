@@ -2,6 +2,6 @@
 
 from trimtab.parquet.apply_parquet import WrittenLists, apply
 from trimtab.parquet.evaluate_parquet import evaluate
-from trimtab.parquet.fit_parquet import fit
+from trimtab.parquet.fit import fit
 
 __all__ = ["WrittenLists", "apply", "evaluate", "fit"]

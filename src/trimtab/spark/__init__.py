@@ -8,7 +8,7 @@ except ImportError as error:
     raise TrimtabError("Spark support is not installed: pip install trimtab[spark]") from error
 
 from trimtab.spark.apply_lists import apply
-from trimtab.spark.bias_fit import fit
 from trimtab.spark.evaluate_lists import evaluate
+from trimtab.spark.fit import fit
 
 __all__ = ["apply", "evaluate", "fit"]

@@ -14,8 +14,8 @@ import numpy as np
 from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets
 from trimtab.kernels.hit_value import counts_hits_above, first_counted_slot, hit_value_table
 from trimtab.learn.ascent.setup import AscentSetup
-from trimtab.learn.engine_ranking import EngineRanking, rank_by_engine
 from trimtab.learn.counts import QUANTA, quanta_below
+from trimtab.learn.engine_ranking import EngineRanking, rank_by_engine
 from trimtab.learn.scales import largest_of, median_of, penalty_unit
 from trimtab.learn.settings import AscentSettings
 from trimtab.threads import LEAST_SPLIT, ranges, run_ranges, thread_count
