@@ -18,7 +18,7 @@ import numpy as np
 
 from reranker_fits import RerankArrays
 from trimtab.arrays import Floats, Lists
-from trimtab.learn.rerank.personal_units import personal_units
+from trimtab.learn.personal_units import personal_units
 from trimtab.models import Coefficient, Reranker
 from trimtab.models.personal_ranking import RerankTable
 from trimtab.models.widening import SOURCES, WiderLists

@@ -7,21 +7,17 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+from trimtab.learn.inputs import FitInputs, FitTables, encode_inputs
+from trimtab.learn.rerank import rerank_fit
+from trimtab.learn.rerank.rerank_fit import LocalSource
 
 import trimtab as tt
 from trimtab.arrays import Ints
 from trimtab.experiments.methods import Case
 from trimtab.kernels.list_sources import OWN, TRENDING
-from trimtab.learn.hierarchy.hierarchy_fit import BiasFit
-from trimtab.learn.inputs import FitInputs, FitTables, encode_inputs
-from trimtab.learn.rerank import rerank_fit
-from trimtab.learn.rerank.personal_levels import LearnedPersonal
-from trimtab.learn.rerank.rerank_fit import LocalSource
-from trimtab.learn.rerank.sampled_units import (
-    lists_hold_own,
-    trending_items,
-    widen_units,
-)
+from trimtab.learn.biases import BiasFit
+from trimtab.learn.personal_levels import LearnedPersonal
+from trimtab.learn.personal_units import lists_hold_own, trending_items, widen_units
 from trimtab.tables.times import as_datetime
 
 

@@ -9,7 +9,6 @@ from typing import Any
 from trimtab.errors import DataError, SettingError, TrimtabError
 
 METRICS = ("acc", "map", "ndcg")
-COUNT_METHODS = ("ratio", "recent", "difference")  # that make biases from counts
 
 SCALES = ("additive", "log", "list")
 UNLISTED = ("never", "zero")

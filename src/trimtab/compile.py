@@ -26,6 +26,7 @@ from trimtab.daily.refresh import ACCEPTABLE
 from trimtab.errors import TrimtabWarning
 from trimtab.learn import BiasLearner
 from trimtab.metrics.evaluation import evaluate
+from trimtab.models.item_bias import ItemBias
 from trimtab.store import Store
 from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER, WEIGHT
 

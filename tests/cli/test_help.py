@@ -16,14 +16,14 @@ from typer.testing import CliRunner
 import trimtab.cli
 from trimtab.abtest import attribute
 from trimtab.abtest import settings as abtest_settings
-from trimtab.models.item_bias import ItemBias
 from trimtab.cli import app
 from trimtab.daily import Refresh, Simulation
 from trimtab.learn import BiasLearner, RerankLearner
 from trimtab.metrics.evaluation import evaluate
 from trimtab.models import ItemBias, Reranker
-from trimtab.serve.server import run as run_service
+from trimtab.models.item_bias import ItemBias
 from trimtab.serve import settings as serve_settings
+from trimtab.serve.server import run as run_service
 
 GROUP: Any = get_command(app)
 GROUPS = {name: own for name, own in GROUP.commands.items() if hasattr(own, "commands")}

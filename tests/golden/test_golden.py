@@ -14,12 +14,9 @@ import pytest
 
 import trimtab as tt
 from golden_cases import FIGURES, Case, Model, cases, figures, quiet
-from trimtab.parquet.apply_parquet import apply
-from trimtab.parquet.evaluate_parquet import evaluate
-from trimtab.parquet.fit_parquet import fit
+from trimtab.parquet import apply, evaluate, fit
 
 CASES, STORED = cases(), json.loads(FIGURES.read_text())
-FROM_FILES = [name for name in CASES if not name.startswith("paper")]  # the ascent does not yet
 
 
 @pytest.fixture(scope="module", params=CASES)
@@ -54,7 +51,6 @@ def test_shuffled_rows_give_the_same_bytes(case, model, tmp_path):
     assert saved(case.shuffled().fit(), tmp_path / "a") == saved(model, tmp_path / "b")
 
 
-@pytest.mark.parametrize("named", FROM_FILES, indirect=True)
 @pytest.mark.parametrize("n_parts", [1, 2, 7])
 def test_files_give_the_same_bytes(case, model, n_parts, tmp_path):
     paths = write(case, tmp_path)

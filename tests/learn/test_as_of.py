@@ -8,16 +8,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from trimtab.learn.history import days_in
+from trimtab.learn.inputs import FitTables, encode_inputs
 
 import trimtab as tt
 from dated_shop import FIRST, TODAY, DatedShop, W
 from drift import generate_drift
 from trimtab.errors import GuardWarning
-from trimtab.learn.hierarchy.features import features_as_of
-from trimtab.learn.hierarchy.forecasts import Lifts, forecast_lift
-from trimtab.learn.hierarchy.shared_inputs import weighted_quantiles
-from trimtab.learn.history import History, days_in
-from trimtab.learn.inputs import FitTables, encode_inputs
+from trimtab.learn.features import features_as_of, weighted_quantiles
+from trimtab.learn.forecasts import Lifts, forecast_lift
+from trimtab.learn.sales import History
 from trimtab.tables.times import DAY
 
 

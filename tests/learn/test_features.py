@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from trimtab.learn.hierarchy.features import count_groups
+from trimtab.learn.history import count_history
 
 from trimtab.arrays import Lists, Sets
-from trimtab.learn.hierarchy.features import WindowFeatures, count_groups
-from trimtab.learn.history import History, count_history
+from trimtab.learn.features import WindowFeatures
+from trimtab.learn.sales import History
 from trimtab.tables.times import DAY
 
 WINDOW_FROM = 400 * DAY

@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from trimtab.learn.history import count_history
+from trimtab.learn.inputs import FitTables, encode_inputs
 
 import trimtab as tt
 from click_shop import ClickShop, weigh
 from dated_shop import DatedShop
 from trimtab.errors import DataError
-from trimtab.learn.history import count_history
-from trimtab.learn.inputs import FitTables, encode_inputs
 from trimtab.metrics.event_weights import in_quanta
 from trimtab.tables.times import DAY
 

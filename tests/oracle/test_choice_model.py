@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from trimtab.arrays import Lists, Sets
-from trimtab.learn.hierarchy.choice_model import (
+from trimtab.learn.choice_model import (
     Choices,
     coefficient_errors,
     effect_variance,
@@ -14,7 +14,7 @@ from trimtab.learn.hierarchy.choice_model import (
     fit_effects,
     sum_effects,
 )
-from trimtab.learn.hierarchy.line_search import gather_hits
+from trimtab.learn.units import gather_hits
 
 QUANTA = 2.0**36
 

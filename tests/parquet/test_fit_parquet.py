@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from trimtab.learn.partitions import file_units
 
 import trimtab as tt
 from repeat_shop import RepeatShop
-from trimtab.learn.partitions import file_units
-from trimtab.parquet.fit_parquet import fit
+from trimtab.parquet import fit
 
 NAMES = ("recs", "recent", "history")
 Tables = dict[str, pa.Table]

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from trimtab.learn.partitions import partitioned_fit
 
 import trimtab as tt
 from dated_shop import DatedShop
@@ -13,7 +14,6 @@ from drift import generate_drift
 from trimtab.datasets import load_complete_journey
 from trimtab.engines import Markov
 from trimtab.experiments.timeline import split_log
-from trimtab.learn.partitions import partitioned_fit
 from trimtab.spark import fit
 from trimtab.tables.times import as_datetime
 

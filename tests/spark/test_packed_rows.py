@@ -8,12 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException
+from trimtab.spark.packed_rows import pack_rows
+from trimtab.spark.spark_frames import batches_of_many_rows
 
 import trimtab as tt
 from drift import generate_drift
+from trimtab.daily.simulated_month import schema_of
+from trimtab.kernels.top_rows import unpack_rows
 from trimtab.spark import fit
-from trimtab.spark.packed_rows import choose_ranges, pack_rows, schema_of, unpack_rows
-from trimtab.spark.spark_frames import batches_of_many_rows
+from trimtab.tables.user_ranges import choose_ranges
 
 LISTS, SALES = 0, 1
 MOST_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"

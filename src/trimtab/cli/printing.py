@@ -20,8 +20,7 @@ from rich.text import Text
 
 from trimtab.experiments.pace import CellDone
 from trimtab.models.model import WHOLE, forecast_at
-from trimtab.tables.files import count_formulas
-from trimtab.tables.files import is_csv
+from trimtab.tables.files import count_formulas, is_csv
 
 console = Console()
 _WIDEST = 1_000  # characters

@@ -40,8 +40,7 @@ from trimtab.models.bias_table import text_columns
 from trimtab.models.list_ranking import warn_of
 from trimtab.models.model import WHOLE, require_strength
 from trimtab.parquet import apply as apply_to_files
-from trimtab.tables.columns import ColumnMap, own_names
-from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER, WEIGHT
+from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER, WEIGHT, ColumnMap, own_names
 from trimtab.tables.files import (
     is_csv,
     read_tables,

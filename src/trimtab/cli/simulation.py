@@ -39,8 +39,7 @@ from trimtab.experiments.plan import ENGINES, make_engines, open_log
 from trimtab.experiments.python_engines import is_engine_address
 from trimtab.experiments.results import INCOMPLETE
 from trimtab.store import Store
-from trimtab.tables.columns import ColumnMap
-from trimtab.tables.columns import WEIGHT
+from trimtab.tables.columns import WEIGHT, ColumnMap
 
 _ENGINE = next(iter(ENGINES))
 

@@ -8,23 +8,15 @@ from typing import Any
 from trimtab.daily.large_lists import DayLists, LargeLists, StackedLists
 from trimtab.daily.training_tables import TrainingTables
 from trimtab.learn import BiasLearner, RerankLearner
-from trimtab.parquet.fit_parquet import fit_sources
-from trimtab.parquet.fit_sources import FitSources
-from trimtab.tables.columns import CATEGORY, ITEM, WEIGHT
-from trimtab.tables.frames import Table
+from trimtab.models.item_bias import ItemBias
+from trimtab.parquet import fit_rows
+from trimtab.tables.columns import CATEGORY, ITEM
 from trimtab.tables.rows import Rows, TableRows
-
-
-def can_learn_from_files(learner: BiasLearner | RerankLearner, tables: TrainingTables) -> bool:
-    """Return whether a learner can read these lists in parts."""
-    biases = learner.biases if isinstance(learner, RerankLearner) else learner
-    weighted = any(WEIGHT in own.column_names for own in (tables.recent, tables.history))
-    return biases.is_hierarchy and not weighted
 
 
 def fit_large(
     learner: BiasLearner | RerankLearner, recs: StackedLists, tables: TrainingTables,
-    duplicates: str, room: Path,
+    duplicates: str, room: Path, start: ItemBias | None = None,
 ) -> Any:  # fmt: skip
     """Return what a learner learns from large lists.
 
@@ -34,21 +26,16 @@ def fit_large(
         tables: the other tables.
         duplicates: what to do with repeated rows.
         room: folder for temporary files.
+        start: biases to start from.
     """
-    newest, *earlier = (_rows(own) for own in recs.lists)
-    items = tables.catalogue
-    sources = FitSources(
-        recs=newest,
-        recent=TableRows(tables.recent),
-        history=TableRows(tables.history),
-        items=None
-        if items is None
-        else Table("items", items.select([ITEM, CATEGORY]), None, False),
-        earlier=tuple(earlier),
-        windows=tuple(recs.windows or ()),
-    )
-    sources.check()
-    return fit_sources(learner, sources, duplicates, folder=room)
+    lists = {f"recs {n}" if n else "recs": _rows(own) for n, own in enumerate(recs.lists)}
+    others = {"recent": TableRows(tables.recent)}
+    if learner.biases.is_hierarchy:
+        others["history"] = TableRows(tables.history)
+    if learner.biases.is_hierarchy and tables.catalogue is not None:
+        others["items"] = TableRows(tables.catalogue.select([ITEM, CATEGORY]))
+    labels = dict(zip(lists, recs.windows or (), strict=False))
+    return fit_rows(learner, {**lists, **others}, duplicates, labels, start, folder=room)
 
 
 def _rows(lists: DayLists) -> Rows:

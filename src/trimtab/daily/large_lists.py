@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trimtab.parquet.list_file import write_parts
+from trimtab.parts.files import write_parts
 from trimtab.tables.columns import ITEM, SCORE, USER, WINDOW, ColumnMap, is_text, plain_type
 from trimtab.tables.files import is_csv
 from trimtab.tables.log import rows_of_users

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from trimtab.checks import COUNT_METHODS
-from trimtab.daily.large_fit import can_learn_from_files, fit_large
+from trimtab.daily.large_fit import fit_large
 from trimtab.daily.large_lists import StackedLists
 from trimtab.daily.training_tables import TrainingTables
 from trimtab.errors import DataError
@@ -21,8 +18,8 @@ from trimtab.models import ItemBias, Model, Reranker
 from trimtab.models.model import WIDTH_90
 
 BIAS, RERANKER, AUTO = "bias", "reranker", "auto"
-METHODS = (BIAS, RERANKER, *COUNT_METHODS, AUTO)
-NAMES_IN_BACKTESTS = {"default": BIAS, "distrdiff": "difference"}  # they mean the same here
+METHODS = (BIAS, RERANKER, AUTO)
+NAMES_IN_BACKTESTS = {"default": BIAS}  # they mean the same here
 
 
 class ForecastOf(NamedTuple):
@@ -152,13 +149,12 @@ class Learners(NamedTuple):
         """Return what a learner learns; lists that are too large for memory are read in parts."""
         tables, recs = self.tables, self.tables.recs
         if isinstance(recs, StackedLists):
-            if can_learn_from_files(learner, tables):
-                return fit_large(learner, recs, tables, self.duplicates, self.room)
-            recs = recs.in_memory()
+            start = known.get("start")
+            return fit_large(learner, recs, tables, self.duplicates, self.room, start)
         return learner.fit(recs, tables.recent, duplicates=self.duplicates, **known)
 
     def _fit_bias(self, learner: BiasLearner, start: ItemBias | None = None) -> ItemBias:
-        known: dict[str, Any] = self._known if learner.uses_history else {}
+        known: dict[str, Any] = self._known if learner.is_hierarchy else {}
         found: ItemBias = self._fit(learner, known if start is None else {**known, "start": start})
         return found
 
@@ -170,17 +166,11 @@ class Learners(NamedTuple):
         found = {BIAS: (bias, notes)}
         if with_reranker.reranker.learned:
             found[RERANKER] = (with_reranker, notes)
-        if len(self.tables.windows) > 1:
-            for name in COUNT_METHODS:
-                found[name] = _collect(partial(self._learn_counts, name))
         choice = choose_method({name: own.forecast for name, (own, _) in found.items()}, served)
         learned, notes = found[choice.method]
         for note in notes:
             warnings.warn_explicit(note.message, note.category, note.filename, note.lineno)
         return learned._replace(choice=choice)
-
-    def _learn_counts(self, method: str) -> LearnedTonight:
-        return LearnedTonight(method, self._fit_bias(replace(self.learner, method=method)))
 
 
 def _collect(

@@ -15,14 +15,13 @@ import time
 import warnings
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from trimtab.checks import (
-    COUNT_METHODS,
     DUPLICATES,
     require_choice,
     require_number,
@@ -123,11 +122,10 @@ class Refresh:
             "leaked-lists": training lists that seem to have seen their window.
         warm: start from the biases served now. The ascent then ends a little sooner, and biases
             change less from day to day; the default learner finds the same optimum from any start.
-        method: "bias": what the learner says, the default; "reranker": as `reranker`; "ratio",
-            "recent" or "difference": a method that counts, as for `BiasLearner`; "auto": of all
-            these the one with the best forecast on held-out windows. The names that a backtest
-            has for them, "default" and "distrdiff", are understood. The method served before is
-            kept unless it gains nothing or another is better by more than its standard error.
+        method: "bias": what the learner says, the default; "reranker": as `reranker`; "auto": of
+            these the one with the best forecast on held-out windows. The name that a backtest has
+            for the bias, "default", is understood. The method served before is kept unless it
+            gains nothing or another is better by more than its standard error.
             With "auto", the newest lists are always published, finished by the method chosen.
         strength: share of what was learned to publish, from 0 to 1, for a cautious start.
         reranker: also learn a `Reranker` with the learner's k, metric, scale and seed, and publish
@@ -199,8 +197,6 @@ class Refresh:
             raise SettingError(
                 f"method={self.method!r}: reranker=True asks for another one; drop one of them"
             )
-        if self.method in COUNT_METHODS:
-            object.__setattr__(self, "learner", replace(self.learner, method=self.method))
 
     def _require_same_settings(self) -> None:
         """Refuse settings of the learner that a reranker does not have."""

@@ -20,7 +20,7 @@ from trimtab.errors import DataError, warn
 from trimtab.models import ItemBias, LeftOut, Model, Ranked, Reranker
 from trimtab.models.bias_table import text_columns
 from trimtab.models.list_ranking import warn_of
-from trimtab.parquet.apply_parquet import apply
+from trimtab.parquet import apply
 from trimtab.store.versions import LISTS, TOP
 from trimtab.tables.columns import ITEM, TIMESTAMP, USER, ColumnMap, own_names
 from trimtab.tables.files import is_csv, match_id_types, read_table

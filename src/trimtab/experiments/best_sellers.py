@@ -8,7 +8,7 @@ import numpy as np
 
 from trimtab.arrays import Ints
 from trimtab.checks import MOST_K, require_k
-from trimtab.learn.rerank.sampled_units import repeats_own
+from trimtab.learn.personal_units import repeats_own
 from trimtab.metrics.evaluation import evaluate_units
 from trimtab.tables.columns import ITEM, SCORE, USER
 from trimtab.tables.frames import read_frame, write_frame

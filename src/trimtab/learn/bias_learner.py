@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import functools
 import warnings
-from dataclasses import dataclass, fields, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields
 from typing import Any
 
 import pyarrow as pa
 
-from trimtab.errors import GuardWarning, SettingError
-from trimtab.learn.ascent.ascent_fit import fit_ascent, solve
-from trimtab.learn.counts.count_fit import fit_counts
-from trimtab.learn.hierarchy.hierarchy_fit import fit_hierarchy
-from trimtab.learn.input_checks import check_start, warn_of_unused_tables
-from trimtab.learn.inputs import FitInputs, FitTables, encode_inputs
+from trimtab.errors import DataError, SettingError, TrimtabWarning, warn
+from trimtab.learn.ascent.ascent_fit import fit_ascent
+from trimtab.learn.biases import fit_biases
+from trimtab.learn.coding import Reading, is_by_user, read_tables
+from trimtab.learn.counted import SharedTables, count_tables
 from trimtab.learn.settings import LearnerSettings
-from trimtab.learn.weighted_events import refuse_weighted_events
-from trimtab.models import ItemBias
+from trimtab.models.item_bias import ItemBias
+from trimtab.parts import Parts
+from trimtab.parts.memory import MemoryParts
 from trimtab.progress import Progress, progress_reporter
 from trimtab.tables.columns import ITEM, SCORE, USER
+from trimtab.tables.frames import Table
 
 
 @dataclass(frozen=True)
@@ -32,10 +33,7 @@ class BiasLearner(LearnerSettings):
         method: "hierarchy", the robust default: a trend shared by all items, then categories, then
             each item's own part, each carried as far as held-out data support it; "ascent": each
             item's bias set to its own optimum, in turn. "auto" is the hierarchy, unless one of the
-            settings listed after `seed` is given; those are for the ascent. The others count the
-            newest window's purchases: "ratio": score · (bought / recommended)^gamma; "recent":
-            score · (1 + bought)^gamma; "difference": adds gamma times the change of the item's
-            share of sales (needs `history` with timestamps).
+            settings listed after `seed` is given; those are for the ascent.
         scale: "additive": the bias is added to the score; "log": the score is multiplied by
             exp(bias) (scores below 0 are divided, so that a positive bias always raises an item);
             "list": the bias, times the distance from the best to the k-th score of the user's
@@ -56,8 +54,6 @@ class BiasLearner(LearnerSettings):
         min_updates: stop after a cycle that changed less than this share of the candidates.
         min_support: recent buyers that make an item a candidate.
         min_exposure: slots in the engine's own top k that make an item a candidate.
-        gamma: strength of the methods that count. None: the best on held-out windows, as far as
-            they support it; this needs several windows.
 
     `BiasLearner.paper()` is the paper's method: the ascent without penalty or cap.
     """
@@ -97,7 +93,7 @@ class BiasLearner(LearnerSettings):
                 `timestamp`, events of `history` that fall into the window are ignored. With a
                 column `weight`, like 1 for an order and 0.1 for a click, or a price, hits count by
                 it and a user by the heaviest event; events of weight 0 are ignored. Of repeated
-                rows the heaviest counts. The ascent takes events of equal weight only.
+                rows the heaviest counts.
             history: sales before the newest window: events (item_id, and user_id and timestamp if
                 known), or item_id, count. Events may have a `weight` as in `recent`, on the same
                 scale: sales are sums of weights; without the column all are 1. With timestamps in
@@ -114,53 +110,80 @@ class BiasLearner(LearnerSettings):
                 is a terminal; or a function called with (cycle, items visited, items). The
                 hierarchy calls it with (1, steps done, steps).
         """
-        tables = FitTables.read(recs, recent, history, items)
-        if not self.uses_history:
-            warn_of_unused_tables(history, items)
-            tables = replace(tables, history=None, items=None)
-        _warm_up_reading()
-        inputs = encode_inputs(tables, self.k, self.unlisted, weights, duplicates)
-        if not (self.is_hierarchy or self.is_counts):
-            refuse_weighted_events(inputs.weighted)
+        tables = read_tables(
+            recs=recs, recent=recent, history=history, items=items, weights=weights
+        )
+        parts, shared, reading = divide(self, tables, duplicates)
+        return self.fit_parts(parts, shared, reading, start, progress)
+
+    @property
+    def biases(self) -> BiasLearner:
+        """The learner of the biases: itself; a `RerankLearner` has one."""
+        return self
+
+    def choose_tables(self, columns: Mapping[str, Collection[str]]) -> list[str]:
+        """Return the names of the tables that are used, of those with these columns."""
+        unused = () if self.is_hierarchy else ("history", "items")
+        if any(name in columns for name in unused):
+            warn("history and items are used by the hierarchy only; the ascent ignores them")
+        return [name for name in columns if name not in unused]
+
+    def fit_parts(
+        self, parts: Parts, shared: SharedTables, reading: Reading, start: ItemBias | None = None,
+        progress: bool | Progress | None = None,
+    ) -> ItemBias:  # fmt: skip
+        """Return what `fit` returns, wherever the users are.
+
+        Args:
+            parts: tables by user.
+            shared: other tables.
+            reading: how tables are read.
+            start: as for `fit`.
+            progress: as for `fit`.
+        """
         check_start(start)
-        if self.is_counts:
-            return fit_counts(self, inputs)
-        _warm_up_learning(self.is_hierarchy)
+        warm_up(self.is_hierarchy)
+        counted = count_tables(self, parts, shared, reading)
         with progress_reporter(progress, 1 if self.is_hierarchy else self.max_cycles) as report:
             if self.is_hierarchy:
-                return fit_hierarchy(self, inputs, report).fit.bias
-            return fit_ascent(self, inputs, start, report)
+                return fit_biases(self, counted, report).bias
+            return fit_ascent(self, counted, start, report)
 
 
-def warm_up() -> None:
-    """Load or compile the kernels of a default fit."""
-    _warm_up_reading()
-    _warm_up_learning(True)
+def divide(
+    learner: Any, tables: dict[str, Table], duplicates: str
+) -> tuple[MemoryParts, SharedTables, Reading]:
+    """Return tables in memory as those of all users and others, and how they are read."""
+    columns = {name: table.columns.column_names for name, table in tables.items()}
+    columns = {name: columns[name] for name in learner.choose_tables(columns)}
+    by_user = {name: tables[name] for name in columns if is_by_user(name, columns[name])}
+    others = {name: tables[name] for name in columns if name not in by_user}
+    reading = Reading.of(columns, learner.biases.unlisted, duplicates)
+    shared = SharedTables(others.get("items"), others.get("history"))
+    return MemoryParts(by_user), shared, reading
 
 
-@functools.cache
-def _warm_up_reading() -> FitInputs:
-    """Inputs of two users; making them loads or compiles the kernels that read tables.
+def check_start(start: Any) -> None:
+    """Refuse to start from anything but an ItemBias or None."""
+    if start is not None and not isinstance(start, ItemBias):
+        raise DataError(
+            f"start is a {type(start).__name__}: pass an ItemBias, for example from "
+            f"ItemBias.load(folder)"
+        )
 
-    The kernels that learn are loaded later: bad tables are refused without waiting for them.
-    """
+
+_WARM: set[bool] = set()
+
+
+def warm_up(is_hierarchy: bool) -> None:
+    """Load or compile the kernels of a fit, by one on two users; says so if that takes long."""
     from trimtab.kernels.compiling import compile_notice
 
-    with compile_notice():
-        recs = pa.table({USER: [1, 0], ITEM: [0, 1], SCORE: [1.0, 0.5]})
-        recent = pa.table({USER: [0, 1, 1], ITEM: [1, 0, 0]})
-        return encode_inputs(FitTables.read(recs, recent), 1, "never", None, "error")
-
-
-@functools.cache
-def _warm_up_learning(is_hierarchy: bool) -> None:
-    """Load or compile the kernels that learn, by a fit on two users."""
-    from trimtab.kernels.compiling import compile_notice
-
-    with compile_notice():
-        if is_hierarchy:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", GuardWarning)
-                fit_hierarchy(BiasLearner(k=1), _warm_up_reading(), None)
-        else:
-            solve(BiasLearner(k=1, method="ascent"), _warm_up_reading(), None, None)
+    if is_hierarchy in _WARM:
+        return
+    _WARM.add(is_hierarchy)
+    recs = pa.table({USER: [1, 0], ITEM: [0, 1], SCORE: [1.0, 0.5]})
+    recent = pa.table({USER: [0, 1, 1], ITEM: [1, 0, 0]})
+    with compile_notice(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", TrimtabWarning)
+        BiasLearner(k=1, method="hierarchy" if is_hierarchy else "ascent").fit(recs, recent)

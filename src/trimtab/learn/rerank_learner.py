@@ -7,15 +7,16 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from trimtab.checks import require_choice
-from trimtab.errors import DataError
-from trimtab.learn.bias_learner import BiasLearner, warm_up
-from trimtab.learn.inputs import FitTables, encode_inputs
-from trimtab.learn.rerank.rerank_fit import LocalSource, fit_rerank
-from trimtab.models import Reranker
+from trimtab.errors import DataError, SettingError
+from trimtab.learn.bias_learner import BiasLearner, divide, warm_up
+from trimtab.learn.coding import Reading, read_tables
+from trimtab.learn.counted import SharedTables, count_tables
+from trimtab.learn.rerank_fit import fit_rerank
+from trimtab.models.reranker import Reranker
 from trimtab.models.widening import WIDEN
+from trimtab.parts import Parts
 from trimtab.progress import Progress, progress_reporter
 from trimtab.tables.columns import COUNT, TIMESTAMP, USER
-from trimtab.tables.times import has_zone
 
 REPEATS = ("auto", "add", "never")
 _LEARNS_FROM = "a reranker learns from who bought what and when"
@@ -80,41 +81,38 @@ class RerankLearner:
                 scores by "max", "mean" or "sum".
             progress: as for `BiasLearner.fit`.
         """
-        require_history(history)
-        tables = FitTables.read(recs, recent, history, items)
-        assert tables.history is not None
-        for table in (tables.history, tables.recent):
-            require_events(table.name, table.columns.column_names, table.own)
-        warm_up()
-        inputs = encode_inputs(tables, self.k, "never", weights, duplicates)
-        zoned = has_zone(tables.recent.columns[TIMESTAMP], "recent")
-        with progress_reporter(progress, 1) as report:
-            source = LocalSource(self.biases, inputs, report)
-            return fit_rerank(self.biases, asdict(self), source, zoned)
-
-
-def require_history(history: Any) -> None:
-    """Raise without a table of earlier events."""
-    if history is None:
-        raise DataError(f"history is missing: {_LEARNS_FROM}; pass it, or use BiasLearner")
-
-
-def require_events(name: str, columns: Collection[str], own: Mapping[str, str]) -> None:
-    """Raise unless a table says who bought what and when.
-
-    Args:
-        name: of the table.
-        columns: that it has.
-        own: the caller's names of columns, where they differ.
-    """
-    for column in (USER, TIMESTAMP):
-        if column not in columns:
-            raise DataError(
-                f"{name} has no column '{own.get(column, column)}': {_LEARNS_FROM}; add it, or use "
-                f"BiasLearner"
-            )
-    if COUNT in columns:
-        raise DataError(
-            f"{name} has a column '{COUNT}': a reranker learns from single events; pass one row "
-            f"per purchase without it"
+        tables = read_tables(
+            recs=recs, recent=recent, history=history, items=items, weights=weights
         )
+        parts, shared, reading = divide(self, tables, duplicates)
+        return self.fit_parts(parts, shared, reading, progress=progress)
+
+    def choose_tables(self, columns: Mapping[str, Collection[str]]) -> list[str]:
+        """Return the names of the tables; refuse those that do not say who bought what and when."""
+        if "history" not in columns:
+            raise DataError(f"history is missing: {_LEARNS_FROM}; pass it, or use BiasLearner")
+        for name in ("history", "recent"):
+            for column in (USER, TIMESTAMP):
+                if column not in columns[name]:
+                    raise DataError(
+                        f"{name} has no column '{column}': {_LEARNS_FROM}; add it, or use "
+                        f"BiasLearner"
+                    )
+            if COUNT in columns[name]:
+                raise DataError(
+                    f"{name} has a column '{COUNT}': a reranker learns from single events; pass "
+                    f"one row per purchase without it"
+                )
+        return list(columns)
+
+    def fit_parts(
+        self, parts: Parts, shared: SharedTables, reading: Reading, start: None = None,
+        progress: bool | Progress | None = None,
+    ) -> Reranker:  # fmt: skip
+        """Return what `fit` returns, wherever the users are; see `BiasLearner.fit_parts`."""
+        if start is not None:
+            raise SettingError("start is given, but a RerankLearner does not use it; leave it out")
+        warm_up(True)
+        counted = count_tables(self.biases, parts, shared, reading)
+        with progress_reporter(progress, 1) as report:
+            return fit_rerank(self.biases, asdict(self), counted, report)

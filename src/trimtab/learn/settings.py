@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 
 from trimtab.checks import (
-    COUNT_METHODS,
     METRICS,
     SCALES,
     UNLISTED,
@@ -17,18 +16,17 @@ from trimtab.checks import (
 )
 from trimtab.errors import SettingError
 
-_METHODS = ("auto", "hierarchy", "ascent", *COUNT_METHODS)
+_METHODS = ("auto", "hierarchy", "ascent")
 _SCALES = ("auto", *SCALES)
 _WHOLE = {"k": 1, "max_cycles": 1, "min_support": 0, "min_exposure": 0, "seed": 0}
 _MOST_SLOTS = 1_000  # tables of learners have k x k cells
-_NUMBERS = {"penalty": (0,), "max_bias": (0,), "min_updates": (0, 1), "gamma": (0, 100)}
-_MAY_BE_NONE = ("max_bias", "max_cycles", "gamma")
+_NUMBERS = {"penalty": (0,), "max_bias": (0,), "min_updates": (0, 1)}
+_MAY_BE_NONE = ("max_bias", "max_cycles")
 _NO_UNLISTED = {  # scales without unlisted items, and why
     "log": "a score of 0 stays 0 when multiplied",
     "list": "an unlisted item has no place on a list's own scale",
 }
-_SHARED = ("k", "metric", "method", "scale", "seed")  # by all methods
-_OF_COUNTS = ("gamma",)
+_SHARED = ("k", "metric", "method", "scale", "seed")  # by both methods
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,6 @@ class LearnerSettings:
     min_updates: float = 0.0
     min_support: int = 1
     min_exposure: int = 1
-    gamma: float | None = None
 
     def __post_init__(self) -> None:
         for name, choices in (
@@ -85,44 +82,24 @@ class LearnerSettings:
         self._refuse_settings_of_others()
 
     def _refuse_settings_of_others(self) -> None:
-        """Refuse settings that the method does not have."""
-        takes_ascent = self.method in ("auto", "ascent")
-        for name in self._changed:
-            if name in _OF_COUNTS and not self.is_counts:
-                owner, remedy = "methods that count", "method='ratio'"
-            elif name not in _OF_COUNTS and not takes_ascent:
-                owner, remedy = "the ascent", "method='ascent'"
-            else:
-                continue
+        """Refuse settings of the ascent if the method is another."""
+        if self.method == "hierarchy" and self._changed:
+            name = self._changed[0]
             raise SettingError(
-                f"{name}={getattr(self, name)!r} is a setting of {owner}, but "
-                f"method={self.method!r}; leave it out or use {remedy}"
-            )
-        if self.is_counts and self.scale != "auto":
-            raise SettingError(
-                f"scale={self.scale!r}: method={self.method!r} has its own scale; leave it out"
+                f"{name}={getattr(self, name)!r} is a setting of the ascent, but "
+                f"method={self.method!r}; leave it out or use method='ascent'"
             )
 
     @property
     def _changed(self) -> list[str]:
-        """Names of the settings that not all methods have and that differ from their defaults."""
+        """Names of the ascent's settings that differ from their defaults."""
         own = (field for field in fields(self) if field.name not in _SHARED)
         return [field.name for field in own if getattr(self, field.name) != field.default]
-
-    @property
-    def is_counts(self) -> bool:
-        """Whether the method makes biases from counts."""
-        return self.method in COUNT_METHODS
 
     @property
     def is_hierarchy(self) -> bool:
         """Whether the method is the hierarchy; otherwise it is the ascent."""
         return self.method == "hierarchy" or (self.method == "auto" and not self._changed)
-
-    @property
-    def uses_history(self) -> bool:
-        """Whether the method learns from earlier sales; the ascent does not."""
-        return self.is_hierarchy or self.is_counts
 
     @property
     def ascent_scale(self) -> str:

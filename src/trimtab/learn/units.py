@@ -1,46 +1,369 @@
-"""Which units and windows can be learned from, and how much each unit weighs."""
+"""Units: users, or pairs of user and window, with their lists and purchases.
+
+Everything is counted over all units and learned from some of them. Which ones, and which are held
+out together, depends on hashes of user ids alone: the same in memory, in files and on Spark.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets
-from trimtab.learn.history import Histories
+from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets, entries_of, take_entries
+from trimtab.kernels.hit_value import discounts
+from trimtab.learn.coding import CodedPart
+from trimtab.learn.sales import Events, Grid
+from trimtab.metrics.event_weights import gain_factors, in_quanta, weigh_purchases
+from trimtab.metrics.per_user import best_sums
+from trimtab.parts.packing import packable
+from trimtab.tables.vocabulary import Vocabulary
+from trimtab.threads import run_ranges
+
+N_FOLDS = 4
+Hashes = NDArray[np.uint64]
 
 
-def learning_units(lists: Lists, bought: Sets, weights: Floats | None) -> Flags:
-    """Units that can gain or lose: those with a list, a purchase and a weight above 0."""
-    learning: Flags = (np.diff(bought.indptr) > 0) & (np.diff(lists.indptr) > 0)
-    return learning if weights is None else learning & (weights > 0)
+@packable
+class EventScale(NamedTuple):
+    """What weights of events count as.
 
+    Sales are sums of weights, of the heaviest event of a user, an item and a tick, scaled by
 
-def learning_windows(counts: Ints, histories: Histories) -> tuple[Codes, Histories]:
-    """New numbers for the windows to learn from, and the histories before these.
+        (Σ w) / (Σ w²)        over the purchases of the windows
 
-    The other windows, without learning units or with too little known before them, get -1.
-
-    Args:
-        counts: learning units by window.
-        histories: before each window and before now.
+    so that they add up to the number of events of equal weight that would say as much: priors are
+    counts of sales, and ten clicks of weight 0.1 must not count like ten orders.
     """
-    used = counts > 0
-    if histories.now is not None:
-        usable = np.array(histories.usable)
-        if used.any() and usable[used][-1]:
-            used = used & usable
-        else:
-            histories = replace(histories, now=None)
-    numbers = np.where(used, np.cumsum(used) - 1, -1).astype(np.int32)
-    chosen = np.flatnonzero(used)
-    before = tuple(histories.before[window] for window in chosen if histories.before)
-    starts = tuple(histories.starts[window] for window in chosen if histories.starts)
-    return numbers, replace(histories, before=before or histories.before[-1:], starts=starts)
+
+    most: float  # weight of a purchase
+    factor: float
+    differ: bool  # whether purchases count differently
+
+    def as_sales(self, weights: Floats) -> Floats:
+        """Return the sales that events count as."""
+        return in_quanta(weights / self.most * self.factor)
 
 
-def weights_around_one(weights: Floats, bought: Sets) -> Floats:
-    """Weights scaled to a mean of 1 over the units that bought something."""
-    scaled = weights / max(float(weights.max(initial=0.0)), 1e-300)
-    mean = float(scaled[np.diff(bought.indptr) > 0].mean())
-    return scaled / mean if mean > 0 else scaled
+@packable
+class Plan(NamedTuple):
+    """What all parts are counted by: common codes, and what depends on all users."""
+
+    item_ids: Any
+    windows: Any | None  # labels
+    k: int
+    metric: str
+    seed: int
+    heaviest: float  # weight of a unit
+    event_scale: EventScale | None  # None: all events count alike
+    grid: Grid | None  # None: times are not known, or there is no history by user
+    newest: int | None  # start of the newest window; None: purchases are not added to the history
+    quanta: float  # per 1 of the metric
+    weight_quanta: float  # per weight of the heaviest unit
+
+    @property
+    def n_items(self) -> int:
+        """Number of item codes."""
+        return len(self.item_ids)
+
+    @property
+    def n_windows(self) -> int:
+        """Number of windows."""
+        return 1 if self.windows is None else len(self.windows)
+
+
+class Units(NamedTuple):
+    """All units of a part, with codes of all parts."""
+
+    lists: Lists
+    bought: Sets
+    weights: Floats  # in the mean of the metric, by user and by the heaviest event
+    gains: Floats  # what a hit of relevance 1 counts as, over the value of a hit
+    relevance: Floats | None  # of purchases; 1 each if None
+    sales: Floats | None  # that each purchase counts as; 1 each if None
+    hashes: Hashes
+    windows: Codes
+    users: Codes  # as in the events
+
+    @property
+    def learning(self) -> Flags:
+        """Units that can gain or lose: those with a list, a purchase and a weight above 0."""
+        filled: Flags = (np.diff(self.bought.indptr) > 0) & (np.diff(self.lists.indptr) > 0)
+        return filled & (self.gains > 0)
+
+
+def prepare(part: CodedPart, plan: Plan) -> Units:
+    """Return the units of a part with common codes and weights."""
+    lists, bought, windows = part.lists, part.bought, part.windows
+    items = item_codes(part, plan)
+    if items is not None:
+        lists = lists._replace(items=items[lists.items])
+        bought = bought._replace(items=items[bought.items])
+    if plan.windows is not None:
+        windows = _codes(plan.windows, part.survey.windows)[windows]
+    weights, relevance, sales = part.weights, None, None
+    gains = weights
+    if plan.event_scale is not None and plan.event_scale.differ:
+        each = np.ones(len(bought.items)) if part.event_weights is None else part.event_weights
+        sales = plan.event_scale.as_sales(each)
+        relevance, heaviest = weigh_purchases(bought, sales)
+        weights = weights * heaviest
+        gains = weights * gain_factors(bought, relevance, plan.metric, plan.k)
+    return Units(lists, bought, weights, gains, relevance, sales, part.hashes, windows, part.users)
+
+
+def item_codes(part: CodedPart, plan: Plan) -> Codes | None:
+    """Return the common code of each of a part's items; None if they are the same."""
+    own = part.survey.item_ids
+    return None if len(own) == plan.n_items else _codes(plan.item_ids, own)
+
+
+def _codes(every: Any, own: Any) -> Codes:
+    return Vocabulary(every).codes(Vocabulary(own).column)
+
+
+def folds_of(hashes: Hashes, seed: int) -> Ints:
+    """Return the group of users that each user is held out with."""
+    return (_mix(hashes, seed) >> np.uint64(62)).astype(np.int64)
+
+
+def hash_units(hashes: Hashes, windows: Codes | Ints, salt: int) -> Floats:
+    """Return a number in [0, 1) for each unit, from its user and window."""
+    mixed = _mix(_mix(hashes, 1 + salt) ^ windows.astype(np.uint64), 2)
+    return (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def _mix(numbers: Hashes, salt: int) -> Hashes:
+    """Return the numbers mixed by splitmix64."""
+    with np.errstate(over="ignore"):
+        x = numbers + np.uint64(salt + 1) * np.uint64(0x9E3779B97F4A7C15)
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
+        return x ^ (x >> np.uint64(31))
+
+
+def join(values: Sequence[Any]) -> Any:
+    """Return values of several parts as one, row after row; None stays None."""
+    first = values[0]
+    if len(values) == 1 or first is None:
+        return first
+    if isinstance(first, Lists | Sets):
+        lengths = np.concatenate([np.diff(value.indptr) for value in values])
+        columns = zip(*(value[1:] for value in values), strict=True)
+        ends = np.concatenate([[0], np.cumsum(lengths)])
+        return type(first)(ends, *(np.concatenate(column) for column in columns))
+    if isinstance(first, tuple):
+        return type(first)(*(join(column) for column in zip(*values, strict=True)))
+    return np.concatenate(values)
+
+
+@packable
+class HitLists(NamedTuple):
+    """Lists of the units that bought at least one listed item; items ascend in each list."""
+
+    lists: Lists
+    hits: Flags | Floats  # by list entry: whether the unit bought it; or how relevant it was
+    n_bought: Ints  # by unit: items bought, listed or not
+    weights: Floats  # by unit
+    source: Ints  # codes of the units
+
+    @property
+    def n_units(self) -> int:
+        """Units with a hit."""
+        return self.lists.n_units
+
+    @property
+    def n_hits(self) -> Ints:
+        """Listed items that each unit bought."""
+        from trimtab.kernels.counting import count_hits
+
+        counts = np.empty(self.n_units, np.int64)
+        run_ranges(count_hits, self.n_units, self.lists.indptr, self.hits, counts)
+        return counts
+
+    def take(self, chosen: Ints) -> HitLists:
+        """Return some of the units."""
+        _, entries = entries_of(self.lists.indptr, chosen)
+        return HitLists(
+            self.lists.take(chosen), self.hits[entries], self.n_bought[chosen],
+            self.weights[chosen], self.source[chosen],
+        )  # fmt: skip
+
+    def most_to_gain(self, k: int, metric: str) -> Floats:
+        """Return the most that the hits on each unit's list can add to the metric."""
+        max_hits = np.minimum(self.n_bought, k)
+        summed = np.concatenate([[1.0], np.cumsum(discounts(metric, k))])[max_hits]
+        ideal = {"acc": np.ones(len(max_hits)), "map": max_hits.astype(np.float64), "ndcg": summed}
+        hits = np.minimum(self.n_hits, k)
+        if self.hits.dtype != bool:
+            hits = best_sums(self.lists.indptr, self.hits.astype(np.float64), k)[0]
+        gains: Floats = self.weights * hits / ideal[metric]
+        return gains
+
+
+def gather_hits(
+    lists: Lists, bought: Sets, weights: Floats | None = None, relevance: Floats | None = None
+) -> HitLists:
+    """Return the units whose metric can change: those with a hit and a weight above 0."""
+    hits, has_hit = find_bought(lists, bought, relevance)
+    if weights is not None:
+        has_hit &= weights > 0
+    source = np.flatnonzero(has_hit)
+    ordered, own = sort_items(lists, source, hits)
+    weight = np.ones(len(source)) if weights is None else weights[source]
+    return HitLists(ordered, own, np.diff(bought.indptr)[source], weight, source)
+
+
+def sort_items(lists: Lists, units: Ints, values: Any) -> tuple[Lists, Any]:
+    """Return the lists of some units with items ascending, and values of entries in that order."""
+    from trimtab.kernels.counting import gather_lists
+
+    indptr = np.concatenate([[0], np.cumsum(np.diff(lists.indptr)[units])])
+    n = int(indptr[-1])
+    out = np.empty(n, np.int32), np.empty(n), np.empty_like(values, shape=n)
+    run_ranges(gather_lists, len(units), units, *lists, values, indptr, out)
+    return Lists(indptr, *out[:2]), out[2]
+
+
+def find_bought(
+    lists: Lists, bought: Sets, relevance: Floats | None
+) -> tuple[Flags | Floats, Flags]:
+    """Return what each unit bought of its list, as flags or by relevance; and units with a hit."""
+    from trimtab.kernels.counting import mark_bought
+
+    each = np.ones(len(bought.items), bool) if relevance is None else relevance
+    hits, has_hit = np.zeros(len(lists.items), each.dtype), np.zeros(lists.n_units, bool)
+    run_ranges(mark_bought, lists.n_units, lists.indptr, lists.items, *bought, each, hits, has_hit)
+    return hits, has_hit
+
+
+@packable
+class HitUnits(NamedTuple):
+    """Units with a hit, as the levels of the biases are learned from them."""
+
+    data: HitLists
+    hashes: Hashes
+    windows: Ints
+
+
+class Choice(NamedTuple):
+    """Which units are learned from."""
+
+    windows: Codes  # new numbers of the windows; -1: not learned from
+    typical: float  # the weight that counts as 1
+    share: float  # of the learning units
+
+    @property
+    def learned_from(self) -> Ints:
+        """The windows that are learned from; the newest if there are none."""
+        used = np.flatnonzero(self.windows >= 0)
+        return used if len(used) else np.array([len(self.windows) - 1])
+
+
+def _choose(units: Units, choice: Choice, seed: int) -> Floats:
+    """Return the weights of units; 0 for those that are not learned from."""
+    chosen = choice.windows[units.windows] >= 0
+    if choice.share < 1:
+        chosen &= hash_units(units.hashes, units.windows, seed) < choice.share
+    return np.where(chosen & units.learning, units.gains / choice.typical, 0.0)
+
+
+def take_hits(part: CodedPart, plan: Plan, choice: Choice) -> HitUnits:
+    """Return the units of a part with a hit."""
+    units = prepare(part, plan)
+    data = gather_hits(
+        units.lists, units.bought, _choose(units, choice, plan.seed), units.relevance
+    )
+    windows = choice.windows[units.windows[data.source]].astype(np.int64)
+    return HitUnits(data, units.hashes[data.source], windows)
+
+
+@packable
+class LearningUnits(NamedTuple):
+    """Units with a list and a purchase, as the ascent and personal terms are learned from them."""
+
+    lists: Lists  # items ascend in each list
+    bought: Sets
+    weights: Floats
+    hashes: Hashes
+    windows: Ints
+    relevance: Floats | None  # of purchases
+    users: Ints  # as in the events
+    events: Events | None  # of these users
+
+
+def take_learning(part: CodedPart, plan: Plan, choice: Choice, with_events: bool) -> LearningUnits:
+    """Return units of a part that can gain or lose, and the events of their users if wanted."""
+    units = prepare(part, plan)
+    weights = _choose(units, choice, plan.seed)
+    chosen = np.flatnonzero(weights)
+    users, events = units.users[chosen].astype(np.int64), None
+    if with_events:
+        known, users = np.unique(users, return_inverse=True)
+        events = _events_of(part, plan, known)
+    lists, _ = sort_items(units.lists, chosen, np.zeros(len(units.lists.items), bool))
+    return LearningUnits(
+        lists, units.bought.take(chosen), weights[chosen], units.hashes[chosen],
+        choice.windows[units.windows[chosen]].astype(np.int64),
+        take_entries(units.bought.indptr, units.relevance, chosen), users, events,
+    )  # fmt: skip
+
+
+def _events_of(part: CodedPart, plan: Plan, users: Ints) -> Events:
+    """Return the events of some users, numbered in their order."""
+    events = log_of(part, plan)
+    assert events.users is not None
+    number = np.full(int(max(events.users.max(initial=0), users.max(initial=0))) + 1, -1, np.int32)
+    number[users] = np.arange(len(users), dtype=np.int32)
+    rows = np.flatnonzero(number[events.users] >= 0)
+    found = events.take(rows)
+    return found._replace(users=number[events.users[rows]], weights=None)
+
+
+def log_of(part: CodedPart, plan: Plan) -> Events:
+    """Return the events of a part's users: the history, then the purchases of the windows.
+
+    A purchase that the history has, too, is in the same tick there, so it counts once.
+    """
+    items = item_codes(part, plan)
+    sales = _recode(part.sales, items, plan)
+    if part.history is None:  # it has no users, and is counted by itself
+        assert sales.times is not None
+        return sales.take(np.flatnonzero(sales.times >= plan.newest))._replace(users=None)
+    history = _recode(part.history, items, plan)
+    if plan.newest is None:
+        return history
+    assert history.times is not None
+    early = history.take(np.flatnonzero(history.times < plan.newest))
+    weighted = early.weights is not None or sales.weights is not None
+    both = [own._replace(weights=_all_weights(own) if weighted else None) for own in (early, sales)]
+    joined: Events = join(both)
+    return joined
+
+
+def _all_weights(events: Events) -> Floats:
+    return np.ones(len(events.items)) if events.weights is None else events.weights
+
+
+def _recode(events: Events, items: Codes | None, plan: Plan) -> Events:
+    weights = events.weights
+    if weights is not None and plan.event_scale is not None:
+        weights = plan.event_scale.as_sales(weights)
+    own = events.items if items is None else items[events.items]
+    return events._replace(items=own, weights=weights)
+
+
+def join_learning(parts: Sequence[LearningUnits]) -> LearningUnits:
+    """Return units of several parts as one; users are numbered over all parts."""
+    before, shifted = 0, []
+    for part in parts:
+        events = part.events
+        if events is not None:
+            assert events.users is not None
+            events = events._replace(users=events.users + np.int32(before))
+        shifted.append(part._replace(users=part.users + before, events=events))
+        before += int(part.users.max(initial=-1)) + 1
+    joined: LearningUnits = join(shifted)
+    return joined

@@ -6,10 +6,7 @@ Neither the number of parts nor their order changes a digit.
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +24,7 @@ from trimtab.metrics.event_weights import (
 from trimtab.metrics.intervals import lift_intervals
 from trimtab.metrics.per_user import ALL_METRICS, UnitMetrics, lift, unit_metrics, weighted_mean
 from trimtab.metrics.ranking import rank_lists
+from trimtab.parts.packing import packable
 from trimtab.tables.columns import COUNT, ITEM, RANK, SCORE, USER, WEIGHT, WINDOW
 from trimtab.tables.frames import Table, read_frame, read_scores
 from trimtab.tables.lists import Units, encode_units, group_scored, group_sets, read_weights
@@ -88,8 +86,8 @@ def evaluate(
     return finish(judge(lists, truth, k, weight), weights, history)
 
 
-@dataclass(frozen=True)
-class Judged:
+@packable
+class Judged(NamedTuple):
     """Lists of some users, judged by their purchases; the parts of all users add up to the whole.
 
     Attributes:
@@ -103,15 +101,15 @@ class Judged:
 
     buyers: pa.Table
     items: pa.Table
-    lowest: Mapping[str, list[Any]]
-    counts: Counter[str]
+    lowest: dict[str, list[Any]]
+    counts: dict[str, int]
 
     @property
     def names(self) -> list[str]:
         """Names of the tables of lists."""
         return list(self.items.column_names[1:])
 
-    def __add__(self, other: Judged) -> Judged:
+    def __add__(self, other: Judged) -> Judged:  # type: ignore[override]
         """Return what is judged of the users of both."""
         items = pa.concat_tables([self.items, other.items]).group_by(ITEM, use_threads=False)
         summed = items.aggregate([(name, "sum") for name in self.names])
@@ -123,26 +121,8 @@ class Judged:
             pa.concat_tables([self.buyers, other.buyers]),
             named.rename_columns(self.items.column_names),
             lowest,
-            self.counts + other.counts,
+            {name: n + other.counts[name] for name, n in self.counts.items()},
         )
-
-    def to_bytes(self) -> bytes:
-        """Return bytes for `from_bytes`."""
-        about = json.dumps([self.lowest, self.counts])
-        out = pa.BufferOutputStream()
-        options = pa.ipc.IpcWriteOptions(compression="lz4")  # most metrics of most buyers are 0
-        for table in (self.buyers.replace_schema_metadata({"about": about}), self.items):
-            with pa.ipc.new_stream(out, table.schema, options=options) as writer:
-                writer.write_table(table)
-        return bytes(out.getvalue())
-
-    @staticmethod
-    def from_bytes(data: Any) -> Judged:
-        """Return what `to_bytes` wrote."""
-        source = pa.BufferReader(data)
-        buyers, items = (pa.ipc.open_stream(source).read_all() for _ in range(2))
-        lowest, counts = json.loads(buyers.schema.metadata[b"about"])
-        return Judged(buyers.replace_schema_metadata(None), items, lowest, Counter(counts))
 
 
 def judge(
@@ -161,7 +141,7 @@ def judge(
     buys = np.diff(coded.bought.indptr) > 0
     buyers = coded.units.columns(np.flatnonzero(buys))
     buyers[WEIGHT] = coded.weights.heaviest[buys]
-    items, lowest, counts = {ITEM: coded.items.ids}, {}, Counter({_SKIPPED: int(np.sum(~buys))})
+    items, lowest, counts = {ITEM: coded.items.ids}, {}, {_SKIPPED: int(np.sum(~buys))}
     has_list = np.stack([np.diff(top.indptr) > 0 for top in coded.lists.values()])
     for (name, top), listed in zip(coded.lists.items(), has_list, strict=True):
         metrics = coded.measure(name, k)._asdict()
@@ -175,6 +155,12 @@ def judge(
     return Judged(pa.table(buyers), pa.table(items), lowest, counts)
 
 
+def judge_part(part: Mapping[str, pa.Table], k: int, weight: str | None) -> Judged:
+    """Judge a part of the users; tables of lists, and "truth"."""
+    lists = {name: part[name] for name in part if name != "truth"}
+    return judge(lists, part["truth"], k, weight, is_part=True)
+
+
 def finish(judged: Judged, weights: Any | None, history: Any | None) -> dict[str, float | int]:
     """Return what `evaluate` returns of all users together.
 
@@ -183,6 +169,8 @@ def finish(judged: Judged, weights: Any | None, history: Any | None) -> dict[str
         weights: of users, as `evaluate` takes them.
         history: earlier sales, as `evaluate` takes them.
     """
+    if len(judged.buyers) == 0:
+        raise DataError("truth has no purchase of a weight above 0: at least one must count")
     units, order = _sort_buyers(judged.buyers)
     _require_common_users(judged, units.label(order[0]))
     unit_weights = _weigh_buyers(judged.buyers, units, weights)[order]
@@ -288,7 +276,7 @@ def _read_truth(truth: Any, weight: str | None, is_part: bool) -> tuple[Table, F
     table = read_frame(truth, "truth", *needed, optional=(WINDOW,), may_be_empty=is_part)
     if weight is None or not len(table):
         return table, None
-    return read_event_weights(table, weight)
+    return read_event_weights(table, weight, is_part)
 
 
 # All users together ------------------------------------------------------------------------------

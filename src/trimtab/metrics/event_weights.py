@@ -21,6 +21,7 @@ from trimtab.arrays import Codes, Floats, Sets
 from trimtab.checks import METRICS, require_columns
 from trimtab.errors import DataError
 from trimtab.metrics.per_user import best_sums
+from trimtab.tables.columns import COUNT, WEIGHT
 from trimtab.tables.frames import Table, read_scores
 
 _QUANTA = 2.0**20  # sums of such fractions are exact, so the order of adding changes nothing
@@ -33,12 +34,25 @@ class EventWeights(NamedTuple):
     heaviest: Floats  # by unit; 1 for a unit that bought nothing
 
 
-def read_event_weights(table: Table, column: str) -> tuple[Table, Floats]:
+def drop_weightless(events: Table) -> tuple[Table, Floats | None]:
+    """Return events of some users without those of weight 0, and the weights if there are any."""
+    if not events.has(WEIGHT):
+        return events, None
+    if events.has(COUNT):
+        raise DataError(
+            f"{events.name} has both a column '{COUNT}' and a column '{WEIGHT}': multiply them "
+            f"into '{COUNT}', and drop '{WEIGHT}'"
+        )
+    return read_event_weights(events, WEIGHT, is_part=True)
+
+
+def read_event_weights(table: Table, column: str, is_part: bool = False) -> tuple[Table, Floats]:
     """Return the rows of a table with a weight above 0, and their weights.
 
     Args:
         table: events, with the column.
         column: of weights: numbers of at least 0; rows with 0 are left out.
+        is_part: whether there may be other events, so that none of these needs to count.
     """
     require_columns(table.name, table.columns.column_names, [column])
     weights, lowest = read_scores(table, column)
@@ -48,10 +62,10 @@ def read_event_weights(table: Table, column: str) -> tuple[Table, Floats]:
             f"column '{name}' of {table.name} has {lowest:g}: the weight of an event must be at "
             f"least 0; fix or drop such rows"
         )
-    if lowest > 0:
-        return table, weights
     counting = weights > 0
-    if not counting.any():
+    if counting.all():
+        return table, weights
+    if not (counting.any() or is_part):
         raise DataError(
             f"column '{name}' of {table.name} is 0 in every row: at least one event must have a "
             f"weight above 0"

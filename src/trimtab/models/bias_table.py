@@ -67,6 +67,11 @@ class BiasTable(Model):
         return moved if self.summary.method == "ascent" else moved & (self.gain != 0)
 
     @property
+    def adds_items(self) -> bool:
+        """Whether raised items reach lists that lack them."""
+        return self.unlisted == "zero"
+
+    @property
     def changes_lists(self) -> bool:
         """Whether any item has a bias."""
         return bool(np.any(self.bias))

@@ -17,7 +17,15 @@ from trimtab.models.personal_ranking import RerankTable
 from trimtab.models.widening import Purchases, days_before, sum_purchases
 from trimtab.tables.columns import ITEM, TIMESTAMP, USER, WEIGHT
 from trimtab.tables.frames import read_frame
-from trimtab.tables.times import DAY, as_datetime, as_utc, has_zone, instant_of, microseconds, read_moment
+from trimtab.tables.times import (
+    DAY,
+    as_datetime,
+    as_utc,
+    has_zone,
+    instant_of,
+    microseconds,
+    read_moment,
+)
 from trimtab.tables.vocabulary import Vocabulary
 
 _FEW, _FAR = 1_000, 30 * DAY  # one in so many events must not be so far after all others

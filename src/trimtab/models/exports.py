@@ -24,8 +24,7 @@ from trimtab.checks import require_k
 from trimtab.errors import DataError, SettingError
 from trimtab.models.bias_table import BiasTable, require_common_scale
 from trimtab.models.list_ranking import choose_depth
-from trimtab.tables.columns import ColumnMap, GivenColumns
-from trimtab.tables.columns import ITEM, RANK, SCORE, USER
+from trimtab.tables.columns import ITEM, RANK, SCORE, USER, ColumnMap, GivenColumns
 from trimtab.tables.files import require_suffix, write_atomically, write_table
 
 _MOST_LOG = 87.0  # exp of a number beyond ± this is not a normal float32

@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from trimtab.checks import require_flag, require_k, require_whole
-from trimtab.errors import SettingError
 from trimtab.models.bias_table import BiasTable
 from trimtab.models.exports import search_body, write_boosts, write_query
 from trimtab.models.folding import Folded, fold, require_deep
@@ -26,8 +25,7 @@ from trimtab.models.list_ranking import (
 from trimtab.models.model import LeftOut, Ranked, forecast_at, require_strength
 from trimtab.models.saved import load_bias, save_bias
 from trimtab.models.scaled_scores import rank_on_scale
-from trimtab.tables.columns import GivenColumns
-from trimtab.tables.columns import ITEM
+from trimtab.tables.columns import ITEM, GivenColumns
 from trimtab.tables.frames import read_frame
 from trimtab.tables.lists import read_lists
 from trimtab.tables.vocabulary import Vocabulary
@@ -102,11 +100,7 @@ class ItemBias(BiasTable):
         depth: int | str | None = None, explore: int = 0, seed: int = 0,
     ) -> Ranked:  # fmt: skip
         """Return what `apply` returns, for some of all users, with figures instead of warnings."""
-        for name, given in (("history", history), ("as_of", as_of)):
-            if given is not None:
-                raise SettingError(
-                    f"{name}: only a Reranker ranks by events; leave it out for an ItemBias"
-                )
+        self.refuse_events(history, as_of)
         require_k(k)
         require_whole("explore", explore, 0, k, "k")
         require_whole("seed", seed, 0)

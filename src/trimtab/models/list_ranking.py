@@ -21,8 +21,7 @@ from trimtab.models.model import WIDTH_90, LeftOut, Model, Ranked
 from trimtab.models.scaled_scores import to_scale, to_scores
 from trimtab.tables.columns import ITEM, RANK, SCORE, USER
 from trimtab.tables.frames import read_frame, write_frame
-from trimtab.tables.lists import group_sets
-from trimtab.tables.lists import CodedRecs, longest_list, warn_if_short
+from trimtab.tables.lists import CodedRecs, group_sets, longest_list, warn_if_short
 from trimtab.tables.vocabulary import Vocabulary
 from trimtab.threads import run_ranges
 

@@ -15,6 +15,7 @@ from msgspec import Meta
 
 from trimtab.arrays import Ints
 from trimtab.checks import METRICS, MOST_K, require_number
+from trimtab.errors import SettingError
 from trimtab.tables.vocabulary import Vocabulary
 
 WHOLE = 1.0  # the strength of what was learned, as it was learned
@@ -222,6 +223,19 @@ class Model(ABC):
     @abstractmethod
     def changes_lists(self) -> bool:
         """Whether anything was learned."""
+
+    @property
+    @abstractmethod
+    def adds_items(self) -> bool:
+        """Whether finished lists may hold items that the engine did not list."""
+
+    def refuse_events(self, history: Any | None, as_of: Any | None) -> None:
+        """Raise if events are given to a model that does not rank by them."""
+        for name, given in (("history", history), ("as_of", as_of)):
+            if given is not None and not self.needs_events:
+                raise SettingError(
+                    f"{name}: only a Reranker ranks by events; leave it out for an ItemBias"
+                )
 
     @abstractmethod
     def rank(

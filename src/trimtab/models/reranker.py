@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from trimtab.arrays import Codes, Floats
 from trimtab.checks import require_choice, require_k
 from trimtab.errors import DataError
 from trimtab.models.events import read_events
@@ -127,6 +126,11 @@ class Reranker(RerankTable):
     def item_bias(self) -> ItemBias:
         """The biases, which rank users without events."""
         return self.bias
+
+    @property
+    def adds_items(self) -> bool:
+        """Whether lists are widened."""
+        return bool(self.sources)
 
     @property
     def changes_lists(self) -> bool:
@@ -264,31 +268,3 @@ class Reranker(RerankTable):
             f"Reranker({len(self)} items; kept {self.summary.kept:.2f}; added items: {sources}; "
             f"{self.summary.metric}@{self.summary.k})"
         )
-
-
-class RankingParts(NamedTuple):
-    """What a Reranker needs to rank, to be sent to many machines: three numbers per item."""
-
-    rest: Reranker  # without items
-    columns: dict[str, Any]  # of the biases, by item
-    item_part: Floats
-    trending: Codes
-
-    @staticmethod
-    def of(reranker: Reranker) -> RankingParts:
-        """The parts of a Reranker."""
-        bias = reranker.bias
-        kept = {name: getattr(bias, name) for name in ("item_ids", "bias", "excluded")}
-        nothing = {name: getattr(bias, name)[:0] for name in _BY_ITEM}
-        rest = replace(
-            reranker, bias=replace(bias, item_ids=np.empty(0, np.int64), **nothing),
-            item_part=reranker.item_part[:0], trending=reranker.trending[:0],
-        )  # fmt: skip
-        return RankingParts(rest, kept, reranker.item_part, reranker.trending)
-
-    def build(self) -> Reranker:
-        """A Reranker that ranks like the whole one; what else is known of items is 0."""
-        empty, n_items = self.rest.bias, len(self.item_part)
-        zeros = {name: np.zeros(n_items, getattr(empty, name).dtype) for name in _BY_ITEM}
-        bias = replace(empty, **(zeros | self.columns))
-        return replace(self.rest, bias=bias, item_part=self.item_part, trending=self.trending)

@@ -27,12 +27,16 @@ from trimtab.errors import StoreError
 from trimtab.models.bias_table import BiasTable
 from trimtab.models.model import Coefficient, Count, Figures, RerankSummary, Summary
 from trimtab.models.widening import SOURCES, TERMS, WIDEN
-from trimtab.tables.columns import is_text
-from trimtab.tables.columns import ITEM
-from trimtab.tables.folders import HeaderKind, checksum, read_header, retry_while_replaced
-from trimtab.tables.files import first_line
-from trimtab.tables.files import write_atomically
-from trimtab.tables.folders import is_store, served_folder
+from trimtab.tables.columns import ITEM, is_text
+from trimtab.tables.files import first_line, write_atomically
+from trimtab.tables.folders import (
+    HeaderKind,
+    checksum,
+    is_store,
+    read_header,
+    retry_while_replaced,
+    served_folder,
+)
 
 HEADER = "header.json"
 BIAS_FOLDER, RERANKER_FOLDER = "bias", "reranker"  # within a version of a store

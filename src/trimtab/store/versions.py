@@ -31,8 +31,8 @@ import msgspec
 import pyarrow as pa
 from filelock import FileLock, Timeout
 
-from trimtab.models.item_bias import ItemBias
 from trimtab.errors import BusyError, DataError, StoreError
+from trimtab.models.item_bias import ItemBias
 from trimtab.models.reranker import Reranker
 from trimtab.models.saved import RERANKER_FOLDER
 from trimtab.tables.columns import ITEM, NAME

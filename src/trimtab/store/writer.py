@@ -22,7 +22,6 @@ from trimtab.store.versions import (
     now,
     parse_manifest,
 )
-from trimtab.tables.folders import checksum, file_checksum
 from trimtab.tables.files import require_writable_folder, sync_folder, write_atomically
 from trimtab.tables.folders import EMPTY_POINTER, POINTER, VERSIONS, checksum, file_checksum
 

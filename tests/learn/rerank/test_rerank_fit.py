@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from trimtab.learn.inputs import FitTables, encode_inputs
+from trimtab.learn.rerank.rerank_fit import LocalSource
 
 import trimtab as tt
 from repeat_shop import RepeatShop
-from trimtab.learn.inputs import FitTables, encode_inputs
-from trimtab.learn.rerank.personal_levels import learn_personal
-from trimtab.learn.rerank.rerank_fit import LocalSource, _add_up
-from trimtab.learn.rerank.sampled_units import widen_units
+from trimtab.learn.personal_levels import learn_personal
+from trimtab.learn.personal_units import widen_units
+from trimtab.learn.rerank_fit import _add_up
 from trimtab.models.widening import SOURCES
 
 

@@ -7,21 +7,16 @@ import warnings
 import numpy as np
 import pyarrow as pa
 import pytest
+from trimtab.learn.hierarchy.hierarchy_fit import HierarchyFit, fit_hierarchy
+from trimtab.learn.inputs import FitInputs, FitTables, encode_inputs
+from trimtab.learn.rerank import sampled_units
+from trimtab.learn.rerank.sampled_units import UserLog, sample_units
 
 import trimtab as tt
 from repeat_shop import RepeatShop
 from trimtab.kernels import rerank_reference as plain
 from trimtab.kernels.list_sources import OWN, TRENDING
-from trimtab.learn.hierarchy.hierarchy_fit import HierarchyFit, fit_hierarchy
-from trimtab.learn.inputs import FitInputs, FitTables, encode_inputs
-from trimtab.learn.rerank import sampled_units
-from trimtab.learn.rerank.sampled_units import (
-    SampledUnits,
-    UserLog,
-    lists_hold_own,
-    sample_units,
-    widen_units,
-)
+from trimtab.learn.personal_units import SampledUnits, lists_hold_own, widen_units
 from trimtab.tables.times import DAY
 
 

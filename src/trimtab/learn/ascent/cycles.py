@@ -45,6 +45,8 @@ def ascend(
     start: Floats | None = None,
     unit: float | None = None,
     progress: Progress | None = None,
+    support: Ints | None = None,
+    exposure: Ints | None = None,
 ) -> Solution:
     """Biases that maximise the penalised metric, one item at a time, each exactly.
 
@@ -57,10 +59,14 @@ def ascend(
         start: biases to start from; 0 when absent.
         unit: what penalties and caps are measured in; the median k-th score when absent.
         progress: called now and then with (cycle, candidates visited in it, candidates).
+        support: buyers of each item; counted in `bought` when absent.
+        exposure: slots of each item in the engine's own top k; counted in `lists` when absent.
     """
     from trimtab.kernels import coordinate_ascent
 
-    state, engine = prepare_ascent(lists, bought, n_items, settings, weights, start, unit)
+    state, engine = prepare_ascent(
+        lists, bought, n_items, settings, weights, start, unit, support, exposure
+    )
     setup, offset = state.setup, state.rows.offset
     quanta, excluded = setup.quanta, setup.excluded
     candidates = setup.visiting_order(state.matters)

@@ -14,11 +14,10 @@ import numpy as np
 from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets
 from trimtab.kernels.hit_value import counts_hits_above, first_counted_slot, hit_value_table
 from trimtab.learn.ascent.setup import AscentSetup
+from trimtab.learn.counts import QUANTA, quanta_below
 from trimtab.learn.engine_ranking import EngineRanking, rank_by_engine
-from trimtab.learn.quanta import quanta_for
 from trimtab.learn.scales import largest_of, median_of, penalty_unit
 from trimtab.learn.settings import AscentSettings
-from trimtab.learn.units import learning_units
 from trimtab.threads import LEAST_SPLIT, ranges, run_ranges, thread_count
 
 if TYPE_CHECKING:
@@ -80,6 +79,7 @@ class AscentState:
 def prepare_ascent(
     lists: Lists, bought: Sets, n_items: int, settings: AscentSettings,
     weights: Floats | None = None, start: Floats | None = None, unit: float | None = None,
+    support: Ints | None = None, exposure: Ints | None = None,
 ) -> tuple[AscentState, EngineRanking]:  # fmt: skip
     """The state of all units before any move, and the engine's own ranking.
 
@@ -103,11 +103,11 @@ def prepare_ascent(
     setup = AscentSetup(
         settings=settings,
         unit=unit,
-        quanta=quanta_for(None if weights is None else float(weights.sum())),
+        quanta=QUANTA if weights is None else min(QUANTA, quanta_below(float(weights.sum()))),
         heaviest=1.0 if weights is None else float(weights.max(initial=1.0)),
         largest=largest,
-        support=np.bincount(bought.items, minlength=n_items),
-        exposure=engine.exposure,
+        support=np.bincount(bought.items, minlength=n_items) if support is None else support,
+        exposure=engine.exposure if exposure is None else exposure,
     )
     offset = setup.starting_biases(start)
     return AscentState(lists, bought, weights, engine.kth_score, setup, offset), engine
@@ -202,7 +202,9 @@ def _make_problem(
     from trimtab.kernels.top_rows import Problem, row_shape
 
     settings, k = setup.settings, setup.settings.k
-    learning = learning_units(lists, bought, weights)
+    learning = (np.diff(bought.indptr) > 0) & (np.diff(lists.indptr) > 0)
+    if weights is not None:
+        learning &= weights > 0
     by_score = np.argsort(kth_score[learning], kind="stable")
     source: Codes = np.flatnonzero(learning)[by_score].astype(np.int32)
     table = hit_value_table(settings.metric, k) * setup.quanta

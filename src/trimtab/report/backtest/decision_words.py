@@ -10,12 +10,12 @@ from trimtab.report.words import capitalize, counted, day, interval, join_words,
 
 _IN_TITLE = {"default": "the bias"}
 ENOUGH_DATES = 8  # recommended if there are few
-_PUBLISH = "To publish it every morning: trimtab refresh --method {}."
+_COUNT = "To have it, count the purchases of the last days and change the engine's scores by them."
 _RETRAIN = "To have it, train the engine like this."
 _HOW_TO = {  # by kind of rival
-    "ratio": _PUBLISH.format("ratio"),
-    "recent": _PUBLISH.format("recent"),
-    "distrdiff": _PUBLISH.format("difference"),
+    "ratio": _COUNT,
+    "recent": _COUNT,
+    "distrdiff": _COUNT,
     "truncate": _RETRAIN,
     "decay": _RETRAIN,
     BEST_SELLERS: (

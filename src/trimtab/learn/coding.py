@@ -1,0 +1,393 @@
+"""The tables of some users, read, checked and coded: the first step of every fit.
+
+Codes are of these users' own items and windows; `Survey` says what all parts have together.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from datetime import date, datetime
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trimtab.arrays import Codes, Floats, Ints, Lists, Sets
+from trimtab.checks import DUPLICATES, require_choice
+from trimtab.errors import DataError
+from trimtab.learn.sales import Events
+from trimtab.metrics.event_weights import drop_weightless, largest_weights
+from trimtab.parts.packing import packable
+from trimtab.tables.columns import (
+    CATEGORY,
+    COUNT,
+    ITEM,
+    SCORE,
+    TIMESTAMP,
+    USER,
+    WEIGHT,
+    WINDOW,
+    own_names,
+    plain_type,
+)
+from trimtab.tables.frames import Table, read_frame
+from trimtab.tables.lists import (
+    Units,
+    code_lists,
+    encode_units,
+    group_sets,
+    longest_list,
+    read_weights,
+    require_windows_in_all,
+)
+from trimtab.tables.times import (
+    DAY,
+    as_utc,
+    has_zone,
+    is_epoch_type,
+    microseconds,
+    parse_epochs,
+    require_calendar,
+)
+from trimtab.tables.vocabulary import Vocabulary
+
+# The tables of a fit: columns that they must have, and columns that are read if they are there.
+COLUMNS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "recs": ((USER, ITEM, SCORE), (WINDOW,)),
+    "recent": ((USER, ITEM), (WINDOW, TIMESTAMP, WEIGHT)),
+    "history": ((ITEM,), (USER, TIMESTAMP, COUNT, WEIGHT)),
+    "weights": ((USER, WEIGHT), ()),
+    "items": ((ITEM, CATEGORY), ()),
+}
+
+
+def is_by_user(name: str, columns: Collection[str]) -> bool:
+    """Whether the rows of a table with these columns belong to users.
+
+    Those of a history do unless it has counts of items, or events without users.
+    """
+    return name != "items" and USER in columns and COUNT not in columns
+
+
+def read_tables(**given: Any) -> dict[str, Table]:
+    """Read the tables of a fit that are given; refuse those that lack a column or have no rows."""
+    return {
+        name: read_frame(frame, name, *COLUMNS[name][0], optional=COLUMNS[name][1])
+        for name, frame in given.items()
+        if frame is not None
+    }
+
+
+@packable
+class Reading(NamedTuple):
+    """How the tables of a part are read."""
+
+    unlisted: str  # "never" or "zero"
+    duplicates: str  # what to do with repeated rows of `recs`
+    timed: bool  # whether the times of purchases are needed: they are known in the history, too
+    labels: dict[str, str]  # windows of tables of lists that have one each; empty: as in `recs`
+
+    @staticmethod
+    def of(
+        columns: Mapping[str, Collection[str]], unlisted: str, duplicates: str,
+        labels: dict[str, str] | None = None,
+    ) -> Reading:  # fmt: skip
+        """Return how tables with these columns are read."""
+        require_choice("duplicates", duplicates, DUPLICATES)
+        if not labels:
+            require_windows_in_all({name: columns[name] for name in ("recs", "recent")})
+        timed = all(TIMESTAMP in columns.get(name, ()) for name in ("recent", "history"))
+        return Reading(unlisted, duplicates, timed, labels or {})
+
+
+@packable
+class Survey(NamedTuple):
+    """What parts must know of each other before anything is counted; surveys of parts add up."""
+
+    item_ids: Any  # ascending: an int64 array, or Arrow strings
+    windows: Any | None  # labels, ascending
+    n_units: int
+    n_rows: dict[str, int]  # by table
+    longest: int  # list
+    heaviest: float  # weight of a unit
+    heaviest_event: dict[str, float]  # weight, by table of events
+    first: tuple[Any, str] | None  # purchase: what orders it, and its time as text
+    last: tuple[Any, str] | None
+    starts: dict[Any, int]  # first purchase by window label, in microseconds
+    last_sale: int | None  # in microseconds
+    latest: int | None  # event of the history
+    by_day: bool  # whether all times of the history are dates
+    zoned: bool | None  # whether purchases have a time zone
+    example: tuple[Any, Any] | None  # a purchase and a list, by user and item
+
+    def __add__(self, other: Survey) -> Survey:
+        windows = self.windows
+        if windows is not None and other.windows is not None:
+            windows = _join_ids(WINDOW, windows, other.windows)
+        firsts = [own for own in (self.first, other.first) if own]
+        lasts = [own for own in (self.last, other.last) if own]
+        starts = dict(self.starts)
+        for label, start in other.starts.items():
+            starts[label] = min(start, starts.get(label, start))
+        return Survey(
+            _join_ids(ITEM, self.item_ids, other.item_ids), windows, self.n_units + other.n_units,
+            {name: n + other.n_rows[name] for name, n in self.n_rows.items()},
+            max(self.longest, other.longest), max(self.heaviest, other.heaviest),
+            {n: max(w, other.heaviest_event[n]) for n, w in self.heaviest_event.items()},
+            min(firsts, default=None), max(lasts, default=None), starts,
+            _max(self.last_sale, other.last_sale), _max(self.latest, other.latest),
+            self.by_day and other.by_day, other.zoned if self.zoned is None else self.zoned,
+            self.example or other.example,
+        )  # fmt: skip
+
+    @property
+    def labels(self) -> list[Any]:
+        """The labels of windows, ascending; [None] without windows."""
+        if self.windows is None:
+            return [None]
+        labels: list[Any] = (
+            self.windows.tolist()
+            if isinstance(self.windows, np.ndarray)
+            else self.windows.to_pylist()
+        )
+        return labels
+
+
+def _join_ids(column: str, *ids: Any) -> Any:
+    own = [Vocabulary(values, "recs", column).column for values in ids if len(values)]
+    return Vocabulary.encode(*own)[0].ids if own else ids[0]
+
+
+def _max(one: int | None, other: int | None) -> int | None:
+    return max((own for own in (one, other) if own is not None), default=None)
+
+
+@packable
+class CodedPart(NamedTuple):
+    """The tables of some users as arrays, with codes of their own."""
+
+    lists: Lists
+    bought: Sets
+    event_weights: Floats | None  # of purchases: the heaviest event of each
+    weights: Floats  # of units, by user
+    hashes: Any  # of units: of the user's id
+    windows: Codes  # of units
+    users: Codes  # of units: as in the events
+    sales: Events  # rows of `recent`
+    sale_windows: Codes  # of these rows
+    history: Events | None  # rows of `history`
+    survey: Survey
+
+
+for _kind in (Lists, Sets):
+    packable(_kind)
+
+
+def code_part(part: Mapping[str, Any], reading: Reading) -> CodedPart:
+    """Check and code the tables of some users."""
+    tables = {name: _as_table(name, part[name]) for name in part}
+    recs = _stack_lists(tables, reading.labels)
+    recent, recent_weights = drop_weightless(tables["recent"])
+    history, history_weights = None, None
+    if "history" in tables:
+        history, history_weights = drop_weightless(tables["history"])
+    units, (list_units, sale_units) = encode_units(recs, recent)
+    every = [table for table in (recs, recent, history) if table is not None]
+    items, (list_items, sale_items, *codes) = Vocabulary.encode(*(t.ids(ITEM) for t in every))
+    lists = code_lists(
+        recs, list_units, list_items, units, items.ids, reading.unlisted, reading.duplicates
+    )
+    bought = group_sets(sale_units, sale_items, len(units))
+    heaviest = None
+    if recent_weights is not None:
+        heaviest = largest_weights(sale_units, sale_items, recent_weights)
+    users, log = units.user_codes, None
+    if history is not None:
+        ours, theirs = _code_users(units, history)
+        users = ours[units.user_codes]
+        times = read_times(history) if history.has(TIMESTAMP) else None
+        log = Events(codes[0], theirs, times, history_weights)
+    times = read_times(recent) if reading.timed else None
+    sales = Events(sale_items, users[sale_units], times, recent_weights)
+    windows = units.window_codes
+    if windows is None:
+        windows = np.zeros(len(units), np.int32)
+    by_user = np.ones(len(units))
+    if "weights" in tables and len(tables["weights"]):
+        by_user = read_weights(tables["weights"].columns, units, np.zeros(0, bool), "recs")
+    survey = _survey(tables, reading, units, items, lists, recent, sales, windows[sale_units], log)
+    survey = survey._replace(
+        heaviest=float(by_user.max(initial=0.0)),
+        example=_example(units, items, (sale_units, sale_items), (list_units, list_items)),
+    )
+    hashes = Vocabulary(units.users, "recs", USER).hashes()[units.user_codes]
+    return CodedPart(
+        lists, bought, heaviest, by_user, hashes, windows, users, sales, windows[sale_units], log,
+        survey,
+    )  # fmt: skip
+
+
+def _as_table(name: str, rows: Any) -> Table:
+    return rows if isinstance(rows, Table) else Table(name, rows, None, False, own_names(rows))
+
+
+def _stack_lists(tables: dict[str, Table], labels: dict[str, str]) -> Table:
+    """Return the lists of all windows; `labels` are the windows of tables that have one each."""
+    if not labels:
+        return tables["recs"]
+    stacked = []
+    for name, label in labels.items():
+        rows = tables[name].columns
+        plain = rows.cast(
+            pa.schema([(field.name, plain_type(field.type)) for field in rows.schema])
+        )
+        stacked.append(plain.append_column(WINDOW, pa.repeat(pa.scalar(label), len(plain))))
+    return replace(tables["recs"], columns=pa.concat_tables(stacked, promote_options="permissive"))
+
+
+def _code_users(units: Units, history: Table) -> list[Codes]:
+    """Return the users of units and of the history, in one coding."""
+    ours = Vocabulary(units.users, "recs", USER).column
+    return Vocabulary.encode(ours, history.ids(USER))[1]
+
+
+def read_times(table: Table) -> Ints:
+    """Return the timestamps of a table in microseconds; those without a time zone count as UTC."""
+    name = table.own_name(TIMESTAMP)
+    if len(table) == 0:
+        return np.empty(0, np.int64)
+    return np.array(microseconds(as_utc(table.columns[TIMESTAMP], "UTC", table.name, name)[0]))
+
+
+def _example(units: Units, items: Vocabulary, *rows: tuple[Codes, Codes]) -> Any:
+    """Return the first purchase and the first list entry, by names of users and items."""
+    if any(len(of_units) == 0 for of_units, _ in rows):
+        return None
+    return tuple(
+        (units.label(int(of_units[0])), str(items.take(of_items[:1])[0]))
+        for of_units, of_items in rows
+    )
+
+
+def _survey(
+    tables: Mapping[str, Table], reading: Reading, units: Units, items: Vocabulary, lists: Lists,
+    recent: Table, sales: Events, sale_windows: Codes, log: Events | None,
+) -> Survey:  # fmt: skip
+    first, last = _time_bounds(tables["recent"])
+    zones = _zones(tables, reading.timed)
+    starts, last_sale = {}, None
+    if sales.times is not None and len(sales.times):
+        last_sale = int(sales.times.max())
+        labels = [None] if units.windows is None else _plain(units.windows)
+        for window in np.unique(sale_windows):
+            starts[labels[window]] = int(sales.times[sale_windows == window].min())
+    times = None if log is None else log.times
+    weights = {"recent": sales.weights, "history": None if log is None else log.weights}
+    return Survey(
+        item_ids=items.ids,
+        windows=units.windows,
+        n_units=len(units),
+        n_rows={name: len(table) for name, table in tables.items()},
+        longest=longest_list(lists),
+        heaviest=1.0,
+        heaviest_event={
+            name: float(own.max(initial=0.0)) for name, own in weights.items() if own is not None
+        },
+        first=first,
+        last=last,
+        starts=starts,
+        last_sale=last_sale,
+        latest=None if times is None or len(times) == 0 else int(times.max()),
+        by_day=times is not None and not np.any(times % DAY),
+        zoned=zones,
+        example=None,
+    )
+
+
+def _plain(labels: Any) -> list[Any]:
+    found: list[Any] = labels.tolist() if isinstance(labels, np.ndarray) else labels.to_pylist()
+    return found
+
+
+def _zones(tables: Mapping[str, Table], timed: bool) -> bool | None:
+    """Return whether purchases have a time zone; refuse one in only one of two tables."""
+    zones = {
+        name: has_zone(table.columns[TIMESTAMP], name, table.own_name(TIMESTAMP))
+        for name, table in tables.items()
+        if timed and name in ("recent", "history") and table.has(TIMESTAMP) and len(table)
+    }
+    check_same_clock(zones)
+    return zones.get("recent")
+
+
+def check_same_clock(zones: Mapping[str, bool]) -> None:
+    """Refuse timestamps with a time zone in one table and without one in the other."""
+    if len(set(zones.values())) > 1:
+        have, lack = ("history", "recent") if zones["history"] else ("recent", "history")
+        raise DataError(
+            f"column '{TIMESTAMP}' has a time zone in {have} but not in {lack}: add it to both "
+            f"tables or remove it from both"
+        )
+
+
+def _time_bounds(recent: Table) -> tuple[Any, Any]:
+    """Return the first and the last time of purchases: what orders it, and its text."""
+    if not recent.has(TIMESTAMP) or len(recent) == 0:
+        return None, None
+    times = recent.columns[TIMESTAMP]
+    if is_epoch_type(times.type):
+        with contextlib.suppress(DataError):  # other numbers matter only where times are needed
+            times = parse_epochs(times, recent.name, TIMESTAMP)
+    require_calendar(times, recent.name, recent.own_name(TIMESTAMP))
+    bounds = pc.min_max(times).as_py()
+    if bounds["min"] is None:
+        return None, None
+    return tuple((_order_of(bounds[end]), str(bounds[end])) for end in ("min", "max"))
+
+
+def _order_of(value: Any) -> Any:
+    """Return what orders a time among others of its column."""
+    if isinstance(value, datetime):
+        naive = value.replace(tzinfo=None) - (value.utcoffset() or datetime.min - datetime.min)
+        return naive.isoformat(timespec="microseconds")
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def read_categories(table: Table, codes: Codes, n_items: int) -> Ints:
+    """Return the category of each item as a number; -1 for unknown."""
+    counts = np.bincount(codes, minlength=n_items)
+    if counts.max(initial=0) > 1:
+        repeated = table.columns[ITEM][int(np.flatnonzero(codes == counts.argmax())[0])]
+        raise DataError(
+            f"column '{table.own_name(ITEM)}' of items has {repeated} more than once; give each "
+            f"item one category"
+        )
+    labels = pc.dictionary_encode(_plain_labels(table.columns[CATEGORY], table.own_name(CATEGORY)))
+    if isinstance(labels, pa.ChunkedArray):
+        labels = labels.combine_chunks()
+    # Numbered by name, so that the order of rows does not matter.
+    order = pc.rank(labels.dictionary).to_numpy().astype(np.int64) - 1
+    found = labels.indices.cast(pa.int64()).fill_null(len(order)).to_numpy(zero_copy_only=False)
+    categories = np.full(n_items, -1, np.int64)
+    categories[codes] = np.append(order, -1)[found]
+    return categories
+
+
+def _plain_labels(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    """Return categories as text or numbers; refuse other types."""
+    kind = plain_type(column.type)
+    if pa.types.is_null(kind) or pa.types.is_string(kind) or pa.types.is_string_view(kind):
+        kind = pa.large_string()
+    known = (
+        pa.types.is_large_string, pa.types.is_integer, pa.types.is_boolean, pa.types.is_floating,
+        pa.types.is_date,
+    )  # fmt: skip
+    if not any(is_kind(kind) for is_kind in known):
+        raise DataError(
+            f"column '{name}' of items has type {column.type}: it must be text or integers; "
+            f"cast the column"
+        )
+    return column.cast(kind)

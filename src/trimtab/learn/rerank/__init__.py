@@ -1,1 +1,0 @@
-"""What a Reranker adds to the biases: personal terms and wider lists."""

@@ -1,0 +1,214 @@
+"""Fits, lists and metrics on Apache Spark: the local functions run on partitions of the users."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+from operator import add
+from typing import Any
+
+import pyarrow as pa
+
+from trimtab.checks import require_k, require_rows, require_whole
+from trimtab.errors import TrimtabError
+from trimtab.learn import BiasLearner, RerankLearner
+from trimtab.learn.coding import COLUMNS as FIT_COLUMNS
+from trimtab.learn.coding import Reading, is_by_user
+from trimtab.learn.counted import SharedTables
+from trimtab.metrics.evaluation import finish, judge_part
+from trimtab.models import ItemBias, Model, Reranker
+from trimtab.models.applying import COLUMNS, item_type, look_ahead, look_at, rank_part
+from trimtab.models.list_ranking import choose_depth
+from trimtab.progress import Progress
+from trimtab.tables.columns import COUNT, ITEM, RANK, SCORE, USER, WEIGHT, WINDOW
+from trimtab.tables.frames import read_frame
+
+try:
+    from pyspark.sql import DataFrame
+    from pyspark.sql import functions as F  # noqa: N812
+except ImportError as error:
+    raise TrimtabError("Spark support is not installed: pip install trimtab[spark]") from error
+
+from trimtab.parts.spark import open_spark, read_spark_frame, to_arrow
+
+__all__ = ["apply", "evaluate", "fit"]
+
+
+def fit(
+    learner: BiasLearner | RerankLearner,
+    recs: Any,
+    recent: Any,
+    *,
+    history: Any | None = None,
+    items: Any | None = None,
+    weights: Any | None = None,
+    start: ItemBias | None = None,
+    duplicates: str = "error",
+    progress: bool | Progress | None = None,
+    partitions: int | None = None,
+) -> ItemBias | Reranker:
+    """Return what the learner's own `fit` returns for the same tables, to the byte.
+
+    All users are counted in Spark's partitions; the units that are learned from come to the driver:
+    lists with 60 million entries at most.
+
+    Args:
+        learner: the settings, a `BiasLearner` or a `RerankLearner`.
+        recs: user_id, item_id, score; like all tables here, a data frame or the name of a table.
+        recent: user_id, item_id; for a Reranker also timestamp.
+        history: sales before the window; for a Reranker user_id, item_id, timestamp. Counts of
+            items, and events without users, are read into the driver's memory.
+        items: item_id, category; read into the driver's memory.
+        weights: user_id, weight.
+        start: biases to start from; not for a Reranker.
+        duplicates: what to do when `recs` has a (user, item) pair twice.
+        progress: as for `BiasLearner.fit`.
+        partitions: number of partitions to divide the users into; the result does not depend on it.
+    """
+    if partitions is not None:
+        require_whole("partitions", partitions, 1)
+    given = {
+        "recs": recs, "recent": recent, "history": history, "items": items, "weights": weights,
+    }  # fmt: skip
+    frames = {
+        name: read_spark_frame(frame, name, *FIT_COLUMNS[name])
+        for name, frame in given.items()
+        if frame is not None
+    }
+    names = learner.choose_tables({name: frame.columns for name, frame in frames.items()})
+    columns = {name: frames[name].columns for name in names}
+    reading = Reading.of(columns, learner.biases.unlisted, duplicates)
+    by_user = {name: frames[name] for name in names if is_by_user(name, columns[name])}
+    others = {
+        name: read_frame(to_arrow(frames[name]), name, *columns[name])
+        for name in names
+        if name not in by_user
+    }
+    shared = SharedTables(others.get("items"), others.get("history"))
+    with open_spark(by_user, partitions) as parts:
+        return learner.fit_parts(parts, shared, reading, start, progress)
+
+
+def apply(
+    model: Model,
+    recs: Any,
+    k: int = 10,
+    *,
+    history: Any | None = None,
+    as_of: Any | None = None,
+    exclude: Any | None = None,
+    allowed: Any | None = None,
+    duplicates: str = "error",
+    depth: int | str | None = None,
+) -> DataFrame:
+    """Return the top k of every user: the same rows as `ItemBias.apply` or `Reranker.apply`.
+
+    Tables are checked before they are used, so they are read more than once; cache a table that is
+    expensive to compute.
+
+    Args:
+        model: the biases, or a Reranker.
+        recs: user_id, item_id, score (and window, if there are several): the engine's lists, as a
+            data frame or the name of a table, like all tables here.
+        k: slots per user; a user with fewer items gets fewer rows.
+        history: for a Reranker: user_id, item_id, timestamp: what users bought before `as_of`. As
+            locally, events at or after `as_of`, of users without a list and of unknown items are
+            left out; here they are not counted, and there is no warning of them.
+        as_of: for a Reranker: the instant that the lists are for, as for `Reranker.apply`.
+        exclude: user_id, item_id: pairs that must not be shown.
+        allowed: item_id: if given, only these are shown. Collected on the driver.
+        duplicates: what to do if `recs` has a (user, item) pair twice: "error", or merge the scores
+            by "max", "mean" or "sum".
+        depth: number of items, the best of each list, that are re-ranked; "all" for whole lists.
+            By default it is the depth of the lists that the biases were learned on, without the
+            warning of `ItemBias.apply` for deeper lists.
+
+    Returns:
+        user_id, item_id, score (with bias), rank (from 1); ids keep their types. Partitions are in
+        the order of users, rows in the order of users and ranks.
+    """
+    require_k(k)
+    choose_depth(model.item_bias, depth)
+    model.refuse_events(history, as_of)
+    given = {"recs": recs, "exclude": exclude, "history": history}
+    frames = {
+        name: read_spark_frame(frame, name, *COLUMNS[name])
+        for name, frame in given.items()
+        if frame is not None
+    }
+    options: dict[str, Any] = {"duplicates": duplicates, "depth": depth, "as_of": as_of}
+    if allowed is not None:
+        options["allowed"] = to_arrow(read_spark_frame(allowed, "allowed", (ITEM,)).distinct())
+    with open_spark(frames) as parts:
+        if history is not None:
+            model, options["as_of"] = look_ahead(model, parts, as_of, duplicates, None)
+        else:
+            for _ in parts.map(look_at, model.item_bias.unlisted, duplicates, None):
+                pass  # refuses lists before a frame of them is returned
+        kind = parts.schemas["recs"].field(ITEM).type
+        ids = [c for c in (USER, WINDOW, ITEM) if c in frames["recs"].columns]
+        types = {c: frames["recs"].schema[c].dataType.simpleString() for c in ids}
+        if not item_type(model, kind).equals(kind):
+            types[ITEM] = "bigint"
+        schema = [f"`{c}` {types[c]}" for c in ids] + [f"{SCORE} double", f"{RANK} bigint"]
+        return parts.to_frame(_rank_rows, ", ".join(schema), model, int(k), options)
+
+
+def _rank_rows(
+    part: Mapping[str, pa.Table], model: Model, k: int, options: Mapping[str, Any]
+) -> pa.Table | None:
+    top: pa.Table | None = rank_part(part, model, k, options, None).top
+    return top
+
+
+def evaluate(
+    topk: Any,
+    truth: Any,
+    k: int = 10,
+    weights: Any | None = None,
+    *,
+    weight: str | None = None,
+    baseline: Any | None = None,
+    history: Any | None = None,
+) -> dict[str, float | int]:
+    """Return what `trimtab.evaluate` returns for the same tables, for any partitions.
+
+    A few numbers of each user who bought something come to the driver, about 100 bytes before they
+    are compressed; so do `weights`, and `history` if it has counts.
+
+    Args:
+        topk: user_id, item_id and rank (from 1), or score if there is no rank; rows beyond k do
+            not count. Ties in rank or score go to the smaller item id. Like all tables here, a data
+            frame or the name of a table.
+        truth: user_id, item_id: what was bought; repeated rows count once.
+        k: number of slots to evaluate.
+        weights: user_id, weight; users not in it weigh 1.
+        weight: a column of `truth` with the weight of each purchase.
+        baseline: other lists for the same users, to compare with.
+        history: earlier sales, one row each or with a column `count`, for novelty.
+    """
+    require_k(k)
+    given = {"topk": topk} if baseline is None else {"topk": topk, "baseline": baseline}
+    frames = {
+        name: read_spark_frame(frame, name, (USER, ITEM), (RANK, SCORE, WINDOW))
+        for name, frame in given.items()
+    }
+    needed = tuple(dict.fromkeys((USER, ITEM) if weight is None else (USER, ITEM, weight)))
+    frames["truth"] = read_spark_frame(truth, "truth", needed, (WINDOW,))
+    for name, frame in frames.items():
+        require_rows(name, len(frame.take(1)))
+    by_user = None
+    if weights is not None:
+        by_user = to_arrow(read_spark_frame(weights, "weights", (USER, WEIGHT)))
+    sales = None if history is None else _count_sales(history)
+    with open_spark(frames) as parts:
+        judged = reduce(add, parts.map(judge_part, int(k), weight))
+    return finish(judged, by_user, sales)
+
+
+def _count_sales(history: Any) -> pa.Table:
+    """Return sales by item, or the rows if they have counts already."""
+    sales = read_spark_frame(history, "history", (ITEM,), (COUNT,))
+    if COUNT not in sales.columns:
+        sales = sales.groupBy(ITEM).agg(F.count(F.lit(1)).alias(COUNT))
+    return to_arrow(sales)
