@@ -165,7 +165,7 @@ def put(path: Path, content: bytes) -> None:
         (damage_table, ".parquet"),
         (damage_manifest, "manifest.json"),
         (damage_pointer, POINTER),
-        (empty_pointer, "'published' 0 is incomplete, it has no 'number'"),
+        (empty_pointer, "at published[0]: Object missing required field `number`"),
         (remove_pointer, POINTER),
         (move_store, POINTER),
     ],

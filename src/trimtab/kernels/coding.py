@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from trimtab.kernels.compiling import helper, kernel
-from trimtab.kernels.redistribute import mix
 
 # FNV-1a (Fowler, Noll and Vo), finished by `mix`: alone, its high bits know little of the last byte
 _FNV_START = np.uint64(0xCBF29CE484222325)
 _FNV_PRIME = np.uint64(0x100000001B3)
 _MINUS, _ZERO, _TEN = np.uint64(ord("-")), np.uint64(ord("0")), np.uint64(10)
+_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_S27, _S30, _S31 = np.uint64(27), np.uint64(30), np.uint64(31)
 
 
 @kernel
@@ -217,6 +218,14 @@ def close_gaps(indptr, items, lengths, new_indptr, out):
             out[at] = items[e]
             at += 1
         new_indptr[unit + 1] = at
+
+
+@helper
+def mix(state):
+    """The finalizer of splitmix64 (Steele, Lea and Flood 2014): every bit depends on all others."""
+    bits = (state ^ (state >> _S30)) * _FIRST
+    bits = (bits ^ (bits >> _S27)) * _SECOND
+    return bits ^ (bits >> _S31)
 
 
 @helper
