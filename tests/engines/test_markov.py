@@ -95,9 +95,9 @@ def learned(log: pa.Table, **settings: object) -> dict:
     states = [(ids[j],) for j in range(n_items)]
     pairs = () if model.pairs is None else model.pairs
     states += [(ids[pair // n_items], ids[pair % n_items]) for pair in pairs]
-    scores, item_of = model.rows
+    scores = model.rows
     return {
-        (*state, ids[item_of[scores.columns[e]]]): scores.values[e]
+        (*state, ids[scores.columns[e]]): scores.values[e]
         for row, state in enumerate(states)
         for e in range(scores.indptr[row], scores.indptr[row + 1])
     }

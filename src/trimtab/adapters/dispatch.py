@@ -68,13 +68,8 @@ def recs_from(
     """
     require_whole("n", n, 1)
     require_flag("exclude_known", exclude_known)
-    make_lists = _find_adapter(model)
-    return make_lists(
-        model,
-        Request(
-            users, int(n), data, user_ids, item_ids, user_features, item_features, exclude_known
-        ),
-    )
+    given = (users, int(n), data, user_ids, item_ids, user_features, item_features, exclude_known)
+    return _find_adapter(model)(model, Request(*given))
 
 
 def can_read(model: Any) -> bool:
@@ -92,12 +87,8 @@ def _find_adapter(model: Any) -> Callable[[Any, Request], Any]:
         for package, adapter in _LIBRARIES.items():
             if kind.__module__ == package or kind.__module__.startswith(f"{package}."):
                 return adapter
-    axes = (
-        [len(getattr(part, "shape", ())) for part in model]
-        if isinstance(model, tuple | list)
-        else []
-    )
-    if axes == [2, 2]:
+    parts = model if isinstance(model, tuple | list) else ()
+    if [len(getattr(part, "shape", ())) for part in parts] == [2, 2]:
         return libraries.list_factor_pair
     if isinstance(nw.from_native(model, pass_through=True), nw.DataFrame | nw.LazyFrame):
         return libraries.list_score_table

@@ -32,6 +32,8 @@ from trimtab.tables.columns import ITEM, SCORE, USER, WINDOW
 from trimtab.tables.frames import read_frame, require_numbers, write_frame
 from trimtab.tables.vocabulary import Vocabulary
 
+_IMPLICIT_NEEDS = "this kind of implicit model needs"
+
 
 def list_implicit(model: Any, request: Request) -> Any:
     """Return lists from a fitted model of implicit."""
@@ -39,20 +41,12 @@ def list_implicit(model: Any, request: Request) -> Any:
     _require(model, "implicit", "a model with recommend()", "recommend")
     module = next(kind for kind in type(model).__mro__ if "recommend" in vars(kind)).__module__
     if module in [f"implicit.{unit}.matrix_factorization_base" for unit in ("cpu", "gpu")]:
-        return write_lists(_implicit_factors(model, request), request)
-    if module == "implicit.nearest_neighbours":
-        return write_lists(_implicit_neighbours(model, request), request)
-    matrix = request.matrix("this kind of implicit model needs")
-
-    def query(rows: Ints, k: int) -> ScoredRows:
-        """Ask any other model, such as an approximate search or a subclass."""
-        items, scores = model.recommend(
-            rows, matrix[rows], N=k, filter_already_liked_items=request.exclude_known
-        )
-        units = np.repeat(np.arange(len(rows)), items.shape[1])
-        return ScoredRows(units, items.ravel(), scores.ravel())
-
-    return write_lists(from_best_k(query, *matrix.shape), request)
+        source = _implicit_factors(model, request)
+    elif module == "implicit.nearest_neighbours":
+        source = _implicit_neighbours(model, request)
+    else:
+        source = _implicit_best_k(model, request)
+    return write_lists(source, request)
 
 
 def _implicit_factors(model: Any, request: Request) -> Source:
@@ -68,13 +62,26 @@ def _implicit_neighbours(model: Any, request: Request) -> Source:
     """Return a source of scores: weighted sums of an item's similarities to the user's items."""
     require_fitted(model, model.similarity is not None)
     similarity = model.similarity.tocsr()
-    need = "this kind of implicit model needs"
-    matrix = request.matrix(need, n_items=similarity.shape[0])
+    matrix = request.matrix(_IMPLICIT_NEEDS, n_items=similarity.shape[0])
 
     def rows_of(rows: Ints) -> Any:
         return matrix[rows].astype(np.float64) @ similarity
 
     return from_matrix(rows_of, matrix.shape, matrix if request.exclude_known else None, block=512)
+
+
+def _implicit_best_k(model: Any, request: Request) -> Source:
+    """Return a source for any other model, such as an approximate search or a subclass."""
+    matrix = request.matrix(_IMPLICIT_NEEDS)
+
+    def query(rows: Ints, k: int) -> ScoredRows:
+        items, scores = model.recommend(
+            rows, matrix[rows], N=k, filter_already_liked_items=request.exclude_known
+        )
+        units = np.repeat(np.arange(len(rows)), items.shape[1])
+        return ScoredRows(units, items.ravel(), scores.ravel())
+
+    return from_best_k(query, *matrix.shape)
 
 
 def list_lightfm(model: Any, request: Request) -> Any:
@@ -178,9 +185,8 @@ def list_factor_pair(model: Any, request: Request) -> Any:
             f"user_factors has {users.shape[1]} columns; item_factors has {items.shape[1]}: both "
             f"need one column per factor"
         )
-    return write_lists(
-        from_factors(users, items, request.known_matrix(len(users), len(items))), request
-    )
+    known = request.known_matrix(len(users), len(items))
+    return write_lists(from_factors(users, items, known), request)
 
 
 def _is_numeric(array: Any) -> bool:

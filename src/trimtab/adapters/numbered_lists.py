@@ -7,8 +7,7 @@ the best k items.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import narwhals as nw
@@ -23,11 +22,11 @@ from trimtab.engines.base import read_ids
 from trimtab.engines.factorization import list_factors
 from trimtab.errors import DataError, warn
 from trimtab.metrics.ranking import rank_lists
+from trimtab.progress import show_parts
 from trimtab.tables.columns import ITEM, SCORE, USER
 from trimtab.tables.lists import find_repeat, group_scored, group_sets, merge_repeats
 from trimtab.tables.vocabulary import Vocabulary, id_column
 
-_BLOCKS_WITHOUT_BAR = 4
 _SCORE_LIMIT = 3.4e38  # libraries mark hidden items with the lowest float32 or minus infinity
 
 
@@ -227,32 +226,19 @@ def write_lists(source: Source, request: Request) -> Any:
     items = NumberedIds.read(request.item_ids, source.n_items, "item_ids", ITEM)
     wanted = find_users(users.vocabulary, request.users)
     rows, n, block = users.numbers[wanted], min(request.n, source.n_items), source.users_per_block
-    none = Lists(np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0))
-    blocks = [
-        source.lists(rows[start : start + block], n, items.codes)
-        for start in _with_progress_bar(range(0, len(rows) if n else 0, block))
-    ]
-    lengths, codes, scores = (
-        np.concatenate(parts)
-        for parts in zip(*((np.diff(b.indptr), b.items, b.scores) for b in (none, *blocks)),
-                         strict=True)
-    )  # fmt: skip
+    starts = range(0, len(rows) if n else 0, block)
+    blocks = [Lists(np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0))]
+    with show_parts(None, "listing") as show:
+        for start in starts:
+            blocks.append(source.lists(rows[start : start + block], n, items.codes))
+            show(1, len(blocks) - 1, len(starts))
+    lengths = np.concatenate([np.diff(part.indptr) for part in blocks])
     columns = {
         USER: users.vocabulary.take(np.repeat(wanted[: len(lengths)], lengths)),
-        ITEM: items.vocabulary.take(codes),
-        SCORE: scores,
+        ITEM: items.vocabulary.take(np.concatenate([part.items for part in blocks])),
+        SCORE: np.concatenate([part.scores for part in blocks]),
     }
     return _as_frame_of(pa.table(columns), request.users)
-
-
-def _with_progress_bar(starts: range) -> Iterable[int]:
-    """Return the same range, with a progress bar on a terminal if it is long."""
-    if len(starts) <= _BLOCKS_WITHOUT_BAR or not sys.stderr.isatty():
-        return starts
-    from rich.console import Console
-    from rich.progress import track
-
-    return track(starts, "listing", console=Console(stderr=True), transient=True)
 
 
 def _as_frame_of(table: pa.Table, users: Any | None) -> Any:

@@ -23,7 +23,7 @@ import numpy as np
 from trimtab.arrays import Codes, Floats, Ints, Lists
 from trimtab.checks import require_whole
 from trimtab.engines.base import Engine, Events, Purchases, gather_purchases, pointers
-from trimtab.engines.sparse_mixture import Rows, Sparse, mix_lists, sum_entries
+from trimtab.engines.sparse_mixture import Sparse, mix_lists, sum_entries
 from trimtab.tables.vocabulary import Vocabulary
 from trimtab.threads import ranges, thread_count
 
@@ -40,7 +40,7 @@ class StateUsers(NamedTuple):
 
 
 class _Model(NamedTuple):
-    rows: Rows  # followers of each item, then of each pair
+    rows: Sparse  # shares of followers of each item, then of each pair
     states: Sparse  # items of each user, with weight 1
     n_items: int
     pairs: Ints | None  # first code * n_items + second code, ascending; None for first order
@@ -82,7 +82,7 @@ class Markov(Engine):
             totals = np.append(totals, _pair_totals(both, pairs, bought))
         factors = np.divide(1.0, totals, out=np.zeros(len(totals)), where=totals > 0)
         shares = followers.values * np.repeat(factors, np.diff(followers.indptr))
-        rows = Rows.number(followers._replace(values=shares), events.n_items)
+        rows = followers._replace(values=shares)
         profiles = bought if self.window_days is None else gather_last(events, None)
         return _Model(rows, _last_states(profiles, self.n_states), events.n_items, pairs)
 
@@ -112,7 +112,7 @@ class Markov(Engine):
             weights = states._replace(values=states.values / np.repeat(lengths, lengths))
         else:
             weights = _weigh_pairs(states, model.pairs, model.n_items)
-        return mix_lists(weights, model.rows, n)
+        return mix_lists(weights, model.rows, model.n_items, n)
 
 
 def gather_last(events: Events, decay_days: float | None) -> Purchases:

@@ -12,34 +12,38 @@ category form one category. `Popularity` and `Repeat` are baselines.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from trimtab.arrays import Codes, Lists
 from trimtab.engines.base import Engine, Events
-from trimtab.engines.sparse_mixture import Rows, Sparse, mix_lists, share_rows
+from trimtab.engines.sparse_mixture import Sparse, mix_lists, share_rows
 from trimtab.errors import SettingError
 from trimtab.tables.columns import CATEGORY, ITEM
 from trimtab.tables.frames import column_names, read_frame
 from trimtab.tables.vocabulary import Vocabulary
 
 
+class _Model(NamedTuple):
+    profiles: Sparse  # weights of groups by user
+    shares: Sparse  # of items by group
+    n_items: int
+
+
 @dataclass(kw_only=True)
 class _ShareEngine(Engine):
-    """An engine whose model is the weights of rows by user, and the rows."""
+    """An engine from the shares of items in groups of purchases."""
 
-    def _score(self, model: tuple[Sparse, Rows], users: Codes, n: int) -> Lists:
-        weights, rows = model
-        return mix_lists(weights.take(users), rows, n)
-
-    def _item_shares(self, events: Events, groups: Codes, n_groups: int) -> Rows:
-        """Return the shares of items in the recent purchases of each group of events."""
+    def _make_model(self, profiles: Sparse, events: Events, groups: Codes, n_groups: int) -> _Model:
         recent = events._replace(users=groups).since(self.window_days)
         weights = recent.weights(self.decay_days)
         shares = share_rows(recent.users, recent.items, weights, n_groups, events.n_items)
-        return Rows.number(shares, events.n_items)
+        return _Model(profiles, shares, events.n_items)
+
+    def _score(self, model: _Model, users: Codes, n: int) -> Lists:
+        return mix_lists(model.profiles.take(users), model.shares, model.n_items, n)
 
 
 @dataclass(kw_only=True)
@@ -65,12 +69,12 @@ class Category(_ShareEngine):
                 f"level={self.level!r}: must be a column of items that groups them; found {found}"
             )
 
-    def _learn(self, events: Events, items: Vocabulary) -> tuple[Sparse, Rows]:
+    def _learn(self, events: Events, items: Vocabulary) -> _Model:
         category_of, n_categories = self._categories(items)
         categories = category_of[events.items]
         weights = events.weights(self.decay_days)
         profiles = share_rows(events.users, categories, weights, events.n_users, n_categories)
-        return profiles, self._item_shares(events, categories, n_categories)
+        return self._make_model(profiles, events, categories, n_categories)
 
     def _categories(self, items: Vocabulary) -> tuple[Codes, int]:
         """Return each item's category code (the last if it has none), and the number of codes."""
@@ -87,11 +91,11 @@ class Category(_ShareEngine):
 class Popularity(_ShareEngine):
     """Engine with the same list for everybody: the score is an item's share of all purchases."""
 
-    def _learn(self, events: Events, items: Vocabulary) -> tuple[Sparse, Rows]:
+    def _learn(self, events: Events, items: Vocabulary) -> _Model:
         everybody = Sparse(np.array([0, 1]), np.zeros(1, np.int32), np.ones(1))
-        return everybody, self._item_shares(events, np.zeros_like(events.users), 1)
+        return self._make_model(everybody, events, np.zeros_like(events.users), 1)
 
-    def _score(self, model: tuple[Sparse, Rows], users: Codes, n: int) -> Lists:
+    def _score(self, model: _Model, users: Codes, n: int) -> Lists:
         _, items, scores = mix_lists(*model, n)
         indptr = np.arange(len(users) + 1) * len(items)
         return Lists(indptr, np.tile(items, len(users)), np.tile(scores, len(users)))
@@ -101,7 +105,7 @@ class Popularity(_ShareEngine):
 class Repeat(_ShareEngine):
     """Engine of repeat purchases: the score is an item's share of the user's purchases."""
 
-    def _learn(self, events: Events, items: Vocabulary) -> tuple[Sparse, Rows]:
+    def _learn(self, events: Events, items: Vocabulary) -> _Model:
         each = np.arange(events.n_users, dtype=np.int32)
         alone = Sparse(np.arange(events.n_users + 1), each, np.ones(events.n_users))
-        return alone, self._item_shares(events, events.users, events.n_users)
+        return self._make_model(alone, events, events.users, events.n_users)

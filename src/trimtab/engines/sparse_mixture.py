@@ -25,38 +25,18 @@ class Sparse(NamedTuple):
         return Sparse(indptr, self.columns[entries], self.values[entries])
 
 
-class Rows(NamedTuple):
-    """Rows of item scores to mix, with items numbered by how many rows have them, most first.
-
-    The sums in use are then close in memory, and the best items of a list are found early.
-    """
-
-    scores: Sparse
-    item_of: Codes  # item code by number
-
-    @staticmethod
-    def number(scores: Sparse, n_items: int) -> Rows:
-        """Return rows of scores by item code, numbered."""
-        counts = np.bincount(scores.columns, minlength=n_items)
-        item_of = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)].astype(np.int32)
-        number_of = np.empty(n_items, np.int32)
-        number_of[item_of] = np.arange(len(item_of), dtype=np.int32)
-        return Rows(scores._replace(columns=number_of[scores.columns]), item_of)
-
-
-def mix_lists(weights: Sparse, rows: Rows, n: int) -> Lists:
+def mix_lists(weights: Sparse, rows: Sparse, n_items: int, n: int) -> Lists:
     """Return the n best items of each user, by the weighted sum of rows, ties by item."""
     from trimtab.kernels.compiling import compile_notice
     from trimtab.kernels.row_mixtures import mix_rows
 
     n_users = len(weights.indptr) - 1
-    n = max(1, min(n, len(rows.item_of)))
+    n = min(n, n_items)
     items = np.empty(n_users * n, np.int32)
     scores = np.empty(n_users * n)
     lengths = np.zeros(n_users, np.int64)
-    arrays = (*weights, *rows.scores, rows.item_of, items, scores, lengths)
     with compile_notice():
-        run_ranges(mix_rows, n_users, n, *arrays)
+        run_ranges(mix_rows, n_users, n, n_items, *weights, *rows, items, scores, lengths)
     return close_lists(items, scores, lengths, n)
 
 
