@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from msgspec import Meta, Struct
 
 from trimtab.errors import StoreError
-from trimtab.models.bias_table import BiasTable
+from trimtab.models.bias_table import COLUMNS, BiasTable
 from trimtab.models.model import Coefficient, Count, Figures, RerankSummary, Summary
 from trimtab.models.widening import SOURCES, TERMS, WIDEN
 from trimtab.tables.arrow_types import is_text
@@ -52,18 +52,7 @@ _LARGEST = 1e300  # of any number: sums and differences of a few stay finite
 # kernels/score_keys.py). The others keep sums of biases and scores finite.
 _MOST_BIAS = {"additive": _LARGEST, "log": 500.0, "list": 1e100}
 _MOST_PART = 1e100  # of an item: scores of up to 10^100 stay finite in the choice model
-_COLUMNS = {
-    "bias": pa.float64(),
-    "excluded": pa.bool_(),
-    "gain": pa.float64(),
-    "support": pa.int64(),
-    "low": pa.float64(),
-    "high": pa.float64(),
-    "trend": pa.float64(),
-    "category": pa.float64(),
-    "fresh": pa.bool_(),
-}
-_RERANKER_COLUMNS = {**_COLUMNS, "item_part": pa.float64(), "trending": pa.int32()}
+_RERANKER_COLUMNS = {**COLUMNS, "item_part": pa.float64(), "trending": pa.int32()}
 _MAY_BE_NAN = ("gain", "low", "high")
 _Instant = Annotated[  # from year 1 to 9999
     int, Meta(ge=-62_135_596_800_000_000, le=253_402_300_799_999_999)
@@ -137,7 +126,7 @@ def _rebuild_bias(table: pa.Table, saved: SavedBias) -> dict[str, Any]:
     is_number = pa.types.is_integer(ids.type)
     return {
         "item_ids": np.array(ids.to_numpy()) if is_number else ids.cast(pa.large_string()),
-        **{name: np.array(table[name].to_numpy()) for name in _COLUMNS},
+        **{name: np.array(table[name].to_numpy()) for name in COLUMNS},
         **{name: getattr(saved, name) for name in SavedBias.__struct_fields__},
         "summary": msgspec.convert(summary, Summary),
     }
@@ -419,7 +408,7 @@ def _header_kind(what: str, name: str, newest: int) -> HeaderKind:
     )
 
 
-_BIAS = _Kind(_header_kind("bias", "item-bias", 3), BIAS_FOLDER, SavedBias, _COLUMNS, _rebuild_bias)
+_BIAS = _Kind(_header_kind("bias", "item-bias", 3), BIAS_FOLDER, SavedBias, COLUMNS, _rebuild_bias)
 _RERANKER = _Kind(
     _header_kind("reranker", "reranker", 1), RERANKER_FOLDER, SavedReranker, _RERANKER_COLUMNS,
     _rebuild_reranker,
