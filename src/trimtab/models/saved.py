@@ -52,6 +52,7 @@ _LARGEST = 1e300  # of any number: sums and differences of a few stay finite
 # kernels/score_keys.py). The others keep sums of biases and scores finite.
 _MOST_BIAS = {"additive": _LARGEST, "log": 500.0, "list": 1e100}
 _MOST_PART = 1e100  # of an item: scores of up to 10^100 stay finite in the choice model
+_IN_FIRST_VERSION = ("bias", "excluded", "gain", "support")
 _RERANKER_COLUMNS = {**COLUMNS, "item_part": pa.float64(), "trending": pa.int32()}
 _MAY_BE_NAN = ("gain", "low", "high")
 _Instant = Annotated[  # from year 1 to 9999
@@ -86,6 +87,7 @@ class SavedReranker(Struct, kw_only=True):
 class _SavedTable(Struct):
     """Where the table is, in every header."""
 
+    version: int
     data: Annotated[str, Meta(pattern=r"^\w[\w.-]*$")]  # a plain name
     rows: Count
     checksum: str
@@ -119,9 +121,14 @@ def load_bias(folder: Path) -> dict[str, Any]:
 
 
 def _rebuild_bias(table: pa.Table, saved: SavedBias) -> dict[str, Any]:
+    if "low" not in table.column_names:  # the first version has no intervals and parts
+        unknown, none = np.full(table.num_rows, np.nan), np.zeros(table.num_rows)
+        added = {"low": unknown, "high": unknown, "trend": none, "category": none}
+        for name, values in {**added, "fresh": none != 0}.items():
+            table = table.append_column(name, pa.array(values))
     _check_numbers(table, {"bias": _MOST_BIAS[saved.scale]})
-    unknown = {field.name: None if field.default is None else math.nan for field in fields(Summary)}
-    summary = {name: unknown.get(name) if v is None else v for name, v in saved.summary.items()}
+    default = {field.name: None if field.default is None else math.nan for field in fields(Summary)}
+    summary = {name: default.get(name) if v is None else v for name, v in saved.summary.items()}
     ids = table[ITEM].combine_chunks()
     is_number = pa.types.is_integer(ids.type)
     return {
@@ -279,7 +286,9 @@ def _read_folder(folder: Path, kind: _Kind) -> dict[str, Any]:
         path = folder / saved.data
         content = path.read_bytes()
         if checksum(content) == saved.checksum:
-            table = _parse(content, saved, kind.columns)
+            is_first = kind is _BIAS and saved.version == 1
+            columns = {name: COLUMNS[name] for name in _IN_FIRST_VERSION}
+            table = _parse(content, saved, columns if is_first else kind.columns)
             return kind.rebuild(table, msgspec.json.decode(described, type=kind.described))
     except FileNotFoundError:
         raise
