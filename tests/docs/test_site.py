@@ -18,8 +18,8 @@ pytestmark = pytest.mark.xdist_group("site")  # so that one worker builds it for
 ROOT = Path(__file__).parents[2]
 MAKEFILE = ROOT / "Makefile"
 PACKAGES = (
-    "trimtab", "trimtab.abtest", "trimtab.bias", "trimtab.daily", "trimtab.datasets",
-    "trimtab.engines", "trimtab.experiments", "trimtab.parquet", "trimtab.report",
+    "trimtab", "trimtab.abtest", "trimtab.daily", "trimtab.datasets", "trimtab.engines",
+    "trimtab.experiments", "trimtab.models", "trimtab.parquet", "trimtab.report",
     "trimtab.serve", "trimtab.spark",
 )  # fmt: skip
 OPTION = re.compile(r'descname"><span class="pre">(--[\w-]+)')

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import trimtab as tt
@@ -292,6 +293,25 @@ def test_a_header_of_something_else(content, saved):
         tt.ItemBias.load(saved)
 
 
+def test_the_first_version_of_the_format(learned, saved):
+    """Tables saved before there were intervals and parts can still be read."""
+    (path,) = saved.glob("bias-*.parquet")
+    table = pq.read_table(path).select(["item_id", "bias", "excluded", "gain", "support"])
+    pq.write_table(table, path)
+    header = json.loads((saved / "header.json").read_text())
+    added = ("method", "forecast", "forecast_low", "forecast_high", "concentration_before",
+             "concentration_after", "kept", "coefficients")  # fmt: skip
+    summary = {k: v for k, v in header["summary"].items() if k not in added}
+    checksum = f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
+    edit_header(saved, version=1, summary=summary, checksum=checksum)
+    loaded = tt.ItemBias.load(saved)
+    assert loaded.bias.tobytes() == learned.bias.tobytes()
+    assert np.isnan(loaded.low).all()
+    assert not loaded.fresh.any()
+    assert loaded.table()["own"].to_numpy().tobytes() == learned.bias.tobytes()
+    assert loaded.summary == learned.summary
+
+
 def test_a_newer_version_of_the_format(saved):
     edit_header(saved, version=4)
     with pytest.raises(StoreError, match=r"version 4.* 3; upgrade"):
@@ -338,4 +358,13 @@ def test_a_table_of_other_rows_than_the_header_says(saved):
 def test_a_header_that_lacks_something(change, saved):
     edit_header(saved, **change)
     with pytest.raises(StoreError, match=f"{saved}.*(incomplete|damaged)"):
+        tt.ItemBias.load(saved)
+
+
+def test_a_header_cannot_lead_outside_the_folder(saved):
+    outside = saved.parent / "outside.parquet"
+    (table,) = saved.glob("bias-*.parquet")
+    outside.write_bytes(table.read_bytes())
+    edit_header(saved, data="../outside.parquet")
+    with pytest.raises(StoreError, match=f"{saved}.*at `..data`"):
         tt.ItemBias.load(saved)

@@ -15,6 +15,12 @@ from trimtab.models.model import Model, Summary
 from trimtab.tables.columns import ITEM
 from trimtab.tables.vocabulary import Vocabulary
 
+COLUMNS = {  # by item, besides the ids
+    **dict.fromkeys(("bias", "gain", "low", "high", "trend", "category"), pa.float64()),
+    **dict.fromkeys(("excluded", "fresh"), pa.bool_()),
+    "support": pa.int64(),
+}
+
 
 @dataclass(frozen=True, eq=False)
 class BiasTable(Model):

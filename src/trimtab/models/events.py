@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -31,17 +31,12 @@ from trimtab.tables.vocabulary import Vocabulary
 _FEW, _FAR = 1_000, 30 * DAY  # one in so many events must not be so far after all others
 
 
-class UserEvents(NamedTuple):
-    """Purchases by user, as of an instant."""
-
-    purchases: Purchases
-    left_out: LeftOut
-
-
 def read_events(
     table: RerankTable, history: Any | None, as_of: Any | None, aligned: AlignedLists
-) -> UserEvents:
-    """Return what the users of lists bought before an instant; nothing without a history.
+) -> tuple[Purchases, LeftOut]:
+    """Return what the users of lists bought before an instant, and what is left out.
+
+    Without a history, they bought nothing.
 
     Args:
         table: what the Reranker has learned.
@@ -53,7 +48,7 @@ def read_events(
     if history is None:
         choose_instant(as_of, np.empty(0, np.int64), table)  # checks it
         none: Codes = np.empty(0, np.int32)
-        return UserEvents(sum_purchases(none, none, np.empty(0, np.int64), len(users)), LeftOut())
+        return sum_purchases(none, none, np.empty(0, np.int64), len(users)), LeftOut()
     events = read_frame(
         history, "history", USER, ITEM, TIMESTAMP, optional=(WEIGHT,), may_be_empty=True
     )
@@ -79,7 +74,7 @@ def read_events(
         int(np.count_nonzero(early & (rows >= 0) & (items < 0))),
     )
     days = days_before(instant, times[used])
-    return UserEvents(sum_purchases(rows[used], items[used], days, len(users)), left_out)
+    return sum_purchases(rows[used], items[used], days, len(users)), left_out
 
 
 def choose_instant(as_of: Any, times: Ints, table: RerankTable, counts: Ints | None = None) -> int:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from trimtab.checks import require_choice, require_k
 from trimtab.errors import DataError
+from trimtab.models.bias_table import COLUMNS
 from trimtab.models.events import read_events
 from trimtab.models.explain import Explanation, ListPlace, coefficient_table, read_user_list
 from trimtab.models.item_bias import ItemBias
@@ -30,9 +31,6 @@ from trimtab.tables.lists import read_lists
 from trimtab.tables.vocabulary import Vocabulary
 
 PARTS = ("personal", *SOURCES)  # that can be left out
-_BY_ITEM = (  # columns of biases
-    "bias", "excluded", "gain", "support", "low", "high", "trend", "category", "fresh",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -102,16 +100,16 @@ class Reranker(RerankTable):
         deepest = choose_depth(self.bias, depth)
         coded = read_lists(recs, "never", duplicates)
         aligned = align_lists(self.bias, coded, exclude, allowed)
-        events = read_events(self, history, as_of, aligned)
+        bought, left_out = read_events(self, history, as_of, aligned)
         try:
             with np.errstate(over="raise", invalid="raise"):
                 top = rank_units(
                     self, self._items(aligned), aligned.lists, coded.units.user_codes,
-                    events.purchases, aligned.hidden, k, deepest,
+                    bought, aligned.hidden, k, deepest,
                 )  # fmt: skip
         except FloatingPointError:
             raise DataError(SCORE_TOO_LARGE) from None
-        return aligned.finish(top, events.left_out)
+        return aligned.finish(top, left_out)
 
     def _items(self, aligned: AlignedLists) -> RankedItems:
         n_items, known = len(aligned.items), aligned.known
@@ -150,7 +148,7 @@ class Reranker(RerankTable):
         items, (known, on_lists) = Vocabulary.encode(
             bias.vocabulary.column, Vocabulary(listed).column
         )
-        columns = {name: spread(getattr(bias, name), known, len(items)) for name in _BY_ITEM}
+        columns = {name: spread(getattr(bias, name), known, len(items)) for name in COLUMNS}
         if settings["widen"] == "listed":
             columns["excluded"] |= ~np.isin(np.arange(len(items)), on_lists)
             settings["widen"] = "any"
@@ -189,14 +187,14 @@ class Reranker(RerankTable):
             line each.
         """
         aligned = align_lists(self.bias, read_user_list(recs, user, window, duplicates))
-        bought = read_events(self, history, as_of, aligned).purchases
+        bought, _ = read_events(self, history, as_of, aligned)
         deepest = choose_depth(self.bias, depth)
         return ListPlace(self, aligned, self._items(aligned), bought, deepest).explain(user, item)
 
     def count_left_out(self, recs: Any, history: Any, as_of: Any | None = None) -> LeftOut:
         """Return the numbers of events that `apply` would leave out, by reason."""
         aligned = align_lists(self.bias, read_lists(recs, "never", "max"))
-        return read_events(self, history, as_of, aligned).left_out
+        return read_events(self, history, as_of, aligned)[1]
 
     def without(self, part: str) -> Reranker:
         """Return a reranker that leaves out a part, to see what the part gains.

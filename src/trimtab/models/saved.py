@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from msgspec import Meta, Struct
 
 from trimtab.errors import StoreError
-from trimtab.models.bias_table import BiasTable
+from trimtab.models.bias_table import COLUMNS, BiasTable
 from trimtab.models.model import Coefficient, Count, Figures, RerankSummary, Summary
 from trimtab.models.widening import SOURCES, TERMS, WIDEN
 from trimtab.tables.columns import ITEM, is_text
@@ -51,18 +51,8 @@ _LARGEST = 1e300  # of any number: sums and differences of a few stay finite
 # kernels/score_keys.py). The others keep sums of biases and scores finite.
 _MOST_BIAS = {"additive": _LARGEST, "log": 500.0, "list": 1e100}
 _MOST_PART = 1e100  # of an item: scores of up to 10^100 stay finite in the choice model
-_COLUMNS = {
-    "bias": pa.float64(),
-    "excluded": pa.bool_(),
-    "gain": pa.float64(),
-    "support": pa.int64(),
-    "low": pa.float64(),
-    "high": pa.float64(),
-    "trend": pa.float64(),
-    "category": pa.float64(),
-    "fresh": pa.bool_(),
-}
-_RERANKER_COLUMNS = {**_COLUMNS, "item_part": pa.float64(), "trending": pa.int32()}
+_IN_FIRST_VERSION = ("bias", "excluded", "gain", "support")
+_RERANKER_COLUMNS = {**COLUMNS, "item_part": pa.float64(), "trending": pa.int32()}
 _MAY_BE_NAN = ("gain", "low", "high")
 _Instant = Annotated[  # from year 1 to 9999
     int, Meta(ge=-62_135_596_800_000_000, le=253_402_300_799_999_999)
@@ -96,6 +86,7 @@ class SavedReranker(Struct, kw_only=True):
 class _SavedTable(Struct):
     """Where the table is, in every header."""
 
+    version: int
     data: Annotated[str, Meta(pattern=r"^\w[\w.-]*$")]  # a plain name
     rows: Count
     checksum: str
@@ -129,14 +120,19 @@ def load_bias(folder: Path) -> dict[str, Any]:
 
 
 def _rebuild_bias(table: pa.Table, saved: SavedBias) -> dict[str, Any]:
+    if "low" not in table.column_names:  # the first version has no intervals and parts
+        unknown, none = np.full(table.num_rows, np.nan), np.zeros(table.num_rows)
+        added = {"low": unknown, "high": unknown, "trend": none, "category": none}
+        for name, values in {**added, "fresh": none != 0}.items():
+            table = table.append_column(name, pa.array(values))
     _check_numbers(table, {"bias": _MOST_BIAS[saved.scale]})
-    unknown = {field.name: None if field.default is None else math.nan for field in fields(Summary)}
-    summary = {name: unknown.get(name) if v is None else v for name, v in saved.summary.items()}
+    default = {field.name: None if field.default is None else math.nan for field in fields(Summary)}
+    summary = {name: default.get(name) if v is None else v for name, v in saved.summary.items()}
     ids = table[ITEM].combine_chunks()
     is_number = pa.types.is_integer(ids.type)
     return {
         "item_ids": np.array(ids.to_numpy()) if is_number else ids.cast(pa.large_string()),
-        **{name: np.array(table[name].to_numpy()) for name in _COLUMNS},
+        **{name: np.array(table[name].to_numpy()) for name in COLUMNS},
         **{name: getattr(saved, name) for name in SavedBias.__struct_fields__},
         "summary": msgspec.convert(summary, Summary),
     }
@@ -289,7 +285,9 @@ def _read_folder(folder: Path, kind: _Kind) -> dict[str, Any]:
         path = folder / saved.data
         content = path.read_bytes()
         if checksum(content) == saved.checksum:
-            table = _parse(content, saved, kind.columns)
+            is_first = kind is _BIAS and saved.version == 1
+            columns = {name: COLUMNS[name] for name in _IN_FIRST_VERSION}
+            table = _parse(content, saved, columns if is_first else kind.columns)
             return kind.rebuild(table, msgspec.json.decode(described, type=kind.described))
     except FileNotFoundError:
         raise
@@ -418,7 +416,7 @@ def _header_kind(what: str, name: str, newest: int) -> HeaderKind:
     )
 
 
-_BIAS = _Kind(_header_kind("bias", "item-bias", 3), BIAS_FOLDER, SavedBias, _COLUMNS, _rebuild_bias)
+_BIAS = _Kind(_header_kind("bias", "item-bias", 3), BIAS_FOLDER, SavedBias, COLUMNS, _rebuild_bias)
 _RERANKER = _Kind(
     _header_kind("reranker", "reranker", 1), RERANKER_FOLDER, SavedReranker, _RERANKER_COLUMNS,
     _rebuild_reranker,
