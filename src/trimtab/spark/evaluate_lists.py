@@ -65,7 +65,7 @@ def evaluate(
     tagged = [
         tag_rows(frames[name], tag, value) for tag, (name, value) in enumerate(values.items())
     ]
-    rows = reduce(DataFrame.unionByName, tagged)
+    rows = reduce(lambda some, more: some.unionByName(more), tagged)
     job = partial(_judge_users, k=int(k), values=values)
     with batches_of_many_rows(rows.sparkSession):
         parts = map_users(rows, job, "judged binary", in_order=False).toArrow()
