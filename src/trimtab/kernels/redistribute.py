@@ -7,21 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from trimtab.kernels.coding import mix
 from trimtab.kernels.compiling import helper, kernel
 
 GAMMA = np.uint64(0x9E3779B97F4A7C15)
-_FIRST = np.uint64(0xBF58476D1CE4E5B9)
-_SECOND = np.uint64(0x94D049BB133111EB)
 _ONE = np.uint64(1)
-_S27, _S30, _S31, _S32 = (np.uint64(shift) for shift in (27, 30, 31, 32))
-
-
-@helper
-def mix(state):
-    """The random bits of a state."""
-    bits = (state ^ (state >> _S30)) * _FIRST
-    bits = (bits ^ (bits >> _S27)) * _SECOND
-    return bits ^ (bits >> _S31)
+_S32 = np.uint64(32)
 
 
 @helper
