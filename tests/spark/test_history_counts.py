@@ -7,14 +7,14 @@ import warnings
 import numpy as np
 import pyarrow as pa
 import pytest
-
-import trimtab as tt
-from dated_shop import DatedShop
-from trimtab.errors import TrimtabWarning
 from trimtab.learn.inputs import FitTables, encode_inputs
 from trimtab.spark.fit_session import open_session
 from trimtab.spark.history_counts import count_histories_on_spark
 from trimtab.spark.spark_tables import SparkTables
+
+import trimtab as tt
+from dated_shop import DatedShop
+from trimtab.errors import TrimtabWarning
 
 SHOP = DatedShop(n_users=200)
 BOUGHT = SHOP.recent.drop_columns("window")

@@ -41,7 +41,7 @@ class ServedNow(NamedTuple):
 
     def start_for(self, learner: BiasLearner) -> ItemBias | None:
         """Return the biases to start from; None if they are of another scale or cannot be read."""
-        if learner.uses_history:  # it finds the same optimum from any start
+        if learner.is_hierarchy:  # it finds the same optimum from any start
             return None
         if self.error is not None:
             warn(f"cannot warm-start from version {self.number}; starting from zero: {self.error}")

@@ -186,7 +186,7 @@ class Method:
         """
         learner = self._learner(case.k, metric)
         recs, recent, more = case.before, case.split.recent, {}
-        if learner.uses_history:
+        if learner.is_hierarchy:
             recs, recent = case.windows
             more = {"history": case.split.train, "items": case.catalogue}
         with warnings.catch_warnings():  # the backtest itself shows whether the biases help

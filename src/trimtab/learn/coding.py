@@ -123,7 +123,7 @@ class Survey(NamedTuple):
     zoned: bool | None  # whether purchases have a time zone
     example: tuple[Any, Any] | None  # a purchase and a list, by user and item
 
-    def __add__(self, other: Survey) -> Survey:
+    def __add__(self, other: Survey) -> Survey:  # type: ignore[override]
         windows = self.windows
         if windows is not None and other.windows is not None:
             windows = _join_ids(WINDOW, windows, other.windows)
@@ -345,7 +345,8 @@ def _time_bounds(recent: Table) -> tuple[Any, Any]:
     bounds = pc.min_max(times).as_py()
     if bounds["min"] is None:
         return None, None
-    return tuple((_order_of(bounds[end]), str(bounds[end])) for end in ("min", "max"))
+    first, last = ((_order_of(bounds[end]), str(bounds[end])) for end in ("min", "max"))
+    return first, last
 
 
 def _order_of(value: Any) -> Any:

@@ -66,11 +66,8 @@ class Counts(NamedTuple):
     sales: Sales | None
 
     def __add__(self, other: Counts) -> Counts:  # type: ignore[override]
-        found = {
-            name: own + theirs
-            for name, own, theirs in zip(self._fields, self, other, strict=True)
-            if name not in _NOT_ADDED
-        }
+        pairs: Iterator[tuple[str, Any, Any]] = zip(self._fields, self, other, strict=True)
+        found: dict[str, Any] = {n: one + two for n, one, two in pairs if n not in _NOT_ADDED}
         size = max(len(self.lengths), len(other.lengths))
         lengths = (np.pad(own.lengths, (0, size - len(own.lengths))) for own in (self, other))
         sales = self.sales if other.sales is None else other.sales

@@ -12,6 +12,7 @@ from trimtab.learn.bias_learner import BiasLearner, divide, warm_up
 from trimtab.learn.coding import Reading, read_tables
 from trimtab.learn.counted import SharedTables, count_tables
 from trimtab.learn.rerank_fit import fit_rerank
+from trimtab.models.item_bias import ItemBias
 from trimtab.models.reranker import Reranker
 from trimtab.models.widening import WIDEN
 from trimtab.parts import Parts
@@ -106,7 +107,7 @@ class RerankLearner:
         return list(columns)
 
     def fit_parts(
-        self, parts: Parts, shared: SharedTables, reading: Reading, start: None = None,
+        self, parts: Parts, shared: SharedTables, reading: Reading, start: ItemBias | None = None,
         progress: bool | Progress | None = None,
     ) -> Reranker:  # fmt: skip
         """Return what `fit` returns, wherever the users are; see `BiasLearner.fit_parts`."""

@@ -64,7 +64,8 @@ class Events(NamedTuple):
 
     def take(self, chosen: Ints) -> Events:
         """Return some of the events."""
-        return Events(*(None if column is None else column[chosen] for column in self))
+        columns: list[Any] = [None if column is None else column[chosen] for column in self]
+        return Events(*columns)
 
 
 @packable
@@ -78,7 +79,7 @@ class Sales(NamedTuple):
     firsts: Floats  # the visits of these
     n_users: int = 0  # to whom something was sold
 
-    def __add__(self, other: Sales) -> Sales:
+    def __add__(self, other: Sales) -> Sales:  # type: ignore[override]
         items, ticks, *counts = (
             np.concatenate(own) for own in zip(self[:5], other[:5], strict=True)
         )
@@ -89,8 +90,8 @@ class Sales(NamedTuple):
         order = np.argsort(keys, kind="stable")  # two runs in order: they are merged
         first = np.flatnonzero(np.diff(keys[order], prepend=-1))
         chosen = order[first]
-        summed = (np.add.reduceat(column[order], first) for column in counts)
-        return Sales(items[chosen], ticks[chosen], *summed, n_users)
+        visits, buyers, firsts = (np.add.reduceat(column[order], first) for column in counts)
+        return Sales(items[chosen], ticks[chosen], visits, buyers, firsts, n_users)
 
 
 _NO_COUNTS = np.empty(0), np.empty(0, np.int64), np.empty(0)
@@ -192,7 +193,7 @@ def history_before(
     since, age = np.full(n_items, NEVER), np.zeros(n_items)
     np.minimum.at(since, items, ago)
     np.maximum.at(age, items, ago)
-    return History(long, buyers, again, *recent, since, age)
+    return History(long, buyers, again, *recent, since, age)  # type: ignore[call-arg]
 
 
 @dataclass(frozen=True)

@@ -331,6 +331,7 @@ def log_of(part: CodedPart, plan: Plan) -> Events:
     sales = _recode(part.sales, items, plan)
     if part.history is None:  # it has no users, and is counted by itself
         assert sales.times is not None
+        assert plan.newest is not None
         return sales.take(np.flatnonzero(sales.times >= plan.newest))._replace(users=None)
     history = _recode(part.history, items, plan)
     if plan.newest is None:

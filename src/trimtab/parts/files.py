@@ -53,7 +53,7 @@ class FileParts:
 
     def keep(self, function: Callable[..., Any], *given: Any) -> FileParts:
         """Return parts whose values are the results of a function, in files."""
-        paths = []
+        paths: list[Path] = []
         for value in self.map(function, *given):
             paths.append(self.folder / f"{function.__name__}-{len(paths):05d}")
             paths[-1].write_bytes(pack(value))
