@@ -80,12 +80,12 @@ class Sales(NamedTuple):
     n_users: int = 0  # to whom something was sold
 
     def __add__(self, other: Sales) -> Sales:  # type: ignore[override]
-        items, ticks, *counts = (
-            np.concatenate(own) for own in zip(self[:5], other[:5], strict=True)
-        )
+        pairs: Any = zip(self[:5], other[:5], strict=True)
+        columns: list[Any] = [np.concatenate(own) for own in pairs]
+        items, ticks, *counts = columns
         n_users = self.n_users + other.n_users
         if len(items) == 0:
-            return Sales(items, ticks, *counts, n_users)
+            return Sales(*columns, n_users)
         keys = (items.astype(np.int64) << 32) + ticks + _MIDDLE
         order = np.argsort(keys, kind="stable")  # two runs in order: they are merged
         first = np.flatnonzero(np.diff(keys[order], prepend=-1))
