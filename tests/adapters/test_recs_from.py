@@ -147,9 +147,7 @@ def test_blocks_of_users_change_nothing(bytes_of):
         from_matrix(lambda numbers: scored[numbers], (30, 20), known),
     ):
         whole = source.lists(np.arange(30), 4, codes(20))
-        parts = [
-            source.lists(np.arange(s, s + 7)[: 30 - s], 4, codes(20)) for s in range(0, 30, 7)
-        ]
+        parts = [source.lists(np.arange(s, s + 7)[: 30 - s], 4, codes(20)) for s in range(0, 30, 7)]
         assert np.concatenate([p.items for p in parts]).tolist() == whole.items.tolist()
         assert np.concatenate([p.scores for p in parts]).tobytes() == whole.scores.tobytes()
     few_at_a_time = from_factors(users, items, None)._replace(users_per_block=4)
