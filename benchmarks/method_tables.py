@@ -26,8 +26,8 @@ class Date(NamedTuple):
 def method_sheets(planned: dict[str, list[Cell]]) -> list[Sheet]:
     """The table, of the pairs for which there is a date."""
     headers = [
-        "pair", "dates", *(f"{name}: mean, worst, < 0" for name in (BIAS, "ratio", "recent")),
-        "difference", RERANKER, AUTO, "auto less the best", "methods used",
+        "pair", "dates", f"{BIAS}: mean, worst, < 0", RERANKER, AUTO, "auto less the best",
+        "methods used",
     ]  # fmt: skip
     rows = []
     for name, cells in planned.items():
@@ -57,10 +57,7 @@ def _describe(dates: list[Date]) -> list[str]:
         served = choose_method(date.forecasts, served).method
         used.append(served)
         gained.append(date.lifts[served])
-    alone = {
-        name: [date.lifts[name] for date in dates]
-        for name in (BIAS, "ratio", "recent", "difference", RERANKER)
-    }
+    alone = {name: [date.lifts[name] for date in dates] for name in (BIAS, RERANKER)}
     best = max(np.mean(lifts) for lifts in alone.values())
     counts = ", ".join(f"{name} {used.count(name)}" for name in dict.fromkeys(used))
     shown = [_figures(lifts) for lifts in (*alone.values(), gained)]

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 import trimtab as tt
-from trimtab.checks import COUNT_METHODS
 from trimtab.experiments.methods import Case, Method
 from trimtab.metrics.evaluation import evaluate_units
 from trimtab.metrics.intervals import lift_intervals
@@ -39,9 +38,7 @@ RERANKER = "reranker"  # the part with NDCG and forecast of the Reranker, and of
 OTHER_METRICS = "reranker-others"  # the same learned and judged by the other metrics
 SIMPLE_RIVALS = "simple-rivals"  # of the Reranker: they learn nothing
 ABLATION = "ablation"
-METHOD_FORECASTS = (
-    "methods"  # the part with lifts and forecasts of methods that count, and the bias
-)
+METHOD_FORECASTS = "methods"  # the part with the forecast of the bias
 N_DRAWS = 1000
 ROUNDS = 3  # as many for each time: the best of more would flatter
 
@@ -112,21 +109,12 @@ def _learn_reranker(case: Case, _: str) -> dict[str, Any]:
 
 
 def _learn_methods(case: Case, _: str) -> dict[str, Any]:
-    """Lifts and forecasts of the methods that count, and the forecast of the default's biases."""
+    """The forecast of the default's biases; their lift is in the Reranker's part."""
     recs, recent = case.windows
-    shown, forecasts = [], {}
-    for method in ("hierarchy", *COUNT_METHODS):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", tt.TrimtabWarning)
-            bias = tt.BiasLearner(k=K, method=method).fit(
-                recs, recent, history=case.split.train, items=case.catalogue
-            )
-        summary = bias.summary
-        name = "bias" if method == "hierarchy" else method
-        forecasts[name] = [summary.forecast, summary.forecast_low, summary.forecast_high]
-        if method != "hierarchy":  # its lift is in the Reranker's part
-            shown.append(_shown(method, "ndcg", bias, case))
-    return {"rows": _judge(case, shown), "forecasts": forecasts}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", tt.TrimtabWarning)
+        bias = tt.BiasLearner(k=K).fit(recs, recent, history=case.split.train, items=case.catalogue)
+    return {"rows": [], "forecasts": {"bias": list(bias.forecast)}}
 
 
 def _learn_other_metrics(case: Case, _: str) -> dict[str, Any]:

@@ -87,9 +87,7 @@ def _learn(
     """
     if not (fit.shared.as_of and fit.learned.folds):
         return None, settings["repeats"] != "never"
-    choice = counted.limit(counted.choose_units()[0], _MOST_UNITS, _MOST_ENTRIES)
-    units = list(counted.parts.map(take_learning, counted.plan, choice, True))
-    sampled = SampledUnits.of(join_learning(units), fit.shared)
+    sampled = sample_units(counted, fit.shared)
     wide, has_purchases = widen_units(sampled, settings["widen"])
     may_repeat = settings["repeats"] == "add"
     if settings["repeats"] == "auto":
@@ -99,6 +97,13 @@ def _learn(
     sources = (TRENDING | OWN if may_repeat else TRENDING) if settings["widen"] != "none" else 0
     learned = learn_personal(sampled, wide, np.flatnonzero(has_purchases), sources, fit)
     return learned, may_repeat
+
+
+def sample_units(counted: Counted, shared: Shared) -> SampledUnits:
+    """Some of the units, with the events of their users, on the scale of the biases."""
+    choice = counted.limit(counted.choose_units()[0], _MOST_UNITS, _MOST_ENTRIES)
+    units = list(counted.parts.map(take_learning, counted.plan, choice, True))
+    return SampledUnits.of(join_learning(units), shared)
 
 
 def _add_up(
