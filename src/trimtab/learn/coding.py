@@ -5,10 +5,8 @@ Codes are of these users' own items and windows; `Survey` says what all parts ha
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from datetime import date, datetime
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -148,12 +146,7 @@ class Survey(NamedTuple):
         """The labels of windows, ascending; [None] without windows."""
         if self.windows is None:
             return [None]
-        labels: list[Any] = (
-            self.windows.tolist()
-            if isinstance(self.windows, np.ndarray)
-            else self.windows.to_pylist()
-        )
-        return labels
+        return _plain(self.windows)
 
 
 def _join_ids(column: str, *ids: Any) -> Any:
@@ -241,9 +234,8 @@ def _stack_lists(tables: dict[str, Table], labels: dict[str, str]) -> Table:
     stacked = []
     for name, label in labels.items():
         rows = tables[name].columns
-        plain = rows.cast(
-            pa.schema([(field.name, plain_type(field.type)) for field in rows.schema])
-        )
+        kinds = [(field.name, plain_type(field.type)) for field in rows.schema]
+        plain = rows.cast(pa.schema(kinds))
         stacked.append(plain.append_column(WINDOW, pa.repeat(pa.scalar(label), len(plain))))
     return replace(tables["recs"], columns=pa.concat_tables(stacked, promote_options="permissive"))
 
@@ -334,27 +326,20 @@ def check_same_clock(zones: Mapping[str, bool]) -> None:
 
 
 def _time_bounds(recent: Table) -> tuple[Any, Any]:
-    """Return the first and the last time of purchases: what orders it, and its text."""
+    """Return the first and the last time of purchases: in microseconds, and as text."""
     if not recent.has(TIMESTAMP) or len(recent) == 0:
         return None, None
-    times = recent.columns[TIMESTAMP]
-    if is_epoch_type(times.type):
-        with contextlib.suppress(DataError):  # other numbers matter only where times are needed
-            times = parse_epochs(times, recent.name, TIMESTAMP)
-    require_calendar(times, recent.name, recent.own_name(TIMESTAMP))
-    bounds = pc.min_max(times).as_py()
-    if bounds["min"] is None:
-        return None, None
-    first, last = ((_order_of(bounds[end]), str(bounds[end])) for end in ("min", "max"))
+    column = recent.columns[TIMESTAMP]
+    if is_epoch_type(column.type):
+        try:
+            column = parse_epochs(column, recent.name, TIMESTAMP)
+        except DataError:  # other numbers matter only where times are needed
+            return None, None
+    require_calendar(column, recent.name, recent.own_name(TIMESTAMP))
+    times = read_times(replace(recent, columns=pa.table({TIMESTAMP: column})))
+    places = (int(times.argmin()), int(times.argmax()))
+    first, last = ((int(times[place]), str(column[place].as_py())) for place in places)
     return first, last
-
-
-def _order_of(value: Any) -> Any:
-    """Return what orders a time among others of its column."""
-    if isinstance(value, datetime):
-        naive = value.replace(tzinfo=None) - (value.utcoffset() or datetime.min - datetime.min)
-        return naive.isoformat(timespec="microseconds")
-    return value.isoformat() if isinstance(value, date) else value
 
 
 def read_categories(table: Table, codes: Codes, n_items: int) -> Ints:
@@ -366,7 +351,14 @@ def read_categories(table: Table, codes: Codes, n_items: int) -> Ints:
             f"column '{table.own_name(ITEM)}' of items has {repeated} more than once; give each "
             f"item one category"
         )
-    labels = pc.dictionary_encode(_plain_labels(table.columns[CATEGORY], table.own_name(CATEGORY)))
+    try:
+        labels = table.columns[CATEGORY].cast(pa.large_string()).combine_chunks()
+    except pa.ArrowNotImplementedError as error:
+        raise DataError(
+            f"column '{table.own_name(CATEGORY)}' of items has type "
+            f"{table.columns[CATEGORY].type}: it must be text or integers; cast the column"
+        ) from error
+    labels = labels.dictionary_encode()
     if isinstance(labels, pa.ChunkedArray):
         labels = labels.combine_chunks()
     # Numbered by name, so that the order of rows does not matter.
@@ -375,20 +367,3 @@ def read_categories(table: Table, codes: Codes, n_items: int) -> Ints:
     categories = np.full(n_items, -1, np.int64)
     categories[codes] = np.append(order, -1)[found]
     return categories
-
-
-def _plain_labels(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
-    """Return categories as text or numbers; refuse other types."""
-    kind = plain_type(column.type)
-    if pa.types.is_null(kind) or pa.types.is_string(kind) or pa.types.is_string_view(kind):
-        kind = pa.large_string()
-    known = (
-        pa.types.is_large_string, pa.types.is_integer, pa.types.is_boolean, pa.types.is_floating,
-        pa.types.is_date,
-    )  # fmt: skip
-    if not any(is_kind(kind) for is_kind in known):
-        raise DataError(
-            f"column '{name}' of items has type {column.type}: it must be text or integers; "
-            f"cast the column"
-        )
-    return column.cast(kind)
