@@ -18,7 +18,7 @@ import numpy as np
 
 from reranker_fits import RerankArrays
 from trimtab.arrays import Floats, Lists
-from trimtab.learn.rerank.personal_units import personal_units
+from trimtab.learn.personal_units import personal_units
 from trimtab.rerank import Coefficient, Reranker
 from trimtab.rerank.rerank_table import RerankTable
 from trimtab.rerank.widening import SOURCES, WiderLists

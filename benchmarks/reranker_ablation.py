@@ -17,8 +17,8 @@ import trimtab as tt
 from reranker_fits import RerankArrays
 from trimtab.arrays import Floats
 from trimtab.kernels.list_sources import OWN, TRENDING
-from trimtab.learn.rerank.personal_levels import LearnedPersonal, _PersonalFits
-from trimtab.learn.rerank.personal_units import PersonalUnits
+from trimtab.learn.personal_levels import LearnedPersonal, _PersonalFits
+from trimtab.learn.personal_units import PersonalUnits
 from trimtab.rerank.widening import SOURCES, TERMS, WiderLists
 
 

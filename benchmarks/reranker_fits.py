@@ -12,16 +12,19 @@ import trimtab as tt
 from trimtab.arrays import Ints
 from trimtab.experiments.methods import Case
 from trimtab.kernels.list_sources import OWN, TRENDING
-from trimtab.learn.hierarchy.hierarchy_fit import BiasFit
-from trimtab.learn.inputs import FitInputs, FitTables, encode_inputs
-from trimtab.learn.rerank import rerank_fit
-from trimtab.learn.rerank.personal_levels import LearnedPersonal
-from trimtab.learn.rerank.rerank_fit import LocalSource
-from trimtab.learn.rerank.sampled_units import (
+from trimtab.learn import rerank_fit
+from trimtab.learn.bias_learner import divide
+from trimtab.learn.biases import BiasFit, fit_biases
+from trimtab.learn.coding import read_tables
+from trimtab.learn.counted import Counted, count_tables
+from trimtab.learn.personal_levels import LearnedPersonal
+from trimtab.learn.personal_units import (
+    SampledUnits,
     lists_hold_own,
     trending_items,
     widen_units,
 )
+from trimtab.learn.units import join_learning, take_learning
 from trimtab.tables.timestamps import as_datetime
 
 
@@ -50,19 +53,28 @@ class RerankArrays:
     def __init__(self, case: Case) -> None:
         recs, recent = case.windows
         self._learner = tt.RerankLearner(k=case.k)
-        tables = FitTables.read(recs, recent, case.split.train, case.catalogue)
-        self.inputs: FitInputs = encode_inputs(tables, case.k, "never", None, "error")
+        biases = self._learner.biases
+        tables = read_tables(
+            recs=recs, recent=recent, history=case.split.train, items=case.catalogue
+        )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", tt.TrimtabWarning)
-            source = LocalSource(self._learner.biases, self.inputs, None)
-            self.fit: BiasFit = source.fit_biases()
-        self.sampled, log = source.sample(self.fit.shared)
-        self.wide, has_purchases = widen_units(self.sampled, log, "any")
+            self.counted: Counted = count_tables(biases, *divide(self._learner, tables, "error"))
+            self.fit: BiasFit = fit_biases(biases, self.counted, None)
+        self.sampled = self._sample()
+        self.wide, has_purchases = widen_units(self.sampled, "any")
         self.has_purchases: Ints = np.flatnonzero(has_purchases)
-        may_repeat = lists_hold_own(self.wide, self.sampled, has_purchases, log.n_users)
+        may_repeat = lists_hold_own(self.wide, self.sampled, has_purchases)
         self.sources = TRENDING | OWN if may_repeat else TRENDING
         if not may_repeat:
             self.wide = self.wide.without_repeats()
+
+    def _sample(self) -> SampledUnits:
+        """The units that the Reranker learns from."""
+        counted, most = self.counted, (rerank_fit._MOST_UNITS, rerank_fit._MOST_ENTRIES)
+        choice = counted.limit(counted.choose_units()[0], *most)
+        units = list(counted.parts.map(take_learning, counted.plan, choice, True))
+        return SampledUnits.of(join_learning(units), self.fit.shared)
 
     @property
     def learns_terms(self) -> bool:
@@ -71,18 +83,18 @@ class RerankArrays:
 
     def reranker(self, personal: LearnedPersonal | None) -> tt.Reranker:
         """The Reranker of these biases and of what was learned of users with purchases."""
-        assert self.inputs.histories.now is not None
-        assert self.inputs.histories.end is not None
+        assert self.counted.histories.now is not None
+        assert self.counted.histories.end is not None
         coefficients, item_part = rerank_fit._add_up(self.fit, personal)
         return tt.Reranker(
             bias=self.fit.bias,
             item_part=item_part,
-            trending=trending_items(self.inputs.histories.now),
+            trending=trending_items(self.counted.histories.now),
             learned=coefficients,
             summary=rerank_fit._summarise(self._learner.biases, self.fit, personal),
             settings=asdict(self._learner),
             may_repeat=bool(self.sources & OWN),
             score_unit=self.fit.shared.score_unit,
-            learned_until=self.inputs.histories.end,
+            learned_until=self.counted.histories.end,
             has_zone=True,
         )

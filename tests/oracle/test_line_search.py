@@ -9,7 +9,9 @@ import pytest
 
 from trimtab.arrays import Lists, Sets
 from trimtab.kernels.reference import Task, Unit, line_curve
-from trimtab.learn.hierarchy.line_search import QUANTA, gather_hits, trace_line, values_at
+from trimtab.learn.counts import QUANTA
+from trimtab.learn.line_search import trace_line, values_at
+from trimtab.learn.units import gather_hits
 from trimtab.metrics.event_weights import gain_factors, in_quanta, weigh_purchases
 from trimtab.metrics.hit_metrics import find_hits, weighted_metrics
 from trimtab.metrics.per_user import unit_metrics
