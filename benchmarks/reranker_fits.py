@@ -16,10 +16,16 @@ from trimtab.learn import rerank_fit
 from trimtab.learn.bias_learner import divide
 from trimtab.learn.biases import BiasFit, fit_biases
 from trimtab.learn.coding import read_tables
-from trimtab.learn.counted import count_tables
+from trimtab.learn.counted import Counted, count_tables
 from trimtab.learn.personal_levels import LearnedPersonal
-from trimtab.learn.personal_units import lists_hold_own, trending_items, widen_units
-from trimtab.tables.times import as_datetime
+from trimtab.learn.personal_units import (
+    SampledUnits,
+    lists_hold_own,
+    trending_items,
+    widen_units,
+)
+from trimtab.learn.units import join_learning, take_learning
+from trimtab.tables.timestamps import as_datetime
 
 
 def fit_reranker(case: Case, metric: str) -> tt.Reranker:
@@ -47,20 +53,28 @@ class RerankArrays:
     def __init__(self, case: Case) -> None:
         recs, recent = case.windows
         self._learner = tt.RerankLearner(k=case.k)
+        biases = self._learner.biases
         tables = read_tables(
             recs=recs, recent=recent, history=case.split.train, items=case.catalogue
         )
-        self.counted = count_tables(self._learner.biases, *divide(self._learner, tables, "error"))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", tt.TrimtabWarning)
-            self.fit: BiasFit = fit_biases(self._learner.biases, self.counted, None)
-        self.sampled = rerank_fit.sample_units(self.counted, self.fit.shared)
+            self.counted: Counted = count_tables(biases, *divide(self._learner, tables, "error"))
+            self.fit: BiasFit = fit_biases(biases, self.counted, None)
+        self.sampled = self._sample()
         self.wide, has_purchases = widen_units(self.sampled, "any")
         self.has_purchases: Ints = np.flatnonzero(has_purchases)
         may_repeat = lists_hold_own(self.wide, self.sampled, has_purchases)
         self.sources = TRENDING | OWN if may_repeat else TRENDING
         if not may_repeat:
             self.wide = self.wide.without_repeats()
+
+    def _sample(self) -> SampledUnits:
+        """The units that the Reranker learns from."""
+        counted, most = self.counted, (rerank_fit._MOST_UNITS, rerank_fit._MOST_ENTRIES)
+        choice = counted.limit(counted.choose_units()[0], *most)
+        units = list(counted.parts.map(take_learning, counted.plan, choice, True))
+        return SampledUnits.of(join_learning(units), self.fit.shared)
 
     @property
     def learns_terms(self) -> bool:

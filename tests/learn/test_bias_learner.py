@@ -189,7 +189,6 @@ def test_the_defaults():
         "k": 10, "metric": "ndcg", "method": "auto", "scale": "auto", "seed": 0,
         "unlisted": "never", "penalty": 1.0, "max_bias": 0.5, "exclude_unsold": False,
         "max_cycles": 2, "min_updates": 0.0, "min_support": 1, "min_exposure": 1,
-        "gamma": None,
     }  # fmt: skip
     assert tt.BiasLearner().is_hierarchy
 

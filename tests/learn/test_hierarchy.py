@@ -13,7 +13,8 @@ import pytest
 from trimtab.learn.hierarchy import trends
 
 import trimtab as tt
-from drift import generate_drift
+from trimtab.datasets import generate_drift
+from trimtab.learn import levels
 
 DEFAULT = tt.BiasLearner()
 
@@ -453,7 +454,7 @@ def test_scores_of_any_magnitude_keep_their_order():
 
 
 def test_a_trend_that_does_not_converge_changes_nothing(monkeypatch, drifted):
-    monkeypatch.setattr("trimtab.learn.hierarchy.choice_model._NEWTON_STEPS", 1)
+    monkeypatch.setattr("trimtab.learn.choice_model._NEWTON_STEPS", 1)
     with pytest.warns(tt.GuardWarning, match="converge"):
         bias = DEFAULT.fit(drifted.recs(), drifted.recent_events())
     assert not bias.summary.converged
@@ -464,7 +465,7 @@ def test_a_trend_that_does_not_converge_changes_nothing(monkeypatch, drifted):
 def test_a_scale_that_does_not_converge_is_not_chosen(monkeypatch):
     """Neither of the other two scales is clearly better than the other."""
 
-    fit_really = trends.fit_trend
+    fit_really = levels.fit_trend
 
     def fit_trend(sample, subset, start):
         found = fit_really(sample, subset, start)
@@ -473,5 +474,5 @@ def test_a_scale_that_does_not_converge_is_not_chosen(monkeypatch):
 
     data = generate_drift(n_users=1_000, n_items=120, n_listed=20, drift=1.0, seed=3)
     assert DEFAULT.fit(data.recs(), data.recent_events()).scale == "log"
-    monkeypatch.setattr(trends, "fit_trend", fit_trend)
+    monkeypatch.setattr(levels, "fit_trend", fit_trend)
     assert DEFAULT.fit(data.recs(), data.recent_events()).scale == "additive"

@@ -81,13 +81,6 @@ def test_between_measured_strengths_the_forecast_is_on_a_line(bias):
     assert bias.with_strength(0).summary.forecast == 0
 
 
-def test_counts_have_a_forecast_by_strength_too(shop):
-    bias = tt.BiasLearner(method="ratio").fit(shop.recs, shop.recent, history=shop.history)
-    half = bias.with_strength(0.5)
-    assert half.summary.forecast == bias.summary.forecast_by_strength["0.5"][0]
-    assert half.summary.forecast_low < shop.lift(half) < half.summary.forecast_high
-
-
 def test_a_reranker_at_0_shows_the_engines_lists(habits, reranker):
     none = reranker.with_strength(0)
     top = none.apply(habits.tonight, history=habits.known, as_of=NOW)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +15,10 @@ from trimtab.learn.inputs import FitTables, encode_inputs
 
 import trimtab as tt
 from click_shop import ClickShop, weigh
+from counted_tables import count
 from dated_shop import DatedShop
 from trimtab.errors import DataError
-from trimtab.metrics.event_weights import in_quanta
-from trimtab.tables.times import DAY
+from trimtab.learn.units import prepare
 
 # What is clicked lately, or ordered lately, is shown to everybody.
 pytestmark = pytest.mark.filterwarnings("ignore::trimtab.errors.GuardWarning")
@@ -71,19 +70,6 @@ def test_a_reranker_for_orders_serves_orders(shop):
     assert lifts[0] > lifts[1] + 0.4
 
 
-@pytest.mark.parametrize("method", ["ratio", "recent", "difference"])
-def test_methods_that_count_serve_orders(shop, method):
-    learner = tt.BiasLearner(method=method)
-    weighed, alike = (
-        learner.fit(shop.recs, make(shop.recent), history=make(shop.history))
-        for make in (weigh, lambda events: events)
-    )
-    lifts = [shop.lift(bias.apply(shop.tonight)) for bias in (weighed, alike)]
-    assert lifts[0] > lifts[1] + 0.1
-    found = tt.evaluate(weighed.apply(shop.recs), weigh(shop.recent), weight="weight")
-    assert found["ndcg"] == pytest.approx(weighed.summary.after, abs=1e-5)
-
-
 @pytest.mark.parametrize("metric", ["acc", "map", "ndcg"])
 def test_the_summary_is_what_evaluate_finds(shop, metric):
     recent = weigh(shop.recent)
@@ -108,7 +94,6 @@ def test_equal_weights_change_no_byte_of_biases(dated, weight, tmp_path):
     for name, learner in {
         "hierarchy": tt.BiasLearner(),
         "paper": tt.BiasLearner.paper(max_cycles=1),
-        "ratio": tt.BiasLearner(method="ratio"),
     }.items():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -184,52 +169,14 @@ def test_relevance_and_sales_by_hand():
     recent = pa.table(
         {"user_id": [1, 1, 1, 2], "item_id": [8, 7, 7, 7], "weight": [4.0, 1.0, 0.5, 2.0]}
     )
-    inputs = encode_inputs(FitTables.read(recs, recent), 1, "never", None, "error")
-    relevance, heaviest = inputs.weighted.purchases
-    assert relevance.tolist() == [0.25, 1.0, 1.0]
-    assert inputs.weighted.sales == pytest.approx(np.array([1, 4, 2]) / 3, abs=1e-6)
-    assert heaviest == pytest.approx(np.array([4, 2]) / 3, abs=1e-6)
-    assert inputs.weighted.recent == pytest.approx(np.array([4, 1, 0.5, 2]) / 3, abs=1e-6)
-
-
-def test_sales_are_sums_of_the_heaviest_event_of_a_user_and_day():
-    for seed in range(8):
-        random = np.random.default_rng(seed)
-        n, n_items, days = 400, 6, 120
-        items = random.integers(0, n_items, n).astype(np.int32)
-        users = random.integers(0, 9, n).astype(np.int32)
-        times = random.integers(0, days * DAY, n)
-        weights = in_quanta(random.choice([0.1, 1.0, 2.5], n))
-        found = count_history(items, users, times, days * DAY, n_items, 5, weights)
-        visits: dict = defaultdict(float)
-        for item, user, time, weight in zip(items, users, times, weights, strict=True):
-            key = int(item), int(user), (days * DAY - 1 - int(time)) // DAY
-            visits[key] = max(visits[key], weight)
-        for name, horizon in {
-            "long": days,
-            "quarter": 91,
-            "month": 30,
-            "week": 7,
-            "window": 5,
-        }.items():
-            expected = [
-                sum(w for (i, _, day), w in visits.items() if i == item and day < horizon)
-                for item in range(n_items)
-            ]
-            assert getattr(found, name).tolist() == expected
-        first = {}
-        for item, user, day in sorted(visits, key=lambda visit: -visit[2]):
-            first.setdefault((item, user), visits[item, user, day])
-        for item in range(n_items):
-            own = [w for (i, _), w in first.items() if i == item]
-            assert found.buyers[item] == len(own)
-            assert found.again[item] == pytest.approx(found.long[item] - sum(own))
-        plain = count_history(items, users, times, days * DAY, n_items, 5)
-        ones = count_history(items, users, times, days * DAY, n_items, 5, np.ones(n))
-        assert all(
-            np.array_equal(getattr(plain, name), getattr(ones, name))
-            for name in ("long", "buyers", "quarter", "window", "since", "age", "again")
-        )
+    counted = count(recs, recent, tt.BiasLearner(k=1))
+    units = prepare(counted.parts.value, counted.plan)
+    assert units.relevance.tolist() == [0.25, 1.0, 1.0]
+    assert units.sales == pytest.approx(np.array([1, 4, 2]) / 3, abs=1e-6)
+    assert units.weights == pytest.approx(np.array([4, 2]) / 3, abs=1e-6)
+    events = counted.parts.value.sales
+    sold = counted.plan.event_scale.as_sales(events.weights)
+    assert sold == pytest.approx(np.array([4, 1, 0.5, 2]) / 3, abs=1e-6)
 
 
 # What is refused ---------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import pytest
 
 from trimtab.arrays import Lists, Sets
 from trimtab.learn.choice_model import (
+    RIDGE,
     Choices,
     coefficient_errors,
     effect_variance,
@@ -71,12 +72,11 @@ def assert_is_maximum(value, at, scale=1e-3):
 @pytest.mark.parametrize(("n_terms", "by_relevance"), [(None, False), (2, False), (2, True)])
 def test_coefficients_maximise_the_penalised_likelihood(seed, n_terms, by_relevance):
     data, weights, table_of, tables = problem(seed, by_relevance=by_relevance)
-    ridge = 5.0
     terms = None
     if n_terms:
         terms = np.random.default_rng(seed).standard_normal((len(data.hits), n_terms))
     choices = Choices(data, weights, table_of, tables, terms)
-    found = fit_coefficients(choices, ridge)
+    found = fit_coefficients(choices)
 
     def features(unit, items, scores):
         own = slice(*data.lists.indptr[unit : unit + 2])
@@ -84,7 +84,7 @@ def test_coefficients_maximise_the_penalised_likelihood(seed, n_terms, by_releva
         return np.column_stack(columns if terms is None else [*columns, terms[own]])
 
     spreads = np.array([features(u, i, s).var(axis=0) for u, (i, s, _) in enumerate(units(data))])
-    pull = ridge * np.maximum((weights @ spreads) / weights.sum(), 0.05**2)
+    pull = RIDGE * np.maximum((weights @ spreads) / weights.sum(), 0.05**2)
     prior = np.concatenate([[1.0], np.zeros(choices.n_features)])
 
     def value(beta):
@@ -93,7 +93,7 @@ def test_coefficients_maximise_the_penalised_likelihood(seed, n_terms, by_releva
 
     assert_is_maximum(value, found.beta)
     other_start = found._replace(beta=found.beta + 0.3)
-    again = fit_coefficients(choices, ridge, other_start)
+    again = fit_coefficients(choices, other_start)
     assert again.beta == pytest.approx(found.beta, abs=1e-6)
     covariance = coefficient_errors(choices, found)
     assert (np.linalg.eigvalsh(covariance) > 0).all()
@@ -104,11 +104,10 @@ def sums_at(data, weights, groups, effects):
 
 
 def effects_of(data, weights, groups, n_groups, precision):
-    def sums(fits, effects):
-        return np.array([sums_at(data, weights, groups, at) for at in effects])
+    def sums(effects):
+        return sums_at(data, weights, groups, effects)[:2]
 
-    (found,) = fit_effects(sums, 1, n_groups, precision)
-    return found
+    return fit_effects(sums, n_groups, precision)
 
 
 def test_sums_of_parts_add_up_exactly():
@@ -166,7 +165,7 @@ def test_the_number_of_threads_does_not_matter(monkeypatch):
     found = []
     for threads in ("1", "3"):
         monkeypatch.setenv("TRIMTAB_THREADS", threads)
-        beta = fit_coefficients(Choices(data, weights, table_of, tables), 5.0).beta
+        beta = fit_coefficients(Choices(data, weights, table_of, tables)).beta
         effects = effects_of(data, weights, data.lists.items, 25, 4.0)
         found.append((beta.tobytes(), effects.values.tobytes()))
     assert found[0] == found[1]
@@ -185,7 +184,7 @@ def test_a_heavy_tailed_feature_does_not_make_newton_steps_diverge():
     tables = random.standard_normal((1, n_items, 2))
     tables[:, 0, 1] = 440.0
     table_of, weights = np.zeros(n_units, np.int64), np.ones(n_units)
-    found = fit_coefficients(Choices(data, weights, table_of, tables), 10.0)
+    found = fit_coefficients(Choices(data, weights, table_of, tables))
     assert found.converged
 
     def value(beta):

@@ -5,13 +5,15 @@ from __future__ import annotations
 import pytest
 
 import trimtab as tt
-from golden_cases import cases, figures, quiet
+from golden_cases import cases, quiet
 from trimtab.spark import apply, evaluate, fit
 
 SAME_BYTES = (
     "default, windows, text ids",
     "reranker, windows, text ids",
     *("paper, acc", "paper, map", "paper, ndcg"),
+    "default, windows, categories, weights",
+    "reranker, windows, categories, weights",
 )
 
 
@@ -27,15 +29,6 @@ def test_the_same_bytes(spark, name, partitions, tmp_path):
         model.save(folder)
     files = [{path.name: path.read_bytes() for path in folder.rglob("*.*")} for folder in folders]
     assert files[0] == files[1]
-
-
-@pytest.mark.parametrize("learner", ["default", "reranker"])
-def test_the_same_digits_with_weights(spark, learner):
-    case = cases()[f"{learner}, windows, categories, weights"]()
-    tables = {name: spark.createDataFrame(own) for name, own in case.tables.items()}
-    with quiet():
-        found = fit(case.learner, **tables, partitions=3)
-    assert figures(case, found) == pytest.approx(figures(case, case.fit()), rel=1e-9, abs=1e-9)
 
 
 def test_the_same_lists_and_metrics(spark):

@@ -7,10 +7,14 @@ import warnings
 import numpy as np
 import pyarrow as pa
 import pytest
-from trimtab.learn.inputs import FitTables, encode_inputs
-from trimtab.spark.fit_session import open_session
-from trimtab.spark.history_counts import count_histories_on_spark
-from trimtab.spark.spark_tables import SparkTables
+
+import trimtab as tt
+from counted_tables import count, divided
+from dated_shop import DatedShop
+from trimtab.errors import TrimtabWarning
+from trimtab.learn.coding import COLUMNS, is_by_user
+from trimtab.learn.counted import count_tables
+from trimtab.parts.spark import open_spark, read_spark_frame
 
 import trimtab as tt
 from dated_shop import DatedShop
@@ -71,15 +75,17 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_the_same_as_a_local_fit(spark, case):
     tables = CASES[case]
-    on_spark = {name: spark.createDataFrame(table) for name, table in tables.items()}
-    with warnings.catch_warnings():
+    local = count(**tables).histories
+    _, shared, reading = divided(**tables)
+    frames = {
+        name: read_spark_frame(spark.createDataFrame(table), name, *COLUMNS[name])
+        for name, table in tables.items()
+        if is_by_user(name, table.column_names)
+    }
+    with warnings.catch_warnings(), open_spark(frames, 3) as parts:
         warnings.simplefilter("ignore", TrimtabWarning)  # of windows without timestamps
-        read = FitTables.read(**tables)
-        local = encode_inputs(read, 10, "never", None, "error").histories
-        given, learner = SparkTables.read(**on_spark), tt.BiasLearner()
-        with open_session(given, learner, "error", 3) as session:
-            found = count_histories_on_spark(session)
-    for name in ("window_days", "starts", "end", "n_users"):
+        found = count_tables(tt.BiasLearner(), parts, shared, reading).histories
+    for name in ("window_ticks", "starts", "end", "n_users"):
         assert getattr(found, name) == getattr(local, name), name
     assert len(found.before) == len(local.before) > 0
     assert (found.now is None) == (local.now is None)

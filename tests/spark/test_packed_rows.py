@@ -12,13 +12,12 @@ from trimtab.spark.packed_rows import pack_rows
 from trimtab.spark.spark_frames import batches_of_many_rows
 
 import trimtab as tt
-from drift import generate_drift
-from trimtab.daily.simulated_month import schema_of
-from trimtab.kernels.top_rows import unpack_rows
+from trimtab.datasets import generate_drift
+from trimtab.parts.spark import _batches_of_many_rows as batches_of_many_rows
+from trimtab.parts.spark import open_spark
 from trimtab.spark import fit
-from trimtab.tables.user_ranges import choose_ranges
 
-LISTS, SALES = 0, 1
+LISTS, SALES = "recs", "recent"
 MOST_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 MOST_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 NO_LIMIT = str(2**31 - 1)
@@ -54,6 +53,25 @@ def rows_of(table: pa.Table) -> list[tuple]:
     return sorted(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
+def columns():
+    """A function that makes values that can be packed of a part's tables.
+
+    Workers cannot import this module, so it travels by value.
+    """
+
+    def columns_of(tables):
+        return {
+            kind: {name: table[name].combine_chunks() for name in table.column_names}
+            for kind, table in tables.items()
+        }
+
+    return columns_of
+
+
+def as_list(column: pa.Array) -> list:
+    return column.to_pylist()
+
+
 @pytest.mark.parametrize("text", [False, True], ids=["integers", "text"])
 @pytest.mark.parametrize("by_id", [True, False], ids=["by id", "by hash"])
 def test_all_rows_of_a_range_arrive_in_one_partition(spark, monkeypatch, text, by_id):
@@ -64,19 +82,18 @@ def test_all_rows_of_a_range_arrive_in_one_partition(spark, monkeypatch, text, b
         LISTS: spark.createDataFrame(lists).repartition(3),
         SALES: spark.createDataFrame(sales),
     }
-    ranges = choose_ranges(frames[LISTS], len(lists), 5)
-    assert ranges.n_parts == 5
-    with pack_rows(frames, ranges) as packs:
-        found = packs.toArrow()
-        places = packs.rdd.mapPartitionsWithIndex(
+    with open_spark(frames, 5) as packs:
+        parts = list(packs.map(columns()))
+        places = packs.frame.rdd.mapPartitionsWithIndex(
             lambda place, rows: [(row["part"], place) for row in rows]
         ).collect()
-    schemas = {kind: schema_of(frame) for kind, frame in frames.items()}
-    parts = dict(unpack_rows(iter(found.to_batches()), schemas))
-    assert sorted(parts) == list(range(5))
+    assert len(parts) == 5
     for kind, whole in ((LISTS, lists), (SALES, sales)):
-        assert rows_of(pa.concat_tables([parts[part][kind] for part in range(5)])) == rows_of(whole)
-    users = [sorted(set(parts[part][LISTS]["user_id"].to_pylist())) for part in range(5)]
+        found = [
+            row for part in parts for row in zip(*map(as_list, part[kind].values()), strict=True)
+        ]
+        assert sorted(found) == rows_of(whole)
+    users = [sorted(set(as_list(part[LISTS]["user_id"]))) for part in parts]
     assert all(one[-1] < next_[0] for one, next_ in pairwise(users))
     assert max(map(len, users)) < 2 * min(map(len, users))
     assert len(set(places)) == 5
@@ -95,16 +112,16 @@ def test_a_fit_with_two_ranges_in_a_partition_is_the_same(spark, monkeypatch):
 
 def test_one_user(spark):
     lists = pa.table({"user_id": [7, 7], "item_id": [1, 2], "score": [1.0, 0.5]})
-    assert choose_ranges(spark.createDataFrame(lists), 2, 4).n_parts <= 2
+    with open_spark({LISTS: spark.createDataFrame(lists)}, 4) as packs:
+        (part,) = packs.map(columns())
+    assert as_list(part[LISTS]["item_id"]) == [1, 2]
 
 
 def test_large_whole_numbers_arrive_too(spark):
     users = pa.table({"user_id": [2**40, -(2**40), 3, 2**31], "item_id": [1, 2**62, -5, 4]})
-    frames = {SALES: spark.createDataFrame(users)}
-    with pack_rows(frames, choose_ranges(frames[SALES], len(users), 1)) as packs:
-        found = packs.toArrow()
-    parts = dict(unpack_rows(iter(found.to_batches()), {SALES: schema_of(frames[SALES])}))
-    assert rows_of(parts[0][SALES]) == rows_of(users)
+    with open_spark({SALES: spark.createDataFrame(users)}, 1) as packs:
+        (part,) = packs.map(columns())
+    assert sorted(zip(*map(as_list, part[SALES].values()), strict=True)) == rows_of(users)
 
 
 @pytest.fixture

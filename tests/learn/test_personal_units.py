@@ -13,25 +13,37 @@ from trimtab.learn.rerank import sampled_units
 from trimtab.learn.rerank.sampled_units import UserLog, sample_units
 
 import trimtab as tt
+from counted_tables import count
 from repeat_shop import RepeatShop
 from trimtab.kernels import rerank_reference as plain
 from trimtab.kernels.list_sources import OWN, TRENDING
+from trimtab.learn.biases import BiasFit, fit_biases
+from trimtab.learn.counted import Counted
 from trimtab.learn.personal_units import SampledUnits, lists_hold_own, widen_units
-from trimtab.tables.times import DAY
+from trimtab.learn.units import take_learning
+from trimtab.tables.timestamps import DAY
+from trimtab.tables.vocabulary import Vocabulary
 
 
-def prepare(shop: RepeatShop) -> tuple[HierarchyFit, FitInputs]:
-    tables = FitTables.read(shop.recs, shop.recent, shop.history)
-    inputs = encode_inputs(tables, 10, "never", None, "error")
+def prepare(shop: RepeatShop) -> tuple[BiasFit, Counted]:
+    counted = count(shop.recs, shop.recent, history=shop.history)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", tt.TrimtabWarning)
-        return fit_hierarchy(tt.BiasLearner(), inputs, None), inputs
+        return fit_biases(tt.BiasLearner(), counted, None), counted
 
 
-def sample(fit: HierarchyFit, inputs: FitInputs) -> tuple[SampledUnits, np.ndarray, UserLog]:
-    sampled, units = sample_units(fit.inputs, fit.fit.shared)
-    log = inputs.log
-    return sampled, units, UserLog(log.users, log.items, log.times, inputs.log_users[units])
+def sample(fit: BiasFit, counted: Counted, most_units: int = 20_000) -> SampledUnits:
+    choice = counted.limit(counted.choose_units()[0], most_units, 2_000_000)
+    (units,) = counted.parts.map(take_learning, counted.plan, choice, True)
+    return SampledUnits.of(units, fit.shared)
+
+
+def users_of(shop: RepeatShop, sampled: SampledUnits) -> list[int]:
+    """The user of each unit, found by the hash of the id."""
+    ids = np.unique(shop.recs["user_id"].to_numpy())
+    by_hash = dict(zip(Vocabulary(ids).hashes().tolist(), ids.tolist(), strict=True))
+    assert len(by_hash) == len(ids)
+    return [by_hash[own] for own in sampled.units.hashes.tolist()]
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +52,7 @@ def shop() -> RepeatShop:
 
 
 @pytest.fixture(scope="module")
-def prepared(shop) -> tuple[HierarchyFit, FitInputs]:
+def prepared(shop) -> tuple[BiasFit, Counted]:
     return prepare(shop)
 
 
@@ -58,17 +70,19 @@ def bought_before(shop: RepeatShop, user: int, start: int) -> dict[int, plain.Bo
 
 @pytest.mark.parametrize("widen_by", ["any", "listed"])
 def test_wider_lists_are_as_of_the_start_of_their_window(shop, prepared, widen_by):
-    fit, inputs = prepared
-    sampled, units, log = sample(fit, inputs)
-    wide, has_purchases = widen_units(sampled, log, widen_by)
+    fit, counted = prepared
+    sampled = sample(fit, counted)
+    wide, has_purchases = widen_units(sampled, widen_by)
     labels = sorted(set(shop.recent["window"].to_pylist()))
     window_of = np.array(shop.recent["window"].to_pylist())
-    starts = [times_of(shop.recent)[window_of == label].min() for label in labels]
-    users = np.array(inputs.units.users)[inputs.units.user_codes[units]]
-    ids = np.array(inputs.item_ids)
-    assert len(set(sampled.windows)) == 3
+    starts = fit.shared.histories.starts  # on the grid of days, at or before the first purchase
+    firsts = [times_of(shop.recent)[window_of == label].min() for label in labels]
+    assert all(0 <= first - start < DAY for first, start in zip(firsts, starts, strict=True))
+    users, windows = users_of(shop, sampled), sampled.units.windows
+    ids = np.array(counted.plan.item_ids)
+    assert len(set(windows)) == 3
     for unit in range(sampled.n_units):
-        bought = bought_before(shop, users[unit], starts[sampled.windows[unit]])
+        bought = bought_before(shop, users[unit], starts[windows[unit]])
         assert has_purchases[unit] == bool(bought)
         own = slice(*wide.lists.indptr[unit : unit + 2])
         items, sources = ids[wide.lists.items[own]], wide.sources[own]
@@ -76,8 +90,8 @@ def test_wider_lists_are_as_of_the_start_of_their_window(shop, prepared, widen_b
             assert terms == pytest.approx(plain.terms_of(bought.get(item)), rel=1e-12)
         may_add = set(ids.tolist())
         if widen_by == "listed":
-            windows = np.array(shop.recs["window"].to_pylist()) == labels[sampled.windows[unit]]
-            may_add = set(shop.recs["item_id"].to_numpy()[windows].tolist())
+            of_window = np.array(shop.recs["window"].to_pylist()) == labels[windows[unit]]
+            may_add = set(shop.recs["item_id"].to_numpy()[of_window].tolist())
         listed = set(items[sources == 0].tolist())
         expected = set(plain.choose_own(bought, may_add, 30)) - listed
         assert set(items[(sources & OWN) > 0].tolist()) == expected
@@ -86,31 +100,33 @@ def test_wider_lists_are_as_of_the_start_of_their_window(shop, prepared, widen_b
 
 def test_the_newest_purchases_are_not_known_in_their_window(shop, prepared):
     """Other purchases in the newest window, at the same times: all wider lists are the same."""
-    fit, inputs = prepared
     newest = np.array(shop.recent["window"].to_pylist()) == max(shop.recent["window"].to_pylist())
     items = shop.recent["item_id"].to_numpy().copy()
     items[newest] = np.roll(items[newest], 5)
     other = RepeatShop(repeats=0.5, n_users=60, drift=1.0)
     other.recent = shop.recent.set_column(1, "item_id", pa.array(items))
-    fit_2, inputs_2 = prepare(other)
-    for one, two in zip(widen_all(fit, inputs), widen_all(fit_2, inputs_2), strict=True):
+    for one, two in zip(widen_all(*prepared), widen_all(*prepare(other)), strict=True):
         assert one.tolist() == two.tolist()
 
 
-def widen_all(fit, inputs) -> list[np.ndarray]:
-    sampled, units, log = sample(fit, inputs)
-    wide, _ = widen_units(sampled, log, "any")
-    return [units, *wide.lists[:2], wide.sources, wide.terms]
+def widen_all(fit: BiasFit, counted: Counted) -> list[np.ndarray]:
+    sampled = sample(fit, counted)
+    wide, _ = widen_units(sampled, "any")
+    return [sampled.units.hashes, *wide.lists[:2], wide.sources, wide.terms]
 
 
-def test_a_sample_is_some_of_the_units_with_the_same_lists(prepared, monkeypatch):
-    fit, inputs = prepared
-    whole, all_units, _ = sample(fit, inputs)
-    assert len(all_units) == whole.n_units > 100
-    monkeypatch.setattr(sampled_units, "_MOST_UNITS", 50)
-    some, units, _ = sample(fit, inputs)
+def keys_of(sampled: SampledUnits) -> list[tuple[int, int]]:
+    return list(zip(sampled.units.hashes.tolist(), sampled.units.windows.tolist(), strict=True))
+
+
+def test_a_sample_is_some_of_the_units_with_the_same_lists(prepared):
+    fit, counted = prepared
+    whole = sample(fit, counted)
+    assert whole.n_units == counted.counts.learning.sum() > 100
+    some = sample(fit, counted, 50)
     assert 20 < some.n_units < 80
-    places = np.searchsorted(all_units, units)
+    place_of = {key: place for place, key in enumerate(keys_of(whole))}
+    places = np.array([place_of[key] for key in keys_of(some)])
     expected = whole.model.take(places)
     assert some.model.items.tolist() == expected.items.tolist()
     assert some.model.scores.tolist() == expected.scores.tolist()
@@ -119,7 +135,6 @@ def test_a_sample_is_some_of_the_units_with_the_same_lists(prepared, monkeypatch
 
 @pytest.mark.parametrize("lists_own", [True, False])
 def test_whether_lists_hold_what_users_have(lists_own):
-    fit, inputs = prepare(RepeatShop(repeats=0.5, n_users=60, lists_own=lists_own))
-    sampled, _, log = sample(fit, inputs)
-    wide, has_purchases = widen_units(sampled, log, "any")
+    sampled = sample(*prepare(RepeatShop(repeats=0.5, n_users=60, lists_own=lists_own)))
+    wide, has_purchases = widen_units(sampled, "any")
     assert lists_hold_own(wide, sampled, has_purchases) == lists_own

@@ -8,24 +8,25 @@ from trimtab.learn.inputs import FitTables, encode_inputs
 from trimtab.learn.rerank.rerank_fit import LocalSource
 
 import trimtab as tt
+from counted_tables import count
 from repeat_shop import RepeatShop
+from trimtab.learn.biases import fit_biases
 from trimtab.learn.personal_levels import learn_personal
-from trimtab.learn.personal_units import widen_units
+from trimtab.learn.personal_units import SampledUnits, widen_units
 from trimtab.learn.rerank_fit import _add_up
-from trimtab.models.widening import SOURCES
+from trimtab.learn.units import take_learning
+from trimtab.rerank.widening import SOURCES
 
 
 @pytest.fixture(scope="module")
 def learned():
     """The fit of the biases, and what users with purchases add."""
     shop = RepeatShop(repeats=0.3, drift=0.7, n_users=300)
-    inputs = encode_inputs(
-        FitTables.read(shop.recs, shop.recent, shop.history), 10, "never", None, "error"
-    )
-    source = LocalSource(tt.BiasLearner(), inputs, None)
-    fit = source.fit_biases()
-    sampled, log = source.sample(fit.shared)
-    wide, has_purchases = widen_units(sampled, log, "any")
+    counted = count(shop.recs, shop.recent, history=shop.history)
+    fit = fit_biases(tt.BiasLearner(), counted, None)
+    (units,) = counted.parts.map(take_learning, counted.plan, counted.choose_units()[0], True)
+    sampled = SampledUnits.of(units, fit.shared)
+    wide, has_purchases = widen_units(sampled, "any")
     sources = sum(SOURCES.values())
     return fit, learn_personal(sampled, wide, np.flatnonzero(has_purchases), sources, fit)
 

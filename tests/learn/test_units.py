@@ -1,0 +1,251 @@
+"""Units: folds and samples depend on ids alone, and counts of any parts of the users are equal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import trimtab as tt
+from counted_tables import count, count_in_parts
+from dated_shop import DatedShop
+from trimtab.learn.counted import Counted
+from trimtab.learn.counts import Counts, count_part, count_top_k, sum_counts
+from trimtab.learn.units import (
+    N_FOLDS,
+    folds_of,
+    hash_units,
+    join,
+    join_learning,
+    take_hits,
+    take_learning,
+)
+from trimtab.metrics.ranking import rank_lists
+from trimtab.tables.vocabulary import Vocabulary
+
+Tables = dict[str, pa.Table]
+
+
+@pytest.fixture(scope="module")
+def tables() -> Tables:
+    shop = DatedShop(n_users=120)
+    users = np.arange(0, 120, 3)
+    weights = pa.table({"user_id": users, "weight": (users % 4) / 2.0})
+    return {"recs": shop.recs, "recent": shop.recent, "history": shop.history, "weights": weights}
+
+
+def as_text(table: pa.Table) -> pa.Table:
+    place = table.column_names.index("user_id")
+    return table.set_column(place, "user_id", table["user_id"].cast(pa.string()))
+
+
+def shuffled(table: pa.Table) -> pa.Table:
+    return table.take(np.random.default_rng(1).permutation(table.num_rows))
+
+
+def weighed(table: pa.Table) -> pa.Table:
+    weights = np.random.default_rng(2).choice([0.0, 0.3, 1.0, 5.0], table.num_rows)
+    return table.append_column("weight", pa.array(weights))
+
+
+# Folds and samples --------------------------------------------------------------------------------
+
+
+def test_folds_and_hashes_are_those_of_the_text_of_ids():
+    ids = np.array([-5, 0, 7, 10, 42, 2**40])
+    hashes = Vocabulary(ids).hashes()
+    texts = sorted(map(str, ids.tolist()))
+    by_text = dict(zip(texts, Vocabulary(pa.array(texts)).hashes().tolist(), strict=True))
+    assert [by_text[str(own)] for own in ids.tolist()] == hashes.tolist()
+    assert len(set(hashes.tolist())) == len(ids)
+
+
+def test_folds_have_a_quarter_each_and_change_with_the_seed():
+    hashes = Vocabulary(np.arange(40_000)).hashes()
+    folds = [folds_of(hashes, seed) for seed in (0, 1, 2)]
+    for own in folds:
+        assert set(own.tolist()) == set(range(N_FOLDS))
+        assert np.abs(np.bincount(own) / 10_000 - 1).max() < 0.05
+    for one, other in ((0, 1), (1, 2), (0, 2)):  # about 2,500 in each pair of folds
+        assert np.abs(np.bincount(4 * folds[one] + folds[other]) / 2_500 - 1).max() < 0.1
+
+
+def test_samples_are_even_and_independent_of_folds_and_windows():
+    hashes = Vocabulary(np.arange(40_000)).hashes()
+    drawn = [hash_units(hashes, np.full(40_000, window), 0) for window in (0, 1)]
+    for own in drawn:
+        assert own.min() >= 0
+        assert own.max() < 1
+        assert np.abs(np.histogram(own, 10, (0, 1))[0] / 4_000 - 1).max() < 0.1
+        in_folds = np.bincount(folds_of(hashes, 0)[own < 0.25])
+        assert np.abs(in_folds / 2_500 - 1).max() < 0.1
+    assert abs(np.corrcoef(*drawn)[0, 1]) < 0.02
+    assert (hash_units(hashes, np.zeros(40_000, np.int32), 1) != drawn[0]).all()
+
+
+def key_of(units: Any) -> list[tuple[int, int]]:
+    return list(zip(units.hashes.tolist(), units.windows.tolist(), strict=True))
+
+
+def samples(counted: Counted, share: float = 0.5) -> list[dict]:
+    """Units with hits and learning units by user and window, with all that is learned from them."""
+    choice = counted.choose_units()[0]._replace(share=share)
+    hit = join(list(counted.parts.map(take_hits, counted.plan, choice)))
+    learning = join_learning(list(counted.parts.map(take_learning, counted.plan, choice, True)))
+    found: list[dict] = [{}, {}]
+    for unit, key in enumerate(key_of(hit)):
+        lists, own = hit.data.lists, slice(*hit.data.lists.indptr[unit : unit + 2])
+        found[0][key] = (
+            lists.items[own].tolist(), lists.scores[own].tolist(), hit.data.hits[own].tolist(),
+            hit.data.n_bought[unit], hit.data.weights[unit],
+        )  # fmt: skip
+    events = learning.events
+    for unit, key in enumerate(key_of(learning)):
+        bought = learning.bought.items[slice(*learning.bought.indptr[unit : unit + 2])]
+        rows = np.flatnonzero(events.users == learning.users[unit])
+        log = zip(events.items[rows].tolist(), events.times[rows].tolist(), strict=True)
+        found[1][key] = bought.tolist(), learning.weights[unit], sorted(log)
+    return found
+
+
+def test_the_same_sample_for_text_ids_shuffled_rows_and_any_parts(tables):
+    whole, expected = samples(count(**tables), 1.0), samples(count(**tables))
+    for every, some in zip(whole, expected, strict=True):
+        assert 0.3 * len(every) < len(some) < 0.7 * len(every)
+        assert some.items() <= every.items()
+    text = {name: as_text(table) for name, table in tables.items()}
+    mixed = {name: shuffled(table) for name, table in tables.items()}
+    for counted in (
+        count(**text), count(**mixed), count_in_parts(1, **tables), count_in_parts(2, **mixed),
+        count_in_parts(5, **tables), count_in_parts(7, **text),
+    ):  # fmt: skip
+        assert samples(counted) == expected
+
+
+def test_a_limit_is_kept_about(tables):
+    counted = count(**tables)
+    choice = counted.choose_units()[0]
+    n_units = int(counted.counts.learning.sum())
+    entries = int(counted.counts.listed_by_fold.sum())
+    assert choice.share == 1.0
+    assert counted.limit(choice, n_units, entries).share == 1.0
+    assert counted.limit(choice, n_units // 2, entries).share == pytest.approx(0.5, abs=0.01)
+    assert counted.limit(choice, n_units, entries // 4).share == pytest.approx(0.25, abs=0.01)
+
+
+# Counts -------------------------------------------------------------------------------------------
+
+
+def in_order(counts: Counts) -> list[object]:
+    """All counts, with gathered scores in the order of their values."""
+    order = np.lexsort((counts.is_full, *counts.ends.T))
+    counts = counts._replace(ends=counts.ends[order], is_full=counts.is_full[order])
+    return [
+        [np.asarray(part).tolist() for part in own]
+        if isinstance(own, tuple)
+        else np.asarray(own).tolist()
+        for own in counts
+    ]
+
+
+def test_counts_of_any_parts_are_equal(tables):
+    bare = {name: tables[name] for name in ("recs", "recent")}
+    weights = {name: weighed(tables[name]) for name in ("recent", "history")}
+    for case in (bare, tables, tables | weights):
+        whole = count(**case)
+        for n_parts in (1, 2, 5):
+            found = count_in_parts(n_parts, **case)
+            assert in_order(found.counts) == in_order(whole.counts)
+            assert found.survey._replace(example=None, item_ids=None, windows=None) == (
+                whole.survey._replace(example=None, item_ids=None, windows=None)
+            )
+            assert found.counts.median_ends() == whole.counts.median_ends()
+            assert found.counts.median_ends(full_only=True) == whole.counts.median_ends(True)
+            bias = np.linspace(-0.5, 0.5, whole.plan.n_items)
+            tops = [
+                sum_counts(counted.parts.map(count_top_k, counted.plan, "additive", bias))
+                for counted in (found, whole)
+            ]
+            assert [own.tolist() for own in tops[0]] == [own.tolist() for own in tops[1]]
+
+
+def test_counts_by_hand():
+    """Three users; the third bought, but has no list. User 2 bought nothing that is listed."""
+    recs = pa.table(
+        {"user_id": [1, 1, 1, 2, 2], "item_id": [7, 8, 9, 7, 8], "score": [5.0, 3, 1, 4, 1]}
+    )
+    recent = pa.table({"user_id": [1, 1, 2, 3], "item_id": [8, 9, 5, 7]})
+    counted = count(recs, recent, tt.BiasLearner(k=2))
+    counts = counted.counts
+    assert counted.plan.item_ids.tolist() == [5, 7, 8, 9]
+    assert counts.support.tolist() == [1, 1, 1, 1]
+    assert counts.listed.tolist() == [0, 2, 2, 1]
+    assert counts.before.shown.tolist() == [0, 2, 2, 0]
+    assert counts.lengths.tolist() == [1, 0, 1, 1]
+    assert counts.learning.tolist() == [2]
+    assert counts.numbers[:3].tolist() == [3, 4, 3]
+    assert counts.bought_by_fold.sum(axis=0).tolist() == [1, 0, 1, 1]
+    assert counts.listed_by_fold.sum(axis=0).tolist() == [0, 2, 2, 1]
+    assert counts.shown_by_window.tolist() == [[0, 2, 2, 0]]
+    assert sorted(counts.ends.tolist()) == [[4.0, 1.0], [5.0, 3.0]]
+    assert counts.is_full.tolist() == [True, True]
+    assert counts.largest.tolist() == [5.0, -1.0]
+    assert counts.sales is None
+    assert counts.weight_of_buyers(counted.plan) == 3.0
+    # NDCG@2 of user 1: the second slot of two.
+    value = counts.before.hit_values / counted.plan.quanta
+    assert value[2] == pytest.approx((1 / np.log2(3)) / (1 + 1 / np.log2(3)), abs=1e-8)
+    assert value[[0, 1, 3]].tolist() == [0, 0, 0]
+
+
+def test_groups_of_users_are_counted_separately(tables):
+    """Bought and listed by window and fold: those of the users of each fold alone."""
+    counted = count(tables["recs"], tables["recent"])
+    ids = np.unique(tables["recs"]["user_id"].to_numpy())
+    fold_of = dict(zip(ids.tolist(), folds_of(Vocabulary(ids).hashes(), 0).tolist(), strict=True))
+    labels = sorted(set(tables["recs"]["window"].to_pylist()))
+    frames = [tables[name].to_pandas() for name in ("recs", "recent")]
+    buys, has_list = (frame.groupby(["user_id", "window"]).size().index for frame in frames[::-1])
+    learning = buys.intersection(has_list)
+    items = np.array(counted.plan.item_ids).tolist()
+    for frame, found in zip(
+        frames, (counted.counts.listed_by_fold, counted.counts.bought_by_fold), strict=True
+    ):
+        rows = frame.drop_duplicates(["user_id", "item_id", "window"])
+        rows = rows[rows.set_index(["user_id", "window"]).index.isin(learning)]
+        rows = rows.assign(fold=rows["user_id"].map(fold_of))
+        sizes = rows.groupby(["window", "fold", "item_id"]).size()
+        expected = [
+            [sizes.get((label, fold, item), 0) for item in items]
+            for label in labels
+            for fold in range(N_FOLDS)
+        ]
+        assert found.tolist() == expected
+
+
+def test_medians_are_those_of_all_lists(tables):
+    """The k-th scores of lists, or the last ones of shorter lists."""
+    counted = count(tables["recs"], tables["recent"])
+    frame = tables["recs"].to_pandas().sort_values("score", ascending=False)
+    tops = frame.groupby(["user_id", "window"]).head(10).groupby(["user_id", "window"])["score"]
+    kth, gap = tops.min(), tops.max() - tops.min()
+    assert counted.counts.median_ends() == (kth.median(), gap.median())
+    long = tops.size() >= 10
+    assert counted.counts.median_ends(full_only=True) == (kth[long].median(), gap[long].median())
+    none = counted.counts._replace(ends=np.empty((0, 2)), is_full=np.empty(0, bool))
+    assert np.isnan(none.median_ends()).all()
+
+
+def test_a_part_with_lists_or_purchases_only():
+    recs = pa.table({"user_id": [1, 2], "item_id": [7, 7], "score": [1.0, 2.0]})
+    recent = pa.table({"user_id": [2, 3], "item_id": [7, 9]})
+    whole, parts = count(recs, recent), count_in_parts(3, recs=recs, recent=recent)
+    assert in_order(parts.counts) == in_order(whole.counts)
+    lengths = [len(part.lists.items) for part in parts.parts.values]
+    assert lengths == [1, 1, 0]
+    empty = [count_part(part, parts.plan).numbers[:2].tolist() for part in parts.parts.values]
+    assert empty == [[0, 0], [1, 1], [1, 1]]
+    top = rank_lists(parts.parts.values[2].lists, 10, np.zeros(2))
+    assert len(top.items) == 0
