@@ -19,9 +19,10 @@ import numpy as np
 from reranker_fits import RerankArrays
 from trimtab.arrays import Floats, Lists
 from trimtab.learn.personal_units import personal_units
-from trimtab.rerank import Coefficient, Reranker
-from trimtab.rerank.rerank_table import RerankTable
-from trimtab.rerank.widening import SOURCES, WiderLists
+from trimtab.models.model import Coefficient
+from trimtab.models.personal_ranking import RerankTable
+from trimtab.models.reranker import Reranker
+from trimtab.models.widening import SOURCES, WiderLists
 
 LEAVES, TREES = (7, 31), (50, 200)
 SETTINGS = {

@@ -19,7 +19,7 @@ from trimtab.arrays import Floats
 from trimtab.kernels.list_sources import OWN, TRENDING
 from trimtab.learn.personal_levels import LearnedPersonal, _PersonalFits
 from trimtab.learn.personal_units import PersonalUnits
-from trimtab.rerank.widening import SOURCES, TERMS, WiderLists
+from trimtab.models.widening import SOURCES, TERMS, WiderLists
 
 
 class Included(NamedTuple):

@@ -25,7 +25,7 @@ from trimtab.learn.personal_units import (
     widen_units,
 )
 from trimtab.learn.units import join_learning, take_learning
-from trimtab.tables.timestamps import as_datetime
+from trimtab.tables.times import as_datetime
 
 
 def fit_reranker(case: Case, metric: str) -> tt.Reranker:

@@ -21,7 +21,6 @@ from trimtab.daily import Refresh, Simulation
 from trimtab.learn import BiasLearner, RerankLearner
 from trimtab.metrics.evaluation import evaluate
 from trimtab.models import ItemBias, Reranker
-from trimtab.models.item_bias import ItemBias
 from trimtab.serve import settings as serve_settings
 from trimtab.serve.server import run as run_service
 

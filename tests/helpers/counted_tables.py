@@ -15,7 +15,7 @@ from trimtab.learn.coding import Reading, is_by_user, read_tables
 from trimtab.learn.counted import Counted, SharedTables, count_tables
 from trimtab.learn.sales import WEEK, Events, Grid, History, count_sales, history_before
 from trimtab.tables.columns import USER
-from trimtab.tables.timestamps import DAY
+from trimtab.tables.times import DAY
 
 DEFAULT = tt.BiasLearner()
 

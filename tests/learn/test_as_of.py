@@ -9,8 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from trimtab.learn.history import days_in
-from trimtab.learn.inputs import FitTables, encode_inputs
 
 import trimtab as tt
 from counted_tables import count
@@ -20,7 +18,7 @@ from trimtab.errors import GuardWarning
 from trimtab.learn.features import features_as_of, weighted_quantiles
 from trimtab.learn.forecasts import Lifts, forecast_lift
 from trimtab.learn.sales import History
-from trimtab.tables.timestamps import DAY
+from trimtab.tables.times import DAY
 
 
 @pytest.fixture(scope="module")

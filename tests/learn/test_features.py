@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from trimtab.learn.hierarchy.features import count_groups
-from trimtab.learn.history import count_history
 
 from trimtab.learn.features import WindowFeatures
 from trimtab.learn.sales import History

@@ -10,10 +10,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from trimtab.learn.hierarchy import trends
 
 import trimtab as tt
-from trimtab.datasets import generate_drift
+from drift import generate_drift
 from trimtab.learn import levels
 
 DEFAULT = tt.BiasLearner()

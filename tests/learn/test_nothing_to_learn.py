@@ -10,7 +10,7 @@ import pytest
 import trimtab as tt
 from random_shop import draw_shop
 
-SHOPS = 12
+SHOPS = 24
 
 
 def fit(learner, n_windows: int, seed: int):
@@ -23,21 +23,23 @@ def fit(learner, n_windows: int, seed: int):
 
 @pytest.mark.parametrize("n_windows", [3, 6])
 def test_random_purchases_teach_no_biases(n_windows):
-    for seed in range(SHOPS):
-        bias, told = fit(tt.BiasLearner(), n_windows, seed)
-        assert not np.any(bias.bias)
-        assert bias.summary.forecast is None
-        assert any("no clear gain in NDCG@10" in message for message in told)
-
-
-@pytest.mark.parametrize(("n_windows", "by_chance"), [(3, 1), (6, 0)])
-def test_random_purchases_teach_no_reranker(n_windows, by_chance):
     """One in twenty intervals of 90 % lies above 0 by chance."""
     switched_on = 0
     for seed in range(SHOPS):
+        bias, told = fit(tt.BiasLearner(), n_windows, seed)
+        is_on = bool(np.any(bias.bias))
+        switched_on += is_on
+        assert (bias.summary.forecast is None) == (not is_on)
+        assert any("no clear gain in NDCG@10" in message for message in told) == (not is_on)
+    assert switched_on <= 1
+
+
+@pytest.mark.parametrize("n_windows", [3, 6])
+def test_random_purchases_teach_no_reranker(n_windows):
+    switched_on = 0
+    for seed in range(SHOPS):
         reranker, told = fit(tt.RerankLearner(), n_windows, seed)
-        assert not np.any(reranker.bias.bias)
-        switched_on += reranker.learned != ()
-        assert (reranker.summary.forecast is None) == (reranker.learned == ())
-        assert any("no clear gain in NDCG@10" in m for m in told) == (reranker.learned == ())
-    assert switched_on <= by_chance
+        switched_on += reranker.changes_lists
+        assert (reranker.summary.forecast is None) == (not reranker.changes_lists)
+        assert any("no clear gain in NDCG@10" in m for m in told) == (not reranker.changes_lists)
+    assert switched_on <= 2

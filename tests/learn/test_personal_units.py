@@ -7,10 +7,6 @@ import warnings
 import numpy as np
 import pyarrow as pa
 import pytest
-from trimtab.learn.hierarchy.hierarchy_fit import HierarchyFit, fit_hierarchy
-from trimtab.learn.inputs import FitInputs, FitTables, encode_inputs
-from trimtab.learn.rerank import sampled_units
-from trimtab.learn.rerank.sampled_units import UserLog, sample_units
 
 import trimtab as tt
 from counted_tables import count
@@ -21,7 +17,7 @@ from trimtab.learn.biases import BiasFit, fit_biases
 from trimtab.learn.counted import Counted
 from trimtab.learn.personal_units import SampledUnits, lists_hold_own, widen_units
 from trimtab.learn.units import take_learning
-from trimtab.tables.timestamps import DAY
+from trimtab.tables.times import DAY
 from trimtab.tables.vocabulary import Vocabulary
 
 

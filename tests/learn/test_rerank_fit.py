@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from trimtab.learn.inputs import FitTables, encode_inputs
-from trimtab.learn.rerank.rerank_fit import LocalSource
 
 import trimtab as tt
 from counted_tables import count
@@ -15,7 +13,7 @@ from trimtab.learn.personal_levels import learn_personal
 from trimtab.learn.personal_units import SampledUnits, widen_units
 from trimtab.learn.rerank_fit import _add_up
 from trimtab.learn.units import take_learning
-from trimtab.rerank.widening import SOURCES
+from trimtab.models.widening import SOURCES
 
 
 @pytest.fixture(scope="module")

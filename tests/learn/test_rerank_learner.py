@@ -18,7 +18,7 @@ from novelty_shop import NOW as AFTER_NOVELTIES
 from repeat_shop import NOW, START, RepeatShop, W
 from trimtab import threads
 from trimtab.errors import GuardWarning
-from trimtab.models import RerankSummary
+from trimtab.models.model import RerankSummary
 from trimtab.models.widening import TERMS
 
 

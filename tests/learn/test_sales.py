@@ -23,7 +23,7 @@ from trimtab.learn.sales import (
     history_before,
 )
 from trimtab.metrics.event_weights import in_quanta
-from trimtab.tables.timestamps import DAY
+from trimtab.tables.times import DAY
 
 WINDOW_FROM = 400 * DAY
 N_ITEMS = 21  # the last one is never sold

@@ -10,8 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from trimtab.learn.history import count_history
-from trimtab.learn.inputs import FitTables, encode_inputs
 
 import trimtab as tt
 from click_shop import ClickShop, weigh

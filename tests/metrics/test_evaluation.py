@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 import pytest
 
 import trimtab as tt
+from drift import generate_drift
 from plain_metrics import METRICS as MEANS
-from trimtab.datasets import generate_drift
 
 
 def table(*names, rows):

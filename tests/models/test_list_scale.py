@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import trimtab as tt
 from drift import generate_drift
 from made_biases import SUMMARY, make_bias, recs_of, shown
+from trimtab import models
 from trimtab.errors import StoreError
 from trimtab.models.scaled_scores import to_scale, to_scores
 

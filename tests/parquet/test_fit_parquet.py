@@ -11,15 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from trimtab.learn.partitions import file_units
 
 import trimtab as tt
 from repeat_shop import RepeatShop
 from trimtab.learn import counted, rerank_fit
 from trimtab.learn.coding import COLUMNS
-from trimtab.parquet.fit import fit
-from trimtab.parquet.row_tables import open_table
-from trimtab.parts.files import open_files
+from trimtab.parquet import fit
+from trimtab.parts.files import open_files, open_table
 
 NAMES = ("recs", "recent", "history")
 Tables = dict[str, pa.Table]

@@ -17,7 +17,6 @@ from trimtab import spark as spark_api
 from trimtab.datasets import load_complete_journey
 from trimtab.engines import Repeat
 from trimtab.errors import SettingError, TrimtabError
-from trimtab.spark import user_batches
 
 K = 5
 APRIL = dt.datetime(2017, 4, 1, tzinfo=dt.UTC)
@@ -130,18 +129,6 @@ def test_timestamps_as_windows_are_unchanged(spark, tables):
         .equals(local["window"].cast(pa.timestamp("us", "UTC")))
     )
     assert found.drop_columns(["window"]).equals(local.drop_columns(["window"]))
-
-
-def test_batches_never_split_a_user(monkeypatch):
-    monkeypatch.setattr(user_batches, "_BATCH_ROWS", 4)
-    users = [1, 1, 2, 3, 3, 3, 3, 3, 3, 3, 4, 5, 5]
-    whole = pa.table({"user_id": users})
-    for size in (1, 2, 5, 100):
-        found = list(user_batches._whole_users(whole.to_batches(max_chunksize=size)))
-        assert pa.concat_tables(found).equals(whole)
-        seen = [set(table["user_id"].to_pylist()) for table in found]
-        assert sum(map(len, seen)) == 5
-    assert list(user_batches._whole_users(iter([]))) == []
 
 
 # Figures -----------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from datetime import timedelta
 
 import numpy as np
@@ -15,7 +14,6 @@ from made_rerankers import UNTIL, events_of, make_reranker
 from repeat_shop import NOW, RepeatShop
 from spark_settings import settings
 from trimtab import spark as spark_api
-from trimtab.models.reranker import RankingParts
 
 
 def partitions(spark, n):
@@ -156,15 +154,5 @@ def test_bad_events_are_refused_with_the_same_message(spark, name):
 
 def test_biases_refuse_events(spark):
     bias = make_reranker(BIASES).bias
-    with pytest.raises(tt.SettingError, match="history is given"):
+    with pytest.raises(tt.SettingError, match="history: only a Reranker"):
         spark_api.apply(bias, "lists", history="events")
-
-
-def test_three_numbers_per_item_are_sent(reranker):
-    ids = reranker.bias.item_ids
-    big = reranker.prepare(np.arange(100_000) + 1_000)
-    sent = pickle.dumps(RankingParts.of(big))
-    assert len(sent) < 30 * (100_000 + len(ids))
-    again = pickle.loads(sent).build()
-    assert again.item_part.tobytes() == big.item_part.tobytes()
-    assert len(again) == 100_000 + len(ids)

@@ -8,12 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from trimtab.learn.partitions import partitioned_fit
 
 import trimtab as tt
 from dated_shop import DatedShop
-from drift import generate_drift
-from trimtab.datasets import load_complete_journey
+from drift import generate_drift, load_complete_journey
 from trimtab.engines import Markov
 from trimtab.experiments.timeline import split_log
 from trimtab.learn import counted

@@ -16,10 +16,6 @@ from trimtab.learn.coding import COLUMNS, is_by_user
 from trimtab.learn.counted import count_tables
 from trimtab.parts.spark import open_spark, read_spark_frame
 
-import trimtab as tt
-from dated_shop import DatedShop
-from trimtab.errors import TrimtabWarning
-
 SHOP = DatedShop(n_users=200)
 BOUGHT = SHOP.recent.drop_columns("window")
 

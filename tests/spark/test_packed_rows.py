@@ -8,11 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException
-from trimtab.spark.packed_rows import pack_rows
-from trimtab.spark.spark_frames import batches_of_many_rows
 
 import trimtab as tt
-from trimtab.datasets import generate_drift
+from drift import generate_drift
 from trimtab.parts.spark import _batches_of_many_rows as batches_of_many_rows
 from trimtab.parts.spark import open_spark
 from trimtab.spark import fit

@@ -75,7 +75,7 @@ def read_tables(**given: Any) -> dict[str, Table]:
     return {
         name: read_frame(frame, name, *COLUMNS[name][0], optional=COLUMNS[name][1])
         for name, frame in given.items()
-        if frame is not None
+        if frame is not None or name in ("recs", "recent")
     }
 
 

@@ -39,7 +39,7 @@ from trimtab.learn.sales import (
 )
 from trimtab.learn.settings import LearnerSettings
 from trimtab.learn.units import Choice, EventScale, Plan
-from trimtab.metrics.event_weights import in_quanta
+from trimtab.metrics.event_weights import drop_weightless
 from trimtab.parts import Parts
 from trimtab.tables.columns import COUNT, ITEM, TIMESTAMP, USER, WEIGHT, WINDOW
 from trimtab.tables.frames import Table, read_scores
@@ -121,6 +121,10 @@ def count_tables(
         shared: other tables.
         reading: how tables are read.
     """
+    if shared.history is not None:
+        shared = shared._replace(history=drop_weightless(shared.history)[0])
+        if not len(shared.history):  # type: ignore[arg-type]
+            raise DataError(_ALL_ZERO.format("history"))
     coded = parts.keep(code_part, reading)
     survey = reduce(lambda total, part: total + part, coded.map(survey_of))
     for name, n_rows in survey.n_rows.items():
@@ -157,6 +161,9 @@ def _make_plan(
     )  # fmt: skip
 
 
+_ALL_ZERO = (
+    f"column '{WEIGHT}' of {{}} is 0 in every row: at least one event must have a weight above 0"
+)
 _NO_WEIGHT = (
     f"column '{WEIGHT}' of weights is 0 for every user who bought something: at least one must be "
     f"above 0"
@@ -169,10 +176,7 @@ def _scale_events(parts: Parts, survey: Survey) -> EventScale | None:
         return None
     for name, heaviest in survey.heaviest_event.items():
         if heaviest == 0:
-            raise DataError(
-                f"column '{WEIGHT}' of {name} is 0 in every row: at least one event must have a "
-                f"weight above 0"
-            )
+            raise DataError(_ALL_ZERO.format(name))
     most = survey.heaviest_event.get("recent", 1.0)
     quanta = quanta_below(float(survey.n_rows["recent"]))
     n, summed, squared = sum(parts.map(sum_event_weights, most, quanta))
@@ -223,14 +227,13 @@ class _Log:
     def count_shared(self, history: Table, items: Codes, plan: Plan) -> Sales:
         """Return the sales of a history without users."""
         times, weights = self._shared_times, None
+        if history.has(WEIGHT):
+            weights, _ = read_scores(history, WEIGHT)
+            weights = (plan.event_scale or EventScale(1.0, 1.0, False)).as_sales(weights)
         if history.has(COUNT):
             weights, lowest = read_scores(history, COUNT)
             require_counts(lowest)
             weights = np.rint(weights * 2.0**20) / 2.0**20  # sums of such fractions are exact
-        elif history.has(WEIGHT):
-            weights, _ = read_scores(history, WEIGHT)
-            scale = plan.event_scale
-            weights = in_quanta(weights) if scale is None else scale.as_sales(weights)
         events = Events(items, None, times, weights)
         if times is not None and self.newest is not None:
             events = events.take(np.flatnonzero(times < self.newest))

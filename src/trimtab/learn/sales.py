@@ -85,7 +85,7 @@ class Sales(NamedTuple):
         items, ticks, *counts = columns
         n_users = self.n_users + other.n_users
         if len(items) == 0:
-            return Sales(*columns, n_users)
+            return Sales(*columns[:5], n_users)  # type: ignore[call-arg]
         keys = (items.astype(np.int64) << 32) + ticks + _MIDDLE
         order = np.argsort(keys, kind="stable")  # two runs in order: they are merged
         first = np.flatnonzero(np.diff(keys[order], prepend=-1))
@@ -112,6 +112,9 @@ def count_sales(events: Events, ticks: Codes | None, n_items: int) -> Sales:
     n_users = 0 if users is None else int(np.count_nonzero(np.bincount(users)))
     timed = ticks is not None
     if ticks is None:
+        if weights is not None and users is not None:  # so that the order of rows does not matter
+            order = np.lexsort((weights, users, items))
+            items, users, weights = items[order], users[order], weights[order]
         ticks = np.arange(len(items), dtype=np.int32)
     if users is None:
         users = np.arange(len(items), dtype=np.int32)
@@ -139,6 +142,8 @@ def count_sales(events: Events, ticks: Codes | None, n_items: int) -> Sales:
 
 def _weigh_visits(items: Codes, grouped: Codes, weights: Floats) -> Floats:
     """The largest weight of each event's visit, in the order of the grouped events."""
+    if len(items) == 0:
+        return np.empty(0)
     by_item = np.argsort(items, kind="stable")
     items, weights = items[by_item], weights[by_item]
     order = np.lexsort((weights, grouped[:, 1], grouped[:, 0], items))

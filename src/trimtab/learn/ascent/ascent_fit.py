@@ -19,7 +19,7 @@ from trimtab.models.list_ranking import common_depth
 from trimtab.models.model import Summary
 from trimtab.models.scaled_scores import to_scale
 from trimtab.progress import Progress
-from trimtab.tables.columns import ITEM, SCORE
+from trimtab.tables.columns import ITEM, SCORE, WEIGHT
 from trimtab.tables.vocabulary import Vocabulary
 
 
@@ -28,6 +28,11 @@ def fit_ascent(
 ) -> ItemBias:
     """The biases that the ascent finds, item by item."""
     plan, counts, scale = counted.plan, counted.counts, settings.ascent_scale
+    if plan.event_scale is not None and plan.event_scale.differ:
+        raise DataError(
+            f"column '{WEIGHT}' of recent has different weights, but the ascent counts all "
+            f"purchases alike; use method='hierarchy', or drop the column"
+        )
     if scale == "log":
         _require_positive_scores(-float(counts.largest[1]))
     choice, _ = counted.choose_units()
@@ -66,9 +71,9 @@ def _align_start(start: ItemBias | None, item_ids: object, scale: str) -> Floats
             f"start has scale='{start.scale}', but the learner has scale='{scale}': they must be "
             f"equal; leave out start"
         )
-    theirs = Vocabulary(start.item_ids, "start", ITEM)
-    codes = theirs.codes(Vocabulary(item_ids).column)
-    biases: Floats = np.where(codes < 0, 0.0, np.append(start.bias, 0.0)[codes])
+    codes = Vocabulary(item_ids).codes(Vocabulary(start.item_ids, "start", ITEM).column)
+    biases = np.zeros(len(item_ids))  # type: ignore[arg-type]
+    biases[codes[codes >= 0]] = start.bias[codes >= 0]
     return biases
 
 
