@@ -54,7 +54,7 @@ def test_the_command_line_starts_without_the_compiler():
 
 def test_submodules_come_when_they_are_asked_for():
     assert "trimtab.datasets.shop_logs" in loaded_by("import trimtab as tt; tt.datasets.read_log")
-    assert "trimtab.parquet.fit_parquet" in loaded_by("import trimtab as tt; tt.parquet.fit")
+    assert "trimtab.parts.files" in loaded_by("import trimtab as tt; tt.parquet.fit")
     assert "trimtab.experiments.timeline" in loaded_by(
         "import trimtab as tt; tt.experiments.split_log"
     )

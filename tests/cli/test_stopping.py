@@ -39,7 +39,7 @@ main(sys.argv[3:])
 @pytest.mark.parametrize(
     ("temporary", "command"),
     [
-        ("temp/trimtab-*/*/*", f"fit --recs {LISTS} --recent events.parquet --out out/biases"),
+        ("temp/trimtab-*/*", f"fit --recs {LISTS} --recent events.parquet --out out/biases"),
         ("out/.*.part", f"apply --bias biases --recs {LISTS} --out out/top.parquet"),
         (
             "store/.staging-*/**/*",

@@ -67,12 +67,6 @@ def test_a_bad_strength_writes_nothing(call, folder, command):
     assert not (folder / "bad").exists()
 
 
-def test_a_method_that_counts_by_a_setting(call, folder):
-    done = fit(call, folder, "--out", "ratio", "--set", "method=ratio")
-    assert done.returncode == 0
-    assert tt.ItemBias.load(folder / "ratio").summary.method == "ratio"
-
-
 def test_a_service_at_a_strength(tmp_path):
     store, bias = Store(tmp_path / "store"), make_bias([7, 8, 9], [0.0, 0.5, -0.25])
     publish(store, bias)

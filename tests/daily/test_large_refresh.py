@@ -12,6 +12,7 @@ from shops import AS_OF, Shop
 from trimtab.daily import large_lists
 from trimtab.daily.large_lists import LargeLists, StackedLists, some_lists
 from trimtab.errors import DataError, RefusedError
+from trimtab.learn import BiasLearner
 from trimtab.store import Version
 from trimtab.tables.columns import ColumnMap
 
@@ -79,10 +80,11 @@ def test_text_ids_of_any_kind(shop: Shop, monkeypatch, kind):
     assert lists[0] == lists[1]
 
 
-def test_methods_that_need_all_lists_read_them(shop: Shop, monkeypatch):
-    expected = shop.job(method="recent").run(AS_OF).version
+def test_the_ascent_learns_from_large_lists(shop: Shop, monkeypatch):
+    learner = BiasLearner(method="ascent")
+    expected = shop.job(learner=learner).run(AS_OF).version
     monkeypatch.setattr(large_lists, "LARGE", 10)
-    found = shop.job(method="recent").run(AS_OF).version
+    found = shop.job(learner=learner).run(AS_OF).version
     assert files_of(found) == files_of(expected)
 
 

@@ -36,15 +36,15 @@ def forecasts(**lifts: float | None) -> dict[str, ForecastOf]:
 @pytest.mark.parametrize(
     ("lifts", "served", "chosen", "why"),
     [
-        ({"bias": 0.05, "ratio": 0.04}, None, "bias", "its forecast, +5.0%, is the highest"),
-        ({"bias": 0.05, "ratio": 0.06}, None, "ratio", "is the highest"),
-        ({"bias": 0.05, "ratio": 0.06}, "ratio", "ratio", "is the highest"),
-        ({"bias": 0.05, "ratio": 0.06}, "bias", "bias", "by less than its standard error"),
-        ({"bias": 0.05, "ratio": 0.08}, "bias", "ratio", "by more than its standard error"),
-        ({"bias": None, "ratio": 0.01}, "bias", "ratio", "bias, used so far, gains nothing"),
-        ({"bias": 0.01, "ratio": -0.01}, "ratio", "bias", "ratio, used so far, gains nothing"),
+        ({"bias": 0.05, "reranker": 0.04}, None, "bias", "its forecast, +5.0%, is the highest"),
+        ({"bias": 0.05, "reranker": 0.06}, None, "reranker", "is the highest"),
+        ({"bias": 0.05, "reranker": 0.06}, "reranker", "reranker", "is the highest"),
+        ({"bias": 0.05, "reranker": 0.06}, "bias", "bias", "by less than its standard error"),
+        ({"bias": 0.05, "reranker": 0.08}, "bias", "reranker", "by more than its standard error"),
+        ({"bias": None, "reranker": 0.01}, "bias", "reranker", "bias, used so far, gains nothing"),
+        ({"bias": 0.01, "reranker": -0.01}, "reranker", "bias", "reranker, used so far, gains nothing"),
         ({"bias": 0.05}, "reranker", "bias", "reranker, used so far, gains nothing"),
-        ({"bias": None, "ratio": -0.1}, "ratio", "bias", "no method gains on held-out windows"),
+        ({"bias": None, "reranker": -0.1}, "reranker", "bias", "no method gains on held-out windows"),
     ],
 )
 def test_a_method_is_changed_only_for_a_clear_gain(lifts, served, chosen, why):
@@ -59,7 +59,7 @@ def test_auto_publishes_the_best_and_says_why(shop):
     version = Store(shop.store).current()
     told = version.manifest["method"]
     lifts = {name: own["lift"] for name, own in told["forecasts"].items() if own["lift"]}
-    assert set(told["forecasts"]) >= {"bias", "ratio", "recent", "difference"}
+    assert set(told["forecasts"]) >= {"bias"}
     assert told["asked"] == "auto"
     assert told["used"] == max(lifts, key=lifts.__getitem__)
     assert told["why"] in result.stdout
@@ -67,7 +67,7 @@ def test_auto_publishes_the_best_and_says_why(shop):
     assert f"method {told['used']}: " in result.stdout
 
 
-@pytest.mark.parametrize("method", ["bias", "recent"])
+@pytest.mark.parametrize("method", ["bias", "reranker"])
 def test_auto_knows_the_method_served(shop, method):
     shop.job(method=method, accept=("guard",)).run(AS_OF - timedelta(1))
     told = shop.job(method="auto").run(AS_OF).version.manifest["method"]
@@ -76,20 +76,7 @@ def test_auto_knows_the_method_served(shop, method):
     assert (told["used"], told["why"]) == (expected.method, expected.why)
 
 
-@pytest.mark.parametrize("method", ["ratio", "recent", "difference"])
-def test_a_method_that_counts_is_published(shop, method):
-    done = shop.job(method=method, rerank=True, accept=("guard",)).run(AS_OF)
-    assert done.bias.summary.method == method
-    assert done.version.manifest["method"] == {"asked": method, "used": method}
-    assert (
-        done.version.bias()
-        .apply(pq.read_table(shop.lists / f"{AS_OF}.parquet"))
-        .equals(done.version.top())
-    )
-
-
 def test_names_of_a_backtest_are_understood(shop):
-    assert shop.job(method="distrdiff").method == "difference"
     assert shop.job(method="default").method == "bias"
 
 
@@ -137,11 +124,10 @@ def test_a_reranker_at_a_strength_is_published(shop):
     ("settings", "message"),
     [
         ({"method": "best"}, "method='best'"),
-        ({"method": "ratio", "reranker": True}, "reranker=True asks for another one"),
+        ({"method": "auto", "reranker": True}, "reranker=True asks for another one"),
         ({"strength": 2}, "strength=2"),
-        ({"method": "ratio", "widen": "any"}, "widen='any': needs reranker=True or method='auto'"),
+        ({"method": "bias", "widen": "any"}, "widen='any': needs reranker=True or method='auto'"),
         ({"method": "auto", "learner": tt.BiasLearner.paper()}, "a reranker takes k, metric"),
-        ({"method": "ratio", "learner": tt.BiasLearner(penalty=2.0)}, "setting of the ascent"),
     ],
 )
 def test_settings_that_do_not_go_together(shop, settings, message):

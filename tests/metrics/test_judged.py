@@ -12,7 +12,8 @@ import pytest
 
 import trimtab as tt
 from trimtab.errors import DataError
-from trimtab.metrics.evaluation import Judged, finish, judge
+from trimtab.metrics.evaluation import finish, judge
+from trimtab.parts.packing import pack, unpack
 
 N_USERS, N_ITEMS = 60, 25
 WEIGHT = "revenue"
@@ -76,7 +77,7 @@ def test_parts_add_up_to_the_whole(windows, text):
                 judge({"topk": a, "baseline": b}, bought, 5, weight, is_part=True)
                 for a, b, bought in parts_of(given, n_parts)
             )
-            judged = reduce(add, (Judged.from_bytes(part.to_bytes()) for part in parts))
+            judged = reduce(add, (unpack(pack(part)) for part in parts))
             shuffled = history.take(np.random.default_rng(n_parts).permutation(len(history)))
             assert finish(judged, weights, shuffled) == whole
 
