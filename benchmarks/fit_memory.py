@@ -15,7 +15,7 @@ import numpy as np
 
 from trimtab.arrays import Lists, Sets
 from trimtab.datasets import generate_drift
-from trimtab.learn.ascent.cycles import ascend
+from trimtab.learn.ascent import ascend
 from trimtab.learn.settings import AscentSettings
 
 

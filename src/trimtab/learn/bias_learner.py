@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from trimtab.bias import ItemBias
 from trimtab.errors import GuardWarning, SettingError
-from trimtab.learn.ascent.ascent_fit import fit_ascent, solve
+from trimtab.learn.ascent import fit_ascent, solve
 from trimtab.learn.counts.count_fit import fit_counts
 from trimtab.learn.hierarchy.hierarchy_fit import fit_hierarchy
 from trimtab.learn.input_checks import check_start, warn_of_unused_tables

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+QUANTA = 2.0**32  # in one unit's metric
+
 
 def quanta_below(most: float) -> float:
     """The largest power of two that keeps sums of up to `most` below 2**62."""
@@ -12,6 +14,4 @@ def quanta_below(most: float) -> float:
 
 def quanta_for(total_weight: float | None) -> float:
     """Quanta per unit of the metric; fewer for heavy weights. None: every unit weighs 1."""
-    from trimtab.kernels.bias_steps import QUANTA
-
     return QUANTA if total_weight is None else min(QUANTA, quanta_below(total_weight))
