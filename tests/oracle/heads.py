@@ -31,7 +31,10 @@ def check_row(state: State, dense: Dense, unit: int, ranked: np.ndarray) -> None
     codes = ranked * 2 + dense.bought[source, ranked]
     assert np.array_equal(items, codes[:length])
     assert (rows.scores[row][length:] == -np.inf).all()
-    assert floor == (scores[-1] if length < len(ranked) else -np.inf)
+    if floor > -np.inf:
+        assert floor == scores[-1]
+    else:
+        assert length == len(ranked)
     head = ranked[units.first_counted_slot : units.k + 1]
     hits = total[head[dense.bought[source, head]]]
     low = hits.min() if len(hits) else np.inf

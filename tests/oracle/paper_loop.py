@@ -4,8 +4,9 @@ A cycle costs candidates x units x log(units). Items share nothing and no unit i
 is little to get wrong; the fast kernel is timed and checked against it.
 
 It differs from the paper where the paper is wrong: t_p is taken without item i, a bias is placed
-inside an interval (see `kernels/ascent.py`), and the current value is read from the ranking. For a
-unit, t_p is the score in slot p without item i, a its own score of i; i passes slot p at t_p - a.
+inside an interval (see `kernels/ascent_steps.py`), and the current value is read from the ranking.
+For a unit, t_p is the score in slot p without item i, a its own score of i; i passes slot p at
+b = t_p - a.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets
-from trimtab.kernels.ascent import MARGIN, Rules
+from trimtab.kernels.ascent_steps import MARGIN, Rules
 from trimtab.kernels.compiling import helper, kernel
 from trimtab.kernels.hit_value import hit_value_table
 from trimtab.kernels.short_sorts import STACK, sort_curve

@@ -11,7 +11,13 @@ import pytest
 from brute import Dense, crossings, quanta_at, rank, to_dense, unit_quanta
 from heads import unit_losses
 from problems import METRICS, PAIRS, Case, draw_medium, draw_small
-from trimtab.kernels.ascent import add_breakpoints, add_others, find_listers, take_postponed
+from trimtab.kernels.ascent_steps import (
+    add_breakpoints,
+    add_buyers,
+    add_showing,
+    find_listers,
+    take_postponed,
+)
 from trimtab.kernels.compiling import bare_kernel
 from trimtab.kernels.hit_value import hit_value_table
 from trimtab.kernels.reference import item_curve, line_curve
@@ -27,17 +33,18 @@ def add_all_breakpoints(units, rows, by_item, scratch, item):
     scratch.counts[0] = 0
     scratch.counts[1] = 0
     n_affected, n_postponed = find_listers(rows, by_item, item, np.inf, scratch)
-    if units.reaches_unlisted:
-        n_affected = add_others(rows, by_item, item, scratch, n_affected)
+    if units.reaches_unlisted and rows.bias[item] > 0:
+        n_affected = add_showing(rows, by_item, item, scratch, n_affected)
     current = add_breakpoints(units, rows, item, scratch, n_affected)
     n_affected, n_postponed = take_postponed(rows, by_item, n_postponed, np.inf, scratch)
+    n_affected = add_buyers(rows, by_item, item, -np.inf, np.inf, scratch, n_affected)
     return current + add_breakpoints(units, rows, item, scratch, n_affected)
 
 
 def kernel_value(state: State, bias: float) -> int:
     """The kernel's curve at a bias off all breakpoints, relative to bias 0."""
     scratch = state.scratch
-    n_up, n_down, _ = scratch.counts
+    n_up, n_down = scratch.counts[:2]
     if bias < 0:
         return int(scratch.down_deltas[:n_down][scratch.down[:n_down] < -bias].sum())
     value = int(scratch.up_deltas[:n_up][scratch.up[:n_up] < bias].sum())

@@ -9,9 +9,9 @@ from unittest.mock import patch
 import numpy as np
 
 from problems import Case
-from trimtab.kernels import ascent
-from trimtab.kernels.ascent import ByItem, Scratch
+from trimtab.kernels import ascent_steps
 from trimtab.kernels.ascent_rows import Rows, Units
+from trimtab.kernels.ascent_steps import ByItem, Scratch
 from trimtab.kernels.ordered_multiset import BLOCK, OrderedMultiset
 from trimtab.learn.ascent import Solution
 
@@ -50,7 +50,7 @@ def record(case: Case, before_visit: Callable[[State, int], None] | None = None)
     """Solve a case; `before_visit` is called with the state and the item before each visit."""
     visits: list[Visit] = []
     states: list[State] = []
-    visit_items = ascent.visit_items
+    visit_items = ascent_steps.visit_items
 
     def visit(*given: Any) -> int:
         state = State(*given[:4])
@@ -72,7 +72,7 @@ def record(case: Case, before_visit: Callable[[State, int], None] | None = None)
             )
         return n_changed
 
-    with patch.object(ascent, "visit_items", visit):
+    with patch.object(ascent_steps, "visit_items", visit):
         found = case.solve()
     return Record(found, visits, states[0] if states else None)
 
@@ -85,7 +85,7 @@ def build(case: Case) -> State | None:
         states.append(State(*given[:4]))
         return 0
 
-    with patch.object(ascent, "visit_items", visit):
+    with patch.object(ascent_steps, "visit_items", visit):
         case.solve()
     return states[0] if states else None
 

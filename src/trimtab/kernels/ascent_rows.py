@@ -38,6 +38,7 @@ class Units(NamedTuple):
     k: int
     width: int  # slots of a row
     first_counted_slot: int  # the first slot with w_p > 0: k - 1 for ACC, otherwise 0
+    most: int  # that one unit can gain or lose, in quanta
     counts_hits_above: bool
     reaches_unlisted: bool  # unlisted items score their bias (unlisted="zero")
     indptr: Ints  # lists by source row

@@ -26,8 +26,8 @@ from trimtab.progress import Progress
 from trimtab.threads import ranges, run_ranges
 
 if TYPE_CHECKING:
-    from trimtab.kernels.ascent import ByItem
     from trimtab.kernels.ascent_rows import Rows, Units
+    from trimtab.kernels.ascent_steps import ByItem
 
 _CHUNKS = 64  # progress reports per cycle
 _LEAST_CHUNK = 256  # items
@@ -98,7 +98,7 @@ def ascend(
         unit: what penalties and caps are measured in; the median k-th score when absent.
         progress: called now and then with (cycle, candidates visited in it, candidates).
     """
-    from trimtab.kernels import ascent
+    from trimtab.kernels import ascent_steps
 
     engine = rank_by_engine(lists, bought, settings.k, settings.metric, n_items)
     largest = largest_of(lists.scores)
@@ -117,7 +117,7 @@ def ascend(
     often = (support >= settings.min_support) | (engine.exposure >= settings.min_exposure)
     by_item = _gather_by_item(units, ~excluded & often)
     order = _visiting_order(by_item, support + engine.exposure)
-    scratch = ascent.make_scratch(
+    scratch = ascent_steps.make_scratch(
         len(units.source), _count_hits(units), int(support.max(initial=0)), settings.k
     )
     after = np.where(np.diff(bought.indptr) > 0, 0.0, np.nan)
@@ -133,9 +133,9 @@ def ascend(
         objective = sums[0] - sums[1]
         changed = 0
         for begin, end in ranges(len(order), min(_CHUNKS, 1 + len(order) // _LEAST_CHUNK)):
-            changed += ascent.visit_items(
+            changed += ascent_steps.visit_items(
                 units, rows, by_item, scratch, order[begin:end],
-                cap, ascent.MARGIN * unit, penalty_rate, gain, sums, magnitudes,
+                cap, ascent_steps.MARGIN * unit, penalty_rate, gain, sums, magnitudes,
             )  # fmt: skip
             if progress is not None:
                 progress(cycles, end, len(order))
@@ -194,6 +194,7 @@ def _make_units(
         k=k,
         width=row_width(k),
         first_counted_slot=first_counted_slot(settings.metric, k),
+        most=int(levels.max(initial=1.0) * quanta) + 4 * (k + 1) ** 2,
         counts_hits_above=counts_hits_above(settings.metric),
         reaches_unlisted=settings.unlisted == "zero",
         indptr=read_only(lists.indptr),
@@ -258,7 +259,7 @@ def _value_rows(units: Units, rows: Rows, hit_values: Floats, by_unit: Floats) -
 
 def _gather_by_item(units: Units, is_candidate: Flags) -> ByItem:
     """Lists and purchases by item, source rows ascending in each for any number of threads."""
-    from trimtab.kernels import ascent
+    from trimtab.kernels import ascent_steps
 
     n_rows = len(units.indptr) - 1
     unit_of = _number_units(units)
@@ -267,7 +268,7 @@ def _gather_by_item(units: Units, is_candidate: Flags) -> ByItem:
     def gather(first: int, stop: int, writes: bool, *filled: Any) -> None:
         if not writes:
             at[first] = np.zeros((2, len(is_candidate)), np.int64)
-        ascent.gather_by_item(
+        ascent_steps.gather_by_item(
             first,
             stop,
             writes,
@@ -288,7 +289,7 @@ def _gather_by_item(units: Units, is_candidate: Flags) -> ByItem:
     listers, scores = np.empty(indptr[-1], np.int32), np.empty(indptr[-1])
     buyers = np.empty(buyers_indptr[-1], np.int32)
     run_ranges(gather, n_rows, True, listers, scores, buyers)
-    return ascent.ByItem(indptr, listers, scores, buyers_indptr, buyers)
+    return ascent_steps.ByItem(indptr, listers, scores, buyers_indptr, buyers)
 
 
 def _visiting_order(by_item: ByItem, weight: Ints) -> Codes:

@@ -21,7 +21,7 @@ class EngineRanking(NamedTuple):
 
 def rank_by_engine(lists: Lists, bought: Sets, k: int, metric: str, n_items: int) -> EngineRanking:
     """Rank every unit by the engine's scores."""
-    from trimtab.kernels import engine_ranking
+    from trimtab.kernels import unbiased_ranking
 
     kth_score = np.empty(lists.n_units)
     value = np.empty(lists.n_units)
@@ -30,7 +30,7 @@ def rank_by_engine(lists: Lists, bought: Sets, k: int, metric: str, n_items: int
 
     def rank(start: int, stop: int) -> None:
         exposure = np.zeros(n_items, np.int64)
-        engine_ranking.rank_by_engine(
+        unbiased_ranking.rank_by_engine(
             start,
             stop,
             k,

@@ -224,18 +224,24 @@ def take_postponed(rows, by_item, n_postponed, limit, scratch):
 
 
 @bare_helper
-def add_others(rows, by_item, item, scratch, n_affected):
-    """Add the units that do not list the item: its buyers, and those with a hit that may show it.
+def add_buyers(rows, by_item, item, above, limit, scratch, n_affected):
+    """Add the buyers that do not list the item and whose rows have a floor in (above, limit]."""
+    for e in range(by_item.buyers_indptr[item], by_item.buyers_indptr[item + 1]):
+        floor = rows.floor[by_item.buyers[e]]
+        if floor <= limit and (floor > above or above == -np.inf):
+            scratch.affected[n_affected] = np.int64(by_item.buyers[e]) * 4 + 2
+            scratch.own_scores[n_affected] = 0.0
+            n_affected += 1
+    return n_affected
+
+
+@bare_helper
+def add_showing(rows, by_item, item, scratch, n_affected):
+    """Add the units with a hit that may show the raised item and neither list nor bought it.
 
     A unit shows an unlisted item only if it is raised above the floor of the unit's row.
     """
-    for e in range(by_item.buyers_indptr[item], by_item.buyers_indptr[item + 1]):
-        scratch.affected[n_affected] = np.int64(by_item.buyers[e]) * 4 + 2
-        scratch.own_scores[n_affected] = 0.0
-        n_affected += 1
     bias = rows.bias[item]
-    if bias <= 0:
-        return n_affected
     _mark(by_item, item, scratch, _LISTER, _BUYER)
     n_units = len(rows.floor)
     for group in range(len(rows.group_floor)):
@@ -422,9 +428,17 @@ def best_bias(units, rows, by_item, item, rules, scratch):
     counts = scratch.counts
     counts[_UP] = counts[_DOWN] = 0
     n_affected, n_postponed = find_listers(rows, by_item, item, rules.cap, scratch)
-    if units.reaches_unlisted:
-        n_affected = add_others(rows, by_item, item, scratch, n_affected)
+    if units.reaches_unlisted and rows.bias[item] > 0:
+        n_affected = add_showing(rows, by_item, item, scratch, n_affected)
     current = add_breakpoints(units, rows, item, scratch, n_affected)
+    buyers_reach = -np.inf
+    n_buyers = by_item.buyers_indptr[item + 1] - by_item.buyers_indptr[item]
+    if n_buyers > 0:
+        budget = _possible_gain(scratch.up_deltas, counts[_UP]) + 2 * units.most * n_buyers
+        buyers_reach = min(first_key_over(rows.losses, budget), rules.cap)
+        buyers_reach = max(buyers_reach, rows.bias[item]) + 4 * rules.margin
+        n_affected = add_buyers(rows, by_item, item, -np.inf, buyers_reach, scratch, np.int64(0))
+        current += add_breakpoints(units, rows, item, scratch, n_affected)
     to_beat = current - _penalty(rows.bias[item], rules) + 1
     sort_curve(scratch.down, scratch.down_deltas, counts[_DOWN], scratch.stack)
     below_value, below, _ = _climb(
@@ -440,6 +454,8 @@ def best_bias(units, rows, by_item, item, rules, scratch):
     reach = limit + 4 * rules.margin
     while True:
         n_affected, n_postponed = take_postponed(rows, by_item, n_postponed, reach, scratch)
+        if reach == np.inf:
+            n_affected = add_buyers(rows, by_item, item, buyers_reach, reach, scratch, n_affected)
         current += add_breakpoints(units, rows, item, scratch, n_affected)
         n_up = _bring_to_front(scratch.up, scratch.up_deltas, counts[_UP], reach)
         sort_curve(scratch.up, scratch.up_deltas, n_up, scratch.stack)
