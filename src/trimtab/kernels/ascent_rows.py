@@ -68,7 +68,7 @@ class Rows(NamedTuple):
 
 def row_width(k: int) -> int:
     """Slots of a row: enough for some items to leave before it must be filled again."""
-    return k + 1 + max(4, k // 8)
+    return k + 1 + max(2, k // 8)
 
 
 @bare_helper
@@ -154,30 +154,36 @@ def _move_in_row(units, rows, unit, item, relevant, score):
     """Give an item its new score in a row; -inf takes it out."""
     width = units.width
     start = unit * width
-    whole = rows.floor[unit] == -np.inf
-    n = 0
-    old = -1
-    while n < width and rows.scores[start + n] > -np.inf:
-        if rows.items[start + n] >> 1 == item:
-            old = n
-        n += 1
-    if old >= 0:
-        n -= 1
-        for p in range(start + old, start + n):
-            rows.scores[p] = rows.scores[p + 1]
-            rows.items[p] = rows.items[p + 1]
-        rows.scores[start + n] = -np.inf
     marked = np.int32(item * 2 + relevant)
-    new = n
-    while new > 0 and (
-        rows.scores[start + new - 1] < score
-        or (rows.scores[start + new - 1] == score and rows.items[start + new - 1] > marked)
-    ):
-        new -= 1
-    if score > -np.inf and (new < n or whole):
+    n = np.int64(0)
+    old = np.int64(-1)
+    new = np.int64(0)  # the number of other items that come before it
+    while n < width and rows.scores[start + n] > -np.inf:
+        other = rows.items[start + n]
+        if other >> 1 == item:
+            old = n
+        else:
+            tied_before = rows.scores[start + n] == score and other < marked
+            new += rows.scores[start + n] > score or tied_before
+        n += 1
+    whole = rows.floor[unit] == -np.inf
+    n_others = n - (old >= 0)
+    enters = score > -np.inf and (new < n_others or whole)
+    if old < 0 and not enters:
+        return
+    if old < 0:
         whole = whole and n < width  # otherwise the last item, or this one, stays outside
-        if new < width:
-            n = insert_in_top_k(rows.items, rows.scores, start, n, width, score, marked)
+        old = min(n, width - 1)
+    if not enters:
+        new = n_others
+    n = min(n_others + enters, width)
+    if new < width:
+        step = 1 if new > old else -1
+        for p in range(start + old, start + new, step):
+            rows.scores[p] = rows.scores[p + step]
+            rows.items[p] = rows.items[p + step]
+        rows.scores[start + new] = score if enters else -np.inf
+        rows.items[start + new] = marked
     if n <= units.k and not whole:
         fill_row(units, rows, unit)
     else:

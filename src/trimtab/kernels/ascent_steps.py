@@ -34,7 +34,7 @@ from trimtab.arrays import Codes, Floats, Ints
 from trimtab.kernels.ascent_rows import GROUP, hit_step, update_row
 from trimtab.kernels.compiling import bare_helper, bare_kernel
 from trimtab.kernels.ordered_multiset import add_weight, first_key_over, skip_below
-from trimtab.kernels.short_sorts import STACK, sort_curve
+from trimtab.kernels.short_sorts import STACK, bring_forward, sort_curve
 
 MARGIN = 1e-6  # in units of the median k-th score
 _ULPS = 2.0**-46  # 64 ulps of the largest number involved
@@ -353,18 +353,6 @@ def _highest_gain(up, up_deltas, n_up):
 
 
 @bare_helper
-def _bring_to_front(up, up_deltas, n_up, limit):
-    """Move the breakpoints up to the limit to the front; returns their number."""
-    n = 0
-    for e in range(n_up):
-        if up[e] <= limit:
-            up[e], up[n] = up[n], up[e]
-            up_deltas[e], up_deltas[n] = up_deltas[n], up_deltas[e]
-            n += 1
-    return n
-
-
-@bare_helper
 def _climb(losses, has_losses, points, deltas, n, limit, rules, to_beat):
     """The best value on one side of 0, its distance from 0, and whether more must be known.
 
@@ -457,7 +445,8 @@ def best_bias(units, rows, by_item, item, rules, scratch):
         if reach == np.inf:
             n_affected = add_buyers(rows, by_item, item, buyers_reach, reach, scratch, n_affected)
         current += add_breakpoints(units, rows, item, scratch, n_affected)
-        n_up = _bring_to_front(scratch.up, scratch.up_deltas, counts[_UP], reach)
+        last = counts[_UP] - 1
+        n_up = bring_forward(scratch.up, scratch.up_deltas, np.int64(0), last, reach, True)
         sort_curve(scratch.up, scratch.up_deltas, n_up, scratch.stack)
         value, above, is_open = _climb(
             rows.losses, units.reaches_unlisted, scratch.up, scratch.up_deltas, n_up,

@@ -36,6 +36,24 @@ def _sort_by_insertion(values, deltas, low, high):
 
 
 @bare_helper
+def bring_forward(values, deltas, low, high, pivot, equal):
+    """Bring values below the pivot (or equal to it) to the front; returns the first of the others.
+
+    It swaps at every step instead of branching on what cannot be predicted.
+    """
+    first = low
+    for e in range(low, high + 1):
+        v = values[e]
+        d = deltas[e]
+        values[e] = values[first]
+        deltas[e] = deltas[first]
+        values[first] = v
+        deltas[first] = d
+        first += (v < pivot) | (equal & (v == pivot))
+    return first
+
+
+@bare_helper
 def sort_curve(values, deltas, n, stack):
     """Sort the first `n` (value, delta) in place, by value ascending; uses `stack`."""
     depth = 1
@@ -46,32 +64,19 @@ def sort_curve(values, deltas, n, stack):
         low = stack[2 * depth]
         high = stack[2 * depth + 1]
         while high - low > _SHORT:
-            # The longer side goes on the stack.
             pivot = _median_of_three(values, low, high)
-            i = low
-            j = high
-            while i <= j:
-                while values[i] < pivot:
-                    i += 1
-                while values[j] > pivot:
-                    j -= 1
-                if i <= j:
-                    v = values[i]
-                    values[i] = values[j]
-                    values[j] = v
-                    d = deltas[i]
-                    deltas[i] = deltas[j]
-                    deltas[j] = d
-                    i += 1
-                    j -= 1
-            if j - low > high - i:
+            first = bring_forward(values, deltas, low, high, pivot, False)
+            if first == low:  # the pivot is the lowest value: its equals are in place now
+                low = bring_forward(values, deltas, low, high, pivot, True)
+                continue
+            if first - low > high + 1 - first:
                 stack[2 * depth] = low
-                stack[2 * depth + 1] = j
-                low = i
+                stack[2 * depth + 1] = first - 1
+                low = first
             else:
-                stack[2 * depth] = i
+                stack[2 * depth] = first
                 stack[2 * depth + 1] = high
-                high = j
+                high = first - 1
             depth += 1
         _sort_by_insertion(values, deltas, low, high)
 
