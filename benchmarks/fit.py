@@ -29,7 +29,8 @@ import numpy as np
 
 from generated_drift import DriftData, generate_drift
 from trimtab.arrays import Lists, Sets
-from trimtab.learn.ascent.cycles import Solution, ascend
+from trimtab.datasets import DriftData, generate_drift
+from trimtab.learn.ascent import Solution, ascend
 from trimtab.learn.settings import AscentSettings
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "oracle"))

@@ -14,7 +14,6 @@ ELSEWHERE = {
     *("simulated_shoppers", "random_draws"),  # generated data
     "redistribute",  # A/B tests
     "id_ranges",  # tables larger than memory
-    "ordered_multiset",  # the paper's method
 }
 
 

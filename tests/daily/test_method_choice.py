@@ -42,9 +42,19 @@ def forecasts(**lifts: float | None) -> dict[str, ForecastOf]:
         ({"bias": 0.05, "reranker": 0.06}, "bias", "bias", "by less than its standard error"),
         ({"bias": 0.05, "reranker": 0.08}, "bias", "reranker", "by more than its standard error"),
         ({"bias": None, "reranker": 0.01}, "bias", "reranker", "bias, used so far, gains nothing"),
-        ({"bias": 0.01, "reranker": -0.01}, "reranker", "bias", "reranker, used so far, gains nothing"),
+        (
+            {"bias": 0.01, "reranker": -0.01},
+            "reranker",
+            "bias",
+            "reranker, used so far, gains nothing",
+        ),
         ({"bias": 0.05}, "reranker", "bias", "reranker, used so far, gains nothing"),
-        ({"bias": None, "reranker": -0.1}, "reranker", "bias", "no method gains on held-out windows"),
+        (
+            {"bias": None, "reranker": -0.1},
+            "reranker",
+            "bias",
+            "no method gains on held-out windows",
+        ),
     ],
 )
 def test_a_method_is_changed_only_for_a_clear_gain(lifts, served, chosen, why):

@@ -8,7 +8,7 @@ import numba
 import numpy as np
 import pytest
 
-from trimtab.kernels.short_sorts import STACK, nth_smallest, sort_curve, sort_steps
+from trimtab.kernels.short_sorts import STACK, nth_smallest, sort_curve
 
 
 @numba.njit
@@ -34,15 +34,11 @@ def test_nth_smallest(n, distinct):
 
 
 @numba.njit
-def sort_all(which, values, deltas, stack):
-    if which == 0:
-        sort_curve(values, deltas, len(values), stack)
-    else:
-        sort_steps(values, deltas, len(values), stack)
+def sort_all(values, deltas, stack):
+    sort_curve(values, deltas, len(values), stack)
 
 
-@pytest.mark.parametrize("which", [0, 1])
-def test_sorts_of_pairs(which):
+def test_sort_of_pairs():
     sizes, kinds = (0, 1, 2, 25, 26, 400), (1, 2, 7, 10**6)
     for n, distinct, case in itertools.product(sizes, kinds, range(20)):
         random = np.random.default_rng([n, distinct, case])
@@ -52,7 +48,7 @@ def test_sorts_of_pairs(which):
         if case == 1:
             values = np.sort(values)[::-1].copy()
         before, deltas = values.copy(), np.arange(n)
-        sort_all(which, values, deltas, np.empty(STACK, np.int64))
+        sort_all(values, deltas, np.empty(STACK, np.int64))
         assert np.array_equal(values, np.sort(before))
         assert np.array_equal(before[deltas], values)
         assert np.array_equal(np.sort(deltas), np.arange(n))

@@ -4,8 +4,9 @@ A cycle costs candidates x units x log(units). Items share nothing and no unit i
 is little to get wrong; the fast kernel is timed and checked against it.
 
 It differs from the paper where the paper is wrong: t_p is taken without item i, a bias is placed
-inside an interval (see `bias_steps`), and the current value is read from the ranking. For a unit,
-t_p is the score in slot p without item i, a its own score of i; i passes slot p at b = t_p - a.
+inside an interval (see `kernels/ascent_steps.py`), and the current value is read from the ranking.
+For a unit, t_p is the score in slot p without item i, a its own score of i; i passes slot p at
+b = t_p - a.
 """
 
 from __future__ import annotations
@@ -15,17 +16,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets
-from trimtab.kernels.bias_steps import (
-    MARGIN,
-    QUANTA,
-    is_better,
-    is_too_narrow,
-    make_rules,
-    penalty_of,
-)
+from trimtab.kernels.ascent_steps import MARGIN, Rules
 from trimtab.kernels.compiling import helper, kernel
 from trimtab.kernels.hit_value import hit_value_table
 from trimtab.kernels.short_sorts import STACK, sort_curve
+from trimtab.learn.counts import QUANTA
 
 if TYPE_CHECKING:
     from trimtab.learn.settings import AscentSettings
@@ -204,6 +199,22 @@ def _breakpoints(units, item, raised, curve, keep_zero_steps):
 
 
 @helper
+def penalty_of(bias, rules):
+    """The penalty of a bias, in quanta."""
+    return np.int64(np.rint(rules.penalty_rate * abs(bias)))
+
+
+@helper
+def is_better(value, bias, best_value, best_bias):
+    """Whether a bias is better: higher value, then smaller |bias|, then the negative one."""
+    if value != best_value:
+        return value > best_value
+    if abs(bias) != abs(best_bias):
+        return abs(bias) < abs(best_bias)
+    return bias < best_bias
+
+
+@helper
 def _best_of_side(values, deltas, n, sign, rules, best_value, best_bias):
     """The best of one bias per interval on one side of 0, or the best so far."""
     value = np.int64(0)
@@ -218,7 +229,7 @@ def _best_of_side(values, deltas, n, sign, rules, best_value, best_bias):
         if net == 0 and at < np.inf:
             continue
         width = min(at, rules.cap) - low
-        if not is_too_narrow(width, rules):
+        if width > rules.narrow:
             bias = sign * (low + min(width / 2, rules.margin))
             total = value - penalty_of(bias, rules)
             if is_better(total, bias, best_value, best_bias):
@@ -287,7 +298,8 @@ def visit_all(
     for _ in range(cycles):
         for item in order:
             bias = offset[item]
-            rules = make_rules(cap, margin, penalty_rate, magnitudes[0] + magnitudes[1])
+            narrow = 2.0**-46 * (magnitudes[0] + magnitudes[1])
+            rules = Rules(cap, max(margin, narrow / 2), narrow, penalty_rate)
             _fill_item(columns, item, curve)
             n_up, n_down, current = _breakpoints(units, item, bias > 0, curve, keep_zero_steps)
             value, best = _best_step(curve, n_up, n_down, rules)

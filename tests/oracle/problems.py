@@ -9,7 +9,7 @@ import numpy as np
 from paper_loop import ascend_by_paper_loop
 from trimtab.arrays import Lists, Sets
 from trimtab.kernels.reference import Task, Unit
-from trimtab.learn.ascent.cycles import Solution, ascend
+from trimtab.learn.ascent import Solution, ascend
 from trimtab.learn.settings import AscentSettings
 
 METRICS = ("acc", "map", "ndcg")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import count, pairwise
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -11,65 +11,55 @@ import pytest
 from brute import Dense, crossings, quanta_at, rank, to_dense, unit_quanta
 from heads import unit_losses
 from problems import METRICS, PAIRS, Case, draw_medium, draw_small
-from trimtab.kernels.affected_units import (
+from trimtab.kernels.ascent_steps import (
     add_breakpoints,
     add_buyers,
-    add_units_showing_item,
+    add_showing,
     find_listers,
-    mark_affected,
     take_postponed,
-    unpack_scratch,
 )
-from trimtab.kernels.compiling import kernel, pack
-from trimtab.kernels.ordered_multiset import passed_weights
-from trimtab.kernels.prepare_lists import unpack_by_item
+from trimtab.kernels.compiling import bare_kernel
+from trimtab.kernels.hit_value import hit_value_table
 from trimtab.kernels.reference import item_curve, line_curve
-from trimtab.kernels.top_rows import unpack_problem, unpack_rows
+from trimtab.learn.counts import QUANTA
 from watch import State, build, entries_of, record
 
 FINE = 2.0**-20  # quarters and eighths plus this are exact
-visit_numbers = count(1_000_000)  # the kernel's own visits have lower numbers
 
 
-@kernel
-def add_all_breakpoints(packed, packed_rows, packed_by_item, packed_scratch, item, visit):
+@bare_kernel
+def add_all_breakpoints(units, rows, by_item, scratch, item):
     """Write the breakpoints of all affected units; returns the value at the current bias."""
-    problem = unpack_problem(packed)
-    rows = unpack_rows(packed_rows)
-    by_item = unpack_by_item(packed_by_item)
-    scratch = unpack_scratch(packed_scratch)
     scratch.counts[0] = 0
     scratch.counts[1] = 0
-    bias = rows.offset[item]
-    n_affected, n_postponed = find_listers(rows, by_item, item, bias, np.inf, scratch)
-    if problem.reaches_unlisted and bias > 0:
-        mark_affected(by_item, item, scratch, visit)
-        n_affected = add_units_showing_item(problem, rows, bias, visit, scratch, n_affected)
-    current = add_breakpoints(problem, rows, item, scratch, n_affected)
+    n_affected, n_postponed = find_listers(rows, by_item, item, np.inf, scratch)
+    if units.reaches_unlisted and rows.bias[item] > 0:
+        n_affected = add_showing(rows, by_item, item, scratch, n_affected)
+    current = add_breakpoints(units, rows, item, scratch, n_affected)
     n_affected, n_postponed = take_postponed(rows, by_item, n_postponed, np.inf, scratch)
-    n_affected = add_buyers(rows, by_item, item, -np.inf, np.inf, scratch, np.int64(n_affected))
-    return current + add_breakpoints(problem, rows, item, scratch, n_affected)
+    n_affected = add_buyers(rows, by_item, item, -np.inf, np.inf, scratch, n_affected)
+    return current + add_breakpoints(units, rows, item, scratch, n_affected)
 
 
 def kernel_value(state: State, bias: float) -> int:
     """The kernel's curve at a bias off all breakpoints, relative to bias 0."""
     scratch = state.scratch
-    n_up, n_down, _ = scratch.counts
+    n_up, n_down = scratch.counts[:2]
     if bias < 0:
-        return -int(scratch.down_deltas[:n_down][scratch.down[:n_down] > bias].sum())
+        return int(scratch.down_deltas[:n_down][scratch.down[:n_down] < -bias].sum())
     value = int(scratch.up_deltas[:n_up][scratch.up[:n_up] < bias].sum())
-    if state.problem.reaches_unlisted:
+    if state.units.reaches_unlisted:
         value -= sum(weight for key, _, weight in entries_of(state.rows.losses) if key < bias)
     return value
 
 
-def quanta_by_slot(state: State, dense: Dense) -> np.ndarray:
+def quanta_by_slot(case: Case, state: State, dense: Dense) -> np.ndarray:
     """The value of a hit by [source row, slot]; 0 for units that cannot learn."""
-    problem = state.problem
-    hit_values = np.zeros((len(dense.weights), problem.k + 1), np.int64)
-    table = problem.hit_values_float.reshape(problem.k + 1, problem.k + 1)
-    weights = dense.weights[problem.source, None]
-    hit_values[problem.source] = np.rint(weights * table[problem.max_hits]).astype(np.int64)
+    units, k = state.units, case.settings.k
+    hit_values = np.zeros((len(dense.weights), k + 1), np.int64)
+    max_hits = np.minimum(k, dense.bought.sum(axis=1))
+    values = dense.weights[:, None] * (hit_value_table(case.settings.metric, k)[max_hits] * QUANTA)
+    hit_values[units.source] = np.rint(values[units.source]).astype(np.int64)
     return hit_values
 
 
@@ -82,8 +72,8 @@ def points_off_ties(ends: np.ndarray, exact: bool) -> list[float]:
 
 
 def check_off_ties(case: Case, dense: Dense, state: State, item: int, exact: bool) -> None:
-    add_all_breakpoints(*map(pack, state), item, next(visit_numbers))
-    hit_values, bias = quanta_by_slot(state, dense), state.rows.offset
+    add_all_breakpoints(*state, item)
+    hit_values, bias = quanta_by_slot(case, state, dense), state.rows.bias
     at_0 = quanta_at(dense, hit_values, bias, item, 0.0)
     for point in points_off_ties(crossings(dense, bias, item, 0.0), exact):
         expected = quanta_at(dense, hit_values, bias, item, point) - at_0
@@ -121,31 +111,34 @@ def test_curves_on_breakpoints(metric: str, unlisted: str) -> None:
             start = np.where(found.excluded, 0.0, first)
             start[item] = tie
             state = build(replace(case, start=start))
-            current = add_all_breakpoints(*map(pack, state), item, next(visit_numbers))
-            hit_values, bias = quanta_by_slot(state, dense), state.rows.offset
+            current = add_all_breakpoints(*state, item)
+            hit_values, bias = quanta_by_slot(case, state, dense), state.rows.bias
             expected = quanta_at(dense, hit_values, bias, item, tie)
             assert current == expected - quanta_at(dense, hit_values, bias, item, 0.0)
 
 
-def check_shared(state: State, dense: Dense, item: int) -> None:
+def check_shared(case: Case, state: State, dense: Dense, item: int) -> None:
     """The shared losses less those of the affected units are the losses of all other units."""
-    problem, rows = state.problem, state.rows
-    hit_values = quanta_by_slot(state, dense)
-    out = rows.offset.copy()
+    units, rows = state.units, state.rows
+    hit_values = quanta_by_slot(case, state, dense)
+    out = rows.bias.copy()
     out[item] = 0.0
     losses_of_affected, others = [], []
-    for unit, source in enumerate(problem.source.tolist()):
-        ranked = rank(dense, source, rows.offset, problem.width + len(out))
+    for unit, source in enumerate(units.source.tolist()):
+        ranked = rank(dense, source, rows.bias, units.width + len(out))
         listed = not np.isnan(dense.scores[source, item])
-        if listed or dense.bought[source, item] or item in ranked[: problem.k]:
+        if listed or dense.bought[source, item] or item in ranked[: units.k]:
             losses_of_affected += list(unit_losses(state, dense, unit, ranked).items())
         else:
             others.append(source)
-    keys = np.array([key for key, _, _ in entries_of(rows.losses)])
+    shared = entries_of(rows.losses)
+    keys = np.array([key for key, _, _ in shared])
     points = np.concatenate([keys, np.nextafter(keys, np.inf), np.nextafter(keys, -1.0)])
     points = points[points > 0]
-    passed = passed_weights(rows.losses, points, np.full(len(points), item, np.int32))
-    for point, weight in zip(points.tolist(), passed.tolist(), strict=True):
+    for point in points.tolist():
+        weight = sum(
+            step for key, hit, step in shared if point > key or (point == key and item < hit)
+        )
         there = out.copy()
         there[item] = point
         expected = sum(
@@ -166,7 +159,7 @@ def test_shared_losses_at_and_next_to_breakpoints(metric: str) -> None:
     cases += [draw_medium(seed, metric, "zero", 3, 20, n_units=25) for seed in (0, 2)]
     for case in cases:
         dense = to_dense(case)
-        record(case, lambda state, item: check_shared(state, dense, item))  # noqa: B023
+        record(case, lambda state, item: check_shared(case, state, dense, item))  # noqa: B023
 
 
 @pytest.mark.parametrize("metric", METRICS)

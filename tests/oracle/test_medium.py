@@ -10,7 +10,7 @@ import pytest
 from brute import to_dense
 from heads import check_state
 from problems import PAIRS, draw_medium, draw_narrow, draw_small
-from trimtab.kernels.top_rows import row_shape
+from trimtab.kernels.ascent_rows import row_width
 from watch import State, build, record
 
 SHAPES = [(2, 40), (3, 40), (4, 40), (5, 40), (10, 45)]  # k, length of lists
@@ -35,7 +35,7 @@ def test_same_bytes_as_the_paper_loop(metric: str, unlisted: str, k: int, n_list
 def test_lists_that_just_fit_in_a_row(metric: str, unlisted: str, k: int) -> None:
     """Raised items push the last ones out of a row, and lowered items let them in again."""
     for seed in range(12):
-        n_listed = row_shape(k)[0] - seed % 3
+        n_listed = row_width(k) - seed % 3
         case = draw_medium(seed, metric, unlisted, k, n_listed, n_units=100)
         watched = record(case)
         assert case.solve_by_paper_loop(watched.found).tobytes() == watched.found.bias.tobytes()
@@ -53,8 +53,8 @@ def test_rows_are_correct_after_every_move(
         seen = [np.zeros(case.n_items)]
 
         def check_if_moved(state: State, item: int) -> None:
-            if not np.array_equal(seen[0], state.rows.offset):  # noqa: B023
-                seen[0] = state.rows.offset.copy()  # noqa: B023
+            if not np.array_equal(seen[0], state.rows.bias):  # noqa: B023
+                seen[0] = state.rows.bias.copy()  # noqa: B023
                 check_state(state, case, dense)  # noqa: B023
 
         record(case, check_if_moved)

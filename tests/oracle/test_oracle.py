@@ -11,8 +11,8 @@ import pytest
 
 from brute import Dense, best_total, metric_sum, to_dense, unit_metric
 from problems import PAIRS, Case, draw_narrow, draw_small, draw_ulps
-from trimtab.kernels.bias_steps import QUANTA
 from trimtab.kernels.reference import ascend
+from trimtab.learn.counts import QUANTA
 from watch import Record, record
 
 PROBLEMS = 3_000

@@ -4,36 +4,30 @@ from __future__ import annotations
 
 import numpy as np
 
-from trimtab.kernels.compiling import kernel, pack
+from trimtab.kernels.compiling import bare_kernel
 from trimtab.kernels.ordered_multiset import (
     BLOCK,
     OrderedMultiset,
     add_weights,
     first_key_over,
     make_multiset,
-    merge_neighbors,
-    passed_weights,
-    unpack_multiset,
+    skip_below,
 )
 from watch import entries_of
 
 
-@kernel
-def merge_packed(packed):
-    merge_neighbors(unpack_multiset(packed))
+@bare_kernel
+def first_key_over_of(multiset, budget):
+    return first_key_over(multiset, budget)
 
 
-@kernel
-def first_key_over_packed(packed, budget):
-    return first_key_over(unpack_multiset(packed), budget)
-
-
-def merge(multiset: OrderedMultiset) -> None:
-    merge_packed(pack(multiset))
-
-
-def first_key_over_of(multiset: OrderedMultiset, budget: int) -> float:
-    return first_key_over_packed(pack(multiset), budget)
+@bare_kernel
+def sums_between(multiset, keys, sums):
+    """Sums of the weights below each key, from the one before."""
+    position = np.int64(0)
+    entry = np.int64(0)
+    for x in range(len(keys)):
+        sums[x], position, entry = skip_below(multiset, position, entry, keys[x])
 
 
 class Plain:
@@ -52,29 +46,27 @@ class Plain:
         ordered = sorted(self.weights, key=lambda entry: (entry[0], -entry[1]))
         return [(key, item, self.weights[key, item]) for key, item in ordered]
 
-    def passed(self, key: float, item: int) -> int:
-        below = ((k, i) for k, i in self.weights if k < key or (k == key and item < i))
-        return sum(self.weights[entry] for entry in below)
+    def below(self, key: float) -> int:
+        return sum(weight for (k, _), weight in self.weights.items() if k < key)
 
 
 def both_add(multiset: OrderedMultiset, plain: Plain, keys, items, weights) -> None:
-    columns = (np.array(keys, np.float64), np.array(items, np.int32), np.array(weights, np.int64))
+    columns = (np.array(keys, np.float64), np.array(items, np.int64), np.array(weights, np.int64))
     add_weights(multiset, *columns)
     plain.add(*columns)
 
 
 def check_same(multiset: OrderedMultiset, plain: Plain, rng: np.random.Generator) -> None:
     assert entries_of(multiset) == plain.entries()
-    assert multiset.counts.sum() == len(multiset.order)
-    used = multiset.order[: multiset.counts[0]]
-    free = multiset.free[: multiset.counts[1]]
-    assert sorted([*used, *free]) == list(range(len(multiset.order)))
-    known = [*list(plain.weights)[:50], (-1.0, 3), (1e9, 3)]
-    keys = np.array([key for key, _ in known])
-    items = np.array([item for _, item in known]) + rng.integers(-1, 2, len(known))
-    passed = passed_weights(multiset, keys, items.astype(np.int32))
-    expected = [plain.passed(k, i) for k, i in zip(keys.tolist(), items.tolist(), strict=True)]
-    assert passed.tolist() == expected
+    n_blocks = int(multiset.n_blocks[0])
+    assert sorted(multiset.order[:n_blocks]) == list(range(n_blocks))
+    assert multiset.order[0] == 0
+    known = [key for key, _ in list(plain.weights)[:50]]
+    keys = np.sort([*known, *np.nextafter(known, np.inf), -1.0, 1e9])
+    keys = keys[np.sort(rng.permutation(len(keys))[: rng.integers(1, len(keys) + 1)])]
+    sums = np.empty(len(keys), np.int64)
+    sums_between(multiset, keys, sums)
+    assert np.cumsum(sums).tolist() == [plain.below(key) for key in keys.tolist()]
 
 
 def test_random_adds_and_removes() -> None:
@@ -89,9 +81,6 @@ def test_random_adds_and_removes() -> None:
             taken = [-plain.weights[entry] for entry in gone]
             both_add(multiset, plain, [k for k, _ in gone], [i for _, i in gone], taken)
         check_same(multiset, plain, rng)
-        if rng.random() < 0.2:
-            merge(multiset)
-            check_same(multiset, plain, rng)
 
 
 def test_everything_removed() -> None:
@@ -105,23 +94,23 @@ def test_everything_removed() -> None:
         check_same(multiset, plain, rng)
 
 
-def test_merging_frees_blocks() -> None:
-    """A multiset with few entries left in each block uses up all blocks; merging frees some."""
+def test_spreading_frees_blocks() -> None:
+    """A multiset with few entries left in each block uses up all blocks; spreading frees some."""
     rng = np.random.default_rng(2)
     multiset, plain = make_multiset(2_000), Plain()
-    start, merged = 0.0, 0
+    start, spread = 0.0, 0
     for _ in range(40):
         n = 1_000
         keys = start + np.arange(n) / 8
         start += n
-        n_blocks = int(multiset.counts[0])
+        n_blocks = int(multiset.n_blocks[0])
         both_add(multiset, plain, keys, np.zeros(n), np.ones(n))
-        merged += int(multiset.counts[0]) < n_blocks + n // BLOCK
+        spread += int(multiset.n_blocks[0]) < n_blocks + n // BLOCK
         gone = np.arange(n) % 100 != 0
         both_add(multiset, plain, keys[gone], np.zeros(gone.sum()), -np.ones(gone.sum()))
         check_same(multiset, plain, rng)
         assert len(plain.weights) <= 2_000
-    assert merged > 0
+    assert spread > 0
 
 
 def test_first_key_over_a_budget() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import itertools
 import os
 import sys
 import tempfile
@@ -17,17 +16,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import numba
-import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils, event
-from numba.extending import intrinsic
-from numba.np.numpy_support import as_dtype
-
-from trimtab.arrays import Codes, Floats, Ints, Singles
+from numba.core import event
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 _NOTICE_AFTER_SECONDS = 1.5
@@ -63,13 +55,7 @@ def cache_folder() -> str:
 
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile a function on arrays: cached, and run without the interpreter's lock."""
-    # Numba reads the folder when it decorates a function; other libraries keep their own.
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = cache_folder()
-    try:
-        return numba.njit(cache=True, **_OPTIONS)(function)
-    finally:
-        numba.config.CACHE_DIR = before
+    return _compile_cached(function)
 
 
 def helper(function: Callable[..., Any]) -> Any:
@@ -77,97 +63,25 @@ def helper(function: Callable[..., Any]) -> Any:
     return numba.njit(no_cpython_wrapper=True, **_OPTIONS)(function)
 
 
-_ELEMENT_TYPES: dict[Any, Any] = {
-    Ints: types.int64,
-    Codes: types.int32,
-    Floats: types.float64,
-    Singles: types.float32,
-}
-_NUMBER_TYPES: dict[Any, Any] = {int: types.int64, bool: types.boolean}
+def bare_kernel(function: Callable[..., Any]) -> Any:
+    """Compile a kernel that makes no arrays: it needs no reference counts, which cost time."""
+    return _compile_cached(function, _nrt=False)
 
 
-def _unpacked_type(hint: Any) -> Any:
-    if hint in _ELEMENT_TYPES:
-        return types.CPointer(_ELEMENT_TYPES[hint])
-    if hint in _NUMBER_TYPES:
-        return _NUMBER_TYPES[hint]
-    return types.NamedTuple([_unpacked_type(h) for h in get_type_hints(hint).values()], hint)
+def bare_helper(function: Callable[..., Any]) -> Any:
+    """Compile a helper that makes no arrays, into each kernel that calls it."""
+    options = {"no_cpython_wrapper": True, "_nrt": False, "forceinline": True}
+    return numba.njit(**options, **_OPTIONS)(function)
 
 
-@functools.cache
-def _dtypes(kind: Any) -> dict[str, Any]:
-    """Dtypes of the arrays of a named tuple, None for other fields; reading hints is slow."""
-    return {
-        name: as_dtype(_ELEMENT_TYPES[hint]) if hint in _ELEMENT_TYPES else None
-        for name, hint in get_type_hints(kind).items()
-    }
-
-
-def pack(group: Any) -> Ints:
-    """A named tuple of arrays, integers and such tuples, as a table of addresses and integers.
-
-    The caller keeps the arrays alive. A kernel that takes this table compiles several times faster
-    than one that takes the arrays; `unpacker` restores the fields.
-    """
-    words: list[int] = []
-    kind: Any = type(group)
-    for (name, dtype), value in zip(_dtypes(kind).items(), group, strict=True):
-        if dtype is not None:
-            assert value.dtype == dtype and value.flags.c_contiguous, name  # noqa: PT018
-            words.append(value.ctypes.data)
-        elif isinstance(value, tuple):
-            words.extend(pack(value).tolist())
-        else:
-            words.append(int(value))
-    return np.array(words, np.int64)
-
-
-def unpacker(kind: Any) -> Any:
-    """A function for kernels that restores the named tuple from the table of `pack`.
-
-    Arrays become plain pointers: indices are flat and not checked, and there is no reference count,
-    which would cost more than the work of most kernels.
-    """
-    result = _unpacked_type(kind)
-
-    @intrinsic
-    def unpack(typingctx: Any, table: Any) -> Any:
-        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            data = context.make_array(signature.args[0])(context, builder, args[0]).data
-            positions = itertools.count()
-
-            def read(hint: Any) -> Any:
-                if hint not in _ELEMENT_TYPES and hint not in _NUMBER_TYPES:
-                    parts = [read(h) for h in get_type_hints(hint).values()]
-                    return context.make_tuple(builder, _unpacked_type(hint), parts)
-                word = builder.load(
-                    builder.gep(data, [ir.Constant(ir.IntType(64), next(positions))])
-                )
-                if hint in _ELEMENT_TYPES:
-                    return builder.inttoptr(word, context.get_value_type(_unpacked_type(hint)))
-                return word if hint is int else builder.trunc(word, ir.IntType(1))
-
-            return read(kind)
-
-        return result(table), codegen
-
-    return unpack
-
-
-@intrinsic
-def prefetch(typingctx: Any, pointer: Any, index: Any) -> Any:
-    """Load the cache line of pointer[index] ahead of its use."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        byte = ir.IntType(8).as_pointer()
-        word = ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        address = builder.bitcast(builder.gep(args[0], [args[1]]), byte)
-        builder.call(function, [address, word(0), word(3), word(1)])
-        return context.get_dummy_value()
-
-    return types.void(pointer, types.int64), codegen
+def _compile_cached(function: Callable[..., Any], **options: Any) -> Any:
+    # Numba reads the folder when it decorates a function; other libraries keep their own.
+    before = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = cache_folder()
+    try:
+        return numba.njit(cache=True, **options, **_OPTIONS)(function)
+    finally:
+        numba.config.CACHE_DIR = before
 
 
 @functools.cache

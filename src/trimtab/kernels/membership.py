@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from trimtab.kernels.compiling import helper
+from trimtab.kernels.compiling import bare_helper
 
 
-@helper
+@bare_helper
 def in_range(items, first, end, item):
     """Whether items[first:end], in any order, hold the item.
 
@@ -17,9 +17,9 @@ def in_range(items, first, end, item):
     return found
 
 
-@helper
-def first_not_below(items, first, end, item):
-    """The first place in items[first:end], in ascending order, whose item is not below an item."""
+@bare_helper
+def in_ascending_range(items, first, end, item):
+    """Whether items[first:end], in ascending order, hold the item."""
     low = first
     high = end
     while low < high:

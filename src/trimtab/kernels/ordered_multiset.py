@@ -1,254 +1,211 @@
-"""An ordered multiset of (key, id) with integer weights, kept in sorted blocks.
+"""An ordered multiset of (key, item) with integer weights, kept in sorted blocks.
 
-The order is key ascending, then id *descending*, the ranking order of `top_k` reversed: item `i` at
-score `b` has passed (key, id) if `b > key`, or `b == key` and `i < id`. The entries it has passed
-are therefore always the first ones. A negative weight removes; an entry of weight 0 disappears.
+The order is key ascending, then item *descending*, the ranking order of `top_k` reversed: item `i`
+at score `b` has passed (key, item) if `b > key`, or `b == key` and `i < item`. The entries it has
+passed are therefore always the first ones. A negative weight removes; entries of weight 0 vanish.
 
 A search is a binary search over the blocks and one inside a block; adding an entry moves at most
-the entries of one block. Helpers take `unpack_multiset(pack(multiset))`.
+the entries of one block. A full block is split; when no block is left, all entries are spread anew.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from trimtab.arrays import Codes, Floats, Ints
-from trimtab.kernels.compiling import helper, kernel, pack, unpacker
+from trimtab.arrays import Ints
+from trimtab.kernels.compiling import bare_helper, bare_kernel
 
 BLOCK = 256  # entries
-_N_BLOCKS = 0
-_N_FREE = 1
+_HALF = BLOCK // 2
+_LAST_ITEM = np.iinfo(np.int64).max
+ENTRY = np.dtype([("key", np.float64), ("item", np.int64), ("weight", np.int64)])
+_BLOCK_INFO = np.dtype(
+    # No entry of the block comes before (key, item).
+    [("key", np.float64), ("item", np.int64), ("length", np.int64), ("sum", np.int64)]
+)
 
 
 class OrderedMultiset(NamedTuple):
     """Entries of block `c` start at `c * BLOCK`; `order` lists the blocks in ascending order."""
 
-    keys: Floats
-    ids: Codes
-    weights: Ints
-    lengths: Codes
-    sums: Ints
-    order: Codes
-    lowest_keys: Floats  # by position in `order`: no entry of the block comes before this one
-    lowest_ids: Codes
-    free: Codes
-    counts: Ints  # blocks in use, blocks free
-
-
-unpack_multiset = unpacker(OrderedMultiset)
+    entries: Any  # of ENTRY
+    blocks: Any  # of _BLOCK_INFO
+    order: Ints
+    n_blocks: Ints  # one number
+    spare: Any  # room for all entries
 
 
 def make_multiset(max_entries: int) -> OrderedMultiset:
-    """An empty multiset with room for `max_entries` different (key, id)."""
-    # Merging neighbors leaves blocks more than 3/8 full on average, so this never runs out.
+    """An empty multiset with room for `max_entries` different (key, item)."""
+    # Spreading leaves blocks half full, so this makes room for as many entries again.
     n = 4 * (max_entries // BLOCK + 1) + 8
-    # Block 0 is in use, and empty.
-    return OrderedMultiset(
-        keys=np.empty(n * BLOCK, np.float64),
-        ids=np.empty(n * BLOCK, np.int32),
-        weights=np.empty(n * BLOCK, np.int64),
-        lengths=np.zeros(n, np.int32),
-        sums=np.zeros(n, np.int64),
-        order=np.zeros(n, np.int32),
-        lowest_keys=np.full(n, -np.inf),
-        lowest_ids=np.full(n, np.iinfo(np.int32).max, np.int32),
-        free=np.arange(n - 1, -1, -1, dtype=np.int32),
-        counts=np.array([1, n - 1], np.int64),
+    multiset = OrderedMultiset(
+        entries=np.zeros(n * BLOCK, ENTRY),
+        blocks=np.zeros(n, _BLOCK_INFO),
+        order=np.zeros(n, np.int64),
+        n_blocks=np.ones(1, np.int64),
+        spare=np.zeros(n * BLOCK, ENTRY),
     )
+    multiset.blocks[0] = (-np.inf, _LAST_ITEM, 0, 0)
+    return multiset
 
 
-@helper
-def _comes_before(key_a, id_a, key_b, id_b):
-    return key_a < key_b or (key_a == key_b and id_a > id_b)
+@bare_helper
+def _comes_before(key_a, item_a, key_b, item_b):
+    return key_a < key_b or (key_a == key_b and item_a > item_b)
 
 
-@helper
-def find_block(multiset, key, item):
-    """Position in `order` of the block where (key, item) is or would be."""
+@bare_helper
+def _find_place(multiset, key, item):
+    """The position in `order` and the index where (key, item) is or would be."""
     low = 0
-    high = multiset.counts[_N_BLOCKS]
+    high = multiset.n_blocks[0]
     while high - low > 1:
         middle = (low + high) >> 1
-        if _comes_before(key, item, multiset.lowest_keys[middle], multiset.lowest_ids[middle]):
+        block = multiset.blocks[multiset.order[middle]]
+        if _comes_before(key, item, block.key, block.item):
             high = middle
         else:
             low = middle
-    return low
-
-
-@helper
-def find_entry(multiset, block, key, item):
-    """Index of the first entry of the block that does not come before (key, item)."""
-    low = block * BLOCK
-    high = low + multiset.lengths[block]
+    position = low
+    low = multiset.order[position] * BLOCK
+    high = low + multiset.blocks[multiset.order[position]].length
     while low < high:
         middle = (low + high) >> 1
-        if _comes_before(multiset.keys[middle], multiset.ids[middle], key, item):
+        entry = multiset.entries[middle]
+        if _comes_before(entry.key, entry.item, key, item):
             low = middle + 1
         else:
             high = middle
-    return low
+    return position, low
 
 
-@helper
-def _remove_block(multiset, position):
-    n = multiset.counts[_N_BLOCKS]
-    multiset.free[multiset.counts[_N_FREE]] = multiset.order[position]
-    multiset.counts[_N_FREE] += 1
-    for p in range(position, n - 1):
-        multiset.order[p] = multiset.order[p + 1]
-        multiset.lowest_keys[p] = multiset.lowest_keys[p + 1]
-        multiset.lowest_ids[p] = multiset.lowest_ids[p + 1]
-    multiset.counts[_N_BLOCKS] = n - 1
-    multiset.lowest_keys[0] = -np.inf
-    multiset.lowest_ids[0] = np.iinfo(np.int32).max
+@bare_helper
+def _fill_block(multiset, position, block, entries, first, length):
+    """Copy a range of entries into a block and put it at a position of `order`."""
+    total = np.int64(0)
+    for x in range(length):
+        multiset.entries[block * BLOCK + x] = entries[first + x]
+        total += entries[first + x].weight
+    multiset.order[position] = block
+    info = multiset.blocks[block]
+    info.key = entries[first].key if position > 0 else -np.inf
+    info.item = entries[first].item if position > 0 else _LAST_ITEM
+    info.length = length
+    info.sum = total
 
 
-@helper
-def _move_entries(multiset, source, target, count):
-    for e in range(count):
-        multiset.keys[target + e] = multiset.keys[source + e]
-        multiset.ids[target + e] = multiset.ids[source + e]
-        multiset.weights[target + e] = multiset.weights[source + e]
+@bare_helper
+def _spread(multiset):
+    """Spread all entries over half-full blocks, to free the others."""
+    entries = multiset.spare
+    n = np.int64(0)
+    for position in range(multiset.n_blocks[0]):
+        block = multiset.order[position]
+        for e in range(block * BLOCK, block * BLOCK + multiset.blocks[block].length):
+            entries[n] = multiset.entries[e]
+            n += 1
+    n_blocks = max(1, (n + _HALF - 1) // _HALF)
+    for block in range(n_blocks):
+        first = block * _HALF
+        _fill_block(multiset, block, block, entries, first, min(_HALF, n - first))
+    multiset.n_blocks[0] = n_blocks
 
 
-@helper
-def merge_neighbors(multiset):
-    """Merge neighboring blocks that fit into one, to free the others."""
-    position = 0
-    while position + 1 < multiset.counts[_N_BLOCKS]:
-        left = np.int64(multiset.order[position])
-        right = np.int64(multiset.order[position + 1])
-        n_left = multiset.lengths[left]
-        n_right = multiset.lengths[right]
-        if n_left + n_right <= BLOCK * 3 // 4:
-            _move_entries(multiset, right * BLOCK, left * BLOCK + n_left, n_right)
-            multiset.lengths[left] = n_left + n_right
-            multiset.sums[left] += multiset.sums[right]
-            multiset.lengths[right] = 0
-            multiset.sums[right] = 0
-            _remove_block(multiset, position + 1)
-        else:
-            position += 1
-
-
-@helper
+@bare_helper
 def _split_block(multiset, position):
     """Move the upper half of a full block into a new block after it."""
-    left = np.int64(multiset.order[position])
-    multiset.counts[_N_FREE] -= 1
-    right = np.int64(multiset.free[multiset.counts[_N_FREE]])
-    n = multiset.counts[_N_BLOCKS]
-    half = BLOCK // 2
-    _move_entries(multiset, left * BLOCK + half, right * BLOCK, BLOCK - half)
-    moved = np.int64(0)
-    for e in range(right * BLOCK, right * BLOCK + BLOCK - half):
-        moved += multiset.weights[e]
-    multiset.lengths[left] = half
-    multiset.lengths[right] = BLOCK - half
-    multiset.sums[left] -= moved
-    multiset.sums[right] = moved
-    for p in range(n, position + 1, -1):
+    left = multiset.order[position]
+    right = multiset.n_blocks[0]
+    for p in range(right, position + 1, -1):
         multiset.order[p] = multiset.order[p - 1]
-        multiset.lowest_keys[p] = multiset.lowest_keys[p - 1]
-        multiset.lowest_ids[p] = multiset.lowest_ids[p - 1]
-    multiset.order[position + 1] = right
-    multiset.lowest_keys[position + 1] = multiset.keys[right * BLOCK]
-    multiset.lowest_ids[position + 1] = multiset.ids[right * BLOCK]
-    multiset.counts[_N_BLOCKS] = n + 1
+    _fill_block(multiset, position + 1, right, multiset.entries, left * BLOCK + _HALF, _HALF)
+    multiset.blocks[left].length = _HALF
+    multiset.blocks[left].sum -= multiset.blocks[right].sum
+    multiset.n_blocks[0] = right + 1
 
 
-@helper
+@bare_helper
 def add_weight(multiset, key, item, weight):
     """Add `weight` to the entry (key, item); creates or removes the entry as needed."""
-    position = find_block(multiset, key, item)
-    block = np.int64(multiset.order[position])
-    e = find_entry(multiset, block, key, item)
-    end = block * BLOCK + multiset.lengths[block]
-    if e < end and multiset.keys[e] == key and multiset.ids[e] == item:
-        multiset.weights[e] += weight
-        multiset.sums[block] += weight
-        if multiset.weights[e] == 0:
+    position, e = _find_place(multiset, key, item)
+    block = multiset.order[position]
+    if multiset.blocks[block].length == BLOCK:
+        if multiset.n_blocks[0] == len(multiset.order):
+            _spread(multiset)
+        else:
+            _split_block(multiset, position)
+        position, e = _find_place(multiset, key, item)
+        block = multiset.order[position]
+    info = multiset.blocks[block]
+    entries = multiset.entries
+    end = block * BLOCK + info.length
+    info.sum += weight
+    if e < end and entries[e].key == key and entries[e].item == item:
+        entries[e].weight += weight
+        if entries[e].weight == 0:
             for x in range(e, end - 1):
-                multiset.keys[x] = multiset.keys[x + 1]
-                multiset.ids[x] = multiset.ids[x + 1]
-                multiset.weights[x] = multiset.weights[x + 1]
-            multiset.lengths[block] -= 1
-            if multiset.lengths[block] == 0 and multiset.counts[_N_BLOCKS] > 1:
-                _remove_block(multiset, position)
+                entries[x] = entries[x + 1]
+            info.length -= 1
         return
-    if multiset.lengths[block] == BLOCK:
-        if multiset.counts[_N_FREE] == 0:
-            merge_neighbors(multiset)
-            position = find_block(multiset, key, item)
-        _split_block(multiset, position)
-        position = find_block(multiset, key, item)
-        block = np.int64(multiset.order[position])
-        e = find_entry(multiset, block, key, item)
-        end = block * BLOCK + multiset.lengths[block]
     for x in range(end, e, -1):
-        multiset.keys[x] = multiset.keys[x - 1]
-        multiset.ids[x] = multiset.ids[x - 1]
-        multiset.weights[x] = multiset.weights[x - 1]
-    multiset.keys[e] = key
-    multiset.ids[e] = item
-    multiset.weights[e] = weight
-    multiset.lengths[block] += 1
-    multiset.sums[block] += weight
+        entries[x] = entries[x - 1]
+    entries[e].key = key
+    entries[e].item = item
+    entries[e].weight = weight
+    info.length += 1
 
 
-@helper
-def passed_weight(multiset, key, item):
-    """Sum of the weights of the entries that `item` at score `key` has passed."""
-    position = find_block(multiset, key, item)
+@bare_helper
+def skip_below(multiset, position, e, key):
+    """The weights from entry `e` of the block at `position` up to `key`, and where they end.
+
+    At the end of all entries, the position is the number of blocks.
+    """
     total = np.int64(0)
-    for p in range(position):
-        total += multiset.sums[multiset.order[p]]
-    block = np.int64(multiset.order[position])
-    for e in range(block * BLOCK, find_entry(multiset, block, key, item)):
-        total += multiset.weights[e]
-    return total
+    n_blocks = multiset.n_blocks[0]
+    while position < n_blocks:
+        block = multiset.order[position]
+        end = block * BLOCK + multiset.blocks[block].length
+        is_below = (
+            e == block * BLOCK
+            and position + 1 < n_blocks
+            and multiset.blocks[multiset.order[position + 1]].key < key
+        )
+        if is_below:
+            total += multiset.blocks[block].sum
+        else:
+            while e < end and multiset.entries[e].key < key:
+                total += multiset.entries[e].weight
+                e += 1
+            if e < end:
+                break
+        position += 1
+        if position < n_blocks:
+            e = multiset.order[position] * BLOCK
+    return total, position, e
 
 
-@helper
+@bare_helper
 def first_key_over(multiset, budget):
     """The first key where the sum of weights exceeds `budget`; inf if it never does."""
     total = np.int64(0)
-    for p in range(multiset.counts[_N_BLOCKS]):
-        block = np.int64(multiset.order[p])
-        if total + multiset.sums[block] > budget:
-            for e in range(block * BLOCK, block * BLOCK + multiset.lengths[block]):
-                total += multiset.weights[e]
+    for position in range(multiset.n_blocks[0]):
+        block = multiset.order[position]
+        info = multiset.blocks[block]
+        if total + info.sum > budget:
+            for e in range(block * BLOCK, block * BLOCK + info.length):
+                total += multiset.entries[e].weight
                 if total > budget:
-                    return multiset.keys[e]
-        else:
-            total += multiset.sums[block]
+                    return multiset.entries[e].key
+        total += info.sum
     return np.inf
 
 
-@kernel
-def _add_weights(packed, keys, items, weights):
-    multiset = unpack_multiset(packed)
-    for e in range(len(keys)):
-        add_weight(multiset, keys[e], np.int64(items[e]), weights[e])
-
-
-@kernel
-def _passed_weights(packed, keys, items, sums):
-    multiset = unpack_multiset(packed)
-    for e in range(len(keys)):
-        sums[e] = passed_weight(multiset, keys[e], np.int64(items[e]))
-
-
-def add_weights(multiset: OrderedMultiset, keys: Floats, items: Ints, weights: Ints) -> None:
+@bare_kernel
+def add_weights(multiset, keys, items, weights):
     """Add many weights, one after the other."""
-    _add_weights(pack(multiset), keys, items, weights)
-
-
-def passed_weights(multiset: OrderedMultiset, keys: Floats, items: Ints) -> Ints:
-    """Sums of the weights that many (key, item) have passed."""
-    sums = np.empty(len(keys), np.int64)
-    _passed_weights(pack(multiset), keys, items, sums)
-    return sums
+    for e in range(len(keys)):
+        add_weight(multiset, keys[e], items[e], weights[e])

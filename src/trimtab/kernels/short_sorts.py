@@ -5,13 +5,13 @@ NumPy's own sort and partition would take seconds to compile, and cannot sort pa
 
 from __future__ import annotations
 
-from trimtab.kernels.compiling import helper
+from trimtab.kernels.compiling import bare_helper, helper
 
 STACK = 128  # length of the stack that sorts need
 _SHORT = 24  # ranges up to this length are sorted by insertion
 
 
-@helper
+@bare_helper
 def _median_of_three(values, low, high):
     """The median of the first, the middle and the last value of a range."""
     x = values[low]
@@ -20,7 +20,7 @@ def _median_of_three(values, low, high):
     return max(min(x, y), min(max(x, y), z))
 
 
-@helper
+@bare_helper
 def _sort_by_insertion(values, deltas, low, high):
     """Sort the (value, delta) from `low` to `high`, inclusive; equal values keep their order."""
     for a in range(low + 1, high + 1):
@@ -35,77 +35,8 @@ def _sort_by_insertion(values, deltas, low, high):
         deltas[b + 1] = d
 
 
-@helper
-def sort_curve(values, deltas, n, stack):
-    """Sort the first `n` (value, delta) in place, by value ascending; uses `stack`."""
-    depth = 1
-    stack[0] = 0
-    stack[1] = n - 1
-    while depth > 0:
-        depth -= 1
-        low = stack[2 * depth]
-        high = stack[2 * depth + 1]
-        while high - low > _SHORT:
-            # The longer side goes on the stack.
-            pivot = _median_of_three(values, low, high)
-            i = low
-            j = high
-            while i <= j:
-                while values[i] < pivot:
-                    i += 1
-                while values[j] > pivot:
-                    j -= 1
-                if i <= j:
-                    v = values[i]
-                    values[i] = values[j]
-                    values[j] = v
-                    d = deltas[i]
-                    deltas[i] = deltas[j]
-                    deltas[j] = d
-                    i += 1
-                    j -= 1
-            if j - low > high - i:
-                stack[2 * depth] = low
-                stack[2 * depth + 1] = j
-                low = i
-            else:
-                stack[2 * depth] = i
-                stack[2 * depth + 1] = high
-                high = j
-            depth += 1
-        _sort_by_insertion(values, deltas, low, high)
-
-
-@helper
-def sort_steps(values, deltas, n, stack):
-    """Sort like `sort_curve`, in fewer nanoseconds; equal values come in another order."""
-    depth = 1
-    stack[0] = 0
-    stack[1] = n - 1
-    while depth > 0:
-        depth -= 1
-        low = stack[2 * depth]
-        high = stack[2 * depth + 1]
-        while high - low > _SHORT:
-            pivot = _median_of_three(values, low, high)
-            first = _bring_forward(values, deltas, low, high, pivot, False)
-            if first == low:  # the pivot is the lowest value: its equals are in place now
-                low = _bring_forward(values, deltas, low, high, pivot, True)
-                continue
-            if first - low > high + 1 - first:
-                stack[2 * depth] = low
-                stack[2 * depth + 1] = first - 1
-                low = first
-            else:
-                stack[2 * depth] = first
-                stack[2 * depth + 1] = high
-                high = first - 1
-            depth += 1
-        _sort_by_insertion(values, deltas, low, high)
-
-
-@helper
-def _bring_forward(values, deltas, low, high, pivot, equal):
+@bare_helper
+def bring_forward(values, deltas, low, high, pivot, equal):
     """Bring values below the pivot (or equal to it) to the front; returns the first of the others.
 
     It swaps at every step instead of branching on what cannot be predicted.
@@ -120,6 +51,34 @@ def _bring_forward(values, deltas, low, high, pivot, equal):
         deltas[first] = d
         first += (v < pivot) | (equal & (v == pivot))
     return first
+
+
+@bare_helper
+def sort_curve(values, deltas, n, stack):
+    """Sort the first `n` (value, delta) in place, by value ascending; uses `stack`."""
+    depth = 1
+    stack[0] = 0
+    stack[1] = n - 1
+    while depth > 0:
+        depth -= 1
+        low = stack[2 * depth]
+        high = stack[2 * depth + 1]
+        while high - low > _SHORT:
+            pivot = _median_of_three(values, low, high)
+            first = bring_forward(values, deltas, low, high, pivot, False)
+            if first == low:  # the pivot is the lowest value: its equals are in place now
+                low = bring_forward(values, deltas, low, high, pivot, True)
+                continue
+            if first - low > high + 1 - first:
+                stack[2 * depth] = low
+                stack[2 * depth + 1] = first - 1
+                low = first
+            else:
+                stack[2 * depth] = first
+                stack[2 * depth + 1] = high
+                high = first - 1
+            depth += 1
+        _sort_by_insertion(values, deltas, low, high)
 
 
 @helper

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from trimtab.kernels.compiling import helper, kernel
+from trimtab.kernels.compiling import bare_helper, kernel
 from trimtab.kernels.membership import in_range
 from trimtab.kernels.short_sorts import nth_smallest
 
 
-@helper
+@bare_helper
 def insert_in_top_k(out_items, out_scores, base, n, k, score, item):
     """Insert an item into the top k that starts at `base`, if it belongs; returns the new length.
 
