@@ -29,7 +29,6 @@ import numpy as np
 
 from generated_drift import DriftData, generate_drift
 from trimtab.arrays import Lists, Sets
-from trimtab.datasets import DriftData, generate_drift
 from trimtab.learn.ascent import Solution, ascend
 from trimtab.learn.settings import AscentSettings
 

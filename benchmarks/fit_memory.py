@@ -15,7 +15,6 @@ import numpy as np
 
 from generated_drift import generate_drift
 from trimtab.arrays import Lists, Sets
-from trimtab.datasets import generate_drift
 from trimtab.learn.ascent import ascend
 from trimtab.learn.settings import AscentSettings
 

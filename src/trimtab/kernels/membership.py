@@ -18,8 +18,8 @@ def in_range(items, first, end, item):
 
 
 @bare_helper
-def in_ascending_range(items, first, end, item):
-    """Whether items[first:end], in ascending order, hold the item."""
+def first_not_below(items, first, end, item):
+    """The first place in items[first:end], in ascending order, whose item is not below an item."""
     low = first
     high = end
     while low < high:
@@ -31,7 +31,7 @@ def in_ascending_range(items, first, end, item):
     return low
 
 
-@helper
+@bare_helper
 def in_ascending_range(items, first, end, item):
     """Whether items[first:end], in ascending order, hold the item."""
     place = first_not_below(items, first, end, item)
