@@ -13,9 +13,9 @@ from trimtab.arrays import Ints
 from trimtab.experiments.methods import Case
 from trimtab.kernels.list_sources import OWN, TRENDING
 from trimtab.learn import rerank_fit
+from trimtab.learn.bias_fit import BiasFit, fit_biases
 from trimtab.learn.bias_learner import divide
-from trimtab.learn.biases import BiasFit, fit_biases
-from trimtab.learn.coding import read_tables
+from trimtab.learn.coded_part import read_tables
 from trimtab.learn.counted import Counted, count_tables
 from trimtab.learn.personal_levels import LearnedPersonal
 from trimtab.learn.personal_units import (

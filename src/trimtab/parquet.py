@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from trimtab.checks import require_columns, require_k, require_no_nulls, require_rows
 from trimtab.learn import BiasLearner, RerankLearner
-from trimtab.learn.coding import COLUMNS as FIT_COLUMNS
-from trimtab.learn.coding import Reading, is_by_user
+from trimtab.learn.coded_part import COLUMNS as FIT_COLUMNS
+from trimtab.learn.coded_part import Reading, is_by_user
 from trimtab.learn.counted import SharedTables
 from trimtab.metrics.evaluation import finish, judge_part
 from trimtab.models import ItemBias, Model, Reranker
@@ -268,7 +268,7 @@ def evaluate(
         for part in parts.map(judge_part, k, weight):
             judged.append(part)
             report(1, len(judged), len(parts.parts))
-    return finish(reduce(add, judged), by_user, sales)
+    return finish(reduce(add, judged), by_user, sales, weight)
 
 
 def _open_lists(name: str, source: Any, columns: GivenColumns) -> Rows:

@@ -12,8 +12,8 @@ import pyarrow as pa
 from trimtab.checks import require_k, require_rows, require_whole
 from trimtab.errors import TrimtabError
 from trimtab.learn import BiasLearner, RerankLearner
-from trimtab.learn.coding import COLUMNS as FIT_COLUMNS
-from trimtab.learn.coding import Reading, is_by_user
+from trimtab.learn.coded_part import COLUMNS as FIT_COLUMNS
+from trimtab.learn.coded_part import Reading, is_by_user
 from trimtab.learn.counted import SharedTables
 from trimtab.metrics.evaluation import finish, judge_part
 from trimtab.models import ItemBias, Model, Reranker
@@ -203,7 +203,7 @@ def evaluate(
     sales = None if history is None else _count_sales(history)
     with open_spark(frames) as parts:
         judged = reduce(add, parts.map(judge_part, int(k), weight))
-    return finish(judged, by_user, sales)
+    return finish(judged, by_user, sales, weight)
 
 
 def _count_sales(history: Any) -> pa.Table:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 import trimtab as tt
 from trimtab.learn.bias_learner import divide
-from trimtab.learn.coding import Reading, is_by_user, read_tables
+from trimtab.learn.coded_part import Reading, is_by_user, read_tables
 from trimtab.learn.counted import Counted, SharedTables, count_tables
 from trimtab.learn.sales import WEEK, Events, Grid, History, count_sales, history_before
 from trimtab.tables.columns import USER

@@ -13,7 +13,7 @@ from counted_tables import count
 from repeat_shop import RepeatShop
 from trimtab.kernels import rerank_reference as plain
 from trimtab.kernels.list_sources import OWN, TRENDING
-from trimtab.learn.biases import BiasFit, fit_biases
+from trimtab.learn.bias_fit import BiasFit, fit_biases
 from trimtab.learn.counted import Counted
 from trimtab.learn.personal_units import SampledUnits, lists_hold_own, widen_units
 from trimtab.learn.units import take_learning

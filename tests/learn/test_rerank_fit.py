@@ -8,7 +8,7 @@ import pytest
 import trimtab as tt
 from counted_tables import count
 from repeat_shop import RepeatShop
-from trimtab.learn.biases import fit_biases
+from trimtab.learn.bias_fit import fit_biases
 from trimtab.learn.personal_levels import learn_personal
 from trimtab.learn.personal_units import SampledUnits, widen_units
 from trimtab.learn.rerank_fit import _add_up

@@ -15,7 +15,7 @@ import pytest
 import trimtab as tt
 from repeat_shop import RepeatShop
 from trimtab.learn import counted, rerank_fit
-from trimtab.learn.coding import COLUMNS
+from trimtab.learn.coded_part import COLUMNS
 from trimtab.parquet import fit
 from trimtab.parts.files import open_files, open_table
 

@@ -12,7 +12,7 @@ import trimtab as tt
 from counted_tables import count, divided
 from dated_shop import DatedShop
 from trimtab.errors import TrimtabWarning
-from trimtab.learn.coding import COLUMNS, is_by_user
+from trimtab.learn.coded_part import COLUMNS, is_by_user
 from trimtab.learn.counted import count_tables
 from trimtab.parts.spark import open_spark, read_spark_frame
 

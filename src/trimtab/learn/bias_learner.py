@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from trimtab.errors import DataError, SettingError, TrimtabWarning, warn
 from trimtab.learn.ascent import fit_ascent
-from trimtab.learn.biases import fit_biases
-from trimtab.learn.coding import Reading, is_by_user, read_tables
+from trimtab.learn.bias_fit import fit_biases
+from trimtab.learn.coded_part import Reading, is_by_user, read_tables
 from trimtab.learn.counted import SharedTables, count_tables
 from trimtab.learn.settings import LearnerSettings
 from trimtab.models.item_bias import ItemBias

@@ -11,7 +11,7 @@ import numpy as np
 from trimtab.arrays import Codes, Ints
 from trimtab.checks import require_rows
 from trimtab.errors import DataError, warn
-from trimtab.learn.coding import (
+from trimtab.learn.coded_part import (
     Reading,
     Survey,
     check_same_clock,

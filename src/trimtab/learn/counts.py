@@ -12,7 +12,7 @@ import numpy as np
 
 from trimtab.arrays import Codes, Flags, Floats, Ints, Lists
 from trimtab.kernels.hit_value import counts_hits_above, hit_value_table
-from trimtab.learn.coding import CodedPart, Survey
+from trimtab.learn.coded_part import CodedPart, Survey
 from trimtab.learn.sales import Sales, count_sales
 from trimtab.learn.units import N_FOLDS, Plan, Units, folds_of, log_of, prepare
 from trimtab.metrics.ranking import rank_lists

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from trimtab.arrays import Floats, Ints
-from trimtab.learn.biases import BiasFit
+from trimtab.learn.bias_fit import BiasFit
 from trimtab.learn.choice_model import Coefficients
 from trimtab.learn.counts import quanta_below
 from trimtab.learn.features import FeatureRange

@@ -16,7 +16,7 @@ import numpy as np
 
 from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, take_entries
 from trimtab.kernels.list_sources import LISTED, OWN, TRENDING
-from trimtab.learn.biases import BiasFit
+from trimtab.learn.bias_fit import BiasFit
 from trimtab.learn.choice_model import Choices, Coefficients, coefficient_errors, fit_coefficients
 from trimtab.learn.features import FeatureRange, Shared
 from trimtab.learn.level_units import LevelUnits

@@ -11,7 +11,7 @@ import numpy as np
 from trimtab.arrays import Floats
 from trimtab.errors import GuardWarning, TrimtabWarning, warn
 from trimtab.kernels.list_sources import OWN, TRENDING
-from trimtab.learn.biases import BiasFit, fit_biases
+from trimtab.learn.bias_fit import BiasFit, fit_biases
 from trimtab.learn.counted import Counted
 from trimtab.learn.features import Shared
 from trimtab.learn.personal_levels import LearnedPersonal, learn_personal

@@ -9,7 +9,7 @@ from typing import Any
 from trimtab.checks import require_choice
 from trimtab.errors import DataError, SettingError
 from trimtab.learn.bias_learner import BiasLearner, divide, warm_up
-from trimtab.learn.coding import Reading, read_tables
+from trimtab.learn.coded_part import Reading, read_tables
 from trimtab.learn.counted import SharedTables, count_tables
 from trimtab.learn.rerank_fit import fit_rerank
 from trimtab.models.item_bias import ItemBias

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets, entries_of, take_entries
 from trimtab.kernels.hit_value import discounts
-from trimtab.learn.coding import CodedPart
+from trimtab.learn.coded_part import CodedPart
 from trimtab.learn.sales import Events, Grid
 from trimtab.metrics.event_weights import gain_factors, in_quanta, weigh_purchases
 from trimtab.metrics.per_user import best_sums

@@ -161,16 +161,22 @@ def judge_part(part: Mapping[str, pa.Table], k: int, weight: str | None) -> Judg
     return judge(lists, part["truth"], k, weight, is_part=True)
 
 
-def finish(judged: Judged, weights: Any | None, history: Any | None) -> dict[str, float | int]:
+def finish(
+    judged: Judged, weights: Any | None, history: Any | None, weight: str | None = None
+) -> dict[str, float | int]:
     """Return what `evaluate` returns of all users together.
 
     Args:
         judged: all users.
         weights: of users, as `evaluate` takes them.
         history: earlier sales, as `evaluate` takes them.
+        weight: column that purchases count by, for errors.
     """
     if len(judged.buyers) == 0:
-        raise DataError("truth has no purchase of a weight above 0: at least one must count")
+        raise DataError(
+            f"column '{weight}' of truth is 0 in every row: at least one event must have a weight "
+            f"above 0"
+        )
     units, order = _sort_buyers(judged.buyers)
     _require_common_users(judged, units.label(order[0]))
     unit_weights = _weigh_buyers(judged.buyers, units, weights)[order]
