@@ -42,4 +42,4 @@ def test_random_purchases_teach_no_reranker(n_windows):
         switched_on += reranker.changes_lists
         assert (reranker.summary.forecast is None) == (not reranker.changes_lists)
         assert any("no clear gain in NDCG@10" in m for m in told) == (not reranker.changes_lists)
-    assert switched_on <= 2
+    assert switched_on <= 3
