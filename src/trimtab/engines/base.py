@@ -8,12 +8,10 @@ profile comes from all the user's events. `decay_days` (β) weights each event b
 
 from __future__ import annotations
 
-import contextlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
-import narwhals as nw
 import numpy as np
 import pyarrow as pa
 
@@ -27,7 +25,7 @@ from trimtab.checks import (
 )
 from trimtab.errors import DataError
 from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER
-from trimtab.tables.frames import Table, read_frame, write_frame
+from trimtab.tables.frames import Table, read_frame, read_ids, write_frame
 from trimtab.tables.times import DAY, as_datetime, microseconds, read_instant, require_before
 from trimtab.tables.vocabulary import Vocabulary, id_column
 
@@ -191,28 +189,3 @@ def _code_users(users: Any | None, known: Vocabulary) -> tuple[Vocabulary, Codes
         return known, np.empty(0, np.int32)
     wanted, _ = Vocabulary.encode(id_column("users", USER, column))
     return wanted, known.codes(wanted.column)
-
-
-def read_ids(values: Any, name: str, column: str) -> pa.ChunkedArray:
-    """Return ids given as a frame, a series, an array or any iterable, as an Arrow column.
-
-    Args:
-        values: ids, or a frame with them in `column`.
-        name: argument to name in errors.
-        column: column that the ids belong to.
-    """
-    if isinstance(values, pa.ChunkedArray | pa.Array):
-        return values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
-    with contextlib.suppress(TypeError):
-        return pa.chunked_array([nw.from_native(values, series_only=True).to_arrow()])
-    with contextlib.suppress(TypeError):
-        frame = nw.from_native(values)
-        return read_frame(frame.to_native(), name, column, may_be_empty=True).columns[column]
-    try:
-        array = pa.array(values if isinstance(values, np.ndarray) else list(values))
-    except (TypeError, OverflowError, pa.ArrowException) as error:
-        raise DataError(
-            f"{name} is a {type(values).__name__} that cannot be read as ids ({error}); pass "
-            f"64-bit integers or strings, or a frame with '{column}'"
-        ) from error
-    return pa.chunked_array([array])

@@ -158,22 +158,6 @@ def text_bytes(text: pa.Array) -> tuple[Ints, Any]:
     return starts, np.frombuffer(data if data is not None and data.size else b"\0", np.uint8)
 
 
-def encode_ids(columns: Sequence[IdColumn]) -> tuple[Any, list[Codes]]:
-    """Return what `Vocabulary.encode` does, with the ids alone."""
-    vocabulary, codes = Vocabulary.encode(*columns)
-    return vocabulary.ids, codes
-
-
-def as_id_column(table: str, name: str, ids: Any) -> IdColumn:
-    """Return the column of a `Vocabulary`."""
-    return Vocabulary(ids, table, name).column
-
-
-def take_ids(ids: Any, codes: Codes | Ints) -> Any:
-    """Return what `Vocabulary.take` does."""
-    return Vocabulary(ids).take(codes)
-
-
 def _encode_whole_numbers(columns: list[Ints]) -> tuple[Ints, list[Codes]]:
     from trimtab.kernels import coding
 
