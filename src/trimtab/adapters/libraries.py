@@ -26,10 +26,9 @@ from trimtab.adapters.numbered_lists import (
 from trimtab.adapters.requests import Request, is_sparse
 from trimtab.arrays import Ints
 from trimtab.checks import require_fitted, require_scipy_sparse
-from trimtab.engines.base import read_ids
 from trimtab.errors import DataError
 from trimtab.tables.columns import ITEM, SCORE, USER, WINDOW
-from trimtab.tables.frames import read_frame, require_numbers, write_frame
+from trimtab.tables.frames import read_frame, read_ids, require_numbers, write_frame
 from trimtab.tables.vocabulary import Vocabulary
 
 _IMPLICIT_NEEDS = "this kind of implicit model needs"

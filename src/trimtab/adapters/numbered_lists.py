@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from trimtab.adapters.requests import Request
 from trimtab.arrays import Codes, Flags, Ints, Lists
-from trimtab.engines.base import read_ids
 from trimtab.engines.factorization import list_factors
 from trimtab.errors import DataError, warn
 from trimtab.metrics.ranking import rank_lists
 from trimtab.progress import show_parts
 from trimtab.tables.columns import ITEM, SCORE, USER
+from trimtab.tables.frames import read_ids
 from trimtab.tables.lists import find_repeat, group_scored, group_sets, merge_repeats
 from trimtab.tables.vocabulary import Vocabulary, id_column
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.checks import refuse_missing, require_columns
-from trimtab.errors import TrimtabError
+from trimtab.errors import StoreError, TrimtabError
 from trimtab.tables.columns import (
     USER,
     ColumnMap,
@@ -18,13 +18,7 @@ from trimtab.tables.columns import (
     plain_type,
     without_views,
 )
-from trimtab.tables.files import (
-    not_readable,
-    open_parquet,
-    require_distinct_columns,
-    require_existing,
-)
-from trimtab.tables.places import Place, as_place
+from trimtab.tables.places import Address, Place, as_place, cannot_read
 
 BATCH_ROWS = 2**20
 _BUFFER_BYTES = 2**23  # of a column chunk, read at once
@@ -55,7 +49,7 @@ class Rows:
             wanted: columns to read, where they exist; None for all.
             options: how its files are read.
         """
-        self._data, self._options, self.n_rows = data, options, data.count_rows()
+        self._data, self._options, self.n_rows = data, options, int(data.count_rows())
         self._sources = names.find(data.schema.names)
         empty = names.rename(without_views(data.schema.empty_table()))
         self.found: list[str] = empty.column_names
@@ -81,9 +75,8 @@ class Rows:
             where: a condition that rows must meet; row groups without such rows are not read.
             size: rows of a batch; the last one may have fewer.
         """
-        kinds = [self.plain_schema.field(c) for c in columns or self.plain_schema.names]
         scanner = self._data.scanner(
-            columns={kind.name: self.field(kind.name).cast(kind.type) for kind in kinds},
+            columns=self._picked(columns),
             filter=where,
             batch_size=size,
             batch_readahead=1,
@@ -101,6 +94,14 @@ class Rows:
                 held, n_held = [whole.slice(size)], n_held - size
         if n_held:
             yield pa.concat_tables(held)
+
+    def _picked(self, columns: Sequence[str] | None = None) -> dict[str, Any]:
+        kinds = [self.plain_schema.field(c) for c in columns or self.plain_schema.names]
+        return {kind.name: self.field(kind.name).cast(kind.type) for kind in kinds}
+
+    def read(self) -> pa.Table:
+        """Return all rows in memory."""
+        return self.finish(self._data.to_table(columns=self._picked()))
 
     def finish(self, table: pa.Table) -> pa.Table:
         """Return batches with the table's types, and the caller's names in the metadata."""
@@ -128,6 +129,7 @@ class ParquetRows(Rows):
     ) -> None:
         """Open the files and read their footers; the arguments are those of `read_table`."""
         import pyarrow.dataset as ds
+        import pyarrow.parquet as pq
 
         self.place = as_place(path)
         require_existing(self.place)
@@ -135,7 +137,12 @@ class ParquetRows(Rows):
             use_buffered_stream=True, buffer_size=_BUFFER_BYTES, pre_buffer=False
         )
         try:
-            opened = open_parquet(self.place)
+            if isinstance(self.place, Address):
+                opened = pq.ParquetDataset(self.place.path, filesystem=self.place.filesystem)
+            else:
+                opened = pq.ParquetDataset(self.place)
+            if not opened.files:
+                raise StoreError(f"{self.place}: the folder has no Parquet files; check the path")
             require_distinct_columns(self.place, opened.schema.names)
             form = ds.ParquetFileFormat()
             data = ds.FileSystemDataset(opened.fragments, opened.schema, form, opened.filesystem)
@@ -153,6 +160,13 @@ class ParquetRows(Rows):
         """Yield the rows in their order; see `Rows.batches`."""
         try:
             yield from super().batches(columns, where, size)
+        except Exception as error:  # as above
+            raise not_readable(self.place, error) from error
+
+    def read(self) -> pa.Table:
+        """Return all rows in memory."""
+        try:
+            return super().read()
         except Exception as error:  # as above
             raise not_readable(self.place, error) from error
 
@@ -176,6 +190,31 @@ class TableRows(Rows):
         import pyarrow.dataset as ds
 
         super().__init__(ds.dataset(without_views(table)), ColumnMap(), None)
+
+
+def require_existing(place: Place) -> None:
+    """Raise if there is no such file or folder."""
+    if not place.exists():
+        what = "no such file or bucket" if isinstance(place, Address) else "no such file"
+        raise StoreError(f"{place}: {what}; check the path")
+
+
+def require_distinct_columns(place: Place, found: Sequence[str]) -> None:
+    """Raise if a table has two columns of the same name."""
+    repeated = [name for name in found if found.count(name) > 1]
+    if repeated:
+        raise StoreError(f"{place}: column '{repeated[0]}' occurs twice; drop or rename one")
+
+
+def not_readable(place: Place, error: Exception, kind: str = "Parquet") -> StoreError:
+    """Return the error for a file that its reader failed to read, with the next step."""
+    if isinstance(place, Address) and not isinstance(error, pa.ArrowException):
+        return cannot_read(place, error)
+    reason = str(error).partition("\n")[0]
+    return StoreError(
+        f"{place}: not a readable {kind} file ({reason}); write it again as Parquet, or as CSV in "
+        f"UTF-8"
+    )
 
 
 def require_users(name: str, rows: Rows) -> None:
