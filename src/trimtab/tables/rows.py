@@ -65,6 +65,12 @@ class Rows:
         """Return a column of the files, for conditions."""
         return pc.field(self._sources.get(column, column))
 
+    def can_compare(self, column: str) -> bool:
+        """Return whether Arrow takes conditions on a column, and knows its bounds by row group."""
+        kind = self._data.schema.field(self._sources.get(column, column)).type
+        has_views = any(map(pa.types.is_string_view, self._data.schema.types))
+        return not has_views and any(is_kind(kind) for is_kind in _COMPARED)
+
     def batches(
         self, columns: Sequence[str] | None = None, where: Any = None, size: int = BATCH_ROWS
     ) -> Iterator[pa.Table]:
@@ -172,8 +178,6 @@ class ParquetRows(Rows):
 
     def count_read(self, wheres: Sequence[Any]) -> int:
         """Return how many rows are in row groups that may hold what the conditions ask for."""
-        if wheres == [None] or not _can_compare(self):
-            return super().count_read(wheres)
         return sum(
             group.num_rows
             for where in wheres
@@ -219,11 +223,6 @@ def not_readable(place: Place, error: Exception, kind: str = "Parquet") -> Store
 
 def require_users(name: str, rows: Rows) -> None:
     """Raise if user ids are missing; mostly, the files' footers say that there are all."""
-    where = rows.field(USER).is_null() if _can_compare(rows) else None
+    where = rows.field(USER).is_null() if rows.can_compare(USER) else None
     n_nulls = sum(batch[0].null_count for batch in rows.batches([USER], where))
     refuse_missing(name, rows.own_name(USER), n_nulls, rows.n_rows)
-
-
-def _can_compare(rows: Rows) -> bool:
-    """Return whether Arrow compares user ids of this type, and knows their bounds by row group."""
-    return any(is_kind(rows.schema.field(USER).type) for is_kind in _COMPARED)

@@ -77,8 +77,9 @@ def divide_by_user(
         readers: dict[str, Reader] = {}
         copied = set()
         for name, rows in opened.items():
-            wheres = ranges.conditions(rows.field(USER))
-            if rows.count_read(wheres) <= _MOST_READ * rows.n_rows:
+            wheres, most = ranges.conditions(rows.field(USER)), _MOST_READ * rows.n_rows
+            can_compare = rows.can_compare(USER)
+            if wheres == [None] or (can_compare and rows.count_read(wheres) <= most):
                 readers[name] = partial(_read_in_place, rows, wheres)
                 continue
             copy = _CopiedRows(name, rows, ranges, folder, batch_rows)
