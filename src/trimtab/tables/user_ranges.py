@@ -22,13 +22,10 @@ import pyarrow.compute as pc
 from trimtab.arrays import Ints
 from trimtab.checks import require_columns, require_whole
 from trimtab.errors import StoreError
-from trimtab.tables.columns import USER, GivenColumns, own_names
-from trimtab.tables.places import Place
+from trimtab.tables.columns import USER, own_names
 from trimtab.tables.rows import (
     BATCH_ROWS,
-    ParquetRows,
     Rows,
-    TableRows,
     require_users,
 )
 from trimtab.tables.vocabulary import IdColumn, id_column, require_same_id_type, text_bytes
@@ -41,42 +38,38 @@ _SEED = 0
 _FEWEST_AT_ONCE = 2**16  # rows that are copied together
 _MOST_READ = 2.0  # times that a row is read, on average; beyond that, rows are copied
 
-Source = str | Place | Rows | Any  # an Arrow table
 Reader = Callable[[int], pa.Table]  # the rows of a part
 
 
 @contextlib.contextmanager
 def divide_by_user(
-    tables: Mapping[str, Source],
-    columns: GivenColumns = None,
-    rows_per_part: int = ROWS_PER_PART,
-    folder: Path | None = None,
+    tables: Mapping[str, Rows], rows_per_part: int = ROWS_PER_PART, folder: Path | None = None
 ) -> Iterator[UserParts]:
     """Yield tables divided by ranges of user ids; temporary files are gone afterwards.
 
     Args:
-        tables: Parquet files, folders or addresses; `ParquetRows`, to read some columns only; or
-            Arrow tables. Errors name a table by its key.
-        columns: the names that columns have in files and folders.
+        tables: rows of files or of tables in memory. Errors name a table by its key.
         rows_per_part: about how many rows of the largest table a part has. It has more if a single
             user does.
         folder: where rows are copied to if their order makes it necessary; None for the system's
             folder of temporary files.
     """
     require_whole("rows_per_part", rows_per_part, 1)
-    opened = {name: _open(name, source, columns) for name, source in tables.items()}
-    require_same_id_type([
-        user_column(name, rows, rows.schema.empty_table()[USER]) for name, rows in opened.items()
-    ])  # fmt: skip
-    for name, rows in opened.items():
+    columns = []
+    for name, rows in tables.items():
+        empty = rows.schema.empty_table()
+        require_columns(name, empty.column_names, (USER,), own_names(empty))
+        columns.append(user_column(name, rows, empty[USER]))
+    require_same_id_type(columns)
+    for name, rows in tables.items():
         require_users(name, rows)
-    largest = max(opened, key=lambda name: opened[name].n_rows)
-    ranges = choose_ranges(largest, opened[largest], rows_per_part)
+    largest = max(tables, key=lambda name: tables[name].n_rows)
+    ranges = choose_ranges(largest, tables[largest], rows_per_part)
     batch_rows = min(max(rows_per_part, _FEWEST_AT_ONCE), BATCH_ROWS)
     with contextlib.ExitStack() as files:
         readers: dict[str, Reader] = {}
         copied = set()
-        for name, rows in opened.items():
+        for name, rows in tables.items():
             wheres, most = ranges.conditions(rows.field(USER)), _MOST_READ * rows.n_rows
             can_compare = rows.can_compare(USER)
             if wheres == [None] or (can_compare and rows.count_read(wheres) <= most):
@@ -86,7 +79,7 @@ def divide_by_user(
             files.callback(copy.close)
             readers[name] = copy.read
             copied.add(name)
-        n_rows = {name: rows.n_rows for name, rows in opened.items()}
+        n_rows = {name: rows.n_rows for name, rows in tables.items()}
         yield UserParts(readers, ranges.n_parts, n_rows, copied)
 
 
@@ -186,18 +179,6 @@ class _CopiedRows:
         """Remove the file."""
         with contextlib.suppress(OSError):  # what was not written yet may not fit on the disk
             self._file.close()
-
-
-def _open(name: str, source: Source, columns: GivenColumns) -> Rows:
-    if isinstance(source, pa.Table):
-        rows: Rows = TableRows(source)
-    elif isinstance(source, Rows):
-        rows = source
-    else:
-        rows = ParquetRows(source, columns=columns)
-    empty = rows.schema.empty_table()
-    require_columns(name, empty.column_names, (USER,), own_names(empty))
-    return rows
 
 
 class UserRanges:
