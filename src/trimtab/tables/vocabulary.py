@@ -45,23 +45,17 @@ def id_column(table: str, name: str, column: pa.ChunkedArray) -> IdColumn:
     kind = plain_type(column.type)
     column = column.cast(kind)
     if pa.types.is_integer(kind):
-        return IdColumn(table, name, _whole_numbers(table, name, column))
+        try:
+            return IdColumn(table, name, as_read_only(column.cast(pa.int64())))
+        except pa.ArrowInvalid as error:
+            raise DataError(
+                f"column '{name}' of {table} has ids that do not fit in int64; cast them to strings"
+            ) from error
     if is_text(kind):
         return IdColumn(table, name, column.cast(pa.large_string()))
     raise DataError(
         f"column '{name}' of {table} holds {kind}: ids must be integers or strings; cast the column"
     )
-
-
-def _whole_numbers(table: str, name: str, column: pa.ChunkedArray) -> Ints:
-    try:
-        column = column.cast(pa.int64())
-    except pa.ArrowInvalid as error:
-        raise DataError(
-            f"column '{name}' of {table} has ids that do not fit in int64; cast them to strings"
-        ) from error
-    values: Ints = as_read_only(column)
-    return values
 
 
 def as_read_only(column: pa.ChunkedArray) -> Any:
