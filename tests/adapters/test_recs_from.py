@@ -198,9 +198,8 @@ def test_given_ids_override_those_of_the_data():
     ]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_wrong_arguments_are_refused():
+    for options, message in (
         ({"user_ids": [1]}, "user_ids has 1 .* 2"),
         ({"item_ids": [1, 2, 1]}, "item_ids has 1 "),
         ({"item_ids": [1.5, 2, 3]}, "'item_id' of item_ids.*double"),
@@ -210,19 +209,16 @@ def test_given_ids_override_those_of_the_data():
         ({"data": [[1]]}, "data is a list.*scipy.sparse"),
         ({"exclude_known": 1}, "exclude_known=1"),
         ({"item_features": MATRIX}, "item_features=a csr_matrix.*score matrix"),
-    ],
-)
-def test_wrong_arguments_are_refused(options, message):
-    with pytest.raises(TrimtabError, match=message):
-        tt.recs_from(MATRIX, **options)
+    ):
+        with pytest.raises(TrimtabError, match=message):
+            tt.recs_from(MATRIX, **options)
 
 
 # Models that cannot be used.
 
 
-@pytest.mark.parametrize(
-    ("model", "message"),
-    [
+def test_wrong_models_are_refused():
+    for model, message in (
         (None, "model is a NoneType"),
         ("als", "model is a str"),
         (np.eye(3), "model is a ndarray"),
@@ -232,15 +228,17 @@ def test_wrong_arguments_are_refused(options, message):
         (sparse.coo_array(np.ones(3)), "score matrix has 1 "),
         (sparse.csr_matrix(np.ones((2, 2), complex)), "score matrix.*complex128"),
         (pa.table({"user_id": [1], "score": [1.0]}), "'item_id' in the table"),
-        (pa.table({"user_id": [1], "item_id": [1], "score": ["a"]}),
-         "'score' of the table.*string"),
-        (pa.table({"user_id": [1], "item_id": [1], "score": [1.0], "window": [1]}),
-         "the table.*'window'"),
-    ],
-)  # fmt: skip
-def test_wrong_models_are_refused(model, message):
-    with pytest.raises(DataError, match=message):
-        tt.recs_from(model)
+        (
+            pa.table({"user_id": [1], "item_id": [1], "score": ["a"]}),
+            "'score' of the table.*string",
+        ),
+        (
+            pa.table({"user_id": [1], "item_id": [1], "score": [1.0], "window": [1]}),
+            "the table.*'window'",
+        ),
+    ):
+        with pytest.raises(DataError, match=message):
+            tt.recs_from(model)
 
 
 def test_a_table_needs_nothing_else():

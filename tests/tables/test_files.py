@@ -109,7 +109,6 @@ SEPARATED = {
     "tabs": ("t.csv", "user_id\titem_id\tscore\n007\ta,b\t0.5\n8\tx\t1\n"),
     "bars": ("t.csv", "user_id|item_id|score\n007|a,b|0.5\n8|x|1\n"),
     "a name for tabs": ("t.tsv", "user_id\titem_id\tscore\n007\ta,b\t0.5\n8\tx\t1\n"),
-    "commas in names": ("t.tsv", "user_id\titem_id\tscore\ta,b,c,d\n007\ta,b\t0.5\t\n8\tx\t1\t\n"),
     "separators in quotes": ("t.csv", 'user_id,item_id,score,";;;;"\n007,"a,b",0.5,\n8,x,1,\n'),
 }
 

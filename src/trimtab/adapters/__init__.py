@@ -3,7 +3,7 @@
 A model's library is recognised by the module names of its classes; no library is imported for it.
 """
 
-from trimtab.adapters.dispatch import recs_from
+from trimtab.adapters.libraries import recs_from
 from trimtab.adapters.requests import UserItems, user_items
 
 __all__ = ["UserItems", "recs_from", "user_items"]

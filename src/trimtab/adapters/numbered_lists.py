@@ -18,66 +18,53 @@ from numpy.typing import NDArray
 
 from trimtab.adapters.requests import Request
 from trimtab.arrays import Codes, Flags, Ints, Lists
-from trimtab.engines.base import read_ids
+from trimtab.engines.base import code_users
 from trimtab.engines.factorization import list_factors
 from trimtab.errors import DataError, warn
 from trimtab.metrics.ranking import rank_lists
 from trimtab.progress import show_parts
 from trimtab.tables.columns import ITEM, SCORE, USER
+from trimtab.tables.frames import read_ids
 from trimtab.tables.lists import find_repeat, group_scored, group_sets, merge_repeats
 from trimtab.tables.vocabulary import Vocabulary, id_column
 
 _SCORE_LIMIT = 3.4e38  # libraries mark hidden items with the lowest float32 or minus infinity
 
 
-class NumberedIds(NamedTuple):
-    """The ids of users or items that a model knows by number."""
+def _read_numbered(
+    values: Any | None, size: int, name: str, column: str
+) -> tuple[Vocabulary, Codes]:
+    """Return the ids of `size` numbers and the code of each; for None, the numbers themselves.
 
-    vocabulary: Vocabulary
-    codes: Codes  # by number
-
-    @staticmethod
-    def read(values: Any | None, size: int, name: str, column: str) -> NumberedIds:
-        """Return the ids of `size` numbers; for None, the numbers themselves.
-
-        Args:
-            values: one distinct id for each number.
-            size: number of ids needed.
-            name: argument to name in errors.
-            column: column that the ids belong to.
-        """
-        if values is None:
-            own = Vocabulary(np.arange(size), "the model", column)
-            return NumberedIds(own, np.arange(size, dtype=np.int32))
-        given = read_ids(values, name, column)
-        if len(given) != size:
-            raise DataError(
-                f"{name} has {len(given)} ids, but the model has {size}: pass one id for each, in "
-                f"the order of the model"
-            )
-        found, (codes,) = Vocabulary.encode(id_column(name, column, given))
-        if len(found) < size:
-            (repeated,) = found.take(np.array([np.bincount(codes).argmax()]))
-            raise DataError(f"{name} has {repeated} more than once; ids must be distinct")
-        return NumberedIds(Vocabulary(found.ids, "the model", column), codes)
-
-    @property
-    def numbers(self) -> Ints:
-        """The number of each code."""
-        return np.argsort(self.codes)
+    Args:
+        values: one distinct id for each number.
+        size: number of ids needed.
+        name: argument to name in errors.
+        column: column that the ids belong to.
+    """
+    if values is None:
+        codes = np.arange(size, dtype=np.int32)
+        return Vocabulary(np.arange(size), "the model", column), codes
+    given = read_ids(values, name, column)
+    if len(given) != size:
+        raise DataError(
+            f"{name} has {len(given)} ids, but the model has {size}: pass one id for each, in "
+            f"the order of the model"
+        )
+    found, (codes,) = Vocabulary.encode(id_column(name, column, given))
+    if len(found) < size:
+        repeated = found[np.bincount(codes).argmax()]
+        raise DataError(f"{name} has {repeated} more than once; ids must be distinct")
+    return Vocabulary(found.ids, "the model", column), codes
 
 
 def find_users(known: Vocabulary, users: Any | None) -> Codes:
     """Return the codes of the given users, ascending; a warning counts the unknown ones."""
-    if users is None:
-        return np.arange(len(known), dtype=np.int32)
-    wanted = read_ids(users, "users", USER)
-    if len(wanted) == 0 or len(known) == 0:
-        n_users = len(pc.unique(wanted))
+    if users is not None and len(known) == 0:
+        n_users = len(pc.unique(read_ids(users, "users", USER)))
         warn_of_missing(n_users, n_users, "the model has no users")
         return np.empty(0, np.int32)
-    asked, _ = Vocabulary.encode(id_column("users", USER, wanted))
-    codes = known.codes(asked.column)
+    _, codes = code_users(users, known)
     warn_of_missing(int((codes < 0).sum()), len(codes), "the model does not know them")
     return codes[codes >= 0]
 
@@ -222,20 +209,21 @@ def _is_settled(ranked: Lists, n: int, k: int) -> Flags:
 
 def write_lists(source: Source, request: Request) -> Any:
     """Return the lists of the requested users: user_id, item_id, score."""
-    users = NumberedIds.read(request.user_ids, source.n_users, "user_ids", USER)
-    items = NumberedIds.read(request.item_ids, source.n_items, "item_ids", ITEM)
-    wanted = find_users(users.vocabulary, request.users)
-    rows, n, block = users.numbers[wanted], min(request.n, source.n_items), source.users_per_block
+    users, user_codes = _read_numbered(request.user_ids, source.n_users, "user_ids", USER)
+    items, item_codes = _read_numbered(request.item_ids, source.n_items, "item_ids", ITEM)
+    wanted = find_users(users, request.users)
+    rows, n = np.argsort(user_codes)[wanted], min(request.n, source.n_items)
+    block = source.users_per_block
     starts = range(0, len(rows) if n else 0, block)
     blocks = [Lists(np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0))]
     with show_parts(None, "listing") as show:
         for start in starts:
-            blocks.append(source.lists(rows[start : start + block], n, items.codes))
+            blocks.append(source.lists(rows[start : start + block], n, item_codes))
             show(1, len(blocks) - 1, len(starts))
     lengths = np.concatenate([np.diff(part.indptr) for part in blocks])
     columns = {
-        USER: users.vocabulary.take(np.repeat(wanted[: len(lengths)], lengths)),
-        ITEM: items.vocabulary.take(np.concatenate([part.items for part in blocks])),
+        USER: users.take(np.repeat(wanted[: len(lengths)], lengths)),
+        ITEM: items.take(np.concatenate([part.items for part in blocks])),
         SCORE: np.concatenate([part.scores for part in blocks]),
     }
     return _as_frame_of(pa.table(columns), request.users)

@@ -72,10 +72,9 @@ class LargeLists:
 
     def count_items(self) -> pa.Table:
         """Return how often each item is listed: item_id, count."""
-        own = self.rows.own_name(ITEM)
         counted = []
-        for batch in self.rows.batches(columns=[own]):
-            found = _widen(batch[own]).drop_null().value_counts()
+        for batch in self.rows.batches(columns=[ITEM]):
+            found = _widen(batch[ITEM]).drop_null().value_counts()
             counted.append(pa.table({ITEM: found.field("values"), "count": found.field("counts")}))
         return pa.concat_tables(counted).group_by(ITEM).aggregate([("count", "sum")])
 

@@ -8,16 +8,14 @@ profile comes from all the user's events. `decay_days` (β) weights each event b
 
 from __future__ import annotations
 
-import contextlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
-import narwhals as nw
 import numpy as np
 import pyarrow as pa
 
-from trimtab.arrays import Codes, Floats, Ints, Lists
+from trimtab.arrays import Codes, Floats, Ints, Lists, close_lists, entries_of
 from trimtab.checks import (
     MOST_DAYS,
     require_fitted,
@@ -27,9 +25,10 @@ from trimtab.checks import (
 )
 from trimtab.errors import DataError
 from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER
-from trimtab.tables.frames import Table, read_frame, write_frame
+from trimtab.tables.frames import Table, read_frame, read_ids, write_frame
 from trimtab.tables.times import DAY, as_datetime, microseconds, read_instant, require_before
 from trimtab.tables.vocabulary import Vocabulary, id_column
+from trimtab.threads import run_ranges
 
 
 class Events(NamedTuple):
@@ -83,9 +82,66 @@ def gather_purchases(events: Events, weights: Floats) -> Purchases:
     )  # fmt: skip
 
 
+def rank_each(kernel: Any, n_users: int, n: int, *given: Any) -> Lists:
+    """Return the lists that a kernel makes: at most n items of each user, best first."""
+    from trimtab.kernels.compiling import compile_notice
+
+    items, scores = np.empty(n_users * n, np.int32), np.empty(n_users * n)
+    lengths = np.zeros(n_users, np.int64)
+    with compile_notice():
+        run_ranges(kernel, n_users, n, *given, items, scores, lengths)
+    return close_lists(items, scores, lengths, n)
+
+
 def pointers(codes: Codes | Ints, n: int) -> Ints:
     """Return where the rows of each code begin once rows are grouped by code."""
     return np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=n))]).astype(np.int64)
+
+
+class Sparse(NamedTuple):
+    """A matrix in CSR form: the scores of items by row, or the weights of rows by user."""
+
+    indptr: Ints
+    columns: Codes
+    values: Floats
+
+    def take(self, rows: Codes) -> Sparse:
+        """Return the given rows; an empty one for -1."""
+        with_empty = np.append(self.indptr, self.indptr[-1])  # row -1 is the last one
+        indptr, entries = entries_of(with_empty, rows)
+        return Sparse(indptr, self.columns[entries], self.values[entries])
+
+
+def mix_lists(weights: Sparse, rows: Sparse, n_items: int, n: int) -> Lists:
+    """Return the n best items of each user, by the weighted sum of rows, ties by item."""
+    from trimtab.kernels.row_mixtures import mix_rows
+
+    n_users, n = len(weights.indptr) - 1, min(n, n_items)
+    return rank_each(mix_rows, n_users, n, n_items, *weights, *rows)
+
+
+def sum_entries(
+    rows: Codes | Ints, columns: Codes | Ints, values: Floats, n_rows: int, n_columns: int
+) -> Sparse:
+    """Return a matrix from entries in any order, repeated ones summed."""
+    key = rows.astype(np.int64) * n_columns + columns
+    order = np.lexsort((values, key))  # sums do not depend on the order of entries
+    key = key[order]
+    starts = np.flatnonzero(np.diff(key, prepend=-1))
+    sums = np.add.reduceat(values[order], starts) if len(starts) else np.empty(0)
+    row, column = np.divmod(key[starts], n_columns)
+    return Sparse(pointers(row, n_rows), column.astype(np.int32), sums)
+
+
+def share_rows(
+    groups: Codes, members: Codes, weights: Floats, n_groups: int, n_members: int
+) -> Sparse:
+    """Return each member's share of its group's weight, by group, members ascending."""
+    sums = sum_entries(groups, members, weights, n_groups, n_members)
+    group = np.repeat(np.arange(n_groups), np.diff(sums.indptr))
+    totals = np.bincount(group, sums.values, minlength=n_groups)[group]
+    shares = np.divide(sums.values, totals, out=np.zeros(len(totals)), where=sums.values > 0)
+    return sums._replace(values=shares)
 
 
 class _Fitted(NamedTuple):
@@ -152,7 +208,7 @@ class Engine(ABC):
         require_whole("n", n, 1)
         require_fitted(self, self._fitted is not None)
         assert self._fitted is not None
-        wanted, codes = _code_users(users, self._fitted.users)
+        wanted, codes = code_users(users, self._fitted.users)
         lists = self._score(self._fitted.model, codes, int(n))
         rows = np.repeat(np.arange(len(codes), dtype=np.int32), np.diff(lists.indptr))
         columns = {
@@ -182,7 +238,7 @@ def _read_times(table: Table) -> Ints:
     return microseconds(column)
 
 
-def _code_users(users: Any | None, known: Vocabulary) -> tuple[Vocabulary, Codes]:
+def code_users(users: Any | None, known: Vocabulary) -> tuple[Vocabulary, Codes]:
     """Return the distinct ids of the given users, and their codes among known users, or -1."""
     if users is None:
         return known, np.arange(len(known), dtype=np.int32)
@@ -191,28 +247,3 @@ def _code_users(users: Any | None, known: Vocabulary) -> tuple[Vocabulary, Codes
         return known, np.empty(0, np.int32)
     wanted, _ = Vocabulary.encode(id_column("users", USER, column))
     return wanted, known.codes(wanted.column)
-
-
-def read_ids(values: Any, name: str, column: str) -> pa.ChunkedArray:
-    """Return ids given as a frame, a series, an array or any iterable, as an Arrow column.
-
-    Args:
-        values: ids, or a frame with them in `column`.
-        name: argument to name in errors.
-        column: column that the ids belong to.
-    """
-    if isinstance(values, pa.ChunkedArray | pa.Array):
-        return values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
-    with contextlib.suppress(TypeError):
-        return pa.chunked_array([nw.from_native(values, series_only=True).to_arrow()])
-    with contextlib.suppress(TypeError):
-        frame = nw.from_native(values)
-        return read_frame(frame.to_native(), name, column, may_be_empty=True).columns[column]
-    try:
-        array = pa.array(values if isinstance(values, np.ndarray) else list(values))
-    except (TypeError, OverflowError, pa.ArrowException) as error:
-        raise DataError(
-            f"{name} is a {type(values).__name__} that cannot be read as ids ({error}); pass "
-            f"64-bit integers or strings, or a frame with '{column}'"
-        ) from error
-    return pa.chunked_array([array])

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trimtab.arrays import Codes, Lists, Sets, Singles, close_lists, split_into_blocks
+from trimtab.arrays import Codes, Lists, Sets, Singles, split_into_blocks
 from trimtab.checks import require_choice, require_scipy_sparse, require_whole
-from trimtab.engines.base import Engine, Events, gather_purchases, pointers
+from trimtab.engines.base import Engine, Events, gather_purchases, pointers, rank_each
 from trimtab.tables.vocabulary import Vocabulary
-from trimtab.threads import one_blas_thread, run_ranges
+from trimtab.threads import one_blas_thread
 
 WEIGHTINGS = ("binary", "frequency", "recency")
 _NAME = "matrix factorization"
@@ -96,19 +96,13 @@ def list_factors(
         above: only scores above this are listed.
         limit: only scores of an absolute value below this are listed.
     """
-    from trimtab.kernels.compiling import compile_notice
     from trimtab.kernels.factor_lists import BLOCK, rank_factors
 
     n, n_users = min(n, len(items)), len(users)
     if hidden is None:
         hidden = Sets(np.zeros(n_users + 1, np.int64), np.empty(0, np.int32))
-    codes, scores = np.empty(n_users * n, np.int32), np.empty(n_users * n)
-    lengths = np.zeros(n_users, np.int64)
     factors = (np.ascontiguousarray(users), split_into_blocks(items, BLOCK))
-    arrays = (*factors, *hidden, codes, scores, lengths)
-    with compile_notice():
-        run_ranges(rank_factors, n_users, n, len(items), above, limit, *arrays)
-    return close_lists(codes, scores, lengths, n)
+    return rank_each(rank_factors, n_users, n, len(items), above, limit, *factors, *hidden)
 
 
 def item_factors(matrix: Any, n_factors: int, seed: int) -> NDArray[Any]:

@@ -22,8 +22,16 @@ import numpy as np
 
 from trimtab.arrays import Codes, Floats, Ints, Lists
 from trimtab.checks import require_whole
-from trimtab.engines.base import Engine, Events, Purchases, gather_purchases, pointers
-from trimtab.engines.sparse_mixture import Sparse, mix_lists, sum_entries
+from trimtab.engines.base import (
+    Engine,
+    Events,
+    Purchases,
+    Sparse,
+    gather_purchases,
+    mix_lists,
+    pointers,
+    sum_entries,
+)
 from trimtab.tables.vocabulary import Vocabulary
 from trimtab.threads import ranges, thread_count
 

@@ -18,8 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from trimtab.arrays import Codes, Lists
-from trimtab.engines.base import Engine, Events
-from trimtab.engines.sparse_mixture import Sparse, mix_lists, share_rows
+from trimtab.engines.base import Engine, Events, Sparse, mix_lists, share_rows
 from trimtab.errors import SettingError
 from trimtab.tables.columns import CATEGORY, ITEM
 from trimtab.tables.frames import column_names, read_frame

@@ -19,7 +19,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from trimtab.adapters.dispatch import can_read, recs_from
+from trimtab.adapters.libraries import can_read, recs_from
 from trimtab.adapters.requests import user_items
 from trimtab.errors import DataError, SettingError, TrimtabError, TrimtabWarning
 from trimtab.tables.columns import ITEM, SCORE, USER

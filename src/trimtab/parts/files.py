@@ -34,7 +34,7 @@ def open_files(
     """
     with (
         TemporaryDirectory(prefix="trimtab-", dir=folder) as name,
-        divide_by_user(tables, None, rows_per_part, Path(name)) as parts,
+        divide_by_user(tables, rows_per_part, Path(name)) as parts,
     ):
         yield FileParts(parts, Path(name))
 

@@ -152,7 +152,10 @@ def hold_lock(path: Path, wait: bool) -> Iterator[None]:
         raise cannot_write(path.parent, error) from error
     try:
         if not wait:  # a process that waits is never told who holds the lock
-            _name_holder(holder)
+            with contextlib.suppress(OSError):  # a full disk must not prevent locking
+                # A new file, because a killed process of another user may own the old one.
+                holder.unlink(missing_ok=True)
+                holder.write_text(f"process {os.getpid()} since {now()}")
         yield
     finally:
         if not wait:
@@ -168,14 +171,6 @@ def _create_lock(path: Path) -> int:
         return stat.S_IMODE(os.fstat(handle).st_mode) | 0o600  # which filelock insists on
     finally:
         os.close(handle)
-
-
-def _name_holder(path: Path) -> None:
-    """Name this process; a new file, because a killed process of another user may own the old."""
-    with contextlib.suppress(OSError):
-        path.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # a full disk must not prevent locking
-        path.write_text(f"process {os.getpid()} since {now()}")
 
 
 @dataclass(frozen=True)
@@ -202,14 +197,13 @@ class Version:
 
     def bias(self) -> ItemBias:
         """Return the biases."""
-        self._check_folder("bias")
+        self._check_files("bias/")
         return ItemBias.load(self.folder / "bias")
 
     def reranker(self) -> Reranker | None:
         """Return the reranker; None if it was not asked for."""
-        if not self._check_folder(RERANKER_FOLDER):
-            return None
-        return Reranker.load(self.folder / RERANKER_FOLDER)
+        has_reranker = self._check_files(f"{RERANKER_FOLDER}/")
+        return Reranker.load(self.folder / RERANKER_FOLDER) if has_reranker else None
 
     def lists(self) -> Any:
         """Return the finished lists of the reranker as an Arrow table; None if there is none."""
@@ -248,14 +242,13 @@ class Version:
 
     def check(self) -> None:
         """Refuse a version with a missing or changed file."""
-        for name in self.manifest["files"]:
-            self._check_file(name)
+        self._check_files("")
 
-    def _check_folder(self, name: str) -> bool:
-        """Check the files of a folder; return whether there are any."""
-        files = [file for file in self.manifest["files"] if file.startswith(f"{name}/")]
-        for file in files:
-            self._check_file(file)
+    def _check_files(self, start: str) -> bool:
+        """Check the files whose names start so; return whether there are any."""
+        files = [name for name in self.manifest["files"] if name.startswith(start)]
+        for name in files:
+            self._check_file(name)
         return bool(files)
 
     def _table(self, name: str) -> Any:
@@ -360,17 +353,17 @@ class Store:
         entry: dict[str, Any] = {}
 
         def read() -> _Used:
-            entry.clear()
-            entry.update(find_entry(self.pointer(), self.folder, number))
+            nonlocal entry
+            entry = {}
+            entry = find_entry(self.pointer(), self.folder, number)
             return use(self._open(entry))
-
-        def was_removed(_: Exception) -> bool:
-            return bool(entry) and entry not in self.pointer()["published"]
 
         message = (
             f"{self.folder}: versions are removed faster than they are read; keep more of them"
         )
-        return retry_while_replaced(read, was_removed, message)
+        return retry_while_replaced(
+            read, lambda _: bool(entry) and entry not in self.pointer()["published"], message
+        )
 
     def _open(self, entry: Mapping[str, Any]) -> Version:
         folder = version_folder(self.folder, entry)
@@ -387,7 +380,7 @@ class Store:
             raise StoreError(f"{path}: damaged, {error}; {_REMEDY}") from error
 
     def pointer(self) -> dict[str, Any]:
-        """Return the versions served and kept; see `store_pointer`."""
+        """Return the versions served and kept; see `read_pointer`."""
         return read_pointer(self.folder)
 
     def switch(self, pointer: dict[str, Any], number: int, by: str) -> None:

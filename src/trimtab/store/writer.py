@@ -100,7 +100,13 @@ class Writer:
                 if path.is_file()
             }
             full = {"number": number, "created": now(), **manifest, "files": files}
-            content = _check_and_encode(self._store.folder, full)
+            try:
+                content = json.dumps(full, indent=1, allow_nan=False).encode()
+                parse_manifest(content)  # it can be read again
+            except (TypeError, ValueError, RecursionError) as error:
+                raise StoreError(
+                    f"cannot publish to {self._store.folder}: {error}; correct the manifest"
+                ) from error
             with write_atomically(staging / MANIFEST) as file:
                 file.write(content)
             staging.chmod(0o755)
@@ -111,16 +117,6 @@ class Writer:
             shutil.rmtree(staging, ignore_errors=True)
             raise
         return {"number": number, "folder": name, "manifest": checksum(content)}
-
-
-def _check_and_encode(folder: Path, manifest: Mapping[str, Any]) -> bytes:
-    """Return a manifest as JSON; raise if it could not be read again."""
-    try:
-        content = json.dumps(manifest, indent=1, allow_nan=False).encode()
-        parse_manifest(content)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise StoreError(f"cannot publish to {folder}: {error}; correct the manifest") from error
-    return content
 
 
 def _remove_leftovers(store: Store) -> None:
@@ -166,8 +162,8 @@ def _keep_days(
     protected = {entries[-1]["number"], replaced if keep > 1 else None}
     while len(entries) > keep:
         others = [entry for entry in entries if entry["number"] not in protected]
-        days = [_day(entry) for entry in entries]
-        again = [e for e in others if _day(e) in days[entries.index(e) + 1 :]]
+        days = [entry["folder"].partition("-")[2] for entry in entries]
+        again = [e for e in others if days[entries.index(e)] in days[entries.index(e) + 1 :]]
         if not again and len(set(days)) <= keep:
             break
         oldest = (again or others)[0]
@@ -176,7 +172,3 @@ def _keep_days(
             if entry["replaced"] == oldest["number"]:
                 entry["replaced"] = oldest["replaced"]
     return entries
-
-
-def _day(entry: Mapping[str, Any]) -> str:
-    return str(entry["folder"]).partition("-")[2]

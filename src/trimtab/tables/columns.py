@@ -35,7 +35,6 @@ ALL = (
 _SHORT = {"user": USER, "item": ITEM, "time": TIMESTAMP}
 _KEY = b"trimtab.columns"
 _EXAMPLE = "user=customer,item=sku,time=ts"
-_TEXT_TYPES = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 
 
 @dataclass(frozen=True)
@@ -64,8 +63,13 @@ class ColumnMap:
             listed = (value,) if isinstance(value, str) else tuple(value)
             if not listed or not all(isinstance(name, str) and name for name in listed):
                 raise SettingError(f"columns: {key!r} is {value!r}; must be the name of a column")
-            own[_full_name(key, also)] = listed
-        _refuse_same_ids(own)
+            name = _SHORT.get(key, key)
+            if name not in (*ALL, *also):
+                known = [*_SHORT, *(c for c in (*ALL, *also) if c not in _SHORT.values())]
+                raise SettingError(f"columns: {key!r} is not read; use one of {', '.join(known)}")
+            own[name] = listed
+        for name in set(own.get(USER, ())) & set(own.get(ITEM, ())):
+            raise SettingError(f"columns: '{name}' is given for user and for item; use two columns")
         return ColumnMap(own)
 
     @staticmethod
@@ -82,10 +86,6 @@ class ColumnMap:
     def name_of(self, own: str) -> str:
         """Return Trimtab's name of a caller's column; the same name if it is not mapped."""
         return next((name for name, listed in self.own.items() if own in listed), own)
-
-    def all_own(self, columns: Collection[str]) -> set[str]:
-        """Return all names that some of Trimtab's columns may have."""
-        return {own for name in columns for own in self.own.get(name, ())}
 
     def find(self, found: Collection[str]) -> dict[str, str]:
         """Return the caller's name of each mapped column that a table has."""
@@ -105,10 +105,8 @@ class ColumnMap:
             places += [place] * len(targets)
             renamed += targets
         missing = {name: own[0] for name, own in self.own.items() if name not in table.column_names}
-        metadata = {
-            **(table.schema.metadata or {}),
-            _KEY: json.dumps({**missing, **found}).encode(),
-        }
+        remembered = json.dumps({**missing, **found}).encode()
+        metadata = {**(table.schema.metadata or {}), _KEY: remembered}
         return table.select(places).rename_columns(renamed).replace_schema_metadata(metadata)
 
     def warn_of_unused(self, tables: Sequence[Any], but: Collection[str] = ()) -> None:
@@ -118,16 +116,11 @@ class ColumnMap:
             tables: renamed tables; None counts as none.
             but: Trimtab's names of columns that are read elsewhere.
         """
-        used = {
-            name
-            for table in tables
-            if table is not None
-            for name in own_names(table)
-            if name in table.column_names
-        }
-        for name in self.own:
+        given = [table for table in tables if table is not None]
+        used = {name for table in given for name in own_names(table) if name in table.column_names}
+        for name, own in self.own.items():
             if name not in used and name not in but:
-                listed = "' or '".join(self.own[name])
+                listed = "' or '".join(own)
                 warn(f"columns: no table has a column '{listed}' (for {name}); check the spelling")
 
 
@@ -149,21 +142,6 @@ def forget_own_names(table: pa.Table) -> pa.Table:
     return table if len(kept) == len(metadata) else table.replace_schema_metadata(kept or None)
 
 
-def _full_name(key: Any, also: Collection[str]) -> str:
-    known = (*ALL, *also)
-    name = _SHORT.get(key, key)
-    if name not in known:
-        listed = [*_SHORT, *(name for name in known if name not in _SHORT.values())]
-        raise SettingError(f"columns: {key!r} is not read; use one of {', '.join(listed)}")
-    return str(name)
-
-
-def _refuse_same_ids(own: Mapping[str, tuple[str, ...]]) -> None:
-    for name in own.get(USER, ()):
-        if name in own.get(ITEM, ()):
-            raise SettingError(f"columns: '{name}' is given for user and for item; use two columns")
-
-
 def plain_type(kind: pa.DataType) -> pa.DataType:
     """Return the value type of a dictionary type, and any other type unchanged."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind
@@ -180,4 +158,4 @@ def without_views(table: pa.Table) -> pa.Table:
 
 def is_text(kind: pa.DataType) -> bool:
     """Return whether a type is text, of any length and layout."""
-    return any(is_kind(kind) for is_kind in _TEXT_TYPES)
+    return kind in (pa.string(), pa.large_string(), pa.string_view())

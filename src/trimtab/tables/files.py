@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.checks import require_columns
-from trimtab.errors import StoreError, TrimtabError
+from trimtab.errors import StoreError
 from trimtab.tables.columns import (
     ITEM,
     SCORE,
@@ -25,15 +25,13 @@ from trimtab.tables.columns import (
     is_text,
     own_names,
     plain_type,
-    without_views,
 )
-from trimtab.tables.places import (
-    Address,
-    Place,
-    as_place,
-    cannot_read,
-    open_stream,
-    require_local,
+from trimtab.tables.places import Place, as_place, open_stream, require_local
+from trimtab.tables.rows import (
+    ParquetRows,
+    not_readable,
+    require_distinct_columns,
+    require_existing,
 )
 
 ID_COLUMNS = (USER, ITEM, WINDOW, "email_id", "session_id")
@@ -104,76 +102,19 @@ def read_table(
         columns: the names that columns have in the file; the table has Trimtab's.
     """
     place, names = as_place(path), ColumnMap.of(columns)
+    if not is_csv(place):
+        return ParquetRows(place, wanted, needed, names).read()
     require_existing(place)
     try:
-        if is_csv(place):
-            table = read_csv(place, {*ID_COLUMNS, *names.all_own(ID_COLUMNS)})
-        else:
-            data = open_parquet(place)
-            if wanted is None:
-                table = data.read()
-            else:
-                table = data.read(pick_columns(place, data.schema, wanted, needed, names))
-            table = without_views(table)
-        found = table.column_names
-    except TrimtabError:
-        raise
+        table = _read_csv(
+            place, {*ID_COLUMNS, *(o for c in ID_COLUMNS for o in names.own.get(c, ()))}
+        )
     except Exception as error:  # a damaged file can cause any error in its reader
-        raise not_readable(place, error) from error
-    require_distinct_columns(place, found)
+        raise not_readable(place, error, "CSV") from error
+    require_distinct_columns(place, table.column_names)
     table = names.rename(table)
     require_columns(str(place), table.column_names, needed, own_names(table))
-    kept = table.column_names if wanted is None else wanted
-    return table.select([name for name in kept if name in table.column_names])
-
-
-def require_existing(place: Place) -> None:
-    """Raise if there is no such file or folder."""
-    if not place.exists():
-        what = "no such file or bucket" if isinstance(place, Address) else "no such file"
-        raise StoreError(f"{place}: {what}; check the path")
-
-
-def require_distinct_columns(place: Place, found: Sequence[str]) -> None:
-    """Raise if a table has two columns of the same name."""
-    repeated = [name for name in found if found.count(name) > 1]
-    if repeated:
-        raise StoreError(f"{place}: column '{repeated[0]}' occurs twice; drop or rename one")
-
-
-def not_readable(place: Place, error: Exception) -> StoreError:
-    """Return the error for a file that its reader failed to read, with the next step."""
-    reason = first_line(error)
-    if isinstance(place, Address) and not isinstance(error, pa.ArrowException):
-        return cannot_read(place, error)
-    kind = "CSV" if is_csv(place) else "Parquet"
-    return StoreError(
-        f"{place}: not a readable {kind} file ({reason}); write it again as Parquet, or as "
-        f"CSV in UTF-8"
-    )
-
-
-def open_parquet(place: Place) -> Any:
-    """Return the `ParquetDataset` of a file, or of all files in a folder."""
-    import pyarrow.parquet as pq
-
-    if isinstance(place, Address):
-        data = pq.ParquetDataset(place.path, filesystem=place.filesystem)
-    else:
-        data = pq.ParquetDataset(place)
-    if not data.files:
-        raise StoreError(f"{place}: the folder has no Parquet files; check the path")
-    return data
-
-
-def pick_columns(
-    place: Place, schema: pa.Schema, wanted: Sequence[str], needed: Sequence[str], names: ColumnMap
-) -> list[str]:
-    """Return the wanted columns that exist, by the caller's names; raise if one is missing."""
-    renamed = names.rename(schema.empty_table())
-    require_columns(str(place), renamed.column_names, needed, own_names(renamed))
-    own = names.find(schema.names)
-    return [own.get(name, name) for name in wanted if own.get(name, name) in schema.names]
+    return table.select([c for c in wanted or table.column_names if c in table.column_names])
 
 
 def read_tables(
@@ -241,12 +182,18 @@ def write_table(table: pa.Table, path: Path, escape: bool = False) -> None:
     """
     require_suffix(path)
     with write_atomically(path) as file:
-        if is_csv(path):
-            write_csv(table, file, escape)
-        else:
+        if not is_csv(path):
             import pyarrow.parquet as pq
 
             pq.write_table(table, file, compression="zstd")
+            return
+        from pyarrow import csv
+
+        columns = _plain_columns(table)
+        for name, column in columns.items() if escape else ():
+            if is_text(column.type):
+                columns[name] = pc.replace_substring_regex(column, _FORMULA_START, r"'\1")
+        csv.write_csv(pa.table(columns), file)
 
 
 def first_line(error: Exception) -> str:
@@ -254,7 +201,7 @@ def first_line(error: Exception) -> str:
     return str(error).partition("\n")[0]
 
 
-def read_csv(place: Place, ids: Collection[str] = ID_COLUMNS) -> pa.Table:
+def _read_csv(place: Place, ids: Collection[str]) -> pa.Table:
     """Return the table in a CSV file with a header, whatever separates its columns.
 
     Args:
@@ -263,41 +210,22 @@ def read_csv(place: Place, ids: Collection[str] = ID_COLUMNS) -> pa.Table:
     """
     from pyarrow import csv
 
-    separator = find_separator(_read_header(place), is_tsv=".tsv" in place.name.lower())
-    types = dict.fromkeys(ids, pa.string())
-    # Only an empty field is a missing value; 'NA' and 'null' are valid ids.
-    options = csv.ConvertOptions(column_types=types, null_values=[""], strings_can_be_null=True)
     with open_stream(place) as stream:
-        table = csv.read_csv(
-            stream,
-            parse_options=csv.ParseOptions(delimiter=separator),
-            convert_options=options,
-        )
+        start = bytes(stream.read(_MOST_HEADER)).decode("utf-8", "replace")
+    header = re.sub(r'"[^"]*"', "", next(iter(start.splitlines()), ""))
+    separator = max(_SEPARATORS, key=header.count)  # the first, the comma, if there is none
+    # Only an empty field is a missing value; 'NA' and 'null' are valid ids.
+    options = csv.ConvertOptions(
+        column_types=dict.fromkeys(ids, pa.string()), null_values=[""], strings_can_be_null=True
+    )
+    with open_stream(place) as stream:
+        table = csv.read_csv(stream, None, csv.ParseOptions(delimiter=separator), options)
     for at, name in enumerate(table.column_names):
         if name in ids:
             table = table.set_column(at, name, _parse_ids(table.column(at)))
         elif separator == ";" and is_text(table.column(at).type):
             table = table.set_column(at, name, _parse_decimal_commas(table.column(at)))
     return table
-
-
-def find_separator(header: str, is_tsv: bool = False) -> str:
-    """Return what separates columns: the most frequent of , ; tab and | outside quotes.
-
-    Args:
-        header: the first line of a file.
-        is_tsv: whether the name of the file says that tabs do.
-    """
-    bare = re.sub(r'"[^"]*"', "", header)
-    if is_tsv and "\t" in bare:
-        return "\t"
-    return max(_SEPARATORS, key=bare.count)  # the first of them, the comma, if there is none
-
-
-def _read_header(place: Place) -> str:
-    with open_stream(place) as stream:
-        first = bytes(stream.read(_MOST_HEADER)).decode("utf-8", "replace")
-    return next(iter(first.splitlines()), "")
 
 
 def _parse_decimal_commas(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -315,36 +243,17 @@ def _parse_ids(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column
 
 
-def write_csv(table: pa.Table, file: BinaryIO, escape: bool) -> None:
-    """Write CSV.
-
-    Args:
-        table: table to write.
-        file: file to write to.
-        escape: put an apostrophe before text that a spreadsheet may run as a formula. It becomes
-            part of the text.
-    """
-    from pyarrow import csv
-
-    columns = {name: _plain_column(table[name]) for name in table.column_names}
-    for name, column in columns.items() if escape else ():
-        if is_text(column.type):
-            columns[name] = pc.replace_substring_regex(column, _FORMULA_START, r"'\1")
-    csv.write_csv(pa.table(columns), file)
+def _plain_columns(table: pa.Table) -> dict[str, pa.ChunkedArray]:
+    """Return columns without dictionaries; text in the type that regular expressions take."""
+    found = {name: table[name].cast(plain_type(table[name].type)) for name in table.column_names}
+    return {
+        name: column.cast(pa.large_string()) if is_text(column.type) else column
+        for name, column in found.items()
+    }
 
 
 def count_formulas(table: pa.Table) -> int:
     """Return the number of texts in a table that a spreadsheet may run as formulas."""
-    columns = [_plain_column(table[name]) for name in table.column_names]
-    matches = [
-        pc.match_substring_regex(column, _FORMULA_START)
-        for column in columns
-        if is_text(column.type)
-    ]
+    texts = [column for column in _plain_columns(table).values() if is_text(column.type)]
+    matches = [pc.match_substring_regex(text, _FORMULA_START) for text in texts]
     return sum(pc.sum(match).as_py() or 0 for match in matches)
-
-
-def _plain_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column without its dictionary; text in the type that regular expressions take."""
-    column = column.cast(plain_type(column.type))
-    return column.cast(pa.large_string()) if is_text(column.type) else column

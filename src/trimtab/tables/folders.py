@@ -20,7 +20,6 @@ VERSIONS = "versions"
 _TRIES, _WAIT_SECONDS = 50, 0.02
 _MOST_SHOWN = 60  # characters of a wrong value
 _Read = TypeVar("_Read")
-_Kind = TypeVar("_Kind")
 
 _Counted = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 
@@ -45,7 +44,10 @@ class _Entry(Struct):
     replaced: _Counted | None
 
     def __post_init__(self) -> None:
-        require_plain_name("folder", self.folder)
+        name = self.folder  # it must not lead outside the store
+        if not name.isprintable() or name in ("", ".", "..") or {"/", "\\"} & {*name}:
+            shown = json.dumps(name)[:_MOST_SHOWN]
+            raise ValueError(f"'folder' is {shown}, but must be a plain name on one line")
         if self.replaced is not None and self.replaced >= self.number:
             raise ValueError(
                 f"version {self.number} replaced version {self.replaced}, but must have replaced "
@@ -109,31 +111,6 @@ def parse_json(content: bytes) -> Any:
         raise ValueError(first_line(error)) from error
     except RecursionError:
         raise ValueError("nested too deep") from None
-
-
-def convert_json(where: str, value: Any, kind: type[_Kind]) -> _Kind:
-    """Return a JSON value as a msgspec type; raise ValueError if it breaks a rule of the type.
-
-    Args:
-        where: what holds the value, as in "header.json".
-        value: what `parse_json` returned.
-        kind: a struct, whose fields may have bounds and patterns.
-    """
-    try:
-        return msgspec.convert(value, kind)
-    except msgspec.ValidationError as error:
-        reason, _, place = first_line(error).partition(" - at `$")
-        field = place.rstrip("`").lstrip(".")
-        raise ValueError(
-            f"{where} breaks a rule{f' at {field}' * bool(field)}: {reason}"
-        ) from error
-
-
-def require_plain_name(field: str, name: str) -> None:
-    """Raise ValueError unless a name leads to nothing outside its folder."""
-    if not name.isprintable() or name in ("", ".", "..") or {"/", "\\"} & {*name}:
-        shown = json.dumps(name)[:_MOST_SHOWN]
-        raise ValueError(f"'{field}' is {shown}, but must be a plain name on one line")
 
 
 def read_header(path: Path, kind: HeaderKind) -> dict[str, Any]:
@@ -204,9 +181,14 @@ def read_pointer(folder: Path) -> dict[str, Any]:
     """Return the pointer of a store; raise if the folder is not a store or is damaged."""
     pointer = read_header(folder / POINTER, _STORE)
     try:
-        convert_json("the pointer", pointer, _Pointer)
-    except ValueError as error:
-        raise StoreError(f"{folder / POINTER}: damaged, {error}; {_STORE.remedy}") from error
+        msgspec.convert(pointer, _Pointer)
+    except msgspec.ValidationError as error:
+        reason, _, place = first_line(error).partition(" - at `$")
+        field = place.rstrip("`").lstrip(".")
+        rule = f"a rule at {field}" if field else "a rule"
+        raise StoreError(
+            f"{folder / POINTER}: damaged, the pointer breaks {rule}: {reason}; {_STORE.remedy}"
+        ) from error
     return pointer
 
 

@@ -177,7 +177,7 @@ def not_finite(table: str, name: str, value: float, row: int) -> DataError:
     )
 
 
-def id_values(values: Any, name: str, column: str) -> pa.ChunkedArray:
+def read_ids(values: Any, name: str, column: str) -> pa.ChunkedArray:
     """Return ids given as a frame, a series, an array or any iterable, as an Arrow column.
 
     Args:

@@ -88,7 +88,11 @@ def _checked_scores(
 ) -> Floats:
     require_choice("duplicates", duplicates, DUPLICATES)
     scores, lowest = read(table)
-    require_for_unlisted(unlisted, lowest, table.own_name(SCORE))
+    if unlisted == "zero" and lowest < 0:
+        raise DataError(
+            f"column '{table.own_name(SCORE)}' of recs has {lowest:g}: unlisted='zero' needs "
+            f"scores of at least 0; shift the scores or use unlisted='never'"
+        )
     return scores
 
 
@@ -103,21 +107,6 @@ def _each_item_once(
             f"more than once; drop the repeats, or pass duplicates='max', 'mean' or 'sum'"
         )
     return merge_repeats(lists, duplicates) if repeated else lists
-
-
-def require_for_unlisted(unlisted: str, lowest: float, name: str) -> None:
-    """Raise if scores are too low for the setting of unlisted items.
-
-    Args:
-        unlisted: "never" or "zero".
-        lowest: the lowest score.
-        name: the caller's name of the column.
-    """
-    if unlisted == "zero" and lowest < 0:
-        raise DataError(
-            f"column '{name}' of recs has {lowest:g}: unlisted='zero' needs scores of at least 0; "
-            f"shift the scores or use unlisted='never'"
-        )
 
 
 def longest_list(lists: Lists) -> int:

@@ -228,10 +228,11 @@ def _event_categories(events: pa.Table) -> pa.Table:
             f"column '{name}' of events holds {events[CATEGORY].type}: it must be text or "
             f"whole numbers; cast or drop the column"
         )
-    rows = pa.table({ITEM: events[ITEM], CATEGORY: events[CATEGORY]})
-    last = rows.append_column("row", pa.array(np.arange(len(rows))))
-    last = last.group_by(ITEM, use_threads=False).aggregate([("row", "max")])
-    return rows.take(last["row_max"])
+    category = events[CATEGORY].cast(plain_type(events[CATEGORY].type))
+    rows = pa.table({ITEM: events[ITEM], CATEGORY: category})
+    last = (CATEGORY, "last", pc.ScalarAggregateOptions(skip_nulls=False))
+    found = rows.group_by(ITEM, use_threads=False).aggregate([last])
+    return found.rename_columns([ITEM, CATEGORY])
 
 
 @dataclass(frozen=True)
@@ -305,17 +306,19 @@ def stack_windows(
         recs: lists made before each window.
         recent: purchases in each window.
     """
-    newest, *earlier = zip(windows, recs, recent, strict=True)
-    if not earlier:
-        return newest[1], newest[2]
-    kept = [newest, *((window, rows_of_users(lists, own), own) for window, lists, own in earlier)]
-    stacked = (
-        pa.concat_tables(
-            [_add_window(part[place], part[0]) for part in kept], promote_options="permissive"
-        )
-        for place in (1, 2)
-    )
-    return next(stacked), next(stacked)
+    if len(windows) == 1:
+        return recs[0], recent[0]
+    earlier = zip(recs[1:], recent[1:], strict=True)
+    lists = [recs[0], *(rows_of_users(own, buyers) for own, buyers in earlier)]
+    return _stack(windows, lists), _stack(windows, recent)
+
+
+def _stack(windows: Sequence[Window], tables: Sequence[pa.Table]) -> pa.Table:
+    labelled = [
+        table.append_column(WINDOW, pa.repeat(str(window.first), table.num_rows))
+        for window, table in zip(windows, tables, strict=True)
+    ]
+    return pa.concat_tables(labelled, promote_options="permissive")
 
 
 def rows_of_users(table: pa.Table, other: pa.Table) -> pa.Table:
@@ -330,10 +333,6 @@ def rows_of_users(table: pa.Table, other: pa.Table) -> pa.Table:
 def event_times(log: Log) -> Ints:
     """Return the times of the log's events, in microseconds since 1970."""
     return microseconds(log.events[TIMESTAMP])
-
-
-def _add_window(table: pa.Table, window: Window) -> pa.Table:
-    return table.append_column(WINDOW, pa.repeat(pa.scalar(str(window.first)), table.num_rows))
 
 
 @dataclass(frozen=True)

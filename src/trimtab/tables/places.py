@@ -6,6 +6,7 @@ fsspec, if it is installed.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 from collections.abc import Iterator
@@ -172,20 +173,13 @@ def cannot_read(place: Address, error: Exception) -> StoreError:
 def _find_file_system(text: str) -> tuple[Any, str]:
     from pyarrow.fs import FileSystem
 
-    try:
-        filesystem, path = FileSystem.from_uri(text)
-        return filesystem, path
-    except pa.ArrowInvalid as error:
-        if "Unrecognized filesystem" not in str(error):
-            raise cannot_read(Address(text), error) from error
-    except pa.ArrowNotImplementedError:
-        pass  # pyarrow was built without it
-    except (OSError, pa.ArrowException) as error:
-        raise cannot_read(Address(text), error) from error
-    return _find_fsspec(text)
-
-
-def _find_fsspec(text: str) -> tuple[Any, str]:
+    with contextlib.suppress(pa.ArrowNotImplementedError):  # pyarrow was built without it
+        try:
+            filesystem, path = FileSystem.from_uri(text)
+            return filesystem, path
+        except (OSError, pa.ArrowInvalid) as error:
+            if "Unrecognized filesystem" not in str(error):
+                raise cannot_read(Address(text), error) from error
     shown = without_password(text)
     scheme = text.partition("://")[0].lower()
     try:
@@ -217,13 +211,8 @@ def without_password(address: str) -> str:
 def mask_passwords(text: str, address: str) -> str:
     """Return a text on one line, without the passwords of an address."""
     text = re.sub(r"\s+", " ", text).strip()
-    for secret in _secrets(address):
-        text = text.replace(secret, "***")
+    for found in _PASSWORD.finditer(address):
+        secret = found["secret"] or found["value"] or ""
+        for form in (secret, unquote(secret), unquote_plus(secret)):
+            text = text.replace(form, "***") if len(form) >= _LEAST_MASKED else text
     return text
-
-
-def _secrets(address: str) -> set[str]:
-    """Return the passwords in an address, as written and decoded."""
-    found = {match["secret"] or match["value"] or "" for match in _PASSWORD.finditer(address)}
-    forms = {form for secret in found for form in (secret, unquote(secret), unquote_plus(secret))}
-    return {form for form in forms if len(form) >= _LEAST_MASKED}

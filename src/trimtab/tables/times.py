@@ -79,8 +79,8 @@ def require_calendar(column: pa.ChunkedArray, table: str, name: str = TIMESTAMP)
         return  # nanoseconds cannot leave it
     lowest, highest = pc.min_max(column).values()
     first, last = (pa.scalar(day).cast(kind) for day in _CALENDAR)
-    for found, is_outside in ((lowest, pc.less(lowest, first)), (highest, pc.less(last, highest))):
-        if is_outside.as_py():
+    for found, low, high in ((lowest, lowest, first), (highest, last, highest)):
+        if pc.less(low, high).as_py():
             raise DataError(
                 f"column '{name}' of {table} holds {kind} and has {found.value}: it must be in the "
                 f"years {_CALENDAR[0].year} to {_CALENDAR[1].year - 1}; fix or drop such rows"
@@ -127,14 +127,12 @@ def microseconds(column: pa.ChunkedArray) -> Ints:
 
 def day_start(day: date, tz: str) -> int:
     """Return when a day begins in a time zone, in microseconds since 1970."""
-    begins = datetime.combine(day, time(0), require_zone(tz))
-    return round((begins - _EPOCH) / timedelta(microseconds=1))
+    return instant_of(datetime.combine(day, time(0), require_zone(tz)))
 
 
 def local_day(instant: int, tz: str) -> date:
     """Return the day of an instant in a time zone."""
-    moment = _EPOCH + timedelta(microseconds=int(instant))
-    return moment.astimezone(require_zone(tz)).date()
+    return as_datetime(instant).astimezone(require_zone(tz)).date()
 
 
 def read_day(name: str, value: Any) -> date:
@@ -208,28 +206,18 @@ def parse_epochs(column: pa.ChunkedArray, table: str, name: str) -> pa.ChunkedAr
     """
     if len(column) == column.null_count:
         return pa.chunked_array([pa.nulls(len(column), _STORED)])
-    low, high = _bounds(column)
+    found = pc.min_max(column).as_py()
+    low, high = found["min"], found["max"]
+    if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
+        low = high = math.nan
     for unit, per_second in _PER_SECOND.items():
         if _FIRST * per_second <= low and high < _END * per_second:
             if pa.types.is_integer(column.type):
                 return column.cast(pa.int64()).cast(pa.timestamp(unit, tz="UTC"))
-            return _round_floats(column, per_second)
+            scaled = pc.multiply(column.cast(pa.float64()), pa.scalar(1e6 / per_second))
+            return pc.round(scaled).cast(pa.int64()).cast(_STORED)
     raise DataError(
         f"column '{name}' of {table} holds {column.type} from {low} to {high}, which are "
         f"not times between 1980 and 2100 in one unit: write seconds, milliseconds or "
         f"microseconds since 1970 (UTC), or ISO text like 2026-03-01 10:00:00"
     )
-
-
-def _bounds(column: pa.ChunkedArray) -> tuple[float, float]:
-    """Return the smallest and the largest number; nan for both if any is nan."""
-    if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
-        return math.nan, math.nan
-    found = pc.min_max(column).as_py()
-    return found["min"], found["max"]
-
-
-def _round_floats(column: pa.ChunkedArray, per_second: int) -> pa.ChunkedArray:
-    """Return fractions of the unit, to the nearest microsecond."""
-    scaled = pc.multiply(column.cast(pa.float64()), pa.scalar(1e6 / per_second))
-    return pc.round(scaled).cast(pa.int64()).cast(_STORED)

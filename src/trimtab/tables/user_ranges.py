@@ -2,15 +2,16 @@
 
 All rows of a user, from all tables, are in the same part, and parts follow the order of user ids.
 A table whose row groups are in the order of users is read where it is: the footers of Parquet files
-say which row groups overlap a range. The rows of other tables are copied once, to a temporary file.
+say which row groups overlap a range of integers or text. The rows of other tables are copied once,
+to a temporary file.
 """
 
 from __future__ import annotations
 
-import bisect
 import contextlib
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +22,11 @@ import pyarrow.compute as pc
 from trimtab.arrays import Ints
 from trimtab.checks import require_columns, require_whole
 from trimtab.errors import StoreError
-from trimtab.tables.columns import USER, GivenColumns, own_names
-from trimtab.tables.places import Place
+from trimtab.tables.columns import USER, own_names
 from trimtab.tables.rows import (
     BATCH_ROWS,
-    ParquetRows,
-    RowGroup,
     Rows,
-    TableRows,
-    require_values,
+    require_users,
 )
 from trimtab.tables.vocabulary import IdColumn, id_column, require_same_id_type, text_bytes
 from trimtab.threads import run_ranges
@@ -41,46 +38,52 @@ _SEED = 0
 _FEWEST_AT_ONCE = 2**16  # rows that are copied together
 _MOST_READ = 2.0  # times that a row is read, on average; beyond that, rows are copied
 
-Source = str | Place | Rows | Any  # an Arrow table
+Reader = Callable[[int], pa.Table]  # the rows of a part
 
 
 @contextlib.contextmanager
 def divide_by_user(
-    tables: Mapping[str, Source],
-    columns: GivenColumns = None,
-    rows_per_part: int = ROWS_PER_PART,
-    folder: Path | None = None,
+    tables: Mapping[str, Rows], rows_per_part: int = ROWS_PER_PART, folder: Path | None = None
 ) -> Iterator[UserParts]:
     """Yield tables divided by ranges of user ids; temporary files are gone afterwards.
 
     Args:
-        tables: Parquet files, folders or addresses; `ParquetRows`, to read some columns only; or
-            Arrow tables. Errors name a table by its key.
-        columns: the names that columns have in files and folders.
+        tables: rows of files or of tables in memory. Errors name a table by its key.
         rows_per_part: about how many rows of the largest table a part has. It has more if a single
             user does.
         folder: where rows are copied to if their order makes it necessary; None for the system's
             folder of temporary files.
     """
     require_whole("rows_per_part", rows_per_part, 1)
-    opened = {name: _open(name, source, columns) for name, source in tables.items()}
-    require_same_id_type([
-        user_column(name, rows, rows.schema.empty_table()[USER]) for name, rows in opened.items()
-    ])  # fmt: skip
-    for name, rows in opened.items():
-        require_values(name, rows, USER)
-    largest = max(opened, key=lambda name: opened[name].n_rows)
-    ranges = choose_ranges(largest, opened[largest], rows_per_part)
+    columns = []
+    for name, rows in tables.items():
+        empty = rows.schema.empty_table()
+        require_columns(name, empty.column_names, (USER,), own_names(empty))
+        columns.append(user_column(name, rows, empty[USER]))
+    require_same_id_type(columns)
+    for name, rows in tables.items():
+        require_users(name, rows)
+    largest = max(tables, key=lambda name: tables[name].n_rows)
+    ranges = choose_ranges(largest, tables[largest], rows_per_part)
     batch_rows = min(max(rows_per_part, _FEWEST_AT_ONCE), BATCH_ROWS)
     with contextlib.ExitStack() as files:
-        divided: dict[str, _CopiedRows | _RowsInPlace] = {}
-        for name, rows in opened.items():
-            divided[name] = _divide(name, rows, ranges, folder, batch_rows)
-            files.callback(divided[name].close)
-        yield UserParts(divided, ranges.n_parts)
+        readers: dict[str, Reader] = {}
+        copied = set()
+        for name, rows in tables.items():
+            wheres, most = ranges.conditions(rows.field(USER)), _MOST_READ * rows.n_rows
+            can_compare = rows.can_compare(USER)
+            if wheres == [None] or (can_compare and rows.count_read(wheres) <= most):
+                readers[name] = partial(_read_in_place, rows, wheres)
+                continue
+            copy = _CopiedRows(name, rows, ranges, folder, batch_rows)
+            files.callback(copy.close)
+            readers[name] = copy.read
+            copied.add(name)
+        n_rows = {name: rows.n_rows for name, rows in tables.items()}
+        yield UserParts(readers, ranges.n_parts, n_rows, copied)
 
 
-class UserParts(Sequence["UserPart"]):
+class UserParts(list["UserPart"]):
     """The parts of divided tables, in the order of user ids.
 
     Attributes:
@@ -89,71 +92,35 @@ class UserParts(Sequence["UserPart"]):
         copied: names of the tables whose rows had to be copied.
     """
 
-    def __init__(self, divided: Mapping[str, _CopiedRows | _RowsInPlace], n_parts: int) -> None:
+    def __init__(
+        self, readers: Mapping[str, Reader], n_parts: int, rows: Mapping[str, int], copied: set[str]
+    ) -> None:
         """Return the parts of tables that are divided already."""
-        self._parts, self.n_parts = [UserPart(divided, part) for part in range(n_parts)], n_parts
-        self.rows = {name: table.n_rows for name, table in divided.items()}
-        self.copied = {name for name, table in divided.items() if isinstance(table, _CopiedRows)}
-
-    def __len__(self) -> int:
-        return self.n_parts
-
-    def __getitem__(self, part: Any) -> Any:
-        return self._parts[part]
+        super().__init__(UserPart(readers, part) for part in range(n_parts))
+        self.n_parts, self.rows, self.copied = n_parts, rows, copied
 
 
 class UserPart(Mapping[str, pa.Table]):
     """The rows of one range of users, by table; they are read at each look-up."""
 
-    def __init__(self, divided: Mapping[str, _CopiedRows | _RowsInPlace], number: int) -> None:
+    def __init__(self, readers: Mapping[str, Reader], number: int) -> None:
         """Return a part; nothing is read yet."""
-        self._divided, self.number = divided, number
+        self._readers, self.number = readers, number
 
     def __getitem__(self, name: str) -> pa.Table:
-        return self._divided[name].read(self.number)
+        return self._readers[name](self.number)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._divided)
+        return iter(self._readers)
 
     def __len__(self) -> int:
-        return len(self._divided)
+        return len(self._readers)
 
 
-class _RowsInPlace:
-    """The rows of a table by part, read from the row groups that overlap a range."""
-
-    def __init__(self, name: str, rows: Rows, ranges: UserRanges) -> None:
-        self._name, self._rows, self._ranges = name, rows, ranges
-        self.n_rows = rows.n_rows
-        self._groups: list[list[RowGroup]] = [[] for _ in range(ranges.n_parts)]
-        self._shared = set[RowGroup]()  # with rows of several parts
-        for group in rows.row_groups:
-            parts = ranges.overlap(group) if group.n_rows else ()
-            for part in parts:
-                self._groups[part].append(group)
-            if len(parts) > 1:
-                self._shared.add(group)
-
-    def n_read(self) -> int:
-        """Return how many rows are read for all parts together."""
-        return sum(group.n_rows for groups in self._groups for group in groups)
-
-    def read(self, part: int) -> pa.Table:
-        """Return the rows of a part, in the order of the table."""
-        groups = self._groups[part]
-        batches = self._rows.batches(groups)
-        if not self._shared.isdisjoint(groups):
-            batches = (self._pick(batch, part) for batch in batches)
-        whole = pa.concat_tables([self._rows.plain_schema.empty_table(), *batches])
-        return self._rows.finish(whole)
-
-    def _pick(self, batch: pa.Table, part: int) -> pa.Table:
-        ids = user_column(self._name, self._rows, batch[self._rows.own_user])
-        own = self._ranges.find(ids) == part
-        return batch if own.all() else batch.filter(pa.array(own))
-
-    def close(self) -> None:
-        """Nothing is open."""
+def _read_in_place(rows: Rows, wheres: Sequence[Any], part: int) -> pa.Table:
+    """Return the rows of a part, in the order of the table."""
+    found = rows.batches(where=wheres[part])
+    return rows.finish(pa.concat_tables([rows.plain_schema.empty_table(), *found]))
 
 
 class _CopiedRows:
@@ -164,7 +131,6 @@ class _CopiedRows:
     ) -> None:
         """Copy the rows to a temporary file, which the system removes when it is closed."""
         self._name, self._rows, self._ranges = name, rows, ranges
-        self.n_rows = rows.n_rows
         self._pieces: list[list[int]] = [[] for _ in range(ranges.n_parts)]  # batches, by part
         self._folder = Path(tempfile.gettempdir()) if folder is None else folder
         with self._writing():
@@ -182,7 +148,7 @@ class _CopiedRows:
             writer = pa.ipc.new_file(self._file, self._rows.plain_schema, options=options)
         n_written = 0
         for batch in self._rows.batches(size=batch_rows):
-            ids = user_column(self._name, self._rows, batch[self._rows.own_user])
+            ids = user_column(self._name, self._rows, batch[USER])
             (rows,) = batch.combine_chunks().to_batches()
             for part, piece in self._ranges.split(rows, ids):
                 with self._writing():
@@ -201,7 +167,7 @@ class _CopiedRows:
             reason = error.strerror or str(error).splitlines()[0]
             raise StoreError(
                 f"cannot write temporary files to {self._folder}: {reason}; free space there, set "
-                f"TMPDIR to another folder, or sort {self._name} by {self._rows.own_user}"
+                f"TMPDIR to another folder, or sort {self._name} by {self._rows.own_name(USER)}"
             ) from error
 
     def read(self, part: int) -> pa.Table:
@@ -215,34 +181,12 @@ class _CopiedRows:
             self._file.close()
 
 
-def _open(name: str, source: Source, columns: GivenColumns) -> Rows:
-    if isinstance(source, pa.Table):
-        rows: Rows = TableRows(source)
-    elif isinstance(source, Rows):
-        rows = source
-    else:
-        rows = ParquetRows(source, columns=columns)
-    empty = rows.schema.empty_table()
-    require_columns(name, empty.column_names, (USER,), own_names(empty))
-    return rows
-
-
-def _divide(
-    name: str, rows: Rows, ranges: UserRanges, folder: Path | None, batch_rows: int
-) -> _CopiedRows | _RowsInPlace:
-    in_place = _RowsInPlace(name, rows, ranges)
-    if in_place.n_read() <= _MOST_READ * rows.n_rows:
-        return in_place
-    return _CopiedRows(name, rows, ranges, folder, batch_rows)
-
-
 class UserRanges:
     """Ranges of user ids in ascending order, given by the first id of each but the first one."""
 
     def __init__(self, starts: Any) -> None:
         """Return the ranges that start at distinct ascending ids: integers, or Arrow text."""
         self._starts = starts
-        self._listed = starts.tolist()  # Python compares text by code point, as Arrow does
         self.n_parts = len(starts) + 1
 
     def find(self, ids: IdColumn) -> Ints:
@@ -281,12 +225,13 @@ class UserRanges:
                 yield part, rows.slice(start, end - start)
             start = end
 
-    def overlap(self, group: RowGroup) -> range:
-        """Return the ranges that may have rows in a row group."""
-        if group.lowest is None or group.highest is None:
-            return range(self.n_parts)
-        first = bisect.bisect_right(self._listed, group.lowest)
-        return range(first, bisect.bisect_right(self._listed, group.highest) + 1)
+    def conditions(self, user: Any) -> list[Any]:
+        """Return the condition that each range makes for a column; None if there is only one."""
+        starts = [pa.scalar(start) for start in self._starts.tolist()]
+        below = [user < start for start in starts]
+        above = [user >= start for start in starts]
+        between = [low & high for low, high in zip(above, below[1:], strict=False)]
+        return [*below[:1], *between, *above[-1:]] or [None]
 
 
 def user_column(name: str, rows: Rows, column: pa.ChunkedArray) -> IdColumn:
@@ -320,9 +265,9 @@ def _sample_users(name: str, rows: Rows) -> pa.Array:
     rng = np.random.default_rng(_SEED)
     rate = min(1.0, _N_SAMPLED / rows.n_rows)
     sampled: list[pa.Array] = []
-    for batch in rows.batches(columns=[rows.own_user]):
+    for batch in rows.batches([USER]):
         picked = rng.integers(0, len(batch), int(np.ceil(rate * len(batch))))
-        column = batch[rows.own_user].take(pa.array(np.sort(picked)))
+        column = batch[USER].take(pa.array(np.sort(picked)))
         values = user_column(name, rows, column).values
         sampled += [pa.array(values)] if isinstance(values, np.ndarray) else values.chunks
     return pa.concat_arrays(sampled)

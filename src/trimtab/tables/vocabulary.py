@@ -45,23 +45,17 @@ def id_column(table: str, name: str, column: pa.ChunkedArray) -> IdColumn:
     kind = plain_type(column.type)
     column = column.cast(kind)
     if pa.types.is_integer(kind):
-        return IdColumn(table, name, _whole_numbers(table, name, column))
+        try:
+            return IdColumn(table, name, as_read_only(column.cast(pa.int64())))
+        except pa.ArrowInvalid as error:
+            raise DataError(
+                f"column '{name}' of {table} has ids that do not fit in int64; cast them to strings"
+            ) from error
     if is_text(kind):
         return IdColumn(table, name, column.cast(pa.large_string()))
     raise DataError(
         f"column '{name}' of {table} holds {kind}: ids must be integers or strings; cast the column"
     )
-
-
-def _whole_numbers(table: str, name: str, column: pa.ChunkedArray) -> Ints:
-    try:
-        column = column.cast(pa.int64())
-    except pa.ArrowInvalid as error:
-        raise DataError(
-            f"column '{name}' of {table} has ids that do not fit in int64; cast them to strings"
-        ) from error
-    values: Ints = as_read_only(column)
-    return values
 
 
 def as_read_only(column: pa.ChunkedArray) -> Any:
@@ -156,22 +150,6 @@ def text_bytes(text: pa.Array) -> tuple[Ints, Any]:
     _, offsets, data = text.buffers()
     starts = np.frombuffer(offsets, np.int64)[text.offset : text.offset + len(text) + 1]
     return starts, np.frombuffer(data if data is not None and data.size else b"\0", np.uint8)
-
-
-def encode_ids(columns: Sequence[IdColumn]) -> tuple[Any, list[Codes]]:
-    """Return what `Vocabulary.encode` does, with the ids alone."""
-    vocabulary, codes = Vocabulary.encode(*columns)
-    return vocabulary.ids, codes
-
-
-def as_id_column(table: str, name: str, ids: Any) -> IdColumn:
-    """Return the column of a `Vocabulary`."""
-    return Vocabulary(ids, table, name).column
-
-
-def take_ids(ids: Any, codes: Codes | Ints) -> Any:
-    """Return what `Vocabulary.take` does."""
-    return Vocabulary(ids).take(codes)
 
 
 def _encode_whole_numbers(columns: list[Ints]) -> tuple[Ints, list[Codes]]:
