@@ -18,6 +18,7 @@ from trimtab.errors import DataError
 from trimtab.metrics.event_weights import drop_weightless
 from trimtab.models.events import choose_instant, latest_by_day
 from trimtab.models.model import LeftOut, Model, Ranked
+from trimtab.models.reranker import Reranker
 from trimtab.parts import Parts
 from trimtab.parts.packing import packable
 from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER, WEIGHT, WINDOW, own_names
@@ -76,6 +77,7 @@ def look_ahead(
         duplicates: as for `Reranker.apply`.
         tz: time zone of timestamps that have none; None to leave them as they are.
     """
+    assert isinstance(model, Reranker), "only a Reranker ranks by events"
     look = reduce(lambda one, other: one + other, parts.map(look_at, "never", duplicates, tz))
     if look.n_events and not look.n_counting:
         raise DataError(
@@ -83,9 +85,9 @@ def look_ahead(
             f"weight above 0"
         )
     if as_of is None:
-        instant = choose_instant(None, look.times, model, look.counts)  # type: ignore[arg-type]
-        moment = as_datetime(instant)
-        as_of = moment if model.has_zone else moment.replace(tzinfo=None)  # type: ignore[attr-defined]
+        until, zoned = model.learned_until, model.has_zone
+        moment = as_datetime(choose_instant(None, look.times, until, zoned, look.counts))
+        as_of = moment if zoned else moment.replace(tzinfo=None)
     return model.prepare(look.listed), as_of
 
 
@@ -102,8 +104,9 @@ def rank_part(
     if len(part["recs"]):
         return model.rank(part["recs"], k, **given)
     left_out = LeftOut()
-    if history is not None and len(history):
-        instant = choose_instant(given["as_of"], np.empty(0, np.int64), model)  # type: ignore[arg-type]
+    if history is not None and len(history) and isinstance(model, Reranker):
+        until, zoned = model.learned_until, model.has_zone
+        instant = choose_instant(given["as_of"], np.empty(0, np.int64), until, zoned)
         later = int(np.count_nonzero(_times_of(history) >= instant))
         left_out = LeftOut(later, len(history) - later)
     nothing = Vocabulary(np.empty(0, np.int64))
