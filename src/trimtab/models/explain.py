@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -171,25 +171,23 @@ def explain_place(
             f"item={item!r}: neither on the list of user {user!r} nor added to it; pass an item of "
             f"`apply(recs, k={len(top)})`"
         )
-    values = {
-        own: {name: float(part[row]) for name, part in parts.items()}
-        for row, own in enumerate(scored.tolist())
-    }
-    own = values.get(code, {})
+    rows = {other: row for row, other in enumerate(scored.tolist())}
 
-    def leads(other: int) -> Iterator[Part]:
-        return (Part(name, value - own.get(name, 0.0)) for name, value in values[other].items())
+    def value(name: str, of: int) -> float:
+        return float(parts[name][rows[of]]) if of in rows else 0.0
+
+    def lead(other: int) -> Part:
+        """The part in which another item is furthest ahead."""
+        ahead = (Part(name, value(name, other) - value(name, code)) for name in parts)
+        return max(ahead, key=lambda part: part.value)
 
     passed_by = tuple(
-        Passed(
-            pa.scalar(known[other]).as_py(), before.get(other), now[other],
-            max(leads(other), key=lambda part: part.value),
-        )
+        Passed(pa.scalar(known[other]).as_py(), before.get(other), now[other], lead(other))
         for other in top[: now[code] - 1].tolist()
         if code in before and before.get(other, math.inf) > before[code]
-    )  # fmt: skip
-    shares = tuple(Part(name, value) for name, value in own.items() if value)
-    return Explanation(user, item, before.get(code), now[code], shares, passed_by)
+    )
+    own = tuple(Part(name, value(name, code)) for name in parts if value(name, code))
+    return Explanation(user, item, before.get(code), now[code], own, passed_by)
 
 
 def coefficient_table(learned: Sequence[Coefficient], scale: str) -> pa.Table:

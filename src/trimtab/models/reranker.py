@@ -176,21 +176,23 @@ class Reranker(Model):
         """
         personal = purchases.lengths[users] > 0 if self.learned else np.zeros(len(users), bool)
         chosen, others = np.flatnonzero(personal), np.flatnonzero(~personal)
-        blocks = [chosen[first : first + _BLOCK] for first in range(0, len(chosen), _BLOCK)]
         parts = []
-        for block in [others, *blocks] if len(others) else blocks:
+        for first in range(0, len(chosen), _BLOCK):
+            block = chosen[first : first + _BLOCK]
+            wide, rest = self._widen(items, lists.take(block), users[block], purchases, depth)
             own = None if hidden is None else hidden.take(block)
-            if block is others:
-                best, rest = split_lists(lists.take(block), depth)
-                top = rank_on_scale(
-                    best, self.bias.scale, self.summary.k, k, items.bias, items.excluded, hidden=own
-                )
-            else:
-                wide, rest = self._widen(items, lists.take(block), users[block], purchases, depth)
-                scored = self.score(wide, items.item_part)
-                top = rank_lists(scored, k, np.zeros(len(items.bias)), items.excluded, hidden=own)
-                own = own if rest is None else _hide_shown(top, own)
-            parts.append((block, append_rest(top, rest, k, items.excluded, own)))
+            scored = self.score(wide, items.item_part)
+            top = rank_lists(scored, k, np.zeros(len(items.bias)), items.excluded, hidden=own)
+            if rest is not None:
+                top = append_rest(top, rest, k, items.excluded, _hide_shown(top, own))
+            parts.append((block, top))
+        if len(others):
+            own = None if hidden is None else hidden.take(others)
+            best, rest = split_lists(lists.take(others), depth)
+            top = rank_on_scale(
+                best, self.bias.scale, self.summary.k, k, items.bias, items.excluded, hidden=own
+            )
+            parts.append((others, append_rest(top, rest, k, items.excluded, own)))
         return join_lists(parts, lists.n_units)
 
     def _widen(

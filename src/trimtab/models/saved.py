@@ -23,7 +23,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta, Struct
 
-from trimtab.arrays import Floats
 from trimtab.errors import StoreError
 from trimtab.models.model import (
     BIAS_COLUMNS,
@@ -298,39 +297,25 @@ def _read_table(content: bytes, saved: _SavedTable, kind: _Kind) -> pa.Table:
 
 
 def _check_table(table: pa.Table, columns: Mapping[str, pa.DataType]) -> None:
-    """Raise ValueError unless ids ascend, and every column is there, of its type and complete."""
+    """Raise ValueError unless ids ascend, and columns are there, of their types and complete."""
     for name in (ITEM, *columns):
         if (n := table.column_names.count(name)) != 1:
             raise ValueError(f"the table has {n} columns '{name}', but must have one")
-        column = table[name]
-        if name == ITEM and not (column.type == pa.int64() or is_text(column.type)):
-            raise ValueError(f"column '{ITEM}' holds {column.type}, but must hold int64 or text")
-        if name != ITEM and column.type != columns[name]:
-            raise ValueError(f"column '{name}' holds {column.type}, but must hold {columns[name]}")
-        if column.null_count:
-            raise ValueError(
-                f"column '{name}' has no value in {column.null_count} of {len(column)} rows, but "
-                f"must have one in each"
-            )
-        if column.type == pa.float64():
-            _check_numbers(name, column.to_numpy())
-    _check_ids(table[ITEM])
-
-
-def _check_numbers(name: str, values: Floats) -> None:
-    wrong = np.isinf(values) if name in _MAY_BE_NAN else ~np.isfinite(values)
-    if wrong.any():
-        row = int(wrong.argmax())
-        raise ValueError(
-            f"column '{name}' has {values[row]:g} in row {row} (from 0), but must be finite"
-        )
-
-
-def _check_ids(ids: pa.ChunkedArray) -> None:
-    """Raise unless each id is above the one before."""
+        column, kind = table[name], columns.get(name)
+        is_id = name == ITEM and (column.type == pa.int64() or is_text(column.type))
+        if not is_id and column.type != kind:
+            needed = kind or "int64 or text"
+            raise ValueError(f"column '{name}' holds {column.type}, but must hold {needed}")
+        if n := column.null_count:
+            raise ValueError(f"column '{name}' has no value in {n} of {len(column)} rows")
+        values = column.to_numpy() if kind == pa.float64() else np.zeros(0)
+        wrong = np.isinf(values) if name in _MAY_BE_NAN else ~np.isfinite(values)
+        if wrong.any():
+            found = f"{values[wrong.argmax()]:g} in row {wrong.argmax()} (from 0)"
+            raise ValueError(f"column '{name}' has {found}, but must be finite")
+    ids = table[ITEM]
     ids.validate(full=True)  # text in UTF-8
-    n = max(len(ids) - 1, 0)
-    row = pc.index(pc.greater_equal(ids.slice(0, n), ids.slice(1)), True).as_py()
+    row = pc.index(pc.greater_equal(ids[:-1], ids[1:]), True).as_py()
     if row >= 0:
         before, after = (str(ids[at].as_py())[:60] for at in (row, row + 1))
         raise ValueError(
