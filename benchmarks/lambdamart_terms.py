@@ -19,9 +19,7 @@ import numpy as np
 from reranker_fits import RerankArrays
 from trimtab.arrays import Floats, Lists
 from trimtab.learn.personal_units import personal_units
-from trimtab.models.model import Coefficient
-from trimtab.models.personal_ranking import RerankTable
-from trimtab.models.reranker import Reranker
+from trimtab.models import Coefficient, Reranker
 from trimtab.models.widening import SOURCES, WiderLists
 
 LEAVES, TREES = (7, 31), (50, 200)
@@ -91,7 +89,7 @@ def _with_trees(plain: Reranker, arrays: RerankArrays, trees: Any, n_trees: int)
     listed = arrays.fit.shared.counts(arrays.fit.shared.n_windows - 1)[1]
     average = (listed[:, None] * now).sum(axis=0) / max(float(listed.sum()), 1.0)
     sources = tuple(name for name, source in SOURCES.items() if source & arrays.sources)
-    own = {field.name: getattr(plain, field.name) for field in fields(RerankTable)}
+    own = {field.name: getattr(plain, field.name) for field in fields(Reranker)}
     own |= {
         "item_part": np.arange(1.0, len(now) + 1.0),
         "learned": (Coefficient("trees", "score", 1.0, 0.0),),

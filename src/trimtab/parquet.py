@@ -20,7 +20,7 @@ from trimtab.models import ItemBias, Model, Reranker
 from trimtab.models.applying import COLUMNS, item_type, look_ahead, rank_part
 from trimtab.models.list_ranking import choose_depth, warn_of
 from trimtab.models.model import LeftOut
-from trimtab.parts.files import open_files, open_table, read_into_memory, read_rows, write_parts
+from trimtab.parts.files import open_files, open_table, read_into_memory, write_parts
 from trimtab.progress import Progress, show_parts
 from trimtab.tables.columns import COUNT, ITEM, RANK, SCORE, USER, WINDOW, GivenColumns, own_names
 from trimtab.tables.files import require_suffix, require_writable_folder
@@ -104,7 +104,7 @@ def fit_rows(
     reading = Reading.of(columns, learner.biases.unlisted, duplicates, labels)
     by_user = {name: tables[name] for name in names if is_by_user(name, columns[name])}
     others = {
-        name: read_frame(read_rows(tables[name]), name, *columns[name])
+        name: read_frame(tables[name].read(), name, *columns[name])
         for name in names
         if name not in by_user
     }
@@ -283,7 +283,7 @@ def _open_lists(name: str, source: Any, columns: GivenColumns) -> Rows:
 def _count_sales(history: Rows) -> pa.Table:
     """Return sales by item, or the rows if they have counts already."""
     if COUNT in history.schema.names:
-        return read_rows(history)
+        return history.read()
     sales = pa.table({ITEM: history.schema.empty_table()[ITEM], COUNT: pa.array([], pa.int64())})
     for batch in history.batches():
         require_no_nulls("history", history.own_name(ITEM), batch[0])

@@ -71,14 +71,14 @@ HEADERS = [
     ("depth", "2.5", "got `float` - at `$.depth`"),
     ("depth", "true", "got `bool` - at `$.depth`"),
     ("settings", "[]", "Expected `object`, got `array` - at `$.settings`"),
-    ("settings.x", "NaN", "Out of range float values"),
-    ("settings.x", "1e999", "Out of range float values"),
-    ("window.x", r'"\ud800"', "surrogates not allowed"),
+    ("settings.x", "NaN", "header.json: cannot be read"),
+    ("settings.x", "1e999", "header.json: cannot be read"),
+    ("window.x", r'"\ud800"', "header.json: cannot be read"),
     ("summary", "null", "Expected `object`, got `null` - at `$.summary`"),
     ("summary.k", "0", "Expected `int` >= 1 - at `$.k`"),
     ("summary.k", "1" + 400 * "0", "Expected `int` <= 1000000000 - at `$.k`"),
     ("summary.metric", '"ndgc"', "(acc|map|ndcg)"),
-    ("summary.before", "Infinity", "Out of range float values"),
+    ("summary.before", "Infinity", "header.json: cannot be read"),
     ("summary.before", '"0.5"', "Expected `float`, got `str` - at `$.before`"),
     ("summary.converged", "1", "Expected `bool`, got `int` - at `$.converged`"),
     ("summary.n_users", "-1", "Expected `int` >= 0 - at `$.n_users`"),
@@ -92,8 +92,7 @@ HEADERS = [
     ("rows", "-1", "Expected `int` >= 0 - at `$.rows`"),
     ("version", "true", "has version true"),
     ("version", "0", "has version 0"),
-    ("settings.x", 100_000 * "[" + 100_000 * "]", "nested more than 32 levels deep"),
-    ("settings.x", 200 * '{"a":' + "1" + 200 * "}", "nested more than 32 levels deep"),
+    ("settings.x", 100_000 * "[" + 100_000 * "]", "cannot be read (nested too deep)"),
     ("settings.x", 5000 * "9", "header.json: cannot be read"),
 ]  # fmt: skip
 
@@ -109,8 +108,8 @@ def test_a_header_that_breaks_a_rule(saved):
 TABLES = [
         (with_column("bias", pa.array([0.5, np.nan, 1])), "column 'bias' has nan in row 1"),
         (with_column("bias", pa.array([np.inf, 0, 1])), "column 'bias' has inf in row 0"),
-        (with_column("bias", pa.array([0, 0, -1e308])), "has -1e+308 in row 2 (from 0), but must "
-         "be from -500 to 500"),
+        (with_column("bias", pa.array([0, 0, -np.inf])), "has -inf in row 2 (from 0), but must be "
+         "finite"),
         (with_column("bias", pa.array([0, None, 1.0])), "has no value in 1 of 3 rows"),
         (with_column("bias", pa.array(["0.5", "0", "1"])), "holds string, but must hold double"),
         (with_column("bias", pa.array([[0.5], [0.0], [1.0]])), "holds list"),
@@ -152,30 +151,30 @@ def test_columns_of_others_are_ignored(saved):
     assert (tt.ItemBias.load(saved).bias == BIAS.bias).all()
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"bias": np.array([np.nan, 0, 0])}, "column 'bias' has nan"),
-        ({"bias": np.array([0, 501.0, 0])}, "has 501 in row 1 (from 0), but must be from -500"),
-        ({"item_ids": np.array([3, 3, 9])}, "'3' after '3'"),
-        ({"scale": "lgo"}, "`$.scale`"),
-        ({"settings": {"x": float("nan")}}, "cannot save to"),
-        ({"settings": {"x": object()}}, "cannot save to"),
-    ],
-)
-def test_what_could_not_be_loaded_is_not_saved(saved, change, words):
+UNSAVED = [
+    ({"bias": np.array([np.nan, 0, 0])}, "column 'bias' has nan"),
+    ({"bias": np.array([0, np.inf, 0])}, "has inf in row 1 (from 0), but must be finite"),
+    ({"item_ids": np.array([3, 3, 9])}, "'3' after '3'"),
+    ({"scale": "lgo"}, "`$.scale`"),
+    ({"settings": {"x": float("nan")}}, "cannot save to"),
+    ({"settings": {"x": object()}}, "cannot save to"),
+]
+
+
+def test_what_could_not_be_loaded_is_not_saved(saved):
     files = {path.name: path.read_bytes() for path in saved.iterdir()}
-    with pytest.raises(StoreError) as caught:
-        replace(BIAS, **change).save(saved)
-    assert words in str(caught.value)
-    assert str(saved) in str(caught.value)
-    assert {path.name: path.read_bytes() for path in saved.iterdir()} == files
+    for change, words in UNSAVED:
+        with pytest.raises(StoreError) as caught:
+            replace(BIAS, **change).save(saved)
+        assert words in str(caught.value)
+        assert str(saved) in str(caught.value)
+        assert {path.name: path.read_bytes() for path in saved.iterdir()} == files
 
 
-@pytest.mark.parametrize(("scale", "most"), [("additive", 1e300), ("log", 500.0), ("list", 1e100)])
-def test_the_largest_biases_give_finite_scores(scale, most, tmp_path):
-    make_bias({1: most, 2: -most, 3: 0.0}, scale=scale).save(tmp_path)
+def test_very_large_biases_give_finite_scores(tmp_path):
     recs = pa.table({"user_id": [1] * 4, "item_id": [1, 2, 3, 4], "score": [1e90, 3.0, 0.0, -2.0]})
-    top = tt.ItemBias.load(tmp_path).apply(recs, k=4)
-    assert np.isfinite(top["score"].to_numpy()).all()
-    assert top["item_id"][0].as_py() == 1
+    for scale, large in (("additive", 1e300), ("log", 500.0), ("list", 1e100)):
+        make_bias({1: large, 2: -large, 3: 0.0}, scale=scale).save(tmp_path)
+        top = tt.ItemBias.load(tmp_path).apply(recs, k=4)
+        assert np.isfinite(top["score"].to_numpy()).all()
+        assert top["item_id"][0].as_py() == 1

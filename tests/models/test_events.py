@@ -13,13 +13,16 @@ import pytest
 import trimtab as tt
 from made_biases import recs_of
 from made_rerankers import UNTIL, events_of, make_reranker
-from trimtab.models import LeftOut
-from trimtab.models.events import choose_instant
+from trimtab.models import LeftOut, events
 from trimtab.tables.times import DAY
 
 ZEROS = dict.fromkeys(range(10), 0.0)
 RECS = recs_of([(0, 1.0), (1, 0.9)], [(0, 1.0), (12, 0.9)])
 NONE = np.empty(0, np.int64)
+
+
+def choose_instant(as_of: object, times: np.ndarray, reranker: tt.Reranker) -> int:
+    return events.choose_instant(as_of, times, reranker.learned_until, reranker.has_zone)
 
 
 @pytest.fixture(scope="module")

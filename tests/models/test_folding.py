@@ -16,7 +16,6 @@ import pytest
 import trimtab as tt
 from drift import generate_drift
 from made_biases import make_bias
-from trimtab.models.folding import MASKED
 
 K = 10
 ONE_LESS = 2.0**20  # the multiplier for libraries that rank by 1 - product
@@ -175,15 +174,10 @@ def category_case():
     return Case(replace(bias, excluded=out), users, items)
 
 
-@pytest.fixture(scope="module", params=["additive", "log"])
-def large(request):
-    case = factor_case() if request.param == "additive" else category_case()
-    return case, truth_of(case)
-
-
-@pytest.mark.xdist_group("folding")
-def test_the_large_cases_are_what_they_should_be(large):
-    case, truth = large
+@pytest.mark.parametrize("make", [factor_case, category_case])
+def test_exact_search_serves_the_biased_ranking_of_all_items(make):
+    case = make()
+    truth = truth_of(case)
     assert truth.scores.shape == (N_USERS, N_ITEMS)
     assert case.items.shape[1] == 64
     assert np.count_nonzero(case.bias.bias) > 100
@@ -192,27 +186,10 @@ def test_the_large_cases_are_what_they_should_be(large):
     engine = truth_of(case._replace(bias=make_bias({0: 0.0}), users=case.users[:500]))
     assert (engine.top != truth.top[:500]).mean() > 0.05
     assert np.isin(engine.top, case.bias.item_ids[case.bias.excluded]).any()
-
-
-@pytest.mark.xdist_group("folding")
-@pytest.mark.parametrize("excluded", ["drop", "mask"])
-@pytest.mark.parametrize("library", ["faiss", "usearch"])
-def test_exact_search_serves_the_biased_ranking_of_all_items(library, excluded, large):
-    case, truth = large
-    search, multiplier = EXACT[library]
-    folded = case.bias.fold_into(
-        case.items, excluded=excluded, multiplier=multiplier, allow_shallow=True
-    )
-    assert_same(search(folded, case.users), truth)
-
-
-@pytest.mark.xdist_group("folding")
-@pytest.mark.parametrize("library", ["usearch index", "hnswlib", "implicit"])
-def test_other_libraries_serve_it_too(library, large):
-    case, truth = large
-    search, multiplier = EXACT[library]
-    folded = case.bias.fold_into(case.items, multiplier=multiplier, allow_shallow=True)
-    assert_same(search(folded, case.users[:1000]), truth)
+    for library, (search, multiplier) in EXACT.items():
+        n_users = N_USERS if library in ("faiss", "usearch") else 1000
+        folded = case.bias.fold_into(case.items, multiplier=multiplier, allow_shallow=True)
+        assert_same(search(folded, case.users[:n_users]), truth)
 
 
 # Hard cases, smaller ----------------------------------------------------------------------------
@@ -244,14 +221,12 @@ HARD = {
 }
 
 
-@pytest.mark.parametrize("excluded", ["drop", "mask"])
-@pytest.mark.parametrize("library", EXACT)
 @pytest.mark.parametrize("kind", HARD)
-def test_hard_cases_are_served_exactly(kind, library, excluded):
+def test_hard_cases_are_served_exactly(kind):
     case = made_case(**HARD[kind])
-    search, multiplier = EXACT[library]
-    folded = case.bias.fold_into(case.items, excluded=excluded, multiplier=multiplier)
-    assert_same(search(folded, case.users), truth_of(case))
+    for search, multiplier in EXACT.values():
+        folded = case.bias.fold_into(case.items, multiplier=multiplier)
+        assert_same(search(folded, case.users), truth_of(case))
 
 
 def test_ranking_by_one_minus_product_needs_the_multiplier():
@@ -262,23 +237,14 @@ def test_ranking_by_one_minus_product_needs_the_multiplier():
             assert_same(search(case.bias.fold_into(case.items), case.users), truth_of(case))
 
 
-@pytest.mark.parametrize("library", ["faiss", "usearch index"])
-@pytest.mark.parametrize("excluded", ["drop", "mask"])
-@pytest.mark.parametrize("scale", ["additive", "log"])
-def test_slots_without_an_item_are_missing(scale, excluded, library):
-    case = made_case(scale=scale, sign=1.0, excluded=range(3, 400))
-    folded = case.bias.fold_into(case.items, excluded=excluded, multiplier=ONE_LESS)
-    found = EXACT[library][0](folded, case.users)
-    assert (found[:, 3:] == -1).all()
-    assert_same(found[:, :3], truth_of(case, 3))
-
-
-def test_masked_rows_come_after_scores_of_zero_and_users_of_zeros():
-    bias = make_bias({0: 1.0, 1: 0.0, 2: 0.5}, excluded=[0], scale="log")
-    folded = bias.fold_into(np.array([[1.0, 1.0], [1.0, 0.0], [0.0, 1.0]]), excluded="mask")
-    found = with_faiss(folded, np.array([[0.0, 0.0], [0.0, 1.0]]), 3)
-    assert sorted(found[0, :2].tolist()) == [1, 2]  # a tie, which an index breaks as it likes
-    assert found[1].tolist() == [2, 1, -1]
+def test_slots_without_an_item_are_missing():
+    for scale in ("additive", "log"):
+        case = made_case(scale=scale, sign=1.0, excluded=range(3, 400))
+        folded = case.bias.fold_into(case.items, multiplier=ONE_LESS)
+        for library in ("faiss", "usearch index"):
+            found = EXACT[library][0](folded, case.users)
+            assert (found[:, 3:] == -1).all()
+            assert_same(found[:, :3], truth_of(case, 3))
 
 
 def share_found(found, truth):
@@ -286,14 +252,13 @@ def share_found(found, truth):
     return np.mean([len(np.intersect1d(*pair)) / K for pair in pairs])
 
 
-@pytest.mark.parametrize("size", [1.0, 1e-4])
-def test_graphs_find_nearly_all(size):
-    case = made_case(size=size, n_items=2_000)
-    folded = case.bias.fold_into(case.items, multiplier=ONE_LESS)
-    truth = truth_of(case)
-    assert share_found(with_hnswlib(folded, case.users, ef=200), truth) > 0.95
+def test_graphs_find_nearly_all():
     settings = {"connectivity": 32, "expansion_add": 200, "expansion_search": 200}
-    assert share_found(with_usearch_index(folded, case.users, **settings), truth) > 0.95
+    for size in (1.0, 1e-4):
+        case = made_case(size=size, n_items=2_000)
+        folded, truth = case.bias.fold_into(case.items, multiplier=ONE_LESS), truth_of(case)
+        assert share_found(with_hnswlib(folded, case.users, ef=200), truth) > 0.95
+        assert share_found(with_usearch_index(folded, case.users, **settings), truth) > 0.95
 
 
 def test_a_graph_of_tiny_products_is_lost_without_the_multiplier():
@@ -329,10 +294,8 @@ def test_an_additive_bias_is_the_last_coordinate():
     assert folded.queries(USERS).tolist() == [[0.5, 0.25, 1.0]]
     assert folded.queries(USERS).dtype == np.float32
     assert folded.item_ids.tolist() == [0, 1, 2]
-    assert (folded.n_unknown, folded.masked.tolist()) == (1, [False] * 3)
-    assert repr(folded) == (
-        "Folded(3 rows of 3 dimensions, additive; 0 masked, 1 without a learned bias)"
-    )
+    assert folded.n_unknown == 1
+    assert repr(folded) == "Folded(3 rows of 3 dimensions, additive; 1 without a learned bias)"
 
 
 def test_a_log_bias_scales_the_vector():
@@ -341,76 +304,44 @@ def test_a_log_bias_scales_the_vector():
     assert folded.queries(USERS).tolist() == USERS.tolist()
 
 
-def test_excluded_items_are_dropped_or_masked():
+def test_excluded_items_are_left_out():
     bias = make_bias({0: 0.5, 1: 9.0, 2: 0.0}, excluded=[1])
-    dropped = bias.fold_into(VECTORS)
-    assert dropped.vectors.tolist() == [[1, 2, 0.5], [5, 6, 0]]
-    assert dropped.item_ids.tolist() == [0, 2]
-    masked = bias.fold_into(VECTORS, excluded="mask", multiplier=4)
-    assert masked.vectors.tolist() == [[4, 8, 2], [12, 16, MASKED], [20, 24, 0]]
-    assert masked.item_ids.tolist() == [0, 1, 2]
-    assert masked.masked.tolist() == [False, True, False]
-    logs = make_bias({0: 0.0, 1: 9.0}, excluded=[1], scale="log").fold_into(
-        VECTORS, excluded="mask"
-    )
-    assert logs.vectors.tolist() == [[1, 2, 0], [0, 0, MASKED], [5, 6, 0]]
-    assert logs.queries(USERS).tolist() == [[0.5, 0.25, 1.0]]
-
-
-def test_a_day_later_only_the_last_column_is_new():
-    case = made_case(excluded=range(0, 400, 7))
-    later = replace(case.bias, bias=-case.bias.bias, excluded=case.bias.item_ids % 5 == 0)
-    first, second = (b.fold_into(case.items, excluded="mask") for b in (case.bias, later))
-    assert (first.vectors[:, :-1] == second.vectors[:, :-1]).all()
-    assert (first.vectors[:, -1] != second.vectors[:, -1]).any()
-
-
-def test_all_items_excluded_leaves_no_rows():
-    folded = make_bias({0: 0.5, 1: 9.0, 2: 0.0}, excluded=[0, 1, 2]).fold_into(VECTORS)
-    assert folded.vectors.shape == (0, 3)
-    assert folded.queries(USERS).shape == (1, 3)
-
-
-def test_the_width_does_not_depend_on_whether_something_is_excluded():
-    bias = make_bias({0: 0.5}, scale="log")
-    assert bias.fold_into(VECTORS, excluded="mask").vectors.shape == (3, 3)
+    folded = bias.fold_into(VECTORS, multiplier=4)
+    assert folded.vectors.tolist() == [[4, 8, 2], [20, 24, 0]]
+    assert folded.item_ids.tolist() == [0, 2]
+    nothing = replace(bias, excluded=np.ones(3, bool)).fold_into(VECTORS)
+    assert nothing.vectors.shape == (0, 3)
+    assert nothing.queries(USERS).shape == (1, 3)
 
 
 IDS = ["b", "007", "é"]
 
 
-@pytest.mark.parametrize(
-    "ids",
-    [
+def test_ids_can_be_any_list_of_strings_or_integers():
+    texts = [
         IDS, tuple(IDS), np.array(IDS), np.array(IDS, object), pd.Series(IDS), pd.Index(IDS),
         pd.Series(IDS, dtype="category"), pl.Series(IDS), pa.array(IDS), pa.chunked_array([IDS]),
-    ],
-)  # fmt: skip
-def test_ids_can_be_any_list_of_strings(ids):
-    folded = make_bias({"007": 0.5, "x": 1.0}).fold_into(VECTORS, ids)
-    assert folded.vectors[:, -1].tolist() == [0, 0.5, 0]
-    assert folded.item_ids.to_pylist() == IDS
-    assert folded.ids(np.array([[1, 0], [2, -1]])).tolist() == [["007", "b"], ["é", None]]
-
-
-@pytest.mark.parametrize("kind", [list, np.int32, np.uint64, pd.Series, pl.Series, pa.array])
-def test_ids_can_be_any_list_of_integers(kind):
-    ids = [9, 7, 8]
-    ids = np.array(ids, kind) if kind in (np.int32, np.uint64) else kind(ids)
-    folded = make_bias({7: 0.5, 1: 1.0}).fold_into(VECTORS, ids)
-    assert folded.vectors[:, -1].tolist() == [0, 0.5, 0]
-    assert folded.item_ids.tolist() == [9, 7, 8]
+    ]  # fmt: skip
+    for ids in texts:
+        folded = make_bias({"007": 0.5, "x": 1.0}).fold_into(VECTORS, ids)
+        assert folded.vectors[:, -1].tolist() == [0, 0.5, 0]
+        assert folded.item_ids.to_pylist() == IDS
+        assert folded.ids(np.array([[1, 0], [2, -1]])).tolist() == [["007", "b"], ["é", None]]
+    kinds = (list, np.int32, np.uint64, pd.Series, pl.Series, pa.array)
+    for kind in kinds:
+        ids = np.array([9, 7, 8], kind) if kind in (np.int32, np.uint64) else kind([9, 7, 8])
+        folded = make_bias({7: 0.5, 1: 1.0}).fold_into(VECTORS, ids)
+        assert folded.vectors[:, -1].tolist() == [0, 0.5, 0]
+        assert folded.item_ids.tolist() == [9, 7, 8]
 
 
 def test_rows_found_become_ids():
-    folded = make_bias({5: 0.5, 6: 0.0, 7: 0.0}, excluded=[6]).fold_into(
-        VECTORS, [7, 6, 5], excluded="mask"
-    )
-    assert folded.ids(np.array([[2, 0, 1, -1]])).tolist() == [[5, 7, -1, -1]]
-    unsigned = np.array([2, 2**64 - 1], np.uint64)
+    folded = make_bias({5: 0.5, 6: 0.0, 7: 0.0}, excluded=[6]).fold_into(VECTORS, [7, 6, 5])
+    assert folded.ids(np.array([[1, 0, -1]])).tolist() == [[5, 7, -1]]
+    unsigned = np.array([1, 2**64 - 1], np.uint64)
     assert folded.ids(unsigned, missing=0).tolist() == [5, 0]
-    assert folded.ids([[0, 2], [2, 0]], counts=[1, 2]).tolist() == [[7, -1], [5, 7]]
-    assert folded.ids(2) == 5
+    assert folded.ids([[0, 1], [1, 0]], counts=[1, 2]).tolist() == [[7, -1], [5, 7]]
+    assert folded.ids(1) == 5
 
 
 def test_an_id_of_minus_one_is_not_taken_for_missing():
@@ -426,7 +357,7 @@ def test_nothing_given_or_returned_changes():
         vectors, users = VECTORS.astype(kind), (USERS * 4).astype(kind)
         copies = vectors.copy(), users.copy()
         bias = make_bias({0: 0.5, 1: 0.1}, excluded=[1])
-        folded = bias.fold_into(vectors, excluded="mask")
+        folded = bias.fold_into(vectors)
         folded.queries(users)[:] = 7
         assert (vectors == copies[0]).all()
         assert (users == copies[1]).all()
@@ -461,24 +392,18 @@ MIXED = np.array([[1.0, -0.5], [0.5, 2.0]])
 LOGS = {0: 0.5, 1: -0.5}  # made for the top 2, so every user needs two scores of at least 0
 
 
-def test_negative_coordinates_need_users_to_check():
-    bias = make_bias(LOGS, scale="log")
-    with pytest.raises(tt.DataError, match=r"item_vectors.*user_vectors.* 2 .*scale='additive'"):
-        bias.fold_into(MIXED)
+def test_users_need_enough_scores_of_at_least_0():
+    folded = make_bias(LOGS, scale="log").fold_into(MIXED)
     fine = np.array([[1.0, 0.5], [1.0, 2.0]])
-    folded = bias.fold_into(MIXED, user_vectors=fine)
     assert folded.queries(fine).tolist() == fine.tolist()
-    with pytest.raises(tt.DataError, match=r"user_vectors row 1 .* 1 items .* needs 2: "):
-        bias.fold_into(MIXED, user_vectors=np.array([[1.0, 0.0], [1.0, 4.0]]))
-
-
-def test_queries_are_checked_too():
+    with pytest.raises(tt.DataError, match=r"user_vectors row 1 .* 1 items .* 2: .*'additive'"):
+        folded.queries(np.array([[1.0, 0.0], [1.0, 4.0]]))
     folded = make_bias(LOGS, scale="log").fold_into(np.abs(MIXED), multiplier=2)
     below = np.array([[1.0, -4.0]])
     with pytest.raises(tt.DataError, match=r"user_vectors row 0 .* 0 items .* needs 2: "):
-        folded.queries(below * [1.0, 1.0])
+        folded.queries(below)
     assert folded.queries(below, check=False).tolist() == below.tolist()
-    assert folded.queries(np.array([[4.0, -1.0]])[:0]).shape == (0, 2)
+    assert folded.queries(below[:0]).shape == (0, 2)
 
 
 def test_log_biases_serve_users_with_enough_scores_above_zero():
@@ -492,28 +417,24 @@ def test_log_biases_serve_users_with_enough_scores_above_zero():
     assert ((scores >= 0).sum(axis=1) > 2 * K).all()
     recs = top_lists(users.astype("f8"), items.astype("f8"), 299)
     ranked = bias.apply(recs, K)["item_id"].to_numpy().reshape(-1, K)
-    for excluded in ("drop", "mask"):
-        folded = bias.fold_into(items, excluded=excluded, user_vectors=users)
-        assert (with_faiss(folded, users) == ranked).all()
+    assert (with_faiss(bias.fold_into(items), users) == ranked).all()
 
 
 def test_only_items_that_can_be_shown_need_scores_of_at_least_zero():
-    bias = make_bias(LOGS, excluded=[0], scale="log")
-    for excluded in ("drop", "mask"):
-        folded = bias.fold_into(MIXED, excluded=excluded)
-        folded.queries(np.array([[1.0, 4.0]]))
-        with pytest.raises(tt.DataError, match=r"row 0 .* 0 items .* needs 1: "):
-            folded.queries(np.array([[1.0, -4.0]]))
+    folded = make_bias(LOGS, excluded=[0], scale="log").fold_into(MIXED)
+    folded.queries(np.array([[1.0, 4.0]]))
+    with pytest.raises(tt.DataError, match=r"row 0 .* 0 items .* needs 1: "):
+        folded.queries(np.array([[1.0, -4.0]]))
 
 
 def test_the_check_looks_at_all_blocks():
     users, items = np.ones((1_200, 2)), np.full((20_000, 2), -1.0)
     items[3], items[17_000] = (1.0, 1.0), (1.0, 0.0)
-    bias = make_bias({0: 0.1}, scale="log")
-    bias.fold_into(items, user_vectors=users)
+    folded = make_bias({0: 0.1}, scale="log").fold_into(items)
+    folded.queries(users)
     users[1_100] = -0.5, 1.0
     with pytest.raises(tt.DataError, match=r"row 1100 .* 1 items .* needs 2: "):
-        bias.fold_into(items, user_vectors=users)
+        folded.queries(users)
 
 
 # Lists too short for an index -------------------------------------------------------------------
@@ -539,13 +460,13 @@ DEPTHS = [
 ]
 
 
-@pytest.mark.parametrize(("scale", "k", "n_items", "least"), DEPTHS)
-def test_lists_must_be_deep_or_have_all_items(scale, k, n_items, least):
-    bias = make_bias({0: 0.5}, depth=least, scale=scale)
-    bias = replace(bias, summary=replace(bias.summary, k=k))
-    bias.fold_into(np.ones((n_items, 2)))
-    with pytest.raises(tt.SettingError, match=f"at least {least};"):
-        replace(bias, depth=least - 1).fold_into(np.ones((n_items, 2)))
+def test_lists_must_be_deep_or_have_all_items():
+    for scale, k, n_items, least in DEPTHS:
+        bias = make_bias({0: 0.5}, depth=least, scale=scale)
+        bias = replace(bias, summary=replace(bias.summary, k=k))
+        bias.fold_into(np.ones((n_items, 2)))
+        with pytest.raises(tt.SettingError, match=f"at least {least};"):
+            replace(bias, depth=least - 1).fold_into(np.ones((n_items, 2)))
 
 
 def test_additive_biases_of_a_large_index_are_sent_to_logs():
@@ -577,24 +498,19 @@ REFUSED = {
     ),
     "fractions": (VECTORS, {"item_ids": [1.0, 2.0, 0.5]}, "item_ids.*double"),
     "no id": (VECTORS, {"item_ids": [1, None, 2]}, "item_ids.* 1 of 3"),
-    "mixed ids": (VECTORS, {"item_ids": [1, "b", 2]}, "item_ids cannot be read"),
-    "ids in rows": (VECTORS, {"item_ids": np.ones((3, 1), int)}, "item_ids cannot be read"),
-    "a frame": (VECTORS, {"item_ids": pd.DataFrame({"a": [1, 2, 3]})}, "item_ids.*struct"),
-    "a word": (VECTORS, {"excluded": "hide"}, "excluded='hide'.*drop, mask"),
+    "mixed ids": (VECTORS, {"item_ids": [1, "b", 2]}, "item_ids .*cannot be read"),
+    "ids in rows": (VECTORS, {"item_ids": np.ones((3, 1), int)}, "item_ids .*cannot be read"),
+    "a frame": (VECTORS, {"item_ids": pd.DataFrame({"a": [1, 2, 3]})}, "item_ids.*item_id"),
     "a factor": (VECTORS, {"multiplier": 3.0}, "multiplier=3.0"),
     "a sign": (VECTORS, {"multiplier": -2.0}, "multiplier=-2.0"),
     "no number": (VECTORS, {"multiplier": "2"}, "multiplier='2'"),
 }
 
 
-@pytest.mark.parametrize("kind", REFUSED)
-def test_what_cannot_be_folded_is_refused_by_name(kind):
-    vectors, settings, message = REFUSED[kind]
-    with pytest.raises(tt.TrimtabError, match=message):
-        make_bias({0: 0.5, 2: 0.25}).fold_into(vectors, **settings)
-
-
-def test_strings_need_ids():
+def test_what_cannot_be_folded_is_refused_by_name():
+    for vectors, settings, message in REFUSED.values():
+        with pytest.raises(tt.TrimtabError, match=message):
+            make_bias({0: 0.5, 2: 0.25}).fold_into(vectors, **settings)
     with pytest.raises(tt.DataError, match=r"item_ids=None.*strings"):
         make_bias({"a": 0.5}).fold_into(VECTORS)
 
@@ -613,16 +529,14 @@ def test_ids_that_do_not_match_at_all_warn():
 
 
 def test_queries_and_rows_of_another_index_are_refused():
-    folded = make_bias({0: 0.5, 1: 0.0}, excluded=[1]).fold_into(VECTORS, excluded="mask")
+    folded = make_bias({0: 0.5, 1: 0.0}, excluded=[1]).fold_into(VECTORS)
     with pytest.raises(tt.DataError, match=r"user_vectors.* 3 columns.*item_vectors.* 2"):
         folded.queries(np.ones((1, 3)))
     with pytest.raises(tt.DataError, match=r"user_vectors has nan in row 1"):
         folded.queries([[1.0, 2.0], [np.nan, 1.0]])
     with pytest.raises(tt.DataError, match=r"user_vectors.*\(2,\)"):
         folded.queries([1.0, 2.0])
-    with pytest.raises(tt.DataError, match=r"user_vectors.* -1.*e.18"):
-        folded.queries([[1e18, 0.0]])
-    with pytest.raises(tt.DataError, match="rows has 3 "):
-        folded.ids([[0, 3]])
+    with pytest.raises(tt.DataError, match="rows has 2 "):
+        folded.ids([[0, 2]])
     with pytest.raises(tt.DataError, match=r"rows.*float64"):
         folded.ids([0.5])

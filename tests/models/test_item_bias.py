@@ -155,11 +155,11 @@ def test_unknown_items_have_a_bias_of_zero_and_are_counted():
     assert bias.count_unknown(recs_of((1, 7, 0.5))) == 0
 
 
-@pytest.mark.parametrize(("how", "score"), [("max", 0.75), ("mean", 0.5), ("sum", 1.0)])
-def test_repeated_rows_can_be_merged(how, score):
+def test_repeated_rows_can_be_merged():
     recs = recs_of((1, 7, 0.25), (1, 8, 0.4), (1, 7, 0.75), (2, 7, 0.5))
-    top = make_bias({7: 0.25}).apply(recs, k=2, duplicates=how)
-    assert rows_of(top) == [(1, 7, score + 0.25, 1), (1, 8, 0.4, 2), (2, 7, 0.75, 1)]
+    for how, score in (("max", 0.75), ("mean", 0.5), ("sum", 1.0)):
+        top = make_bias({7: 0.25}).apply(recs, k=2, duplicates=how)
+        assert rows_of(top) == [(1, 7, score + 0.25, 1), (1, 8, 0.4, 2), (2, 7, 0.75, 1)]
 
 
 def test_merging_does_not_depend_on_the_order_of_rows(bytes_of):
@@ -213,21 +213,21 @@ def learned(data):
 
 def test_the_table_has_one_row_per_item(learned):
     shown = learned.table()
-    assert shown.schema == pa.schema(
-        {
-            "item_id": "int64",
-            "bias": "f8",
-            "excluded": "bool",
-            "gain": "f8",
-            "support": "int64",
-            "low": "f8",
-            "high": "f8",
-            "trend": "f8",
-            "category": "f8",
-            "own": "f8",
-            "fresh": "bool",
-        }
-    )
+    names = [
+        "item_id",
+        "bias",
+        "excluded",
+        "gain",
+        "support",
+        "low",
+        "high",
+        "trend",
+        "category",
+        "own",
+        "fresh",
+    ]
+    kinds = ["int64", "f8", "bool", "f8", "int64", "f8", "f8", "f8", "f8", "f8", "bool"]
+    assert shown.schema == pa.schema(dict(zip(names, kinds, strict=True)))
     assert len(shown) == len(learned) == learned.summary.n_items
     assert shown["item_id"].to_pylist() == sorted(set(shown["item_id"].to_pylist()))
     assert sum(shown["excluded"].to_pylist()) == learned.summary.n_excluded > 0

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import trimtab as tt
 from drift import generate_drift
 from made_biases import SUMMARY, make_bias, recs_of, shown
-from trimtab import models
 from trimtab.errors import StoreError
+from trimtab.models import saved
 from trimtab.models.scaled_scores import to_scale, to_scores
 
 N_ITEMS = 8
@@ -207,7 +207,7 @@ def test_an_older_trimtab_refuses_what_it_would_take_for_logs(tmp_path, monkeypa
     for scale, version in (("additive", 2), ("log", 2), ("list", 3)):
         make_bias({1: 0.5}, scale=scale).save(tmp_path)
         assert json.loads((tmp_path / "header.json").read_text())["version"] == version
-    kind = models.saved._BIAS
+    kind = saved._BIAS
     older = kind._replace(header=kind.header._replace(newest=2))
     monkeypatch.setattr("trimtab.models.saved._BIAS", older)
     with pytest.raises(StoreError, match=r"version 3.* 2; upgrade"):

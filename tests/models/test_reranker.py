@@ -20,7 +20,6 @@ from made_rerankers import COEFFICIENTS, UNTIL, events_of, make_reranker
 from repeat_shop import NOW
 from trimtab import threads
 from trimtab.kernels import rerank_reference as plain
-from trimtab.models import personal_ranking
 from trimtab.models.widening import TERMS
 
 ZEROS = dict.fromkeys(range(10), 0.0)
@@ -163,7 +162,7 @@ def test_order_of_rows_threads_and_blocks_change_nothing(
     )
     assert bytes_of(again) == expected
     monkeypatch.setattr(threads, "LEAST_SPLIT", 1)
-    monkeypatch.setattr(personal_ranking, "_BLOCK", 7)
+    monkeypatch.setattr("trimtab.models.reranker._BLOCK", 7)
     for n_threads in ("1", "3"):
         monkeypatch.setenv("TRIMTAB_THREADS", n_threads)
         again = learned.apply(repeat_shop.tonight, history=repeat_shop.known, as_of=NOW)

@@ -22,6 +22,7 @@ import pytest
 
 import trimtab as tt
 from trimtab.errors import StoreError
+from trimtab.models.model import BIAS_COLUMNS
 from trimtab.tables import folders
 
 AWKWARD = [0.1 + 0.2, -0.0, 5e-324, 1e300, np.nextafter(1.0, 2.0), -1e-300]
@@ -51,10 +52,7 @@ def with_ids(bias: tt.ItemBias, ids: object) -> tt.ItemBias:
 
 
 def contents(bias: tt.ItemBias) -> tuple[object, ...]:
-    arrays = (
-        bias.bias, bias.excluded, bias.gain, bias.support, bias.low, bias.high, bias.trend,
-        bias.category, bias.fresh,
-    )  # fmt: skip
+    arrays = [getattr(bias, name) for name in BIAS_COLUMNS]
     return (
         bias.table()["item_id"].to_pylist(),
         *(array.tobytes() for array in arrays),
@@ -79,18 +77,13 @@ def test_a_saved_bias_is_loaded_unchanged(learned, data, tmp_path, bytes_of):
     assert not loaded.bias.flags.writeable
 
 
-@pytest.mark.parametrize(
-    "ids",
-    [
-        np.array([-(2**63), -1, 0, 7, 2**53 + 1, 2**63 - 1]),
-        pa.array(["", "007", "1e5", "a,b\n\"c'", "\uff5e", "\U0001f600"], pa.large_string()),
-    ],
-    ids=["integers", "strings"],
-)
-def test_awkward_numbers_and_ids_are_loaded_unchanged(ids, learned, tmp_path):
-    awkward = with_ids(learned, ids)
-    awkward.save(tmp_path)
-    assert contents(tt.ItemBias.load(tmp_path)) == contents(awkward)
+def test_awkward_numbers_and_ids_are_loaded_unchanged(learned, tmp_path):
+    texts = ["", "007", "1e5", "a,b\n\"c'", "\uff5e", "\U0001f600"]
+    numbers = np.array([-(2**63), -1, 0, 7, 2**53 + 1, 2**63 - 1])
+    for ids in (numbers, pa.array(texts, pa.large_string())):
+        awkward = with_ids(learned, ids)
+        awkward.save(tmp_path)
+        assert contents(tt.ItemBias.load(tmp_path)) == contents(awkward)
 
 
 def test_settings_given_as_numpy_numbers_can_be_saved(data, tmp_path):
@@ -212,20 +205,11 @@ def start(role: str, folder: Path) -> subprocess.Popen[str]:
 def version_of(bias: tt.ItemBias, number: int) -> tt.ItemBias:
     """Return a version with its number in all parts, so readers can see that it is complete."""
     n = 10 * number
-    return replace(
-        bias,
-        item_ids=np.arange(n),
-        bias=np.full(n, float(number)),
-        excluded=np.zeros(n, bool),
-        gain=np.zeros(n),
-        support=np.full(n, number),
-        low=np.full(n, float(number)),
-        high=np.full(n, float(number)),
-        trend=np.zeros(n),
-        category=np.zeros(n),
-        fresh=np.zeros(n, bool),
-        summary=replace(bias.summary, n_items=n),
-    )
+    numbers, flags = np.full(n, float(number)), np.zeros(n, bool)
+    columns = dict.fromkeys(BIAS_COLUMNS, numbers)
+    columns |= {"excluded": flags, "fresh": flags, "support": np.full(n, number)}
+    summary = replace(bias.summary, n_items=n)
+    return replace(bias, item_ids=np.arange(n), summary=summary, **columns)
 
 
 def test_readers_never_see_a_partial_save(learned, tmp_path):
@@ -258,8 +242,8 @@ def test_a_killed_writer_leaves_a_complete_version(learned, tmp_path):
 
 @pytest.fixture
 def saved(learned, tmp_path):
-    learned.save(tmp_path)
-    return tmp_path
+    learned.save(tmp_path / "saved")
+    return tmp_path / "saved"
 
 
 def edit_header(folder: Path, **changes: object) -> None:
@@ -267,30 +251,24 @@ def edit_header(folder: Path, **changes: object) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
-def test_a_folder_without_a_header(tmp_path):
-    with pytest.raises(StoreError, match=r"header.json is missing"):
-        tt.ItemBias.load(tmp_path)
-    with pytest.raises(StoreError, match=r"nowhere.*header.json is missing"):
-        tt.ItemBias.load(tmp_path / "nowhere")
+def refused(folder: Path, words: str) -> None:
+    with pytest.raises(StoreError, match=words):
+        tt.ItemBias.load(folder)
 
 
-def test_a_file_instead_of_a_folder(saved):
-    with pytest.raises(StoreError, match=r"header.json: not a folder"):
-        tt.ItemBias.load(saved / "header.json")
+def test_a_folder_without_a_header_and_a_file_instead_of_a_folder(saved):
+    refused(saved.parent, r"header.json is missing")
+    refused(saved / "nowhere", r"nowhere.*header.json is missing")
+    refused(saved / "header.json", r"header.json: not a folder")
 
 
-@pytest.mark.parametrize("content", [b"", b'{"format": "trimtab', b"\x89PNG\r\n\x1a\n\xff"])
-def test_a_header_that_is_cut_short_or_foreign(content, saved):
-    (saved / "header.json").write_bytes(content)
-    with pytest.raises(StoreError, match=r"header.json: cannot be read"):
-        tt.ItemBias.load(saved)
-
-
-@pytest.mark.parametrize("content", ["[]", "{}", '{"format": "other", "version": 1}'])
-def test_a_header_of_something_else(content, saved):
-    (saved / "header.json").write_text(content)
-    with pytest.raises(StoreError, match=r"header.json: not the header of"):
-        tt.ItemBias.load(saved)
+def test_a_header_that_is_cut_short_or_of_something_else(saved):
+    for content in (b"", b'{"format": "trimtab', b"\x89PNG\r\n\x1a\n\xff"):
+        (saved / "header.json").write_bytes(content)
+        refused(saved, r"header.json: cannot be read")
+    for content in (b"[]", b"{}", b'{"format": "other", "version": 1}'):
+        (saved / "header.json").write_bytes(content)
+        refused(saved, r"header.json: not the header of")
 
 
 def test_the_first_version_of_the_format(learned, saved):
@@ -312,59 +290,30 @@ def test_the_first_version_of_the_format(learned, saved):
     assert loaded.summary == learned.summary
 
 
-def test_a_newer_version_of_the_format(saved):
-    edit_header(saved, version=4)
-    with pytest.raises(StoreError, match=r"version 4.* 3; upgrade"):
-        tt.ItemBias.load(saved)
+def test_a_header_that_was_changed(saved):
+    whole = (saved / "header.json").read_bytes()
+    (table,) = saved.glob("bias-*.parquet")
+    (saved.parent / "outside.parquet").write_bytes(table.read_bytes())
+    for change, words in (
+        ({"version": 4}, r"version 4.* 3; upgrade"),
+        ({"rows": 7}, r"120 rows.* 7"),
+        ({"summary": {}}, f"{saved}.*damaged"),
+        ({"checksum": None}, f"{saved}.*damaged"),
+        ({"settings": None}, f"{saved}.*damaged"),
+        ({"data": "../outside.parquet"}, f"{saved}.*at `..data`"),
+    ):
+        (saved / "header.json").write_bytes(whole)
+        edit_header(saved, **change)
+        refused(saved, words)
 
 
-def test_a_table_that_was_changed(saved):
+def test_a_table_that_was_changed_cut_short_or_lost(saved, monkeypatch):
+    monkeypatch.setattr(folders, "_WAIT_SECONDS", 0.0)  # between two tries
     (table,) = saved.glob("bias-*.parquet")
     content = bytearray(table.read_bytes())
     content[len(content) // 2] ^= 1
-    table.write_bytes(content)
-    with pytest.raises(StoreError, match=rf"{table.name}.*checksum"):
-        tt.ItemBias.load(saved)
-
-
-def test_a_table_that_was_cut_short(saved):
-    (table,) = saved.glob("bias-*.parquet")
-    table.write_bytes(table.read_bytes()[:100])
-    with pytest.raises(StoreError, match=rf"{table.name}.*checksum"):
-        tt.ItemBias.load(saved)
-
-
-@pytest.fixture
-def no_wait(monkeypatch):
-    """Retries without waiting between them."""
-    monkeypatch.setattr(folders, "_WAIT_SECONDS", 0.0)
-
-
-@pytest.mark.usefixtures("no_wait")
-def test_a_missing_table(saved):
-    (table,) = saved.glob("bias-*.parquet")
+    for damaged in (content, content[:100]):
+        table.write_bytes(damaged)
+        refused(saved, rf"{table.name}.*checksum")
     table.unlink()
-    with pytest.raises(StoreError, match=f"{saved}.*header.json.*missing"):
-        tt.ItemBias.load(saved)
-
-
-def test_a_table_of_other_rows_than_the_header_says(saved):
-    edit_header(saved, rows=7)
-    with pytest.raises(StoreError, match=r"120 rows.* 7"):
-        tt.ItemBias.load(saved)
-
-
-@pytest.mark.parametrize("change", [{"summary": {}}, {"checksum": None}, {"settings": None}])
-def test_a_header_that_lacks_something(change, saved):
-    edit_header(saved, **change)
-    with pytest.raises(StoreError, match=f"{saved}.*(incomplete|damaged)"):
-        tt.ItemBias.load(saved)
-
-
-def test_a_header_cannot_lead_outside_the_folder(saved):
-    outside = saved.parent / "outside.parquet"
-    (table,) = saved.glob("bias-*.parquet")
-    outside.write_bytes(table.read_bytes())
-    edit_header(saved, data="../outside.parquet")
-    with pytest.raises(StoreError, match=f"{saved}.*at `..data`"):
-        tt.ItemBias.load(saved)
+    refused(saved, f"{saved}.*header.json.*missing")

@@ -45,9 +45,8 @@ from trimtab.cli.printing import (
 from trimtab.errors import SettingError
 from trimtab.learn import BiasLearner
 from trimtab.models import ItemBias
-from trimtab.models.bias_table import text_columns
 from trimtab.models.exports import require_ending
-from trimtab.models.model import WHOLE, require_strength
+from trimtab.models.model import WHOLE, require_strength, text_columns
 from trimtab.parquet import apply as apply_to_files
 from trimtab.tables.columns import ITEM, WEIGHT, ColumnMap
 from trimtab.tables.files import (

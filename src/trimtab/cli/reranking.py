@@ -36,9 +36,8 @@ from trimtab.cli.options import (
 from trimtab.cli.printing import print_json, say, say_formulas, say_strength, say_weighted
 from trimtab.learn import RerankLearner
 from trimtab.models import LeftOut, Reranker, RerankSummary
-from trimtab.models.bias_table import text_columns
 from trimtab.models.list_ranking import warn_of
-from trimtab.models.model import WHOLE, require_strength
+from trimtab.models.model import WHOLE, require_strength, text_columns
 from trimtab.parquet import apply as apply_to_files
 from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER, WEIGHT, ColumnMap, own_names
 from trimtab.tables.files import (

@@ -23,8 +23,8 @@ from trimtab.daily.training_tables import ShopData, read_lists, read_shop_data
 from trimtab.errors import DataError, StoreError, TrimtabError, TrimtabWarning
 from trimtab.metrics.evaluation import evaluate_units
 from trimtab.metrics.intervals import Interval, lift_intervals
-from trimtab.models.bias_table import text_columns
 from trimtab.models.item_bias import ItemBias
+from trimtab.models.model import text_columns
 from trimtab.store import Store, Version
 from trimtab.tables.columns import ITEM, SCORE, USER, WEIGHT, ColumnMap, GivenColumns
 from trimtab.tables.log import HOLE, Window, event_times, find_holes, rows_of_users

@@ -12,7 +12,7 @@ from trimtab.daily.training_tables import ShopData
 from trimtab.errors import RefusedError, StoreError, warn
 from trimtab.learn import BiasLearner
 from trimtab.models import ItemBias
-from trimtab.models.bias_table import text_columns
+from trimtab.models.model import text_columns
 from trimtab.store import Store
 from trimtab.tables.columns import ITEM
 from trimtab.tables.files import is_csv

@@ -18,8 +18,8 @@ from trimtab.daily.publish_checks import require_similar_lists
 from trimtab.daily.training_tables import ShopData, read_lists
 from trimtab.errors import DataError, warn
 from trimtab.models import ItemBias, LeftOut, Model, Ranked, Reranker
-from trimtab.models.bias_table import text_columns
 from trimtab.models.list_ranking import warn_of
+from trimtab.models.model import text_columns
 from trimtab.parquet import apply
 from trimtab.store.versions import LISTS, TOP
 from trimtab.tables.columns import ITEM, TIMESTAMP, USER, ColumnMap, own_names

@@ -18,6 +18,7 @@ from trimtab.errors import DataError
 from trimtab.metrics.event_weights import drop_weightless
 from trimtab.models.events import choose_instant, latest_by_day
 from trimtab.models.model import LeftOut, Model, Ranked
+from trimtab.models.reranker import Reranker
 from trimtab.parts import Parts
 from trimtab.parts.packing import packable
 from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER, WEIGHT, WINDOW, own_names
@@ -33,6 +34,8 @@ COLUMNS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "history": ((USER, ITEM, TIMESTAMP), (WEIGHT,)),
 }
 
+_NONE = np.empty(0, np.int64)
+
 
 @packable
 class Look(NamedTuple):
@@ -41,27 +44,22 @@ class Look(NamedTuple):
     listed: Any  # ids of items on lists, ascending
     times: Ints  # the latest event of each day
     counts: Ints  # events of these days
-    n_events: int
-    n_counting: int  # events with a weight above 0
+    n_events: int  # with those whose weight is 0
 
     def __add__(self, other: Look) -> Look:  # type: ignore[override]
         filled = [Vocabulary(own.listed).column for own in (self, other) if len(own.listed)]
         listed = Vocabulary.encode(*filled)[0].ids if filled else self.listed
         times, counts = (np.concatenate(own) for own in zip(self[1:3], other[1:3], strict=True))
-        n_events, n_counting = self.n_events + other.n_events, self.n_counting + other.n_counting
-        return Look(listed, times, counts, n_events, n_counting)
+        return Look(listed, times, counts, self.n_events + other.n_events)
 
 
 def look_at(part: Mapping[str, pa.Table], unlisted: str, duplicates: str, tz: str | None) -> Look:
     """Check the tables of a part, and return what the lists of others depend on in them."""
-    listed: Any = np.empty(0, np.int64)
-    if len(part["recs"]):
-        listed = read_lists(part["recs"], unlisted, duplicates).item_ids
-    times, counts, n_events = np.empty(0, np.int64), np.empty(0, np.int64), 0
-    if "history" in part:
-        n_events = len(part["history"])
-        times, counts = latest_by_day(_times_of(_read_events(part["history"], tz)))
-    return Look(listed, times, counts, n_events, int(counts.sum()))
+    recs, history = part["recs"], part.get("history")
+    listed = read_lists(recs, unlisted, duplicates).item_ids if len(recs) else _NONE
+    if history is None:
+        return Look(listed, _NONE, _NONE, 0)
+    return Look(listed, *latest_by_day(_times_of(_read_events(history, tz))), len(history))
 
 
 def look_ahead(
@@ -76,16 +74,17 @@ def look_ahead(
         duplicates: as for `Reranker.apply`.
         tz: time zone of timestamps that have none; None to leave them as they are.
     """
+    assert isinstance(model, Reranker), "only a Reranker ranks by events"
     look = reduce(lambda one, other: one + other, parts.map(look_at, "never", duplicates, tz))
-    if look.n_events and not look.n_counting:
+    if look.n_events and not look.counts.any():
         raise DataError(
             f"column '{WEIGHT}' of history is 0 in every row: at least one event must have a "
             f"weight above 0"
         )
     if as_of is None:
-        instant = choose_instant(None, look.times, model, look.counts)  # type: ignore[arg-type]
-        moment = as_datetime(instant)
-        as_of = moment if model.has_zone else moment.replace(tzinfo=None)  # type: ignore[attr-defined]
+        until, zoned = model.learned_until, model.has_zone
+        moment = as_datetime(choose_instant(None, look.times, until, zoned, look.counts))
+        as_of = moment if zoned else moment.replace(tzinfo=None)
     return model.prepare(look.listed), as_of
 
 
@@ -96,18 +95,17 @@ def rank_part(
     given = dict(options)
     if "exclude" in part:
         given["exclude"] = part["exclude"]
-    history = _read_events(part["history"], tz) if "history" in part else None
-    if history is not None:
-        given["history"] = history
+    if "history" in part:
+        given["history"] = _read_events(part["history"], tz)
     if len(part["recs"]):
         return model.rank(part["recs"], k, **given)
     left_out = LeftOut()
-    if history is not None and len(history):
-        instant = choose_instant(given["as_of"], np.empty(0, np.int64), model)  # type: ignore[arg-type]
-        later = int(np.count_nonzero(_times_of(history) >= instant))
-        left_out = LeftOut(later, len(history) - later)
-    nothing = Vocabulary(np.empty(0, np.int64))
-    return Ranked(None, np.zeros(1, np.int64), 0, nothing, left_out)
+    if isinstance(model, Reranker) and "history" in given:
+        times = _times_of(given["history"])
+        instant = choose_instant(given["as_of"], _NONE, model.learned_until, model.has_zone)
+        later = int(np.count_nonzero(times >= instant))
+        left_out = LeftOut(later, len(times) - later)
+    return Ranked(None, np.zeros(1, np.int64), 0, Vocabulary(_NONE), left_out)
 
 
 def _read_events(history: pa.Table, tz: str | None) -> pa.Table:
@@ -123,18 +121,12 @@ def _read_events(history: pa.Table, tz: str | None) -> pa.Table:
 
 
 def _times_of(events: pa.Table) -> Ints:
-    if len(events) == 0:
-        return np.empty(0, np.int64)
-    return microseconds(as_utc(events[TIMESTAMP], "UTC", "history")[0])
+    is_empty = len(events) == 0
+    return _NONE if is_empty else microseconds(as_utc(events[TIMESTAMP], "UTC", "history")[0])
 
 
 def item_type(model: Model, kind: pa.DataType) -> pa.DataType:
-    """Return the type of item ids on finished lists: that of the lists, unless additions need more.
-
-    Args:
-        model: that ranks.
-        kind: type of the ids on the lists.
-    """
+    """Return the type of item ids on finished lists: that of lists, unless additions need more."""
     ids = model.item_bias.item_ids
     if not (model.adds_items and pa.types.is_integer(kind) and len(ids)):
         return kind

@@ -13,7 +13,6 @@ from trimtab.errors import DataError, SettingError
 from trimtab.metrics.event_weights import read_event_weights
 from trimtab.models.list_ranking import AlignedLists
 from trimtab.models.model import LeftOut
-from trimtab.models.personal_ranking import RerankTable
 from trimtab.models.widening import Purchases, days_before, sum_purchases
 from trimtab.tables.columns import ITEM, TIMESTAMP, USER, WEIGHT
 from trimtab.tables.frames import read_frame
@@ -32,21 +31,22 @@ _FEW, _FAR = 1_000, 30 * DAY  # one in so many events must not be so far after a
 
 
 def read_events(
-    table: RerankTable, history: Any | None, as_of: Any | None, aligned: AlignedLists
+    history: Any | None, as_of: Any | None, aligned: AlignedLists, learned_until: int, zoned: bool
 ) -> tuple[Purchases, LeftOut]:
     """Return what the users of lists bought before an instant, and what is left out.
 
     Without a history, they bought nothing.
 
     Args:
-        table: what the Reranker has learned.
         history: user_id, item_id, timestamp; events of `weight` 0 are ignored.
         as_of: the instant; None for the end of what is known.
         aligned: the lists.
+        learned_until: end of what the Reranker learned from.
+        zoned: whether its timestamps had a time zone.
     """
     users = Vocabulary(aligned.coded.units.users, "recs", USER)
     if history is None:
-        choose_instant(as_of, np.empty(0, np.int64), table)  # checks it
+        choose_instant(as_of, np.empty(0, np.int64), learned_until, zoned)  # checks it
         none: Codes = np.empty(0, np.int32)
         return sum_purchases(none, none, np.empty(0, np.int64), len(users)), LeftOut()
     events = read_frame(
@@ -55,48 +55,54 @@ def read_events(
     if len(events) and events.has(WEIGHT):
         events, _ = read_event_weights(events, WEIGHT)
     name = events.own_name(TIMESTAMP)
-    zoned = table.has_zone
-    if len(events):
-        zoned = has_zone(events.columns[TIMESTAMP], "history", name)
-    if zoned != table.has_zone:
+    found = has_zone(events.columns[TIMESTAMP], "history", name) if len(events) else zoned
+    if found != zoned:
         raise DataError(
-            f"column '{name}' of history has {_zone(zoned)}, but what the reranker learned "
-            f"from has {_zone(table.has_zone)}; use the same in both"
+            f"column '{name}' of history has {_zone(found)}, but what the reranker learned "
+            f"from has {_zone(zoned)}; use the same in both"
         )
     times = microseconds(as_utc(events.columns[TIMESTAMP], "UTC", "history", name)[0])
-    instant = choose_instant(as_of, times, table)
+    instant = choose_instant(as_of, times, learned_until, zoned)
     early = times < instant
     rows, items = users.codes(events.ids(USER)), aligned.items.codes(events.ids(ITEM))
     used = np.flatnonzero(early & (rows >= 0) & (items >= 0))
-    left_out = LeftOut(
-        int(np.count_nonzero(~early)),
-        int(np.count_nonzero(early & (rows < 0))),
-        int(np.count_nonzero(early & (rows >= 0) & (items < 0))),
-    )
+    reasons = (~early, early & (rows < 0), early & (rows >= 0) & (items < 0))
+    left_out = LeftOut(*(int(np.count_nonzero(reason)) for reason in reasons))
     days = days_before(instant, times[used])
     return sum_purchases(rows[used], items[used], days, len(users)), left_out
 
 
-def choose_instant(as_of: Any, times: Ints, table: RerankTable, counts: Ints | None = None) -> int:
+def choose_instant(
+    as_of: Any, times: Ints, learned_until: int, zoned: bool, counts: Ints | None = None
+) -> int:
     """Return the instant that lists are made for, in microseconds of UTC.
 
     Args:
         as_of: a datetime, a date or ISO text; None for the end of what is known.
         times: of events.
-        table: what the Reranker has learned.
+        learned_until: end of what the Reranker learned from.
+        zoned: whether its timestamps had a time zone.
         counts: number of events of each time, if `times` is what `latest_by_day` returns.
     """
     if as_of is None:
         if len(times) == 0:
-            return table.learned_until
+            return learned_until
         if counts is None:
             times, counts = latest_by_day(times)
-        _require_end(times, counts, table.learned_until)
+        _require_end(times, counts, learned_until)
         by_day = not np.any(times % DAY)
-        return max(table.learned_until, int(times.max()) + (DAY if by_day else 1))
-    instant = _read_as_of(as_of, table.has_zone)
-    if instant < table.learned_until:
-        end = as_datetime(table.learned_until).strftime("%Y-%m-%d %H:%M:%S")
+        return max(learned_until, int(times.max()) + (DAY if by_day else 1))
+    moment = read_moment(as_of)
+    if moment is None:
+        raise SettingError(f"as_of={as_of!r}: must be a datetime like 2026-03-01T00:00:00")
+    if (moment.tzinfo is not None) != zoned:
+        raise SettingError(
+            f"as_of={str(as_of)!r} has {_zone(not zoned)}, but the events have {_zone(zoned)}; "
+            f"use the same in both"
+        )
+    instant = instant_of(moment if zoned else moment.replace(tzinfo=UTC))
+    if instant < learned_until:
+        end = as_datetime(learned_until).strftime("%Y-%m-%d %H:%M:%S")
         raise SettingError(
             f"as_of={str(as_of)!r}: must not be before {end} UTC, the end of what the reranker "
             f"learned from; move as_of, or learn from earlier windows"
@@ -131,18 +137,6 @@ def _require_end(times: Ints, counts: Ints, learned_until: int) -> None:
             f"UTC, is {found}, so it does not tell which instant the lists are for; pass as_of "
             f"(--as-of), or leave such events out"
         )
-
-
-def _read_as_of(as_of: Any, zoned: bool) -> int:
-    moment = read_moment(as_of)
-    if moment is None:
-        raise SettingError(f"as_of={as_of!r}: must be a datetime like 2026-03-01T00:00:00")
-    if (moment.tzinfo is not None) != zoned:
-        raise SettingError(
-            f"as_of={str(as_of)!r} has {_zone(not zoned)}, but the events have {_zone(zoned)}; "
-            f"use the same in both"
-        )
-    return instant_of(moment if zoned else moment.replace(tzinfo=UTC))
 
 
 def _zone(has: bool) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -11,14 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trimtab.arrays import Lists
+from trimtab.arrays import Codes, Floats
 from trimtab.errors import DataError
-from trimtab.metrics.ranking import rank_lists
-from trimtab.models.list_ranking import AlignedLists, split_lists
 from trimtab.models.model import Coefficient
-from trimtab.models.personal_ranking import RankedItems, RerankTable, rank_units, widen_block
-from trimtab.models.scaled_scores import to_scale
-from trimtab.models.widening import Purchases
 from trimtab.tables.columns import ITEM, SCORE, USER, WINDOW
 from trimtab.tables.frames import read_frame
 from trimtab.tables.lists import CodedRecs, read_lists
@@ -36,27 +31,25 @@ _WORDS = {
     "own": "added because the user bought it",
 }
 _MOST_SHOWN = 3  # items that passed another, when printed
-_THE_USER = np.zeros(1, np.int32)
+_TWICE = math.log(2.0)
 _ONE_MORE = {  # how much of a term one compares, and the words for it
     "score": (1.0, "a score e times as high"),
     "bought_before": (1.0, "bought before by the user"),
-    "times_bought": (math.log(2.0), "bought twice as often by the user"),
-    "days_since": (math.log(2.0), "twice as long since the user's last purchase"),
-    "bought_lately": (math.log(2.0), "twice as many purchases of late by the user"),
+    "times_bought": (_TWICE, "bought twice as often by the user"),
+    "days_since": (_TWICE, "twice as long since the user's last purchase"),
+    "bought_lately": (_TWICE, "twice as many purchases of late by the user"),
     "trending": (1.0, "added because it sells well, instead of the last item of the list"),
     "own": (1.0, "added because the user bought it, instead of the last item of the list"),
-}
-_ITEM = {
-    "long_run_share": "twice the share of all sales",
-    "rise_of_quarter": "twice the share in the last three months, against all time",
-    "rise_of_month": "twice the share in the last month, against three months",
-    "rise_of_week": "twice the share in the last week, against the month",
-    "rise_of_window": "twice the share in the last days, against the week",
-    "bought_per_listed": "bought twice as often per list that holds it",
-    "share_shown": "shown twice as often by the engine",
-    "days_unsold": "twice as long unsold",
-    "age": "twice as long on sale",
-    "repeat_rate": "twice as often bought again",
+    "long_run_share": (_TWICE, "twice the share of all sales"),
+    "rise_of_quarter": (_TWICE, "twice the share in the last three months, against all time"),
+    "rise_of_month": (_TWICE, "twice the share in the last month, against three months"),
+    "rise_of_week": (_TWICE, "twice the share in the last week, against the month"),
+    "rise_of_window": (_TWICE, "twice the share in the last days, against the week"),
+    "bought_per_listed": (_TWICE, "bought twice as often per list that holds it"),
+    "share_shown": (_TWICE, "shown twice as often by the engine"),
+    "days_unsold": (_TWICE, "twice as long unsold"),
+    "age": (_TWICE, "twice as long on sale"),
+    "repeat_rate": (_TWICE, "twice as often bought again"),
 }
 _UNKNOWN = 1.0  # standard error: from a fifth to five times as likely
 
@@ -113,7 +106,7 @@ def _came(engine_rank: int | None) -> str:
 
 
 def read_user_list(recs: Any, user: Any, window: Any, duplicates: str) -> CodedRecs:
-    """Return one list of one user; raise if there is none. The arguments are those of `explain`.
+    """Return one list of one user; raise if there is none.
 
     Items are coded with those of all lists: what is on another list may be added to this one.
     """
@@ -130,13 +123,13 @@ def read_user_list(recs: Any, user: Any, window: Any, duplicates: str) -> CodedR
 
 
 def _find_window(coded: CodedRecs, user: Any, window: Any) -> int:
-    """The unit of a window; the last one if it is None."""
+    """Return the unit of a window; the last one if it is None."""
     if window is None:
         return len(coded.units) - 1
-    found = coded.units.columns(np.arange(len(coded.units))).get(WINDOW, ())
-    labels = [str(label) for label in found]
-    if not labels:
+    found = coded.units.columns(np.arange(len(coded.units))).get(WINDOW)
+    if found is None:
         raise DataError(f"window={window!r}: recs has no column '{WINDOW}'; leave window out")
+    labels = list(map(str, found))
     if str(window) not in labels:
         raise DataError(
             f"window={window!r}: not a window of user {user!r} in recs; pass one of "
@@ -152,110 +145,69 @@ def _as_id(value: Any, kind: pa.DataType) -> pa.Scalar:
         raise DataError(f"{value!r} is not an id like those of recs ({kind})") from error
 
 
-class ListPlace(NamedTuple):
-    """One user's list, with what is needed to rank it."""
+def explain_place(
+    user: Any, item: Any, known: Vocabulary, engine: Codes, top: Codes, scored: Codes,
+    parts: Mapping[str, Floats],
+) -> Explanation:  # fmt: skip
+    """Return the ranks of an item, the parts of its score, and what passed it.
 
-    table: RerankTable
-    aligned: AlignedLists
-    items: RankedItems
-    purchases: Purchases
-    depth: int | None
-
-    def explain(self, user: Any, item: Any) -> Explanation:
-        """Return the ranks of an item, the parts of its score, and what passed it."""
-        lists, code = self.aligned.lists, self._code(item)
-        longest = len(lists.items) + len(self.items.trending) + int(self.purchases.lengths[0])
-        top = rank_units(
-            self.table, self.items, lists, _THE_USER, self.purchases, None, longest, self.depth
+    Args:
+        user: whose list it is.
+        item: id of the item.
+        known: ids of all items.
+        engine: items as the engine ranks them.
+        top: items as they are ranked now.
+        scored: items down to the depth.
+        parts: of the scores of these, by name.
+    """
+    before, now = (
+        {code: place + 1 for place, code in enumerate(codes.tolist())} for codes in (engine, top)
+    )
+    kind = pa.int64() if isinstance(known.ids, np.ndarray) else pa.large_string()
+    wanted = pa.chunked_array([pa.array([_as_id(item, kind).as_py()], kind)])
+    code = int(known.codes(id_column("item", ITEM, wanted))[0])
+    if code not in now:
+        raise DataError(
+            f"item={item!r}: neither on the list of user {user!r} nor added to it; pass an item of "
+            f"`apply(recs, k={len(top)})`"
         )
-        now = _ranks(top)
-        if code not in now:
-            raise DataError(
-                f"item={item!r}: neither on the list of user {user!r} nor added to it; pass an "
-                f"item of `apply(recs, k={longest})`"
-            )
-        before = _ranks(rank_lists(lists, longest, np.zeros(len(self.items.bias))))
-        parts = self._parts()
-        own = parts.get(code, {})
-        passed_by = tuple(
-            Passed(self._id(other), before.get(other), now[other], _lead(parts[other], own))
-            for other in list(now)[: now[code] - 1]
-            if code in before and before.get(other, longest + 1) > before[code]
-        )
-        shares = tuple(Part(name, value) for name, value in own.items() if value)
-        return Explanation(user, item, before.get(code), now[code], shares, passed_by)
+    rows = {other: row for row, other in enumerate(scored.tolist())}
 
-    def _id(self, code: int) -> Any:
-        (found,) = self.aligned.items.take(np.array([code]))
-        return found.as_py() if isinstance(found, pa.Scalar) else int(found)
+    def value(name: str, of: int) -> float:
+        return float(parts[name][rows[of]]) if of in rows else 0.0
 
-    def _code(self, item: Any) -> int:
-        """The code of an item; -1 if it is unknown."""
-        known = self.aligned.items
-        kind = pa.int64() if isinstance(known.ids, np.ndarray) else pa.large_string()
-        wanted = pa.chunked_array([pa.array([_as_id(item, kind).as_py()], kind)])
-        return int(known.codes(id_column("item", ITEM, wanted))[0])
+    def lead(other: int) -> Part:
+        """The part in which another item is furthest ahead."""
+        ahead = (Part(name, value(name, other) - value(name, code)) for name in parts)
+        return max(ahead, key=lambda part: part.value)
 
-    def _parts(self) -> dict[int, dict[str, float]]:
-        """The parts of each item's score, by code; without what is below the depth."""
-        table, items, lists = self.table, self.items, self.aligned.lists
-        if not table.learned or self.purchases.lengths[0] == 0:
-            best, _ = split_lists(lists, self.depth)
-            lists = to_scale(best, table.bias.scale, table.summary.k).lists
-            columns = {"score": lists.scores, "bias": items.bias[lists.items]}
-        else:
-            wide, _ = widen_block(table, items, lists, _THE_USER, self.purchases, self.depth)
-            lists, columns = wide.lists, dict(table.parts(wide, items.item_part))
-        rows = zip(*(column.tolist() for column in columns.values()), strict=True)
-        parts = (dict(zip(columns, row, strict=True)) for row in rows)
-        return dict(zip(lists.items.tolist(), parts, strict=True))
-
-
-def _lead(parts: dict[str, float], others: dict[str, float]) -> Part:
-    """The part in which one item is furthest ahead of another."""
-    ahead = (Part(name, value - others.get(name, 0.0)) for name, value in parts.items())
-    return max(ahead, key=lambda part: part.value)
-
-
-def _ranks(top: Lists) -> dict[int, int]:
-    """The rank of each item of one list, best first."""
-    return {code: place + 1 for place, code in enumerate(top.items.tolist())}
+    passed_by = tuple(
+        Passed(pa.scalar(known[other]).as_py(), before.get(other), now[other], lead(other))
+        for other in top[: now[code] - 1].tolist()
+        if code in before and before.get(other, math.inf) > before[code]
+    )
+    own = tuple(Part(name, value(name, code)) for name in parts if value(name, code))
+    return Explanation(user, item, before.get(code), now[code], own, passed_by)
 
 
 def coefficient_table(learned: Sequence[Coefficient], scale: str) -> pa.Table:
-    """Return coefficients as a table, each with a sentence.
-
-    Args:
-        learned: the coefficients.
-        scale: of the biases, on which scores are compared.
-    """
-    return pa.table(
-        {
-            "name": pa.array([c.name for c in learned], pa.string()),
-            "kind": pa.array([c.kind for c in learned], pa.string()),
-            "value": pa.array([c.value for c in learned], pa.float64()),
-            "error": pa.array([c.error for c in learned], pa.float64()),
-            "meaning": pa.array([explain(c, scale) for c in learned], pa.string()),
-        }
-    )
+    """Return coefficients as a table, each with a sentence; the scale is that of the biases."""
+    kinds = {"name": pa.string(), "kind": pa.string(), "value": pa.float64(), "error": pa.float64()}
+    columns = {name: pa.array([getattr(c, name) for c in learned], kinds[name]) for name in kinds}
+    columns["meaning"] = pa.array([_explain(c, scale) for c in learned], pa.string())
+    return pa.table(columns)
 
 
-def explain(coefficient: Coefficient, scale: str = "log") -> str:
+def _explain(coefficient: Coefficient, scale: str) -> str:
     """Return what a coefficient means, as in "bought before by the user: 3.1 x as likely".
 
     Where a term hardly varies within lists, the prior's 0 is left, with a large error.
     """
-    step, words = _ONE_MORE.get(
-        coefficient.name,
-        (math.log(2.0), _ITEM.get(coefficient.name, f"twice the {coefficient.name}")),
-    )
+    step, words = _ONE_MORE.get(coefficient.name, (_TWICE, f"twice the {coefficient.name}"))
     if coefficient.kind == "score" and scale != "log":
         words = "a score higher by the gap from the first to the k-th of the list"
     if coefficient.error > _UNKNOWN and abs(coefficient.value) < coefficient.error / 10:
         return f"{words}: not learned"
-    return f"{words}: {_times(math.exp(min(step * coefficient.value, 700.0)))} as likely"
-
-
-def _times(ratio: float) -> str:
-    """Return a ratio like "3.1 x", or "0.95 x" close to 1."""
-    return f"{ratio:.2f} x" if 0.8 < ratio < 1.25 else f"{ratio:.2g} x"
+    ratio = math.exp(min(step * coefficient.value, 700.0))
+    times = f"{ratio:.2f} x" if 0.8 < ratio < 1.25 else f"{ratio:.2g} x"
+    return f"{words}: {times} as likely"

@@ -22,8 +22,8 @@ import pyarrow as pa
 
 from trimtab.checks import require_k
 from trimtab.errors import DataError, SettingError
-from trimtab.models.bias_table import BiasTable, require_common_scale
 from trimtab.models.list_ranking import choose_depth
+from trimtab.models.model import BiasTable
 from trimtab.tables.columns import ITEM, RANK, SCORE, USER, ColumnMap, GivenColumns
 from trimtab.tables.files import require_suffix, write_atomically, write_table
 
@@ -43,13 +43,7 @@ def require_ending(path: Path) -> None:
 
 
 def write_boosts(bias: BiasTable, path: Path, escape: bool = False) -> float:
-    """Write the file; return the factor or boost of items that are not in it.
-
-    Args:
-        bias: biases to write.
-        path: file that ends in .jsonl, .csv or .ndjson.
-        escape: in CSV, put an apostrophe before ids that a spreadsheet may run as formulas.
-    """
+    """Write the file; return the factor or boost of items that are not in it."""
     require_ending(path)
     table, missing = _boosts(bias)
     if path.suffix.lower() == ".csv":
@@ -72,13 +66,7 @@ def _bulk_lines(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def search_body(bias: BiasTable, query: Mapping[str, Any], k: int) -> dict[str, Any]:
-    """Return the search that ranks documents by a query's score with the biases.
-
-    Args:
-        bias: the biases that the bulk updates were written from.
-        query: query whose scores the biases were learned on.
-        k: number of documents.
-    """
+    """Return the search that ranks documents by a query's score with the biases."""
     _, missing = _boosts(bias)
     value, mode = ("factor", "multiply") if bias.scale == "log" else ("boost", "sum")
     shown = {"must": dict(query), "must_not": {"term": {_EXCLUDED_FIELD: True}}}
@@ -92,27 +80,20 @@ def search_body(bias: BiasTable, query: Mapping[str, Any], k: int) -> dict[str, 
 
 def _boosts(bias: BiasTable) -> tuple[pa.Table, float]:
     """Return item_id, bias, factor or boost, excluded; and the factor or boost of other items."""
-    require_common_scale(bias, "be written as boosts")
+    bias.require_common_scale("be written as boosts")
+    largest = int(np.abs(bias.bias).argmax()) if len(bias) else 0
+    if bias.scale == "log" and len(bias) and abs(bias.bias[largest]) > _MOST_LOG:
+        raise DataError(
+            f"{ITEM} {bias.vocabulary[largest]} has a log bias of {bias.bias[largest]:g}, beyond "
+            f"±{_MOST_LOG:g}: its factor does not fit in a float32; learn with max_bias="
+        )
     if bias.scale == "log":
-        _require_factors(bias)
         name, values, missing = "factor", np.exp(bias.bias), 1.0
     else:
         missing = -float(bias.bias.min(initial=0.0)) + 0.0  # never -0
         name, values = "boost", bias.bias + missing
     table = bias.table().select([ITEM, "bias", "excluded"])
     return table.add_column(2, name, pa.array(values)), missing
-
-
-def _require_factors(bias: BiasTable) -> None:
-    """Raise if a factor does not fit in a search engine's float32."""
-    if np.abs(bias.bias).max(initial=0.0) <= _MOST_LOG:
-        return
-    place = int(np.abs(bias.bias).argmax())
-    (item,) = bias.vocabulary.take(np.array([place]))
-    raise DataError(
-        f"{ITEM} {item} has a log bias of {bias.bias[place]:g}, beyond ±{_MOST_LOG:g}: its factor "
-        f"does not fit in a float32; learn with max_bias="
-    )
 
 
 # SQL ---------------------------------------------------------------------------------------------
@@ -124,7 +105,7 @@ def write_query(
 ) -> str:  # fmt: skip
     """Return a query that gives the rows of `ItemBias.apply`; see `ItemBias.sql`."""
     require_k(k)
-    require_common_scale(bias, "be applied by a query")
+    bias.require_common_scale("be applied by a query")
     deepest = choose_depth(bias, depth)
     if bias.unlisted == "zero":
         raise SettingError(
@@ -139,8 +120,16 @@ def write_query(
     if deepest is not None:
         order = f"partition by l.{user}\n      order by {double} desc, l.{item}{collation}"
         is_below = f"row_number() over ({order}) > {deepest}"
-    may_be_shown = "not coalesce(b.excluded, false)" + _only(allowed, item)
-    may_be_shown += _without(exclude, user, item)
+    may_be_shown = "not coalesce(b.excluded, false)"
+    if allowed is not None:
+        table = _quote_table("allowed", allowed)
+        may_be_shown += f"\n      and exists (select 1 from {table} as a where a.{item} = l.{item})"
+    if exclude is not None:
+        table, pair = (
+            _quote_table("exclude", exclude),
+            f"x.{user} = l.{user} and x.{item} = l.{item}",
+        )
+        may_be_shown += f"\n      and not exists (select 1 from {table} as x\n        where {pair})"
     return f"""\
 -- The top {k} of every user, re-ranked with the biases (scale: {bias.scale}).
 with trimtab_entries as (
@@ -169,21 +158,6 @@ from trimtab_ranked
 where place <= {k}
 order by 1, 4
 """
-
-
-def _only(allowed: str | None, item: str) -> str:
-    if allowed is None:
-        return ""
-    table = _quote_table("allowed", allowed)
-    return f"\n      and exists (select 1 from {table} as a where a.{item} = l.{item})"
-
-
-def _without(exclude: str | None, user: str, item: str) -> str:
-    if exclude is None:
-        return ""
-    table = _quote_table("exclude", exclude)
-    pair = f"x.{user} = l.{user} and x.{item} = l.{item}"
-    return f"\n      and not exists (select 1 from {table} as x\n        where {pair})"
 
 
 def _quote_columns(given: GivenColumns) -> list[str]:

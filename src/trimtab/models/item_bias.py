@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from trimtab.arrays import Flags
 from trimtab.checks import require_flag, require_k, require_whole
-from trimtab.models.bias_table import BiasTable
 from trimtab.models.exports import search_body, write_boosts, write_query
 from trimtab.models.folding import Folded, fold, require_deep
 from trimtab.models.list_ranking import (
@@ -22,7 +22,7 @@ from trimtab.models.list_ranking import (
     split_lists,
     warn_of,
 )
-from trimtab.models.model import LeftOut, Ranked, forecast_at, require_strength
+from trimtab.models.model import BiasTable, LeftOut, Ranked, forecast_at, require_strength
 from trimtab.models.saved import load_bias, save_bias
 from trimtab.models.scaled_scores import rank_on_scale
 from trimtab.tables.columns import ITEM, GivenColumns
@@ -118,10 +118,38 @@ class ItemBias(BiasTable):
         top = append_rest(top, rest, k, aligned.excluded, aligned.hidden)
         return aligned.finish(top, LeftOut())
 
+    def __repr__(self) -> str:
+        figures = self.summary
+        return (
+            f"ItemBias({len(self)} items, {int(np.count_nonzero(self.bias))} with a bias, "
+            f"{int(self.excluded.sum())} excluded; "
+            f"{figures.metric}@{figures.k} {figures.before:.4f} -> {figures.after:.4f})"
+        )
+
     @property
     def item_bias(self) -> ItemBias:
         """These biases."""
         return self
+
+    @property
+    def at_work(self) -> Flags:
+        """Items whose bias changed a hit in the window.
+
+        With the ascent these are all items with a bias. The hierarchy gives every item a bias, so
+        only items with a gain or loss count.
+        """
+        moved: Flags = self.bias != 0
+        return moved if self.summary.method == "ascent" else moved & (self.gain != 0)
+
+    @property
+    def adds_items(self) -> bool:
+        """Whether raised items reach lists that lack them."""
+        return self.unlisted == "zero"
+
+    @property
+    def changes_lists(self) -> bool:
+        """Whether any item has a bias."""
+        return bool(np.any(self.bias))
 
     def prepare(self, listed: Any) -> ItemBias:
         """Return these biases: nobody's list depends on the lists of others."""
@@ -163,8 +191,6 @@ class ItemBias(BiasTable):
         item_vectors: Any,
         item_ids: Any | None = None,
         *,
-        excluded: str = "drop",
-        user_vectors: Any | None = None,
         multiplier: float = 1.0,
         allow_shallow: bool = False,
     ) -> Folded:
@@ -180,17 +206,13 @@ class ItemBias(BiasTable):
         more coordinate, the last; a bias on the scale of each list (scale="list") cannot be folded.
         The products must be the scores that the biases were learned on. Every user gets the bias of
         every item, for any setting of `unlisted`; items without a learned bias have bias 0. Scores
-        are float32. Do not use a cosine index: it normalises the vectors, which removes the biases.
+        are float32. Rows of excluded items are left out: `folded.item_ids` gives the id of each
+        remaining row. Do not use a cosine index: it normalises the vectors, which removes the
+        biases.
 
         Args:
             item_vectors: 2-d array, one row per item; not modified.
             item_ids: id of each row; by default rows are the items 0, 1, 2, ...
-            excluded: "drop" removes the rows of excluded items; `folded.item_ids` gives the id of
-                each remaining row. "mask" keeps all rows, and gives excluded items a score of about
-                -2^60. Use "mask" only with exact float32 indexes: masked rows distort a graph or
-                quantized index.
-            user_vectors: vectors of all users. Needed for a log bias if item vectors have negative
-                coordinates, to check that every user has k items with a score of at least 0.
             multiplier: power of two that multiplies all products, without changing any ranking.
                 Use 2.0**20 with usearch and hnswlib: they rank by 1 - product in float32, which
                 loses small scores.
@@ -210,7 +232,7 @@ class ItemBias(BiasTable):
             np.int64(1)
         """
         require_flag("allow_shallow", allow_shallow)
-        folded = fold(self, item_vectors, item_ids, excluded, user_vectors, multiplier)
+        folded = fold(self, item_vectors, item_ids, multiplier)
         if not allow_shallow:
             require_deep(self, len(item_vectors))
         return folded

@@ -7,8 +7,9 @@ re-ranked items, in the engine's order.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,8 +17,7 @@ from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets, close_lists
 from trimtab.checks import require_whole
 from trimtab.errors import DataError, SettingError, warn
 from trimtab.metrics.ranking import rank_lists
-from trimtab.models.bias_table import BiasTable
-from trimtab.models.model import WIDTH_90, LeftOut, Model, Ranked
+from trimtab.models.model import WIDTH_90, BiasTable, LeftOut, Model, Ranked
 from trimtab.models.scaled_scores import to_scale, to_scores
 from trimtab.tables.columns import ITEM, RANK, SCORE, USER
 from trimtab.tables.frames import read_frame, write_frame
@@ -44,11 +44,6 @@ def common_depth(counts: Ints) -> int:
     return int(np.searchsorted(up_to, -(-19 * up_to[-1] // 20))) + 1
 
 
-def count_lengths(lists: Lists) -> Ints:
-    """Return the number of lists by length."""
-    return np.bincount(np.diff(lists.indptr))
-
-
 def choose_depth(bias: BiasTable, depth: Any) -> int | None:
     """Return how deep lists are re-ranked; None for whole lists.
 
@@ -71,35 +66,26 @@ def choose_depth(bias: BiasTable, depth: Any) -> int | None:
     return int(depth)
 
 
-class SplitLists(NamedTuple):
-    """Lists down to a depth, and what lies below it; None if that is nothing."""
-
-    best: Lists
-    rest: Lists | None
-
-
-def split_lists(lists: Lists, depth: int | None) -> SplitLists:
-    """Return the best entries of each list and the rest, by the engine's scores.
+def split_lists(lists: Lists, depth: int | None) -> tuple[Lists, Lists | None]:
+    """Return the best entries of each list by the engine's scores, and the rest, if there is any.
 
     Equal scores rank by item, as everywhere.
     """
     lengths = np.diff(lists.indptr)
     if depth is None or lengths.max(initial=0) <= depth:
-        return SplitLists(lists, None)
+        return lists, None
     from trimtab.kernels.top_k import mark_best
 
     is_best = np.empty(len(lists.items), bool)
     run_ranges(mark_best, lists.n_units, depth, *lists, is_best)
     n_best = np.minimum(lengths, depth)
-    return SplitLists(_choose(lists, n_best, is_best), _choose(lists, lengths - n_best, ~is_best))
+    return _choose(lists, n_best, is_best), _choose(lists, lengths - n_best, ~is_best)
 
 
 def _choose(lists: Lists, lengths: Ints, chosen: Flags) -> Lists:
-    return Lists(_ends(lengths), lists.items[chosen], lists.scores[chosen])
-
-
-def _ends(lengths: Ints) -> Ints:
-    return np.concatenate([[0], np.cumsum(lengths)])
+    """Return lists with some of their entries, by unit so many."""
+    indptr = np.concatenate([[0], np.cumsum(lengths)])
+    return Lists(indptr, lists.items[chosen], lists.scores[chosen])
 
 
 def append_rest(
@@ -128,27 +114,33 @@ def append_rest(
         rest.take(units), int(free.max()), np.zeros(len(excluded)), excluded,
         hidden=None if hidden is None else hidden.take(units),
     )  # fmt: skip
-    added = np.minimum(np.diff(ranked.indptr), free)
-    return _join(top, ranked, units, added)
-
-
-def _join(top: Lists, ranked: Lists, units: Ints, added: Ints) -> Lists:
-    """Return the lists with the first `added` entries of `ranked` after those of some units."""
-    lengths = np.diff(top.indptr)
-    totals = lengths.copy()
-    totals[units] += added
-    indptr = _ends(totals)
-    items, scores = np.empty(indptr[-1], np.int32), np.empty(indptr[-1])
-    own = np.arange(len(top.items)) + np.repeat(indptr[:-1] - top.indptr[:-1], lengths)
-    items[own], scores[own] = top.items, top.scores
     limits = np.full(len(units), np.inf)
     filled = lengths[units] > 0
     limits[filled] = top.scores[top.indptr[1:][units[filled]] - 1]
-    step = np.arange(int(added.sum())) - np.repeat(_ends(added)[:-1], added)
-    new = np.repeat(indptr[:-1][units] + lengths[units], added) + step
-    source = np.repeat(ranked.indptr[:-1], added) + step
-    items[new] = ranked.items[source]
-    scores[new] = np.minimum(ranked.scores[source], np.repeat(limits, added))
+    found = np.diff(ranked.indptr)
+    ranked = ranked._replace(scores=np.minimum(ranked.scores, np.repeat(limits, found)))
+    fits = np.arange(len(ranked.items)) < np.repeat(ranked.indptr[:-1] + free, found)
+    added = _choose(ranked, np.minimum(found, free), fits)
+    return join_lists([(np.arange(top.n_units), top), (units, added)], top.n_units)
+
+
+def join_lists(parts: Sequence[tuple[Ints, Lists]], n_units: int) -> Lists:
+    """Return the lists of all units; entries of a unit follow in the order of the parts.
+
+    Args:
+        parts: some units, each once, and their lists.
+        n_units: number of all units.
+    """
+    lengths = np.zeros(n_units, np.int64)
+    for units, lists in parts:
+        lengths[units] += np.diff(lists.indptr)
+    indptr = np.concatenate([[0], np.cumsum(lengths)])
+    items, scores, free = np.empty(indptr[-1], np.int32), np.empty(indptr[-1]), indptr[:-1].copy()
+    for units, lists in parts:
+        found = np.diff(lists.indptr)
+        places = np.arange(len(lists.items)) + np.repeat(free[units] - lists.indptr[:-1], found)
+        items[places], scores[places] = lists.items, lists.scores
+        free[units] += found
     return Lists(indptr, items, scores)
 
 
@@ -187,7 +179,9 @@ class AlignedLists:
         columns |= {ITEM: self.items.take(top.items), SCORE: top.scores, RANK: ranks}
         table = write_frame(columns, self.coded.table)
         unknown = Vocabulary(self.items.take(np.setdiff1d(self.listed, self.known)))
-        return Ranked(table, count_lengths(self.lists), longest_list(top), unknown, left_out)
+        return Ranked(
+            table, np.bincount(np.diff(self.lists.indptr)), longest_list(top), unknown, left_out
+        )
 
 
 def align_lists(
@@ -231,13 +225,6 @@ def warn_of(
     """Warn of the lists of all users together, and of events that came too late for them.
 
     Up to 5 % of the lists may be deeper than those that the biases were learned on, as among those.
-
-    Args:
-        model: that ranked the lists.
-        ranked: the sum of all parts.
-        k: as for `apply`.
-        depth: as for `apply`.
-        of_later: whether to warn of events at or after the instant of the lists.
     """
     if ranked.longest < k or not model.needs_events:  # which adds to lists
         warn_if_short(len(ranked.lengths) - 1, k)
@@ -263,15 +250,8 @@ def explore_lists(
 ) -> Lists:
     """Return the top k with little-known items in its last slots, by Thompson sampling.
 
-    They are ranked with biases drawn at random. Slots that cannot be filled stay as they are.
-
-    Args:
-        bias: the biases.
-        aligned: all lists.
-        best: the lists down to the depth; their scores may be overwritten if they are writeable.
-        k: number of slots.
-        n_explored: slots for items with little data.
-        seed: random seed; the order of entries in the lists does not matter.
+    They are ranked with biases drawn at random. Slots that cannot be filled stay as they are. The
+    order of entries in the lists does not matter; their scores may be overwritten.
     """
     from trimtab.kernels.top_k import merge_explored
 

@@ -1,4 +1,4 @@
-"""What was learned, as everything else sees it: one interface, its figures, and ranked lists."""
+"""What was learned, as everything else sees it: one interface, figures, biases, ranked lists."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+import pyarrow as pa
 from msgspec import Meta
 
-from trimtab.arrays import Ints
+from trimtab.arrays import Flags, Floats, Ints
 from trimtab.checks import METRICS, MOST_K, require_number
 from trimtab.errors import SettingError
+from trimtab.tables.columns import ITEM
 from trimtab.tables.vocabulary import Vocabulary
 
 WHOLE = 1.0  # the strength of what was learned, as it was learned
@@ -260,3 +262,66 @@ class Model(ABC):
     @abstractmethod
     def save(self, folder: str | Path) -> None:
         """Save to a folder; `load_model` loads it."""
+
+
+_COLUMNS = ("bias", "excluded", "gain", "support", "low", "high", "trend", "category", "fresh")
+BIAS_COLUMNS = {  # of a table of biases, besides the ids
+    **dict.fromkeys(_COLUMNS, pa.float64()),
+    **{"excluded": pa.bool_(), "support": pa.int64(), "fresh": pa.bool_()},
+}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BiasTable(Model):
+    """One bias per item, with its details; arrays are by item, ids ascending."""
+
+    item_ids: Any  # int64 array or Arrow strings, ascending
+    bias: Floats
+    excluded: Flags
+    gain: Floats
+    support: Ints
+    low: Floats  # bounds of the bias's 90 % interval; nan if the method gives none
+    high: Floats
+    trend: Floats  # part of the bias that comes from the item's features
+    category: Floats  # part that comes from the category; the rest is the item's own
+    fresh: Flags  # items with little data
+    scale: str
+    unlisted: str
+    summary: Summary
+    settings: Mapping[str, Any]
+    window: Mapping[str, Any]
+    # Depth of the lists that the biases were learned on; deeper lists are re-ranked that far down.
+    # None: whole lists are re-ranked.
+    depth: int | None = None
+
+    def __len__(self) -> int:
+        return len(self.bias)
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The ids of the items, by code."""
+        return Vocabulary(self.item_ids, "the bias table", ITEM)
+
+    def table(self) -> pa.Table:
+        """Return an Arrow table with one row per item, ids ascending.
+
+        Columns: item_id, bias, excluded, gain, support; low and high, the bounds of the bias's
+        90 % interval; trend, category and own, the parts that add up to the bias; fresh, for items
+        with little data.
+        """
+        columns = {name: pa.array(getattr(self, name)) for name in BIAS_COLUMNS}
+        fresh, own = columns.pop("fresh"), pa.array(self.bias - self.trend - self.category)
+        return pa.table({ITEM: pa.array(self.item_ids), **columns, "own": own, "fresh": fresh})
+
+    def require_common_scale(self, purpose: str) -> None:
+        """Raise if every list has its own scale: "biases with scale='list' cannot {purpose}"."""
+        if self.scale == "list":
+            raise SettingError(
+                f"biases with scale='list' cannot {purpose}, because every list has its own scale; "
+                f"learn with scale='log' or scale='additive'"
+            )
+
+
+def text_columns(bias: BiasTable | None) -> tuple[str, ...]:
+    """Return the columns that must be read from files as text to match the biases."""
+    return () if bias is None or isinstance(bias.item_ids, np.ndarray) else (ITEM,)

@@ -2,45 +2,81 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from trimtab.arrays import Codes, Flags, Floats, Lists, Sets
 from trimtab.checks import require_choice, require_k
 from trimtab.errors import DataError
-from trimtab.models.bias_table import COLUMNS
+from trimtab.metrics.ranking import rank_lists
 from trimtab.models.events import read_events
-from trimtab.models.explain import Explanation, ListPlace, coefficient_table, read_user_list
+from trimtab.models.explain import Explanation, coefficient_table, explain_place, read_user_list
 from trimtab.models.item_bias import ItemBias
 from trimtab.models.list_ranking import (
     SCORE_TOO_LARGE,
     AlignedLists,
     align_lists,
+    append_rest,
     choose_depth,
+    join_lists,
+    split_lists,
     spread,
     warn_of,
 )
-from trimtab.models.model import LeftOut, Ranked, forecast_at, require_strength
-from trimtab.models.personal_ranking import RankedItems, RerankTable, may_be_added, rank_units
+from trimtab.models.model import (
+    BIAS_COLUMNS,
+    Coefficient,
+    LeftOut,
+    Model,
+    Ranked,
+    RerankSummary,
+    forecast_at,
+    require_strength,
+)
 from trimtab.models.saved import load_reranker, save_reranker
-from trimtab.models.widening import SOURCES
-from trimtab.tables.lists import read_lists
+from trimtab.models.scaled_scores import model_scores, rank_on_scale, to_scale
+from trimtab.models.widening import SOURCES, TERMS, Purchases, WiderLists, widen
+from trimtab.tables.lists import group_sets, read_lists
 from trimtab.tables.vocabulary import Vocabulary
 
 PARTS = ("personal", *SOURCES)  # that can be left out
+_BLOCK = 16_384  # units whose wider lists are in memory at once
+_THE_USER = np.zeros(1, np.int32)
+
+
+class RankedItems(NamedTuple):
+    """What is known of items, by code."""
+
+    bias: Floats
+    item_part: Floats  # for users with purchases
+    excluded: Flags  # not to be shown
+    may_add: Flags  # may be added to lists
+    trending: Codes  # best first
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Reranker(RerankTable):
+class Reranker(Model):
     """Ranks lists by trend and by what each user did of late; learned by `RerankLearner.fit`.
 
     `reranker.bias` is its item part, an `ItemBias`: users without events are ranked by it, and it
     can be served alone. Immutable.
     """
 
+    bias: ItemBias
+    item_part: Floats  # by item of the biases: what the choice model says, for users with purchases
+    trending: Codes  # items that sold most, best first; indices of items
+    learned: tuple[Coefficient, ...]  # empty: all users are ranked by the biases
+    summary: RerankSummary
+    settings: Mapping[str, Any]
+    may_repeat: bool  # whether items that the user already bought may be added
+    score_unit: float  # the size, in scores, of 1 in the choice model
+    learned_until: int  # end of the newest window, in microseconds of UTC
+    has_zone: bool  # whether timestamps had a time zone
     needs_events: ClassVar[bool] = True
 
     def apply(
@@ -100,25 +136,99 @@ class Reranker(RerankTable):
         deepest = choose_depth(self.bias, depth)
         coded = read_lists(recs, "never", duplicates)
         aligned = align_lists(self.bias, coded, exclude, allowed)
-        bought, left_out = read_events(self, history, as_of, aligned)
+        bought, left_out = read_events(history, as_of, aligned, self.learned_until, self.has_zone)
         try:
             with np.errstate(over="raise", invalid="raise"):
-                top = rank_units(
-                    self, self._items(aligned), aligned.lists, coded.units.user_codes,
-                    bought, aligned.hidden, k, deepest,
+                top = self.rank_units(
+                    self._items(aligned), aligned.lists, coded.units.user_codes, bought,
+                    aligned.hidden, k, deepest,
                 )  # fmt: skip
         except FloatingPointError:
             raise DataError(SCORE_TOO_LARGE) from None
         return aligned.finish(top, left_out)
 
     def _items(self, aligned: AlignedLists) -> RankedItems:
-        n_items, known = len(aligned.items), aligned.known
-        may_add = may_be_added(self.settings["widen"], n_items, aligned.listed)
-        item_part = spread(self.item_part, known, n_items)
-        return RankedItems(
-            aligned.bias, item_part, aligned.excluded, may_add & ~aligned.excluded,
-            known[self.trending],
-        )  # fmt: skip
+        item_part = spread(self.item_part, aligned.known, len(aligned.items))
+        may_add = self.may_add(aligned.listed, aligned.excluded)
+        trending = aligned.known[self.trending]
+        return RankedItems(aligned.bias, item_part, aligned.excluded, may_add, trending)
+
+    def may_add(self, listed: Codes, excluded: Flags) -> Flags:
+        """Return whether items may be added to lists, given those that are on some list."""
+        flags = np.full(len(excluded), self.settings["widen"] != "listed")
+        flags[listed] = True
+        return flags & ~excluded
+
+    def rank_units(
+        self, items: RankedItems, lists: Lists, users: Codes, purchases: Purchases,
+        hidden: Sets | None, k: int, depth: int | None,
+    ) -> Lists:  # fmt: skip
+        """Return the top k of every unit: by the biases for users without purchases.
+
+        Args:
+            items: what is known of items.
+            lists: the engine's lists.
+            users: row of each unit's user in the purchases.
+            purchases: by user.
+            hidden: items to leave out for each unit.
+            k: number of slots.
+            depth: how deep lists are re-ranked; None for whole lists.
+        """
+        personal = purchases.lengths[users] > 0 if self.learned else np.zeros(len(users), bool)
+        chosen, others = np.flatnonzero(personal), np.flatnonzero(~personal)
+        parts = []
+        for first in range(0, len(chosen), _BLOCK):
+            block = chosen[first : first + _BLOCK]
+            wide, rest = self._widen(items, lists.take(block), users[block], purchases, depth)
+            own = None if hidden is None else hidden.take(block)
+            scored = self.score(wide, items.item_part)
+            top = rank_lists(scored, k, np.zeros(len(items.bias)), items.excluded, hidden=own)
+            if rest is not None:
+                top = append_rest(top, rest, k, items.excluded, _hide_shown(top, own))
+            parts.append((block, top))
+        if len(others):
+            own = None if hidden is None else hidden.take(others)
+            best, rest = split_lists(lists.take(others), depth)
+            top = rank_on_scale(
+                best, self.bias.scale, self.summary.k, k, items.bias, items.excluded, hidden=own
+            )
+            parts.append((others, append_rest(top, rest, k, items.excluded, own)))
+        return join_lists(parts, lists.n_units)
+
+    def _widen(
+        self, items: RankedItems, lists: Lists, users: Codes, purchases: Purchases,
+        depth: int | None,
+    ) -> tuple[WiderLists, Lists | None]:  # fmt: skip
+        """Return the wider lists of some units, and what lies below the depth."""
+        best, rest = split_lists(lists, depth)
+        scale, k = self.bias.scale, self.summary.k
+        scores = model_scores(to_scale(best, scale, k).lists, scale, self.score_unit, k)
+        model = best._replace(scores=scores)
+        wide = widen(model, users, purchases, items.may_add, items.trending, self.sources)
+        return wide if self.may_repeat else wide.without_repeats(), rest
+
+    def score(self, wide: WiderLists, item_part: Floats) -> Lists:
+        """Return wider lists with the scores of the choice model; `item_part` is by item code."""
+        parts = (part for _, part in self._score_parts(wide, item_part))
+        scores = next(parts)
+        for part in parts:
+            scores += part
+        return wide.lists._replace(scores=scores)
+
+    def _score_parts(self, wide: WiderLists, item_part: Floats) -> Iterator[tuple[str, Floats]]:
+        """Yield the parts of the choice model's scores, each with its name."""
+        values = {coefficient.name: coefficient.value for coefficient in self.learned}
+        yield "score", values["score"] * wide.lists.scores
+        yield "item", item_part[wide.lists.items]
+        for place, name in enumerate(TERMS):
+            yield name, values[name] * wide.terms[:, place]
+        for place, name in enumerate(self.summary.sources):
+            yield name, values[name] * wide.added(self.sources)[:, place]
+
+    @property
+    def sources(self) -> int:
+        """The sources of wider lists."""
+        return sum(SOURCES[name] for name in self.summary.sources)
 
     @property
     def item_bias(self) -> ItemBias:
@@ -148,7 +258,7 @@ class Reranker(RerankTable):
         items, (known, on_lists) = Vocabulary.encode(
             bias.vocabulary.column, Vocabulary(listed).column
         )
-        columns = {name: spread(getattr(bias, name), known, len(items)) for name in COLUMNS}
+        columns = {name: spread(getattr(bias, name), known, len(items)) for name in BIAS_COLUMNS}
         if settings["widen"] == "listed":
             columns["excluded"] |= ~np.isin(np.arange(len(items)), on_lists)
             settings["widen"] = "any"
@@ -187,14 +297,24 @@ class Reranker(RerankTable):
             line each.
         """
         aligned = align_lists(self.bias, read_user_list(recs, user, window, duplicates))
-        bought, _ = read_events(self, history, as_of, aligned)
-        deepest = choose_depth(self.bias, depth)
-        return ListPlace(self, aligned, self._items(aligned), bought, deepest).explain(user, item)
+        bought, _ = read_events(history, as_of, aligned, self.learned_until, self.has_zone)
+        items, lists, deepest = self._items(aligned), aligned.lists, choose_depth(self.bias, depth)
+        longest = len(lists.items) + len(items.trending) + int(bought.lengths[0])
+        engine = rank_lists(lists, longest, np.zeros(len(items.bias)))
+        top = self.rank_units(items, lists, _THE_USER, bought, None, longest, deepest)
+        if self.learned and bought.lengths[0]:
+            wide, _ = self._widen(items, lists, _THE_USER, bought, deepest)
+            best, parts = wide.lists, dict(self._score_parts(wide, items.item_part))
+        else:
+            best = split_lists(lists, deepest)[0]
+            scaled = to_scale(best, self.bias.scale, self.summary.k).lists
+            parts = {"score": scaled.scores, "bias": items.bias[best.items]}
+        return explain_place(user, item, aligned.items, engine.items, top.items, best.items, parts)
 
     def count_left_out(self, recs: Any, history: Any, as_of: Any | None = None) -> LeftOut:
         """Return the numbers of events that `apply` would leave out, by reason."""
         aligned = align_lists(self.bias, read_lists(recs, "never", "max"))
-        return read_events(self, history, as_of, aligned)[1]
+        return read_events(history, as_of, aligned, self.learned_until, self.has_zone)[1]
 
     def without(self, part: str) -> Reranker:
         """Return a reranker that leaves out a part, to see what the part gains.
@@ -266,3 +386,11 @@ class Reranker(RerankTable):
             f"Reranker({len(self)} items; kept {self.summary.kept:.2f}; added items: {sources}; "
             f"{self.summary.metric}@{self.summary.k})"
         )
+
+
+def _hide_shown(top: Lists, hidden: Sets | None) -> Sets:
+    """Return what must not be shown again: an item below the depth may have been added."""
+    every = [Sets(top.indptr, top.items), *([] if hidden is None else [hidden])]
+    numbers = np.arange(top.n_units, dtype=np.int32)
+    units = np.concatenate([np.repeat(numbers, np.diff(own.indptr)) for own in every])
+    return group_sets(units, np.concatenate([own.items for own in every]), top.n_units)

@@ -2,7 +2,7 @@
 
 The header is replaced last, in one step, so readers always find a complete table. What could not be
 loaded is not saved: both go through the same checks. A header must fit its structure, the file its
-checksum, and every column its type, its length and its bounds.
+checksum, and every column its type and its length; ids ascend, and numbers are finite.
 """
 
 from __future__ import annotations
@@ -24,8 +24,15 @@ import pyarrow.compute as pc
 from msgspec import Meta, Struct
 
 from trimtab.errors import StoreError
-from trimtab.models.bias_table import COLUMNS, BiasTable
-from trimtab.models.model import Coefficient, Count, Figures, RerankSummary, Summary
+from trimtab.models.model import (
+    BIAS_COLUMNS,
+    BiasTable,
+    Coefficient,
+    Count,
+    Figures,
+    RerankSummary,
+    Summary,
+)
 from trimtab.models.widening import SOURCES, TERMS, WIDEN
 from trimtab.tables.columns import ITEM, is_text
 from trimtab.tables.files import first_line, write_atomically
@@ -39,20 +46,9 @@ from trimtab.tables.folders import (
 )
 
 HEADER = "header.json"
-BIAS_FOLDER, RERANKER_FOLDER = "bias", "reranker"  # within a version of a store
+RERANKER_FOLDER = "reranker"  # within a version of a store
 _ABANDONED_SECONDS = 3600  # older partial files were left by a killed writer
-# Rows of a table: many only in a file that is large enough for as many different ids. A table of
-# ids in sequence and no bias at all has 1.5 rows per byte.
-_ALWAYS_ALLOWED, _MOST_PER_BYTE = 100_000, 4
-_MOST_HASHED = 10_000_000  # ids; in more of them, Arrow may not be able to count different texts
-_LARGEST = 1e300  # of any number: sums and differences of a few stay finite
-# The largest |bias| by scale. A log bias of 500 is a factor of 10^217: no fit comes near it, scores
-# up to 10^91 stay finite when multiplied by it, and no score changes its sign (see
-# kernels/score_keys.py). The others keep sums of biases and scores finite.
-_MOST_BIAS = {"additive": _LARGEST, "log": 500.0, "list": 1e100}
-_MOST_PART = 1e100  # of an item: scores of up to 10^100 stay finite in the choice model
-_IN_FIRST_VERSION = ("bias", "excluded", "gain", "support")
-_RERANKER_COLUMNS = {**COLUMNS, "item_part": pa.float64(), "trending": pa.int32()}
+_FIRST_COLUMNS = ("bias", "excluded", "gain", "support")  # of the first version
 _MAY_BE_NAN = ("gain", "low", "high")
 _Instant = Annotated[  # from year 1 to 9999
     int, Meta(ge=-62_135_596_800_000_000, le=253_402_300_799_999_999)
@@ -120,21 +116,24 @@ def load_bias(folder: Path) -> dict[str, Any]:
 
 
 def _rebuild_bias(table: pa.Table, saved: SavedBias) -> dict[str, Any]:
-    if "low" not in table.column_names:  # the first version has no intervals and parts
-        unknown, none = np.full(table.num_rows, np.nan), np.zeros(table.num_rows)
-        added = {"low": unknown, "high": unknown, "trend": none, "category": none}
-        for name, values in {**added, "fresh": none != 0}.items():
-            table = table.append_column(name, pa.array(values))
-    _check_numbers(table, {"bias": _MOST_BIAS[saved.scale]})
+    columns = {
+        name: np.array(table[name].to_numpy())
+        for name in BIAS_COLUMNS
+        if name in table.schema.names
+    }
+    if "low" not in columns:  # the first version has no intervals and parts
+        columns |= {name: np.full(table.num_rows, np.nan) for name in ("low", "high")}
+        columns |= {name: np.zeros(table.num_rows) for name in ("trend", "category")}
+        columns["fresh"] = np.zeros(table.num_rows, bool)
     default = {field.name: None if field.default is None else math.nan for field in fields(Summary)}
     summary = {name: default.get(name) if v is None else v for name, v in saved.summary.items()}
     ids = table[ITEM].combine_chunks()
     is_number = pa.types.is_integer(ids.type)
     return {
+        **msgspec.structs.asdict(saved),
         "item_ids": np.array(ids.to_numpy()) if is_number else ids.cast(pa.large_string()),
-        **{name: np.array(table[name].to_numpy()) for name in COLUMNS},
-        **{name: getattr(saved, name) for name in SavedBias.__struct_fields__},
         "summary": msgspec.convert(summary, Summary),
+        **columns,
     }
 
 
@@ -142,8 +141,7 @@ def save_reranker(reranker: Any, folder: Path) -> None:
     """Save a Reranker in a folder, replacing any that is there: the biases, and what it adds."""
     ranks = np.full(len(reranker.item_part), -1, np.int32)
     ranks[reranker.trending] = np.arange(len(reranker.trending), dtype=np.int32)
-    table = reranker.bias.table()
-    table = table.append_column("item_part", pa.array(reranker.item_part))
+    table = reranker.bias.table().append_column("item_part", pa.array(reranker.item_part))
     _write(folder, _RERANKER, 1, reranker, table.append_column("trending", pa.array(ranks)))
 
 
@@ -173,14 +171,13 @@ def holds_reranker(folder: Path) -> bool:
 
 def _rebuild_reranker(table: pa.Table, saved: SavedReranker) -> dict[str, Any]:
     _check_learned(saved)
-    _check_numbers(table, {"item_part": _MOST_PART})
     ranks = table["trending"].to_numpy()
     listed = np.flatnonzero(ranks != -1)
     trending = listed[np.argsort(ranks[listed])].astype(np.int32)
     if not np.array_equal(ranks[trending], np.arange(len(trending))):
         raise ValueError("column 'trending' must hold each rank from 0 once, or -1 for other items")
     return {
-        **{name: getattr(saved, name) for name in SavedReranker.__struct_fields__},
+        **msgspec.structs.asdict(saved),
         "bias": _rebuild_bias(table, saved.bias),
         "item_part": np.array(table["item_part"].to_numpy()),
         "trending": trending,
@@ -197,8 +194,6 @@ def _check_learned(saved: SavedReranker) -> None:
         raise ValueError(f"'coefficients' has no '{min(missing)}'")
     if saved.settings.get("widen") not in WIDEN:
         raise ValueError(f"'widen' in the settings must be one of {', '.join(WIDEN)}")
-    if saved.bias.unlisted != "never":
-        raise ValueError("'unlisted' of the bias must be never")
 
 
 # Folders ----------------------------------------------------------------------------------------
@@ -219,17 +214,15 @@ def _write(folder: Path, kind: _Kind, version: int, model: Any, table: pa.Table)
         "data": file_name, "rows": table.num_rows, "checksum": digest,
     }  # fmt: skip
     try:
-        described = _to_json(header)
-        _check_schema(table.schema, kind.columns)
-        _check_ids(table[ITEM])
-        saved = msgspec.json.decode(described, type=kind.described)
-        kind.rebuild(table.select([ITEM, *kind.columns]), saved)
+        text = json.dumps(header, indent=2, ensure_ascii=False, allow_nan=False, default=_to_plain)
+        described = text.encode()
+        _check_table(table, kind.columns)
+        kind.rebuild(table, msgspec.json.decode(described, type=kind.described))
     except (TypeError, ValueError, RecursionError) as error:
         raise StoreError(f"cannot save to {folder}: {error}; correct it and save again") from error
-    with write_atomically(folder / file_name) as file:
-        file.write(content)
-    with write_atomically(folder / HEADER) as file:
-        file.write(described)
+    for name, written in ((file_name, content), (HEADER, described)):
+        with write_atomically(folder / name) as file:
+            file.write(written)
     with contextlib.suppress(OSError):
         _remove_old_files(folder, kind.name, file_name)
 
@@ -239,17 +232,10 @@ def _describe(model: Any, described: type[Struct]) -> dict[str, Any]:
     return {saved_as: getattr(model, name) for saved_as, name in names}
 
 
-def _to_json(header: dict[str, Any]) -> bytes:
-    text = json.dumps(header, indent=2, ensure_ascii=False, allow_nan=False, default=_to_plain)
-    return text.encode()
-
-
 def _to_plain(value: Any) -> Any:
     if isinstance(value, BiasTable):
         return _describe(value, SavedBias)
-    if isinstance(value, Figures):
-        return value.as_json()
-    return dict(value)  # a read-only one
+    return value.as_json() if isinstance(value, Figures) else dict(value)  # a read-only one
 
 
 def _remove_old_files(folder: Path, name: str, current: str) -> None:
@@ -278,131 +264,64 @@ def _read(folder: Path, kind: _Kind) -> dict[str, Any]:
 
 
 def _read_folder(folder: Path, kind: _Kind) -> dict[str, Any]:
-    header = read_header(folder / HEADER, kind.header)
+    header, remedy = read_header(folder / HEADER, kind.header), kind.header.remedy
     try:
-        described = _to_json(header)
-        saved = msgspec.json.decode(described, type=_SavedTable)
-        path = folder / saved.data
-        content = path.read_bytes()
+        saved = msgspec.convert(header, _SavedTable)
+        content = (folder / saved.data).read_bytes()
         if checksum(content) == saved.checksum:
-            is_first = kind is _BIAS and saved.version == 1
-            columns = {name: COLUMNS[name] for name in _IN_FIRST_VERSION}
-            table = _parse(content, saved, columns if is_first else kind.columns)
-            return kind.rebuild(table, msgspec.json.decode(described, type=kind.described))
+            described = msgspec.convert(header, kind.described)
+            return kind.rebuild(_read_table(content, saved, kind), described)
     except FileNotFoundError:
         raise
     except Exception as error:  # a damaged Parquet file can cause any error in its reader
         what = kind.header.what.removeprefix("a ")
-        raise StoreError(
-            f"{folder}: {what} is damaged: {first_line(error)}; {kind.header.remedy}"
-        ) from error
+        raise StoreError(f"{folder}: {what} is damaged: {first_line(error)}; {remedy}") from error
     raise StoreError(
-        f"{path}: the checksum does not match {HEADER}, so the file is damaged; "
-        f"{kind.header.remedy}"
+        f"{folder / saved.data}: the checksum does not match {HEADER}, so the file is damaged; "
+        f"{remedy}"
     )
 
 
-def _parse(content: bytes, saved: _SavedTable, columns: Mapping[str, pa.DataType]) -> pa.Table:
-    """Return the table in a Parquet file; nothing large is read before it is checked.
-
-    Ids come first: only a table that repeats them can be large in memory and small in a file.
-    """
+def _read_table(content: bytes, saved: _SavedTable, kind: _Kind) -> pa.Table:
+    """Return the table in a Parquet file; raise ValueError if it breaks a rule."""
     import pyarrow.parquet as pq
 
     # Arrow threads that read a Python file can abort a process that is about to exit.
-    file = pq.ParquetFile(pa.BufferReader(content))
-    _check_rows(file.metadata, saved.rows, len(content))
-    _check_schema(file.schema_arrow, columns)
-    ids = _read_ids(content, saved.rows)
-    _check_ids(ids)
-    table = file.read([*columns], use_threads=False).add_column(0, ITEM, ids)
+    table = pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)
     if table.num_rows != saved.rows:
         raise ValueError(f"the table has {table.num_rows} rows, but {HEADER} says {saved.rows}")
+    is_first = kind is _BIAS and saved.version == 1
+    names = _FIRST_COLUMNS if is_first else kind.columns
+    _check_table(table, {name: kind.columns[name] for name in names})
     return table
 
 
-def _read_ids(content: bytes, n_rows: int) -> pa.ChunkedArray:
-    """Return the ids; a long text that is repeated is found before there are copies of it."""
-    import pyarrow.parquet as pq
-
-    each_once = [ITEM] if n_rows <= _MOST_HASHED else None
-    file = pq.ParquetFile(pa.BufferReader(content), read_dictionary=each_once)
-    ids = file.read([ITEM], use_threads=False)[ITEM]
-    if not pa.types.is_dictionary(ids.type):
-        return ids
-    for chunk in ids.chunks:
-        if len(chunk.dictionary) + chunk.null_count < len(chunk):
-            raise ValueError(
-                f"column '{ITEM}' has {len(chunk.dictionary)} different ids in {len(chunk)} rows, "
-                f"but must have each id once"
-            )
-    return ids.cast(pa.large_string())
-
-
-def _check_rows(metadata: Any, n_rows: int, n_bytes: int) -> None:
-    """Raise unless a Parquet file says that it has a number of rows, and it can."""
-    groups = (metadata.row_group(place) for place in range(metadata.num_row_groups))
-    for found in (metadata.num_rows, sum(group.num_rows for group in groups)):
-        if found != n_rows:
-            raise ValueError(f"the table has {found} rows, but {HEADER} says {n_rows}")
-    most = max(_ALWAYS_ALLOWED, _MOST_PER_BYTE * n_bytes)
-    if n_rows > most:
-        raise ValueError(
-            f"the table has {n_rows} rows in {n_bytes} bytes, but a file of that size must have "
-            f"at most {most}"
-        )
-
-
-def _check_schema(schema: pa.Schema, columns: Mapping[str, pa.DataType]) -> None:
-    """Raise unless a table has ids and columns of the given types, each once."""
+def _check_table(table: pa.Table, columns: Mapping[str, pa.DataType]) -> None:
+    """Raise ValueError unless ids ascend, and columns are there, of their types and complete."""
     for name in (ITEM, *columns):
-        if (n := schema.names.count(name)) != 1:
+        if (n := table.column_names.count(name)) != 1:
             raise ValueError(f"the table has {n} columns '{name}', but must have one")
-        found = schema.field(name).type
-        if name == ITEM and not (found == pa.int64() or is_text(found)):
-            raise ValueError(f"column '{ITEM}' holds {found}, but must hold int64 or text")
-        if name != ITEM and found != columns[name]:
-            raise ValueError(f"column '{name}' holds {found}, but must hold {columns[name]}")
-
-
-def _check_ids(ids: pa.ChunkedArray) -> None:
-    """Raise unless each id is above the one before."""
-    _check_complete(ITEM, ids)
+        column, kind = table[name], columns.get(name)
+        is_id = name == ITEM and (column.type == pa.int64() or is_text(column.type))
+        if not is_id and column.type != kind:
+            needed = kind or "int64 or text"
+            raise ValueError(f"column '{name}' holds {column.type}, but must hold {needed}")
+        if n := column.null_count:
+            raise ValueError(f"column '{name}' has no value in {n} of {len(column)} rows")
+        values = column.to_numpy() if kind == pa.float64() else np.zeros(0)
+        wrong = np.isinf(values) if name in _MAY_BE_NAN else ~np.isfinite(values)
+        if wrong.any():
+            found = f"{values[wrong.argmax()]:g} in row {wrong.argmax()} (from 0)"
+            raise ValueError(f"column '{name}' has {found}, but must be finite")
+    ids = table[ITEM]
     ids.validate(full=True)  # text in UTF-8
-    n = max(len(ids) - 1, 0)
-    row = pc.index(pc.greater_equal(ids.slice(0, n), ids.slice(1)), True).as_py()
+    row = pc.index(pc.greater_equal(ids[:-1], ids[1:]), True).as_py()
     if row >= 0:
         before, after = (str(ids[at].as_py())[:60] for at in (row, row + 1))
         raise ValueError(
             f"column '{ITEM}' has {after!r} after {before!r} in row {row + 1} (from 0), but must "
             f"ascend, with each id once"
         )
-
-
-def _check_complete(name: str, column: pa.ChunkedArray) -> None:
-    if column.null_count:
-        raise ValueError(
-            f"column '{name}' has no value in {column.null_count} of {len(column)} rows, but must "
-            f"have one in each"
-        )
-
-
-def _check_numbers(table: pa.Table, most: Mapping[str, float]) -> None:
-    """Raise unless every column is complete, and all its numbers are within ± a bound."""
-    for name in table.column_names:
-        _check_complete(name, table[name])
-        if table.schema.field(name).type != pa.float64():
-            continue
-        values, bound = table[name].to_numpy(), most.get(name, _LARGEST)
-        wrong = ~(np.abs(values) <= bound)
-        if name in _MAY_BE_NAN:
-            wrong &= ~np.isnan(values)
-        if wrong.any():
-            row = int(wrong.argmax())
-            raise ValueError(
-                f"column '{name}' has {values[row]:g} in row {row} (from 0), but must be from "
-                f"{-bound:g} to {bound:g}"
-            )
 
 
 def _header_kind(what: str, name: str, newest: int) -> HeaderKind:
@@ -416,8 +335,11 @@ def _header_kind(what: str, name: str, newest: int) -> HeaderKind:
     )
 
 
-_BIAS = _Kind(_header_kind("bias", "item-bias", 3), BIAS_FOLDER, SavedBias, COLUMNS, _rebuild_bias)
+_BIAS = _Kind(_header_kind("bias", "item-bias", 3), "bias", SavedBias, BIAS_COLUMNS, _rebuild_bias)
 _RERANKER = _Kind(
-    _header_kind("reranker", "reranker", 1), RERANKER_FOLDER, SavedReranker, _RERANKER_COLUMNS,
+    _header_kind("reranker", "reranker", 1),
+    RERANKER_FOLDER,
+    SavedReranker,
+    {**BIAS_COLUMNS, "item_part": pa.float64(), "trending": pa.int32()},
     _rebuild_reranker,
-)  # fmt: skip
+)

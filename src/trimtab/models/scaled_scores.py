@@ -38,32 +38,29 @@ def to_scale(lists: Lists, scale: str, k: int, in_place: bool = False) -> Scaled
         return Scaled(lists, None)
     keys = lists.scores if in_place else np.empty(len(lists.scores))
     scores = read_only(lists.scores)
-    if scale == "list":
-        from trimtab.kernels.score_keys import list_keys
+    from trimtab.kernels.score_keys import list_keys, log_keys
 
+    units: Ints | ListUnits
+    if scale == "list":
         units = ListUnits(np.empty(lists.n_units), np.empty(lists.n_units))
         run_ranges(list_keys, lists.n_units, k, lists.indptr, scores, keys, *units)
-        return Scaled(lists._replace(scores=keys), units)
-    from trimtab.kernels.score_keys import log_keys
-
-    exponents = np.empty(lists.n_units, np.int64)
-    run_ranges(log_keys, lists.n_units, lists.indptr, scores, keys, exponents)
-    return Scaled(lists._replace(scores=keys), exponents)
+    else:
+        units = np.empty(lists.n_units, np.int64)
+        run_ranges(log_keys, lists.n_units, lists.indptr, scores, keys, units)
+    return Scaled(lists._replace(scores=keys), units)
 
 
 def to_scores(top: Lists, units: Ints | ListUnits | None) -> Floats:
     """Return the scores of lists that biases were added to."""
     if units is None:
         return top.scores
-    scores = np.empty(len(top.scores))
+    from trimtab.kernels.score_keys import scores_of_keys, scores_of_list_keys
+
+    scores, given = np.empty(len(top.scores)), (top.indptr, top.scores)
     if isinstance(units, ListUnits):
-        from trimtab.kernels.score_keys import scores_of_list_keys
-
-        run_ranges(scores_of_list_keys, top.n_units, top.indptr, top.scores, *units, scores)
-        return scores
-    from trimtab.kernels.score_keys import scores_of_keys
-
-    run_ranges(scores_of_keys, top.n_units, top.indptr, top.scores, units, scores)
+        run_ranges(scores_of_list_keys, top.n_units, *given, *units, scores)
+    else:
+        run_ranges(scores_of_keys, top.n_units, *given, units, scores)
     return scores
 
 

@@ -97,10 +97,9 @@ class WiderLists(NamedTuple):
 
         What is both trending and the user's own counts as the user's own.
         """
-        own = (self.sources & OWN) > 0
-        flags = {TRENDING: (self.sources == TRENDING), OWN: own}
-        columns = [flags[source] for source in SOURCES.values() if source & sources]
-        return np.stack(columns, axis=1).astype(np.float64) if columns else np.empty((len(own), 0))
+        flags = {TRENDING: self.sources == TRENDING, OWN: (self.sources & OWN) > 0}
+        added = np.stack([*flags.values()], axis=1).astype(np.float64)
+        return added[:, [bool(source & sources) for source in flags]]
 
 
 def widen(

@@ -105,11 +105,6 @@ def read_into_memory(source: Any, columns: GivenColumns) -> pa.Table:
     return read_table(source, columns=columns)
 
 
-def read_rows(rows: Rows) -> pa.Table:
-    """Return all rows of a table in memory."""
-    return rows.finish(pa.concat_tables([rows.plain_schema.empty_table(), *rows.batches()]))
-
-
 @contextmanager
 def write_parts(path: Path) -> Iterator[ListFile]:
     """Open a file that replaces `path` once it is complete; on failure nothing changes."""

@@ -15,7 +15,7 @@ from trimtab.arrays import Codes, Flags, Floats, Lists, Sets
 from trimtab.errors import StoreError
 from trimtab.kernels.list_sources import TRENDING
 from trimtab.models import Reranker
-from trimtab.models.personal_ranking import RankedItems, may_be_added, rank_units
+from trimtab.models.reranker import RankedItems
 from trimtab.models.widening import MOST_ADDED, TERMS, Purchases, sum_purchases
 from trimtab.serve.ranker import SCORE_TOO_LARGE, Ranker, as_set, one_list
 from trimtab.serve.recent_items import RecentItems, read_recent
@@ -74,8 +74,8 @@ class PersonalRanker:
         hidden, depth = _hidden(asked, code_of), self.by_bias.depth_for(asked)
         try:
             with np.errstate(over="raise", invalid="raise"):
-                top = rank_units(
-                    self.reranker, items, lists, _THE_USER, bought, hidden, asked.k, depth
+                top = self.reranker.rank_units(
+                    items, lists, _THE_USER, bought, hidden, asked.k, depth
                 )
         except FloatingPointError:
             raise RefusalError(422, SCORE_TOO_LARGE) from None
@@ -90,9 +90,9 @@ class PersonalRanker:
         allowed = as_set(asked.allowed)
         if allowed is not None:
             excluded |= [item not in allowed for item in ids]
-        may_add = may_be_added(self.reranker.settings["widen"], len(ids), listed)
+        may_add = self.reranker.may_add(listed, excluded)
         bias, item_part = self.by_bias.bias[rows], self.item_part[rows]
-        return RankedItems(bias, item_part, excluded, may_add & ~excluded, trending)
+        return RankedItems(bias, item_part, excluded, may_add, trending)
 
 
 def make_personal_ranker(reranker: Reranker, by_bias: Ranker) -> PersonalRanker:

@@ -11,8 +11,8 @@ from msgspec import UnsetType
 
 from trimtab.arrays import Floats, Ints
 from trimtab.errors import SettingError
+from trimtab.models import Reranker
 from trimtab.models.events import choose_instant
-from trimtab.models.personal_ranking import RerankTable
 from trimtab.models.widening import days_before
 from trimtab.serve.refusals import RefusalError, shorten
 from trimtab.serve.wire import RecentItem, RerankRequest
@@ -32,7 +32,7 @@ class RecentItems(NamedTuple):
     later: int  # entries left out: at or after the instant
 
 
-def check_recent(asked: RerankRequest, table: RerankTable | None) -> None:
+def check_recent(asked: RerankRequest, table: Reranker | None) -> None:
     """Refuse recent items whose time or count cannot be used, and a bad `as_of`.
 
     Args:
@@ -54,7 +54,7 @@ def check_recent(asked: RerankRequest, table: RerankTable | None) -> None:
         )  # fmt: skip
 
 
-def read_recent(asked: RerankRequest, table: RerankTable) -> RecentItems:
+def read_recent(asked: RerankRequest, table: Reranker) -> RecentItems:
     """Return what the user bought before the instant of a request that was checked."""
     recent = [] if isinstance(asked.recent, UnsetType) else asked.recent
     instant = _choose_instant(asked, table)
@@ -69,7 +69,7 @@ def read_recent(asked: RerankRequest, table: RerankTable) -> RecentItems:
     )
 
 
-def _check_entry(entry: RecentItem, table: RerankTable | None) -> None:
+def _check_entry(entry: RecentItem, table: Reranker | None) -> None:
     if isinstance(entry.days_ago, UnsetType) == isinstance(entry.timestamp, UnsetType):
         state = "both given" if _has_timestamp(entry) else "both missing"
         raise RefusalError(422, f"days_ago and timestamp are {state}: send exactly one of them")
@@ -91,7 +91,7 @@ def _has_timestamp(entry: RecentItem) -> bool:
     return not isinstance(entry.timestamp, UnsetType)
 
 
-def _choose_instant(asked: RerankRequest, table: RerankTable) -> int:
+def _choose_instant(asked: RerankRequest, table: Reranker) -> int:
     """Return the instant of a request; now, or the end of what was learned from if that is later.
 
     Where times have no time zone, the clock is not used: all entries are then in days.
@@ -102,16 +102,16 @@ def _choose_instant(asked: RerankRequest, table: RerankTable) -> int:
     return max(now, table.learned_until)
 
 
-def _read_as_of(text: str, table: RerankTable | None) -> int:
+def _read_as_of(text: str, table: Reranker | None) -> int:
     if table is None or len(text) > _MOST_CHARACTERS:
         return instant_of(_as_utc(_parse("as_of", text)))
     try:
-        return choose_instant(text, _NO_TIMES, table)
+        return choose_instant(text, _NO_TIMES, table.learned_until, table.has_zone)
     except SettingError as error:
         raise RefusalError(422, str(error)) from None
 
 
-def _time_of(entry: RecentItem, instant: int, table: RerankTable) -> int:
+def _time_of(entry: RecentItem, instant: int, table: Reranker) -> int:
     """Return a time on the day of an entry, in microseconds of UTC."""
     if not isinstance(entry.timestamp, UnsetType):
         return _read_timestamp(entry.timestamp, table)
@@ -119,7 +119,7 @@ def _time_of(entry: RecentItem, instant: int, table: RerankTable) -> int:
     return instant - 1 - int(min(entry.days_ago, _MOST_DAYS)) * DAY
 
 
-def _read_timestamp(text: str, table: RerankTable | None) -> int:
+def _read_timestamp(text: str, table: Reranker | None) -> int:
     moment = _parse("timestamp", text)
     if table is not None and (moment.tzinfo is not None) != table.has_zone:
         state, remedy = (
