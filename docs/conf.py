@@ -28,8 +28,8 @@ nitpicky = True
 nitpick_ignore_regex = [
     (r"py:.*", r"(?!trimtab).*"),
     (r"py:.*", r"trimtab\.(arrays\.(Lists|Sets)|experiments\.rivals\.AnyEngine)"),  # internal
-    (r"py:.*", r"trimtab\.spark\.bias_fit\.(Learner|Result_co)"),  # either learner, and its result
-    (r"py:.*", r"trimtab\.tables\.column_map\.ColumnMap"),  # what the command line passes
+    (r"py:.*", r"trimtab\.models\.model\.Forecast"),  # three numbers
+    (r"py:.*", r"trimtab\.tables\.columns\.ColumnMap"),  # what the command line passes
 ]
 
 myst_enable_extensions = ["attrs_block", "colon_fence", "deflist"]

@@ -67,6 +67,7 @@ def fit(
     """
     if partitions is not None:
         require_whole("partitions", partitions, 1)
+    learner.check_start(start)
     given = {
         "recs": recs, "recent": recent, "history": history, "items": items, "weights": weights,
     }  # fmt: skip
@@ -100,6 +101,7 @@ def apply(
     allowed: Any | None = None,
     duplicates: str = "error",
     depth: int | str | None = None,
+    partitions: int | None = None,
 ) -> DataFrame:
     """Return the top k of every user: the same rows as `ItemBias.apply` or `Reranker.apply`.
 
@@ -122,6 +124,7 @@ def apply(
         depth: number of items, the best of each list, that are re-ranked; "all" for whole lists.
             By default it is the depth of the lists that the biases were learned on, without the
             warning of `ItemBias.apply` for deeper lists.
+        partitions: number of partitions to divide the users into; the rows do not depend on it.
 
     Returns:
         user_id, item_id, score (with bias), rank (from 1); ids keep their types. Partitions are in
@@ -139,12 +142,13 @@ def apply(
     options: dict[str, Any] = {"duplicates": duplicates, "depth": depth, "as_of": as_of}
     if allowed is not None:
         options["allowed"] = to_arrow(read_spark_frame(allowed, "allowed", (ITEM,)).distinct())
-    with open_spark(frames) as parts:
+    with open_spark(frames, partitions) as parts:
         if history is not None:
             model, options["as_of"] = look_ahead(model, parts, as_of, duplicates, None)
         else:
             for _ in parts.map(look_at, model.item_bias.unlisted, duplicates, None):
                 pass  # refuses lists before a frame of them is returned
+        _refuse_as_locally(frames, model, int(k), options)
         kind = parts.schemas["recs"].field(ITEM).type
         ids = [c for c in (USER, WINDOW, ITEM) if c in frames["recs"].columns]
         types = {c: frames["recs"].schema[c].dataType.simpleString() for c in ids}
@@ -152,6 +156,14 @@ def apply(
             types[ITEM] = "bigint"
         schema = [f"`{c}` {types[c]}" for c in ids] + [f"{SCORE} double", f"{RANK} bigint"]
         return parts.to_frame(_rank_rows, ", ".join(schema), model, int(k), options)
+
+
+def _refuse_as_locally(
+    frames: Mapping[str, DataFrame], model: Model, k: int, options: Mapping[str, Any]
+) -> None:
+    """Raise what the local `apply` raises for a row of each table; a frame would do so later."""
+    rows = {name: to_arrow(frame.limit(1)) for name, frame in frames.items()}
+    rank_part(rows, model, k, options, None)
 
 
 def _rank_rows(
@@ -170,6 +182,7 @@ def evaluate(
     weight: str | None = None,
     baseline: Any | None = None,
     history: Any | None = None,
+    partitions: int | None = None,
 ) -> dict[str, float | int]:
     """Return what `trimtab.evaluate` returns for the same tables, for any partitions.
 
@@ -186,6 +199,7 @@ def evaluate(
         weight: a column of `truth` with the weight of each purchase.
         baseline: other lists for the same users, to compare with.
         history: earlier sales, one row each or with a column `count`, for novelty.
+        partitions: number of partitions to divide the users into; no digit depends on it.
     """
     require_k(k)
     given = {"topk": topk} if baseline is None else {"topk": topk, "baseline": baseline}
@@ -201,7 +215,7 @@ def evaluate(
     if weights is not None:
         by_user = to_arrow(read_spark_frame(weights, "weights", (USER, WEIGHT)))
     sales = None if history is None else _count_sales(history)
-    with open_spark(frames) as parts:
+    with open_spark(frames, partitions) as parts:
         judged = reduce(add, parts.map(judge_part, int(k), weight))
     return finish(judged, by_user, sales, weight)
 

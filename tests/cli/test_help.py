@@ -21,8 +21,8 @@ from trimtab.daily import Refresh, Simulation
 from trimtab.learn import BiasLearner, RerankLearner
 from trimtab.metrics.evaluation import evaluate
 from trimtab.models import ItemBias, Reranker
+from trimtab.serve import run as run_service
 from trimtab.serve import settings as serve_settings
-from trimtab.serve.server import run as run_service
 
 GROUP: Any = get_command(app)
 GROUPS = {name: own for name, own in GROUP.commands.items() if hasattr(own, "commands")}

@@ -82,9 +82,9 @@ def test_text_ids_of_any_kind(shop: Shop, monkeypatch, kind):
 
 def test_the_ascent_learns_from_large_lists(shop: Shop, monkeypatch):
     learner = BiasLearner(method="ascent")
-    expected = shop.job(learner=learner).run(AS_OF).version
+    expected = shop.job(learner=learner, warm=False).run(AS_OF).version
     monkeypatch.setattr(large_lists, "LARGE", 10)
-    found = shop.job(learner=learner).run(AS_OF).version
+    found = shop.job(learner=learner, warm=False).run(AS_OF).version
     assert files_of(found) == files_of(expected)
 
 

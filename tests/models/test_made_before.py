@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import trimtab as tt
-from trimtab.serve.app import make_app
+from trimtab.serve import make_app
 
 MADE = Path(__file__).parents[1] / "files" / "made_by_0_1_0"
 

@@ -25,9 +25,7 @@ from services import (
     wait_for,
 )
 from trimtab.errors import SettingError, StoreError
-from trimtab.serve import Settings
-from trimtab.serve.exposures import read_exposures
-from trimtab.serve.server import run
+from trimtab.serve import Settings, read_exposures, run
 from trimtab.store.versions import POINTER
 
 pytestmark = pytest.mark.xdist_group("serve")

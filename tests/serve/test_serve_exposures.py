@@ -22,10 +22,9 @@ from services import (
 )
 from trimtab.abtest.buckets import CONTROL, TREATMENT, Experiment
 from trimtab.errors import StoreError
-from trimtab.serve import Settings
+from trimtab.serve import Settings, run
 from trimtab.serve.counters import Counters
 from trimtab.serve.exposures import ExposureLog, make_exposure, read_exposures
-from trimtab.serve.server import run
 from trimtab.store import Store
 
 

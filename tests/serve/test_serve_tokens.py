@@ -12,9 +12,7 @@ import pytest
 
 from services import ADMIN_TOKEN, TOKEN, request_of
 from trimtab.errors import SettingError
-from trimtab.serve import Settings
-from trimtab.serve.app import make_app
-from trimtab.serve.server import run
+from trimtab.serve import Settings, make_app, run
 from trimtab.serve.settings import read_token
 
 pytestmark = pytest.mark.xdist_group("serve")

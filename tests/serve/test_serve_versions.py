@@ -18,8 +18,7 @@ import pytest
 
 from services import ADMIN_TOKEN, make_bias, publish, request_of, running, wait_for
 from trimtab.errors import StoreError
-from trimtab.serve import Settings
-from trimtab.serve.app import make_app
+from trimtab.serve import Settings, make_app
 from trimtab.serve.counters import Counters
 from trimtab.serve.served_version import ReadVersion, prepare_version
 from trimtab.serve.store_watcher import StoreWatcher

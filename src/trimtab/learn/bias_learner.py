@@ -128,6 +128,14 @@ class BiasLearner(LearnerSettings):
             warn("history and items are used by the hierarchy only; the ascent ignores them")
         return [name for name in columns if name not in unused]
 
+    def check_start(self, start: Any) -> None:
+        """Refuse to start from anything but an ItemBias or None."""
+        if start is not None and not isinstance(start, ItemBias):
+            raise DataError(
+                f"start is a {type(start).__name__}: pass an ItemBias, for example from "
+                f"ItemBias.load(folder)"
+            )
+
     def fit_parts(
         self, parts: Parts, shared: SharedTables, reading: Reading, start: ItemBias | None = None,
         progress: bool | Progress | None = None,
@@ -141,7 +149,7 @@ class BiasLearner(LearnerSettings):
             start: as for `fit`.
             progress: as for `fit`.
         """
-        check_start(start)
+        self.check_start(start)
         warm_up(self.is_hierarchy)
         counted = count_tables(self, parts, shared, reading)
         with progress_reporter(progress, 1 if self.is_hierarchy else self.max_cycles) as report:
@@ -161,15 +169,6 @@ def divide(
     reading = Reading.of(columns, learner.biases.unlisted, duplicates)
     shared = SharedTables(others.get("items"), others.get("history"))
     return MemoryParts(by_user), shared, reading
-
-
-def check_start(start: Any) -> None:
-    """Refuse to start from anything but an ItemBias or None."""
-    if start is not None and not isinstance(start, ItemBias):
-        raise DataError(
-            f"start is a {type(start).__name__}: pass an ItemBias, for example from "
-            f"ItemBias.load(folder)"
-        )
 
 
 _WARM: set[bool] = set()

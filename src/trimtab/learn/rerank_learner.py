@@ -106,13 +106,17 @@ class RerankLearner:
                 )
         return list(columns)
 
+    def check_start(self, start: Any) -> None:
+        """Refuse biases to start from."""
+        if start is not None:
+            raise SettingError("start is given, but a RerankLearner does not use it; leave it out")
+
     def fit_parts(
         self, parts: Parts, shared: SharedTables, reading: Reading, start: ItemBias | None = None,
         progress: bool | Progress | None = None,
     ) -> Reranker:  # fmt: skip
         """Return what `fit` returns, wherever the users are; see `BiasLearner.fit_parts`."""
-        if start is not None:
-            raise SettingError("start is given, but a RerankLearner does not use it; leave it out")
+        self.check_start(start)
         warm_up(True)
         counted = count_tables(self.biases, parts, shared, reading)
         with progress_reporter(progress, 1) as report:

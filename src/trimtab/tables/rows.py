@@ -87,6 +87,7 @@ class Rows:
             batch_size=size,
             batch_readahead=1,
             fragment_readahead=1,
+            use_threads=False,  # whole row groups would wait in memory
             fragment_scan_options=self._options,
         )
         held: list[pa.Table] = []
