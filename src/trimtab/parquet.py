@@ -13,8 +13,7 @@ import pyarrow as pa
 from trimtab.checks import require_columns, require_k, require_no_nulls, require_rows
 from trimtab.learn import BiasLearner, RerankLearner
 from trimtab.learn.coded_part import COLUMNS as FIT_COLUMNS
-from trimtab.learn.coded_part import Reading, is_by_user
-from trimtab.learn.counted import SharedTables
+from trimtab.learn.counted import sort_tables
 from trimtab.metrics.evaluation import finish, judge_part
 from trimtab.models import ItemBias, Model, Reranker
 from trimtab.models.applying import COLUMNS, item_type, look_ahead, rank_part
@@ -24,7 +23,7 @@ from trimtab.parts.files import open_files, open_table, read_into_memory, write_
 from trimtab.progress import Progress, show_parts
 from trimtab.tables.columns import COUNT, ITEM, RANK, SCORE, USER, WINDOW, GivenColumns, own_names
 from trimtab.tables.files import require_suffix, require_writable_folder
-from trimtab.tables.frames import read_frame
+from trimtab.tables.frames import Table, read_frame
 from trimtab.tables.rows import Rows
 from trimtab.tables.user_ranges import ROWS_PER_PART
 
@@ -97,19 +96,15 @@ def fit_rows(
         rows_per_part: as for `fit`.
         folder: as for `fit`.
     """
-    names = learner.choose_tables({name: rows.schema.names for name, rows in tables.items()})
-    for name in names:
+    columns = {name: list(rows.schema.names) for name, rows in tables.items()}
+
+    def read(name: str) -> Table:
+        return read_frame(tables[name].read(), name, *columns[name])
+
+    by_user, shared, reading = sort_tables(learner, columns, read, duplicates, labels)
+    for name in by_user:
         require_rows(name, tables[name].n_rows)
-    columns = {name: list(tables[name].schema.names) for name in names}
-    reading = Reading.of(columns, learner.biases.unlisted, duplicates, labels)
-    by_user = {name: tables[name] for name in names if is_by_user(name, columns[name])}
-    others = {
-        name: read_frame(tables[name].read(), name, *columns[name])
-        for name in names
-        if name not in by_user
-    }
-    shared = SharedTables(others.get("items"), others.get("history"))
-    with open_files(by_user, rows_per_part, folder) as parts:
+    with open_files({name: tables[name] for name in by_user}, rows_per_part, folder) as parts:
         return learner.fit_parts(parts, shared, reading, start, progress)
 
 

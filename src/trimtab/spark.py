@@ -13,15 +13,14 @@ from trimtab.checks import require_k, require_rows, require_whole
 from trimtab.errors import TrimtabError
 from trimtab.learn import BiasLearner, RerankLearner
 from trimtab.learn.coded_part import COLUMNS as FIT_COLUMNS
-from trimtab.learn.coded_part import Reading, is_by_user
-from trimtab.learn.counted import SharedTables
+from trimtab.learn.counted import sort_tables
 from trimtab.metrics.evaluation import finish, judge_part
 from trimtab.models import ItemBias, Model, Reranker
 from trimtab.models.applying import COLUMNS, item_type, look_ahead, look_at, rank_part
 from trimtab.models.list_ranking import choose_depth
 from trimtab.progress import Progress
 from trimtab.tables.columns import COUNT, ITEM, RANK, SCORE, USER, WEIGHT, WINDOW
-from trimtab.tables.frames import read_frame
+from trimtab.tables.frames import Table, read_frame
 
 try:
     from pyspark.sql import DataFrame
@@ -76,16 +75,13 @@ def fit(
         for name, frame in given.items()
         if frame is not None
     }
-    names = learner.choose_tables({name: frame.columns for name, frame in frames.items()})
-    columns = {name: frames[name].columns for name in names}
-    reading = Reading.of(columns, learner.biases.unlisted, duplicates)
-    by_user = {name: frames[name] for name in names if is_by_user(name, columns[name])}
-    others = {
-        name: read_frame(to_arrow(frames[name]), name, *columns[name])
-        for name in names
-        if name not in by_user
-    }
-    shared = SharedTables(others.get("items"), others.get("history"))
+    columns = {name: frame.columns for name, frame in frames.items()}
+
+    def read(name: str) -> Table:
+        return read_frame(to_arrow(frames[name]), name, *columns[name])
+
+    names, shared, reading = sort_tables(learner, columns, read, duplicates)
+    by_user = {name: frames[name] for name in names}
     with open_spark(by_user, partitions) as parts:
         return learner.fit_parts(parts, shared, reading, start, progress)
 

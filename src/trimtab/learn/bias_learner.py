@@ -12,8 +12,8 @@ import pyarrow as pa
 from trimtab.errors import DataError, SettingError, TrimtabWarning, warn
 from trimtab.learn.ascent import fit_ascent
 from trimtab.learn.bias_fit import fit_biases
-from trimtab.learn.coded_part import Reading, is_by_user, read_tables
-from trimtab.learn.counted import SharedTables, count_tables
+from trimtab.learn.coded_part import Reading, read_tables
+from trimtab.learn.counted import SharedTables, count_tables, sort_tables
 from trimtab.learn.settings import LearnerSettings
 from trimtab.models.item_bias import ItemBias
 from trimtab.parts import Parts
@@ -163,12 +163,8 @@ def divide(
 ) -> tuple[MemoryParts, SharedTables, Reading]:
     """Return tables in memory as those of all users and others, and how they are read."""
     columns = {name: table.columns.column_names for name, table in tables.items()}
-    columns = {name: columns[name] for name in learner.choose_tables(columns)}
-    by_user = {name: tables[name] for name in columns if is_by_user(name, columns[name])}
-    others = {name: tables[name] for name in columns if name not in by_user}
-    reading = Reading.of(columns, learner.biases.unlisted, duplicates)
-    shared = SharedTables(others.get("items"), others.get("history"))
-    return MemoryParts(by_user), shared, reading
+    by_user, shared, reading = sort_tables(learner, columns, tables.__getitem__, duplicates)
+    return MemoryParts({name: tables[name] for name in by_user}), shared, reading
 
 
 _WARM: set[bool] = set()

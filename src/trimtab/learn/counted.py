@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from trimtab.learn.coded_part import (
     Survey,
     check_same_clock,
     code_part,
+    is_by_user,
     read_categories,
     read_times,
 )
@@ -58,6 +60,26 @@ class SharedTables(NamedTuple):
 
     items: Table | None = None
     history: Table | None = None  # counts of items, or events without users
+
+
+def sort_tables(
+    learner: Any, columns: Mapping[str, Collection[str]], read: Callable[[str], Table],
+    duplicates: str, labels: dict[str, str] | None = None,
+) -> tuple[list[str], SharedTables, Reading]:  # fmt: skip
+    """Return the tables whose rows belong to users, the others in memory, and how all are read.
+
+    Args:
+        learner: a `BiasLearner` or a `RerankLearner`.
+        columns: of the tables that are given, by name.
+        read: reads a table into memory.
+        duplicates: what to do with repeated rows of `recs`.
+        labels: windows of the tables of lists, if each has its own.
+    """
+    columns = {name: columns[name] for name in learner.choose_tables(columns)}
+    by_user = [name for name in columns if is_by_user(name, columns[name])]
+    others = {name: read(name) for name in columns if name not in by_user}
+    reading = Reading.of(columns, learner.biases.unlisted, duplicates, labels)
+    return by_user, SharedTables(others.get("items"), others.get("history")), reading
 
 
 @dataclass(frozen=True)
