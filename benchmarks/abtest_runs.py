@@ -7,9 +7,8 @@ python benchmarks/abtest_runs.py --runs 200                # quick; its limits a
 A/A: how often a difference is found without one. Peeking: the same at any of 14 looks, with
 intervals for one look and for every look. CUPED: its variance over the plain variance, compared
 with 1 - ρ². Plan: how often the planned number of emails detects the planned lift. The parts
-unequal, lifts, looks and power are in abtest_unequal.py; ramp, margin and ramped-looks in
-abtest_ramps.py. Exits with status 1 if a value is outside
-its limits.
+unequal, lifts, looks and power are in abtest_unequal.py; ramp, margin, ramped-looks,
+returning and treatments in abtest_ramps.py. Exits with status 1 if a value is outside its limits.
 """
 
 from __future__ import annotations
@@ -32,8 +31,6 @@ from trimtab.abtest import (
     baseline_of_counts,
     plan,
 )
-from trimtab.abtest.cuped import Observed, adjust
-from trimtab.abtest.readings import ratio
 
 LOOKS = 14
 
@@ -53,27 +50,22 @@ def people(random: np.random.Generator, n: int, lift: float = 0.0) -> dict[str, 
 
 
 def by_chance(runs: int) -> None:
-    """A/A: CTR, revenue, and orders by the exact test."""
+    """A/A: clicks, orders and revenue per open."""
     random = np.random.default_rng(1)
-    found = np.zeros(4)
-    settings = Settings(draws=0)
+    names = ("clicks", "orders", "revenue")
+    found = np.zeros(3)
     for _ in range(runs):
-        seen = analyse(pa.table(people(random, 2_000)), settings)
-        clicks, orders, revenue = (seen.of(n, "opens") for n in ("clicks", "orders", "revenue"))
-        exact = next(r.p for r in orders.readings if r.method == "exact")
-        found += np.array([clicks.main.p, revenue.main.p, exact, orders.p]) < 0.05
-    rates = found / runs
-    report("A/A, clicks per open different", rates[0], 0.04, 0.06)
-    report("A/A, revenue per open different", rates[1], 0.04, 0.06)
-    report("A/A, orders per open, exact test", rates[2], 0.0, 0.06)
-    report("A/A, orders per open, as judged", rates[3], 0.0, 0.06)
+        seen = analyse(pa.table(people(random, 2_000)))
+        found += [seen.of(name, "opens").reading.p < 0.05 for name in names]
+    for name, rate in zip(names, found / runs, strict=True):
+        report(f"A/A, {name} per open different", rate, 0.03, 0.06)
 
 
 def peeking(runs: int) -> None:
     """A/A with 14 looks."""
     random = np.random.default_rng(2)
     n = 200 * LOOKS
-    settings = Settings(draws=0, planned=n)
+    settings = Settings(planned=n)
     naive = careful = 0
     for _ in range(runs):
         rows = people(random, n)
@@ -81,7 +73,8 @@ def peeking(runs: int) -> None:
         dates = random.permutation(np.repeat(np.arange(LOOKS), n // LOOKS))
         seen = analyse(pa.table({**kept, "date": dates}), settings)
         naive += any(look.reading.p < 0.05 for look in seen.looks)
-        careful += any(s[0] > 0 or s[1] < 0 for look in seen.looks if (s := look.sequence))
+        spans = [look.reading.sequence for look in seen.looks]
+        careful += any(span[0] > 0 or span[1] < 0 for span in spans if span)
     report("A/A, 14 looks, intervals that hold at every look", careful / runs, 0.0, 0.05)
     report("A/A, 14 looks, intervals for one look only", naive / runs, 0.05, 1.0)
 
@@ -93,11 +86,13 @@ def cuped() -> None:
     for strength in (0.3, 0.6, 0.9):
         before = random.normal(5.0, 1.0, n)
         now = strength * before + np.sqrt(1 - strength**2) * random.normal(0.0, 1.0, n)
-        ones = np.ones(n // 2)
-        halves = [(now[half], before[half]) for half in (slice(0, n // 2), slice(n // 2, n))]
-        adjusted = adjust(*(Observed(y, ones, x, ones) for y, x in halves))
-        plain = [ratio(y, ones) for y, _ in halves]
-        got = sum(e.variance for e in adjusted) / sum(e.variance for e in plain)
+        bucket = BUCKETS[np.arange(n) % 2]
+        table = pa.table({"bucket": bucket, "now": now, "before": before})
+        plain, adjusted = (
+            analyse(table, amounts=["now/user"], covariates=names).findings[0].reading.error
+            for names in ([], ["before"])
+        )
+        got = (adjusted / plain) ** 2
         expected = 1 - np.corrcoef(now, before)[0, 1] ** 2
         report(f"CUPED, variance over 1 - ρ², ρ = {strength}", got / expected, 0.95, 1.05, "6.4f")
 
@@ -126,7 +121,7 @@ def planned(runs: int) -> None:
         found = 0
         for _ in range(runs):
             seen = analyse_counts(*outcomes(random, row.emails, rates))
-            found += seen.of(name, "opens").p < 0.05
+            found += seen.of(name, "opens").reading.p < 0.05
         report(
             f"plan, {row.emails:,.0f} emails, {name} {lift:+.0%}: power", found / runs, 0.77, 0.83
         )
@@ -136,8 +131,8 @@ def planned(runs: int) -> None:
         (row,) = plan([base_of], [0.3 if metric == "revenue" else 0.15])
         found = 0
         for _ in range(runs):
-            seen = analyse(pa.table(people(random, int(row.emails), row.lift)), Settings(draws=0))
-            found += seen.of(metric, "opens").main.p < 0.05
+            seen = analyse(pa.table(people(random, int(row.emails), row.lift)), Settings())
+            found += seen.of(metric, "opens").reading.p < 0.05
         name = f"plan from a table, {row.emails:,.0f} emails, {metric} {row.lift:+.0%}: power"
         report(name, found / runs, 0.77, 0.83)
 

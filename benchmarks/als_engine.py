@@ -1,4 +1,7 @@
-"""implicit's alternating least squares as an engine: one that Trimtab does not bring itself."""
+"""implicit's alternating least squares as an engine, which Trimtab does not bring itself.
+
+Unseen engines never list what the user already has, as for films.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from trimtab.arrays import close_lists
-from trimtab.engines import Engine
+from trimtab.arrays import Lists, Sets, close_lists
+from trimtab.engines import Engine, Markov
 from trimtab.engines.base import Events, gather_purchases, pointers
+from trimtab.metrics.per_user import rank_lists
+from trimtab.tables.lists import group_sets
 
 
 @dataclass(kw_only=True)
@@ -52,3 +57,29 @@ class ALS(Engine):
         places, values = np.zeros((2, len(users), n))
         places[known], values[known] = items, scores
         return close_lists(places.ravel().astype(np.int32), values.ravel(), lengths, n)
+
+
+class _Unseen:
+    """Leaves out what users have; lists stay as long as they were."""
+
+    def _learn(self, events: Events, item_ids: Any) -> Any:
+        own = group_sets(events.users, events.items, events.n_users)
+        own = Sets(np.append(own.indptr, own.indptr[-1]), own.items)  # unknown users, -1, have none
+        return super()._learn(events, item_ids), own, len(item_ids)
+
+    def _score(self, model: Any, users: Any, n: int) -> Lists:
+        inner, own, n_items = model
+        hidden = own.take(users)
+        longest = min(n + int(np.diff(hidden.indptr).max(initial=0)), n_items)
+        lists = super()._score(inner, users, longest)
+        return rank_lists(lists, n, np.zeros(n_items), hidden=hidden)
+
+
+@dataclass(kw_only=True)
+class UnseenMarkov(_Unseen, Markov):
+    """A Markov engine without what the user has."""
+
+
+@dataclass(kw_only=True)
+class UnseenALS(_Unseen, ALS):
+    """implicit's ALS without what the user has, as with its `filter_already_liked_items`."""

@@ -1,8 +1,7 @@
 """Coverage of the 90 % intervals of biases, on generated drift whose truth is known.
 
-python benchmarks/bias_intervals.py --quick                  # 2,000 and 10,000 users, a minute
-python benchmarks/bias_intervals.py                          # up to 200,000 users
-python benchmarks/bias_intervals.py --against ../other/src   # beside another version
+python benchmarks/bias_intervals.py --quick    # 2,000 and 10,000 users, a minute
+python benchmarks/bias_intervals.py            # up to 200,000 users
 
 Truths:
 
@@ -20,16 +19,15 @@ truth; they are left out. Items count equally, if enough users list them.
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import NamedTuple
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from generated_drift import DriftData, generate_drift
+from judged_fits import Case, Outcome, fit
+from shared import DriftData, generate_drift
 from trimtab.arrays import Floats, Ints
-from versions import Case, Outcome, Version, add_options, open_versions
 
 K, N_LISTED, N_ITEMS = 10, 50, 2_000
 MOST_STEPS = 40
@@ -91,7 +89,7 @@ def limit_biases(data: DriftData) -> Floats:
 
 def judge(data: DriftData, truths: dict[str, Floats], outcome: Outcome) -> Coverage:
     """Compare intervals with the truths, over items that enough users list."""
-    table = outcome.table
+    table = outcome.bias.table()
     code = table["item_id"].to_numpy()
     listed = np.bincount(data.lists.items, minlength=data.n_items)
     shown = np.bincount(
@@ -123,9 +121,9 @@ def judge(data: DriftData, truths: dict[str, Floats], outcome: Outcome) -> Cover
     )
 
 
-def run_cell(n_users: int, drift: float, seeds: int, versions: list[Version]) -> list[Coverage]:
-    """Means over seeds, for each version."""
-    found: list[list[Coverage]] = [[] for _ in versions]
+def run_cell(n_users: int, drift: float, seeds: int) -> Coverage:
+    """Means over seeds."""
+    found = []
     for seed in range(seeds):
         data = generate_drift(n_users, N_ITEMS, N_LISTED, drift=drift, seed=seed)
         truths = {
@@ -133,50 +131,35 @@ def run_cell(n_users: int, drift: float, seeds: int, versions: list[Version]) ->
             "limit": limit_biases(data),
             "trend": data.trend,
         }
-        case = make_case(data)
-        for place, version in enumerate(versions):
-            found[place].append(judge(data, truths, version.fit(case)))
-    return [Coverage(*np.mean(rows, axis=0)) for rows in found]
+        found.append(judge(data, truths, fit(make_case(data))))
+    return Coverage(*np.mean(found, axis=0))
 
 
-def show(found: dict[tuple[int, float], list[Coverage]], versions: list[Version]) -> None:
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="only 2,000 and 10,000 users")
+    parser.add_argument("--users", type=int, nargs="+", help="only these numbers of users")
+    options = parser.parse_args()
     heads = (
-        "effective", "if bought 10 times", "limit", "trend", "half-width", "error", "of limit",
+        "effective", "limit", "trend", "if bought 10 times", "half-width", "error", "of limit",
         "spread", "lift",
     )  # fmt: skip
     title = (
         "Share of items, in %, whose 90 % interval holds each truth, and root mean square errors"
     )
-    table = Table("users", "drift", "version", *heads, title=title)
-    for (n_users, drift), rows in found.items():
-        for version, row in zip(versions, rows, strict=True):
-            shares = (row.effective, row.effective_known, row.limit, row.trend)
-            lengths = (row.width, row.error, row.limit_error, row.spread)
+    table = Table("users", "drift", *heads, title=title)
+    for n_users in options.users or [n for n in SIZES if n <= 10_000 or not options.quick]:
+        for drift in DRIFTS:
+            *shares, width, error, limit_error, spread, lift = run_cell(
+                n_users, drift, SIZES.get(n_users, 1)
+            )
             table.add_row(
-                f"{n_users:,}", f"{drift:g}", version.name,
-                *(f"{100 * share:.1f}" for share in shares),
-                *(f"{length:.2f}" for length in lengths), f"{100 * row.lift:+.1f}",
+                f"{n_users:,}", f"{drift:g}", *(f"{100 * share:.1f}" for share in shares),
+                *(f"{length:.2f}" for length in (width, error, limit_error, spread)),
+                f"{100 * lift:+.1f}",
             )  # fmt: skip
     Console(width=130).print(table)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="only 2,000 and 10,000 users")
-    parser.add_argument("--users", type=int, nargs="+", help="only these numbers of users")
-    add_options(parser)
-    options = parser.parse_args()
-    sizes = options.users or [n for n in SIZES if n <= 10_000 or not options.quick]
-    found = {}
-    with open_versions(options) as versions:
-        for n_users in sizes:
-            for drift in DRIFTS:
-                seeds = SIZES.get(n_users, 1)
-                found[n_users, drift] = run_cell(n_users, drift, seeds, versions)
-                print(f"{n_users:,} users, drift {drift:g}: done", file=sys.stderr, flush=True)
-    show(found, versions)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

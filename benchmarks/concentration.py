@@ -2,7 +2,7 @@ r"""How much of the lists of a daily job falls on a few items, and how often its
 
     python benchmarks/concentration.py    # the Complete Journey
     python benchmarks/concentration.py --retail online_retail_2010.parquet \
-        --films film_tweets_2013.parquet --markdown concentration.md
+        --films film_tweets_2013.parquet
 
 At each date, biases and a Reranker are learned as by `trimtab refresh`, from up to six windows of
 three days (news: of one day), and applied to lists for all users, k = 10.
@@ -23,8 +23,8 @@ from als_engine import ALS
 from trimtab.daily.concentration import Concentration, Shown
 from trimtab.datasets import Log, load_complete_journey, read_log
 from trimtab.engines import Engine, Markov
-from trimtab.experiments.methods import Case
-from trimtab.experiments.timeline import earlier_windows, split_log
+from trimtab.replay.methods import Case
+from trimtab.replay.timeline import earlier_windows, split_log
 from trimtab.tables.times import as_datetime
 
 K, N_LISTED, WINDOWS = 10, 50, 6
@@ -126,28 +126,23 @@ def main() -> None:
     for source in SOURCES:
         if source.option is not None:
             parser.add_argument(f"--{source.option}", type=Path, help=f"log of the {source.name}")
-    parser.add_argument("--log", action="append", choices=[own.name for own in SOURCES])
-    parser.add_argument("--date", action="append", help="other dates, of one log")
-    parser.add_argument("--markdown", type=Path, help="file for the table")
     options = parser.parse_args()
     warnings.simplefilter("ignore", tt.TrimtabWarning)
     columns = ("log, engine", "method", *Shown._fields, "limit", "one item", "refused")
     rows = [f"| {' | '.join(columns)} |", f"|{' --- |' * len(columns)}"]
     for source in SOURCES:
         place = None if source.option is None else getattr(options, source.option)
-        if (source.option and place is None) or (options.log and source.name not in options.log):
+        if source.option and place is None:
             continue
         log = load_complete_journey() if place is None else read_log(place, tz=source.tz)
         for name, engine in ENGINES.items():
             nights: defaultdict[str, list[Night]] = defaultdict(list)
-            for day in options.date or source.dates:
+            for day in source.dates:
                 for night in replay(log, engine(), day, source.recent_days):
                     print(f"{source.name}, {name}, {night.describe()}", flush=True)
                     nights[night.method].append(night)
             rows += [make_row(source.name, name, method, own) for method, own in nights.items()]
     print("\n".join(rows))
-    if options.markdown is not None:
-        options.markdown.write_text("\n".join(rows) + "\n")
 
 
 if __name__ == "__main__":

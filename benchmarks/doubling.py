@@ -11,18 +11,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 import trimtab as tt
 from favourites import Favourites, to_events
-from generated_drift import generate_drift
+from shared import generate_drift, seconds
 from trimtab.tables.times import DAY, day_start, read_day
 
 AIM, ITEMS_AIM = 2.2, 1.2
@@ -68,13 +65,6 @@ def make_tables(size: Size) -> dict[str, pa.Table]:
 def add(table: pa.Table, window: int) -> pa.Table:
     """Return a table with the label of its window."""
     return table.append_column("window", pa.repeat(pa.scalar(window), table.num_rows))
-
-
-def seconds(job: Callable[[], Any]) -> tuple[float, Any]:
-    """How long a job takes, and its result."""
-    began = time.perf_counter()
-    result = job()
-    return time.perf_counter() - began, result
 
 
 def measure(tables: dict[str, pa.Table], size: Size) -> tuple[float, float]:

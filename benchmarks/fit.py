@@ -27,10 +27,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from generated_drift import DriftData, generate_drift
+from shared import DriftData, ascend_alone, generate_drift, in_process
 from trimtab.arrays import Lists, Sets
-from trimtab.learn.ascent import Solution, ascend
-from trimtab.learn.settings import AscentSettings
+from trimtab.learn.ascent import Solution
+from trimtab.learn.settings import LearnerSettings
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "oracle"))
 
@@ -72,8 +72,8 @@ FULL = Sizes(1_000_000, 100_000, 20_000, 5_500, 3)  # about 5,000 of the 5,500 i
 QUICK = Sizes(100_000, 10_000, 4_000, 1_000, 1)
 
 
-def paper(metric: str) -> AscentSettings:
-    return AscentSettings(
+def paper(metric: str) -> LearnerSettings:
+    return LearnerSettings(
         K, metric, unlisted="zero", penalty=0.0, max_bias=None, exclude_unsold=True
     )
 
@@ -116,17 +116,19 @@ class Bench:
         """Time the yardstick."""
         self.time("argsort", lambda: np.argsort(self.data.lists.scores))
 
-    def ascend(self, name: str, data: DriftData, settings: AscentSettings) -> Solution:
+    def ascend(self, name: str, data: DriftData, settings: LearnerSettings) -> Solution:
         """Time the learner."""
-        return self.time(name, lambda: ascend(data.lists, data.recent, data.n_items, settings))
+        return self.time(
+            name, lambda: ascend_alone(data.lists, data.recent, data.n_items, settings)
+        )
 
 
 def warm_up() -> None:
     """Compile or load the kernels for every kind of problem."""
     data = generate_drift(2_000, 300, 20, 3.0)
-    for settings in (paper("acc"), paper("ndcg"), AscentSettings(K)):
-        found = ascend(data.lists, data.recent, data.n_items, settings)
-    paper_loop_biases(data, AscentSettings(K), found, keep_zero_steps=True)
+    for settings in (paper("acc"), paper("ndcg"), LearnerSettings(K)):
+        found = ascend_alone(data.lists, data.recent, data.n_items, settings)
+    paper_loop_biases(data, LearnerSettings(K), found, keep_zero_steps=True)
 
 
 # The parts; each returns lines of the table -------------------------------------------------------
@@ -135,7 +137,7 @@ def warm_up() -> None:
 def time_learner(bench: Bench) -> list[Result]:
     """The learner on coded arrays against one argsort of the listed scores."""
     kinds = {f"learner, {metric}": paper(metric) for metric in ("acc", "map", "ndcg")}
-    kinds["learner, ndcg, robust settings"] = AscentSettings(K)
+    kinds["learner, ndcg, robust settings"] = LearnerSettings(K)
     for _ in range(bench.sizes.rounds):
         for name, settings in kinds.items():
             bench.argsort()
@@ -167,7 +169,7 @@ def time_public_fit(bench: Bench) -> list[Result]:
 
 def time_apply(bench: Bench) -> list[Result]:
     """The top 10 with biases, on coded arrays and from a frame, against one argsort."""
-    from trimtab.metrics.ranking import rank_lists
+    from trimtab.metrics.per_user import rank_lists
 
     data = bench.data
     found = bench.ascend("learner, acc", data, paper("acc"))
@@ -208,7 +210,7 @@ def time_apply_to_frame(bench: Bench) -> Result:
 
 
 def paper_loop_biases(
-    data: DriftData, settings: AscentSettings, found: Solution, keep_zero_steps: bool
+    data: DriftData, settings: LearnerSettings, found: Solution, keep_zero_steps: bool
 ) -> np.ndarray:
     return ascend_by_paper_loop(
         data.lists, data.recent, data.n_items, settings, found.order, found.unit, found.excluded,
@@ -283,7 +285,7 @@ def time_scaling(bench: Bench) -> list[Result]:
             for kind, (lists, bought) in wider.items():
                 other = bench.time(
                     f"{kind}, {metric}",
-                    lambda rows=lists, sets=bought, s=settings: ascend(
+                    lambda rows=lists, sets=bought, s=settings: ascend_alone(
                         rows, sets, 2 * data.n_items, s
                     ),
                 )
@@ -300,28 +302,31 @@ def time_scaling(bench: Bench) -> list[Result]:
     return results
 
 
-def run_child(script: str, *arguments: str, **variables: str) -> dict[str, float]:
-    command = [sys.executable, str(HERE / script), *arguments]
-    environment = {**os.environ, **variables}
-    done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
-    return json.loads(done.stdout)
+def fit_alone(folder: Path, n_items: int, metric: str) -> tuple[float, float]:
+    """Bytes of the input, and how far memory rose above the start, with the input, in MB."""
+
+    def memory(name: str) -> float:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(name))
+
+    small = generate_drift(100, 60, 20, 3.0)
+    ascend_alone(small.lists, small.recent, small.n_items, paper(metric))  # compile first
+    start = memory("VmRSS")
+    arrays = [np.load(folder / f"{place}.npy") for place in range(5)]
+    ascend_alone(Lists(*arrays[:3]), Sets(*arrays[3:]), n_items, paper(metric))
+    return sum(array.nbytes for array in arrays) / 2**20, memory("VmHWM") - start
 
 
 def measure_memory(bench: Bench) -> list[Result]:
     """Peak memory of a fresh process, its input included, over the bytes of that input."""
     data, results = bench.data, []
     with tempfile.TemporaryDirectory() as folder:
-        arrays = {
-            "indptr": data.lists.indptr, "items": data.lists.items, "scores": data.lists.scores,
-            "bought_indptr": data.recent.indptr, "bought_items": data.recent.items,
-        }  # fmt: skip
-        for name, array in arrays.items():
-            np.save(Path(folder) / f"{name}.npy", array)
+        for place, array in enumerate((*data.lists, *data.recent)):
+            np.save(Path(folder) / f"{place}.npy", array)
         for metric in ("acc", "ndcg"):
-            sizes = run_child("fit_memory.py", folder, str(data.n_items), metric)
-            print(f"  {metric}: input {sizes['input_mb']:.0f} MB, peak {sizes['peak_mb']:.0f} MB")
-            ratio = sizes["peak_mb"] / sizes["input_mb"]
-            results.append(Result(f"peak memory / input, {metric}", ratio, 1.0))
+            size, peak = in_process(fit_alone, Path(folder), data.n_items, metric)
+            print(f"  {metric}: input {size:.0f} MB, peak {peak:.0f} MB")
+            results.append(Result(f"peak memory / input, {metric}", peak / size, 1.0))
     return results
 
 
@@ -330,7 +335,11 @@ def time_start(bench: Bench) -> list[Result]:
     results = []
     with tempfile.TemporaryDirectory() as folder:
         for name, target in (("empty cache", 20.0), ("cached kernels", 1.0)):
-            seconds = run_child("fit_start.py", NUMBA_CACHE_DIR=folder)
+            done = subprocess.run(
+                [sys.executable, str(HERE / "fit_start.py")],
+                env={**os.environ, "NUMBA_CACHE_DIR": folder}, check=True, stdout=subprocess.PIPE,
+            )  # fmt: skip
+            seconds = json.loads(done.stdout)
             shown = ", ".join(f"{what} {value:.2f} s" for what, value in seconds.items())
             print(f"  {name}: {shown}", flush=True)
             extra = seconds["first fit"] - seconds["second fit"]

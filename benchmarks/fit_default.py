@@ -13,11 +13,8 @@ two cycles. Exits with status 1 if a target is missed.
 from __future__ import annotations
 
 import argparse
-import multiprocessing
-import resource
 import sys
 import tempfile
-import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -28,24 +25,18 @@ import numpy as np
 
 import rerank_speed
 import trimtab as tt
-from generated_drift import generate_drift
+from shared import generate_drift, in_process, peak_memory, seconds
 
 AIM = 12.0  # times the plain ascent
 WITHOUT_HISTORY, ADDED_BY_HISTORY = 2.5, 1.5  # times the argsort
-
-
-def seconds(job: Callable[[], Any]) -> tuple[float, Any]:
-    started = time.perf_counter()
-    result = job()
-    return time.perf_counter() - started, result
 
 
 def on_a_real_log() -> None:
     """Best of five runs each, without and with history and categories."""
     from trimtab.datasets import load_complete_journey
     from trimtab.engines import Category, Factorization, Markov
-    from trimtab.experiments.methods import Case, Method
-    from trimtab.experiments.timeline import split_log
+    from trimtab.replay.methods import Case, Method
+    from trimtab.replay.timeline import split_log
 
     log = load_complete_journey()
     engines = {
@@ -129,7 +120,7 @@ def measure(folder: Path, rounds: int) -> bool:
             spent, found[name] = seconds(job)
             times.setdefault(name, []).append(spent)
             print(f"  {name:40} {spent:8.2f} s", flush=True)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    peak = peak_memory()
     before = tt.evaluate(recs, later)["ndcg"]
     typical = {name: median(each) for name, each in times.items()}
     unit = typical["argsort"]
@@ -165,12 +156,8 @@ def main() -> int:
     warm_up()
     sizes = (options.users, options.items, options.events or 20 * options.users)
     with tempfile.TemporaryDirectory() as name:
-        maker = multiprocessing.get_context("spawn").Process(
-            target=make_tables, args=(Path(name), *sizes)
-        )
-        maker.start()
-        maker.join()
-        return int(bool(maker.exitcode) or not measure(Path(name), options.rounds))
+        in_process(make_tables, Path(name), *sizes)
+        return int(not measure(Path(name), options.rounds))
 
 
 if __name__ == "__main__":

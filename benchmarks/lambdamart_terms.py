@@ -16,18 +16,15 @@ from typing import Any
 import lightgbm as lgb
 import numpy as np
 
+from lambdamart import SETTINGS
 from reranker_fits import RerankArrays
 from trimtab.arrays import Floats, Lists
+from trimtab.learn.personal import nothing_personal
 from trimtab.learn.personal_units import personal_units
 from trimtab.models import Coefficient, Reranker
 from trimtab.models.widening import SOURCES, WiderLists
 
 LEAVES, TREES = (7, 31), (50, 200)
-SETTINGS = {
-    "objective": "lambdarank", "lambdarank_truncation_level": 15, "learning_rate": 0.05,
-    "min_data_in_leaf": 50, "lambda_l2": 1.0, "seed": 0, "deterministic": True,
-    "force_row_wise": True, "num_threads": 1, "verbosity": -1,
-}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -56,7 +53,7 @@ def tree_rerankers(arrays: RerankArrays) -> Iterator[tuple[str, Reranker]]:
 
     Where nothing can be learned of users with purchases, all settings rank by the biases.
     """
-    plain, data = arrays.reranker(None), _training_data(arrays)
+    plain, data = arrays.reranker(nothing_personal(arrays.fit)), _training_data(arrays)
     for n_leaves in LEAVES:
         if data is None:
             yield from ((f"{n_trees} × {n_leaves} leaves", plain) for n_trees in TREES)

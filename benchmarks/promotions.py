@@ -1,8 +1,7 @@
 """Lift of the default learner when a promotion starts or ends the day after the window.
 
-python benchmarks/promotions.py --quick                     # two seeds, a minute
-python benchmarks/promotions.py                             # ten seeds, several minutes
-python benchmarks/promotions.py --against ../other/src      # beside another version
+python benchmarks/promotions.py --seeds 2    # a minute
+python benchmarks/promotions.py              # ten seeds, several minutes
 
 A generated shop of four weeks. Biases are learned on the last 3 days before a date, or on three
 such windows, and judged on the 3 days after it. Kinds of dates:
@@ -21,13 +20,10 @@ choose how much to risk.
 from __future__ import annotations
 
 import argparse
-import csv
 import os
-import sys
 from collections.abc import Iterator
 from datetime import date, timedelta
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 # Read when numpy is imported. More threads are slower for these small matrices.
 os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
@@ -37,12 +33,12 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
+from judged_fits import Case, Outcome, fit, percent
 from promoted_log import Promotion, draw_promotions, generate_promoted_log
 from trimtab.datasets import Items, Log, generate_items, make_log
 from trimtab.engines import Engine, Factorization, Markov
-from trimtab.experiments.timeline import split_log
+from trimtab.replay.timeline import split_log
 from trimtab.tables.times import as_datetime
-from versions import Case, Outcome, Version, add_options, open_versions
 
 N_USERS, N_ITEMS, PURCHASES, DRIFT = 3_000, 600, 20.0, 0.3
 LAST_DAY, DAYS = 28, 3  # the date's place in the log; days of windows and tests
@@ -127,110 +123,57 @@ def make_cases(log: Log, engine: Engine, most: int = 3) -> dict[int, Case]:
 
 
 def run_cells(
-    seeds: range, strengths: list[float], engines: list[str], versions: list[Version]
-) -> Iterator[tuple[Cell, list[Outcome]]]:
-    for seed in seeds:
+    seeds: int, strengths: list[float], engines: list[str]
+) -> Iterator[tuple[Cell, Outcome]]:
+    for seed in range(seeds):
         for kind in KINDS:
             for strength in [1.0] if kind == "plain" else strengths:
                 log = make_shop(kind, strength, seed)
                 for engine in engines:
                     for windows, case in make_cases(log, ENGINES[engine]()).items():
-                        cell = Cell(kind, strength, engine, windows, seed)
-                        yield cell, [version.fit(case) for version in versions]
+                        yield Cell(kind, strength, engine, windows, seed), fit(case)
 
 
-# --- tables ---------------------------------------------------------------------------------------
+# --- the table ------------------------------------------------------------------------------------
 
-Found = list[tuple[Cell, list[Outcome]]]
-
-
-def percent(value: float) -> str:
-    return "" if np.isnan(value) else f"{100 * value:+.1f}"
+Found = list[tuple[Cell, Outcome]]
 
 
-def lifts_of(found: Found, version: int) -> np.ndarray:
-    return np.array([outcomes[version].lift for _, outcomes in found])
+def describe(found: Found) -> list[str]:
+    """Mean and worst lift, and the mean of the forecasts there are."""
+    lifts = np.array([outcome.lift for _, outcome in found])
+    told = [outcome.forecast for _, outcome in found if not np.isnan(outcome.forecast)]
+    shown = f"{percent(lifts.mean())} ({percent(lifts.min())})"
+    return [shown, percent(np.mean(told) if told else np.nan)]
 
 
-def forecast_of(found: Found, version: int) -> float:
-    known = [outcomes[version].forecast for _, outcomes in found]
-    known = [value for value in known if value is not None]
-    return float(np.mean(known)) if known else float("nan")
-
-
-def ratio(found: Found) -> str:
-    """Mean lift of this version over the other's: of losses, the part that is left."""
-    this, other = lifts_of(found, 0).mean(), lifts_of(found, 1).mean()
-    return f"{this / other:.2f}" if this * other > 0 else "-"
-
-
-def make_row(found: Found, versions: list[Version]) -> list[str]:
-    cells = []
-    for place in range(len(versions)):
-        lifts = lifts_of(found, place)
-        cells += [
-            f"{percent(lifts.mean())} ({percent(lifts.min())})",
-            percent(forecast_of(found, place)),
-        ]
-    return [*cells, ratio(found)] if len(versions) > 1 else cells
-
-
-def show(found: Found, versions: list[Version], seeds: int) -> None:
-    heads = [
-        head if len(versions) == 1 else f"{version.name}: {head}"
-        for version in versions
-        for head in ("lift", "forecast")
-    ]
-    heads += ["ratio of lifts"] if len(versions) > 1 else []
-    title = f"Lift of NDCG@10 in %, mean (worst) of {seeds} seeds, and mean forecast"
-    table = Table("engine", "windows", "dates", "strength", *heads, title=title)
-    for engine in dict.fromkeys(cell.engine for cell, _ in found):
-        for windows in (1, 3):
-            own = [row for row in found if row[0].engine == engine and row[0].windows == windows]
-            add_rows(table, [engine, str(windows)], own, versions)
-    Console(width=150).print(table)
-
-
-def add_rows(table: Table, first: list[str], found: Found, versions: list[Version]) -> None:
+def add_rows(table: Table, first: list[str], found: Found) -> None:
     for kind in KINDS:
         for strength in sorted({cell.strength for cell, _ in found if cell.kind == kind}):
             rows = [row for row in found if row[0][:2] == (kind, strength)]
-            table.add_row(*first, kind, f"{strength:g}", *make_row(rows, versions))
+            table.add_row(*first, kind, f"{strength:g}", *describe(rows))
     for name, kinds in (("all shocks", SHOCKS), ("no shock", set(KINDS) - set(SHOCKS))):
         rows = [row for row in found if row[0].kind in kinds]
-        table.add_row(*first, name, "all", *make_row(rows, versions), style="bold")
+        table.add_row(*first, name, "all", *describe(rows), style="bold")
     table.add_section()
 
 
-def write_cells(path: Path, found: Found, versions: list[Version]) -> None:
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow([*Cell._fields, "version", "lift", "forecast", "low", "high", "seconds"])
-        for cell, outcomes in found:
-            for version, o in zip(versions, outcomes, strict=True):
-                row: list[Any] = [o.lift, o.forecast, o.low, o.high, o.seconds]
-                writer.writerow([*cell, version.name, *row])
-
-
-def main() -> int:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="two seeds; about a minute")
-    parser.add_argument("--seeds", type=int, help="number of generated shops; default 10")
-    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--seeds", type=int, default=10, help="number of generated shops")
     parser.add_argument("--strengths", type=float, nargs="+", default=[5.0, 20.0, 50.0])
     parser.add_argument("--engines", nargs="+", choices=list(ENGINES), default=list(ENGINES))
-    parser.add_argument("--cells", type=Path, help="write one row per fit to this CSV file")
-    add_options(parser)
     options = parser.parse_args()
-    n_seeds = options.seeds or (2 if options.quick else 10)
-    seeds = range(options.first_seed, options.first_seed + n_seeds)
-    with open_versions(options) as versions:
-        found = list(run_cells(seeds, options.strengths, options.engines, versions))
-        show(found, versions, n_seeds)
-    if options.cells:
-        write_cells(options.cells, found, versions)
-    return 0
+    found = list(run_cells(options.seeds, options.strengths, options.engines))
+    heads = ("engine", "windows", "dates", "strength", "lift", "forecast")
+    title = f"Lift of NDCG@10 in %, mean (worst) of {options.seeds} seeds, and mean forecast"
+    table = Table(*heads, title=title)
+    for engine in options.engines:
+        for windows in (1, 3):
+            own = [row for row in found if row[0][2:4] == (engine, windows)]
+            add_rows(table, [engine, str(windows)], own)
+    Console(width=150).print(table)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

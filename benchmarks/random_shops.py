@@ -13,17 +13,14 @@ from __future__ import annotations
 import argparse
 import sys
 import warnings
-from pathlib import Path
 
 import numpy as np
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+import shared  # noqa: F401, finds the helpers of tests
 import trimtab as tt
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
-
 from random_shop import draw_shop
 
 

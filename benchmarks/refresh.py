@@ -7,11 +7,8 @@ python benchmarks/refresh.py --users 100000      smaller
 from __future__ import annotations
 
 import argparse
-import resource
 import tempfile
-import time
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +17,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import trimtab as tt
-from generated_drift import DriftData, generate_drift
+from shared import DriftData, generate_drift, peak_memory, seconds
 from trimtab.daily import Refresh
 from trimtab.tables.times import DAY, day_start, read_day
 
 AIM = 3.0
 AS_OF, LISTS, HISTORY_DAYS = "2026-03-31", "2026-03-27", 90
-
-
-def seconds(job: Callable[[], Any]) -> tuple[float, Any]:
-    began = time.perf_counter()
-    result = job()
-    return time.perf_counter() - began, result
 
 
 def timed(events: pa.Table, first: int, days: int, seed: int) -> pa.Table:
@@ -57,7 +48,7 @@ def write_shop(data: DriftData, folder: Path) -> tuple[pa.Table, pa.Table, pa.Ta
 def compare(name: str, learner: tt.BiasLearner, tables: tuple[Any, ...], folder: Path) -> None:
     """Print both times and their ratio."""
     recs, recent, history = tables
-    known = {"history": history} if learner.uses_history else {}
+    known = {"history": history} if learner.is_hierarchy else {}
     job = Refresh(
         lists=folder / "lists", events=folder / "events.parquet", store=folder / f"store-{name}",
         learner=learner, tz="UTC", warm=False,
@@ -94,7 +85,7 @@ def main() -> None:
         print(f"{options.users:,} users: lists {rows[0]}, recent {rows[1]}, history {rows[2]}")
         for name, learner in learners.items():
             compare(name, learner, tables, Path(folder))
-    print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.1f} GiB")
+    print(f"peak memory {peak_memory():.1f} GiB")
 
 
 if __name__ == "__main__":

@@ -11,16 +11,18 @@ tables are made in another process, so that peak memory is that of reading, fit 
 from __future__ import annotations
 
 import argparse
-import multiprocessing
-import resource
-import sys
 import tempfile
-import time
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from statistics import median
-from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import trimtab as tt
+from favourites import Favourites, to_events
+from shared import generate_drift, in_process, peak_memory, seconds
 
 FIT_AIM, APPLY_AIM, MEMORY_AIM = 6.0, 2.0, 8.0
 START, SPAN = "2026-01-01", 60  # days of history
@@ -29,12 +31,6 @@ DAY = 86_400_000_000
 
 def make_tables(folder: Path, n_users: int, n_items: int, n_events: int) -> None:
     """Write lists, recent purchases and history as Parquet."""
-    import numpy as np
-    import pyarrow.parquet as pq
-
-    from favourites import Favourites, to_events
-    from generated_drift import generate_drift
-
     data = generate_drift(n_users=n_users, n_items=n_items)
     recs, recent = data.recs(), data.recent_events()
     random = np.random.default_rng(0)
@@ -52,21 +48,8 @@ def make_tables(folder: Path, n_users: int, n_items: int, n_events: int) -> None
         pq.write_table(table, folder / f"{name}.parquet")
 
 
-def seconds(job: Callable[[], Any]) -> tuple[float, Any]:
-    """How long a job takes, and its result."""
-    started = time.perf_counter()
-    result = job()
-    return time.perf_counter() - started, result
-
-
 def measure(folder: Path, rounds: int) -> None:
     """Print the ratios of fit and apply to one argsort of the listed scores."""
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    import trimtab as tt
-
     warnings.simplefilter("ignore", tt.GuardWarning)
     recs, recent, history = (
         pq.read_table(folder / f"{name}.parquet") for name in ("recs", "recent", "history")
@@ -92,14 +75,13 @@ def measure(folder: Path, rounds: int) -> None:
     apply = median(
         seconds(lambda: reranker.apply(recs, history=everything))[0] for _ in range(rounds)
     )
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"fit    {fit:6.1f} s  {fit / argsort:5.2f} x (aim: at most {FIT_AIM:g})")
     print(f"  (the biases alone {bias:.1f} s, {bias / argsort:.2f} x)")
     print(f"apply  {apply:6.1f} s  {apply / argsort:5.2f} x (aim: at most {APPLY_AIM:g})")
-    print(f"peak memory {peak:.1f} GiB (aim: at most {MEMORY_AIM:g})")
+    print(f"peak memory {peak_memory():.1f} GiB (aim: at most {MEMORY_AIM:g})")
 
 
-def main() -> int:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--users", type=int, default=1_000_000)
     parser.add_argument("--items", type=int, default=100_000)
@@ -108,18 +90,9 @@ def main() -> int:
     options = parser.parse_args()
     n_events = options.events or 20 * options.users
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        context = multiprocessing.get_context("spawn")
-        maker = context.Process(
-            target=make_tables, args=(folder, options.users, options.items, n_events)
-        )
-        maker.start()
-        maker.join()
-        if maker.exitcode:
-            return 1
-        measure(folder, options.rounds)
-    return 0
+        in_process(make_tables, Path(name), options.users, options.items, n_events)
+        measure(Path(name), options.rounds)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

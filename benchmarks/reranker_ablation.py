@@ -15,9 +15,8 @@ import numpy as np
 
 import trimtab as tt
 from reranker_fits import RerankArrays
-from trimtab.arrays import Floats
-from trimtab.kernels.list_sources import OWN, TRENDING
-from trimtab.learn.personal_levels import LearnedPersonal, _PersonalFits
+from trimtab.arrays import OWN, TRENDING, Floats
+from trimtab.learn.personal import LearnedPersonal, PersonalFits, nothing_personal
 from trimtab.learn.personal_units import PersonalUnits
 from trimtab.models.widening import SOURCES, TERMS, WiderLists
 
@@ -63,11 +62,11 @@ def leave_out(arrays: RerankArrays) -> Iterator[tuple[str, tt.Reranker]]:
         yield name, arrays.reranker(learn_from(arrays, change(whole)))
 
 
-def learn_from(arrays: RerankArrays, included: Included) -> LearnedPersonal | None:
+def learn_from(arrays: RerankArrays, included: Included) -> LearnedPersonal:
     """What is learned of users with purchases."""
     if not arrays.learns_terms:
-        return None
-    kind = _PersonalFits if included.item_terms else _NoItemFits
+        return nothing_personal(arrays.fit)
+    kind = PersonalFits if included.item_terms else _NoItemFits
     fits = kind(arrays.sampled, included.wide, arrays.has_purchases, arrays.fit)
     return fits.learn(included.sources)
 
@@ -78,10 +77,10 @@ class _NoItemUnits(PersonalUnits):
 
     @cached_property
     def _tables(self) -> Floats:
-        return np.zeros_like(self.sampled.shared.tables(self._items[0]))
+        return np.zeros_like(self.shared.tables(self._items[0]))
 
 
-class _NoItemFits(_PersonalFits):
-    def _units(self, sources: int) -> PersonalUnits:
-        units = super()._units(sources)
+class _NoItemFits(PersonalFits):
+    def units(self, sources: int) -> PersonalUnits:
+        units = super().units(sources)
         return _NoItemUnits(**{own.name: getattr(units, own.name) for own in fields(PersonalUnits)})

@@ -9,22 +9,13 @@ from typing import Any
 import numpy as np
 
 import trimtab as tt
-from trimtab.arrays import Ints
-from trimtab.experiments.methods import Case
-from trimtab.kernels.list_sources import OWN, TRENDING
-from trimtab.learn import rerank_fit
+from trimtab.arrays import OWN, TRENDING, Ints
 from trimtab.learn.bias_fit import BiasFit, fit_biases
-from trimtab.learn.bias_learner import divide
-from trimtab.learn.coded_part import read_tables
 from trimtab.learn.counted import Counted, count_tables
-from trimtab.learn.personal_levels import LearnedPersonal
-from trimtab.learn.personal_units import (
-    SampledUnits,
-    lists_hold_own,
-    trending_items,
-    widen_units,
-)
-from trimtab.learn.units import join_learning, take_learning
+from trimtab.learn.learners import divide
+from trimtab.learn.personal import LearnedPersonal, build_reranker
+from trimtab.learn.personal_units import lists_hold_own, sample_units, widen_units
+from trimtab.replay.methods import Case
 from trimtab.tables.times import as_datetime
 
 
@@ -54,47 +45,29 @@ class RerankArrays:
         recs, recent = case.windows
         self._learner = tt.RerankLearner(k=case.k)
         biases = self._learner.biases
-        tables = read_tables(
-            recs=recs, recent=recent, history=case.split.train, items=case.catalogue
-        )
+        tables = {"history": case.split.train, "items": case.catalogue}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", tt.TrimtabWarning)
-            self.counted: Counted = count_tables(biases, *divide(self._learner, tables, "error"))
+            divided = divide(self._learner, "error", recs=recs, recent=recent, **tables)
+            self.counted: Counted = count_tables(biases, *divided)
             self.fit: BiasFit = fit_biases(biases, self.counted, None)
-        self.sampled = self._sample()
-        self.wide, has_purchases = widen_units(self.sampled, "any")
+        self.sampled = sample_units(self.counted, self.fit.shared)
+        self.wide, has_purchases = widen_units(self.sampled, self.fit.shared, "any")
         self.has_purchases: Ints = np.flatnonzero(has_purchases)
-        may_repeat = lists_hold_own(self.wide, self.sampled, has_purchases)
+        may_repeat = lists_hold_own(
+            self.wide, self.sampled.windows, self.fit.shared.histories, has_purchases
+        )
         self.sources = TRENDING | OWN if may_repeat else TRENDING
         if not may_repeat:
             self.wide = self.wide.without_repeats()
-
-    def _sample(self) -> SampledUnits:
-        """The units that the Reranker learns from."""
-        counted, most = self.counted, (rerank_fit._MOST_UNITS, rerank_fit._MOST_ENTRIES)
-        choice = counted.limit(counted.choose_units()[0], *most)
-        units = list(counted.parts.map(take_learning, counted.plan, choice, True))
-        return SampledUnits.of(join_learning(units), self.fit.shared)
 
     @property
     def learns_terms(self) -> bool:
         """Whether anything can be learned of users with purchases."""
         return self.fit.shared.as_of and bool(self.fit.learned.folds)
 
-    def reranker(self, personal: LearnedPersonal | None) -> tt.Reranker:
+    def reranker(self, personal: LearnedPersonal) -> tt.Reranker:
         """The Reranker of these biases and of what was learned of users with purchases."""
-        assert self.counted.histories.now is not None
-        assert self.counted.histories.end is not None
-        coefficients, item_part = rerank_fit._add_up(self.fit, personal)
-        return tt.Reranker(
-            bias=self.fit.bias,
-            item_part=item_part,
-            trending=trending_items(self.counted.histories.now),
-            learned=coefficients,
-            summary=rerank_fit._summarise(self._learner.biases, self.fit, personal),
-            settings=asdict(self._learner),
-            may_repeat=bool(self.sources & OWN),
-            score_unit=self.fit.shared.score_unit,
-            learned_until=self.counted.histories.end,
-            has_zone=True,
+        return build_reranker(
+            asdict(self._learner), self.counted, self.fit, personal, bool(self.sources & OWN)
         )

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.engines import Repeat
-from trimtab.experiments.methods import SELLER_DAYS, Case
+from trimtab.replay.methods import SELLER_DAYS, Case
 from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER
 from trimtab.tables.times import DAY, microseconds
 

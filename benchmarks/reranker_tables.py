@@ -12,6 +12,7 @@ from rolling_parts import (
     METRICS,
     N_DRAWS,
     OTHER_METRICS,
+    PAPER,
     RERANKER,
     SIMPLE_RIVALS,
     TERMS_LAMBDAMART,
@@ -24,6 +25,7 @@ ALL_RIVALS = (*RIVALS, *KNOWING_RIVALS)
 NAMES = {
     RERANKER: "**Reranker**",
     "bias": "bias",
+    PAPER: "the paper's method",
     TERMS_LAMBDAMART: "LambdaMART on the Reranker's features",
     "lambdamart": "LambdaMART on recency and popularity",
     "times": "score × (1 + times bought)^γ",
@@ -45,7 +47,6 @@ def reranker_sheets(planned: dict[str, list[Cell]]) -> list[Sheet]:
     others = gather_pairs(planned, OTHER_METRICS, metrics=("map", "acc"))
     sheets = [
         *rival_sheets(planned),
-        *knowing_sheets(planned),
         *sellers_sheets(planned),
         lift_sheet(pairs, {pair.name: pair for pair in others}),
         forecast_sheet(pairs, RERANKER, "Reranker"),
@@ -57,14 +58,19 @@ def reranker_sheets(planned: dict[str, list[Cell]]) -> list[Sheet]:
 
 def rival_sheets(planned: dict[str, list[Cell]]) -> list[Sheet]:
     """The Reranker against its rivals, on the dates on which all are judged."""
-    rivals = [*planned_refits(planned), "rescores", SIMPLE_RIVALS, TERMS_LAMBDAMART]
+    rivals = [
+        *planned_refits(planned),
+        "rescores",
+        SIMPLE_RIVALS,
+        TERMS_LAMBDAMART,
+        PAPER,
+    ]
     pairs = gather_pairs(planned, *rivals, RERANKER, OTHER_METRICS)
     if not pairs:
         return []
     return [
-        *(pair_sheet(pair, ALL_RIVALS) for pair in pairs),
         summary_sheet(pairs),
-        settings_sheet(pairs, ALL_RIVALS, "the Reranker"),
+        settings_sheet(pairs, (*ALL_RIVALS, PAPER)),
         verdict_sheet(pairs, ALL_RIVALS, "all rivals"),
         verdict_sheet(pairs, RIVALS, "rivals that know the lists and what sold", "bias"),
     ]
@@ -74,22 +80,10 @@ def summary_sheet(pairs: list[Pair]) -> Sheet:
     """All methods on all pairs, rivals at their best in NDCG."""
     headers = ["method", *(f"{pair.name} ({len(pair.cells)} dates)" for pair in pairs)]
     rows = []
-    for kind in (*ALL_RIVALS, "bias", RERANKER):
+    for kind in (*ALL_RIVALS, PAPER, "bias", RERANKER):
         lines = [pair.best(kind) for pair in pairs]
         rows.append([NAMES.get(kind, kind), *map(_three_means, lines)])
     return Sheet("Mean lift of NDCG, MAP and ACC, rivals at their best", headers, rows)
-
-
-def knowing_sheets(planned: dict[str, list[Cell]]) -> list[Sheet]:
-    """The Reranker against the rivals that know as much, perhaps on more dates than all rivals."""
-    parts = (SIMPLE_RIVALS, TERMS_LAMBDAMART, RERANKER, OTHER_METRICS)
-    pairs = gather_pairs(planned, *parts)
-    if not pairs:
-        return []
-    return [
-        *(pair_sheet(pair, KNOWING_RIVALS) for pair in pairs),
-        verdict_sheet(pairs, KNOWING_RIVALS, "rivals that know as much"),
-    ]
 
 
 def sellers_sheets(planned: dict[str, list[Cell]]) -> list[Sheet]:
@@ -123,23 +117,6 @@ def lift_sheet(pairs: list[Pair], others: dict[str, Pair]) -> Sheet:
                 ]
             )  # fmt: skip
     return Sheet("NDCG, MAP and ACC lift of the Reranker on two dates a week", headers, rows)
-
-
-def pair_sheet(pair: Pair, rivals: tuple[str, ...]) -> Sheet:
-    """Rivals at their best in NDCG, the biases and the Reranker."""
-    headers = [
-        "method", "setting", *(f"{metric.upper()}: mean (95 %)" for metric in METRICS[::-1]),
-        "worst date", "≥ 0", "clearly < −1 %",
-    ]  # fmt: skip
-    lines = [pair.best(kind) for kind in (*rivals, "bias", RERANKER)]
-    rows = [
-        [
-            NAMES.get(line.kind, line.kind), line.setting or "–",
-            *(_mean(line, metric) for metric in METRICS[::-1]), *_worst(line),
-        ]
-        for line in lines
-    ]  # fmt: skip
-    return Sheet(f"Reranker and rivals, {pair.name}: {len(pair.cells)} dates", headers, rows)
 
 
 def verdict_sheet(

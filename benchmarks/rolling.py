@@ -54,7 +54,7 @@ SINGLE = ("TRIMTAB_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM
 def plan_cells(options: argparse.Namespace) -> dict[str, list]:
     """The cells of each pair, in order of their dates."""
     from rolling_cells import Cell, all_engines, load_logs, part_keys
-    from trimtab.experiments.timeline import rolling_dates
+    from trimtab.replay.timeline import rolling_dates
 
     planned: dict[str, list] = {}
     for name, log in load_logs(options.retail, options.films).items():
@@ -155,11 +155,9 @@ def report(planned: dict[str, list], markdown: Path | None) -> None:
     from rich.console import Console
 
     import rolling_tables as tables
-    from method_tables import method_sheets
     from reranker_tables import reranker_sheets
 
-    sheets = [*rival_sheets(planned), *default_sheets(planned), *reranker_sheets(planned)]
-    sheets += method_sheets(planned)
+    sheets = [*default_sheets(planned), *reranker_sheets(planned), *tables.method_sheets(planned)]
     console = Console(width=220)
     for sheet in sheets:
         sheet.show(console)
@@ -184,33 +182,16 @@ def write_dates(planned: dict[str, list], place: Path) -> None:
                     out.writerow([pair, cell.day, row["kind"], row["metric"], *values])
 
 
-def rival_sheets(planned: dict[str, list]) -> list:
-    """The default against its rivals."""
-    import rolling_tables as tables
-    from rolling_lines import gather_pairs, planned_refits
-    from rolling_parts import DEFAULT
-
-    refits = planned_refits(planned)
-    pairs = gather_pairs(planned, *refits, "rescores", "learners", DEFAULT)
-    timed = gather_pairs(planned, "times", metrics=())
-    if not pairs:
-        return []
-    return [
-        *(tables.pair_sheet(pair) for pair in pairs),
-        tables.settings_sheet(pairs),
-        *([tables.times_sheet(timed)] if timed else []),
-        tables.verdict_sheet(pairs),
-    ]
-
-
 def default_sheets(planned: dict[str, list]) -> list:
-    """The default on all dates."""
+    """The default on all dates, and the time that it takes."""
     import rolling_tables as tables
     from rolling_lines import gather_pairs
     from rolling_parts import DEFAULT
 
     pairs = gather_pairs(planned, DEFAULT, metrics=("ndcg",))
-    return [tables.default_sheet(pairs), tables.forecast_sheet(pairs)] if pairs else []
+    timed = gather_pairs(planned, "times", metrics=())
+    sheets = [tables.default_sheet(pairs), tables.forecast_sheet(pairs)] if pairs else []
+    return [*sheets, tables.times_sheet(timed)] if timed else sheets
 
 
 def main() -> int:

@@ -24,20 +24,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import trimtab as tt
-from als_engine import ALS
+from als_engine import ALS, UnseenALS, UnseenMarkov
 from rolling_parts import (
     ABLATION,
     DEFAULT,
     FILLS,
     KNOBS,
-    METHOD_FORECASTS,
     N_DRAWS,
     N_LISTED,
     OTHER_METRICS,
+    PAPER,
     QUICK_REFITS,
     RECENT_DAYS,
     REFITS,
-    REFITTED,
     RERANKER,
     SIMPLE_RIVALS,
     TERMS_LAMBDAMART,
@@ -48,11 +47,10 @@ from rolling_parts import (
 )
 from trimtab.datasets import Log, load_complete_journey, read_log
 from trimtab.engines import Category, Engine, Factorization, Markov, Repeat
-from trimtab.experiments.methods import Case
-from trimtab.experiments.timeline import EarlierWindow, earlier_windows, split_log
+from trimtab.replay.methods import Case
+from trimtab.replay.timeline import EarlierWindow, earlier_windows, split_log
 from trimtab.tables.columns import TIMESTAMP, USER
 from trimtab.tables.times import day_start, microseconds
-from unseen_engines import UnseenALS, UnseenMarkov
 
 FILMS = "Films"  # the log in which nobody has anything twice
 HALF_LIFE = 60  # days, of events in the decayed ALS
@@ -76,11 +74,6 @@ class Cell(NamedTuple):
     def place(self, part: str) -> Path:
         """The file of a part."""
         return self.folder / f"{part}-{self.keys[part]}.json"
-
-    @property
-    def has_rivals(self) -> bool:
-        """Whether rivals are judged too."""
-        return "rescores" in self.parts
 
     def missing(self) -> list[str]:
         """Parts yet to be computed."""
@@ -163,7 +156,13 @@ def parts_of(quick: bool, timed: bool) -> tuple[str, ...]:
     """The parts that a cell needs; a quick run trains engines anew at fewer settings."""
     refits = [name for name, refit in REFITS.items() if not quick or refit in QUICK_REFITS]
     rivals = (*refits, "rescores", SIMPLE_RIVALS, TERMS_LAMBDAMART)
-    learners = ("learners", DEFAULT, RERANKER, OTHER_METRICS, ABLATION)
+    learners = (
+        PAPER,
+        DEFAULT,
+        RERANKER,
+        OTHER_METRICS,
+        ABLATION,
+    )
     return (*rivals, *learners, *(["times"] if timed else []))
 
 
@@ -171,37 +170,23 @@ def part_keys(name: str, log: Log) -> dict[str, str]:
     """A key for the lists and for each part: it changes with code, settings and events."""
     engine_code = [
         *_PACKAGE.glob("engines/*.py"),
-        _PACKAGE / "experiments" / "timeline.py",
+        _PACKAGE / "replay" / "timeline.py",
         _HERE / "als_engine.py",
-        *([_HERE / "unseen_engines.py"] if name == FILMS else []),
     ]
     rival_code = [
         *engine_code,
-        _PACKAGE / "experiments" / "rivals.py",
+        _PACKAGE / "replay" / "rivals.py",
         _PACKAGE / "metrics" / "evaluation.py",
     ]
-    simple = [_PACKAGE / "experiments" / "best_sellers.py", _HERE / "reranker_rivals.py"]
-    package = _code_beside(_BESIDE)
-    learning = [*_code_beside((*_BESIDE, "experiments")), _PACKAGE / "experiments" / "timeline.py"]
-    mark = repr((_mark(log), K, N_LISTED, RECENT_DAYS, TEST_DAYS))
-    drawn, rescored = f"{mark} {N_DRAWS}", [KNOBS[kind] for kind in KNOBS if kind not in REFITTED]
-    settings = f"{drawn} {WINDOWS}"
-    learned = _digest(package, settings)
-    learning.append(_HERE / "reranker_fits.py")
-    fits = _digest(learning, settings)
+    mark = repr((_mark(log), K, N_LISTED, RECENT_DAYS, TEST_DAYS, N_DRAWS, WINDOWS))
+    learned = _digest([*_code_beside(_BESIDE), *_HERE.glob("reranker_*.py")], mark)
+    trees = [*_HERE.glob("lambdamart*.py")]
     return {
+        **dict.fromkeys((*FILLS, "times"), learned),
+        **dict.fromkeys(REFITS, _digest(rival_code, mark)),
         "lists": _digest(engine_code, mark),
-        **{part: _digest(rival_code, drawn) for part in REFITS},
-        "rescores": _digest([*rival_code, _HERE / "lambdamart.py"], f"{drawn} {rescored}"),
-        "learners": learned,
-        DEFAULT: learned,
-        "times": learned,
-        RERANKER: fits,
-        OTHER_METRICS: fits,
-        METHOD_FORECASTS: fits,
-        ABLATION: _digest([*learning, _HERE / "reranker_ablation.py"], settings),
-        SIMPLE_RIVALS: _digest([*rival_code, *simple], drawn),
-        TERMS_LAMBDAMART: _digest([*learning, _HERE / "lambdamart_terms.py"], settings),
+        "rescores": _digest([*rival_code, *trees], mark + repr(KNOBS)),
+        TERMS_LAMBDAMART: _digest([*_code_beside(_BESIDE), *trees], mark),
     }
 
 

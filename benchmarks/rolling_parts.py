@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 import trimtab as tt
-from trimtab.experiments.methods import Case, Method
 from trimtab.metrics.evaluation import evaluate_units
 from trimtab.metrics.intervals import lift_intervals
+from trimtab.replay.methods import Case, Method
 
 KNOBS: dict[str, tuple[str, tuple[float, ...]]] = {
     "truncate": ("days", (14, 30, 91, 182)),
@@ -29,7 +29,7 @@ REFITTED = ("truncate", "decay")  # each setting trains the engine anew: most of
 QUICK_REFITS = (("truncate", 30), ("decay", 20), ("decay", 60))
 LAMBDAMART = "lambdamart"
 TERMS_LAMBDAMART = "lambdamart-terms"  # on what the Reranker ranks by
-LEARNERS = ("paper", "default")
+PAPER = "paper"  # the part with the paper's method
 METRICS = ("acc", "map", "ndcg")
 K, N_LISTED, RECENT_DAYS, TEST_DAYS = 10, 50, 3, 7
 WINDOWS = 6  # that the default learns from, as the daily job does
@@ -60,11 +60,8 @@ def _rescore(case: Case, _: str) -> dict[str, Any]:
     return {"rows": _judge(case, [*rivals, *trees])}
 
 
-def _learn(case: Case, _: str) -> dict[str, Any]:
-    """The learners, but for the default's NDCG."""
-    wanted = [(kind, metric) for kind in LEARNERS for metric in METRICS]
-    wanted.remove(("default", "ndcg"))
-    return {"rows": _judge(case, [_shown(*own, _bias(case, *own), case) for own in wanted])}
+def _learn_paper(case: Case, _: str) -> dict[str, Any]:
+    return {"rows": _judge(case, [_shown(PAPER, m, _bias(case, PAPER, m), case) for m in METRICS])}
 
 
 def _learn_default(case: Case, _: str) -> dict[str, Any]:
@@ -72,14 +69,15 @@ def _learn_default(case: Case, _: str) -> dict[str, Any]:
     summary = bias.summary
     return {
         "rows": _judge(case, [_shown("default", "ndcg", bias, case)]),
-        "forecast": {
-            "lift": summary.forecast,
-            "low": summary.forecast_low,
-            "high": summary.forecast_high,
-        },
+        "forecast": _forecast(summary),
         "converged": summary.converged,
         "windows": summary.n_windows,
     }
+
+
+def _forecast(summary: Any) -> dict[str, float | None]:
+    bounds = summary.forecast, summary.forecast_low, summary.forecast_high
+    return dict(zip(("lift", "low", "high"), bounds, strict=True))
 
 
 def _learn_reranker(case: Case, _: str) -> dict[str, Any]:
@@ -92,11 +90,7 @@ def _learn_reranker(case: Case, _: str) -> dict[str, Any]:
     summary = reranker.summary
     return {
         "rows": _judge(case, shown),
-        "forecast": {
-            "lift": summary.forecast,
-            "low": summary.forecast_low,
-            "high": summary.forecast_high,
-        },
+        "forecast": _forecast(summary),
         "kept": summary.kept,
         "sources": summary.sources,
         "held_out": dict(summary.lifts),
@@ -190,7 +184,7 @@ def _time(case: Case, _: str) -> dict[str, float]:
 
 REFITS = {f"{kind}-{value:g}": (kind, value) for kind in REFITTED for value in KNOBS[kind][1]}
 FILLS = {
-    "rescores": _rescore, "learners": _learn, DEFAULT: _learn_default, "times": _time,
+    "rescores": _rescore, PAPER: _learn_paper, DEFAULT: _learn_default, "times": _time,
     RERANKER: _learn_reranker, OTHER_METRICS: _learn_other_metrics,
     METHOD_FORECASTS: _learn_methods, SIMPLE_RIVALS: _show_simple_rivals,
     TERMS_LAMBDAMART: _show_trees, ABLATION: _leave_out,
@@ -199,7 +193,7 @@ STAGES: tuple[tuple[str, ...], ...] = (  # in the order in which they are comput
     (RERANKER,),
     (OTHER_METRICS,),
     (SIMPLE_RIVALS, TERMS_LAMBDAMART),
-    (METHOD_FORECASTS, DEFAULT, "learners", "rescores"),
+    (METHOD_FORECASTS, DEFAULT, PAPER, "rescores"),
     tuple(REFITS),
     (ABLATION, "times"),
 )

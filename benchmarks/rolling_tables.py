@@ -13,11 +13,12 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from rolling_cells import Cell
 from rolling_lines import HARMLESS, Pair
-from rolling_parts import DEFAULT, KNOBS, LAMBDAMART, LEARNERS, METRICS
+from rolling_parts import DEFAULT, KNOBS, LAMBDAMART, METHOD_FORECASTS, RERANKER
+from trimtab.daily.method_choice import AUTO, BIAS, ForecastOf, choose_method
 
 HARMFUL = -0.03
-ENOUGH = 0.95  # share of dates that must be harmless
 RIVALS = (*KNOBS, LAMBDAMART)
 
 
@@ -43,25 +44,6 @@ class Sheet(NamedTuple):
         console.print(table)
 
 
-def pair_sheet(pair: Pair) -> Sheet:
-    """Rivals at their best and learners, in all metrics."""
-    headers = [
-        "method", *(text for m in METRICS for text in (f"{m.upper()}: mean (95 %)", "pooled")),
-        "worst date", "≥ −0.5 %", "clearly < −0.5 %", "clearly < −3 %",
-    ]  # fmt: skip
-    rows = []
-    for line in (pair.best(kind) for kind in (*RIVALS, *LEARNERS)):
-        row = [f"**{line.name}**" if line.kind == "default" else line.name]
-        for metric in METRICS:
-            low, high = line.interval(metric)
-            row.append(f"{percent(line.lifts[metric].mean())} ({number(low)} to {number(high)})")
-            row.append(percent(line.pooled[metric]))
-        row += [percent(line.lifts["ndcg"].min()), f"{line.harmless:.0%}"]
-        row += [str(line.clearly_below(bound)) for bound in (HARMLESS, HARMFUL)]
-        rows.append(row)
-    return Sheet(f"{pair.name}: {len(pair.cells)} dates", headers, rows)
-
-
 def default_sheet(pairs: list[Pair]) -> Sheet:
     """The default on two dates a week."""
     headers = [
@@ -84,15 +66,16 @@ def default_sheet(pairs: list[Pair]) -> Sheet:
     return Sheet("The default's NDCG lift on two dates a week", headers, rows)
 
 
-def settings_sheet(
-    pairs: list[Pair], rivals: Sequence[str] = RIVALS, whose: str = "the default"
-) -> Sheet:
+def settings_sheet(pairs: list[Pair], rivals: Sequence[str]) -> Sheet:
     """Mean NDCG lift of every setting of every rival."""
     found = [{line.name: line.mean for line in pair.lines} for pair in pairs]
     names = [line.name for line in pairs[0].lines if line.kind in rivals]
     rows = [[name, *(percent(means[name]) for means in found)] for name in names]
-    title = f"Mean NDCG lift of every setting of the rivals of {whose}"
-    return Sheet(title, ["setting", *(pair.name for pair in pairs)], rows)
+    return Sheet(
+        "Mean NDCG lift of every setting of the rivals",
+        ["setting", *(pair.name for pair in pairs)],
+        rows,
+    )
 
 
 def forecast_sheet(pairs: list[Pair], kind: str = DEFAULT, who: str = "default") -> Sheet:
@@ -131,32 +114,6 @@ def times_sheet(pairs: list[Pair]) -> Sheet:
     return Sheet("Time to fit for NDCG, one thread", headers, rows)
 
 
-def verdict_sheet(pairs: list[Pair]) -> Sheet:
-    """What holds of the default, pair by pair."""
-    headers = [
-        "pair", "default", "best rival", "paper", "above every rival", "above paper",
-        "ACC, MAP, NDCG: interval above 0", "≥ 95 % of dates ≥ −0.5 %", "no date clearly < −3 %",
-    ]  # fmt: skip
-    rows = []
-    for pair in pairs:
-        default, paper = pair.best("default"), pair.best("paper")
-        rival = max((pair.best(kind) for kind in RIVALS), key=lambda line: line.mean)
-        holds = [
-            default.mean > rival.mean,
-            default.mean > paper.mean,
-            all(default.interval(metric)[0] > 0 for metric in METRICS),
-            default.harmless >= ENOUGH,
-            default.clearly_below(HARMFUL) == 0,
-        ]
-        means = [
-            percent(default.mean),
-            f"{percent(rival.mean)} ({rival.name})",
-            percent(paper.mean),
-        ]
-        rows.append([pair.name, *means, *("yes" if held else "**no**" for held in holds)])
-    return Sheet("Verdict: mean NDCG lift", headers, rows)
-
-
 def write_markdown(place: Path, sheets: Sequence[Sheet], about: str) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
     text = "\n\n".join([about, *(sheet.markdown() for sheet in sheets)])
@@ -183,3 +140,60 @@ def number(value: float) -> str:
 
 def percent(value: float) -> str:
     return f"{number(value)} %"
+
+
+# `refresh --method auto` against each method alone -----------------------------------------------
+# The choice is made date by date as the daily job makes it, from the forecasts of that date and the
+# method chosen on the date before.
+
+
+class MethodsAt(NamedTuple):
+    """What each method gains at a date, and what it was expected to gain."""
+
+    lifts: dict[str, float]
+    forecasts: dict[str, ForecastOf]
+
+
+def method_sheets(planned: dict[str, list[Cell]]) -> list[Sheet]:
+    """The table, of the pairs for which there is a date."""
+    headers = [
+        "pair", "dates", f"{BIAS}: mean, worst, < 0", RERANKER, AUTO, "auto less the best",
+        "methods used",
+    ]  # fmt: skip
+    rows = []
+    for name, cells in planned.items():
+        dates = [_read_date(cell) for cell in cells if _is_there(cell)]
+        if dates:
+            rows.append([name, str(len(dates)), *_describe(dates)])
+    return [Sheet("refresh --method auto, and each method alone", headers, rows)] if rows else []
+
+
+def _is_there(cell: Cell) -> bool:
+    return all(cell.place(part).exists() for part in (METHOD_FORECASTS, RERANKER))
+
+
+def _read_date(cell: Cell) -> MethodsAt:
+    methods, reranker = cell.read(METHOD_FORECASTS), cell.read(RERANKER)
+    lifts = {row["kind"]: row["lift"] for row in (*methods["rows"], *reranker["rows"])}
+    forecasts = {name: ForecastOf(*figures) for name, figures in methods["forecasts"].items()}
+    if reranker["kept"]:
+        told = reranker["forecast"]
+        forecasts[RERANKER] = ForecastOf(told["lift"], told["low"], told["high"])
+    return MethodsAt(lifts, forecasts)
+
+
+def _describe(dates: list[MethodsAt]) -> list[str]:
+    served, used, gained = None, [], []
+    for at in dates:
+        served = choose_method(at.forecasts, served).method
+        used.append(served)
+        gained.append(at.lifts.get(served, 0.0))  # nothing is changed without a gain
+    alone = {name: [at.lifts[name] for at in dates] for name in (BIAS, RERANKER)}
+    best = max(np.mean(lifts) for lifts in alone.values())
+    counts = ", ".join(f"{name} {used.count(name)}" for name in dict.fromkeys(used))
+    shown = [_figures(lifts) for lifts in (*alone.values(), gained)]
+    return [*shown, f"{100 * (np.mean(gained) - best):+.1f}", counts]
+
+
+def _figures(lifts: list[float]) -> str:
+    return f"{percent(np.mean(lifts))}, {percent(min(lifts))}, {sum(x < 0 for x in lifts)}"

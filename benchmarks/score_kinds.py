@@ -1,7 +1,6 @@
 """Lift of the default learner on scores of several kinds, all of which give the same order.
 
-python benchmarks/score_kinds.py                         # half a minute
-python benchmarks/score_kinds.py --against ../other/src  # beside another version
+python benchmarks/score_kinds.py    # half a minute
 
 Generated drift of 1. The generator's score p is a probability; the other kinds are transforms of it
 that keep the order of every list, but for the last three. "best" is the best of three scales in
@@ -12,29 +11,20 @@ score.
 from __future__ import annotations
 
 import argparse
-import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
-from generated_drift import DriftData, generate_drift
+from judged_fits import Case, fit, percent
+from shared import DriftData, generate_drift
 from trimtab.arrays import Floats
-from versions import Case, Outcome, add_options, open_versions
 
 K, N_LISTED = 10, 50
 SCALE_SPREAD = 2.7  # of the log of a user's own scale
 BUYERS = 0.8  # share of users who buy the one item
-
-
-@dataclass(frozen=True)
-class Kind:
-    """Scores of one kind, and the fit's tables with them."""
-
-    name: str
-    case: Case
 
 
 def transforms(p: Floats, random: np.random.Generator) -> dict[str, Floats]:
@@ -85,58 +75,41 @@ def one_item_for_most(data: DriftData, case: Case, slot: int) -> Case:
     return replace(case, recs=recs, lists=recs, history=history, recent=recent, later=later)
 
 
-def make_kinds(seed: int) -> list[Kind]:
+def make_kinds(seed: int) -> dict[str, Case]:
+    """The fit's tables, by the kind of their scores."""
     data = generate_drift(8_000, 1_500, N_LISTED, drift=1.0, seed=seed)
     recs = data.recs()
     plain = Case(
         recs, data.recent_events(), recs, data.test_events(), history=data.history_events()
     )
-    p = data.lists.scores.reshape(-1, N_LISTED)
-    found = transforms(p, np.random.default_rng(1))
-    kinds = [Kind(name, with_scores(plain, scores)) for name, scores in found.items()]
-    return [
-        *kinds,
-        Kind("80 % buy the first item", one_item_for_most(data, plain, 0)),
-        Kind("80 % buy the last item", one_item_for_most(data, plain, N_LISTED - 1)),
-    ]
+    found = transforms(data.lists.scores.reshape(-1, N_LISTED), np.random.default_rng(1))
+    return {
+        **{name: with_scores(plain, scores) for name, scores in found.items()},
+        "80 % buy the first item": one_item_for_most(data, plain, 0),
+        "80 % buy the last item": one_item_for_most(data, plain, N_LISTED - 1),
+    }
 
 
-def percent(value: float | None) -> str:
-    return "none" if value is None else f"{100 * value:+.1f}"
-
-
-def describe(outcome: Outcome) -> list[str]:
-    converged = "yes" if outcome.converged else "NO"
-    return [percent(outcome.lift), percent(outcome.forecast), outcome.scale, converged]
-
-
-def main() -> int:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=2)
-    add_options(parser)
     options = parser.parse_args()
-    with open_versions(options) as versions:
-        heads = [
-            head if len(versions) == 1 else f"{version.name}: {head}"
-            for version in versions
-            for head in ("lift", "forecast", "scale", "converged")
-        ]
-        title = "Lift of NDCG@10 in % on the generator's later purchases"
-        table = Table("scores", *heads, "best", "of scale", title=title)
-        for kind in make_kinds(options.seed):
-            fixed = {
-                "log": replace(kind.case, settings={"scale": "log"}),
-                "additive": replace(kind.case, settings={"scale": "additive"}),
-                "by list": replace(divide_by_gap(kind.case), settings={"scale": "additive"}),
-            }
-            lifts = {name: versions[0].fit(case).lift for name, case in fixed.items()}
-            best = max(lifts, key=lambda name: lifts[name])
-            outcomes = [version.fit(kind.case) for version in versions]
-            cells = [cell for outcome in outcomes for cell in describe(outcome)]
-            table.add_row(kind.name, *cells, percent(lifts[best]), best)
-        Console(width=150).print(table)
-    return 0
+    heads = ("scores", "lift", "forecast", "scale", "converged", "best", "of scale")
+    table = Table(*heads, title="Lift of NDCG@10 in % on the generator's later purchases")
+    for name, case in make_kinds(options.seed).items():
+        fixed = {
+            "log": replace(case, settings={"scale": "log"}),
+            "additive": replace(case, settings={"scale": "additive"}),
+            "by list": replace(divide_by_gap(case), settings={"scale": "additive"}),
+        }
+        lifts = {scale: fit(own).lift for scale, own in fixed.items()}
+        best = max(lifts, key=lambda scale: lifts[scale])
+        found = fit(case)
+        converged = "yes" if found.bias.summary.converged else "NO"
+        said = (percent(found.lift), percent(found.forecast), found.bias.scale, converged)
+        table.add_row(name, *said, percent(lifts[best]), best)
+    Console(width=150).print(table)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -28,7 +28,6 @@ import random
 import socket
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import time
 from collections.abc import Iterator
@@ -40,6 +39,7 @@ import numpy as np
 import pyarrow as pa
 
 import trimtab as tt
+from shared import start_service
 from trimtab.models import Coefficient, RerankSummary
 from trimtab.models.widening import SOURCES, TERMS
 from trimtab.store import Store
@@ -51,18 +51,17 @@ BODIES = 500
 MAX_P99_MS = 20.0
 
 
-def make_bias() -> tt.ItemBias:
-    """Return biases of many items."""
+def spread_biases(item_ids: np.ndarray, biases: np.ndarray) -> tt.ItemBias:
+    """Return a result that has these biases."""
     learned = tt.BiasLearner(method="ascent", k=1).fit(
         pa.table({"user_id": [1, 1], "item_id": [7, 8], "score": [0.9, 0.8]}),
         pa.table({"user_id": [1], "item_id": [8]}),
     )
-    rng = np.random.default_rng(0)
-    nothing, false = np.zeros(N_ITEMS), np.zeros(N_ITEMS, bool)
+    nothing, false = np.zeros(len(biases)), np.zeros(len(biases), bool)
     return replace(
-        learned, item_ids=np.arange(N_ITEMS) * 3, bias=rng.normal(size=N_ITEMS), excluded=false,
-        gain=nothing, support=np.zeros(N_ITEMS, np.int64), low=nothing, high=nothing,
-        trend=nothing, category=nothing, fresh=false, scale="log", depth=None,
+        learned, item_ids=item_ids, bias=biases, excluded=false, gain=nothing,
+        support=np.zeros(len(biases), np.int64), low=nothing, high=nothing, trend=nothing,
+        category=nothing, fresh=false, depth=None,
     )  # fmt: skip
 
 
@@ -81,7 +80,9 @@ def make_reranker(bias: tt.ItemBias) -> tt.Reranker:
 
 def make_store(folder: Path, has_reranker: bool) -> Store:
     """Return a store with one version of many items."""
-    store, bias = Store(folder), make_bias()
+    drawn = np.random.default_rng(0).normal(size=N_ITEMS)
+    bias = replace(spread_biases(np.arange(N_ITEMS) * 3, drawn), scale="log")
+    store = Store(folder)
 
     def fill(place: Path) -> None:
         bias.save(place / "bias")
@@ -278,16 +279,11 @@ def in_background(arguments: argparse.Namespace, port: str) -> Iterator[None]:
 def measure(arguments: argparse.Namespace, folder: Path) -> dict:
     """Start a server and a client; return the client's figures."""
     store = make_store(folder / "store", arguments.recent > 0)
-    script = Path(sysconfig.get_path("scripts")) / "trimtab"
-    server = subprocess.Popen(
-        [str(script), "serve", "--store", str(store.folder), "--port", "0"],
-        stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    server, port = start_service(store.folder)
     try:
-        port = server.stdout.readline().split(" at http://")[1].split(",")[0].split(":")[1]
-        with in_background(arguments, port):
+        with in_background(arguments, str(port)):
             client = subprocess.run(
-                [sys.executable, __file__, "--client", port, "--rate", str(arguments.rate),
+                [sys.executable, __file__, "--client", str(port), "--rate", str(arguments.rate),
                  "--seconds", str(arguments.seconds), "--listed", str(arguments.listed),
                  "--recent", str(arguments.recent)],
                 stdout=subprocess.PIPE, text=True, check=True,

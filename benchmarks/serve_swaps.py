@@ -17,19 +17,18 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
+import signal
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import time
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 
-import trimtab as tt
+from serve_load import spread_biases
+from shared import start_service
 from trimtab.store import Store
 from trimtab.store.writer import open_writer
 
@@ -38,22 +37,9 @@ CLIENTS = 2
 TIMEOUT_SECONDS = 60
 
 
-def learn_bias() -> tt.ItemBias:
-    """Return biases to make others from."""
-    return tt.BiasLearner(method="ascent", k=1).fit(
-        pa.table({"user_id": [1, 1], "item_id": [7, 8], "score": [0.9, 0.8]}),
-        pa.table({"user_id": [1], "item_id": [8]}),
-    )
-
-
-def publish(store: Store, bias: tt.ItemBias, version: int) -> None:
+def publish(store: Store, version: int) -> None:
     """Publish a version in which every bias is the version's number."""
-    nothing, false = np.zeros(N_ITEMS), np.zeros(N_ITEMS, bool)
-    made = replace(
-        bias, item_ids=np.arange(N_ITEMS), bias=np.full(N_ITEMS, float(version)), excluded=false,
-        gain=nothing, support=np.zeros(N_ITEMS, np.int64), low=nothing, high=nothing,
-        trend=nothing, category=nothing, fresh=false, depth=None,
-    )  # fmt: skip
+    made = spread_biases(np.arange(N_ITEMS), np.full(N_ITEMS, float(version)))
     with open_writer(store) as writer:
         number = writer.publish(lambda place: made.save(place / "bias"), {"as_of": "2026-03-01"}, 3)
     assert number == version
@@ -115,26 +101,21 @@ def wait_until_served(port: int, version: int) -> None:
     raise SystemExit(f"version {version} was never served")
 
 
-def run(n_swaps: int, n_workers: int, poll: float, folder: Path) -> tuple[Counter[str], float]:
+def run(n_swaps: int, n_workers: int, folder: Path) -> tuple[Counter[str], float]:
     """Publish versions to a server under load; return the counts, and the longest wait."""
-    store, bias, stop = Store(folder / "store"), learn_bias(), folder / "stop"
-    publish(store, bias, 1)
-    script = Path(sysconfig.get_path("scripts")) / "trimtab"
-    server = subprocess.Popen(
-        [str(script), "serve", "--store", str(store.folder), "--port", "0", "--poll", str(poll),
-         "--workers", str(n_workers)],
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-    )  # fmt: skip
+    store, stop = Store(folder / "store"), folder / "stop"
+    publish(store, 1)
+    server, port = start_service(store.folder, "--workers", n_workers)
     clients, longest = [], 0.0
     try:
-        port = int(server.stdout.readline().split(" at http://")[1].split(",")[0].split(":")[1])
         command = [sys.executable, __file__, "--client", str(port), "--stop", str(stop)]
         for _ in range(CLIENTS):
             clients.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
         for client in clients:
             client.stdout.readline()
         for version in range(2, n_swaps + 2):
-            publish(store, bias, version)
+            publish(store, version)
+            server.send_signal(signal.SIGHUP)  # it looks twice a second by itself
             begun = time.monotonic()
             wait_until_served(port, version)
             longest = max(longest, time.monotonic() - begun)
@@ -161,7 +142,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--swaps", type=int, default=1000)
     parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--poll", type=float, default=0.01)
     parser.add_argument("--client", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--stop", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -170,7 +150,7 @@ def main() -> None:
         return
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        counts, longest = run(arguments.swaps, arguments.workers, arguments.poll, Path(folder))
+        counts, longest = run(arguments.swaps, arguments.workers, Path(folder))
     print(
         f"{counts['swaps']} swaps in {time.monotonic() - begun:.0f} s under {counts['requests']} "
         f"requests that saw {counts['versions']} versions ({CLIENTS} clients): "

@@ -19,15 +19,14 @@ import random
 import selectors
 import socket
 import statistics
-import subprocess
 import sys
-import sysconfig
 import tempfile
 import time
 from pathlib import Path
 from typing import NamedTuple
 
 from serve_load import make_store, request_bytes
+from shared import start_service
 
 CONNECTIONS = 24
 MIN_RATIO = 1.6
@@ -89,14 +88,7 @@ class Server:
     """A running service, and what it did."""
 
     def __init__(self, folder: Path, workers: int) -> None:
-        script = Path(sysconfig.get_path("scripts")) / "trimtab"
-        self.process = subprocess.Popen(
-            [str(script), "serve", "--store", str(folder), "--port", "0",
-             "--workers", str(workers)],
-            stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        line = self.process.stdout.readline()
-        self.port = int(line.split(" at http://")[1].split(",")[0].split(":")[1])
+        self.process, self.port = start_service(folder, "--workers", workers)
 
     def measure(self, requests: list[bytes], seconds: float) -> tuple[Measured, float]:
         """Return what a client finds, and the cores that the service used."""

@@ -113,14 +113,10 @@ def told(found: Any) -> dict[str, Any]:
 
 def fit_on_spark(folder: Path, learner: str, master: str) -> dict[str, Any]:
     """The learner on Spark, from Parquet."""
-    import logging
-
     from pyspark.sql import SparkSession
 
     from trimtab.spark import fit
 
-    logging.basicConfig(format="    %(message)s", stream=sys.stderr)
-    logging.getLogger("trimtab.spark").setLevel(logging.INFO)
     local = master.startswith("local")
     settings = {
         "spark.driver.host": "127.0.0.1",
@@ -170,7 +166,7 @@ def make_tables(folder: Path, n_users: int, n_items: int, reranker: bool) -> Non
 
         make_events(folder, n_users, n_items, 20 * n_users)
         return
-    from generated_drift import generate_drift
+    from shared import generate_drift
 
     data = generate_drift(n_users, n_items, 50, 3.0, seed=1)
     pq.write_table(data.recs(), folder / "recs.parquet")

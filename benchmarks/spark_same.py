@@ -13,25 +13,24 @@ when a worker is killed in the middle of a fit. Exits with status 1 when somethi
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import sys
 import tempfile
+import threading
 import warnings
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "helpers"))
-
 import trimtab as tt
-from generated_drift import generate_drift
+from shared import generate_drift, seconds  # isort: split
+
 from repeat_shop import RepeatShop
 from spark_cluster import start_cluster
 from trimtab.datasets import load_complete_journey
 from trimtab.engines import Markov
-from trimtab.experiments.timeline import split_log
+from trimtab.replay.timeline import split_log
 from trimtab.tables.times import as_datetime
 
 PARTITIONS = (2, 7, 32)
@@ -72,20 +71,6 @@ def saved_bytes(reranker: tt.Reranker) -> bytes:
         return b"".join(path.read_bytes() for path in sorted(Path(name).iterdir()))
 
 
-class KillAt(logging.Handler):
-    """Kills a worker when a step is done."""
-
-    def __init__(self, worker: Any, step: str) -> None:
-        super().__init__()
-        self.worker, self.step, self.done = worker, step, False
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Kill the worker at the first such step."""
-        if self.step in record.getMessage() and not self.done:
-            self.done = True
-            self.worker.kill()
-
-
 def compare_rerankers(spark: Any, problem: str, workers: list[Any]) -> bool:
     """Fit and apply Rerankers on one cluster; whether all was as it should be."""
     from trimtab.spark import apply, fit
@@ -95,17 +80,21 @@ def compare_rerankers(spark: Any, problem: str, workers: list[Any]) -> bool:
     for place, (name, tables) in enumerate(chosen.items()):
         local = learner.fit(**tables, progress=False)
         frames = {key: spark.createDataFrame(table).persist() for key, table in tables.items()}
-        found = [fit(learner, **frames, partitions=n, progress=False) for n in PARTITIONS]
+        found = [fit(learner, **frames, partitions=n, progress=False) for n in PARTITIONS[1:]]
+        lasted, few = seconds(
+            lambda f=frames: fit(learner, **f, partitions=PARTITIONS[0], progress=False)
+        )
+        found.insert(0, few)
         same = [saved_bytes(one) == saved_bytes(local) for one in found]
         lists, history = tables["recs"], tables["history"]
         top = apply(local, frames["recs"], history=frames["history"]).toArrow()
         same.append(top.equals(local.apply(lists, history=history)))
         said = f"2, 7, 32 partitions and finished lists: the local bytes {same}"
         if workers and place == len(chosen) - 1:
-            killer = KillAt(workers[0], "survey_partition")
-            logging.getLogger("trimtab.spark").addHandler(killer)
+            killer = threading.Timer(0.4 * lasted, workers[0].kill)
+            killer.start()
             again = fit(learner, **frames, partitions=7, progress=False)
-            same.append(killer.done and saved_bytes(again) == saved_bytes(local))
+            same.append(killer.finished.is_set() and saved_bytes(again) == saved_bytes(local))
             said += f"; a worker killed: {same[-1]}"
         print(f"{spark.sparkContext.master[:8]:8} {name:18} reranker     {said}", flush=True)
         fine &= all(same)
@@ -132,7 +121,6 @@ def run(
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    logging.getLogger("trimtab.spark").setLevel(logging.INFO)
     learners = {"default": tt.BiasLearner(), "paper, NDCG": tt.BiasLearner.paper()}
     learners = {name: settings for name, settings in learners.items() if learner in name}
     fine = True

@@ -1,8 +1,7 @@
 """What the default learner does in shops of 20 to 100 users, with and without drift.
 
-python benchmarks/tiny_shops.py --quick                  # 40 trials each, half a minute
-python benchmarks/tiny_shops.py                          # 200 trials each
-python benchmarks/tiny_shops.py --against ../other/src   # beside another version
+python benchmarks/tiny_shops.py --trials 40    # half a minute
+python benchmarks/tiny_shops.py                # 200 trials each
 
 The lift of NDCG@10 on the few later purchases is mostly chance. The generator knows the probability
 of every purchase, so the expected lift of a ranking is computed exactly as well: of the discounted
@@ -12,7 +11,6 @@ gain of one purchase. Without drift the engine's order is the best, and any move
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import NamedTuple
 
 import numpy as np
@@ -20,9 +18,9 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
-from generated_drift import DriftData, generate_drift
+from judged_fits import Case, fit
+from shared import DriftData, generate_drift
 from trimtab.arrays import Floats
-from versions import Case, Outcome, Version, add_options, open_versions
 
 K, N_LISTED, N_ITEMS = 10, 50, 300
 SIZES = (20, 40, 100)
@@ -30,21 +28,13 @@ DRIFTS = (0.0, 1.0)
 
 
 class Trial(NamedTuple):
-    """One shop, one version."""
+    """One shop."""
 
     before: float
     after: float
     expected: float  # lift, exact
     moved: bool
     forecast: float  # nan if none
-
-
-def make_case(data: DriftData) -> Case:
-    recs = data.recs()
-    return Case(
-        recs, data.recent_events(), recs, data.test_events(), history=data.history_events(),
-        returns_top=True,
-    )  # fmt: skip
 
 
 def expected_gain(chance: Floats, users: Floats, items: Floats, ranks: Floats) -> float:
@@ -64,21 +54,12 @@ def expected_lift(data: DriftData, top: pa.Table) -> float:
     return expected_gain(chance, *columns) / before - 1.0
 
 
-def run_trial(data: DriftData, outcome: Outcome) -> Trial:
-    forecast = float("nan") if outcome.forecast is None else outcome.forecast
-    expected = expected_lift(data, outcome.top)
-    return Trial(outcome.before, outcome.after, expected, outcome.moved, forecast)
-
-
-def run_cell(n_users: int, drift: float, trials: int, versions: list[Version]) -> list[list[Trial]]:
-    """Trials by version."""
-    found: list[list[Trial]] = [[] for _ in versions]
-    for seed in range(trials):
-        data = generate_drift(n_users, N_ITEMS, N_LISTED, drift=drift, seed=seed)
-        case = make_case(data)
-        for place, version in enumerate(versions):
-            found[place].append(run_trial(data, version.fit(case)))
-    return found
+def run_trial(n_users: int, drift: float, seed: int) -> Trial:
+    data = generate_drift(n_users, N_ITEMS, N_LISTED, drift=drift, seed=seed)
+    recs, history = data.recs(), data.history_events()
+    found = fit(Case(recs, data.recent_events(), recs, data.test_events(), history))
+    expected = expected_lift(data, found.top)
+    return Trial(found.before, found.after, expected, found.moved, found.forecast)
 
 
 def describe(trials: list[Trial]) -> list[str]:
@@ -97,30 +78,23 @@ def describe(trials: list[Trial]) -> list[str]:
     ]
 
 
-def main() -> int:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="40 trials each")
-    parser.add_argument("--trials", type=int)
+    parser.add_argument("--trials", type=int, default=200)
     parser.add_argument("--users", type=int, nargs="+", default=SIZES)
-    add_options(parser)
     options = parser.parse_args()
-    trials = options.trials or (40 if options.quick else 200)
     heads = (
         "trials that moved", "expected lift", "worst", "lift of summed NDCG", "worst trial",
         "forecast, if moved",
     )  # fmt: skip
-    table = Table(
-        "users", "drift", "version", *heads, title=f"{trials} generated shops each; lifts in %"
-    )
-    with open_versions(options) as versions:
-        for drift in DRIFTS:
-            for n_users in options.users:
-                found = run_cell(n_users, drift, trials, versions)
-                for version, rows in zip(versions, found, strict=True):
-                    table.add_row(str(n_users), f"{drift:g}", version.name, *describe(rows))
+    title = f"{options.trials} generated shops each; lifts in %"
+    table = Table("users", "drift", *heads, title=title)
+    for drift in DRIFTS:
+        for n_users in options.users:
+            trials = [run_trial(n_users, drift, seed) for seed in range(options.trials)]
+            table.add_row(str(n_users), f"{drift:g}", *describe(trials))
     Console(width=130).print(table)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -8,13 +8,8 @@ from pathlib import Path
 import trimtab.kernels
 from trimtab.compile import compile_kernels
 
-# Kernels that neither a refresh nor a service uses: files, and one kernel.
-ELSEWHERE = {
-    *("factor_lists", "factor_products", "row_mixtures", "transitions"),  # engines, forecasts
-    *("simulated_shoppers", "random_draws"),  # generated data
-    "redistribute",  # A/B tests
-    "id_ranges",  # tables larger than memory
-}
+# Kernels that neither a refresh nor a service uses: of backtests, of large tables, of A/B tests.
+ELSEWHERE = {"engines", "coding.find_text_ranges", "coding.sum_redistributed"}
 
 
 def all_kernels() -> dict[str, object]:

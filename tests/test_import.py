@@ -8,7 +8,7 @@ import sys
 
 HEAVY = [
     "numba", "llvmlite", "pandas", "polars", "scipy", "sklearn", "typer", "click", "rich", "ranx",
-    "duckdb", "altair", "plotly", "matplotlib", "pyspark", "starlette", "uvicorn",
+    "duckdb", "altair", "plotly", "matplotlib", "pyspark", "starlette", "granian",
     "pyarrow.parquet", "pyarrow.dataset", "pyarrow.csv", "hypothesis", "pytest", "implicit",
     "lightfm", "lenskit", "rectools", "torch", "faiss", "usearch", "hnswlib", "sphinx",
     "adbc_driver_manager", "adbc_driver_postgresql",
@@ -55,9 +55,7 @@ def test_the_command_line_starts_without_the_compiler():
 def test_submodules_come_when_they_are_asked_for():
     assert "trimtab.datasets.shop_logs" in loaded_by("import trimtab as tt; tt.datasets.read_log")
     assert "trimtab.parts.files" in loaded_by("import trimtab as tt; tt.parquet.fit")
-    assert "trimtab.experiments.timeline" in loaded_by(
-        "import trimtab as tt; tt.experiments.split_log"
-    )
+    assert "trimtab.replay.timeline" in loaded_by("import trimtab as tt; tt.replay.split_log")
 
 
 def test_all_public_names_are_there():

@@ -28,13 +28,14 @@ LINES = (
     "metrics",
     "models",
     "learn",
+    "from_parts",
     "parquet",
     "spark",
     "store",
     "engines",
     "adapters",
     "datasets",
-    "experiments",
+    "replay",
     "daily",
     "abtest",
     "serve",
@@ -133,7 +134,7 @@ def test_names_of_files_tell_them_apart():
     assert twice <= OBVIOUS
 
 
-OBVIOUS = {"settings.py", "files.py", "spark.py", "counts.py"}
+OBVIOUS = {"settings.py", "files.py", "spark.py", "plan.py", "ranking.py"}
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,8 @@ def _command_lines() -> Iterator[str]:
         yield from (f"## {name}", "", _as_code(inspect.cleandoc(command.help)), "")
         yield from ("```sh", *_example(command.epilog), "```", "")
         yield from (f":::{{program}} trimtab {name}", ":::", "")
-        for parameter in sorted(command.params, key=lambda p: not p.required):
+        shown = (parameter for parameter in command.params if not parameter.hidden)
+        for parameter in sorted(shown, key=lambda p: not p.required):
             words = " ".join(filter(None, [_as_code(parameter.help), _default(parameter)]))
             yield from (f":::{{option}} {_usage(parameter)}", words, ":::", "")
 

@@ -55,7 +55,7 @@ __all__ = [
 ]
 
 _SUBPACKAGES = (
-    "abtest", "daily", "datasets", "engines", "experiments", "parquet", "report", "serve", "spark",
+    "abtest", "daily", "datasets", "engines", "parquet", "replay", "report", "serve", "spark",
 )  # fmt: skip
 
 

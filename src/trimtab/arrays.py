@@ -17,6 +17,9 @@ Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 Flags = NDArray[np.bool_]
 
+# Where an entry of a wider list comes from; what is trending and the user's own has the sum.
+LISTED, TRENDING, OWN = 0, 1, 2
+
 
 class Lists(NamedTuple):
     """One list of scored items per unit, in CSR form; an item appears at most once in a list."""

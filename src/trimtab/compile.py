@@ -12,21 +12,22 @@ from __future__ import annotations
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from trimtab.checks import SCALES
 from trimtab.daily import Refresh
 from trimtab.daily.refresh import ACCEPTABLE
+from trimtab.datasets import generate_log
 from trimtab.errors import TrimtabWarning
 from trimtab.learn import BiasLearner
 from trimtab.metrics.evaluation import evaluate
-from trimtab.models.item_bias import ItemBias
 from trimtab.store import Store
 from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER, WEIGHT
 
@@ -40,39 +41,23 @@ def compile_kernels() -> float:
     start = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="trimtab-compile-") as name, warnings.catch_warnings():
         warnings.simplefilter("ignore", TrimtabWarning)
-        shop = _Shop()
-        for bias in _learn(shop):
-            _use(bias, shop)
-        store = _refresh(shop, Path(name))
+        lists, events = _tiny_shop()
+        _learn(lists, events)
+        _learn(_as_text(lists), _as_text(events))
+        store = _refresh(lists, events, Path(name))
         if find_spec("starlette") is not None:  # of the extra "serve"
             _serve(store)
     return time.perf_counter() - start
 
 
-class _Shop:
-    """A tiny shop whose users buy from the first items of their lists, and other items of late."""
-
-    def __init__(self) -> None:
-        rng = np.random.default_rng(0)
-        items = np.argsort(rng.random((_N_USERS, _N_ITEMS)), axis=1)[:, :_N_LISTED]
-        users = np.repeat(np.arange(_N_USERS), _N_LISTED)
-        scores = np.tile(1.0 / np.arange(1, _N_LISTED + 1), _N_USERS)
-        self.lists = pa.table({USER: users, ITEM: items.ravel(), SCORE: scores})
-        self.end = _START + timedelta(_N_DAYS)
-        seconds = np.sort(rng.integers(0, _N_DAYS * 86_400, 30 * _N_USERS))
-        buyers = rng.integers(0, _N_USERS, len(seconds))
-        places = np.minimum(rng.geometric(0.3, len(seconds)) - 1, _N_LISTED - 1)
-        bought = items[buyers, places]
-        late = (seconds > (_N_DAYS - 9) * 86_400) & (rng.random(len(seconds)) < 0.5)
-        bought[late] = rng.integers(0, 5, int(late.sum()))
-        times = [_START + timedelta(seconds=int(second)) for second in seconds]
-        self.events = pa.table({USER: buyers, ITEM: bought, TIMESTAMP: times})
-
-    def split(self) -> tuple[pa.Table, pa.Table]:
-        """The events before the last days, and those of the last days."""
-        since = pa.scalar(self.end - timedelta(_RECENT_DAYS), self.events[TIMESTAMP].type)
-        early = np.array([time < since.as_py() for time in self.events[TIMESTAMP].to_pylist()])
-        return self.events.filter(pa.array(early)), self.events.filter(pa.array(~early))
+def _tiny_shop() -> tuple[pa.Table, pa.Table]:
+    """Lists of random items, and events of strong drift."""
+    random = np.random.default_rng(0)
+    items = np.argsort(random.random((_N_USERS, _N_ITEMS)), axis=1)[:, :_N_LISTED]
+    scores = np.tile(1.0 / np.arange(1, _N_LISTED + 1), _N_USERS)
+    users = np.repeat(np.arange(_N_USERS), _N_LISTED)
+    lists = pa.table({USER: users, ITEM: items.ravel(), SCORE: scores})
+    return lists, generate_log(_N_USERS, _N_ITEMS, _N_DAYS, 30, drift=1.0, start=_START.date())
 
 
 def _as_text(table: pa.Table) -> pa.Table:
@@ -82,52 +67,42 @@ def _as_text(table: pa.Table) -> pa.Table:
     return table
 
 
-def _learn(shop: _Shop) -> Iterator[ItemBias]:
-    """Biases of every scale, of ids that are numbers and text, and of weighted events."""
-    history, recent = shop.split()
-    weights = pa.array(np.linspace(0.5, 1.0, recent.num_rows))
-    for scale in ("log", "additive", "list"):
-        yield BiasLearner(scale=scale).fit(shop.lists, recent, history=history)
-    yield BiasLearner().fit(shop.lists, recent.append_column(WEIGHT, weights))
-    yield BiasLearner.paper().fit(shop.lists, recent)
-    yield BiasLearner(method="ascent").fit(
-        *(_as_text(table) for table in (shop.lists, recent)), history=_as_text(history)
-    )
+def _learn(lists: pa.Table, events: pa.Table) -> None:
+    """Learn biases of every scale and method, also of weighted events; apply and evaluate them."""
+    is_late = pc.greater_equal(events[TIMESTAMP], _START + timedelta(_N_DAYS - _RECENT_DAYS))
+    history, recent = events.filter(pc.invert(is_late)), events.filter(is_late)
+    weights = pa.array(np.linspace(0.5, 1.0, len(recent)))
+    learners = [BiasLearner(scale=scale) for scale in SCALES] + [BiasLearner(method="ascent")]
+    for bias in (
+        *(learner.fit(lists, recent, history=history) for learner in learners),
+        BiasLearner().fit(lists, recent.append_column(WEIGHT, weights)),
+        BiasLearner.paper().fit(lists, recent),
+    ):
+        bias.apply(lists, exclude=recent.select([USER, ITEM]), explore=1)
+        depth = None if bias.unlisted == "zero" else 5
+        evaluate(bias.apply(lists, depth=depth, duplicates="max"), recent)
 
 
-def _use(bias: ItemBias, shop: _Shop) -> None:
-    """Apply and evaluate biases."""
-    _, recent = shop.split()
-    is_text = not isinstance(bias.item_ids, np.ndarray)
-    lists, recent = (_as_text(t) if is_text else t for t in (shop.lists, recent))
-    pairs = recent.select([USER, ITEM])
-    bias.apply(lists, exclude=pairs, explore=1)
-    depth = None if bias.unlisted == "zero" else 5
-    evaluate(bias.apply(lists, depth=depth, duplicates="max"), recent)
-
-
-def _refresh(shop: _Shop, folder: Path) -> Path:
+def _refresh(lists: pa.Table, events: pa.Table, folder: Path) -> Path:
     """Publish a reranker and finished lists, as the daily job does; return the store."""
     (folder / "lists").mkdir()
-    pq.write_table(shop.events, folder / "events.parquet")
-    for days in range(_N_DAYS - 25, _N_DAYS + 1):
-        pq.write_table(
-            shop.lists, folder / "lists" / f"{_START + timedelta(days):%Y-%m-%d}.parquet"
-        )
+    pq.write_table(events, folder / "events.parquet")
+    for day in range(_N_DAYS - 25, _N_DAYS + 1):
+        pq.write_table(lists, folder / "lists" / f"{_START + timedelta(day):%Y-%m-%d}.parquet")
     for method in ("auto", "reranker"):
         Refresh(
             lists=folder / "lists", events=folder / "events.parquet", store=folder / "store",
             method=method, accept=ACCEPTABLE, recent_days=_RECENT_DAYS, windows=3, keep=2,
-        ).run(f"{shop.end:%Y-%m-%d}")  # fmt: skip
+        ).run(f"{_START + timedelta(_N_DAYS):%Y-%m-%d}")  # fmt: skip
     return folder / "store"
 
 
 def _serve(store: Path) -> None:
     """Load the served version as the service does, which ranks a first list."""
-    from trimtab.serve.service import Service
     from trimtab.serve.settings import Settings
+    from trimtab.serve.watcher import StoreWatcher
 
-    Service(Store(store), Settings()).load()
+    StoreWatcher(Store(store), Settings()).load()
 
 
 if __name__ == "__main__":

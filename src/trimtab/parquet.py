@@ -2,49 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import reduce
-from operator import add
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from trimtab.checks import require_columns, require_k, require_no_nulls, require_rows
+from trimtab import from_parts
 from trimtab.learn import BiasLearner, RerankLearner
-from trimtab.learn.coded_part import COLUMNS as FIT_COLUMNS
-from trimtab.learn.counted import sort_tables
-from trimtab.metrics.evaluation import finish, judge_part
 from trimtab.models import ItemBias, Model, Reranker
-from trimtab.models.applying import COLUMNS, item_type, look_ahead, rank_part
-from trimtab.models.list_ranking import choose_depth, warn_of
+from trimtab.models.applying import item_type, look_ahead, rank_part
+from trimtab.models.list_ranking import warn_of
 from trimtab.models.model import LeftOut
-from trimtab.parts.files import open_files, open_table, read_into_memory, write_parts
+from trimtab.parts.files import ROWS_PER_PART, open_files, open_table, write_parts
 from trimtab.progress import Progress, show_parts
-from trimtab.tables.columns import COUNT, ITEM, RANK, SCORE, USER, WINDOW, GivenColumns, own_names
+from trimtab.tables.columns import ITEM, GivenColumns, with_column
 from trimtab.tables.files import require_suffix, require_writable_folder
-from trimtab.tables.frames import Table, read_frame
-from trimtab.tables.rows import Rows
-from trimtab.tables.user_ranges import ROWS_PER_PART
 
 __all__ = ["WrittenLists", "apply", "evaluate", "fit"]
 
 
 def fit(
-    learner: BiasLearner | RerankLearner,
-    recs: Any,
-    recent: Any,
-    *,
-    history: Any | None = None,
-    items: Any | None = None,
-    weights: Any | None = None,
-    start: ItemBias | None = None,
-    duplicates: str = "error",
-    progress: bool | Progress | None = None,
-    columns: GivenColumns = None,
-    rows_per_part: int = ROWS_PER_PART,
-    folder: Path | None = None,
-) -> ItemBias | Reranker:
+    learner: BiasLearner | RerankLearner, recs: Any, recent: Any, *, history: Any | None = None,
+    items: Any | None = None, weights: Any | None = None, start: ItemBias | None = None,
+    duplicates: str = "error", progress: bool | Progress | None = None,
+    columns: GivenColumns = None, rows_per_part: int = ROWS_PER_PART, folder: Path | None = None,
+) -> ItemBias | Reranker:  # fmt: skip
     """Return what the learner's own `fit` returns for the same tables in memory, to the byte.
 
     Tables are read part by part, by ranges of user ids. If their row groups are not in the order
@@ -67,45 +50,12 @@ def fit(
         rows_per_part: about how many rows of the largest table are held at once.
         folder: for temporary files; by default the system's.
     """
-    given = {
-        "recs": recs, "recent": recent, "history": history, "items": items, "weights": weights,
-    }  # fmt: skip
-    tables = {
-        name: open_table(name, source, *FIT_COLUMNS[name], columns)
-        for name, source in given.items()
-        if source is not None
-    }
-    return fit_rows(learner, tables, duplicates, None, start, progress, rows_per_part, folder)
-
-
-def fit_rows(
-    learner: BiasLearner | RerankLearner, tables: Mapping[str, Rows], duplicates: str,
-    labels: dict[str, str] | None = None, start: ItemBias | None = None,
-    progress: bool | Progress | None = None, rows_per_part: int = ROWS_PER_PART,
-    folder: Path | None = None,
-) -> ItemBias | Reranker:  # fmt: skip
-    """Return what a learner learns from open tables; see `fit`.
-
-    Args:
-        learner: the settings.
-        tables: by name.
-        duplicates: as for `fit`.
-        labels: windows of the tables of lists, if each has its own: "recs" and others by any name.
-        start: as for `fit`.
-        progress: as for `fit`.
-        rows_per_part: as for `fit`.
-        folder: as for `fit`.
-    """
-    columns = {name: list(rows.schema.names) for name, rows in tables.items()}
-
-    def read(name: str) -> Table:
-        return read_frame(tables[name].read(), name, *columns[name])
-
-    by_user, shared, reading = sort_tables(learner, columns, read, duplicates, labels)
-    for name in by_user:
-        require_rows(name, tables[name].n_rows)
-    with open_files({name: tables[name] for name in by_user}, rows_per_part, folder) as parts:
-        return learner.fit_parts(parts, shared, reading, start, progress)
+    return from_parts.fit(
+        partial(open_table, columns=columns),
+        partial(open_files, rows_per_part=rows_per_part, folder=folder),
+        learner, start, duplicates, progress,
+        recs=recs, recent=recent, history=history, items=items, weights=weights,
+    )  # fmt: skip
 
 
 class WrittenLists(NamedTuple):
@@ -118,23 +68,12 @@ class WrittenLists(NamedTuple):
 
 
 def apply(
-    model: Model,
-    recs: Any,
-    out: str | Path,
-    k: int = 10,
-    *,
-    exclude: Any | None = None,
-    allowed: Any | None = None,
-    duplicates: str = "error",
-    depth: int | str | None = None,
-    history: Any | None = None,
-    as_of: Any | None = None,
-    tz: str | None = None,
-    columns: GivenColumns = None,
-    rows_per_part: int = ROWS_PER_PART,
-    folder: Path | None = None,
+    model: Model, recs: Any, out: str | Path, k: int = 10, *, exclude: Any | None = None,
+    allowed: Any | None = None, duplicates: str = "error", depth: int | str | None = None,
+    history: Any | None = None, as_of: Any | None = None, tz: str | None = None,
+    columns: GivenColumns = None, rows_per_part: int = ROWS_PER_PART, folder: Path | None = None,
     progress: bool | Progress | None = None,
-) -> WrittenLists:
+) -> WrittenLists:  # fmt: skip
     """Write the top k of every user to a Parquet file: the table that `model.apply` returns.
 
     Tables are read part by part, by ranges of user ids. If their row groups are not in the order
@@ -168,19 +107,10 @@ def apply(
     path = Path(out)
     require_suffix(path, (".parquet",))
     require_writable_folder(path.parent)
-    require_k(k)
-    choose_depth(model.item_bias, depth)
-    model.refuse_events(history, as_of)
-    given = {"recs": recs, "exclude": exclude, "history": history}
-    tables = {
-        name: open_table(name, source, *COLUMNS[name], columns)
-        for name, source in given.items()
-        if source is not None
-    }
-    require_rows("recs", tables["recs"].n_rows)
-    options: dict[str, Any] = {"duplicates": duplicates, "depth": depth, "as_of": as_of}
-    if allowed is not None:
-        options["allowed"] = read_into_memory(allowed, columns)
+    tables, options = from_parts.open_apply(
+        partial(open_table, columns=columns), model, k, recs, exclude, allowed, history,
+        duplicates=duplicates, depth=depth, as_of=as_of,
+    )  # fmt: skip
     path.parent.mkdir(parents=True, exist_ok=True)
     with open_files(tables, rows_per_part, folder or path.parent) as parts:
         n_unknown = None
@@ -192,7 +122,7 @@ def apply(
         with write_parts(path) as file, show_parts(progress, "ranking") as report:
             total = None
             for done, part in enumerate(parts.map(rank_part, model, k, options, tz), start=1):
-                report(1, done, len(parts.parts))
+                report(1, done, parts.n_parts)
                 if part.top is not None:
                     file.add(_with_items(part.top, kind))
                 total = part if total is None else total + part
@@ -205,26 +135,16 @@ def apply(
 
 def _with_items(top: pa.Table, kind: pa.DataType) -> pa.Table:
     """Return lists with item ids of one type in all parts."""
-    if top.schema.field(ITEM).type.equals(kind):
-        return top
-    place = top.column_names.index(ITEM)
-    return top.set_column(place, ITEM, top[ITEM].cast(kind))
+    same = top.schema.field(ITEM).type.equals(kind)
+    return top if same else with_column(top, ITEM, top[ITEM].cast(kind))
 
 
 def evaluate(
-    topk: Any,
-    truth: Any,
-    k: int = 10,
-    weights: Any | None = None,
-    *,
-    weight: str | None = None,
-    baseline: Any | None = None,
-    history: Any | None = None,
-    columns: GivenColumns = None,
-    rows_per_part: int = ROWS_PER_PART,
-    folder: Path | None = None,
+    topk: Any, truth: Any, k: int = 10, weights: Any | None = None, *, weight: str | None = None,
+    baseline: Any | None = None, history: Any | None = None, columns: GivenColumns = None,
+    rows_per_part: int = ROWS_PER_PART, folder: Path | None = None,
     progress: bool | Progress | None = None,
-) -> dict[str, float | int]:
+) -> dict[str, float | int]:  # fmt: skip
     """Return what `trimtab.evaluate` returns for the same tables in memory, to the last digit.
 
     Tables are read part by part, by ranges of user ids. If their row groups are not in the order
@@ -245,44 +165,8 @@ def evaluate(
         folder: for temporary files; by default the system's.
         progress: as for `trimtab.parquet.apply`.
     """
-    require_k(k)
-    given = {"topk": topk} if baseline is None else {"topk": topk, "baseline": baseline}
-    tables = {name: _open_lists(name, lists, columns) for name, lists in given.items()}
-    needed = dict.fromkeys((USER, ITEM) if weight is None else (USER, ITEM, weight))
-    tables["truth"] = open_table("truth", truth, tuple(needed), (WINDOW,), columns)
-    past = None if history is None else open_table("history", history, (ITEM,), (COUNT,), columns)
-    for name, rows in tables.items():
-        require_rows(name, rows.n_rows)
-    by_user = None if weights is None else read_into_memory(weights, columns)
-    sales = None if past is None else _count_sales(past)
-    with (
-        open_files(tables, rows_per_part, folder) as parts,
-        show_parts(progress, "evaluating") as report,
-    ):
-        judged = []
-        for part in parts.map(judge_part, k, weight):
-            judged.append(part)
-            report(1, len(judged), len(parts.parts))
-    return finish(reduce(add, judged), by_user, sales, weight)
-
-
-def _open_lists(name: str, source: Any, columns: GivenColumns) -> Rows:
-    rows = open_table(name, source, (USER, ITEM), (RANK, SCORE, WINDOW), columns)
-    if RANK in rows.schema.names:
-        return open_table(name, source, (USER, ITEM), (RANK, WINDOW), columns)
-    empty = rows.schema.empty_table()
-    require_columns(name, empty.column_names, [SCORE], own_names(empty))
-    return rows
-
-
-def _count_sales(history: Rows) -> pa.Table:
-    """Return sales by item, or the rows if they have counts already."""
-    if COUNT in history.schema.names:
-        return history.read()
-    sales = pa.table({ITEM: history.schema.empty_table()[ITEM], COUNT: pa.array([], pa.int64())})
-    for batch in history.batches():
-        require_no_nulls("history", history.own_name(ITEM), batch[0])
-        counted = history.finish(batch).group_by(ITEM).aggregate([([], "count_all")])
-        both = pa.concat_tables([sales, counted.rename_columns([ITEM, COUNT])])
-        sales = both.group_by(ITEM).aggregate([(COUNT, "sum")]).rename_columns([ITEM, COUNT])
-    return sales.replace_schema_metadata(history.schema.metadata)
+    return from_parts.evaluate(
+        partial(open_table, columns=columns),
+        partial(open_files, rows_per_part=rows_per_part, folder=folder),
+        topk, truth, k, weights, weight, baseline, history, progress,
+    )  # fmt: skip

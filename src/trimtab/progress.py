@@ -15,19 +15,42 @@ _PATIENCE = 1.5  # seconds; shorter fits show nothing
 
 @contextmanager
 def progress_reporter(
-    wanted: bool | Progress | None, max_cycles: int | None
+    wanted: bool | Progress | None, max_cycles: int | None, label: str | None = None
 ) -> Iterator[Progress | None]:
-    """Yield the progress callback of a fit."""
+    """Yield the progress callback of a fit, or of other work if there is a label."""
     if callable(wanted):
         yield wanted
     elif wanted is False or (wanted is None and not sys.stderr.isatty()):
         yield None
     else:
-        bar = _Bar(max_cycles or 1)
+        started, n_cycles = time.monotonic(), max_cycles or 1
+        bar: Any = None
+
+        def show(cycle: int, done: int, total: int) -> None:
+            """Draw the bar, unless the fit has only just started."""
+            nonlocal bar
+            description = label or f"learning, cycle {cycle}"
+            if bar is None and time.monotonic() - started < _PATIENCE:
+                return
+            bar = bar or _start_bar(description)
+            share = min(1.0, (cycle - 1 + done / max(total, 1)) / n_cycles)
+            bar.update(bar.task_ids[0], completed=share, description=description)
+
         try:
-            yield bar.show
+            yield show
         finally:
-            bar.close()
+            if bar is not None:
+                bar.stop()
+
+
+def _start_bar(description: str) -> Any:
+    from rich.console import Console
+    from rich.progress import Progress as RichProgress
+
+    bar = RichProgress(console=Console(stderr=True), transient=True)
+    bar.start()
+    bar.add_task(description, total=1.0)
+    return bar
 
 
 @contextmanager
@@ -38,48 +61,5 @@ def show_parts(wanted: bool | Progress | None, label: str) -> Iterator[Progress]
         wanted: True, False, or None for a bar on a terminal only; or a function to call instead.
         label: what is done with the parts, to begin the line with.
     """
-    if callable(wanted):
-        yield wanted
-    elif wanted is False or (wanted is None and not sys.stderr.isatty()):
-        yield lambda cycle, done, total: None
-    else:
-        bar = _Bar(1, label)
-        try:
-            yield bar.show
-        finally:
-            bar.close()
-
-
-class _Bar:
-    def __init__(self, n_cycles: int, label: str | None = None) -> None:
-        self._label = label
-        self._started = time.monotonic()
-        self._n_cycles = n_cycles
-        self._bar: Any = None
-        self._task: Any = None
-
-    def show(self, cycle: int, done: int, total: int) -> None:
-        """Draw the bar, unless the fit has only just started."""
-        if self._bar is None:
-            if time.monotonic() - self._started < _PATIENCE:
-                return
-            self._draw()
-        share = min(1.0, (cycle - 1 + done / max(total, 1)) / self._n_cycles)
-        self._bar.update(
-            self._task,
-            completed=share,
-            description=self._label or f"learning, cycle {cycle}",
-        )
-
-    def _draw(self) -> None:
-        from rich.console import Console
-        from rich.progress import Progress as RichProgress
-
-        self._bar = RichProgress(console=Console(stderr=True), transient=True)
-        self._bar.start()
-        self._task = self._bar.add_task(self._label or "learning", total=1.0)
-
-    def close(self) -> None:
-        """Remove the bar."""
-        if self._bar is not None:
-            self._bar.stop()
+    with progress_reporter(wanted, 1, label) as report:
+        yield report or (lambda cycle, done, total: None)

@@ -3,49 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import reduce
-from operator import add
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
-from trimtab.checks import require_k, require_rows, require_whole
+from trimtab import from_parts
+from trimtab.checks import require_whole
 from trimtab.errors import TrimtabError
 from trimtab.learn import BiasLearner, RerankLearner
-from trimtab.learn.coded_part import COLUMNS as FIT_COLUMNS
-from trimtab.learn.counted import sort_tables
-from trimtab.metrics.evaluation import finish, judge_part
 from trimtab.models import ItemBias, Model, Reranker
-from trimtab.models.applying import COLUMNS, item_type, look_ahead, look_at, rank_part
-from trimtab.models.list_ranking import choose_depth
+from trimtab.models.applying import item_type, look_ahead, look_at, rank_part
 from trimtab.progress import Progress
-from trimtab.tables.columns import COUNT, ITEM, RANK, SCORE, USER, WEIGHT, WINDOW
-from trimtab.tables.frames import Table, read_frame
+from trimtab.tables.columns import ITEM, RANK, SCORE, USER, WINDOW
 
 try:
     from pyspark.sql import DataFrame
-    from pyspark.sql import functions as F  # noqa: N812
 except ImportError as error:
     raise TrimtabError("Spark support is not installed: pip install trimtab[spark]") from error
 
-from trimtab.parts.spark import open_spark, read_spark_frame, to_arrow
+from trimtab.parts.spark import SparkTable, open_spark
 
 __all__ = ["apply", "evaluate", "fit"]
 
 
 def fit(
-    learner: BiasLearner | RerankLearner,
-    recs: Any,
-    recent: Any,
-    *,
-    history: Any | None = None,
-    items: Any | None = None,
-    weights: Any | None = None,
-    start: ItemBias | None = None,
-    duplicates: str = "error",
-    progress: bool | Progress | None = None,
+    learner: BiasLearner | RerankLearner, recs: Any, recent: Any, *, history: Any | None = None,
+    items: Any | None = None, weights: Any | None = None, start: ItemBias | None = None,
+    duplicates: str = "error", progress: bool | Progress | None = None,
     partitions: int | None = None,
-) -> ItemBias | Reranker:
+) -> ItemBias | Reranker:  # fmt: skip
     """Return what the learner's own `fit` returns for the same tables, to the byte.
 
     All users are counted in Spark's partitions; the units that are learned from come to the driver:
@@ -64,41 +51,17 @@ def fit(
         progress: as for `BiasLearner.fit`.
         partitions: number of partitions to divide the users into; the result does not depend on it.
     """
-    if partitions is not None:
-        require_whole("partitions", partitions, 1)
-    learner.check_start(start)
-    given = {
-        "recs": recs, "recent": recent, "history": history, "items": items, "weights": weights,
-    }  # fmt: skip
-    frames = {
-        name: read_spark_frame(frame, name, *FIT_COLUMNS[name])
-        for name, frame in given.items()
-        if frame is not None
-    }
-    columns = {name: frame.columns for name, frame in frames.items()}
-
-    def read(name: str) -> Table:
-        return read_frame(to_arrow(frames[name]), name, *columns[name])
-
-    names, shared, reading = sort_tables(learner, columns, read, duplicates)
-    by_user = {name: frames[name] for name in names}
-    with open_spark(by_user, partitions) as parts:
-        return learner.fit_parts(parts, shared, reading, start, progress)
+    return from_parts.fit(
+        SparkTable, _divide_into(partitions), learner, start, duplicates, progress,
+        recs=recs, recent=recent, history=history, items=items, weights=weights,
+    )  # fmt: skip
 
 
 def apply(
-    model: Model,
-    recs: Any,
-    k: int = 10,
-    *,
-    history: Any | None = None,
-    as_of: Any | None = None,
-    exclude: Any | None = None,
-    allowed: Any | None = None,
-    duplicates: str = "error",
-    depth: int | str | None = None,
-    partitions: int | None = None,
-) -> DataFrame:
+    model: Model, recs: Any, k: int = 10, *, history: Any | None = None, as_of: Any | None = None,
+    exclude: Any | None = None, allowed: Any | None = None, duplicates: str = "error",
+    depth: int | str | None = None, partitions: int | None = None,
+) -> DataFrame:  # fmt: skip
     """Return the top k of every user: the same rows as `ItemBias.apply` or `Reranker.apply`.
 
     Tables are checked before they are used, so they are read more than once; cache a table that is
@@ -126,40 +89,36 @@ def apply(
         user_id, item_id, score (with bias), rank (from 1); ids keep their types. Partitions are in
         the order of users, rows in the order of users and ranks.
     """
-    require_k(k)
-    choose_depth(model.item_bias, depth)
-    model.refuse_events(history, as_of)
-    given = {"recs": recs, "exclude": exclude, "history": history}
-    frames = {
-        name: read_spark_frame(frame, name, *COLUMNS[name])
-        for name, frame in given.items()
-        if frame is not None
-    }
-    options: dict[str, Any] = {"duplicates": duplicates, "depth": depth, "as_of": as_of}
+    divide = _divide_into(partitions)
     if allowed is not None:
-        options["allowed"] = to_arrow(read_spark_frame(allowed, "allowed", (ITEM,)).distinct())
-    with open_spark(frames, partitions) as parts:
+        allowed = SparkTable("allowed", allowed, (ITEM,)).frame.distinct()
+    tables, options = from_parts.open_apply(
+        SparkTable, model, k, recs, exclude, allowed, history,
+        duplicates=duplicates, depth=depth, as_of=as_of,
+    )  # fmt: skip
+    with divide(tables) as parts:
         if history is not None:
             model, options["as_of"] = look_ahead(model, parts, as_of, duplicates, None)
         else:
             for _ in parts.map(look_at, model.item_bias.unlisted, duplicates, None):
                 pass  # refuses lists before a frame of them is returned
-        _refuse_as_locally(frames, model, int(k), options)
+        # So does a row of each table, which is ranked here as the local `apply` ranks it.
+        _rank_rows({name: own.read(1) for name, own in tables.items()}, model, int(k), options)
+        recs = tables["recs"].frame
+        types = {c: recs.schema[c].dataType.simpleString() for c in recs.columns if c != SCORE}
         kind = parts.schemas["recs"].field(ITEM).type
-        ids = [c for c in (USER, WINDOW, ITEM) if c in frames["recs"].columns]
-        types = {c: frames["recs"].schema[c].dataType.simpleString() for c in ids}
         if not item_type(model, kind).equals(kind):
             types[ITEM] = "bigint"
-        schema = [f"`{c}` {types[c]}" for c in ids] + [f"{SCORE} double", f"{RANK} bigint"]
-        return parts.to_frame(_rank_rows, ", ".join(schema), model, int(k), options)
+        ids = [f"`{c}` {types[c]}" for c in (USER, WINDOW, ITEM) if c in types]
+        schema = ", ".join([*ids, f"{SCORE} double", f"{RANK} bigint"])
+        top: DataFrame = parts.to_frame(_rank_rows, schema, model, int(k), options)
+        return top
 
 
-def _refuse_as_locally(
-    frames: Mapping[str, DataFrame], model: Model, k: int, options: Mapping[str, Any]
-) -> None:
-    """Raise what the local `apply` raises for a row of each table; a frame would do so later."""
-    rows = {name: to_arrow(frame.limit(1)) for name, frame in frames.items()}
-    rank_part(rows, model, k, options, None)
+def _divide_into(partitions: int | None) -> Any:
+    if partitions is not None:
+        require_whole("partitions", partitions, 1)
+    return partial(open_spark, n_parts=partitions)
 
 
 def _rank_rows(
@@ -170,16 +129,9 @@ def _rank_rows(
 
 
 def evaluate(
-    topk: Any,
-    truth: Any,
-    k: int = 10,
-    weights: Any | None = None,
-    *,
-    weight: str | None = None,
-    baseline: Any | None = None,
-    history: Any | None = None,
-    partitions: int | None = None,
-) -> dict[str, float | int]:
+    topk: Any, truth: Any, k: int = 10, weights: Any | None = None, *, weight: str | None = None,
+    baseline: Any | None = None, history: Any | None = None, partitions: int | None = None,
+) -> dict[str, float | int]:  # fmt: skip
     """Return what `trimtab.evaluate` returns for the same tables, for any partitions.
 
     A few numbers of each user who bought something come to the driver, about 100 bytes before they
@@ -197,28 +149,6 @@ def evaluate(
         history: earlier sales, one row each or with a column `count`, for novelty.
         partitions: number of partitions to divide the users into; no digit depends on it.
     """
-    require_k(k)
-    given = {"topk": topk} if baseline is None else {"topk": topk, "baseline": baseline}
-    frames = {
-        name: read_spark_frame(frame, name, (USER, ITEM), (RANK, SCORE, WINDOW))
-        for name, frame in given.items()
-    }
-    needed = tuple(dict.fromkeys((USER, ITEM) if weight is None else (USER, ITEM, weight)))
-    frames["truth"] = read_spark_frame(truth, "truth", needed, (WINDOW,))
-    for name, frame in frames.items():
-        require_rows(name, len(frame.take(1)))
-    by_user = None
-    if weights is not None:
-        by_user = to_arrow(read_spark_frame(weights, "weights", (USER, WEIGHT)))
-    sales = None if history is None else _count_sales(history)
-    with open_spark(frames, partitions) as parts:
-        judged = reduce(add, parts.map(judge_part, int(k), weight))
-    return finish(judged, by_user, sales, weight)
-
-
-def _count_sales(history: Any) -> pa.Table:
-    """Return sales by item, or the rows if they have counts already."""
-    sales = read_spark_frame(history, "history", (ITEM,), (COUNT,))
-    if COUNT not in sales.columns:
-        sales = sales.groupBy(ITEM).agg(F.count(F.lit(1)).alias(COUNT))
-    return to_arrow(sales)
+    return from_parts.evaluate(
+        SparkTable, _divide_into(partitions), topk, truth, k, weights, weight, baseline, history,
+    )  # fmt: skip

@@ -18,11 +18,9 @@ def thread_count() -> int:
     """Return `TRIMTAB_THREADS` if set, otherwise the number of cores this process may use."""
     text = os.environ.get("TRIMTAB_THREADS")
     if text is None:
-        return (
-            len(os.sched_getaffinity(0))
-            if hasattr(os, "sched_getaffinity")
-            else (os.cpu_count() or 1)
-        )
+        with contextlib.suppress(AttributeError):  # only Linux tells
+            return len(os.sched_getaffinity(0))
+        return os.cpu_count() or 1
     if not text.isdigit() or int(text) < 1:
         raise SettingError(f"TRIMTAB_THREADS={text!r}: must be a whole number of at least 1")
     return int(text)

@@ -12,7 +12,6 @@ from scipy import sparse
 import trimtab as tt
 from trimtab import DataError, SettingError, TrimtabError
 from trimtab.adapters.numbered_lists import (
-    ScoredRows,
     from_best_k,
     from_factors,
     from_matrix,
@@ -38,20 +37,14 @@ def codes(n: int) -> np.ndarray:
 # Invalid scores.
 
 
-@pytest.mark.parametrize("mark", [np.nan, -np.inf, np.inf, LOWEST, -np.finfo(np.float64).max])
-def test_invalid_scores_in_tables_and_matrices_are_left_out(mark):
-    table = pa.table({"user_id": [1, 1, 2], "item_id": [5, 6, 5], "score": [mark, -0.5, mark]})
-    assert rows(tt.recs_from(table)) == [(1, 6, -0.5)]
-    matrix = sparse.csr_matrix(([mark, -0.5, mark], ([1, 1, 2], [5, 6, 5])), (3, 7))
-    assert rows(tt.recs_from(matrix)) == [(1, 6, -0.5)]
-
-
-def test_rows_without_a_score_are_left_out():
+def test_invalid_scores_are_left_out():
+    for mark in (np.nan, -np.inf, np.inf, LOWEST, -np.finfo(np.float64).max):
+        table = pa.table({"user_id": [1, 1, 2], "item_id": [5, 6, 5], "score": [mark, -0.5, mark]})
+        assert rows(tt.recs_from(table)) == [(1, 6, -0.5)]
+        matrix = sparse.csr_matrix(([mark, -0.5, mark], ([1, 1, 2], [5, 6, 5])), (3, 7))
+        assert rows(tt.recs_from(matrix)) == [(1, 6, -0.5)]
     table = pl.DataFrame({"user_id": ["a", "a"], "item_id": [5, 6], "score": [None, 2]})
     assert tt.recs_from(table).rows() == [("a", 6, 2.0)]
-
-
-def test_factors_that_are_not_finite_give_no_rows():
     users = np.array([[1.0, 1.0], [np.nan, 1.0]])
     items = np.array([[1.0, 2.0], [np.inf, 1.0], [-1.0, -1.0]])
     assert rows(tt.recs_from((users, items))) == [(0, 0, 3.0), (0, 2, -2.0)]
@@ -70,26 +63,18 @@ def test_padding_and_hidden_items_of_a_library_are_left_out():
     assert rows(recs) == [(u, i, s) for u in (0, 1) for i, s in ((2, 0.5), (0, -0.5))]
 
 
-def test_stored_zeros_of_a_score_matrix_count():
-    matrix = sparse.csr_matrix(([0.0, -1.0], ([0, 0], [2, 1])), (1, 4))
-    assert rows(tt.recs_from(matrix)) == [(0, 2, 0.0), (0, 1, -1.0)]
-
-
 # Order.
 
 
-def test_ties_go_to_the_smaller_id_in_any_order_of_numbers():
+def test_ties_and_users_are_in_the_order_of_ids_whatever_their_numbers():
     alike = np.ones((1, 2)), np.ones((4, 2))
     assert tt.recs_from(alike, n=2, item_ids=[9, 3, 7, 1])["item_id"].to_pylist() == [1, 3]
     matrix = sparse.csr_matrix(np.ones((1, 4)))
     recs = tt.recs_from(matrix, n=3, item_ids=["b", "a", "C", "d"])
     assert recs["item_id"].to_pylist() == ["C", "a", "b"]
-
-
-def test_users_are_in_the_order_of_ids():
     matrix = sparse.csr_matrix(np.array([[1.0], [2.0], [3.0]]))
-    assert rows(tt.recs_from(matrix, user_ids=[30, 10, 20])) == [(10, 0, 2.0), (20, 0, 3.0),
-                                                                 (30, 0, 1.0)]  # fmt: skip
+    ordered = [(10, 0, 2.0), (20, 0, 3.0), (30, 0, 1.0)]
+    assert rows(tt.recs_from(matrix, user_ids=[30, 10, 20])) == ordered
 
 
 def test_a_library_that_orders_ties_its_own_way_is_asked_for_more():
@@ -100,8 +85,8 @@ def test_a_library_that_orders_ties_its_own_way_is_asked_for_more():
         asked.append((len(numbers), k))
         best = np.array([6, 5, 4, 3, 2, 1, 0, 7])[:k]
         scores = np.array([9.0, 4.0, 4.0, 4.0, 4.0, 4.0, 4.0, 1.0])[:k]
-        return ScoredRows(np.repeat(np.arange(len(numbers)), k), np.tile(best, len(numbers)),
-                     np.tile(scores, len(numbers)))  # fmt: skip
+        units = np.repeat(np.arange(len(numbers)), k)
+        return units, np.tile(best, len(numbers)), np.tile(scores, len(numbers))
 
     lists = from_best_k(query, 2, 8).lists(np.array([0, 1]), 3, codes(8))
     assert lists.items.tolist() == [6, 0, 1] * 2
@@ -115,7 +100,9 @@ def test_a_repeated_pair_keeps_its_best_score():
     assert recs.values.tolist() == [[1, 5, 3.0], [1, 6, 2.0]]
 
 
-def test_repeated_entries_of_a_matrix_are_summed_and_the_matrix_is_not_modified():
+def test_stored_zeros_of_a_matrix_count_repeats_are_summed_and_it_is_not_modified():
+    stored = sparse.csr_matrix(([0.0, -1.0], ([0, 0], [2, 1])), (1, 4))
+    assert rows(tt.recs_from(stored)) == [(0, 2, 0.0), (0, 1, -1.0)]
     matrix = sparse.csr_matrix((np.array([1.0, 2.0, 4.0]), np.array([1, 1, 0]), np.array([0, 3])))
     assert rows(tt.recs_from(matrix)) == [(0, 0, 4.0), (0, 1, 3.0)]
     assert matrix.data.tolist() == [1.0, 2.0, 4.0]
@@ -124,18 +111,18 @@ def test_repeated_entries_of_a_matrix_are_summed_and_the_matrix_is_not_modified(
 # Blocks.
 
 
-@pytest.mark.parametrize("n", [1, 7, 1500])
-def test_factors_of_many_items_and_users(n):
+def test_factors_of_many_items_and_users():
     users, items = RANDOM.normal(size=(150, 5)), RANDOM.normal(size=(1300, 5))
     known = sparse.random(150, 1300, 0.2, "csr", random_state=3)
-    recs = tt.recs_from((users, items), n=n, data=known, exclude_known=True).to_pandas()
     scores = np.where(known.toarray() > 0, -np.inf, users @ items.T)
-    for user in (0, 63, 64, 149):
-        allowed = np.isfinite(scores[user]).sum()
-        expected = np.argsort(-scores[user], kind="stable")[: min(n, allowed)]
-        mine = recs[recs.user_id == user]
-        assert mine.item_id.tolist() == expected.tolist()
-        np.testing.assert_allclose(mine.score, scores[user, expected], rtol=1e-12)
+    for n in (1, 7, 1500):
+        recs = tt.recs_from((users, items), n=n, data=known, exclude_known=True).to_pandas()
+        for user in (0, 63, 64, 149):
+            allowed = np.isfinite(scores[user]).sum()
+            expected = np.argsort(-scores[user], kind="stable")[: min(n, allowed)]
+            mine = recs[recs.user_id == user]
+            assert mine.item_id.tolist() == expected.tolist()
+            np.testing.assert_allclose(mine.score, scores[user, expected], rtol=1e-12)
 
 
 def test_blocks_of_users_change_nothing(bytes_of):

@@ -13,8 +13,8 @@ import pytest
 import made_emails as made
 import trimtab as tt
 from made_verdicts import make_users
+from trimtab.abtest import Settings
 from trimtab.abtest.buckets import Experiment
-from trimtab.abtest.settings import Settings
 
 TOTALS = (
     "--control", "emails=400000,opens=60000,clicks=9000,orders=12",
@@ -33,8 +33,8 @@ def test_totals(call, tmp_path):
     assert run.returncode == 0, run.stderr
     printed = run.stdout.replace("\N{NO-BREAK SPACE}", " ")
     (clicks,) = re.findall(r"^Clicks per open .*", printed, re.M)
-    assert re.search(r"15.0 % +15.5 % +\+3.3 % +\+0.6 to \+6.1 % +significant", clicks)
-    assert "0.015" in printed
+    assert re.search(r"15.0 % +15.5 % +\+3.3 % +\+0.\d to \+6.\d % +significant", clicks)
+    assert "p 0.01" in printed
     assert (tmp_path / "verdict.html").as_uri() in printed
     assert (tmp_path / "verdict.html").stat().st_size > 100_000
 
@@ -53,8 +53,9 @@ def test_a_wrong_split_has_no_verdict_and_a_status_of_its_own(call, tmp_path, fl
 
 def test_json(call, table):
     run = call("abtest", "--table", "users.parquet", "--json", cwd=table)
-    found = json.loads(run.stdout)["findings"]
-    assert found[0]["readings"][0]["p"] == pytest.approx(0.0326149132, abs=5e-11)
+    found = json.loads(run.stdout)
+    assert found["findings"][0]["reading"]["error"] == pytest.approx(0.1124365390, abs=5e-11)
+    assert found["settings"]["name"] == "users"
 
 
 def test_a_csv_with_other_labels(call, tmp_path):
@@ -64,7 +65,8 @@ def test_a_csv_with_other_labels(call, tmp_path):
     run = call(*flags, "--json", cwd=tmp_path)
     assert run.returncode == 0, run.stderr
     expected = tt.abtest.analyse(made.SMALL, Settings(margin=0.02)).to_dict()
-    assert json.loads(run.stdout) == json.loads(json.dumps(expected))
+    found = json.loads(run.stdout)["findings"]
+    assert [row["reading"] for row in found] == [row["reading"] for row in expected["findings"]]
 
 
 def test_raw_logs(call, tmp_path):
@@ -97,11 +99,27 @@ def test_ids_in_csv_logs_are_joined_as_they_are_written(call, tmp_path):
     assert found["Orders per email"]["control"]["numerator"] == 1
 
 
+def test_a_split_of_70_to_30(call, tmp_path):
+    users = make_users(("control", "treatment"), 400).slice(0, 400).to_pandas()
+    kept = users[(users.bucket == "control") | (users.index % 14 < 6)]
+    pq.write_table(pa.Table.from_pandas(kept, preserve_index=False), tmp_path / "users.parquet")
+    flags = ("--users", "users.parquet", "--count", "clicks/impressions")
+    wrong = call("abtest", *flags, cwd=tmp_path)
+    assert (wrong.returncode, "pass --share 0.3 if that was" in wrong.stdout.lower()) == (5, True)
+    pages = []
+    for given in (("--shares", "0.7,0.3"), ("--share", "0.3")):
+        run = call("abtest", *flags, *given, "--out", "v.html", "--name", "autumn", cwd=tmp_path)
+        assert run.returncode == 0, run.stderr
+        pages.append((tmp_path / "v.html").read_text())
+    assert pages[0] == pages[1]
+    assert "autumn." in pages[0]
+
+
 def test_plan(call, table):
     totals = ("--plan", "--control", "emails=100000,opens=15000,clicks=2250")
     run = call("abtest", *totals, "--lift", "5%", "--json", cwd=table)
     (clicks, *_) = json.loads(run.stdout)
-    assert clicks["emails"] == pytest.approx(484_085, abs=2)
+    assert clicks["emails"] == pytest.approx(484_089, abs=2)
     assert call("abtest", *totals, "--lift", "0.05", "--json", cwd=table).stdout == run.stdout
     doubled = call("abtest", *totals, "--lift", "100%", "--json", cwd=table)
     assert json.loads(doubled.stdout)[0]["lift"] == 1
@@ -122,7 +140,7 @@ def test_metrics_of_ones_own(call, tmp_path, ending):
     run = call("abtest", "--users", f"users.{ending}", *OWN, "--json", cwd=tmp_path)
     assert run.returncode == 0, run.stderr
     options = {"counts": ["clicks/impressions", "orders/user"], "amounts": ["revenue/user"]}
-    expected = tt.abtest.analyse_users(made_users, **options).to_dict()
+    expected = tt.abtest.analyse(made_users, Settings(name="users"), **options).to_dict()
     assert json.loads(run.stdout) == json.loads(json.dumps(expected))
 
 
@@ -168,7 +186,7 @@ def test_several_treatments(call, tmp_path):
             ["--salt x", "--labels"],
         ),
         (("--table", "users.parquet", "--labels", "a,b,c", "--share", "0.2"), ["--shares"]),
-        (("--table", "users.parquet", "--shares", "0.5,0.5"), ["--shares 0.5,0.5", "--labels"]),
+        (("--table", "users.parquet", "--shares", "0.5,0.6"), ["shares=0.5,0.6", "add up to 1"]),
         (
             ("--table", "users.parquet", "--labels", "a,b,c", "--shares", "1,x,2"),
             ["shares=x", "0.02"],
@@ -177,6 +195,15 @@ def test_several_treatments(call, tmp_path):
         (("--plan", "--users", "users.parquet", "--table", "x", "--count", "a/b"), ["--users or"]),
         (("--table", "users.parquet", "--alpha", "1e-10"), ["alpha=1e-10", "1e-09"]),
         (("--control", "emails=5"), ["--control", "--treatment"]),
+        ((*TOTALS, "--labels", "A,B"), ["--labels A,B", "--control and --treatment"]),
+        ((*TOTALS, "--salt", "x"), ["--salt x", "--control and --treatment"]),
+        ((*TOTALS, "--session-minutes", "5"), ["--session-minutes 5", "--control and --treatment"]),
+        ((*TOTALS, "--count", "clicks/user"), ["--count clicks/user", "--users"]),
+        ((*TOTALS, "--table", "users.parquet"), ["one of --table, --users"]),
+        (("--table", "users.parquet", "--session-minutes", "5"), ["--session-minutes 5", "--logs"]),
+        (("--table", "users.parquet", "--shares", "0.7,0.3", "--share", "0.3"), ["--share 0.3"]),
+        (("--table", "users.parquet", "--primary", "a/b"), ["primary=a/b", "clicks/opens"]),
+        (("--table", "users.parquet", "--draws", "0"), ["--draws 0", "no bootstrap any more"]),
         (("--control", "emails", "--treatment", "emails=5"), ["'emails'", "name=number"]),
         (("--control", "emails=5,emails=7", "--treatment", "emails=5"), ["'emails=7'", "once"]),
         (("--table", "no.parquet"), ["no.parquet"]),

@@ -14,8 +14,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 import trimtab.cli
-from trimtab.abtest import attribute
-from trimtab.abtest import settings as abtest_settings
+from trimtab.abtest import Settings, attribute
 from trimtab.cli import app
 from trimtab.daily import Refresh, Simulation
 from trimtab.learn import BiasLearner, RerankLearner
@@ -51,7 +50,7 @@ FILLS: dict[str, tuple[Any, ...]] = {
     "rollback": (),
     "diff": (),
     "simulate": (Simulation,),
-    "abtest": (abtest_settings.Settings, attribute),
+    "abtest": (Settings, attribute),
     "serve": (serve_settings.Settings, run_service),
     "rerank fit": (RerankLearner, RerankLearner.fit),
     "rerank apply": (Reranker.apply,),

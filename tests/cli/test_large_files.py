@@ -14,7 +14,7 @@ from made_biases import make_bias
 from made_rerankers import UNTIL, make_reranker
 from repeat_shop import RepeatShop
 from trimtab.cli import biases, list_metrics, reranking
-from trimtab.daily import large_lists
+from trimtab.replay import large_lists
 from trimtab.tables.files import write_table
 
 N_USERS, N_ITEMS = 200, 30

@@ -224,6 +224,6 @@ def test_abtest_logs_and_tables(call, tmp_path):
     pq.write_table(made.SMALL.rename_columns({"bucket": "Gruppe"}), tmp_path / "users.parquet")
     words = ("abtest", "--table", "users.parquet", "--columns", "bucket=Gruppe")
     found = json.loads(succeed(call(*words, "--json", cwd=tmp_path)))["findings"]
-    assert found[0]["readings"][0]["p"] == pytest.approx(0.0326149132, abs=5e-11)
+    assert found[0]["reading"]["error"] == pytest.approx(0.1124365390, abs=5e-11)
     run = call(*words, "--labels", "A,B", cwd=tmp_path)
     assert (run.returncode, "column 'Gruppe' of table has 'control'" in run.stderr) == (2, True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trimtab.cli.printing import describe_seconds, progress_bar
-from trimtab.experiments.pace import CellDone
+from trimtab.replay.results import CellDone
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 
 import trimtab as tt
 from dated_shop import FIRST, TODAY, DatedShop
-from trimtab.daily import large_lists
+from trimtab.replay import large_lists
 from trimtab.tables.files import read_table, write_table
 
 NOW = f"{TODAY}T00:00:00+00:00"
@@ -124,7 +124,7 @@ def test_apply_writes_what_python_gives(call, folder, shop, learned, kind):
     assert done.returncode == 0, done.stderr
     expected = top_of(shop, learned)
     assert read_table(folder / f"top.{kind}").equals(expected)
-    left_out = learned.count_left_out(shop.tonight, shop.log, NOW)
+    left_out = learned.rank(shop.tonight, history=shop.log, as_of=NOW).left_out
     assert done.stdout.splitlines() == [
         f"wrote {expected.num_rows} rows to top.{kind}",
         f"{shop.log.num_rows} events; {sum(left_out)} events were left out: {left_out.later} at or "

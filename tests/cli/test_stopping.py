@@ -19,7 +19,7 @@ SCRIPT = """
 import os, signal, sys
 from pathlib import Path
 from trimtab.cli import main
-from trimtab.daily import large_lists
+from trimtab.replay import large_lists
 pattern, number = sys.argv[1], int(sys.argv[2])
 is_watching = True
 def watch(event, _):

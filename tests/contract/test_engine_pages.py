@@ -23,11 +23,6 @@ def blocks(page: str, kind: str) -> list[str]:
     return re.findall(rf"^```{kind}\n(.*?)^```", (FOLDER / f"{page}.md").read_text(), re.M | re.S)
 
 
-def test_every_adapter_has_a_page():
-    there = {path.stem for path in FOLDER.glob("*.md")}
-    assert there >= set(PAGES)
-
-
 @pytest.mark.parametrize("page", PAGES)
 def test_the_whole_path_takes_under_ten_lines(page):
     (code,) = blocks(page, "python")

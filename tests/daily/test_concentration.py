@@ -14,9 +14,10 @@ import pytest
 
 import trimtab as tt
 from shops import run_in_process
-from trimtab.daily import Refresh, large_lists
+from trimtab.daily import Refresh
 from trimtab.daily.concentration import Concentration, Shown
 from trimtab.errors import RefusedError
+from trimtab.replay import large_lists
 from trimtab.store import Store
 
 AS_OF = date(2026, 3, 10)
@@ -35,7 +36,7 @@ def make_rush(folder: Path, share: float, listed: bool = True) -> Refresh:
     (folder / "lists").mkdir(parents=True)
     others = [random.permutation(np.arange(10, N_ITEMS))[:20] for _ in range(N_USERS)]
     last = np.arange(10) if listed else np.arange(5_000, 5_010)
-    for back in (0, 4, 7):
+    for back in (1, 4, 7):
         rows = {
             "user_id": np.repeat(np.arange(N_USERS), 30),
             "item_id": np.concatenate([np.append(own, last) for own in others]),

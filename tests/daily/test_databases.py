@@ -12,8 +12,8 @@ import pytest
 import trimtab as tt
 from postgres_server import SECRET, free_port, postgres_server
 from shops import AS_OF, run_in_process
-from trimtab.daily.event_sources import query_events
 from trimtab.errors import SettingError, StoreError
+from trimtab.replay.shop import query_events
 from trimtab.tables.places import without_password
 
 pytestmark = pytest.mark.xdist_group("shop")

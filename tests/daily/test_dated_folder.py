@@ -18,10 +18,10 @@ import pytest
 
 import trimtab as tt
 from shops import Ran, run_in_process
-from trimtab.daily.dated_folder import open_lists, plan_lists
 from trimtab.errors import DataError, SettingError
-from trimtab.experiments.plan import read_plan_file
-from trimtab.experiments.results import Results
+from trimtab.replay import open_lists, plan_lists
+from trimtab.replay.plan import read_plan_file
+from trimtab.replay.results import Results
 from trimtab.report.words import percent
 
 pytestmark = pytest.mark.xdist_group("dated_folder")

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from shops import AS_OF, Shop
-from trimtab.daily import large_lists
-from trimtab.daily.large_lists import LargeLists, StackedLists, some_lists
+from shops import AS_OF, TONIGHT, Shop
 from trimtab.errors import DataError, RefusedError
 from trimtab.learn import BiasLearner
+from trimtab.replay import large_lists
+from trimtab.replay.dated_lists import find_lists
+from trimtab.replay.large_lists import LargeLists, some_lists
 from trimtab.store import Version
-from trimtab.tables.columns import ColumnMap
+from trimtab.tables.rows import ParquetRows
 
 pytestmark = pytest.mark.xdist_group("shop")
 
@@ -33,11 +32,16 @@ def manifest_of(version: Version) -> dict[str, object]:
 
 @pytest.fixture
 def keep_in_files(monkeypatch):
-    """Treat lists of any size as large, and count how often they are read into memory."""
-    read = []
+    """Treat lists of any size as large, and note which are read into memory as a whole."""
+    read, whole = [], ParquetRows.read
+
+    def note(rows):
+        if "score" in rows.names:
+            read.append(rows)
+        return whole(rows)
+
     monkeypatch.setattr(large_lists, "LARGE", 10)
-    for kind in (LargeLists, StackedLists):
-        monkeypatch.setattr(kind, "in_memory", read.append)
+    monkeypatch.setattr(ParquetRows, "read", note)
     return read
 
 
@@ -89,7 +93,7 @@ def test_the_ascent_learns_from_large_lists(shop: Shop, monkeypatch):
 
 
 def test_lists_of_few_users_are_refused(shop: Shop, keep_in_files):
-    newest = shop.lists / f"{AS_OF}.parquet"
+    newest = shop.lists / f"{TONIGHT}.parquet"
     lists = pq.read_table(newest)
     pq.write_table(lists.slice(0, lists.num_rows // 4), newest)
     with pytest.raises(RefusedError, match=r"lists of .* cover \d+ users"):
@@ -115,9 +119,8 @@ def test_events_with_ids_of_another_kind_are_refused_as_in_memory(shop: Shop, mo
 def test_lists_to_look_at_are_whole(shop: Shop, monkeypatch):
     monkeypatch.setattr(large_lists, "LARGE", 10)
     monkeypatch.setattr(large_lists, "_ROWS_LOOKED_AT", 200)
-    path = shop.lists / f"{AS_OF - timedelta(1)}.parquet"
-    lists = pq.read_table(path)
-    some, n_users = some_lists(LargeLists.open(path, ColumnMap()))
+    lists = pq.read_table(shop.lists / f"{TONIGHT}.parquet")
+    some, n_users = some_lists(LargeLists.open(find_lists(shop.lists, "UTC"), TONIGHT))
     every = lists["user_id"].value_counts().to_pylist()
     counts = {found["values"]: found["counts"] for found in every}
     picked = some["user_id"].value_counts().to_pylist()

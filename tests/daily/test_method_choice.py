@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import trimtab as tt
-from shops import AS_OF, run_in_process
+from shops import AS_OF, TONIGHT, run_in_process
 from trimtab.daily.method_choice import ForecastOf, choose_method
 from trimtab.errors import SettingError
 from trimtab.store import Store
@@ -52,7 +52,7 @@ def forecasts(**lifts: float | None) -> dict[str, ForecastOf]:
         (
             {"bias": None, "reranker": -0.1},
             "reranker",
-            "bias",
+            "nothing",
             "no method gains on held-out windows",
         ),
     ],
@@ -61,6 +61,35 @@ def test_a_method_is_changed_only_for_a_clear_gain(lifts, served, chosen, why):
     choice = choose_method(forecasts(**lifts), served)
     assert choice.method == chosen
     assert why in choice.why
+
+
+def test_the_forecast_of_the_chosen_allows_for_having_chosen():
+    """The larger of two draws with the same mean is 0.564 standard errors above it."""
+    level = choose_method(forecasts(bias=0.5, reranker=0.5), None)
+    assert level.allowance == pytest.approx(0.02 * 0.5641896, rel=1e-6)
+    ahead = choose_method(forecasts(bias=0.5, reranker=0.53), None)
+    assert 0 < ahead.allowance < level.allowance
+    assert choose_method(forecasts(bias=0.5, reranker=0.9), None).allowance < 1e-9
+    # "Change nothing" was an alternative, too.
+    assert choose_method(forecasts(bias=0.02), None).allowance == pytest.approx(
+        0.02 * 0.2419707, rel=1e-6
+    )
+    random = np.random.default_rng(0)
+    draws = random.normal(0.5, 0.02, (4_000, 2))
+    told = [choose_method(forecasts(bias=a, reranker=b), None) for a, b in draws]
+    means = [max(own.forecasts[n].lift for n in own.forecasts) - own.allowance for own in told]
+    assert np.max(draws, axis=1).mean() > 0.51
+    assert np.mean(means) == pytest.approx(0.5, abs=0.004)
+
+
+def test_what_auto_forecasts_is_lower_than_what_the_method_forecasts(shop):
+    version = shop.job(method="auto").run(AS_OF).version
+    told = version.manifest["method"]
+    own = told["forecasts"][told["used"]]
+    assert told["allowance"] > 0
+    found = [version.forecast[name] for name in ("forecast", "forecast_low", "forecast_high")]
+    expected = [own[name] - told["allowance"] for name in ("lift", "low", "high")]
+    assert found == pytest.approx(expected, abs=1e-12)
 
 
 def test_auto_publishes_the_best_and_says_why(shop):
@@ -98,7 +127,7 @@ def test_the_method_reranker_is_the_option_reranker(shop):
 
 
 def test_auto_leaves_out_what_must_not_be_shown(shop):
-    lists = pq.read_table(shop.lists / f"{AS_OF}.parquet")
+    lists = pq.read_table(shop.lists / f"{TONIGHT}.parquet")
     allowed = pa.table({"item_id": sorted(set(lists["item_id"].to_pylist()))[:40]})
     pq.write_table(allowed, shop.folder / "allowed.parquet")
     done = shop.job(

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import trimtab as tt
-from shops import AS_OF, FIRST, Shop, run_in_process
+from shops import AS_OF, FIRST, TONIGHT, Shop, run_in_process
 from stores import publish
 from trimtab.daily import RealisedLift, realised_lifts
 from trimtab.errors import SettingError, StoreError
@@ -42,13 +42,13 @@ def test_it_counts_by_the_weights_of_events(shop):
     pq.write_table(events.append_column("weight", weights), shop.events)
     version = shop.job(rerank=True, accept=["guard"]).run(AS_OF).version
     (row,) = realised_lifts(shop.store, shop.events, test_days=DAYS)
-    lists = pq.read_table(shop.lists / f"{AS_OF}.parquet")
+    lists = pq.read_table(shop.lists / f"{TONIGHT}.parquet")
     bought = Window.of(AS_OF, DAYS, "UTC").events(shop.log)
     bought = bought.filter(pc.is_in(bought["user_id"], lists["user_id"]))
     bought = bought.append_column("weight", pc.add(pc.bit_wise_and(bought["item_id"], 7), 1))
     found = tt.evaluate(version.bias().apply(lists), bought, weight="weight", baseline=lists)
     assert row.lift == pytest.approx(found["ndcg_lift"], abs=1e-9)
-    assert row.lift != pytest.approx(expected_lift(shop, version, AS_OF), abs=1e-3)
+    assert row.lift != pytest.approx(expected_lift(shop, version, TONIGHT), abs=1e-3)
 
 
 def drop_lists(shop: Shop, users_below: int) -> None:
@@ -68,30 +68,31 @@ def test_it_is_what_evaluate_gives(shop, learner):
     accept = ["guard"]
     version = shop.job(learner=learner, rerank=True, accept=accept).run(AS_OF).version
     (row,) = realised_lifts(shop.store, shop.events, test_days=DAYS)
-    assert row.lift == pytest.approx(expected_lift(shop, version, AS_OF), abs=1e-9)
+    assert row.lift == pytest.approx(expected_lift(shop, version, TONIGHT), abs=1e-9)
     assert row.lift_low <= row.lift <= row.lift_high
-    assert (row.version, row.as_of, row.lists) == (1, str(AS_OF), str(AS_OF))
+    assert (row.version, row.as_of, row.lists) == (1, str(AS_OF), str(TONIGHT))
     assert row.over_on == str(AS_OF + timedelta(DAYS))
     summary = version.bias().summary
     assert row.forecast == summary.forecast
     assert (row.forecast_low, row.forecast_high) == (summary.forecast_low, summary.forecast_high)
     bought = Window.of(AS_OF, DAYS, "UTC").events(shop.log)
-    listed = pq.read_table(shop.lists / f"{AS_OF}.parquet")["user_id"]
+    listed = pq.read_table(shop.lists / f"{TONIGHT}.parquet")["user_id"]
     assert row.n_users == len(set(bought["user_id"].to_pylist()) & set(listed.to_pylist()))
     assert (row.notes, row.reason) == ((), None)
 
 
 def test_the_lists_are_those_that_were_reranked_or_the_newest(shop):
-    tonight, away = shop.lists / f"{AS_OF}.parquet", shop.folder / "tonight.parquet"
+    tonight, away = shop.lists / f"{TONIGHT}.parquet", shop.folder / "tonight.parquet"
     tonight.rename(away)
-    newest = AS_OF - timedelta(1)
+    newest = TONIGHT - timedelta(1)
     version = shop.job(learner=QUICK).run(AS_OF).version
-    reranked = shop.job(learner=QUICK, rerank=True).run(AS_OF).version
+    with pytest.warns(tt.TrimtabWarning, match=f"the newest lists, of {newest}, are 2 days older"):
+        reranked = shop.job(learner=QUICK, rerank=True).run(AS_OF).version
     assert reranked.manifest["reranked"] == str(newest)
     away.rename(tonight)
     first, second = realised_lifts(shop.store, shop.events, test_days=DAYS)
-    assert (first.lists, second.lists) == (str(AS_OF), str(newest))
-    assert first.lift == pytest.approx(expected_lift(shop, version, AS_OF), abs=1e-9)
+    assert (first.lists, second.lists) == (str(TONIGHT), str(newest))
+    assert first.lift == pytest.approx(expected_lift(shop, version, TONIGHT), abs=1e-9)
     assert second.lift == pytest.approx(expected_lift(shop, reranked, newest), abs=1e-9)
 
 
@@ -110,9 +111,9 @@ def test_repeated_pairs_are_merged_as_the_version_merged_them(shop):
 def test_days_begin_in_the_time_zone_of_the_versions(shop):
     version = shop.job(learner=QUICK, tz="Asia/Tokyo").run(AS_OF).version
     (row,) = realised_lifts(Store(shop.store), shop.events, test_days=DAYS)
-    expected = expected_lift(shop, version, AS_OF, tz="Asia/Tokyo")
+    expected = expected_lift(shop, version, TONIGHT, tz="Asia/Tokyo")
     assert row.lift == pytest.approx(expected, abs=1e-9)
-    assert row.lift != pytest.approx(expected_lift(shop, version, AS_OF), abs=1e-9)
+    assert row.lift != pytest.approx(expected_lift(shop, version, TONIGHT), abs=1e-9)
     (other,) = realised_lifts(shop.store, shop.events, test_days=DAYS, tz="UTC")
     assert other.lift != row.lift
 
@@ -138,11 +139,11 @@ def test_missing_lists_are_named(shop, tmp_path):
         assert row.is_over
         return row.reason
 
-    (shop.lists / f"{AS_OF}.parquet").unlink()
-    assert f"{shop.lists} has no lists of {AS_OF}; keep lists" in reason()
+    (shop.lists / f"{TONIGHT}.parquet").unlink()
+    assert f"{shop.lists} has no lists of {TONIGHT}; keep lists" in reason()
     shop.lists.rename(shop.folder / "moved")
     assert f"its lists were in {shop.lists}, which is not there; pass" in reason()
-    assert f"moved has no lists of {AS_OF}; " in reason(lists=shop.folder / "moved")
+    assert f"moved has no lists of {TONIGHT}; " in reason(lists=shop.folder / "moved")
     with pytest.raises(StoreError, match="nowhere: no such folder"):
         reason(lists=tmp_path / "nowhere")
     publish(Store(tmp_path / "by hand"))
@@ -185,7 +186,7 @@ def test_days_without_events_are_named(shop):
     rest = pa.concat_tables([before, nobody, stranger.cast(before.schema)])
     pq.write_table(rest, shop.events)
     (row,) = realised_lifts(shop.store, shop.events, test_days=DAYS)
-    assert row.reason == f"no user of the lists of {AS_OF} bought anything on these days"
+    assert row.reason == f"no user of the lists of {TONIGHT} bought anything on these days"
 
 
 def test_a_log_that_begins_after_the_version_does_not_judge_it(shop):

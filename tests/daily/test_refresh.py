@@ -16,12 +16,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import trimtab as tt
-from shops import AS_OF, FIRST, doubt, run_in_process
+from shops import AS_OF, FIRST, TONIGHT, doubt, run_in_process
 from trimtab.cli.version_lines import print_version
-from trimtab.daily import diff, large_lists
-from trimtab.daily.dated_lists import find_lists
+from trimtab.daily import diff
 from trimtab.daily.publish_checks import unchanged_share
 from trimtab.errors import BusyError, DataError, RefusedError, SettingError, StoreError
+from trimtab.replay import large_lists
+from trimtab.replay.dated_lists import find_lists
 from trimtab.store import Store
 from trimtab.store.writer import open_writer
 from trimtab.tables.log import Window, event_times, make_log
@@ -485,7 +486,7 @@ def test_another_time_zone_gives_a_warning(shop):
 
 
 def change_tonight(shop, change) -> None:
-    path = shop.lists / f"{AS_OF}.parquet"
+    path = shop.lists / f"{TONIGHT}.parquet"
     pq.write_table(change(pq.read_table(path)), path)
 
 
@@ -505,7 +506,7 @@ def test_scores_on_another_scale_are_refused(shop, change):
     """An additive bias learned for large scores overwhelms small ones."""
     learner = tt.BiasLearner(method="ascent", max_bias=3, penalty=0)
     change_tonight(shop, change)
-    with pytest.raises(RefusedError, match=f"lists of {AS_OF}.*--accept different-lists"):
+    with pytest.raises(RefusedError, match=f"lists of {TONIGHT}.*--accept different-lists"):
         shop.job(learner=learner, rerank=True, windows=1).run(AS_OF)
     assert not Store(shop.store).exists()
     accepted = shop.job(learner=learner, rerank=True, accept=["different-lists"]).run(AS_OF)
@@ -515,7 +516,7 @@ def test_scores_on_another_scale_are_refused(shop, change):
 
 def test_lists_of_few_users_are_refused(shop):
     change_tonight(shop, lambda table: table.filter(pc.less(table["user_id"], 500)))
-    with pytest.raises(RefusedError, match=r"lists of 2026-02-20 cover \d+ users.* \d+: not"):
+    with pytest.raises(RefusedError, match=rf"lists of {TONIGHT} cover \d+ users.* \d+: not"):
         shop.job(learner=QUICK, rerank=True).run(AS_OF)
 
 
@@ -570,7 +571,7 @@ def test_the_engine_alone_is_published_if_told_so(shop):
     with pytest.warns(tt.GuardWarning, match="NDCG@10"):
         done = shop.job(rerank=True, accept=["guard"]).run(AS_OF)
     assert done.version.manifest["n_biases"] == 0
-    alone = lists_of(shop, AS_OF).to_pandas()
+    alone = lists_of(shop, TONIGHT).to_pandas()
     best = alone.groupby("user_id").head(10)
     assert done.version.top()["item_id"].to_pylist() == best["item_id"].tolist()
 
@@ -603,10 +604,10 @@ def test_wrong_days_and_queries_are_refused(shop):
 
 def test_the_newest_lists_are_reranked(shop, bytes_of):
     done = shop.job(learner=QUICK, rerank=True).run(AS_OF)
-    assert done.version.manifest["reranked"] == str(AS_OF)
-    expected = done.bias.apply(lists_of(shop, AS_OF), k=10)
+    assert done.version.manifest["reranked"] == str(TONIGHT)
+    expected = done.bias.apply(lists_of(shop, TONIGHT), k=10)
     assert bytes_of(done.version.top()) == bytes_of(expected)
-    assert Store(shop.store).current().manifest["reranked"] == str(AS_OF)
+    assert Store(shop.store).current().manifest["reranked"] == str(TONIGHT)
 
 
 def test_the_ascent_starts_from_the_version_served(shop):
@@ -651,8 +652,8 @@ def test_history_rollback_and_the_next_read(shop, bytes_of):
     after = job.run(AS_OF + timedelta(3))
     assert after.version.number == 4
     assert after.version.manifest["started_from"] == 1
-    assert [change["to"] for change in store.changes()] == [1, 2, 3, 2, 1, 3, 1, 4]
-    assert [change["by"] for change in store.changes()][3] == "rollback"
+    assert [change["to"] for change in store.pointer()["changes"]] == [1, 2, 3, 2, 1, 3, 1, 4]
+    assert [change["by"] for change in store.pointer()["changes"]][3] == "rollback"
 
 
 def test_diff_names_the_largest_move(shop):
@@ -726,7 +727,7 @@ def test_a_morning_on_the_command_line(shop, trimtab):
     assert f"version 1, made for {AS_OF}, is served" in rolled_back.stdout
     # Any command that takes biases takes a store.
     applied = trimtab(
-        "apply", "--bias", shop.store, "--recs", shop.lists / f"{AS_OF}.parquet", "--out",
+        "apply", "--bias", shop.store, "--recs", shop.lists / f"{TONIGHT}.parquet", "--out",
         "top.parquet", cwd=shop.folder,
     )  # fmt: skip
     assert applied.returncode == 0, applied.stderr

@@ -14,13 +14,12 @@ import pytest
 
 import trimtab as tt
 from shops import AS_OF, FIRST, NIGHTS, Shop, run_in_process
-from trimtab.daily.dated_folder import open_lists
-from trimtab.daily.replayed_lists import ReplayedLists
 from trimtab.daily.simulate import Simulation
 from trimtab.daily.simulated_month import Month
-from trimtab.engines import Markov
+from trimtab.engines import Markov, Popularity
 from trimtab.errors import DataError, SettingError
-from trimtab.experiments.pace import CellDone
+from trimtab.replay import open_lists
+from trimtab.replay.results import CellDone
 from trimtab.report.month.month_page import build_month, describe_setup
 from trimtab.store import Store
 from trimtab.tables.columns import TRAINED_UNTIL
@@ -31,7 +30,7 @@ LAST = FIRST + timedelta(NIGHTS - 1)  # the log ends on the day after
 
 def replay(lists: Path, shop: Shop, days: int = 2) -> Simulation:
     folder = open_lists(lists, shop.events, tz="UTC", items=shop.folder / "items.parquet")
-    return Simulation(log=folder.log, supplied=ReplayedLists(folder), days=days, k=5)
+    return Simulation(log=folder.log, supplied=folder, days=days, k=5)
 
 
 def test_lists_of_an_engine_give_what_its_own_replay_gives(made_shop: Shop, tmp_path: Path) -> None:
@@ -54,10 +53,10 @@ def test_lists_exist_from_the_first_day_that_they_have_not_seen(
     simulation = replay(made_shop.lists, made_shop, days=1)
     assert simulation.mornings() == [LAST]
     simulation.run(tmp_path, lambda _: 0)
-    # Lists of a day may have seen that day: those of the last morning itself are not there.
-    linked = sorted(path.stem for path in (tmp_path / "lists").iterdir())
-    assert linked[-1] == str(LAST - timedelta(1))
-    assert Store(tmp_path / "store").current().manifest["reranked"] == linked[-1]
+    # Lists of a day may have seen that day: those of the last morning itself are not used.
+    manifest = Store(tmp_path / "store").current().manifest
+    assert manifest["reranked"] == str(LAST - timedelta(1))
+    assert manifest["lists"][0] == str(LAST - timedelta(4))
 
 
 def test_mornings_end_after_the_newest_lists_and_begin_with_lists_to_learn_from(
@@ -72,7 +71,7 @@ def test_mornings_end_after_the_newest_lists_and_begin_with_lists_to_learn_from(
     assert replay(tmp_path, made_shop, days=1).mornings() == [FIRST + timedelta(NIGHTS - 4)]
 
 
-def test_lists_with_own_names_of_columns_are_written_as_the_job_reads_them(
+def test_lists_with_own_names_of_columns_are_read_as_the_job_reads_them(
     made_shop: Shop, tmp_path: Path
 ) -> None:
     (tmp_path / "named").mkdir()
@@ -83,7 +82,7 @@ def test_lists_with_own_names_of_columns_are_written_as_the_job_reads_them(
         tmp_path / "named", made_shop.events, tz="UTC", items=made_shop.folder / "items.parquet",
         columns={"user": "customer"},
     )  # fmt: skip
-    renamed = Simulation(log=folder.log, supplied=ReplayedLists(folder), days=1, k=5)
+    renamed = Simulation(log=folder.log, supplied=folder, days=1, k=5)
     plain = replay(made_shop.lists, made_shop, days=1)
     one, two = (own.run(tmp_path / str(id(own)), lambda _: 0) for own in (plain, renamed))
     assert {**one.rows[0], "seconds": None} == {**two.rows[0], "seconds": None}
@@ -97,7 +96,7 @@ def test_days_are_judged_by_weights(made_shop: Shop, tmp_path: Path) -> None:
     weighted = events.append_column("weight", pa.array(weights))
     pq.write_table(weighted, tmp_path / "weighted.parquet")
     folder = open_lists(made_shop.lists, tmp_path / "weighted.parquet", tz="UTC")
-    simulation = Simulation(log=folder.log, supplied=ReplayedLists(folder), days=2, k=5)
+    simulation = Simulation(log=folder.log, supplied=folder, days=2, k=5)
     before, last = simulation.run(tmp_path / "month", lambda _: 0).rows
     truth = weighted.filter(pc.equal(day, LAST - timedelta(1)))
     lists = pq.read_table(made_shop.lists / f"{LAST - timedelta(2)}.parquet")
@@ -156,7 +155,8 @@ def test_what_does_not_go_with_lists(
 
 
 def test_the_lists_are_never_removed_by_the_run_on_them(made_shop: Shop, tmp_path: Path) -> None:
-    replay(made_shop.lists, made_shop, days=1).run(tmp_path / "month", lambda _: 0)
+    engine = Simulation(log=made_shop.log, engine=Popularity(), days=1, k=5, n_listed=10)
+    engine.run(tmp_path / "month", lambda _: 0)
     lists = tmp_path / "month" / "lists"
     n_before = len(list(lists.iterdir()))
     ran = run_in_process(

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import trimtab as tt
-from shops import AS_OF, Shop, doubt, run_in_process
+from shops import AS_OF, TONIGHT, Shop, doubt, run_in_process
 from trimtab.daily import realised_lifts
 from trimtab.errors import DataError, RefusedError, SettingError, StoreError
 from trimtab.store import Store, Version
@@ -43,7 +43,7 @@ def served(published: Shop, tmp_path: Path) -> Shop:
     return Shop(tmp_path / "served", published.log)
 
 
-def lists_of(shop: Shop, day: object = AS_OF) -> pa.Table:
+def lists_of(shop: Shop, day: object = TONIGHT) -> pa.Table:
     return pq.read_table(shop.lists / f"{day}.parquet")
 
 
@@ -103,7 +103,7 @@ def test_the_manifest_says_how_it_was_made(published):
     assert told["summary"]["lifts"] == reranker.summary.lifts
     assert told["events_left_out"] == {"later": 0, "unknown_users": 0, "unknown_items": 0}
     assert (told["exclude"], told["allowed"]) == (None, None)
-    assert version.manifest["reranked"] == str(AS_OF)
+    assert version.manifest["reranked"] == str(TONIGHT)
     assert version.forecast["forecast"] == reranker.summary.forecast
     assert version.forecast["forecast"] > version.manifest["summary"]["forecast"]
     names = {"lists.parquet", "reranker/header.json", "bias/header.json"}
@@ -259,11 +259,11 @@ def test_options_of_a_reranker_need_one(shop, option):
 
 
 def test_lists_of_few_users_are_refused(served):
-    path = served.lists / f"{AS_OF}.parquet"
+    path = served.lists / f"{TONIGHT}.parquet"
     table = pq.read_table(path)
     pq.write_table(table.filter(pc.less(table["user_id"], 500)), path)
     before = files(served.store)
-    with pytest.raises(RefusedError, match=r"lists of 2026-02-20 cover \d+ users.*not"):
+    with pytest.raises(RefusedError, match=r"lists of 2026-02-19 cover \d+ users.*not"):
         served.job(reranker=True).run(AS_OF)
     assert unchanged(served, before)
     job = served.job(reranker=True, accept=["different-lists"])
@@ -271,12 +271,12 @@ def test_lists_of_few_users_are_refused(served):
 
 
 def test_scores_on_another_scale_are_refused(served):
-    path = served.lists / f"{AS_OF}.parquet"
+    path = served.lists / f"{TONIGHT}.parquet"
     table = pq.read_table(path)
     ones = pa.array([1.0] * table.num_rows)
     pq.write_table(table.set_column(2, "score", ones), path)
     before = files(served.store)
-    with pytest.raises(RefusedError, match=f"lists of {AS_OF}: .*--accept different-lists"):
+    with pytest.raises(RefusedError, match=f"lists of {TONIGHT}: .*--accept different-lists"):
         served.job(reranker=True).run(AS_OF)
     assert unchanged(served, before)
 
@@ -337,7 +337,7 @@ def test_the_lift_that_came_is_that_of_the_finished_lists(published):
     assert row.lift == pytest.approx(expected_lift(published, version), abs=1e-9)
     summary = version.reranker().summary
     assert (row.forecast, row.forecast_low) == (summary.forecast, summary.forecast_low)
-    assert row.lists == str(AS_OF)
+    assert row.lists == str(TONIGHT)
 
 
 def test_users_whose_finished_list_is_empty_count(shop):
@@ -368,8 +368,10 @@ def test_a_morning_on_the_command_line(shop):
     summary = version.reranker().summary
     assert f"{summary.forecast:+.1%} (90 % interval {summary.forecast_low:+.1%} to" in ran.stdout
     assert f"{summary.lifts['personal']:+.1%} with each user's own purchases" in ran.stdout
-    assert f"finished lists of {AS_OF}: {version.folder / 'lists.parquet'}; 0 events" in ran.stdout
-    assert f"re-ranked lists of {AS_OF}: {version.folder / 'top.parquet'}" in ran.stdout
+    assert (
+        f"finished lists of {TONIGHT}: {version.folder / 'lists.parquet'}; 0 events" in ran.stdout
+    )
+    assert f"re-ranked lists of {TONIGHT}: {version.folder / 'top.parquet'}" in ran.stdout
     told = json.loads(run_in_process(*shop.arguments("--as-of", AS_OF, "--reranker", "--json"))[1])
     assert told["reranker"]["summary"]["forecast"] == summary.forecast
 
@@ -390,7 +392,7 @@ def test_history_shows_the_forecast_of_the_reranker(served):
 def test_the_published_reranker_ranks_on_the_command_line(published, tmp_path):
     ran = run_in_process(
         "rerank", "apply", "--reranker", published.store, "--recs",
-        published.lists / f"{AS_OF}.parquet", "--history", published.events, "--as-of",
+        published.lists / f"{TONIGHT}.parquet", "--history", published.events, "--as-of",
         f"{AS_OF}T00:00:00+00:00", "--out", tmp_path / "top.parquet",
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr

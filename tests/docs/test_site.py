@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 MAKEFILE = ROOT / "Makefile"
 PACKAGES = (
     "trimtab", "trimtab.abtest", "trimtab.daily", "trimtab.datasets", "trimtab.engines",
-    "trimtab.experiments", "trimtab.models", "trimtab.parquet", "trimtab.report",
+    "trimtab.replay", "trimtab.models", "trimtab.parquet", "trimtab.report",
     "trimtab.serve", "trimtab.spark",
 )  # fmt: skip
 OPTION = re.compile(r'descname"><span class="pre">(--[\w-]+)')

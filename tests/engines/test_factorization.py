@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -17,38 +19,34 @@ def error_of(matrix: np.ndarray, factors: np.ndarray) -> float:
     return float(np.linalg.norm(matrix - matrix @ factors @ factors.T))
 
 
-@pytest.mark.parametrize("n_factors", [3, 10, 30])
-def test_within_one_percent_of_the_exact_error(n_factors):
-    for seed in range(5):
+def test_within_one_percent_of_the_exact_error():
+    for n_factors, seed in itertools.product((3, 10, 30), range(5)):
         matrix = sparse.random_array((150, 90), density=0.1, rng=seed, format="csr")
         dense = matrix.toarray()
         _, _, right = np.linalg.svd(dense)
         exact = error_of(dense, right[:n_factors].T)
-        assert error_of(dense, item_factors(matrix, n_factors, seed)) <= 1.01 * exact
+        assert error_of(dense, item_factors(matrix, n_factors)) <= 1.01 * exact
 
 
-def test_factors_are_orthonormal_and_the_same_for_the_same_seed():
+def test_factors_are_orthonormal_always_the_same_and_no_more_than_the_matrix_has():
     matrix = sparse.random_array((80, 50), density=0.2, rng=1, format="csr")
-    factors = item_factors(matrix, 6, 0)
+    factors = item_factors(matrix, 6)
     np.testing.assert_allclose(factors.T @ factors, np.eye(6), atol=1e-10)
-    np.testing.assert_array_equal(factors, item_factors(matrix, 6, 0))
-
-
-def test_no_more_factors_than_the_matrix_has():
-    matrix = sparse.csr_array(np.ones((3, 5)))
-    assert item_factors(matrix, 64, 0).shape == (5, 3)
+    np.testing.assert_array_equal(factors, item_factors(matrix, 6))
+    assert item_factors(sparse.csr_array(np.ones((3, 5))), 64).shape == (5, 3)
 
 
 def test_scores_are_entries_of_the_approximation():
     log = generate_log(n_users=60, n_items=40, days=30, purchases_per_user=15, seed=2)
     as_of = log["timestamp"][-1].as_py().replace(year=2027)
-    recs = Factorization(n_factors=5, weighting="binary").fit(log, as_of).recommend(n=40)
+    recs = Factorization(n_factors=5).fit(log, as_of).recommend(n=40)
     users, items = (
         np.unique(log[c].to_numpy(), return_inverse=True) for c in ("user_id", "item_id")
     )
     matrix = np.zeros((len(users[0]), len(items[0])))
-    matrix[users[1], items[1]] = 1
-    factors = item_factors(sparse.csr_array(matrix), 5, 0)
+    np.add.at(matrix, (users[1], items[1]), 1)
+    matrix = np.log1p(matrix)
+    factors = item_factors(sparse.csr_array(matrix), 5)
     approximation = matrix @ factors @ factors.T
     row = np.searchsorted(users[0], recs["user_id"].to_numpy())
     column = np.searchsorted(items[0], recs["item_id"].to_numpy())
@@ -63,12 +61,9 @@ def test_a_window_shapes_items_and_profiles_stay_whole():
     assert len(set(recs["user_id"].to_pylist())) > 50
 
 
-@pytest.mark.parametrize(
-    ("setting", "value"), [("n_factors", 0), ("weighting", "tfidf"), ("seed", -1)]
-)
-def test_wrong_settings_are_refused(setting, value):
-    with pytest.raises(SettingError, match=f"{setting}="):
-        Factorization(**{setting: value})
+def test_too_few_factors_are_refused():
+    with pytest.raises(SettingError, match="n_factors=0"):
+        Factorization(n_factors=0)
 
 
 def test_a_frame_of_one_purchase():

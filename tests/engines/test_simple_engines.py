@@ -49,25 +49,19 @@ def test_items_without_a_category_are_one_category():
     assert found == pytest.approx({(7, 4): 0.5, (7, 5): 0.5})
 
 
-def test_an_unknown_level_is_refused():
+def test_unknown_levels_and_ids_of_another_kind_are_refused():
     with pytest.raises(SettingError, match=r"level='shelf'.*category, aisle"):
         Category(items=CATALOGUE, level="shelf")
-
-
-def test_ids_of_another_kind_are_refused():
     catalogue = pa.table({"item_id": ["1"], "category": ["a"]})
     with pytest.raises(DataError, match=r"integers in events.*strings in items"):
         Category(items=catalogue).fit(log((7, 1, 2)), AS_OF)
 
 
-def test_popularity_is_a_share_of_sales():
+def test_popularity_is_a_share_of_sales_and_decays():
     events = log((1, 5, 1), (2, 5, 2), (3, 6, 3), (3, 7, 40))
     assert scores(Popularity(), events, [99]) == {(99, 5): 0.5, (99, 6): 0.25, (99, 7): 0.25}
     recent = scores(Popularity(window_days=7), events, [99])
     assert recent == pytest.approx({(99, 5): 2 / 3, (99, 6): 1 / 3})
-
-
-def test_popularity_decays():
     events = log((1, 5, 0.5), (2, 6, 10.5))
     found = scores(Popularity(decay_days=10), events, [1])
     assert found[1, 5] / found[1, 6] == pytest.approx(2.718281828)

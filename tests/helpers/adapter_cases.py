@@ -7,6 +7,7 @@ environments, where TRIMTAB_TEST_LIBRARY names the library to test; nothing is s
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -90,63 +91,45 @@ def _implicit_scores(model: Any, bought: UserItems) -> np.ndarray:
     return scores
 
 
-def _als() -> Any:
-    from implicit.als import AlternatingLeastSquares
-
-    return AlternatingLeastSquares(factors=4, regularization=0.1, random_state=1, num_threads=1)
-
-
-def _bpr() -> Any:
-    from implicit.bpr import BayesianPersonalizedRanking
-
-    return BayesianPersonalizedRanking(factors=4, iterations=300, random_state=1, num_threads=1)
-
-
-def _lmf() -> Any:
-    from implicit.lmf import LogisticMatrixFactorization
-
-    return LogisticMatrixFactorization(factors=4, iterations=60, random_state=1, num_threads=1)
+def _maker(module: str, name: str, **settings: Any) -> Callable[[], Any]:
+    """Return a function that imports a class and makes an object of it."""
+    return lambda: getattr(importlib.import_module(module), name)(**settings)
 
 
 def _neighbours(name: str) -> Callable[[], Any]:
-    def make() -> Any:
-        from implicit import nearest_neighbours
+    return _maker("implicit.nearest_neighbours", name, K=7, num_threads=1)
 
-        return getattr(nearest_neighbours, name)(K=7, num_threads=1)
 
-    return make
+_ONE_THREAD: dict[str, Any] = {"random_state": 1, "num_threads": 1}
+_als = _maker(
+    "implicit.als", "AlternatingLeastSquares", factors=4, regularization=0.1, **_ONE_THREAD
+)
+_bpr = _maker(
+    "implicit.bpr", "BayesianPersonalizedRanking", factors=4, iterations=300, **_ONE_THREAD
+)
+_lmf = _maker(
+    "implicit.lmf", "LogisticMatrixFactorization", factors=4, iterations=60, **_ONE_THREAD
+)
 
 
 def _faiss() -> Any:
-    from implicit.ann.faiss import FaissModel
-
-    return FaissModel(_als(), nlist=1, nprobe=1)
+    return _maker("implicit.ann.faiss", "FaissModel", model=_als(), nlist=1, nprobe=1)()
 
 
-def _lightfm(events: pa.Table) -> Case:
+def _lightfm(events: pa.Table, with_features: bool = False) -> Case:
     from lightfm import LightFM
 
-    bought = user_items(events)
-    model = LightFM(no_components=4, loss="warp", random_state=1)
-    model.fit(bought.matrix.sign().tocoo(), epochs=40)
+    bought, features = user_items(events), {}
     n_users, n_items = bought.matrix.shape
-    pairs = np.repeat(np.arange(n_users), n_items), np.tile(np.arange(n_items), n_users)
-    scores = model.predict(*pairs).reshape(n_users, n_items)
-    return Case(model, {"data": bought}, scores)
-
-
-def _lightfm_features(events: pa.Table) -> Case:
-    from lightfm import LightFM
-
-    bought = user_items(events)
-    n_users, n_items = bought.matrix.shape
-    parity = sparse.csr_matrix(np.eye(2, dtype=np.float32)[np.arange(n_items) % 2])
-    features = sparse.hstack([sparse.identity(n_items, np.float32, "csr"), parity], "csr")
+    if with_features:
+        parity = sparse.csr_matrix(np.eye(2, dtype=np.float32)[np.arange(n_items) % 2])
+        each = sparse.identity(n_items, np.float32, "csr")
+        features = {"item_features": sparse.hstack([each, parity], "csr")}
     model = LightFM(no_components=4, loss="warp", random_state=1)
-    model.fit(bought.matrix.sign().tocoo(), epochs=40, item_features=features)
+    model.fit(bought.matrix.sign().tocoo(), epochs=40, **features)
     pairs = np.repeat(np.arange(n_users), n_items), np.tile(np.arange(n_items), n_users)
-    scores = model.predict(*pairs, item_features=features).reshape(n_users, n_items)
-    return Case(model, {"data": bought, "item_features": features}, scores)
+    scores = model.predict(*pairs, **features).reshape(n_users, n_items)
+    return Case(model, {"data": bought, **features}, scores)
 
 
 def _factors(events: pa.Table) -> Case:
@@ -228,34 +211,11 @@ def _rectools(make: Callable[[], Any], exact: bool = True) -> Callable[[pa.Table
     return build
 
 
-def _rectools_als() -> Any:
-    from rectools.models import ImplicitALSWrapperModel
+def _rectools_of(name: str, make: Callable[[], Any]) -> Callable[[], Any]:
+    def build() -> Any:
+        return _maker("rectools.models", name, model=make())()
 
-    return ImplicitALSWrapperModel(_als())
-
-
-def _rectools_neighbours() -> Any:
-    from rectools.models import ImplicitItemKNNWrapperModel
-
-    return ImplicitItemKNNWrapperModel(_neighbours("TFIDFRecommender")())
-
-
-def _rectools_svd() -> Any:
-    from rectools.models import PureSVDModel
-
-    return PureSVDModel(factors=4)
-
-
-def _rectools_ease() -> Any:
-    from rectools.models import EASEModel
-
-    return EASEModel(regularization=5.0)
-
-
-def _rectools_popular() -> Any:
-    from rectools.models import PopularModel
-
-    return PopularModel(popularity="n_users")
+    return build
 
 
 def _lenskit(make: Callable[[], Any]) -> Callable[[pa.Table], Case]:
@@ -285,24 +245,6 @@ def _lenskit_scores(pipeline: Any, user: Any, everything: list[Any]) -> np.ndarr
     return np.asarray(found.scores())[_places(found.ids(), pa.array(everything))]
 
 
-def _lenskit_als() -> Any:
-    from lenskit.als import ImplicitMFScorer
-
-    return ImplicitMFScorer(embedding_size=4, epochs=10)
-
-
-def _lenskit_neighbours() -> Any:
-    from lenskit.knn import ItemKNNScorer
-
-    return ItemKNNScorer(max_nbrs=7, feedback="implicit")
-
-
-def _lenskit_popular() -> Any:
-    from lenskit.basic import PopScorer
-
-    return PopScorer()
-
-
 _BESIDE: dict[str, Callable[[pa.Table], Case]] = {
     "implicit ALS": _implicit(_als),
     "implicit BPR": _implicit(_bpr),
@@ -313,7 +255,7 @@ _BESIDE: dict[str, Callable[[pa.Table], Case]] = {
     "implicit BM25": _implicit(_neighbours("BM25Recommender")),
     "implicit faiss": _implicit(_faiss, exact=False),
     "LightFM": _lightfm,
-    "LightFM, features": _lightfm_features,
+    "LightFM, features": functools.partial(_lightfm, with_features=True),
     "factors": _factors,
     "sparse matrix": _sparse(sparse.csr_matrix),
     "sparse array, by entry": _sparse(sparse.coo_array),
@@ -323,16 +265,28 @@ _BESIDE: dict[str, Callable[[pa.Table], Case]] = {
 }
 _IN_THEIR_OWN: dict[str, dict[str, Callable[[pa.Table], Case]]] = {
     "rectools": {
-        "RecTools ALS": _rectools(_rectools_als, exact=False),
-        "RecTools neighbours": _rectools(_rectools_neighbours),
-        "RecTools SVD": _rectools(_rectools_svd, exact=False),
-        "RecTools EASE": _rectools(_rectools_ease, exact=False),
-        "RecTools popular": _rectools(_rectools_popular),
+        "RecTools ALS": _rectools(_rectools_of("ImplicitALSWrapperModel", _als), exact=False),
+        "RecTools neighbours": _rectools(
+            _rectools_of("ImplicitItemKNNWrapperModel", _neighbours("TFIDFRecommender"))
+        ),
+        "RecTools SVD": _rectools(
+            _maker("rectools.models", "PureSVDModel", factors=4), exact=False
+        ),
+        "RecTools EASE": _rectools(
+            _maker("rectools.models", "EASEModel", regularization=5.0), exact=False
+        ),
+        "RecTools popular": _rectools(
+            _maker("rectools.models", "PopularModel", popularity="n_users")
+        ),
     },
     "lenskit": {
-        "LensKit ALS": _lenskit(_lenskit_als),
-        "LensKit neighbours": _lenskit(_lenskit_neighbours),
-        "LensKit popular": _lenskit(_lenskit_popular),
+        "LensKit ALS": _lenskit(
+            _maker("lenskit.als", "ImplicitMFScorer", embedding_size=4, epochs=10)
+        ),
+        "LensKit neighbours": _lenskit(
+            _maker("lenskit.knn", "ItemKNNScorer", max_nbrs=7, feedback="implicit")
+        ),
+        "LensKit popular": _lenskit(_maker("lenskit.basic", "PopScorer")),
     },
 }
 CASES = _IN_THEIR_OWN[LIBRARY] if LIBRARY else _BESIDE

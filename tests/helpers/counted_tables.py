@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 import trimtab as tt
-from trimtab.learn.bias_learner import divide
-from trimtab.learn.coded_part import Reading, is_by_user, read_tables
-from trimtab.learn.counted import Counted, SharedTables, count_tables
+from trimtab.learn.coded_part import Reading, SharedTables, is_by_user
+from trimtab.learn.counted import Counted, count_tables
+from trimtab.learn.learners import divide
 from trimtab.learn.sales import WEEK, Events, Grid, History, count_sales, history_before
 from trimtab.tables.columns import USER
 from trimtab.tables.times import DAY
@@ -43,7 +43,7 @@ def divided(
     recs: Any, recent: Any, learner: Any = DEFAULT, duplicates: str = "error", **tables: Any
 ) -> tuple[Any, SharedTables, Reading]:
     """All users in one part, the other tables, and how they are read."""
-    return divide(learner, read_tables(recs=recs, recent=recent, **tables), duplicates)
+    return divide(learner, duplicates, recs=recs, recent=recent, **tables)
 
 
 def count_in_parts(n_parts: int, learner: Any = DEFAULT, **tables: pa.Table) -> Counted:

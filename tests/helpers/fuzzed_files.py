@@ -29,7 +29,7 @@ from made_rerankers import UNTIL, events_of, make_reranker
 from shops import run_in_process
 from trimtab.datasets import read_log
 from trimtab.errors import TrimtabError, TrimtabWarning
-from trimtab.serve.served_version import ReadVersion, prepare_version
+from trimtab.serve.watcher import prepare_version, read_current
 from trimtab.store import Store
 from trimtab.store.writer import open_writer
 from trimtab.tables.files import read_table
@@ -190,9 +190,9 @@ def use_store(store: Store) -> bool:
     """Use a store in every way, also by commands; return whether its version could be read."""
     outcomes = []
     for use in (
-        store.load, store.history, store.serving, store.numbers, store.changes,
+        store.load, store.history, store.serving, store.numbers, store.pointer,
         lambda: store.current().check(), lambda: prepare_version(
-            ReadVersion.read(store.current()), has_test=True).describe(None),
+            *read_current(store, 1.0), has_test=True).describe(None),
         lambda: tt.ItemBias.load(store.folder), lambda: tt.Reranker.load(store.folder),
         lambda: [version.forecast for version in store.history()],
     ):  # fmt: skip
@@ -229,16 +229,14 @@ def _load_store(how: str, data: Any, folder: Path) -> str:
         entry = data.draw(st.sampled_from(pointer["published"]))
         place = f"versions/{entry['folder']}"
         changed = _damage_version(how, data, place)
-        entry["manifest"] = checksum(changed[f"{place}/manifest.json"])
-        changed[POINTER] = json.dumps(pointer).encode()
     return "read" if use_store(_write_store(folder / "store", changed)) else "refused"
 
 
 def _damage_version(how: str, data: Any, place: str) -> dict[str, bytes]:
-    """Return a damaged manifest, or a damaged table with its checksum in the manifest."""
+    """Return a damaged manifest, or another damaged file."""
     files = _store_files()
-    manifest = json.loads(files[f"{place}/manifest.json"])
     if how == "manifest":
+        manifest = json.loads(files[f"{place}/manifest.json"])
         return {f"{place}/manifest.json": damage_json(data, manifest)}
     name = data.draw(st.sampled_from(("names.parquet", "bias/header.json")))
     content = files[f"{place}/{name}"]
@@ -248,11 +246,7 @@ def _damage_version(how: str, data: Any, place: str) -> dict[str, bytes]:
         content = to_parquet(damage_table(data, pq.read_table(io.BytesIO(content))))
     else:
         content = damage_bytes(data, content)
-    manifest["files"][name] = checksum(content)
-    return {
-        f"{place}/{name}": content,
-        f"{place}/manifest.json": json.dumps(manifest).encode(),
-    }
+    return {f"{place}/{name}": content}
 
 
 # Tables that people hand in ------------------------------------------------------------------

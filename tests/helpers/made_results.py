@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from trimtab.experiments.results import SCHEMAS, Results
+from trimtab.replay.results import SCHEMAS, Results
 from trimtab.report.backtest.overview import Overview, make_overview
 
 METRICS = ("acc", "map", "ndcg")

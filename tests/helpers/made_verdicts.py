@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from made_results import HOSTILE
-from trimtab.abtest import Comparisons, Settings, analyse, analyse_counts, analyse_users, compare
-from trimtab.abtest.verdicts import Verdicts
+from trimtab.abtest import Settings, Verdicts, analyse, analyse_counts
 
 CONTROL = {"emails": 400_000, "opens": 60_000, "clicks": 9_000, "orders": 12}
 TREATMENT = {"emails": 400_000, "opens": 60_120, "clicks": 9_320, "orders": 21}
@@ -56,25 +55,23 @@ def make_users(names: Sequence[str] = ("old", "A", "B"), n: int = 900) -> pa.Tab
 OWN = {"counts": ["clicks/impressions", "orders/user"], "amounts": ["revenue/user"]}
 
 
-def _compare_hostile() -> Comparisons:
+def _compare_hostile() -> Verdicts:
     names = ("old", HOSTILE, "{{ 7 * 7 }}<b>", "a name that is far too long for any table")
-    return compare(make_users(names).drop(["date"]), labels=names, **OWN)
+    return analyse(make_users(names).drop(["date"]), labels=names, **OWN)
 
 
-COMPARISONS: Mapping[str, Callable[[], Comparisons]] = {
-    "three": lambda: compare(
-        make_users(), Settings(planned=1_200, margin=0.3), labels=("old", "A", "B"), **OWN
-    ),
-    "hostile": _compare_hostile,
-}
 VERDICTS: Mapping[str, Callable[[], Verdicts]] = {
     "totals": lambda: analyse_counts(CONTROL, TREATMENT, Settings(margin=0.02)),
-    "table": lambda: analyse(make_rows(), Settings(planned=3_000, margin=0.3)),
+    "table": lambda: analyse(make_rows(), Settings(planned=3_000, margin=0.3, name="november")),
     "plain": lambda: analyse(make_rows().select(["bucket", "opens", "clicks"])),
     "alarm": _lose_users,
     "nothing": lambda: analyse_counts(
         {"emails": 10, "opens": 0, "clicks": 0}, {"emails": 10, "opens": 0, "clicks": 0}
     ),
-    "users": lambda: analyse_users(make_users(("control", "treatment")).drop(["date"]), **OWN),
+    "users": lambda: analyse(make_users(("control", "treatment")).drop(["date"]), **OWN),
     "hostile": lambda: analyse(make_rows((HOSTILE, "{{ 7 * 7 }}<b>", "datum.x"))),
+    "three": lambda: analyse(
+        make_users(), Settings(planned=1_200, margin=0.3), labels=("old", "A", "B"), **OWN
+    ),
+    "treatments": _compare_hostile,
 }

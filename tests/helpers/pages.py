@@ -12,15 +12,14 @@ from typing import Any
 
 from made_months import MONTHS
 from made_results import KINDS
-from made_verdicts import COMPARISONS, VERDICTS
-from trimtab.report import write_comparisons, write_month, write_report, write_verdict
+from made_verdicts import VERDICTS
+from trimtab.report import write_month, write_report, write_verdict
 
 Pages = Callable[[str], Path]
 PAGES = [
     *(f"backtest-{kind}" for kind in KINDS),
     *(f"month-{kind}" for kind in MONTHS),
     *(f"verdict-{kind}" for kind in VERDICTS),
-    *(f"comparison-{kind}" for kind in COMPARISONS),
 ]
 
 
@@ -31,10 +30,8 @@ def write_any(name: str, path: Path) -> None:
         write_report(KINDS[kind](), path)
     elif page == "month":
         write_month(MONTHS[kind](), path)
-    elif page == "verdict":
-        write_verdict(VERDICTS[kind](), path)
     else:
-        write_comparisons(COMPARISONS[kind](), path)
+        write_verdict(VERDICTS[kind](), path)
 
 
 UNFOLD = "document.querySelectorAll('details').forEach(fold => { fold.open = true; })"

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from trimtab.daily.event_sources import query_events
 from trimtab.errors import StoreError
+from trimtab.replay.shop import query_events
 
 SECRET = "s3cret-word"
 

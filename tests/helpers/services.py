@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
 import socket
 import subprocess
 import sysconfig
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -20,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 import trimtab as tt
+from trimtab.serve import Settings, make_app
 from trimtab.store import Store
 from trimtab.store.writer import open_writer
 
@@ -28,6 +31,7 @@ TOKEN, ADMIN_TOKEN = "t0ken-of-the-tests!", "admin-t0ken-of-the-tests"
 ADMIN = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
 ABOUT = {"as_of": "2026-03-01"}
 RERANK_HEAD = b"POST /rerank HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+HEALTH = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
 LEARNED = tt.BiasLearner(method="ascent", k=1).fit(
     pa.table({"user_id": [1, 1, 2, 2], "item_id": [7, 8, 7, 8], "score": [0.9, 0.8, 0.6, 0.5]}),
     pa.table({"user_id": [1, 2], "item_id": [8, 8]}),
@@ -124,6 +128,7 @@ class Running:
         return answer.json()
 
     def reload(self) -> dict[str, Any]:
+        """Make it check the store; it may have done so already."""
         answer = self.client.post("/admin/reload", headers=ADMIN)
         assert answer.status_code == 200, answer.text
         return answer.json()
@@ -134,10 +139,14 @@ class Running:
         return float(next(line for line in lines if line.startswith(f"{name} ")).split()[1])
 
     def memory(self) -> int:
-        """Return the resident memory in bytes."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        (line,) = (line for line in status.splitlines() if line.startswith("VmRSS"))
-        return int(line.split()[1]) * 1024
+        """Return the resident memory of all workers in bytes."""
+        return sum(map(resident, self.workers()))
+
+    def workers(self) -> list[int]:
+        """Return the process ids of the workers."""
+        pid = self.process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return [int(child) for child in children if "resource_tracker" not in command_of(child)]
 
     def stop(self) -> tuple[int, str]:
         """Stop it with SIGTERM; return its exit status and its stderr."""
@@ -145,6 +154,16 @@ class Running:
         self.process.send_signal(signal.SIGTERM)
         _, errors = self.process.communicate(timeout=60)
         return self.process.returncode, errors
+
+
+def command_of(pid: str) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_text()
+
+
+def resident(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    (line,) = (line for line in status.splitlines() if line.startswith("VmRSS"))
+    return int(line.split()[1]) * 1024
 
 
 def environment(**tokens: str) -> dict[str, str]:
@@ -176,6 +195,43 @@ def running(store: Store | Path, *options: object, **tokens: str) -> Iterator[Ru
         if process.poll() is None:
             process.kill()
         process.communicate(timeout=60)
+
+
+class InProcess:
+    """A client of a service that runs in this process, where tests can change its limits."""
+
+    def __init__(self, app: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self._app, self._loop = app, loop
+
+    def send(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """Return an answer; the body can be an asynchronous iterator."""
+        return self.run(self.ask(method, path, **options))
+
+    def run(self, something: Any) -> Any:
+        """Return the result of a coroutine that runs beside the service."""
+        return asyncio.run_coroutine_threadsafe(something, self._loop).result(60)
+
+    async def ask(self, method: str, path: str, **options: Any) -> httpx.Response:
+        transport = httpx.ASGITransport(self._app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return await client.request(method, path, **options)
+
+
+@contextlib.contextmanager
+def serving(store: Store | Path, settings: Settings) -> Iterator[InProcess]:
+    """Run the service in a thread of this process."""
+    app, loop = make_app(store, settings), asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    lifespan = app.router.lifespan_context(app)
+    try:
+        asyncio.run_coroutine_threadsafe(lifespan.__aenter__(), loop).result(60)
+        yield InProcess(app, loop)
+        asyncio.run_coroutine_threadsafe(lifespan.__aexit__(None, None, None), loop).result(60)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
 
 
 def refused_start(store: Store | Path, *options: object, **tokens: str) -> tuple[int, str]:

@@ -27,6 +27,7 @@ N_ITEMS = 120
 FIRST = date(2026, 2, 12)  # first lists; the log covers 5 January to 24 February
 NIGHTS = 12
 AS_OF = date(2026, 2, 20)
+TONIGHT = AS_OF - timedelta(1)  # of the newest lists that have not seen the day
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ import pyarrow.compute as pc
 import pytest
 
 import trimtab as tt
+from changed_tables import as_dates
 from counted_tables import count
 from dated_shop import FIRST, TODAY, DatedShop, W
-from drift import generate_drift
 from trimtab.errors import GuardWarning
 from trimtab.learn.features import features_as_of, weighted_quantiles
-from trimtab.learn.forecasts import Lifts, forecast_lift
+from trimtab.learn.held_out import Lifts, forecast_lift
 from trimtab.learn.sales import History
 from trimtab.tables.times import DAY
 
@@ -46,17 +46,6 @@ def test_one_window_gives_a_wider_forecast_from_users(shop, learned):
     assert summary.kept["own"] == 0.0  # there is no later window on which it could help
     width, other = ((s.forecast_high - s.forecast_low) / s.forecast for s in (summary, several))
     assert width > other
-
-
-def test_shuffled_rows_give_the_same_bytes(shop, learned, bytes_of):
-    random = np.random.default_rng(0)
-    recs, recent, history = (
-        table.take(random.permutation(table.num_rows))
-        for table in (shop.recs, shop.recent, shop.history)
-    )
-    shuffled = tt.BiasLearner().fit(recs, recent, history=history)
-    assert bytes_of(shuffled.table()) == bytes_of(learned.table())
-    assert shuffled.summary == learned.summary
 
 
 def _histories(recs, recent, history):
@@ -126,13 +115,7 @@ def test_history_without_users(shop):
 
 def test_dates_are_whole_days(shop):
     """Timestamps that are dates: a window's first day belongs to it."""
-    recent, history = (
-        table.set_column(
-            table.column_names.index("timestamp"), "timestamp", table["timestamp"].cast("date32")
-        )
-        for table in (shop.recent, shop.history)
-    )
-    found = _histories(shop.recs, recent, history)
+    found = _histories(shop.recs, as_dates(shop.recent), as_dates(shop.history))
     exact = _histories(shop.recs, shop.recent, shop.history)
     assert found.window_ticks == W
     assert found.now.buyers.tolist() == exact.now.buyers.tolist()
@@ -146,14 +129,6 @@ def test_four_rows_are_too_little_to_tell():
     assert not bias.bias.any()
     summary = bias.summary
     assert summary.forecast is summary.forecast_low is summary.forecast_high is None
-
-
-def test_where_it_abstains_there_is_no_forecast():
-    data = generate_drift(n_users=300, n_items=200, n_listed=20, drift=0, seed=2)
-    with pytest.warns(GuardWarning, match="no clear gain in NDCG@10 on held-out data"):
-        bias = tt.BiasLearner().fit(data.recs(), data.recent_events())
-    assert not bias.bias.any()
-    assert bias.summary.forecast is bias.summary.forecast_low is bias.summary.forecast_high is None
 
 
 # Formulas ---------------------------------------------------------------------------------------

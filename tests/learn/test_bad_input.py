@@ -25,6 +25,7 @@ import pytest
 
 import trimtab as tt
 from blocked_imports import WITHOUT_OPTIONAL
+from changed_tables import as_text, with_column
 
 USERS = [user for user in range(1, 7) for _ in range(3)]
 RECS = pa.table({"user_id": USERS, "item_id": [7, 8, 9] * 6, "score": [0.9, 0.6, 0.3] * 6})
@@ -32,17 +33,17 @@ RECENT = pa.table({"user_id": [1, 2, 3, 4], "item_id": [8, 8, 9, 7]})
 WEIGHTS = pa.table({"user_id": [1, 2], "weight": [1.0, 2.0]})
 FAR = pa.array([-(2**62), 0, 0, 0]).cast(pa.timestamp("us", "UTC"))
 PAIRS = pa.table({"user_id": [1], "item_id": [7]})
+NEEDED = {
+    "fit": {"recs": RECS, "recent": RECENT},
+    "apply": {"recs": RECS},
+    "evaluate": {"topk": RECS, "truth": RECENT},
+}
 
 
 def change(table: pa.Table, name: str, *values: Any, kind: Any = None) -> pa.Table:
     """The table with other values in the first rows of a column."""
     rest = table[name].to_pylist()[len(values) :]
-    place = table.column_names.index(name)
-    return table.set_column(place, name, pa.array([*values, *rest], kind))
-
-
-def as_text(table: pa.Table, name: str) -> pa.Table:
-    return change(table, name, *map(str, table[name].to_pylist()))
+    return with_column(table, name, pa.array([*values, *rest], kind))
 
 
 @dataclass
@@ -56,17 +57,13 @@ class Case:
     settings: dict[str, Any] = field(default_factory=dict)
 
 
-def fit(words: str, *, error: type[Exception] = tt.DataError, settings=None, **tables) -> Case:
-    return Case(tuple(words.split(" | ")), "fit", error, tables, settings or {})
+def refused(
+    command: str, words: str, *, settings=None, error: type[Exception] = tt.DataError, **tables
+) -> Case:
+    return Case(tuple(words.split(" | ")), command, error, tables, settings or {})
 
 
-def apply(words: str, *, settings=None, error: type[Exception] = tt.DataError, **tables) -> Case:
-    return Case(tuple(words.split(" | ")), "apply", error, tables, settings or {})
-
-
-def evaluate(words: str, *, settings=None, error: type[Exception] = tt.DataError, **tables) -> Case:
-    return Case(tuple(words.split(" | ")), "evaluate", error, tables, settings or {})
-
+fit, apply, evaluate = (partial(refused, command) for command in ("fit", "apply", "evaluate"))
 
 CASES = {
     "missing column": fit(
@@ -207,15 +204,10 @@ def test_python_refuses(name, bias):
 
 
 def run_in_python(case: Case, bias: tt.ItemBias) -> Any:
-    tables = dict(case.tables)
-    settings = {"k": 2, **case.settings}
+    settings, tables = {"k": 2, **case.settings}, {**NEEDED[case.command], **case.tables}
     if case.command == "fit":
-        recs, recent = tables.pop("recs", RECS), tables.pop("recent", RECENT)
-        return tt.BiasLearner(**settings).fit(recs, recent, **tables)
-    if case.command == "apply":
-        return bias.apply(tables.pop("recs", RECS), **settings, **tables)
-    topk, truth = tables.pop("topk", RECS), tables.pop("truth", RECENT)
-    return tt.evaluate(topk, truth, **settings, **tables)
+        return tt.BiasLearner(**settings).fit(**tables)
+    return (bias.apply if case.command == "apply" else tt.evaluate)(**settings, **tables)
 
 
 def test_evaluate_refuses_the_same_weights():
@@ -310,13 +302,7 @@ def found_in(folder: Path) -> set[str]:
 
 def command_line(case: Case, folder: Path) -> list[str]:
     """Write the tables of a case; returns the arguments for its tables and settings."""
-    settings = {"k": 2, **case.settings}
-    if case.command == "evaluate":
-        tables = {"topk": RECS, "truth": RECENT, **case.tables}
-    elif case.command == "fit":
-        tables = {"recs": RECS, "recent": RECENT, **case.tables}
-    else:
-        tables = {"recs": RECS, **case.tables}
+    settings, tables = {"k": 2, **case.settings}, {**NEEDED[case.command], **case.tables}
     arguments = [case.command, "--k", str(settings.pop("k"))]
     for name, value in settings.items():
         arguments += ["--set", f"{name}={value}"]
@@ -330,38 +316,36 @@ def command_line(case: Case, folder: Path) -> list[str]:
     return arguments
 
 
-def with_recs(content: bytes, name: str = "recs.parquet") -> Callable[[Path], list[str]]:
-    """A fit with lists from a file with this content."""
-
-    def prepare(folder: Path) -> list[str]:
-        (folder / name).write_bytes(content)
-        pq.write_table(RECENT, folder / "recent.parquet")
-        return ["fit", "--k", "2", "--recs", name, "--recent", "recent.parquet", "--out", "out"]
-
-    return prepare
+FIT = ("fit", "--k", "2", "--recs", "recs.parquet", "--recent", "recent.parquet")
+APPLY = ("apply", "--k", "2", "--recs", "recs.parquet", "--bias", "bias")
 
 
-def with_arguments(*arguments: str) -> Callable[[Path], list[str]]:
-    """Valid tables, and these arguments."""
+def after(change: Callable[[Path], object], *arguments: str) -> Callable[[Path], list[str]]:
+    """Valid tables in a folder, what changes it, and these arguments."""
 
     def prepare(folder: Path) -> list[str]:
         pq.write_table(RECS, folder / "recs.parquet")
         pq.write_table(RECENT, folder / "recent.parquet")
         (folder / "file").write_text("x")
+        change(folder)
         return list(arguments)
 
     return prepare
 
 
+def with_arguments(*arguments: str) -> Callable[[Path], list[str]]:
+    return after(lambda folder: None, *arguments)
+
+
+def with_recs(content: bytes, name: str = "recs.parquet") -> Callable[[Path], list[str]]:
+    """A fit with lists from a file with this content."""
+    arguments = ("fit", "--k", "2", "--recs", name, "--recent", "recent.parquet", "--out", "out")
+    return after(lambda folder: (folder / name).write_bytes(content), *arguments)
+
+
 def with_bias(damage: Callable[[Path], object]) -> Callable[[Path], list[str]]:
     """Saved biases that were damaged."""
-
-    def prepare(folder: Path) -> list[str]:
-        pq.write_table(RECS, folder / "recs.parquet")
-        damage(folder / "bias")
-        return ["apply", "--bias", "bias", "--recs", "recs.parquet", "--out", "out.csv", "--k", "2"]
-
-    return prepare
+    return after(lambda folder: damage(folder / "bias"), *APPLY, "--out", "out.csv")
 
 
 def parquet_bytes() -> bytes:
@@ -380,8 +364,6 @@ def damage_table(folder: Path) -> None:
     table.write_bytes(table.read_bytes().replace(b"PAR1", b"PAR2"))
 
 
-FIT = ("fit", "--k", "2", "--recs", "recs.parquet", "--recent", "recent.parquet")
-APPLY = ("apply", "--k", "2", "--recs", "recs.parquet", "--bias", "bias")
 FILES = {
     "cut in half": (
         with_recs(parquet_bytes()[: len(parquet_bytes()) // 2]), "recs.parquet | Parquet | CSV"
@@ -441,13 +423,9 @@ def runs(trimtab, bias, tmp_path_factory) -> dict[str, Run]:
     paths = [str(hooks), *filter(None, [os.environ.get("PYTHONPATH")])]
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("forked_commands.py"))],
-        input=json.dumps(commands),
-        capture_output=True,
-        text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "COLUMNS": "200"},
-        check=False,
-        timeout=300,
-    )
+        input=json.dumps(commands), capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     results = [subprocess.CompletedProcess((), **result) for result in json.loads(done.stdout)]
     found = {
@@ -455,10 +433,7 @@ def runs(trimtab, bias, tmp_path_factory) -> dict[str, Run]:
         for name, result in zip(folders, results, strict=True)
     }
     first = found["missing column"]
-    return {
-        **found,
-        "by the installed script": Run(by_script, first.before, first.after),
-    }
+    return {**found, "by the installed script": Run(by_script, first.before, first.after)}
 
 
 def test_the_installed_script_says_the_same(runs):

@@ -6,6 +6,7 @@ import io
 import math
 import sys
 from dataclasses import FrozenInstanceError, asdict, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,8 @@ import pytest
 
 import trimtab as tt
 from trimtab.progress import progress_reporter
+
+ascent = partial(tt.BiasLearner, method="ascent")
 
 
 def table(*names, rows):
@@ -56,9 +59,7 @@ def checkerboard():
 @pytest.mark.parametrize("unlisted", ["never", "zero"])
 def test_only_the_unsold_item_moves(checkerboard, metric, unlisted):
     recs, recent = checkerboard
-    learner = tt.BiasLearner(
-        method="ascent", k=2, metric=metric, unlisted=unlisted, penalty=0.01, max_bias=None
-    )
+    learner = ascent(k=2, metric=metric, unlisted=unlisted, penalty=0.01, max_bias=None)
     bias = learner.fit(recs, recent)
     found = biases(bias)
     # Item 4 is next at 1.6: item 0, at 2.0, must fall just below it.
@@ -71,7 +72,7 @@ def test_only_the_unsold_item_moves(checkerboard, metric, unlisted):
 
 def test_unsold_items_can_be_excluded(checkerboard):
     recs, recent = checkerboard
-    bias = tt.BiasLearner(method="ascent", k=2, exclude_unsold=True).fit(recs, recent)
+    bias = ascent(k=2, exclude_unsold=True).fit(recs, recent)
     assert bias.table()["excluded"].to_pylist() == [True, False, False, False, False, True]
     assert set(biases(bias).values()) == {0.0}
     assert bias.summary.after == 1
@@ -81,7 +82,7 @@ def test_unsold_items_can_be_excluded(checkerboard):
 def test_nothing_is_learned_if_the_engine_is_right(checkerboard):
     recs, _ = checkerboard
     recent = bought(*((u, i) for u in range(8) for i in range(6) if u % 2 == i % 2))
-    bias = tt.BiasLearner(method="ascent", k=3, penalty=0, max_bias=None).fit(recs, recent)
+    bias = ascent(k=3, penalty=0, max_bias=None).fit(recs, recent)
     assert not bias.bias.any()
     assert bias.summary.updates == 0
     assert bias.summary.before == bias.summary.after == pytest.approx(1)
@@ -91,7 +92,7 @@ def test_nothing_is_learned_if_the_engine_is_right(checkerboard):
 def test_gain_and_support_by_hand():
     recs = recs_of((1, 7, 0.9), (1, 8, 0.8), (2, 7, 0.9), (2, 8, 0.5), (3, 7, 0.9), (3, 9, 0.1))
     recent = bought((1, 8), (2, 8), (3, 7), (4, 8), (1, 8), (3, 99))
-    learner = tt.BiasLearner(method="ascent", k=1, metric="acc", penalty=0, max_bias=None)
+    learner = ascent(k=1, metric="acc", penalty=0, max_bias=None)
     bias = learner.fit(recs, recent)
     # Item 7 is visited first: at -0.4 it is below 8 for users 1 and 2, who bought 8, and still
     # above 9 for user 3, who bought 7.
@@ -112,7 +113,7 @@ def test_an_unlisted_bestseller_is_raised_for_every_user():
     bias = tt.BiasLearner.paper(k=1).fit(recs, recent)
     assert bias.apply(recs, k=1)["item_id"].to_pylist() == [8, 8, 8, 8]
     assert bias.summary.after == 1
-    never = tt.BiasLearner(method="ascent", k=1).fit(recs, recent)
+    never = ascent(k=1).fit(recs, recent)
     assert not never.bias.any()
 
 
@@ -121,14 +122,14 @@ def test_a_bias_is_capped_in_units_of_the_median_kth_score():
     recent = bought((1, 8), (2, 8), (3, 8))
     # The gaps are 0.1, 0.3 and 0.5; one item may fall and the other may rise.
     for cap, expected in ((0.05, 0.0), (0.15, 1 / 3), (0.25, 2 / 3), (0.6, 1.0), (None, 1.0)):
-        bias = tt.BiasLearner(method="ascent", k=1, penalty=0, max_bias=cap).fit(recs, recent)
+        bias = ascent(k=1, penalty=0, max_bias=cap).fit(recs, recent)
         assert bias.summary.unit == 1.0
         assert np.abs(bias.bias).max() <= (cap or 1)
         assert bias.summary.after == pytest.approx(expected)
 
 
 def test_a_large_penalty_keeps_all_biases_at_zero(tables):
-    bias = tt.BiasLearner(method="ascent", penalty=1e6).fit(*tables)
+    bias = ascent(penalty=1e6).fit(*tables)
     assert not bias.bias.any()
     assert bias.summary.after == bias.summary.before
 
@@ -165,22 +166,20 @@ def test_a_large_penalty_keeps_all_biases_at_zero(tables):
 )
 def test_settings_out_of_range_are_refused(settings, message):
     with pytest.raises(tt.SettingError, match=message):
-        tt.BiasLearner(method="ascent", **settings)
+        ascent(**settings)
     with pytest.raises(tt.TrimtabError):
         tt.BiasLearner.paper(**settings)
 
 
 def test_settings_are_frozen():
-    learner = tt.BiasLearner(method="ascent")
+    learner = ascent()
     with pytest.raises(FrozenInstanceError):
         learner.k = 3
-    assert replace(learner, k=3) == tt.BiasLearner(method="ascent", k=3)
+    assert replace(learner, k=3) == ascent(k=3)
 
 
 def test_numpy_numbers_become_plain_ones():
-    learner = tt.BiasLearner(
-        method="ascent", k=np.int32(3), penalty=np.float32(0.5), max_cycles=np.int64(4)
-    )
+    learner = ascent(k=np.int32(3), penalty=np.float32(0.5), max_cycles=np.int64(4))
     assert [type(v) for v in (learner.k, learner.penalty, learner.max_cycles)] == [int, float, int]
 
 
@@ -219,7 +218,7 @@ def test_the_papers_settings_can_be_overridden():
 
 
 def test_the_result_keeps_the_settings(tables):
-    learner = tt.BiasLearner(method="ascent", k=3, metric="map", seed=7)
+    learner = ascent(k=3, metric="map", seed=7)
     bias = learner.fit(*tables)
     assert tt.BiasLearner(**bias.settings) == learner
     assert (bias.scale, bias.unlisted) == ("additive", "never")
@@ -230,10 +229,7 @@ def test_the_result_keeps_the_settings(tables):
 
 
 def test_a_second_fit_is_a_fresh_fit(tables, data, bytes_of):
-    for learner in (
-        tt.BiasLearner(method="ascent"),
-        tt.BiasLearner.paper(),
-    ):
+    for learner in (ascent(), tt.BiasLearner.paper()):
         first = learner.fit(*tables)
         learner.fit(data.recs(), data.test_events())
         again, other = learner.fit(*tables), replace(learner).fit(*tables)
@@ -241,9 +237,7 @@ def test_a_second_fit_is_a_fresh_fit(tables, data, bytes_of):
         assert first.summary == again.summary == other.summary
 
 
-@pytest.mark.parametrize(
-    "learner", [tt.BiasLearner(method="ascent"), tt.BiasLearner.paper(metric="ndcg")]
-)
+@pytest.mark.parametrize("learner", [ascent(), tt.BiasLearner.paper(metric="ndcg")])
 def test_a_warm_start_never_lowers_the_objective(learner, tables):
     bias = learner.fit(*tables)
     warm = learner.fit(*tables, start=bias)
@@ -253,7 +247,7 @@ def test_a_warm_start_never_lowers_the_objective(learner, tables):
 
 
 def test_a_warm_start_from_a_converged_fit_gains_nothing(tables):
-    learner = tt.BiasLearner(method="ascent", max_cycles=None)
+    learner = ascent(max_cycles=None)
     bias = learner.fit(*tables)
     assert bias.summary.converged
     warm = learner.fit(*tables, start=bias)
@@ -265,7 +259,7 @@ def test_a_warm_start_from_a_converged_fit_gains_nothing(tables):
 
 def test_starting_biases_are_matched_by_id():
     recs = recs_of((1, 7, 0.9), (1, 8, 0.8), (2, 7, 0.9), (2, 8, 0.5))
-    learner = tt.BiasLearner(method="ascent", k=1, penalty=0, max_bias=None)
+    learner = ascent(k=1, penalty=0, max_bias=None)
     start = learner.fit(recs, bought((1, 8), (2, 8)))
     later = recs_of((5, 3, 0.9), (5, 7, 0.85), (5, 8, 0.8))
     warm = learner.fit(later, bought((5, 8), (5, 3)), start=start)
@@ -274,20 +268,20 @@ def test_starting_biases_are_matched_by_id():
 
 
 def test_starting_biases_are_clipped_to_the_cap(tables):
-    free = tt.BiasLearner(method="ascent", penalty=0, max_bias=None).fit(*tables)
-    bias = tt.BiasLearner(method="ascent", max_bias=0.25).fit(*tables, start=free)
+    free = ascent(penalty=0, max_bias=None).fit(*tables)
+    bias = ascent(max_bias=0.25).fit(*tables, start=free)
     assert np.abs(bias.bias).max() <= 0.25 * bias.summary.unit
     assert np.abs(free.bias).max() > 0.25 * bias.summary.unit
 
 
 def test_an_invalid_start():
     recs, recent = recs_of((1, 7, 0.9)), bought((1, 7))
-    learner = tt.BiasLearner(method="ascent", k=1)
+    learner = ascent(k=1)
     bias = learner.fit(recs, recent)
     with pytest.raises(tt.DataError, match=r"start .*str.* ItemBias"):
         learner.fit(recs, recent, start="yesterday")
     with pytest.raises(tt.SettingError, match=r"start .*scale='additive'.* scale='log'"):
-        tt.BiasLearner(method="ascent", k=1, scale="log").fit(recs, recent, start=bias)
+        ascent(k=1, scale="log").fit(recs, recent, start=bias)
     named = learner.fit(recs_of((1, "a", 0.9)), bought((1, "a")))
     with pytest.raises(tt.DataError, match=r"'item_id' .*integers in recs .*strings in start"):
         learner.fit(recs, recent, start=named)
@@ -296,7 +290,7 @@ def test_an_invalid_start():
 def test_integer_weights_count_as_repeated_users(tables):
     recs, recent = tables
     heavy = pa.table({"user_id": [0, 1, 2, 3, 4], "weight": [3, 3, 3, 3, 3]})
-    learner = tt.BiasLearner(method="ascent", k=5, penalty=0.1)
+    learner = ascent(k=5, penalty=0.1)
     weighted = learner.fit(recs, recent, weights=heavy)
 
     def repeated(frame):
@@ -313,7 +307,7 @@ def test_integer_weights_count_as_repeated_users(tables):
 def test_the_user_with_more_weight_decides():
     recs = recs_of((1, 7, 0.9), (1, 8, 0.8), (2, 7, 0.9), (2, 8, 0.8))
     recent = bought((1, 7), (2, 8))
-    learner = tt.BiasLearner(method="ascent", k=1, penalty=0.01, max_bias=None)
+    learner = ascent(k=1, penalty=0.01, max_bias=None)
     for of_first, of_second, moved in ((1, 2, True), (2, 1, False), (0, 1, True), (1, 0, False)):
         weights = pa.table({"user_id": [1, 2], "weight": [of_first, of_second]})
         bias = learner.fit(recs, recent, weights=weights)
@@ -328,12 +322,7 @@ def test_the_user_with_more_weight_decides():
 def test_candidates_are_items_bought_or_shown_often_enough(tables, data):
     recs, recent = tables
     support = np.bincount(data.recent.items, minlength=data.n_items)
-    shown = (
-        tt.BiasLearner(method="ascent", penalty=1e6)
-        .fit(recs, recent)
-        .apply(recs)["item_id"]
-        .to_numpy()
-    )
+    shown = ascent(penalty=1e6).fit(recs, recent).apply(recs)["item_id"].to_numpy()
     exposure = np.bincount(shown, minlength=data.n_items)
     for min_support, min_exposure in ((1, 1), (5, 10**6), (10**6, 40), (10, 60)):
         bias = tt.BiasLearner(
@@ -343,17 +332,13 @@ def test_candidates_are_items_bought_or_shown_often_enough(tables, data):
         assert not bias.bias[~wanted].any()
         assert bias.summary.n_candidates <= wanted.sum()
         assert bias.bias[wanted].any()
-    nobody = tt.BiasLearner(method="ascent", min_support=10**6, min_exposure=10**6).fit(
-        recs, recent
-    )
+    nobody = ascent(min_support=10**6, min_exposure=10**6).fit(recs, recent)
     assert (nobody.summary.n_candidates, nobody.summary.updates) == (0, 0)
     assert not nobody.bias.any()
 
 
 def test_more_cycles_gain_more_until_convergence(tables):
-    runs = [
-        tt.BiasLearner(method="ascent", max_cycles=n).fit(*tables).summary for n in (1, 2, None)
-    ]
+    runs = [ascent(max_cycles=n).fit(*tables).summary for n in (1, 2, None)]
     assert [run.cycles for run in runs[:2]] == [1, 2]
     assert runs[2].cycles > 2
     assert runs[2].converged
@@ -363,8 +348,8 @@ def test_more_cycles_gain_more_until_convergence(tables):
 
 
 def test_few_updates_stop_the_ascent_early(tables):
-    patient = tt.BiasLearner(method="ascent", max_cycles=None).fit(*tables).summary
-    hasty = tt.BiasLearner(method="ascent", max_cycles=None, min_updates=1.0).fit(*tables).summary
+    patient = ascent(max_cycles=None).fit(*tables).summary
+    hasty = ascent(max_cycles=None, min_updates=1.0).fit(*tables).summary
     assert hasty.cycles == 1 < patient.cycles
     assert hasty.converged
 
@@ -374,9 +359,7 @@ def test_few_updates_stop_the_ascent_early(tables):
 
 def test_progress_numbers_rise(tables):
     seen = []
-    bias = tt.BiasLearner(method="ascent", max_cycles=None).fit(
-        *tables, progress=lambda *reported: seen.append(reported)
-    )
+    bias = ascent(max_cycles=None).fit(*tables, progress=lambda *reported: seen.append(reported))
     assert seen == sorted(seen)
     assert len(set(seen)) == len(seen)
     assert {of for _, _, of in seen} == {bias.summary.n_candidates}
@@ -387,7 +370,7 @@ def test_progress_numbers_rise(tables):
 
 def test_progress_does_not_change_the_result(tables, bytes_of):
     shown = [
-        bytes_of(tt.BiasLearner(method="ascent").fit(*tables, progress=how).table())
+        bytes_of(ascent().fit(*tables, progress=how).table())
         for how in (None, False, True, lambda *reported: None)
     ]
     assert len(set(shown)) == 1
@@ -429,18 +412,18 @@ def test_a_short_fit_shows_no_bar(monkeypatch):
 
 def test_the_window_is_described(tables):
     recs, recent = tables
-    assert tt.BiasLearner(method="ascent").fit(recs, recent).window == {
+    assert ascent().fit(recs, recent).window == {
         "rows": len(recent), "first": None, "last": None,
     }  # fmt: skip
     days = np.datetime64("2026-11-01T06") + np.arange(len(recent)).astype("m8[s]")
     dated = recent.append_column("timestamp", pa.array(days[::-1]))
-    window = tt.BiasLearner(method="ascent").fit(recs, dated).window
+    window = ascent().fit(recs, dated).window
     assert window["first"] == "2026-11-01 06:00:00"
     assert window["last"] > window["first"]
 
 
 def test_tables_that_the_ascent_ignores_are_checked_and_warned_about(tables, data):
-    learner = tt.BiasLearner(method="ascent")
+    learner = ascent()
     with pytest.warns(tt.TrimtabWarning, match="history and items"):
         learner.fit(*tables, history=data.history_events())
     with pytest.warns(tt.TrimtabWarning, match="history and items") as seen:
@@ -453,4 +436,4 @@ def test_tables_that_the_ascent_ignores_are_checked_and_warned_about(tables, dat
 def test_an_invalid_number_of_threads(tables, monkeypatch):
     monkeypatch.setenv("TRIMTAB_THREADS", "many")
     with pytest.raises(tt.SettingError, match="TRIMTAB_THREADS='many'"):
-        tt.BiasLearner(method="ascent").fit(*tables)
+        ascent().fit(*tables)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trimtab.learn.features import WindowFeatures
+from trimtab.learn.features import features_of_window
 from trimtab.learn.sales import History
 
 
@@ -19,8 +19,7 @@ def test_features_by_hand():
         week=np.array([3.0, 0.0, 0.0, 0.0]),
         since=np.array([0.0, 40.0, 8.0, 400.0]),
     )
-    made = WindowFeatures(history)
-    table = dict(zip(made.names, made.build(bought, listed).T, strict=True))
+    table = features_of_window(history, bought, listed)
     rate = 8 / 100  # purchases per listed item
     expected = {
         "bought_per_listed": [
@@ -38,6 +37,4 @@ def test_features_by_hand():
     for name, values in expected.items():
         assert np.exp(table[name]) == pytest.approx(values), name
     assert table["share_difference"] == pytest.approx([100.0, -100.0, -200.0, 200.0])
-    some = made.build(bought, listed, np.array([2, 0]))
-    assert some.tolist() == made.build(bought, listed)[[2, 0]].tolist()
-    assert WindowFeatures(None).build(bought, listed).shape == (4, 2)
+    assert list(features_of_window(None, bought, listed)) == ["bought_per_listed", "recent_sales"]

@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 import pytest
 
 import trimtab as tt
+from changed_tables import as_dates, shuffled, with_column
 from drift import generate_drift
-from trimtab.learn import levels
+from trimtab.learn import bias_fit
 
 DEFAULT = tt.BiasLearner()
 
@@ -29,10 +30,6 @@ def learned(drifted):
         drifted.recs(), drifted.recent_events(), history=drifted.history_events(),
         items=drifted.catalogue(),
     )  # fmt: skip
-
-
-def shuffled(table: pa.Table, seed: int) -> pa.Table:
-    return table.take(np.random.default_rng(seed).permutation(table.num_rows))
 
 
 def lift(bias: tt.ItemBias, data, metric: str = "ndcg") -> float:
@@ -104,9 +101,10 @@ def test_without_drift_it_changes_almost_nothing(n_users, seed):
 
 def test_no_gain_on_held_out_data_warns_and_sets_all_biases_to_zero():
     data = generate_drift(n_users=300, n_items=200, n_listed=20, drift=0, seed=2)
-    with pytest.warns(tt.GuardWarning, match=r"NDCG@10 .*held-out") as seen:
+    with pytest.warns(tt.GuardWarning, match="no clear gain in NDCG@10 on held-out data") as seen:
         bias = DEFAULT.fit(data.recs(), data.recent_events())
     assert seen[0].filename == __file__
+    assert bias.summary.forecast is bias.summary.forecast_low is bias.summary.forecast_high is None
     assert not bias.bias.any()
     assert bias.apply(data.recs()).equals(bias.apply(data.recs(), k=10))
     assert set(bias.summary.kept.values()) == {0.0}
@@ -215,7 +213,7 @@ def test_events_of_the_window_in_the_history_change_nothing(drifted, bytes_of):
 def test_timestamps_with_and_without_a_time_zone(drifted):
     recent = timed(drifted.recent_events(), "2026-03-01", 3, 0)
     past = timed(drifted.history_events(), "2025-12-01", 90, 1)
-    zoned = past.set_column(2, "timestamp", pc.assume_timezone(past["timestamp"], "UTC"))
+    zoned = with_column(past, "timestamp", pc.assume_timezone(past["timestamp"], "UTC"))
     with pytest.raises(tt.DataError, match=r"'timestamp' .*history .*recent"):
         DEFAULT.fit(drifted.recs(), recent, history=zoned)
 
@@ -410,7 +408,7 @@ def test_counts_and_dates_in_the_window_are_left_out(drifted, bytes_of):
     )
     # A date counts as midnight, before the first purchase of the day.
     past = timed(drifted.history_events(), "2025-12-01", 90, 1)
-    days = past.set_column(2, "timestamp", past["timestamp"].cast(pa.date32(), safe=False))
+    days = as_dates(past)
     first = pa.table({"user_id": [1], "item_id": [5], "timestamp": [pd.Timestamp("2026-03-01")]})
     later = pa.concat_tables([days, first.cast(days.schema)])
     one, other = (DEFAULT.fit(drifted.recs(), recent, history=h) for h in (days, later))
@@ -463,15 +461,14 @@ def test_a_trend_that_does_not_converge_changes_nothing(monkeypatch, drifted):
 
 def test_a_scale_that_does_not_converge_is_not_chosen(monkeypatch):
     """Neither of the other two scales is clearly better than the other."""
+    fit_really = bias_fit.Trend.on
 
-    fit_really = levels.fit_trend
-
-    def fit_trend(sample, subset, start):
-        found = fit_really(sample, subset, start)
-        coefficients = found.coefficients._replace(converged=sample.shared.scale != "log")
-        return found._replace(coefficients=coefficients)
+    def fit_on(sample, scale, step):
+        trend = fit_really(sample, scale, step)
+        coefficients = trend.whole.coefficients._replace(converged=scale.name != "log")
+        return trend._replace(whole=trend.whole._replace(coefficients=coefficients))
 
     data = generate_drift(n_users=1_000, n_items=120, n_listed=20, drift=1.0, seed=3)
     assert DEFAULT.fit(data.recs(), data.recent_events()).scale == "log"
-    monkeypatch.setattr(levels, "fit_trend", fit_trend)
+    monkeypatch.setattr(bias_fit.Trend, "on", staticmethod(fit_on))
     assert DEFAULT.fit(data.recs(), data.recent_events()).scale == "additive"

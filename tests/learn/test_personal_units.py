@@ -11,12 +11,13 @@ import pytest
 import trimtab as tt
 from counted_tables import count
 from repeat_shop import RepeatShop
-from trimtab.kernels import rerank_reference as plain
-from trimtab.kernels.list_sources import OWN, TRENDING
+from trimtab.arrays import OWN, TRENDING
+from trimtab.kernels import reference as plain
+from trimtab.learn import personal_units
 from trimtab.learn.bias_fit import BiasFit, fit_biases
 from trimtab.learn.counted import Counted
-from trimtab.learn.personal_units import SampledUnits, lists_hold_own, widen_units
-from trimtab.learn.units import take_learning
+from trimtab.learn.personal_units import lists_hold_own, sample_units, widen_units
+from trimtab.learn.units import LearningUnits
 from trimtab.tables.times import DAY
 from trimtab.tables.vocabulary import Vocabulary
 
@@ -28,18 +29,12 @@ def prepare(shop: RepeatShop) -> tuple[BiasFit, Counted]:
         return fit_biases(tt.BiasLearner(), counted, None), counted
 
 
-def sample(fit: BiasFit, counted: Counted, most_units: int = 20_000) -> SampledUnits:
-    choice = counted.limit(counted.choose_units()[0], most_units, 2_000_000)
-    (units,) = counted.parts.map(take_learning, counted.plan, choice, True)
-    return SampledUnits.of(units, fit.shared)
-
-
-def users_of(shop: RepeatShop, sampled: SampledUnits) -> list[int]:
+def users_of(shop: RepeatShop, sampled: LearningUnits) -> list[int]:
     """The user of each unit, found by the hash of the id."""
     ids = np.unique(shop.recs["user_id"].to_numpy())
     by_hash = dict(zip(Vocabulary(ids).hashes().tolist(), ids.tolist(), strict=True))
     assert len(by_hash) == len(ids)
-    return [by_hash[own] for own in sampled.units.hashes.tolist()]
+    return [by_hash[own] for own in sampled.hashes.tolist()]
 
 
 @pytest.fixture(scope="module")
@@ -67,14 +62,14 @@ def bought_before(shop: RepeatShop, user: int, start: int) -> dict[int, plain.Bo
 @pytest.mark.parametrize("widen_by", ["any", "listed"])
 def test_wider_lists_are_as_of_the_start_of_their_window(shop, prepared, widen_by):
     fit, counted = prepared
-    sampled = sample(fit, counted)
-    wide, has_purchases = widen_units(sampled, widen_by)
+    sampled = sample_units(counted, fit.shared)
+    wide, has_purchases = widen_units(sampled, fit.shared, widen_by)
     labels = sorted(set(shop.recent["window"].to_pylist()))
     window_of = np.array(shop.recent["window"].to_pylist())
     starts = fit.shared.histories.starts  # on the grid of days, at or before the first purchase
     firsts = [times_of(shop.recent)[window_of == label].min() for label in labels]
     assert all(0 <= first - start < DAY for first, start in zip(firsts, starts, strict=True))
-    users, windows = users_of(shop, sampled), sampled.units.windows
+    users, windows = users_of(shop, sampled), sampled.windows
     ids = np.array(counted.plan.item_ids)
     assert len(set(windows)) == 3
     for unit in range(sampled.n_units):
@@ -106,31 +101,34 @@ def test_the_newest_purchases_are_not_known_in_their_window(shop, prepared):
 
 
 def widen_all(fit: BiasFit, counted: Counted) -> list[np.ndarray]:
-    sampled = sample(fit, counted)
-    wide, _ = widen_units(sampled, "any")
-    return [sampled.units.hashes, *wide.lists[:2], wide.sources, wide.terms]
+    sampled = sample_units(counted, fit.shared)
+    wide, _ = widen_units(sampled, fit.shared, "any")
+    return [sampled.hashes, *wide.lists[:2], wide.sources, wide.terms]
 
 
-def keys_of(sampled: SampledUnits) -> list[tuple[int, int]]:
-    return list(zip(sampled.units.hashes.tolist(), sampled.units.windows.tolist(), strict=True))
+def keys_of(sampled: LearningUnits) -> list[tuple[int, int]]:
+    return list(zip(sampled.hashes.tolist(), sampled.windows.tolist(), strict=True))
 
 
-def test_a_sample_is_some_of_the_units_with_the_same_lists(prepared):
+def test_a_sample_is_some_of_the_units_with_the_same_lists(prepared, monkeypatch):
     fit, counted = prepared
-    whole = sample(fit, counted)
+    whole = sample_units(counted, fit.shared)
     assert whole.n_units == counted.counts.learning.sum() > 100
-    some = sample(fit, counted, 50)
+    monkeypatch.setattr(personal_units, "_MOST_UNITS", 50)
+    some = sample_units(counted, fit.shared)
     assert 20 < some.n_units < 80
     place_of = {key: place for place, key in enumerate(keys_of(whole))}
     places = np.array([place_of[key] for key in keys_of(some)])
-    expected = whole.model.take(places)
-    assert some.model.items.tolist() == expected.items.tolist()
-    assert some.model.scores.tolist() == expected.scores.tolist()
-    assert some.folds.tolist() == whole.folds[places].tolist()
+    expected = whole.lists.take(places)
+    assert some.lists.items.tolist() == expected.items.tolist()
+    assert some.lists.scores.tolist() == expected.scores.tolist()
+    folds = [fit.shared.folds_of(own.windows, own.hashes) for own in (some, whole)]
+    assert folds[0].tolist() == folds[1][places].tolist()
 
 
 @pytest.mark.parametrize("lists_own", [True, False])
 def test_whether_lists_hold_what_users_have(lists_own):
-    sampled = sample(*prepare(RepeatShop(repeats=0.5, n_users=60, lists_own=lists_own)))
-    wide, has_purchases = widen_units(sampled, "any")
-    assert lists_hold_own(wide, sampled, has_purchases) == lists_own
+    fit, counted = prepare(RepeatShop(repeats=0.5, n_users=60, lists_own=lists_own))
+    units, shared = sample_units(counted, fit.shared), fit.shared
+    wide, has_purchases = widen_units(units, shared, "any")
+    assert lists_hold_own(wide, units.windows, shared.histories, has_purchases) == lists_own

@@ -9,10 +9,8 @@ import trimtab as tt
 from counted_tables import count
 from repeat_shop import RepeatShop
 from trimtab.learn.bias_fit import fit_biases
-from trimtab.learn.personal_levels import learn_personal
-from trimtab.learn.personal_units import SampledUnits, widen_units
-from trimtab.learn.rerank_fit import _add_up
-from trimtab.learn.units import take_learning
+from trimtab.learn.personal import PersonalFits, _add_up
+from trimtab.learn.personal_units import sample_units, widen_units
 from trimtab.models.widening import SOURCES
 
 
@@ -22,11 +20,10 @@ def learned():
     shop = RepeatShop(repeats=0.3, drift=0.7, n_users=300)
     counted = count(shop.recs, shop.recent, history=shop.history)
     fit = fit_biases(tt.BiasLearner(), counted, None)
-    (units,) = counted.parts.map(take_learning, counted.plan, counted.choose_units()[0], True)
-    sampled = SampledUnits.of(units, fit.shared)
-    wide, has_purchases = widen_units(sampled, "any")
+    units = sample_units(counted, fit.shared)
+    wide, has_purchases = widen_units(units, fit.shared, "any")
     sources = sum(SOURCES.values())
-    return fit, learn_personal(sampled, wide, np.flatnonzero(has_purchases), sources, fit)
+    return fit, PersonalFits(units, wide, np.flatnonzero(has_purchases), fit).learn(sources)
 
 
 def test_at_no_length_it_ranks_by_the_biases(learned):

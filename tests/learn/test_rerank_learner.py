@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from dataclasses import fields
 from datetime import timedelta
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 import trimtab as tt
+from changed_tables import as_dates, as_text, files_of, shuffled, with_column
 from novelty_shop import BLOCKS, NoveltyShop, new_items
 from novelty_shop import NOW as AFTER_NOVELTIES
 from repeat_shop import NOW, START, RepeatShop, W
@@ -22,11 +22,11 @@ from trimtab.models.model import RerankSummary
 from trimtab.models.widening import TERMS
 
 
-def fit(shop: RepeatShop, **settings) -> tt.Reranker:
-    """A fit on a shop that may have no drift, of which the biases warn."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", GuardWarning)
-        return tt.RerankLearner(**settings).fit(shop.recs, shop.recent, history=shop.history)
+def fit(shop: RepeatShop, tables: dict | None = None, **settings) -> tt.Reranker:
+    """A fit on a shop that may have no drift, of which the biases warn; some tables may differ."""
+    given = {name: getattr(shop, name) for name in ("recs", "recent", "history")}
+    with warnings.catch_warnings(action="ignore", category=tt.TrimtabWarning):
+        return tt.RerankLearner(**settings).fit(**{**given, **(tables or {})})
 
 
 def apply(reranker: tt.Reranker, shop: RepeatShop, **settings) -> pa.Table:
@@ -119,11 +119,8 @@ def test_listed_only(shop):
     """Few items are on lists: the user's own may be added only if they are."""
     few = np.arange(40)
     narrow = [t.filter(pc.is_in(t["item_id"], pa.array(few))) for t in (shop.recs, shop.tonight)]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", tt.TrimtabWarning)
-        reranker = tt.RerankLearner(widen="listed").fit(
-            narrow[0], shop.recent, history=shop.history
-        )
+    reranker = fit(shop, {"recs": narrow[0]}, widen="listed")
+    with warnings.catch_warnings(action="ignore", category=tt.TrimtabWarning):
         top = reranker.apply(narrow[1], history=shop.known, as_of=NOW)
     added = pairs_of(top) - pairs_of(narrow[1])
     assert len(added) > 100
@@ -165,11 +162,6 @@ def test_it_may_be_told_never_to_add_what_users_have(shop, learned):
 # The same result ----------------------------------------------------------------------------
 
 
-def saved(reranker: tt.Reranker, folder: Path) -> dict[str, bytes]:
-    reranker.save(folder)
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
-
-
 @pytest.fixture(scope="module")
 def drifting() -> RepeatShop:
     return RepeatShop(repeats=0.3, drift=0.7, n_users=300)
@@ -177,33 +169,24 @@ def drifting() -> RepeatShop:
 
 @pytest.mark.parametrize("scale", ["log", "additive", "list"])
 def test_order_of_rows_and_threads_change_nothing(scale, drifting, tmp_path, monkeypatch):
-    learner = tt.RerankLearner(scale=scale)
-    tables = drifting.recs, drifting.recent, drifting.history
-    random = np.random.default_rng(0)
-    shuffled = [table.take(random.permutation(table.num_rows)) for table in tables]
-    copies = [pa.table(table.to_pydict(), table.schema) for table in tables]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", GuardWarning)
-        reranker = learner.fit(*tables[:2], history=tables[2])
-        assert (len(reranker.learned) > 0, reranker.bias.bias.any()) == (True, True)
-        expected = saved(reranker, tmp_path / "one")
-        assert all(table.equals(copy) for table, copy in zip(tables, copies, strict=True))
-        again = learner.fit(*shuffled[:2], history=shuffled[2])
-        assert saved(again, tmp_path / "two") == expected
-        monkeypatch.setattr(threads, "LEAST_SPLIT", 1)
-        for n_threads in ("1", "3"):
-            monkeypatch.setenv("TRIMTAB_THREADS", n_threads)
-            again = learner.fit(*tables[:2], history=tables[2])
-            assert saved(again, tmp_path / n_threads) == expected
+    tables = {name: getattr(drifting, name) for name in ("recs", "recent", "history")}
+    mixed = {name: shuffled(table) for name, table in tables.items()}
+    copies = {name: pa.table(t.to_pydict(), t.schema) for name, t in tables.items()}
+    reranker = fit(drifting, scale=scale)
+    assert (len(reranker.learned) > 0, reranker.bias.bias.any()) == (True, True)
+    expected = files_of(reranker, tmp_path / "one")
+    assert tables == copies
+    assert files_of(fit(drifting, mixed, scale=scale), tmp_path / "two") == expected
+    monkeypatch.setattr(threads, "LEAST_SPLIT", 1)
+    for n_threads in ("1", "3"):
+        monkeypatch.setenv("TRIMTAB_THREADS", n_threads)
+        assert files_of(fit(drifting, scale=scale), tmp_path / n_threads) == expected
 
 
 def test_any_frame(shop, learned, tmp_path):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", GuardWarning)
-        from_pandas = tt.RerankLearner().fit(
-            shop.recs.to_pandas(), shop.recent.to_pandas(), history=shop.history.to_pandas()
-        )
-    assert saved(from_pandas, tmp_path / "pandas") == saved(learned, tmp_path / "arrow")
+    frames = {name: getattr(shop, name).to_pandas() for name in ("recs", "recent", "history")}
+    from_pandas = fit(shop, frames)
+    assert files_of(from_pandas, tmp_path / "pandas") == files_of(learned, tmp_path / "arrow")
 
 
 def test_purchases_of_the_windows_count_once(shop, learned, tmp_path):
@@ -211,9 +194,7 @@ def test_purchases_of_the_windows_count_once(shop, learned, tmp_path):
     first = min(shop.recent["timestamp"].to_pylist())
     early = shop.history.filter(pc.less(shop.history["timestamp"], first))
     for history in (early, shop.known):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", GuardWarning)
-            again = tt.RerankLearner().fit(shop.recs, shop.recent, history=history)
+        again = fit(shop, {"history": history})
         assert again.summary == learned.summary
         assert again.learned == learned.learned
 
@@ -272,11 +253,7 @@ def test_weights(shop):
     """Users of weight 0 teach nothing: as if they had not bought in the windows."""
     users = np.unique(shop.recs["user_id"].to_numpy())
     weights = pa.table({"user_id": users, "weight": (users % 2).astype(float)})
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", GuardWarning)
-        reranker = tt.RerankLearner().fit(
-            shop.recs, shop.recent, history=shop.history, weights=weights
-        )
+    reranker = fit(shop, {"weights": weights})
     odd = np.unique(
         shop.recs.filter(pc.equal(pc.bit_wise_and(shop.recs["user_id"], 1), 1))["user_id"]
     )
@@ -318,32 +295,26 @@ def test_four_rows_are_ranked_by_the_biases(bytes_of, tmp_path):
     assert summary.forecast is summary.forecast_low is summary.forecast_high is None
     top = reranker.apply(RECS, k=1, history=HISTORY)
     assert bytes_of(top) == bytes_of(reranker.bias.apply(RECS, k=1))
-    assert saved(tt.Reranker.load(saved_to(reranker, tmp_path)), tmp_path / "b") == saved(
-        reranker, tmp_path / "c"
-    )
+    expected = files_of(reranker, tmp_path / "a")
+    assert files_of(tt.Reranker.load(tmp_path / "a"), tmp_path / "b") == expected
 
 
-def saved_to(reranker: tt.Reranker, folder: Path) -> Path:
-    reranker.save(folder / "a")
-    return folder / "a"
-
-
-def newest(shop: RepeatShop) -> list[pa.Table]:
+def newest(shop: RepeatShop) -> dict[str, pa.Table]:
     """Lists and purchases of the newest window."""
     label = pc.max(shop.recs["window"])
-    tables = (shop.recs, shop.recent)
-    return [t.filter(pc.equal(t["window"], label)).drop_columns("window") for t in tables]
+    tables = {"recs": shop.recs, "recent": shop.recent}
+    return {
+        name: table.filter(pc.equal(table["window"], label)).drop_columns("window")
+        for name, table in tables.items()
+    }
 
 
 def test_one_window_and_users_who_never_bought(shop):
     """A history of other users: everybody is ranked by the biases."""
-    recs, recent = newest(shop)
     moved = pc.add(shop.history["user_id"], 10_000)
     strangers = shop.history.set_column(0, "user_id", moved)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", GuardWarning)
-        reranker = tt.RerankLearner().fit(recs, recent, history=strangers)
-        some = tt.RerankLearner().fit(recs, recent, history=shop.history)
+    reranker = fit(shop, {**newest(shop), "history": strangers})
+    some = fit(shop, newest(shop))
     assert (reranker.learned, reranker.summary.n_users) == ((), 0)
     assert some.summary.forecast_windows == 0
     assert shop.lift(apply(some, shop)) > 0.2
@@ -352,18 +323,14 @@ def test_one_window_and_users_who_never_bought(shop):
 def test_a_history_that_ends_too_early(shop, bytes_of):
     """Nothing is known just before the window: everybody is ranked by the biases."""
     old = shop.events(START, 30)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", GuardWarning)
-        reranker = tt.RerankLearner().fit(*newest(shop), history=old)
+    reranker = fit(shop, {**newest(shop), "history": old})
     assert reranker.learned == ()
     assert bytes_of(apply(reranker, shop)) == bytes_of(reranker.bias.apply(shop.tonight))
 
 
 def test_a_window_without_a_past_is_left_out(shop):
     short = shop.events(NOW - timedelta(3 * W), 2 * W)  # nothing before the oldest window
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", GuardWarning)
-        reranker = tt.RerankLearner().fit(shop.recs, shop.recent, history=short)
+    reranker = fit(shop, {"history": short})
     assert (reranker.summary.n_windows, reranker.summary.forecast_windows) == (2, 2)
     assert 0 < reranker.summary.n_users < 600
     assert shop.lift(apply(reranker, shop)) > 0.1
@@ -371,14 +338,9 @@ def test_a_window_without_a_past_is_left_out(shop):
 
 def test_dates_and_categories(shop):
     """Timestamps may be dates, of whole days; items may have categories."""
-    recent, history, known = (
-        t.set_column(t.column_names.index("timestamp"), "timestamp", t["timestamp"].cast("date32"))
-        for t in (shop.recent, shop.history, shop.known)
-    )
+    recent, history, known = map(as_dates, (shop.recent, shop.history, shop.known))
     items = pa.table({"item_id": range(120), "category": [f"c{n % 5}" for n in range(120)]})
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", GuardWarning)
-        reranker = tt.RerankLearner().fit(shop.recs, recent, history=history, items=items)
+    reranker = fit(shop, {"recent": recent, "history": history, "items": items})
     assert not reranker.has_zone
     top = reranker.apply(shop.tonight, history=known)
     assert shop.lift(top) > 0.3
@@ -413,13 +375,7 @@ def test_settings_given_as_numpy_numbers(shop, tmp_path):
 
 
 def with_zone(table: pa.Table) -> pa.Table:
-    place = table.column_names.index("timestamp")
-    zoned = pc.assume_timezone(table["timestamp"], "UTC")
-    return table.set_column(place, "timestamp", zoned)
-
-
-def as_text(table: pa.Table, name: str) -> pa.Table:
-    return table.set_column(table.column_names.index(name), name, table[name].cast("string"))
+    return with_column(table, "timestamp", pc.assume_timezone(table["timestamp"], "UTC"))
 
 
 COUNTS = HISTORY.append_column("count", pa.array([1, 2, 3, 4]))

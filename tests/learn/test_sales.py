@@ -22,7 +22,7 @@ from trimtab.learn.sales import (
     count_sales,
     history_before,
 )
-from trimtab.metrics.event_weights import in_quanta
+from trimtab.metrics.per_user import in_quanta
 from trimtab.tables.times import DAY
 
 WINDOW_FROM = 400 * DAY

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 import trimtab as tt
+from changed_tables import as_text, shuffled, with_column
 from counted_tables import count, count_in_parts
 from dated_shop import DatedShop
-from trimtab.learn.counted import Counted
-from trimtab.learn.counts import Counts, count_part, count_top_k, sum_counts
+from trimtab.learn.counted import Counted, Counts, count_part, count_top_k, sum_parts
 from trimtab.learn.units import (
     N_FOLDS,
     folds_of,
@@ -22,7 +22,7 @@ from trimtab.learn.units import (
     take_hits,
     take_learning,
 )
-from trimtab.metrics.ranking import rank_lists
+from trimtab.metrics.per_user import rank_lists
 from trimtab.tables.vocabulary import Vocabulary
 
 Tables = dict[str, pa.Table]
@@ -36,18 +36,9 @@ def tables() -> Tables:
     return {"recs": shop.recs, "recent": shop.recent, "history": shop.history, "weights": weights}
 
 
-def as_text(table: pa.Table) -> pa.Table:
-    place = table.column_names.index("user_id")
-    return table.set_column(place, "user_id", table["user_id"].cast(pa.string()))
-
-
-def shuffled(table: pa.Table) -> pa.Table:
-    return table.take(np.random.default_rng(1).permutation(table.num_rows))
-
-
 def weighed(table: pa.Table) -> pa.Table:
     weights = np.random.default_rng(2).choice([0.0, 0.3, 1.0, 5.0], table.num_rows)
-    return table.append_column("weight", pa.array(weights))
+    return with_column(table, "weight", weights)
 
 
 # Folds and samples --------------------------------------------------------------------------------
@@ -96,10 +87,10 @@ def samples(counted: Counted, share: float = 0.5) -> list[dict]:
     learning = join_learning(list(counted.parts.map(take_learning, counted.plan, choice, True)))
     found: list[dict] = [{}, {}]
     for unit, key in enumerate(key_of(hit)):
-        lists, own = hit.data.lists, slice(*hit.data.lists.indptr[unit : unit + 2])
+        lists, own = hit.lists, slice(*hit.lists.indptr[unit : unit + 2])
         found[0][key] = (
-            lists.items[own].tolist(), lists.scores[own].tolist(), hit.data.hits[own].tolist(),
-            hit.data.n_bought[unit], hit.data.weights[unit],
+            lists.items[own].tolist(), lists.scores[own].tolist(), hit.hits[own].tolist(),
+            hit.n_bought[unit], hit.weights[unit],
         )  # fmt: skip
     events = learning.events
     for unit, key in enumerate(key_of(learning)):
@@ -115,7 +106,7 @@ def test_the_same_sample_for_text_ids_shuffled_rows_and_any_parts(tables):
     for every, some in zip(whole, expected, strict=True):
         assert 0.3 * len(every) < len(some) < 0.7 * len(every)
         assert some.items() <= every.items()
-    text = {name: as_text(table) for name, table in tables.items()}
+    text = {name: as_text(table, "user_id") for name, table in tables.items()}
     mixed = {name: shuffled(table) for name, table in tables.items()}
     for counted in (
         count(**text), count(**mixed), count_in_parts(1, **tables), count_in_parts(2, **mixed),
@@ -165,7 +156,7 @@ def test_counts_of_any_parts_are_equal(tables):
             assert found.counts.median_ends(full_only=True) == whole.counts.median_ends(True)
             bias = np.linspace(-0.5, 0.5, whole.plan.n_items)
             tops = [
-                sum_counts(counted.parts.map(count_top_k, counted.plan, "additive", bias))
+                sum_parts(counted.parts.map(count_top_k, counted.plan, "additive", bias))
                 for counted in (found, whole)
             ]
             assert [own.tolist() for own in tops[0]] == [own.tolist() for own in tops[1]]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 import trimtab as tt
+from changed_tables import files_of, shuffled, with_column
 from click_shop import ClickShop, weigh
 from counted_tables import count
 from dated_shop import DatedShop
@@ -37,13 +37,8 @@ def dated() -> DatedShop:
     return DatedShop(n_users=600)
 
 
-def add_weight(table: pa.Table, weights) -> pa.Table:
-    return table.append_column("weight", pa.array(np.broadcast_to(weights, table.num_rows)))
-
-
-def files_of(saved: object, folder: Path) -> dict[str, bytes]:
-    saved.save(folder)
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+def add_weight(table: pa.Table, weight: float) -> pa.Table:
+    return with_column(table, "weight", weight)
 
 
 # What is learned ---------------------------------------------------------------------------------
@@ -122,9 +117,7 @@ def test_a_missing_column_counts_as_1(dated, bytes_of):
 
 def test_only_ratios_of_weights_count(shop, learned, bytes_of):
     recent, history = (
-        table.set_column(
-            table.column_names.index("weight"), "weight", pc.multiply(table["weight"], 1024.0)
-        )
+        with_column(table, "weight", pc.multiply(table["weight"], 1024.0))
         for table in (weigh(shop.recent), weigh(shop.history))
     )
     again = tt.BiasLearner().fit(shop.recs, recent, history=history)
@@ -135,14 +128,11 @@ def test_the_order_of_rows_and_the_number_of_threads_do_not_matter(
     shop, learned, bytes_of, monkeypatch
 ):
     monkeypatch.setenv("TRIMTAB_THREADS", "3")
-    random = np.random.default_rng(0)
-    recs, recent, history = (
-        table.take(random.permutation(table.num_rows))
-        for table in (shop.recs, weigh(shop.recent), weigh(shop.history))
-    )
-    shuffled = tt.BiasLearner().fit(recs, recent, history=history)
-    assert bytes_of(shuffled.table()) == bytes_of(learned.table())
-    assert shuffled.summary == learned.summary
+    tables = (shop.recs, weigh(shop.recent), weigh(shop.history))
+    recs, recent, history = map(shuffled, tables)
+    again = tt.BiasLearner().fit(recs, recent, history=history)
+    assert bytes_of(again.table()) == bytes_of(learned.table())
+    assert again.summary == learned.summary
 
 
 def test_events_of_weight_0_are_as_if_they_were_not_there(shop, bytes_of):

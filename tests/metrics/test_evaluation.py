@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import math
 
 import numpy as np
@@ -30,7 +31,7 @@ def bought(*rows):
 # By hand ---------------------------------------------------------------------------------------
 
 
-def test_one_hit_at_the_second_rank():
+def test_one_hit_at_the_second_rank_or_beyond_k():
     figures = tt.evaluate(ranked((1, 7, 1), (1, 8, 2), (1, 9, 3)), bought((1, 8)), k=3)
     assert figures == {
         "acc": pytest.approx(1 / 3),
@@ -43,9 +44,6 @@ def test_one_hit_at_the_second_rank():
         "n_users": 1,
         "n_skipped": 0,
     }
-
-
-def test_hits_beyond_k_do_not_count():
     figures = tt.evaluate(ranked((1, 7, 1), (1, 8, 2)), bought((1, 8)), k=1)
     assert (figures["acc"], figures["map"], figures["ndcg"]) == (0, 0, 0)
 
@@ -64,14 +62,11 @@ def test_repeated_purchases_count_once():
     assert once["map"] == 0.5
 
 
-def test_rank_decides_if_there_is_one_and_score_otherwise():
+def test_rank_decides_then_score_then_the_smaller_id():
     rows = [(1, 7, 2, 0.9), (1, 8, 1, 0.1)]
     both = table("user_id", "item_id", "rank", "score", rows=rows)
     assert tt.evaluate(both, bought((1, 8)), k=1)["acc"] == 1
     assert tt.evaluate(both.drop_columns("rank"), bought((1, 8)), k=1)["acc"] == 0
-
-
-def test_equal_scores_go_to_the_smaller_id():
     by_value = table("user_id", "item_id", "score", rows=[(1, 10, 0.5), (1, 9, 0.5)])
     assert tt.evaluate(by_value, bought((1, 9)), k=1)["acc"] == 1
     by_code_point = table("user_id", "item_id", "score", rows=[(1, "9", 0.5), (1, "10", 0.5)])
@@ -139,18 +134,14 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
-def test_the_summary_is_what_evaluate_finds(settings, tables):
+def test_the_summary_is_what_evaluate_finds(settings, tables, weights, data):
     for metric in METRICS:
         learner = tt.BiasLearner(method="ascent", k=5, metric=metric, **SETTINGS[settings])
         bias = check(learner, *tables)
         assert bias.summary.after > bias.summary.before
-
-
-@pytest.mark.parametrize("settings", ["default", "zero and unsold", "log"])
-def test_the_same_with_weights(settings, tables, weights):
-    for metric in METRICS:
-        learner = tt.BiasLearner(method="ascent", k=5, metric=metric, **SETTINGS[settings])
         check(learner, *tables, weights=weights)
+    yesterday = learner.fit(data.recs(), data.history_events())
+    check(learner, *tables, start=yesterday)
 
 
 def test_counts_are_those_of_the_tables(tables):
@@ -163,12 +154,12 @@ def test_counts_are_those_of_the_tables(tables):
     assert summary.n_items == len({*recs["item_id"].to_pylist(), *recent["item_id"].to_pylist()})
 
 
-LABELS = {
-    "int": [5, -3],
-    "word": ["this week", "last week"],
-    "date": [dt.date(2026, 11, 8), dt.date(2026, 11, 1)],
-    "time": [dt.datetime(2026, 11, 8, 6), dt.datetime(2026, 11, 8, 18)],
-}
+LABELS = (
+    [5, -3],
+    ["this week", "last week"],
+    [dt.date(2026, 11, 8), dt.date(2026, 11, 1)],
+    [dt.datetime(2026, 11, 8, 6), dt.datetime(2026, 11, 8, 18)],
+)
 
 
 def stacked(make, labels):
@@ -183,19 +174,17 @@ def stacked(make, labels):
     return pa.concat_tables(parts)
 
 
-@pytest.mark.parametrize("labels", LABELS)
-@pytest.mark.parametrize("settings", ["default", "zero and unsold"])
-def test_windows_are_stacked(labels, settings, weights):
-    labels = LABELS[labels]
-    recs = stacked(lambda data: data.recs(), labels)
-    recent = stacked(lambda data: data.recent_events(), labels)
-    learner = tt.BiasLearner(method="ascent", k=5, **SETTINGS[settings])
-    bias = check(learner, recs, recent, weights=weights)
-    users = {(row["user_id"], row["window"]) for row in recent.to_pylist()}
-    assert bias.summary.n_users == len(users)
-    top = bias.apply(recs, k=5)
-    assert top.column_names == ["user_id", "window", "item_id", "score", "rank"]
-    assert top["window"].type == recs["window"].type
+def test_windows_are_stacked(weights):
+    for labels, settings in itertools.product(LABELS, ("default", "zero and unsold")):
+        recs = stacked(lambda data: data.recs(), labels)
+        recent = stacked(lambda data: data.recent_events(), labels)
+        learner = tt.BiasLearner(method="ascent", k=5, **SETTINGS[settings])
+        bias = check(learner, recs, recent, weights=weights)
+        users = {(row["user_id"], row["window"]) for row in recent.to_pylist()}
+        assert bias.summary.n_users == len(users)
+        top = bias.apply(recs, k=5)
+        assert top.column_names == ["user_id", "window", "item_id", "score", "rank"]
+        assert top["window"].type == recs["window"].type
 
 
 def test_the_kind_of_window_does_not_matter(bytes_of):
@@ -207,13 +196,6 @@ def test_the_kind_of_window_does_not_matter(bytes_of):
     assert len(results) == 1
 
 
-@pytest.mark.parametrize("settings", ["default", "zero and unsold", "log"])
-def test_the_same_after_a_warm_start(settings, tables, data):
-    learner = tt.BiasLearner(method="ascent", k=5, **SETTINGS[settings])
-    yesterday = learner.fit(data.recs(), data.history_events())
-    check(learner, *tables, start=yesterday)
-
-
 def test_the_same_for_merged_rows(tables):
     recs, recent = tables
     twice = pa.concat_tables([recs, recs.slice(0, 1000)])
@@ -222,8 +204,7 @@ def test_the_same_for_merged_rows(tables):
     assert bias.apply(twice, k=5, duplicates="max").equals(bias.apply(recs, k=5))
 
 
-@pytest.mark.parametrize("k", [1, 2, 20])
-def test_the_same_for_other_k(k, tables):
-    for metric in METRICS:
+def test_the_same_for_other_k(tables):
+    for metric, k in itertools.product(METRICS, (1, 2, 20)):
         check(tt.BiasLearner(method="ascent", k=k, metric=metric), *tables)
         check(tt.BiasLearner.paper(k=k, metric=metric), *tables)

@@ -13,13 +13,7 @@ from hypothesis import strategies as st
 from plain_metrics import plain_metrics
 from trimtab.arrays import Lists, Sets
 from trimtab.metrics import per_user
-from trimtab.metrics.per_user import (
-    coverage,
-    kl_divergence,
-    lift,
-    unit_metrics,
-    weighted_mean,
-)
+from trimtab.metrics.per_user import coverage, kl_divergence, lift, unit_metrics, weighted_mean
 
 NAN = math.nan
 
@@ -56,33 +50,23 @@ def test_hits_at_ranks_one_and_three():
     assert ndcg == pytest.approx(0.7039180890341347, abs=1e-15)
 
 
-def test_only_the_first_k_count():
+def test_lists_longer_and_shorter_than_k_or_empty():
+    second = pytest.approx(1 / math.log2(3))
     assert score([1, 2, 3], [3], k=2) == (0, 0, 0)
-    assert score([1, 2, 3], [2], k=2) == (1 / 2, 1 / 2, pytest.approx(1 / math.log2(3)))
+    assert score([1, 2, 3], [2], k=2) == (1 / 2, 1 / 2, second)
+    assert score([4], [4], k=10) == (1 / 10, 1, 1)
+    assert score([4], [4, 5], k=10) == (1 / 10, 1 / 2, pytest.approx(0.6131471927654584))
+    assert score([1, 2], [2], k=10**9) == (1e-9, 1 / 2, second)
+    assert score([], [4, 5], k=3) == (0, 0, 0)
+    assert np.isnan(score([1, 2], [], k=3)).all()
+    assert np.isnan(score([], [], k=3)).all()
 
 
 def test_more_bought_than_k():
     bought = [1, 2, 3, 4, 5]
     assert score([1, 2], bought, k=2) == (1, 1, 1)
-    assert score([9, 2], bought, k=2) == (
-        1 / 2,
-        (1 / 2) / 2,
-        pytest.approx((1 / math.log2(3)) / (1 + 1 / math.log2(3))),
-    )
-
-
-def test_list_shorter_than_k():
-    assert score([4], [4], k=10) == (1 / 10, 1, 1)
-    assert score([4], [4, 5], k=10) == (1 / 10, 1 / 2, pytest.approx(0.6131471927654584))
-
-
-def test_no_list_counts_as_zero():
-    assert score([], [4, 5], k=3) == (0, 0, 0)
-
-
-def test_nothing_bought_is_nan():
-    assert np.isnan(score([1, 2], [], k=3)).all()
-    assert np.isnan(score([], [], k=3)).all()
+    ndcg = pytest.approx((1 / math.log2(3)) / (1 + 1 / math.log2(3)))
+    assert score([9, 2], bought, k=2) == (1 / 2, (1 / 2) / 2, ndcg)
 
 
 def test_no_units():
@@ -100,9 +84,14 @@ def test_item_listed_twice_counts_once_at_its_first_rank():
     )
 
 
-def test_scored_lists_are_taken_in_the_order_given():
+def test_scored_lists_are_taken_in_the_order_given_and_arrays_of_any_kind():
     top = Lists(np.array([0, 2]), np.array([5, 6], dtype=np.int32), np.array([0.1, 0.9]))
     assert unit_metrics(top, rows([[5]]), k=1).acc[0] == 1
+    top = Sets(np.array([0, 2], dtype=np.int32), np.array([7, 2], dtype=np.int64))
+    truth = rows([[7]])
+    for array in (*top, *truth):
+        array.flags.writeable = False
+    assert unit_metrics(top, truth, k=2).acc[0] == 0.5
 
 
 def test_perfect_lists_score_exactly_one():
@@ -111,18 +100,6 @@ def test_perfect_lists_score_exactly_one():
         units = unit_metrics(rows(bought), rows(bought), k)
         assert (units.map == 1).all()
         assert (units.ndcg == 1).all()
-
-
-def test_input_of_other_dtypes_and_read_only():
-    top = Sets(np.array([0, 2], dtype=np.int32), np.array([7, 2], dtype=np.int64))
-    truth = rows([[7]])
-    for array in (*top, *truth):
-        array.flags.writeable = False
-    assert unit_metrics(top, truth, k=2).acc[0] == 0.5
-
-
-def test_k_larger_than_every_list():
-    assert score([1, 2], [2], k=10**9) == (1e-9, 1 / 2, pytest.approx(1 / math.log2(3)))
 
 
 # Against the definition ------------------------------------------------------------------------
@@ -162,9 +139,6 @@ def test_large_sets_equal_the_definition():
             check([(top, dict.fromkeys(bought, 1.0))], k, None)
 
 
-# Threads ---------------------------------------------------------------------------------------
-
-
 def test_same_bytes_for_any_number_of_threads(monkeypatch):
     rng = np.random.default_rng(3)
     top, truth = rows(random_rows(rng, 9001, 40, 30)), sets(random_rows(rng, 9001, 40, 20))
@@ -180,18 +154,12 @@ def test_same_bytes_for_any_number_of_threads(monkeypatch):
 # Means -----------------------------------------------------------------------------------------
 
 
-def test_weighted_mean():
+def test_weighted_mean_of_units_in_any_order():
     values = np.array([1.0, 0.25])
     assert weighted_mean(values, np.array([1.0, 3.0])) == (1 * 1 + 3 * 0.25) / 4
     assert weighted_mean(values, np.ones(2)) == 0.625
-
-
-def test_the_mean_of_nobody_is_nan():
     assert math.isnan(weighted_mean(np.empty(0), np.empty(0)))
     assert math.isnan(weighted_mean(np.ones(2), np.zeros(2)))
-
-
-def test_mean_does_not_depend_on_the_order_of_units():
     rng = np.random.default_rng(5)
     values, weights = rng.random(5000), rng.random(5000)
     shuffled = rng.permutation(5000)
@@ -217,14 +185,10 @@ def test_coverage_by_hand():
     covered = coverage(recommended, bought, n_items=12, sizes=(1, 2, 3, 4, 100))
     assert covered == {1: 0, 2: 0, 3: 2, 4: 3, 100: 3}
     assert list(coverage([0], [0], n_items=1)) == [10, 20, 50, 100, 200, 500, 1000]
-
-
-def test_coverage_breaks_ties_by_code():
+    # ties go to the smaller code, and items of count 0 never count
     assert coverage([5, 1], [1, 7], n_items=8, sizes=(1,)) == {1: 1}
     assert coverage([1, 5], [5, 7], n_items=8, sizes=(1, 2)) == {1: 0, 2: 1}
 
-
-def test_coverage_never_counts_items_of_count_zero():
     assert coverage([], [], n_items=3, sizes=(2,)) == {2: 0}
     assert coverage([0], [], n_items=3, sizes=(2,)) == {2: 0}
     assert coverage([0], [1], n_items=3, sizes=(3,)) == {3: 0}
@@ -249,10 +213,7 @@ def test_kl_by_hand():
     expected = 0.5 * math.log(0.5 / 0.25) + 0.5 * math.log(0.5 / 0.75)
     assert kl_divergence([2, 4], [2, 4, 4, 4], n_items=5) == pytest.approx(expected)
     assert math.isnan(kl_divergence([], [], n_items=4))
-
-
-def test_kl_replaces_zero_counts():
-    # item 0 bought 3 times, never shown; item 1 shown once, never bought: 3, 0.01 and 0.01, 1
+    # counts of 0 become 0.01: item 0 was bought 3 times, item 1 shown once
     bought, shown = (3 / 3.01, 0.01 / 3.01), (0.01 / 1.01, 1 / 1.01)
     expected = sum(p * math.log(p / q) for p, q in zip(bought, shown, strict=True))
     assert kl_divergence([0, 0, 0], [1], n_items=2) == pytest.approx(expected)

@@ -13,7 +13,7 @@ import pytest
 import trimtab as tt
 from made_biases import recs_of
 from made_rerankers import UNTIL, events_of, make_reranker
-from trimtab.models import LeftOut, events
+from trimtab.models import LeftOut, widening
 from trimtab.tables.times import DAY
 
 ZEROS = dict.fromkeys(range(10), 0.0)
@@ -22,7 +22,7 @@ NONE = np.empty(0, np.int64)
 
 
 def choose_instant(as_of: object, times: np.ndarray, reranker: tt.Reranker) -> int:
-    return events.choose_instant(as_of, times, reranker.learned_until, reranker.has_zone)
+    return widening.choose_instant(as_of, times, reranker.learned_until, reranker.has_zone)
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +44,8 @@ def test_what_cannot_be_used_is_left_out_and_counted(reranker, bytes_of):
         (1, 99, 2),  # of an item that was neither learned nor listed
     )  # fmt: skip
     both = pa.concat_tables([unused, used])
-    assert reranker.count_left_out(RECS, both, UNTIL) == LeftOut(3, 2, 1)
-    assert reranker.count_left_out(RECS, used, UNTIL) == LeftOut(0, 0, 0)
+    assert reranker.rank(RECS, history=both, as_of=UNTIL).left_out == LeftOut(3, 2, 1)
+    assert reranker.rank(RECS, history=used, as_of=UNTIL).left_out == LeftOut(0, 0, 0)
     with pytest.warns(tt.TrimtabWarning, match="3 events of history are at or after as_of"):
         top = reranker.apply(RECS, k=2, history=both, as_of=UNTIL)
     assert bytes_of(top) == bytes_of(reranker.apply(RECS, k=2, history=used, as_of=UNTIL))
@@ -53,26 +53,26 @@ def test_what_cannot_be_used_is_left_out_and_counted(reranker, bytes_of):
 
 def test_unknown_users_and_items_are_no_reason_to_warn(reranker):
     reranker.apply(RECS, k=2, history=events_of((9, 3, 2), (1, 99, 2)), as_of=UNTIL)
-    assert reranker.count_left_out(RECS, events_of()) == LeftOut(0, 0, 0)
+    assert reranker.rank(RECS, history=events_of()).left_out == LeftOut(0, 0, 0)
 
 
-@pytest.mark.parametrize(
-    "as_of",
-    [
-        datetime(2026, 3, 5, tzinfo=UTC),
-        datetime(2026, 3, 5, 2, tzinfo=timezone(timedelta(hours=2))),
-        pd.Timestamp("2026-03-05", tz="UTC"),
-        "2026-03-05T00:00:00Z",
-        "2026-03-05T01:00+01:00",
-    ],
-)
-def test_an_instant_in_many_forms(as_of, reranker):
-    assert choose_instant(as_of, NONE, reranker) == reranker.learned_until + 4 * DAY
+FORMS = [
+    datetime(2026, 3, 5, tzinfo=UTC),
+    datetime(2026, 3, 5, 2, tzinfo=timezone(timedelta(hours=2))),
+    pd.Timestamp("2026-03-05", tz="UTC"),
+    "2026-03-05T00:00:00Z",
+    "2026-03-05T01:00+01:00",
+]
 
 
-@pytest.mark.parametrize("as_of", [date(2026, 3, 5), datetime(2026, 3, 5), "2026-03-05"])
-def test_an_instant_without_a_time_zone(as_of, plain):
-    assert choose_instant(as_of, NONE, plain) == plain.learned_until + 4 * DAY
+def test_an_instant_in_many_forms(reranker):
+    for as_of in FORMS:
+        assert choose_instant(as_of, NONE, reranker) == reranker.learned_until + 4 * DAY
+
+
+def test_an_instant_without_a_time_zone(plain):
+    for as_of in (date(2026, 3, 5), datetime(2026, 3, 5), "2026-03-05"):
+        assert choose_instant(as_of, NONE, plain) == plain.learned_until + 4 * DAY
 
 
 def test_without_an_instant_it_is_the_end_of_what_is_known(reranker):
@@ -159,7 +159,7 @@ def change(name: str, values: list, table: pa.Table | None = None) -> pa.Table:
     ],
 )  # fmt: skip
 def test_events_that_are_refused(history, words, reranker):
-    for run in (reranker.apply, reranker.count_left_out):
+    for run in (reranker.apply, reranker.rank):
         with pytest.raises(tt.DataError) as caught:
             run(RECS, history=history)
         assert all(word in str(caught.value) for word in words)

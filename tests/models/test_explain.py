@@ -78,7 +78,7 @@ def test_an_item_that_fell_names_what_passed_it_and_why(shop):
     assert first.passed_by == ()
 
 
-def test_a_user_with_lists_in_several_windows(shop):
+def test_of_lists_in_several_windows_the_last_is_explained(shop):
     """The item stands last in the first window, and first in the second."""
     reranker, recs, history = shop
     own = recs.filter(pa.compute.equal(recs["user_id"], 199))
@@ -88,17 +88,11 @@ def test_a_user_with_lists_in_several_windows(shop):
         [t.append_column("window", w) for t, w in zip((turned, own), windows, strict=True)]
     )
     rows = reranker.apply(both, 10, history=history).to_pylist()
-    for window, engine_rank in (("a", 10), ("b", 1), (None, 1)):
-        found = reranker.explain(199, 19, both, history=history, window=window)
-        assert found.engine_rank == engine_rank
-        (rank,) = {
-            row["rank"] for row in rows if (row["window"], row["item_id"]) == (window or "b", 19)
-        }
-        assert found.rank == rank
-    with pytest.raises(tt.DataError, match=r"window='c': not a window of user 199 .* one of a, b"):
-        reranker.explain(199, 19, both, window="c")
-    with pytest.raises(tt.DataError, match="window='c': recs has no column 'window'"):
-        reranker.explain(199, 19, own, window="c")
+    found = reranker.explain(199, 19, both, history=history)
+    assert found.engine_rank == 1
+    assert [found.rank] == [
+        row["rank"] for row in rows if (row["window"], row["item_id"]) == ("b", 19)
+    ]
     twice = pa.concat_tables([own, own])
     assert reranker.explain(199, 19, twice, duplicates="max").engine_rank == 1
 

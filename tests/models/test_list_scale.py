@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 import trimtab as tt
 from drift import generate_drift
 from made_biases import SUMMARY, make_bias, recs_of, shown
+from trimtab.arrays import Lists
 from trimtab.errors import StoreError
 from trimtab.models import saved
-from trimtab.models.scaled_scores import to_scale, to_scores
+from trimtab.models.list_ranking import rank_on_scale, to_scale, to_scores
 
 N_ITEMS = 8
 
@@ -49,21 +50,21 @@ def test_k_is_that_of_the_learner():
     assert shown(bias_of({4: 1.0}, k=4).apply(recs, 2)) == [(1, 10.0), (4, 10.0)]
 
 
-@pytest.mark.parametrize(
-    ("scores", "gap"),
-    [
-        ([5.0, 4.0], 1.0),  # shorter than k
-        ([5.0, 5.0, 5.0, 3.0], 2.0),  # no gap down to the k-th
-        ([5.0, 5.0, 5.0, 5.0], 1.0),  # none at all
-        ([5.0], 1.0),
-        ([-5.0, -7.0, -11.0, -90.0], 6.0),
-    ],
-)
-def test_lists_without_a_kth_score_or_a_gap(scores, gap):
-    recs = recs_of(list(enumerate(scores)))
-    last = len(scores) - 1
-    top = bias_of({last: 100.0}, k=3).apply(recs, 1)
-    assert shown(top) == [(last, scores[-1] + 100.0 * gap)]
+GAPS = [
+    ([5.0, 4.0], 1.0),  # shorter than k
+    ([5.0, 5.0, 5.0, 3.0], 2.0),  # no gap down to the k-th
+    ([5.0, 5.0, 5.0, 5.0], 1.0),  # none at all
+    ([5.0], 1.0),
+    ([-5.0, -7.0, -11.0, -90.0], 6.0),
+]
+
+
+def test_lists_without_a_kth_score_or_a_gap():
+    for scores, gap in GAPS:
+        recs = recs_of(list(enumerate(scores)))
+        last = len(scores) - 1
+        top = bias_of({last: 100.0}, k=3).apply(recs, 1)
+        assert shown(top) == [(last, scores[-1] + 100.0 * gap)]
 
 
 def test_only_items_within_the_depth_count_for_the_gap():
@@ -208,7 +209,7 @@ def test_an_older_trimtab_refuses_what_it_would_take_for_logs(tmp_path, monkeypa
         make_bias({1: 0.5}, scale=scale).save(tmp_path)
         assert json.loads((tmp_path / "header.json").read_text())["version"] == version
     kind = saved._BIAS
-    older = kind._replace(header=kind.header._replace(newest=2))
+    older = kind._replace(newest=2)
     monkeypatch.setattr("trimtab.models.saved._BIAS", older)
     with pytest.raises(StoreError, match=r"version 3.* 2; upgrade"):
         tt.ItemBias.load(tmp_path)
@@ -278,3 +279,11 @@ def test_unlisted_items_have_no_place_on_the_scale():
         tt.BiasLearner(scale="list", unlisted="zero")
     with pytest.raises(tt.SettingError, match="scale='list'"):
         tt.BiasLearner.paper(scale="list")
+
+
+def test_excluded_items_are_left_out_on_any_scale():
+    for scale in ("additive", "log", "list"):
+        lists = Lists(np.array([0, 3]), np.array([0, 1, 2], np.int32), np.array([3.0, 2.0, 1.0]))
+        bias, excluded = np.array([0.0, 5.0, 0.0]), np.array([False, False, True])
+        top = rank_on_scale(lists, scale, 10, 2, bias, excluded)
+        assert top.items.tolist() == [1, 0]

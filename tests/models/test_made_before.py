@@ -79,7 +79,11 @@ def test_a_store_rolls_back(store, bytes_of):
     assert first != second
     assert store.rollback().number == 1
     assert bytes_of(tt.ItemBias.load(store.folder).table()) == first
-    assert [change["by"] for change in store.changes()] == ["refresh", "refresh", "rollback"]
+    assert [change["by"] for change in store.pointer()["changes"]] == [
+        "refresh",
+        "refresh",
+        "rollback",
+    ]
 
 
 @pytest.mark.parametrize("number", [1, 2])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import pickle
 from dataclasses import FrozenInstanceError, fields
 from datetime import timedelta
@@ -19,7 +20,7 @@ from made_biases import recs_of
 from made_rerankers import COEFFICIENTS, UNTIL, events_of, make_reranker
 from repeat_shop import NOW
 from trimtab import threads
-from trimtab.kernels import rerank_reference as plain
+from trimtab.kernels import reference as plain
 from trimtab.models.widening import TERMS
 
 ZEROS = dict.fromkeys(range(10), 0.0)
@@ -108,23 +109,22 @@ def test_users_without_events_are_ranked_by_the_biases(repeat_shop, learned, byt
     assert others["item_id"].to_pylist() != by_bias["item_id"].to_pylist()
 
 
-@pytest.mark.parametrize("scale", ["additive", "log", "list"])
-@pytest.mark.parametrize("depth", [None, 3])
-def test_no_history_is_the_bias(scale, depth, bytes_of):
-    random = np.random.default_rng(1)
-    biases = {item: float(random.normal()) for item in range(10)}
-    reranker = make_reranker(biases, trending=[1, 2], scale=scale, depth=4, excluded=(6,))
-    recs = recs_of(*(zip(random.permutation(10)[:5].tolist(), random.random(5) + 0.5, strict=True)
-                     for _ in range(30)))  # fmt: skip
-    settings = {
-        "k": 5, "depth": "all" if depth is None else depth,
-        "exclude": pa.table({"user_id": [1, 2], "item_id": [3, 4]}),
-        "allowed": pa.table({"item_id": range(9)}),
-    }  # fmt: skip
-    expected = bytes_of(reranker.bias.apply(recs, **settings))
-    none = events_of()
-    for history in (None, none, events_of((99, 1, 3)), events_of((1, 99, 3))):
-        assert bytes_of(reranker.apply(recs, history=history, **settings)) == expected
+def test_no_history_is_the_bias(bytes_of):
+    for scale, depth in itertools.product(("additive", "log", "list"), (None, 3)):
+        random = np.random.default_rng(1)
+        biases = {item: float(random.normal()) for item in range(10)}
+        reranker = make_reranker(biases, trending=[1, 2], scale=scale, depth=4, excluded=(6,))
+        lists = [(random.permutation(10)[:5].tolist(), random.random(5) + 0.5) for _ in range(30)]
+        recs = recs_of(*(zip(*own, strict=True) for own in lists))
+        settings = {
+            "k": 5, "depth": "all" if depth is None else depth,
+            "exclude": pa.table({"user_id": [1, 2], "item_id": [3, 4]}),
+            "allowed": pa.table({"item_id": range(9)}),
+        }  # fmt: skip
+        expected = bytes_of(reranker.bias.apply(recs, **settings))
+        none = events_of()
+        for history in (None, none, events_of((99, 1, 3)), events_of((1, 99, 3))):
+            assert bytes_of(reranker.apply(recs, history=history, **settings)) == expected
 
 
 def test_without_coefficients_all_are_ranked_by_the_biases(bytes_of):
@@ -355,17 +355,19 @@ def test_scores_too_large_for_a_number_are_refused():
         reranker.apply(recs, k=2, history=events_of((1, 1, 3)), as_of=UNTIL)
 
 
-@pytest.mark.parametrize("widen", ["any", "listed"])
-def test_every_place_can_be_explained(widen):
-    """Added items too, that are on other lists only, learned or not."""
-    reranker = make_reranker(ZEROS, item_part={1: 0.3}, trending=[5, 8], widen=widen)
-    recs = pa.concat_tables([RECS, pa.table({"user_id": [2], "item_id": [12], "score": [0.1]})])
-    settings = {"history": EVENTS, "as_of": UNTIL}
-    rows = [row for row in reranker.apply(recs, k=4, **settings).to_pylist() if row["user_id"] == 1]
-    assert {8, 12} & {row["item_id"] for row in rows}
-    for row in rows:
-        found = reranker.explain(1, row["item_id"], recs, **settings)
-        assert (found.rank, found.score) == (row["rank"], pytest.approx(row["score"]))
+def test_every_place_can_be_explained():
+    for widen in ("any", "listed"):
+        """Added items too, that are on other lists only, learned or not."""
+        reranker = make_reranker(ZEROS, item_part={1: 0.3}, trending=[5, 8], widen=widen)
+        recs = pa.concat_tables([RECS, pa.table({"user_id": [2], "item_id": [12], "score": [0.1]})])
+        settings = {"history": EVENTS, "as_of": UNTIL}
+        rows = [
+            row for row in reranker.apply(recs, k=4, **settings).to_pylist() if row["user_id"] == 1
+        ]
+        assert {8, 12} & {row["item_id"] for row in rows}
+        for row in rows:
+            found = reranker.explain(1, row["item_id"], recs, **settings)
+            assert (found.rank, found.score) == (row["rank"], pytest.approx(row["score"]))
 
 
 # Depth --------------------------------------------------------------------------------------

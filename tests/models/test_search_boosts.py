@@ -61,13 +61,13 @@ def test_every_id_and_every_bit_comes_back(scale, tmp_path):
         assert line["excluded"] is (line["item_id"] == "-x")
 
 
-@pytest.mark.parametrize("escape", [False, True])
-def test_ids_are_kept_and_formulas_escaped_on_request(tmp_path, escape):
-    bias = make_bias(dict.fromkeys(AWKWARD, -0.5))
-    bias.export(tmp_path / "boosts.csv", escape=escape)
-    with (tmp_path / "boosts.csv").open(newline="", encoding="utf-8") as file:
-        cells = [row["item_id"] for row in csv.DictReader(file)]
-    assert cells == [f"'{i}" if escape and i[0] in "=+-@\t\r" else i for i in sorted(AWKWARD)]
+def test_ids_are_kept_and_formulas_escaped_on_request(tmp_path):
+    for escape in (False, True):
+        bias = make_bias(dict.fromkeys(AWKWARD, -0.5))
+        bias.export(tmp_path / "boosts.csv", escape=escape)
+        with (tmp_path / "boosts.csv").open(newline="", encoding="utf-8") as file:
+            cells = [row["item_id"] for row in csv.DictReader(file)]
+        assert cells == [f"'{i}" if escape and i[0] in "=+-@\t\r" else i for i in sorted(AWKWARD)]
 
 
 def test_json_has_one_line_per_item(tmp_path):
@@ -142,11 +142,11 @@ def test_a_search_needs_a_scale_that_lists_share():
 # What is refused --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["boosts.parquet", "boosts", "boosts.json", "boosts.csv.gz"])
-def test_unknown_endings_are_refused(name, tmp_path):
-    with pytest.raises(tt.StoreError, match=r"boosts.*\.jsonl or \.csv or \.ndjson"):
-        make_bias({7: 0.5}).export(tmp_path / name)
-    assert list(tmp_path.iterdir()) == []
+def test_unknown_endings_are_refused(tmp_path):
+    for name in ("boosts.parquet", "boosts", "boosts.json", "boosts.csv.gz"):
+        with pytest.raises(tt.StoreError, match=r"boosts.*\.jsonl or \.csv or \.ndjson"):
+            make_bias({7: 0.5}).export(tmp_path / name)
+        assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "csv"])
@@ -159,13 +159,13 @@ def test_paths_that_cannot_be_written_are_refused(ending, tmp_path):
         make_bias({7: 0.5}).export(tmp_path / f"boosts.{ending}")
 
 
-@pytest.mark.parametrize("size", [800.0, -90.0])
-def test_factors_beyond_float32_are_refused(size, tmp_path):
-    (tmp_path / "boosts.jsonl").write_text("yesterday's")
-    with pytest.raises(tt.DataError, match=rf"item_id x has a log bias of {size:g}, beyond"):
-        make_bias({"x": size}, scale="log").export(tmp_path / "boosts.jsonl")
-    assert (tmp_path / "boosts.jsonl").read_text() == "yesterday's"
-    assert len(list(tmp_path.iterdir())) == 1
+def test_factors_beyond_float32_are_refused(tmp_path):
+    for size in (800.0, -90.0):
+        (tmp_path / "boosts.jsonl").write_text("yesterday's")
+        with pytest.raises(tt.DataError, match=rf"item_id x has a log bias of {size:g}, beyond"):
+            make_bias({"x": size}, scale="log").export(tmp_path / "boosts.jsonl")
+        assert (tmp_path / "boosts.jsonl").read_text() == "yesterday's"
+        assert len(list(tmp_path.iterdir())) == 1
 
 
 # On the command line ----------------------------------------------------------------------------

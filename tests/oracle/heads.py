@@ -1,4 +1,4 @@
-"""The kernel's rows, bounds and multisets, checked against rankings made from scratch."""
+"""The kernel's rows, bounds and losses, checked against rankings made from scratch."""
 
 from __future__ import annotations
 
@@ -22,19 +22,22 @@ def check_row(state: State, dense: Dense, unit: int, ranked: np.ndarray) -> None
     units, rows = state.units, state.rows
     source = units.source[unit]
     row = slice(unit * units.width, (unit + 1) * units.width)
-    length = int((rows.scores[row] > -np.inf).sum())
-    scores, items = rows.scores[row][:length], rows.items[row][:length]
     floor = rows.floor[unit]
+    shown = rows.cells["score"][row]
+    length = int((shown >= max(floor, np.finfo(float).min)).sum())
+    scores, items = (rows.cells[name][row][:length] for name in ("score", "item"))
     total = totals(dense, source, rows.bias)
     assert length >= min(units.k + 1, len(ranked))
     assert scores.tobytes() == total[ranked[:length]].tobytes()
     codes = ranked * 2 + dense.bought[source, ranked]
     assert np.array_equal(items, codes[:length])
-    assert (rows.scores[row][length:] == -np.inf).all()
-    if floor > -np.inf:
-        assert floor == scores[-1]
+    assert (rows.cells["item"][row][shown == -np.inf] < 0).all()
+    assert (total[ranked[length:]] <= floor).all()
+    after_k = shown[units.k]
+    if after_k > -np.inf:
+        assert after_k * (1 - np.sign(after_k) * 1e-6) - 1e-30 <= rows.after_k[unit] <= after_k
     else:
-        assert length == len(ranked)
+        assert rows.after_k[unit] == -np.inf
     head = ranked[units.first_counted_slot : units.k + 1]
     hits = total[head[dense.bought[source, head]]]
     low = hits.min() if len(hits) else np.inf
@@ -43,7 +46,7 @@ def check_row(state: State, dense: Dense, unit: int, ranked: np.ndarray) -> None
 
 
 def unit_losses(state: State, dense: Dense, unit: int, ranked: np.ndarray) -> Counter:
-    """The loss of each hit of a unit when pushed down one slot, by (score, item)."""
+    """The loss of each hit of a unit when pushed down one slot, by score."""
     units = state.units
     source = units.source[unit]
     total = totals(dense, source, state.rows.bias)
@@ -57,7 +60,7 @@ def unit_losses(state: State, dense: Dense, unit: int, ranked: np.ndarray) -> Co
             )
             hits += 1
             if step and slot >= units.first_counted_slot:
-                losses[max(float(total[item]), 0.0), item] += step
+                losses[max(float(total[item]), 0.0)] += step
     return losses
 
 
@@ -70,12 +73,7 @@ def check_state(state: State, case: Case, dense: Dense) -> None:
         check_row(state, dense, unit, ranked)
         losses.update(unit_losses(state, dense, unit, ranked))
     if units.reaches_unlisted:
-        raised = {(b, i): 1 for i, b in enumerate(rows.bias.tolist()) if b > 0}
-        check_entries(entries_of(rows.losses), losses)
-        check_entries(entries_of(rows.raised), raised)
-
-
-def check_entries(entries: list[tuple[float, int, int]], expected: dict) -> None:
-    order = [(key, -item) for key, item, _ in entries]
-    assert order == sorted(order)
-    assert {(key, item): weight for key, item, weight in entries} == expected
+        assert entries_of(rows.losses) == sorted(losses.items())
+    raised = np.flatnonzero(rows.bias > 0)
+    order = raised[np.argsort(-rows.bias[raised], kind="stable")]
+    assert rows.raised[: rows.n_raised[0]].tolist() == order.tolist()

@@ -19,11 +19,11 @@ from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets
 from trimtab.kernels.ascent_steps import MARGIN, Rules
 from trimtab.kernels.compiling import helper, kernel
 from trimtab.kernels.hit_value import hit_value_table
-from trimtab.kernels.short_sorts import STACK, sort_curve
-from trimtab.learn.counts import QUANTA
+from trimtab.kernels.short_arrays import STACK, sort_curve
+from trimtab.learn.counted import QUANTA
 
 if TYPE_CHECKING:
-    from trimtab.learn.settings import AscentSettings
+    from trimtab.learn.settings import LearnerSettings
 
 
 class Units(NamedTuple):
@@ -330,7 +330,7 @@ def _make_units(
     lists: Lists,
     bought: Sets,
     n_items: int,
-    settings: AscentSettings,
+    settings: LearnerSettings,
     hit_values: Ints,
     offset: Floats,
 ) -> Units:
@@ -382,7 +382,7 @@ def ascend_by_paper_loop(
     lists: Lists,
     bought: Sets,
     n_items: int,
-    settings: AscentSettings,
+    settings: LearnerSettings,
     order: Codes,
     unit: float,
     excluded: Flags,

@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ascents import count_for_ascent
 from paper_loop import ascend_by_paper_loop
 from trimtab.arrays import Lists, Sets
 from trimtab.kernels.reference import Task, Unit
 from trimtab.learn.ascent import Solution, ascend
-from trimtab.learn.settings import AscentSettings
+from trimtab.learn.settings import LearnerSettings
 
 METRICS = ("acc", "map", "ndcg")
 MODES = ("never", "zero")
@@ -24,7 +25,7 @@ class Case:
     lists: Lists
     bought: Sets
     n_items: int
-    settings: AscentSettings
+    settings: LearnerSettings
     weights: np.ndarray | None
     start: np.ndarray | None
 
@@ -40,9 +41,9 @@ class Case:
         return tuple(units)
 
     def solve(self) -> Solution:
-        return ascend(
-            self.lists, self.bought, self.n_items, self.settings, self.weights, self.start
-        )
+        lists, bought, n_items, settings = self.lists, self.bought, self.n_items, self.settings
+        counted = count_for_ascent(lists, bought, n_items, settings.k, self.weights)
+        return ascend(lists, bought, n_items, settings, **{**counted, "start": self.start})
 
     def solve_by_paper_loop(self, found: Solution, keep_zero_steps: bool = True) -> np.ndarray:
         return ascend_by_paper_loop(
@@ -103,8 +104,8 @@ def to_csr(rows: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
     return ends_of(rows), np.array([i for row in rows for i in row], np.int32)
 
 
-def draw_settings(rng: np.random.Generator, k: int, metric: str, unlisted: str) -> AscentSettings:
-    return AscentSettings(
+def draw_settings(rng: np.random.Generator, k: int, metric: str, unlisted: str) -> LearnerSettings:
+    return LearnerSettings(
         k=k,
         metric=metric,
         unlisted=unlisted,

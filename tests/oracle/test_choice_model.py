@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hit_lists import find_hits
 from trimtab.arrays import Lists, Sets
 from trimtab.learn.choice_model import (
     RIDGE,
@@ -15,7 +16,6 @@ from trimtab.learn.choice_model import (
     fit_effects,
     sum_effects,
 )
-from trimtab.learn.units import gather_hits
 
 QUANTA = 2.0**36
 
@@ -36,7 +36,7 @@ def problem(
     relevance = None
     if by_relevance:
         relevance = np.random.default_rng(seed).choice([0.125, 0.5, 1.0], len(sets.items))
-    data = gather_hits(lists, sets, relevance=relevance)
+    data = find_hits(lists, sets, relevance=relevance)
     weights = random.integers(0, 4, data.n_units).astype(float)
     table_of = random.integers(0, 3, data.n_units)
     return data, weights, table_of, random.standard_normal((3, n_items, 2))
@@ -153,7 +153,7 @@ def test_the_variance_of_effects_is_recovered():
         chosen = np.take_along_axis(items, (chances.cumsum(axis=1) < draws).sum(1)[:, None], 1)
         indptr = np.arange(n_units + 1, dtype=np.int64)
         lists = Lists(indptr * n_listed, items.ravel().astype(np.int32), np.zeros(items.size))
-        data = gather_hits(lists, Sets(indptr, chosen.ravel().astype(np.int32)))
+        data = find_hits(lists, Sets(indptr, chosen.ravel().astype(np.int32)))
         sums = sums_at(data, np.ones(n_units), data.lists.items, np.zeros(n_items))
         # The curvature at 0 underestimates a large variance, but never gives 0.
         found = np.sqrt(effect_variance(sums))
@@ -180,7 +180,7 @@ def test_a_heavy_tailed_feature_does_not_make_newton_steps_diverge():
     bought = np.where(random.random(n_units) < 0.8, 0, items[:, 3]).astype(np.int32)
     indptr = np.arange(n_units + 1, dtype=np.int64)
     lists = Lists(indptr * n_listed, items.astype(np.int32).ravel(), -random.random(items.size))
-    data = gather_hits(lists, Sets(indptr, bought))
+    data = find_hits(lists, Sets(indptr, bought))
     tables = random.standard_normal((1, n_items, 2))
     tables[:, 0, 1] = 440.0
     table_of, weights = np.zeros(n_units, np.int64), np.ones(n_units)

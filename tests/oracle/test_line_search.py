@@ -7,14 +7,18 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from hit_lists import find_hits
 from trimtab.arrays import Lists, Sets
 from trimtab.kernels.reference import Task, Unit, line_curve
-from trimtab.learn.counts import QUANTA
-from trimtab.learn.line_search import trace_line, values_at
-from trimtab.learn.units import gather_hits
-from trimtab.metrics.event_weights import gain_factors, in_quanta, weigh_purchases
-from trimtab.metrics.per_user import unit_metrics
-from trimtab.metrics.ranking import rank_lists
+from trimtab.learn.counted import QUANTA
+from trimtab.learn.held_out import trace_line, values_at
+from trimtab.metrics.per_user import (
+    gain_factors,
+    in_quanta,
+    rank_lists,
+    unit_metrics,
+    weigh_purchases,
+)
 
 LOW, HIGH = -3.0, 3.0
 
@@ -49,8 +53,8 @@ def traced(
 
 def gathered(lists: Lists, slopes, sets: Sets, weights=None):
     """The units with hits, and the slopes of their entries."""
-    data = gather_hits(lists, sets, weights)
-    return data, gather_hits(lists._replace(scores=slopes), sets, weights).lists.scores
+    data = find_hits(lists, sets, weights)
+    return data, find_hits(lists._replace(scores=slopes), sets, weights).lists.scores
 
 
 def brute(lists: Lists, slopes, sets: Sets, k: int, metric: str, weights, t: float) -> float:
@@ -66,49 +70,55 @@ def intervals(curve) -> list[tuple[float, float]]:
     return list(pairwise(edges))
 
 
-@pytest.mark.parametrize("metric", ["acc", "map", "ndcg"])
-@pytest.mark.parametrize("hundred", range(10))
-def test_curve_equals_brute_force_and_beats_a_grid(metric, hundred):
-    for seed in range(100 * hundred, 100 * hundred + 100):
-        lists, slopes, sets, k, weights = problem(seed)
-        curve = traced(lists, slopes, sets, k, metric, weights)
-        assert (np.diff(curve.breakpoints) > 0).all()
-        for (low, high), value in zip(intervals(curve), curve.values, strict=True):
-            if high - low > 1e-9:  # several points in each interval
-                for share in (0.01, 0.37, 0.5, 0.99):
-                    found = brute(
-                        lists, slopes, sets, k, metric, weights, low + share * (high - low)
-                    )
-                    assert value / QUANTA == pytest.approx(found, abs=1e-7), (seed, low, high)
-        best, value = curve.best(0.01)
-        at_best = brute(lists, slopes, sets, k, metric, weights, best)
-        assert value / QUANTA == pytest.approx(at_best, abs=1e-7)
-        grid = np.linspace(LOW, HIGH, 61) + 1e-4 * np.pi
-        for t in grid[grid < HIGH]:
-            assert brute(lists, slopes, sets, k, metric, weights, t) <= at_best + 1e-7
+def test_curve_equals_brute_force_and_beats_a_grid():
+    for hundred in range(10):
+        for metric in ["acc", "map", "ndcg"]:
+            for seed in range(100 * hundred, 100 * hundred + 100):
+                lists, slopes, sets, k, weights = problem(seed)
+                curve = traced(lists, slopes, sets, k, metric, weights)
+                assert (np.diff(curve.breakpoints) > 0).all()
+                for (low, high), value in zip(intervals(curve), curve.values, strict=True):
+                    if high - low > 1e-9:  # several points in each interval
+                        for share in (0.01, 0.37, 0.5, 0.99):
+                            found = brute(
+                                lists, slopes, sets, k, metric, weights, low + share * (high - low)
+                            )
+                            assert value / QUANTA == pytest.approx(found, abs=1e-7), (
+                                seed,
+                                low,
+                                high,
+                            )
+                best, value = curve.best(0.01)
+                at_best = brute(lists, slopes, sets, k, metric, weights, best)
+                assert value / QUANTA == pytest.approx(at_best, abs=1e-7)
+                grid = np.linspace(LOW, HIGH, 61) + 1e-4 * np.pi
+                for t in grid[grid < HIGH]:
+                    assert brute(lists, slopes, sets, k, metric, weights, t) <= at_best + 1e-7
 
 
-@pytest.mark.parametrize("metric", ["acc", "map", "ndcg"])
-def test_curve_equals_the_reference(metric):
-    for seed in range(0, 200, 2):
-        lists, slopes, sets, k, _ = problem(seed)
-        task = Task((), k, metric)
-        for unit in range(lists.n_units):
-            own = slice(lists.indptr[unit], lists.indptr[unit + 1])
-            bought = sets.items[sets.indptr[unit] : sets.indptr[unit + 1]].tolist()
-            listed = dict(zip(lists.items[own].tolist(), lists.scores[own].tolist(), strict=True))
-            slope = dict(zip(lists.items[own].tolist(), slopes[own].tolist(), strict=True))
-            steps = line_curve(Unit(listed, frozenset(bought)), {}, slope, task)
-            one = traced(
-                Lists(pointers([len(listed)]), lists.items[own], lists.scores[own]), slopes[own],
-                Sets(pointers([len(bought)]), np.array(bought, np.int32)), k, metric,
-                low=-1e9, high=1e9,
-            )  # fmt: skip
-            expected = {at: delta for at, delta in sorted(steps.items()) if abs(delta) > 4}
-            changes = np.diff(one.values)
-            kept = np.abs(changes) > 4
-            assert one.breakpoints[kept] == pytest.approx(list(expected))
-            assert changes[kept] == pytest.approx(list(expected.values()), abs=4)
+def test_curve_equals_the_reference():
+    for metric in ["acc", "map", "ndcg"]:
+        for seed in range(0, 200, 2):
+            lists, slopes, sets, k, _ = problem(seed)
+            task = Task((), k, metric)
+            for unit in range(lists.n_units):
+                own = slice(lists.indptr[unit], lists.indptr[unit + 1])
+                bought = sets.items[sets.indptr[unit] : sets.indptr[unit + 1]].tolist()
+                listed = dict(
+                    zip(lists.items[own].tolist(), lists.scores[own].tolist(), strict=True)
+                )
+                slope = dict(zip(lists.items[own].tolist(), slopes[own].tolist(), strict=True))
+                steps = line_curve(Unit(listed, frozenset(bought)), {}, slope, task)
+                one = traced(
+                    Lists(pointers([len(listed)]), lists.items[own], lists.scores[own]),
+                    slopes[own], Sets(pointers([len(bought)]), np.array(bought, np.int32)),
+                    k, metric, low=-1e9, high=1e9,
+                )  # fmt: skip
+                expected = {at: delta for at, delta in sorted(steps.items()) if abs(delta) > 4}
+                changes = np.diff(one.values)
+                kept = np.abs(changes) > 4
+                assert one.breakpoints[kept] == pytest.approx(list(expected))
+                assert changes[kept] == pytest.approx(list(expected.values()), abs=4)
 
 
 def test_the_start_is_kept_unless_another_is_better():
@@ -135,18 +145,18 @@ def test_the_number_of_threads_does_not_matter(monkeypatch):
     np.testing.assert_array_equal(found[0].values, found[1].values)
 
 
-@pytest.mark.parametrize("metric", ["acc", "map", "ndcg"])
-def test_values_of_units_equal_ranking_from_scratch(metric):
-    for seed in range(0, 300, 7):
-        lists, slopes, sets, k, weights = problem(seed)
-        data, along = gathered(lists, slopes, sets, weights)
-        for t in (0.0, 0.7310585, 2.0 / np.pi):
-            moved = Lists(lists.indptr, lists.items, lists.scores + t * slopes)
-            top = rank_lists(moved, k, np.zeros(9))
-            each = weights * getattr(unit_metrics(top, sets, k), metric)
-            found = values_at(data, along, k, metric, t)
-            assert found == pytest.approx(each[data.source], abs=1e-8)
-            assert np.nansum(each) == pytest.approx(found.sum(), abs=1e-8)
+def test_values_of_units_equal_ranking_from_scratch():
+    for metric in ["acc", "map", "ndcg"]:
+        for seed in range(0, 300, 7):
+            lists, slopes, sets, k, weights = problem(seed)
+            data, along = gathered(lists, slopes, sets, weights)
+            for t in (0.0, 0.7310585, 2.0 / np.pi):
+                moved = Lists(lists.indptr, lists.items, lists.scores + t * slopes)
+                top = rank_lists(moved, k, np.zeros(9))
+                each = weights * getattr(unit_metrics(top, sets, k), metric)
+                found = values_at(data, along, k, metric, t)
+                assert found == pytest.approx(each[data.source], abs=1e-8)
+                assert np.nansum(each) == pytest.approx(found.sum(), abs=1e-8)
 
 
 def weighted_problem(seed: int, metric: str):
@@ -160,21 +170,29 @@ def weighted_problem(seed: int, metric: str):
     return lists, slopes, sets, k, counted, relevance, gain_factors(sets, relevance, metric, k)
 
 
-@pytest.mark.parametrize("metric", ["acc", "map", "ndcg"])
-@pytest.mark.parametrize("hundred", range(3))
-def test_with_weights_of_events_curve_and_values_equal_ranking_from_scratch(metric, hundred):
-    for seed in range(100 * hundred, 100 * hundred + 100):
-        lists, slopes, sets, k, counted, relevance, factors = weighted_problem(seed, metric)
-        gains = counted * factors
-        data = gather_hits(lists, sets, gains, relevance)
-        along = gather_hits(lists._replace(scores=slopes), sets, gains, relevance).lists.scores
-        curve = trace_line(data, along, k, metric, LOW, HIGH)
-        for (low, high), value in zip(intervals(curve), curve.values, strict=True):
-            if high - low <= 1e-9:
-                continue
-            t = low + 0.37 * (high - low)
-            top = rank_lists(lists._replace(scores=lists.scores + t * slopes), k, np.zeros(9))
-            each = counted * getattr(unit_metrics(top, sets, k, relevance), metric)
-            assert value / QUANTA == pytest.approx(np.nansum(each), abs=1e-7), (seed, low, high)
-            found = values_at(data, along, k, metric, t)
-            assert found == pytest.approx(each[data.source], abs=1e-8)
+def test_with_weights_of_events_curve_and_values_equal_ranking_from_scratch():
+    for hundred in range(3):
+        for metric in ["acc", "map", "ndcg"]:
+            for seed in range(100 * hundred, 100 * hundred + 100):
+                lists, slopes, sets, k, counted, relevance, factors = weighted_problem(seed, metric)
+                gains = counted * factors
+                data = find_hits(lists, sets, gains, relevance)
+                along = find_hits(
+                    lists._replace(scores=slopes), sets, gains, relevance
+                ).lists.scores
+                curve = trace_line(data, along, k, metric, LOW, HIGH)
+                for (low, high), value in zip(intervals(curve), curve.values, strict=True):
+                    if high - low <= 1e-9:
+                        continue
+                    t = low + 0.37 * (high - low)
+                    top = rank_lists(
+                        lists._replace(scores=lists.scores + t * slopes), k, np.zeros(9)
+                    )
+                    each = counted * getattr(unit_metrics(top, sets, k, relevance), metric)
+                    assert value / QUANTA == pytest.approx(np.nansum(each), abs=1e-7), (
+                        seed,
+                        low,
+                        high,
+                    )
+                    found = values_at(data, along, k, metric, t)
+                    assert found == pytest.approx(each[data.source], abs=1e-8)

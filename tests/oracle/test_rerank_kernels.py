@@ -7,9 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from trimtab.arrays import Lists
-from trimtab.kernels import rerank_reference as plain
-from trimtab.kernels.list_sources import OWN, TRENDING
+from trimtab.arrays import OWN, TRENDING, Lists
+from trimtab.kernels import reference as plain
 from trimtab.kernels.user_purchases import DAYS
 from trimtab.models.widening import (
     MOST_ADDED,

@@ -12,7 +12,7 @@ from problems import Case
 from trimtab.kernels import ascent_steps
 from trimtab.kernels.ascent_rows import Rows, Units
 from trimtab.kernels.ascent_steps import ByItem, Scratch
-from trimtab.kernels.ordered_multiset import BLOCK, OrderedMultiset
+from trimtab.kernels.ordered_weights import OrderedWeights
 from trimtab.learn.ascent import Solution
 
 
@@ -90,10 +90,9 @@ def build(case: Case) -> State | None:
     return states[0] if states else None
 
 
-def entries_of(multiset: OrderedMultiset) -> list[tuple[float, int, int]]:
-    """(key, id, weight) of a multiset, in its own order."""
-    found: list[tuple[float, int, int]] = []
-    for block in multiset.order[: multiset.n_blocks[0]].tolist():
-        first = block * BLOCK
-        found += multiset.entries[first : first + int(multiset.blocks[block]["length"])].tolist()
+def entries_of(weights: OrderedWeights) -> list[tuple[float, int]]:
+    """(key, weight) in the order of keys."""
+    found: list[tuple[float, int]] = []
+    for _, first, length, _ in weights.blocks[: weights.n_blocks[0]].tolist():
+        found += weights.entries[first : first + length].tolist()
     return found

@@ -13,14 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import trimtab as tt
+from large_tables import Tables, as_text, require_same_refusal, saved, store, weighed
 from repeat_shop import RepeatShop
-from trimtab.learn import counted, rerank_fit
+from trimtab.learn import counted, personal_units
 from trimtab.learn.coded_part import COLUMNS
 from trimtab.parquet import fit
 from trimtab.parts.files import open_files, open_table
 
 NAMES = ("recs", "recent", "history")
-Tables = dict[str, pa.Table]
 
 
 @pytest.fixture(scope="module")
@@ -36,25 +36,13 @@ def quiet():
         yield
 
 
-def write(tables: Tables, folder: Path) -> dict[str, Path]:
-    for name, table in tables.items():
-        pq.write_table(table, folder / f"{name}.parquet", row_group_size=700)
-    return {name: folder / f"{name}.parquet" for name in tables}
-
-
-def saved(result: tt.ItemBias | tt.Reranker, folder: Path) -> dict[str, bytes]:
-    result.save(folder)
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
-
-
 def require_same(
     learner, tables: Tables, folder: Path, *rows_per_part: int, **more
 ) -> tt.ItemBias | tt.Reranker:
     """Compare fits from files in parts of any size; return that in memory."""
     local = learner.fit(**tables, **more)
     folder.mkdir(exist_ok=True)
-    expected, paths = saved(local, folder / "memory"), write(tables, folder)
+    expected, paths = saved(local, folder / "memory"), store(tables, folder, 700)
     for n_rows in rows_per_part:
         found = fit(learner, **paths, **more, rows_per_part=n_rows)
         assert saved(found, folder / f"files-{n_rows}") == expected
@@ -65,42 +53,24 @@ def shuffled(table: pa.Table) -> pa.Table:
     return table.take(np.random.default_rng(5).permutation(table.num_rows))
 
 
-def as_text(table: pa.Table) -> pa.Table:
-    for place, name in enumerate(("user_id", "item_id")):
-        text = pa.array([f"{name[0]}{value}" for value in table[name].to_pylist()])
-        table = table.set_column(place, name, text)
-    return table
-
-
-@pytest.mark.parametrize("rows_per_part", [400, 3_000, 10**7])
 @pytest.mark.parametrize("learner", [tt.BiasLearner(), tt.RerankLearner()])
-def test_same_bytes_for_any_size_of_parts(tables, tmp_path, learner, rows_per_part):
-    require_same(learner, tables, tmp_path, rows_per_part)
+def test_same_bytes_for_any_size_of_parts(tables, tmp_path, learner):
+    require_same(learner, tables, tmp_path, 400, 3_000, 10**7)
 
 
-def test_same_bytes_for_rows_in_any_order(tables, tmp_path):
-    mixed = {name: shuffled(table) for name, table in tables.items()}
-    require_same(tt.RerankLearner(), mixed, tmp_path, 1_000)
-
-
-def test_same_bytes_for_text_ids(tables, tmp_path):
-    named = {name: as_text(table) for name, table in tables.items()}
-    require_same(tt.RerankLearner(), named, tmp_path, 1_000)
+def test_same_bytes_for_rows_in_any_order_and_text_ids(tables, tmp_path):
+    for change in (shuffled, as_text):
+        changed = {name: change(table) for name, table in tables.items()}
+        require_same(tt.RerankLearner(), changed, tmp_path / change.__name__, 1_000)
 
 
 def test_same_bytes_without_windows_and_with_categories_and_weights(tables, tmp_path):
-    newest = max(tables["recs"]["window"].to_pylist())
-    one = {
-        name: table.filter(pc.equal(table["window"], newest)).drop_columns(["window"])
-        if "window" in table.column_names
-        else table
-        for name, table in tables.items()
-    }
     items = sorted(set(tables["recs"]["item_id"].to_pylist()))
     catalogue = pa.table({"item_id": items, "category": [f"c{item % 5}" for item in items]})
     users = sorted(set(tables["recs"]["user_id"].to_pylist()))
     weights = pa.table({"user_id": users, "weight": [2.0] * len(users)})
-    require_same(tt.RerankLearner(), one, tmp_path, 1_000, items=catalogue, weights=weights)
+    more = {"items": catalogue, "weights": weights}
+    require_same(tt.RerankLearner(), one_window(tables), tmp_path, 1_000, **more)
 
 
 @pytest.mark.parametrize("scale", ["log", "additive", "list"])
@@ -119,7 +89,7 @@ def test_same_bytes_without_history_or_times(tables, tmp_path):
 def test_same_bytes_if_only_a_sample_is_learned_from(tables, tmp_path, monkeypatch):
     whole = tt.RerankLearner().fit(**tables)
     monkeypatch.setattr(counted, "MOST_ENTRIES", 3_000)
-    monkeypatch.setattr(rerank_fit, "_MOST_UNITS", 100)
+    monkeypatch.setattr(personal_units, "_MOST_UNITS", 100)
     some = require_same(tt.RerankLearner(), tables, tmp_path, 1_000)
     assert whole.summary.n_users > some.summary.n_users > 0
     assert whole.bias.support.tolist() == some.bias.support.tolist()  # everybody is counted
@@ -127,7 +97,7 @@ def test_same_bytes_if_only_a_sample_is_learned_from(tables, tmp_path, monkeypat
 
 
 def test_temporary_files_are_removed(tables, tmp_path):
-    paths = write(tables, tmp_path)
+    paths = store(tables, tmp_path, 700)
     room = tmp_path / "room"
     room.mkdir()
     fit(tt.BiasLearner(), **paths, rows_per_part=1_000, folder=room)
@@ -162,11 +132,6 @@ def one_window(tables: Tables) -> Tables:
     return one
 
 
-def weighed(table: pa.Table, seed: int) -> pa.Table:
-    weights = np.random.default_rng(seed).choice([0.0, 0.1, 1.0, 2.5], table.num_rows)
-    return table.append_column("weight", pa.array(weights))
-
-
 def counts_of(history: pa.Table) -> pa.Table:
     items, counts = np.unique(history["item_id"].to_numpy(), return_counts=True)
     return pa.table({"item_id": items, "count": counts})
@@ -183,7 +148,7 @@ def without(tables: Tables, name: str, *columns: str) -> Tables:
 
 
 def test_files_are_divided_into_three_parts(tables, tmp_path):
-    paths = write(tables, tmp_path)
+    paths = store(tables, tmp_path, 700)
     rows = {name: open_table(name, path, *COLUMNS[name], None) for name, path in paths.items()}
     for n_rows, n_parts in ((ALL_IN_ONE, 1), (in_parts_of(tables), 3)):
         with open_files(rows, n_rows) as parts:
@@ -204,21 +169,13 @@ def test_weighted_events(tables, tmp_path):
 def test_weighted_events_of_some_users_only(tables, tmp_path):
     """In some parts nobody has an event in the history, or any event at all."""
     users = np.unique(tables["recs"]["user_id"].to_numpy())
-    last, early = (
-        {
-            name: table.filter(pc.field("user_id") >= int(users[-1]))
-            for name, table in tables.items()
-        },
-        {
-            name: table.filter(pc.field("user_id") < int(users[70]))
-            for name, table in tables.items()
-        },
-    )
-    given = tables | {"recent": weighed(tables["recent"], 1)}
-    for name, some in (("history", last), ("events", early)):
-        own = given | {"history": weighed(some["history"], 2)}
-        if name == "events":
-            own["recent"] = weighed(some["recent"], 1)
+    last, early = pc.field("user_id") >= int(users[-1]), pc.field("user_id") < int(users[70])
+    history, recent = tables["history"], tables["recent"]
+    for name, past, sales in (
+        ("history", history.filter(last), recent),
+        ("events", history.filter(early), recent.filter(early)),
+    ):
+        own = tables | {"history": weighed(past, 2), "recent": weighed(sales, 1)}
         same_in_one_and_three_parts(tt.BiasLearner(), own, tmp_path / name)
 
 
@@ -310,9 +267,5 @@ def test_bad_tables_are_refused_as_in_memory(tables):
         {"recent": recent.slice(0, 0)},
         {"weights": nothing},
     ):  # fmt: skip
-        told = []
-        for run in (tt.BiasLearner().fit, partial(fit, tt.BiasLearner(), rows_per_part=2_000)):
-            with pytest.raises(tt.DataError) as caught:
-                run(**{**tables, **given})
-            told.append(str(caught.value))
-        assert told[0] == told[1]
+        own = partial(fit, tt.BiasLearner(), rows_per_part=2_000, **(tables | given))
+        require_same_refusal(partial(tt.BiasLearner().fit, **(tables | given)), own)

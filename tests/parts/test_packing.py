@@ -12,7 +12,7 @@ import pytest
 from counted_tables import count
 from trimtab.arrays import Lists
 from trimtab.learn.coded_part import CodedPart
-from trimtab.learn.counts import Counts
+from trimtab.learn.counted import Counts
 from trimtab.parts.packing import pack, packable, unpack
 
 

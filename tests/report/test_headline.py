@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from made_results import lifts, make_results, one_row, plain, table, view_of, weekly_dates
-from trimtab.experiments.results import Results
+from trimtab.replay.results import Results
 from trimtab.report.backtest.headline_section import chart_by_date, headline
 from trimtab.report.backtest.overview import Overview, make_overview
 from trimtab.report.backtest.record_tables import engine_records_table, records_table

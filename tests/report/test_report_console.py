@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from made_results import make_results, one_row, weekly_dates
-from trimtab.experiments.results import Results
+from trimtab.replay.results import Results
 from trimtab.report.backtest.console import print_summary, print_tables
 
 

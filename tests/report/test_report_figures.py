@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from made_results import lifts, make_results, one_row, plain, table, view_of, weekly_dates
-from trimtab.experiments.results import HOLE_WINDOWS, Results
+from trimtab.replay.results import HOLE_WINDOWS, Results
 from trimtab.report.backtest.backtest_page import build_page
 from trimtab.report.backtest.bias_sections import choose_drawn, describe_moved, learned_biases
 from trimtab.report.backtest.forecast_section import forecast_section

@@ -11,8 +11,6 @@ from served_rerankers import Reloading
 from services import ADMIN_TOKEN, TOKEN, Running, make_bias, publish, running
 from trimtab.store import Store
 
-SMALL = ("--max-items", 20, "--max-filter", 20, "--max-lists", 5, "--max-batch-items", 200)
-
 
 def make_store(folder) -> Store:
     """Return a store with one version: items 0 to 99, biases from -1 to 1."""
@@ -36,17 +34,16 @@ def shared_store(tmp_path_factory) -> Store:
 @pytest.fixture(scope="session")
 def server(shared_store: Store) -> Iterator[Running]:
     """A server with an admin token only and integer ids."""
-    options = ("--body-seconds", 0.5)
-    with running(shared_store, *options, TRIMTAB_ADMIN_TOKEN=ADMIN_TOKEN) as started:
+    with running(shared_store, TRIMTAB_ADMIN_TOKEN=ADMIN_TOKEN) as started:
         yield started
 
 
 @pytest.fixture(scope="session")
 def guarded(shared_store: Store, tmp_path_factory) -> Iterator[Running]:
-    """A server that other machines can reach, with both tokens and small limits."""
+    """A server that other machines can reach, with both tokens."""
     token = tmp_path_factory.mktemp("guarded") / "token"
     token.write_text(f"{TOKEN}\n")
-    options = (*SMALL, "--host", "0.0.0.0", "--token-file", token)
+    options = ("--host", "0.0.0.0", "--token-file", token)
     with running(shared_store, *options, TRIMTAB_ADMIN_TOKEN=ADMIN_TOKEN) as started:
         yield started
 
@@ -56,14 +53,14 @@ def ab_testing(tmp_path_factory) -> Iterator[Running]:
     """A server without tokens, with string ids, scores of at least 0 and an A/B test."""
     store = Store(tmp_path_factory.mktemp("testing") / "store")
     publish(store, make_bias(["a", "b", "é"], [0.5, -0.5, 1.0], unlisted="zero"))
-    with running(store, *SMALL, "--salt", "summer") as started:
+    with running(store, "--salt", "summer") as started:
         yield started
 
 
 @pytest.fixture(scope="session")
 def reranking(tmp_path_factory) -> Iterator[Reloading]:
-    """A server that checks its store only on request; its versions may have a reranker."""
+    """A server whose versions may have a reranker."""
     store = Store(tmp_path_factory.mktemp("reranking") / "store")
     publish(store, make_bias([1], [0.0]))
-    with running(store, "--poll", 3600, TRIMTAB_ADMIN_TOKEN=ADMIN_TOKEN) as server:
+    with running(store, TRIMTAB_ADMIN_TOKEN=ADMIN_TOKEN) as server:
         yield Reloading(server, store)

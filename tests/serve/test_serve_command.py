@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import signal
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 
 from services import (
+    HEALTH,
     RERANK_HEAD,
     environment,
     make_bias,
@@ -34,7 +36,7 @@ import sys
 
 class Blocker:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("starlette", "uvicorn"):
+        if name.partition(".")[0] in ("starlette", "granian"):
             raise ModuleNotFoundError(name)
 
 sys.meta_path.insert(0, Blocker())
@@ -98,9 +100,38 @@ def test_a_signal_stops_it_with_status_0_after_open_requests(store, number, host
         assert (server.process.returncode, out, errors) == (0, "", "")
 
 
+def test_requests_sent_before_a_signal_are_answered(store):
+    """On new connections and on open ones, while the service is busy with something else."""
+    small = json.dumps(request_of(range(20), [1.0] * 20)).encode()
+    batch = json.dumps({"lists": [request_of(range(100), [0.5] * 100)] * 300}).encode()
+    head = RERANK_HEAD.replace(b"/rerank", b"/rerank/batch")
+    with running(store) as server, contextlib.ExitStack() as stack:
+        opened = [stack.enter_context(server.connect()) for _ in range(32)]
+        for connection in opened:
+            connection.sendall(HEALTH)
+            assert read_status(connection) == 200
+        for connection in opened[:2]:
+            connection.sendall(head + b"Content-Length: %d\r\n\r\n" % len(batch) + batch)
+        opened += [stack.enter_context(server.connect()) for _ in range(30)]
+        for connection in opened[2:]:
+            connection.sendall(RERANK_HEAD + b"Content-Length: %d\r\n\r\n" % len(small) + small)
+        server.process.send_signal(signal.SIGTERM)
+        assert [read_status(connection) for connection in opened] == [200] * 62
+        out, errors = server.process.communicate(timeout=30)
+    assert (server.process.returncode, out, errors) == (0, "", "")
+
+
+def read_status(connection: socket.socket) -> int:
+    """Return the status of an answer that is read to its end."""
+    answer = http.client.HTTPResponse(connection)
+    answer.begin()
+    answer.read()
+    return answer.status
+
+
 def test_hangups_under_load_reload_and_lose_nothing(store, tmp_path):
     folder, n_hangups = tmp_path / "exposures", 10
-    with running(store, "--poll", 3600, "--exposures", folder) as server:
+    with running(store, "--exposures", folder) as server:
         address = (server.client.base_url.host, server.client.base_url.port)
         stopping = threading.Event()
         with ThreadPoolExecutor(3) as pool:
@@ -144,13 +175,19 @@ def test_a_port_in_use_is_refused(store):
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(SettingError, match=rf"port={port}: .*127\.0\.0\.1"):
-            run(store, port=port)
+            run(store, Settings(port=port))
 
 
 def test_a_refused_start_prints_one_sentence(store):
-    status, errors = refused_start(store, "--max-items", 0)
-    assert (status, errors.count("\n")) == (2, 1)
-    assert "max_items=0" in errors
+    for options, words in (
+        (("--strength", 2), "strength=2"), (("--share", 0.3), "share=0.3: needs salt"),
+        (("--max-items", 50), "--max-items is no longer an option: a fixed limit"),
+        (("--poll", 1), "--poll is no longer an option: the store is checked twice a second"),
+        (("--send-seconds", 1), "send_timeout in nginx"),
+    ):  # fmt: skip
+        status, errors = refused_start(store, *options)
+        assert (status, errors.count("\n")) == (2, 1)
+        assert words in errors
     (store.folder / POINTER).write_text("{")
     status, errors = refused_start(store)
     assert (status, errors.count("\n")) == (2, 1)
@@ -159,18 +196,17 @@ def test_a_refused_start_prints_one_sentence(store):
 
 def test_a_missing_store_and_a_bad_address_are_refused(store, tmp_path):
     with pytest.raises(StoreError, match=str(tmp_path / "none")):
-        run(tmp_path / "none", port=0)
+        run(tmp_path / "none", Settings(port=0))
     with pytest.raises(SettingError, match="port=70000"):
-        run(store, port=70_000)
+        run(store, Settings(port=70_000))
     with pytest.raises(SettingError, match=r"host=203\.0\.113\.7"):
-        run(store, Settings(token="x" * 16), host="203.0.113.7")
+        run(store, Settings(token="x" * 16, host="203.0.113.7", port=0))
 
 
 def test_settings_out_of_range_are_refused():
     for wrong in (
-        {"poll": 0}, {"poll": float("nan")}, {"retry": -1}, {"max_body": 0}, {"max_k": 9},
-        {"max_items": 1.5}, {"body_seconds": 0}, {"exposure_rows": 0}, {"salt": ""},
-        {"share": 1.5, "salt": "x"}, {"max_requests": True},
+        {"strength": 1.5}, {"strength": float("nan")}, {"workers": 0}, {"workers": 1.5},
+        {"workers": True}, {"salt": ""}, {"share": 1.5, "salt": "x"}, {"share": 0.3},
     ):  # fmt: skip
         with pytest.raises(SettingError, match=next(iter(wrong))):
             Settings(**wrong)
@@ -179,8 +215,9 @@ def test_settings_out_of_range_are_refused():
 def test_the_help_does_not_import_the_serving_libraries():
     done = run_python(SHOW_HELP)
     assert done.returncode == 0
-    assert "--max-body" in done.stdout
-    assert {"starlette", "uvicorn", "prometheus_client", "numba"}.isdisjoint(
+    assert "--admin-token-file" in done.stdout
+    assert "--max-body" not in done.stdout
+    assert {"starlette", "granian", "prometheus_client", "numba"}.isdisjoint(
         done.stdout.splitlines()
     )
 

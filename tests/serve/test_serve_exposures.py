@@ -18,13 +18,13 @@ from services import (
     publish,
     request_of,
     running,
+    serving,
     wait_for,
 )
 from trimtab.abtest.buckets import CONTROL, TREATMENT, Experiment
 from trimtab.errors import StoreError
-from trimtab.serve import Settings, run
-from trimtab.serve.counters import Counters
-from trimtab.serve.exposures import ExposureLog, make_exposure, read_exposures
+from trimtab.serve import Settings, counters, exposures, run
+from trimtab.serve.exposures import ExposureLog, read_exposures
 from trimtab.store import Store
 
 
@@ -32,6 +32,7 @@ def test_all_rows_are_written_at_shutdown(store, tmp_path):
     folder = tmp_path / "log" / "exposures"
     begun = datetime.now(UTC)
     with running(store, "--exposures", folder) as server:
+        (worker,) = server.workers()
         first = server.rerank(request_of([1, 50, 99], [0.5, 0.5, 0.5], k=2, user_id=7))
         server.rerank(request_of([1, 2], [1, 2]))  # has no user
         lists = [
@@ -55,48 +56,61 @@ def test_all_rows_are_written_at_shutdown(store, tmp_path):
         {"user_id": "é", "k": 10, "items": [], **about},
     ]
     (file,) = folder.iterdir()
-    assert str(server.process.pid) in file.name
+    assert str(worker) in file.name
 
 
 def wait_for_files(folder, n: int) -> None:
     wait_for(lambda: len(list(folder.glob("*.parquet"))) >= n)
 
 
-def test_a_file_is_written_after_enough_rows_or_enough_time(tmp_path):
-    log, counters = make_log(tmp_path, exposure_rows=5, exposure_seconds=3600)
+@pytest.fixture
+def make_log(monkeypatch):
+    """Return a function that starts a log with other limits than usual."""
+    logs = []
+
+    def start(folder, **limits) -> ExposureLog:
+        for name, value in limits.items():
+            monkeypatch.setattr(exposures, name, value)
+        logs.append(ExposureLog(folder))
+        logs[-1].start()
+        return logs[-1]
+
+    yield start
+    for log in logs:
+        log.stop()
+
+
+def counted(name: str) -> int:
+    return counters.value_of(f"exposures_{name}")
+
+
+def test_a_file_is_written_after_enough_rows_or_enough_time(tmp_path, make_log):
+    log, before = make_log(tmp_path, FILE_ROWS=5, FILE_SECONDS=3600), counted("written_total")
     for user in range(12):
-        log.record(make_exposure(user, TREATMENT, 3, 2, ["a", "b"]))
+        log.record(user, TREATMENT, 3, 2, ["a", "b"])
         if user % 5 == 4:
             wait_for_files(tmp_path, user // 5 + 1)
-            wait_for(lambda n=user + 1: counters.written.value == n)
-    assert (counters.written.value, log.n_buffered()) == (10, 2)
+            wait_for(lambda n=user + 1: counted("written_total") - before == n)
+    assert log.n_buffered() == counted("buffered") == 2
     log.stop()
-    assert (counters.written.value, counters.dropped.value) == (12, 0)
+    assert counted("written_total") - before == 12
     assert read_exposures(tmp_path)["user_id"].to_pylist() == [str(user) for user in range(12)]
-    timed, _ = make_log(tmp_path / "timed", exposure_rows=10**6, exposure_seconds=0.05)
-    timed.record(make_exposure(1, None, 3, 2, [1]))
+    timed = make_log(tmp_path / "timed", FILE_ROWS=10**6, FILE_SECONDS=0.05)
+    timed.record(1, None, 3, 2, [1])
     wait_for_files(tmp_path / "timed", 1)
-    timed.stop()
 
 
-def make_log(folder, **settings) -> tuple[ExposureLog, Counters]:
-    counters = Counters()
-    log = ExposureLog(folder, Settings(exposures=folder, **settings), counters)
-    log.make_folder()
-    log.start()
-    return log, counters
-
-
-def test_while_the_disk_fails_only_the_oldest_rows_are_dropped(tmp_path, caplog):
+def test_while_the_disk_fails_only_the_oldest_rows_are_dropped(tmp_path, caplog, make_log):
     folder = tmp_path / "exposures"
-    log, counters = make_log(folder, exposure_buffer=50, exposure_rows=4, exposure_seconds=0.05)
+    log = make_log(folder, BUFFER=50, FILE_ROWS=4, FILE_SECONDS=0.05)
+    failures, dropped = counted("failures_total"), counted("dropped_total")
     folder.rmdir()
     folder.write_text("a file where the folder was")
     for user in range(100):
-        log.record(make_exposure(user, None, 1, 4, [1, 2, 3, 4]))  # counts as 5 ids, so 10 rows fit
-    wait_for(lambda: counters.failures.value >= 2)
+        log.record(user, None, 1, 4, [1, 2, 3, 4])  # counts as 5 ids, so 10 rows fit
+    wait_for(lambda: counted("failures_total") >= failures + 2)
     assert log.n_buffered() == 10
-    assert counters.dropped.value == 90
+    assert counted("dropped_total") - dropped == 90
     folder.unlink()
     folder.mkdir()
     log.stop()
@@ -104,33 +118,35 @@ def test_while_the_disk_fails_only_the_oldest_rows_are_dropped(tmp_path, caplog)
     assert str(folder) in caplog.text
 
 
-def test_requests_are_answered_while_exposures_cannot_be_written(store, tmp_path):
+def test_requests_are_answered_while_exposures_cannot_be_written(store, tmp_path, monkeypatch):
+    """The service in this process, so that it tries to write often."""
     folder = tmp_path / "exposures"
-    options = ("--exposures", folder, "--exposure-rows", 2, "--exposure-seconds", 0.05)
-    with running(store, *options, TRIMTAB_ADMIN_TOKEN=ADMIN_TOKEN) as server:
+    monkeypatch.setattr(exposures, "FILE_SECONDS", 0.05)
+    failures, written = counted("failures_total"), counted("written_total")
+    settings = Settings(exposures=folder, admin_token=ADMIN_TOKEN)
+    with serving(store, settings) as client:
         folder.rename(tmp_path / "away")
         folder.write_text("a file where the folder was")
         for _ in range(20):
-            server.rerank(request_of([1, 2], [1, 2], user_id=7))
-        wait_for(lambda: server.count("trimtab_exposures_failures_total") >= 2)
-        status = server.client.get("/admin/status", headers=ADMIN).json()["exposures"]
-        assert status == {"folder": str(folder), "buffered": 20, "written": 0, "dropped": 0}
+            asked = request_of([1, 2], [1, 2], user_id=7)
+            assert client.send("POST", "/rerank", json=asked).status_code == 200
+        wait_for(lambda: counted("failures_total") >= failures + 2)
+        status = client.send("GET", "/admin/status", headers=ADMIN).json()["exposures"]
+        assert (status["folder"], status["buffered"]) == (str(folder), 20)
+        assert status["written"] == written
         folder.unlink()
         (tmp_path / "away").rename(folder)
-        status, errors = server.stop()
-    assert status == 0
-    assert str(folder) in errors
     assert read_exposures(folder).num_rows == 20
 
 
 def test_a_folder_that_cannot_be_written_to_is_refused_at_startup(store, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match=str(tmp_path / "file")):
-        run(store, Settings(exposures=tmp_path / "file"), port=0)
+        run(store, Settings(exposures=tmp_path / "file", port=0))
     if os.getuid() != 0:
         (tmp_path / "closed").mkdir(mode=0o500)
         with pytest.raises(StoreError, match=str(tmp_path / "closed")):
-            run(store, Settings(exposures=tmp_path / "closed"), port=0)
+            run(store, Settings(exposures=tmp_path / "closed", port=0))
 
 
 def test_an_empty_folder_is_an_empty_table_and_a_missing_one_an_error(tmp_path):
@@ -142,10 +158,10 @@ def test_an_empty_folder_is_an_empty_table_and_a_missing_one_an_error(tmp_path):
         read_exposures(tmp_path / "none")
 
 
-def test_many_rows_are_read_as_they_were_written(tmp_path):
-    log, _ = make_log(tmp_path)
+def test_many_rows_are_read_as_they_were_written(tmp_path, make_log):
+    log = make_log(tmp_path)
     for user in range(1_234):
-        log.record(make_exposure(f"user {user}", CONTROL, 1, 3, [user, user + 1]))
+        log.record(f"user {user}", CONTROL, 1, 3, [user, user + 1])
     log.stop()
     table = read_exposures(tmp_path)
     assert table["user_id"].to_pylist() == [f"user {user}" for user in range(1_234)]
@@ -156,7 +172,7 @@ def test_buckets_and_lists_are_those_of_the_experiment(tmp_path):
     store, folder = Store(tmp_path / "store"), tmp_path / "exposures"
     experiment = Experiment("summer", 0.4)
     publish(store, make_bias([1], [0.0]))
-    options = ("--salt", "summer", "--share", 0.4, "--exposures", folder, "--poll", 3600)
+    options = ("--salt", "summer", "--share", 0.4, "--exposures", folder)
     with running(store, *options, TRIMTAB_ADMIN_TOKEN=ADMIN_TOKEN) as server:
         rows = [
             row for kind in (int, str) for row in check_buckets(server, store, experiment, kind)
@@ -175,7 +191,7 @@ def check_buckets(server: Running, store: Store, experiment: Experiment, kind: t
     ids = sorted(kind(number) for number in range(100, 160))
     bias = make_bias(ids, rng.normal(size=60), rng.random(60) < 0.2, "log", "zero")
     publish(store, bias)
-    assert server.reload()["changed"]
+    assert server.reload()["version"] == store.current().number
     users = [kind(user) for user in range(60)]
     asked = {
         user: request_of(

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import select
+import socket
 import threading
-import time
-from typing import Any
 
 import pytest
 
-from services import RERANK_HEAD, make_bias, publish, request_of, running, wait_for
-from trimtab.store import Store
+from services import HEALTH, RERANK_HEAD, request_of, serving, wait_for
+from trimtab.serve import Settings, app
+from trimtab.serve.settings import LIMITS
 
 pytestmark = pytest.mark.xdist_group("serve")
 JSON = {"Content-Type": "application/json"}
@@ -72,40 +73,39 @@ WRONG_SHAPE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("body", NOT_JSON, ids=range(len(NOT_JSON)))
-def test_a_body_that_is_not_json_is_400(server, body):
-    status, sentence = answer_to(server, body)
-    assert (status, "not JSON" in sentence) == (400, True)
-    batch = b'{"lists":[' + (body or b",") + b"]}"
-    assert answer_to(server, batch, "/rerank/batch")[0] in {400, 422}
+def test_a_body_that_is_not_json_is_400(server):
+    for body in NOT_JSON:
+        status, sentence = answer_to(server, body)
+        assert (status, "not JSON" in sentence) == (400, True), body
+        batch = b'{"lists":[' + (body or b",") + b"]}"
+        assert answer_to(server, batch, "/rerank/batch")[0] in {400, 422}
 
 
-@pytest.mark.parametrize("body", WRONG_SHAPE, ids=range(len(WRONG_SHAPE)))
-def test_a_body_that_is_not_a_valid_request_is_422(server, body):
-    assert answer_to(server, body)[0] == 422
-    assert answer_to(server, b'{"lists":[' + body + b"]}", "/rerank/batch")[0] == 422
+def test_a_body_that_is_not_a_valid_request_is_422(server):
+    for body in WRONG_SHAPE:
+        assert answer_to(server, body)[0] == 422, body
+        assert answer_to(server, b'{"lists":[' + body + b"]}", "/rerank/batch")[0] == 422, body
 
 
 @pytest.mark.parametrize("bracket", ["[", '{"a":', '{"items":', '[{"items":'])
-@pytest.mark.parametrize(
-    "around",
-    [
+def test_deep_nesting_is_refused(server, bracket):
+    for around in (
         "%s", '{"items":%s', '{"items":[%s', '{"items":[{"item_id":%s', '{"items":[],"k":%s',
         '{"items":[{"item_id":1,"score":%s', '{"items":[],"exclude":%s', '{"items":[],"x":%s',
         '{"items":[],"allowed":[%s', '{"items":[],"user_id":%s',
-    ],
-)  # fmt: skip
-def test_deep_nesting_is_refused(server, around, bracket):
-    assert answer_to(server, (around % (bracket * DEEP)).encode())[0] in {400, 422}
+    ):  # fmt: skip
+        assert answer_to(server, (around % (bracket * DEEP)).encode())[0] in {400, 422}
 
 
-def test_errors_name_the_value_and_repeat_little_of_the_request(server):
+def test_errors_name_the_place_and_repeat_little_of_the_request(server):
     for asked, words in (
         (request_of([1, 2, 1], [1, 2, 3]), ["item_id 1", "items"]),
-        (request_of([1], [1], k=0), ["k=0", "1", "10000"]),
-        (request_of([1], [1], depth=0), ["depth=0", "1", "all"]),
+        (request_of([1], [1], k=0), ["$.k", ">= 1"]),
+        (request_of([1], [1], k=10_001), ["$.k", "<= 10000"]),
+        (request_of([1], [1], depth=0), ["$.depth", ">= 1"]),
         (request_of(["x"], [1]), ["item_id 'x'", "items", "integers"]),
-        (request_of([1], [1], exclude=["y" * 5000]), ["item_id 'yyyyyy", "exclude"]),
+        (request_of([1], [1], exclude=["y" * 5000]), ["256", "exclude"]),
+        (request_of([1], [1], exclude=["y" * 250]), ["item_id 'yyyyyy", "exclude"]),
         (request_of([1], [1], **{"z" * 5000: 1}), ["zzzzz"]),
     ):
         status, sentence = answer_to(server, json.dumps(asked).encode())
@@ -127,11 +127,9 @@ def test_an_unknown_path_is_404_and_a_wrong_method_405(server):
         assert len(sentence) < 200
 
 
-@pytest.mark.parametrize(
-    "kind", ["text/plain", "application/x-www-form-urlencoded", "", "application/jsonp"]
-)
-def test_other_content_types_and_encodings_are_415(server, kind):
-    assert answer_to(server, listed(), **{"Content-Type": kind})[0] == 415
+def test_other_content_types_and_encodings_are_415(server):
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "", "application/jsonp"):
+        assert answer_to(server, listed(), **{"Content-Type": kind})[0] == 415
     assert answer_to(server, listed(), **{"Content-Encoding": "gzip"})[0] == 415
     good = {"Content-Type": "Application/JSON; charset=utf-8"}
     assert server.client.post("/rerank", content=listed(), headers=good).status_code == 200
@@ -142,75 +140,66 @@ def test_large_bodies_are_413_and_memory_does_not_grow(server):
     before = server.memory()
     large = b'{"items":[' + b'{"item_id":1,"score":1},' * (10 * MEGABYTE // 24)
 
-    def chunks():
-        for start in range(0, len(large), 65_536):
-            yield large[start : start + 65_536]
+    def post(path: str, framing: bytes, body: bytes) -> bytes:
+        """Return the start of the answer; the service may not read the rest of the body."""
+        head = RERANK_HEAD.replace(b"/rerank", path.encode()) + framing + b"\r\n\r\n"
+        with server.connect() as connection:
+            with contextlib.suppress(ConnectionError):
+                connection.sendall(head + body)
+            with contextlib.suppress(ConnectionError):
+                return connection.recv(65536)
+        return b""
 
     for path in ("/rerank", "/rerank/batch"):
         for _ in range(3):
-            assert answer_to(server, large, path)[0] == 413
-            assert answer_to(server, chunks(), path)[0] == 413
+            answer = post(path, b"Content-Length: %d" % len(large), large)
+            assert answer[:13] in {b"HTTP/1.1 413 ", b""}  # b"": reset meanwhile
+            answer = post(path, b"Transfer-Encoding: chunked", b"%x\r\n" % len(large) + large)
+            assert answer[:13] in {b"HTTP/1.1 413 ", b""}
     for body in (
         json.dumps({"items": [], "exclude": list(range(10**6))[:250_000]}),
         json.dumps({"items": [], "allowed": [1] * 600_000}),
         json.dumps(request_of(range(60_000), [1] * 60_000)),
     ):
         assert answer_to(server, body.encode())[0] == 422
-    assert (
-        answer_to(server, json.dumps({"items": [], "exclude": list(range(10**6))}).encode())[0]
-        == 413
-    )
+    assert answer_to(server, b" " * (LIMITS["max_body"] + 1))[0] == 413
     assert server.memory() - before < 100 * MEGABYTE
     assert server.rerank(request_of([1], [1.0]))["items"]
 
 
-@pytest.mark.parametrize(
-    "rest", [b"Content-Length: 100\r\n\r\n{", b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"]
-)
-def test_a_body_that_never_ends_is_408(server, rest):
-    answer = server.send_raw(RERANK_HEAD + rest)
-    assert answer.startswith(b"HTTP/1.1 408 ")
-    assert b"connection: close" in answer.lower()
+def read_all(connection: socket.socket) -> bytes:
+    """Return all bytes until the service closes the connection."""
+    parts = []
+    with contextlib.suppress(ConnectionResetError):
+        while part := connection.recv(MEGABYTE):
+            parts.append(part)
+    return b"".join(parts)
 
 
-@pytest.mark.parametrize(
-    "head", [b"GET /health HTT", b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: "]
-)
-def test_headers_that_never_end_close_the_connection(server, head):
-    assert server.send_raw(head) == b""
-
-
-def test_large_headers_are_431(server):
-    large = b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * 100_000
-    assert server.send_raw(large).startswith(b"HTTP/1.1 431 ")
-
-
-def test_the_rest_of_a_body_that_was_answered_early_has_a_time_limit(server):
-    head = b"GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"
-    with server.connect() as slow:
-        slow.sendall(head)
-        answer = b""
-        while part := slow.recv(65536):  # ends when the service closes the connection
-            answer += part
-        assert answer.startswith(b"HTTP/1.1 200 ")
-        assert answer.endswith(b"}")
-    with server.connect() as in_time:
-        for _ in range(2):
-            in_time.sendall(head)
-            answer = b""
-            while not answer.endswith(b"}"):
-                answer += (part := in_time.recv(65536))
-                assert part
-            assert answer.startswith(b"HTTP/1.1 200 ")
-            in_time.sendall(b"123456789")
+def test_clients_that_never_finish_are_disconnected(server):
+    """All at once, so that the test takes one time limit."""
+    early = b"GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"
+    expected = {
+        b"": b"",
+        b"GET /health HTT": b"",
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: ": b"",
+        HEALTH: b"HTTP/1.1 200",
+        early: b"HTTP/1.1 200",
+        RERANK_HEAD + b"Content-Length: 100\r\n\r\n{": b"HTTP/1.1 408",
+        RERANK_HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n": b"HTTP/1.1 408",
+    }
+    with contextlib.ExitStack() as stack:
+        opened = {start: stack.enter_context(server.connect()) for start in expected}
+        for start, connection in opened.items():
+            connection.sendall(start)
+        found = {start: read_all(connection)[:12] for start, connection in opened.items()}
+    assert found == expected
 
 
 def test_headers_in_parts_and_pipelined_requests_are_answered(server):
-    request = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with server.connect() as connection:
-        for part in (request[:10], request[10:] + request + request[:20], request[20:]):
+        for part in (HEALTH[:10], HEALTH[10:] + HEALTH + HEALTH[:20], HEALTH[20:]):
             connection.sendall(part)
-            time.sleep(0.02)
         answers = b""
         while answers.count(b"HTTP/1.1 200 ") < 3:
             answers += (part := connection.recv(65536))
@@ -221,74 +210,8 @@ def test_headers_in_parts_and_pipelined_requests_are_answered(server):
     "content", [b"\x16\x03\x01\x02\x00\x01", b"GET\r\n\r\n", b"GET /health HTTP/9.9\r\n\r\n"]
 )
 def test_bytes_that_are_not_http_are_400(server, content):
-    answer = server.send_raw(content)
-    assert answer.startswith(b"HTTP/1.1 400 ")
-    assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]
+    assert server.send_raw(content).startswith(b"HTTP/1.1 400 ")
     assert server.client.get("/health").status_code == 200
-
-
-LIMITS: dict[str, Any] = {
-    "--max-body": 900, "--max-items": 8, "--max-lists": 3, "--max-batch-items": 15,
-    "--max-filter": 2, "--max-recent": 7, "--max-id-length": 5, "--max-k": 12,
-    "--body-seconds": 5,
-}  # fmt: skip
-BOUGHT = {"item_id": "a", "days_ago": 1}
-LISTS_OVER_A_LIMIT = [
-    (request_of("abcdefghi", [1] * 9), ["items", "9", "8"]),
-    (request_of("a", [1], exclude=list("xyz")), ["exclude", "3", "2"]),
-    (request_of("a", [1], allowed=list("xyz")), ["allowed", "3", "2"]),
-    (request_of(["longer"], [1]), ["item_id", "6", "5"]),
-    (request_of("a", [1], user_id="longer"), ["user_id", "6", "5"]),
-    (request_of("a", [1], k=13), ["k=13", "12"]),
-    (request_of("a", [1], depth=4), ["depth=4", "unlisted"]),
-    (request_of("a", [-0.5]), ["score=-0.5", "0"]),
-    (request_of([1], [1]), ["item_id 1", "strings"]),
-    (request_of("a", [1], recent=[BOUGHT] * 8), ["recent", "8", "7"]),
-    (request_of("a", [1], recent=[{**BOUGHT, "item_id": 1}]), ["item_id 1", "recent", "strings"]),
-    (request_of("a", [1], recent=[{**BOUGHT, "item_id": "longer"}]), ["recent", "6", "5"]),
-]
-ONE = request_of("ab", [1, 1], k=2)
-BATCHES_OVER_A_LIMIT = [
-    ([ONE] * 4, ["lists", "4", "3"]),
-    ([request_of("abcdefgh", [1] * 8, k=1)] * 2, ["items", "16", "15"]),
-    ([request_of("a", [1], k=8)] * 2, ["k", "16", "15"]),
-    ([request_of("a", [1], k=1, recent=[BOUGHT] * 6)] * 3, ["recent", "18", "15"]),
-]
-
-
-@pytest.fixture(scope="module")
-def limited(tmp_path_factory):
-    """A server with small limits, string ids and scores of at least 0."""
-    store = Store(tmp_path_factory.mktemp("limited") / "store")
-    publish(store, make_bias(["a", "b"], [0.1, 0.2], unlisted="zero"))
-    with running(store, *(part for pair in LIMITS.items() for part in pair)) as server:
-        yield server
-
-
-def test_requests_within_the_limits_are_answered(limited):
-    assert limited.client.post("/rerank", json=ONE).status_code == 200
-    assert limited.client.post("/rerank/batch", json={"lists": [ONE] * 2}).status_code == 200
-
-
-@pytest.mark.parametrize(("asked", "words"), LISTS_OVER_A_LIMIT, ids=range(12))
-def test_a_list_over_a_limit_is_422(limited, asked, words):
-    one = {"k": 2, **asked}
-    status, sentence = answer_to(limited, json.dumps(one).encode())
-    assert (status, [word for word in words if word not in sentence]) == (422, [])
-    batch = json.dumps({"lists": [{"items": [], "k": 1}, one]}).encode()
-    status, in_batch = answer_to(limited, batch, "/rerank/batch")
-    assert (status, in_batch) == (422, f"lists[1]: {sentence}")
-
-
-@pytest.mark.parametrize(("lists", "words"), BATCHES_OVER_A_LIMIT, ids=range(4))
-def test_a_batch_over_a_limit_is_422(limited, lists, words):
-    body = json.dumps({"lists": lists}).encode()
-    status, sentence = answer_to(limited, body, "/rerank/batch")
-    assert (status, [word for word in words if word not in sentence]) == (422, [])
-
-
-def test_a_body_over_the_limit_is_413(limited):
-    assert answer_to(limited, b" " * 901)[0] == 413
 
 
 def test_clients_that_disconnect_do_no_harm(server):
@@ -324,3 +247,79 @@ def test_small_requests_are_answered_between_the_lists_of_large_batches(server):
             n_small += 1
         assert [connection.recv(15) for connection in batches] == [b"HTTP/1.1 200 OK"] * 4
     assert n_small > 60  # about 190; with a thread for each batch 23 to 29
+
+
+def test_too_many_requests_at_once_are_503_but_health_is_answered(store, monkeypatch):
+    """In this process: two places, and an answer that waits until it is told to go on."""
+    monkeypatch.setitem(LIMITS, "max_requests", 2)
+    small = request_of([1], [1.0])
+    with serving(store, Settings()) as service:
+
+        async def fill() -> list[int]:
+            go_on = asyncio.Event()
+            reached = asyncio.Semaphore(0)
+
+            async def wait(_: object) -> None:
+                reached.release()
+                await go_on.wait()
+
+            with monkeypatch.context() as patched:
+                patched.setattr(app.asyncio, "sleep", wait)  # between the steps of a batch
+                patched.setattr(app, "_STEP_SECONDS", 0)
+                batch = {"lists": [small]}
+                busy = [
+                    asyncio.ensure_future(service.ask("POST", "/rerank/batch", json=batch))
+                    for _ in range(2)
+                ]
+                for _ in busy:
+                    await reached.acquire()
+                refused = await service.ask("POST", "/rerank", json=small)
+                assert "2 requests" in refused.json()["error"]
+                assert refused.headers["retry-after"] == "1"
+                health = await service.ask("GET", "/health")
+                go_on.set()
+                answers = [await one for one in busy]
+            last = await service.ask("POST", "/rerank", json=small)
+            return [one.status_code for one in (refused, health, *answers, last)]
+
+        assert service.run(fill()) == [503, 200, 200, 200, 200]
+
+
+def test_half_sent_bodies_that_take_too_much_memory_are_refused_oldest_first(store, monkeypatch):
+    monkeypatch.setitem(LIMITS, "max_requests", 2)
+    part = b" " * 1_900_000
+    with serving(store, Settings()) as service:
+
+        async def send_halves() -> list[int]:
+            rests = [asyncio.Event() for _ in range(5)]
+            sent = asyncio.Semaphore(0)
+
+            async def body(rest: asyncio.Event):
+                yield part
+                sent.release()
+                await rest.wait()
+                yield b'{"items":[]}'
+
+            halves = []
+            for rest in rests:
+                asked = service.ask("POST", "/rerank", content=body(rest), headers=JSON)
+                halves.append(asyncio.ensure_future(asked))
+                await sent.acquire()
+            first = [(await half).status_code for half in halves[:3]]  # two have room
+            for rest in rests:
+                rest.set()
+            return [*first, *[(await half).status_code for half in halves[3:]]]
+
+        assert service.run(send_halves()) == [408, 408, 408, 200, 200]
+
+
+def test_a_body_that_comes_too_slowly_is_408(store, monkeypatch):
+    monkeypatch.setattr(app, "REQUEST_SECONDS", 0.05)
+
+    async def body():
+        yield b"{"
+        await asyncio.sleep(60)
+
+    with serving(store, Settings()) as service:
+        answer = service.send("POST", "/rerank", content=body(), headers=JSON)
+        assert (answer.status_code, answer.headers["connection"]) == (408, "close")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import re
 import sys
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -14,45 +11,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import trimtab as tt
-from services import ADMIN_TOKEN, Running, applied, make_bias, publish, request_of, running
+from served_rerankers import order_of
+from services import applied, make_bias, request_of
 from trimtab.checks import SCALES, UNLISTED
-from trimtab.serve import Settings
-from trimtab.serve.lookup import make_lookup
-from trimtab.serve.openapi import make_document
-from trimtab.serve.ranker import SCORE_TOO_LARGE, make_ranker
+from trimtab.serve.ranking import SCORE_TOO_LARGE, Lookup, make_ranker
 from trimtab.serve.wire import RerankRequest
-from trimtab.store import Store
 
-pytestmark = pytest.mark.xdist_group("serve-rerank")
+pytestmark = pytest.mark.xdist_group("serve-reranker")
 WORDS = [
     "", " ", "A", "Z", "a", "aa", "b", "z", "é", "ß", "Ω", "中", "日本", "\U0001f600", "\uffff",
 ]  # fmt: skip
 
 
-class Reloading(NamedTuple):
-    server: Running
-    store: Store
-
-    def serve(self, bias: tt.ItemBias) -> int:
-        """Serve other biases; return the version's number."""
-        number = publish(self.store, bias)
-        assert self.server.reload() == {"version": number, "changed": True, "refused": None}
-        return number
-
-
-@pytest.fixture(scope="module")
-def reloading(tmp_path_factory) -> Iterator[Reloading]:
-    """A server that checks its store only on request."""
-    store = Store(tmp_path_factory.mktemp("reloading") / "store")
-    publish(store, make_bias([1], [0.0]))
-    with running(store, "--poll", 3600, TRIMTAB_ADMIN_TOKEN=ADMIN_TOKEN) as server:
-        yield Reloading(server, store)
-
-
 def ranked(bias, asked: dict[str, Any]) -> list[dict[str, Any]]:
     """Rank with the service's function, without a server."""
-    ranker = make_ranker(bias, make_lookup(bias.item_ids))
+    ranker = make_ranker(bias, Lookup(bias.item_ids))
     return msgspec.to_builtins(ranker.rank(msgspec.convert(asked, RerankRequest)))
 
 
@@ -108,7 +81,7 @@ def random_request(rng: np.random.Generator, ids: list[Any], unlisted: str) -> d
 @pytest.mark.parametrize("kind", [int, str])
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("unlisted", UNLISTED)  # with "never", biases are for lists of 12
-def test_lists_and_batches_over_http_are_ranked_like_apply(reloading, kind, scale, unlisted):
+def test_lists_and_batches_over_http_are_ranked_like_apply(reranking, kind, scale, unlisted):
     rng = np.random.default_rng(5)
     ids = sorted(kind(number) for number in rng.choice(10**9, 120, replace=False).tolist())
     of_table = ids[::2]
@@ -116,12 +89,12 @@ def test_lists_and_batches_over_http_are_ranked_like_apply(reloading, kind, scal
         of_table, np.round(rng.normal(size=60), rng.integers(1, 9)), rng.random(60) < 0.1, scale,
         unlisted, 12 if unlisted == "never" else None,
     )  # fmt: skip
-    number = reloading.serve(bias)
+    number = reranking.serve(bias)
     asked = [random_request(rng, ids, unlisted) for _ in range(40)]
-    answers = [reloading.server.rerank(one) for one in asked]
+    answers = [reranking.server.rerank(one) for one in asked]
     assert {answer["version"] for answer in answers} == {number}
     assert [answer["items"] for answer in answers] == [applied(bias, one) for one in asked]
-    batch = reloading.server.client.post("/rerank/batch", json={"lists": asked}).json()
+    batch = reranking.server.client.post("/rerank/batch", json={"lists": asked}).json()
     assert batch["version"] == number
     unknown = [sum(i["item_id"] not in of_table for i in one["items"]) for one in asked]
     assert max(unknown) > 0
@@ -131,14 +104,9 @@ def test_lists_and_batches_over_http_are_ranked_like_apply(reloading, kind, scal
     ]
 
 
-def read_counter(server, name: str) -> float:
-    (line,) = re.findall(rf"^{name} (.*)$", server.client.get("/metrics").text, re.MULTILINE)
-    return float(line)
-
-
 def test_items_that_the_version_does_not_know_are_counted(ab_testing):
     """In answers and in /metrics, whatever the bucket; they keep the engine's score."""
-    before = read_counter(ab_testing, "trimtab_unknown_items_total")
+    before = ab_testing.count("trimtab_unknown_items_total")
     asked = request_of(["a", "x", "y"], [1.0, 2.0, 3.0])
     answers = [ab_testing.rerank({**asked, "user_id": user}) for user in range(8)]
     assert {answer["bucket"] for answer in answers} == {"control", "treatment"}
@@ -146,79 +114,56 @@ def test_items_that_the_version_does_not_know_are_counted(ab_testing):
     assert {"item_id": "y", "score": 3.0} in answers[0]["items"]
     empty = ab_testing.rerank({"items": [], "user_id": 1})
     assert empty["unknown_items"] == 0
-    assert read_counter(ab_testing, "trimtab_unknown_items_total") == before + 16
+    assert ab_testing.count("trimtab_unknown_items_total") == before + 16
 
 
-def test_long_lists_are_ranked_like_apply(reloading):
+def test_long_lists_are_ranked_like_apply(reranking):
     rng = np.random.default_rng(6)
     bias = make_bias(range(20_000), rng.normal(size=20_000), unlisted="zero")
-    reloading.serve(bias)
+    reranking.serve(bias)
     asked = request_of(range(0, 20_000, 2), rng.random(10_000).tolist(), k=10_000)
-    assert reloading.server.rerank(asked)["items"] == applied(bias, asked)
+    assert reranking.server.rerank(asked)["items"] == applied(bias, asked)
 
 
-def test_items_below_the_depth_stay_behind(reloading):
-    reloading.serve(make_bias([1, 2, 3], [0.0, 0.5, 9.0], depth=2))
+def test_items_below_the_depth_stay_behind(reranking):
+    reranking.serve(make_bias([1, 2, 3], [0.0, 0.5, 9.0], depth=2))
     asked = request_of([1, 2, 3], [3.0, 2.75, 1.0])
-    assert reloading.server.client.get("/version").json()["depth"] == 2
-    assert order_of(reloading.server.rerank(asked)) == [2, 1, 3]
-    assert order_of(reloading.server.rerank({**asked, "depth": 1})) == [1, 2, 3]
-    assert order_of(reloading.server.rerank({**asked, "depth": "all"})) == [3, 2, 1]
+    assert reranking.server.client.get("/version").json()["depth"] == 2
+    assert order_of(reranking.server.rerank(asked)) == [2, 1, 3]
+    assert order_of(reranking.server.rerank({**asked, "depth": 1})) == [1, 2, 3]
+    assert order_of(reranking.server.rerank({**asked, "depth": "all"})) == [3, 2, 1]
     lists = [asked, {**asked, "depth": 3}]
-    answer = reloading.server.client.post("/rerank/batch", json={"lists": lists}).json()
+    answer = reranking.server.client.post("/rerank/batch", json={"lists": lists}).json()
     assert [order_of(part) for part in answer["lists"]] == [[2, 1, 3], [3, 2, 1]]
 
 
-def order_of(answer: dict[str, Any]) -> list[Any]:
-    return [item["item_id"] for item in answer["items"]]
-
-
-def test_the_best_unlisted_items_enter(reloading):
-    reloading.serve(make_bias([1, 2, 3, 4, 5], [0.3, 0.7, 0.7, -1, 0.9], unlisted="zero"))
+def test_the_best_unlisted_items_enter(reranking):
+    reranking.serve(make_bias([1, 2, 3, 4, 5], [0.3, 0.7, 0.7, -1, 0.9], unlisted="zero"))
     asked = request_of([1, 9], [0.5, 0.6], k=3, exclude=[5])
     expected = [{"item_id": 1, "score": 0.8}, {"item_id": 2, "score": 0.7}]
-    assert reloading.server.rerank(asked)["items"] == [*expected, {"item_id": 3, "score": 0.7}]
+    assert reranking.server.rerank(asked)["items"] == [*expected, {"item_id": 3, "score": 0.7}]
     asked["allowed"] = [3, 1]
-    assert [item["item_id"] for item in reloading.server.rerank(asked)["items"]] == [1, 3]
+    assert [item["item_id"] for item in reranking.server.rerank(asked)["items"]] == [1, 3]
 
 
-def test_an_empty_list_stays_empty(reloading):
-    number = reloading.serve(make_bias([1, 2], [0.3, 0.7], unlisted="zero"))
+def test_an_empty_list_stays_empty(reranking):
+    number = reranking.serve(make_bias([1, 2], [0.3, 0.7], unlisted="zero"))
     nothing = {"version": number, "items": [], "unknown_items": 0}
-    assert reloading.server.rerank({"items": []}) == nothing
-    empty = reloading.server.client.post("/rerank/batch", json={"lists": []}).json()
+    assert reranking.server.rerank({"items": []}) == nothing
+    empty = reranking.server.client.post("/rerank/batch", json={"lists": []}).json()
     assert empty == {"version": number, "lists": []}
 
 
-def test_slots_beyond_the_list_stay_empty(reloading):
-    reloading.serve(make_bias([1, 2], [0.25, 0.5]))
-    assert reloading.server.rerank(request_of([2, 7], [1, 1], k=10_000))["items"] == [
+def test_slots_beyond_the_list_stay_empty(reranking):
+    reranking.serve(make_bias([1, 2], [0.25, 0.5]))
+    assert reranking.server.rerank(request_of([2, 7], [1, 1], k=10_000))["items"] == [
         {"item_id": 2, "score": 1.5}, {"item_id": 7, "score": 1.0},
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("scale", "score"), [("additive", sys.float_info.max), ("log", 1.7e308)])
-def test_scores_too_large_for_a_number_are_refused(reloading, scale, score):
+def test_scores_too_large_for_a_number_are_refused(reranking, scale, score):
     bias = 1e300 if scale == "additive" else 3.0
-    reloading.serve(make_bias([1, 2], [bias, 0.0], scale=scale))
-    answer = reloading.server.client.post("/rerank", json=request_of([1, 2], [score, 1.0]))
+    reranking.serve(make_bias([1, 2], [bias, 0.0], scale=scale))
+    answer = reranking.server.client.post("/rerank", json=request_of([1, 2], [score, 1.0]))
     assert (answer.status_code, answer.json()["error"]) == (422, SCORE_TOO_LARGE)
-
-
-def test_the_examples_of_the_document_are_true(reloading):
-    described = json.loads(make_document(Settings(), int, "never"))["paths"]
-    bias = np.zeros(100)
-    bias[8] = 0.15
-    number = reloading.serve(make_bias(range(100), bias))
-    for path in ("/rerank", "/rerank/batch"):
-        shown = described[path]["post"]
-        asked = shown["requestBody"]["content"]["application/json"]["example"]
-        expected = shown["responses"]["200"]["content"]["application/json"]["example"]
-        found = reloading.server.client.post(path, json=asked).json()
-        assert rounded(found) == rounded({**expected, "version": number})
-    version = described["/version"]["get"]["responses"]["200"]["content"]["application/json"]
-    assert set(version["example"]) == set(reloading.server.client.get("/version").json())
-
-
-def rounded(answer: dict) -> dict:
-    return json.loads(json.dumps(answer), parse_float=lambda text: round(float(text), 9))

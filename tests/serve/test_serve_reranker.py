@@ -18,9 +18,7 @@ from dated_shop import DatedShop
 from served_rerankers import LEARNED_UNTIL, events_of, make_reranker, order_of, reranked
 from services import make_bias, request_of
 from trimtab.checks import SCALES
-from trimtab.serve.lookup import make_lookup
-from trimtab.serve.personal_ranker import make_personal_ranker
-from trimtab.serve.ranker import make_ranker
+from trimtab.serve.ranking import Lookup, make_personal_ranker, make_ranker
 from trimtab.serve.wire import RerankRequest
 
 pytestmark = pytest.mark.xdist_group("serve-reranker")
@@ -134,7 +132,7 @@ def use_of(reranker: tt.Reranker, asked: dict[str, Any]) -> dict[str, int] | Non
     ids = order_of(asked)
     recs = pa.table({"user_id": [1] * len(ids), "item_id": ids, "score": [1.0] * len(ids)})
     options = events_of(reranker, asked, recs["item_id"].type)
-    later, _, unknown = reranker.count_left_out(recs, **options)
+    later, _, unknown = reranker.rank(recs, **options).left_out
     used = len(asked["recent"]) - later - unknown
     return {"used": used, "unknown_items": unknown, "later": later}
 
@@ -192,7 +190,7 @@ def requests(draw, known: list[Any], numbers: st.SearchStrategy, has_zone: bool)
 @settings(max_examples=250, deadline=None)
 def test_any_list_is_ranked_like_apply(case):
     reranker, asked = case
-    by_bias = make_ranker(reranker.bias, make_lookup(reranker.bias.item_ids))
+    by_bias = make_ranker(reranker.bias, Lookup(reranker.bias.item_ids))
     ranker = make_personal_ranker(reranker, by_bias)
-    ranked = ranker.rank(msgspec.convert(asked, RerankRequest))
-    assert msgspec.to_builtins(ranked.items) == reranked(reranker, asked)
+    items, _ = ranker.rank(msgspec.convert(asked, RerankRequest))
+    assert msgspec.to_builtins(items) == reranked(reranker, asked)

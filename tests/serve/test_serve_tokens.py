@@ -69,7 +69,7 @@ def test_the_admin_token_works_on_the_admin_routes_only(guarded):
         sent = {"Authorization": header}
         status = guarded.client.get("/admin/status", headers=sent).json()
         assert status["served"]["version"] == 1
-        assert status["limits"]["max_items"] == 20
+        assert status["limits"]["max_items"] == 10_000
         assert TOKEN not in str(status)
         assert guarded.client.post("/admin/reload", headers=sent).status_code == 200
         assert guarded.client.get("/version", headers=sent).status_code == 401
@@ -101,7 +101,7 @@ def test_without_a_token_other_host_names_are_refused(server):
                  "127.0.0.1.evil.example", "0.0.0.0"):  # fmt: skip
         answer = server.send_raw(f"GET /health HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
         assert answer.startswith(b"HTTP/1.1 421 "), (host, answer)
-    assert server.send_raw(b"GET /health HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.1 200 ")
+    assert server.send_raw(b"GET /health HTTP/1.0\r\n\r\n")[9:12] == b"200"
 
 
 def test_without_an_admin_token_the_admin_routes_are_closed(ab_testing):
@@ -131,7 +131,7 @@ def test_with_a_token_any_host_name_is_answered(guarded):
 def test_an_address_that_other_machines_can_reach_needs_a_token(store):
     for host in ("0.0.0.0", "::", "shop.example", "10.1.2.3", "", "127.0.0.1.example"):
         with pytest.raises(SettingError, match=rf"host={re.escape(host)}: .*TRIMTAB_TOKEN"):
-            run(store, Settings(admin_token=ADMIN_TOKEN), host=host)
+            run(store, Settings(admin_token=ADMIN_TOKEN, host=host))
 
 
 def test_bad_tokens_are_refused_and_never_shown(tmp_path, monkeypatch):

@@ -19,9 +19,8 @@ import pytest
 from services import ADMIN_TOKEN, make_bias, publish, request_of, running, wait_for
 from trimtab.errors import StoreError
 from trimtab.serve import Settings, make_app
-from trimtab.serve.counters import Counters
-from trimtab.serve.served_version import ReadVersion, prepare_version
-from trimtab.serve.store_watcher import StoreWatcher
+from trimtab.serve import watcher as watching_module
+from trimtab.serve.watcher import StoreWatcher, prepare_version
 from trimtab.store.versions import POINTER, Store
 
 pytestmark = pytest.mark.xdist_group("serve-versions")
@@ -67,10 +66,10 @@ def served(server) -> int:
 
 @pytest.fixture(scope="module")
 def watching(tmp_path_factory):
-    """A server that checks its store often."""
+    """A server and its store."""
     store = Store(tmp_path_factory.mktemp("watched") / "store")
     publish(store, numbered(1))
-    with running(store, "--poll", 0.02, TRIMTAB_ADMIN_TOKEN=ADMIN_TOKEN) as server:
+    with running(store, TRIMTAB_ADMIN_TOKEN=ADMIN_TOKEN) as server:
         yield server, store
 
 
@@ -222,7 +221,7 @@ def test_tables_with_bad_values_are_refused(store):
         (with_unsigned_ids([1, 2**63]), "9223372036854775808"),
     ):
         with pytest.raises(StoreError, match=reason):
-            prepare_version(ReadVersion(store.current(), bad, None), has_test=False)
+            prepare_version(store.current(), bad, None, has_test=False)
 
 
 def with_unsigned_ids(ids: list[int]):
@@ -238,8 +237,9 @@ def test_unsigned_ids_are_not_published(watching):
     assert server.rerank(request_of([5], [1.0]))["version"] == before == served(server)
 
 
-def test_a_refused_version_is_tried_again(store):
-    watcher = StoreWatcher(store, Settings(retry=0.5), Counters())
+def test_a_refused_version_is_tried_again(store, monkeypatch):
+    monkeypatch.setattr(watching_module, "RETRY_SECONDS", 3600)
+    watcher = StoreWatcher(store, Settings())
     watcher.load()
     publish(store, numbered(2))
     (path,) = store.current().folder.glob("bias/*.parquet")
@@ -247,18 +247,19 @@ def test_a_refused_version_is_tried_again(store):
     assert not watcher.check()
     repair()
     assert not watcher.check()  # the pointer did not change, and it is too early to try again
-    wait_for(watcher.check)
-    assert watcher.served.number == 2
+    monkeypatch.setattr(watching_module, "RETRY_SECONDS", 0)
+    assert watcher.check()
+    assert watcher.served().number == 2
     assert watcher.refused is None
 
 
 def test_a_new_store_in_the_same_folder_is_noticed(store, tmp_path):
-    watcher = StoreWatcher(store, Settings(), Counters())
+    watcher = StoreWatcher(store, Settings())
     watcher.load()
     store.folder.rename(tmp_path / "old")
     publish(store, numbered(5))
     assert watcher.check()
-    assert (watcher.served.number, watcher.served.n_items) == (1, ITEMS)
+    assert (watcher.served().number, watcher.served().n_items) == (1, ITEMS)
 
 
 def test_an_app_in_another_server_answers_503_until_it_is_loaded(store):

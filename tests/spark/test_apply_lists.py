@@ -12,27 +12,15 @@ import pyarrow.compute as pc
 import pytest
 
 import trimtab as tt
-from spark_settings import settings
+from large_tables import as_text, require_same_refusal
+from spark_settings import on_spark, partitions, settings
 from trimtab import spark as spark_api
 from trimtab.datasets import load_complete_journey
 from trimtab.engines import Repeat
-from trimtab.errors import SettingError, TrimtabError
+from trimtab.errors import SettingError
 
 K = 5
 APRIL = dt.datetime(2017, 4, 1, tzinfo=dt.UTC)
-
-
-def partitions(spark, n):
-    """Shuffles into n partitions, none of them merged for being small."""
-    return settings(spark, shuffle_partitions=n, adaptive_coalescePartitions_enabled="false")
-
-
-def as_text(table):
-    """Ids as strings, whose order is another one."""
-    for column in ("user_id", "item_id"):
-        text = pc.binary_join_element_wise("ü", table[column].cast(pa.string()), "")
-        table = table.set_column(table.column_names.index(column), column, text)
-    return table
 
 
 @pytest.fixture(scope="module")
@@ -134,10 +122,6 @@ def test_timestamps_as_windows_are_unchanged(spark, tables):
 # Figures -----------------------------------------------------------------------------------------
 
 
-def on_spark(spark, given):
-    return {n: spark.createDataFrame(t) if isinstance(t, pa.Table) else t for n, t in given.items()}
-
-
 @pytest.mark.parametrize(("kind", "counts"), [("integers", (1, 2, 7)), ("strings", (2,))])
 def test_metrics_equal_the_local_ones_for_any_partitions(spark, tables, kind, counts):
     recs, recent, bias = tables[kind]
@@ -194,15 +178,6 @@ def test_a_real_shop(spark):
 # Bad tables --------------------------------------------------------------------------------------
 
 
-def same_error(local, on_spark):
-    """Both refuse, in the same words."""
-    with pytest.raises(TrimtabError) as told:
-        local()
-    with pytest.raises(type(told.value)) as found:
-        on_spark()
-    assert str(found.value) == str(told.value)
-
-
 BAD_LISTS = {
     "a repeat": {"duplicates": "error", "user_id": [1, 2, 2, 2]},
     "a score below 0": {"score": [1.0, -2.0, 0.5, -0.25]},
@@ -229,11 +204,8 @@ def test_bad_lists_are_refused_with_the_same_message(spark, tables, name):
     for table in ("exclude", "allowed"):
         if table in bad:
             bad[table] = pa.table(bad[table]) if isinstance(bad[table], dict) else bad[table]
-    frames = {n: spark.createDataFrame(t) if isinstance(t, pa.Table) else t for n, t in bad.items()}
-    same_error(
-        partial(bias.apply, recs, **bad),
-        partial(spark_api.apply, bias, spark.createDataFrame(recs), **frames),
-    )
+    own = partial(spark_api.apply, bias, spark.createDataFrame(recs), **on_spark(spark, bad))
+    require_same_refusal(partial(bias.apply, recs, **bad), own)
 
 
 TOPK = pa.table({"user_id": [1, 1, 2], "item_id": [7, 8, 7], "rank": [1, 2, 1]})
@@ -259,7 +231,8 @@ def test_bad_evaluations_are_refused_with_the_same_message(spark, name):
     if name in BAD_PRICES:
         given["truth"] = truth.append_column("price", pa.array(BAD_PRICES[name]))
         given["weight"] = "price"
-    same_error(partial(tt.evaluate, **given), partial(spark_api.evaluate, **on_spark(spark, given)))
+    own = partial(spark_api.evaluate, **on_spark(spark, given))
+    require_same_refusal(partial(tt.evaluate, **given), own)
 
 
 def test_local_tables_and_bad_k_are_refused(spark, tables):

@@ -12,10 +12,12 @@ import pytest
 import trimtab as tt
 from dated_shop import DatedShop
 from drift import generate_drift
+from large_tables import as_text, saved, weighed
+from spark_settings import on_spark
 from trimtab.datasets import load_complete_journey
 from trimtab.engines import Markov
-from trimtab.experiments.timeline import split_log
 from trimtab.learn import counted
+from trimtab.replay.timeline import split_log
 from trimtab.spark import fit
 from trimtab.tables.times import as_datetime
 
@@ -55,16 +57,6 @@ def test_scale_of_each_list_equals_the_local_fit(spark):
     assert (found.scale, found.depth) == ("list", local.depth)
 
 
-def in_words(table: pa.Table) -> pa.Table:
-    """The same ids as text."""
-    named = {"user_id": "u", "item_id": "é"}
-    for place, name in enumerate(table.column_names):
-        if name in named:
-            text = [f"{named[name]}{value:05d}" for value in table[name].to_pylist()]
-            table = table.set_column(place, name, pa.array(text))
-    return table
-
-
 @pytest.mark.minutes
 def test_windows_history_categories_weights_and_text_ids(spark):
     data = generate_drift(300, 60, 15, drift=1.0, seed=2)
@@ -91,10 +83,9 @@ def test_windows_history_categories_weights_and_text_ids(spark):
     history = dated(data.history_events(), 0, 36)
     names = ("recs", "recent", "history", "items", "weights")
     given = (recs, recent, history, data.catalogue(), weights)
-    tables = {name: in_words(table) for name, table in zip(names, given, strict=True)}
-    on_spark = {name: spark.createDataFrame(table) for name, table in tables.items()}
+    tables = {name: as_text(table) for name, table in zip(names, given, strict=True)}
     local = tt.BiasLearner(k=5).fit(**tables)
-    found = fit(tt.BiasLearner(k=5), **on_spark, partitions=3)
+    found = fit(tt.BiasLearner(k=5), **on_spark(spark, tables), partitions=3)
     assert found.item_ids.equals(local.item_ids)
     assert found.table().equals(local.table())
     assert dict(found.summary) == dict(local.summary)
@@ -105,8 +96,7 @@ def test_windows_held_out_equal_the_local_fit(spark, monkeypatch):
     shop = DatedShop(n_users=800)
     tables = {"recs": shop.recs, "recent": shop.recent, "history": shop.history}
     local = tt.BiasLearner().fit(**tables)
-    on_spark = {name: spark.createDataFrame(table) for name, table in tables.items()}
-    found = fit(tt.BiasLearner(), **on_spark, partitions=3)
+    found = fit(tt.BiasLearner(), **on_spark(spark, tables), partitions=3)
     assert local.summary.forecast_windows == 3
     assert found.table().equals(local.table())
     assert dict(found.summary) == dict(local.summary)
@@ -145,13 +135,12 @@ def test_ascent_with_windows_times_weights_and_a_start(spark, bytes_of):
         "recent": shop.recent,
         "weights": pa.table({"user_id": users, "weight": 0.3 + users % 3}),
     }
-    on_spark = {name: spark.createDataFrame(table) for name, table in tables.items()}
     learner = tt.BiasLearner.paper(metric="acc")
     options = {"start": learner.fit(*shop.newest()), "duplicates": "max"}
     zone = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", "America/New_York")
     try:
-        found = fit(learner, **on_spark, **options)
+        found = fit(learner, **on_spark(spark, tables), **options)
     finally:
         spark.conf.set("spark.sql.session.timeZone", zone)
     local = learner.fit(**tables, **options)
@@ -165,11 +154,6 @@ def test_ascent_with_windows_times_weights_and_a_start(spark, bytes_of):
 
 SHOP = DatedShop(n_users=200)
 SEVERAL = {"recs": SHOP.recs, "recent": SHOP.recent, "history": SHOP.history}
-
-
-def weighed(table: pa.Table) -> pa.Table:
-    weights = np.random.default_rng(1).choice([0.0, 0.1, 1.0, 2.5], table.num_rows)
-    return table.append_column("weight", pa.array(weights))
 
 
 def front_door_cases():
@@ -191,17 +175,14 @@ def front_door_cases():
 
 def test_every_feature_gives_the_local_bytes(spark, tmp_path):
     for number, (learner, tables) in enumerate(front_door_cases()):
-        on_spark = {name: spark.createDataFrame(table) for name, table in tables.items()}
-        files = []
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", tt.TrimtabWarning)
-            models = learner.fit(**tables), fit(learner, **on_spark, partitions=2)
-        for model, name in zip(models, ("local", "spark"), strict=True):
-            folder = tmp_path / f"{name}-{number}"
-            model.save(folder)
-            own = (path for path in sorted(folder.rglob("*")) if path.is_file())
-            files.append({str(path.relative_to(folder)): path.read_bytes() for path in own})
-        assert files[0] == files[1], number
+            models = learner.fit(**tables), fit(learner, **on_spark(spark, tables), partitions=2)
+        local, found = (
+            saved(model, tmp_path / f"{name}-{number}")
+            for model, name in zip(models, ("local", "spark"), strict=True)
+        )
+        assert found == local, number
 
 
 RECS, RECENT = SMALL.recs(), SMALL.recent_events()
@@ -216,7 +197,7 @@ def one_row(score):
 REFUSED = {
     "column": (RECS, RECENT.select(["user_id"]), {}, "missing column 'item_id' in recent"),
     "repeated": (TWICE, RECENT, {}, "more than once"),
-    "kinds": (RECS, in_words(RECENT), {}, "'user_id'.*integers in recs"),
+    "kinds": (RECS, as_text(RECENT), {}, "'user_id'.*integers in recs"),
     "overlap": (RECS, STRANGE, {}, "no user_id in recent"),
     "empty": (RECS.slice(0, 0), RECENT, {}, "recs is empty"),
     "negative": (

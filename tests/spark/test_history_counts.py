@@ -11,10 +11,11 @@ import pytest
 import trimtab as tt
 from counted_tables import count, divided
 from dated_shop import DatedShop
+from large_tables import as_text
 from trimtab.errors import TrimtabWarning
 from trimtab.learn.coded_part import COLUMNS, is_by_user
 from trimtab.learn.counted import count_tables
-from trimtab.parts.spark import open_spark, read_spark_frame
+from trimtab.parts.spark import SparkTable, open_spark
 
 SHOP = DatedShop(n_users=200)
 BOUGHT = SHOP.recent.drop_columns("window")
@@ -23,13 +24,6 @@ BOUGHT = SHOP.recent.drop_columns("window")
 def as_dates(table: pa.Table) -> pa.Table:
     days = table["timestamp"].cast(pa.timestamp("us")).cast(pa.date32()).cast(pa.timestamp("us"))
     return table.set_column(table.column_names.index("timestamp"), "timestamp", days)
-
-
-def in_words(table: pa.Table) -> pa.Table:
-    for name, letter in (("user_id", "u"), ("item_id", "é")):
-        text = pa.array([f"{letter}{value:04d}" for value in table[name].to_pylist()])
-        table = table.set_column(table.column_names.index(name), name, text)
-    return table
 
 
 def counted(table: pa.Table) -> pa.Table:
@@ -48,7 +42,7 @@ CASES = {
     "events": WHOLE,
     "events twice": WHOLE | {"history": pa.concat_tables([SHOP.history, BOUGHT, SHOP.history])},
     "dates": changed(recent=as_dates, history=as_dates),
-    "text": {name: in_words(table) for name, table in WHOLE.items()},
+    "text": {name: as_text(table) for name, table in WHOLE.items()},
     "one window": dict(zip(WHOLE, (*SHOP.newest(), SHOP.history), strict=True)),
     "no users": changed(history=lambda table: table.drop_columns("user_id")),
     "no times": changed(history=lambda table: table.drop_columns("timestamp")),
@@ -74,7 +68,7 @@ def test_the_same_as_a_local_fit(spark, case):
     local = count(**tables).histories
     _, shared, reading = divided(**tables)
     frames = {
-        name: read_spark_frame(spark.createDataFrame(table), name, *COLUMNS[name])
+        name: SparkTable(name, spark.createDataFrame(table), *COLUMNS[name])
         for name, table in tables.items()
         if is_by_user(name, table.column_names)
     }

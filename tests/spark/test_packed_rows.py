@@ -11,8 +11,8 @@ from pyspark.errors import AnalysisException
 
 import trimtab as tt
 from drift import generate_drift
+from trimtab.parts.spark import SparkTable, open_spark
 from trimtab.parts.spark import _batches_of_many_rows as batches_of_many_rows
-from trimtab.parts.spark import open_spark
 from trimtab.spark import fit
 
 LISTS, SALES = "recs", "recent"
@@ -51,6 +51,12 @@ def rows_of(table: pa.Table) -> list[tuple]:
     return sorted(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
+def packed(n_parts: int, **frames):
+    """Frames by name, in parts."""
+    tables = {name: SparkTable(name, frame, frame.columns) for name, frame in frames.items()}
+    return open_spark(tables, n_parts)
+
+
 def columns():
     """A function that makes values that can be packed of a part's tables.
 
@@ -76,11 +82,8 @@ def test_all_rows_of_a_range_arrive_in_one_partition(spark, monkeypatch, text, b
     if not by_id:  # Spark 4.0
         forget_ids(monkeypatch, spark)
     lists, sales = tables(text)
-    frames = {
-        LISTS: spark.createDataFrame(lists).repartition(3),
-        SALES: spark.createDataFrame(sales),
-    }
-    with open_spark(frames, 5) as packs:
+    given = spark.createDataFrame(lists).repartition(3), spark.createDataFrame(sales)
+    with packed(5, recs=given[0], recent=given[1]) as packs:
         parts = list(packs.map(columns()))
         places = packs.frame.rdd.mapPartitionsWithIndex(
             lambda place, rows: [(row["part"], place) for row in rows]
@@ -110,14 +113,14 @@ def test_a_fit_with_two_ranges_in_a_partition_is_the_same(spark, monkeypatch):
 
 def test_one_user(spark):
     lists = pa.table({"user_id": [7, 7], "item_id": [1, 2], "score": [1.0, 0.5]})
-    with open_spark({LISTS: spark.createDataFrame(lists)}, 4) as packs:
+    with packed(4, recs=spark.createDataFrame(lists)) as packs:
         (part,) = packs.map(columns())
     assert as_list(part[LISTS]["item_id"]) == [1, 2]
 
 
 def test_large_whole_numbers_arrive_too(spark):
     users = pa.table({"user_id": [2**40, -(2**40), 3, 2**31], "item_id": [1, 2**62, -5, 4]})
-    with open_spark({SALES: spark.createDataFrame(users)}, 1) as packs:
+    with packed(1, recent=spark.createDataFrame(users)) as packs:
         (part,) = packs.map(columns())
     assert sorted(zip(*map(as_list, part[SALES].values()), strict=True)) == rows_of(users)
 

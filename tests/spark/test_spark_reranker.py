@@ -8,8 +8,9 @@ import pyarrow.compute as pc
 import pytest
 
 import trimtab as tt
+from large_tables import as_text, saved
 from repeat_shop import RepeatShop
-from spark_settings import settings
+from spark_settings import on_spark, settings
 from trimtab.spark import fit
 
 NAMES = ("recs", "recent", "history")
@@ -20,26 +21,8 @@ def shop():
     return RepeatShop(repeats=0.4, drift=1.0, n_users=300, n_items=60, n_listed=12)
 
 
-def on_spark(spark, tables):
-    return {name: spark.createDataFrame(table) for name, table in tables.items()}
-
-
 def tables_of(shop):
     return {name: getattr(shop, name) for name in NAMES}
-
-
-def in_words(table):
-    """The same ids as text."""
-    for name in ("user_id", "item_id"):
-        text = [f"{name[0]}é{value}" for value in table[name].to_pylist()]
-        table = table.set_column(table.column_names.index(name), name, pa.array(text))
-    return table
-
-
-def saved(reranker, folder):
-    """All files of a saved Reranker."""
-    reranker.save(folder)
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def same_bytes(spark, learner, tables, folder, *counts):
@@ -60,7 +43,7 @@ def test_windows_equal_the_local_fit_to_the_byte(spark, shop, tmp_path):
 
 @pytest.mark.minutes
 def test_any_partitions_and_text_ids(spark, shop, tmp_path):
-    tables = {name: in_words(table) for name, table in tables_of(shop).items()}
+    tables = {name: as_text(table) for name, table in tables_of(shop).items()}
     learner = tt.RerankLearner(widen="listed", metric="map", k=5, scale="list", seed=3)
     local = same_bytes(spark, learner, tables, tmp_path, 1, 7)
     assert local.learned
@@ -120,7 +103,7 @@ REFUSED = {
     "time": changed(history="timestamp"),
     "recent": changed(recent="timestamp"),
     "counts": changed(history="count"),
-    "kinds": lambda tables: tables | {"history": in_words(tables["history"])},
+    "kinds": lambda tables: tables | {"history": as_text(tables["history"])},
 }
 
 
@@ -129,7 +112,7 @@ def test_bad_tables_are_refused_with_the_same_message(spark, shop, name):
     tables = REFUSED[name]({name: table.slice(0, 200) for name, table in tables_of(shop).items()})
     with pytest.raises(tt.DataError) as told:
         tt.RerankLearner().fit(**tables)
-    frames = {n: None if t is None else spark.createDataFrame(t) for n, t in tables.items()}
+    frames = on_spark(spark, tables)
     with pytest.raises(tt.DataError) as found:
         fit(tt.RerankLearner(), **frames, partitions=2)
     assert str(found.value).partition("' ")[2] == str(told.value).partition("' ")[2]

@@ -278,19 +278,23 @@ def test_a_rollback_during_a_refresh_wins(store):
     assert publish(store) == 3
 
 
-@pytest.mark.parametrize("spoil", [b"", b"damaged"])
-@pytest.mark.parametrize("name", ["manifest.json", "bias/header.json", "bias/*.parquet"])
-def test_a_damaged_version_is_refused(store, name, spoil):
+def test_a_damaged_version_is_refused(store):
     publish(store)
     publish(store)
-    (path,) = store.current().folder.glob(name)
-    path.write_bytes(path.read_bytes()[:-9] + spoil)
-    with pytest.raises(StoreError, match=rf"{path.name}: damaged"):
-        store.load()
-    assert store.rollback(1).number == 1
-    assert (store.load().bias == BIAS.bias).all()
-    with pytest.raises(StoreError, match=rf"{path.name}: damaged"):
-        store.rollback(2)
+    folder = store.current().folder
+    for name in ("manifest.json", "bias/header.json", "bias/*.parquet"):
+        (path,) = folder.glob(name)
+        whole = path.read_bytes()
+        for spoil in (b"", b"damaged"):
+            path.write_bytes(whole[:-9] + spoil)
+            with pytest.raises(StoreError, match=rf"{path.name}: damaged"):
+                store.load()
+            assert store.rollback(1).number == 1
+            assert (store.load().bias == BIAS.bias).all()
+            with pytest.raises(StoreError, match=rf"{path.name}: damaged"):
+                store.rollback(2)
+            path.write_bytes(whole)
+            assert store.rollback(2).number == 2
 
 
 def test_a_missing_version_does_not_hide_the_others(store):
@@ -313,27 +317,6 @@ def test_a_missing_file_is_named(store):
     shutil.rmtree(store.current().folder)
     with pytest.raises(StoreError, match=r"000001-2026-03-01/manifest\.json: "):
         store.load()
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("{", "current.json: cannot be read"),
-        ("[]", "current.json: not .* store"),
-        ('{"format": "other"}', "current.json: not .* store"),
-        ('{"format": "trimtab-store", "layout": 99}', "layout 99, .* 1; upgrade"),
-        (
-            '{"format": "trimtab-store", "layout": 1, "current": 1}',
-            "damaged, .*`last`",
-        ),
-    ],
-)
-def test_a_damaged_or_foreign_pointer_is_refused(store, content, message):
-    publish(store)
-    (store.folder / POINTER).write_text(content)
-    for read in (store.load, store.history, store.rollback, lambda: publish(store)):
-        with pytest.raises(StoreError, match=message):
-            read()
 
 
 def test_readers_keep_up_with_writers_that_keep_one(store):

@@ -16,7 +16,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import trimtab as tt
-from trimtab.tables.frames import read_frame, read_scores
+from trimtab.tables.columns import read_frame, read_scores
 from trimtab.tables.lists import encode_units, find_runs
 
 IDS = ("user_id", "item_id")

@@ -1,22 +1,30 @@
 """A/B tests, by email or of anything per user: buckets, verdicts, and how much data is needed."""
 
-from trimtab.abtest.analyse import analyse, analyse_counts, analyse_users
+from typing import Any
+
 from trimtab.abtest.attribution import attribute
 from trimtab.abtest.buckets import Experiment, neutral
-from trimtab.abtest.comparisons import Bucket, Comparisons, compare
-from trimtab.abtest.metrics import Metric
-from trimtab.abtest.readings import Reading
-from trimtab.abtest.sample_size import Baseline, Planned, baseline_of, baseline_of_counts, plan
-from trimtab.abtest.settings import Settings
-from trimtab.abtest.verdicts import Dated, Finding, SampleRatio, Side, Verdicts
+from trimtab.abtest.plan import Baseline, Planned, baseline_of, baseline_of_counts, plan
+from trimtab.abtest.table import Metric
+from trimtab.abtest.test import Reading
+from trimtab.abtest.verdict import (
+    Bucket,
+    Finding,
+    Look,
+    SampleRatio,
+    Settings,
+    Side,
+    Verdicts,
+    analyse,
+    analyse_counts,
+)
 
 __all__ = [
     "Baseline",
     "Bucket",
-    "Comparisons",
-    "Dated",
     "Experiment",
     "Finding",
+    "Look",
     "Metric",
     "Planned",
     "Reading",
@@ -26,11 +34,21 @@ __all__ = [
     "Verdicts",
     "analyse",
     "analyse_counts",
-    "analyse_users",
     "attribute",
     "baseline_of",
     "baseline_of_counts",
-    "compare",
     "neutral",
     "plan",
 ]
+_GONE = {
+    "analyse_users": "analyse(table, counts=[...])",
+    "compare": "analyse(table, labels=[...])",
+    "Comparisons": "Verdicts",
+    "Dated": "Look",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _GONE:
+        raise AttributeError(f"trimtab.abtest.{name} is gone: use {_GONE[name]}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

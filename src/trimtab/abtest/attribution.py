@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from trimtab.abtest.early_events import drop_early, read_times
-from trimtab.abtest.log_ids import EMAIL_ID, SESSION, encode_as_written, read_log
-from trimtab.abtest.samples import (
-    CLICKS,
-    DATE,
-    EMAILS,
-    OPENS,
-    ORDERS,
-    REVENUE,
-)
-from trimtab.arrays import Codes, Floats, Ints
-from trimtab.errors import DataError, SettingError
-from trimtab.tables.columns import BUCKET, TIMESTAMP, USER
-from trimtab.tables.frames import Table, read_scores
+from trimtab.abtest.table import CLICKS, DATE, EMAILS, OPENS, ORDERS, REVENUE, parse_dates
+from trimtab.arrays import Codes, Ints
+from trimtab.errors import DataError, SettingError, warn
+from trimtab.tables.columns import BUCKET, TIMESTAMP, USER, Table, read_frame, read_scores
+from trimtab.tables.times import as_utc, has_zone, microseconds
 
+EMAIL_ID, SESSION = "email_id", "session_id"
+_IDS = (EMAIL_ID, USER, SESSION)
+_MOST_EXACT = 2**53  # floats above it do not stand for one whole number each
 _MINUTE = 60_000_000
+_EARLIEST_ZONE = 14 * 60 * _MINUTE  # in UTC+14 a date begins so long before it does in UTC
 
 
 def attribute(
@@ -51,25 +49,26 @@ def attribute(
     """
     if not session_minutes > 0:
         raise SettingError(f"session_minutes={session_minutes}: must be above 0, like 30")
-    sent = read_log(
-        emails, "emails", EMAIL_ID, USER, optional=(BUCKET, DATE, TIMESTAMP), may_be_empty=False
-    )
-    opened = read_log(opens, "opens", EMAIL_ID, optional=(TIMESTAMP,))
-    clicked = read_log(clicks, "clicks", EMAIL_ID, TIMESTAMP, optional=(SESSION,))
-    bought = read_log(orders, "orders", USER, TIMESTAMP, optional=(REVENUE, SESSION))
-    opened, opened_emails = drop_early(sent, opened, _email_rows(sent, opened))
-    clicked, clicked_emails = drop_early(sent, clicked, _email_rows(sent, clicked))
+    sent = _read_log(emails, "emails", EMAIL_ID, USER, optional=(BUCKET, DATE, TIMESTAMP))
+    if len(pc.unique(_text(sent, EMAIL_ID))) < len(sent):
+        name = sent.own_name(EMAIL_ID)
+        raise DataError(f"column '{name}' of emails has duplicate ids; keep one row per email")
+    opened = _read_log(opens, "opens", EMAIL_ID, optional=(TIMESTAMP,))
+    clicked = _read_log(clicks, "clicks", EMAIL_ID, TIMESTAMP, optional=(SESSION,))
+    bought = _read_log(orders, "orders", USER, TIMESTAMP, optional=(REVENUE, SESSION))
+    opened, opened_emails = _drop_early(sent, opened, _email_rows(sent, opened))
+    clicked, clicked_emails = _drop_early(sent, clicked, _email_rows(sent, clicked))
     owner = _find_owners(sent, clicked, clicked_emails, bought, session_minutes)
-    counted = owner >= 0
-    n = len(sent)
-    columns = {
+    counted, n = owner >= 0, len(sent)
+    columns: dict[str, Any] = {
         EMAILS: np.ones(n, np.int64),
-        OPENS: _count_once(opened_emails, n),
-        CLICKS: _count_once(clicked_emails, n),
+        # Once per email, however often: mail programs load images again.
+        OPENS: (np.bincount(opened_emails, minlength=n) > 0).astype(np.int64),
+        CLICKS: (np.bincount(clicked_emails, minlength=n) > 0).astype(np.int64),
         ORDERS: np.bincount(owner[counted], minlength=n),
     }
     if bought.has(REVENUE):
-        revenue = _read_revenue(bought)
+        revenue = read_scores(bought, REVENUE)[0] if len(bought) else np.empty(0)
         columns[REVENUE] = np.bincount(owner[counted], revenue[counted], n)
     table = sent.columns.drop_columns([TIMESTAMP] if sent.has(TIMESTAMP) else [])
     for name, values in columns.items():
@@ -77,31 +76,45 @@ def attribute(
     return table
 
 
-def _count_once(rows: Codes, n: int) -> Ints:
-    """Return 1 for each email with any event, however many: mail programs load images again."""
-    return (np.bincount(rows, minlength=n) > 0).astype(np.int64)
+def _read_log(frame: Any, name: str, *needed: str, optional: tuple[str, ...] = ()) -> Table:
+    """Return a log; ids that a reader turned into floats, like 7.0, are whole numbers again."""
+    may_be_empty = name != "emails"
+    table = read_frame(frame, name, *needed, optional=optional, may_be_empty=may_be_empty)
+    columns = table.columns
+    for own in (own for own in _IDS if table.has(own)):
+        if pa.types.is_floating(columns[own].type):
+            values = np.asarray(columns[own].cast(pa.float64()).drop_null())
+            wrong = ~((np.floor(values) == values) & (np.abs(values) < _MOST_EXACT))
+            if wrong.any():
+                raise DataError(
+                    f"column '{table.own_name(own)}' of {name} has {values[wrong][0]:g}: ids must "
+                    f"be whole numbers or text; read the column as text"
+                )
+            whole = columns[own].cast(pa.int64())
+            columns = columns.set_column(columns.column_names.index(own), own, whole)
+    return replace(table, columns=columns)
 
 
-def _read_revenue(bought: Table) -> Floats:
-    return read_scores(bought, REVENUE)[0] if len(bought) else np.empty(0)
+def _text(table: Table, name: str) -> pa.ChunkedArray:
+    """Return ids as they are written: 7 as a number is '7' as text, but not '007'."""
+    if len(table):
+        table.ids(name)  # refuses gaps, and what cannot be an id
+    return table.columns[name].cast(pa.string())
 
 
 def _email_rows(sent: Table, table: Table) -> Codes:
-    """Return the row in `emails` of every row; refuses emails never sent, or sent twice."""
-    ids, (own, others) = encode_as_written(sent.ids(EMAIL_ID), table.ids(EMAIL_ID))
-    if len(np.unique(own)) < len(own):
-        name = sent.own_name(EMAIL_ID)
-        raise DataError(f"column '{name}' of emails has duplicate ids; keep one row per email")
-    rows = np.full(len(ids), -1, np.int64)
-    rows[own] = np.arange(len(own))
-    found = rows[others]
-    if (found < 0).any():
-        first = table.columns[EMAIL_ID][int(np.argmax(found < 0))].as_py()
+    """Return the row in `emails` of every row; refuses emails that were never sent."""
+    rows = pc.index_in(_text(table, EMAIL_ID), _text(sent, EMAIL_ID))
+    if rows.null_count:
+        first = table.columns[EMAIL_ID].filter(pc.is_null(rows))[0].as_py()
         raise DataError(
             f"column '{table.own_name(EMAIL_ID)}' of {table.name} has {first!r}, which is not in "
-            f"emails (and {int((found < 0).sum()) - 1} more); add these emails, or drop the rows"
+            f"emails (and {rows.null_count - 1} more); add these emails, or drop the rows"
         )
-    return found.astype(np.int32)
+    return np.array(rows.to_numpy(zero_copy_only=False), np.int32)
+
+
+# Sessions ----------------------------------------------------------------------------------------
 
 
 def _find_owners(
@@ -111,15 +124,14 @@ def _find_owners(
     n_orders = len(bought)
     if n_orders == 0 or len(clicked) == 0:
         return np.full(n_orders, -1, np.int64)
-    _, (senders, buyers) = encode_as_written(sent.ids(USER), bought.ids(USER))
-    users = np.concatenate([senders[clicked_emails], buyers])
-    times = np.concatenate(read_times([clicked, bought]))
+    clickers = _text(sent, USER).take(pa.array(clicked_emails))
+    users = _encode(clickers, _text(bought, USER))
+    times = np.concatenate(_read_times([clicked, bought]))
     emails = np.concatenate([clicked_emails.astype(np.int64), np.full(n_orders, -1, np.int64)])
     if clicked.has(SESSION) and bought.has(SESSION):
-        _, sessions = encode_as_written(clicked.ids(SESSION), bought.ids(SESSION))
-        own = np.concatenate(sessions)
-        order = np.lexsort((emails < 0, times, own, users))
-        new = _changes(users[order]) | _changes(own[order])
+        sessions = _encode(_text(clicked, SESSION), _text(bought, SESSION))
+        order = np.lexsort((emails < 0, times, sessions, users))
+        new = _changes(users[order]) | _changes(sessions[order])
     else:
         order = np.lexsort((emails < 0, times, users))
         gaps = np.diff(times[order], prepend=times[order][0]) > session_minutes * _MINUTE
@@ -129,11 +141,15 @@ def _find_owners(
     return credited[len(clicked) :]
 
 
-def _changes(values: Codes) -> Any:
+def _encode(first: pa.ChunkedArray, second: pa.ChunkedArray) -> Ints:
+    """Return both columns after each other, as codes."""
+    both = pa.chunked_array([*first.chunks, *second.chunks])
+    return np.array(pc.index_in(both, pc.unique(both)).to_numpy(zero_copy_only=False), np.int64)
+
+
+def _changes(values: Ints) -> Any:
     """Return where a value differs from the one before; the first counts as different."""
-    changed = np.ones(len(values), bool)
-    changed[1:] = values[1:] != values[:-1]
-    return changed
+    return np.concatenate([[True], values[1:] != values[:-1]])
 
 
 def _last_click(emails: Ints, new: Any) -> Ints:
@@ -142,3 +158,62 @@ def _last_click(emails: Ints, new: Any) -> Ints:
     last = np.maximum.accumulate(places)
     starts = np.maximum.accumulate(np.where(new, np.arange(len(emails)), 0))
     return np.where(last >= starts, emails[np.maximum(last, 0)], -1)
+
+
+# Events earlier than their own email: a clock or an id must be wrong ------------------------------
+
+
+def _drop_early(sent: Table, table: Table, rows: Codes) -> tuple[Table, Codes]:
+    """Return the events that are not earlier than their own email; warn of the others.
+
+    All count if emails have neither times nor dates, or the events have no times.
+    """
+    if not len(table) or not table.has(TIMESTAMP):
+        return table, rows
+    if sent.has(TIMESTAMP):
+        begins, times = _read_times([sent, table])
+    elif (dates := _read_dates(sent)) is not None:
+        (times,) = _read_times([table])
+        begins = dates - (_EARLIEST_ZONE if _is_zoned(table) else 0)
+    else:
+        return table, rows
+    kept = times >= begins[rows]
+    if n := int((~kept).sum()):
+        warn(
+            f"{table.name}: {n:,} of {len(table):,} are earlier than their own email and do not "
+            f"count; check clocks and ids"
+        )
+    return replace(table, columns=table.columns.filter(pa.array(kept))), rows[kept]
+
+
+def _read_times(tables: Sequence[Table]) -> list[Ints]:
+    """Return the instants of tables; times without a zone are taken as one place's."""
+    zoned = [_is_zoned(table) for table in tables]
+    if any(zoned) and not all(zoned):
+        have, lack = (tables[zoned.index(answer)].name for answer in (True, False))
+        raise DataError(
+            f"column '{TIMESTAMP}' has a time zone in {have} but not in {lack}; add it to both"
+        )
+    return [
+        microseconds(as_utc(t.columns[TIMESTAMP], "UTC", t.name, t.own_name(TIMESTAMP))[0])
+        for t in tables
+    ]
+
+
+def _is_zoned(table: Table) -> bool:
+    return has_zone(table.columns[TIMESTAMP], table.name, table.own_name(TIMESTAMP))
+
+
+def _read_dates(sent: Table) -> Ints | None:
+    """Return when the date of each email begins in UTC; None if dates are only names."""
+    if not sent.has(DATE) or sent.columns[DATE].null_count:
+        return None
+    column = sent.columns[DATE]
+    try:
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            column = parse_dates(column, DATE)
+        elif not (pa.types.is_date(column.type) or pa.types.is_timestamp(column.type)):
+            return None
+        return microseconds(column.cast(pa.date32(), safe=False).cast(pa.timestamp("us")))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, DataError):
+        return None

@@ -21,10 +21,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from trimtab.arrays import Floats
 from trimtab.errors import SettingError
 from trimtab.models import ItemBias
-from trimtab.tables.columns import BUCKET, RANK, USER, WINDOW
-from trimtab.tables.frames import read_frame
+from trimtab.tables.columns import BUCKET, RANK, USER, WINDOW, read_frame
 
 CONTROL, TREATMENT = "control", "treatment"
 _DIGITS = 13
@@ -57,15 +57,19 @@ class Experiment:
 
     def bucket(self, user_id: int | str) -> str:
         """Return the bucket of one user."""
-        return TREATMENT if self._hasher()(f"{user_id}") else CONTROL
+        return TREATMENT if self._hasher()(f"{user_id}") < self.share else CONTROL
 
     def assign(self, user_ids: Any) -> pa.Array:
         """Return the buckets of users, in their order, as text."""
+        treated = self.positions(user_ids) < self.share
+        return pa.array(np.array([CONTROL, TREATMENT])[treated.astype(int)], pa.string())
+
+    def positions(self, user_ids: Any) -> Floats:
+        """Return the numbers of users, from 0 to 1, in their order; the treated are below share."""
         ids = user_ids if isinstance(user_ids, pa.Array | pa.ChunkedArray) else pa.array(user_ids)
-        is_treated = self._hasher()
-        found = {user: is_treated(f"{user}") for user in ids.unique().to_pylist()}
-        names = (CONTROL, TREATMENT)
-        return pa.array([names[found[user]] for user in ids.to_pylist()], pa.string())
+        number = self._hasher()
+        found = {user: number(f"{user}") for user in ids.unique().to_pylist()}
+        return np.array([found[user] for user in ids.to_pylist()], np.float64)
 
     def apply(self, bias: ItemBias, recs: Any, k: int = 10, **options: Any) -> Any:
         """Return lists like `bias.apply`, with a bucket column and unbiased lists for control.
@@ -91,17 +95,16 @@ class Experiment:
         ordered = whole.sort(*keys, RANK)
         return (ordered.lazy() if table.lazy else ordered).to_native()
 
-    def _hasher(self) -> Callable[[str], bool]:
-        """Return a function that says whether a user is in the treatment group."""
+    def _hasher(self) -> Callable[[str], float]:
+        """Return a function that gives the number of a user."""
         started = hashlib.sha256(f"{self.salt}:".encode())
-        edge = self.share * _WHOLE
 
-        def is_treated(user: str) -> bool:
+        def number(user: str) -> float:
             digest = started.copy()
             digest.update(user.encode())
-            return bool(int(digest.hexdigest()[:_DIGITS], 16) < edge)
+            return float(int(digest.hexdigest()[:_DIGITS], 16) / _WHOLE)  # 52 bits: exact
 
-        return is_treated
+        return number
 
 
 def neutral(bias: ItemBias) -> ItemBias:

@@ -6,8 +6,8 @@ factors and similarities are computed here, exactly, and need neither.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
@@ -18,19 +18,18 @@ from numpy.typing import NDArray
 from trimtab.adapters.numbered_lists import (
     ScoredRows,
     Source,
-    find_users,
     from_best_k,
     from_factors,
     from_matrix,
+    rank_rows,
     warn_of_missing,
     write_lists,
 )
 from trimtab.adapters.requests import Request, is_sparse
-from trimtab.arrays import Ints
+from trimtab.arrays import Codes, Ints, Lists
 from trimtab.checks import require_fitted, require_flag, require_scipy_sparse, require_whole
-from trimtab.errors import DataError
-from trimtab.tables.columns import ITEM, SCORE, USER, WINDOW
-from trimtab.tables.frames import read_frame, read_ids, require_numbers, write_frame
+from trimtab.errors import DataError, SettingError
+from trimtab.tables.columns import ITEM, SCORE, USER, WINDOW, read_frame, read_ids, require_numbers
 from trimtab.tables.vocabulary import Vocabulary
 
 _IMPLICIT_NEEDS = "this kind of implicit model needs"
@@ -38,29 +37,34 @@ _IMPLICIT_NEEDS = "this kind of implicit model needs"
 
 def list_implicit(model: Any, request: Request) -> Any:
     """Return lists from a fitted model of implicit."""
-    request.refuse("implicit")
     _require(model, "implicit", "a model with recommend()", "recommend")
     module = next(kind for kind in type(model).__mro__ if "recommend" in vars(kind)).__module__
     if module in [f"implicit.{unit}.matrix_factorization_base" for unit in ("cpu", "gpu")]:
-        source = _implicit_factors(model, request)
-    elif module == "implicit.nearest_neighbours":
-        source = _implicit_neighbours(model, request)
-    else:
-        source = _implicit_best_k(model, request)
-    return write_lists(source, request)
+        return _list_implicit_factors(model, request)
+    if module == "implicit.nearest_neighbours":
+        return _list_implicit_neighbours(model, request)
+    matrix = request.matrix(_IMPLICIT_NEEDS)
+
+    def query(rows: Ints, k: int) -> ScoredRows:
+        """Ask any other model, such as an approximate search or a subclass."""
+        items, scores = model.recommend(
+            rows, matrix[rows], N=k, filter_already_liked_items=request.exclude_known
+        )
+        units = np.repeat(np.arange(len(rows)), items.shape[1])
+        return units, items.ravel(), scores.ravel()
+
+    return write_lists(from_best_k(query, *matrix.shape), request)
 
 
-def _implicit_factors(model: Any, request: Request) -> Source:
-    require_fitted(model, model.user_factors is not None and model.item_factors is not None)
-    users, items = (  # copied from the GPU if they are there
-        np.asarray(factors.to_numpy() if hasattr(factors, "to_numpy") else factors)
-        for factors in (model.user_factors, model.item_factors)
-    )
-    return from_factors(users, items, request.known_matrix(len(users), len(items)))
+def _list_implicit_factors(model: Any, request: Request) -> Any:
+    factors = (model.user_factors, model.item_factors)
+    require_fitted(model, not any(part is None for part in factors))
+    users, items = (part.to_numpy() if hasattr(part, "to_numpy") else part for part in factors)
+    return _list_factors(users, items, request)  # copied from the GPU if they were there
 
 
-def _implicit_neighbours(model: Any, request: Request) -> Source:
-    """Return a source of scores: weighted sums of an item's similarities to the user's items."""
+def _list_implicit_neighbours(model: Any, request: Request) -> Any:
+    """Score items by the weighted sums of their similarities to the user's items."""
     require_fitted(model, model.similarity is not None)
     similarity = model.similarity.tocsr()
     matrix = request.matrix(_IMPLICIT_NEEDS, n_items=similarity.shape[0])
@@ -68,21 +72,13 @@ def _implicit_neighbours(model: Any, request: Request) -> Source:
     def rows_of(rows: Ints) -> Any:
         return matrix[rows].astype(np.float64) @ similarity
 
-    return from_matrix(rows_of, matrix.shape, matrix if request.exclude_known else None, block=512)
+    known = matrix if request.exclude_known else None
+    return write_lists(from_matrix(rows_of, matrix.shape, known, block=512), request)
 
 
-def _implicit_best_k(model: Any, request: Request) -> Source:
-    """Return a source for any other model, such as an approximate search or a subclass."""
-    matrix = request.matrix(_IMPLICIT_NEEDS)
-
-    def query(rows: Ints, k: int) -> ScoredRows:
-        items, scores = model.recommend(
-            rows, matrix[rows], N=k, filter_already_liked_items=request.exclude_known
-        )
-        units = np.repeat(np.arange(len(rows)), items.shape[1])
-        return ScoredRows(units, items.ravel(), scores.ravel())
-
-    return from_best_k(query, *matrix.shape)
+def _list_factors(users: Any, items: Any, request: Request) -> Any:
+    known = request.known_matrix(len(users), len(items))
+    return write_lists(from_factors(np.asarray(users), np.asarray(items), known), request)
 
 
 def list_lightfm(model: Any, request: Request) -> Any:
@@ -93,8 +89,7 @@ def list_lightfm(model: Any, request: Request) -> Any:
     item_biases, items = _represented("item", model, request.item_features)
     left = np.column_stack([users, user_biases, np.ones(len(users))])
     right = np.column_stack([items, np.ones(len(items)), item_biases])
-    known = request.known_matrix(len(users), len(items))
-    return write_lists(from_factors(left, right, known), request)
+    return _list_factors(left, right, request)
 
 
 def _represented(side: str, model: Any, features: Any | None) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -114,7 +109,6 @@ def _represented(side: str, model: Any, features: Any | None) -> tuple[NDArray[A
 
 def list_rectools(model: Any, request: Request) -> Any:
     """Return lists from a fitted RecTools model, with the ids of its training dataset."""
-    request.refuse("RecTools", ids="the RecTools Dataset")
     _require(model, "RecTools", "a model with recommend()", "recommend")
     require_fitted(model, getattr(model, "is_fitted", True))
     parts = ("user_id_map", "item_id_map")
@@ -133,7 +127,7 @@ def list_rectools(model: Any, request: Request) -> Any:
         position_of[rows] = np.arange(len(rows))
         units = position_of[users.convert_to_internal(table["user_id"].to_numpy())]
         numbers = items.convert_to_internal(table["item_id"].to_numpy())
-        return ScoredRows(units, numbers, table["score"].to_numpy())
+        return units, numbers, table["score"].to_numpy()
 
     request.user_ids, request.item_ids = users.external_ids, items.external_ids
     return write_lists(from_best_k(query, users.size, items.size), request)
@@ -144,7 +138,6 @@ def list_lenskit(model: Any, request: Request) -> Any:
 
     Standard pipelines leave out known items. To keep them, all items are passed as candidates.
     """
-    request.refuse("LensKit", ids="the LensKit Dataset")
     example = "a trained pipeline, like lenskit.pipeline.topn_pipeline(scorer)"
     _require(model, "LensKit", example, "run", "node")
     users, items = request.dataset("LensKit pipelines", "lenskit.data.Dataset", "users", "items")
@@ -158,11 +151,12 @@ def list_lenskit(model: Any, request: Request) -> Any:
         if scores is None:
             raise DataError("this pipeline has no scores: pass one with a scorer")
         numbers = best.numbers(vocabulary=items, missing="negative")
-        return ScoredRows(np.full(len(numbers), unit), numbers, scores)
+        return np.full(len(numbers), unit), numbers, scores
 
     def query(rows: Ints, k: int) -> ScoredRows:
         parts = [query_user(unit, user, k) for unit, user in enumerate(users.ids(rows))]
-        return ScoredRows(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+        units, numbers, scores = map(np.concatenate, zip(*parts, strict=True))
+        return units, numbers, scores
 
     request.user_ids, request.item_ids = users.ids(), items.ids()
     return write_lists(from_best_k(query, len(users), len(items), block=1024), request)
@@ -176,31 +170,27 @@ def _require(model: Any, library: str, wanted: str, *methods: str) -> None:
 
 def list_factor_pair(model: Any, request: Request) -> Any:
     """Return lists from (user_factors, item_factors); the score is their dot product."""
-    request.refuse("factors")
     users, items = (np.asarray(factors) for factors in model)
-    for name, array in (("user_factors", users), ("item_factors", items)):
-        if not _is_numeric(array):
-            raise DataError(f"{name} holds {array.dtype}: it must be numeric; cast the array")
+    _require_numeric("user_factors", users)
+    _require_numeric("item_factors", items)
     if users.shape[1] != items.shape[1]:
         raise DataError(
             f"user_factors has {users.shape[1]} columns; item_factors has {items.shape[1]}: both "
             f"need one column per factor"
         )
-    known = request.known_matrix(len(users), len(items))
-    return write_lists(from_factors(users, items, known), request)
+    return _list_factors(users, items, request)
 
 
-def _is_numeric(array: Any) -> bool:
-    return np.issubdtype(array.dtype, np.floating) or np.issubdtype(array.dtype, np.integer)
+def _require_numeric(name: str, array: Any) -> None:
+    if np.dtype(array.dtype).kind not in "iuf":
+        raise DataError(f"{name} holds {array.dtype}: it must be numeric; cast it")
 
 
 def list_score_matrix(model: Any, request: Request) -> Any:
     """Return lists from the explicit entries of a score matrix; repeated entries are summed."""
-    request.refuse("a score matrix")
     if len(model.shape) != 2:
         raise DataError(f"the score matrix has {len(model.shape)} axes: it must be users x items")
-    if not _is_numeric(model):
-        raise DataError(f"the score matrix holds {model.dtype}: it must be numeric; cast it")
+    _require_numeric("the score matrix", model)
     scores = require_scipy_sparse("a sparse matrix").csr_matrix(model)
 
     def rows_of(rows: Ints) -> Any:
@@ -217,12 +207,6 @@ def list_score_table(model: Any, request: Request) -> Any:
 
     Rows without a finite score are left out; a repeated pair keeps its best score.
     """
-    request.refuse(
-        "a table",
-        ids="the table",
-        data="leave it out: a table needs nothing else",
-        exclude_known="drop those rows, or pass the pairs to bias.apply(exclude=...)",
-    )
     table = read_frame(model, "the table", USER, ITEM, SCORE, optional=(WINDOW,))
     if table.has(WINDOW):
         raise DataError(
@@ -233,26 +217,18 @@ def list_score_table(model: Any, request: Request) -> Any:
     items, (item_codes,) = Vocabulary.encode(table.ids(ITEM))
     require_numbers(table)
     scores = pc.fill_null(table.columns[SCORE].cast(pa.float64(), safe=False), float("nan"))
-    rows = ScoredRows(user_codes, item_codes, scores.to_numpy())
-    lists = rows.rank(np.arange(len(items), dtype=np.int32), len(users), request.n)
-    wanted = find_users(Vocabulary(users.ids, "the model", USER), request.users)
-    lists = lists.take(wanted)
-    columns = {
-        USER: users.take(np.repeat(wanted, np.diff(lists.indptr))),
-        ITEM: items.take(lists.items),
-        SCORE: lists.scores,
-    }
-    return write_frame(columns, table)
+    rows = (user_codes, item_codes, scores.to_numpy())
+
+    def lists(numbers: Ints, n: int, codes: Codes) -> Lists:
+        return rank_rows(rows, codes, len(users), n).take(numbers)
+
+    request.user_ids, request.item_ids = users.ids, items.ids
+    everybody = Source(len(users), len(items), max(1, len(users)), lists)
+    return write_lists(everybody, request, table)
 
 
 def list_engine(model: Any, request: Request) -> Any:
     """Return lists of one of Trimtab's engines, in the same type of frame as its events."""
-    request.refuse(
-        "Trimtab's engines",
-        ids="the engine",
-        data="leave it out: the engine has its events",
-        exclude_known="pass the pairs to bias.apply(exclude=...)",
-    )
     if request.users is None:
         return model.recommend(None, request.n)
     users = read_ids(request.users, "users", USER)
@@ -264,14 +240,39 @@ def list_engine(model: Any, request: Request) -> Any:
     return recs
 
 
+class Kind(NamedTuple):
+    """A kind of model: its lists, and what to do instead of passing arguments it does not use."""
+
+    name: str
+    list_model: Callable[[Any, Request], Any]
+    unused: Mapping[str, str]
+
+
+def _has_ids(owner: str) -> dict[str, str]:
+    return dict.fromkeys(("user_ids", "item_ids"), f"leave it out: {owner} has the ids")
+
+
+_NO_FEATURES = dict.fromkeys(
+    ("user_features", "item_features"), "leave it out: only LightFM uses features"
+)
+_EXCLUDE_LATER = "pass the pairs to bias.apply(exclude=...)"
 _LIBRARIES = {
-    "trimtab.engines": list_engine,
-    "implicit": list_implicit,
-    "rectools": list_rectools,
-    "lenskit": list_lenskit,
-    "lightfm": list_lightfm,
-    "scipy.sparse": list_score_matrix,
-}
+    "trimtab.engines": Kind("Trimtab's engines", list_engine, {
+        **_NO_FEATURES, **_has_ids("the engine"),
+        "data": "leave it out: the engine has its events", "exclude_known": _EXCLUDE_LATER,
+    }),
+    "implicit": Kind("implicit", list_implicit, _NO_FEATURES),
+    "rectools": Kind("RecTools", list_rectools, _NO_FEATURES | _has_ids("the RecTools Dataset")),
+    "lenskit": Kind("LensKit", list_lenskit, _NO_FEATURES | _has_ids("the LensKit Dataset")),
+    "lightfm": Kind("LightFM", list_lightfm, {}),
+    "scipy.sparse": Kind("a score matrix", list_score_matrix, _NO_FEATURES),
+}  # fmt: skip
+_FACTORS = Kind("factors", list_factor_pair, _NO_FEATURES)
+_TABLE = Kind("a table", list_score_table, {
+    **_NO_FEATURES, **_has_ids("the table"),
+    "data": "leave it out: a table needs nothing else",
+    "exclude_known": f"drop those rows, or {_EXCLUDE_LATER}",
+})  # fmt: skip
 
 
 def recs_from(
@@ -320,33 +321,37 @@ def recs_from(
     """
     require_whole("n", n, 1)
     require_flag("exclude_known", exclude_known)
+    kind = _find_kind(model)
+    if kind is None:
+        raise DataError(
+            f"model is a {type(model).__name__}: pass a fitted model of implicit, RecTools or "
+            f"LightFM, a LensKit pipeline, a scipy.sparse matrix of scores, a pair (user_factors, "
+            f"item_factors) of 2-d arrays, a table of user_id, item_id, score, or one of Trimtab's "
+            f"engines"
+        )
     given = (users, int(n), data, user_ids, item_ids, user_features, item_features, exclude_known)
-    return _find_adapter(model)(model, Request(*given))
+    request = Request(*given)
+    for name, instead in kind.unused.items():
+        value = getattr(request, name)
+        if value is not None and value is not False:
+            shown = "True" if value is True else f"a {type(value).__name__}"
+            raise SettingError(f"{name}={shown}: not used with {kind.name}; {instead}")
+    return kind.list_model(model, request)
 
 
 def can_read(model: Any) -> bool:
     """Return whether `recs_from` knows how to read a model."""
-    try:
-        _find_adapter(model)
-    except DataError:
-        return False
-    return True
+    return _find_kind(model) is not None
 
 
-def _find_adapter(model: Any) -> Callable[[Any, Request], Any]:
-    """Return the function for a model, by the module names of the model's classes."""
-    for kind in type(model).__mro__:
-        for package, adapter in _LIBRARIES.items():
-            if kind.__module__ == package or kind.__module__.startswith(f"{package}."):
-                return adapter
+def _find_kind(model: Any) -> Kind | None:
+    """Return the kind of a model, by the module names of its classes."""
+    for module in (f"{own.__module__}." for own in type(model).__mro__):
+        for package, kind in _LIBRARIES.items():
+            if module.startswith(f"{package}."):
+                return kind
     parts = model if isinstance(model, tuple | list) else ()
     if [len(getattr(part, "shape", ())) for part in parts] == [2, 2]:
-        return list_factor_pair
-    if isinstance(nw.from_native(model, pass_through=True), nw.DataFrame | nw.LazyFrame):
-        return list_score_table
-    raise DataError(
-        f"model is a {type(model).__name__}: pass a fitted model of implicit, RecTools or LightFM, "
-        f"a LensKit pipeline, a scipy.sparse matrix of scores, a pair (user_factors, "
-        f"item_factors) of 2-d arrays, a table of user_id, item_id, score, or one of Trimtab's "
-        f"engines"
-    )
+        return _FACTORS
+    is_table = isinstance(nw.from_native(model, pass_through=True), nw.DataFrame | nw.LazyFrame)
+    return _TABLE if is_table else None

@@ -17,14 +17,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from trimtab.adapters.requests import Request
-from trimtab.arrays import Codes, Flags, Ints, Lists
+from trimtab.arrays import Codes, Ints, Lists
 from trimtab.engines.base import code_users
 from trimtab.engines.factorization import list_factors
 from trimtab.errors import DataError, warn
-from trimtab.metrics.ranking import rank_lists
+from trimtab.metrics.per_user import rank_lists
 from trimtab.progress import show_parts
-from trimtab.tables.columns import ITEM, SCORE, USER
-from trimtab.tables.frames import read_ids
+from trimtab.tables.columns import ITEM, SCORE, USER, Table, read_ids, write_frame
 from trimtab.tables.lists import find_repeat, group_scored, group_sets, merge_repeats
 from trimtab.tables.vocabulary import Vocabulary, id_column
 
@@ -60,7 +59,7 @@ def _read_numbered(
 
 def find_users(known: Vocabulary, users: Any | None) -> Codes:
     """Return the codes of the given users, ascending; a warning counts the unknown ones."""
-    if users is not None and len(known) == 0:
+    if users is not None and len(known) == 0:  # ids of any type
         n_users = len(pc.unique(read_ids(users, "users", USER)))
         warn_of_missing(n_users, n_users, "the model has no users")
         return np.empty(0, np.int32)
@@ -84,25 +83,23 @@ def warn_of_missing(n_missing: int, n_users: int, reason: str) -> None:
         )
 
 
-class ScoredRows(NamedTuple):
-    """Scored items of units, in any order."""
+ScoredRows = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
+"""Scored items in any order: positions of requested users, item numbers (below 0 for an empty slot)
+and scores."""
 
-    units: NDArray[Any]  # positions of the requested users
-    items: NDArray[Any]  # item numbers; below 0 for an empty slot
-    scores: NDArray[Any]
 
-    def rank(self, item_codes: Codes, n_units: int, n: int) -> Lists:
-        """Return the n best items of each unit as codes, each once with its best score.
+def rank_rows(rows: ScoredRows, item_codes: Codes, n_units: int, n: int) -> Lists:
+    """Return the n best items of each unit as codes, each once with its best score.
 
-        Rows that are no recommendations are left out: empty slots and scores that are not finite.
-        """
-        scores = self.scores.astype(np.float64)
-        valid = (np.abs(scores) < _SCORE_LIMIT) & (self.items >= 0)  # False for nan
-        units, codes = self.units[valid].astype(np.int32), item_codes[self.items[valid]]
-        lists = group_scored(units, codes, scores[valid], n_units)
-        if find_repeat(lists, len(item_codes)):
-            lists = merge_repeats(lists, "max")
-        return rank_lists(lists, n, np.zeros(len(item_codes)))
+    Rows that are no recommendations are left out: empty slots and scores that are not finite.
+    """
+    units, items, scores = rows
+    valid = (np.abs(scores) < _SCORE_LIMIT) & (items >= 0)  # False for nan
+    codes, heights = item_codes[items[valid]], scores[valid].astype(np.float64)
+    lists = group_scored(units[valid].astype(np.int32), codes, heights, n_units)
+    if find_repeat(lists, len(item_codes)):
+        lists = merge_repeats(lists, "max")
+    return rank_lists(lists, n, np.zeros(len(item_codes)))
 
 
 class Source(NamedTuple):
@@ -154,7 +151,7 @@ def from_matrix(
             hidden_units, hidden = _entries(known[rows])
             pairs = (units * shape[1] + numbers, hidden_units * shape[1] + hidden)
             scores = np.where(np.isin(*pairs), np.nan, scores)
-        return ScoredRows(units, numbers, scores).rank(item_codes, len(rows), n)
+        return rank_rows((units, numbers, scores), item_codes, len(rows), n)
 
     return Source(*shape, block, lists)
 
@@ -184,31 +181,24 @@ def from_best_k(
         settled, waiting = [], np.arange(len(rows))
         k = min(n + 1, n_items)
         while len(waiting):
-            ranked = query(rows[waiting], k).rank(item_codes, len(waiting), k)
-            done = _is_settled(ranked, n, k) | (k == n_items)
+            ranked = rank_rows(query(rows[waiting], k), item_codes, len(waiting), k)
+            done = np.diff(ranked.indptr) < k
+            starts = ranked.indptr[:-1][~done]
+            tied = ranked.scores[starts + n - 1] == ranked.scores[starts + k - 1]
+            done[~done] = ~tied | (k == n_items)
             units = np.repeat(np.arange(len(waiting)), np.diff(ranked.indptr))
-            keep = done[units]
             found = (waiting[units], numbers[ranked.items], ranked.scores)
-            settled.append([values[keep] for values in found])
+            settled.append([values[done[units]] for values in found])
             waiting = waiting[~done]
             k = min(2 * k, n_items)
-        whole = ScoredRows(*(np.concatenate(parts) for parts in zip(*settled, strict=True)))
-        return whole.rank(item_codes, len(rows), n)
+        units, items, scores = map(np.concatenate, zip(*settled, strict=True))
+        return rank_rows((units, items, scores), item_codes, len(rows), n)
 
     return Source(n_users, n_items, block, lists)
 
 
-def _is_settled(ranked: Lists, n: int, k: int) -> Flags:
-    """Return whether the n-th score is above the k-th, or there is no k-th."""
-    full = np.diff(ranked.indptr) == k
-    settled: Flags = ~full
-    starts = ranked.indptr[:-1][full]
-    settled[full] = ranked.scores[starts + n - 1] > ranked.scores[starts + k - 1]
-    return settled
-
-
-def write_lists(source: Source, request: Request) -> Any:
-    """Return the lists of the requested users: user_id, item_id, score."""
+def write_lists(source: Source, request: Request, like: Table | None = None) -> Any:
+    """Return the lists of the requested users, as the type of frame of `like` or of the users."""
     users, user_codes = _read_numbered(request.user_ids, source.n_users, "user_ids", USER)
     items, item_codes = _read_numbered(request.item_ids, source.n_items, "item_ids", ITEM)
     wanted = find_users(users, request.users)
@@ -226,11 +216,12 @@ def write_lists(source: Source, request: Request) -> Any:
         ITEM: items.take(np.concatenate([part.items for part in blocks])),
         SCORE: np.concatenate([part.scores for part in blocks]),
     }
-    return _as_frame_of(pa.table(columns), request.users)
+    return _as_frame_of(columns, request.users) if like is None else write_frame(columns, like)
 
 
-def _as_frame_of(table: pa.Table, users: Any | None) -> Any:
-    """Return a table as the type of frame of `users`, or as it is."""
+def _as_frame_of(columns: dict[str, Any], users: Any | None) -> Any:
+    """Return columns as the type of frame of `users`, or as an Arrow table."""
+    table = pa.table(columns)
     given = None if users is None else nw.from_native(users, pass_through=True)
     if not isinstance(given, nw.DataFrame | nw.LazyFrame):
         return table

@@ -8,12 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trimtab.checks import require_scipy_sparse
-from trimtab.errors import DataError, SettingError
-from trimtab.tables.columns import ITEM, USER
-from trimtab.tables.frames import read_frame
+from trimtab.errors import DataError
+from trimtab.tables.columns import ITEM, USER, read_frame
 from trimtab.tables.vocabulary import Vocabulary
-
-_NO_FEATURES = "leave it out: only LightFM uses features"
 
 
 class UserItems(NamedTuple):
@@ -66,23 +63,6 @@ class Request:
             self.user_ids = self.data.user_ids if self.user_ids is None else self.user_ids
             self.item_ids = self.data.item_ids if self.item_ids is None else self.item_ids
             self.data = self.data.matrix
-
-    def refuse(self, what: str, ids: str | None = None, **others: str) -> None:
-        """Raise if an argument does not apply to this kind of model; only LightFM uses features.
-
-        Args:
-            what: the kind of model.
-            ids: what has the ids already.
-            others: what to do instead, by argument.
-        """
-        remedies = {"user_features": _NO_FEATURES, "item_features": _NO_FEATURES, **others}
-        if ids is not None:
-            remedies |= dict.fromkeys(("user_ids", "item_ids"), f"leave it out: {ids} has the ids")
-        for name, instead in remedies.items():
-            value = getattr(self, name)
-            if value is not None and value is not False:
-                shown = "True" if value is True else f"a {type(value).__name__}"
-                raise SettingError(f"{name}={shown}: not used with {what}; {instead}")
 
     def matrix(self, what: str, n_users: int | None = None, n_items: int | None = None) -> Any:
         """Return `data` as a CSR matrix, users x items; raise if it is missing or misshapen."""

@@ -42,12 +42,13 @@ from trimtab.cli.printing import (
     say_strength,
     say_weighted,
 )
-from trimtab.errors import SettingError
+from trimtab.errors import SettingError, warn
 from trimtab.learn import BiasLearner
 from trimtab.models import ItemBias
 from trimtab.models.exports import require_ending
 from trimtab.models.model import WHOLE, require_strength, text_columns
 from trimtab.parquet import apply as apply_to_files
+from trimtab.store import Store
 from trimtab.tables.columns import ITEM, WEIGHT, ColumnMap
 from trimtab.tables.files import (
     is_csv,
@@ -187,6 +188,7 @@ def export(
     require_writable_folder(out.parent)
     refuse_escape(escape, out)
     loaded = ItemBias.load(bias)
+    _warn_of_reranker(bias)
     missing = loaded.export(out, escape=escape)
     rule = "multiply scores by factor" if loaded.scale == "log" else "add boost to scores"
     say(
@@ -194,6 +196,16 @@ def export(
         f"{int(loaded.excluded.sum())} are excluded: filter them out"
     )
     say_formulas(loaded.table().select([ITEM]), out, escape)
+
+
+def _warn_of_reranker(place: Path) -> None:
+    """Warn if biases are handed over from a store whose version ranks by more than these."""
+    store = Store(place)
+    if store.exists() and "reranker" in (version := store.current()).manifest:
+        warn(
+            f"version {version.number} has a reranker, but only its biases are handed over: users' "
+            f"own purchases do not count; publish its finished lists instead"
+        )
 
 
 def sql(
@@ -215,6 +227,7 @@ def sql(
 ) -> None:
     """Print a query that re-ranks lists with biases inside a database."""
     loaded = ItemBias.load(bias)
+    _warn_of_reranker(bias)
     query = loaded.sql(
         k, lists=lists, biases=biases, exclude=exclude, allowed=allowed,
         columns=ColumnMap.parse(columns), depth=parse_depth(depth),

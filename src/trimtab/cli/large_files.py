@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from trimtab.daily import large_lists
 from trimtab.errors import TrimtabError
 from trimtab.learn import BiasLearner, RerankLearner
 from trimtab.parquet import fit
+from trimtab.replay import large_lists
 from trimtab.tables.columns import COUNT, ITEM, SCORE, USER, WEIGHT, ColumnMap
 from trimtab.tables.files import is_csv, match_id_types, read_table
 from trimtab.tables.rows import ParquetRows

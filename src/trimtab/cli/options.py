@@ -13,7 +13,7 @@ import typer
 from trimtab.abtest.buckets import Experiment
 from trimtab.checks import DUPLICATES, METRICS
 from trimtab.errors import SettingError
-from trimtab.learn.rerank_learner import REPEATS
+from trimtab.learn.learners import REPEATS
 from trimtab.models.list_ranking import ALL
 from trimtab.models.widening import WIDEN
 from trimtab.tables.files import is_csv, require_writable_folder

@@ -18,8 +18,8 @@ from rich.measure import Measurement
 from rich.table import Column, Table
 from rich.text import Text
 
-from trimtab.experiments.pace import CellDone
 from trimtab.models.model import WHOLE, forecast_at
+from trimtab.replay.results import CellDone
 from trimtab.tables.files import count_formulas, is_csv
 
 console = Console()

@@ -9,6 +9,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trimtab.abtest.buckets import CONTROL, TREATMENT, Experiment, neutral
 from trimtab.checks import SCALES
 from trimtab.cli.large_files import fit_large, is_large, open_tables
 from trimtab.cli.options import (
@@ -21,6 +25,8 @@ from trimtab.cli.options import (
     Metric,
     RecsFile,
     Repeats,
+    Salt,
+    ShareOfTest,
     Slots,
     Strength,
     WeightsFile,
@@ -32,6 +38,7 @@ from trimtab.cli.options import (
     parse_depth,
     refuse_escape,
     refuse_overwriting,
+    share_of_test,
 )
 from trimtab.cli.printing import print_json, say, say_formulas, say_strength, say_weighted
 from trimtab.learn import RerankLearner
@@ -39,7 +46,17 @@ from trimtab.models import LeftOut, Reranker, RerankSummary
 from trimtab.models.list_ranking import warn_of
 from trimtab.models.model import WHOLE, require_strength, text_columns
 from trimtab.parquet import apply as apply_to_files
-from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER, WEIGHT, ColumnMap, own_names
+from trimtab.tables.columns import (
+    BUCKET,
+    ITEM,
+    RANK,
+    SCORE,
+    TIMESTAMP,
+    USER,
+    WEIGHT,
+    ColumnMap,
+    own_names,
+)
 from trimtab.tables.files import (
     is_csv,
     read_tables,
@@ -159,10 +176,15 @@ def apply(
             "lists had that the reranker was learned on.",
         ),
     ] = _APPLY.depth,
+    salt: Salt = None,
+    share: ShareOfTest = None,
     escape: Escape = False,
     columns: Columns = None,
 ) -> None:
     """Rank lists with a saved reranker and write the top k.
+
+    With --salt, only the lists of the treatment group are ranked by it, those of the control group
+    by the engine alone; a bucket column shows each user's group.
 
     Users without purchases before --as-of are ranked by the biases of the reranker. If timestamps
     have no time zone but those that it learned from did, --tz says which one they are in.
@@ -174,13 +196,14 @@ def apply(
         out, reranker=reranker, recs=recs, history=history, exclude=exclude, allowed=allowed
     )
     deepest, own = parse_depth(depth), ColumnMap.parse(columns)
+    treated = share_of_test(salt, share)
     loaded = Reranker.load(reranker).with_strength(strength)
     instant = as_of if tz is None else _read_instant(as_of, tz)
     options: dict[str, Any] = {"as_of": instant, "duplicates": duplicates, "depth": deepest}
     reading: dict[str, Any] = {
         "text": text_columns(loaded.bias), "columns": own, "needed": _NEEDED,
     }  # fmt: skip
-    if is_large(recs) and not is_csv(out):
+    if is_large(recs) and salt is None and not is_csv(out):
         files, events, pairs, items = open_tables(recs, history, exclude, allowed, **reading)
         written = apply_to_files(
             loaded, files, out, k, history=events, tz=tz, exclude=pairs, allowed=items, columns=own,
@@ -191,11 +214,26 @@ def apply(
     lists, past, pairs, items = read_tables(recs, history, exclude, allowed, **reading)
     if tz is not None:
         past = _set_zone(past, tz)
-    ranked = loaded.rank(lists, k, history=past, exclude=pairs, allowed=items, **options)
+    shared = {"exclude": pairs, "allowed": items, "duplicates": duplicates, "depth": deepest}
+    ranked = loaded.rank(lists, k, history=past, as_of=instant, **shared)
     warn_of(loaded, ranked, k, deepest, of_later=False)
-    write_table(ranked.top, out, escape)
-    _say_written(ranked.top.num_rows, out, past.num_rows, ranked.left_out)
-    say_formulas(ranked.top, out, escape)
+    top = ranked.top
+    if salt is not None:
+        alone = neutral(loaded.bias).rank(lists, k, **shared).top
+        top = _by_bucket(Experiment(salt, treated), top, alone)
+    write_table(top, out, escape)
+    _say_written(top.num_rows, out, past.num_rows, ranked.left_out)
+    say_formulas(top, out, escape)
+
+
+def _by_bucket(experiment: Experiment, treatment: pa.Table, control: pa.Table) -> pa.Table:
+    """Return the lists of each user's group, with a column that names it."""
+    parts = []
+    for name, top in ((TREATMENT, treatment), (CONTROL, control)):
+        buckets = experiment.assign(top[USER])
+        parts.append(top.append_column(BUCKET, buckets).filter(pc.equal(buckets, name)))
+    whole = pa.concat_tables(parts, promote_options="permissive")
+    return whole.sort_by([(USER, "ascending"), (RANK, "ascending")])
 
 
 def _say_written(n_rows: int, out: Path, n_events: int, left_out: LeftOut) -> None:

@@ -2,97 +2,82 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
-from trimtab.cli.options import Salt, ShareOfTest, StoreFolder, Strength, option, share_of_test
+import typer
+
+from trimtab.cli.options import StoreFolder, option
 from trimtab.cli.printing import say
-from trimtab.serve.settings import ADMIN_TOKEN, HOST, PORT, TOKEN, WORKERS, Settings, read_token
+from trimtab.errors import SettingError
+from trimtab.serve.settings import ADMIN_TOKEN, TOKEN, Settings, read_token
+
+_TOKENS = {"token": TOKEN, "admin_token": ADMIN_TOKEN}  # of which the command takes files
+_METAVARS = {
+    "host": "ADDRESS", "port": "NUMBER", "workers": "NUMBER", "strength": "SHARE", "salt": "NAME",
+    "share": "SHARE", "exposures": "FOLDER", "token": "FILE", "admin_token": "FILE",
+}  # fmt: skip
+_FIXED = "a fixed limit of the service; set a lower one in the proxy in front"
+_GONE = {
+    **dict.fromkeys(
+        ("max_body", "max_items", "max_lists", "max_batch_items", "max_filter", "max_recent",
+         "max_id_length", "max_k", "max_requests", "body_seconds"),
+        _FIXED,
+    ),
+    "max_connections": "a limit for the proxy in front: worker_connections in nginx",
+    "send_seconds": "a limit for the proxy in front: send_timeout in nginx",
+    "poll": "the store is checked twice a second; send SIGHUP to check it at once",
+    "exposure_rows": "a file is written every 10,000 lists",
+    "exposure_seconds": "a file is written every 10 seconds",
+}  # fmt: skip
 
 
-def serve(
-    store: StoreFolder,
-    host: Annotated[
-        str,
-        option("ADDRESS", "Address to listen on. A non-local address needs a token."),
-    ] = HOST,
-    port: Annotated[int, option("NUMBER", "Port to listen on, or 0 for any free port.")] = PORT,
-    workers: Annotated[
-        int, option("NUMBER", "Processes that share the port, one per core; more than 1 on Linux.")
-    ] = WORKERS,
-    poll: Annotated[
-        float, option("SECONDS", "Seconds between checks for a new version.")
-    ] = Settings.poll,
-    strength: Strength = Settings.strength,
-    salt: Salt = None,
-    share: ShareOfTest = None,
-    exposures: Annotated[
-        Path | None, option("FOLDER", "Folder for a log of the lists shown to each user.")
-    ] = None,
-    token_file: Annotated[
-        Path | None, option("FILE", "File with the token, or set TRIMTAB_TOKEN.")
-    ] = None,
-    admin_token_file: Annotated[
-        Path | None, option("FILE", "File with the admin token, or set TRIMTAB_ADMIN_TOKEN.")
-    ] = None,
-    max_body: Annotated[int, option("BYTES", "Maximum bytes in a request.")] = Settings.max_body,
-    max_items: Annotated[int, option("NUMBER", "Maximum items in a list.")] = Settings.max_items,
-    max_lists: Annotated[int, option("NUMBER", "Maximum lists in a batch.")] = Settings.max_lists,
-    max_batch_items: Annotated[
-        int, option("NUMBER", "Maximum items, recent items, and slots, in a batch.")
-    ] = Settings.max_batch_items,
-    max_filter: Annotated[
-        int, option("NUMBER", "Maximum ids in exclude or in allowed.")
-    ] = Settings.max_filter,
-    max_recent: Annotated[
-        int, option("NUMBER", "Maximum recent items of a user.")
-    ] = Settings.max_recent,
-    max_id_length: Annotated[
-        int, option("NUMBER", "Maximum characters in an id.")
-    ] = Settings.max_id_length,
-    max_k: Annotated[int, option("NUMBER", "Maximum slots in a list.")] = Settings.max_k,
-    max_requests: Annotated[
-        int, option("NUMBER", "Maximum concurrent requests.")
-    ] = Settings.max_requests,
-    max_connections: Annotated[
-        int, option("NUMBER", "Maximum open connections; above it, the one idle longest is closed.")
-    ] = Settings.max_connections,
-    body_seconds: Annotated[
-        float, option("SECONDS", "Seconds allowed for a request to arrive.")
-    ] = Settings.body_seconds,
-    send_seconds: Annotated[
-        float, option("SECONDS", "Seconds a client may take to read 64 KiB of its answers.")
-    ] = Settings.send_seconds,
-    exposure_rows: Annotated[
-        int, option("NUMBER", "Maximum lists in a file of --exposures.")
-    ] = Settings.exposure_rows,
-    exposure_seconds: Annotated[
-        float, option("SECONDS", "Seconds between files of --exposures.")
-    ] = Settings.exposure_seconds,
-) -> None:
+def serve(store: Path, **options: Any) -> None:
     """Re-rank lists over HTTP with the served version of a store.
 
     New versions are picked up without a restart; SIGHUP checks for one at once. On SIGTERM or
-    Ctrl-C, requests in progress are finished, and the exit status is 0.
+    Ctrl-C, requests that were sent before are answered, and the exit status is 0.
     """
     from trimtab.serve import run
-    from trimtab.serve.server import log_to_stderr
 
-    settings = Settings(
-        poll=poll, strength=strength, salt=salt, share=share_of_test(salt, share),
-        exposures=exposures,
-        exposure_rows=exposure_rows, exposure_seconds=exposure_seconds,
-        token=read_token(TOKEN, "--token-file", token_file),
-        admin_token=read_token(ADMIN_TOKEN, "--admin-token-file", admin_token_file),
-        max_body=max_body, max_items=max_items, max_lists=max_lists,
-        max_batch_items=max_batch_items, max_filter=max_filter, max_recent=max_recent,
-        max_id_length=max_id_length, max_k=max_k, max_requests=max_requests,
-        max_connections=max_connections,
-        body_seconds=body_seconds, send_seconds=send_seconds,
-    )  # fmt: skip
+    for name, reason in _GONE.items():
+        if options.pop(name) is not None:
+            raise SettingError(f"--{name.replace('_', '-')} is no longer an option: {reason}")
+    for name, variable in _TOKENS.items():
+        path = options.pop(f"{name}_file")
+        options[name] = read_token(variable, f"--{name.replace('_', '-')}-file", path)
 
     def announce(version: int, address: str) -> None:
         say(f"serving version {version} of {store} at {address}, documentation at /docs")
 
-    log_to_stderr()
-    run(store, settings, host=host, port=port, workers=workers, on_ready=announce)
+    run(store, Settings(**options), on_ready=announce)
+
+
+def _parameters() -> Iterator[inspect.Parameter]:
+    """Yield the command's options: the fields of the settings, described by their docstring."""
+    texts = dict(re.findall(r"^ +(\w+): (.*)$", Settings.__doc__ or "", re.MULTILINE))
+    hints = get_type_hints(Settings)
+    yield _parameter("store", StoreFolder, inspect.Parameter.empty)
+    for entry in fields(Settings):
+        name, kind, text = entry.name, hints[entry.name], texts[entry.name]
+        if name in _TOKENS:
+            variable = _TOKENS[name]
+            text = f"File with the {name.replace('_', ' ')}, or set {variable}."
+            name, kind = f"{name}_file", Path | None
+        yield _parameter(name, Annotated[kind, option(_METAVARS[entry.name], text)], entry.default)
+    for name in _GONE:
+        hidden = typer.Option(metavar="VALUE", help="No longer an option.", hidden=True)
+        yield _parameter(name, Annotated[str | None, hidden], None)
+
+
+def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, default=default, annotation=annotation)
+
+
+serve.__signature__ = inspect.Signature(list(_parameters()))  # type: ignore[attr-defined]
+serve.__annotations__ = {own.name: own.annotation for own in _parameters()}

@@ -31,13 +31,12 @@ from trimtab.cli.options import (
 )
 from trimtab.cli.printing import progress_bar, say, say_page, say_weighted
 from trimtab.daily import Month, Simulation
-from trimtab.daily.dated_folder import open_lists
-from trimtab.daily.replayed_lists import ReplayedLists
 from trimtab.daily.simulated_month import PAGE, STORE, require_free
 from trimtab.errors import SettingError, StoreError
-from trimtab.experiments.plan import ENGINES, make_engines, open_log
-from trimtab.experiments.python_engines import is_engine_address
-from trimtab.experiments.results import INCOMPLETE
+from trimtab.replay.dated_folder import open_lists
+from trimtab.replay.plan import ENGINES, make_engines, open_log
+from trimtab.replay.python_engines import is_engine_address
+from trimtab.replay.results import INCOMPLETE
 from trimtab.store import Store
 from trimtab.tables.columns import WEIGHT, ColumnMap
 
@@ -146,7 +145,7 @@ def _open_lists(
     if log is None:
         raise SettingError(f"--lists {lists}: needs --events, the purchases; add it")
     folder = open_lists(lists, log, query, tz, items, ColumnMap.parse(columns))
-    return {"log": folder.log, "supplied": ReplayedLists(folder)}
+    return {"log": folder.log, "supplied": folder}
 
 
 def _replay(simulation: Simulation, out: Path, report: bool) -> None:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-import warnings
-from dataclasses import replace
 from datetime import date
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from trimtab.daily.large_lists import count_users
-from trimtab.errors import RefusedError, TrimtabWarning
-from trimtab.models import ItemBias
+from trimtab.errors import RefusedError
+from trimtab.models import Model
+from trimtab.replay.large_lists import count_users
+from trimtab.replay.outcome import rank_as_engine
 from trimtab.tables.columns import ITEM, USER
 
 _MOST_SHOWN = 10  # items whose shares are added up
@@ -50,22 +49,20 @@ class Shown(NamedTuple):
 
     @staticmethod
     def measure(
-        bias: ItemBias, lists: pa.Table, top: pa.Table, k: int, bought: Concentration,
+        model: Model, lists: pa.Table, top: pa.Table, k: int, bought: Concentration,
         **options: Any,
     ) -> Shown:  # fmt: skip
         """Return the concentration of lists to publish and of the engine's own.
 
         Args:
-            bias: learned biases.
+            model: what was learned.
             lists: the engine's lists.
             top: what is published of them.
             k: number of slots.
             bought: what people bought.
-            options: what may be shown, and `duplicates`, as for `ItemBias.apply`.
+            options: what may be shown, and `duplicates`, as for `Model.rank`.
         """
-        zero = replace(bias, bias=np.zeros(len(bias)))
-        with warnings.catch_warnings(action="ignore", category=TrimtabWarning):
-            engine = zero.apply(lists, k, depth="all", **options)
+        engine = rank_as_engine(model, lists, k, **options)
         return Shown(Concentration.of(engine), Concentration.of(top), bought)
 
     def limit(self) -> float:

@@ -1,24 +1,19 @@
-"""What a refresh learns with: one method, or the one with the best forecast."""
+"""What a refresh publishes: one method, or the one with the best forecast, or no change."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Mapping
-from pathlib import Path
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
-import pyarrow as pa
-
-from trimtab.daily.large_fit import fit_large
-from trimtab.daily.large_lists import StackedLists
-from trimtab.daily.training_tables import TrainingTables
-from trimtab.errors import DataError
-from trimtab.learn import BiasLearner, RerankLearner
-from trimtab.models import ItemBias, Model, Reranker
+from trimtab.models import Model
 from trimtab.models.model import WIDTH_90
 
 BIAS, RERANKER, AUTO = "bias", "reranker", "auto"
 METHODS = (BIAS, RERANKER, AUTO)
+NOTHING = "nothing"  # what AUTO uses if no method gains
 NAMES_IN_BACKTESTS = {"default": BIAS}  # they mean the same here
 
 
@@ -44,35 +39,37 @@ class Choice(NamedTuple):
     why: str
     forecasts: Mapping[str, ForecastOf]
 
+    @property
+    def allowance(self) -> float:
+        """How much the forecast of the method chosen is too high because it was chosen.
+
+        The larger of two estimates is too high by s·φ(d / s) in the mean if they lie d apart, with
+        s the standard error of their difference. This is added up over what the method was ahead
+        of, "change nothing" included, whose lift is 0. Errors count as independent; those of the
+        same windows are not quite, so that it is rather too much than too little.
+        """
+        own = self.forecasts.get(self.method)
+        if own is None or own.lift is None:
+            return 0.0
+        total = 0.0
+        for other in [*self.forecasts.values(), ForecastOf(0.0, 0.0, 0.0)]:
+            if other is own or other.lift is None or other.lift > own.lift:
+                continue
+            error = math.hypot(own.error, other.error)
+            total += error * NormalDist().pdf((own.lift - other.lift) / error) if error else 0.0
+        return total
+
 
 class LearnedTonight(NamedTuple):
     """What a refresh learned."""
 
-    method: str  # one of METHODS but AUTO
-    bias: ItemBias
-    reranker: Reranker | None = None
+    method: str  # one of METHODS but AUTO, or NOTHING
+    model: Model
     choice: Choice | None = None  # of several methods
-
-    @property
-    def model(self) -> Model:
-        """What ranks the lists."""
-        return self.bias if self.reranker is None else self.reranker
-
-    @property
-    def forecast(self) -> ForecastOf:
-        """The forecast of the lift."""
-        return ForecastOf(*self.model.forecast)
-
-    @property
-    def changes_lists(self) -> bool:
-        """Whether anything was learned."""
-        return self.model.changes_lists
 
     def with_strength(self, strength: float) -> LearnedTonight:
         """Return the same at a strength."""
-        reranker = None if self.reranker is None else self.reranker.with_strength(strength)
-        bias = self.bias.with_strength(strength) if reranker is None else reranker.bias
-        return self._replace(bias=bias, reranker=reranker)
+        return self._replace(model=self.model.with_strength(strength))
 
     def describe(self, asked: str) -> dict[str, Any]:
         """Return what the manifest says of the method."""
@@ -80,6 +77,7 @@ class LearnedTonight(NamedTuple):
         if self.choice is not None:
             forecasts = {name: own._asdict() for name, own in self.choice.forecasts.items()}
             told |= {"why": self.choice.why, "forecasts": forecasts}
+            told["allowance"] = self.choice.allowance
         return told
 
 
@@ -95,9 +93,9 @@ def choose_method(forecasts: Mapping[str, ForecastOf], served: str | None) -> Ch
     """
     lifts = {name: own.lift for name, own in forecasts.items() if own.lift and own.lift > 0}
     if not lifts:
-        return Choice(BIAS, "no method gains on held-out windows", forecasts)
+        return Choice(NOTHING, "no method gains on held-out windows", forecasts)
     best = max(lifts, key=lifts.__getitem__)
-    if served is None or served == best:
+    if served in (None, NOTHING, best):
         return Choice(best, f"its forecast, {lifts[best]:+.1%}, is the highest", forecasts)
     if served not in lifts:
         why = f"{served}, used so far, gains nothing on held-out windows; {best} has the best"
@@ -109,73 +107,34 @@ def choose_method(forecasts: Mapping[str, ForecastOf], served: str | None) -> Ch
     return Choice(served, f"{higher} {error.format('less')}", forecasts)
 
 
-class Learners(NamedTuple):
-    """The learners of a refresh, and what they learn from."""
+def learn_best(reranker: Any, served: str | None) -> LearnedTonight:
+    """Return the method with the best forecast: a Reranker, its item part alone, or no change.
 
-    learner: BiasLearner
-    rerank_learner: RerankLearner | None  # for the methods "reranker" and "auto"
-    tables: TrainingTables
-    duplicates: str
-    room: Path  # for temporary files
-
-    def learn(self, method: str, start: ItemBias | None, served: str | None) -> LearnedTonight:
-        """Return what a method learns.
-
-        Args:
-            method: one of METHODS.
-            start: biases to start from, if the learner can.
-            served: the method used so far, for "auto".
-        """
-        try:
-            if method == AUTO:
-                return self._learn_best(served)
-            if method == RERANKER:
-                return self._learn_reranker()
-            return LearnedTonight(method, self._fit_bias(self.learner, start))
-        except DataError as error:  # its message says recs and recent
-            days = ", ".join(map(str, self.tables.days))
-            raise DataError(f"lists of {days} (recs) and events (recent): {error}") from error
-
-    def _learn_reranker(self) -> LearnedTonight:
-        assert self.rerank_learner is not None
-        reranker = self._fit(self.rerank_learner, self._known)
-        return LearnedTonight(RERANKER, reranker.bias, reranker)
-
-    @property
-    def _known(self) -> dict[str, pa.Table | None]:
-        return {"history": self.tables.history, "items": self.tables.catalogue}
-
-    def _fit(self, learner: BiasLearner | RerankLearner, known: Mapping[str, Any]) -> Any:
-        """Return what a learner learns; lists that are too large for memory are read in parts."""
-        tables, recs = self.tables, self.tables.recs
-        if isinstance(recs, StackedLists):
-            start = known.get("start")
-            return fit_large(learner, recs, tables, self.duplicates, self.room, start)
-        return learner.fit(recs, tables.recent, duplicates=self.duplicates, **known)
-
-    def _fit_bias(self, learner: BiasLearner, start: ItemBias | None = None) -> ItemBias:
-        known: dict[str, Any] = self._known if learner.is_hierarchy else {}
-        found: ItemBias = self._fit(learner, known if start is None else {**known, "start": start})
-        return found
-
-    def _learn_best(self, served: str | None) -> LearnedTonight:
-        """Return what the chosen method learned, and pass on only its warnings."""
-        with_reranker, notes = _collect(self._learn_reranker)
-        assert with_reranker.reranker is not None
-        bias = with_reranker._replace(method=BIAS, reranker=None)
-        found = {BIAS: (bias, notes)}
-        if with_reranker.reranker.learned:
-            found[RERANKER] = (with_reranker, notes)
-        choice = choose_method({name: own.forecast for name, (own, _) in found.items()}, served)
-        learned, notes = found[choice.method]
-        for note in notes:
-            warnings.warn_explicit(note.message, note.category, note.filename, note.lineno)
-        return learned._replace(choice=choice)
+    Args:
+        reranker: as learned.
+        served: the method used so far; None at first.
+    """
+    found: dict[str, Model] = {BIAS: reranker.item_bias}
+    if reranker.learned:
+        found[RERANKER] = reranker
+    choice = choose_method(
+        {name: ForecastOf(*model.forecast) for name, model in found.items()}, served
+    )
+    if choice.method == NOTHING:
+        return LearnedTonight(NOTHING, found[BIAS].with_strength(0.0), choice)
+    model = _lower_forecast(found[choice.method], choice.allowance)
+    return LearnedTonight(choice.method, model, choice)
 
 
-def _collect(
-    learn: Callable[[], LearnedTonight],
-) -> tuple[LearnedTonight, list[warnings.WarningMessage]]:
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        return learn(), caught
+def _lower_forecast(model: Any, by: float) -> Model:
+    """Return a model whose forecasts are lower, as it was chosen for the highest."""
+    summary = model.summary
+    names = ("forecast", "forecast_low", "forecast_high")
+    lowered = {name: getattr(summary, name) - by for name in names}
+    at_strengths = {
+        strength: tuple(figure - float(strength) * by for figure in figures)
+        for strength, figures in summary.forecast_by_strength.items()
+    }
+    changed = replace(summary, **lowered, forecast_by_strength=at_strengths)
+    made: Model = replace(model, summary=changed)
+    return made

@@ -1,25 +1,36 @@
-"""Checks before a refresh publishes, in addition to the learner's guard."""
+"""Checks of a refresh, in addition to the learner's guard: before it learns, and of its lists."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from datetime import date
+from datetime import date, timedelta
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trimtab.daily.training_tables import ShopData
-from trimtab.errors import RefusedError, StoreError, warn
-from trimtab.models import ItemBias
+from trimtab.errors import RefusedError, StoreError, TrimtabError, warn
+from trimtab.models import Model
+from trimtab.replay.dated_lists import DatedLists
+from trimtab.replay.large_lists import LIST_COLUMNS, LargeLists, distinct_items
+from trimtab.replay.outcome import rank_as_engine
+from trimtab.replay.shop import ShopData
+from trimtab.replay.training import Training
 from trimtab.store import Store
-from trimtab.tables.columns import ITEM, RANK, USER
-from trimtab.tables.vocabulary import Vocabulary, id_column
+from trimtab.tables.columns import ITEM, RANK, USER, own_names
+from trimtab.tables.files import match_id_types
+from trimtab.tables.log import HOLE, Log, Window, compare_weekday, event_times, find_holes
+from trimtab.tables.rows import ParquetRows, Rows, TableRows
+from trimtab.tables.vocabulary import IdColumn, Vocabulary, id_column
 
 _LEAST_USERS, _FEW_USERS = 0.7, 0.9  # of the users in the training lists; warn below the second
 _LEAST_UNCHANGED = 0.5  # share of slots left unchanged tonight, over the share in training lists
 Rank = Callable[[pa.Table, int], pa.Table]  # lists and a number of slots to their top k
+_MOST_UNKNOWN = 0.5  # share of the entries in tonight's lists
+_SOME_UNKNOWN = 0.1  # from here on, a warning
+_HOUR = 3_600_000_000  # microseconds
+_EARLY = 4 * _HOUR  # before the earliest last sale of the same weekday: the day is not over
 _ADVICE = "check these lists, or pass --accept different-lists"
 
 
@@ -58,7 +69,7 @@ def require_no_concerns(concerns: Sequence[str], changes_lists: bool, current: i
 
 
 def require_similar_lists(
-    bias: ItemBias, newest: tuple[pa.Table, date], top: pa.Table, trained: pa.Table,
+    model: Model, newest: tuple[pa.Table, date], top: pa.Table, trained: pa.Table,
     duplicates: str, rank: Rank, n_users: tuple[int, int],
 ) -> None:  # fmt: skip
     """Refuse lists unlike the training lists: few users, or scores on another scale.
@@ -66,7 +77,7 @@ def require_similar_lists(
     Scores are on another scale when re-ranking changes far more slots than in the training lists.
 
     Args:
-        bias: learned biases.
+        model: what was learned.
         newest: the lists to re-rank, and their day.
         top: these lists re-ranked.
         trained: the newest training lists.
@@ -81,8 +92,8 @@ def require_similar_lists(
     if tonight < _FEW_USERS * usual:
         warn(f"{found}; check whether lists are missing")
     k = int(pc.max(top[RANK]).as_py())
-    share = unchanged_share(bias, listed, top, duplicates)
-    usual_share = unchanged_share(bias, trained, rank(trained, k), duplicates)
+    share = unchanged_share(model, listed, top, duplicates)
+    usual_share = unchanged_share(model, trained, rank(trained, k), duplicates)
     if share < _LEAST_UNCHANGED * usual_share:
         raise RefusedError(
             f"lists of {day}: re-ranking leaves {share:.0%} of the slots unchanged, but "
@@ -92,14 +103,13 @@ def require_similar_lists(
 
 
 def unchanged_share(
-    bias: ItemBias, lists: pa.Table, top: pa.Table, duplicates: str = "error"
+    model: Model, lists: pa.Table, top: pa.Table, duplicates: str = "error"
 ) -> float:
     """Return the share of the engine's own top-k items that stay in the top k."""
     if top.num_rows == 0:
         return 0.0
-    zero = replace(bias, bias=np.zeros(len(bias)))
     k = int(pc.max(top[RANK]).as_py())
-    engine_top = zero.apply(lists, k, duplicates=duplicates, depth="all")
+    engine_top = rank_as_engine(model, lists, k, duplicates=duplicates)
     tables = (engine_top, top)
     _, user_codes = Vocabulary.encode(*(id_column("lists", USER, own[USER]) for own in tables))
     items, item_codes = Vocabulary.encode(*(id_column("lists", ITEM, own[ITEM]) for own in tables))
@@ -108,3 +118,114 @@ def unchanged_share(
         for users, codes in zip(user_codes, item_codes, strict=True)
     )
     return float(np.isin(before, after).mean())
+
+
+def require_known_items(lists: DatedLists, training: Training, data: ShopData) -> None:
+    """Refuse lists to serve if most entries are items that nothing is known of; warn of some.
+
+    An item is known if it is on the training lists or was sold before the day. A category alone
+    is not enough: after a renaming, all new names have one.
+    """
+    known = [
+        id_column("the training lists", ITEM, distinct_items(training.recs)),
+        id_column("events", ITEM, pa.chunked_array([pc.unique(data.log.events[ITEM])])),
+    ]
+    try:
+        day = lists.newest(data.as_of)
+        lists.seen_until(day)
+        share = _unknown_share(lists, day, known)
+    except StoreError as error:
+        if not lists.has_named(error):
+            warn(f"the items of the newest lists are not checked: {error}")
+        return
+    found = (
+        f"lists of {day}: {100 * share:.0f} % of the entries are items that are neither on the "
+        f"training lists nor in the events; what was learned does not apply to them"
+    )
+    if share > _MOST_UNKNOWN:
+        raise RefusedError(
+            f"{found}: not published; check whether ids have changed, or pass --accept "
+            f"unknown-items"
+        )
+    if share > _SOME_UNKNOWN:
+        warn(f"{found}; check whether ids have changed")
+
+
+def warn_if_same(lists: DatedLists, day: date) -> None:
+    """Warn if a day's lists hold what those before them hold.
+
+    That is no error if the engine is trained once a week; if it is trained every night, an old file
+    has a new name.
+    """
+    earlier = [own for own in lists.days if own < day]
+    if earlier and _hold_the_same(lists, earlier[-1], day):
+        warn(
+            f"lists of {day} are the same as those of {earlier[-1]}; check whether the engine has "
+            f"run, unless it is trained less often"
+        )
+
+
+def _hold_the_same(lists: DatedLists, *days: date) -> bool:
+    """Return whether the lists of two days have the same rows in the same order."""
+    try:
+        first, second = (_open_rows(lists, day) for day in days)
+        if first.n_rows != second.n_rows:
+            return False
+        pairs = zip(first.batches(), second.batches(), strict=False)
+        return all(one.equals(other) for one, other in pairs)
+    except TrimtabError:
+        return False  # whatever needs these lists says what is wrong with them
+
+
+def _open_rows(lists: DatedLists, day: date) -> Rows:
+    if lists.is_csv(day):
+        return TableRows(lists.read(day, LIST_COLUMNS, LIST_COLUMNS))
+    return ParquetRows(lists.days[day], LIST_COLUMNS, LIST_COLUMNS, lists.columns)
+
+
+def _unknown_share(lists: DatedLists, day: date, known: list[IdColumn]) -> float:
+    """Return the share of a day's entries whose items are in none of the columns."""
+    items, entries, n_rows = _count_items(lists, day, known[0].kind == "strings")
+    _, (codes, *others) = Vocabulary.encode(items, *known)
+    is_known = pc.is_in(pa.array(codes), pa.chunked_array([pa.array(part) for part in others]))
+    unknown = pc.sum(entries.filter(pc.invert(is_known)), min_count=0).as_py()
+    return float(unknown / max(n_rows, 1))
+
+
+def _count_items(lists: DatedLists, day: date, is_text: bool) -> tuple[IdColumn, Any, int]:
+    """Return the items on a day's lists, how often each is listed, and the number of rows."""
+    large, name = LargeLists.open(lists, day), str(lists.days[day])
+    if large is not None:
+        counted = large.count_items()
+        items = id_column(name, large.rows.own_name(ITEM), counted[ITEM])
+        return items, counted["count_sum"], large.rows.n_rows
+    table = lists.read(day, [ITEM], [ITEM])
+    (table,) = match_id_types([table], [lists.is_csv(day)], [ITEM] if is_text else [])
+    found = table[ITEM].drop_null().value_counts()  # whatever re-ranks them refuses nulls
+    own = own_names(table).get(ITEM, ITEM)
+    items = id_column(name, own, pa.chunked_array([found.field("values")]))
+    return items, found.field("counts"), table.num_rows
+
+
+def require_complete(log: Log, newest: Window, as_of: date) -> None:
+    """Refuse a log that looks incomplete compared with the same weekday of earlier weeks.
+
+    A day of the newest window with far fewer events is refused, and a last day that ends hours
+    earlier than usual.
+    """
+    if holes := find_holes(log, newest, as_of):
+        raise _incomplete(f"{holes[-1]}: {HOLE}")
+    last = compare_weekday(event_times(log), log.tz, as_of - timedelta(1), as_of)
+    if last.usual is None:
+        return
+    earliest = min(int(times[-1]) for times in last.others if len(times))
+    if int(last.sold[-1]) < earliest - _EARLY:
+        hours = (earliest - int(last.sold[-1])) / _HOUR
+        raise _incomplete(
+            f"{last.day} ends {hours:.0f} hours earlier than usual for that weekday: the log looks "
+            f"incomplete"
+        )
+
+
+def _incomplete(finding: str) -> RefusedError:
+    return RefusedError(f"{finding}; wait for the rest, or pass --accept incomplete")

@@ -18,13 +18,13 @@ import numpy as np
 import pyarrow as pa
 
 from trimtab.checks import MOST_DAYS, require_whole
-from trimtab.daily.dated_lists import DatedLists, find_lists
-from trimtab.daily.training_tables import ShopData, read_lists, read_shop_data
 from trimtab.errors import DataError, StoreError, TrimtabError, TrimtabWarning
-from trimtab.metrics.evaluation import evaluate_units
-from trimtab.metrics.intervals import Interval, lift_intervals
-from trimtab.models.item_bias import ItemBias
+from trimtab.metrics.intervals import lift_intervals
 from trimtab.models.model import text_columns
+from trimtab.replay.dated_lists import DatedLists, find_lists
+from trimtab.replay.outcome import judge
+from trimtab.replay.shop import END, ShopData, read_shop_data
+from trimtab.replay.training import read_lists
 from trimtab.store import Store, Version
 from trimtab.tables.columns import ITEM, SCORE, USER, WEIGHT, ColumnMap, GivenColumns
 from trimtab.tables.log import HOLE, Window, event_times, find_holes, rows_of_users
@@ -32,7 +32,6 @@ from trimtab.tables.places import Place, as_place
 from trimtab.tables.times import as_datetime, local_day, read_day, require_zone
 
 _N_DRAWS, _SEED = 1000, 0
-_END = date(9999, 1, 1)  # all events of the log are before it
 _PASS_LISTS = "pass the folder of dated lists (--lists on the command line)"
 
 
@@ -111,7 +110,7 @@ def realised_lifts(
         return []
     zone = versions[-1].manifest.get("tz") if tz is None else tz
     own = ColumnMap.of(columns)
-    data = read_shop_data(events, query, zone, None, _END, own)
+    data = read_shop_data(events, query, zone, None, END, own)
     folder = None if lists is None else as_place(lists)
     judge = _Judge(data, folder, test_days, own)
     return [judge.judge(version) for version in versions]
@@ -161,17 +160,19 @@ class _Judge:
         bought = rows_of_users(window.events(matched.log), listed)
         if bought.num_rows == 0:
             raise DataError(f"no user of the lists of {day} bought anything on these days")
-        finished = version.lists()
-        if finished is not None:
-            finished = rows_of_users(finished, bought)
         if WEIGHT in bought.column_names and not version.manifest.get("weighted"):
             bought = bought.drop_columns(WEIGHT)  # judged as it was learned
-        found, n_users = _compare(bias, rows_of_users(listed, bought), finished, bought)
+        listed = rows_of_users(listed, bought)
+        after, before = (
+            judge(table, bought, bias.summary.k).weighted_buyers(bias.summary.metric)[:, None]
+            for table in (_shown_by(version, listed, bought), listed)
+        )
+        (found,) = lift_intervals(after, before, _N_DRAWS, _SEED)
         if np.isnan(found.lift):
             raise DataError("there is no lift: the engine alone scores 0 on these days")
         holes = find_holes(self._data.log, window, self._last)
         return replace(
-            row, lift=found.lift, lift_low=found.low, lift_high=found.high, n_users=n_users,
+            row, lift=found.lift, lift_low=found.low, lift_high=found.high, n_users=len(before),
             lists=str(day), notes=tuple(f"{hole}: {HOLE}" for hole in holes),
         )  # fmt: skip
 
@@ -179,15 +180,14 @@ class _Judge:
         """Return all lists, and the day of those that a version re-ranked."""
         lists = self._given or self._lists_of(version.manifest)
         reranked = version.manifest.get("reranked")
-        days = [day for day in lists.days if str(day) == reranked or not reranked]
-        days = [day for day in days if day <= as_of]
+        days = [day for day in lists.days if day <= as_of and str(day) == (reranked or str(day))]
         if not days:
             wanted = reranked or f"{as_of} or earlier"
             raise DataError(
                 f"{lists.folder} has no lists of {wanted}; keep lists as long as versions, or "
                 f"{_PASS_LISTS}"
             )
-        return lists, days[-1]
+        return lists, days[-1] if reranked else lists.newest(as_of)
 
     def _lists_of(self, manifest: Mapping[str, Any]) -> DatedLists:
         """Return the lists in the folder that a version was made from."""
@@ -210,25 +210,11 @@ def _merge_pairs(lists: pa.Table, rule: str) -> pa.Table:
     return merged.rename_columns([USER, ITEM, SCORE])
 
 
-def _compare(
-    bias: ItemBias, lists: pa.Table, finished: pa.Table | None, bought: pa.Table
-) -> tuple[Interval, int]:
-    """Return the lift over the engine's own order, and the number of users.
-
-    Args:
-        bias: biases of the version.
-        lists: the engine's lists.
-        finished: the lists that were published with a reranker; None if biases were.
-        bought: purchases of users with a list; a `weight` counts.
-    """
-    metric, k = bias.summary.metric, bias.summary.k
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TrimtabWarning)  # the refresh gave them
-        shown = bias.apply(lists, k) if finished is None else finished
-    weight = WEIGHT if WEIGHT in bought.column_names else None
-    after, before = (
-        evaluate_units(table, bought, k, weight).weighted_buyers(metric)[:, None]
-        for table in (shown, lists)
-    )
-    (found,) = lift_intervals(after, before, _N_DRAWS, _SEED)
-    return found, len(before)
+def _shown_by(version: Version, listed: pa.Table, bought: pa.Table) -> pa.Table:
+    """Return what a version showed: its finished lists, or lists ranked by its biases."""
+    finished = version.lists()
+    if finished is not None:
+        return rows_of_users(finished, bought)
+    bias = version.bias()
+    with warnings.catch_warnings(action="ignore", category=TrimtabWarning):  # given before
+        return bias.apply(listed, bias.summary.k)

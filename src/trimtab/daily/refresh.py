@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,9 +28,6 @@ from trimtab.checks import (
     require_whole,
 )
 from trimtab.daily.concentration import Concentration, Shown
-from trimtab.daily.dated_lists import DatedLists, find_lists
-from trimtab.daily.large_lists import some_lists, without_rows
-from trimtab.daily.list_checks import require_known_items
 from trimtab.daily.method_choice import (
     AUTO,
     BIAS,
@@ -38,21 +35,18 @@ from trimtab.daily.method_choice import (
     NAMES_IN_BACKTESTS,
     RERANKER,
     LearnedTonight,
-    Learners,
+    learn_best,
 )
-from trimtab.daily.new_version import NewVersion
-from trimtab.daily.publish_checks import require_newer_day, require_no_concerns
+from trimtab.daily.publish_checks import (
+    require_complete,
+    require_known_items,
+    require_newer_day,
+    require_no_concerns,
+)
 from trimtab.daily.served_now import ServedNow
-from trimtab.daily.tonight import Limits, TrainedOn, Wanted, read_tonight
-from trimtab.daily.training_tables import (
-    ShopData,
-    TrainingTables,
-    build_training_tables,
-    choose_lists,
-    read_shop_data,
-)
-from trimtab.daily.windows import leave_out_holes, require_complete
+from trimtab.daily.tonight import Limits, Published, Tonight, Usual, read_tonight
 from trimtab.errors import (
+    DataError,
     GuardWarning,
     RefusedError,
     SettingError,
@@ -60,11 +54,20 @@ from trimtab.errors import (
     TrimtabWarning,
 )
 from trimtab.learn import BiasLearner, RerankLearner
-from trimtab.models import ItemBias, Reranker
+from trimtab.models import ItemBias, Model, Reranker
 from trimtab.models.model import require_strength
+from trimtab.models.saved import RERANKER_FOLDER
+from trimtab.replay.dated_lists import DatedLists, find_lists
+from trimtab.replay.large_lists import some_lists, without_rows
+from trimtab.replay.leaked_lists import LeakedListsError
+from trimtab.replay.plan import WINDOWS
+from trimtab.replay.shop import ShopData, read_shop_data
+from trimtab.replay.training import Training, read_training
 from trimtab.store import Store, Version
+from trimtab.store.versions import LISTS, NAMES, TOP
 from trimtab.store.writer import open_writer
 from trimtab.tables.columns import WEIGHT, ColumnMap, GivenColumns
+from trimtab.tables.files import write_table
 from trimtab.tables.log import recent_windows
 from trimtab.tables.places import Address, as_place, without_password
 from trimtab.tables.times import read_day, require_zone
@@ -82,6 +85,11 @@ class Refreshed:
     bias: ItemBias
     warnings: tuple[str, ...]
     reranker: Reranker | None = None
+
+    @property
+    def model(self) -> Model:
+        """What ranks the lists."""
+        return self.reranker or self.bias
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +156,7 @@ class Refresh:
     items: str | Path | None = None
     learner: BiasLearner = field(default_factory=BiasLearner)
     recent_days: int = 3
-    windows: int = 6
+    windows: int = WINDOWS
     learn_on: Any = None
     rerank: bool = False
     keep: int = 14
@@ -245,89 +253,128 @@ class Refresh:
             served = ServedNow.read(store, writer.current)
             with writer.temporary_folder() as room:
                 made = self._make_version(lists, data, served, caught, room)
-                limits = {"exclude": self.exclude, "allowed": self.allowed}
-                number = writer.publish(made.write, made.describe(limits), self.keep)
-        return Refreshed(store.version(number), made.bias, made.notes, made.reranker)
+                number = writer.publish(made.write, made.manifest, self.keep)
+        model = made.model
+        reranker: Any = model if model.needs_events else None
+        return Refreshed(store.version(number), model.item_bias, made.notes, reranker)
 
     def _make_version(
         self, lists: DatedLists, data: ShopData, served: ServedNow,
         caught: list[warnings.WarningMessage], room: Path,
     ) -> NewVersion:  # fmt: skip
         """Return everything that a version holds, before anything is published."""
-        day = data.as_of
-        windows = recent_windows(data.log, day, self.recent_days, self.windows)
-        if INCOMPLETE not in self.accept:
-            require_complete(data.log, windows[0], day)
-        learn_on = None if self.learn_on is None else read_day("learn_on", self.learn_on)
-        chosen = leave_out_holes(data.log, choose_lists(lists, windows, day, learn_on), day)
-        text = served.text_in_csv(lists, data)
-        accept_leaked = LEAKED in self.accept
-        tables, data = build_training_tables(lists, chosen, data, text, accept_leaked, room)
+        if self._publishes_lists:
+            lists.seen_until(lists.newest(data.as_of))  # raises at once if they cannot be read
+        training, data = self._read_training(lists, data, served, room)
         start = served.start_for(self.learner) if self.warm else None
-        if not served.has_type_of(without_rows(tables.recs), ID_TYPE in self.accept):
+        if not served.has_type_of(without_rows(training.recs), ID_TYPE in self.accept):
             start = None
         if UNKNOWN_ITEMS not in self.accept:
-            require_known_items(lists, tables, data)
+            require_known_items(lists, training, data)
         limits = Limits.read(self.exclude, self.allowed, ColumnMap.of(self.columns))
         began = time.perf_counter()
-        learned = self._learners(tables, room).learn(self._asked, start, served.method)
+        learned = self._learn(training, start, served, room)
         seconds = time.perf_counter() - began
         concerns = [str(w.message) for w in caught if issubclass(w.category, GuardWarning)]
         if GUARD not in self.accept:
-            require_no_concerns(concerns, learned.changes_lists, served.number)
+            require_no_concerns(concerns, learned.model.changes_lists, served.number)
         learned = learned.with_strength(self.strength)
-        ranked, bought = None, Concentration.of(tables.recent)
-        if self.rerank or self._asked == AUTO or learned.reranker is not None:
-            tonight = read_tonight(lists, data, learned.bias, limits, self.duplicates, room)
-            accept_others = DIFFERENT_LISTS in self.accept
-            most = self.max_concentration
-            check = TrainedOn(tables.newest_lists, accept_others, bought, most)
-            wanted = Wanted(self.rerank, self._asked == AUTO)
-            ranked = tonight.rank(self.learner.k, learned.bias, learned.reranker, wanted, check)
-            shown = ranked.shown
+        tonight, tables = None, {}
+        if self._publishes_lists:
+            tonight = read_tonight(lists, data, learned.model, limits, self.duplicates, room)
+            tables = self._rank(tonight, learned.model, training)
+            shown = list(tables.values())[-1].shown
         else:
-            shown = self._measure_on_training_lists(learned.bias, tables, bought)
+            shown = self._measure_on_training_lists(learned.model, training)
         ours = (note for note in caught if issubclass(note.category, TrimtabWarning))
         notes = tuple(str(note.message) for note in ours)
-        manifest = self._describe(learned, data, tables, seconds, notes)
-        manifest["concentration"] = shown.describe()
-        manifest["started_from"] = None if start is None else served.number
-        return NewVersion(learned.bias, learned.reranker, ranked, data.names(), manifest, notes)
+        manifest = {
+            **self._describe(learned, data, training, seconds, notes, tonight),
+            "concentration": shown.describe(),
+            "started_from": None if start is None else served.number,
+        }
+        if learned.model.needs_events:
+            manifest["reranker"] = self._describe_reranker(learned.model, tables[LISTS])
+        return NewVersion(learned.model, tables, data.names(), manifest, notes)
 
-    def _measure_on_training_lists(
-        self, bias: ItemBias, tables: TrainingTables, bought: Concentration
-    ) -> Shown:
+    @property
+    def _publishes_lists(self) -> bool:
+        return self.rerank or self._asked in (RERANKER, AUTO)
+
+    def _learn(
+        self, training: Training, start: ItemBias | None, served: ServedNow, room: Path
+    ) -> LearnedTonight:
+        """Return what the method that was asked for learns."""
+        try:
+            if self._asked == BIAS:
+                return LearnedTonight(
+                    BIAS, training.fit(self.learner, self.duplicates, room, start)
+                )
+            reranker = training.fit(self._rerank_learner(), self.duplicates, room)
+        except DataError as error:  # its message says recs and recent
+            days = ", ".join(map(str, training.days))
+            raise DataError(f"lists of {days} (recs) and events (recent): {error}") from error
+        if self._asked == AUTO:
+            return learn_best(reranker, served.method)
+        return LearnedTonight(RERANKER, reranker)
+
+    def _rank(self, tonight: Tonight, model: Model, training: Training) -> dict[str, Published]:
+        """Return tonight's lists by the names of their files."""
+        trained = None if DIFFERENT_LISTS in self.accept else training.newest[0]
+        usual = Usual(trained, Concentration.of(training.recent), self.max_concentration)
+        found, k = {}, self.learner.k
+        if self.rerank:
+            found[TOP] = tonight.rank(model.item_bias, k, usual, TOP, finish=False)
+        if self._asked == AUTO or model.needs_events:
+            found[LISTS] = tonight.rank(model, k, usual, LISTS, finish=True)
+        return found
+
+    def _read_training(
+        self, lists: DatedLists, data: ShopData, served: ServedNow, room: Path
+    ) -> tuple[Training, ShopData]:
+        """Return what is learned from, and the shop's data with ids of the lists' kinds."""
+        windows = recent_windows(data.log, data.as_of, self.recent_days, self.windows)
+        if INCOMPLETE not in self.accept:
+            require_complete(data.log, windows[0], data.as_of)
+        learn_on = None if self.learn_on is None else read_day("learn_on", self.learn_on)
+        text, accepts = served.text_in_csv(lists, data), LEAKED in self.accept
+        try:
+            return read_training(
+                lists, data, windows, learn_on=learn_on, text=text, accept_leaked=accepts, room=room
+            )
+        except LeakedListsError as error:
+            raise RefusedError(
+                f"{error}: not published; learn from lists made before it, or pass --accept "
+                f"{LEAKED}"
+            ) from error
+
+    def _measure_on_training_lists(self, model: Model, training: Training) -> Shown:
         """Return the concentration that biases lead to if no lists are published, after a check."""
-        lists, _ = some_lists(tables.newest_lists)
-        with warnings.catch_warnings(action="ignore", category=TrimtabWarning):
-            top = bias.apply(lists, self.learner.k, duplicates=self.duplicates)
-        shown = Shown.measure(bias, lists, top, self.learner.k, bought, duplicates=self.duplicates)
-        shown.require_below(self.max_concentration, tables.days[0])
+        lists, _ = some_lists(training.newest[0])
+        top = model.rank(lists, self.learner.k, duplicates=self.duplicates).top
+        bought = Concentration.of(training.recent)
+        shown = Shown.measure(model, lists, top, self.learner.k, bought, duplicates=self.duplicates)
+        shown.require_below(self.max_concentration, training.days[0])
         return shown
 
-    def _learners(self, tables: TrainingTables, room: Path) -> Learners:
-        with_reranker = self._asked in (RERANKER, AUTO)
-        rerank_learner = self._rerank_learner() if with_reranker else None
-        return Learners(self.learner, rerank_learner, tables, self.duplicates, room)
-
     def _describe(
-        self, learned: LearnedTonight, data: ShopData, tables: TrainingTables, seconds: float,
-        notes: tuple[str, ...],
+        self, learned: LearnedTonight, data: ShopData, training: Training, seconds: float,
+        notes: tuple[str, ...], tonight: Tonight | None,
     ) -> dict[str, Any]:  # fmt: skip
         """Return the manifest: how the version was made."""
-        bias = learned.bias
-        weighted = {"weighted": True} if WEIGHT in tables.recent.column_names else {}
+        bias = learned.model.item_bias
+        weighted = {"weighted": True} if WEIGHT in training.recent.column_names else {}
         return {
             "as_of": str(data.as_of),
             "tz": data.log.tz,
             "window": {
-                "first": str(tables.windows[-1].first), "days": self.recent_days,
-                "windows": len(tables.windows), "events": tables.recent.num_rows,
+                "first": str(training.windows[-1].first), "days": self.recent_days,
+                "windows": len(training.windows), "events": training.recent.num_rows,
             },
-            "lists": [str(day) for day in tables.days],
+            "lists": [str(day) for day in training.days],
             "lists_folder": without_password(_absolute(self.lists)),
             "duplicates": self.duplicates,
-            "reranked": None,  # the day of tonight's lists, if they are published
+            "reranked": None if tonight is None else str(tonight.day),
             "events": without_password(str(self.events)),
             "method": learned.describe(self._asked),
             "strength": self.strength,
@@ -339,6 +386,41 @@ class Refresh:
             "accepted": sorted(set(self.accept)),
             **weighted,
         }  # fmt: skip
+
+    def _describe_reranker(self, model: Model, finished: Published) -> dict[str, Any]:
+        """Return what the manifest says of a reranker."""
+        limits = {"exclude": self.exclude, "allowed": self.allowed}
+        reranker: Any = model
+        return {
+            "settings": dict(reranker.settings),
+            "summary": asdict(reranker.summary),
+            "events_left_out": finished.left_out._asdict(),
+            **{name: None if path is None else str(path) for name, path in limits.items()},
+        }
+
+
+class NewVersion(NamedTuple):
+    """A version that is ready to be published."""
+
+    model: Model
+    tables: Mapping[str, Published]  # lists by the names of their files
+    names: Any
+    manifest: dict[str, Any]
+    notes: tuple[str, ...]
+
+    def write(self, folder: Path) -> None:
+        """Write the files of the version."""
+        self.model.item_bias.save(folder / "bias")
+        if self.model.needs_events:
+            self.model.save(folder / RERANKER_FOLDER)
+        for name, table in {
+            NAMES: self.names,
+            **{n: own.top for n, own in self.tables.items()},
+        }.items():
+            if isinstance(table, Path):  # already written, on the same disk
+                table.rename(folder / name)
+            elif table is not None:
+                write_table(table, folder / name)
 
 
 @contextmanager

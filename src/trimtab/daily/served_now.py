@@ -1,4 +1,4 @@
-"""The version served now, as a refresh finds it: its item ids, and biases to start from."""
+"""Versions of a store: the one served now as a refresh finds it, and what two differ in."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from trimtab.daily.dated_lists import DatedLists
-from trimtab.daily.training_tables import ShopData
-from trimtab.errors import RefusedError, StoreError, warn
+from trimtab.arrays import Codes, Flags, Floats
+from trimtab.errors import DataError, RefusedError, StoreError, warn
 from trimtab.learn import BiasLearner
 from trimtab.models import ItemBias
 from trimtab.models.model import text_columns
-from trimtab.store import Store
-from trimtab.tables.columns import ITEM
-from trimtab.tables.files import is_csv
-from trimtab.tables.vocabulary import id_column
+from trimtab.replay.dated_lists import DatedLists
+from trimtab.replay.shop import ShopData
+from trimtab.store import Store, Version
+from trimtab.tables.columns import ITEM, NAME
+from trimtab.tables.vocabulary import Vocabulary, id_column
 
 
 class ServedNow(NamedTuple):
@@ -54,7 +55,7 @@ class ServedNow(NamedTuple):
 
         Only if all tables are CSV files, which do not say whether '12' is a number.
         """
-        are_csv = [data.from_csv[0], *(is_csv(path) for path in lists.days.values())]
+        are_csv = [data.from_csv[0], *map(lists.is_csv, lists.days)]
         return text_columns(self.bias) if all(are_csv) else ()
 
     def has_type_of(self, recs: pa.Table, accept_others: bool) -> bool:
@@ -70,3 +71,70 @@ class ServedNow(NamedTuple):
                 f"type of the ids, or pass --accept id-type"
             )
         return found == served
+
+
+def diff(before: Version, after: Version) -> pa.Table:
+    """Return one row per item whose bias or exclusion differs; an unknown item counts as 0.
+
+    Returns:
+        item_id, name (the id if there is none), before, after, move (after minus before),
+        excluded_before, excluded_after. Items whose exclusion changed come first, then by the size
+        of the move, then by id.
+
+    Raises:
+        DataError: the biases of the versions are on different scales.
+    """
+    old, new = before.bias(), after.bias()
+    if old.scale != new.scale:
+        raise DataError(
+            f"version {before.number} has scale='{old.scale}', but version {after.number} has "
+            f"scale='{new.scale}': their biases cannot be compared"
+        )
+    if new.scale == "list" and old.summary.k != new.summary.k:
+        raise DataError(
+            f"version {before.number} has k={old.summary.k}, but version {after.number} has "
+            f"k={new.summary.k}: their biases, on the scale of each list, cannot be compared"
+        )
+    ids, (old_codes, new_codes) = Vocabulary.encode(
+        *(
+            Vocabulary(bias.item_ids, f"version {version.number}", ITEM).column
+            for version, bias in ((before, old), (after, new))
+        )
+    )
+    old_bias, was_excluded = _by_code(old, old_codes, len(ids))
+    new_bias, is_excluded = _by_code(new, new_codes, len(ids))
+    move = new_bias - old_bias
+    rows = np.flatnonzero((move != 0) | (was_excluded != is_excluded))
+    same = was_excluded[rows] == is_excluded[rows]
+    rows = rows[np.lexsort((rows, -np.abs(move[rows]), same))]
+    shown = pa.array(ids.take(rows.astype(np.int32)))
+    return pa.table(
+        {
+            ITEM: shown,
+            NAME: _names(shown, after, before),
+            "before": old_bias[rows],
+            "after": new_bias[rows],
+            "move": move[rows],
+            "excluded_before": was_excluded[rows],
+            "excluded_after": is_excluded[rows],
+        }
+    )
+
+
+def _by_code(bias: ItemBias, codes: Codes, n_items: int) -> tuple[Floats, Flags]:
+    """Return biases and exclusions by the codes of both versions' items."""
+    values, excluded = np.zeros(n_items), np.zeros(n_items, bool)
+    values[codes], excluded[codes] = bias.bias, bias.excluded
+    return values, excluded
+
+
+def _names(ids: pa.Array, *versions: Version) -> pa.Array:
+    """Return item names from the first version that has them; otherwise the ids."""
+    names = pa.nulls(len(ids), pa.string())
+    for version in versions:
+        known = version.names()
+        if known is not None:
+            # One chunk each; ids are compared as text, in case one version has numbers.
+            own = pc.index_in(ids.cast(pa.string()), known[ITEM].combine_chunks().cast(pa.string()))
+            names = pc.coalesce(names, known[NAME].combine_chunks().take(own))
+    return pc.coalesce(names, ids.cast(pa.string()))

@@ -20,7 +20,6 @@ import pyarrow as pa
 
 from trimtab.checks import METRICS, require_choice, require_whole
 from trimtab.daily.refresh import Refresh
-from trimtab.daily.replayed_lists import ReplayedLists
 from trimtab.daily.simulated_month import (
     BIASES_ALONE,
     LISTS,
@@ -31,17 +30,16 @@ from trimtab.daily.simulated_month import (
 )
 from trimtab.engines import Engine
 from trimtab.errors import DataError, RefusedError, SettingError, TrimtabWarning
-from trimtab.experiments.list_makers import Moment, OwnEngine, describe_maker, make_lists
-from trimtab.experiments.pace import Done, Pace
-from trimtab.experiments.results import INCOMPLETE
 from trimtab.learn import BiasLearner
-from trimtab.metrics.evaluation import evaluate_units
 from trimtab.models import Model
-from trimtab.models.list_ranking import warn_of
-from trimtab.tables.columns import TIMESTAMP, TRAINED_UNTIL, WEIGHT
+from trimtab.replay.dated_folder import DatedFolder
+from trimtab.replay.outcome import judge, rank_as_of
+from trimtab.replay.python_engines import OwnEngine, describe_engine, make_lists
+from trimtab.replay.results import INCOMPLETE, Done, Pace
+from trimtab.tables.columns import TRAINED_UNTIL, WEIGHT
 from trimtab.tables.files import read_table, write_table
-from trimtab.tables.log import Log, Window, recent_windows
-from trimtab.tables.times import as_datetime, local_day, microseconds
+from trimtab.tables.log import Log, Window, event_times, recent_windows
+from trimtab.tables.times import local_day
 
 Step = Callable[[str], None]
 
@@ -54,7 +52,7 @@ class Simulation:
         log: purchases; its last `days` whole days are replayed. The catalogue is used as it is at
             the end.
         engine: makes the lists every night, unless `supplied` gives them.
-        supplied: dated lists of another engine, with the same log; the last mornings that they
+        supplied: dated lists of another engine, and the same log; the last mornings that they
             cover are replayed, at most `days`.
         days: number of mornings.
         k: number of slots.
@@ -68,7 +66,7 @@ class Simulation:
 
     log: Log
     engine: Engine | OwnEngine | None = None
-    supplied: ReplayedLists | None = None
+    supplied: DatedFolder | None = None
     days: int = 30
     k: int = 10
     metric: str = "ndcg"
@@ -88,17 +86,16 @@ class Simulation:
 
     def mornings(self) -> list[date]:
         """Return the days to judge: the last whole days of the log."""
-        mornings = self._last_days() if self.supplied is None else self._listed_days()
+        if self.supplied is None:
+            mornings = self._last_days()
+        else:
+            mornings = self.supplied.mornings(self.days, self.recent_days)
         for day in mornings:
             self._require_purchases(day)
         return mornings
 
-    def _listed_days(self) -> list[date]:
-        assert self.supplied is not None
-        return self.supplied.mornings(self.days, self.recent_days)
-
     def _last_days(self) -> list[date]:
-        times = microseconds(self.log.events[TIMESTAMP])
+        times = event_times(self.log)
         first, last = (local_day(times[place], self.log.tz) for place in (0, -1))
         if (last - first).days <= self.days + self.recent_days:
             raise DataError(
@@ -137,9 +134,9 @@ class Simulation:
         """
         mornings = self.mornings()
         prepare_folder(folder)
-        write_table(self.log.events, folder / "events.parquet")
-        items = self.log.items if self.supplied is None else self.supplied.items()
-        write_table(items, folder / "items.parquet")
+        if self.supplied is None:
+            write_table(self.log.events, folder / "events.parquet")
+            write_table(self.log.items, folder / "items.parquet")
         nights = self._nights(mornings)
         for day in nights[: -len(mornings)]:
             self._make_lists(day, nights[0], folder, step)
@@ -171,7 +168,7 @@ class Simulation:
     def lists_on(self, day: date, folder: Path) -> pa.Table:
         """Return the engine's lists of a morning that was replayed in this folder."""
         if self.supplied is not None:
-            return self.supplied.read(day)
+            return self.supplied.find(Window.of(day, 1, self.log.tz).start, day, None)
         return read_table(folder / LISTS / f"{day}.parquet")
 
     def _nights(self, mornings: list[date]) -> list[date]:
@@ -183,11 +180,10 @@ class Simulation:
         return [mornings[0] - timedelta(back) for back in range(before, 0, -1)] + mornings
 
     def _make_lists(self, day: date, first: date, folder: Path, step: Step) -> pa.Table:
-        """Put the lists for a day into the job's folder, and return them."""
+        """Put the lists for a day into the job's folder if they are not made yet; return them."""
         step(f"{day}, lists")
         if self.supplied is not None:
-            self.supplied.put_into(folder / LISTS, day)
-            return self.supplied.read(day)
+            return self.lists_on(day, folder)
         path = folder / LISTS / f"{day}.parquet"
         age = (day - first).days % self.retrain_every
         if age:
@@ -201,8 +197,8 @@ class Simulation:
         """Return the lists of the engine, trained on the events before a day."""
         assert self.engine is not None
         window = Window.of(day, 1, self.log.tz)
-        moment = Moment(window.history(self.log), window.start, day)
-        lists = make_lists(self.engine, moment, None, self.n_listed)
+        known = window.history(self.log)
+        lists = make_lists(self.engine, known, window.start, None, self.n_listed)
         until = pa.scalar(window.start, pa.timestamp("us", tz="UTC"))
         return lists.append_column(TRAINED_UNTIL, pa.repeat(until, lists.num_rows))
 
@@ -210,11 +206,15 @@ class Simulation:
         self, day: date, listed: pa.Table, folder: Path, served: Model | None
     ) -> tuple[dict[str, Any], Model | None]:
         """Refresh once and judge the day; after a refusal, judge what stays served."""
+        files: Any = {
+            "lists": folder / LISTS, "events": folder / "events.parquet",
+            "items": folder / "items.parquet", "tz": self.log.tz,
+        }  # fmt: skip
+        if self.supplied is not None:
+            files = self.supplied.source
         job = Refresh(
-            lists=folder / LISTS, events=folder / "events.parquet", items=folder / "items.parquet",
-            store=folder / STORE, learner=BiasLearner(k=self.k, metric=self.metric),
-            recent_days=self.recent_days, rerank=True, keep=self.days, tz=self.log.tz,
-            reranker=self.reranker,
+            **files, store=folder / STORE, learner=BiasLearner(k=self.k, metric=self.metric),
+            recent_days=self.recent_days, rerank=True, keep=self.days, reranker=self.reranker,
         )  # fmt: skip
         baseline, n_users = self._judge(listed, day)
         row: dict[str, Any] = {"day": str(day), "baseline": baseline, "n_users": n_users}
@@ -226,7 +226,7 @@ class Simulation:
             top, by_bias = self._apply(served, listed, day)
             row["refused"] = str(error)
         else:
-            served, by_bias = done.reranker or done.bias, done.version.top()
+            served, by_bias = done.model, done.version.top()
             top = done.version.lists() if self.reranker else by_bias
             row["seconds"] = done.version.manifest["seconds"]
             row["forecast"] = served.summary.forecast
@@ -242,22 +242,20 @@ class Simulation:
         """Return lists by what stays served, and by its biases alone."""
         if served is None:
             return listed, listed
-        by_bias = served.item_bias.apply(listed, self.k)
-        if not served.needs_events:
-            return by_bias, by_bias
         window = Window.of(day, 1, self.log.tz)
-        known = {"history": window.history(self.log), "as_of": as_datetime(window.start)}
-        ranked = served.rank(listed, self.k, **known)
-        warn_of(served, ranked, self.k, None)
-        return ranked.top, by_bias
+        top, by_bias = (
+            rank_as_of(model, listed, self.k, window.history(self.log), window.start).top
+            for model in (served, served.item_bias)
+        )
+        return top, by_bias
 
     def _judge(self, lists: pa.Table, day: date) -> tuple[float | None, int]:
         """Return the metric by the day's purchases, and the number of buyers; None if 0."""
         truth = Window.of(day, 1, self.log.tz).events(self.log)
-        weight = WEIGHT if WEIGHT in truth.column_names else None  # as the mornings learn
-        if truth.num_rows == 0 or (weight and truth[weight].unique().to_pylist() == [0]):
+        weights = truth[WEIGHT].unique().to_pylist() if WEIGHT in truth.column_names else None
+        if truth.num_rows == 0 or weights == [0]:
             return None, 0
-        means = evaluate_units(lists, truth, self.k, weight).means()
+        means = judge(lists, truth, self.k).means()
         return means[self.metric], int(means["n_users"])
 
     def _about(self, mornings: list[date]) -> dict[str, Any]:
@@ -275,10 +273,10 @@ class Simulation:
     def _about_lists(self) -> dict[str, Any]:
         """Return what the page shows of the engine, or of the supplied lists."""
         if self.supplied is not None:
-            return {"lists": self.supplied.folder.describe()}
+            return {"lists": self.supplied.describe()}
         assert self.engine is not None
         return {
-            "engine": describe_maker(self.engine)["kind"],
+            "engine": describe_engine(self.engine)["kind"],
             "n_listed": self.n_listed,
             "retrain_every": self.retrain_every,
         }

@@ -24,8 +24,16 @@ from trimtab.checks import (
     require_whole,
 )
 from trimtab.errors import DataError
-from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER
-from trimtab.tables.frames import Table, read_frame, read_ids, write_frame
+from trimtab.tables.columns import (
+    ITEM,
+    SCORE,
+    TIMESTAMP,
+    USER,
+    Table,
+    read_frame,
+    read_ids,
+    write_frame,
+)
 from trimtab.tables.times import DAY, as_datetime, microseconds, read_instant, require_before
 from trimtab.tables.vocabulary import Vocabulary, id_column
 from trimtab.threads import run_ranges
@@ -69,7 +77,7 @@ class Purchases(NamedTuple):
 
 
 def gather_purchases(events: Events, weights: Floats) -> Purchases:
-    """Return the distinct purchases of each user."""
+    """Return the distinct purchases of each user; weights are those of the events."""
     key = events.users.astype(np.int64) * events.n_items + events.items
     order = np.lexsort((events.times, key))
     key, times = key[order], events.times[order]
@@ -99,11 +107,11 @@ def pointers(codes: Codes | Ints, n: int) -> Ints:
 
 
 class Sparse(NamedTuple):
-    """A matrix in CSR form: the scores of items by row, or the weights of rows by user."""
+    """A matrix in CSR form: scores of items by row, weights of rows by user, times by state."""
 
     indptr: Ints
     columns: Codes
-    values: Floats
+    values: Any
 
     def take(self, rows: Codes) -> Sparse:
         """Return the given rows; an empty one for -1."""
@@ -114,7 +122,7 @@ class Sparse(NamedTuple):
 
 def mix_lists(weights: Sparse, rows: Sparse, n_items: int, n: int) -> Lists:
     """Return the n best items of each user, by the weighted sum of rows, ties by item."""
-    from trimtab.kernels.row_mixtures import mix_rows
+    from trimtab.kernels.engines import mix_rows
 
     n_users, n = len(weights.indptr) - 1, min(n, n_items)
     return rank_each(mix_rows, n_users, n, n_items, *weights, *rows)
@@ -166,9 +174,8 @@ class Engine(ABC):
 
     def __post_init__(self) -> None:
         for name in ("window_days", "decay_days"):
-            value = getattr(self, name)
-            if value is not None:
-                require_positive(name, value, MOST_DAYS)
+            if getattr(self, name) is not None:
+                require_positive(name, getattr(self, name), MOST_DAYS)
 
     def fit(self, events: Any, as_of: Any) -> Self:
         """Learn from events before an instant, replace what was learned before, and return self.
@@ -179,7 +186,14 @@ class Engine(ABC):
         """
         table = read_frame(events, "events", USER, ITEM, TIMESTAMP)
         instant = read_instant("as_of", as_of)
-        times = _read_times(table)
+        column = table.columns[TIMESTAMP]
+        if not pa.types.is_timestamp(column.type) or column.type.tz is None:
+            raise DataError(
+                f"column '{TIMESTAMP}' of events holds {column.type}: engines need timestamps with "
+                f"a time zone; use trimtab.datasets.make_log(events, tz=...).events"
+            )
+        require_no_nulls("events", TIMESTAMP, column)
+        times = microseconds(column)
         require_before(times, instant)
         users, (user_codes,) = Vocabulary.encode(table.ids(USER))
         items, (item_codes,) = Vocabulary.encode(table.ids(ITEM))
@@ -189,9 +203,8 @@ class Engine(ABC):
                 f"window_days={self.window_days:g}: there are no events in the window before "
                 f"{as_datetime(instant):%Y-%m-%d}; use a longer window"
             )
-        model = self._learn(coded, items)
         sample = Table(table.name, table.columns.slice(0, 0), table.sample, table.lazy)
-        self._fitted = _Fitted(sample, users, items, model)
+        self._fitted = _Fitted(sample, users, items, self._learn(coded, items))
         return self
 
     def recommend(self, users: Any | None = None, n: int = 50) -> Any:
@@ -225,17 +238,6 @@ class Engine(ABC):
     @abstractmethod
     def _score(self, model: Any, users: Codes, n: int) -> Lists:
         """Return the top n of each user, best first, scores above 0; code -1 is an unknown user."""
-
-
-def _read_times(table: Table) -> Ints:
-    column = table.columns[TIMESTAMP]
-    if not pa.types.is_timestamp(column.type) or column.type.tz is None:
-        raise DataError(
-            f"column '{TIMESTAMP}' of events holds {column.type}: engines need timestamps with a "
-            f"time zone; use trimtab.datasets.make_log(events, tz=...).events"
-        )
-    require_no_nulls("events", TIMESTAMP, column)
-    return microseconds(column)
 
 
 def code_users(users: Any | None, known: Vocabulary) -> tuple[Vocabulary, Codes]:

@@ -20,8 +20,7 @@ import pyarrow as pa
 from trimtab.arrays import Codes, Lists
 from trimtab.engines.base import Engine, Events, Sparse, mix_lists, share_rows
 from trimtab.errors import SettingError
-from trimtab.tables.columns import CATEGORY, ITEM
-from trimtab.tables.frames import column_names, read_frame
+from trimtab.tables.columns import CATEGORY, ITEM, column_names, read_frame
 from trimtab.tables.vocabulary import Vocabulary
 
 

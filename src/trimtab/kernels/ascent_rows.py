@@ -9,12 +9,15 @@ Slots count from 0 in the code. Values are whole numbers of quanta, so that sums
 their order.
 
 A row holds the first items of one unit's ranking under the current biases, in the order that
-`top_k` defines: at least k + 1 of them if the unit has that many, because without an item of the
-top k the next one moves up. All other items come after the last one in the row. Empty slots score
--inf. Two bounds per unit spare most looks at a row:
+`ranking` defines: at least k + 1 of them if the unit has that many, because without an item of the
+top k the next one moves up. Empty slots score -inf. Bounds of each unit spare most looks at a row:
 
-    floor         the last score in the row; -inf if the row is the whole ranking
+    floor         items outside the row score at most this; -inf if the row is the whole ranking
+    after_k       the score in slot k + 1
     lowest_hit    the lowest score of a relevant item in the first k + 1 slots that can lose
+
+A change below `after_k` only raises the floor above the scores that changed. Entries below the
+floor are out of date, and are dropped when the row changes next.
 """
 
 from __future__ import annotations
@@ -25,15 +28,15 @@ import numpy as np
 
 from trimtab.arrays import Codes, Floats, Ints, Singles
 from trimtab.kernels.compiling import bare_helper, bare_kernel
-from trimtab.kernels.membership import in_ascending_range, in_range
-from trimtab.kernels.ordered_multiset import BLOCK, OrderedMultiset, add_weight
-from trimtab.kernels.top_k import insert_in_top_k
+from trimtab.kernels.ordered_weights import OrderedWeights, add_weight
+from trimtab.kernels.short_arrays import in_ascending_range, in_range
 
 GROUP = 256  # units that share a lower bound
+_NONE = -2  # in an empty slot
 
 
 class Units(NamedTuple):
-    """What does not change while learning: units in the order of their k-th scores."""
+    """What does not change while learning: units in the order of their first floors."""
 
     k: int
     width: int  # slots of a row
@@ -47,22 +50,26 @@ class Units(NamedTuple):
     bought_indptr: Ints  # by source row, items ascending
     bought_items: Codes
     source: Codes  # unit -> source row
-    kind: Codes  # unit -> row of the next two: its weight and number of relevant items
+    unit_of: Codes  # source row -> unit; -1 for rows that are none
+    kind: Codes  # unit -> row of `hit_values`, by its weight and number of relevant items
     hit_values: Ints  # v_p by [kind, slot]
-    hit_steps: Ints  # v_p - v_{p+1} by [kind, slot]
+
+
+CELL = np.dtype([("score", np.float64), ("item", np.int32)])  # item * 2 + relevant
 
 
 class Rows(NamedTuple):
     """The first slots of all rankings, and what they depend on."""
 
-    scores: Floats  # at unit * width + slot
-    items: Codes  # item * 2 + relevant
+    cells: Any  # of CELL, at unit * width + slot
     floor: Floats
-    lowest_hit: Singles  # small enough to stay in the cache
+    after_k: Singles  # in single precision, rounded down, to stay in the cache
+    lowest_hit: Singles
     group_floor: Floats  # lower bound of `floor` over GROUP units
     bias: Floats  # by item, -inf when excluded
-    losses: OrderedMultiset  # w_p at (score, item) of all hits: what a new item costs all units
-    raised: OrderedMultiset  # items with a positive bias: 1 at (bias, item)
+    raised: Codes  # items with a positive bias, in ranking order
+    n_raised: Ints  # one number
+    losses: OrderedWeights  # w_p at the scores of all hits: what a new item costs all units
     changes: Any  # of `losses`, by one unit
 
 
@@ -74,7 +81,8 @@ def row_width(k: int) -> int:
 @bare_helper
 def hit_step(units, unit, slot, hits_before):
     """w_p: what the metric loses when a hit is pushed from this slot to the next, in quanta."""
-    step = units.hit_steps[units.kind[unit], slot]
+    values = units.hit_values
+    step = values[units.kind[unit], slot] - values[units.kind[unit], slot + 1]
     return step * (1 + hits_before) if units.counts_hits_above else step
 
 
@@ -87,132 +95,144 @@ def round_down(x):
 
 
 @bare_helper
-def _set_bounds(units, rows, unit, n, whole):
-    """Set the bounds of a row of n items; `whole` if the unit has no others."""
+def _set_bounds(units, rows, unit, whole):
+    """Set the bounds of a row; `whole` if the unit has no other items."""
     start = unit * units.width
-    floor = -np.inf if whole else rows.scores[start + n - 1]
+    last = start + units.width - 1
+    while not whole and rows.cells[last].score == -np.inf:
+        last -= 1
+    floor = -np.inf if whole else rows.cells[last].score
     rows.floor[unit] = floor
     rows.group_floor[unit // GROUP] = min(rows.group_floor[unit // GROUP], floor)
-    rows.lowest_hit[unit] = np.inf
-    for slot in range(min(n - 1, units.k), units.first_counted_slot - 1, -1):
-        if rows.items[start + slot] & 1:
-            rows.lowest_hit[unit] = round_down(rows.scores[start + slot])
-            break
+    rows.after_k[unit] = round_down(rows.cells[start + units.k].score)
+    lowest_hit = np.inf
+    for p in range(start + units.first_counted_slot, start + units.k + 1):
+        if rows.cells[p].item & 1:
+            lowest_hit = rows.cells[p].score
+    rows.lowest_hit[unit] = round_down(lowest_hit) if lowest_hit < np.inf else np.inf
 
 
 @bare_helper
-def _add_raised(units, rows, unit, n):
-    """Insert the raised items that a unit does not list, n items in the row; returns n, whole."""
-    raised = rows.raised
-    width = units.width
-    last = (unit + 1) * width - 1
-    source = units.source[unit]
-    whole = True
-    for position in range(raised.n_blocks[0] - 1, -1, -1):
-        block = raised.order[position]
-        for e in range(block * BLOCK + raised.blocks[block].length - 1, block * BLOCK - 1, -1):
-            score = raised.entries[e].key
-            item = np.int32(raised.entries[e].item)
-            # Raised items come in ranking order: after one outside the row, all are.
-            if n == width and score < rows.scores[last]:
-                return n, False
-            if not in_range(units.items, units.indptr[source], units.indptr[source + 1], item):
-                whole = whole and n < width
-                n = insert_in_top_k(rows.items, rows.scores, unit * width, n, width, score, item)
-    return n, whole
+def _is_before(cell, score, marked):
+    """Whether the item in a cell comes before another, by the tie rule."""
+    return cell.score > score or (cell.score == score and cell.item < marked)
+
+
+@bare_helper
+def _raise(cells, first, p, score, marked):
+    """Put an item into cell p, or further up as far as it belongs; returns its cell."""
+    while p > first and not _is_before(cells[p - 1], score, marked):
+        cells[p] = cells[p - 1]
+        p -= 1
+    cells[p].score = score
+    cells[p].item = marked
+    return p
 
 
 @bare_helper
 def fill_row(units, rows, unit):
     """Rank a unit from scratch."""
+    cells = rows.cells
     start = unit * units.width
+    last = start + units.width - 1
     source = units.source[unit]
-    n = np.int64(0)
-    n_ranked = 0
-    for e in range(units.indptr[source], units.indptr[source + 1]):
+    begin = units.indptr[source]
+    end = units.indptr[source + 1]
+    for p in range(start, last + 1):
+        cells[p].score = -np.inf
+        cells[p].item = _NONE
+    n = 0  # items ranked so far
+    for e in range(begin, end):
         item = units.items[e]
         score = units.scores[e] + rows.bias[item]
         if score > -np.inf:
-            n_ranked += 1
-            n = insert_in_top_k(rows.items, rows.scores, start, n, units.width, score, item)
-    whole = n_ranked <= units.width
-    if units.reaches_unlisted:
-        n, no_others = _add_raised(units, rows, unit, n)
-        whole = whole and no_others
+            if not _is_before(cells[last], score, item * 2):
+                _raise(cells, start, min(start + n, last), score, item * 2)
+            n += 1
+    for x in range(rows.n_raised[0] if units.reaches_unlisted else 0):
+        item = rows.raised[x]
+        score = rows.bias[item]
+        if _is_before(cells[last], score, item * 2):
+            n += 1
+            break  # all that follow are outside the row, too
+        if not in_range(units.items, begin, end, item):
+            _raise(cells, start, min(start + n, last), score, item * 2)
+            n += 1
     bought = units.bought_indptr[source]
     bought_end = units.bought_indptr[source + 1]
-    for p in range(start, start + n):
-        item = rows.items[p]
-        rows.items[p] = item * 2 + in_ascending_range(units.bought_items, bought, bought_end, item)
-    for p in range(start + n, start + units.width):
-        rows.scores[p] = -np.inf
-    _set_bounds(units, rows, unit, n, whole)
+    for p in range(start, last + 1):
+        item = cells[p].item >> 1
+        cells[p].item += in_ascending_range(units.bought_items, bought, bought_end, item)
+    _set_bounds(units, rows, unit, n <= units.width)
 
 
 @bare_helper
-def _move_in_row(units, rows, unit, item, relevant, score):
+def stays_below_k(rows, unit, score):
+    """Whether a change at scores up to this one leaves the first k + 1 slots alone.
+
+    If so, all that it changes is the floor.
+    """
+    if score >= rows.after_k[unit]:
+        return False
+    rows.floor[unit] = max(rows.floor[unit], score + abs(score) * 2.0**-50 + 1e-300)
+    return True
+
+
+@bare_helper
+def _move_in_row(units, rows, unit, marked, score):
     """Give an item its new score in a row; -inf takes it out."""
-    width = units.width
-    start = unit * width
-    marked = np.int32(item * 2 + relevant)
-    n = np.int64(0)
-    old = np.int64(-1)
-    new = np.int64(0)  # the number of other items that come before it
-    while n < width and rows.scores[start + n] > -np.inf:
-        other = rows.items[start + n]
-        if other >> 1 == item:
-            old = n
-        else:
-            tied_before = rows.scores[start + n] == score and other < marked
-            new += rows.scores[start + n] > score or tied_before
-        n += 1
+    cells = rows.cells
+    start = unit * units.width
+    last = start + units.width - 1
     whole = rows.floor[unit] == -np.inf
-    n_others = n - (old >= 0)
-    enters = score > -np.inf and (new < n_others or whole)
-    if old < 0 and not enters:
-        return
-    if old < 0:
-        whole = whole and n < width  # otherwise the last item, or this one, stays outside
-        old = min(n, width - 1)
-    if not enters:
-        new = n_others
-    n = min(n_others + enters, width)
-    if new < width:
-        step = 1 if new > old else -1
-        for p in range(start + old, start + new, step):
-            rows.scores[p] = rows.scores[p + step]
-            rows.items[p] = rows.items[p + step]
-        rows.scores[start + new] = score if enters else -np.inf
-        rows.items[start + new] = marked
-    if n <= units.k and not whole:
+    for cell in range(start + units.k + 1, last + 1):
+        if cells[cell].score < rows.floor[unit]:
+            cells[cell].score = -np.inf
+            cells[cell].item = _NONE
+    p = last
+    for cell in range(start, last):
+        if cells[cell].item == marked:
+            p = cell
+    if cells[p].item != marked and cells[p].score > -np.inf:
+        # The last item or this one is outside from now on.
+        whole = False
+        if _is_before(cells[p], score, marked):
+            rows.floor[unit] = cells[p].score
+            return
+    p = _raise(cells, start, p, score, marked)
+    while p < last and cells[p + 1].score > -np.inf and _is_before(cells[p + 1], score, marked):
+        cells[p] = cells[p + 1]
+        p += 1
+    # Behind all others of a row, it may be behind items outside.
+    stays = score > -np.inf and (whole or (p < last and cells[p + 1].score > -np.inf))
+    cells[p].score = score if stays else -np.inf
+    cells[p].item = marked if stays else _NONE
+    if cells[start + units.k].score == -np.inf and not whole:
         fill_row(units, rows, unit)
     else:
-        _set_bounds(units, rows, unit, n, whole)
+        _set_bounds(units, rows, unit, whole)
 
 
 @bare_helper
 def _note_losses(units, rows, unit, sign, n):
     """Add the losses of a unit's hits to n changes, times a sign; returns the new number."""
-    start = unit * units.width
+    if rows.lowest_hit[unit] == np.inf:
+        return n
+    changes = rows.changes
     hits = np.int64(0)
     for slot in range(units.k):
-        score = rows.scores[start + slot]
-        if score == -np.inf:
-            break
-        marked = rows.items[start + slot]
-        if marked & 1:
-            step = hit_step(units, unit, slot, hits) * sign
-            hits += 1
-            key = max(score, 0.0)
+        cell = rows.cells[unit * units.width + slot]
+        if cell.item & 1:
+            key = max(cell.score, 0.0)
             x = 0
-            while x < n and (rows.changes[x].key != key or rows.changes[x].item != marked >> 1):
+            while x < n and changes[x].key != key:
                 x += 1
             if x == n:
-                rows.changes[x].key = key
-                rows.changes[x].item = marked >> 1
-                rows.changes[x].weight = 0
+                changes[x].key = key
+                changes[x].weight = 0
                 n += 1
-            rows.changes[x].weight += step
+            changes[x].weight += hit_step(units, unit, slot, hits) * sign
+            hits += 1
     return n
 
 
@@ -220,58 +240,79 @@ def _note_losses(units, rows, unit, sign, n):
 def _apply_losses(rows, n):
     """Add n changes to the shared losses."""
     for x in range(n):
-        change = rows.changes[x]
-        if change.weight != 0:
-            add_weight(rows.losses, change.key, change.item, change.weight)
+        if rows.changes[x].weight != 0:
+            add_weight(rows.losses, rows.changes[x].key, rows.changes[x].weight)
 
 
 @bare_helper
-def update_row(units, rows, unit, item, relevant, score):
+def update_row(units, rows, unit, marked, score):
     """Give an item its new score in a unit's ranking; -inf takes it out.
 
-    The item's bias, and its entry among the raised items, must be the new ones already.
+    The item's bias, and its place among the raised items, must be the new ones already.
     """
     if not units.reaches_unlisted:
-        _move_in_row(units, rows, unit, item, relevant, score)
+        _move_in_row(units, rows, unit, marked, score)
         return
     n = _note_losses(units, rows, unit, np.int64(-1), np.int64(0))
-    _move_in_row(units, rows, unit, item, relevant, score)
+    _move_in_row(units, rows, unit, marked, score)
     n = _note_losses(units, rows, unit, np.int64(1), n)
     _apply_losses(rows, n)
 
 
+@bare_helper
+def set_bias(rows, item, bias):
+    """Give an item its new bias, and its place among the raised items."""
+    n = rows.n_raised[0]
+    if rows.bias[item] > 0:
+        n -= 1
+        for p in range(_place_raised(rows, n + 1, item), n):
+            rows.raised[p] = rows.raised[p + 1]
+    rows.bias[item] = bias
+    if bias > 0:
+        place = _place_raised(rows, n, item)
+        for p in range(n, place, -1):
+            rows.raised[p] = rows.raised[p - 1]
+        rows.raised[place] = item
+        n += 1
+    rows.n_raised[0] = n
+
+
+@bare_helper
+def _place_raised(rows, n, item):
+    """Where an item is, or belongs, among the first n raised items."""
+    low = 0
+    high = n
+    while low < high:
+        middle = (low + high) >> 1
+        other = rows.raised[middle]
+        before = rows.bias[other] - rows.bias[item]
+        if before > 0 or (before == 0 and other < item):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
 @bare_kernel
-def fill_rows(start, stop, units, rows, unit_of):
-    """Rank the units of the source rows from `start` to `stop` from scratch."""
+def fill_rows(start, stop, units, rows):
+    """Rank the units of some source rows from scratch; returns their metric in quanta."""
+    total = np.int64(0)
     for source in range(start, stop):
-        if unit_of[source] >= 0:
-            fill_row(units, rows, np.int64(unit_of[source]))
-
-
-@bare_kernel
-def add_losses(start, stop, units, rows):
-    """Add the hits of the units from `start` to `stop` to the shared losses."""
-    for unit in range(start, stop):
-        _apply_losses(rows, _note_losses(units, rows, unit, np.int64(1), np.int64(0)))
-
-
-@bare_kernel
-def row_values(start, stop, units, rows, hit_values, value):
-    """Write the metric of each unit's ranking at its source row; returns the sum in quanta.
-
-    `hit_values` are v_p by [kind, slot] for a weight of 1, not in quanta.
-    """
-    quanta = np.int64(0)
-    for unit in range(start, stop):
-        total = 0.0
+        unit = np.int64(units.unit_of[source])
+        if unit < 0:
+            continue
+        fill_row(units, rows, unit)
         hits = 0
-        kind = units.kind[unit]
         for slot in range(units.k):
-            at = unit * units.width + slot
-            if rows.scores[at] > -np.inf and rows.items[at] & 1:
+            if rows.cells[unit * units.width + slot].item & 1:
                 hits += 1
-                n_counted = hits if units.counts_hits_above else 1
-                total += hit_values[kind, slot] * n_counted
-                quanta += units.hit_values[kind, slot] * n_counted
-        value[units.source[unit]] = total
-    return quanta
+                value = units.hit_values[units.kind[unit], slot]
+                total += value * hits if units.counts_hits_above else value
+    return total
+
+
+@bare_kernel
+def add_losses(units, rows):
+    """Add the hits of all units to the shared losses."""
+    for unit in range(len(rows.floor)):
+        _apply_losses(rows, _note_losses(units, rows, unit, np.int64(1), np.int64(0)))

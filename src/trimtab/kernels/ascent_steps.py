@@ -25,16 +25,16 @@ of summation.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trimtab.arrays import Codes, Floats, Ints
-from trimtab.kernels.ascent_rows import GROUP, hit_step, update_row
+from trimtab.kernels.ascent_rows import GROUP, hit_step, set_bias, stays_below_k, update_row
 from trimtab.kernels.compiling import bare_helper, bare_kernel
-from trimtab.kernels.ordered_multiset import add_weight, first_key_over, skip_below
-from trimtab.kernels.short_sorts import STACK, bring_forward, sort_curve
+from trimtab.kernels.ordered_weights import first_key_over, skip_below
+from trimtab.kernels.short_arrays import STACK, bring_forward, sort_curve
 
 MARGIN = 1e-6  # in units of the median k-th score
 _ULPS = 2.0**-46  # 64 ulps of the largest number involved
@@ -43,12 +43,14 @@ _BATCH = 16  # rows
 _LISTER, _BUYER = 1, 2  # marks: why a unit is affected
 
 
+LISTER = np.dtype([("score", np.float64), ("unit", np.int32)])  # unit * 2 + relevant
+
+
 class ByItem(NamedTuple):
-    """By item: the units that list it, their scores of it, and the units that only bought it."""
+    """By item: the units that list it, with their scores, and the units that only bought it."""
 
     indptr: Ints
-    listers: Codes  # unit * 2 + relevant
-    scores: Floats
+    listers: Any  # of LISTER
     buyers_indptr: Ints
     buyers: Codes  # units that do not list the item
 
@@ -85,9 +87,10 @@ def make_scratch(n_units: int, n_hits: int, most_buyers: int, k: int) -> Scratch
     """
     room = 2 * n_hits + most_buyers * (k + 1) + 1
     return Scratch(
-        affected=np.empty(n_units, np.int64),
-        own_scores=np.empty(n_units),
-        postponed=np.empty(n_units, np.int64),
+        # One more, because some units are written before it is known whether they count.
+        affected=np.empty(n_units + 1, np.int64),
+        own_scores=np.empty(n_units + 1),
+        postponed=np.empty(n_units + 1, np.int64),
         up=np.empty(room),
         up_deltas=np.empty(room, np.int64),
         down=np.empty(room),
@@ -99,61 +102,44 @@ def make_scratch(n_units: int, n_hits: int, most_buyers: int, k: int) -> Scratch
 
 
 @bare_kernel
-def gather_by_item(
-    start,
-    stop,
-    writes,
-    units,
-    unit_of,
-    is_candidate,
-    lister_at,
-    buyer_at,
-    listers,
-    scores,
-    buyers,
-    bought_by,
-):
+def gather_by_item(start, stop, units, is_candidate, at, by_item, writes, bought_by):
     """Count or write the units that list each candidate, and those that bought it unlisted.
 
     Args:
         start: first source row.
         stop: one past the last.
-        writes: whether to write, or only to count.
         units: the units.
-        unit_of: source row -> unit, -1 for rows that are none.
         is_candidate: by item.
-        lister_at: by item: where its next lister goes; advanced.
-        buyer_at: by item: where its next buyer goes; advanced.
-        listers: unit * 2 + relevant, by item; filled.
-        scores: of the listers; filled.
-        buyers: units; filled.
+        at: by item: where its next lister and its next buyer go; advanced.
+        by_item: filled, if it `writes`.
+        writes: whether to write, or only to count.
         bought_by: by item: the last unit that bought it without listing it; -1 at first.
     """
+    listers_at, buyers_at = at
     for source in range(start, stop):
-        unit = unit_of[source]
+        unit = units.unit_of[source]
         if unit < 0:
             continue
-        for b in range(units.bought_indptr[source], units.bought_indptr[source + 1]):
+        first_bought = units.bought_indptr[source]
+        end_bought = units.bought_indptr[source + 1]
+        for b in range(first_bought, end_bought):
             bought_by[units.bought_items[b]] = unit
         for e in range(units.indptr[source], units.indptr[source + 1]):
             item = units.items[e]
-            if not is_candidate[item]:
-                continue
-            relevant = bought_by[item] == unit
-            if writes:
-                listers[lister_at[item]] = unit * 2 + relevant
-                scores[lister_at[item]] = units.scores[e]
-            lister_at[item] += 1
-            if relevant:
-                bought_by[item] = -1
-        if not units.reaches_unlisted:
-            continue
-        for b in range(units.bought_indptr[source], units.bought_indptr[source + 1]):
+            if is_candidate[item]:
+                relevant = bought_by[item] == unit
+                if writes:
+                    by_item.listers[listers_at[item]].unit = unit * 2 + relevant
+                    by_item.listers[listers_at[item]].score = units.scores[e]
+                listers_at[item] += 1
+                if relevant:
+                    bought_by[item] = -1
+        for b in range(first_bought, end_bought if units.reaches_unlisted else first_bought):
             item = units.bought_items[b]
             if is_candidate[item] and bought_by[item] == unit:
                 if writes:
-                    buyers[buyer_at[item]] = unit
-                buyer_at[item] += 1
+                    by_item.buyers[buyers_at[item]] = unit
+                buyers_at[item] += 1
 
 
 # The units that an item affects --------------------------------------------------------------
@@ -167,17 +153,8 @@ def _touch_rows(units, rows, affected, start, end):
     for x in range(start, min(start + _BATCH, end)):
         row = (affected[x] >> 2) * width
         for p in (row, row + width // 2, row + width - 1):
-            total += (rows.scores[p] > 0) + rows.items[p]
+            total += rows.cells[p].item
     return total
-
-
-@bare_helper
-def _mark(by_item, item, scratch, lister, buyer):
-    """Mark the units that list the item, and those that bought it without listing it."""
-    for e in range(by_item.indptr[item], by_item.indptr[item + 1]):
-        scratch.marks[by_item.listers[e] >> 1] = lister
-    for e in range(by_item.buyers_indptr[item], by_item.buyers_indptr[item + 1]):
-        scratch.marks[by_item.buyers[e]] = buyer
 
 
 @bare_helper
@@ -191,8 +168,8 @@ def find_listers(rows, by_item, item, cap, scratch):
     n_postponed = np.int64(0)
     highest = max(rows.bias[item], 0.0)
     for e in range(by_item.indptr[item], by_item.indptr[item + 1]):
-        lister = by_item.listers[e]
-        own_score = by_item.scores[e]
+        lister = by_item.listers[e].unit
+        own_score = by_item.listers[e].score
         lowest_hit = rows.lowest_hit[lister >> 1]
         if lister & 1 == 1 or lowest_hit <= own_score + highest:
             scratch.affected[n_affected] = np.int64(lister) * 2 + 1
@@ -212,8 +189,8 @@ def take_postponed(rows, by_item, n_postponed, limit, scratch):
     n_left = np.int64(0)
     for x in range(n_postponed):
         e = scratch.postponed[x]
-        lister = by_item.listers[e]
-        own_score = by_item.scores[e]
+        lister = by_item.listers[e].unit
+        own_score = by_item.listers[e].score
         matters = rows.lowest_hit[lister >> 1] <= own_score + limit
         scratch.affected[n_affected] = np.int64(lister) * 2 + 1
         scratch.own_scores[n_affected] = own_score
@@ -225,7 +202,10 @@ def take_postponed(rows, by_item, n_postponed, limit, scratch):
 
 @bare_helper
 def add_buyers(rows, by_item, item, above, limit, scratch, n_affected):
-    """Add the buyers that do not list the item and whose rows have a floor in (above, limit]."""
+    """Add the buyers that do not list the item and whose rows have a floor in (above, limit].
+
+    Without a limit below, -inf is a floor like any other.
+    """
     for e in range(by_item.buyers_indptr[item], by_item.buyers_indptr[item + 1]):
         floor = rows.floor[by_item.buyers[e]]
         if floor <= limit and (floor > above or above == -np.inf):
@@ -236,23 +216,33 @@ def add_buyers(rows, by_item, item, above, limit, scratch, n_affected):
 
 
 @bare_helper
-def add_showing(rows, by_item, item, scratch, n_affected):
-    """Add the units with a hit that may show the raised item and neither list nor bought it.
+def _mark(by_item, item, scratch, lister, buyer):
+    """Mark the units that list the item, and those that bought it without listing it."""
+    for e in range(by_item.indptr[item], by_item.indptr[item + 1]):
+        scratch.marks[by_item.listers[e].unit >> 1] = lister
+    for e in range(by_item.buyers_indptr[item], by_item.buyers_indptr[item + 1]):
+        scratch.marks[by_item.buyers[e]] = buyer
 
-    A unit shows an unlisted item only if it is raised above the floor of the unit's row.
+
+@bare_helper
+def add_showing(rows, by_item, item, limit, scratch, n_affected, every):
+    """Add the units that do not list the item and whose rows have a floor of at most `limit`.
+
+    No other unit shows an unlisted item with a bias of at most `limit`. Without `every`, only those
+    that bought the item or have a hit that it can push down.
     """
-    bias = rows.bias[item]
     _mark(by_item, item, scratch, _LISTER, _BUYER)
-    n_units = len(rows.floor)
     for group in range(len(rows.group_floor)):
-        if rows.group_floor[group] > bias:
+        if rows.group_floor[group] > limit:
             continue
-        for unit in range(group * GROUP, min(n_units, (group + 1) * GROUP)):
-            shows = rows.floor[unit] <= bias and rows.lowest_hit[unit] < np.inf
-            if shows and scratch.marks[unit] == 0:
-                scratch.affected[n_affected] = unit * 4
-                scratch.own_scores[n_affected] = 0.0
-                n_affected += 1
+        lowest = np.inf
+        for unit in range(group * GROUP, min(len(rows.floor), (group + 1) * GROUP)):
+            lowest = min(lowest, rows.floor[unit])
+            scratch.affected[n_affected] = unit * 4 + scratch.marks[unit]
+            scratch.own_scores[n_affected] = 0.0
+            matters = every | (rows.lowest_hit[unit] <= limit) | (scratch.marks[unit] == _BUYER)
+            n_affected += matters & (rows.floor[unit] <= limit) & (scratch.marks[unit] != _LISTER)
+        rows.group_floor[group] = lowest
     _mark(by_item, item, scratch, 0, 0)
     return n_affected
 
@@ -283,12 +273,12 @@ def add_breakpoints(units, rows, item, scratch, n_affected):
         all_hits = np.int64(0)  # including this item
         above = False  # whether the item is now above this entry
         for p in range(k + 1):
-            score = rows.scores[start + p]
-            marked = rows.items[start + p]
+            score = rows.cells[start + p].score
+            marked = rows.cells[start + p].item
             is_empty = score == -np.inf
             if is_empty and (listed or not relevant):
                 break
-            hit = 0 if is_empty else marked & 1
+            hit = marked & 1
             if units.reaches_unlisted and hit and p < k:
                 step = hit_step(units, unit, p, all_hits)
                 if step != 0:
@@ -296,7 +286,7 @@ def add_breakpoints(units, rows, item, scratch, n_affected):
                     up_deltas[n_up] = step
                     n_up += 1
                 all_hits += 1
-            if marked >> 1 == item and not is_empty:
+            if marked >> 1 == item:
                 above = True
                 continue
             if slot == k:
@@ -366,8 +356,8 @@ def _climb(losses, has_losses, points, deltas, n, limit, rules, to_beat):
     gain_left = _possible_gain(deltas, n)
     rising = False  # since the last bias tried
     e = 0
-    entry = np.int64(0)  # the first block is always the first one
-    position = np.int64(0)
+    entry = np.int64(0)
+    block = np.int64(0)
     n_blocks = losses.n_blocks[0] if has_losses else np.int64(0)
     while True:
         at = points[e] if e < n else np.inf
@@ -375,17 +365,17 @@ def _climb(losses, has_losses, points, deltas, n, limit, rules, to_beat):
             if at > limit or value + gain_left < max(to_beat, best_value):
                 return best_value, best, False
             if has_losses:
-                lost, position, entry = skip_below(losses, position, entry, at)
+                lost, block, entry = skip_below(losses, block, entry, at)
                 value -= lost
-        if position < n_blocks:
+        if block < n_blocks:
             at = min(at, losses.entries[entry].key)
         net = np.int64(0)
         while e < n and points[e] == at:
             net += deltas[e]
             gain_left -= max(deltas[e], 0)
             e += 1
-        if position < n_blocks:
-            lost, position, entry = skip_below(losses, position, entry, np.nextafter(at, np.inf))
+        if block < n_blocks:
+            lost, block, entry = skip_below(losses, block, entry, np.nextafter(at, np.inf))
             net -= lost
         if net == 0 and at < np.inf:
             continue
@@ -416,16 +406,18 @@ def best_bias(units, rows, by_item, item, rules, scratch):
     counts = scratch.counts
     counts[_UP] = counts[_DOWN] = 0
     n_affected, n_postponed = find_listers(rows, by_item, item, rules.cap, scratch)
-    if units.reaches_unlisted and rows.bias[item] > 0:
-        n_affected = add_showing(rows, by_item, item, scratch, n_affected)
-    current = add_breakpoints(units, rows, item, scratch, n_affected)
     buyers_reach = -np.inf
+    if units.reaches_unlisted and rows.bias[item] > 0:
+        buyers_reach = rows.bias[item]
+        n_affected = add_showing(rows, by_item, item, buyers_reach, scratch, n_affected, False)
+    current = add_breakpoints(units, rows, item, scratch, n_affected)
     n_buyers = by_item.buyers_indptr[item + 1] - by_item.buyers_indptr[item]
     if n_buyers > 0:
         budget = _possible_gain(scratch.up_deltas, counts[_UP]) + 2 * units.most * n_buyers
+        above = buyers_reach
         buyers_reach = min(first_key_over(rows.losses, budget), rules.cap)
         buyers_reach = max(buyers_reach, rows.bias[item]) + 4 * rules.margin
-        n_affected = add_buyers(rows, by_item, item, -np.inf, buyers_reach, scratch, np.int64(0))
+        n_affected = add_buyers(rows, by_item, item, above, buyers_reach, scratch, np.int64(0))
         current += add_breakpoints(units, rows, item, scratch, n_affected)
     to_beat = current - _penalty(rows.bias[item], rules) + 1
     sort_curve(scratch.down, scratch.down_deltas, counts[_DOWN], scratch.stack)
@@ -467,42 +459,39 @@ def best_bias(units, rows, by_item, item, rules, scratch):
 @bare_helper
 def _apply_move(units, rows, by_item, item, new, scratch):
     """Give an item its new bias in every row that it enters, leaves or moves in."""
-    old = rows.bias[item]
-    rows.bias[item] = new
-    highest = max(old, new)
-    if units.reaches_unlisted:
-        if old > 0:
-            add_weight(rows.raised, old, item, np.int64(-1))
-        if new > 0:
-            add_weight(rows.raised, new, item, np.int64(1))
-    n_affected = 0
+    highest = max(rows.bias[item], new)
+    set_bias(rows, item, new)
+    n_affected = np.int64(0)
     for e in range(by_item.indptr[item], by_item.indptr[item + 1]):
-        lister = np.int64(by_item.listers[e])
-        scratch.affected[n_affected] = lister * 2
-        scratch.own_scores[n_affected] = by_item.scores[e]
-        n_affected += by_item.scores[e] + highest >= rows.floor[lister >> 1]
+        lister = np.int64(by_item.listers[e].unit)
+        own_score = by_item.listers[e].score
+        scratch.affected[n_affected] = lister * 2 + 1
+        scratch.own_scores[n_affected] = own_score
+        n_affected += own_score + highest >= rows.floor[lister >> 1]
+    if units.reaches_unlisted and highest > 0:
+        n_affected = add_showing(rows, by_item, item, highest, scratch, n_affected, True)
+    n_affected = _leave_out_low(rows, highest, scratch, n_affected)
     for x in range(n_affected):
         if x % _BATCH == 0:
             scratch.counts[_TOUCHED] += _touch_rows(units, rows, scratch.affected, x, n_affected)
-        relevant = np.int32((scratch.affected[x] >> 1) & 1)
-        score = scratch.own_scores[x] + new
-        update_row(units, rows, scratch.affected[x] >> 2, item, relevant, score)
-    if not units.reaches_unlisted or highest <= 0:
-        return
-    _mark(by_item, item, scratch, _LISTER, _BUYER)
-    score = new if new > 0 else -np.inf
-    n_units = len(rows.floor)
-    for group in range(len(rows.group_floor)):
-        if rows.group_floor[group] > highest:
-            continue
-        lowest = np.inf
-        for unit in range(group * GROUP, min(n_units, (group + 1) * GROUP)):
-            if rows.floor[unit] <= highest and scratch.marks[unit] != _LISTER:
-                relevant = np.int32(scratch.marks[unit] == _BUYER)
-                update_row(units, rows, unit, item, relevant, score)
-            lowest = min(lowest, rows.floor[unit])
-        rows.group_floor[group] = lowest
-    _mark(by_item, item, scratch, 0, 0)
+        is_ranked = (scratch.affected[x] & _LISTER) | (new > 0)
+        score = scratch.own_scores[x] + new if is_ranked else -np.inf
+        marked = np.int32(item * 2 + ((scratch.affected[x] >> 1) & 1))
+        update_row(units, rows, scratch.affected[x] >> 2, marked, score)
+
+
+@bare_helper
+def _leave_out_low(rows, highest, scratch, n_affected):
+    """Keep the affected units in which an item with a bias up to `highest` reaches slot k + 1."""
+    n_kept = np.int64(0)
+    for x in range(n_affected):
+        unit = scratch.affected[x] >> 2
+        own_score = scratch.own_scores[x]
+        if not stays_below_k(rows, unit, own_score + highest):
+            scratch.affected[n_kept] = scratch.affected[x]
+            scratch.own_scores[n_kept] = own_score
+            n_kept += 1
+    return n_kept
 
 
 @bare_kernel

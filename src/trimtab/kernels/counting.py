@@ -1,11 +1,212 @@
-"""Counts over lists and events: what was bought, listed, shown and sold."""
+"""Rows to codes and lists, by counting instead of sorting; and what was bought, listed and sold.
+
+Kernels take whole arrays and offsets, because slices share a reference count that threads compete
+for (two threads would take as long as one). Random numbers are splitmix64's (Steele, Lea and Flood
+2014), whose state is one uint64.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from trimtab.kernels.compiling import helper, kernel
-from trimtab.kernels.short_sorts import STACK, sort_curve
+from trimtab.kernels.short_arrays import STACK, first_not_below, sort_curve
+
+# FNV-1a (Fowler, Noll and Vo), finished by `mix`: alone, its high bits know little of the last byte
+_FNV_START = np.uint64(0xCBF29CE484222325)
+_FNV_PRIME = np.uint64(0x100000001B3)
+_MINUS, _ZERO, _TEN = np.uint64(ord("-")), np.uint64(ord("0")), np.uint64(10)
+_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_S27, _S30, _S31 = np.uint64(27), np.uint64(30), np.uint64(31)
+GAMMA = np.uint64(0x9E3779B97F4A7C15)
+_ONE = np.uint64(1)
+_S32 = np.uint64(32)
+
+
+# Ids to codes, rows to lists, hashes and random draws ---------------------------------------------
+
+
+@kernel
+def mark_seen(start, stop, ids, lowest, seen):
+    """Set `seen` at id - lowest for every id that occurs."""
+    for row in range(start, stop):
+        seen[ids[row] - lowest] = True
+
+
+@kernel
+def look_up(start, stop, ids, lowest, codes, out):
+    """Write the code of each id; `codes` is indexed by id - lowest."""
+    for row in range(start, stop):
+        out[row] = codes[ids[row] - lowest]
+
+
+@kernel
+def find_starts(start, stop, units, indptr):
+    """Fill `indptr` from the unit of each row in a range; returns whether the units ascend there.
+
+    If they ascend in all ranges, `indptr` is filled.
+    """
+    last = np.int64(units[start - 1]) if start > 0 else np.int64(-1)
+    for row in range(start, stop):
+        unit = np.int64(units[row])
+        if unit < last:
+            return False
+        for other in range(last + 1, unit + 1):
+            indptr[other] = row
+        last = unit
+    if stop == len(units):
+        for other in range(last + 1, len(indptr)):
+            indptr[other] = stop
+    return True
+
+
+@kernel
+def count_rows(units, indptr):
+    """Fill `indptr`, all 0 before, from the unit of each row."""
+    for row in range(len(units)):
+        indptr[units[row] + 1] += 1
+    for unit in range(len(indptr) - 1):
+        indptr[unit + 1] += indptr[unit]
+
+
+@kernel
+def spread_units(start, stop, indptr, units, ranks):
+    """Write the unit of each entry, and its rank from 1."""
+    for unit in range(start, stop):
+        for e in range(indptr[unit], indptr[unit + 1]):
+            units[e] = unit
+            ranks[e] = e - indptr[unit] + 1
+
+
+@kernel
+def group_scored_rows(units, items, scores, cursors, out, out_scores):
+    """Write items and scores by unit; `cursors` hold each unit's next index and are advanced."""
+    for row in range(len(units)):
+        at = cursors[units[row]]
+        out[at] = items[row]
+        out_scores[at] = scores[row]
+        cursors[units[row]] = at + 1
+
+
+@kernel
+def find_repeat(start, stop, indptr, items, n_items):
+    """The first unit whose list holds an item twice, and the item; (-1, -1) if there is none."""
+    last_seen = np.full(n_items, -1, np.int32)
+    for unit in range(start, stop):
+        for e in range(indptr[unit], indptr[unit + 1]):
+            if last_seen[items[e]] == unit:
+                return unit, items[e]
+            last_seen[items[e]] = unit
+    return -1, -1
+
+
+@helper
+def mix(state):
+    """The finalizer of splitmix64 (Steele, Lea and Flood 2014): every bit depends on all others."""
+    bits = (state ^ (state >> _S30)) * _FIRST
+    bits = (bits ^ (bits >> _S27)) * _SECOND
+    return bits ^ (bits >> _S31)
+
+
+@helper
+def _add_byte(state, byte):
+    """The state of FNV-1a after one more byte."""
+    return (state ^ byte) * _FNV_PRIME
+
+
+@kernel
+def hash_texts(start, stop, offsets, text, out):
+    """Write the hash of each text; that of row r is text[offsets[r]:offsets[r + 1]]."""
+    for row in range(start, stop):
+        state = _FNV_START
+        for at in range(offsets[row], offsets[row + 1]):
+            state = _add_byte(state, np.uint64(text[at]))
+        out[row] = mix(state)
+
+
+@kernel
+def hash_whole_numbers(start, stop, ids, out):
+    """Write the hash of each number's decimal text."""
+    digits = np.empty(20, np.uint64)
+    for row in range(start, stop):
+        state = _FNV_START
+        left = np.uint64(ids[row])
+        if ids[row] < 0:
+            state = _add_byte(state, _MINUS)
+            left = ~left + np.uint64(1)
+        n = 0
+        while n == 0 or left > 0:
+            digits[n] = _ZERO + left % _TEN
+            left //= _TEN
+            n += 1
+        for place in range(n - 1, -1, -1):
+            state = _add_byte(state, digits[place])
+        out[row] = mix(state)
+
+
+@kernel
+def find_text_ranges(start, stop, offsets, text, start_offsets, start_text, out):
+    """Write how many of the ascending first ids of ranges are at most the id of each row.
+
+    Ids are texts in the order of their bytes, which is that of code points. Row r has the bytes
+    text[offsets[r]:offsets[r + 1]]; the first ids are laid out alike.
+    """
+    for row in range(start, stop):
+        low = 0
+        high = len(start_offsets) - 1
+        while low < high:
+            middle = (low + high) >> 1
+            first, end = start_offsets[middle], start_offsets[middle + 1]
+            if _comes_before(text, offsets[row], offsets[row + 1], start_text, first, end):
+                high = middle
+            else:
+                low = middle + 1
+        out[row] = low
+
+
+@helper
+def _comes_before(text, first, end, other, other_first, other_end):
+    """Whether text[first:end] comes before other[other_first:other_end]."""
+    length = min(end - first, other_end - other_first)
+    for at in range(length):
+        if text[first + at] != other[other_first + at]:
+            return text[first + at] < other[other_first + at]
+    return end - first < other_end - other_first
+
+
+@helper
+def start_stream(key, number):
+    """The first state of a numbered stream."""
+    return mix(key ^ mix((np.uint64(number) + _ONE) * GAMMA))
+
+
+@kernel
+def sum_redistributed(moments, cells, indptr, paths, assigned, begins, moving, key, sums):
+    """Fill sums[draw, cell, moment]: over the rows that are treated once units swap their paths.
+
+    Units are sorted by stratum, which `begins` bounds. Only the first `moving` paths of a stratum
+    are treated anywhere, so each draw swaps that many units to its front, where the draw before
+    left them: every order of the units stays as likely.
+    """
+    units = np.arange(len(indptr) - 1)
+    for draw in range(len(sums)):
+        state = start_stream(key, draw)
+        for stratum in range(len(moving)):
+            begin, end = begins[stratum], begins[stratum + 1]
+            for place in range(begin, begin + moving[stratum]):
+                state += GAMMA
+                rest = np.uint64(end - place)
+                chosen = place + np.int64(((mix(state) >> _S32) * rest) >> _S32)
+                unit = units[chosen]
+                units[chosen] = units[place]
+                units[place] = unit
+                for row in range(indptr[unit], indptr[unit + 1]):
+                    if assigned[paths[place], cells[row]]:
+                        for moment in range(moments.shape[1]):
+                            sums[draw, cells[row], moment] += moments[row, moment]
+
+
+# Counts and sums over lists and events ------------------------------------------------------------
 
 
 @helper
@@ -191,3 +392,58 @@ def add_hit_values(
                         np.rint(weights[unit] * value * quanta * relevance[b])
                     )
                     break
+
+
+# The sums that metrics are made of -------------------------------------------------------------
+#
+# A listed item has the relevance r of the unit's purchase of it, or 0 if there is none. With r(p)
+# at rank p and gain(p) = 1 / log2(1 + p), a list of relevances has the sums
+#
+#     total      = sum of r(p)
+#     precisions = sum of r(p) * (r(1) + ... + r(p)) / p
+#     gained     = sum of r(p) * gain(p)
+#     highest    = the largest r(p)
+#     first      = the largest r(p) / p
+#
+# over p = 1..k. In the code p counts from 0. `metrics/per_user.py` makes metrics of them.
+#
+# Each unit is computed by itself, in rank order: any division into ranges gives the same bytes.
+
+
+@kernel
+def find_relevance(start, stop, top_indptr, top_items, indptr, bought, relevance, k, top_relevance):
+    """Write the relevance of each of the first k listed items; a repeated item has it once.
+
+    `bought` is ascending within each unit.
+    """
+    most = 0
+    for unit in range(start, stop):
+        most = max(most, indptr[unit + 1] - indptr[unit])
+    left = np.empty(most, np.float64)
+    for unit in range(start, stop):
+        begin, end = indptr[unit], indptr[unit + 1]
+        for e in range(begin, end):
+            left[e - begin] = relevance[e]
+        for p in range(top_indptr[unit], min(top_indptr[unit] + k, top_indptr[unit + 1])):
+            e = first_not_below(bought, begin, end, top_items[p])
+            if e < end and bought[e] == top_items[p]:
+                top_relevance[p] = left[e - begin]
+                left[e - begin] = 0.0
+
+
+@kernel
+def sum_lists(start, stop, indptr, relevance, gains, k, sums):
+    """Write the sums of each unit's list of relevances, by [sum, unit], in the order above."""
+    for unit in range(start, stop):
+        first = indptr[unit]
+        total, precisions, gained, highest, quickest = 0.0, 0.0, 0.0, 0.0, 0.0
+        for p in range(min(k, indptr[unit + 1] - first)):
+            r = relevance[first + p]
+            if r > 0:
+                total += r
+                precisions += r * total / (p + 1)
+                gained += r * gains[p]
+                highest = max(highest, r)
+                quickest = max(quickest, r / (p + 1))
+        sums[0, unit], sums[1, unit], sums[2, unit] = total, precisions, gained
+        sums[3, unit], sums[4, unit] = highest, quickest

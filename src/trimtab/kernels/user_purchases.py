@@ -18,9 +18,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from trimtab.arrays import LISTED, OWN, TRENDING
 from trimtab.kernels.compiling import helper, kernel
-from trimtab.kernels.list_sources import LISTED, OWN, TRENDING
-from trimtab.kernels.short_sorts import STACK, sort_curve
+from trimtab.kernels.short_arrays import STACK, sort_curve
 
 DAYS = 1 << 20  # numbers of days in a key
 FADING_DAYS = 30.0  # a purchase this old counts 1/e of a new one

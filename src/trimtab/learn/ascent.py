@@ -5,25 +5,21 @@ Sums are fixed-point, so any number of threads gives the same bytes.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets, read_only
 from trimtab.errors import DataError, SettingError
 from trimtab.kernels.hit_value import counts_hits_above, first_counted_slot, hit_value_table
-from trimtab.learn.counted import Counted
-from trimtab.learn.counts import QUANTA, TopK, count_top_k, quanta_below, sum_counts
-from trimtab.learn.scales import largest_of, median_of, penalty_unit
-from trimtab.learn.settings import AscentSettings, LearnerSettings
+from trimtab.learn.counted import QUANTA, Counted, TopK, count_top_k, quanta_below, sum_parts
+from trimtab.learn.settings import LearnerSettings
 from trimtab.learn.units import join_learning, take_learning
-from trimtab.metrics.per_user import unit_metrics
-from trimtab.metrics.ranking import rank_lists
 from trimtab.models.item_bias import ItemBias
-from trimtab.models.list_ranking import common_depth
+from trimtab.models.list_ranking import common_depth, to_scale
 from trimtab.models.model import Summary
-from trimtab.models.scaled_scores import to_scale
 from trimtab.progress import Progress
 from trimtab.tables.columns import ITEM, SCORE, WEIGHT
 from trimtab.tables.vocabulary import Vocabulary
@@ -53,19 +49,18 @@ def fit_ascent(
     choice, _ = counted.choose_units()
     parts = counted.parts.map(take_learning, plan, choice._replace(typical=1.0), False)
     units = join_learning(list(parts))
-    weights = None if np.all(units.weights == 1.0) else units.weights
     largest = float(counts.largest[0])
     unit = 1.0
     if scale == "additive":
         unit = penalty_unit((counts.median_ends(full)[0] for full in (True, False)), largest)
     solution = ascend(
-        to_scale(units.lists, scale, settings.k).lists, units.bought, plan.n_items,
-        settings.ascent, weights, _align_start(start, plan.item_ids, scale), unit, progress,
-        counts.support, counts.before.shown,
+        to_scale(units.lists, scale, settings.k).lists, units.bought, plan.n_items, settings,
+        units.weights, _align_start(start, plan.item_ids, scale), unit, counts.support,
+        counts.before.shown, progress,
     )  # fmt: skip
     reaches = settings.unlisted == "zero"
     given = (plan, scale, solution.bias, solution.excluded, reaches)
-    after: TopK = sum_counts(counted.parts.map(count_top_k, *given))
+    after: TopK = sum_parts(counted.parts.map(count_top_k, *given))
     return _build_result(settings, counted, solution, after)
 
 
@@ -100,8 +95,6 @@ class Solution(NamedTuple):
     gain: Floats
     support: Ints
     unit: float  # the median k-th score
-    before: Floats  # per unit, nan where nothing was bought
-    after: Floats
     objective_before: float
     objective_after: float
     cycles: int
@@ -114,13 +107,13 @@ def ascend(
     lists: Lists,
     bought: Sets,
     n_items: int,
-    settings: AscentSettings,
-    weights: Floats | None = None,
-    start: Floats | None = None,
-    unit: float | None = None,
+    settings: LearnerSettings,
+    weights: Floats,
+    start: Floats | None,
+    unit: float,
+    support: Ints,
+    exposure: Ints,
     progress: Progress | None = None,
-    support: Ints | None = None,
-    exposure: Ints | None = None,
 ) -> Solution:
     """Biases that maximise the penalised metric, one item at a time, each exactly.
 
@@ -129,47 +122,35 @@ def ascend(
         bought: items bought by the same units, ascending in each.
         n_items: number of item codes.
         settings: what to maximise and when to stop.
-        weights: one per unit; all 1 when absent.
-        start: biases to start from; 0 when absent.
-        unit: what penalties and caps are measured in; the median k-th score when absent.
+        weights: one per unit.
+        start: biases to start from; 0 if None.
+        unit: what penalties and caps are measured in.
+        support: buyers of each item.
+        exposure: slots of each item in the engine's own top k.
         progress: called now and then with (cycle, candidates visited in it, candidates).
-        support: buyers of each item; counted in `bought` when absent.
-        exposure: slots of each item in the engine's own top k; counted in `lists` when absent.
     """
     from trimtab.kernels import ascent_steps
 
-    top = rank_lists(lists, settings.k, np.zeros(n_items))
-    kth_score = np.full(lists.n_units, np.nan)
-    filled = np.diff(top.indptr) > 0
-    kth_score[filled] = top.scores[top.indptr[1:][filled] - 1]
-    largest = largest_of(lists.scores)
-    unit = _median_kth_score(lists, kth_score, settings.k, largest) if unit is None else unit
     cap = np.inf if settings.max_bias is None else settings.max_bias * unit
-    if support is None:
-        support = np.bincount(bought.items, minlength=n_items)
-    if exposure is None:
-        exposure = np.bincount(top.items, minlength=n_items)
     excluded = (support == 0) & settings.exclude_unsold
     bias = np.zeros(n_items) if start is None else np.clip(start, -cap, cap)
     bias[excluded] = -np.inf
-    magnitudes = np.array([largest, largest_of(bias[~excluded])])
-    quanta = QUANTA
-    if weights is not None:
-        quanta = min(QUANTA, quanta_below(float(weights.sum())))
+    magnitudes = np.array([_largest(lists.scores), _largest(bias[~excluded])])
+    quanta = min(QUANTA, quanta_below(float(weights.sum())))
     penalty_rate = settings.penalty / unit * quanta
 
-    units, hit_values = _make_units(lists, bought, weights, kth_score, settings, quanta)
-    rows = _make_rows(units, bias)
+    units = _make_units(lists, bought, weights, settings, quanta)
+    rows, metric = _make_rows(units, bias)
+    units, rows = _sort_units(units, rows)
     often = (support >= settings.min_support) | (exposure >= settings.min_exposure)
     by_item = _gather_by_item(units, ~excluded & often)
     order = _visiting_order(by_item, support + exposure)
     scratch = ascent_steps.make_scratch(
         len(units.source), _count_hits(units), int(support.max(initial=0)), settings.k
     )
-    after = np.where(np.diff(bought.indptr) > 0, 0.0, np.nan)
     gain = np.zeros(n_items, np.int64)
     penalties = np.rint(penalty_rate * np.abs(bias[~excluded])).astype(np.int64)
-    sums = np.array([_value_rows(units, rows, hit_values, after), penalties.sum()])
+    sums = np.array([metric, penalties.sum()])
     objective_before = (sums[0] - sums[1]) / quanta
 
     cycles = updates = 0
@@ -192,15 +173,12 @@ def ascend(
             or changed < settings.min_updates * len(order)
             or gained < _LEAST_GAIN * abs(objective)
         )
-    _value_rows(units, rows, hit_values, after)
     return Solution(
         bias=np.where(excluded, 0.0, bias),
         excluded=excluded,
         gain=gain / quanta,
         support=support,
         unit=unit,
-        before=getattr(unit_metrics(top, bought, settings.k), settings.metric),
-        after=after,
         objective_before=objective_before,
         objective_after=(sums[0] - sums[1]) / quanta,
         cycles=cycles,
@@ -210,34 +188,39 @@ def ascend(
     )
 
 
-def _median_kth_score(lists: Lists, kth_score: Floats, k: int, largest: float) -> float:
-    """The unit of penalties and caps: the median k-th score of full lists, or of all."""
-    full, filled = np.diff(lists.indptr) >= k, ~np.isnan(kth_score)
-    return penalty_unit((median_of(kth_score[some]) for some in (full, filled)), largest)
+def penalty_unit(median_kth_scores: Iterable[float], largest: float) -> float:
+    """The unit of penalties and caps: the first |median k-th score| that is not 0.
+
+    Args:
+        median_kth_scores: medians to try in turn: of full lists, then of all lists.
+        largest: absolute score, if all medians are 0 or missing (nan).
+    """
+    for median in median_kth_scores:
+        if not np.isnan(median) and median != 0:
+            return float(abs(median))
+    return largest or 1.0
+
+
+def _largest(numbers: Floats) -> float:
+    """The largest absolute value, found without a copy of the array."""
+    return max(float(numbers.max(initial=0.0)), -float(numbers.min(initial=0.0)))
 
 
 def _make_units(
-    lists: Lists, bought: Sets, weights: Floats | None, kth_score: Floats,
-    settings: AscentSettings, quanta: float,
-) -> tuple[Units, Floats]:  # fmt: skip
-    """The units that can gain or lose, and the value of a hit by [kind of unit, slot].
-
-    They are sorted by k-th score, because a raised item reaches low ones first.
-    """
+    lists: Lists, bought: Sets, weights: Floats, settings: LearnerSettings, quanta: float
+) -> Units:
+    """The units that can gain or lose."""
     from trimtab.kernels.ascent_rows import Units, row_width
 
     k = settings.k
     filled = (np.diff(bought.indptr) > 0) & (np.diff(lists.indptr) > 0)
-    learning = np.flatnonzero(filled if weights is None else filled & (weights > 0))
-    source = learning[np.argsort(kth_score[learning], kind="stable")].astype(np.int32)
+    source = np.flatnonzero(filled & (weights > 0)).astype(np.int32)
     max_hits = np.minimum(k, np.diff(bought.indptr)[source])
-    levels, level = np.unique(
-        np.ones(len(source)) if weights is None else weights[source], return_inverse=True
-    )
+    levels, level = np.unique(weights[source], return_inverse=True)
     kinds, kind = np.unique(level * (k + 1) + max_hits, return_inverse=True)
     table = hit_value_table(settings.metric, k)[kinds % (k + 1)]
     in_quanta = np.rint(levels[kinds // (k + 1), None] * (table * quanta)).astype(np.int64)
-    units = Units(
+    return Units(
         k=k,
         width=row_width(k),
         first_counted_slot=first_counted_slot(settings.metric, k),
@@ -250,11 +233,17 @@ def _make_units(
         bought_indptr=read_only(bought.indptr),
         bought_items=read_only(bought.items),
         source=source,
+        unit_of=_invert(source, lists.n_units),
         kind=kind.astype(np.int32),
         hit_values=in_quanta,
-        hit_steps=in_quanta[:, :-1] - in_quanta[:, 1:],
     )
-    return units, table
+
+
+def _invert(source: Codes, n_rows: int) -> Codes:
+    """The unit of each source row, -1 for none."""
+    unit_of = np.full(n_rows, -1, np.int32)
+    unit_of[source] = np.arange(len(source), dtype=np.int32)
+    return unit_of
 
 
 def _count_hits(units: Units) -> int:
@@ -262,81 +251,81 @@ def _count_hits(units: Units) -> int:
     return int(np.minimum(units.k, np.diff(units.bought_indptr)[units.source]).sum())
 
 
-def _number_units(units: Units) -> Codes:
-    """The unit of each source row; -1 for rows that are none."""
-    unit_of = np.full(len(units.indptr) - 1, -1, np.int32)
-    unit_of[units.source] = np.arange(len(units.source), dtype=np.int32)
-    return unit_of
+def _make_rows(units: Units, bias: Floats) -> tuple[Rows, int]:
+    """The current ranking of every unit and all that depends on it, and the metric in quanta."""
+    from trimtab.kernels import ascent_rows, ordered_weights
 
-
-def _make_rows(units: Units, bias: Floats) -> Rows:
-    """The current ranking of every unit, with its shared losses and the raised items."""
-    from trimtab.kernels import ascent_rows, ordered_multiset
-
-    n_units, n_cells = len(units.source), len(units.source) * units.width
-    raised = np.flatnonzero(bias > 0) if units.reaches_unlisted else np.empty(0, np.int64)
-    n_hits = _count_hits(units) if units.reaches_unlisted else 0
+    n_units = len(units.source)
+    losses = ordered_weights.make_weights(_count_hits(units) if units.reaches_unlisted else 0)
     rows = ascent_rows.Rows(
-        scores=np.empty(n_cells),
-        items=np.empty(n_cells, np.int32),
+        cells=np.empty(n_units * units.width, ascent_rows.CELL),
         floor=np.empty(n_units),
+        after_k=np.empty(n_units, np.float32),
         lowest_hit=np.empty(n_units, np.float32),
-        group_floor=np.full(-(-n_units // ascent_rows.GROUP), np.inf),
+        group_floor=np.full(-(-n_units // ascent_rows.GROUP), -np.inf),
         bias=bias,
-        losses=ordered_multiset.make_multiset(n_hits),
-        raised=ordered_multiset.make_multiset(len(bias) if units.reaches_unlisted else 0),
-        changes=np.zeros(2 * units.k, ordered_multiset.ENTRY),
+        raised=np.argsort(-bias, kind="stable").astype(np.int32),
+        n_raised=np.array([np.count_nonzero(bias > 0)]),
+        losses=losses,
+        changes=np.zeros(2 * units.k, losses.entries.dtype),
     )
-    ordered_multiset.add_weights(rows.raised, bias[raised], raised, np.ones_like(raised))
-    run_ranges(ascent_rows.fill_rows, len(units.indptr) - 1, units, rows, _number_units(units))
-    starts = np.arange(0, n_units, ascent_rows.GROUP)
-    rows.group_floor[:] = np.minimum.reduceat(rows.floor, starts) if n_units else 0.0
+    metric = sum(run_ranges(ascent_rows.fill_rows, len(units.unit_of), units, rows))
     if units.reaches_unlisted:
-        ascent_rows.add_losses(0, n_units, units, rows)
-    return rows
+        ascent_rows.add_losses(units, rows)
+    return rows, metric
 
 
-def _value_rows(units: Units, rows: Rows, hit_values: Floats, by_unit: Floats) -> int:
-    """The metric's sum in quanta; the metric of each unit is written into `by_unit`."""
-    from trimtab.kernels import ascent_rows
+def _sort_units(units: Units, rows: Rows) -> tuple[Units, Rows]:
+    """The same, sorted by floor, because a raised item reaches low ones first."""
+    from trimtab.kernels.ascent_rows import GROUP
 
-    sums = run_ranges(ascent_rows.row_values, len(units.source), units, rows, hit_values, by_unit)
-    return int(sum(sums))
+    order = np.argsort(rows.floor, kind="stable")
+    source, floor = units.source[order], rows.floor[order]
+    cells = rows.cells.reshape(-1, units.width).take(order, axis=0)
+    units = units._replace(
+        source=source, unit_of=_invert(source, len(units.unit_of)), kind=units.kind[order]
+    )
+    rows = rows._replace(
+        cells=cells.ravel(),
+        floor=floor,
+        after_k=rows.after_k[order],
+        lowest_hit=rows.lowest_hit[order],
+        group_floor=floor[::GROUP].copy(),
+    )
+    return units, rows
 
 
 def _gather_by_item(units: Units, is_candidate: Flags) -> ByItem:
     """Lists and purchases by item, source rows ascending in each for any number of threads."""
     from trimtab.kernels import ascent_steps
 
-    n_rows = len(units.indptr) - 1
-    unit_of = _number_units(units)
+    n_rows, n_items = len(units.unit_of), len(is_candidate)
     at: dict[int, Ints] = {}  # first row of a part -> where its listers and buyers go, by item
 
-    def gather(first: int, stop: int, writes: bool, *filled: Any) -> None:
-        if not writes:
-            at[first] = np.zeros((2, len(is_candidate)), np.int64)
+    def gather(first: int, stop: int, by_item: ByItem, writes: bool) -> None:
+        places = at.setdefault(first, np.zeros((2, n_items), np.int64))
+        nobody = np.full(n_items, -1, np.int32)
         ascent_steps.gather_by_item(
-            first,
-            stop,
-            writes,
-            units,
-            unit_of,
-            is_candidate,
-            *at[first],
-            *filled,
-            np.full(len(is_candidate), -1, np.int32),
+            first, stop, units, is_candidate, places, by_item, writes, nobody
         )
 
-    run_ranges(gather, n_rows, False, np.empty(0, np.int32), np.empty(0), np.empty(0, np.int32))
+    by_item = _empty_by_item(np.zeros((2, n_items + 1), np.int64))
+    run_ranges(gather, n_rows, by_item, False)
     counts = np.stack([at[first] for first in sorted(at)], axis=-1)  # [which, item, part]
     ends = np.cumsum(counts.reshape(2, -1), axis=1).reshape(counts.shape)
     for part, first in enumerate(sorted(at)):
         at[first][:] = (ends - counts)[:, :, part]
-    indptr, buyers_indptr = np.hstack([np.zeros((2, 1), np.int64), ends[:, :, -1]])
-    listers, scores = np.empty(indptr[-1], np.int32), np.empty(indptr[-1])
-    buyers = np.empty(buyers_indptr[-1], np.int32)
-    run_ranges(gather, n_rows, True, listers, scores, buyers)
-    return ascent_steps.ByItem(indptr, listers, scores, buyers_indptr, buyers)
+    by_item = _empty_by_item(np.hstack([np.zeros((2, 1), np.int64), ends[:, :, -1]]))
+    run_ranges(gather, n_rows, by_item, True)
+    return by_item
+
+
+def _empty_by_item(indptr: Ints) -> ByItem:
+    """Room for listers and buyers, from where each item's start."""
+    from trimtab.kernels.ascent_steps import LISTER, ByItem
+
+    n_listers, n_buyers = indptr[:, -1]
+    return ByItem(indptr[0], np.empty(n_listers, LISTER), indptr[1], np.empty(n_buyers, np.int32))
 
 
 def _visiting_order(by_item: ByItem, weight: Ints) -> Codes:

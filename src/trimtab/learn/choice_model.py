@@ -1,4 +1,4 @@
-"""The choice model: coefficients of features, and effects of items, with priors.
+"""The choice model: coefficients of features, and effects of items, with priors; and its units.
 
 The model is a smooth approximation of the metric. It finds the direction to move in; the exact
 metric on what is held out decides how far.
@@ -9,13 +9,19 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from trimtab.arrays import Codes, Floats, Ints
-from trimtab.learn.units import HitLists
-from trimtab.threads import ranges, thread_count
+from trimtab.learn.counted import Counts
+from trimtab.learn.features import Shared, number_items
+from trimtab.learn.held_out import Lifts, LineCurve
+from trimtab.learn.units import HitLists, hash_units
+from trimtab.models.list_ranking import model_scores, to_scale
+from trimtab.threads import ranges, run_ranges, thread_count
 
 RIDGE = 10.0  # units; weight of the prior of coefficients
 _PARTS = 8  # summed in order: the number of threads changes nothing
@@ -31,6 +37,9 @@ _EFFECT_CLOSE = 1e-3
 _LONGEST_EFFECT_STEP = 1.0  # beyond it the curvature is no longer valid
 _LEAST_SPREAD = 0.05  # of a feature within lists; features are logs
 LEAST_SCORE_COEFFICIENT = 0.2  # a smaller one would make biases too large
+
+
+# The model ----------------------------------------------------------------------------------------
 
 
 class Choices(NamedTuple):
@@ -123,7 +132,7 @@ class _Sums(NamedTuple):
 
 def _coefficient_sums(choices: Choices, beta: Floats) -> _Sums:
     """The log-likelihood of coefficients, and its derivatives."""
-    from trimtab.kernels.choice import coefficient_sums
+    from trimtab.kernels.levels import coefficient_sums
 
     p = len(beta)
     data, weights, table_of, tables, terms = choices
@@ -192,7 +201,7 @@ def sum_effects(
         quanta: per 1.
         with_noise: whether the noise is needed; without it there are two sums.
     """
-    from trimtab.kernels.choice import effect_sums
+    from trimtab.kernels.levels import effect_sums
 
     def part(start: int, stop: int) -> Ints:
         sums = np.zeros((3 if with_noise else 2, len(effects)), np.int64)
@@ -215,3 +224,225 @@ def _run(part: Any, n_units: int) -> list[Any]:
         return [part(*span) for span in cut]
     with ThreadPoolExecutor(n_threads) as pool:
         return list(pool.map(lambda span: part(*span), cut))
+
+
+# Units that it is fitted on, and the levels made of it --------------------------------------------
+
+
+class Scale(NamedTuple):
+    """A scale that biases can be added on."""
+
+    name: str  # "additive", "log" or "list"
+    unit: float  # the size, in scores on it, of 1 in the choice model
+
+
+def scales_to_try(setting: str, counts: Counts) -> list[Scale]:
+    """The scales that a setting ("auto" or a scale) allows, the one to prefer first.
+
+    That is log if the typical k-th score is above 0, additive otherwise (and without any score).
+    The choice model counts as 1 a factor of e, or the gap from the first to the k-th score: for the
+    scale "list" of each list; for "additive" the median gap, or the largest score without any.
+    """
+    kth_score, gap = counts.median_ends()
+    names = [setting]
+    if setting == "auto":
+        names = ["log", "additive"] if kth_score > 0 else ["additive", "log"]
+        names.append("list")
+    unit = gap if gap > 0 else float(counts.largest[0]) or 1.0
+    return [Scale(name, unit if name == "additive" else 1.0) for name in names]
+
+
+class Subset(NamedTuple):
+    """The units of a fit: all, all but one fold, or those of the windows before one."""
+
+    left_out: int | None = None
+    before: int | None = None
+
+
+class Fit(NamedTuple):
+    """What the choice model found on some units."""
+
+    subset: Subset
+    coefficients: Coefficients
+    category: Effects | None = None
+    own: Effects | None = None  # by item
+
+    @property
+    def score_coefficient(self) -> float:
+        """The coefficient of the engine's score; at least a minimum."""
+        return max(float(self.coefficients.beta[0]), LEAST_SCORE_COEFFICIENT)
+
+    @property
+    def slopes(self) -> Floats:
+        """The coefficients of the features, in units of score."""
+        return self.coefficients.beta[1:] / self.score_coefficient
+
+
+class LevelUnits:
+    """Some or all of the units with hits.
+
+    Args:
+        data: with lists on the scale that biases are added on.
+        shared: what all units share.
+    """
+
+    def __init__(self, data: HitLists, shared: Shared) -> None:
+        self.data, self.shared = data, shared
+        self.fold = shared.folds_of(data.windows, data.hashes)
+        self.to_gain = data.most_to_gain(shared.k, shared.metric) / shared.sizes.mean_to_gain
+        # Features are computed for the items on these lists only, which get numbers of their own.
+        self._items, self._local = number_items(data.lists.items, shared.n_items)
+
+    @cached_property
+    def model(self) -> HitLists:
+        """The lists with the scores that the choice model uses."""
+        lists = self.data.lists
+        taken = model_scores(lists, self.shared.scale, self.shared.score_unit, self.shared.k)
+        return self.data._replace(lists=lists._replace(scores=taken))
+
+    def on_scale(self, scale: Scale) -> LevelUnits:
+        """These units on another scale; they must have the engine's scores as they are."""
+        shared = replace(self.shared, scale=scale.name, score_unit=scale.unit)
+        lists = to_scale(self.data.lists, scale.name, shared.k).lists
+        return LevelUnits(self.data._replace(lists=lists), shared)
+
+    @cached_property
+    def _tables(self) -> Floats:
+        return self.shared.tables(self._items)
+
+    def _weights(self, subset: Subset) -> Floats:
+        """How much each unit counts in a fit; 0 for those that it leaves out."""
+        weights: Floats = self.to_gain
+        if subset.before is not None:
+            weights = weights * (self.data.windows < subset.before)
+        elif subset.left_out is not None:
+            weights = weights * (self.fold != subset.left_out)
+        return weights
+
+    def _table_of(self, subset: Subset) -> Ints:
+        """The feature table of each unit."""
+        return self.shared.table_of(self.data.windows, self.fold, subset.left_out)
+
+    def sample(self, purpose: str) -> LevelUnits:
+        """A sample of the units: "trend", to fit coefficients, or "curves", to choose lengths."""
+        share = self.shared.sample_share(purpose)
+        if share == 1.0:
+            return self
+        salt = self.shared.seed if purpose == "trend" else -1
+        chosen = hash_units(self.data.hashes, self.data.windows, salt + 2) < share
+        return LevelUnits(self.data.take(np.flatnonzero(chosen)), self.shared)
+
+    def choices(self, subset: Subset) -> Choices:
+        """What the choice model explains: the purchases of the units of a fit."""
+        data = self.model._replace(lists=self.model.lists._replace(items=self._local))
+        return Choices(data, self._weights(subset), self._table_of(subset), self._tables)
+
+    def effects(self, level: str, fit: Fit, kept: dict[str, float], precision: float) -> Effects:
+        """The effects of categories ("category") or items ("own") beyond the kept levels."""
+        groups: Codes = self.data.lists.items
+        n_groups = self.shared.n_items
+        if level == "category":
+            assert self.shared.groups is not None
+            groups, n_groups = self.shared.groups[groups], self.shared.n_groups
+        weights, logits = self._weights(fit.subset), self._logits(fit, kept)
+        quanta = self.shared.effect_quanta
+
+        def sums(effects: Floats) -> Floats:
+            return sum_effects(self.model, weights, logits, groups, effects, quanta, False) / quanta
+
+        return fit_effects(sums, n_groups, precision)
+
+    def effect_variance(self, fit: Fit) -> float:
+        """The variance over items of true effects, beyond the engine's score alone."""
+        lists, none = self.model.lists, np.zeros(self.shared.n_items)
+        logits, quanta = fit.score_coefficient * lists.scores, self.shared.effect_quanta
+        weights = self._weights(fit.subset)
+        sums = sum_effects(self.model, weights, logits, lists.items, none, quanta)
+        return effect_variance(sums / quanta)
+
+    def _trend_of(self, fit: Fit) -> Floats:
+        """The trend of the items on these lists, by [table, item]."""
+        # A matrix product would depend on the number of rows in its last bits.
+        total: Floats = self._tables[:, :, 0] * fit.slopes[0]
+        for place in range(1, len(fit.slopes)):
+            total += self._tables[:, :, place] * fit.slopes[place]
+        return total
+
+    def _logits(self, fit: Fit, kept: dict[str, float]) -> Floats:
+        """The logits of every list entry with the kept levels."""
+        from trimtab.kernels.levels import add_level
+
+        indptr, items, scores = self.model.lists
+        table_of, trend = self._table_of(fit.subset), self._trend_of(fit)
+        logits, n_units = np.empty(len(scores)), self.data.n_units
+        length = float(kept["trend"])
+        run_ranges(add_level, n_units, indptr, self._local, scores, table_of, trend, length, logits)
+        if fit.category is not None and kept.get("category"):
+            none, by_item = np.zeros(n_units, np.int64), self.by_item(fit, "category")[None]
+            length = float(kept["category"])
+            run_ranges(add_level, n_units, indptr, items, logits, none, by_item, length, logits)
+        logits *= fit.score_coefficient
+        return logits
+
+    def by_item(self, fit: Fit, level: str) -> Floats:
+        """What a level below the trend says of each item."""
+        effects = fit.category if level == "category" else fit.own
+        assert effects is not None
+        values = effects.values / fit.score_coefficient
+        return values[self.shared.groups] if level == "category" else values
+
+    def _held_out_level(self, fold_fits: list[Fit], level: str) -> Floats:
+        """A level at every list entry, from the fit that left out the entry's unit."""
+        from trimtab.kernels.levels import take_level
+
+        indptr, items, _ = self.data.lists
+        out = np.empty(len(items))
+        for left_out, fit in enumerate(fold_fits):
+            if level == "trend":
+                numbers, values = self._local, self._trend_of(fit)
+                table_of = self.shared.table_of(self.data.windows, left_out)
+            else:
+                numbers, values = items, self.by_item(fit, level)[None]
+                table_of = np.zeros(self.data.n_units, np.int64)
+            run_ranges(
+                take_level, self.data.n_units, indptr, numbers, self.fold == left_out, table_of,
+                values, float(self.shared.score_unit), out,
+            )  # fmt: skip
+        return out
+
+    def held_out_move(self, fold_fits: list[Fit], kept: dict[str, float]) -> Floats:
+        """How far the kept levels move every list entry, from fits that left out its unit."""
+        moved = np.zeros(len(self.data.lists.items))
+        for level, length in kept.items():
+            if length:
+                moved += length * self._held_out_level(fold_fits, level)
+        return moved
+
+    def _along(
+        self, fold_fits: list[Fit], kept: dict[str, float], level: str
+    ) -> tuple[HitLists, Floats]:
+        """Lists with the kept levels applied, and the slopes of the next level."""
+        lists = self.data.lists
+        moved = lists._replace(scores=lists.scores + self.held_out_move(fold_fits, kept))
+        return self.data._replace(lists=moved), self._held_out_level(fold_fits, level)
+
+    def line(self, fold_fits: list[Fit], kept: dict[str, float], level: str) -> LineCurve:
+        """The metric along a level, each unit held out."""
+        return self.shared.line(*self._along(fold_fits, kept, level))
+
+    def compare(
+        self, fold_fits: list[Fit], kept: dict[str, float], level: str, default: float, best: float
+    ) -> Lifts:
+        """The gain from another length than the default one, each unit held out."""
+        here, slopes = self._along(fold_fits, kept, level)
+        before, after = (self.shared.values_at(here, slopes, t) for t in (default, best))
+        return self.shared.lifts(before, after, self.fold, self.shared.lift_quanta)
+
+    def forecast(self, fold_fits: list[Fit], kept: dict[str, float]) -> Lifts:
+        """The gain from all kept levels, each unit held out."""
+        before, after = self.shared.values_at(self.data), self.held_out_values(fold_fits, kept)
+        return self.shared.lifts(before, after, self.fold, self.shared.lift_quanta)
+
+    def held_out_values(self, fold_fits: list[Fit], kept: dict[str, float]) -> Floats:
+        """The weighted metric of each unit with the kept levels, each unit held out."""
+        return self.shared.values_at(self.data, self.held_out_move(fold_fits, kept), 1.0)

@@ -5,8 +5,10 @@ Codes are of these users' own items and windows; `Survey` says what all parts ha
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from functools import partial
+from operator import add, and_
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +19,7 @@ from trimtab.arrays import Codes, Floats, Ints, Lists, Sets
 from trimtab.checks import DUPLICATES, require_choice
 from trimtab.errors import DataError
 from trimtab.learn.sales import Events
-from trimtab.metrics.event_weights import drop_weightless, largest_weights
+from trimtab.metrics.per_user import drop_weightless, largest_weights
 from trimtab.parts.packing import packable
 from trimtab.tables.columns import (
     CATEGORY,
@@ -28,16 +30,15 @@ from trimtab.tables.columns import (
     USER,
     WEIGHT,
     WINDOW,
+    Table,
     own_names,
-    plain_type,
+    read_frame,
 )
-from trimtab.tables.frames import Table, read_frame
 from trimtab.tables.lists import (
     Units,
     code_lists,
     encode_units,
     group_sets,
-    longest_list,
     read_weights,
     require_windows_in_all,
 )
@@ -50,7 +51,7 @@ from trimtab.tables.times import (
     parse_epochs,
     require_calendar,
 )
-from trimtab.tables.vocabulary import Vocabulary
+from trimtab.tables.vocabulary import Vocabulary, plain_type
 
 # The tables of a fit: columns that they must have, and columns that are read if they are there.
 COLUMNS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -101,6 +102,33 @@ class Reading(NamedTuple):
         return Reading(unlisted, duplicates, timed, labels or {})
 
 
+class SharedTables(NamedTuple):
+    """Tables whose rows belong to no user; they are held in memory."""
+
+    items: Table | None = None
+    history: Table | None = None  # counts of items, or events without users
+
+
+def sort_tables(
+    learner: Any, columns: Mapping[str, Collection[str]], read: Callable[[str], Table],
+    duplicates: str, labels: dict[str, str] | None = None,
+) -> tuple[list[str], SharedTables, Reading]:  # fmt: skip
+    """Return the tables whose rows belong to users, the others in memory, and how all are read.
+
+    Args:
+        learner: a `BiasLearner` or a `RerankLearner`.
+        columns: of the tables that are given, by name.
+        read: reads a table into memory.
+        duplicates: what to do with repeated rows of `recs`.
+        labels: windows of the tables of lists, if each has its own.
+    """
+    columns = {name: columns[name] for name in learner.choose_tables(columns)}
+    by_user = [name for name in columns if is_by_user(name, columns[name])]
+    others = {name: read(name) for name in columns if name not in by_user}
+    reading = Reading.of(columns, learner.biases.unlisted, duplicates, labels)
+    return by_user, SharedTables(others.get("items"), others.get("history")), reading
+
+
 @packable
 class Survey(NamedTuple):
     """What parts must know of each other before anything is counted; surveys of parts add up."""
@@ -109,11 +137,10 @@ class Survey(NamedTuple):
     windows: Any | None  # labels, ascending
     n_units: int
     n_rows: dict[str, int]  # by table
-    longest: int  # list
     heaviest: float  # weight of a unit
     heaviest_event: dict[str, float]  # weight, by table of events
-    first: tuple[Any, str] | None  # purchase: what orders it, and its time as text
-    last: tuple[Any, str] | None
+    first: tuple[int, str] | None  # purchase: in microseconds, and as text
+    last: tuple[int, str] | None
     starts: dict[Any, int]  # first purchase by window label, in microseconds
     last_sale: int | None  # in microseconds
     latest: int | None  # event of the history
@@ -122,31 +149,24 @@ class Survey(NamedTuple):
     example: tuple[Any, Any] | None  # a purchase and a list, by user and item
 
     def __add__(self, other: Survey) -> Survey:  # type: ignore[override]
-        windows = self.windows
-        if windows is not None and other.windows is not None:
-            windows = _join_ids(WINDOW, windows, other.windows)
-        firsts = [own for own in (self.first, other.first) if own]
-        lasts = [own for own in (self.last, other.last) if own]
-        starts = dict(self.starts)
-        for label, start in other.starts.items():
-            starts[label] = min(start, starts.get(label, start))
-        return Survey(
-            _join_ids(ITEM, self.item_ids, other.item_ids), windows, self.n_units + other.n_units,
-            {name: n + other.n_rows[name] for name, n in self.n_rows.items()},
-            max(self.longest, other.longest), max(self.heaviest, other.heaviest),
-            {n: max(w, other.heaviest_event[n]) for n, w in self.heaviest_event.items()},
-            min(firsts, default=None), max(lasts, default=None), starts,
-            _max(self.last_sale, other.last_sale), _max(self.latest, other.latest),
-            self.by_day and other.by_day, other.zoned if self.zoned is None else self.zoned,
-            self.example or other.example,
-        )  # fmt: skip
+        pairs = zip(self._fields, self, other, strict=True)
+        return Survey(*(_join_known(_TOGETHER[name], one, two) for name, one, two in pairs))
 
     @property
     def labels(self) -> list[Any]:
         """The labels of windows, ascending; [None] without windows."""
-        if self.windows is None:
-            return [None]
-        return _plain(self.windows)
+        return [None] if self.windows is None else _plain(self.windows)
+
+
+def _join_known(join: Callable[[Any, Any], Any], one: Any, other: Any) -> Any:
+    """Return two values of a field as one; what only one part knows is taken as it is."""
+    if one is None or other is None:
+        return other if one is None else one
+    if isinstance(one, dict):
+        return {
+            name: _join_known(join, one.get(name), other.get(name)) for name in {**one, **other}
+        }
+    return join(one, other)
 
 
 def _join_ids(column: str, *ids: Any) -> Any:
@@ -154,8 +174,17 @@ def _join_ids(column: str, *ids: Any) -> Any:
     return Vocabulary.encode(*own)[0].ids if own else ids[0]
 
 
-def _max(one: int | None, other: int | None) -> int | None:
-    return max((own for own in (one, other) if own is not None), default=None)
+def _first_known(one: Any, _other: Any) -> Any:
+    return one
+
+
+# How each field of a survey adds up, where both parts know it; of a dictionary, each entry.
+_TOGETHER: dict[str, Callable[[Any, Any], Any]] = {
+    "item_ids": partial(_join_ids, ITEM), "windows": partial(_join_ids, WINDOW),
+    "n_units": add, "n_rows": add, "heaviest": max, "heaviest_event": max, "first": min,
+    "last": max, "starts": min, "last_sale": max, "latest": max, "by_day": and_,
+    "zoned": _first_known, "example": _first_known,
+}  # fmt: skip
 
 
 @packable
@@ -211,7 +240,7 @@ def code_part(part: Mapping[str, Any], reading: Reading) -> CodedPart:
     by_user = np.ones(len(units))
     if "weights" in tables and len(tables["weights"]):
         by_user = read_weights(tables["weights"].columns, units, np.zeros(0, bool), "recs")
-    survey = _survey(tables, reading, units, items, lists, recent, sales, windows[sale_units], log)
+    survey = _survey(tables, reading, units, items, sales, windows[sale_units], log)
     survey = survey._replace(
         heaviest=float(by_user.max(initial=0.0)),
         example=_example(units, items, (sale_units, sale_items), (list_units, list_items)),
@@ -221,6 +250,11 @@ def code_part(part: Mapping[str, Any], reading: Reading) -> CodedPart:
         lists, bought, heaviest, by_user, hashes, windows, users, sales, windows[sale_units], log,
         survey,
     )  # fmt: skip
+
+
+def survey_of(part: CodedPart) -> Survey:
+    """Return the survey of a part."""
+    return part.survey
 
 
 def _as_table(name: str, rows: Any) -> Table:
@@ -265,11 +299,10 @@ def _example(units: Units, items: Vocabulary, *rows: tuple[Codes, Codes]) -> Any
 
 
 def _survey(
-    tables: Mapping[str, Table], reading: Reading, units: Units, items: Vocabulary, lists: Lists,
-    recent: Table, sales: Events, sale_windows: Codes, log: Events | None,
+    tables: Mapping[str, Table], reading: Reading, units: Units, items: Vocabulary, sales: Events,
+    sale_windows: Codes, log: Events | None,
 ) -> Survey:  # fmt: skip
     first, last = _time_bounds(tables["recent"])
-    zones = _zones(tables, reading.timed)
     starts, last_sale = {}, None
     if sales.times is not None and len(sales.times):
         last_sale = int(sales.times.max())
@@ -283,7 +316,6 @@ def _survey(
         windows=units.windows,
         n_units=len(units),
         n_rows={name: len(table) for name, table in tables.items()},
-        longest=longest_list(lists),
         heaviest=1.0,
         heaviest_event={
             name: float(own.max(initial=0.0)) for name, own in weights.items() if own is not None
@@ -294,7 +326,7 @@ def _survey(
         last_sale=last_sale,
         latest=None if times is None or len(times) == 0 else int(times.max()),
         by_day=times is not None and not np.any(times % DAY),
-        zoned=zones,
+        zoned=_zones(tables, reading.timed),
         example=None,
     )
 
@@ -352,18 +384,14 @@ def read_categories(table: Table, codes: Codes, n_items: int) -> Ints:
             f"item one category"
         )
     try:
-        labels = table.columns[CATEGORY].cast(pa.large_string()).combine_chunks()
+        labels = pa.concat_arrays(table.columns[CATEGORY].cast(pa.large_string()).chunks)
     except pa.ArrowNotImplementedError as error:
         raise DataError(
             f"column '{table.own_name(CATEGORY)}' of items has type "
             f"{table.columns[CATEGORY].type}: it must be text or integers; cast the column"
         ) from error
-    labels = labels.dictionary_encode()
-    if isinstance(labels, pa.ChunkedArray):
-        labels = labels.combine_chunks()
     # Numbered by name, so that the order of rows does not matter.
-    order = pc.rank(labels.dictionary).to_numpy().astype(np.int64) - 1
-    found = labels.indices.cast(pa.int64()).fill_null(len(order)).to_numpy(zero_copy_only=False)
+    numbers = pc.rank(labels, tiebreaker="dense").to_numpy().astype(np.int64) - 1
     categories = np.full(n_items, -1, np.int64)
-    categories[codes] = np.append(order, -1)[found]
+    categories[codes] = np.where(labels.is_valid().to_numpy(zero_copy_only=False), numbers, -1)
     return categories

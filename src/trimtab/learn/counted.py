@@ -1,33 +1,32 @@
-"""The tables of a fit, coded and counted, wherever their users are: survey, then count."""
+"""The tables of a fit, coded and counted, wherever their users are: survey, then count.
+
+Everything is counted over all units before anything is learned; counts of parts add up. Sums are
+integers, or multiples of a quantum: the number and the order of parts change no byte.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from trimtab.arrays import Codes, Ints
+from trimtab.arrays import Codes, Flags, Floats, Ints, Lists
 from trimtab.checks import require_rows
 from trimtab.errors import DataError, warn
+from trimtab.kernels.hit_value import counts_hits_above, hit_value_table
 from trimtab.learn.coded_part import (
+    CodedPart,
     Reading,
+    SharedTables,
     Survey,
     check_same_clock,
     code_part,
-    is_by_user,
     read_categories,
     read_times,
-)
-from trimtab.learn.counts import (
-    QUANTA,
-    Counts,
-    count_part,
-    quanta_below,
-    sum_counts,
-    sum_event_weights,
     survey_of,
 )
 from trimtab.learn.sales import (
@@ -40,46 +39,31 @@ from trimtab.learn.sales import (
     history_before,
 )
 from trimtab.learn.settings import LearnerSettings
-from trimtab.learn.units import Choice, EventScale, Plan
-from trimtab.metrics.event_weights import drop_weightless
+from trimtab.learn.units import (
+    ALIKE,
+    N_FOLDS,
+    Choice,
+    EventScale,
+    Plan,
+    Units,
+    folds_of,
+    log_of,
+    prepare,
+)
+from trimtab.metrics.per_user import drop_weightless, rank_lists
+from trimtab.models.list_ranking import to_scale
 from trimtab.parts import Parts
-from trimtab.tables.columns import COUNT, ITEM, TIMESTAMP, USER, WEIGHT, WINDOW
-from trimtab.tables.frames import Table, read_scores
+from trimtab.parts.packing import packable
+from trimtab.tables.columns import COUNT, ITEM, TIMESTAMP, USER, WEIGHT, WINDOW, Table, read_scores
 from trimtab.tables.lists import warn_if_short
 from trimtab.tables.times import DAY, has_zone
 from trimtab.tables.vocabulary import Vocabulary
 
+QUANTA = 2.0**32  # of one unit's metric
 # Of units that biases are learned from at once; more teach no more.
 MOST_UNITS, MOST_ENTRIES = 2**62, 60_000_000
 _LEAST_OVERLAP = 0.05  # share of the purchases; below it, a fit warns
 _MOST_SALES = 2.0**30  # that an event may count as; sums stay exact
-
-
-class SharedTables(NamedTuple):
-    """Tables whose rows belong to no user; they are held in memory."""
-
-    items: Table | None = None
-    history: Table | None = None  # counts of items, or events without users
-
-
-def sort_tables(
-    learner: Any, columns: Mapping[str, Collection[str]], read: Callable[[str], Table],
-    duplicates: str, labels: dict[str, str] | None = None,
-) -> tuple[list[str], SharedTables, Reading]:  # fmt: skip
-    """Return the tables whose rows belong to users, the others in memory, and how all are read.
-
-    Args:
-        learner: a `BiasLearner` or a `RerankLearner`.
-        columns: of the tables that are given, by name.
-        read: reads a table into memory.
-        duplicates: what to do with repeated rows of `recs`.
-        labels: windows of the tables of lists, if each has its own.
-    """
-    columns = {name: columns[name] for name in learner.choose_tables(columns)}
-    by_user = [name for name in columns if is_by_user(name, columns[name])]
-    others = {name: read(name) for name in columns if name not in by_user}
-    reading = Reading.of(columns, learner.biases.unlisted, duplicates, labels)
-    return by_user, SharedTables(others.get("items"), others.get("history")), reading
 
 
 @dataclass(frozen=True)
@@ -148,15 +132,15 @@ def count_tables(
         if not len(shared.history):  # type: ignore[arg-type]
             raise DataError(_ALL_ZERO.format("history"))
     coded = parts.keep(code_part, reading)
-    survey = reduce(lambda total, part: total + part, coded.map(survey_of))
+    survey = sum_parts(coded.map(survey_of))
     for name, n_rows in survey.n_rows.items():
         require_rows(name, n_rows)
     columns = [Vocabulary(survey.item_ids).column]
     columns += [table.ids(ITEM) for table in shared if table is not None]
     items, (_, *codes) = Vocabulary.encode(*columns)
-    log = _Log(survey, shared, reading)
+    log = _Timeline(survey, shared, reading)
     plan = _make_plan(settings, survey, items.ids, _scale_events(coded, survey), log)
-    counts = sum_counts(coded.map(count_part, plan))
+    counts = sum_parts(coded.map(count_part, plan))
     _check_counts(counts, plan, survey)
     categories = None
     if shared.items is not None:
@@ -168,14 +152,13 @@ def count_tables(
 
 
 def _make_plan(
-    settings: LearnerSettings, survey: Survey, item_ids: Any, scale: EventScale | None, log: _Log
+    settings: LearnerSettings, survey: Survey, item_ids: Any, scale: EventScale, log: _Timeline
 ) -> Plan:
-    differ = scale is not None and scale.differ
-    heaviest = survey.heaviest * (scale.factor if scale is not None and differ else 1.0)
+    heaviest = survey.heaviest * (scale.factor if scale.differ else 1.0)
     if heaviest == 0:
         raise DataError(_NO_WEIGHT)
     quanta = QUANTA
-    if differ or heaviest != 1:
+    if scale.differ or heaviest != 1:
         quanta = min(QUANTA, quanta_below(survey.n_units * heaviest))
     return Plan(
         item_ids, survey.windows, settings.k, settings.metric, settings.seed, heaviest, scale,
@@ -192,16 +175,16 @@ _NO_WEIGHT = (
 )
 
 
-def _scale_events(parts: Parts, survey: Survey) -> EventScale | None:
-    """Return what weights of events count as; None without any."""
+def _scale_events(parts: Parts, survey: Survey) -> EventScale:
+    """Return what weights of events count as."""
     if not survey.heaviest_event:
-        return None
+        return ALIKE
     for name, heaviest in survey.heaviest_event.items():
         if heaviest == 0:
             raise DataError(_ALL_ZERO.format(name))
     most = survey.heaviest_event.get("recent", 1.0)
     quanta = quanta_below(float(survey.n_rows["recent"]))
-    n, summed, squared = sum(parts.map(sum_event_weights, most, quanta))
+    n, summed, squared = sum_parts(parts.map(_sum_event_weights, most, quanta))
     scale = EventScale(most, float(summed / squared), bool(n != squared))
     largest = survey.heaviest_event.get("history", 0.0)
     if largest / most * scale.factor > _MOST_SALES:
@@ -212,103 +195,93 @@ def _scale_events(parts: Parts, survey: Survey) -> EventScale | None:
     return scale
 
 
-class _Log:
+def _sum_event_weights(part: CodedPart, most: float, quanta: float) -> Ints:
+    """Return sums of purchases, of their weights over the largest, and of the squares of these."""
+    weights = part.event_weights
+    each = np.ones(len(part.bought.items)) if weights is None else weights / most
+    columns = (np.ones(len(each)), each, each * each)
+    return np.array([np.rint(c * quanta).astype(np.int64).sum() for c in columns])
+
+
+class _Timeline:
     """When things were sold: the grid of ticks, and the windows on it."""
 
     def __init__(self, survey: Survey, shared: SharedTables, reading: Reading) -> None:
-        self._survey, self._timed = survey, reading.timed and survey.last_sale is not None
-        self._by_user = "history" in survey.n_rows
-        latest, by_day, zoned = survey.latest, survey.by_day, None
+        history, latest, by_day = shared.history, survey.latest, survey.by_day
+        self._timed = reading.timed and survey.last_sale is not None
+        self._is_counts = history is not None and history.has(COUNT)
         self._shared_times: Ints | None = None
-        self._is_counts = False
-        if shared.history is not None:
-            self._is_counts = shared.history.has(COUNT)
-            if shared.history.has(TIMESTAMP):
-                name = shared.history.own_name(TIMESTAMP)
-                zoned = has_zone(shared.history.columns[TIMESTAMP], "history", name)
-                self._shared_times = times = read_times(shared.history)
-                latest, by_day = int(times.max(initial=-1)), not np.any(times % DAY)
-        if self._timed and zoned is not None and survey.zoned is not None:
-            check_same_clock({"history": zoned, "recent": survey.zoned})
+        if history is not None and history.has(TIMESTAMP):
+            self._shared_times = times = read_times(history)
+            latest, by_day = int(times.max(initial=-1)), not np.any(times % DAY)
+            if self._timed and survey.zoned is not None:
+                name = history.own_name(TIMESTAMP)
+                zoned = has_zone(history.columns[TIMESTAMP], "history", name)
+                check_same_clock({"history": zoned, "recent": survey.zoned})
         self.grid: Grid | None = None
-        self.newest: int | None = None
-        self.starts: list[int] = []
-        self._latest = latest
+        self._starts: list[int] = []
+        self._until = 1  # the first tick in which nothing was sold
         if self._timed:
-            assert survey.last_sale is not None
+            latest = survey.last_sale
             first = min(survey.starts.values())
             starts = [survey.starts.get(label, first) for label in survey.labels]
             self.grid = Grid(0) if by_day else Grid.through(starts)
-            self.starts = [self.grid.start(self.grid.tick(start)) for start in starts]
-            self.end = survey.last_sale + (DAY if by_day else 1)
-            if not self._is_counts:
-                self.newest = max(self.starts)
+            self._starts = [self.grid.start(self.grid.tick(start)) for start in starts]
         elif latest is not None:
             self.grid = Grid((latest + 1) % DAY)
+        if self.grid is not None and latest is not None:
+            self._until = self.grid.tick(latest) + 1
+            self._end = latest + (DAY if by_day else 1)
+
+    @property
+    def newest(self) -> int | None:
+        """The start of the newest window; None if purchases are not added to the history."""
+        return max(self._starts) if self._timed and not self._is_counts else None
 
     def count_shared(self, history: Table, items: Codes, plan: Plan) -> Sales:
         """Return the sales of a history without users."""
         times, weights = self._shared_times, None
         if history.has(WEIGHT):
             weights, _ = read_scores(history, WEIGHT)
-            weights = (plan.event_scale or EventScale(1.0, 1.0, False)).as_sales(weights)
+            weights = plan.event_scale.as_sales(weights)
         if history.has(COUNT):
             weights, lowest = read_scores(history, COUNT)
-            require_counts(lowest)
+            if lowest < 0:
+                raise DataError(
+                    f"column '{COUNT}' of history has {lowest:g}: counts must be at least 0; drop "
+                    f"those rows"
+                )
             weights = np.rint(weights * 2.0**20) / 2.0**20  # sums of such fractions are exact
         events = Events(items, None, times, weights)
         if times is not None and self.newest is not None:
             events = events.take(np.flatnonzero(times < self.newest))
-        ticks = None
-        if events.times is not None and self.grid is not None:
-            ticks = self.grid.ticks(events.times)
-        return count_sales(events, ticks, plan.n_items)
+        return count_sales(events, plan.ticks_of(events), plan.n_items)
 
     def histories(self, sales: Sales | None, plan: Plan) -> Histories:
         """Return what was sold before each window and before now."""
         if sales is None:
             return Histories()
-        n_windows = plan.n_windows
+        n_items, n_windows = plan.n_items, plan.n_windows
         if not self._timed:
-            warn_of_untimed_windows(n_windows)
-            tick = 1
-            if self.grid is not None and self._latest is not None:
-                tick = self.grid.tick(self._latest) + 1
+            if n_windows > 1:
+                warn(_UNTIMED.format(n_windows))
             timed = self.grid is not None and not self._is_counts
-            whole = history_before(sales, tick, plan.n_items, timed=timed)
-            return Histories((whole,) * n_windows)
-        assert self.grid is not None
-        assert self._survey.last_sale is not None
-        ticks = [self.grid.tick(start) for start in self.starts]
-        until = self.grid.tick(self._survey.last_sale) + 1
-        window = max(1, until - max(ticks))
-        if self._is_counts:
             return Histories(
-                tuple(history_before(sales, t, plan.n_items, timed=False) for t in ticks)
+                (history_before(sales, self._until, n_items, timed=timed),) * n_windows
             )
-        before, now = (
-            tuple(history_before(sales, tick, plan.n_items, window) for tick in instants)
-            for instants in (ticks, [until])
-        )
-        return Histories(before, now[0], window, tuple(self.starts), self.end, sales.n_users)
+        assert self.grid is not None
+        ticks = [self.grid.tick(start) for start in self._starts]
+        if self._is_counts:
+            return Histories(tuple(history_before(sales, t, n_items, timed=False) for t in ticks))
+        window = max(1, self._until - max(ticks))
+        *before, now = (history_before(sales, t, n_items, window) for t in (*ticks, self._until))
+        return Histories(tuple(before), now, window, tuple(self._starts), self._end, sales.n_users)
 
 
-def require_counts(lowest: float) -> None:
-    """Refuse negative sales counts."""
-    if lowest < 0:
-        raise DataError(
-            f"column '{COUNT}' of history has {lowest:g}: counts must be at least 0; drop those "
-            f"rows"
-        )
-
-
-def warn_of_untimed_windows(n_windows: int) -> None:
-    """Warn that the history of earlier windows may contain their own sales."""
-    if n_windows > 1:
-        warn(
-            f"recent has {n_windows} windows, but history or recent has no '{TIMESTAMP}': the "
-            f"history of earlier windows may include their own sales; add timestamps to both tables"
-        )
+_UNTIMED = (
+    f"recent has {{}} windows, but history or recent has no '{TIMESTAMP}': the history of earlier "
+    f"windows may include their own sales; add timestamps to both tables"
+)
 
 
 def _check_counts(counts: Counts, plan: Plan, survey: Survey) -> None:
@@ -320,7 +293,7 @@ def _check_counts(counts: Counts, plan: Plan, survey: Survey) -> None:
     example = f" (recent has {ITEM} {item}, recs has {ITEM} {list_item})"
     of_listed = int(counts.support[counts.listed > 0].sum())
     _check_overlap(ITEM, of_listed, n_purchases, example)
-    warn_if_short(survey.longest, plan.k)
+    warn_if_short(len(counts.lengths) - 1, plan.k)
     if counts.weight_of_buyers(plan) == 0:
         raise DataError(_NO_WEIGHT)
 
@@ -337,3 +310,170 @@ def _check_overlap(name: str, n_matching: int, n_purchases: int, example: str) -
             f"only {n_matching} of {n_purchases} purchases in recent have a {name} that is in "
             f"recs: little can be learned; check that both tables come from the same log"
         )
+
+
+# Counts of a part, which add up -------------------------------------------------------------------
+
+
+def quanta_below(most: float) -> float:
+    """The largest power of two that keeps sums of up to `most` below 2**62."""
+    return float(2.0 ** np.floor(61 - np.log2(max(1.0, most))))
+
+
+def sum_parts(parts: Iterator[Any]) -> Any:
+    """Return the values of all parts together."""
+    return reduce(add, parts)
+
+
+@packable
+class TopK(NamedTuple):
+    """What the top k of some units show."""
+
+    shown: Ints  # by item: slots it takes
+    hit_values: Ints  # by item: the part of the weighted metric that its hits make, in quanta
+
+    def __add__(self, other: TopK) -> TopK:  # type: ignore[override]
+        return TopK(self.shown + other.shown, self.hit_values + other.hit_values)
+
+
+@packable
+class Counts(NamedTuple):
+    """Counts over some or all units."""
+
+    support: Ints  # by item: units that bought it
+    listed: Ints  # by item: lists that contain it
+    lengths: Ints  # by length: number of lists
+    before: TopK  # by the engine's scores
+    learning: Ints  # by window: units that can gain or lose
+    # Of learning units, by [(window, fold), item]: buyers, by the weights of events; and lists.
+    bought_by_fold: Floats
+    listed_by_fold: Ints
+    shown_by_window: Ints  # slots in the engine's own top k, by [window, item]
+    ends: Floats  # of lists: best and k-th (or last) score, by [list, end]
+    is_full: Flags  # of these lists: whether they have k items
+    numbers: Ints  # buyers; different purchases; those of units with a list; weights, in quanta
+    largest: Floats  # absolute score, and the lowest score with its sign turned
+    sales: Sales | None
+
+    def __add__(self, other: Counts) -> Counts:  # type: ignore[override]
+        pairs = zip(self._fields, self, other, strict=True)
+        return Counts(*(_ADDED.get(name, add)(one, two) for name, one, two in pairs))
+
+    @property
+    def n_buyers(self) -> int:
+        """Units that bought something."""
+        return int(self.numbers[0])
+
+    def weight_of_buyers(self, plan: Plan, gains: bool = False) -> float:
+        """Return the summed weights, or gains, of units that bought something."""
+        return float(self.numbers[4 if gains else 3] * (plan.heaviest / plan.weight_quanta))
+
+    def median_ends(self, full_only: bool = False) -> tuple[float, float]:
+        """Return the median k-th score and gap from the best to it; nan without any list."""
+        best, kth = (self.ends[self.is_full] if full_only else self.ends).T
+        return tuple(float(np.median(v)) if len(v) else np.nan for v in (kth, best - kth))  # type: ignore[return-value]
+
+
+def _add_lengths(one: Ints, other: Ints) -> Ints:
+    size = max(len(one), len(other))
+    return np.pad(one, (0, size - len(one))) + np.pad(other, (0, size - len(other)))
+
+
+def _add_sales(one: Sales | None, other: Sales | None) -> Sales | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return one + other
+
+
+def _append(one: Any, other: Any) -> Any:
+    return np.concatenate([one, other])
+
+
+# How counts add up that are not summed.
+_ADDED: dict[str, Callable[[Any, Any], Any]] = {
+    "lengths": _add_lengths, "ends": _append, "is_full": _append, "largest": np.maximum,
+    "sales": _add_sales,
+}  # fmt: skip
+
+
+def count_part(part: CodedPart, plan: Plan) -> Counts:
+    """Return all counts over the units of a part."""
+    units = prepare(part, plan)
+    lists, bought, n_items = units.lists, units.bought, plan.n_items
+    top = rank_lists(lists, plan.k, np.zeros(n_items))
+    sizes, lengths = np.diff(bought.indptr), np.diff(lists.indptr)
+    learning, buys = units.learning, sizes > 0
+    window = np.where(learning, units.windows, -1).astype(np.int64)
+    group = np.where(learning, window * N_FOLDS + folds_of(units.hashes, plan.seed), -1)
+    filled = lengths > 0
+    ends = np.stack([top.scores[top.indptr[:-1][filled]], top.scores[top.indptr[1:][filled] - 1]])
+    weights, gains = (
+        int(np.rint(own[buys] / plan.heaviest * plan.weight_quanta).astype(np.int64).sum())
+        for own in (units.weights, units.gains)
+    )
+    numbers = buys.sum(), sizes.sum(), sizes[filled].sum(), weights, gains
+    scores, lowest = lists.scores, lists.scores.min(initial=np.inf)
+    return Counts(
+        support=np.bincount(bought.items, minlength=n_items),
+        listed=np.bincount(lists.items, minlength=n_items),
+        lengths=np.bincount(lengths),
+        before=_count_top(top, units, plan),
+        learning=np.bincount(window[learning], minlength=plan.n_windows),
+        bought_by_fold=_count_bought(units, group, plan),
+        listed_by_fold=_count_by_group(lists, group, plan.n_windows * N_FOLDS, n_items),
+        shown_by_window=_count_by_group(top, window, plan.n_windows, n_items),
+        ends=ends.T,
+        is_full=lengths[filled] >= plan.k,
+        numbers=np.array(numbers, np.int64),
+        largest=np.array([max(scores.max(initial=0.0), -lowest), -lowest]),
+        sales=_count_sales(part, plan),
+    )  # fmt: skip
+
+
+def _count_by_group(lists: Lists, group: Ints, n_groups: int, n_items: int) -> Ints:
+    """Lists that hold an item, by [group of units, item]; units of group -1 are ignored."""
+    from trimtab.kernels.counting import count_listed
+
+    counts = np.zeros((n_groups, n_items), np.int64)
+    count_listed(0, lists.n_units, lists.indptr, lists.items, group, counts)
+    return counts
+
+
+def _count_bought(units: Units, group: Ints, plan: Plan) -> Floats:
+    """Purchases by [(window, fold), item], by what they count as."""
+    by_purchase = np.repeat(group, np.diff(units.bought.indptr))
+    used, n_cells = by_purchase >= 0, plan.n_windows * N_FOLDS * plan.n_items
+    cells = by_purchase[used] * plan.n_items + units.bought.items[used]
+    sales = None if units.sales is None else units.sales[used]
+    sold: Floats = np.bincount(cells, sales, n_cells).astype(np.float64)
+    return sold.reshape(-1, plan.n_items)
+
+
+def _count_sales(part: CodedPart, plan: Plan) -> Sales | None:
+    """Sales to the users of a part, by item and tick; None without a history by user."""
+    if part.history is None and plan.newest is None:
+        return None
+    events = log_of(part, plan)
+    return count_sales(events, plan.ticks_of(events), plan.n_items)
+
+
+def count_top_k(
+    part: CodedPart, plan: Plan, scale: str, bias: Floats, excluded: Flags | None = None,
+    reaches_unlisted: bool = False,
+) -> TopK:  # fmt: skip
+    """Return what the top k of a part's units show with given biases; see `rank_lists`."""
+    units = prepare(part, plan)
+    scaled = to_scale(units.lists, scale, plan.k).lists
+    return _count_top(rank_lists(scaled, plan.k, bias, excluded, reaches_unlisted), units, plan)
+
+
+def _count_top(top: Lists, units: Units, plan: Plan) -> TopK:
+    from trimtab.kernels.counting import add_hit_values
+
+    bought, hit_values = units.bought, np.zeros(plan.n_items, np.int64)
+    each = np.ones(len(bought.items), bool) if units.relevance is None else units.relevance
+    add_hit_values(
+        0, top.n_units, plan.k, counts_hits_above(plan.metric), top.indptr, top.items, *bought,
+        each, units.gains, hit_value_table(plan.metric, plan.k), plan.quanta, hit_values,
+    )  # fmt: skip
+    return TopK(np.bincount(top.items, minlength=plan.n_items), hit_values)

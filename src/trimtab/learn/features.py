@@ -9,6 +9,7 @@ that a user is scored with leave out the user's own group, so a purchase never e
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import NamedTuple
@@ -16,29 +17,36 @@ from typing import NamedTuple
 import numpy as np
 
 from trimtab.arrays import Codes, Floats, Ints
-from trimtab.learn.counts import Counts, quanta_below
+from trimtab.learn.counted import Counted, quanta_below
+from trimtab.learn.held_out import (
+    TREND,
+    Forecast,
+    Lifts,
+    LineCurve,
+    Persistence,
+    forecast_lift,
+    sum_lifts,
+    trace_line,
+    values_at,
+)
 from trimtab.learn.sales import NEVER, Histories, History
-from trimtab.learn.units import N_FOLDS, HitLists
+from trimtab.learn.units import N_FOLDS, Hashes, HitLists, folds_of
 
-# Features that need only the window.
-WINDOW_FEATURES = ("bought_per_listed", "recent_sales")
 _PRIOR_LISTS = 10.0  # lists at the average rate, added to each item
 _PRIOR_SALES = 20.0  # sales at the long-run share, added to each item
 _PRIOR_VISITS = 5.0
 _HALF = 0.5
 _WINDOW_DAYS = 4.0
 _PAIRS_OF_FOLDS = tuple(combinations(range(N_FOLDS), 2))
-TABLES = N_FOLDS + 1 + len(_PAIRS_OF_FOLDS)  # per window: without a fold, of all, without a pair
-WHOLE = N_FOLDS  # the table of all folds
+_LEFT_OUT = (*((fold,) for fold in range(N_FOLDS)), *_PAIRS_OF_FOLDS)  # of the tables of a window
 _MOST_FOR_TREND = 20_000  # units; enough for a few coefficients
 _MOST_FOR_CURVES = 100_000
 _MOST_CROSSINGS = 30_000_000
+_LONGEST = 2.0  # times the model's length, of a line
 _RARE = 0.005  # of list entries have features further out
 
 
-def features_as_of(
-    history: History, listed: Floats, shown: Floats, items: Ints | None = None
-) -> dict[str, Floats]:
+def features_as_of(history: History, listed: Floats, shown: Floats) -> dict[str, Floats]:
     """Features of items as of an instant, by name.
 
     Shares of sales over shorter and shorter times, each shrunk to the one before, so that a shop's
@@ -48,34 +56,57 @@ def features_as_of(
         history: sales before the instant.
         listed: lists that contain each item.
         shown: slots that it takes in the engine's own top k.
-        items: the items to compute; all if None.
     """
-    rows = slice(None) if items is None else items
     assert history.window is not None
     assert history.since is not None
     assert history.age is not None
     share = _smooth_share(history.long)
-    found = {"long_run_share": np.log(share[rows])}
+    found = {"long_run_share": np.log(share)}
     for name, sold in (
         ("rise_of_quarter", history.quarter), ("rise_of_month", history.month),
         ("rise_of_week", history.week), ("rise_of_window", history.window),
     ):  # fmt: skip
         assert sold is not None
         longer, share = share, (sold + _PRIOR_SALES * share) / (sold.sum() + _PRIOR_SALES)
-        found[name] = np.log(share[rows] / longer[rows])
-    of_listed = float(history.window[listed > 0].sum())
-    found["bought_per_listed"] = _log_rate(
-        history.window[rows], listed[rows], _PRIOR_LISTS, of_listed, float(listed.sum())
-    )
-    found["share_shown"] = np.log(_smooth_share(shown)[rows])
-    found["days_unsold"] = np.log(1.0 + np.minimum(history.since[rows], NEVER) / _WINDOW_DAYS)
-    found["age"] = np.log(1.0 + history.age[rows])
-    again = history.again
-    if again is not None:
-        found["repeat_rate"] = _log_rate(
-            again[rows], history.long[rows], _PRIOR_VISITS, float(again.sum()),
-            float(history.long.sum()),
-        )  # fmt: skip
+        found[name] = np.log(share / longer)
+    found["bought_per_listed"] = _bought_per_listed(history.window, listed)
+    found["share_shown"] = np.log(_smooth_share(shown))
+    found["days_unsold"] = _days_unsold(history.since)
+    found["age"] = np.log(1.0 + history.age)
+    if history.again is not None:
+        found["repeat_rate"] = _log_rate(history.again, history.long, _PRIOR_VISITS)
+    return found
+
+
+def features_of_window(
+    history: History | None, bought: Floats, listed: Floats
+) -> dict[str, Floats]:
+    """Features of items from the sales of one window, by name.
+
+    Args:
+        history: sales before it, if known.
+        bought: buyers in the window, by item.
+        listed: lists that contain it.
+    """
+    found = {
+        "bought_per_listed": _bought_per_listed(bought, listed),
+        "recent_sales": np.log(bought + 1.0),
+    }
+    if history is None:
+        return found
+    long = history.long
+    share: Floats = long / max(float(long.sum()), 1.0)
+    found["rise"] = _log_rise(bought, share)
+    found["share_difference"] = 1000.0 * (bought / max(float(bought.sum()), 1.0) - share)
+    found["long_run_sales"] = np.log(long + 1.0)
+    if history.month is not None and history.week is not None and history.since is not None:
+        month, week = history.month, history.week
+        of_month = month / max(float(month.sum()), 1.0)
+        found["rise_of_month"] = _log_rise(month, share)
+        found["rise_of_week"] = np.log((week + _HALF) / (week.sum() * of_month + _HALF))
+        found["days_unsold"] = _days_unsold(history.since)
+    if history.again is not None:
+        found["repeat_rate"] = _log_rate(history.again, long, _PRIOR_VISITS)
     return found
 
 
@@ -84,76 +115,24 @@ def _smooth_share(counts: Floats) -> Floats:
     return (counts + _HALF) / (float(counts.sum()) + _HALF * len(counts))
 
 
-class WindowFeatures:
-    """Features of items from the sales of one window, for any counts of them.
-
-    Columns are in the order of `names`. Those that depend on the counts come first; the others are
-    computed once.
-    """
-
-    def __init__(self, history: History | None) -> None:
-        self._history = history
-        self.names: tuple[str, ...] = WINDOW_FEATURES
-        self._fixed: list[Floats] = []
-        if history is None:
-            return
-        long = history.long
-        self._share: Floats = long / max(float(long.sum()), 1.0)
-        self.names += ("rise", "share_difference", "long_run_sales")
-        self._fixed.append(np.log(long + 1.0))
-        if history.month is not None and history.week is not None and history.since is not None:
-            month, week = history.month, history.week
-            of_month = month / max(float(month.sum()), 1.0)
-            self.names += ("rise_of_month", "rise_of_week", "days_unsold")
-            self._fixed += [
-                _log_rise(month, float(month.sum()), self._share),
-                np.log((week + _HALF) / (week.sum() * of_month + _HALF)),
-                np.log(1.0 + np.minimum(history.since, NEVER) / _WINDOW_DAYS),
-            ]
-        again = history.again
-        if again is not None:
-            self.names += ("repeat_rate",)
-            self._fixed.append(_log_rate(again, long, _PRIOR_VISITS, float(again.sum())))
-
-    def build(self, bought: Floats, listed: Floats, items: Ints | None = None) -> Floats:
-        """Features by [item, feature].
-
-        Args:
-            bought: buyers in the window, by item.
-            listed: lists that contain it.
-            items: the items to compute; all if None.
-        """
-        total = float(bought.sum())
-        of_listed = float(bought[listed > 0].sum())
-        shown = float(listed.sum())
-        rows = slice(None) if items is None else items
-        bought, listed = bought[rows], listed[rows]
-        out = np.empty((len(bought), len(self.names)))
-        out[:, 0] = _log_rate(bought, listed, _PRIOR_LISTS, of_listed, shown)
-        out[:, 1] = np.log(bought + 1.0)
-        done = len(WINDOW_FEATURES)
-        if self._history is not None:
-            share = self._share[rows]
-            out[:, 2] = _log_rise(bought, total, share)
-            out[:, 3] = 1000.0 * (bought / max(total, 1.0) - share)
-            done = 4
-        for place, column in enumerate(self._fixed):
-            out[:, done + place] = column[rows]
-        return out
+def _days_unsold(since: Floats) -> Floats:
+    return np.log(1.0 + np.minimum(since, NEVER) / _WINDOW_DAYS)
 
 
-def _log_rise(sold: Floats, total: float, share: Floats) -> Floats:
+def _log_rise(sold: Floats, share: Floats) -> Floats:
     """Log of sales over the sales expected from the long-run share; shrunk to 0 for few sales."""
     prior = _PRIOR_SALES * share + _HALF
-    return np.log((sold + prior) / (total * share + prior))
+    return np.log((sold + prior) / (float(sold.sum()) * share + prior))
 
 
-def _log_rate(
-    hits: Floats, tries: Floats, prior: float, all_hits: float, all_tries: float | None = None
-) -> Floats:
+def _bought_per_listed(bought: Floats, listed: Floats) -> Floats:
+    return _log_rate(bought, listed, _PRIOR_LISTS, float(bought[listed > 0].sum()))
+
+
+def _log_rate(hits: Floats, tries: Floats, prior: float, all_hits: float | None = None) -> Floats:
     """Log of a rate over the average rate; `prior` tries at the average rate shrink it to 0."""
-    whole = float(tries.sum()) if all_tries is None else all_tries
-    rate = max(all_hits, _HALF) / max(whole, 1.0)
+    total = float(hits.sum()) if all_hits is None else all_hits
+    rate = max(total, _HALF) / max(float(tries.sum()), 1.0)
     return np.log((hits + prior * rate) / (tries + prior) / rate)
 
 
@@ -167,9 +146,8 @@ class FeatureRange(NamedTuple):
     low: Floats
     high: Floats
 
-    def clip(self, features: Floats) -> Floats:
-        """Features no further out than the range; the last axis has one column per feature."""
-        return np.clip(features, self.low, self.high)
+
+NO_RANGE = FeatureRange(np.array(-np.inf), np.array(np.inf))
 
 
 class Sizes(NamedTuple):
@@ -226,20 +204,30 @@ class Shared:
     listed_range: FeatureRange | None = None
 
     @staticmethod
-    def of(
-        counts: Counts, windows: Ints, histories: Histories, categories: Ints | None, sizes: Sizes,
-        k: int, metric: str, seed: int,
-    ) -> Shared:  # fmt: skip
-        """Return what the units of some windows share, with the engine's scores as they are."""
+    def of(counted: Counted, windows: Ints, histories: Histories, data: HitLists) -> Shared:
+        """Return what the units of some windows share, with the engine's scores as they are.
+
+        Args:
+            counted: tables of the fit.
+            windows: that are learned from.
+            histories: before these, and before now.
+            data: their units with a hit.
+        """
+        plan, counts, categories = counted.plan, counted.counts, counted.categories
         folds = (windows[:, None] * N_FOLDS + np.arange(N_FOLDS)).ravel()
         groups = None
         if categories is not None:  # items of unknown category form one more group
             unknown = categories.max(initial=-1) + 1
             groups = np.where(categories < 0, unknown, categories).astype(np.int32)
-        return Shared(
-            "additive", 1.0, k, metric, seed, counts.bought_by_fold[folds],
-            counts.listed_by_fold[folds], counts.shown_by_window[windows], histories, groups, sizes,
-        ).with_listed_range()  # fmt: skip
+        shared = Shared(
+            "additive", 1.0, plan.k, plan.metric, plan.seed, counts.bought_by_fold[folds],
+            counts.listed_by_fold[folds], counts.shown_by_window[windows], histories, groups,
+            Sizes.of(data, plan.k, plan.metric),
+        )  # fmt: skip
+        if not shared.as_of:
+            return shared
+        listed = np.stack([shared.counts(window)[1] for window in range(shared.n_windows)])
+        return replace(shared, listed_range=shared.range_over(listed))
 
     @property
     def n_windows(self) -> int:
@@ -282,6 +270,14 @@ class Shared:
         """Quanta for sums of metrics and of their squares."""
         return quanta_below(4.0 * self.sizes.n_units * max(1.0, self.sizes.heaviest) ** 2)
 
+    def lifts(self, before: Floats, after: Floats, folds: Ints, quanta: float) -> Lifts:
+        """What units gain, by fold."""
+        return sum_lifts(before, after, folds, self.n_folds, quanta, self.folds_are_windows)
+
+    def forecast(self, lifts: Lifts, persistence: Persistence = TREND) -> Forecast:
+        """The lift to expect from that of what was held out."""
+        return forecast_lift(lifts, self.as_of, self.histories.window_ticks, persistence)
+
     def sample_share(self, purpose: str) -> float:
         """The share of the units in a sample: "trend", to fit coefficients, or "curves".
 
@@ -292,12 +288,26 @@ class Shared:
             return min(1.0, _MOST_FOR_TREND / n_units)
         return min(1.0, _MOST_FOR_CURVES / n_units, _MOST_CROSSINGS / crossings)
 
-    def with_listed_range(self) -> Shared:
-        """The same with the range of features over all listed entries."""
-        if not self.as_of:
-            return self
-        listed = np.stack([self.counts(window)[1] for window in range(self.n_windows)])
-        return replace(self, listed_range=self.range_over(listed))
+    def folds_of(self, windows: Ints, hashes: Hashes) -> Ints:
+        """The part that each unit is held out with: its window, or a group of users."""
+        return windows if self.folds_are_windows else folds_of(hashes, self.seed)
+
+    def values_at(self, data: HitLists, slopes: Floats | None = None, t: float = 0.0) -> Floats:
+        """The weighted metric of each unit with scores moved by t times their slopes."""
+        moved = np.zeros(len(data.hits)) if slopes is None else slopes
+        return values_at(data, moved, self.k, self.metric, t)
+
+    def line(self, data: HitLists, slopes: Floats) -> LineCurve:
+        """The metric along slopes, from length 0 to `_LONGEST`."""
+        return trace_line(data, slopes, self.k, self.metric, 0.0, _LONGEST)
+
+    def counts(self, window: int) -> tuple[Floats, Floats]:
+        """Buyers and lists of a window, by item."""
+        own = slice(window * N_FOLDS, (window + 1) * N_FOLDS)
+        bought, listed = (
+            part[own].sum(axis=0).astype(np.float64) for part in (self.bought, self.listed)
+        )
+        return bought, listed
 
     def range_over(self, entries: Floats | Ints) -> FeatureRange:
         """The range of features over list entries, but for rare ones.
@@ -307,11 +317,8 @@ class Shared:
         """
         windows, items = np.nonzero(entries)
         if len(items) == 0:
-            return FeatureRange(np.array(-np.inf), np.array(np.inf))
-        tables = [
-            self._tables_as_of(window, items[windows == window])[0]
-            for window in range(self.n_windows)
-        ]
+            return NO_RANGE
+        tables = [next(self._of_window(w))[items[windows == w]] for w in range(self.n_windows)]
         weights = entries[windows, items].astype(np.float64)
         low, high = weighted_quantiles(np.concatenate(tables), weights, (_RARE, 1.0 - _RARE))
         return FeatureRange(low, high)
@@ -323,30 +330,11 @@ class Shared:
             within: the range to keep to; that of listed entries if None.
         """
         newest = self.n_windows - 1
-        bought, listed = self.counts(newest)
-        if self.histories.now is not None:
-            shown = self.shown[newest].astype(np.float64)
-            found = features_as_of(self.histories.now, listed, shown)
-            return tuple(found), self._keep_to(within, np.stack(list(found.values()), axis=1))
-        features = self._window_features(newest)
-        return features.names, features.build(bought, listed)
-
-    def _keep_to(self, within: FeatureRange | None, features: Floats) -> Floats:
-        chosen = within or self.listed_range
-        assert chosen is not None
-        return chosen.clip(features)
-
-    def _window_features(self, window: int) -> WindowFeatures:
-        before = self.histories.before
-        return WindowFeatures(before[window] if before else None)
-
-    def counts(self, window: int) -> tuple[Floats, Floats]:
-        """Buyers and lists of a window, by item."""
-        own = slice(window * N_FOLDS, (window + 1) * N_FOLDS)
-        bought, listed = (
-            part[own].sum(axis=0).astype(np.float64) for part in (self.bought, self.listed)
-        )
-        return bought, listed
+        if self.histories.now is None:
+            found = features_of_window(self._before(newest), *self.counts(newest))
+            return tuple(found), _stack(found)
+        found = self._features_as_of(self.histories.now, newest)
+        return tuple(found), self._clip(_stack(found), within)
 
     def tables(self, items: Ints, within: FeatureRange | None = None) -> Floats:
         """Features by [table, item, feature]; see `table_of`.
@@ -355,27 +343,40 @@ class Shared:
             items: to compute.
             within: the range to keep to; that of listed entries if None.
         """
-        make = self._tables_as_of if self.as_of else self._tables_of_window
-        made = [table for window in range(self.n_windows) for table in make(window, items)]
-        return self._keep_to(within, np.stack(made)) if self.as_of else np.stack(made)
+        windows = range(self.n_windows)
+        made = np.stack([table[items] for window in windows for table in self._of_window(window)])
+        return self._clip(made, within) if self.as_of else made
 
-    def _tables_as_of(self, window: int, items: Ints) -> list[Floats]:
-        _, listed = self.counts(window)
-        shown = self.shown[window].astype(np.float64)
-        found = features_as_of(self.histories.before[window], listed, shown, items)
-        return [np.stack(list(found.values()), axis=1)]
+    def centre(self, now: Floats) -> Floats:
+        """Features as of now; 0 is the average over listed items, and stands for unknown ones."""
+        listed = self.counts(self.n_windows - 1)[1]
+        seen = listed / max(float(listed.sum()), 1.0)
+        # A matrix product would depend on the machine in its last bits.
+        centred: Floats = now - (seen[:, None] * now).sum(axis=0)
+        return centred
 
-    def _tables_of_window(self, window: int, items: Ints) -> list[Floats]:
-        features = self._window_features(window)
+    def _clip(self, features: Floats, within: FeatureRange | None) -> Floats:
+        chosen = within or self.listed_range
+        assert chosen is not None
+        return np.clip(features, *chosen)
+
+    def _before(self, window: int) -> History | None:
+        return self.histories.before[window] if self.histories.before else None
+
+    def _features_as_of(self, history: History, window: int) -> dict[str, Floats]:
+        return features_as_of(history, self.counts(window)[1], self.shown[window].astype(float))
+
+    def _of_window(self, window: int) -> Iterator[Floats]:
+        """The tables of a window: as of its start, or of its own sales without some folds."""
+        if self.as_of:
+            yield _stack(self._features_as_of(self.histories.before[window], window))
+            return
+        own = range(window * N_FOLDS, (window + 1) * N_FOLDS)
         bought, listed = self.counts(window)
-        made = []
-        for left_out in (*((fold,) for fold in range(N_FOLDS)), (), *_PAIRS_OF_FOLDS):
-            some = bought.copy(), listed.copy()
-            for fold in left_out:
-                some[0][:] -= self.bought[window * N_FOLDS + fold]
-                some[1][:] -= self.listed[window * N_FOLDS + fold]
-            made.append(features.build(*some, items))
-        return made
+        for left_out in _LEFT_OUT:
+            rows = [own[fold] for fold in left_out]
+            some = bought - self.bought[rows].sum(axis=0), listed - self.listed[rows].sum(axis=0)
+            yield _stack(features_of_window(self._before(window), *some))
 
     def table_of(self, windows: Ints, own: Ints | int, left_out: int | None = None) -> Ints:
         """The feature table of units.
@@ -395,8 +396,19 @@ class Shared:
         if left_out is not None:
             for place, pair in enumerate(_PAIRS_OF_FOLDS):
                 if left_out in pair:
-                    tables[sum(pair) - left_out] = N_FOLDS + 1 + place
-        return windows * TABLES + tables[own]
+                    tables[sum(pair) - left_out] = N_FOLDS + place
+        return windows * len(_LEFT_OUT) + tables[own]
+
+
+def number_items(items: Codes, n_items: int) -> tuple[Ints, Codes]:
+    """The different items, ascending, and the place of each item among them."""
+    found = np.zeros(n_items, bool)
+    found[items] = True
+    return np.flatnonzero(found), (np.cumsum(found) - 1).astype(np.int32)[items]
+
+
+def _stack(features: dict[str, Floats]) -> Floats:
+    return np.stack(list(features.values()), axis=1)
 
 
 def weighted_quantiles(columns: Floats, weights: Floats, shares: tuple[float, ...]) -> list[Floats]:

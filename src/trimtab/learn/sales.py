@@ -94,8 +94,8 @@ class Sales(NamedTuple):
         return Sales(items[chosen], ticks[chosen], visits, buyers, firsts, n_users)
 
 
-_NO_COUNTS = np.empty(0), np.empty(0, np.int64), np.empty(0)
-NO_SALES = Sales(np.empty(0, np.int32), np.empty(0, np.int32), *_NO_COUNTS)
+_COLUMNS = (np.int32, np.int32, np.float64, np.int64, np.float64)
+NO_SALES = Sales(*(np.empty(0, kind) for kind in _COLUMNS))  # type: ignore[arg-type]
 
 
 def count_sales(events: Events, ticks: Codes | None, n_items: int) -> Sales:
@@ -127,16 +127,10 @@ def count_sales(events: Events, ticks: Codes | None, n_items: int) -> Sales:
     kernels.group_events(items, users, ticks, starts[:-1].copy(), grouped)
     each = np.ones(len(items), bool) if weights is None else _weigh_visits(items, grouped, weights)
     n = kernels.count_runs_of_ticks(starts, grouped)
-    out = (
-        np.empty(n, np.int32),
-        np.empty(n, np.int32),
-        np.empty(n),
-        np.empty(n, np.int64),
-        np.empty(n),
-    )
+    out: Any = [np.empty(n, kind) for kind in _COLUMNS]
     seen = np.full((int(users.max(initial=-1)) + 1, 2), -1, np.int32)
     kernels.count_sales(starts, grouped, each, seen, *out)
-    sales = Sales(*out, n_users)
+    sales = Sales(*out)._replace(n_users=n_users)
     return sales if timed else sales._replace(ticks=np.zeros(n, np.int32)) + NO_SALES
 
 

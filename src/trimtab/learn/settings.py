@@ -30,22 +30,6 @@ _SHARED = ("k", "metric", "method", "scale", "seed")  # by both methods
 
 
 @dataclass(frozen=True)
-class AscentSettings:
-    """What the ascent maximises and when it stops; see `BiasLearner` for the meanings."""
-
-    k: int = 10
-    metric: str = "ndcg"
-    unlisted: str = "never"
-    penalty: float = 1.0
-    max_bias: float | None = 0.5
-    exclude_unsold: bool = False
-    max_cycles: int | None = 2
-    min_updates: float = 0.0
-    min_support: int = 1
-    min_exposure: int = 1
-
-
-@dataclass(frozen=True)
 class LearnerSettings:
     """What to learn and how; see `BiasLearner` for the meanings."""
 
@@ -79,10 +63,6 @@ class LearnerSettings:
                 f"unlisted={self.unlisted!r} does not work with scale={self.scale!r}, because "
                 f"{_NO_UNLISTED[self.scale]}; use unlisted='never'"
             )
-        self._refuse_settings_of_others()
-
-    def _refuse_settings_of_others(self) -> None:
-        """Refuse settings of the ascent if the method is another."""
         if self.method == "hierarchy" and self._changed:
             name = self._changed[0]
             raise SettingError(
@@ -105,12 +85,6 @@ class LearnerSettings:
     def ascent_scale(self) -> str:
         """The scale that an ascent learns on."""
         return "additive" if self.scale == "auto" else self.scale
-
-    @property
-    def ascent(self) -> AscentSettings:
-        """The settings that the ascent uses."""
-        own = {field.name: getattr(self, field.name) for field in fields(AscentSettings)}
-        return AscentSettings(**own)
 
     def _check_number(
         self, name: str, check: Callable[..., None], kind: type[int | float], *bounds: float

@@ -16,8 +16,7 @@ from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets, entries_of, 
 from trimtab.kernels.hit_value import discounts
 from trimtab.learn.coded_part import CodedPart
 from trimtab.learn.sales import Events, Grid
-from trimtab.metrics.event_weights import gain_factors, in_quanta, weigh_purchases
-from trimtab.metrics.per_user import best_sums
+from trimtab.metrics.per_user import best_sums, gain_factors, in_quanta, weigh_purchases
 from trimtab.parts.packing import packable
 from trimtab.tables.vocabulary import Vocabulary
 from trimtab.threads import run_ranges
@@ -47,6 +46,9 @@ class EventScale(NamedTuple):
         return in_quanta(weights / self.most * self.factor)
 
 
+ALIKE = EventScale(1.0, 1.0, differ=False)
+
+
 @packable
 class Plan(NamedTuple):
     """What all parts are counted by: common codes, and what depends on all users."""
@@ -57,7 +59,7 @@ class Plan(NamedTuple):
     metric: str
     seed: int
     heaviest: float  # weight of a unit
-    event_scale: EventScale | None  # None: all events count alike
+    event_scale: EventScale
     grid: Grid | None  # None: times are not known, or there is no history by user
     newest: int | None  # start of the newest window; None: purchases are not added to the history
     quanta: float  # per 1 of the metric
@@ -72,6 +74,11 @@ class Plan(NamedTuple):
     def n_windows(self) -> int:
         """Number of windows."""
         return 1 if self.windows is None else len(self.windows)
+
+    def ticks_of(self, events: Events) -> Codes | None:
+        """Return the ticks of events; None if they are not known."""
+        known = self.grid is not None and events.times is not None
+        return self.grid.ticks(events.times) if known else None  # type: ignore[union-attr, arg-type]
 
 
 class Units(NamedTuple):
@@ -105,7 +112,7 @@ def prepare(part: CodedPart, plan: Plan) -> Units:
         windows = _codes(plan.windows, part.survey.windows)[windows]
     weights, relevance, sales = part.weights, None, None
     gains = weights
-    if plan.event_scale is not None and plan.event_scale.differ:
+    if plan.event_scale.differ:
         each = np.ones(len(bought.items)) if part.event_weights is None else part.event_weights
         sales = plan.event_scale.as_sales(each)
         relevance, heaviest = weigh_purchases(bought, sales)
@@ -168,6 +175,8 @@ class HitLists(NamedTuple):
     n_bought: Ints  # by unit: items bought, listed or not
     weights: Floats  # by unit
     source: Ints  # codes of the units
+    hashes: Hashes  # of the users
+    windows: Ints  # numbers of those that are learned from
 
     @property
     def n_units(self) -> int:
@@ -186,10 +195,8 @@ class HitLists(NamedTuple):
     def take(self, chosen: Ints) -> HitLists:
         """Return some of the units."""
         _, entries = entries_of(self.lists.indptr, chosen)
-        return HitLists(
-            self.lists.take(chosen), self.hits[entries], self.n_bought[chosen],
-            self.weights[chosen], self.source[chosen],
-        )  # fmt: skip
+        by_unit: list[Any] = [column[chosen] for column in self[2:]]
+        return HitLists(self.lists.take(chosen), self.hits[entries], *by_unit)
 
     def most_to_gain(self, k: int, metric: str) -> Floats:
         """Return the most that the hits on each unit's list can add to the metric."""
@@ -204,16 +211,16 @@ class HitLists(NamedTuple):
 
 
 def gather_hits(
-    lists: Lists, bought: Sets, weights: Floats | None = None, relevance: Floats | None = None
-) -> HitLists:
+    lists: Lists, bought: Sets, weights: Floats, relevance: Floats | None, hashes: Hashes,
+    windows: Ints,
+) -> HitLists:  # fmt: skip
     """Return the units whose metric can change: those with a hit and a weight above 0."""
     hits, has_hit = find_bought(lists, bought, relevance)
-    if weights is not None:
-        has_hit &= weights > 0
-    source = np.flatnonzero(has_hit)
+    source = np.flatnonzero(has_hit & (weights > 0))
+    n_bought = np.diff(bought.indptr)
+    by_unit: list[Any] = [n_bought, weights, np.arange(len(weights)), hashes, windows]
     ordered, own = sort_items(lists, source, hits)
-    weight = np.ones(len(source)) if weights is None else weights[source]
-    return HitLists(ordered, own, np.diff(bought.indptr)[source], weight, source)
+    return HitLists(ordered, own, *(column[source] for column in by_unit))
 
 
 def sort_items(lists: Lists, units: Ints, values: Any) -> tuple[Lists, Any]:
@@ -239,15 +246,6 @@ def find_bought(
     return hits, has_hit
 
 
-@packable
-class HitUnits(NamedTuple):
-    """Units with a hit, as the levels of the biases are learned from them."""
-
-    data: HitLists
-    hashes: Hashes
-    windows: Ints
-
-
 class Choice(NamedTuple):
     """Which units are learned from."""
 
@@ -270,14 +268,13 @@ def _choose(units: Units, choice: Choice, seed: int) -> Floats:
     return np.where(chosen & units.learning, units.gains / choice.typical, 0.0)
 
 
-def take_hits(part: CodedPart, plan: Plan, choice: Choice) -> HitUnits:
+def take_hits(part: CodedPart, plan: Plan, choice: Choice) -> HitLists:
     """Return the units of a part with a hit."""
     units = prepare(part, plan)
-    data = gather_hits(
-        units.lists, units.bought, _choose(units, choice, plan.seed), units.relevance
+    weights, windows = _choose(units, choice, plan.seed), choice.windows[units.windows]
+    return gather_hits(
+        units.lists, units.bought, weights, units.relevance, units.hashes, windows.astype(np.int64)
     )
-    windows = choice.windows[units.windows[data.source]].astype(np.int64)
-    return HitUnits(data, units.hashes[data.source], windows)
 
 
 @packable
@@ -292,6 +289,18 @@ class LearningUnits(NamedTuple):
     relevance: Floats | None  # of purchases
     users: Ints  # as in the events
     events: Events | None  # of these users
+
+    @property
+    def n_units(self) -> int:
+        """Number of units."""
+        return self.lists.n_units
+
+    @property
+    def with_hits(self) -> HitLists:
+        """The units with a hit; their `source` is the place of each among all units."""
+        return gather_hits(
+            self.lists, self.bought, self.weights, self.relevance, self.hashes, self.windows
+        )
 
 
 def take_learning(part: CodedPart, plan: Plan, choice: Choice, with_events: bool) -> LearningUnits:
@@ -338,20 +347,18 @@ def log_of(part: CodedPart, plan: Plan) -> Events:
         return history
     assert history.times is not None
     early = history.take(np.flatnonzero(history.times < plan.newest))
-    weighted = early.weights is not None or sales.weights is not None
-    both = [own._replace(weights=_all_weights(own) if weighted else None) for own in (early, sales)]
+    both = [early, sales]
+    if any(own.weights is not None for own in both):
+        both = [
+            own._replace(weights=np.ones(len(own.items)) if own.weights is None else own.weights)
+            for own in both
+        ]
     joined: Events = join(both)
     return joined
 
 
-def _all_weights(events: Events) -> Floats:
-    return np.ones(len(events.items)) if events.weights is None else events.weights
-
-
 def _recode(events: Events, items: Codes | None, plan: Plan) -> Events:
-    weights = events.weights
-    if weights is not None and plan.event_scale is not None:
-        weights = plan.event_scale.as_sales(weights)
+    weights = None if events.weights is None else plan.event_scale.as_sales(events.weights)
     own = events.items if items is None else items[events.items]
     return events._replace(items=own, weights=weights)
 

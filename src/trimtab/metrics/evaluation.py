@@ -15,18 +15,32 @@ import pyarrow as pa
 from trimtab.arrays import Codes, Floats, Ints, Lists, Sets
 from trimtab.checks import require_columns, require_k
 from trimtab.errors import DataError, warn
-from trimtab.metrics.event_weights import (
-    EventWeights,
-    largest_weights,
-    read_event_weights,
-    weigh_purchases,
-)
 from trimtab.metrics.intervals import lift_intervals
-from trimtab.metrics.per_user import ALL_METRICS, UnitMetrics, lift, unit_metrics, weighted_mean
-from trimtab.metrics.ranking import rank_lists
+from trimtab.metrics.per_user import (
+    ALL_METRICS,
+    EventWeights,
+    UnitMetrics,
+    largest_weights,
+    lift,
+    rank_lists,
+    read_event_weights,
+    unit_metrics,
+    weigh_purchases,
+    weighted_mean,
+)
 from trimtab.parts.packing import packable
-from trimtab.tables.columns import COUNT, ITEM, RANK, SCORE, USER, WEIGHT, WINDOW
-from trimtab.tables.frames import Table, read_frame, read_scores
+from trimtab.tables.columns import (
+    COUNT,
+    ITEM,
+    RANK,
+    SCORE,
+    USER,
+    WEIGHT,
+    WINDOW,
+    Table,
+    read_frame,
+    read_scores,
+)
 from trimtab.tables.lists import Units, encode_units, group_scored, group_sets, read_weights
 from trimtab.tables.vocabulary import Vocabulary, id_column
 
@@ -179,21 +193,30 @@ def finish(
         )
     units, order = _sort_buyers(judged.buyers)
     _require_common_users(judged, units.label(order[0]))
-    unit_weights = _weigh_buyers(judged.buyers, units, weights)[order]
-    values = {name: _stack_metrics(judged.buyers, name)[order] for name in judged.names}
-    shown, sales = _count_items(judged, history)
-    figures = {}
-    for name in judged.names:
-        means = [weighted_mean(column, unit_weights) for column in values[name].T]
+    unit_weights: Floats = judged.buyers[WEIGHT].to_numpy()
+    if weights is not None:
+        every = np.ones(len(units), bool)
+        unit_weights = unit_weights * read_weights(weights, units, every, "topk")
+    unit_weights, users = _over_largest(unit_weights)[order], units.user_codes[order]
+    figures: dict[str, dict[str, float]] = {}
+    sums: list[Any] = []  # of each metric, by [user, metric]
+    for name, by_item in _judge_items(judged, history).items():
+        columns = [judged.buyers[f"{name} {each}"].to_numpy()[order] for each in ALL_METRICS]
+        means = [weighted_mean(values, unit_weights) for values in columns]
+        sums.append(np.stack([np.bincount(users, unit_weights * v) for v in columns], axis=1))
         figures[name] = {
-            **dict(zip(ALL_METRICS, means, strict=True)), **_judge_items(shown[name], sales),
+            **dict(zip(ALL_METRICS, means, strict=True)), **by_item,
             "n_users": len(order), _SKIPPED: judged.counts[_SKIPPED],
         }  # fmt: skip
     if len(figures) == 1:
         return figures["topk"]
-    _warn_of_missing_lists(judged)
-    own, base = (_sum_by_user(v, unit_weights, units.user_codes[order]) for v in values.values())
-    return figures["topk"] | dict(_lifts(figures["topk"], figures["baseline"], own, base))
+    if judged.counts[_MISSING]:
+        warn(
+            f"{judged.counts[_MISSING]} of {len(judged.buyers)} users who bought something have a "
+            f"list in only one of {' and '.join(judged.names)}, and count as 0 in the other; "
+            f"compare lists of the same users"
+        )
+    return figures["topk"] | dict(_lifts(figures["topk"], figures["baseline"], *sums))
 
 
 class UnitEvaluation(NamedTuple):
@@ -253,7 +276,13 @@ def _code_tables(
     lists: Mapping[str, Any], truth: Any, k: int, weight: str | None, is_part: bool
 ) -> _Coded:
     require_k(k)
-    tables = [_read_lists(frame, name, is_part) for name, frame in lists.items()]
+    tables = [
+        read_frame(frame, name, USER, ITEM, optional=(RANK, SCORE, WINDOW), may_be_empty=is_part)
+        for name, frame in lists.items()
+    ]
+    for table in tables:
+        if not table.has(RANK):
+            require_columns(table.name, table.columns.column_names, [SCORE], table.own)
     bought, weights = _read_truth(truth, weight, is_part)
     units, unit_codes = encode_units(*tables, bought)
     items, item_codes = Vocabulary.encode(*(table.ids(ITEM) for table in (*tables, bought)))
@@ -267,13 +296,6 @@ def _code_tables(
         scored = group_scored(rows, codes, height, len(units))
         ranked[table.name] = rank_lists(scored, k, np.zeros(len(items)))
     return _Coded(units, items, ranked, sets, weigh_purchases(sets, each))
-
-
-def _read_lists(frame: Any, name: str, is_part: bool) -> Table:
-    top = read_frame(frame, name, USER, ITEM, optional=(RANK, SCORE, WINDOW), may_be_empty=is_part)
-    if not top.has(RANK):
-        require_columns(name, top.columns.column_names, [SCORE], top.own)
-    return top
 
 
 def _read_truth(truth: Any, weight: str | None, is_part: bool) -> tuple[Table, Floats | None]:
@@ -308,51 +330,36 @@ def _require_common_users(judged: Judged, buyer: str) -> None:
         )
 
 
-def _warn_of_missing_lists(judged: Judged) -> None:
-    if judged.counts[_MISSING]:
-        warn(
-            f"{judged.counts[_MISSING]} of {len(judged.buyers)} users who bought something have a "
-            f"list in only one of {' and '.join(judged.names)}, and count as 0 in the other; "
-            f"compare lists of the same users"
-        )
-
-
-def _weigh_buyers(buyers: pa.Table, units: Units, weights: Any | None) -> Floats:
-    """Return how much each unit counts: by its heaviest purchase and the weight of its user."""
-    heaviest: Floats = buyers[WEIGHT].to_numpy()
-    if weights is not None:
-        heaviest = heaviest * read_weights(weights, units, np.ones(len(units), bool), "topk")
-    return _over_largest(heaviest)
-
-
 def _over_largest(weights: Floats) -> Floats:
     """Return weights over the largest: those that are all alike change no digit."""
     return weights / weights.max(initial=0.0) if len(weights) else weights
 
 
-def _stack_metrics(buyers: pa.Table, name: str) -> Floats:
-    """Return the metrics with one table of lists, by [unit, metric]."""
-    return np.stack([buyers[f"{name} {metric}"].to_numpy() for metric in ALL_METRICS], axis=1)
-
-
-def _count_items(judged: Judged, history: Any | None) -> tuple[dict[str, Ints], Floats | None]:
-    """Return the slots of all items by table of lists, and their sales, in the order of ids."""
+def _judge_items(judged: Judged, history: Any | None) -> dict[str, dict[str, float]]:
+    """Return coverage, and with a history novelty, by table of lists."""
     columns, past = [id_column("topk", ITEM, judged.items[ITEM])], None
     if history is not None:
         past = read_frame(history, "history", ITEM, optional=(COUNT,))
         columns.append(past.ids(ITEM))
     items, codes = Vocabulary.encode(*columns)
-    shown = {name: np.zeros(len(items), np.int64) for name in judged.names}
-    for name, slots in shown.items():
-        slots[codes[0]] = judged.items[name].to_numpy()
-    return shown, None if past is None else _count_sales(past, codes[1], len(items))
+    found = {}
+    for name in judged.names:
+        shown = np.bincount(codes[0], judged.items[name].to_numpy(), minlength=len(items))
+        found[name] = {"coverage": int(np.count_nonzero(shown)) / len(shown)}
+        if past is not None:
+            sales = _count_sales(past, codes[1], len(items))
+            bits = np.log2(max(float(sales.sum()), 1.0)) - np.log2(np.maximum(sales, 1.0))
+            n_slots = int(shown.sum())
+            novelty = float((shown * bits).sum()) / n_slots if n_slots else np.nan
+            found[name]["novelty"] = novelty
+    return found
 
 
 def _count_sales(history: Table, items: Codes, n_items: int) -> Floats:
     """Return the sales of each item, the same digits for any order of rows."""
-    if not history.has(COUNT):
-        return np.bincount(items, minlength=n_items).astype(np.float64)
-    counts, lowest = read_scores(history, COUNT)
+    counts, lowest = np.ones(len(items)), 1.0
+    if history.has(COUNT):
+        counts, lowest = read_scores(history, COUNT)
     if lowest < 0:
         raise DataError(
             f"column '{COUNT}' of history has {lowest:g}: counts must be at least 0; drop those "
@@ -360,26 +367,6 @@ def _count_sales(history: Table, items: Codes, n_items: int) -> Floats:
         )
     order = np.argsort(counts)
     return np.bincount(items[order], counts[order], minlength=n_items).astype(np.float64)
-
-
-def _judge_items(shown: Ints, sales: Floats | None) -> dict[str, float]:
-    """Return coverage, and with sales novelty.
-
-    Args:
-        shown: number of slots by item.
-        sales: by item; an item without a sale counts as sold once.
-    """
-    found = {"coverage": int(np.count_nonzero(shown)) / len(shown)}
-    if sales is not None:
-        bits = np.log2(max(float(sales.sum()), 1.0)) - np.log2(np.maximum(sales, 1.0))
-        n_slots = int(shown.sum())
-        found["novelty"] = float((shown * bits).sum()) / n_slots if n_slots else np.nan
-    return found
-
-
-def _sum_by_user(values: Floats, weights: Floats, users: Codes) -> Floats:
-    """Return the sum of each metric over the units of each user, by [user, metric]."""
-    return np.stack([np.bincount(users, weights * column) for column in values.T], axis=1)
 
 
 def _lifts(

@@ -1,7 +1,8 @@
-"""Metrics of top-k lists per unit, their means, lift, coverage and KL divergence.
+"""The top k of each unit; its metrics, their means, lift, coverage and KL divergence.
 
-For a unit that bought R items, with relevance r(p) of the item at rank p, which is 1 if it was
-bought and 0 if not (weights of events give relevances in between, see `event_weights.py`):
+The ranking order is score descending, then item id ascending. Item codes have the order of the
+ids, so codes break ties. For a unit that bought R items, with relevance r(p) of the item at rank p,
+which is 1 if it was bought and 0 if not:
 
     ACC@k    = Σ r(p) / k
     AP@k     = Σ r(p)·(Σ r(q) for q ≤ p) / p, over the same of the best list
@@ -14,24 +15,81 @@ The best list has all that the unit bought, the most relevant first; so AP is di
 Means leave out units with R = 0; units with R > 0 and no list count as 0. Other libraries differ:
 ranx, trec_eval and RecTools divide AP by R, and RecTools divides NDCG by the full-k ideal unless
 `divide_by_achievable=True`.
+
+**Weights of events.** An event has a weight: 1 for an order and 0.1 for a click, a price, a margin.
+With w_i the weight of what a unit bought and W the largest of them, the unit counts W times as much
+as one of weight 1, and item i has the relevance r_i = w_i / W, between 0 and 1. A metric adds up
+relevances where it counted hits, and is divided by what the best list would get. With weights of 1
+all of this is as without weights. These are not the weights of users, which only say how much each
+unit counts.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple, overload
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import ArrayLike
 
-from trimtab.arrays import Flags, Floats, Ints, Lists, Sets
+from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets, close_lists, read_only
+from trimtab.checks import METRICS, require_columns
+from trimtab.errors import DataError
 from trimtab.kernels.hit_value import discounts
+from trimtab.tables.columns import COUNT, WEIGHT, Table, read_scores
 from trimtab.threads import run_ranges
 
 COVERAGE_SIZES = (10, 20, 50, 100, 200, 500, 1000)
 _ZERO_COUNT = 0.01  # replaces a count of 0 in KL
 _N_SUMS = 5  # that `sum_lists` writes
+_QUANTA = 2.0**20  # sums of such fractions are exact, so the order of adding changes nothing
+NOTHING_HIDDEN = Sets(np.zeros(1, np.int64), np.empty(0, np.int32))
+
+
+def rank_lists(
+    lists: Lists,
+    k: int,
+    bias: Floats,
+    excluded: Flags | None = None,
+    reaches_unlisted: bool = False,
+    hidden: Sets | None = None,
+) -> Lists:
+    """Return the top k of every unit, best first, with the biases added to the scores.
+
+    Args:
+        lists: scored items by unit.
+        k: number of slots; a unit with fewer items gets fewer.
+        bias: one number per item code.
+        excluded: items to leave out for all units.
+        reaches_unlisted: whether items with a positive bias are also added to lists that lack
+            them, with the bias as their score. Empty lists stay empty.
+        hidden: items to leave out for each unit.
+    """
+    from trimtab.kernels.ranking import select_top
+
+    offset = np.array(bias, np.float64)
+    if excluded is not None:
+        offset[excluded] = -np.inf
+    raised = np.empty(0, np.int32)
+    if reaches_unlisted:
+        positive = np.flatnonzero(offset > 0)
+        raised = positive[np.argsort(-offset[positive], kind="stable")].astype(np.int32)
+    # No more slots than can be filled, for any k.
+    k = max(1, min(k, int(np.diff(lists.indptr).max(initial=0)) + len(raised)))
+    items = np.empty(lists.n_units * k, np.int32)
+    scores = np.empty(lists.n_units * k)
+    lengths = np.empty(lists.n_units, np.int64)
+    run_ranges(
+        select_top, lists.n_units, k, lists.indptr, lists.items, read_only(lists.scores), offset,
+        raised, *(hidden or NOTHING_HIDDEN), items, scores, lengths,
+    )  # fmt: skip
+    return close_lists(items, scores, lengths, k)
+
+
+# Metrics ------------------------------------------------------------------------------------------
 
 
 class UnitMetrics(NamedTuple):
@@ -68,7 +126,7 @@ def unit_metrics(
         >>> unit_metrics(top, bought, k=4).map  # hits at ranks 1 and 3: (1/1 + 2/3) / 2
         array([0.83333333])
     """
-    from trimtab.kernels.metric_values import find_relevance
+    from trimtab.kernels.counting import find_relevance
 
     assert top.n_units == bought.n_units
     each = np.ones(len(bought.items)) if relevance is None else relevance
@@ -95,7 +153,7 @@ def best_sums(indptr: Ints, relevance: Floats, k: int) -> tuple[Floats, Floats, 
 
 def _sum_lists(indptr: Ints, relevance: Floats, k: int) -> Floats:
     """Return the sums of each unit's list of relevances, by [sum, unit]."""
-    from trimtab.kernels.metric_values import sum_lists
+    from trimtab.kernels.counting import sum_lists
 
     n_units = len(indptr) - 1
     gains = discounts("ndcg", max(1, min(k, int(np.diff(indptr).max(initial=0)))))
@@ -106,16 +164,15 @@ def _sum_lists(indptr: Ints, relevance: Floats, k: int) -> Floats:
 
 def weighted_mean(values: Floats, weights: Floats) -> float:
     """Return the weighted mean, the same bits for any order; nan if the weights sum to 0."""
-    total, weight = _sum(values * weights), _sum(weights)
+    # In ascending order, so that the order of units does not change a bit.
+    total, weight = (float(np.sum(np.sort(each))) for each in (values * weights, weights))
     return total / weight if weight > 0 else math.nan
 
 
 @overload
 def lift(value: float, baseline: float) -> float: ...
 @overload
-def lift(value: Floats, baseline: Floats | float) -> Floats: ...
-@overload
-def lift(value: Floats | float, baseline: Floats) -> Floats: ...
+def lift(value: Floats, baseline: Floats) -> Floats: ...
 
 
 def lift(value: Floats | float, baseline: Floats | float) -> Floats | float:
@@ -125,9 +182,8 @@ def lift(value: Floats | float, baseline: Floats | float) -> Floats | float:
         >>> lift(0.75, 0.5), lift(0.75, 0.0)
         (0.5, nan)
     """
-    above, below = np.broadcast_arrays(np.asarray(value, float), np.asarray(baseline, float))
-    ratio = np.full(above.shape, np.nan)
-    np.divide(above, below, out=ratio, where=below != 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(np.equal(baseline, 0), np.nan, np.divide(value, baseline))
     return ratio - 1 if ratio.ndim else float(ratio) - 1
 
 
@@ -152,9 +208,9 @@ def coverage(
         >>> coverage([4, 4, 1, 2], [2, 2, 4, 0], n_items=5, sizes=(1, 2, 3))
         {1: 0, 2: 0, 3: 2}
     """
-    recommended = _popularity_ranks(_item_counts(recommended_items, n_items))
-    bought = _popularity_ranks(_item_counts(bought_items, n_items))
-    covered_from = np.maximum(recommended, bought)
+    covered_from = np.maximum(
+        *(_popularity_ranks(items, n_items) for items in (recommended_items, bought_items))
+    )
     return {size: int(np.count_nonzero(covered_from < size)) for size in sizes}
 
 
@@ -173,27 +229,18 @@ def kl_divergence(bought_items: ArrayLike, recommended_items: ArrayLike, n_items
         >>> round(kl_divergence([0, 0, 0, 1], [0, 1], n_items=3), 6)  # 3/4 and 1/4 against halves
         0.130812
     """
-    bought, recommended = (_item_counts(i, n_items) for i in (bought_items, recommended_items))
-    seen = (bought > 0) | (recommended > 0)
-    if not seen.any():
+    counts = np.stack([_item_counts(i, n_items) for i in (bought_items, recommended_items)])
+    counts = counts[:, counts.any(axis=0)]
+    if counts.size == 0:
         return math.nan
-    target, shown = _shares(bought, seen), _shares(recommended, seen)
+    smoothed = np.where(counts == 0, _ZERO_COUNT, counts)
+    target, shown = smoothed / smoothed.sum(axis=1, keepdims=True)
     return float(np.sum(target * np.log(target / shown)))
 
 
-def _sum(values: Floats) -> float:
-    """Return the sum in ascending order of the values, so their order does not change a bit."""
-    return float(np.sum(np.sort(values)))
-
-
-def _shares(counts: Ints, seen: Flags) -> Floats:
-    """Return the shares of the items seen, with counts of 0 smoothed."""
-    smoothed: Floats = np.where(counts == 0, _ZERO_COUNT, counts)[seen]
-    return smoothed / float(np.sum(smoothed))
-
-
-def _popularity_ranks(counts: Ints) -> Ints:
+def _popularity_ranks(items: ArrayLike, n_items: int) -> Ints:
     """Return the rank of each item, from 0, by count descending, then code; count 0 ranks last."""
+    counts = _item_counts(items, n_items)
     order = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
     ranks = np.full(len(counts), np.iinfo(np.int64).max)
     ranks[order] = np.arange(len(order))
@@ -203,3 +250,108 @@ def _popularity_ranks(counts: Ints) -> Ints:
 def _item_counts(items: ArrayLike, n_items: int) -> Ints:
     """Return how often each item occurs."""
     return np.bincount(np.asarray(items, np.int64), minlength=n_items)
+
+
+# Weights of events --------------------------------------------------------------------------------
+
+
+class EventWeights(NamedTuple):
+    """The weights of what units bought."""
+
+    relevance: Floats  # of each purchase, over the heaviest of its unit
+    heaviest: Floats  # by unit; 1 for a unit that bought nothing
+
+
+def drop_weightless(events: Table) -> tuple[Table, Floats | None]:
+    """Return events of some users without those of weight 0, and the weights if there are any."""
+    if not events.has(WEIGHT):
+        return events, None
+    if events.has(COUNT):
+        raise DataError(
+            f"{events.name} has both a column '{COUNT}' and a column '{WEIGHT}': multiply them "
+            f"into '{COUNT}', and drop '{WEIGHT}'"
+        )
+    return read_event_weights(events, WEIGHT, is_part=True)
+
+
+def read_event_weights(table: Table, column: str, is_part: bool = False) -> tuple[Table, Floats]:
+    """Return the rows of a table with a weight above 0, and their weights.
+
+    Args:
+        table: events, with the column.
+        column: of weights: numbers of at least 0; rows with 0 are left out.
+        is_part: whether there may be other events, so that none of these needs to count.
+    """
+    require_columns(table.name, table.columns.column_names, [column])
+    weights, lowest = read_scores(table, column)
+    name = table.own_name(column)
+    if lowest < 0:
+        raise DataError(
+            f"column '{name}' of {table.name} has {lowest:g}: the weight of an event must be at "
+            f"least 0; fix or drop such rows"
+        )
+    counting = weights > 0
+    if counting.all():
+        return table, weights
+    if not (counting.any() or is_part):
+        raise DataError(
+            f"column '{name}' of {table.name} is 0 in every row: at least one event must have a "
+            f"weight above 0"
+        )
+    return replace(table, columns=table.columns.filter(pa.array(counting))), weights[counting]
+
+
+def largest_weights(units: Codes, items: Codes, weights: Floats) -> Floats:
+    """Return the largest weight of each (unit, item), in ascending order of both: as in `Sets`.
+
+    Args:
+        units: of events.
+        items: of events.
+        weights: of events.
+    """
+    order = np.lexsort((weights, items, units))
+    units, items = units[order], items[order]
+    last = np.r_[(units[1:] != units[:-1]) | (items[1:] != items[:-1]), True]
+    largest: Floats = weights[order][last[: len(units)]]
+    return largest
+
+
+def weigh_purchases(bought: Sets, weights: Floats) -> EventWeights:
+    """Return how much each purchase counts.
+
+    Args:
+        bought: items by unit.
+        weights: of these purchases; above 0.
+    """
+    heaviest = np.ones(bought.n_units)
+    lengths = np.diff(bought.indptr)
+    buys = lengths > 0
+    if buys.any():
+        heaviest[buys] = np.maximum.reduceat(weights, bought.indptr[:-1][buys])
+    return EventWeights(in_quanta(weights / np.repeat(heaviest, lengths)), heaviest)
+
+
+def in_quanta(numbers: Floats) -> Floats:
+    """Return numbers above 0 rounded so that their sums are exact; none becomes 0."""
+    return np.maximum(np.rint(numbers * _QUANTA), 1.0) / _QUANTA
+
+
+def gain_factors(bought: Sets, relevance: Floats, metric: str, k: int) -> Floats:
+    """Return what the best list of each unit would get with relevances of 1, over what it gets.
+
+    A hit is worth that much more than its relevance times the value of a hit without weights.
+
+    Args:
+        bought: items by unit.
+        relevance: of these purchases.
+        metric: "acc", "map" or "ndcg"; 1 for ACC, which is not divided by the best list.
+        k: slots.
+    """
+    factors = np.ones(bought.n_units)
+    if metric != "acc":
+        alike, own = (
+            best_sums(bought.indptr, each, k)[METRICS.index(metric)]
+            for each in (np.ones(len(relevance)), relevance)
+        )
+        np.divide(alike, own, out=factors, where=own > 0)
+    return factors

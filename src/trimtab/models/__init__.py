@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from trimtab.models.explain import Explanation
-from trimtab.models.folding import Folded
+from trimtab.models.exports import Folded
 from trimtab.models.item_bias import ItemBias
 from trimtab.models.model import Coefficient, LeftOut, Model, Ranked, RerankSummary, Summary
 from trimtab.models.reranker import Reranker

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import reduce
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,14 +16,12 @@ import pyarrow as pa
 
 from trimtab.arrays import Ints
 from trimtab.errors import DataError
-from trimtab.metrics.event_weights import drop_weightless
-from trimtab.models.events import choose_instant, latest_by_day
+from trimtab.metrics.per_user import drop_weightless
 from trimtab.models.model import LeftOut, Model, Ranked
-from trimtab.models.reranker import Reranker
+from trimtab.models.widening import choose_instant, latest_by_day
 from trimtab.parts import Parts
 from trimtab.parts.packing import packable
-from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER, WEIGHT, WINDOW, own_names
-from trimtab.tables.frames import Table
+from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER, WEIGHT, WINDOW, Table, own_names
 from trimtab.tables.lists import read_lists
 from trimtab.tables.times import as_datetime, as_utc, microseconds
 from trimtab.tables.vocabulary import Vocabulary
@@ -63,19 +62,18 @@ def look_at(part: Mapping[str, pa.Table], unlisted: str, duplicates: str, tz: st
 
 
 def look_ahead(
-    model: Model, parts: Parts, as_of: Any, duplicates: str, tz: str | None
-) -> tuple[Model, Any]:
+    model: Any, parts: Parts, as_of: Any, duplicates: str, tz: str | None
+) -> tuple[Any, Any]:
     """Return a model that ranks each part as if all users were in one table, and the instant.
 
     Args:
-        model: as learned; one that ranks by events.
+        model: as learned; a Reranker, which ranks by events.
         parts: tables by user, with a history.
         as_of: as for `Reranker.apply`.
         duplicates: as for `Reranker.apply`.
         tz: time zone of timestamps that have none; None to leave them as they are.
     """
-    assert isinstance(model, Reranker), "only a Reranker ranks by events"
-    look = reduce(lambda one, other: one + other, parts.map(look_at, "never", duplicates, tz))
+    look = reduce(add, parts.map(look_at, "never", duplicates, tz))
     if look.n_events and not look.counts.any():
         raise DataError(
             f"column '{WEIGHT}' of history is 0 in every row: at least one event must have a "
@@ -89,18 +87,17 @@ def look_ahead(
 
 
 def rank_part(
-    part: Mapping[str, pa.Table], model: Model, k: int, options: Mapping[str, Any], tz: str | None
+    part: Mapping[str, pa.Table], model: Any, k: int, options: Mapping[str, Any], tz: str | None
 ) -> Ranked:
-    """Return the lists of a part; `top` is None if none of its users has one."""
-    given = dict(options)
-    if "exclude" in part:
-        given["exclude"] = part["exclude"]
-    if "history" in part:
+    """Return the lists of a part by a model; `top` is None if none of its users has one."""
+    given = {**options, **{name: part[name] for name in ("exclude", "history") if name in part}}
+    if "history" in part:  # for a Reranker
         given["history"] = _read_events(part["history"], tz)
     if len(part["recs"]):
-        return model.rank(part["recs"], k, **given)
+        ranked: Ranked = model.rank(part["recs"], k, **given)
+        return ranked
     left_out = LeftOut()
-    if isinstance(model, Reranker) and "history" in given:
+    if "history" in part:
         times = _times_of(given["history"])
         instant = choose_instant(given["as_of"], _NONE, model.learned_until, model.has_zone)
         later = int(np.count_nonzero(times >= instant))

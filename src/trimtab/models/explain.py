@@ -14,8 +14,7 @@ import pyarrow.compute as pc
 from trimtab.arrays import Codes, Floats
 from trimtab.errors import DataError
 from trimtab.models.model import Coefficient
-from trimtab.tables.columns import ITEM, SCORE, USER, WINDOW
-from trimtab.tables.frames import read_frame
+from trimtab.tables.columns import ITEM, SCORE, USER, WINDOW, read_frame
 from trimtab.tables.lists import CodedRecs, read_lists
 from trimtab.tables.vocabulary import Vocabulary, id_column
 
@@ -105,37 +104,20 @@ def _came(engine_rank: int | None) -> str:
     return "not listed" if engine_rank is None else f"rank {engine_rank}"
 
 
-def read_user_list(recs: Any, user: Any, window: Any, duplicates: str) -> CodedRecs:
-    """Return one list of one user; raise if there is none.
+def read_user_list(recs: Any, user: Any, duplicates: str) -> CodedRecs:
+    """Return the last list of one user; raise if there is none.
 
     Items are coded with those of all lists: what is on another list may be added to this one.
     """
     table = read_frame(recs, "recs", USER, ITEM, SCORE, optional=(WINDOW,))
-    own = table.columns.filter(
-        pc.equal(table.columns[USER], _as_id(user, table.columns[USER].type))
-    )
+    users = table.columns[USER]
+    own = table.columns.filter(pc.equal(users, _as_id(user, users.type)))
     if own.num_rows == 0:
         raise DataError(f"user={user!r}: not in column '{USER}' of recs; pass a user with a list")
     coded = read_lists(own, "never", duplicates)
     items, (_, codes) = Vocabulary.encode(table.ids(ITEM), Vocabulary(coded.item_ids).column)
-    lists = coded.lists.take(np.array([_find_window(coded, user, window)]))
+    lists = coded.lists.take(np.array([len(coded.units) - 1]))
     return replace(coded, item_ids=items.ids, lists=lists._replace(items=codes[lists.items]))
-
-
-def _find_window(coded: CodedRecs, user: Any, window: Any) -> int:
-    """Return the unit of a window; the last one if it is None."""
-    if window is None:
-        return len(coded.units) - 1
-    found = coded.units.columns(np.arange(len(coded.units))).get(WINDOW)
-    if found is None:
-        raise DataError(f"window={window!r}: recs has no column '{WINDOW}'; leave window out")
-    labels = list(map(str, found))
-    if str(window) not in labels:
-        raise DataError(
-            f"window={window!r}: not a window of user {user!r} in recs; pass one of "
-            f"{', '.join(labels)}"
-        )
-    return labels.index(str(window))
 
 
 def _as_id(value: Any, kind: pa.DataType) -> pa.Scalar:

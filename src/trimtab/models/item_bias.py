@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,28 +10,24 @@ from typing import Any, ClassVar
 import numpy as np
 
 from trimtab.arrays import Flags
-from trimtab.checks import require_flag, require_k, require_whole
-from trimtab.models.exports import search_body, write_boosts, write_query
-from trimtab.models.folding import Folded, fold, require_deep
+from trimtab.checks import require_k, require_whole
+from trimtab.models.exports import ExportedBias
 from trimtab.models.list_ranking import (
     align_lists,
-    append_rest,
     choose_depth,
     explore_lists,
-    split_lists,
+    rank_on_scale,
     warn_of,
 )
-from trimtab.models.model import BiasTable, LeftOut, Ranked, forecast_at, require_strength
+from trimtab.models.model import LeftOut, Ranked, require_strength
 from trimtab.models.saved import load_bias, save_bias
-from trimtab.models.scaled_scores import rank_on_scale
-from trimtab.tables.columns import ITEM, GivenColumns
-from trimtab.tables.frames import read_frame
+from trimtab.tables.columns import ITEM, read_frame
 from trimtab.tables.lists import read_lists
 from trimtab.tables.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ItemBias(BiasTable):
+class ItemBias(ExportedBias):
     """One bias per item, learned by `BiasLearner.fit`. Immutable.
 
     Example:
@@ -107,15 +102,13 @@ class ItemBias(BiasTable):
         deepest = choose_depth(self, depth)
         coded = read_lists(recs, self.unlisted, duplicates)
         aligned = align_lists(self, coded, exclude, allowed)
-        best, rest = split_lists(aligned.lists, deepest)
         if explore:
-            top = explore_lists(self, aligned, best, k, explore, seed)
+            top = explore_lists(self, aligned, deepest, k, explore, seed)
         else:
             top = rank_on_scale(
-                best, self.scale, self.summary.k, k, aligned.bias, aligned.excluded,
-                self.unlisted == "zero", aligned.hidden, best.scores.flags.writeable,
+                aligned.lists, self.scale, self.summary.k, k, aligned.bias, aligned.excluded,
+                deepest, aligned.hidden, self.unlisted == "zero",
             )  # fmt: skip
-        top = append_rest(top, rest, k, aligned.excluded, aligned.hidden)
         return aligned.finish(top, LeftOut())
 
     def __repr__(self) -> str:
@@ -151,10 +144,6 @@ class ItemBias(BiasTable):
         """Whether any item has a bias."""
         return bool(np.any(self.bias))
 
-    def prepare(self, listed: Any) -> ItemBias:
-        """Return these biases: nobody's list depends on the lists of others."""
-        return self
-
     def with_strength(self, strength: float) -> ItemBias:
         """Return these biases multiplied by a strength, for a cautious start.
 
@@ -167,164 +156,20 @@ class ItemBias(BiasTable):
         strength = require_strength(strength)
         if strength == 1:
             return self
-        summary = replace(
-            self.summary, strength=strength * self.summary.strength, after=math.nan,
-            objective_after=math.nan, concentration_after=None, forecast_by_strength={},
-            **forecast_at(strength, self.summary.forecast_by_strength)._asdict(),
-        )  # fmt: skip
-        parts = {
-            name: strength * getattr(self, name)
-            for name in ("bias", "low", "high", "trend", "category")
-        }
-        unknown = np.full(len(self), np.nan)
-        excluded = self.excluded if strength else np.zeros_like(self.excluded)
-        return replace(self, **parts, gain=unknown, excluded=excluded, summary=summary)
+        names = ("bias", "low", "high", "trend", "category")
+        columns = {name: strength * getattr(self, name) for name in names}
+        columns["excluded"] = self.excluded & (strength > 0)
+        columns["gain"] = np.full(len(self), math.nan)
+        summary = self._summary_at(
+            strength, after=math.nan, objective_after=math.nan, concentration_after=None
+        )
+        return replace(self, summary=summary, **columns)
 
     def count_unknown(self, recs: Any) -> int:
         """Return the number of distinct items of `recs` that are not in the bias table."""
         table = read_frame(recs, "recs", ITEM)
         both, _ = Vocabulary.encode(table.ids(ITEM), self.vocabulary.column)
         return len(both) - len(self)
-
-    def fold_into(
-        self,
-        item_vectors: Any,
-        item_ids: Any | None = None,
-        *,
-        multiplier: float = 1.0,
-        allow_shallow: bool = False,
-    ) -> Folded:
-        """Return item vectors for an inner-product index that ranks by score plus bias.
-
-        Learn such biases on deep lists, for example those of `tt.recs_from(model, n=1000)`: an
-        index ranks all items, and a bias learned on short lists was never tested further down.
-        Judge what the index returns with `tt.evaluate`, on purchases later than those learned from.
-
-        Put `folded.vectors` into the index, search it with `folded.queries(user_vectors)`, and get
-        the item ids with `folded.ids(rows)`. A log bias scales the item's vector, which gives the
-        right ranking as far down as a user's scores are at least 0; an additive bias becomes one
-        more coordinate, the last; a bias on the scale of each list (scale="list") cannot be folded.
-        The products must be the scores that the biases were learned on. Every user gets the bias of
-        every item, for any setting of `unlisted`; items without a learned bias have bias 0. Scores
-        are float32. Rows of excluded items are left out: `folded.item_ids` gives the id of each
-        remaining row. Do not use a cosine index: it normalises the vectors, which removes the
-        biases.
-
-        Args:
-            item_vectors: 2-d array, one row per item; not modified.
-            item_ids: id of each row; by default rows are the items 0, 1, 2, ...
-            multiplier: power of two that multiplies all products, without changing any ranking.
-                Use 2.0**20 with usearch and hnswlib: they rank by 1 - product in float32, which
-                loses small scores.
-            allow_shallow: fold biases even if they were learned on lists that are too short for an
-                index. By default the depth (`bias.depth`) must be at least 500 and 20 k, and for
-                additive biases a quarter of the rows; all rows are always enough.
-
-        Example:
-            >>> import numpy as np
-            >>> import pyarrow as pa
-            >>> import trimtab as tt
-            >>> recs = pa.table({"user_id": [1, 1], "item_id": [0, 1], "score": [0.9, 0.8]})
-            >>> recent = pa.table({"user_id": [1], "item_id": [1]})
-            >>> bias = tt.BiasLearner(k=1, penalty=0).fit(recs, recent)
-            >>> folded = bias.fold_into(np.eye(2))
-            >>> (folded.queries([[0.9, 0.8]]) @ folded.vectors.T).argmax()
-            np.int64(1)
-        """
-        require_flag("allow_shallow", allow_shallow)
-        folded = fold(self, item_vectors, item_ids, multiplier)
-        if not allow_shallow:
-            require_deep(self, len(item_vectors))
-        return folded
-
-    def export(self, path: str | Path, *, escape: bool = False) -> float:
-        """Write boosts for a search engine, and return the boost of items not in the file.
-
-        Args:
-            path: file that ends in .jsonl (JSON lines), .csv, or .ndjson (bulk updates for
-                Elasticsearch and OpenSearch, to be used with `search_body`); it appears only when
-                complete. One row per item, ids ascending: item_id, bias, factor or boost,
-                excluded. `factor` (log bias) is above 0 and multiplies the score; `boost`
-                (additive bias) is at least 0 and is added to it; biases on the scale of each list
-                (scale="list") cannot be written as boosts. Filter out excluded items in the
-                search engine.
-            escape: in CSV, put an apostrophe before text ids that a spreadsheet may run as
-                formulas. It changes these ids.
-        """
-        return write_boosts(self, Path(path), escape)
-
-    def search_body(self, query: Mapping[str, Any], k: int = 10) -> dict[str, Any]:
-        """Return the body of a search in Elasticsearch or OpenSearch that ranks with the biases.
-
-        The documents must have the fields of the bulk updates that `export` writes to a file that
-        ends in .ndjson, with the item's id as the document's id. Excluded items are left out;
-        documents without the fields have bias 0. Scores are float32, and the engine breaks ties
-        in its own way. Write the body anew after each export: additive biases change the value of
-        documents without the fields.
-
-        Args:
-            query: query whose scores the biases were learned on.
-            k: number of documents.
-
-        Example:
-            >>> import pyarrow as pa
-            >>> import trimtab as tt
-            >>> recs = pa.table({"user_id": [1, 1], "item_id": [7, 8], "score": [0.9, 0.8]})
-            >>> recent = pa.table({"user_id": [1], "item_id": [8]})
-            >>> bias = tt.BiasLearner(k=1, penalty=0, scale="log").fit(recs, recent)
-            >>> body = bias.search_body({"match": {"title": "green tea"}})
-            >>> body["query"]["function_score"]["field_value_factor"]
-            {'field': 'trimtab_factor', 'missing': 1.0}
-        """
-        require_k(k)
-        return search_body(self, query, k)
-
-    def sql(
-        self,
-        k: int = 10,
-        *,
-        lists: str = "lists",
-        biases: str = "biases",
-        exclude: str | None = None,
-        allowed: str | None = None,
-        columns: GivenColumns = None,
-        depth: int | str | None = None,
-    ) -> str:
-        """Return a query that does what `apply` does inside DuckDB or PostgreSQL.
-
-        The database must have the lists and `table()` as tables; it may have other biases of the
-        same scale, depth and kind of ids, so tomorrow's biases need no new query. Each (user,
-        item) pair must be on the lists once. Scores are score + bias, or score * exp(bias) for
-        log biases; ties go to the smaller item id, also among scores of 0 that `apply` orders by
-        log bias. Biases with scale="list" or unlisted="zero", and reserved slots (`explore`),
-        are not possible in SQL.
-
-        Args:
-            k: slots per user; a user with fewer items gets fewer rows.
-            lists: table with user_id, item_id, score. Dots separate the parts of a name, like
-                shop.lists. All names are quoted.
-            biases: table with item_id, bias, excluded.
-            exclude: table with user_id, item_id of pairs that must not be shown.
-            allowed: table with item_id of the only items that may be shown.
-            columns: names of columns in lists, exclude, allowed and the result, like
-                {"user": "customer", "item": "sku", "rank": "slot"}.
-            depth: number of items of each list that are re-ranked, as in `apply`.
-
-        Example:
-            >>> import duckdb
-            >>> import pyarrow as pa
-            >>> import trimtab as tt
-            >>> recs = pa.table({"user_id": [1, 1, 2, 2], "item_id": [7, 8, 7, 8],
-            ...                  "score": [0.9, 0.8, 0.6, 0.5]})
-            >>> recent = pa.table({"user_id": [1, 2], "item_id": [8, 8]})
-            >>> bias = tt.BiasLearner(k=1, penalty=0).fit(recs, recent)
-            >>> lists, biases = recs, bias.table()
-            >>> duckdb.sql(bias.sql(k=1)).fetchall() == [
-            ...     tuple(row.values()) for row in bias.apply(recs, k=1).to_pylist()
-            ... ]
-            True
-        """
-        return write_query(self, k, lists, biases, exclude, allowed, columns, depth)
 
     def save(self, folder: str | Path) -> None:
         """Save to a folder. Readers see the old version or the new one, never a mixture."""

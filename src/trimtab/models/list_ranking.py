@@ -1,32 +1,127 @@
-"""The engine's lists around a ranking: depth, items to leave out, reserved slots, the result.
+"""Ranking the engine's lists: scales of biases, depth, items to leave out, reserved slots.
 
-Lists are re-ranked as deep as the lists that the biases were learned on. Items below that depth
-were not there when the biases were learned, so no bias was tested on them. They follow after the
-re-ranked items, in the engine's order.
+Biases are added on a scale: the scores, their logs, or the scale of each list. Lists are re-ranked
+as deep as the lists that the biases were learned on. Items below that depth were not there when the
+biases were learned, so no bias was tested on them. They follow after the re-ranked items, in the
+engine's order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets, close_lists
+from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets, close_lists, read_only
 from trimtab.checks import require_whole
 from trimtab.errors import DataError, SettingError, warn
-from trimtab.metrics.ranking import rank_lists
+from trimtab.metrics.per_user import rank_lists
 from trimtab.models.model import WIDTH_90, BiasTable, LeftOut, Model, Ranked
-from trimtab.models.scaled_scores import to_scale, to_scores
-from trimtab.tables.columns import ITEM, RANK, SCORE, USER
-from trimtab.tables.frames import read_frame, write_frame
+from trimtab.tables.columns import ITEM, RANK, SCORE, USER, read_frame, write_frame
 from trimtab.tables.lists import CodedRecs, group_sets, longest_list, warn_if_short
 from trimtab.tables.vocabulary import Vocabulary
 from trimtab.threads import run_ranges
 
 ALL = "all"
 SCORE_TOO_LARGE = "a score of recs plus its bias is too large for a number; divide the scores"
+
+# Scales -----------------------------------------------------------------------------------------
+
+
+class Scaled(NamedTuple):
+    """Lists on the scale of the biases, and what turns their keys back into scores."""
+
+    lists: Lists
+    # By list: the exponent of its logs; or its best score, and half of what counts as 1 on it.
+    units: tuple[Any, ...]
+
+
+def to_scale(lists: Lists, scale: str, k: int, in_place: bool = False) -> Scaled:
+    """Return lists on a scale.
+
+    Args:
+        lists: scored items by unit.
+        scale: "additive", "log" or "list".
+        k: the learner's number of slots, which the scale "list" depends on.
+        in_place: whether the scores may be overwritten, which spares as much memory again.
+    """
+    if scale == "additive":
+        return Scaled(lists, ())
+    from trimtab.kernels.ranking import list_keys, log_keys
+
+    keys, n = lists.scores if in_place else np.empty(len(lists.scores)), lists.n_units
+    given = (lists.indptr, read_only(lists.scores), keys)
+    if scale == "list":
+        best_and_half_gap = np.empty(n), np.empty(n)
+        run_ranges(list_keys, n, k, *given, *best_and_half_gap)
+        return Scaled(lists._replace(scores=keys), best_and_half_gap)
+    exponents = np.empty(n, np.int64)
+    run_ranges(log_keys, n, *given, exponents)
+    return Scaled(lists._replace(scores=keys), (exponents,))
+
+
+def to_scores(top: Lists, units: tuple[Any, ...]) -> Floats:
+    """Return the scores of lists that biases were added to."""
+    if not units:
+        return top.scores
+    from trimtab.kernels.ranking import scores_of_keys, scores_of_list_keys
+
+    scores, kernel = np.empty(len(top.scores)), scores_of_list_keys if units[1:] else scores_of_keys
+    run_ranges(kernel, top.n_units, top.indptr, top.scores, *units, scores)
+    return scores
+
+
+def rank_on_scale(
+    lists: Lists, scale: str, learned_k: int, k: int, bias: Floats, excluded: Flags,
+    depth: int | None = None, hidden: Sets | None = None, reaches_unlisted: bool = False,
+) -> Lists:  # fmt: skip
+    """Return the top k of every unit with biases added on a scale, with their scores.
+
+    Scores that can be written to may be overwritten, which spares as much memory again.
+
+    Args:
+        lists: scored items by unit.
+        scale: "additive", "log" or "list".
+        learned_k: the learner's number of slots.
+        k: slots, as for `rank_lists`.
+        bias: one number per item code.
+        excluded: items to leave out for all units.
+        depth: how deep lists are re-ranked; None for whole lists.
+        hidden: items to leave out for each unit.
+        reaches_unlisted: as for `rank_lists`.
+    """
+    best, rest = split_lists(lists, depth)
+    scaled, units = to_scale(best, scale, learned_k, best.scores.flags.writeable)
+    top = rank_lists(scaled, k, bias, excluded, reaches_unlisted, hidden)
+    return append_rest(top._replace(scores=to_scores(top, units)), rest, k, excluded, hidden)
+
+
+def model_scores(lists: Lists, scale: str, unit: float, k: int) -> Floats:
+    """Scores as the choice model uses them: in units below the best score of the list.
+
+    On the additive scale the unit is each list's own gap from first to k-th score: with one unit
+    for all, users with small scores look as if the engine knew nothing about them, and biases
+    become too large. How far to go is decided later, on the scores themselves.
+    """
+    if scale == "log":
+        from trimtab.kernels.ranking import model_logs
+
+        logs = np.empty(len(lists.scores))
+        run_ranges(model_logs, lists.n_units, lists.indptr, lists.scores, logs)
+        return logs
+    filled = np.diff(lists.indptr) > 0
+    best, units = np.zeros(lists.n_units), np.full(lists.n_units, unit)
+    best[filled] = np.maximum.reduceat(lists.scores, lists.indptr[:-1][filled])
+    if scale == "additive":
+        top = rank_lists(lists, k, np.zeros(int(lists.items.max(initial=0)) + 1))
+        gaps = best[filled] - top.scores[top.indptr[1:][filled] - 1]
+        units[filled] = np.where(gaps > 0, gaps, unit)
+    lengths = np.diff(lists.indptr)
+    scores: Floats = (lists.scores - np.repeat(best, lengths)) / np.repeat(units, lengths)
+    return scores
+
 
 # Depth ------------------------------------------------------------------------------------------
 
@@ -53,10 +148,10 @@ def choose_depth(bias: BiasTable, depth: Any) -> int | None:
     """
     if depth is None:
         return None if bias.unlisted == "zero" else bias.depth
-    if isinstance(depth, str):
-        if depth != ALL:
-            raise SettingError(f"depth={depth!r}: must be a whole number, or {ALL!r}")
+    if depth == ALL:
         return None
+    if isinstance(depth, str):
+        raise SettingError(f"depth={depth!r}: must be a whole number, or {ALL!r}")
     require_whole("depth", depth, 1)
     if bias.unlisted == "zero":
         raise SettingError(
@@ -74,7 +169,7 @@ def split_lists(lists: Lists, depth: int | None) -> tuple[Lists, Lists | None]:
     lengths = np.diff(lists.indptr)
     if depth is None or lengths.max(initial=0) <= depth:
         return lists, None
-    from trimtab.kernels.top_k import mark_best
+    from trimtab.kernels.ranking import mark_best
 
     is_best = np.empty(len(lists.items), bool)
     run_ranges(mark_best, lists.n_units, depth, *lists, is_best)
@@ -169,7 +264,7 @@ class AlignedLists:
 
     def finish(self, top: Lists, left_out: LeftOut) -> Ranked:
         """Return ranked lists as a table of the caller's type; raise if a score is not finite."""
-        from trimtab.kernels.coding import spread_units
+        from trimtab.kernels.counting import spread_units
 
         if not np.isfinite([top.scores.min(initial=0.0), top.scores.max(initial=0.0)]).all():
             raise DataError(SCORE_TOO_LARGE)
@@ -191,13 +286,13 @@ def align_lists(
 
     The items of the given lists are overwritten by their new codes.
     """
-    from trimtab.kernels.coding import recode
+    from trimtab.kernels.counting import look_up
 
     theirs = Vocabulary(coded.item_ids)
     items, (listed, known) = Vocabulary.encode(theirs.column, bias.vocabulary.column)
     codes = coded.lists.items
     if len(items) > len(theirs):  # otherwise the codes stay the same
-        run_ranges(recode, len(codes), codes, listed, codes)
+        run_ranges(look_up, len(codes), codes, 0, listed, codes)
     excluded = spread(bias.excluded, known, len(items))
     if allowed is not None:
         shown = items.codes(read_frame(allowed, "allowed", ITEM).ids(ITEM))
@@ -246,16 +341,17 @@ def warn_of(
 
 
 def explore_lists(
-    bias: BiasTable, aligned: AlignedLists, best: Lists, k: int, n_explored: int, seed: int
+    bias: BiasTable, aligned: AlignedLists, depth: int | None, k: int, n_explored: int, seed: int
 ) -> Lists:
     """Return the top k with little-known items in its last slots, by Thompson sampling.
 
     They are ranked with biases drawn at random. Slots that cannot be filled stay as they are. The
     order of entries in the lists does not matter; their scores may be overwritten.
     """
-    from trimtab.kernels.top_k import merge_explored
+    from trimtab.kernels.ranking import merge_explored
 
     reaches, hidden = bias.unlisted == "zero", aligned.hidden
+    best, rest = split_lists(aligned.lists, depth)
     lists, scale = to_scale(best, bias.scale, bias.summary.k, best.scores.flags.writeable)
     top = rank_lists(lists, k, aligned.bias, aligned.excluded, reaches, hidden)
     drawn = _draw_biases(bias, aligned, lists, seed)
@@ -270,7 +366,8 @@ def explore_lists(
         *lists, aligned.bias, items, scores, lengths,
     )  # fmt: skip
     merged = close_lists(items, scores, lengths, n_slots)
-    return merged._replace(scores=to_scores(merged, scale))
+    merged = merged._replace(scores=to_scores(merged, scale))
+    return append_rest(merged, rest, k, aligned.excluded, hidden)
 
 
 def _draw_biases(bias: BiasTable, aligned: AlignedLists, lists: Lists, seed: int) -> Lists:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
@@ -16,17 +16,19 @@ from msgspec import Meta
 
 from trimtab.arrays import Flags, Floats, Ints
 from trimtab.checks import METRICS, MOST_K, require_number
-from trimtab.errors import SettingError
+from trimtab.errors import DataError, SettingError
 from trimtab.tables.columns import ITEM
 from trimtab.tables.vocabulary import Vocabulary
 
 WHOLE = 1.0  # the strength of what was learned, as it was learned
+_MOST_LOG = 87.0  # exp of a number beyond ± this is not a normal float32
 WIDTH_90 = 1.6448536269514722  # half the width of a 90 % interval, in standard errors
 
 # What a saved file may hold is what these types say.
 Count = Annotated[int, Meta(ge=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 _Metric = Annotated[str, Meta(pattern=f"^({'|'.join(METRICS)})$")]
+_Source = Annotated[str, Meta(pattern="^(trending|own)$")]
 _Slots = Annotated[int, Meta(ge=1, le=MOST_K)]
 _ByStrength = Mapping[
     Annotated[str, Meta(pattern=r"^[01](\.\d+)?$")],
@@ -38,19 +40,19 @@ class Figures(Mapping[str, Any]):
     """A dataclass whose fields can also be read by key."""
 
     def __getitem__(self, key: str) -> Any:
-        return asdict(self)[key]  # type: ignore[call-overload]
+        return vars(self)[key]
 
     def __iter__(self) -> Iterator[str]:
-        return (field.name for field in fields(self))  # type: ignore[arg-type]
+        return iter(vars(self))
 
     def __len__(self) -> int:
-        return len(fields(self))  # type: ignore[arg-type]
+        return len(vars(self))
 
     def as_json(self) -> dict[str, Any]:
         """Return the figures as JSON values; nan becomes null."""
         return {
             name: None if isinstance(value, float) and math.isnan(value) else value
-            for name, value in asdict(self).items()  # type: ignore[call-overload]
+            for name, value in self.items()
         }
 
 
@@ -95,7 +97,7 @@ class Summary(Figures):
     @property
     def lift(self) -> float:
         """The lift, after / before - 1; nan if before is 0."""
-        return self.after / self.before - 1 if self.before else float("nan")
+        return self.after / self.before - 1 if self.before else math.nan
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ class RerankSummary(Figures):
     n_users: Count  # users (or user-window pairs) with earlier purchases, learned from
     # Of what users with purchases add; 0: all users are ranked by the biases.
     kept: Annotated[float, Meta(ge=0)]
-    sources: tuple[str, ...]  # of wider lists: "trending", "own"
+    sources: tuple[_Source, ...]  # of wider lists
     # Expected lift over the engine in the week that follows; None if no clear gain.
     forecast: float | None = None
     forecast_low: float | None = None  # bounds of its 90 % interval
@@ -185,11 +187,11 @@ class Ranked:
     left_out: LeftOut
 
     def __add__(self, other: Ranked) -> Ranked:
-        n = max(len(self.lengths), len(other.lengths))
-        ours, theirs = (np.pad(part.lengths, (0, n - len(part.lengths))) for part in (self, other))
+        shorter, longer = sorted((self.lengths, other.lengths), key=len)
+        lengths = np.pad(shorter, (0, len(longer) - len(shorter))) + longer
         unknown, _ = Vocabulary.encode(self.unknown.column, other.unknown.column)
         left_out = LeftOut(*map(sum, zip(self.left_out, other.left_out, strict=True)))
-        return Ranked(None, ours + theirs, max(self.longest, other.longest), unknown, left_out)
+        return Ranked(None, lengths, max(self.longest, other.longest), unknown, left_out)
 
 
 class Model(ABC):
@@ -233,11 +235,11 @@ class Model(ABC):
 
     def refuse_events(self, history: Any | None, as_of: Any | None) -> None:
         """Raise if events are given to a model that does not rank by them."""
-        for name, given in (("history", history), ("as_of", as_of)):
-            if given is not None and not self.needs_events:
-                raise SettingError(
-                    f"{name}: only a Reranker ranks by events; leave it out for an ItemBias"
-                )
+        name = "as_of" if history is None else "history"
+        if not self.needs_events and (history is not None or as_of is not None):
+            raise SettingError(
+                f"{name}: only a Reranker ranks by events; leave it out for an ItemBias"
+            )
 
     @abstractmethod
     def rank(
@@ -248,16 +250,15 @@ class Model(ABC):
         """Return what `apply` returns, for some of all users, with figures instead of warnings."""
 
     @abstractmethod
-    def prepare(self, listed: Any) -> Self:
-        """Return a model that ranks some users' lists as if all were in the same table.
-
-        Args:
-            listed: ids of all items on lists, in any order: integers or Arrow strings.
-        """
-
-    @abstractmethod
     def with_strength(self, strength: float) -> Self:
         """Return what ranks between the engine, at 0, and what was learned, at 1."""
+
+    def _summary_at(self, strength: float, **unknown: Any) -> Any:
+        """Return the summary at a strength, with its forecast; what was measured is unknown."""
+        summary = self.summary
+        forecast = forecast_at(strength, summary.forecast_by_strength)._asdict()
+        overall = strength * summary.strength
+        return replace(summary, strength=overall, forecast_by_strength={}, **forecast, **unknown)
 
     @abstractmethod
     def save(self, folder: str | Path) -> None:
@@ -313,12 +314,18 @@ class BiasTable(Model):
         fresh, own = columns.pop("fresh"), pa.array(self.bias - self.trend - self.category)
         return pa.table({ITEM: pa.array(self.item_ids), **columns, "own": own, "fresh": fresh})
 
-    def require_common_scale(self, purpose: str) -> None:
-        """Raise if every list has its own scale: "biases with scale='list' cannot {purpose}"."""
+    def require_factors(self, purpose: str) -> None:
+        """Raise unless each bias is one number for all lists: added to a score, or a factor."""
         if self.scale == "list":
             raise SettingError(
                 f"biases with scale='list' cannot {purpose}, because every list has its own scale; "
                 f"learn with scale='log' or scale='additive'"
+            )
+        row = int(np.abs(self.bias).argmax()) if len(self) else 0
+        if self.scale == "log" and len(self) and abs(self.bias[row]) > _MOST_LOG:
+            raise DataError(
+                f"{ITEM} {self.vocabulary[row]} has a log bias of {self.bias[row]:g}, beyond "
+                f"±{_MOST_LOG:g}: its factor does not fit in a float32; learn with max_bias="
             )
 
 

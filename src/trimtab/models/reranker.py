@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -13,8 +15,7 @@ import pyarrow as pa
 from trimtab.arrays import Codes, Flags, Floats, Lists, Sets
 from trimtab.checks import require_choice, require_k
 from trimtab.errors import DataError
-from trimtab.metrics.ranking import rank_lists
-from trimtab.models.events import read_events
+from trimtab.metrics.per_user import rank_lists
 from trimtab.models.explain import Explanation, coefficient_table, explain_place, read_user_list
 from trimtab.models.item_bias import ItemBias
 from trimtab.models.list_ranking import (
@@ -24,23 +25,23 @@ from trimtab.models.list_ranking import (
     append_rest,
     choose_depth,
     join_lists,
+    model_scores,
+    rank_on_scale,
     split_lists,
     spread,
+    to_scale,
     warn_of,
 )
 from trimtab.models.model import (
     BIAS_COLUMNS,
     Coefficient,
-    LeftOut,
     Model,
     Ranked,
     RerankSummary,
-    forecast_at,
     require_strength,
 )
 from trimtab.models.saved import load_reranker, save_reranker
-from trimtab.models.scaled_scores import model_scores, rank_on_scale, to_scale
-from trimtab.models.widening import SOURCES, TERMS, Purchases, WiderLists, widen
+from trimtab.models.widening import SOURCES, TERMS, Purchases, WiderLists, read_events, widen
 from trimtab.tables.lists import group_sets, read_lists
 from trimtab.tables.vocabulary import Vocabulary
 
@@ -98,8 +99,8 @@ class Reranker(Model):
             k: slots per user; a user with fewer items gets fewer rows.
             history: user_id, item_id, timestamp: what users bought before `as_of`. Users without
                 such events are ranked by the biases. Events of other users, of items that were
-                neither learned nor listed, and events at or after `as_of` are left out (see
-                `count_left_out`).
+                neither learned nor listed, and events at or after `as_of` are left out;
+                `rank(...).left_out` counts them.
             as_of: the instant that the lists are for, a datetime, a date or ISO text; not before
                 the end of what the reranker learned from. By default the end of what is known;
                 refused if the latest event is after the present time, or one of very few that are
@@ -155,7 +156,7 @@ class Reranker(Model):
 
     def may_add(self, listed: Codes, excluded: Flags) -> Flags:
         """Return whether items may be added to lists, given those that are on some list."""
-        flags = np.full(len(excluded), self.settings["widen"] != "listed")
+        flags = np.full(len(excluded), self.settings.get("widen") != "listed")
         flags[listed] = True
         return flags & ~excluded
 
@@ -188,11 +189,11 @@ class Reranker(Model):
             parts.append((block, top))
         if len(others):
             own = None if hidden is None else hidden.take(others)
-            best, rest = split_lists(lists.take(others), depth)
             top = rank_on_scale(
-                best, self.bias.scale, self.summary.k, k, items.bias, items.excluded, hidden=own
-            )
-            parts.append((others, append_rest(top, rest, k, items.excluded, own)))
+                lists.take(others), self.bias.scale, self.summary.k, k, items.bias, items.excluded,
+                depth, own,
+            )  # fmt: skip
+            parts.append((others, top))
         return join_lists(parts, lists.n_units)
 
     def _widen(
@@ -210,25 +211,23 @@ class Reranker(Model):
     def score(self, wide: WiderLists, item_part: Floats) -> Lists:
         """Return wider lists with the scores of the choice model; `item_part` is by item code."""
         parts = (part for _, part in self._score_parts(wide, item_part))
-        scores = next(parts)
-        for part in parts:
-            scores += part
-        return wide.lists._replace(scores=scores)
+        return wide.lists._replace(scores=reduce(np.add, parts))
 
     def _score_parts(self, wide: WiderLists, item_part: Floats) -> Iterator[tuple[str, Floats]]:
         """Yield the parts of the choice model's scores, each with its name."""
-        values = {coefficient.name: coefficient.value for coefficient in self.learned}
+        values = defaultdict(float, {own.name: own.value for own in self.learned})
         yield "score", values["score"] * wide.lists.scores
         yield "item", item_part[wide.lists.items]
-        for place, name in enumerate(TERMS):
-            yield name, values[name] * wide.terms[:, place]
-        for place, name in enumerate(self.summary.sources):
-            yield name, values[name] * wide.added(self.sources)[:, place]
+        for name, term in zip(TERMS, wide.terms.T, strict=True):
+            yield name, values[name] * term
+        sources = (name for name in SOURCES if name in self.summary.sources)
+        for name, added in zip(sources, wide.added(self.sources).T, strict=True):
+            yield name, values[name] * added
 
     @property
     def sources(self) -> int:
         """The sources of wider lists."""
-        return sum(SOURCES[name] for name in self.summary.sources)
+        return sum(SOURCES[name] for name in {*self.summary.sources})
 
     @property
     def item_bias(self) -> ItemBias:
@@ -259,7 +258,7 @@ class Reranker(Model):
             bias.vocabulary.column, Vocabulary(listed).column
         )
         columns = {name: spread(getattr(bias, name), known, len(items)) for name in BIAS_COLUMNS}
-        if settings["widen"] == "listed":
+        if settings.get("widen") == "listed":
             columns["excluded"] |= ~np.isin(np.arange(len(items)), on_lists)
             settings["widen"] = "any"
         return replace(
@@ -277,26 +276,25 @@ class Reranker(Model):
         as_of: Any | None = None,
         duplicates: str = "error",
         depth: int | str | None = None,
-        window: Any | None = None,
     ) -> Explanation:
         """Return why an item stands where it does on a user's list.
 
         Args:
             user: user_id.
             item: item_id, on the user's list or added to it.
-            recs: the engine's lists, as for `apply`; those of other users are ignored.
+            recs: the engine's lists, as for `apply`. The user's last one is explained, if there are
+                several windows.
             history: as for `apply`.
             as_of: as for `apply`.
             duplicates: as for `apply`.
             depth: as for `apply`.
-            window: the list's window, if `recs` has several; by default the user's last one.
 
         Returns:
             The ranks by the engine and by the reranker, the parts of the item's score, and the
             items that passed it, each with the part in which it is furthest ahead; printed, one
             line each.
         """
-        aligned = align_lists(self.bias, read_user_list(recs, user, window, duplicates))
+        aligned = align_lists(self.bias, read_user_list(recs, user, duplicates))
         bought, _ = read_events(history, as_of, aligned, self.learned_until, self.has_zone)
         items, lists, deepest = self._items(aligned), aligned.lists, choose_depth(self.bias, depth)
         longest = len(lists.items) + len(items.trending) + int(bought.lengths[0])
@@ -310,11 +308,6 @@ class Reranker(Model):
             scaled = to_scale(best, self.bias.scale, self.summary.k).lists
             parts = {"score": scaled.scores, "bias": items.bias[best.items]}
         return explain_place(user, item, aligned.items, engine.items, top.items, best.items, parts)
-
-    def count_left_out(self, recs: Any, history: Any, as_of: Any | None = None) -> LeftOut:
-        """Return the numbers of events that `apply` would leave out, by reason."""
-        aligned = align_lists(self.bias, read_lists(recs, "never", "max"))
-        return read_events(history, as_of, aligned, self.learned_until, self.has_zone)[1]
 
     def without(self, part: str) -> Reranker:
         """Return a reranker that leaves out a part, to see what the part gains.
@@ -349,11 +342,8 @@ class Reranker(Model):
         strength = require_strength(strength)
         if strength == 1:
             return self
-        summary = replace(
-            self.summary, strength=strength * self.summary.strength, lifts={},
-            sources=self.summary.sources if strength else (), forecast_by_strength={},
-            **forecast_at(strength, self.summary.forecast_by_strength)._asdict(),
-        )  # fmt: skip
+        sources = self.summary.sources if strength else ()
+        summary = self._summary_at(strength, lifts={}, sources=sources)
         learned = tuple(own.at_strength(strength) for own in self.learned) if strength else ()
         return replace(
             self, bias=self.bias.with_strength(strength), item_part=strength * self.item_part,

@@ -2,7 +2,7 @@
 
 The header is replaced last, in one step, so readers always find a complete table. What could not be
 loaded is not saved: both go through the same checks. A header must fit its structure, the file its
-checksum, and every column its type and its length; ids ascend, and numbers are finite.
+checksum, and every column its type; ids ascend, and numbers are finite.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ from trimtab.models.model import (
     RerankSummary,
     Summary,
 )
-from trimtab.models.widening import SOURCES, TERMS, WIDEN
-from trimtab.tables.columns import ITEM, is_text
+from trimtab.tables.columns import ITEM
 from trimtab.tables.files import first_line, write_atomically
 from trimtab.tables.folders import (
     HeaderKind,
@@ -44,11 +43,12 @@ from trimtab.tables.folders import (
     retry_while_replaced,
     served_folder,
 )
+from trimtab.tables.vocabulary import is_text
 
 HEADER = "header.json"
 RERANKER_FOLDER = "reranker"  # within a version of a store
 _ABANDONED_SECONDS = 3600  # older partial files were left by a killed writer
-_FIRST_COLUMNS = ("bias", "excluded", "gain", "support")  # of the first version
+_ADDED = ("low", "high", "trend", "category", "fresh")  # the first version has none of them
 _MAY_BE_NAN = ("gain", "low", "high")
 _Instant = Annotated[  # from year 1 to 9999
     int, Meta(ge=-62_135_596_800_000_000, le=253_402_300_799_999_999)
@@ -91,11 +91,20 @@ class _SavedTable(Struct):
 class _Kind(NamedTuple):
     """A kind of model in a folder."""
 
-    header: HeaderKind
     name: str  # first part of the Parquet file's name, and the folder within a version of a store
+    format: str
+    newest: int  # version of the format
     described: type[Struct]
     columns: Mapping[str, pa.DataType]  # without the ids
     rebuild: Callable[[pa.Table, Any], dict[str, Any]]  # from the table and what is described
+
+    @property
+    def header(self) -> HeaderKind:
+        """The header, and the words of its error messages."""
+        missing = f"{{folder}}: no saved {self.name} here ({{file}} is missing); check the path"
+        remedy = f"save the {self.name} again"
+        what = f"a saved {self.name}"
+        return HeaderKind(self.format, "version", self.newest, what, remedy, missing)
 
 
 # Biases and rerankers ---------------------------------------------------------------------------
@@ -116,15 +125,6 @@ def load_bias(folder: Path) -> dict[str, Any]:
 
 
 def _rebuild_bias(table: pa.Table, saved: SavedBias) -> dict[str, Any]:
-    columns = {
-        name: np.array(table[name].to_numpy())
-        for name in BIAS_COLUMNS
-        if name in table.schema.names
-    }
-    if "low" not in columns:  # the first version has no intervals and parts
-        columns |= {name: np.full(table.num_rows, np.nan) for name in ("low", "high")}
-        columns |= {name: np.zeros(table.num_rows) for name in ("trend", "category")}
-        columns["fresh"] = np.zeros(table.num_rows, bool)
     default = {field.name: None if field.default is None else math.nan for field in fields(Summary)}
     summary = {name: default.get(name) if v is None else v for name, v in saved.summary.items()}
     ids = table[ITEM].combine_chunks()
@@ -133,7 +133,7 @@ def _rebuild_bias(table: pa.Table, saved: SavedBias) -> dict[str, Any]:
         **msgspec.structs.asdict(saved),
         "item_ids": np.array(ids.to_numpy()) if is_number else ids.cast(pa.large_string()),
         "summary": msgspec.convert(summary, Summary),
-        **columns,
+        **{name: np.array(table[name].to_numpy()) for name in BIAS_COLUMNS},
     }
 
 
@@ -165,35 +165,19 @@ def holds_reranker(folder: Path) -> bool:
     if is_store(folder):
         return (served_folder(folder) / RERANKER_FOLDER).exists()
     with contextlib.suppress(OSError):
-        return _RERANKER.header.format.encode() in (folder / HEADER).read_bytes()
+        return _RERANKER.format.encode() in (folder / HEADER).read_bytes()
     return False
 
 
 def _rebuild_reranker(table: pa.Table, saved: SavedReranker) -> dict[str, Any]:
-    _check_learned(saved)
     ranks = table["trending"].to_numpy()
-    listed = np.flatnonzero(ranks != -1)
-    trending = listed[np.argsort(ranks[listed])].astype(np.int32)
-    if not np.array_equal(ranks[trending], np.arange(len(trending))):
-        raise ValueError("column 'trending' must hold each rank from 0 once, or -1 for other items")
+    listed = np.flatnonzero(ranks >= 0)
     return {
         **msgspec.structs.asdict(saved),
         "bias": _rebuild_bias(table, saved.bias),
         "item_part": np.array(table["item_part"].to_numpy()),
-        "trending": trending,
+        "trending": listed[np.argsort(ranks[listed], kind="stable")].astype(np.int32),
     }
-
-
-def _check_learned(saved: SavedReranker) -> None:
-    """Raise unless ranking has all that it looks up by name."""
-    sources, names = saved.summary.sources, [found.name for found in saved.learned]
-    if sources != tuple(name for name in SOURCES if name in sources):
-        raise ValueError(f"'sources' must be some of {', '.join(SOURCES)}, in this order")
-    missing = {"score", *TERMS, *sources} - {*names}
-    if names and missing:
-        raise ValueError(f"'coefficients' has no '{min(missing)}'")
-    if saved.settings.get("widen") not in WIDEN:
-        raise ValueError(f"'widen' in the settings must be one of {', '.join(WIDEN)}")
 
 
 # Folders ----------------------------------------------------------------------------------------
@@ -210,7 +194,7 @@ def _write(folder: Path, kind: _Kind, version: int, model: Any, table: pa.Table)
     digest = checksum(content)
     file_name = f"{kind.name}-{digest.removeprefix('sha256:')[:16]}.parquet"
     header = {
-        "format": kind.header.format, "version": version, **_describe(model, kind.described),
+        "format": kind.format, "version": version, **_describe(model, kind.described),
         "data": file_name, "rows": table.num_rows, "checksum": digest,
     }  # fmt: skip
     try:
@@ -235,7 +219,7 @@ def _describe(model: Any, described: type[Struct]) -> dict[str, Any]:
 def _to_plain(value: Any) -> Any:
     if isinstance(value, BiasTable):
         return _describe(value, SavedBias)
-    return value.as_json() if isinstance(value, Figures) else dict(value)  # a read-only one
+    return value.as_json() if isinstance(value, Figures) else dict(value)  # a read-only mapping
 
 
 def _remove_old_files(folder: Path, name: str, current: str) -> None:
@@ -274,8 +258,8 @@ def _read_folder(folder: Path, kind: _Kind) -> dict[str, Any]:
     except FileNotFoundError:
         raise
     except Exception as error:  # a damaged Parquet file can cause any error in its reader
-        what = kind.header.what.removeprefix("a ")
-        raise StoreError(f"{folder}: {what} is damaged: {first_line(error)}; {remedy}") from error
+        reason = f"saved {kind.name} is damaged: {first_line(error)}"
+        raise StoreError(f"{folder}: {reason}; {remedy}") from error
     raise StoreError(
         f"{folder / saved.data}: the checksum does not match {HEADER}, so the file is damaged; "
         f"{remedy}"
@@ -290,56 +274,34 @@ def _read_table(content: bytes, saved: _SavedTable, kind: _Kind) -> pa.Table:
     table = pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)
     if table.num_rows != saved.rows:
         raise ValueError(f"the table has {table.num_rows} rows, but {HEADER} says {saved.rows}")
-    is_first = kind is _BIAS and saved.version == 1
-    names = _FIRST_COLUMNS if is_first else kind.columns
-    _check_table(table, {name: kind.columns[name] for name in names})
+    if kind is _BIAS and saved.version == 1:
+        for name in _ADDED:
+            unknown = np.full(len(table), np.nan if name in _MAY_BE_NAN else 0.0)
+            table = table.append_column(name, pa.array(unknown).cast(kind.columns[name]))
+    _check_table(table, kind.columns)
     return table
 
 
 def _check_table(table: pa.Table, columns: Mapping[str, pa.DataType]) -> None:
     """Raise ValueError unless ids ascend, and columns are there, of their types and complete."""
-    for name in (ITEM, *columns):
-        if (n := table.column_names.count(name)) != 1:
-            raise ValueError(f"the table has {n} columns '{name}', but must have one")
-        column, kind = table[name], columns.get(name)
-        is_id = name == ITEM and (column.type == pa.int64() or is_text(column.type))
-        if not is_id and column.type != kind:
-            needed = kind or "int64 or text"
-            raise ValueError(f"column '{name}' holds {column.type}, but must hold {needed}")
-        if n := column.null_count:
-            raise ValueError(f"column '{name}' has no value in {n} of {len(column)} rows")
-        values = column.to_numpy() if kind == pa.float64() else np.zeros(0)
-        wrong = np.isinf(values) if name in _MAY_BE_NAN else ~np.isfinite(values)
-        if wrong.any():
-            found = f"{values[wrong.argmax()]:g} in row {wrong.argmax()} (from 0)"
-            raise ValueError(f"column '{name}' has {found}, but must be finite")
     ids = table[ITEM]
     ids.validate(full=True)  # text in UTF-8
-    row = pc.index(pc.greater_equal(ids[:-1], ids[1:]), True).as_py()
-    if row >= 0:
-        before, after = (str(ids[at].as_py())[:60] for at in (row, row + 1))
-        raise ValueError(
-            f"column '{ITEM}' has {after!r} after {before!r} in row {row + 1} (from 0), but must "
-            f"ascend, with each id once"
-        )
+    if ids.type != pa.int64() and not is_text(ids.type):
+        raise ValueError(f"column '{ITEM}' holds {ids.type}, but must hold int64 or text")
+    if ids.null_count or pc.any(pc.greater_equal(ids[:-1], ids[1:])).as_py():
+        raise ValueError(f"column '{ITEM}' must ascend, with each id once")
+    for name, kind in columns.items():
+        column = table[name]
+        is_whole = column.type == kind and not column.null_count
+        if is_whole and kind == pa.float64():
+            values = column.to_numpy()
+            is_whole = not np.any(np.isinf(values) if name in _MAY_BE_NAN else ~np.isfinite(values))
+        if not is_whole:
+            raise ValueError(f"column '{name}' must hold {kind} in every row, finite numbers only")
 
 
-def _header_kind(what: str, name: str, newest: int) -> HeaderKind:
-    return HeaderKind(
-        f"trimtab-{name}",
-        "version",
-        newest,
-        what=f"a saved {what}",
-        remedy=f"save the {what} again",
-        missing=f"{{folder}}: no saved {what} here ({{file}} is missing); check the path",
-    )
-
-
-_BIAS = _Kind(_header_kind("bias", "item-bias", 3), "bias", SavedBias, BIAS_COLUMNS, _rebuild_bias)
+_BIAS = _Kind("bias", "trimtab-item-bias", 3, SavedBias, BIAS_COLUMNS, _rebuild_bias)
 _RERANKER = _Kind(
-    _header_kind("reranker", "reranker", 1),
-    RERANKER_FOLDER,
-    SavedReranker,
-    {**BIAS_COLUMNS, "item_part": pa.float64(), "trending": pa.int32()},
-    _rebuild_reranker,
-)
+    RERANKER_FOLDER, "trimtab-reranker", 1, SavedReranker,
+    {**BIAS_COLUMNS, "item_part": pa.float64(), "trending": pa.int32()}, _rebuild_reranker,
+)  # fmt: skip

@@ -13,6 +13,11 @@ from typing import Any, Protocol
 class Parts(Protocol):
     """Values by part of the users: at first, tables by name."""
 
+    @property
+    def n_parts(self) -> int:
+        """The number of parts."""
+        ...
+
     def map(self, function: Callable[..., Any], *given: Any) -> Iterator[Any]:
         """Yield the result of a function on every part, in the order of users.
 

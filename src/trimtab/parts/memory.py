@@ -12,6 +12,7 @@ class MemoryParts:
     """All users in one part."""
 
     value: Any
+    n_parts: int = 1
 
     def map(self, function: Callable[..., Any], *given: Any) -> Iterator[Any]:
         """Yield the result of a function on all users."""

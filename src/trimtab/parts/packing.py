@@ -14,6 +14,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from trimtab.tables.vocabulary import in_one_piece
+
 _KINDS: dict[str, type] = {}
 _ARRAY, _ARROW, _TUPLE = "array", "arrow", "tuple"
 Kind = TypeVar("Kind", bound=type)
@@ -66,7 +68,7 @@ def _put_together(tree: Any, source: io.BytesIO) -> Any:
         return np.load(source, allow_pickle=False)
     if _ARROW in tree:
         table = pa.ipc.open_stream(pa.py_buffer(np.load(source, allow_pickle=False))).read_all()
-        return table if tree[_ARROW] else _only_column(table)
+        return table if tree[_ARROW] else in_one_piece(table.column(0))
     if _TUPLE in tree:
         fields = [_put_together(field, source) for field in tree["fields"]]
         return tuple(fields) if tree[_TUPLE] is None else _KINDS[tree[_TUPLE]](*fields)
@@ -81,8 +83,3 @@ def _to_stream(values: pa.Array | pa.Table) -> Any:
     with pa.ipc.new_stream(out, table.schema, options=options) as writer:
         writer.write_table(table)
     return out.getvalue()
-
-
-def _only_column(table: pa.Table) -> pa.Array:
-    column = table.column(0)
-    return column.chunk(0) if column.num_chunks else pa.array([], column.type)

@@ -11,9 +11,10 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -23,14 +24,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from trimtab import errors
-from trimtab.checks import require_columns, require_rows
+from trimtab.checks import require_columns
 from trimtab.errors import DataError, TrimtabError, TrimtabWarning
 from trimtab.parts.packing import pack, unpack
-from trimtab.tables.columns import USER, plain_type
-from trimtab.tables.user_ranges import UserRanges, ranges_from, starts_of_sample
+from trimtab.tables.columns import USER
+from trimtab.tables.user_ranges import UserRanges
 from trimtab.tables.vocabulary import id_column, require_same_id_type
 
 _ROWS = "part int, place int, data binary, problem string"
+_ROW_TYPES = pa.schema({"part": "i4", "place": "i4", "data": "binary", "problem": "string"})
 _PACK_ROWS = 2**19
 _PIECE = 2**25  # bytes of a value in one row
 _N_SAMPLED = 100_000  # users, to choose ranges by
@@ -43,32 +45,56 @@ _NO_LIMIT, _USUAL_ROWS = str(2**31 - 1), 10_000
 Batches = Iterator[pa.RecordBatch]
 
 
-def read_spark_frame(
-    frame: Any, name: str, needed: Sequence[str], optional: Sequence[str] = ()
-) -> DataFrame:
-    """Return the needed columns of a data frame or a table's name, and the optional ones it has."""
-    if isinstance(frame, str):
-        session = SparkSession.getActiveSession()
-        if session is None:
-            raise DataError(f"{name}={frame!r} names a table, but no Spark session is active")
-        frame = session.table(frame)
-    # Frames of Spark Connect are of another class with the same methods.
-    elif not (isinstance(frame, DataFrame) or hasattr(frame, "mapInArrow")):
-        raise DataError(
-            f"{name} is a {type(frame).__name__}: pass a Spark data frame or the name of a table"
-        )
-    require_columns(name, frame.columns, needed)
-    picked: DataFrame = frame.select(*needed, *(c for c in optional if c in frame.columns))
-    return picked
+class SparkTable:
+    """The columns of a data frame that are read.
+
+    Attributes:
+        frame: the data frame.
+        names: its columns.
+    """
+
+    def __init__(
+        self, name: str, given: Any, needed: Sequence[str], optional: Sequence[str] = ()
+    ) -> None:
+        """Return the needed columns, and the optional ones that exist.
+
+        Args:
+            name: name of the table, for errors.
+            given: a data frame, or the name of a table.
+            needed: columns that must exist.
+            optional: columns to read where they exist.
+        """
+        if isinstance(given, str):
+            session = SparkSession.getActiveSession()
+            if session is None:
+                raise DataError(f"{name}={given!r} names a table, but no Spark session is active")
+            given = session.table(given)
+        # Frames of Spark Connect are of another class with the same methods.
+        elif not hasattr(given, "mapInArrow"):
+            raise DataError(
+                f"{name} is a {type(given).__name__}: pass a Spark data frame or the name of a "
+                f"table"
+            )
+        require_columns(name, given.columns, needed)
+        picked = [*needed, *(c for c in optional if c in given.columns)]
+        self.frame: DataFrame = given.select(*picked)
+        self.names: list[str] = self.frame.columns
+
+    def has_rows(self) -> bool:
+        """Return whether there are any rows."""
+        return len(self.frame.take(1)) > 0
+
+    def read(self, most: int | None = None) -> pa.Table:
+        """Return the rows, or some of them, on the driver, with timestamps in UTC."""
+        return _to_arrow(self.frame if most is None else self.frame.limit(most))
+
+    def count_values(self, name: str, column: str) -> pa.Table:
+        """Return each value of a column, and how often it occurs as `count`, on the driver."""
+        return _to_arrow(self.frame.groupBy(column).count())
 
 
-def to_arrow(frame: DataFrame) -> pa.Table:
-    """Return the rows of a frame on the driver, with timestamps in UTC."""
-    return _in_utc(frame.toArrow())
-
-
-def _in_utc(table: pa.Table) -> pa.Table:
-    """Return a table with timestamps in UTC instead of the session's time zone."""
+def _to_arrow(frame: DataFrame) -> pa.Table:
+    table = frame.toArrow()
     fields = (
         field.with_type(pa.timestamp("us", "UTC")) if getattr(field.type, "tz", None) else field
         for field in table.schema
@@ -77,22 +103,26 @@ def _in_utc(table: pa.Table) -> pa.Table:
 
 
 @contextmanager
-def open_spark(frames: Mapping[str, DataFrame], n_parts: int | None = None) -> Iterator[SparkParts]:
-    """Yield the rows of frames by user; what Spark keeps of them is released afterwards.
+def open_spark(
+    tables: Mapping[str, SparkTable], n_parts: int | None = None
+) -> Iterator[SparkParts]:
+    """Yield the rows of tables by user; what Spark keeps of them is released afterwards.
 
     Args:
-        frames: by name; each has a column user_id. The first one decides on the ranges of users.
+        tables: by name; each has a column user_id. The first one decides on the ranges of users.
         n_parts: number of parts; by default few enough users in each for memory.
     """
-    schemas = {name: to_arrow(frame.limit(0)).schema for name, frame in frames.items()}
+    schemas = {name: table.read(0).schema for name, table in tables.items()}
     require_same_id_type(
-        [id_column(name, USER, schemas[name].empty_table()[USER]) for name in frames]
+        [id_column(name, USER, schema.empty_table()[USER]) for name, schema in schemas.items()]
     )
-    first = next(iter(frames))
-    ranges = _choose_ranges(first, frames[first], n_parts)
+    first = next(iter(tables))
+    ranges = _choose_ranges(first, tables[first].frame, n_parts)
     packed = [
-        map_arrow(frame, partial(_pack, place=place, ranges=ranges, schema=schemas[name]), _ROWS)
-        for place, (name, frame) in enumerate(frames.items())
+        map_arrow(
+            table.frame, partial(_pack, place=place, ranges=ranges, schema=schemas[name]), _ROWS
+        )
+        for place, (name, table) in enumerate(tables.items())
     ]
     together = reduce(lambda some, more: some.union(more), packed)
     in_order = hasattr(together, "repartitionById")  # from Spark 4.1 on
@@ -105,7 +135,8 @@ def open_spark(frames: Mapping[str, DataFrame], n_parts: int | None = None) -> I
         held.callback(packs.unpersist)
         with _batches_of_many_rows(together.sparkSession):
             packs.count()
-        yield SparkParts(packs, partial(_read_tables, schemas=schemas), held, in_order, schemas)
+        read = partial(_read_tables, schemas=schemas)
+        yield SparkParts(packs, read, ranges.n_parts, held, in_order, schemas)
 
 
 @dataclass(frozen=True)
@@ -115,6 +146,7 @@ class SparkParts:
     Args:
         frame: the rows.
         read: makes the value of a part from its rows, by place.
+        n_parts: number of parts.
         held: releases what Spark keeps.
         in_order: whether Spark's partitions are in the order of users, one part in each.
         schemas: of the tables that the parts are made from.
@@ -122,6 +154,7 @@ class SparkParts:
 
     frame: DataFrame
     read: Callable[[dict[int, list[Any]]], Any]
+    n_parts: int
     held: ExitStack
     in_order: bool
     schemas: Mapping[str, pa.Schema]
@@ -129,17 +162,16 @@ class SparkParts:
     def map(self, function: Callable[..., Any], *given: Any) -> Iterator[Any]:
         """Yield the result of a function on every part, one at a time."""
         rows = self._run(function, given).toLocalIterator(prefetchPartitions=True)
-        pieces = _gather(rows)
-        if not self.in_order:
-            pieces = iter(sorted(pieces, key=lambda piece: piece[0]))
-        for _, own in pieces:
-            yield _read_value(own)
+        by_part = groupby(rows, itemgetter(0) if self.in_order else lambda row: None)
+        for _, group in by_part:
+            for _, own in sorted(_gather(group).items()):
+                yield _read_value(own)
 
     def keep(self, function: Callable[..., Any], *given: Any) -> SparkParts:
         """Return parts whose values are the results of a function, kept in Spark."""
         made = self._run(function, given).persist()
         self.held.callback(made.unpersist)
-        return SparkParts(made, _read_value, self.held, self.in_order, self.schemas)
+        return replace(self, frame=made, read=_read_value)
 
     def to_frame(self, function: Callable[..., Any], schema: str, *given: Any) -> DataFrame:
         """Return the tables that a function makes of every part as one frame."""
@@ -163,7 +195,6 @@ def map_arrow(frame: DataFrame, function: Callable[[Batches], Batches], schema: 
 def _choose_ranges(name: str, frame: DataFrame, n_parts: int | None) -> UserRanges:
     """Return ranges of user ids with about as many rows of a frame each."""
     n_rows = frame.count()
-    require_rows(name, n_rows)
     if n_parts is None:
         # Not every kind of session knows how many tasks run at a time.
         context = getattr(frame.sparkSession, "_sc", None)
@@ -172,10 +203,8 @@ def _choose_ranges(name: str, frame: DataFrame, n_parts: int | None) -> UserRang
     users = frame.select(USER)
     if n_rows > _N_SAMPLED:
         users = users.sample(fraction=_N_SAMPLED / n_rows, seed=0)
-    sampled = users.where(F.col(USER).isNotNull()).toArrow().column(USER).combine_chunks()
-    starts = starts_of_sample(sampled, min(n_parts, _MOST_PARTS)) if len(sampled) else []
-    column = pa.chunked_array([pa.array(sorted(set(starts)), sampled.type)])
-    return ranges_from(id_column(name, USER, column))
+    sampled = users.where(F.col(USER).isNotNull()).toArrow()
+    return UserRanges.of_sample(id_column(name, USER, sampled[USER]), min(n_parts, _MOST_PARTS))
 
 
 def _pack(batches: Batches, place: int, ranges: UserRanges, schema: pa.Schema) -> Batches:
@@ -201,57 +230,34 @@ def _packs(
     except TrimtabError as error:
         yield _row(0, place, b"", error)
         return
-    for number, field in enumerate(schema):
-        table = table.set_column(number, field.name, _smaller(table[field.name]))
-    (rows,) = table.combine_chunks().to_batches()
+    (rows,) = table.to_batches()
     for part, own in ranges.split(rows, ids):
-        out = pa.BufferOutputStream()
-        with pa.ipc.new_stream(out, own.schema) as writer:
-            writer.write_batch(own)
-        yield _row(part, place, out.getvalue().to_pybytes())
-
-
-def _smaller(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column in fewer bytes: text repeats, and most whole numbers are small."""
-    if pa.types.is_large_string(column.type) or pa.types.is_string(column.type):
-        return column.dictionary_encode()
-    if pa.types.is_int64(column.type):
-        with suppress(pa.ArrowInvalid):
-            return column.cast(pa.int32())
-    return column
+        yield _row(part, place, pack(pa.Table.from_batches([own])))
 
 
 def _row(part: int, place: int, data: bytes, error: TrimtabError | None = None) -> pa.RecordBatch:
     problem = None if error is None else f"{type(error).__name__}: {error}"
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array([part], pa.int32()), pa.array([place], pa.int32()),
-            pa.array([data], pa.binary()), pa.array([problem], pa.string()),
-        ],
-        names=["part", "place", "data", "problem"],
-    )  # fmt: skip
+    row = {"part": part, "place": place, "data": data, "problem": problem}
+    return pa.RecordBatch.from_pylist([row], _ROW_TYPES)
 
 
-def _gather(rows: Iterator[Any]) -> Iterator[tuple[int, dict[int, list[Any]]]]:
-    """Yield the rows of each part by place; raise the error that a row tells of."""
-    for part, own in groupby(rows, key=lambda row: row["part"]):
-        found: dict[int, list[Any]] = {}
-        for row in own:
-            if row["problem"]:
-                kind, _, text = row["problem"].partition(": ")
-                raise getattr(errors, kind, DataError)(text)
-            found.setdefault(row["place"], []).append(row["data"])
-        yield part, found
+def _gather(rows: Iterator[Any]) -> dict[int, dict[int, list[Any]]]:
+    """Return the data of rows by part and place; raise the error that a row tells of."""
+    parts: dict[int, dict[int, list[Any]]] = {}
+    for part, place, data, problem in rows:
+        if problem:
+            kind, _, text = problem.partition(": ")
+            raise getattr(errors, kind, DataError)(text)
+        parts.setdefault(part, {}).setdefault(place, []).append(data)
+    return parts
 
 
 def _read_tables(rows: dict[int, list[Any]], schemas: dict[str, pa.Schema]) -> dict[str, pa.Table]:
     """Return the tables of a part."""
-    tables = {}
-    for place, (name, schema) in enumerate(schemas.items()):
-        packs = [pa.ipc.open_stream(data).read_all() for data in rows.get(place, [])]
-        plain = pa.schema([field.with_type(plain_type(field.type)) for field in schema])
-        tables[name] = pa.concat_tables([plain.empty_table(), *(own.cast(plain) for own in packs)])
-    return tables
+    return {
+        name: pa.concat_tables([schema.empty_table(), *map(unpack, rows.get(place, []))])
+        for place, (name, schema) in enumerate(schemas.items())
+    }
 
 
 def _read_value(rows: dict[int, list[Any]]) -> Any:
@@ -266,13 +272,11 @@ def _parts_of(batches: Batches, read: Callable[[dict[int, list[Any]]], Any]) -> 
     context = TaskContext.get()
     if context is not None:  # as many threads as the task has cores
         os.environ.setdefault("TRIMTAB_THREADS", str(max(1, context.cpus())))
-    parts: dict[int, dict[int, list[Any]]] = {}
-    for batch in batches:
-        for part, place, data, problem in zip(*batch.columns, strict=True):
-            if problem.as_py():
-                raise DataError(problem.as_py().partition(": ")[2])
-            own = parts.setdefault(part.as_py(), {})
-            own.setdefault(place.as_py(), []).append(data.as_buffer())
+    parts = _gather(
+        (part.as_py(), place.as_py(), data.as_buffer(), problem.as_py())
+        for batch in batches
+        for part, place, data, problem in zip(*batch.columns, strict=True)
+    )
     for number in sorted(parts):
         yield number, read(parts.pop(number))
 
@@ -307,20 +311,12 @@ def _batches_of_many_rows(session: SparkSession) -> Iterator[None]:
     have at most as many rows as the session allows.
     """
     conf = session.conf
-    before = conf.get(_MOST_BYTES, None) or None
+    before = conf.get(_MOST_BYTES, None)
     n_rows = int(conf.get(_MOST_ROWS, None) or _USUAL_ROWS)
-    if before == _NO_LIMIT or not 0 < n_rows <= 10 * _USUAL_ROWS:
+    with ExitStack() as restored:
+        if 0 < n_rows <= 10 * _USUAL_ROWS:
+            with suppress(PySparkException):  # where a platform keeps its settings
+                conf.set(_MOST_BYTES, _NO_LIMIT)
+                undo = (conf.set, _MOST_BYTES, before) if before else (conf.unset, _MOST_BYTES)
+                restored.callback(*undo)
         yield
-        return
-    try:
-        conf.set(_MOST_BYTES, _NO_LIMIT)
-    except PySparkException:  # where a platform does not let its settings be changed
-        yield
-        return
-    try:
-        yield
-    finally:
-        if before is None:
-            conf.unset(_MOST_BYTES)
-        else:
-            conf.set(_MOST_BYTES, before)

@@ -3,13 +3,11 @@
 from trimtab.report.backtest.backtest_page import build_page, write_report
 from trimtab.report.month.month_page import write_month
 from trimtab.report.page import require_libraries
-from trimtab.report.verdict.comparison_page import write_comparisons
 from trimtab.report.verdict.verdict_page import write_verdict
 
 __all__ = [
     "build_page",
     "require_libraries",
-    "write_comparisons",
     "write_month",
     "write_report",
     "write_verdict",

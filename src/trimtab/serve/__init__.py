@@ -16,7 +16,11 @@ from trimtab.serve.settings import Settings
 
 __all__ = ["Settings", "make_app", "read_exposures", "run"]
 _MODULES = {"make_app": "app", "read_exposures": "exposures", "run": "server"}
-_LIBRARIES = ("httptools", "prometheus_client", "starlette", "swagger_ui_bundle", "uvicorn")
+_LIBRARIES = {
+    "make_app": ("prometheus_client", "starlette", "swagger_ui_bundle"),
+    "read_exposures": ("prometheus_client",),
+    "run": ("granian", "starlette", "swagger_ui_bundle"),
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -24,10 +28,10 @@ def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module 'trimtab.serve' has no attribute {name!r}")
     try:
-        for library in _LIBRARIES:
+        for library in _LIBRARIES[name]:
             import_module(library)
-    except ImportError as error:
+        return getattr(import_module(f"trimtab.serve.{_MODULES[name]}"), name)
+    except ModuleNotFoundError as error:
         raise TrimtabError(
             "serving support is not installed: pip install 'trimtab[serve]'"
         ) from error
-    return getattr(import_module(f"trimtab.serve.{_MODULES[name]}"), name)

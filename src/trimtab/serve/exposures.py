@@ -20,8 +20,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from trimtab.errors import StoreError
-from trimtab.serve.counters import Counters
-from trimtab.serve.settings import Settings
+from trimtab.serve import counters
 from trimtab.tables.files import read_table, require_writable_folder, write_atomically
 
 log = logging.getLogger("trimtab.serve")
@@ -35,6 +34,8 @@ SCHEMA = pa.schema(
         ("items", pa.list_(pa.string())),
     ]
 )
+FILE_ROWS, FILE_SECONDS = 10_000, 10.0  # after which another file is written
+BUFFER = 1_000_000  # ids kept while files cannot be written; the oldest are dropped first
 _CHUNK = 500  # rows at a time: each chunk holds the interpreter's lock
 _STOP_SECONDS = 60.0
 
@@ -42,27 +43,19 @@ _STOP_SECONDS = 60.0
 class Exposure(NamedTuple):
     """One list that was shown to a user."""
 
-    time: datetime
     user_id: int | str
     bucket: str | None
     version: int
     k: int
     items: Sequence[int | str]
+    time: datetime
 
 
 class ExposureLog:
-    """Buffers rows and writes them to files in a folder.
+    """Buffers rows and writes them to files in a folder, which is made if it is missing."""
 
-    Args:
-        folder: Folder for the files; made if missing.
-        settings: When to write, and the size of the buffer.
-        counters: Where rows written and dropped are counted.
-    """
-
-    def __init__(self, folder: Path, settings: Settings, counters: Counters) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._settings = settings
-        self._counters = counters
         self._rows: deque[Exposure] = deque()
         self._n_ids = 0
         self._n_writing = 0
@@ -89,7 +82,8 @@ class ExposureLog:
             ) from error
 
     def start(self) -> None:
-        """Start the thread that writes."""
+        """Make the folder, and start the thread that writes."""
+        self.make_folder()
         self._thread.start()
 
     def stop(self) -> None:
@@ -99,16 +93,18 @@ class ExposureLog:
         if self._thread.is_alive():
             self._thread.join(_STOP_SECONDS)
 
-    def record(self, exposure: Exposure) -> None:
-        """Add a row to the buffer; never fails, never waits for the disk."""
-        settings = self._settings
+    def record(
+        self, user_id: int | str, bucket: str | None, version: int, k: int,
+        items: Sequence[int | str],
+    ) -> None:  # fmt: skip
+        """Add a list to the buffer; never fails, never waits for the disk."""
+        exposure = Exposure(user_id, bucket, version, k, items, datetime.now(UTC))
         with self._lock:
             self._rows.append(exposure)
             self._n_ids += _n_ids_of(exposure)
             self._drop_oldest()
             self._note_buffered()
-            is_full = self._n_ids >= settings.exposure_buffer // 2
-            if is_full or len(self._rows) >= settings.exposure_rows:
+            if self._n_ids >= BUFFER // 2 or len(self._rows) >= FILE_ROWS:
                 self._write_now.set()
 
     def n_buffered(self) -> int:
@@ -117,21 +113,21 @@ class ExposureLog:
             return self._n_writing + len(self._rows)
 
     def _note_buffered(self) -> None:
-        self._counters.buffered.set(self._n_writing + len(self._rows))
+        counters.buffered.set(self._n_writing + len(self._rows))
 
     def _drop_oldest(self) -> None:
         n_dropped = 0
-        while self._n_ids > self._settings.exposure_buffer:
+        while self._n_ids > BUFFER:
             self._n_ids -= _n_ids_of(self._rows.popleft())
             n_dropped += 1
         if n_dropped:
-            self._counters.dropped.add(n_dropped)
+            counters.dropped.inc(n_dropped)
 
     def _write_until_stopped(self) -> None:
         while not self._stopping.is_set():
-            self._write_now.wait(self._settings.exposure_seconds)
+            self._write_now.wait(FILE_SECONDS)
             if not self._flush():  # then wait, however many rows come in
-                self._stopping.wait(self._settings.exposure_seconds)
+                self._stopping.wait(FILE_SECONDS)
         self._flush()
 
     def _flush(self) -> bool:
@@ -146,10 +142,10 @@ class ExposureLog:
             self._write(list(rows))
         except Exception as error:  # disks fail in many ways, and no request may fail with them
             log.warning("exposures not written, will try again: %s", error)
-            self._counters.failures.add()
+            counters.failures.inc()
             self._put_back(rows)
             return False
-        self._counters.written.add(len(rows))
+        counters.written.inc(len(rows))
         with self._lock:
             self._n_writing = 0
             self._note_buffered()
@@ -181,13 +177,6 @@ def read_exposures(folder: str | Path) -> pa.Table:
     files = sorted(path.glob("exposures-*.parquet"))
     parts = [read_table(file, SCHEMA.names, SCHEMA.names).cast(SCHEMA) for file in files]
     return pa.concat_tables([SCHEMA.empty_table(), *parts]).sort_by("time")
-
-
-def make_exposure(
-    user_id: int | str, bucket: str | None, version: int, k: int, items: Sequence[int | str]
-) -> Exposure:
-    """Return a row with the current time."""
-    return Exposure(datetime.now(UTC), user_id, bucket, version, k, items)
 
 
 def _n_ids_of(exposure: Exposure) -> int:

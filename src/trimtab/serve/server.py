@@ -1,52 +1,301 @@
-"""Runs the service in a server of its own: one process, or several that share a port."""
+"""Runs the service in a server of its own: granian, with one process or several.
+
+granian does the sockets, the limits of headers and connections, the workers, and the end: requests
+that were sent before it are answered. The first process only looks after the workers.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import errno
+import functools
+import gc
+import logging
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
-from trimtab.serve.listeners import bind, format_url, require_token_for
-from trimtab.serve.service import Service
-from trimtab.serve.settings import HOST, PORT, WORKERS, Settings
-from trimtab.serve.socket_server import log_to_stderr, no_hangup, serve_on
-from trimtab.serve.worker_pool import OnReady, WorkerPool, require_workers
+from granian.constants import HTTPModes, Interfaces
+from granian.http import HTTP1Settings
+from granian.server import MPServer
+
+from trimtab.errors import SettingError, TrimtabError
+from trimtab.serve.settings import COUNTS_FOLDER, REQUEST_SECONDS, Settings, is_loopback
 from trimtab.store import Store
 
-__all__ = ["log_to_stderr", "run"]
+__all__ = ["run"]
+OnReady = Callable[[int, str], None]
+log = logging.getLogger("trimtab.serve")
+_HEADER_BYTES = 65_536
+_LOOK_SECONDS = 0.02
+_GRACE_SECONDS = 15.0  # for the requests that were sent before the end
+_CUT_OFF = signal.SIGUSR1  # ends a worker whatever it waits for
+_LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "trimtab: %(asctime)s %(message)s"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "loggers": {
+        "trimtab.serve": {"handlers": ["stderr"], "level": "INFO", "propagate": False},
+        "_granian": {"handlers": ["stderr"], "propagate": False},
+    },
+}
 
 
 def run(
-    store: Store | str | Path, settings: Settings | None = None, *, host: str = HOST,
-    port: int = PORT, workers: int = WORKERS, on_ready: OnReady | None = None,
-) -> None:  # fmt: skip
-    """Serve until SIGINT or SIGTERM, and finish the requests that have begun.
+    store: Store | str | Path, settings: Settings | None = None, on_ready: OnReady | None = None
+) -> None:
+    """Serve until SIGINT or SIGTERM, and answer the requests that were sent before.
 
-    SIGHUP makes it check the store at once.
+    SIGHUP makes it check the store at once. Call it under `if __name__ == "__main__"`: workers
+    are processes that import the script.
 
     Args:
         store: The daily job's store, or its folder.
         settings: All defaults if left out.
-        host: Address to listen on; one that other machines can reach needs a token.
-        port: Port to listen on; 0 picks a free one.
-        workers: Number of processes that share the port; more than one needs Linux.
         on_ready: Called with the version and the address when the service is ready.
 
     Raises:
         StoreError: if the store cannot be read.
         SettingError: if it cannot listen on the address, or have so many workers.
+        TrimtabError: if workers end again and again.
     """
     chosen = settings or Settings()
-    require_token_for(host, chosen)
-    require_workers(workers)
     opened = store if isinstance(store, Store) else Store(store)
-    if workers > 1:
-        WorkerPool(opened, chosen, host, port, workers).run(on_ready)
-        return
-    with no_hangup(), contextlib.closing(bind(host, port)) as listener:
-        service = Service(opened, chosen)
+    _require_possible(chosen)
+    with _own_signals(), _folder_for_counts(), contextlib.closing(_bind(chosen)) as anchor:
+        from trimtab.serve import counters
+        from trimtab.serve.exposures import ExposureLog
+        from trimtab.serve.watcher import StoreWatcher
 
-        def report(version: int) -> None:
+        watcher = StoreWatcher(opened, chosen)
+        watcher.load()  # raises if there is nothing to serve; workers load their own
+        version = watcher.served().number
+        counters.forget_process(os.getpid())
+        if chosen.exposures is not None:
+            ExposureLog(chosen.exposures).make_folder()
+
+        def report() -> None:
             if on_ready is not None:
-                on_ready(version, format_url(listener))
+                on_ready(version, _format_url(anchor))
 
-        serve_on(listener, service, report)
+        server = _Server(anchor, chosen.workers, report, counters.restarts.inc)
+        loader = functools.partial(_load_app, opened, chosen, server.ready)
+        try:
+            server.serve(target_loader=loader, wrap_loader=False)
+        except SystemExit:  # also if Ctrl-C reached the workers first
+            if not server.interrupt_signal:
+                raise TrimtabError(
+                    "workers of the service end again and again: see the log for the reason"
+                ) from None
+
+
+class _Server(MPServer):  # type: ignore[misc]
+    """granian, which also says when it is ready, and passes SIGHUP on to its workers."""
+
+    def __init__(
+        self, anchor: socket.socket, workers: int, on_ready: Callable[[], None],
+        on_restart: Callable[[int], None],
+    ) -> None:  # fmt: skip
+        self._address = anchor.getsockname()[:2]
+        self._on_ready = on_ready
+        self._on_restart = on_restart
+        self.ready = multiprocessing.get_context("spawn").Semaphore(0)
+        limits = HTTP1Settings(
+            header_read_timeout=int(REQUEST_SECONDS * 1000), max_buffer_size=_HEADER_BYTES
+        )
+        super().__init__(
+            "trimtab", *self._address, interface=Interfaces.ASGI, workers=workers,
+            http=HTTPModes.http1, http1_settings=limits, websockets=False,
+            log_dictconfig=_LOGGING, log_enabled=False, respawn_failed_workers=True,
+        )  # fmt: skip
+
+    def signal_handler_reload(self, *_: Any, **__: Any) -> None:
+        """Make all workers check the store, instead of replacing them."""
+        self._send(signal.SIGHUP)
+
+    def _send(self, number: signal.Signals) -> None:
+        for worker in self.wrks:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(worker.inner.pid, number)
+
+    def _spawn_workers(self, spawn_target: Any, target_loader: Any) -> None:
+        with _without_hangups():
+            super()._spawn_workers(spawn_target, target_loader)
+        n_ready = 0
+        while n_ready < self.workers and not self.main_loop_interrupt.is_set():
+            n_ready += self.ready.acquire(timeout=_LOOK_SECONDS)
+        while not (self._is_listening() or self.main_loop_interrupt.is_set()):
+            time.sleep(_LOOK_SECONDS)
+        if not self.main_loop_interrupt.is_set():
+            self._on_ready()
+
+    def _is_listening(self) -> bool:
+        try:
+            socket.create_connection(self._address).close()
+        except OSError:
+            return False
+        return True
+
+    def _respawn_workers(self, workers: list[int], *rest: Any, **more: Any) -> None:
+        for place in workers:
+            status = self.wrks[place].inner.exitcode
+            log.warning("worker %d ended with status %s; starting another", place + 1, status)
+        self._on_restart(len(workers))
+        with _without_hangups():
+            super()._respawn_workers(workers, *rest, **more)
+
+    def _stop_workers(self) -> None:
+        """Let workers finish, but not wait forever for clients that do not read."""
+        cut_off = threading.Timer(_GRACE_SECONDS, self._send, (_CUT_OFF,))
+        cut_off.start()
+        super()._stop_workers()
+        cut_off.cancel()
+
+
+@contextlib.contextmanager
+def _without_hangups() -> Iterator[None]:
+    """Start processes in which SIGHUP waits until they are ready for it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _load_app(store: Store, settings: Settings, ready: Any) -> Any:
+    """Return the application, in a worker process."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    from trimtab.serve import counters
+    from trimtab.serve.app import Service
+
+    counters.forget_dead_processes()
+    service = Service(store, settings, on_reload=lambda: os.kill(os.getppid(), signal.SIGHUP))
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Any) -> AsyncIterator[None]:
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                await stack.enter_async_context(service.lifespan(app))
+            except TrimtabError as error:
+                log.error("cannot start: %s", error)
+                raise
+            # All loaded so far stays, so the garbage collector need not scan it during requests.
+            gc.collect()
+            gc.freeze()
+            loop = asyncio.get_running_loop()
+            check = functools.partial(service.watcher.check, always=True)
+            loop.add_signal_handler(signal.SIGHUP, loop.run_in_executor, None, check)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+            loop.add_signal_handler(_CUT_OFF, loop.run_in_executor, None, _end_now, service)
+            ready.release()
+            yield
+
+    return service.make_app(lifespan)
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(_GRACE_SECONDS)
+    os.kill(os.getpid(), _CUT_OFF)
+
+
+def _end_now(service: Any) -> None:
+    service.stop()
+    os._exit(0)
+
+
+def _require_possible(settings: Settings) -> None:
+    """Refuse an address that others can reach without a token, and workers that cannot be had."""
+    if settings.token is None and not is_loopback(settings.host):
+        raise SettingError(
+            f"host={settings.host}: needs a token, because other machines can reach it; set "
+            f"TRIMTAB_TOKEN or --token-file, or serve on 127.0.0.1"
+        )
+    if not 0 <= settings.port <= 65535:
+        raise SettingError(f"port={settings.port}: must be from 0 to 65535; 0 picks a free one")
+    if not hasattr(socket, "SO_REUSEPORT"):
+        raise SettingError("serve: needs Linux or macOS; run make_app in a server of another kind")
+    if settings.workers > 1 and sys.platform != "linux":
+        raise SettingError(
+            f"workers={settings.workers}: only Linux spreads the connections of one port over "
+            f"several processes; use 1, or run several services behind a proxy"
+        )
+
+
+def _bind(settings: Settings) -> socket.socket:
+    """Return a socket that keeps the port taken and does not listen; each worker has its own."""
+    if settings.port != 0:
+        _bind_to(settings.host, settings.port, False).close()  # a shared one notices no other
+    return _bind_to(settings.host, settings.port, True)
+
+
+def _bind_to(host: str, port: int, is_shared: bool) -> socket.socket:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:
+        raise SettingError(f"host={host}: not an address of this machine ({error})") from error
+    family, kind, protocol, _, address = found[0]
+    bound = socket.socket(family, kind, protocol)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if is_shared:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        bound.bind(address)
+    except OSError as error:
+        bound.close()
+        if error.errno == errno.EADDRINUSE:
+            raise SettingError(
+                f"port={port}: in use on {host}; choose another one, or 0"
+            ) from error
+        raise SettingError(
+            f"host={host}, port={port}: cannot be used ({error.strerror}); choose another"
+        ) from error
+    return bound
+
+
+def _format_url(bound: socket.socket) -> str:
+    host, port = bound.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+@contextlib.contextmanager
+def _own_signals() -> Iterator[None]:
+    """Survive SIGHUP until granian handles it; restore the handlers that granian replaces."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in numbers}
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _folder_for_counts() -> Iterator[None]:
+    """Give prometheus_client a folder that all workers share, before it is imported.
+
+    Workers are started afresh rather than forked, so they see it even if it is imported already.
+    """
+    method = multiprocessing.get_start_method(allow_none=True)
+    multiprocessing.set_start_method("spawn", force=True)
+    with tempfile.TemporaryDirectory(prefix="trimtab-counts-") as folder:
+        os.environ[COUNTS_FOLDER] = folder
+        try:
+            yield
+        finally:
+            del os.environ[COUNTS_FOLDER]
+            multiprocessing.set_start_method(method, force=True)

@@ -1,117 +1,95 @@
-"""Settings of the service, and the tokens that protect it."""
+"""Settings of the service: its options, the limits of requests, and the tokens that protect it."""
 
 from __future__ import annotations
 
+import ipaddress
 import os
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from trimtab.abtest.buckets import Experiment
-from trimtab.checks import require_number, require_whole
+from trimtab.checks import require_whole
 from trimtab.errors import SettingError
 from trimtab.models.model import require_strength
 
 TOKEN, ADMIN_TOKEN = "TRIMTAB_TOKEN", "TRIMTAB_ADMIN_TOKEN"  # environment variables
-MIN_TOKEN_LENGTH = 16
+COUNTS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # where the counts of several processes are
 DEFAULT_K = 10
-HOST, PORT, WORKERS = "127.0.0.1", 8000, 1
-_MAX_TOKEN_LENGTH = 4096
+LIMITS = {  # of a request; the first in bytes, the last at once in one process
+    "max_body": 2 * 2**20, "max_items": 10_000, "max_lists": 1_000, "max_batch_slots": 100_000,
+    "max_filter": 10_000, "max_recent": 1_000, "max_id_length": 256, "max_k": 10_000,
+    "max_requests": 128,
+}  # fmt: skip
+REQUEST_SECONDS = 10.0  # allowed for the headers, and again for the body
+_SHORTEST, _LONGEST = 16, 4096  # characters of a token
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a service; the default limits suit lists of a few hundred items.
+    """Settings of a service; the command's options are made from them.
 
     Args:
-        poll: Seconds between checks of the store.
-        retry: Seconds before a version that could not be loaded is tried again.
-        strength: Share of what a version has learned to use, from 0 to 1.
-        salt: Salt of an A/B test that assigns users, see `trimtab.abtest.buckets.Experiment`.
-        share: Share of users in the treatment group.
-        exposures: Folder for the log of who was shown what.
-        exposure_rows: Lists per exposure file.
-        exposure_seconds: Longest time between exposure files, in seconds.
-        exposure_buffer: Item ids kept while files cannot be written; the oldest are dropped first.
+        host: Address to listen on. A non-local address needs a token.
+        port: Port to listen on, or 0 for any free port.
+        workers: Processes that share the port, one per core; more than 1 on Linux.
+        strength: Share of what was learned to use, from 0 (the engine alone) to 1.
+        salt: Name of the A/B test; it determines each user's group.
+        share: Share of users in the treatment group with a salt; 0.5 by default.
+        exposures: Folder for a log of the lists shown to each user.
         token: Token for all routes except /health and the admin routes.
         admin_token: Token for the admin routes.
-        max_body: Maximum bytes in a request.
-        max_items: Maximum items in a list.
-        max_lists: Maximum lists in a batch.
-        max_batch_items: Maximum items, recent items, or slots over all lists in a batch.
-        max_filter: Maximum ids in `exclude` or in `allowed`.
-        max_recent: Maximum recent items of a user.
-        max_id_length: Maximum characters in an id.
-        max_k: Maximum slots in a list; at least 10, the default of a request.
-        max_requests: Maximum concurrent requests.
-        max_connections: Maximum open connections; above it, the one idle longest is closed.
-        body_seconds: Seconds allowed for a request to arrive.
-        send_seconds: Seconds a client may take to read 64 KiB of its answers.
 
     Raises:
         SettingError: if a setting is out of range.
     """
 
-    poll: float = 0.5
-    retry: float = 30.0
+    host: str = "127.0.0.1"
+    port: int = 8000
+    workers: int = 1
     strength: float = 1.0
     salt: str | None = None
-    share: float = 0.5
+    share: float | None = None
     exposures: Path | None = None
-    exposure_rows: int = 10_000
-    exposure_seconds: float = 10.0
-    exposure_buffer: int = 1_000_000
     token: str | None = field(default=None, repr=False)
     admin_token: str | None = field(default=None, repr=False)
-    max_body: int = 2 * 2**20
-    max_items: int = 10_000
-    max_lists: int = 1_000
-    max_batch_items: int = 100_000
-    max_filter: int = 10_000
-    max_recent: int = 1_000
-    max_id_length: int = 256
-    max_k: int = 10_000
-    max_requests: int = 128
-    max_connections: int = 900
-    body_seconds: float = 10.0
-    send_seconds: float = 10.0
 
     def __post_init__(self) -> None:
-        for name in ("poll", "retry", "exposure_seconds", "body_seconds", "send_seconds"):
-            require_number(name, getattr(self, name), 0.01, 86_400)
-        for name in ("exposure_rows", "exposure_buffer", *self.limits()):
-            require_whole(name, getattr(self, name), 1)
+        require_whole("workers", self.workers, 1)
         require_strength(self.strength)
-        require_whole("max_k", self.max_k, DEFAULT_K)
         require_token("token", self.token)
         require_token("admin_token", self.admin_token)
         if self.token is not None and self.token == self.admin_token:
             raise SettingError("admin_token must differ from token: choose another")
+        if self.share is not None and self.salt is None:
+            raise SettingError(f"share={self.share:g}: needs salt, the name of the test; add it")
         _ = self.experiment
-
-    def limits(self) -> dict[str, int]:
-        """Return the `max_` settings by name."""
-        names = (entry.name for entry in fields(self))
-        return {name: getattr(self, name) for name in names if name.startswith("max_")}
 
     @property
     def experiment(self) -> Experiment | None:
         """The A/B test that is running, if any."""
-        return None if self.salt is None else Experiment(self.salt, self.share)
+        if self.salt is None:
+            return None
+        return Experiment(self.salt, Experiment.share if self.share is None else self.share)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach a host name or address."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.removeprefix("[").removesuffix("]")).is_loopback
+    except ValueError:
+        return False
 
 
 def require_token(name: str, token: str | None) -> None:
     """Refuse a token that is easy to guess or not valid in a header; never show it."""
     if token is None:
         return
-    if len(token) < MIN_TOKEN_LENGTH:
+    if not (_SHORTEST <= len(token) <= _LONGEST and all("!" <= one <= "~" for one in token)):
         raise SettingError(
-            f"{name} has {len(token)} characters: must have at least {MIN_TOKEN_LENGTH}; make one "
-            f"with openssl rand -hex 32"
-        )
-    if len(token) > _MAX_TOKEN_LENGTH or not all("!" <= character <= "~" for character in token):
-        raise SettingError(
-            f"{name} must have at most {_MAX_TOKEN_LENGTH} characters, all ASCII and no spaces; "
-            f"make one with openssl rand -hex 32"
+            f"{name} has {len(token)} characters: must have {_SHORTEST} to {_LONGEST}, all ASCII "
+            f"and no spaces; make one with openssl rand -hex 32"
         )
 
 

@@ -25,18 +25,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
-import pyarrow as pa
 from filelock import FileLock, Timeout
 
-from trimtab.errors import BusyError, DataError, StoreError
+from trimtab.errors import BusyError, StoreError
 from trimtab.models.item_bias import ItemBias
 from trimtab.models.reranker import Reranker
 from trimtab.models.saved import RERANKER_FOLDER
-from trimtab.tables.columns import ITEM, NAME
-from trimtab.tables.files import first_line, read_table, write_atomically
+from trimtab.tables.files import read_table, write_atomically
 from trimtab.tables.folders import (
     POINTER,
     checksum,
@@ -46,7 +44,6 @@ from trimtab.tables.folders import (
     retry_while_replaced,
     version_folder,
 )
-from trimtab.tables.vocabulary import id_column
 
 TOP, NAMES, LISTS = "top.parquet", "names.parquet", "lists.parquet"
 MANIFEST = "manifest.json"
@@ -57,55 +54,21 @@ _REMEDY = "read the store again, roll back to another version, or refresh"
 _Used = TypeVar("_Used")
 
 _Day = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")]
-_Text = Annotated[str, msgspec.Meta(pattern=r"^[^\0]*\Z")]
 # In the folder or below it: no absolute path, no drive, and no part that is "..".
 _FileName = Annotated[
     str, msgspec.Meta(pattern=r"^(?![/\\]|.*[\0\n\r:]|(.*[/\\])?\.{1,2}([/\\]|\Z)).+\Z")
 ]
-_Number = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]  # sums of a few stay finite
-_Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
-_Count = Annotated[int, msgspec.Meta(ge=0)]
-
-
-class _Summary(msgspec.Struct, frozen=True):
-    forecast: _Number | None = None
-    forecast_low: _Number | None = None
-    forecast_high: _Number | None = None
-    forecast_windows: _Count = 0
-    forecast_by_strength: dict[_Share, tuple[_Number, _Number, _Number]] = {}
-    strength: _Share = 1.0
-    metric: _Text | None = None
-    k: _Count | None = None
-    before: _Number | None = None
-    after: _Number | None = None
-
-
-class _Method(msgspec.Struct, frozen=True):
-    used: _Text | None = None
-    why: _Text = ""
-    forecasts: dict[_Text, dict[str, Any]] = {}
-
-
-class _RerankerPart(msgspec.Struct, frozen=True):
-    summary: _Summary = _Summary()
 
 
 class _Manifest(msgspec.Struct, frozen=True):
-    """All that is read of a manifest; one published by hand may have little more than `as_of`."""
+    """What every version has; one published by hand may have little more than `as_of`."""
 
     as_of: _Day
-    created: _Text
-    files: dict[_FileName, _Text]  # checksums
-    tz: _Text | None = None
-    lists: list[_Text] | None = None
-    lists_folder: _Text | None = None
-    duplicates: Literal["error", "max", "mean", "sum"] = "error"
-    reranked: _Text | None = None
-    strength: _Share = 1.0
-    n_biases: _Count | None = None
-    summary: _Summary = _Summary()
-    method: _Method = _Method()
-    reranker: _RerankerPart = _RerankerPart()
+    created: str
+    files: dict[_FileName, str]  # checksums
+    summary: dict[str, Any] = {}
+    method: dict[str, Any] = {}
+    reranker: dict[str, Any] = {}
 
 
 def parse_manifest(content: bytes) -> dict[str, Any]:
@@ -138,15 +101,17 @@ def hold_lock(path: Path, wait: bool) -> Iterator[None]:
     """
     holder = path.with_name(f"{path.name}.holder")  # filelock may empty the lock file itself
     try:
-        lock = FileLock(path, mode=_create_lock(path))
+        # Created with the mode that the umask gives, which filelock would change.
+        with path.open("ab") as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+        lock = FileLock(path, mode=mode | 0o600)  # which filelock insists on
         lock.acquire(timeout=-1 if wait else 0, poll_interval=_POLL_SECONDS)
     except Timeout as error:
-        named = ""
+        named = "it has just begun"
         with contextlib.suppress(OSError):
-            named = holder.read_text()
+            named = holder.read_text() or named
         raise BusyError(
-            f"{path.parent}: another refresh is running ({named or 'it has just begun'}); let it "
-            f"finish"
+            f"{path.parent}: another refresh is running ({named}); let it finish"
         ) from error
     except OSError as error:
         raise cannot_write(path.parent, error) from error
@@ -162,15 +127,6 @@ def hold_lock(path: Path, wait: bool) -> Iterator[None]:
             with contextlib.suppress(OSError):
                 holder.unlink(missing_ok=True)
         lock.release()
-
-
-def _create_lock(path: Path) -> int:
-    """Create a lock file unless it is there; return its mode, which filelock would change."""
-    handle = os.open(path, os.O_CREAT | os.O_RDONLY, 0o666)
-    try:
-        return stat.S_IMODE(os.fstat(handle).st_mode) | 0o600  # which filelock insists on
-    finally:
-        os.close(handle)
 
 
 @dataclass(frozen=True)
@@ -225,20 +181,7 @@ class Version:
 
     def names(self) -> Any:
         """Return item_id, name as an Arrow table; None if names were not given."""
-        table = self._table(NAMES)
-        if table is None:
-            return None
-        try:
-            table.validate(full=True)
-            id_column(NAMES, ITEM, table[ITEM])
-            return table.select([ITEM, NAME]).cast(
-                pa.schema([table.schema.field(ITEM), (NAME, pa.string())])
-            )
-        except (KeyError, DataError, pa.ArrowException) as error:
-            raise StoreError(
-                f"{self.folder / NAMES}: must hold {ITEM} and {NAME}, but cannot be read so "
-                f"({first_line(error)}); {_REMEDY}"
-            ) from error
+        return self._table(NAMES)
 
     def check(self) -> None:
         """Refuse a version with a missing or changed file."""
@@ -310,10 +253,6 @@ class Store:
         """Return the numbers of all versions kept, even if they cannot be read."""
         return [entry["number"] for entry in self.pointer()["published"]] if self.exists() else []
 
-    def changes(self) -> list[dict[str, Any]]:
-        """Return each change of the version served: `at`, `to`, `by`; oldest first."""
-        return list(self.pointer()["changes"]) if self.exists() else []
-
     def exists(self) -> bool:
         """Return whether anything was ever published here."""
         return (self.folder / POINTER).exists()
@@ -380,7 +319,7 @@ class Store:
             raise StoreError(f"{path}: damaged, {error}; {_REMEDY}") from error
 
     def pointer(self) -> dict[str, Any]:
-        """Return the versions served and kept; see `read_pointer`."""
+        """Return the versions served and kept, and each change: `at`, `to`, `by`, oldest first."""
         return read_pointer(self.folder)
 
     def switch(self, pointer: dict[str, Any], number: int, by: str) -> None:

@@ -40,15 +40,15 @@ def open_writer(store: Store) -> Iterator[Writer]:
     with hold_lock(store.folder / WRITER_LOCK, wait=False):
         _require_pointer(store)
         _remove_leftovers(store)
-        yield Writer(store, store.serving() if store.exists() else None)
+        yield Writer(store)
 
 
 class Writer:
     """Publishes versions; it holds the lock."""
 
-    def __init__(self, store: Store, current: int | None) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self.current = current  # the version served when writing began
+        self.current = self._pointer()["current"]  # the version served when writing began
 
     @contextlib.contextmanager
     def temporary_folder(self) -> Iterator[Path]:
@@ -91,8 +91,7 @@ class Writer:
     def _write(self, fill: Callable[[Path], None], manifest: Mapping[str, Any]) -> dict[str, Any]:
         number = self._pointer()["last"] + 1
         name = f"{number:06}-{manifest['as_of']}"
-        staging = Path(tempfile.mkdtemp(prefix=_STAGING, dir=self._store.folder))
-        try:
+        with self.temporary_folder() as staging:
             fill(staging)
             files = {
                 str(path.relative_to(staging)): file_checksum(path)
@@ -113,9 +112,6 @@ class Writer:
             place = self._store.folder / VERSIONS / name
             staging.rename(place)
             sync_folder(place.parent)
-        except BaseException:
-            shutil.rmtree(staging, ignore_errors=True)
-            raise
         return {"number": number, "folder": name, "manifest": checksum(content)}
 
 

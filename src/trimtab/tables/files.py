@@ -22,9 +22,8 @@ from trimtab.tables.columns import (
     WINDOW,
     ColumnMap,
     GivenColumns,
-    is_text,
     own_names,
-    plain_type,
+    with_column,
 )
 from trimtab.tables.places import Place, as_place, open_stream, require_local
 from trimtab.tables.rows import (
@@ -33,6 +32,7 @@ from trimtab.tables.rows import (
     require_distinct_columns,
     require_existing,
 )
+from trimtab.tables.vocabulary import is_text, plain_type
 
 ID_COLUMNS = (USER, ITEM, WINDOW, "email_id", "session_id")
 _WHOLE_NUMBER = r"^(0|-?[1-9][0-9]{0,18})$"
@@ -153,9 +153,8 @@ def match_id_types(
         ]
         if name in text or any(is_text(plain_type(matched[at][name].type)) for at in have):
             for at in (at for at in have if from_csv[at]):
-                place = matched[at].column_names.index(name)
                 as_text = matched[at][name].cast(pa.string())
-                matched[at] = matched[at].set_column(place, name, as_text)
+                matched[at] = with_column(matched[at], name, as_text)
     return matched
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets
+from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets, read_only
 from trimtab.checks import DUPLICATES, require_choice
 from trimtab.errors import DataError, warn
-from trimtab.tables.columns import ITEM, SCORE, USER, WEIGHT, WINDOW
-from trimtab.tables.frames import Table, read_frame, read_scores, view_scores
+from trimtab.tables.columns import ITEM, SCORE, USER, WEIGHT, WINDOW, Table, read_frame, read_scores
 from trimtab.tables.vocabulary import IdColumn, Vocabulary, gather, id_column, require_codable
 from trimtab.threads import run_ranges
 
@@ -61,16 +60,15 @@ def read_lists(recs: Any, unlisted: str, duplicates: str) -> CodedRecs:
     table = read_frame(recs, "recs", USER, ITEM, SCORE, optional=(WINDOW,))
     runs = find_runs(table)
     items, (item_codes,) = Vocabulary.encode(table.ids(ITEM))
-    item_ids = items.ids
     if runs is None:
         units, (unit_codes,) = encode_units(table)
-        lists = code_lists(table, unit_codes, item_codes, units, item_ids, unlisted, duplicates)
+        lists = code_lists(table, unit_codes, item_codes, units, items.ids, unlisted, duplicates)
     else:
         units, indptr = runs
-        scores = _checked_scores(view_scores, table, unlisted, duplicates)
+        scores = _read_scores(table, unlisted, duplicates, copy=False)
         in_order = Lists(indptr, item_codes, scores)
-        lists = _each_item_once(in_order, table, units, item_ids, duplicates)
-    return CodedRecs(table, units, item_ids, lists)
+        lists = _each_item_once(in_order, table, units, items.ids, duplicates)
+    return CodedRecs(table, units, items.ids, lists)
 
 
 def code_lists(
@@ -78,16 +76,14 @@ def code_lists(
     unlisted: str, duplicates: str,
 ) -> Lists:  # fmt: skip
     """Return lists by unit, each item once; raise for bad scores or repeats."""
-    scores = _checked_scores(read_scores, table, unlisted, duplicates)
+    scores = _read_scores(table, unlisted, duplicates)
     lists = group_scored(unit_codes, item_codes, scores, len(units))
     return _each_item_once(lists, table, units, item_ids, duplicates)
 
 
-def _checked_scores(
-    read: Callable[[Table], tuple[Floats, float]], table: Table, unlisted: str, duplicates: str
-) -> Floats:
+def _read_scores(table: Table, unlisted: str, duplicates: str, copy: bool = True) -> Floats:
     require_choice("duplicates", duplicates, DUPLICATES)
-    scores, lowest = read(table)
+    scores, lowest = read_scores(table, SCORE, copy)
     if unlisted == "zero" and lowest < 0:
         raise DataError(
             f"column '{table.own_name(SCORE)}' of recs has {lowest:g}: unlisted='zero' needs "
@@ -100,13 +96,15 @@ def _each_item_once(
     lists: Lists, table: Table, units: Units, item_ids: Any, duplicates: str
 ) -> Lists:
     repeated = find_repeat(lists, len(item_ids))
-    if repeated and duplicates == "error":
-        unit, item = repeated
-        raise DataError(
-            f"recs has {units.label(unit, table)} with {table.own_name(ITEM)} {item_ids[item]} "
-            f"more than once; drop the repeats, or pass duplicates='max', 'mean' or 'sum'"
-        )
-    return merge_repeats(lists, duplicates) if repeated else lists
+    if repeated is None:
+        return lists
+    if duplicates != "error":
+        return merge_repeats(lists, duplicates)
+    unit, item = repeated
+    raise DataError(
+        f"recs has {units.label(unit, table)} with {table.own_name(ITEM)} {item_ids[item]} more "
+        f"than once; drop the repeats, or pass duplicates='max', 'mean' or 'sum'"
+    )
 
 
 def longest_list(lists: Lists) -> int:
@@ -130,16 +128,14 @@ def encode_units(*tables: Table) -> tuple[Units, list[Codes]]:
     if not any(table.has(WINDOW) for table in tables):
         return Units(users, np.arange(len(users), dtype=np.int32), None, None), user_codes
     require_windows_in_all({table.name: table.columns.column_names for table in tables})
-    from trimtab.kernels.coding import pair_up
-
     windows, window_codes = Vocabulary.encode(*map(_window_ids, tables))
-    pairs = []
-    for table, by_user, by_window in zip(tables, user_codes, window_codes, strict=True):
-        pair = np.empty(len(table), np.int64)
-        run_ranges(pair_up, len(pair), by_user, by_window, len(windows), pair)
-        pair.flags.writeable = False
-        pairs.append(IdColumn(table.name, WINDOW, pair))
-    distinct, unit_codes = Vocabulary.encode(*pairs)
+    pairs = (
+        by_user.astype(np.int64) * len(windows) + by_window
+        for by_user, by_window in zip(user_codes, window_codes, strict=True)
+    )
+    distinct, unit_codes = Vocabulary.encode(
+        *(IdColumn("", WINDOW, read_only(pair)) for pair in pairs)
+    )
     by_user, by_window = np.divmod(distinct.ids, len(windows))
     units = Units(users, by_user.astype(np.int32), windows.ids, by_window.astype(np.int32))
     return units, unit_codes
@@ -151,22 +147,16 @@ def find_runs(table: Table) -> tuple[Units, Ints] | None:
     This is quicker than to give each row the code of its user. None for other tables, for ids of
     text, and if there are windows.
     """
-    from trimtab.kernels import coding
-
     users = table.ids(USER)
     if table.has(WINDOW) or users.kind != "integers" or len(users) == 0:
         return None
     ids = users.values
-    starts, runs = np.array(run_ranges(coding.count_runs, len(ids), ids), np.int64).T
-    if runs.min() < 0:
+    changes = np.flatnonzero(ids[1:] != ids[:-1])
+    if np.any(ids[changes + 1] < ids[changes]):
         return None
-    n_users = int(runs.sum())
-    require_codable(n_users)
-    distinct, indptr = np.empty(n_users, np.int64), np.empty(n_users + 1, np.int64)
-    given = (ids, np.ascontiguousarray(starts), np.cumsum(runs) - runs, distinct, indptr)
-    run_ranges(coding.write_runs, len(ids), *given)
-    indptr[-1] = len(ids)
-    return Units(distinct, np.arange(n_users, dtype=np.int32), None, None), indptr
+    indptr = np.concatenate([[0], changes + 1, [len(ids)]])
+    require_codable(len(indptr) - 1)
+    return Units(ids[indptr[:-1]], np.arange(len(indptr) - 1, dtype=np.int32), None, None), indptr
 
 
 def require_windows_in_all(columns: Mapping[str, Collection[str]]) -> None:
@@ -194,40 +184,30 @@ def _window_ids(table: Table) -> IdColumn:
 
 def group_scored(units: Codes, items: Codes, scores: Floats, n_units: int) -> Lists:
     """Return rows as lists by unit, without a copy if the rows are already in order."""
-    from trimtab.kernels import coding
+    from trimtab.kernels import counting
 
     indptr = np.empty(n_units + 1, np.int64)
-    if all(run_ranges(coding.find_starts, len(units), units, indptr)):
+    if all(run_ranges(counting.find_starts, len(units), units, indptr)):
         return Lists(indptr, items, scores)
     indptr[:] = 0
-    coding.count_rows(units, indptr)
+    counting.count_rows(units, indptr)
     grouped = Lists(indptr, np.empty_like(items), np.empty_like(scores))
-    coding.group_scored_rows(units, items, scores, indptr[:-1].copy(), *grouped[1:])
+    counting.group_scored_rows(units, items, scores, indptr[:-1].copy(), *grouped[1:])
     return grouped
 
 
 def group_sets(units: Codes, items: Codes, n_units: int) -> Sets:
     """Return rows as sets by unit, items ascending, each once."""
-    from trimtab.kernels import coding
-
-    indptr = np.zeros(n_units + 1, np.int64)
-    coding.count_rows(units, indptr)
-    grouped = np.empty(len(items), np.int32)
-    coding.group_rows(units, items, indptr[:-1].copy(), grouped)
-    lengths = np.empty(n_units, np.int64)
-    run_ranges(coding.distinct_sorted, n_units, indptr, grouped, lengths)
-    if lengths.sum() == len(grouped):
-        return Sets(indptr, grouped)
-    closed = Sets(np.zeros(n_units + 1, np.int64), np.empty(int(lengths.sum()), np.int32))
-    coding.close_gaps(indptr, grouped, lengths, *closed)
-    return closed
+    pairs = np.unique((units.astype(np.int64) << 32) + items)
+    indptr = np.searchsorted(pairs, np.arange(n_units + 1) << 32)
+    return Sets(indptr, (pairs & 0xFFFFFFFF).astype(np.int32))
 
 
 def find_repeat(lists: Lists, n_items: int) -> tuple[int, int] | None:
     """Return the first (unit, item) that is in a list twice, or None."""
-    from trimtab.kernels import coding
+    from trimtab.kernels import counting
 
-    found = run_ranges(coding.find_repeat, lists.n_units, lists.indptr, lists.items, n_items)
+    found = run_ranges(counting.find_repeat, lists.n_units, lists.indptr, lists.items, n_items)
     return next(((int(unit), int(item)) for unit, item in found if unit >= 0), None)
 
 

@@ -28,18 +28,17 @@ from trimtab.tables.columns import (
     TIMESTAMP,
     USER,
     WINDOW,
-    ColumnMap,
     GivenColumns,
-    forget_own_names,
-    is_text,
+    column_names,
     own_names,
-    plain_type,
+    read_frame,
+    require_numbers,
+    with_column,
 )
 from trimtab.tables.files import read_tables
-from trimtab.tables.frames import column_names, read_frame, rename_frame
 from trimtab.tables.places import as_place
 from trimtab.tables.times import as_utc, day_start, local_day, microseconds, require_zone
-from trimtab.tables.vocabulary import id_column, require_same_id_type
+from trimtab.tables.vocabulary import id_column, is_text, plain_type, require_same_id_type
 
 _NEEDED = (USER, ITEM, TIMESTAMP)
 _OPTIONAL = (CATEGORY, QUANTITY, PRICE)
@@ -114,17 +113,15 @@ def make_log(
     tz: str | None = None,
     items: Any | None = None,
     name: str = "log",
-    columns: GivenColumns = None,
     optional: tuple[str, ...] = (),
 ) -> Log:
-    """Return a log from any data frame; see `read_log` for the columns and their names.
+    """Return a log from any data frame; see `read_log` for the columns.
 
     Args:
         events: user_id, item_id, timestamp.
         tz: time zone of the shop.
         items: item table; or None.
         name: name of the log.
-        columns: names of columns in the events, as for `read_log`.
         optional: more columns of the events to keep if they exist.
 
     Example:
@@ -135,45 +132,31 @@ def make_log(
     """
     if tz is not None:
         require_zone(tz)
-    if columns is not None:
-        names = ColumnMap.of(columns)
-        events = rename_frame(events, names, "events")
-        items = None if items is None else rename_frame(items, names, "items")
-        names.warn_of_unused([events, items], but=_NEEDED)
     given = read_frame(events, "events", *_NEEDED, optional=(*_OPTIONAL, *optional))
     table = given.columns
     for column in (USER, ITEM):
         given.ids(column)  # raises if the ids are not valid
-        plain = table[column].cast(plain_type(table[column].type))
-        table = table.set_column(table.column_names.index(column), column, plain)
+        table = with_column(table, column, table[column].cast(plain_type(table[column].type)))
     stamps, zone = as_utc(table[TIMESTAMP], tz, name=given.own_name(TIMESTAMP))
-    table = table.set_column(table.column_names.index(TIMESTAMP), TIMESTAMP, stamps)
-    table = _keep_purchases(table, given.own_name(QUANTITY)).sort_by(TIMESTAMP)
+    table = with_column(table, TIMESTAMP, stamps)
+    if given.has(QUANTITY):
+        require_no_nulls("events", given.own_name(QUANTITY), table[QUANTITY])
+        require_numbers(given, QUANTITY)
+        table = table.filter(pc.greater(table[QUANTITY], 0))
+    table = table.sort_by(TIMESTAMP)
     require_rows("events (rows with a quantity above 0)", table.num_rows)
     catalogue, levels = _build_catalogue(table, items)
     kept = [c for c in table.column_names if c != CATEGORY]
-    return Log(forget_own_names(table.select(kept)), catalogue, levels, zone, name)
-
-
-def _keep_purchases(table: pa.Table, name: str) -> pa.Table:
-    """Drop rows with a quantity of 0 or less; `name` is the caller's name of the column."""
-    if QUANTITY not in table.column_names:
-        return table
-    require_no_nulls("events", name, table[QUANTITY])
-    try:
-        return table.filter(pc.greater(table[QUANTITY], 0))
-    except pa.ArrowException as error:
-        raise DataError(
-            f"column '{name}' of events holds {table[QUANTITY].type}: it must be numeric; "
-            f"cast or drop the column"
-        ) from error
+    events = table.select(kept).replace_schema_metadata(None)  # without the caller's names
+    return Log(events, catalogue, levels, zone, name)
 
 
 def _build_catalogue(events: pa.Table, items: Any | None) -> tuple[pa.Table, tuple[str, ...]]:
     """Return each item of the events once with its name and levels, and the level names."""
     ids = pc.unique(events[ITEM])
     ids = ids.take(pc.sort_indices(ids))
-    columns = {ITEM: ids, NAME: ids.cast(pa.string())}
+    plain = ids.cast(pa.string())
+    columns = {ITEM: ids, NAME: plain}
     tables = [_event_categories(events)] if CATEGORY in events.column_names else []
     if items is not None:
         tables.append(_read_items(items, events))
@@ -181,11 +164,9 @@ def _build_catalogue(events: pa.Table, items: Any | None) -> tuple[pa.Table, tup
         rows = pc.index_in(ids, known[ITEM].combine_chunks())
         for column in (c for c in known.column_names if c != ITEM):
             text = known[column].cast(plain_type(known[column].type)).cast(pa.string())
-            found = text.take(rows)
-            if column == NAME:
-                named = pc.and_kleene(pc.is_valid(found), pc.not_equal(found, ""))
-                found = pc.if_else(pc.fill_null(named, False), found, columns[NAME])
-            columns[column] = found
+            columns[column] = text.take(rows)
+    named = pc.fill_null(pc.not_equal(columns[NAME], ""), False)
+    columns[NAME] = pc.if_else(named, columns[NAME], plain)
     return pa.table(columns), tuple(c for c in columns if c not in (ITEM, NAME))
 
 
@@ -196,9 +177,8 @@ def _read_items(items: Any, events: pa.Table) -> pa.Table:
     table = read_frame(items, "items", ITEM, optional=tuple(chosen))
     own = own_names(events).get(ITEM, ITEM)
     require_same_id_type([id_column("events", own, events[ITEM]), table.ids(ITEM)])
-    known = table.columns.set_column(
-        0, ITEM, table.columns[ITEM].cast(plain_type(events[ITEM].type))
-    )
+    ids = table.columns[ITEM].cast(plain_type(events[ITEM].type))
+    known = with_column(table.columns, ITEM, ids)
     if pc.count_distinct(known[ITEM]).as_py() < len(known):
         name = table.own_name(ITEM)
         raise DataError(f"column '{name}' of items has repeated ids; keep one row per item")
@@ -209,10 +189,8 @@ def _read_items(items: Any, events: pa.Table) -> pa.Table:
         )
     grouping = [c for c in chosen if _is_group_type(known[c].type)]
     levels = known.select([ITEM, *(c for c in grouping if c not in (NAME, _DESCRIPTION))])
-    for shown in (NAME, _DESCRIPTION):
-        if shown in grouping:
-            return levels.append_column(NAME, known[shown])
-    return levels
+    shown = next((c for c in (NAME, _DESCRIPTION) if c in grouping), None)
+    return levels if shown is None else levels.append_column(NAME, known[shown])
 
 
 def _is_group_type(kind: pa.DataType) -> bool:
@@ -222,14 +200,14 @@ def _is_group_type(kind: pa.DataType) -> bool:
 
 def _event_categories(events: pa.Table) -> pa.Table:
     """Return the last category of each item in the events."""
-    if not _is_group_type(events[CATEGORY].type):
+    kind = events[CATEGORY].type
+    if not _is_group_type(kind):
         name = own_names(events).get(CATEGORY, CATEGORY)
         raise DataError(
-            f"column '{name}' of events holds {events[CATEGORY].type}: it must be text or "
-            f"whole numbers; cast or drop the column"
+            f"column '{name}' of events holds {kind}: it must be text or whole numbers; cast or "
+            f"drop the column"
         )
-    category = events[CATEGORY].cast(plain_type(events[CATEGORY].type))
-    rows = pa.table({ITEM: events[ITEM], CATEGORY: category})
+    rows = pa.table({ITEM: events[ITEM], CATEGORY: events[CATEGORY].cast(plain_type(kind))})
     last = (CATEGORY, "last", pc.ScalarAggregateOptions(skip_nulls=False))
     found = rows.group_by(ITEM, use_threads=False).aggregate([last])
     return found.rename_columns([ITEM, CATEGORY])
@@ -308,9 +286,8 @@ def stack_windows(
     """
     if len(windows) == 1:
         return recs[0], recent[0]
-    earlier = zip(recs[1:], recent[1:], strict=True)
-    lists = [recs[0], *(rows_of_users(own, buyers) for own, buyers in earlier)]
-    return _stack(windows, lists), _stack(windows, recent)
+    earlier = map(rows_of_users, recs[1:], recent[1:])
+    return _stack(windows, [recs[0], *earlier]), _stack(windows, recent)
 
 
 def _stack(windows: Sequence[Window], tables: Sequence[pa.Table]) -> pa.Table:
@@ -336,18 +313,6 @@ def event_times(log: Log) -> Ints:
 
 
 @dataclass(frozen=True)
-class Hole:
-    """A day with far fewer events than the same weekday usually has."""
-
-    day: date
-    events: int
-    usual: int
-
-    def __str__(self) -> str:
-        return f"{self.day} has {self.events} events; that weekday usually has {self.usual}"
-
-
-@dataclass(frozen=True)
 class Weekday:
     """The times of events on a day, and on the same weekday of other weeks.
 
@@ -357,6 +322,14 @@ class Weekday:
     day: date
     sold: Ints
     others: list[Ints]  # of the weeks before, then of the weeks after
+
+    def __str__(self) -> str:
+        return f"{self.day} has {self.events} events; that weekday usually has {self.usual}"
+
+    @property
+    def events(self) -> int:
+        """The number of events on the day."""
+        return len(self.sold)
 
     @property
     def usual(self) -> int | None:
@@ -368,18 +341,15 @@ class Weekday:
         usual = median_low([len(times) for times in self.others]) if self.others else 0
         return usual if usual >= _ENOUGH else None
 
-    def hole(self) -> Hole | None:
-        """Return the day as a hole if it has far fewer events than usual."""
-        if self.usual is None:
-            return None
-        least = _LEAST_SHARE * self.usual
+    @property
+    def is_hole(self) -> bool:
+        """Whether the day has far fewer events than usual."""
+        least = _LEAST_SHARE * (self.usual or 0)
         n_low = sum(len(times) < least for times in self.others)
-        if len(self.sold) >= least or n_low >= _REGULAR * len(self.others):
-            return None
-        return Hole(self.day, len(self.sold), self.usual)
+        return self.events < least and n_low < _REGULAR * len(self.others)
 
 
-def find_holes(log: Log, window: Window, until: date) -> list[Hole]:
+def find_holes(log: Log, window: Window, until: date) -> list[Weekday]:
     """Return the days of a window with far fewer events than usual, in order.
 
     Each is compared with the same weekday in the four weeks before it and after it. A weekday with
@@ -393,27 +363,21 @@ def find_holes(log: Log, window: Window, until: date) -> list[Hole]:
     """
     times = event_times(log)
     first = max(window.first, local_day(times[0], log.tz))
-    days = (local_day(window.stop - 1, log.tz) - first).days + 1
-    found = (
-        compare_weekday(times, log.tz, first + timedelta(n), until).hole() for n in range(days)
-    )
-    return [hole for hole in found if hole is not None]
+    n_days = (local_day(window.stop - 1, log.tz) - first).days + 1
+    days = (first + timedelta(n) for n in range(n_days))
+    compared = (compare_weekday(times, log.tz, day, until) for day in days)
+    return [day for day in compared if day.is_hole]
 
 
 def compare_weekday(times: Ints, tz: str, day: date, until: date) -> Weekday:
     """Return a day and the same weekday of the weeks around it, as far as the log goes."""
+
+    def times_on(day: date) -> Ints:
+        window = Window.of(day, 1, tz)
+        begin, end = window.rows(times)
+        return times[begin:end] - window.start
+
     first = local_day(times[0], tz)
     weeks = [*range(-1, -_COMPARED_WEEKS - 1, -1), *range(1, _COMPARED_WEEKS + 1)]
     others = [day + timedelta(7 * week) for week in weeks]
-    return Weekday(
-        day,
-        _sale_times(times, day, tz),
-        [_sale_times(times, other, tz) for other in others if first <= other < until],
-    )
-
-
-def _sale_times(times: Ints, day: date, tz: str) -> Ints:
-    window = Window.of(day, 1, tz)
-    begin, end = window.rows(times)
-    sold: Ints = times[begin:end] - window.start
-    return sold
+    return Weekday(day, times_on(day), [times_on(own) for own in others if first <= own < until])

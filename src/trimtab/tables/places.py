@@ -6,7 +6,6 @@ fsspec, if it is installed.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import re
 from collections.abc import Iterator
@@ -20,19 +19,6 @@ from trimtab.errors import StoreError
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+)://")  # two letters at least: C:/ is a path
 _COLLAPSED = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+:/")  # what a Path makes of an address
-_REASONS = (  # what a message of a file system contains, what it means, and the next step
-    (
-        ("access_denied", "access denied", "forbidden", "status code: 403", "http status 403",
-         "credential", "signature", "invalid_access_key", "unauthorized"),
-        "access was denied", "check the credentials, such as AWS_ACCESS_KEY_ID and "
-        "AWS_SECRET_ACCESS_KEY, and their rights",
-    ),
-    (
-        ("no_such_bucket", "nosuchbucket", "bucket does not exist", "' not found",
-         "status code: 404", "http status 404"),
-        "no such bucket", "check the address",
-    ),
-)  # fmt: skip
 # The text between "://user:" and the last "@", and after "password=".
 _PASSWORD = re.compile(
     r"(?P<before>://[^:@/?#]*:)(?P<secret>.*)(?=@)"
@@ -44,18 +30,9 @@ _LEAST_MASKED = 3  # letters: masking a shorter password would damage other word
 class Address:
     """A file or folder at an address; the methods are those of a `Path`."""
 
-    def __init__(
-        self, text: str, found: tuple[Any, str] | None = None, kind: str | None = None
-    ) -> None:
-        """Return the place; what is not known of it is looked up when needed.
-
-        Args:
-            text: the address.
-            found: the file system, and the path within it.
-            kind: "File", "Directory" or "NotFound".
-        """
+    def __init__(self, text: str) -> None:
+        """Return the place; its file system is looked up when needed."""
         self.text = text
-        self._found, self._kind = found, kind
 
     def __str__(self) -> str:
         return without_password(self.text)
@@ -80,41 +57,39 @@ class Address:
 
     @functools.cached_property
     def _location(self) -> tuple[Any, str]:
-        return _find_file_system(self.text) if self._found is None else self._found
+        return _find_file_system(self)
 
     def exists(self) -> bool:
         """Return whether there is a file or a folder."""
-        return self._type in ("File", "Directory")
+        return self._kind in ("File", "Directory")
 
     def is_dir(self) -> bool:
         """Return whether it is a folder."""
-        return self._type == "Directory"
+        return self._kind == "Directory"
 
     def is_file(self) -> bool:
         """Return whether it is a file."""
-        return self._type == "File"
+        return self._kind == "File"
 
     @functools.cached_property
-    def _type(self) -> str:
-        if self._kind is not None:
-            return self._kind
-        try:
-            return str(self.filesystem.get_file_info(self.path).type.name)
-        except Exception as error:  # file systems of fsspec have errors of their own
-            raise cannot_read(self, error) from error
+    def _kind(self) -> str:
+        return str(self._look_up(self.path).type.name)
 
     def iterdir(self) -> Iterator[Address]:
         """Yield the files and folders in a folder."""
         from pyarrow.fs import FileSelector
 
-        try:
-            entries = self.filesystem.get_file_info(FileSelector(self.path))
-        except Exception as error:  # as above
-            raise cannot_read(self, error) from error
         folder, mark, query = self.text.partition("?")
-        for entry in entries:
-            text = f"{folder.rstrip('/')}/{entry.base_name}{mark}{query}"
-            yield Address(text, (self.filesystem, entry.path), entry.type.name)
+        for entry in self._look_up(FileSelector(self.path)):
+            found = Address(f"{folder.rstrip('/')}/{entry.base_name}{mark}{query}")
+            found._location, found._kind = (self.filesystem, entry.path), entry.type.name
+            yield found
+
+    def _look_up(self, what: Any) -> Any:
+        try:
+            return self.filesystem.get_file_info(what)
+        except Exception as error:  # file systems of fsspec have errors of their own
+            raise cannot_read(self, error) from error
 
 
 Place = Path | Address
@@ -139,8 +114,9 @@ def require_local(path: Path) -> None:
     """Refuse to write to an address."""
     text = _restore(path)
     if is_address(text):
-        shown = without_password(text)
-        raise StoreError(f"{shown}: is an address, but only local files are written; use a path")
+        raise StoreError(
+            f"{Address(text)}: is an address, but only local files are written; use a path"
+        )
 
 
 def _restore(path: Path) -> str:
@@ -161,45 +137,40 @@ def open_stream(place: Place) -> Any:
 def cannot_read(place: Address, error: Exception) -> StoreError:
     """Return the error for an address whose file system fails, with the next step."""
     reason = mask_passwords(str(error), place.text)
-    lower = reason.lower()
-    for marks, meaning, step in _REASONS:
-        if any(mark in lower for mark in marks):
-            return StoreError(f"{place}: {meaning} ({reason}); {step}")
     return StoreError(
-        f"{place}: cannot be read ({reason}); check the address, the network and the credentials"
+        f"{place}: cannot be read ({reason}); check the address, the network and the credentials, "
+        f"such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
     )
 
 
-def _find_file_system(text: str) -> tuple[Any, str]:
-    from pyarrow.fs import FileSystem
+def _find_file_system(place: Address) -> tuple[Any, str]:
+    from pyarrow.fs import FileSystem, FSSpecHandler, PyFileSystem
 
-    with contextlib.suppress(pa.ArrowNotImplementedError):  # pyarrow was built without it
-        try:
-            filesystem, path = FileSystem.from_uri(text)
-            return filesystem, path
-        except (OSError, pa.ArrowInvalid) as error:
-            if "Unrecognized filesystem" not in str(error):
-                raise cannot_read(Address(text), error) from error
-    shown = without_password(text)
-    scheme = text.partition("://")[0].lower()
+    try:
+        filesystem, path = FileSystem.from_uri(place.text)
+        return filesystem, path
+    except pa.ArrowNotImplementedError:
+        pass  # pyarrow was built without it
+    except (OSError, pa.ArrowInvalid) as error:
+        if "Unrecognized filesystem" not in str(error):
+            raise cannot_read(place, error) from error
+    scheme = place.text.partition("://")[0].lower()
     try:
         import fsspec
     except ImportError as error:
-        raise StoreError(f"{shown}: {scheme}:// needs fsspec: pip install fsspec") from error
-    from pyarrow.fs import FSSpecHandler, PyFileSystem
-
+        raise StoreError(f"{place}: {scheme}:// needs fsspec: pip install fsspec") from error
     if scheme not in fsspec.available_protocols():
         raise StoreError(
-            f"{shown}: unknown kind of address; use a local path, s3://, gs://, abfs:// or another "
+            f"{place}: unknown kind of address; use a local path, s3://, gs://, abfs:// or another "
             f"one that fsspec knows"
         )
     try:
-        filesystem, path = fsspec.core.url_to_fs(text)
+        filesystem, path = fsspec.core.url_to_fs(place.text)
     except ImportError as error:
-        reason = mask_passwords(str(error), text)
-        raise StoreError(f"{shown}: {scheme}:// needs another package: {reason}") from error
+        reason = mask_passwords(str(error), place.text)
+        raise StoreError(f"{place}: {scheme}:// needs another package: {reason}") from error
     except Exception as error:  # each file system has errors of its own
-        raise cannot_read(Address(text), error) from error
+        raise cannot_read(place, error) from error
     return PyFileSystem(FSSpecHandler(filesystem)), path
 
 

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trimtab.checks import refuse_missing, require_columns
+from trimtab.checks import refuse_missing, require_columns, require_no_nulls
 from trimtab.errors import StoreError, TrimtabError
-from trimtab.tables.columns import (
-    USER,
-    ColumnMap,
-    GivenColumns,
-    own_names,
-    plain_type,
-    without_views,
-)
+from trimtab.tables.columns import COUNT, ColumnMap, GivenColumns, own_names, without_views
 from trimtab.tables.places import Address, Place, as_place, cannot_read
+from trimtab.tables.vocabulary import plain_type
 
 BATCH_ROWS = 2**20
 _BUFFER_BYTES = 2**23  # of a column chunk, read at once
@@ -36,10 +32,11 @@ class Rows:
         found: all columns of the table, by Trimtab's names.
         plain_schema: the columns of batches.
         schema: the columns of what `finish` returns.
+        own: the caller's names of columns, where they differ.
     """
 
     def __init__(
-        self, data: Any, names: ColumnMap, wanted: Sequence[str] | None, options: Any = None
+        self, data: Any, names: ColumnMap, wanted: Sequence[str] | None, place: Place | None = None
     ) -> None:
         """Return the rows of an Arrow dataset.
 
@@ -47,29 +44,33 @@ class Rows:
             data: the dataset, with the caller's names of columns.
             names: the caller's names.
             wanted: columns to read, where they exist; None for all.
-            options: how its files are read.
+            place: of its files; None for a table in memory.
         """
-        self._data, self._options, self.n_rows = data, options, int(data.count_rows())
+        self._data, self._place, self.n_rows = data, place, int(data.count_rows())
         self._sources = names.find(data.schema.names)
         empty = names.rename(without_views(data.schema.empty_table()))
         self.found: list[str] = empty.column_names
         kept = self.found if wanted is None else [name for name in wanted if name in self.found]
         self.schema: pa.Schema = empty.select(kept).schema
         self.plain_schema = pa.schema([(f.name, plain_type(f.type)) for f in self.schema])
+        self.own = own_names(empty)
+
+    @property
+    def names(self) -> list[str]:
+        """Columns that are read."""
+        return list(self.schema.names)
+
+    def has_rows(self) -> bool:
+        """Return whether there are any rows."""
+        return self.n_rows > 0
 
     def own_name(self, column: str) -> str:
         """Return the caller's name of a column, for messages."""
-        return own_names(self.schema.empty_table()).get(column, column)
+        return self.own.get(column, column)
 
     def field(self, column: str) -> Any:
         """Return a column of the files, for conditions."""
         return pc.field(self._sources.get(column, column))
-
-    def can_compare(self, column: str) -> bool:
-        """Return whether Arrow takes conditions on a column, and knows its bounds by row group."""
-        kind = self._data.schema.field(self._sources.get(column, column)).type
-        has_views = any(map(pa.types.is_string_view, self._data.schema.types))
-        return not has_views and any(is_kind(kind) for is_kind in _COMPARED)
 
     def batches(
         self, columns: Sequence[str] | None = None, where: Any = None, size: int = BATCH_ROWS
@@ -88,19 +89,16 @@ class Rows:
             batch_readahead=1,
             fragment_readahead=1,
             use_threads=False,  # whole row groups would wait in memory
-            fragment_scan_options=self._options,
         )
-        held: list[pa.Table] = []
-        n_held = 0
-        for batch in scanner.to_batches():
-            held.append(pa.Table.from_batches([batch]))
-            n_held += batch.num_rows
-            if n_held >= size:
-                whole = pa.concat_tables(held)
-                yield whole.slice(0, size)
-                held, n_held = [whole.slice(size)], n_held - size
-        if n_held:
-            yield pa.concat_tables(held)
+        held = self.plain_schema.empty_table().select(columns or self.plain_schema.names)
+        with _reading(self._place):
+            for batch in scanner.to_batches():
+                held = pa.concat_tables([held, pa.Table.from_batches([batch])])
+                if held.num_rows >= size:
+                    yield held.slice(0, size)
+                    held = held.slice(size)
+        if held.num_rows:
+            yield held
 
     def _picked(self, columns: Sequence[str] | None = None) -> dict[str, Any]:
         kinds = [self.plain_schema.field(c) for c in columns or self.plain_schema.names]
@@ -108,7 +106,8 @@ class Rows:
 
     def read(self) -> pa.Table:
         """Return all rows in memory."""
-        return self.finish(self._data.to_table(columns=self._picked()))
+        with _reading(self._place):
+            return self.finish(self._data.to_table(columns=self._picked()))
 
     def finish(self, table: pa.Table) -> pa.Table:
         """Return batches with the table's types, and the caller's names in the metadata."""
@@ -119,9 +118,49 @@ class Rows:
         typed = pa.Table.from_arrays(columns, names=self.schema.names).cast(self.schema)
         return typed.unify_dictionaries()
 
-    def count_read(self, wheres: Sequence[Any]) -> int:
-        """Return how many rows are read to find those that meet each of some conditions."""
-        return self.n_rows * len(wheres)
+    def count_values(self, name: str, column: str) -> pa.Table:
+        """Return each value of a column, and how often it occurs as `count`.
+
+        Args:
+            name: name of the table, for errors.
+            column: column without missing values.
+        """
+        counts = pa.schema([self.plain_schema.field(column), (COUNT, pa.int64())]).empty_table()
+        for batch in self.batches([column]):
+            require_no_nulls(name, self.own_name(column), batch[0])
+            ones = batch.append_column(COUNT, pa.repeat(1, len(batch)))
+            summed = pa.concat_tables([counts, ones]).group_by(column).aggregate([(COUNT, "sum")])
+            counts = summed.rename_columns([column, COUNT])
+        return counts.replace_schema_metadata(self.schema.metadata)
+
+    def count_read(self, column: str, wheres: Sequence[Any]) -> float:
+        """Return how many rows are read to find those that meet each condition on a column.
+
+        Infinity if footers of Parquet files do not tell which row groups are read.
+        """
+        if wheres == [None]:
+            return self.n_rows
+        if self._place is None or not self._can_compare(column):
+            return math.inf
+        n_rows: int = sum(
+            group.num_rows
+            for where in wheres
+            for file in self._data.get_fragments(where)
+            for group in file.subset(where, self._data.schema).row_groups
+        )
+        return n_rows
+
+    def _can_compare(self, column: str) -> bool:
+        """Return whether Arrow takes conditions on a column, and knows its bounds by row group."""
+        kind = self._data.schema.field(self._sources.get(column, column)).type
+        has_views = any(map(pa.types.is_string_view, self._data.schema.types))
+        return not has_views and any(is_kind(kind) for is_kind in _COMPARED)
+
+    def require_values(self, name: str, column: str) -> None:
+        """Raise if values are missing; mostly, the files' footers say that there are all."""
+        where = self.field(column).is_null() if self._can_compare(column) else None
+        n_nulls = sum(batch[0].null_count for batch in self.batches([column], where))
+        refuse_missing(name, self.own_name(column), n_nulls, self.n_rows)
 
 
 class ParquetRows(Rows):
@@ -138,63 +177,38 @@ class ParquetRows(Rows):
         import pyarrow.dataset as ds
         import pyarrow.parquet as pq
 
-        self.place = as_place(path)
-        require_existing(self.place)
-        options = ds.ParquetFragmentScanOptions(
-            use_buffered_stream=True, buffer_size=_BUFFER_BYTES, pre_buffer=False
-        )
-        try:
-            if isinstance(self.place, Address):
-                opened = pq.ParquetDataset(self.place.path, filesystem=self.place.filesystem)
-            else:
-                opened = pq.ParquetDataset(self.place)
+        place = as_place(path)
+        require_existing(place)
+        where = (place.path, place.filesystem) if isinstance(place, Address) else (place, None)
+        with _reading(place):
+            opened = pq.ParquetDataset(*where, buffer_size=_BUFFER_BYTES, pre_buffer=False)
             if not opened.files:
-                raise StoreError(f"{self.place}: the folder has no Parquet files; check the path")
-            require_distinct_columns(self.place, opened.schema.names)
+                raise StoreError(f"{place}: the folder has no Parquet files; check the path")
+            require_distinct_columns(place, opened.schema.names)
             form = ds.ParquetFileFormat()
             data = ds.FileSystemDataset(opened.fragments, opened.schema, form, opened.filesystem)
-            super().__init__(data, ColumnMap.of(columns), wanted, options)
-            own = own_names(self.schema.empty_table())
-            require_columns(str(self.place), self.found, needed, own)
-        except TrimtabError:
-            raise
-        except Exception as error:  # a damaged file can cause any error in its reader
-            raise not_readable(self.place, error) from error
-
-    def batches(
-        self, columns: Sequence[str] | None = None, where: Any = None, size: int = BATCH_ROWS
-    ) -> Iterator[pa.Table]:
-        """Yield the rows in their order; see `Rows.batches`."""
-        try:
-            yield from super().batches(columns, where, size)
-        except Exception as error:  # as above
-            raise not_readable(self.place, error) from error
-
-    def read(self) -> pa.Table:
-        """Return all rows in memory."""
-        try:
-            return super().read()
-        except Exception as error:  # as above
-            raise not_readable(self.place, error) from error
-
-    def count_read(self, wheres: Sequence[Any]) -> int:
-        """Return how many rows are in row groups that may hold what the conditions ask for."""
-        return sum(
-            group.num_rows
-            for where in wheres
-            for file in self._data.get_fragments(where)
-            for group in file.subset(where, self._data.schema).row_groups
-        )
+            super().__init__(data, ColumnMap.of(columns), wanted, place)
+        require_columns(str(place), self.found, needed, self.own)
 
 
 class TableRows(Rows):
     """The rows of an Arrow table, which may have the caller's names in its metadata."""
 
-    def __init__(self, table: pa.Table) -> None:
-        """Return the rows of a table in memory."""
+    def __init__(self, table: pa.Table, wanted: Sequence[str] | None = None) -> None:
+        """Return the rows of a table in memory; `wanted` as for `read_table`."""
         import pyarrow.dataset as ds
 
-        super().__init__(ds.dataset(without_views(table)), ColumnMap(), None)
+        super().__init__(ds.dataset(without_views(table)), ColumnMap(), wanted)
+
+
+@contextmanager
+def _reading(place: Place | None) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # a damaged file can cause any error in its reader
+        if place is None or isinstance(error, TrimtabError):
+            raise
+        raise not_readable(place, error) from error
 
 
 def require_existing(place: Place) -> None:
@@ -220,10 +234,3 @@ def not_readable(place: Place, error: Exception, kind: str = "Parquet") -> Store
         f"{place}: not a readable {kind} file ({reason}); write it again as Parquet, or as CSV in "
         f"UTF-8"
     )
-
-
-def require_users(name: str, rows: Rows) -> None:
-    """Raise if user ids are missing; mostly, the files' footers say that there are all."""
-    where = rows.field(USER).is_null() if rows.can_compare(USER) else None
-    n_nulls = sum(batch[0].null_count for batch in rows.batches([USER], where))
-    refuse_missing(name, rows.own_name(USER), n_nulls, rows.n_rows)

@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 from trimtab.arrays import Ints
 from trimtab.checks import require_no_nulls
 from trimtab.errors import DataError, SettingError
-from trimtab.tables.columns import TIMESTAMP, is_text
-from trimtab.tables.vocabulary import as_read_only
+from trimtab.tables.columns import TIMESTAMP
+from trimtab.tables.vocabulary import as_read_only, is_text
 
 DAY = 86_400_000_000  # microseconds
 _CALENDAR = (date(2, 1, 1), date(9999, 1, 1))  # with a year of room for zones and windows

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from trimtab.arrays import Codes, Ints, find_positions, read_only
 from trimtab.checks import require_no_nulls
 from trimtab.errors import DataError
-from trimtab.tables.columns import is_text, plain_type
 from trimtab.threads import LEAST_SPLIT, run_ranges
 
 _MOST_CODES = 2**30 - 1  # kernels double the codes, in 32 bits
@@ -60,10 +59,14 @@ def id_column(table: str, name: str, column: pa.ChunkedArray) -> IdColumn:
 
 def as_read_only(column: pa.ChunkedArray) -> Any:
     """Return the column as one read-only NumPy array, the kind kernels are compiled for."""
-    chunk = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    if isinstance(chunk, pa.ChunkedArray):  # an empty column stays chunked
-        chunk = pa.concat_arrays(chunk.chunks) if chunk.num_chunks else pa.array([], column.type)
-    return read_only(chunk.to_numpy(zero_copy_only=False))
+    return read_only(in_one_piece(column).to_numpy(zero_copy_only=False))
+
+
+def in_one_piece(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column as one array, without a copy if it is in one piece."""
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays([pa.array([], column.type), *column.chunks])
 
 
 def require_same_id_type(columns: Sequence[IdColumn]) -> None:
@@ -123,25 +126,31 @@ class Vocabulary:
 
     def hashes(self) -> NDArray[np.uint64]:
         """Return a hash of each id that depends only on its text: 42 and "42" have the same."""
-        from trimtab.kernels import coding
+        from trimtab.kernels import counting
 
         hashed = np.empty(len(self), np.uint64)
         if isinstance(self.ids, np.ndarray):
-            run_ranges(coding.hash_whole_numbers, len(self), self.column.values, hashed)
+            run_ranges(counting.hash_whole_numbers, len(self), self.column.values, hashed)
         elif len(self):
             texts = text_bytes(self.ids.cast(pa.large_string()))
-            run_ranges(coding.hash_texts, len(self), *texts, hashed)
+            run_ranges(counting.hash_texts, len(self), *texts, hashed)
         return hashed
 
 
-def gather(values: Any, places: Codes | Ints) -> Any:
-    """Return the values at some places of an array, on several threads if there are many."""
+def gather(values: Any, places: Codes | Ints, first: int = 0) -> Any:
+    """Return the values at some places of an array, on several threads if there are many.
+
+    Args:
+        values: the array.
+        places: of it, counted from `first`.
+        first: the place of the first value.
+    """
     if len(places) < LEAST_SPLIT:
-        return values[places]
-    from trimtab.kernels.coding import recode
+        return values[places - first]
+    from trimtab.kernels.counting import look_up
 
     taken = np.empty(len(places), values.dtype)
-    run_ranges(recode, len(places), places, values, taken)
+    run_ranges(look_up, len(places), places, first, values, taken)
     return taken
 
 
@@ -153,47 +162,35 @@ def text_bytes(text: pa.Array) -> tuple[Ints, Any]:
 
 
 def _encode_whole_numbers(columns: list[Ints]) -> tuple[Ints, list[Codes]]:
-    from trimtab.kernels import coding
+    from trimtab.kernels import counting
 
-    bounds = [b for ids in columns if len(ids) for b in run_ranges(coding.extremes, len(ids), ids)]
+    bounds = [bound for ids in columns if len(ids) for bound in (ids.min(), ids.max())]
     if not bounds:
         return np.empty(0, np.int64), [np.empty(0, np.int32) for _ in columns]
-    lowest, highest = min(low for low, _ in bounds), max(high for _, high in bounds)
-    span = int(highest) - int(lowest) + 1
+    lowest = int(min(bounds))
+    span = int(max(bounds)) - lowest + 1
     if span > 4 * sum(map(len, columns)) + 2**20:
         return _encode_by_hash([pa.chunked_array([pa.array(ids)]) for ids in columns])
     seen = np.zeros(span, bool)
     for ids in columns:
-        run_ranges(coding.mark_seen, len(ids), ids, lowest, seen)
+        run_ranges(counting.mark_seen, len(ids), ids, lowest, seen)
     distinct = np.flatnonzero(seen) + lowest
     require_codable(len(distinct))
-    table = np.cumsum(seen, dtype=np.int32) - np.int32(1)
-    encoded = []
-    for ids in columns:
-        codes = np.empty(len(ids), np.int32)
-        run_ranges(coding.look_up, len(ids), ids, lowest, table, codes)
-        encoded.append(codes)
-    return distinct, encoded
+    codes = np.cumsum(seen, dtype=np.int32) - np.int32(1)
+    return distinct, [gather(codes, ids, lowest) for ids in columns]
 
 
 def _encode_by_hash(columns: list[pa.ChunkedArray]) -> tuple[Any, list[Codes]]:
     """Hash each column, sort only the distinct values, and translate."""
-    from trimtab.kernels import coding
-
-    hashed = [column.combine_chunks().dictionary_encode() for column in columns]
-    hashed = [h.combine_chunks() if isinstance(h, pa.ChunkedArray) else h for h in hashed]
+    hashed = [in_one_piece(column).dictionary_encode() for column in columns]
     every = pc.unique(pa.chunked_array([h.dictionary for h in hashed]))
     every = every.take(pc.sort_indices(every))
     require_codable(len(every))
     encoded = []
     for part in hashed:
-        table = pc.index_in(part.dictionary, every).to_numpy(zero_copy_only=False)
-        table = table.astype(np.int32)
-        old = part.indices.to_numpy(zero_copy_only=False)
-        old.flags.writeable = False
-        codes = np.empty(len(old), np.int32)
-        run_ranges(coding.recode, len(old), old, table, codes)
-        encoded.append(codes)
+        codes = pc.index_in(part.dictionary, every).to_numpy(zero_copy_only=False)
+        places = read_only(part.indices.to_numpy(zero_copy_only=False))
+        encoded.append(gather(codes.astype(np.int32), places))
     distinct = every.to_numpy() if pa.types.is_integer(every.type) else every
     return distinct, encoded
 
@@ -202,3 +199,13 @@ def require_codable(n: int) -> None:
     """Raise if there are more distinct ids than codes."""
     if n > _MOST_CODES:
         raise DataError(f"{n} distinct ids: at most {_MOST_CODES} are supported; split the data")
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """Return the value type of a dictionary type, and any other type unchanged."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether a type is text, of any length and layout."""
+    return kind in (pa.string(), pa.large_string(), pa.string_view())

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from trimtab.errors import DataError
-from trimtab.experiments.methods import RERANKER
-from trimtab.experiments.results import INCOMPLETE, Results
+from trimtab.replay.methods import RERANKER
+from trimtab.replay.results import INCOMPLETE, Results
 from trimtab.report.backtest.bias_sections import curves_section, learned_biases, moved_section
 from trimtab.report.backtest.coverage_section import coverage_section
 from trimtab.report.backtest.forecast_section import forecast_section

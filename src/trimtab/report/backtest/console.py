@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from trimtab.experiments.results import Results
+from trimtab.replay.results import Results
 from trimtab.report.backtest.backtest_page import make_sections
 from trimtab.report.backtest.headline_section import headline
 from trimtab.report.backtest.judged_methods import rank_records

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trimtab.experiments.results import BASELINE
+from trimtab.replay.results import BASELINE
 from trimtab.report import charts
 from trimtab.report.backtest.judged_methods import rank_records
 from trimtab.report.backtest.overview import SELLERS, Overview, Row, choose_objective, mean_by

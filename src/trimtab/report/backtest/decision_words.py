@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trimtab.experiments.methods import BEST_SELLERS, RERANKER
+from trimtab.replay.methods import BEST_SELLERS, RERANKER
 from trimtab.report.backtest.judged_methods import decide_engine, find_records
 from trimtab.report.backtest.overview import SELLERS, Overview
 from trimtab.report.decision import DO_NOT, INSTEAD, SWITCH_ON, UNKNOWN, Decision, Record, beats

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trimtab.experiments.results import HOLE_WINDOWS
+from trimtab.replay.results import HOLE_WINDOWS
 from trimtab.report.backtest.overview import Overview
 from trimtab.report.blocks import Cell, Section, Table
 from trimtab.report.words import capitalize, count, counted, day, join_words

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trimtab.experiments.results import BASELINE
+from trimtab.replay.results import BASELINE
 from trimtab.report import blocks, charts
 from trimtab.report.backtest.overview import DateGroup, Lift, Overview, find_spread, mean_by
 from trimtab.report.blocks import Cell, Chart, Mark, Panels, Table

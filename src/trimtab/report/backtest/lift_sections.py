@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from trimtab.experiments.methods import RERANKER
-from trimtab.experiments.results import BASELINE
+from trimtab.replay.methods import RERANKER
+from trimtab.replay.results import BASELINE
 from trimtab.report.backtest import lift_blocks
 from trimtab.report.backtest.judged_methods import rank_records
 from trimtab.report.backtest.overview import Lift, Overview, find_spread

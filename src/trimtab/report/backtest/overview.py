@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.checks import METRICS
-from trimtab.experiments.methods import BEST_SELLERS, LEARNING_KINDS, RERANKER, standard_methods
-from trimtab.experiments.results import BASELINE, EARLIER, Results
+from trimtab.replay.methods import BEST_SELLERS, LEARNING_KINDS, RERANKER, standard_methods
+from trimtab.replay.results import BASELINE, EARLIER, Results
 from trimtab.report.decision import FEW_DATES  # up to this many, each is shown by itself
 from trimtab.report.words import METHODS, Name, day, is_number, method_names, metric_name
 

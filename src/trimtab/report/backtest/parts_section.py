@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trimtab.experiments.reranker_parts import PARTS
+from trimtab.replay.judge import PARTS
 from trimtab.report import blocks, charts
 from trimtab.report.backtest.lift_blocks import MEAN_MARK
 from trimtab.report.backtest.overview import (

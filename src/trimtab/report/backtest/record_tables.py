@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trimtab.experiments.results import BASELINE
+from trimtab.replay.results import BASELINE
 from trimtab.report import blocks
 from trimtab.report.backtest.decision_words import engine_action, is_sure_gain
 from trimtab.report.backtest.judged_methods import find_records, rank_records

@@ -8,7 +8,7 @@ from typing import Any
 
 from trimtab.daily.simulated_month import BIASES_ALONE, Month, lift_of
 from trimtab.errors import DataError
-from trimtab.experiments.results import INCOMPLETE
+from trimtab.replay.results import INCOMPLETE
 from trimtab.report import blocks, charts
 from trimtab.report.blocks import Cell, Mark, Section, Table, Tile
 from trimtab.report.decision import DO_NOT, SWITCH_ON

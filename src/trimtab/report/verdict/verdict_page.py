@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from trimtab.abtest.metrics import PER_EMAIL
-from trimtab.abtest.readings import Reading
-from trimtab.abtest.repeated_looks import UNPLANNED
-from trimtab.abtest.verdicts import SIGNIFICANT, Dated, Finding, Side, Verdicts
+from trimtab.abtest.test import Reading
+from trimtab.abtest.verdict import SIGNIFICANT, Finding, Side, Verdicts
 from trimtab.report import blocks, charts
-from trimtab.report.blocks import Block, Cell, Section, Table, Tile, name_cell
+from trimtab.report.blocks import Block, Cell, Chart, Mark, Section, Table, Tile, name_cell
 from trimtab.report.page import render, require_libraries, write_page
 from trimtab.report.verdict import verdict_words as words
-from trimtab.report.verdict.verdict_charts import make_dots, make_panels
-from trimtab.report.verdict.verdict_guide import make_guide
-from trimtab.report.words import NOTHING, count, counted, day, interval, is_number, percent
+from trimtab.report.verdict.verdict_words import say
+from trimtab.report.words import NOTHING, count, day, interval, is_number, percent
 
 HEADING = "Did it work?"
+_COLOURS = {"one look": "blue", "every look": "violet"}
+_CUT = Mark("line cut off at the edge: see the table", kind="line")
+_MOODS = {"better": "gain", "worse": "loss", "mixed": "mixed"}
+_Dots = Mapping[str, Sequence[charts.ChartRow]]
 
 
 def write_verdict(verdicts: Verdicts, path: Path) -> None:
@@ -34,86 +35,89 @@ def build_verdict(verdicts: Verdicts) -> str:
     require_libraries()
     from trimtab.version import __version__
 
-    details = [*detail_sections(verdicts), make_guide(verdicts)]
-    shown = [_headline(verdicts), _intervals(verdicts), *blocks.fold(details)]
-    about = "" if verdicts.sample_ratio.alarm else words.sample_ratio(verdicts)
-    return render(HEADING, __version__, shown, about)
+    guide = ["Whether a difference is worth having is your decision."]
+    folded = [_looks(verdicts), blocks.guide_section(guide, words.terms(verdicts))]
+    shown = [_headline(verdicts), _numbers(verdicts), *blocks.fold(folded)]
+    return render(HEADING, __version__, shown, say("about", verdicts))
+
+
+def mood(verdicts: Verdicts) -> str:
+    """Return the class of the headline in page.css: a gain only if the primary metric gained."""
+    outcomes = [verdicts.outcome(name) for name in verdicts.treatments]
+    if verdicts.sample_ratio.alarm or set(outcomes) == {"worse"}:
+        return "loss"
+    return next((_MOODS[own] for own in ("better", "mixed") if own in outcomes), "")
 
 
 def _headline(verdicts: Verdicts) -> Section:
-    """Return the verdict with the metric that decides it most, and the chart of all metrics."""
-    planned = verdicts.settings.planned is not None
-    dots = [
-        dot
-        for f in verdicts.findings
-        for dot in make_dots(f.metric.title, f.main, f.sequence if planned else None)
-    ]
-    panels = make_panels(f"Treatment against control, {words.confidence(verdicts)} intervals",
-                          {"": dots})  # fmt: skip
-    sentences, tiles = words.sentences(verdicts)[:1], _make_tiles(verdicts)
-    title, mood = words.overall(verdicts), words.mood(verdicts)
-    return Section("verdict", title, sentences, panels, tiles, mood=mood)
+    """Return the verdict on the primary metric, and the chart of all that decide."""
+    names = verdicts.treatments
+    primary = [own[0] for name in names if (own := verdicts.deciding(name))]
+    sentences = [say("sizes", verdicts)] if verdicts.sample_ratio.alarm else []
+    if len(names) > 1 and not sentences:
+        sentences = [f"{name}: {say('line', verdicts, name)}." for name in names]
+    else:
+        sentences += [say("outcome", finding, verdicts) for finding in primary]
+    title = f"{'Treatments' if len(names) > 1 else 'Treatment'} against control, "
+    title += f"{words.confidence(verdicts)} intervals"
+    panels = _panels(title, _dots(verdicts))
+    tiles = [_tile(own, verdicts) for own in primary]
+    return Section(
+        "verdict", say("headline", verdicts), sentences, panels, tiles, mood=mood(verdicts)
+    )
 
 
-def _make_tiles(verdicts: Verdicts) -> list[Tile]:
-    """Return the lift of every metric that decides, and sizes of buckets that cannot be right."""
-    tiles = [
-        Tile(finding.metric.title, percent(finding.main.relative), finding.verdict or "not tested",
-             verdict_class(finding))
-        for finding in words.primary(verdicts)
-    ]  # fmt: skip
-    if (ratio := verdicts.sample_ratio).alarm:
-        sizes = f"{words.roughly(ratio.control)} : {words.roughly(ratio.treatment)}"
-        note = f"sample ratio p {words.p_value(ratio.p)}: alarm"
-        tiles.insert(0, Tile(f"{verdicts.unit}s, control : treatment", sizes, note, "loss"))
-    return tiles
+def _tile(finding: Finding, verdicts: Verdicts) -> Tile:
+    """Return the lift of the primary metric."""
+    title, verdict = finding.metric.title, finding.verdict or "not tested"
+    label, note = title, f"Primary metric: {verdict}"
+    if len(verdicts.treatments) > 1:
+        label, note = finding.bucket, f"{title}: {verdict}"
+    return Tile(label, percent(finding.reading.relative), note, _class(finding))
 
 
-def verdict_class(finding: Finding) -> str:
+def _class(finding: Finding) -> str:
     """Return the class of a verdict in page.css."""
-    return blocks.sign_class(finding.main.difference) if finding.verdict == SIGNIFICANT else ""
+    significant = finding.verdict == SIGNIFICANT
+    return blocks.sign_class(finding.reading.difference) if significant else ""
 
 
-def _intervals(verdicts: Verdicts) -> Section:
+def _numbers(verdicts: Verdicts) -> Section:
     """Return the other verdicts, the checks of the test itself, and all numbers."""
-    note = words.adjusted(verdicts)
+    several = len(verdicts.treatments) > 1
+    others = [
+        f for name in verdicts.treatments for f in verdicts.deciding(name)[0 if several else 1 :]
+    ]
+    said = [say("outcome", finding, verdicts) for finding in others]
+    checks = [say("treatments", verdicts)]
+    checks += [] if verdicts.sample_ratio.alarm else [say("sizes", verdicts)]
+    checks += [say("guardrail", verdicts, name) for name in verdicts.treatments]
+    said.append(" ".join(filter(None, [*checks, *verdicts.notes])))
+    note = say("adjusted", verdicts)
     columns = ["metric", "lift", "verdict", "control", "treatment", "p"]
-    body = [number_cells(finding, verdicts) for finding in verdicts.findings]
-    table = Table(f"All metrics{f'; {note}' if note else ''}", columns, body)
-    detail = blocks.Fold("Differences, and what this test can detect", [_detail_table(verdicts)])
-    return Section("intervals", "How sure it is", words.sentences(verdicts)[1:], [table, detail])
+    body = [_number_cells(finding, verdicts) for finding in verdicts.findings]
+    if several:
+        columns = ["bucket", *columns]
+        body = [[name_cell(f.bucket), *row] for f, row in zip(verdicts.findings, body, strict=True)]
+    title = f"All metrics{f'; {note}' if note else ''}"
+    table = Table(title, columns, body, n_headings=1 + several)
+    detail = blocks.Fold("Differences, and what this test can detect", [_details(verdicts)])
+    sentences = [text for text in said if text]
+    return Section("intervals", "How sure it is", sentences, [table, detail])
 
 
-def number_cells(finding: Finding, verdicts: Verdicts) -> list[Cell]:
+def _number_cells(finding: Finding, verdicts: Verdicts) -> list[Cell]:
     """Return the numbers of a metric as the cells of a table, its title first."""
+    reading = finding.reading
     needed = f"{words.roughly(finding.needed)} {verdicts.base}s" if finding.needed else ""
-    ends = interval(finding.main.relative_low, finding.main.relative_high)
     return [
         name_cell(finding.metric.title),
-        Cell(words.lift(finding), ends),
-        Cell(finding.verdict or "not tested", needed, verdict_class(finding)),
+        Cell(words.lift(finding, verdicts), interval(reading.relative_low, reading.relative_high)),
+        Cell(finding.verdict or "not tested", needed, _class(finding)),
         _side_cell(finding, finding.control),
         _side_cell(finding, finding.treatment),
-        Cell(words.p_value(finding.p_adjusted), f"{words.p_value(finding.p)} raw"),
+        Cell(words.p_value(finding.p_adjusted), f"{words.p_value(reading.p)} raw"),
     ]
-
-
-def _detail_table(verdicts: Verdicts) -> Table:
-    """Return the absolute differences, what the test can detect, and intervals for every look."""
-    planned = verdicts.settings.planned
-    body = []
-    for finding in verdicts.findings:
-        main = finding.main
-        low, high = (words.difference(finding, value) for value in (main.low, main.high))
-        difference = Cell(words.difference(finding, main.difference),
-                          f"{low} to {high}" if is_number(main.low) else "")  # fmt: skip
-        detectable = Cell(percent(finding.detectable_relative).lstrip("+"))
-        looks = [Cell(words.every_look(finding))] if planned is not None else []
-        body.append([name_cell(finding.metric.title), difference, detectable, *looks])
-    columns = ["metric", "difference", "detectable lift"]
-    columns += [] if planned is None else ["lift, interval for every look"]
-    note = "" if planned is None else f", with {count(planned)} {verdicts.base}s planned"
-    return Table(f"Differences and detectable lifts{note}", columns, body)
 
 
 def _side_cell(finding: Finding, side: Side) -> Cell:
@@ -121,70 +125,103 @@ def _side_cell(finding: Finding, side: Side) -> Cell:
     return Cell(words.rate(finding, side.rate), f"{total} of {count(side.denominator)}")
 
 
-def _relative_cell(reading: Reading) -> Cell:
-    return Cell(percent(reading.relative), interval(reading.relative_low, reading.relative_high))
+def _details(verdicts: Verdicts) -> Table:
+    """Return the absolute differences, what the test can detect, and intervals for every look."""
+    body = []
+    for finding in verdicts.findings:
+        reading = finding.reading
+        seen, low, high = (
+            words.difference(finding, own)
+            for own in (reading.difference, reading.low, reading.high)
+        )
+        span = f"{low} to {high}" if is_number(reading.low) else ""
+        detectable = percent(finding.detectable).lstrip("+")
+        cells = [Cell(seen, span), Cell(detectable), Cell(say("always", finding) or NOTHING)]
+        body.append([name_cell(say("title", finding, verdicts)), *cells])
+    planned = verdicts.settings.planned
+    note = "" if planned is None else f", with {count(planned)} {verdicts.base}s planned"
+    columns = ["metric", "difference", "detectable lift", "lift, interval for every look"]
+    return Table(f"Differences and detectable lifts{note}", columns, body)
 
 
-def detail_sections(verdicts: Verdicts) -> list[Section]:
-    """Return the other tests of each metric, each date, and all dates up to each, where known."""
-    made = (_tests_section(verdicts), _dates_section(verdicts), _looks_section(verdicts))
-    return [section for section in made if section is not None]
-
-
-def _tests_section(verdicts: Verdicts) -> Section | None:
-    """Return the metrics that were tested in several ways; None if there are none."""
-    several = [finding for finding in verdicts.findings if len(finding.readings) > 1]
-    if not several:
-        return None
-    drawn = [f for f in several if f.metric.family != PER_EMAIL] or several
-    dots = {
-        f.metric.title: [dot for own in f.readings for dot in make_dots(own.method, own, None)]
-        for f in drawn
-    }
-    body = [
-        [name_cell(finding.metric.title), name_cell(own.method), _relative_cell(own),
-         Cell(words.p_value(own.p))]
-        for finding in several for own in finding.readings
-    ]  # fmt: skip
-    found = [words.disagreement(finding, verdicts.level) for finding in several]
-    sentences = list(filter(None, found)) or ["All tests of each metric agree."]
-    table = Table("All tests", ["metric", "test", "relative", "p"], body, n_headings=2, folded=True)
-    panels = make_panels("The same metric, tested in several ways", dots)
-    return Section("readings", "Several tests of one metric", sentences, [*panels, table])
-
-
-def _dates_section(verdicts: Verdicts) -> Section | None:
-    """Return each date by itself; None without dates."""
-    if not verdicts.dates:
-        return None
-    n_dates = len({dated.date for dated in verdicts.dates})
-    sentence = f"{counted(n_dates, 'date')}, each compared within itself; single dates vary more."
-    made = _dated_blocks("Each date by itself", verdicts.dates)
-    return Section("dates", "Date by date", [sentence], made)
-
-
-def _looks_section(verdicts: Verdicts) -> Section | None:
+def _looks(verdicts: Verdicts) -> Section | None:
     """Return all dates up to each date; None for fewer than two."""
     if not verdicts.looks:
         return None
-    sentence = (
-        "An interval for one look holds only at one planned look: if you look often, it excludes 0 "
-        "by chance. An interval for every look holds however often you look; it is tightest at the "
-        f"planned number of {verdicts.base}s, or at {count(UNPLANNED)} without a plan."
-    )
-    made = _dated_blocks("All dates up to each date", verdicts.looks)
-    return Section("looks", "Interim looks", [sentence], made)
-
-
-def _dated_blocks(title: str, dated: Sequence[Dated]) -> list[Block]:
     dots: dict[str, list[charts.ChartRow]] = {}
     body = []
-    for entry in dated:
-        name, when = entry.metric.title, day(entry.date)
-        dots.setdefault(name, []).extend(make_dots(when, entry.reading, entry.sequence))
-        look = interval(*entry.sequence) if entry.sequence else NOTHING
-        body.append([name_cell(when), name_cell(name), _relative_cell(entry.reading),
-                     Cell(words.p_value(entry.reading.p)), Cell(look)])  # fmt: skip
-    columns = ["date", "metric", "relative", "p", "for every look"]
+    for look in verdicts.looks:
+        several, reading = len(verdicts.treatments) > 1, look.reading
+        name = f"{look.bucket}: {look.metric.title}" if several else look.metric.title
+        dots.setdefault(name, []).extend(_make_dots(day(look.date), reading, True))
+        span = interval(reading.relative_low, reading.relative_high)
+        always = interval(*reading.relative_sequence) if reading.relative_sequence else NOTHING
+        names = [name_cell(day(look.date)), name_cell(name)]
+        lift = Cell(percent(reading.relative), span)
+        body.append([*names, lift, Cell(words.p_value(reading.p)), Cell(always)])
+    title = "All dates up to each date"
+    columns = ["date", "metric", "lift", "p", "for every look"]
     table = Table(title, columns, body, n_headings=2, folded=True)
-    return [*make_panels(title, dots), table]
+    return Section(
+        "looks", "Interim looks", [say("looks", verdicts)], [*_panels(title, dots), table]
+    )
+
+
+# Charts ------------------------------------------------------------------------------------------
+
+
+def _dots(verdicts: Verdicts) -> _Dots:
+    """Return a dot per metric; with several treatments, one per treatment for each that decides."""
+    planned = verdicts.settings.planned is not None
+    if len(verdicts.treatments) == 1:
+        each = (_make_dots(f.metric.title, f.reading, planned) for f in verdicts.findings)
+        return {"": [dot for dots in each for dot in dots]}
+    dots: dict[str, list[charts.ChartRow]] = {}
+    for name in verdicts.treatments:
+        for own in verdicts.deciding(name):
+            dots.setdefault(own.metric.title, []).extend(_make_dots(name, own.reading, planned))
+    return dots
+
+
+def _make_dots(label: str, reading: Reading, always: bool) -> list[charts.ChartRow]:
+    """Return a dot with its interval, and one below it with the interval for every look."""
+    if not is_number(reading.relative):
+        return []
+    spans = {"one look": (reading.relative_low, reading.relative_high)}
+    if always and reading.relative_sequence is not None:
+        spans["every look"] = reading.relative_sequence
+    return [
+        {
+            "label": label, "offset": name, "x": reading.relative,
+            "low": low if is_number(low) else None, "high": high if is_number(high) else None,
+            "colour": charts.css_colour(_COLOURS[name]),
+            "filled": is_number(low) and not low <= 0 <= high,
+            "tip": f"{label}: {percent(reading.relative)}, for {name} "
+                   f"{interval(low, high) or 'unbounded'}",
+        }
+        for name, (low, high) in spans.items()
+    ]  # fmt: skip
+
+
+def _panels(title: str, dots: _Dots) -> list[Block]:
+    """Return one chart per name as one block; none without a dot."""
+    drawn = {name: rows for name, rows in dots.items() if rows}
+    made = []
+    cut = False
+    for name, rows in drawn.items():
+        low, high = domain = _find_domain(rows)
+        ends = [(row["low"], row["high"]) for row in rows]
+        cut |= any(a is None or b is None or a < low or b > high for a, b in ends)
+        about = f"{title}, {name.lower() or 'all metrics'}; the table has the numbers."
+        made.append(Chart(name, about, charts.dot_chart(rows, domain)))
+    legend = list(blocks.INTERVAL_MARKS)
+    if any(row["offset"] == "every look" for rows in drawn.values() for row in rows):
+        legend += [Mark(f"for {name}", colour) for name, colour in _COLOURS.items()]
+    return [*blocks.drawn_panels(title, made, [*legend, _CUT] if cut else legend)]
+
+
+def _find_domain(rows: Sequence[charts.ChartRow]) -> charts.Domain:
+    """Return the range of an axis, at least -100 % and not so wide that dots crowd at its start."""
+    low, high = charts.find_main_domain(rows)
+    farthest = max((abs(float(row["x"])) for row in rows), default=0.0)
+    return max(low, -1.0), min(high, max(1.0, 2.5 * farthest))

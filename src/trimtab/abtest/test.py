@@ -1,0 +1,518 @@
+"""The test of a metric: units are redistributed at random, as they might have been assigned.
+
+A rate is a ratio of sums over units, R = sum(y) / sum(d). By the delta method its variance is the
+variance of the mean of y - R·d, over mean(d)². The statistic is the difference of both rates over
+its standard error. Without an effect, which units are treated is chance alone, so the statistic is
+compared with its values over random assignments (Chung and Romano, Annals of Statistics 41, 2013:
+because it is divided by its error, this also holds for large buckets that differ in variance only).
+That needs neither buckets of equal size nor revenue without extremes. p, the interval, the interval
+for every look and equivalence are all read off this one distribution. Its two tails count
+separately: p is twice the smaller one. Ties count half (mid-p).
+
+An assignment gives each unit a *path*: whether it is treated in each cell. Paths are permuted among
+units in the same cells. If the hashes of users are known, they are permuted instead, and the
+treatment's share of each cell is applied to them again.
+
+A bucket in which nothing happened is not without variance: its units then count as varying like
+those of both buckets together. Relative differences have Fieller's interval: all ratios r for which
+R_treatment - r·R_control may be 0; it excludes 0 % exactly when that of the difference excludes 0.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from trimtab.abtest.repeated_looks import radius
+from trimtab.abtest.table import BEFORE, COVARIATE, PER_USER, Columns, Metric, Rows, take_rows
+from trimtab.arrays import Flags, Floats, Ints
+
+NAN = math.nan
+DRAWS = 2_000
+LEAST_DIFFERENT = 5  # units in the smaller bucket, expected without an effect
+_MOST_BLOCKS = 500  # in the smaller bucket; more units are moved in blocks
+_MOST_BLOCKS_OF_STRATUM = 100  # there are several, of a few units each or more
+_TAIL = 10  # draws beyond a value that are needed to count them
+_NO_VARIANCE = 1e-9  # variance over the usual one that counts as none
+_DIGITS = 9  # of a statistic; sums in another order differ in later ones
+
+
+# Units -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Control and one treatment: a row for each unit in each cell where it is, sorted by unit.
+
+    Attributes:
+        columns: numbers by name.
+        treated: whether a row is in the treatment group.
+        units: the unit of each row, from 0.
+        cells: the cell of each row, from 0.
+        positions: the hash of each row's unit; None if unknown.
+        repeats: how often each row is there; None for once.
+    """
+
+    columns: Columns
+    treated: Flags
+    units: Ints
+    cells: Ints
+    positions: Floats | None = None
+    repeats: Floats | None = None
+
+    def comparable(self, denominator: str) -> Sample:
+        """Return the rows in cells where both buckets have two units or more, and a rate."""
+        n = int(self.cells.max(initial=-1)) + 1
+        usable = np.ones(n, bool)
+        for side in (~self.treated, self.treated):
+            repeats = None if self.repeats is None else self.repeats[side]
+            usable &= np.bincount(self.cells[side], repeats, n) > 1
+            usable &= np.bincount(self.cells[side], self.columns[denominator][side], n) > 0
+        if usable.all():
+            return self
+        taken = take_rows(self, usable[self.cells])
+        _, units = np.unique(taken.units, return_inverse=True)
+        _, cells = np.unique(taken.cells, return_inverse=True)
+        return replace(taken, units=units, cells=cells)
+
+
+def take_sample(pair: Rows, ramp: bool) -> Sample:
+    """Return the units of control and of one treatment, in cells if their shares change by date."""
+    cells = np.zeros(len(pair.buckets), np.int64)
+    if ramp and pair.dates is not None:
+        n = len(pair.date_names)
+        sides = (np.bincount(pair.dates[pair.buckets == b], minlength=n) for b in (0, 1))
+        pair = take_rows(pair, (np.minimum(*sides) > 0)[pair.dates])  # on dates with both buckets
+        cells = pair.cells()
+    _, units = np.unique(pair.users, return_inverse=True)
+    n_cells = int(cells.max(initial=-1)) + 1
+    _, first, own = np.unique(units * n_cells + cells, return_index=True, return_inverse=True)
+    columns = {name: _add_up(name, own, values) for name, values in pair.columns.items()}
+    positions = None if pair.positions is None else pair.positions[first]
+    repeats = None if pair.repeats is None else pair.repeats[first]
+    return Sample(columns, pair.buckets[first] > 0, units[first], cells[first], positions, repeats)
+
+
+def add_by(groups: Ints, values: Any, n: int = 0) -> Floats:
+    """Return sums of values by group."""
+    return np.bincount(groups, values, n).astype(np.float64)
+
+
+def _add_up(name: str, groups: Ints, values: Floats) -> Floats:
+    """Return sums by group; means of known values from before the test, which rows repeat."""
+    if name != PER_USER and not name.startswith(BEFORE):
+        return add_by(groups, values)
+    known = ~np.isnan(values)
+    n = int(groups.max(initial=-1)) + 1
+    counts = np.bincount(groups[known], minlength=n)
+    sums = add_by(groups[known], values[known], n)
+    means: Floats = np.divide(sums, counts, out=np.full(n, np.nan), where=counts > 0)
+    return means
+
+
+# The test ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The result of the test of a metric: treatment minus control, with its intervals and p-value.
+
+    Attributes:
+        difference: difference of the rates.
+        low: lower end of its interval.
+        high: upper end of its interval.
+        relative: difference over the rate of control; nan if that rate is not above 0.
+        relative_low: lower end of its interval; nan if it is unbounded.
+        relative_high: upper end of its interval; nan if it is unbounded.
+        p: two-sided p-value; nan if untested.
+        error: standard error of the difference.
+        freedom: degrees of freedom of the t distribution far out.
+        too_few: whether too little happened in the smaller bucket for any test.
+        cuped: whether the rates are adjusted for what units did before the test.
+        sequence: interval of the difference that holds at every look; None without a test.
+        relative_sequence: the same of the relative difference.
+    """
+
+    difference: float
+    low: float = NAN
+    high: float = NAN
+    relative: float = NAN
+    relative_low: float = NAN
+    relative_high: float = NAN
+    p: float = NAN
+    error: float = 0.0
+    freedom: float = math.inf
+    too_few: bool = False
+    cuped: bool = False
+    sequence: tuple[float, float] | None = None
+    relative_sequence: tuple[float, float] | None = None
+
+
+class Estimate(NamedTuple):
+    """A rate and its variance."""
+
+    rate: float
+    variance: float
+
+
+def compare(
+    sample: Sample, metric: Metric, alpha: float, seed: int = 0, fraction: float | None = None,
+    draws: int = DRAWS,
+) -> Reading:  # fmt: skip
+    """Return the result of the test of a metric.
+
+    Args:
+        sample: units of both buckets.
+        metric: the metric.
+        alpha: significance level.
+        seed: seed of the random assignments.
+        fraction: share of the planned units seen so far, for the interval for every look.
+        draws: random assignments.
+    """
+    sample = sample.comparable(metric.denominator)
+    y, d = sample.columns[metric.numerator], sample.columns[metric.denominator]
+    if not d.sum() > 0:
+        return Reading(NAN)
+    adjusted = _adjust(sample, metric)
+    found = _find_chance(sample, adjusted, d, draws, seed)
+    control, treatment, chance = found
+    relative = treatment.rate / control.rate - 1 if control.rate > 0 else NAN
+    cuped = adjusted is not y
+    if chance is None:
+        return Reading(treatment.rate - control.rate, relative=relative, cuped=cuped)
+    error = math.sqrt(control.variance + treatment.variance)
+    span = _spans(control, treatment, *chance.ends(alpha))
+    too_few = _expected_different(sample, y, d) < LEAST_DIFFERENT
+    reading = Reading(
+        treatment.rate - control.rate, *span[0], relative, *span[1], chance.p(), error,
+        chance.freedom, too_few, cuped,
+    )  # fmt: skip
+    if fraction is None or too_few:
+        return reading
+    always = _spans(
+        control, treatment, *chance.ends(_level(radius(error, fraction, alpha) / error))
+    )
+    has_lift = control.rate > 0
+    return replace(reading, sequence=always[0], relative_sequence=always[1] if has_lift else None)
+
+
+def _level(width: float) -> float:
+    """Return the significance level at which a normal interval has a width."""
+    from scipy.stats import norm
+
+    return 2 * float(norm.sf(width))
+
+
+def _spans(
+    control: Estimate, treatment: Estimate, least: float, most: float
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Return the intervals of both differences, for the ends of the statistic."""
+    difference = treatment.rate - control.rate
+    error = math.sqrt(control.variance + treatment.variance)
+    low, high = fieller(control, treatment, most)[0], fieller(control, treatment, -least)[1]
+    return (difference - most * error, difference - least * error), (low, high)
+
+
+def fieller(control: Estimate, treatment: Estimate, width: float) -> tuple[float, float]:
+    """Return the interval of the relative difference, `width` standard errors to each side."""
+    # (t - r·c)² <= width²·(vt + r²·vc), for r.
+    square = control.rate**2 - width**2 * control.variance
+    if not (control.rate > 0 and square > 0):
+        return NAN, NAN
+    half = treatment.rate * control.rate
+    rest = treatment.rate**2 - width**2 * treatment.variance
+    root = math.sqrt(max(half**2 - square * rest, 0.0))
+    return (half - root) / square - 1, (half + root) / square - 1
+
+
+# CUPED -------------------------------------------------------------------------------------------
+
+
+def _adjust(sample: Sample, metric: Metric) -> Floats:
+    """Return the numerator less what units did before the test explains of it (CUPED).
+
+    The columns from before are combined as a regression within buckets combines them. What is
+    subtracted has a mean of 0, so that only a difference between buckets before the test goes away.
+    """
+    y, d = sample.columns[metric.numerator], sample.columns[metric.denominator]
+    known = _covariates(sample, metric)
+    if not known:
+        return y
+    groups = 2 * sample.cells + sample.treated
+    sizes = np.bincount(groups)
+    tops, bottoms = add_by(groups, y), add_by(groups, d)
+    linear = (y - (tops / bottoms)[groups] * d) * (sizes / bottoms)[groups]
+    x = np.stack([_standardise(values) for values in known], axis=1)
+    means = np.stack([add_by(groups, values) / sizes for values in x.T], axis=1)
+    slopes = np.linalg.lstsq(x - means[groups], linear, rcond=1e-10)[0]
+    adjusted: Floats = y - (x @ slopes) * d.mean()
+    return adjusted
+
+
+def _covariates(sample: Sample, metric: Metric) -> list[Floats]:
+    """Return the columns from before the test; the metric itself is linearised around its rate."""
+    columns = sample.columns
+    found = [values for name, values in columns.items() if name.startswith(COVARIATE)]
+    if BEFORE + metric.numerator in columns:
+        top = columns[BEFORE + metric.numerator]
+        per = columns.get(BEFORE + metric.denominator, np.ones(len(top)))
+        known = np.isfinite(top) & np.isfinite(per)
+        below = float(per[known].sum())
+        rate = float(top[known].sum()) / below if below > 0 else 0.0
+        found.append(np.where(known, top - rate * per, NAN))
+    return found
+
+
+def _standardise(column: Floats) -> Floats:
+    """Return a covariate with mean 0 and variance 1; unknown values are average."""
+    known = column[np.isfinite(column)]
+    if not len(known) or not known.std() > 0:
+        return np.zeros(len(column))
+    return np.where(np.isfinite(column), (column - known.mean()) / known.std(), 0.0)
+
+
+# The distribution without an effect --------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Chance:
+    """Values of the statistic without an effect, ascending, the one seen among them."""
+
+    values: Floats
+    seen: float
+    freedom: float
+
+    def p(self) -> float:
+        """Return the two-sided p-value."""
+        lower, upper = (
+            self._tail(-self.values[::-1], -self.seen),
+            self._tail(self.values, self.seen),
+        )
+        return min(1.0, 2 * min(lower, upper))
+
+    def ends(self, alpha: float) -> tuple[float, float]:
+        """Return the values between which the statistic is not significant."""
+        return -self._end(-self.values[::-1], alpha / 2), self._end(self.values, alpha / 2)
+
+    def _tail(self, values: Floats, seen: float) -> float:
+        """Return the probability of a value as large; beyond most values, by a t distribution."""
+        from scipy.stats import t
+
+        last = float(values[-_TAIL]) if len(values) > _TAIL else math.inf
+        if seen <= last or last <= 0:
+            below, upto = (np.searchsorted(values, seen, side) for side in ("left", "right"))
+            return float(1 - (below + upto) / (2 * len(values)))
+        usual = float(t.sf(seen, self.freedom) / t.sf(last, self.freedom))
+        return self._tail(values, last) * usual
+
+    def _end(self, values: Floats, tail: float) -> float:
+        """Return the largest value that is not significant in the upper tail."""
+        from scipy.stats import t
+
+        last = float(values[-_TAIL]) if len(values) > _TAIL else math.inf
+        reached = self._tail(values, last) if math.isfinite(last) else 0.0
+        if last > 0 and reached >= tail:
+            return float(t.isf(tail / reached * t.sf(last, self.freedom), self.freedom))
+        own, first, repeats = np.unique(values, return_index=True, return_counts=True)
+        tails = 1 - (2 * first + repeats) / (2 * len(values))
+        return float(own[np.flatnonzero(tails >= tail)[-1]])
+
+
+def _find_chance(
+    sample: Sample, y: Floats, d: Floats, draws: int, seed: int
+) -> tuple[Estimate, Estimate, Chance | None]:
+    """Return both rates, and the statistic without an effect; None if nothing varies."""
+    n_cells = int(sample.cells.max()) + 1
+    rate = y.sum() / d.sum()  # rates do not depend on where y is measured from
+    moments = moments_of(y, d, rate)
+    total = sum_cells(moments, sample, n_cells, np.ones(len(y), bool))
+    seen = sum_cells(moments, sample, n_cells, sample.treated)
+    if sample.repeats is None:
+        drawn = _redistribute(moments, sample, n_cells, draws, seed)
+    else:
+        drawn = _redistribute_kinds(moments, sample, draws, seed)
+    rates, variances, freedom = _combine(total, np.concatenate([seen[None], drawn]))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        statistics = np.round((rates[1] - rates[0]) / np.sqrt(variances[0] + variances[1]), _DIGITS)
+    known = np.flatnonzero(np.isfinite(statistics))
+    first, second = (
+        Estimate(float(own[0] + rate), float(variance[0]))
+        for own, variance in zip(rates, variances, strict=True)
+    )
+    if not len(known) or known[0] > 0:
+        return first, second, None
+    # A bucket without anything in the denominator has no rate: draw another one in its place.
+    taken = np.random.default_rng(seed).choice(known, draws + 1)
+    taken[known] = known
+    statistics = statistics[taken]
+    if len(np.unique(sample.units)) < len(sample.units):
+        # Cells share units, so that their errors do not add up: as the draws vary.
+        scale = max(float(np.sqrt(np.mean(statistics[1:] ** 2))), _NO_VARIANCE)
+        first, second = (own._replace(variance=own.variance * scale**2) for own in (first, second))
+        statistics = statistics / scale
+    return first, second, Chance(np.sort(statistics), float(statistics[0]), freedom)
+
+
+def _combine(total: Floats, treated: Floats) -> tuple[list[Floats], list[Floats], float]:
+    """Return rates and variances of both buckets over all cells, and degrees of freedom.
+
+    Cells weigh as much as their denominators, the same in both buckets. The degrees of freedom
+    are Satterthwaite's, of the first assignment, which is the one seen.
+    """
+    weights = total[:, 2] / total[:, 2].sum()
+    usual = estimate(total, np.zeros(len(total)))[1] * total[:, 0]
+    rates, variances = [], []
+    below = 0.0
+    for sums in (total - treated, treated):
+        rate, variance = estimate(sums, usual)
+        rates.append(rate @ weights)
+        variances.append(variance @ weights**2)
+        below += float(((variance[0] * weights**2) ** 2 / (sums[0, :, 0] - 1)).sum())
+    whole = float(variances[0][0] + variances[1][0])
+    return rates, variances, whole**2 / below if below > 0 else math.inf
+
+
+def moments_of(y: Floats, d: Floats, rate: float) -> Floats:
+    """Return the numbers of each row that a rate and its variance are sums of."""
+    z = y - rate * d
+    z[np.abs(z) < 1e-12 * (np.abs(y) + np.abs(rate * d))] = 0.0
+    return np.stack([np.ones(len(z)), z, d, z * z, z * d, d * d], axis=1)
+
+
+def sum_cells(moments: Floats, sample: Sample, n_cells: int, rows: Flags) -> Floats:
+    """Return the sums of moments over some rows, by cell."""
+    repeats = 1.0 if sample.repeats is None else sample.repeats[rows]
+    return np.stack(
+        [add_by(sample.cells[rows], own * repeats, n_cells) for own in moments[rows].T], axis=1
+    )
+
+
+def estimate(sums: Floats, usual: Floats) -> tuple[Floats, Floats]:
+    """Return rates and their variances from sums; a variance of 0 becomes the usual one."""
+    n, z, d, zz, zd, dd = np.moveaxis(sums, -1, 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rate, scale = z / d, n / d
+        squares = np.maximum(zz - 2 * rate * zd + rate**2 * dd, 0.0) * scale**2
+        variance = squares / (n * np.maximum(n - 1, 1))
+        return rate, np.where(variance > _NO_VARIANCE * usual / n, variance, usual / n)
+
+
+# Random assignments ------------------------------------------------------------------------------
+
+
+def _redistribute_kinds(moments: Floats, sample: Sample, draws: int, seed: int) -> Floats:
+    """Return sums over the treatment group where all units of a kind are alike, from totals."""
+    assert sample.repeats is not None
+    repeats = sample.repeats.astype(np.int64)
+    random = np.random.default_rng(seed)
+    n_treated = int(repeats[sample.treated].sum())
+    drawn = random.multivariate_hypergeometric(repeats, n_treated, draws, method="marginals")
+    return (drawn @ moments)[:, None, :]
+
+
+def _redistribute(moments: Floats, sample: Sample, n_cells: int, draws: int, seed: int) -> Floats:
+    """Return sums over treated rows of random assignments, by cell."""
+    from trimtab.kernels.counting import sum_redistributed
+
+    paths, assigned, strata = _find_paths(sample, n_cells)
+    moves: Flags = (assigned.sum(axis=1) > 0)[paths]
+    order, blocks = _make_blocks(paths, moves, strata, np.random.default_rng(seed))
+    stays = blocks[sample.units] < 0
+    rest = sum_cells(moments, sample, n_cells, stays & sample.treated)
+    keys = (blocks[sample.units] * n_cells + sample.cells)[~stays]
+    known, places = np.unique(keys, return_inverse=True)
+    packed = np.stack([add_by(places, own, len(known)) for own in moments[~stays].T], axis=1)
+    first = order[np.unique(blocks[order], return_index=True)[1]]
+    first = first[blocks[first] >= 0]  # a unit of each block
+    indptr = np.searchsorted(known // n_cells, np.arange(len(first) + 1))
+    n_strata = int(strata.max()) + 1
+    begins = np.searchsorted(strata[first], np.arange(n_strata + 1))
+    moving = np.bincount(strata[first], moves[first], n_strata).astype(np.int64)
+    sums = np.zeros((draws, n_cells, moments.shape[1]))
+    sum_redistributed(packed, known % n_cells, indptr, paths[first], assigned, begins, moving,
+                      np.uint64(seed % 2**64), sums)  # fmt: skip
+    return sums + rest
+
+
+def _find_paths(sample: Sample, n_cells: int) -> tuple[Ints, Flags, Ints]:
+    """Return the path of each unit, whether a path is treated in each cell, and units' strata.
+
+    Paths move within a stratum only: units in the same cells, or all if their hashes are known.
+    """
+    n = int(sample.units.max()) + 1
+    if n_cells == 1:
+        return sample.treated.astype(np.int64), np.array([[False], [True]]), np.zeros(n, np.int64)
+    if sample.positions is not None:
+        shares = _shares(sample, n_cells)
+        positions = np.zeros(n)
+        positions[sample.units] = sample.positions
+        edges, ranks = np.unique(shares, return_inverse=True)
+        paths = np.searchsorted(edges, positions, side="right")
+        return paths, np.arange(len(edges) + 1)[:, None] <= ranks, np.zeros(n, np.int64)
+    present, treated = np.zeros((n, n_cells), bool), np.zeros((n, n_cells), bool)
+    present[sample.units, sample.cells] = True
+    treated[sample.units, sample.cells] = sample.treated
+    _, strata = np.unique(present, axis=0, return_inverse=True)
+    assigned, paths = np.unique(treated, axis=0, return_inverse=True)
+    return paths, assigned, strata
+
+
+def _shares(sample: Sample, n_cells: int) -> Floats:
+    """Return the position below which units are treated, of each cell."""
+    assert sample.positions is not None
+    lowest, highest = np.ones(n_cells), np.zeros(n_cells)
+    np.maximum.at(highest, sample.cells[sample.treated], sample.positions[sample.treated])
+    np.minimum.at(lowest, sample.cells[~sample.treated], sample.positions[~sample.treated])
+    return (lowest + highest) / 2
+
+
+def _make_blocks(
+    paths: Ints, moves: Flags, strata: Ints, random: np.random.Generator
+) -> tuple[Ints, Ints]:
+    """Return units by stratum, those that move first, and the block of each.
+
+    A block holds units of one path and stratum, which move together. Few units are blocks of one;
+    units that fill no block have -1 and stay where they are.
+    """
+    order = np.lexsort((random.random(len(paths)), paths, ~moves, strata))
+    smaller = np.minimum(*(np.bincount(strata, side) for side in (moves, ~moves)))
+    most = _MOST_BLOCKS if len(smaller) == 1 else _MOST_BLOCKS_OF_STRATUM
+    size = np.maximum(1, smaller.astype(np.int64) // most)[strata[order]]
+    same = (np.diff(strata[order], prepend=-1) == 0) & (np.diff(paths[order], prepend=-1) == 0)
+    groups = np.cumsum(~same) - 1
+    starts, lengths = np.flatnonzero(~same), np.bincount(groups)
+    place = (np.arange(len(order)) - starts[groups]) // size
+    filled = place < lengths[groups] // size
+    begins = filled & ((np.arange(len(order)) - starts[groups]) % size == 0)
+    blocks = np.empty(len(order), np.int64)
+    blocks[order] = np.where(filled, np.cumsum(begins) - 1, -1)
+    return order, blocks
+
+
+def _expected_different(sample: Sample, y: Floats, d: Floats) -> float:
+    """Return how many units with another rate than most the smaller bucket would have by chance.
+
+    Most units usually have a rate of 0: this is then the number of units with a click or an order,
+    times the share of units in the smaller bucket. Units with a denominator of 0 do not count, nor
+    do those that have nobody to swap with.
+    """
+    n_cells = int(sample.cells.max()) + 1
+    paths, _, strata = _find_paths(sample, n_cells)
+    tops, below = (add_by(sample.units, own) for own in (y, d))
+    known = below > 0
+    rates = np.divide(tops, below, out=np.full(len(tops), NAN), where=known)
+    repeats = np.ones(len(tops)) if sample.repeats is None else sample.repeats
+    values, places = np.unique(rates[known], return_inverse=True)
+    usual = values[np.bincount(places, repeats[known]).argmax()]
+    weights = repeats * known
+    treated = add_by(sample.units, sample.treated) / np.bincount(sample.units)
+    shares = add_by(strata, weights * treated) / np.maximum(add_by(strata, weights), 1)
+    different = add_by(strata, weights * (rates != usual))
+    lowest, highest = np.full(len(shares), len(paths)), np.full(len(shares), -1)
+    np.minimum.at(lowest, strata, paths)
+    np.maximum.at(highest, strata, paths)
+    different = different * (lowest < highest)
+    return float(min(different @ shares, different @ (1 - shares)))

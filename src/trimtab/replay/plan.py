@@ -1,0 +1,330 @@
+"""Plan: what a backtest compares, from Python, command-line options or a TOML file."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from trimtab.checks import METRICS, MOST_DAYS, require_choice, require_k, require_whole
+from trimtab.datasets.shop_logs import load_complete_journey, load_gift_shop
+from trimtab.engines import Category, Engine, Factorization, Markov, Popularity, Repeat
+from trimtab.errors import SettingError, StoreError
+from trimtab.replay.dated_folder import DatedFolder
+from trimtab.replay.methods import (
+    DEFAULT_METHODS,
+    KINDS,
+    LEARNING_KINDS,
+    LISTS_METHODS,
+    TRAINING_KINDS,
+    ListMaker,
+    Method,
+    standard_methods,
+)
+from trimtab.replay.python_engines import PythonEngine, is_engine_address
+from trimtab.replay.results import BASELINE
+from trimtab.replay.timeline import rolling_dates
+from trimtab.tables.log import Log, read_log
+from trimtab.tables.places import is_address
+from trimtab.tables.times import read_day
+
+GIFT_SHOP, COMPLETE_JOURNEY = "gift-shop", "complete-journey"
+NAMED_LOGS = {GIFT_SHOP: load_gift_shop, COMPLETE_JOURNEY: load_complete_journey}
+EVERY = 7  # days between two dates
+WINDOWS = 6  # most that are learned from with dated lists, in a backtest and in the daily job
+ENGINES: Mapping[str, type[Engine]] = {
+    "markov": Markov,
+    "factorization": Factorization,
+    "category": Category,
+    "popularity": Popularity,
+    "repeat": Repeat,
+}
+Settings = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What to compare, and how.
+
+    Args:
+        dates: first days of the tests.
+        engines: engines, or supplied lists, by their name in the results.
+        methods: ways to make lists; the engine alone (kind "long") comes first.
+        baselines: engines to evaluate without other methods.
+        metrics: metrics to learn for and to evaluate lists with.
+        k: number of slots.
+        n_listed: length of the engines' lists; supplied lists are as long as they are.
+        recent_days: days of the recent window before a date.
+        windows: most windows of that length that the default and the reranker learn from: the
+            recent one and those right before it, as far as the log goes back.
+        test_days: days of the test, starting on a date.
+        training_windows: days to train each engine on, in addition to all events.
+        n_draws: number of bootstrap samples.
+        seed: random seed of the bootstrap.
+    """
+
+    dates: tuple[date, ...]
+    engines: Mapping[str, ListMaker]
+    methods: tuple[Method, ...] = tuple(
+        method for kind in DEFAULT_METHODS for method in standard_methods(kind)
+    )
+    baselines: Mapping[str, ListMaker] = field(default_factory=dict)
+    metrics: tuple[str, ...] = METRICS
+    k: int = 10
+    n_listed: int = 50
+    recent_days: int = 3
+    windows: int = 3
+    test_days: int = 7
+    training_windows: tuple[int, ...] = ()
+    n_draws: int = 1000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require_k(self.k)
+        supplied = all(isinstance(maker, DatedFolder) for maker in self.engines.values())
+        if isinstance(self.n_listed, int) and self.n_listed < self.k and not supplied:
+            raise SettingError(f"n_listed={self.n_listed}: must be at least k={self.k}")
+        for name in ("n_listed", "recent_days", "windows", "test_days", "n_draws"):
+            require_whole(name, getattr(self, name), 1)
+        require_whole("seed", self.seed, 0)
+        for metric in self.metrics:
+            require_choice("metrics", metric, METRICS)
+        for days in self.training_windows:
+            require_whole("training_windows", days, 1)
+        for name in ("dates", "engines", "metrics"):
+            if not getattr(self, name):
+                raise SettingError(f"{name} is empty: give at least one")
+        if not self.methods or self.methods[0].kind != BASELINE:
+            raise SettingError(f"methods must begin with kind '{BASELINE}', the engine alone")
+        self._require_trainable()
+
+    def _require_trainable(self) -> None:
+        """Refuse what trains an engine with other settings, if an engine has no such settings."""
+        fixed = [name for name, maker in self.engines.items() if not isinstance(maker, Engine)]
+        training = [f"method {m.name}" for m in self.methods if m.kind in TRAINING_KINDS]
+        training += ["training_windows"] if self.training_windows else []
+        if fixed and training:
+            raise SettingError(
+                f"{training[0]}: needs an engine that Trimtab can train with other settings, and "
+                f"{fixed[0]} is not one; leave it out"
+            )
+
+
+_NUMBERS = ("k", "n_listed", "recent_days", "windows", "test_days", "n_draws", "seed")
+_LISTS = ("dates", "engines", "methods", "baselines", "metrics", "training_windows")
+_OTHERS = ("log", "tz", "items", "lists", "columns", "first", "last", "every", "engine", "method")
+_ENGINES_ONLY = ("engines", "engine", "baselines", "training_windows", "n_listed")
+
+
+def read_plan_file(path: Path) -> dict[str, Any]:
+    """Return the settings of a TOML file, with paths relative to the file's folder."""
+    try:
+        settings = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError as error:
+        raise StoreError(f"{path}: no such file; check the path") from error
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{path}: not a readable TOML file ({error}); fix the file") from error
+    for name in settings:
+        if name not in (*_NUMBERS, *_LISTS, *_OTHERS):
+            known = ", ".join((*_OTHERS[:-2], *_LISTS, *_NUMBERS))
+            raise SettingError(
+                f"{name!r} in {path}: unknown setting; use {known}, [engine.NAME] or [method.NAME]"
+            )
+    for name in ("log", "items", "lists", "tz"):
+        if not isinstance(settings.get(name, ""), str):
+            raise SettingError(f"{name}={settings[name]!r} in {path}: must be text")
+    for name in ("log", "items", "lists"):
+        place = settings.get(name, GIFT_SHOP)
+        if place not in NAMED_LOGS and not is_address(place):
+            settings[name] = str(path.parent / place)
+    return settings
+
+
+def open_log(settings: Mapping[str, Any]) -> Log:
+    """Return the log named in settings: one of `NAMED_LOGS`, by default the gift shop, or a file.
+
+    Of a file, `tz`, `items` and `columns` are the arguments of `read_log`.
+    """
+    place = settings.get("log", GIFT_SHOP)
+    if place in NAMED_LOGS:
+        return NAMED_LOGS[place]()
+    return read_log(
+        place, settings.get("tz"), settings.get("items"), columns=settings.get("columns")
+    )
+
+
+def make_plan(settings: Mapping[str, Any], log: Log) -> Plan:
+    """Return a plan from the settings of a TOML file."""
+    _require_lists(settings)
+    given = settings.get("engine", {})
+    default = ["markov", "factorization", *(["category"] if log.levels else [])]
+    engines, baselines = settings.get("engines", default), settings.get("baselines", [])
+    _require_used("engine", given, [*engines, *baselines])
+    made = make_engines(engines, given, log)
+    trained = all(isinstance(engine, Engine) for engine in made.values())
+    kinds = [kind for kind in DEFAULT_METHODS if trained or kind not in TRAINING_KINDS]
+    return Plan(
+        dates=_dates(settings),
+        methods=_methods(settings, kinds),
+        engines=made,
+        baselines=make_engines(baselines, given, log),
+        **_options(settings),
+    )
+
+
+def plan_lists(settings: Mapping[str, Any], folder: DatedFolder) -> Plan:
+    """Return a plan for dated lists, judged by NDCG with the methods that need only lists.
+
+    It learns from as many windows as the daily job does.
+
+    Args:
+        settings: of a TOML file; those of engines are refused. Without dates, one date a week
+            (`every` days) in the last weeks that the lists cover.
+        folder: the lists, and the log.
+    """
+    _require_lists(settings)
+    for refused in _ENGINES_ONLY:
+        if refused in settings:
+            raise SettingError(
+                f"{refused}={settings[refused]!r}: cannot be used with lists, which your own "
+                f"engine has made; drop one of them"
+            )
+    return Plan(
+        dates=_lists_dates(settings, folder),
+        methods=_methods(settings, LISTS_METHODS),
+        engines={folder.name: folder},
+        **{"metrics": ("ndcg",), "windows": WINDOWS, **_options(settings)},
+    )
+
+
+def _lists_dates(settings: Mapping[str, Any], lists: DatedFolder) -> tuple[date, ...]:
+    days = {"recent_days": Plan.recent_days, "test_days": Plan.test_days, "every": EVERY}
+    days |= {name: settings[name] for name in days if name in settings}
+    for name, value in days.items():
+        require_whole(name, value, 1, MOST_DAYS)
+    if not any(name in settings for name in ("dates", "first", "last")):
+        return tuple(lists.recent_dates(**days))
+    dates = _dates(settings)
+    for day in dates:
+        lists.require_lists(day, days["recent_days"])
+    return dates
+
+
+def _require_lists(settings: Mapping[str, Any]) -> None:
+    for name in _LISTS:
+        if name in settings and not isinstance(settings[name], list | tuple):
+            raise SettingError(f"{name}={settings[name]!r}: must be a list")
+
+
+def _methods(settings: Mapping[str, Any], default: Sequence[str]) -> tuple[Method, ...]:
+    names, own = settings.get("methods", default), settings.get("method", {})
+    _require_used("method", own, names)
+    return make_methods(names, own)
+
+
+def _options(settings: Mapping[str, Any]) -> dict[str, Any]:
+    options: dict[str, Any] = {name: settings[name] for name in _NUMBERS if name in settings}
+    for name in ("metrics", "training_windows"):
+        if name in settings:
+            options[name] = tuple(dict.fromkeys(settings[name]))
+    return options
+
+
+def _dates(settings: Mapping[str, Any]) -> tuple[date, ...]:
+    if "dates" in settings:
+        return tuple(dict.fromkeys(read_day("dates", day) for day in settings["dates"]))
+    if "first" in settings and "last" in settings:
+        return tuple(
+            rolling_dates(settings["first"], settings["last"], settings.get("every", EVERY))
+        )
+    raise SettingError("dates is missing: give dates, or first and last (and every, in days)")
+
+
+def make_engines(
+    names: Sequence[str], settings: Settings, log: Log
+) -> dict[str, Engine | PythonEngine]:
+    """Return engines by name; `settings` gives the `kind` if the name is not a kind.
+
+    A kind is one of `ENGINES`, or `module:name`; see `PythonEngine`.
+    """
+    engines: dict[str, Engine | PythonEngine] = {}
+    for name in names:
+        kind, options = _kind_and_options("engine", name, settings, tuple(ENGINES))
+        if is_engine_address(kind):
+            engines[name] = PythonEngine(kind, options)
+            continue
+        allowed = [f.name for f in fields(ENGINES[kind]) if f.init and f.name != "items"]
+        for option in options:
+            if option not in allowed:
+                raise SettingError(
+                    f"setting {option!r} of engine {name}: not a setting of {kind}; choose from "
+                    f"{', '.join(allowed)}"
+                )
+        if kind == "category":
+            options = {"items": log.items, **options, "level": _choose_level(name, options, log)}
+        engines[name] = ENGINES[kind](**options)
+    return engines
+
+
+def make_methods(names: Sequence[str], settings: Settings) -> tuple[Method, ...]:
+    """Return methods by name, the engine alone first; `settings` is as for engines."""
+    made: dict[str, Method] = {}
+    for name in [BASELINE, *names]:
+        kind, options = _kind_and_options("method", name, settings, tuple(KINDS))
+        is_standard = name == kind and not options
+        own = standard_methods(kind) if is_standard else (Method(name, kind, options),)
+        made |= {method.name: method for method in own}
+    return tuple(made.values())
+
+
+def _kind_and_options(
+    what: str, name: str, settings: Settings, kinds: tuple[str, ...]
+) -> tuple[str, dict[str, Any]]:
+    if not isinstance(name, str):
+        raise SettingError(f"{what} {name!r}: must be a name")
+    options = settings.get(name, {}) if isinstance(settings, Mapping) else None
+    if not isinstance(options, Mapping):
+        raise SettingError(f"[{what}.{name}] must be a table of settings")
+    kind = options.get("kind", name)
+    is_own = what == "engine" and isinstance(kind, str) and is_engine_address(kind)
+    if kind not in kinds and not is_own:
+        more = " or module:name," if what == "engine" else ""
+        raise SettingError(
+            f"{what} {name!r}: must be one of {', '.join(kinds)},{more} or set kind to one of "
+            f"these in [{what}.{name}]"
+        )
+    others = {key: value for key, value in options.items() if key != "kind"}
+    if name in kinds and (kind != name or (name in LEARNING_KINDS and others)):
+        raise SettingError(
+            f"[{what}.{name}]: {name} is the name of a kind with its default settings; use another "
+            f"name and set kind = '{kind}'"
+        )
+    return kind, others
+
+
+def _require_used(what: str, settings: Settings, names: Sequence[str]) -> None:
+    """Raise if there are settings for a name that is not compared; it is probably misspelt."""
+    for name in settings:
+        if name not in names:
+            raise SettingError(
+                f"[{what}.{name}]: this {what} is not in the plan, which has "
+                f"{', '.join(map(str, names))}"
+            )
+
+
+def _choose_level(name: str, options: Mapping[str, Any], log: Log) -> str:
+    """Return the level of a category engine; by default the finest."""
+    if not log.levels:
+        raise SettingError(
+            f"engine {name}: the log has no category; add a column that groups items, or leave the "
+            f"engine out"
+        )
+    level = str(options.get("level", log.levels[-1]))
+    if level not in log.levels:
+        raise SettingError(
+            f"level={level!r} of engine {name}: must be one of {', '.join(log.levels)}"
+        )
+    return level

@@ -1,0 +1,202 @@
+"""The shop: events from Parquet, CSV, or a PostgreSQL or DuckDB database, and the items."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from pathlib import Path
+
+import pyarrow as pa
+
+from trimtab.checks import require_columns
+from trimtab.errors import DataError, SettingError, StoreError
+from trimtab.tables.columns import (
+    CATEGORY,
+    ITEM,
+    NAME,
+    QUANTITY,
+    SCORE,
+    TIMESTAMP,
+    TRAINED_UNTIL,
+    USER,
+    WEIGHT,
+    ColumnMap,
+    own_names,
+)
+from trimtab.tables.files import is_csv, match_id_types, read_table
+from trimtab.tables.log import Log, Window, make_log
+from trimtab.tables.places import Place, as_place, mask_passwords, without_password
+from trimtab.tables.times import as_utc, day_start, microseconds, require_zone
+
+END = date(9999, 1, 1)  # all events of a log are before it
+_ELSEWHERE = (USER, ITEM, TIMESTAMP, SCORE, TRAINED_UNTIL)  # needed, or columns of the lists
+_POSTGRES = ("postgresql", "postgres")
+_DUCKDB = "duckdb"
+_COLUMNS = (USER, ITEM, TIMESTAMP, QUANTITY, CATEGORY, WEIGHT)
+_MISSING = "{kind} support is not installed: pip install trimtab[sql]"
+
+
+@dataclass(frozen=True)
+class ShopData:
+    """The log of events before a day, and the items."""
+
+    log: Log
+    as_of: date
+    items: pa.Table | None  # as given
+    from_csv: tuple[bool, bool]  # events, items: numbers in CSV may be text ids
+
+    def before(self, day: date) -> ShopData:
+        """Return what was known before a day."""
+        log = self.log
+        known = Window.of(day, 1, log.tz).history(log)
+        made = make_log(known, log.tz, self.items, log.name, optional=(WEIGHT,))
+        return replace(self, log=made, as_of=day)
+
+    def names(self) -> pa.Table | None:
+        """Return item_id, name; None when every name is just the id."""
+        items = self.log.items.select([ITEM, NAME])
+        return None if items[NAME].equals(items[ITEM].cast(pa.string())) else items
+
+    def catalogue(self) -> pa.Table | None:
+        """Return item_id, category by the finest level, including items never sold."""
+        if not self.log.levels:
+            return None
+        finest = self.log.levels[-1]
+        if self.items is None or finest not in self.items.column_names:
+            return self.log.catalogue()
+        return self.items.select([ITEM, finest]).rename_columns([ITEM, CATEGORY])
+
+
+def read_shop_data(
+    events: str | Path, query: str | None, tz: str | None, items: str | Path | None,
+    as_of: date | None, columns: ColumnMap | None = None,
+) -> ShopData:  # fmt: skip
+    """Read the events before a day (today if None) and the items."""
+    names = ColumnMap.of(columns)
+    sales, sales_csv = read_events(events, query, tz, names)
+    catalogue = None if items is None else read_table(items, columns=names)
+    in_items = (NAME, CATEGORY) if items is None else ()
+    names.warn_of_unused([sales, catalogue], but=(*_ELSEWHERE, *in_items))
+    from_csv = (sales_csv, items is not None and is_csv(items))
+    sales, catalogue = match_id_types([sales, catalogue], from_csv)
+    own = own_names(sales)
+    needed = (USER, ITEM, TIMESTAMP)
+    require_columns("events", sales.column_names, needed, own)  # a query may lack them
+    stamps, zone = as_utc(sales[TIMESTAMP], tz, name=own.get(TIMESTAMP, TIMESTAMP))
+    # Parsed once: from here on timestamps are UTC, and the time zone of days is passed along.
+    sales = sales.set_column(sales.column_names.index(TIMESTAMP), TIMESTAMP, stamps)
+    day = datetime.now(require_zone(zone)).date() if as_of is None else as_of
+    known = sales.filter(pa.array(microseconds(stamps) < day_start(day, zone)))
+    if known.num_rows == 0:
+        raise DataError(
+            f"events has {sales.num_rows} rows, none of them before {day} ({zone}); check --as-of, "
+            f"--tz and that the log is up to date"
+        )
+    log = make_log(known, zone, catalogue, optional=(WEIGHT,))
+    return ShopData(log, day, catalogue, from_csv)
+
+
+def read_events(
+    events: str | Path, query: str | None, tz: str | None = None, columns: ColumnMap | None = None
+) -> tuple[pa.Table, bool]:
+    """Return events as an Arrow table, and whether they were read from CSV.
+
+    Args:
+        events: a Parquet file, a folder of them, a CSV file, the address of one, or the address of
+            a database: "postgresql://user@host/name" or "duckdb:path.db".
+        query: SQL that selects user_id, item_id, timestamp, and quantity and weight if they exist.
+        tz: the shop's time zone; a database needs it, because its own zone may differ.
+        columns: names of columns in the events.
+    """
+    if is_database(events):
+        if tz is None:
+            raise SettingError(
+                f"events={without_password(str(events))}: a database needs tz=, the shop's time "
+                f"zone, like tz='Europe/London' (--tz on the command line)"
+            )
+        return ColumnMap.of(columns).rename(query_events(str(events), query)), False
+    if query is not None:
+        raise SettingError(
+            f"query={query!r}: events={str(events)!r} is not a database; leave query out, or pass "
+            f"an address like postgresql://user@host/name"
+        )
+    needed = (USER, ITEM, TIMESTAMP)
+    return read_files(events, _COLUMNS, needed, columns), are_csv(events)
+
+
+def read_files(
+    path: str | Place, wanted: Sequence[str] | None = None, needed: Sequence[str] = (),
+    columns: ColumnMap | None = None,
+) -> pa.Table:  # fmt: skip
+    """Return the table in a file or a folder, of Parquet or of CSV files; see `read_table`."""
+    files = csv_files(as_place(path)) or [as_place(path)]
+    tables = [read_table(file, wanted, needed, columns) for file in files]
+    return tables[0] if len(tables) == 1 else pa.concat_tables(tables, promote_options="permissive")
+
+
+def are_csv(path: str | Place) -> bool:
+    """Return whether a file is CSV, or all files in a folder are."""
+    return is_csv(path) or bool(csv_files(as_place(path)))
+
+
+def csv_files(path: Place) -> list[Place]:
+    """Return the CSV files in a folder, by name; none if it has other tables, or is a file."""
+    files: list[Place] = [*path.iterdir()] if path.is_dir() else []
+    shown = sorted((own for own in files if own.name[0] not in "._"), key=lambda own: own.name)
+    return shown if all(map(is_csv, shown)) else []
+
+
+def is_database(events: str | Path) -> bool:
+    """Return whether events is the address of a database, not a file."""
+    scheme, colon, _ = str(events).partition(":")
+    return bool(colon) and scheme.lower() in (*_POSTGRES, _DUCKDB)
+
+
+def query_events(address: str, query: str | None) -> pa.Table:
+    """Return the result of a query as an Arrow table."""
+    if not query:
+        raise SettingError(
+            f"events={without_password(address)}: a database needs query=, like "
+            f"'select user_id, item_id, timestamp from sales' (--query on the command line)"
+        )
+    if address.partition(":")[0].lower() == _DUCKDB:
+        return _query_duckdb(address.partition(":")[2].removeprefix("//"), query)
+    return _query_postgres(address, query)
+
+
+def _query_postgres(address: str, query: str) -> pa.Table:
+    try:
+        from adbc_driver_postgresql import dbapi
+    except ImportError as error:
+        raise SettingError(_MISSING.format(kind="PostgreSQL")) from error
+    try:
+        with dbapi.connect(address) as connection, connection.cursor() as cursor:
+            cursor.execute(query)
+            return cursor.fetch_arrow_table()
+    except dbapi.Error as error:
+        raise StoreError(_describe_failure(address, error)) from error
+
+
+def _query_duckdb(path: str, query: str) -> pa.Table:
+    try:
+        import duckdb
+    except ImportError as error:
+        raise SettingError(_MISSING.format(kind="DuckDB")) from error
+    if not Path(path).exists():
+        raise StoreError(f"{path}: no such file; check the path")
+    try:
+        with duckdb.connect(path, read_only=True) as connection:
+            found = connection.sql(query)
+            if found is None:
+                raise SettingError(f"query={query!r}: must be a SELECT statement")
+            return found.to_arrow_table()
+    except duckdb.Error as error:
+        raise StoreError(_describe_failure(f"{_DUCKDB}:{path}", error)) from error
+
+
+def _describe_failure(address: str, error: Exception) -> str:
+    reason = mask_passwords(str(error), address)
+    return (
+        f"{without_password(address)}: cannot be read ({reason}); check the address and the query"
+    )

@@ -1,0 +1,221 @@
+"""The version being served, and the watcher that loads another one whenever it is published."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from trimtab.abtest.buckets import neutral
+from trimtab.errors import StoreError, TrimtabError
+from trimtab.models import ItemBias, Reranker, Summary
+from trimtab.serve import counters
+from trimtab.serve.ranking import (
+    Lookup,
+    PersonalRanker,
+    Ranker,
+    make_personal_ranker,
+    make_ranker,
+    warm_up,
+)
+from trimtab.serve.settings import Settings
+from trimtab.serve.wire import RefusalError, RefusedVersion, RerankerAnswer, Rules, VersionAnswer
+from trimtab.store import Store, Version
+from trimtab.tables.folders import POINTER
+from trimtab.tables.times import as_datetime
+
+log = logging.getLogger("trimtab.serve")
+POLL_SECONDS = 0.5  # between checks of the store
+RETRY_SECONDS = 30.0  # before a version that could not be loaded is tried again
+_MAX_READS = 20
+_STOP_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class ServedVersion:
+    """A version that is ready to rank lists; it never changes."""
+
+    number: int
+    manifest: Mapping[str, Any]
+    treatment: Ranker
+    personal: PersonalRanker | None  # for users with recent items, if the version has a reranker
+    control: Ranker | None  # only in an A/B test
+    n_items: int
+    summary: Summary
+    rules: Rules
+    loaded_at: str
+
+    def describe(self, refused: RefusedVersion | None) -> VersionAnswer:
+        """Return the answer of /version."""
+        about = None
+        if self.personal is not None:
+            reranker = self.personal.reranker
+            until = as_datetime(reranker.learned_until).isoformat()
+            kept, sources = reranker.summary.kept, list(reranker.summary.sources)
+            about = RerankerAnswer(kept, sources, until, reranker.has_zone)
+        return VersionAnswer(
+            self.number, str(self.manifest["as_of"]), str(self.manifest["created"]), self.n_items,
+            self.treatment.scale, self.rules.unlisted, self.summary.metric, self.summary.k,
+            self.treatment.depth, self.summary.strength, about, self.loaded_at, refused,
+        )  # fmt: skip
+
+
+def prepare_version(
+    version: Version, bias: ItemBias, reranker: Reranker | None, has_test: bool
+) -> ServedVersion:
+    """Return a version ready to rank lists, with a control group if there is an A/B test."""
+    lookup = Lookup(bias.item_ids)
+    treatment = make_ranker(bias, lookup)
+    personal = None if reranker is None else make_personal_ranker(reranker, treatment)
+    control = make_ranker(neutral(bias), lookup) if has_test else None
+    zone, until = (None, 0) if reranker is None else (reranker.has_zone, reranker.learned_until)
+    rules = Rules(lookup.id_type, bias.unlisted, has_test, zone, until)
+    return ServedVersion(
+        version.number, version.manifest, treatment, personal, control, len(bias), bias.summary,
+        rules, current_time(),
+    )  # fmt: skip
+
+
+def current_time() -> str:
+    """Return the current time in UTC as text."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+class StoreWatcher:
+    """Holds the version being served, and checks the store for another one in a thread.
+
+    `current` changes in one assignment, so a request that reads it once uses one version only.
+    """
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self.store = store
+        self.current: ServedVersion | None = None
+        self.refused: RefusedVersion | None = None
+        self._settings = settings
+        self._signature: tuple[int, ...] | None = None
+        self._last_try = 0.0
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="trimtab-watch", daemon=True)
+
+    def served(self) -> ServedVersion:
+        """Return the version to answer a request with; call it once per request."""
+        if self.current is None:
+            raise RefusalError(503, "no version is loaded yet: try again", {"Retry-After": "1"})
+        return self.current
+
+    def load(self) -> None:
+        """Load the current version.
+
+        Raises:
+            StoreError: if it cannot be loaded.
+        """
+        warm_up()
+        self._signature = self._read_signature()
+        try:
+            self._update()
+        except Exception as error:
+            raise StoreError(_reason(error)) from error
+
+    def start(self) -> None:
+        """Load the current version, and start the thread that watches."""
+        self.load()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop the thread; one that hangs on a dead disk is abandoned."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(_STOP_SECONDS)
+
+    def check(self, always: bool = False) -> bool:
+        """Load another version if the store changed; return whether there was one.
+
+        Args:
+            always: Read the store even if it looks unchanged.
+        """
+        with self._lock:
+            signature = self._read_signature()
+            waited = time.monotonic() - self._last_try
+            is_due = self.refused is not None and waited >= RETRY_SECONDS
+            if not (always or is_due or signature != self._signature):
+                return False
+            self._signature, self._last_try = signature, time.monotonic()
+            try:
+                return self._update()
+            except Exception as error:  # a damaged store can cause any error; keep serving
+                self._refuse(error)
+                return False
+
+    def _watch(self) -> None:
+        while not self._stopping.wait(POLL_SECONDS):
+            self.check()
+
+    def _read_signature(self) -> tuple[int, ...] | None:
+        """Return numbers that change whenever the pointer is replaced; None if it is missing."""
+        try:
+            found = (self.store.folder / POINTER).stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_ino, found.st_size
+
+    def _update(self) -> bool:
+        version, before = self.store.current(), self.current
+        if before and (before.number, before.manifest) == (version.number, version.manifest):
+            self._set_refused(None)
+            return False
+        has_test = self._settings.experiment is not None
+        now = prepare_version(*read_current(self.store, self._settings.strength), has_test)
+        self.current = now
+        counters.set_version(now.number)
+        self._set_refused(None)
+        if before is not None:
+            counters.swaps.inc()
+            log.info("now serving version %d (was %d)", now.number, before.number)
+        return True
+
+    def _refuse(self, error: Exception) -> None:
+        try:
+            number = self.store.serving()
+        except Exception:  # the pointer itself may be damaged
+            number = None
+        refused = RefusedVersion(number, _reason(error), current_time())
+        counters.refusals.inc()
+        if self.refused is None or self.refused.reason != refused.reason:
+            name = "the store" if number is None else f"version {number}"
+            log.warning("cannot load %s: %s", name, refused.reason)
+        self._set_refused(refused)
+
+    def _set_refused(self, refused: RefusedVersion | None) -> None:
+        self.refused = refused
+        counters.refused.set(refused is not None)
+
+
+def read_current(store: Store, strength: float) -> tuple[Version, ItemBias, Reranker | None]:
+    """Read the current version; read again if it was removed meanwhile.
+
+    All its files must be whole. The biases of a version with a reranker are those of the reranker.
+    """
+    for _ in range(_MAX_READS):
+        version = store.current()
+        try:
+            bias, reranker = version.bias(), version.reranker()
+        except StoreError:
+            if store.current().number == version.number:
+                raise
+            continue
+        if reranker is None:
+            return version, bias.with_strength(strength), None
+        reranker = reranker.with_strength(strength)
+        return version, reranker.bias, reranker
+    raise StoreError(
+        f"{store.folder}: versions are removed before they can be read; publish less often"
+    )
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, TrimtabError) else f"cannot be read ({error!r})"

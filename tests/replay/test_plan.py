@@ -1,0 +1,239 @@
+"""Backtests, reports and the demo from the command line, and their errors."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import sysconfig
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from trimtab.cli import main
+from trimtab.cli.experiments import DEMO, QUICK_DEMO
+from trimtab.datasets import generate_items, generate_log, make_log
+from trimtab.replay import make_plan
+from trimtab.tables.files import write_table
+
+HOSTILE = "</script><img src=x onerror=alert(1)>"
+N_ITEMS = 60
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("experiments")
+    log = generate_log(
+        n_users=150, n_items=N_ITEMS, days=60, purchases_per_user=20, drift=1, seed=6
+    )
+    write_table(log, place / "events.parquet")
+    naive = log.set_column(2, "timestamp", log["timestamp"].cast(pa.timestamp("us")))
+    write_table(naive, place / "naive.parquet")
+    categories = [f"c{c}" for c in generate_items(N_ITEMS, 1, 6).category]
+    names = [f"{HOSTILE} {item}" for item in range(N_ITEMS)]
+    catalogue = pa.table({"item_id": np.arange(N_ITEMS), "name": names, "aisle": categories})
+    write_table(catalogue, place / "items.parquet")
+    write_table(with_a_gap(log), place / "gap.parquet")
+    (place / "broken.toml").write_text("dates = [")
+    (place / "odd.toml").write_text('colour = "red"')
+    return place
+
+
+def with_a_gap(log: pa.Table) -> pa.Table:
+    """Return a log with one event on the first of January, and no others before the sixth."""
+    late = log.filter(pa.array(log["timestamp"].to_numpy() >= np.datetime64("2026-01-06")))
+    first_day = pa.array([np.datetime64("2026-01-01", "us")]).cast(log.schema[2].type)
+    return pa.concat_tables([late.slice(0, 1).set_column(2, "timestamp", first_day), late])
+
+
+@pytest.fixture
+def run_main(folder, monkeypatch, capsys):
+    """Runs the command in this process: exit status and stderr."""
+
+    def run(*arguments: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["trimtab", *arguments])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        return stopped.value.code, capsys.readouterr().err
+
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield run
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+FLAGS = (
+    "--log", "events.parquet", "--items", "items.parquet", "--engine", "markov", "--engine",
+    "category", "--method", "default", "--metric", "ndcg", "--k", "5", "--n-listed", "15",
+)  # fmt: skip
+
+
+def test_flags_results_and_page(folder, trimtab_with_extras):
+    run = trimtab_with_extras(
+        "backtest", *FLAGS, "--date", "2026-02-20", "--out", "out", cwd=folder
+    )
+    assert run.returncode == 0, run.stderr
+    assert "4 results in out/results.parquet" in run.stdout
+    assert "the bias with default settings" in run.stdout.lower()
+    assert "on markov" in run.stdout
+    table = pq.read_table(folder / "out" / "results.parquet")
+    assert set(table["method"].to_pylist()) == {"long", "default"}
+    page = (folder / "out" / "report.html").read_text()
+    assert HOSTILE not in page
+    assert "&lt;/script&gt;&lt;img src=x onerror=alert(1)&gt;" in page
+
+    again = trimtab_with_extras("report", "--results", "out", "--out", "again.html", cwd=folder)
+    assert again.returncode == 0, again.stderr
+    assert (folder / "again.html").read_text() == page
+
+
+def test_a_file_with_flags_over_it(folder, trimtab_with_extras):
+    (folder / "plan.toml").write_text(
+        'log = "events.parquet"\ndates = ["2026-02-20"]\nengines = ["popularity"]\n'
+        'methods = ["ratio"]\nmetrics = ["acc"]\n'
+    )
+    run = trimtab_with_extras(
+        "backtest", "plan.toml", "--first", "2026-02-10", "--last", "2026-02-20", "--every", "10",
+        "--out", "filed", "--no-report", cwd=folder,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    table = pq.read_table(folder / "filed" / "results.parquet")
+    assert set(table["date"].to_pylist()) == {"2026-02-10", "2026-02-20"}
+    assert set(table["engine"].to_pylist()) == {"popularity"}
+    assert not (folder / "filed" / "report.html").exists()
+
+
+REFUSALS = {
+    "a date outside the log": (
+        [*FLAGS, "--date", "2031-01-01"],
+        "as_of=2031-01-01.*2026-01-05",
+    ),
+    "an empty window": (
+        [*FLAGS, "--date", "2026-01-06", "--recent-days", "1", "--log", "gap.parquet"],
+        "recent window, 2026-01-05 to 2026-01-05",
+    ),
+    "no returning users": (
+        [*FLAGS, "--date", "2026-01-06", "--recent-days", "3"],
+        "no buyer of the recent window, 2026-01-03 to 2026-01-05",
+    ),
+    "an unknown category level": (
+        [*FLAGS, "--date", "2026-02-20", "--level", "shelf"],
+        "level='shelf' of engine category.*aisle",
+    ),
+    "a time without a zone": (
+        [*FLAGS, "--log", "naive.parquet", "--date", "2026-02-20"],
+        "'timestamp' of events.*tz=",
+    ),
+    "no dates": ([*FLAGS], "dates.*first.*last"),
+    "dates twice": (
+        [*FLAGS, "--date", "2026-02-20", "--first", "2026-02-10", "--last", "2026-02-20"],
+        "--date.*--first.*--last",
+    ),
+    "a level without its engine": (
+        [
+            "--log",
+            "events.parquet",
+            "--engine",
+            "markov",
+            "--date",
+            "2026-02-20",
+            "--level",
+            "aisle",
+        ],
+        "--level aisle.*--engine category",
+    ),
+    "every without a first": (
+        [*FLAGS, "--date", "2026-02-20", "--every", "3"],
+        "--every.*--first.*--last",
+    ),
+    "no such plan": (["nothing.toml"], "nothing.toml"),
+    "a plan that is not TOML": (["broken.toml"], "broken.toml.*TOML"),
+    "a plan with unknown words": (["odd.toml"], "'colour' in odd.toml.*log, tz"),
+    "no such log": ([*FLAGS, "--log", "no.parquet", "--date", "2026-02-20"], "no.parquet"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_errors_are_one_sentence(name, folder, run_main):
+    arguments, message = REFUSALS[name]
+    status, stderr = run_main("backtest", *arguments, "--out", "refused")
+    assert status == 2
+    assert re.match(f"trimtab: .*{message}.*\n$", stderr)
+    assert not (folder / "refused").exists()
+
+
+def test_an_interrupt_ends_the_run_and_leaves_a_page_of_finished_cells(folder):
+    script = Path(sysconfig.get_path("scripts")) / "trimtab"
+    days = ("--first", "2026-01-20", "--last", "2026-02-20", "--every", "1")
+    command = [script, "backtest", *FLAGS, *days, "--out", "stopped"]
+    run = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
+    try:
+        patience = time.monotonic() + 120
+        while not list((folder / "stopped").rglob("about.json")):
+            assert time.monotonic() < patience
+            time.sleep(0.02)
+        run.send_signal(signal.SIGINT)
+        _, words = run.communicate(timeout=60)
+    finally:
+        run.kill()
+    assert run.returncode == 130
+    *lines, last = words.splitlines()
+    assert re.match("trimtab: stopped", last)
+    assert all(
+        re.match(rf"{place} of 64: 2026-01-2\d \w+, ", line) for place, line in enumerate(lines, 1)
+    )
+    (title,) = re.findall("<h1>.*</h1>", (folder / "stopped" / "report.html").read_text())
+    assert re.search(r"\(incomplete: \d of 64 finished\)", title)
+
+
+def test_a_log_without_a_time_zone_needs_tz(folder, trimtab_with_extras):
+    run = trimtab_with_extras(
+        "backtest", *FLAGS, "--log", "naive.parquet", "--tz", "Europe/London", "--date",
+        "2026-02-20", "--out", "zoned", "--no-report", cwd=folder,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+
+
+def test_a_missing_library_is_named(folder, trimtab):
+    run = trimtab("backtest", *FLAGS, "--date", "2026-02-20", "--out", "bare", cwd=folder)
+    assert run.returncode == 2
+    assert "altair" in run.stderr
+    assert "trimtab[report]" in run.stderr
+    run = trimtab(
+        "backtest", "--log", "events.parquet", "--engine", "factorization", "--method", "ratio",
+        "--date", "2026-02-20", "--out", "bare", "--no-report", cwd=folder,
+    )  # fmt: skip
+    assert run.returncode == 2
+    assert "SciPy" in run.stderr
+    assert "trimtab[engines]" in run.stderr
+
+
+def test_a_report_without_results_is_refused(run_main):
+    status, stderr = run_main("report", "--results", "nowhere")
+    assert status == 2
+    assert "nowhere" in stderr
+
+
+def test_the_demo_is_the_papers_experiment(folder):
+    """The demo itself takes a minute; this checks its plan."""
+    log = make_log(pq.read_table(folder / "events.parquet"))
+    plan, quick = (make_plan(own, log) for own in (DEMO, QUICK_DEMO))
+    assert [str(day) for day in plan.dates] == ["2010-07-07", "2010-11-10"]
+    assert (plan.k, plan.recent_days, plan.test_days, plan.n_listed) == (10, 3, 7, 50)
+    assert set(plan.engines) == {"markov", "factorization"}
+    assert (quick.dates, set(quick.engines)) == (plan.dates[1:], {"markov"})
+    assert [method.name for method in quick.methods] == [method.name for method in plan.methods]
+    assert [method.name for method in plan.methods] == [
+        "long", "truncate", "decay", "distrdiff", "ratio", "bestsellers-1", "bestsellers-3",
+        "bestsellers-7", "paper", "default", "reranker",
+    ]  # fmt: skip
+    assert plan.training_windows == (7, 30, 91, 182)
