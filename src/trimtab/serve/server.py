@@ -12,6 +12,7 @@ import errno
 import functools
 import gc
 import logging
+import math
 import multiprocessing
 import os
 import signal
@@ -36,7 +37,7 @@ __all__ = ["run"]
 OnReady = Callable[[int, str], None]
 log = logging.getLogger("trimtab.serve")
 _HEADER_BYTES = 65_536
-_LOOK_SECONDS = 0.02
+_LOOK_SECONDS = 0.05
 _GRACE_SECONDS = 15.0  # for the requests that were sent before the end
 _CUT_OFF = signal.SIGUSR1  # ends a worker whatever it waits for
 _LOGGING = {
@@ -118,6 +119,7 @@ class _Server(MPServer):  # type: ignore[misc]
             http=HTTPModes.http1, http1_settings=limits, websockets=False,
             log_dictconfig=_LOGGING, log_enabled=False, respawn_failed_workers=True,
         )  # fmt: skip
+        self.main_loop_interrupt = _PolledEvent()
 
     def signal_handler_reload(self, *_: Any, **__: Any) -> None:
         """Make all workers check the store, instead of replacing them."""
@@ -160,6 +162,20 @@ class _Server(MPServer):  # type: ignore[misc]
         cut_off.start()
         super()._stop_workers()
         cut_off.cancel()
+
+
+class _PolledEvent(threading.Event):
+    """An event that signal handlers may set while the main thread waits for it.
+
+    Python notices a signal that arrives just before a wait only when the wait ends, and a handler
+    that interrupts the event's own wait can find its lock taken; so look often, without the lock.
+    """
+
+    def wait(self, timeout: float | None = None) -> bool:
+        until = math.inf if timeout is None else time.monotonic() + timeout
+        while not self.is_set() and time.monotonic() < until:
+            time.sleep(_LOOK_SECONDS)
+        return self.is_set()
 
 
 @contextlib.contextmanager
