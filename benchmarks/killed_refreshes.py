@@ -38,8 +38,8 @@ import pyarrow.parquet as pq
 from trimtab.cli import app, guarded
 from trimtab.datasets import generate_log, make_log
 from trimtab.engines import Markov
+from trimtab.replay.windows import Window
 from trimtab.store import Store
-from trimtab.tables.log import Window
 from trimtab.tables.times import as_datetime
 
 FIRST = date(2026, 2, 10)

@@ -18,7 +18,8 @@ import pyarrow as pa
 import trimtab as tt
 from trimtab.datasets import generate_log, make_log
 from trimtab.engines import Markov
-from trimtab.tables.log import Log, Window
+from trimtab.replay.windows import Window
+from trimtab.tables.log import Log
 from trimtab.tables.times import as_datetime
 
 AIM_TIME, AIM_OBJECTIVE = 0.5, 0.005

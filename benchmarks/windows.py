@@ -20,7 +20,8 @@ import trimtab as tt
 from trimtab.datasets import load_complete_journey, read_log
 from trimtab.engines import Markov
 from trimtab.replay.timeline import split_log
-from trimtab.tables.log import Log, Window
+from trimtab.replay.windows import Window
+from trimtab.tables.log import Log
 from trimtab.tables.times import as_datetime
 
 DAYS = 3

@@ -16,9 +16,9 @@ from shops import AS_OF, FIRST, TONIGHT, Shop, run_in_process
 from stores import publish
 from trimtab.daily import RealisedLift, realised_lifts
 from trimtab.errors import SettingError, StoreError
+from trimtab.replay.windows import Window, event_times
 from trimtab.store import Store, Version
 from trimtab.tables.folders import checksum
-from trimtab.tables.log import Window, event_times
 
 QUICK = tt.BiasLearner(method="ascent")
 DAYS = 3  # the log ends on 24 February, four days after AS_OF

@@ -23,9 +23,10 @@ from trimtab.daily.publish_checks import unchanged_share
 from trimtab.errors import BusyError, DataError, RefusedError, SettingError, StoreError
 from trimtab.replay import large_lists
 from trimtab.replay.dated_lists import find_lists
+from trimtab.replay.windows import Window, event_times
 from trimtab.store import Store
 from trimtab.store.writer import open_writer
-from trimtab.tables.log import Window, event_times, make_log
+from trimtab.tables.log import make_log
 
 QUICK = tt.BiasLearner(method="ascent")
 pytestmark = pytest.mark.xdist_group("shop")

@@ -18,8 +18,8 @@ import trimtab as tt
 from shops import AS_OF, TONIGHT, Shop, doubt, run_in_process
 from trimtab.daily import realised_lifts
 from trimtab.errors import DataError, RefusedError, SettingError, StoreError
+from trimtab.replay.windows import Window
 from trimtab.store import Store, Version
-from trimtab.tables.log import Window
 
 MIDNIGHT = datetime(AS_OF.year, AS_OF.month, AS_OF.day, tzinfo=UTC)
 DAYS = 3  # the log ends on 24 February, four days after AS_OF

@@ -17,9 +17,9 @@ from trimtab.datasets import make_log
 from trimtab.engines import Repeat
 from trimtab.errors import DataError, RefusedError
 from trimtab.replay.leaked_lists import leave_out_leaked
+from trimtab.replay.windows import Window
 from trimtab.store import Store
 from trimtab.tables.files import write_table
-from trimtab.tables.log import Window
 from trimtab.tables.times import as_datetime
 
 QUICK = tt.BiasLearner(method="ascent")

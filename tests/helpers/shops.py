@@ -20,7 +20,8 @@ from trimtab.cli import app, guarded
 from trimtab.daily import Refresh
 from trimtab.datasets import generate_log, make_log
 from trimtab.engines import Markov
-from trimtab.tables.log import Log, Window
+from trimtab.replay.windows import Window
+from trimtab.tables.log import Log
 from trimtab.tables.times import as_datetime
 
 N_ITEMS = 120

@@ -25,8 +25,9 @@ from trimtab.replay.methods import Case
 from trimtab.replay.plan import make_plan, read_plan_file
 from trimtab.replay.results import CELLS, SCHEMAS, CellDone, Pace, Results, load_results
 from trimtab.replay.timeline import earlier_windows, recent_window, split_log
+from trimtab.replay.windows import Window, event_times
 from trimtab.report.backtest.backtest_page import build_page
-from trimtab.tables.log import Log, Window, event_times
+from trimtab.tables.log import Log
 
 N_ITEMS = 80
 EVENTS = generate_log(n_users=250, n_items=N_ITEMS, days=70, purchases_per_user=25, drift=1, seed=3)

@@ -18,8 +18,8 @@ from trimtab.engines import Repeat
 from trimtab.replay.dated_lists import find_lists
 from trimtab.replay.leaked_lists import find_leaks
 from trimtab.replay.results import Results
+from trimtab.replay.windows import Window
 from trimtab.store import Store
-from trimtab.tables.log import Window
 from trimtab.tables.times import as_datetime
 
 QUICK = tt.BiasLearner(method="ascent")

@@ -20,7 +20,8 @@ from trimtab.replay.methods import RERANKER, Case, Method
 from trimtab.replay.plan import make_plan
 from trimtab.replay.results import Results
 from trimtab.replay.timeline import earlier_windows, split_log
-from trimtab.tables.log import Log, Window
+from trimtab.replay.windows import Window
+from trimtab.tables.log import Log
 
 LOG = habit_log()
 SETTINGS = {

@@ -14,7 +14,8 @@ import pytest
 
 from trimtab.datasets import load_complete_journey, load_gift_shop, make_log, read_log
 from trimtab.errors import DataError, SettingError, StoreError
-from trimtab.tables.log import Log, Window, find_holes
+from trimtab.replay.windows import Window, find_holes
+from trimtab.tables.log import Log
 from trimtab.tables.times import has_zone
 
 EVENTS = pa.table(

@@ -17,10 +17,11 @@ from trimtab.replay.large_lists import LIST_COLUMNS, LargeLists, distinct_items
 from trimtab.replay.outcome import rank_as_engine
 from trimtab.replay.shop import ShopData
 from trimtab.replay.training import Training
+from trimtab.replay.windows import HOLE, Window, compare_weekday, event_times, find_holes
 from trimtab.store import Store
 from trimtab.tables.columns import ITEM, RANK, USER, own_names
 from trimtab.tables.files import match_id_types
-from trimtab.tables.log import HOLE, Log, Window, compare_weekday, event_times, find_holes
+from trimtab.tables.log import Log
 from trimtab.tables.rows import ParquetRows, Rows, TableRows
 from trimtab.tables.vocabulary import IdColumn, Vocabulary, id_column
 

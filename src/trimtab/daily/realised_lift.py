@@ -25,9 +25,9 @@ from trimtab.replay.dated_lists import DatedLists, find_lists
 from trimtab.replay.outcome import judge
 from trimtab.replay.shop import END, ShopData, read_shop_data
 from trimtab.replay.training import read_lists
+from trimtab.replay.windows import HOLE, Window, event_times, find_holes, rows_of_users
 from trimtab.store import Store, Version
 from trimtab.tables.columns import ITEM, SCORE, USER, WEIGHT, ColumnMap, GivenColumns
-from trimtab.tables.log import HOLE, Window, event_times, find_holes, rows_of_users
 from trimtab.tables.places import Place, as_place
 from trimtab.tables.times import as_datetime, local_day, read_day, require_zone
 

@@ -63,12 +63,12 @@ from trimtab.replay.leaked_lists import LeakedListsError
 from trimtab.replay.plan import WINDOWS
 from trimtab.replay.shop import ShopData, read_shop_data
 from trimtab.replay.training import Training, read_training
+from trimtab.replay.windows import recent_windows
 from trimtab.store import Store, Version
 from trimtab.store.versions import LISTS, NAMES, TOP
 from trimtab.store.writer import open_writer
 from trimtab.tables.columns import WEIGHT, ColumnMap, GivenColumns
 from trimtab.tables.files import write_table
-from trimtab.tables.log import recent_windows
 from trimtab.tables.places import Address, as_place, without_password
 from trimtab.tables.times import read_day, require_zone
 

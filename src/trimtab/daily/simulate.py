@@ -36,9 +36,10 @@ from trimtab.replay.dated_folder import DatedFolder
 from trimtab.replay.outcome import judge, rank_as_of
 from trimtab.replay.python_engines import OwnEngine, describe_engine, make_lists
 from trimtab.replay.results import INCOMPLETE, Done, Pace
+from trimtab.replay.windows import Window, event_times, recent_windows
 from trimtab.tables.columns import TRAINED_UNTIL, WEIGHT
 from trimtab.tables.files import read_table, write_table
-from trimtab.tables.log import Log, Window, event_times, recent_windows
+from trimtab.tables.log import Log
 from trimtab.tables.times import local_day
 
 Step = Callable[[str], None]

@@ -41,9 +41,10 @@ from trimtab.replay.results import (
     save_cell,
 )
 from trimtab.replay.timeline import Split, split_log
+from trimtab.replay.windows import HOLE, Weekday, Window, event_times, find_holes, recent_windows
 from trimtab.tables.columns import ITEM, TIMESTAMP, USER, WEIGHT
 from trimtab.tables.files import require_writable_folder
-from trimtab.tables.log import HOLE, Log, Weekday, Window, event_times, find_holes, recent_windows
+from trimtab.tables.log import Log
 from trimtab.tables.times import local_day, microseconds
 
 

@@ -16,8 +16,9 @@ from trimtab.replay.leaked_lists import LeakedListsError, find_leaks
 from trimtab.replay.shop import END, ShopData, read_shop_data
 from trimtab.replay.timeline import Split, split_log
 from trimtab.replay.training import Training, read_lists, read_training
+from trimtab.replay.windows import Window, event_times, rows_of_users
 from trimtab.tables.columns import USER, ColumnMap, GivenColumns
-from trimtab.tables.log import Log, Window, event_times, rows_of_users
+from trimtab.tables.log import Log
 from trimtab.tables.places import as_place
 from trimtab.tables.times import local_day
 

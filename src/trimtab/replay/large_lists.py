@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from trimtab.parts.files import open_files, write_parts
 from trimtab.replay.dated_lists import DatedLists
+from trimtab.replay.windows import rows_of_users
 from trimtab.tables.columns import ITEM, SCORE, USER
-from trimtab.tables.log import rows_of_users
 from trimtab.tables.rows import ParquetRows
 from trimtab.tables.vocabulary import is_text, plain_type
 

@@ -24,8 +24,9 @@ import pyarrow.compute as pc
 
 from trimtab.errors import DataError, RefusedError, warn
 from trimtab.metrics.evaluation import evaluate_units
+from trimtab.replay.windows import Window, event_times, rows_of_users
 from trimtab.tables.columns import ITEM, TIMESTAMP, USER
-from trimtab.tables.log import Log, Window, event_times, rows_of_users
+from trimtab.tables.log import Log
 from trimtab.tables.times import microseconds
 from trimtab.tables.vocabulary import Vocabulary, id_column
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from trimtab.checks import require_columns
 from trimtab.errors import DataError, SettingError, StoreError
+from trimtab.replay.windows import Window
 from trimtab.tables.columns import (
     CATEGORY,
     ITEM,
@@ -25,7 +26,7 @@ from trimtab.tables.columns import (
     own_names,
 )
 from trimtab.tables.files import is_csv, match_id_types, read_table
-from trimtab.tables.log import Log, Window, make_log
+from trimtab.tables.log import Log, make_log
 from trimtab.tables.places import Place, as_place, mask_passwords, without_password
 from trimtab.tables.times import as_utc, day_start, microseconds, require_zone
 

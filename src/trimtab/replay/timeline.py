@@ -23,8 +23,9 @@ import pyarrow.compute as pc
 from trimtab.arrays import Ints
 from trimtab.checks import MOST_DAYS, require_whole
 from trimtab.errors import DataError, SettingError
+from trimtab.replay.windows import Window, find_holes, recent_windows
 from trimtab.tables.columns import TIMESTAMP, USER
-from trimtab.tables.log import Log, Window, find_holes, recent_windows
+from trimtab.tables.log import Log
 from trimtab.tables.times import day_start, local_day, microseconds, read_day
 
 

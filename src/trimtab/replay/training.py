@@ -28,9 +28,10 @@ from trimtab.replay.large_lists import (
 )
 from trimtab.replay.leaked_lists import leave_out_leaked
 from trimtab.replay.shop import ShopData
+from trimtab.replay.windows import HOLE, Window, find_holes, rows_of_users, stack_windows
 from trimtab.tables.columns import CATEGORY, ITEM, USER, WINDOW, Table, own_names, require_numbers
 from trimtab.tables.files import match_id_types
-from trimtab.tables.log import HOLE, Log, Window, find_holes, rows_of_users, stack_windows
+from trimtab.tables.log import Log
 from trimtab.tables.rows import Rows, TableRows
 
 Learner = BiasLearner | RerankLearner

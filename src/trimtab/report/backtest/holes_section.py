@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from trimtab.replay.results import HOLE_WINDOWS
+from trimtab.replay.windows import HOLE
 from trimtab.report.backtest.overview import Overview
 from trimtab.report.blocks import Cell, Section, Table
 from trimtab.report.words import capitalize, count, counted, day, join_words
-from trimtab.tables.log import HOLE
 
 _NAMED = 5  # dates named in a sentence
 
