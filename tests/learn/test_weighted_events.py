@@ -45,7 +45,7 @@ def add_weight(table: pa.Table, weight: float) -> pa.Table:
 
 
 def test_learning_for_orders_serves_orders(shop, learned):
-    """Clicks and orders disagree. The figures are on docs/method.md."""
+    """Clicks and orders disagree. The figures are on docs/benchmarks.md."""
     alike = tt.BiasLearner().fit(shop.recs, shop.recent, history=shop.history)
     found, by_clicks = (shop.lift(bias.apply(shop.tonight)) for bias in (learned, alike))
     assert found > 0.3
