@@ -17,14 +17,7 @@ WIDTH = 960
 SHOTS = {
     "report-headline": ("#headline h2", "#headline .tiles"),
     "report-methods": ("#methods .table >> nth=0", "#methods .table >> nth=0"),
-    "report-engines": ("#engines .table >> nth=0", "#engines .table >> nth=0"),
     "report-parts": ("#parts .panels >> nth=0", "#parts .panels >> nth=0"),
-    "report-coverage": ("#coverage .panels >> nth=0", "#coverage .panels >> nth=0"),
-    "report-divergence": ("#coverage .panels >> nth=1", "#coverage .panels >> nth=1"),
-    "report-objectives": ("#objectives .small >> nth=2", "#objectives .small >> nth=3"),
-    "report-sellers": ("#sellers .panels >> nth=0", "#sellers .panels >> nth=0"),
-    "report-windows": ("#windows .panels >> nth=0", "#windows .panels >> nth=0"),
-    "report-curves": ("#curves .panels >> nth=0", "#curves .panels >> nth=0"),
     "report-moved": ("#moved .panels >> nth=3", "#moved .panels >> nth=3"),
 }
 MARGIN = 12
