@@ -27,10 +27,7 @@ nitpicky = True
 # Only names of this site can be links: other projects' inventories would have to be fetched.
 nitpick_ignore_regex = [
     (r"py:.*", r"(?!trimtab).*"),
-    (r"py:.*", r"trimtab\.arrays\.(Lists|Sets)"),  # internal
-    (r"py:.*", r"trimtab\.replay\.(rivals\.AnyEngine|training\.Training)"),  # internal
-    (r"py:.*", r"trimtab\.models\.model\.Forecast"),  # three numbers
-    (r"py:.*", r"trimtab\.tables\.columns\.ColumnMap"),  # what the command line passes
+    (r"py:class", r"trimtab\..*"),  # types of arguments and results that are not promised
 ]
 
 myst_enable_extensions = ["attrs_block", "colon_fence", "deflist"]

@@ -18,10 +18,7 @@ _PLAIN = {
     "date": "date", "pa.Table": "Arrow table",
 }  # fmt: skip
 # Results that callers do not construct: their constructors are hidden.
-_RESULTS = {
-    "DriftData", "Folded", "ItemBias", "Items", "Log", "Month", "Refreshed", "Results", "Split",
-    "Summary", "UserItems", "Version",
-}  # fmt: skip
+_RESULTS = {"Folded", "ItemBias", "Summary", "Version"}
 
 
 def add_fields(

@@ -11,9 +11,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from trimtab.adapters import UserItems, recs_from, user_items
+from trimtab.adapters import recs_from, user_items
 from trimtab.errors import (
-    BusyError,
     DataError,
     GuardWarning,
     RefusedError,
@@ -25,19 +24,17 @@ from trimtab.errors import (
 from trimtab.learn import BiasLearner, RerankLearner
 from trimtab.metrics.evaluation import evaluate
 from trimtab.metrics.per_user import lift
-from trimtab.models import ItemBias, Reranker, RerankSummary, Summary
+from trimtab.models import ItemBias, Reranker, Summary
 from trimtab.store import Store, Version
 from trimtab.version import __version__
 
 __all__ = [
     "BiasLearner",
-    "BusyError",
     "DataError",
     "GuardWarning",
     "ItemBias",
     "RefusedError",
     "RerankLearner",
-    "RerankSummary",
     "Reranker",
     "SettingError",
     "Store",
@@ -45,7 +42,6 @@ __all__ = [
     "Summary",
     "TrimtabError",
     "TrimtabWarning",
-    "UserItems",
     "Version",
     "__version__",
     "evaluate",

@@ -14,6 +14,7 @@ from scipy import sparse
 import trimtab as tt
 from adapter_cases import CASES, PERSONAL, Case, case, checkerboard, events, random_counts
 from trimtab import DataError, SettingError
+from trimtab.adapters import UserItems
 from trimtab.tables.columns import read_frame
 
 N = 8
@@ -154,7 +155,7 @@ def _arrays(given: Case) -> list[np.ndarray]:
     """What of a case can be looked into: matrices and factors."""
     found = [given.scores]
     for part in (given.model, *given.options.values()):
-        matrix = part.matrix if isinstance(part, tt.UserItems) else part
+        matrix = part.matrix if isinstance(part, UserItems) else part
         if sparse.issparse(matrix):
             found += [matrix.data, *matrix.nonzero()]
         elif isinstance(part, tuple):

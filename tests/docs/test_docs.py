@@ -14,6 +14,7 @@ Each page runs in its own folder:
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import doctest
 import importlib
@@ -40,6 +41,7 @@ import pyarrow.parquet as pq
 import pytest
 from markdown_it import MarkdownIt
 
+import trimtab
 from trimtab.cli import app, guarded, printing
 from trimtab.engines import Markov
 
@@ -51,6 +53,7 @@ PAGES = {
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     if "_build" not in path.parts
 }
+API = PAGES["docs/api.md"]
 NEED_JAVA = ("docs/scaling.md",)
 OTHER_ENVIRONMENTS = {"docs/engines/lenskit.md": "lenskit", "docs/engines/rectools.md": "rectools"}
 MODULES = [
@@ -59,6 +62,7 @@ MODULES = [
     if ">>> " in path.read_text()
 ]
 DIRECTIVES = ("{eval-rst}", "{toctree}", "{note}", "{tip}", "{warning}", "{figure}", "{image}")
+PROMISED = set(re.findall(r"^\.\. auto(?:class|function|exception):: trimtab\.(.+)", API, re.M))
 SHELL_SYNTAX = set("|&;<>$`")
 COMMAND = re.compile(r"\s*(\$ |>>> |(pip|trimtab|make|python|import|from|cd|curl) [\w.-]+\S)")
 BY_HAND = re.compile(r"<!-- by hand: .{10,} -->\s*$", re.S)
@@ -94,9 +98,8 @@ def blocks_of(text: str) -> list[Block]:
 
 
 BLOCKS = {page: blocks_of(text) for page, text in PAGES.items()}
-WITH_CODE = [
-    page for page, blocks in BLOCKS.items() if {b.kind for b in blocks} & {"python", "console"}
-]
+KINDS = {page: {block.kind for block in blocks} for page, blocks in BLOCKS.items()}
+WITH_CODE = [page for page, kinds in KINDS.items() if kinds & {"python", "console"}]
 
 
 def lists_made_before(events: pa.Table, day: str) -> pa.Table:
@@ -321,6 +324,36 @@ def test_docstring_examples(name: str) -> None:
     failed, tried = doctest.testmod(module)
     assert tried > 0
     assert failed == 0
+
+
+def test_few_names_are_promised() -> None:
+    assert set(trimtab.__all__) - {"__version__"} <= PROMISED
+    assert len(PROMISED) <= 45
+    for name in PROMISED:
+        package, _, last = f"trimtab.{name}".rpartition(".")
+        assert hasattr(importlib.import_module(package), last), name
+
+
+@pytest.mark.parametrize("page", [page for page in WITH_CODE if "python" in KINDS[page]])
+def test_examples_use_promised_names(page: str) -> None:
+    used = {
+        name
+        for block in BLOCKS[page]
+        if block.kind == "python"
+        for node in ast.walk(ast.parse(block.text))
+        for name in names_of(node)
+    }
+    packages = {name.rpartition(".")[0] for name in PROMISED}
+    assert used - PROMISED - packages - {"__version__"} == set()
+
+
+def names_of(node: ast.AST) -> Iterator[str]:
+    """The names of the package that a line of code uses, `trimtab.` left off."""
+    if isinstance(node, ast.ImportFrom) and str(node.module).partition(".")[0] == "trimtab":
+        package = str(node.module).removeprefix("trimtab").removeprefix(".")
+        yield from (f"{package}.{alias.name}".lstrip(".") for alias in node.names)
+    elif found := re.fullmatch(r"tt\.((\w+)(\.\w+)?)", ast.unparse(node)):
+        yield found[2] if found[2] in trimtab.__all__ else found[1]
 
 
 def test_the_readme_names_the_two_commands() -> None:

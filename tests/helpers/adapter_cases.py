@@ -18,7 +18,7 @@ import pandas as pd
 import pyarrow as pa
 from scipy import sparse
 
-from trimtab import UserItems, user_items
+from trimtab.adapters import UserItems, user_items
 
 LIBRARY = os.environ.get("TRIMTAB_TEST_LIBRARY", "")
 OTHERS = ("lenskit", "rectools")
