@@ -1,160 +1,510 @@
-"""Error rates and power of A/B tests, over thousands of generated tests with fixed seeds.
+"""Error rates, coverage and power of A/B tests, over thousands of generated tests.
 
-python benchmarks/abtest_runs.py                           # an hour, most for unequal buckets
-python benchmarks/abtest_runs.py --parts chance cuped plan # minutes
-python benchmarks/abtest_runs.py --runs 200                # quick; its limits are for 2,000
+python benchmarks/abtest_runs.py results.jsonl               # an hour on one core for 2,000 runs
+python benchmarks/abtest_runs.py results.jsonl --runs 0      # the table of what there is
 
-A/A: how often a difference is found without one. Peeking: the same at any of 14 looks, with
-intervals for one look and for every look. CUPED: its variance over the plain variance, compared
-with 1 - ρ². Plan: how often the planned number of emails detects the planned lift. The parts
-unequal, lifts, looks and power are in abtest_unequal.py; ramp, margin, ramped-looks,
-returning and treatments in abtest_ramps.py. Exits with status 1 if a value is outside its limits.
+Tests are added to the file in rounds of 50 for every cell, so the program can be stopped at any
+time, and goes on where it stopped. Each test has a seed of its own.
+
+unequal: A/A with a treatment group of 50 to 1 % of users; tests with too few are counted apart.
+interval: how often the interval of the relative difference holds the true lift. looks: 30 looks at
+an A/A test with a plan, three times as far as planned, and without a plan. power: redistributed
+users compared with Welch's test, in equal buckets. ramp: A/A with a share that rises from 2 to 20 %
+over ten dates. margin: how often a true lift of 50 % is called equivalent with a margin of 50 %.
+ramped looks: A/A with a share that rises from 10 to 70 % while orders rise by 15 % a day, looked at
+every day. returning: A/A with users on several dates of a ramp, who move to the treatment as the
+share passes their hash; with and without the salt. treatments: how often any of three treatments
+without an effect differs from control. cuped: its variance over the plain one, compared with
+1 - ρ². plan: how often the planned number of emails detects the planned lift.
+
+Exits with status 1 if a value is outside its limits.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
+import json
 import sys
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
+from scipy.stats import t
 
-import abtest_ramps
-import abtest_unequal
-from abtest_unequal import BUCKETS, FAILED, report
 from trimtab.abtest import (
+    Experiment,
+    Finding,
     Settings,
     analyse,
     analyse_counts,
     baseline_of,
     baseline_of_counts,
     plan,
+    test,
 )
 
-LOOKS = 14
+ROUND = 50
+BUCKETS = np.array(["control", "treatment"])
+AMOUNTS: dict[str, Callable[..., Any]] = {
+    "lognormal": lambda random, n: random.lognormal(3.0, 1.0, n),
+    "lognormal 2": lambda random, n: random.lognormal(3.0, 2.0, n),
+    "Pareto 1.5": lambda random, n: 1 + random.pareto(1.5, n),
+    "Pareto 2.5": lambda random, n: 1 + random.pareto(2.5, n),
+}
+OUTCOMES = ("clicks", "orders", "revenue")
+N_LOOKS, N_DATES = 30, 10
+PLANS = {"as planned": 1.0, "3 x the plan": 1 / 3, "no plan": 0.0}
+LABELS = ("control", "A", "B", "C")
+PER_USER = {"counts": ["orders/user"], "amounts": ["revenue/user"]}
+Rows = Any  # an array with a row for each test
 
 
-def people(random: np.random.Generator, n: int, lift: float = 0.0) -> dict[str, np.ndarray]:
+class Check(NamedTuple):
+    """A number measured over all tests of a cell, and its limits."""
+
+    title: str
+    measure: Callable[[Rows], float]
+    low: float
+    high: float
+
+
+class Cell(NamedTuple):
+    """One kind of test: the numbers that a seed gives, what to measure, and at most how often."""
+
+    name: str
+    task: Callable[[int], list]
+    checks: Sequence[Check]
+    most: int = sys.maxsize
+
+
+def mean_of(place: int) -> Callable[[Rows], float]:
+    """Return the mean of a column; nan does not count."""
+    return lambda rows: float(np.nanmean(rows[:, place]))
+
+
+def sides(title: str, place: int, one_side: tuple[float, float] = (0.015, 0.035)) -> list[Check]:
+    """Return checks of a column that has -1 for worse, 1 for better and nan for too few."""
+
+    def share(is_found: Callable[[Rows], Rows], rows: Rows) -> float:
+        tested = rows[np.isfinite(rows[:, place]), place]
+        # A few tests that had enough by chance say nothing.
+        return float(is_found(tested).mean()) if len(tested) > len(rows) / 2 else np.nan
+
+    return [
+        Check(f"{title}: different", partial(share, lambda own: own != 0), 0.03, 0.06),
+        Check(f"{title}: worse", partial(share, lambda own: own < 0), *one_side),
+        Check(f"{title}: better", partial(share, lambda own: own > 0), *one_side),
+        Check(f"{title}: too few", lambda rows: float(np.isnan(rows[:, place]).mean()), 0.0, 1.0),
+    ]
+
+
+def side(found: Finding) -> float:
+    """Return -1 or 1 for a difference found, 0 for none, nan for too few."""
+    if found.verdict in ("too few", None):
+        return np.nan
+    return float(np.sign(found.reading.difference) * (found.reading.p < 0.05))
+
+
+def covers(found: Finding, lift: float) -> float:
+    """Return whether the interval holds the lift; an end may be unbounded; nan for too few."""
+    if found.verdict in ("too few", None):
+        return np.nan
+    return float(not (found.reading.relative_low > lift or found.reading.relative_high < lift))
+
+
+# Unequal buckets ----------------------------------------------------------------------------------
+
+
+def buyers(
+    run: int, n: int, share: float, amounts: str, lift: float = 0.0,
+    outcomes: Sequence[str] = OUTCOMES,
+) -> pa.Table:  # fmt: skip
+    """Return users with clicks, orders and revenue, a share of them treated."""
+    random = np.random.default_rng([run, n, round(1_000 * share)])
+    treated = random.permutation(np.arange(n) < max(1, round(share * n)))
+    up = np.where(treated, 1 + lift, 1.0)
+    emails = 1 + random.poisson(0.8, n)  # one family of metrics, each a ratio
+    clicks = random.binomial(emails, np.minimum(random.beta(1.5, 6.0, n) * up, 1.0))
+    orders = random.poisson(0.1 * emails * up)
+    revenue = AMOUNTS[amounts](random, n) * orders
+    made = {"clicks": clicks, "orders": orders, "revenue": revenue}
+    own = {name: made[name] for name in outcomes}
+    return pa.table({"bucket": BUCKETS[treated.astype(int)], "emails": emails, **own})
+
+
+def unequal() -> Iterator[Cell]:
+    """A/A with treatment groups of all sizes, and the intervals of true lifts in most of them."""
+    for n in (200, 2_000, 20_000):
+        for share in (0.5, 0.3, 0.1, 0.01):
+            for amounts in ("lognormal", "Pareto 1.5", "Pareto 2.5"):
+                # The other outcomes would be the same for all amounts.
+                outcomes = OUTCOMES if amounts == "lognormal" else ("revenue",)
+                has_lifts = n > 200 and share != 0.3 and n * share > 20 and amounts != "Pareto 1.5"
+                for lift in (0.0, 0.3, -0.3) if has_lifts else (0.0,):
+                    title = f"{n:,} users, {share:.0%}"
+                    checks = []
+                    for place, name in enumerate(outcomes):
+                        own = f"{title}, {amounts if name == 'revenue' else name}"
+                        checks += sides(f"A/A, {own}", 2 * place) if not lift else []
+                        covered = mean_of(2 * place + 1)
+                        checks += [Check(f"interval, {own}, lift {lift:+.0%}", covered, 0.94, 0.97)
+                                   ] if has_lifts else []  # fmt: skip
+                    task = partial(
+                        find_sides, n=n, share=share, amounts=amounts, lift=lift, outcomes=outcomes
+                    )
+                    name = f"unequal, {title}, {amounts}, {lift:+.0%}"
+                    yield Cell(name, task, checks)
+
+
+def find_sides(
+    run: int, n: int, share: float, amounts: str, lift: float, outcomes: Sequence[str]
+) -> list:
+    """Return the side of each outcome, and whether its interval holds the lift."""
+    table = buyers(run, n, share, amounts, lift, outcomes)
+    seen = analyse(table, Settings(share=share, seed=run))
+    found = [seen.of(name, "emails") for name in outcomes]
+    return [number for own in found for number in (side(own), covers(own, lift))]
+
+
+def looks() -> Iterator[Cell]:
+    """A/A with 30 looks: how often an interval for every look excludes 0."""
+    for share in (0.5, 0.1):
+        titles = [f"{name}, {outcome}" for name in PLANS for outcome in ("clicks", "revenue")]
+        checks = [
+            Check(f"A/A, {N_LOOKS} looks, {share:.0%}, {title}", mean_of(place), 0.0, 0.05)
+            for place, title in enumerate(titles)
+        ]
+        yield Cell(f"looks, {share:.0%}", partial(find_left, share=share), checks)
+
+
+def find_left(run: int, share: float, n_a_look: int = 100) -> list:
+    """Return whether 0 is outside an interval for every look at any look, by plan and outcome."""
+    n = n_a_look * N_LOOKS
+    table = buyers(run, n, share, "lognormal", 0.0, ("clicks", "revenue"))
+    table = table.append_column("date", pa.array(np.repeat(np.arange(N_LOOKS), n_a_look)))
+    drawn: dict[int, list] = {}
+
+    def draw_once(sample: Any, *options: Any) -> list:  # all plans have the same assignments
+        size = len(sample.units)
+        if size not in drawn:
+            drawn[size] = list(redistribute(sample, *options))
+        return drawn[size]
+
+    redistribute, found = test.redistribute, []
+    with mock.patch.object(test, "redistribute", draw_once):
+        for fraction in PLANS.values():
+            settings = Settings(share=share, planned=round(1.8 * n * fraction) or None, seed=run)
+            found += excludes_0(analyse(table, settings).looks, ("clicks", "revenue"))
+    return found
+
+
+def excludes_0(seen: Sequence[Any], names: Sequence[str]) -> list[bool]:
+    """Return whether any interval for every look of these outcomes excludes 0."""
+    left = []
+    for name in names:
+        spans = [own.reading.relative_sequence for own in seen if own.metric.numerator == name]
+        left.append(any(span[0] > 0 or span[1] < 0 for span in spans if span))
+    return left
+
+
+def power() -> Iterator[Cell]:
+    """Power in equal buckets: redistributed over Welch's."""
+    for amounts, lift in (("lognormal", 0.3), ("Pareto 2.5", 0.25)):
+        checks = []
+        for place, name in enumerate(("orders", "revenue")):
+            title = f"power, 2,000 users, {lift:+.0%} orders, {amounts}, {name}"
+            ratio = partial(
+                lambda rows, at: rows[:, at].mean() / rows[:, at + 1].mean(), at=2 * place
+            )
+            checks += [Check(title, mean_of(2 * place), 0.0, 1.0),
+                       Check(f"{title}: over Welch's", ratio, 0.95, 2.0)]  # fmt: skip
+        yield Cell(f"power, {amounts}", partial(find_power, amounts=amounts, lift=lift), checks)
+
+
+def find_power(run: int, amounts: str, lift: float) -> list:
+    """Return whether redistribution and Welch's test find a difference, by outcome."""
+    table = buyers(run, 2_000, 0.5, amounts, lift, ("orders", "revenue"))
+    seen, found = analyse(table, Settings(seed=run)), []
+    for name in ("orders", "revenue"):
+        own = seen.of(name, "emails").reading
+        welch = 2 * t.sf(abs(own.difference) / own.error, own.freedom)
+        found += [own.p < 0.05, welch < 0.05]
+    return found
+
+
+def margin() -> Iterator[Cell]:
+    """A lift as large as the margin: how often it is called equivalent."""
+    for amounts in ("lognormal", "lognormal 2", "Pareto 2.5"):
+        for lift in (0.5, -0.5):
+            title = f"{lift:+.0%}, margin 50 %, 5 % of 8,000 users, {amounts}"
+            checks = [
+                Check(f"{title}: equivalent", mean_of(0), 0.0, 0.05),
+                Check(f"{title}: and interval outside", mean_of(1), 0.0, 0.0),
+            ]
+            yield Cell(f"margin, {amounts}, {lift:+.0%}",
+                       partial(find_equivalent, amounts=amounts, lift=lift), checks)  # fmt: skip
+
+
+def find_equivalent(run: int, amounts: str, lift: float) -> list:
+    """Return whether the verdict is equivalent, and whether it is so with an end outside."""
+    table = buyers(run, 8_000, 0.05, amounts, lift, ("revenue",))
+    own = analyse(table, Settings(share=0.05, seed=run, margin=0.5)).findings[0]
+    same = own.verdict == "equivalent"
+    return [same, same and not -0.5 < own.reading.relative_low < own.reading.relative_high < 0.5]
+
+
+# Shares that change from date to date -------------------------------------------------------------
+
+
+def ramped(
+    run: int, n: int, shares: tuple[float, float], amounts: str, growth: float = 0.0
+) -> tuple[pa.Table, float]:
+    """Return users without a difference, and the share of all of them that is treated.
+
+    Args:
+        run: seed.
+        n: users, the same number on each date.
+        shares: share of the treatment on the first date and on the last.
+        amounts: distribution of what an order is worth.
+        growth: by how much orders rise from date to date.
+    """
+    random = np.random.default_rng([run, n])
+    date = np.arange(n) % N_DATES
+    share = np.linspace(*shares, N_DATES)[date]
+    treated = random.random(n) < share
+    orders = random.poisson(0.3 * (1 + growth) ** date)
+    revenue = orders * AMOUNTS[amounts](random, n)
+    columns = {"bucket": BUCKETS[treated.astype(int)], "date": date, "orders": orders}
+    return pa.table({**columns, "revenue": revenue}), float(share.mean())
+
+
+def ramp() -> Iterator[Cell]:
+    """A/A with a ramp, by side, and every look at a ramp while orders rise."""
+    for amounts in ("lognormal 2", "Pareto 1.5"):
+        checks = sides(f"A/A, 3,000 users, 2 to 20 %, {amounts}", 0)
+        yield Cell(f"ramp, {amounts}", partial(find_ramped, amounts=amounts), checks)
+    title = f"A/A, {N_DATES} looks, 10 to 70 %, +15 % a day"
+    names = ("orders", "revenue")
+    checks = [Check(f"{title}, {name}", mean_of(at), 0.0, 0.05) for at, name in enumerate(names)]
+    yield Cell("ramped looks", find_ramped_left, checks)
+
+
+def find_ramped(run: int, amounts: str) -> list:
+    """Return the side of revenue."""
+    table, share = ramped(run, 3_000, (0.02, 0.2), amounts)
+    settings = Settings(share=share, seed=run)
+    return [side(analyse(table, settings, amounts=["revenue/user"]).findings[0])]
+
+
+def find_ramped_left(run: int) -> list:
+    """Return whether 0 is outside an interval for every look at any look, by outcome."""
+    table, share = ramped(run, 3_000, (0.1, 0.7), "lognormal", 0.15)
+    settings = Settings(share=share, planned=3_000, seed=run)
+    return excludes_0(analyse(table, settings, **PER_USER).looks, ("orders", "revenue"))
+
+
+def returning() -> Iterator[Cell]:
+    """A/A with users on several dates of a ramp, by side."""
+    for known in (True, False):
+        title = f"A/A, 1,500 users, 5 to 50 %, {'with' if known else 'without'} hashes"
+        checks = [
+            *sides(f"{title}, orders", 0, (0.01, 0.035)),
+            *sides(f"{title}, revenue", 1, (0.01, 0.035)),
+        ]
+        yield Cell(f"returning, {known}", partial(find_moved, known=known), checks)
+
+
+def find_moved(run: int, known: bool, n: int = 1_500, n_dates: int = 4) -> list:
+    """Return the side of orders and of revenue."""
+    random = np.random.default_rng([run, n])
+    split = Experiment(f"ramp {run}")
+    liking = random.gamma(1.0, 0.3, n)  # users differ, and what they do on two dates is alike
+    users, date = np.nonzero(random.random((n, n_dates)) < 0.5)
+    treated = split.positions(range(n))[users] < np.linspace(0.05, 0.5, n_dates)[date]
+    orders = random.poisson(liking[users] * 1.3**date)
+    revenue = orders * random.lognormal(3.0, 1.0, len(users))
+    columns = {"bucket": BUCKETS[treated.astype(int)], "user_id": users, "date": date}
+    table = pa.table({**columns, "orders": orders, "revenue": revenue})
+    experiment = split if known else None
+    # The sample-ratio check blocks a ramp, whose shares are no plan: p alone counts here.
+    found = analyse(table, Settings(share=0.2, seed=run), **PER_USER, experiment=experiment)
+    return [
+        np.sign(own.reading.difference) * (own.reading.p < 0.05) for own in found.findings
+    ]  # fmt: skip
+
+
+# Several treatments, CUPED and plans --------------------------------------------------------------
+
+
+def treatments() -> Iterator[Cell]:
+    """A/A with three treatments, and how often the intervals of all hold the truth together."""
+    title = "A/A, 3 treatments"
+    checks = [
+        Check(f"{title}, any significant", mean_of(0), 0.0, 0.06),
+        Check(f"{title}, any significant, not adjusted", mean_of(1), 0.05, 1.0),
+        Check(f"{title}, all intervals of clicks hold", mean_of(2), 0.94, 1.0),
+    ]
+    yield Cell("treatments", find_any, checks)
+
+
+def find_any(run: int, n: int = 800) -> list:
+    """Return whether anything differs, the same unadjusted, and whether all intervals hold."""
+    random = np.random.default_rng([run, n, 11])
+    impressions = 1 + random.poisson(8, n)
+    orders = random.poisson(0.3, n)
+    table = pa.table(
+        {
+            "bucket": np.array(LABELS)[random.permutation(np.arange(n) % len(LABELS))],
+            "impressions": impressions,
+            "clicks": random.binomial(impressions, random.beta(1.5, 12, n)),
+            "orders": orders,
+            "revenue": orders * random.lognormal(3, 1, n),
+        }
+    )
+    own = {**PER_USER, "counts": ["clicks/impressions", "orders/user"]}
+    found = analyse(table, Settings(seed=run), labels=LABELS, **own)
+    clicks = [found.of("clicks", "impressions", name).reading for name in LABELS[1:]]
+    return [
+        any(own.verdict == "significant" for own in found.findings),
+        any(own.reading.p < 0.05 for own in found.findings),
+        all(own.low <= 0 <= own.high for own in clicks),
+    ]
+
+
+def cuped() -> Iterator[Cell]:
+    """Variance reduction for several correlations."""
+    for rho in (0.3, 0.6, 0.9):
+        checks = [Check(f"CUPED, variance over 1 - ρ², ρ = {rho}", mean_of(0), 0.95, 1.05)]
+        yield Cell(f"cuped, {rho}", partial(find_reduction, rho=rho), checks, 2 * ROUND)
+
+
+def find_reduction(run: int, rho: float, n: int = 4_000) -> list:
+    """Return the variance with CUPED over the plain one, and that over 1 - ρ²."""
+    random = np.random.default_rng([run, n])
+    before = random.normal(5.0, 1.0, n)
+    now = rho * before + np.sqrt(1 - rho**2) * random.normal(0.0, 1.0, n)
+    table = pa.table({"bucket": BUCKETS[np.arange(n) % 2], "now": now, "before": before})
+    plain, adjusted = (
+        analyse(table, amounts=["now/user"], covariates=names).findings[0].reading.error
+        for names in ([], ["before"])
+    )
+    return [(adjusted / plain) ** 2 / (1 - np.corrcoef(now, before)[0, 1] ** 2)]
+
+
+def plans() -> Iterator[Cell]:
+    """How often the planned emails detect the planned lift."""
+    base = {"emails": 1_000_000, "opens": 150_000, "clicks": 22_500, "orders": 300}
+    for name, lift in (("clicks", 0.05), ("orders", 0.5)):
+        (known,) = [own for own in baseline_of_counts(base) if own.metric[:2] == (name, "opens")]
+        (row,) = plan([known], [lift])
+        title = f"plan, {row.emails:,.0f} emails, {name} {lift:+.0%}: power"
+        task = partial(find_planned, name=name, emails=row.emails, lift=lift)
+        yield Cell(f"plan, {name}", task, [Check(title, mean_of(0), 0.77, 0.83)])
+    past = pa.table(people(np.random.default_rng(4), 400_000)).drop(["bucket"])
+    for name, lift in (("clicks", 0.15), ("revenue", 0.3)):
+        (known,) = [own for own in baseline_of(past) if own.metric[:2] == (name, "opens")]
+        (row,) = plan([known], [lift])
+        title = f"plan from a table, {row.emails:,.0f} emails, {name} {lift:+.0%}: power"
+        task = partial(find_planned_users, name=name, n=int(row.emails), lift=lift)
+        yield Cell(f"plan from a table, {name}", task, [Check(title, mean_of(0), 0.77, 0.83)])
+
+
+def find_planned(run: int, name: str, emails: float, lift: float) -> list:
+    """Return whether totals of that many emails detect the lift."""
+    random, totals = np.random.default_rng([run, 4]), []
+    for up in (1.0, 1 + lift):
+        opens = random.binomial(int(emails // 2), 0.15)
+        orders = min(random.poisson(opens * 0.002 * up), opens)
+        clicks = random.binomial(opens, 0.15 * up)
+        totals.append({"emails": emails // 2, "opens": opens, "clicks": clicks, "orders": orders})
+    return [analyse_counts(*totals, Settings(seed=run)).of(name, "opens").reading.p < 0.05]
+
+
+def find_planned_users(run: int, name: str, n: int, lift: float) -> list:
+    """Return whether that many users detect the lift."""
+    table = pa.table(people(np.random.default_rng([run, n]), n, lift))
+    return [analyse(table, Settings(seed=run)).of(name, "opens").reading.p < 0.05]
+
+
+def people(random: np.random.Generator, n: int, lift: float = 0.0) -> dict[str, Any]:
     """Return users who differ in opens, clicks and spending; the second half has the lift."""
     treated = np.arange(n) >= n // 2
+    up = np.where(treated, 1 + lift, 1.0)
     opens = 1 + random.poisson(0.8, n)
-    liking = random.beta(1.5, 6.0, n) * np.where(treated, 1 + lift, 1.0)
-    clicks = random.binomial(opens, np.minimum(liking, 1.0))
-    orders = random.poisson(0.03 * opens * np.where(treated, 1 + lift, 1.0))
-    spent = random.lognormal(3.0, 0.6, n) * orders
-    return {
-        "bucket": BUCKETS[treated.astype(int)], "opens": opens, "clicks": clicks, "orders": orders,
-        "revenue": spent,
-    }  # fmt: skip
+    clicks = random.binomial(opens, np.minimum(random.beta(1.5, 6.0, n) * up, 1.0))
+    orders = random.poisson(0.03 * opens * up)
+    revenue = random.lognormal(3.0, 0.6, n) * orders
+    return {"bucket": BUCKETS[treated.astype(int)], "opens": opens, "clicks": clicks,
+            "orders": orders, "revenue": revenue}  # fmt: skip
 
 
-def by_chance(runs: int) -> None:
-    """A/A: clicks, orders and revenue per open."""
-    random = np.random.default_rng(1)
-    names = ("clicks", "orders", "revenue")
-    found = np.zeros(3)
-    for _ in range(runs):
-        seen = analyse(pa.table(people(random, 2_000)))
-        found += [seen.of(name, "opens").reading.p < 0.05 for name in names]
-    for name, rate in zip(names, found / runs, strict=True):
-        report(f"A/A, {name} per open different", rate, 0.03, 0.06)
+# Runs ---------------------------------------------------------------------------------------------
+
+PARTS = (unequal, looks, power, margin, ramp, returning, treatments, cuped, plans)
 
 
-def peeking(runs: int) -> None:
-    """A/A with 14 looks."""
-    random = np.random.default_rng(2)
-    n = 200 * LOOKS
-    settings = Settings(planned=n)
-    naive = careful = 0
-    for _ in range(runs):
-        rows = people(random, n)
-        kept = {name: rows[name] for name in ("bucket", "opens", "clicks")}
-        dates = random.permutation(np.repeat(np.arange(LOOKS), n // LOOKS))
-        seen = analyse(pa.table({**kept, "date": dates}), settings)
-        naive += any(look.reading.p < 0.05 for look in seen.looks)
-        spans = [look.reading.sequence for look in seen.looks]
-        careful += any(span[0] > 0 or span[1] < 0 for span in spans if span)
-    report("A/A, 14 looks, intervals that hold at every look", careful / runs, 0.0, 0.05)
-    report("A/A, 14 looks, intervals for one look only", naive / runs, 0.05, 1.0)
+@functools.cache
+def cells() -> list[Cell]:
+    """Return the cells of all parts."""
+    return [cell for part in PARTS for cell in part()]
 
 
-def cuped() -> None:
-    """Variance reduction for several correlations."""
-    random = np.random.default_rng(3)
-    n = 200_000
-    for strength in (0.3, 0.6, 0.9):
-        before = random.normal(5.0, 1.0, n)
-        now = strength * before + np.sqrt(1 - strength**2) * random.normal(0.0, 1.0, n)
-        bucket = BUCKETS[np.arange(n) % 2]
-        table = pa.table({"bucket": bucket, "now": now, "before": before})
-        plain, adjusted = (
-            analyse(table, amounts=["now/user"], covariates=names).findings[0].reading.error
-            for names in ([], ["before"])
+def read(file: Path) -> dict[str, dict[int, list]]:
+    """Return the rows of each cell, by the first seed of a round."""
+    found: dict[str, dict[int, list]] = defaultdict(dict)
+    for line in file.read_text().splitlines() if file.exists() else ():
+        try:
+            kept = json.loads(line)
+        except json.JSONDecodeError:  # cut off when the program was stopped
+            continue
+        found[kept["cell"]][kept["first"]] = kept["rows"]
+    return found
+
+
+def add_tests(file: Path, runs: int) -> None:
+    """Add what is missing of so many tests of each cell."""
+    done = read(file)
+    for first in range(0, runs, ROUND):
+        for cell in cells():
+            if first >= cell.most or first in done[cell.name]:
+                continue
+            rows = [[float(v) for v in cell.task(run)] for run in range(first, first + ROUND)]
+            with file.open("a") as out:
+                out.write(f"\n{json.dumps({'cell': cell.name, 'first': first, 'rows': rows})}")
+
+
+def report(file: Path) -> bool:
+    """Print every check with its limits; return whether one is outside."""
+    found, outside = read(file), 0
+    for cell in cells():
+        rows = np.array(
+            [row for first in sorted(found[cell.name]) for row in found[cell.name][first]]
         )
-        got = (adjusted / plain) ** 2
-        expected = 1 - np.corrcoef(now, before)[0, 1] ** 2
-        report(f"CUPED, variance over 1 - ρ², ρ = {strength}", got / expected, 0.95, 1.05, "6.4f")
-
-
-def outcomes(random: np.random.Generator, emails: float, rates: dict[str, float]) -> Iterator[dict]:
-    """Return totals of both buckets for a number of emails."""
-    half = int(emails // 2)
-    for up in (1.0, 1 + rates["lift"]):
-        opens = random.binomial(half, rates["opens"])
-        yield {
-            "emails": half,
-            "opens": opens,
-            "clicks": random.binomial(opens, rates["clicks"] * up),
-            "orders": min(random.poisson(opens * rates["orders"] * up), opens),
-        }
-
-
-def planned(runs: int) -> None:
-    """Measure how often the planned emails detect the planned lift."""
-    random = np.random.default_rng(4)
-    base = {"emails": 1_000_000, "opens": 150_000, "clicks": 22_500, "orders": 300}
-    known = {b.metric.numerator: b for b in baseline_of_counts(base) if b.metric[1] == "opens"}
-    for name, lift in (("clicks", 0.05), ("orders", 0.5)):
-        (row,) = plan([known[name]], [lift])
-        rates = {"opens": 0.15, "clicks": 0.15, "orders": 0.002, "lift": lift}
-        found = 0
-        for _ in range(runs):
-            seen = analyse_counts(*outcomes(random, row.emails, rates))
-            found += seen.of(name, "opens").reading.p < 0.05
-        report(
-            f"plan, {row.emails:,.0f} emails, {name} {lift:+.0%}: power", found / runs, 0.77, 0.83
-        )
-    past = pa.table(people(random, 400_000)).drop(["bucket"])
-    for metric in ("clicks", "revenue"):
-        (base_of,) = [b for b in baseline_of(past) if b.metric[:2] == (metric, "opens")]
-        (row,) = plan([base_of], [0.3 if metric == "revenue" else 0.15])
-        found = 0
-        for _ in range(runs):
-            seen = analyse(pa.table(people(random, int(row.emails), row.lift)), Settings())
-            found += seen.of(metric, "opens").reading.p < 0.05
-        name = f"plan from a table, {row.emails:,.0f} emails, {metric} {row.lift:+.0%}: power"
-        report(name, found / runs, 0.77, 0.83)
-
-
-PARTS = {
-    "chance": by_chance,
-    "peeking": peeking,
-    "cuped": lambda _: cuped(),
-    "plan": planned,
-    **abtest_unequal.PARTS,
-    **abtest_ramps.PARTS,
-}
+        for title, measure, low, high in cell.checks if len(rows) else ():
+            value = measure(rows)
+            if np.isnan(value):
+                continue
+            ok = low <= value <= high
+            outside += not ok
+            limits = f"({low:.3f} to {high:.3f}, {len(rows):,} tests)"
+            print(f"{title:66} {value:.4f} {limits} {'' if ok else 'OUTSIDE'}")
+    print(f"{outside} outside their limits")
+    return outside > 0
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("file", type=Path, help="results, one round of one cell per line")
     parser.add_argument("--runs", type=int, default=2_000)
-    parser.add_argument("--parts", nargs="*", choices=PARTS, default=list(PARTS))
     given = parser.parse_args()
-    for part in given.parts:
-        PARTS[part](given.runs)
-    sys.exit(bool(FAILED))
+    add_tests(given.file, given.runs)
+    sys.exit(report(given.file))
 
 
 if __name__ == "__main__":

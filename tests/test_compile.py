@@ -9,7 +9,7 @@ import trimtab.kernels
 from trimtab.compile import compile_kernels
 
 # Kernels that neither a refresh nor a service uses: of backtests, of large tables, of A/B tests.
-ELSEWHERE = {"engines", "coding.find_text_ranges", "coding.sum_redistributed"}
+ELSEWHERE = {"engines", "counting.find_text_ranges", "counting.sum_redistributed"}
 
 
 def all_kernels() -> dict[str, object]:

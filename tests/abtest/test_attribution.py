@@ -102,7 +102,7 @@ def test_sessions_need_a_length():
 
 def test_ids_of_different_types_join_as_they_are_written():
     expected = attribute(EMAILS, OPENS, CLICKS, ORDERS)["orders"].to_pylist()
-    for kind in (pa.string(), pa.float64(), pa.large_string()):
+    for kind in (pa.string(), pa.int32(), pa.large_string()):
         opens, clicks = (
             table.set_column(0, "email_id", table["email_id"].cast(kind))
             for table in (OPENS, CLICKS)
@@ -116,7 +116,7 @@ def test_ids_of_different_types_join_as_they_are_written():
 
 
 def test_ids_that_are_not_whole_are_refused():
-    with pytest.raises(DataError, match=r"'email_id' of opens has 1\.5: .*as text"):
+    with pytest.raises(DataError, match=r"'email_id' of opens holds double: .*integers or strings"):
         attribute(EMAILS, pa.table({"email_id": [1.5]}), CLICKS, ORDERS)
 
 
@@ -144,7 +144,7 @@ def test_events_before_their_own_email_do_not_count():
     assert "opens: 1 of 4" in str(warned[0].message)
 
 
-@pytest.mark.parametrize("dates", [["2026-11-04"] * 4, ["4.11.2026"] * 4, [date(2026, 11, 4)] * 4])
+@pytest.mark.parametrize("dates", [["2026-11-04"] * 4, [date(2026, 11, 4)] * 4])
 def test_dates_of_emails_show_early_events(dates):
     with pytest.warns(TrimtabWarning, match=r"clicks: 3 of 3"):
         found = attribute(EMAILS.append_column("date", pa.array(dates)), OPENS, CLICKS, ORDERS)

@@ -59,7 +59,7 @@ def test_eight_users_of_whom_three_are_treated():
         every.append(difference / np.sqrt(square))
     treated = np.isin(np.arange(8), (4, 6, 7))
     difference, square = of_two(y, d, treated)
-    found = compare(make_sample(y, d, treated), RATE, 0.05, draws=20_000)
+    found = compare(make_sample(y, d, treated), [RATE], 0.05, draws=20_000)[0]
     assert found.difference == pytest.approx(difference)
     assert found.error == pytest.approx(np.sqrt(square))
     assert found.p == pytest.approx(tails(every, difference / np.sqrt(square)), abs=0.01)
@@ -271,7 +271,7 @@ def test_cuped_reduces_the_variance(strength):
     now = 5 + strength * before + math.sqrt(1 - strength**2) * random.normal(0, 1, 40_000)
     treated = np.arange(40_000) < 20_000
     known, unknown = ({COVARIATE + "x": x} for x in (before, np.full(40_000, np.nan)))
-    found = [compare(make_sample(now, np.ones(40_000), treated, **columns), RATE, 0.05)
+    found = [compare(make_sample(now, np.ones(40_000), treated, **columns), [RATE], 0.05)[0]
              for columns in ({}, known, unknown)]  # fmt: skip
     expected = 1 - np.corrcoef(before, now)[0, 1] ** 2
     assert (found[1].error / found[0].error) ** 2 == pytest.approx(expected, rel=0.02)
@@ -335,7 +335,7 @@ def test_skewed_revenue_is_seldom_different(n_treated):
     runs = 300
     worse = better = 0
     for run in range(runs):
-        found = compare(spending(random, 200, n_treated), RATE, 0.05, seed=run, draws=300)
+        found = compare(spending(random, 200, n_treated), [RATE], 0.05, seed=run, draws=300)[0]
         assert (found.p < 0.05) == (found.low > 0 or found.high < 0)
         if not math.isnan(found.relative_low):
             assert (found.p < 0.05) == (found.relative_low > 0 or found.relative_high < 0)
@@ -347,7 +347,8 @@ def test_skewed_revenue_is_seldom_different(n_treated):
 def test_large_buckets_are_redistributed_in_blocks():
     random = np.random.default_rng(3)
     same, better = (
-        compare(spending(random, 12_000, 4_000, lift), RATE, 0.05, draws=500) for lift in (0.0, 1.0)
+        compare(spending(random, 12_000, 4_000, lift), [RATE], 0.05, draws=500)[0]
+        for lift in (0.0, 1.0)
     )
     assert same.p > 0.05
     width = (same.high - same.low) / same.error

@@ -10,7 +10,6 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-import trimtab.abtest
 from made_emails import BOTH, SMALL, USER_CLICKS, USER_OPENS, USER_ORDERS
 from made_tests import TOTALS, emails
 from trimtab.abtest import Experiment, Settings, analyse, analyse_counts
@@ -134,25 +133,14 @@ def test_buckets_by_salt_agree_with_the_lists():
         analyse(labelled, labels=["a", "b", "c"], experiment=test)
 
 
-@pytest.mark.parametrize(
-    ("buckets", "labels"),
-    [
-        (["A", "B"], ("A", "B")),
-        ([False, True], ("False", "True")),
-        ([True, False], ("true", "false")),
-        ([1, 2], ("01", "02")),
-    ],
-)
-def test_labels_that_a_csv_file_turns_into_other_types(buckets, labels):
-    table = replaced(bucket=[buckets[0]] * 8 + [buckets[1]] * 8)
-    own = [finding.reading for finding in analyse(table, labels=labels).findings]
+def test_labels_are_compared_as_text():
+    table = replaced(bucket=[False] * 8 + [True] * 8)
+    own = [finding.reading for finding in analyse(table, labels=("false", "true")).findings]
     assert own == [finding.reading for finding in analyse(SMALL).findings]
 
 
-def test_dates_with_the_day_first_are_in_order():
-    written = SMALL.append_column("date", pa.array(["30.10.2026", "2.11.2026"] * 8))
-    assert [look.date for look in analyse(written).looks][::2] == ["2026-10-30", "2026-11-02"]
-    for wrong in ("10/11/2026", "31.2.2026"):
+def test_dates_that_are_not_in_the_order_of_their_text_are_refused():
+    for wrong in ("30.10.2026", "10/11/2026", "1/2/26"):
         table = SMALL.append_column("date", pa.array([wrong] * 16))
         with pytest.raises(DataError, match=r"'date' .*write 2026-10-30"):
             analyse(table)
@@ -187,11 +175,6 @@ REFUSED = {
     "nan": (
         SMALL.append_column("revenue", pa.array([math.nan] * 16)),
         "'revenue' of table has nan: .*1e\\+15",
-    ),
-    # Without a column emails each row counts as one, so mails must not just be left unread.
-    "mails": (
-        SMALL.append_column("mails", pa.array([2] * 16)),
-        "'mails' .*; rename it to 'emails'",
     ),
 }
 
@@ -283,12 +266,6 @@ def test_bad_totals_are_refused(changed, message):
 def test_settings_out_of_range_are_refused(setting):
     with pytest.raises(SettingError, match=next(iter(setting))):
         Settings(**setting)
-
-
-def test_names_that_are_gone_say_what_to_use():
-    for name, new in {"compare": "labels=", "analyse_users": "counts=", "Dated": "Look"}.items():
-        with pytest.raises(AttributeError, match=f"{name} is gone: use .*{new}"):
-            getattr(trimtab.abtest, name)
 
 
 def test_nothing_happened():

@@ -1,7 +1,5 @@
 """A/B tests, by email or of anything per user: buckets, verdicts, and how much data is needed."""
 
-from typing import Any
-
 from trimtab.abtest.attribution import attribute
 from trimtab.abtest.buckets import Experiment, neutral
 from trimtab.abtest.plan import Baseline, Planned, baseline_of, baseline_of_counts, plan
@@ -40,15 +38,3 @@ __all__ = [
     "neutral",
     "plan",
 ]
-_GONE = {
-    "analyse_users": "analyse(table, counts=[...])",
-    "compare": "analyse(table, labels=[...])",
-    "Comparisons": "Verdicts",
-    "Dated": "Look",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _GONE:
-        raise AttributeError(f"trimtab.abtest.{name} is gone: use {_GONE[name]}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

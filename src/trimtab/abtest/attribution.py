@@ -10,15 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trimtab.abtest.table import CLICKS, DATE, EMAILS, OPENS, ORDERS, REVENUE, parse_dates
+from trimtab.abtest.table import CLICKS, DATE, EMAILS, OPENS, ORDERS, REVENUE
 from trimtab.arrays import Codes, Ints
 from trimtab.errors import DataError, SettingError, warn
 from trimtab.tables.columns import BUCKET, TIMESTAMP, USER, Table, read_frame, read_scores
 from trimtab.tables.times import as_utc, has_zone, microseconds
+from trimtab.tables.vocabulary import is_text
 
 EMAIL_ID, SESSION = "email_id", "session_id"
-_IDS = (EMAIL_ID, USER, SESSION)
-_MOST_EXACT = 2**53  # floats above it do not stand for one whole number each
 _MINUTE = 60_000_000
 _EARLIEST_ZONE = 14 * 60 * _MINUTE  # in UTC+14 a date begins so long before it does in UTC
 
@@ -49,13 +48,17 @@ def attribute(
     """
     if not session_minutes > 0:
         raise SettingError(f"session_minutes={session_minutes}: must be above 0, like 30")
-    sent = _read_log(emails, "emails", EMAIL_ID, USER, optional=(BUCKET, DATE, TIMESTAMP))
+    sent = read_frame(emails, "emails", EMAIL_ID, USER, optional=(BUCKET, DATE, TIMESTAMP))
     if len(pc.unique(_text(sent, EMAIL_ID))) < len(sent):
         name = sent.own_name(EMAIL_ID)
         raise DataError(f"column '{name}' of emails has duplicate ids; keep one row per email")
-    opened = _read_log(opens, "opens", EMAIL_ID, optional=(TIMESTAMP,))
-    clicked = _read_log(clicks, "clicks", EMAIL_ID, TIMESTAMP, optional=(SESSION,))
-    bought = _read_log(orders, "orders", USER, TIMESTAMP, optional=(REVENUE, SESSION))
+    opened = read_frame(opens, "opens", EMAIL_ID, optional=(TIMESTAMP,), may_be_empty=True)
+    clicked = read_frame(
+        clicks, "clicks", EMAIL_ID, TIMESTAMP, optional=(SESSION,), may_be_empty=True
+    )
+    bought = read_frame(
+        orders, "orders", USER, TIMESTAMP, optional=(REVENUE, SESSION), may_be_empty=True
+    )
     opened, opened_emails = _drop_early(sent, opened, _email_rows(sent, opened))
     clicked, clicked_emails = _drop_early(sent, clicked, _email_rows(sent, clicked))
     owner = _find_owners(sent, clicked, clicked_emails, bought, session_minutes)
@@ -74,25 +77,6 @@ def attribute(
     for name, values in columns.items():
         table = table.append_column(name, pa.array(values))
     return table
-
-
-def _read_log(frame: Any, name: str, *needed: str, optional: tuple[str, ...] = ()) -> Table:
-    """Return a log; ids that a reader turned into floats, like 7.0, are whole numbers again."""
-    may_be_empty = name != "emails"
-    table = read_frame(frame, name, *needed, optional=optional, may_be_empty=may_be_empty)
-    columns = table.columns
-    for own in (own for own in _IDS if table.has(own)):
-        if pa.types.is_floating(columns[own].type):
-            values = np.asarray(columns[own].cast(pa.float64()).drop_null())
-            wrong = ~((np.floor(values) == values) & (np.abs(values) < _MOST_EXACT))
-            if wrong.any():
-                raise DataError(
-                    f"column '{table.own_name(own)}' of {name} has {values[wrong][0]:g}: ids must "
-                    f"be whole numbers or text; read the column as text"
-                )
-            whole = columns[own].cast(pa.int64())
-            columns = columns.set_column(columns.column_names.index(own), own, whole)
-    return replace(table, columns=columns)
 
 
 def _text(table: Table, name: str) -> pa.ChunkedArray:
@@ -206,14 +190,10 @@ def _is_zoned(table: Table) -> bool:
 
 def _read_dates(sent: Table) -> Ints | None:
     """Return when the date of each email begins in UTC; None if dates are only names."""
-    if not sent.has(DATE) or sent.columns[DATE].null_count:
+    column = sent.columns[DATE] if sent.has(DATE) else pa.nulls(0)
+    if column.null_count or not (pa.types.is_temporal(column.type) or is_text(column.type)):
         return None
-    column = sent.columns[DATE]
     try:
-        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-            column = parse_dates(column, DATE)
-        elif not (pa.types.is_date(column.type) or pa.types.is_timestamp(column.type)):
-            return None
         return microseconds(column.cast(pa.date32(), safe=False).cast(pa.timestamp("us")))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, DataError):
+    except pa.ArrowInvalid:
         return None

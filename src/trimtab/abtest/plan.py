@@ -89,7 +89,7 @@ def _measure(rows: Rows, metrics: Sequence[Metric]) -> list[Baseline]:
     found = []
     for metric in metrics or email_metrics(rows.columns):
         y, d = (sample.columns[name] for name in metric[:2])
-        sums = sum_cells(moments_of(y, d, 0.0), sample, 1, np.ones(len(y), bool))
+        sums = sum_cells(moments_of(y, d, 0.0), sample, np.ones(len(y), bool))
         rate, variance = (float(own[0]) for own in estimate(sums, np.zeros(1)))
         is_share = rows.repeats is not None
         found.append(Baseline(metric, rate, variance * n, is_share, rows.base))

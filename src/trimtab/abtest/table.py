@@ -15,7 +15,6 @@ import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from datetime import date
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -34,7 +33,7 @@ from trimtab.tables.columns import (
     read_frame,
     require_numbers,
 )
-from trimtab.tables.vocabulary import Vocabulary, as_read_only, id_column
+from trimtab.tables.vocabulary import Vocabulary, as_read_only, id_column, is_text
 
 EMAILS, OPENS, CLICKS, ORDERS, REVENUE = "emails", "opens", "clicks", "orders", "revenue"
 COLUMNS = (EMAILS, OPENS, CLICKS, ORDERS, REVENUE)
@@ -53,8 +52,7 @@ _MOST = 1e15  # beyond it, sums of squares lose precision
 _MOST_EMAILS = 1e9  # random redistributions of totals cannot have more
 _ROWS_PER_COVARIATE = 20  # fewer, and what covariates explain is chance
 _UNEVEN = 0.001  # p-value below which shares differ from date to date
-_DAY_FIRST = r"^\d{1,2}\.\d{1,2}\.\d{4}$"
-_SLASHED = r"^\d{1,2}/\d{1,2}/\d{2,4}$"
+_DAY_OR_MONTH_FIRST = r"^\d{1,2}[./]\d{1,2}[./]\d{2,4}$"
 
 Columns = Mapping[str, Floats]
 T = TypeVar("T", bound=Any)
@@ -347,8 +345,6 @@ def _email_kinds(found: Collection[str]) -> dict[str, str]:
     known = {name.removeprefix(BEFORE) for name in found}
     if not known.intersection(found, COLUMNS[1:]):
         raise DataError(f"table has none of {', '.join(COLUMNS[1:])}; found {', '.join(found)}")
-    if "mails" in known and EMAILS not in known:  # each row would count as one email
-        raise DataError("column 'mails' of table is not read; rename it to 'emails'")
     return {name: AMOUNT if name == REVENUE else COUNT for name in COLUMNS if name in known}
 
 
@@ -427,7 +423,6 @@ def _read_labels(column: pa.ChunkedArray, labels: Sequence[str], name: str) -> C
             f"column '{name}' of table holds {column.type}: must be text like '{labels[0]}'; "
             f"cast the column"
         ) from error
-    text = _as_written(text, column.type, labels)
     known = pc.unique(text).to_pylist()
     if strange := [value for value in known if value not in labels]:
         listed = [f"'{label}'" for label in labels]
@@ -442,17 +437,6 @@ def _read_labels(column: pa.ChunkedArray, labels: Sequence[str], name: str) -> C
         )
     places = pc.index_in(text, pa.array(labels, text.type))
     return np.array(places.to_numpy(zero_copy_only=False), np.int32)
-
-
-def _as_written(text: pa.ChunkedArray, kind: pa.DataType, labels: Sequence[str]) -> pa.ChunkedArray:
-    """Return buckets with the labels that a CSV file's numbers, or true and false, stand for."""
-    if pa.types.is_boolean(kind):
-        meant = {label.lower(): label for label in labels}
-    elif pa.types.is_integer(kind):
-        meant = {str(int(label)): label for label in labels if label.strip("+-").isdecimal()}
-    else:
-        return text
-    return pa.chunked_array([pa.array([meant.get(v, v) for v in text.to_pylist()], pa.string())])
 
 
 def _require_apart(rows: Rows) -> None:
@@ -481,33 +465,19 @@ def _read_dates(columns: pa.Table) -> tuple[Codes | None, Sequence[str]]:
     column = columns[DATE]
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.date32(), safe=False)
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        column = parse_dates(column, DATE)
+    if is_text(column.type):
+        require_sortable(column, DATE)
     text = column.cast(pa.string()) if pa.types.is_date(column.type) else column
     names, (codes,) = Vocabulary.encode(id_column("table", DATE, text))
     return codes, [str(name) for name in pa.array(names.ids).to_pylist()]
 
 
-def parse_dates(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
-    """Return dates like 30.10.2026 as 2026-10-30; other text stays; 10/11/2026 is refused."""
+def require_sortable(column: pa.ChunkedArray, name: str) -> None:
+    """Refuse dates whose text has another order, like 30.10.2026 or 10/11/2026."""
     known = pc.unique(column).drop_null()
-    if len(known) and pc.all(pc.match_substring_regex(known, _DAY_FIRST)).as_py():
-        days = {text: _parse_day(text, name) for text in known.to_pylist()}
-        return pa.chunked_array([pa.array([days.get(text) for text in column.to_pylist()])])
-    slashed = known.filter(pc.match_substring_regex(known, _SLASHED))
-    if len(slashed):
+    unsorted = known.filter(pc.match_substring_regex(known, _DAY_OR_MONTH_FIRST))
+    if len(unsorted):
         raise DataError(
-            f"column '{name}' of table has '{slashed[0].as_py()}': day and month cannot be told "
-            f"apart; write 2026-10-30"
+            f"column '{name}' of table has '{unsorted[0].as_py()}': dates must be written with the "
+            f"year first; write 2026-10-30"
         )
-    return column
-
-
-def _parse_day(text: str, name: str) -> str:
-    day, month, year = map(int, text.split("."))
-    try:
-        return date(year, month, day).isoformat()
-    except ValueError as error:
-        raise DataError(
-            f"column '{name}' of table has '{text}': must be a date; write 2026-10-30"
-        ) from error

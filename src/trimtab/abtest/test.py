@@ -21,6 +21,7 @@ R_treatment - r·R_control may be 0; it excludes 0 % exactly when that of the di
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -37,6 +38,7 @@ _MOST_BLOCKS = 500  # in the smaller bucket; more units are moved in blocks
 _MOST_BLOCKS_OF_STRATUM = 100  # there are several, of a few units each or more
 _TAIL = 10  # draws beyond a value that are needed to count them
 _NO_VARIANCE = 1e-9  # variance over the usual one that counts as none
+_N_MOMENTS = 6
 _DIGITS = 9  # of a statistic; sums in another order differ in later ones
 
 
@@ -63,17 +65,26 @@ class Sample:
     positions: Floats | None = None
     repeats: Floats | None = None
 
-    def comparable(self, denominator: str) -> Sample:
-        """Return the rows in cells where both buckets have two units or more, and a rate."""
-        n = int(self.cells.max(initial=-1)) + 1
+    @property
+    def n_cells(self) -> int:
+        """Number of cells."""
+        return int(self.cells.max(initial=-1)) + 1
+
+    def comparable(self, denominator: str) -> Flags:
+        """Return the cells where both buckets have two units or more, and a rate."""
+        n = self.n_cells
         usable = np.ones(n, bool)
         for side in (~self.treated, self.treated):
             repeats = None if self.repeats is None else self.repeats[side]
             usable &= np.bincount(self.cells[side], repeats, n) > 1
             usable &= np.bincount(self.cells[side], self.columns[denominator][side], n) > 0
-        if usable.all():
+        return usable
+
+    def within(self, cells: Flags) -> Sample:
+        """Return the rows in some cells."""
+        if cells.all():
             return self
-        taken = take_rows(self, usable[self.cells])
+        taken = take_rows(self, cells[self.cells])
         _, units = np.unique(taken.units, return_inverse=True)
         _, cells = np.unique(taken.cells, return_inverse=True)
         return replace(taken, units=units, cells=cells)
@@ -159,38 +170,42 @@ class Estimate(NamedTuple):
 
 
 def compare(
-    sample: Sample, metric: Metric, alpha: float, seed: int = 0, fraction: float | None = None,
-    draws: int = DRAWS,
-) -> Reading:  # fmt: skip
-    """Return the result of the test of a metric.
+    sample: Sample, metrics: Sequence[Metric], alpha: float, seed: int = 0,
+    fraction: float | None = None, draws: int = DRAWS,
+) -> list[Reading]:  # fmt: skip
+    """Return the results of the tests of metrics.
 
     Args:
         sample: units of both buckets.
-        metric: the metric.
+        metrics: the metrics.
         alpha: significance level.
         seed: seed of the random assignments.
         fraction: share of the planned units seen so far, for the interval for every look.
         draws: random assignments.
     """
-    sample = sample.comparable(metric.denominator)
-    y, d = sample.columns[metric.numerator], sample.columns[metric.denominator]
-    if not d.sum() > 0:
-        return Reading(NAN)
-    adjusted = _adjust(sample, metric)
-    found = _find_chance(sample, adjusted, d, draws, seed)
-    control, treatment, chance = found
+    cells = [sample.comparable(metric.denominator) for metric in metrics]
+    readings = [Reading(NAN)] * len(metrics)
+    for own in {own.tobytes(): own for own in cells if own.any()}.values():
+        places = [place for place, other in enumerate(cells) if (other == own).all()]
+        tests = redistribute(sample.within(own), [metrics[at] for at in places], draws, seed)
+        for place, test in zip(places, tests, strict=True):
+            readings[place] = _read(test, alpha, fraction)
+    return readings
+
+
+def _read(test: Test, alpha: float, fraction: float | None) -> Reading:
+    """Return what a test says at a significance level."""
+    control, treatment, chance = test.control, test.treatment, test.chance
     relative = treatment.rate / control.rate - 1 if control.rate > 0 else NAN
-    cuped = adjusted is not y
     if chance is None:
-        return Reading(treatment.rate - control.rate, relative=relative, cuped=cuped)
+        return Reading(treatment.rate - control.rate, relative=relative, cuped=test.cuped)
     error = math.sqrt(control.variance + treatment.variance)
     span = _spans(control, treatment, *chance.ends(alpha))
-    too_few = _expected_different(sample, y, d) < LEAST_DIFFERENT
     reading = Reading(
         treatment.rate - control.rate, *span[0], relative, *span[1], chance.p(), error,
-        chance.freedom, too_few, cuped,
+        chance.freedom, test.too_few, test.cuped,
     )  # fmt: skip
-    if fraction is None or too_few:
+    if fraction is None or test.too_few:
         return reading
     always = _spans(
         control, treatment, *chance.ends(_level(radius(error, fraction, alpha) / error))
@@ -321,20 +336,45 @@ class Chance:
         return float(own[np.flatnonzero(tails >= tail)[-1]])
 
 
+class Test(NamedTuple):
+    """Both rates, and the statistic without an effect; None if nothing varies."""
+
+    control: Estimate
+    treatment: Estimate
+    chance: Chance | None
+    too_few: bool
+    cuped: bool
+
+
+def redistribute(
+    sample: Sample, metrics: Sequence[Metric], draws: int, seed: int
+) -> Iterator[Test]:
+    """Return the test of each metric, all by the same random assignments."""
+    paths = _find_paths(sample)
+    numbers = [[sample.columns[name] for name in metric[:2]] for metric in metrics]
+    adjusted = [_adjust(sample, metric) for metric in metrics]
+    rates = [y.sum() / d.sum() for y, (_, d) in zip(adjusted, numbers, strict=True)]
+    moments = np.concatenate(  # rates do not depend on where y is measured from
+        [moments_of(y, d, rate) for y, (_, d), rate in zip(adjusted, numbers, rates, strict=True)],
+        axis=1,
+    )
+    total = sum_cells(moments, sample, np.ones(len(moments), bool))
+    seen = sum_cells(moments, sample, sample.treated)
+    drawn = _draw_kinds if sample.repeats is not None else _draw_units
+    treated = np.concatenate([seen[None], drawn(moments, sample, paths, draws, seed)])
+    shared = len(np.unique(sample.units)) < len(sample.units)
+    for place, (y, d) in enumerate(numbers):
+        own = slice(place * _N_MOMENTS, (place + 1) * _N_MOMENTS)
+        estimates = _find_chance(total[:, own], treated[:, :, own], rates[place], shared, seed)
+        too_few = _expected_different(sample, paths, y, d) < LEAST_DIFFERENT
+        yield Test(*estimates, too_few, adjusted[place] is not y)
+
+
 def _find_chance(
-    sample: Sample, y: Floats, d: Floats, draws: int, seed: int
+    total: Floats, treated: Floats, rate: float, shared: bool, seed: int
 ) -> tuple[Estimate, Estimate, Chance | None]:
     """Return both rates, and the statistic without an effect; None if nothing varies."""
-    n_cells = int(sample.cells.max()) + 1
-    rate = y.sum() / d.sum()  # rates do not depend on where y is measured from
-    moments = moments_of(y, d, rate)
-    total = sum_cells(moments, sample, n_cells, np.ones(len(y), bool))
-    seen = sum_cells(moments, sample, n_cells, sample.treated)
-    if sample.repeats is None:
-        drawn = _redistribute(moments, sample, n_cells, draws, seed)
-    else:
-        drawn = _redistribute_kinds(moments, sample, draws, seed)
-    rates, variances, freedom = _combine(total, np.concatenate([seen[None], drawn]))
+    rates, variances, freedom = _combine(total, treated)
     with np.errstate(divide="ignore", invalid="ignore"):
         statistics = np.round((rates[1] - rates[0]) / np.sqrt(variances[0] + variances[1]), _DIGITS)
     known = np.flatnonzero(np.isfinite(statistics))
@@ -345,10 +385,10 @@ def _find_chance(
     if not len(known) or known[0] > 0:
         return first, second, None
     # A bucket without anything in the denominator has no rate: draw another one in its place.
-    taken = np.random.default_rng(seed).choice(known, draws + 1)
+    taken = np.random.default_rng(seed).choice(known, len(statistics))
     taken[known] = known
     statistics = statistics[taken]
-    if len(np.unique(sample.units)) < len(sample.units):
+    if shared:
         # Cells share units, so that their errors do not add up: as the draws vary.
         scale = max(float(np.sqrt(np.mean(statistics[1:] ** 2))), _NO_VARIANCE)
         first, second = (own._replace(variance=own.variance * scale**2) for own in (first, second))
@@ -382,11 +422,12 @@ def moments_of(y: Floats, d: Floats, rate: float) -> Floats:
     return np.stack([np.ones(len(z)), z, d, z * z, z * d, d * d], axis=1)
 
 
-def sum_cells(moments: Floats, sample: Sample, n_cells: int, rows: Flags) -> Floats:
+def sum_cells(moments: Floats, sample: Sample, rows: Flags) -> Floats:
     """Return the sums of moments over some rows, by cell."""
     repeats = 1.0 if sample.repeats is None else sample.repeats[rows]
     return np.stack(
-        [add_by(sample.cells[rows], own * repeats, n_cells) for own in moments[rows].T], axis=1
+        [add_by(sample.cells[rows], own * repeats, sample.n_cells) for own in moments[rows].T],
+        axis=1,
     )
 
 
@@ -403,7 +444,15 @@ def estimate(sums: Floats, usual: Floats) -> tuple[Floats, Floats]:
 # Random assignments ------------------------------------------------------------------------------
 
 
-def _redistribute_kinds(moments: Floats, sample: Sample, draws: int, seed: int) -> Floats:
+class Paths(NamedTuple):
+    """The path of each unit, whether a path is treated in each cell, and units' strata."""
+
+    of_units: Ints
+    assigned: Flags
+    strata: Ints
+
+
+def _draw_kinds(moments: Floats, sample: Sample, _: Paths, draws: int, seed: int) -> Floats:
     """Return sums over the treatment group where all units of a kind are alike, from totals."""
     assert sample.repeats is not None
     repeats = sample.repeats.astype(np.int64)
@@ -413,15 +462,16 @@ def _redistribute_kinds(moments: Floats, sample: Sample, draws: int, seed: int) 
     return (drawn @ moments)[:, None, :]
 
 
-def _redistribute(moments: Floats, sample: Sample, n_cells: int, draws: int, seed: int) -> Floats:
+def _draw_units(moments: Floats, sample: Sample, found: Paths, draws: int, seed: int) -> Floats:
     """Return sums over treated rows of random assignments, by cell."""
     from trimtab.kernels.counting import sum_redistributed
 
-    paths, assigned, strata = _find_paths(sample, n_cells)
+    n_cells = sample.n_cells
+    paths, assigned, strata = found
     moves: Flags = (assigned.sum(axis=1) > 0)[paths]
     order, blocks = _make_blocks(paths, moves, strata, np.random.default_rng(seed))
     stays = blocks[sample.units] < 0
-    rest = sum_cells(moments, sample, n_cells, stays & sample.treated)
+    rest = sum_cells(moments, sample, stays & sample.treated)
     keys = (blocks[sample.units] * n_cells + sample.cells)[~stays]
     known, places = np.unique(keys, return_inverse=True)
     packed = np.stack([add_by(places, own, len(known)) for own in moments[~stays].T], axis=1)
@@ -432,32 +482,31 @@ def _redistribute(moments: Floats, sample: Sample, n_cells: int, draws: int, see
     begins = np.searchsorted(strata[first], np.arange(n_strata + 1))
     moving = np.bincount(strata[first], moves[first], n_strata).astype(np.int64)
     sums = np.zeros((draws, n_cells, moments.shape[1]))
-    sum_redistributed(packed, known % n_cells, indptr, paths[first], assigned, begins, moving,
-                      np.uint64(seed % 2**64), sums)  # fmt: skip
+    sum_redistributed(np.arange(len(first)), packed, known % n_cells, indptr, paths[first],
+                      assigned, begins, moving, np.uint64(seed % 2**64), sums)  # fmt: skip
     return sums + rest
 
 
-def _find_paths(sample: Sample, n_cells: int) -> tuple[Ints, Flags, Ints]:
-    """Return the path of each unit, whether a path is treated in each cell, and units' strata.
-
-    Paths move within a stratum only: units in the same cells, or all if their hashes are known.
-    """
-    n = int(sample.units.max()) + 1
+def _find_paths(sample: Sample) -> Paths:
+    """Return paths; they move within a stratum only: units in the same cells, or all if hashed."""
+    n, n_cells = int(sample.units.max()) + 1, sample.n_cells
     if n_cells == 1:
-        return sample.treated.astype(np.int64), np.array([[False], [True]]), np.zeros(n, np.int64)
+        treated = sample.treated.astype(np.int64)
+        return Paths(treated, np.array([[False], [True]]), np.zeros(n, np.int64))
     if sample.positions is not None:
         shares = _shares(sample, n_cells)
         positions = np.zeros(n)
         positions[sample.units] = sample.positions
         edges, ranks = np.unique(shares, return_inverse=True)
         paths = np.searchsorted(edges, positions, side="right")
-        return paths, np.arange(len(edges) + 1)[:, None] <= ranks, np.zeros(n, np.int64)
+        assigned = np.arange(len(edges) + 1)[:, None] <= ranks
+        return Paths(paths, assigned, np.zeros(n, np.int64))
     present, treated = np.zeros((n, n_cells), bool), np.zeros((n, n_cells), bool)
     present[sample.units, sample.cells] = True
     treated[sample.units, sample.cells] = sample.treated
     _, strata = np.unique(present, axis=0, return_inverse=True)
     assigned, paths = np.unique(treated, axis=0, return_inverse=True)
-    return paths, assigned, strata
+    return Paths(paths, assigned, strata)
 
 
 def _shares(sample: Sample, n_cells: int) -> Floats:
@@ -492,15 +541,14 @@ def _make_blocks(
     return order, blocks
 
 
-def _expected_different(sample: Sample, y: Floats, d: Floats) -> float:
+def _expected_different(sample: Sample, found: Paths, y: Floats, d: Floats) -> float:
     """Return how many units with another rate than most the smaller bucket would have by chance.
 
     Most units usually have a rate of 0: this is then the number of units with a click or an order,
     times the share of units in the smaller bucket. Units with a denominator of 0 do not count, nor
     do those that have nobody to swap with.
     """
-    n_cells = int(sample.cells.max()) + 1
-    paths, _, strata = _find_paths(sample, n_cells)
+    paths, _, strata = found
     tops, below = (add_by(sample.units, own) for own in (y, d))
     known = below > 0
     rates = np.divide(tops, below, out=np.full(len(tops), NAN), where=known)

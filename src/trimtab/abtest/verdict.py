@@ -390,7 +390,7 @@ def _judge_all(
         ramps.append(ramp)
         level = settings.alpha / (len(labels) - 1)
         fraction = pair.size() / (planned or UNPLANNED)
-        read = [compare(sample, metric, level, settings.seed, fraction) for metric in metrics]
+        read = compare(sample, metrics, level, settings.seed, fraction)
         findings += _judge(
             name, sample, metrics, read, settings, len(labels) - 1, rows.size(), ratio
         )
@@ -478,9 +478,9 @@ def _looks(
     for date in np.unique(pair.dates):
         rows = take_rows(pair, pair.dates <= date)
         sample, fraction = take_sample(rows, ramp), rows.size() / (planned or UNPLANNED)
-        for metric in metrics:
-            reading = compare(sample, metric, level, settings.seed, fraction)
-            found.append(Look(pair.date_names[date], name, metric, reading))
+        readings = compare(sample, metrics, level, settings.seed, fraction)
+        own = zip(metrics, readings, strict=True)
+        found += [Look(pair.date_names[date], name, metric, reading) for metric, reading in own]
     return found
 
 
@@ -532,7 +532,8 @@ def _note_left_out(pair: Rows, sample: Sample) -> list[str]:
     """Return a note on units without a date that both buckets have."""
     base = PER_USER if pair.base == PER_USER else EMAILS
     whole = float(take_sample(pair, ramp=False).columns[base].sum())
-    left_out = 1 - float(sample.comparable(base).columns[base].sum()) / whole
+    compared = sample.within(sample.comparable(base)).columns[base]
+    left_out = 1 - float(compared.sum()) / whole
     if left_out == 1:
         return ["No date has both buckets: a difference may come from the dates, so nothing is "
                 "tested."]  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from trimtab.kernels.compiling import helper, kernel
+from trimtab.kernels.compiling import bare_kernel, helper, kernel
 from trimtab.kernels.short_arrays import STACK, first_not_below, sort_curve
 
 # FNV-1a (Fowler, Noll and Vo), finished by `mix`: alone, its high bits know little of the last byte
@@ -180,15 +180,14 @@ def start_stream(key, number):
     return mix(key ^ mix((np.uint64(number) + _ONE) * GAMMA))
 
 
-@kernel
-def sum_redistributed(moments, cells, indptr, paths, assigned, begins, moving, key, sums):
+@bare_kernel
+def sum_redistributed(units, moments, cells, indptr, paths, assigned, begins, moving, key, sums):
     """Fill sums[draw, cell, moment]: over the rows that are treated once units swap their paths.
 
-    Units are sorted by stratum, which `begins` bounds. Only the first `moving` paths of a stratum
-    are treated anywhere, so each draw swaps that many units to its front, where the draw before
-    left them: every order of the units stays as likely.
+    Units, from 0, are sorted by stratum, which `begins` bounds. Only the first `moving` paths of a
+    stratum are treated anywhere, so each draw swaps that many units to its front, where the draw
+    before left them: every order of the units stays as likely.
     """
-    units = np.arange(len(indptr) - 1)
     for draw in range(len(sums)):
         state = start_stream(key, draw)
         for stratum in range(len(moving)):
@@ -202,8 +201,9 @@ def sum_redistributed(moments, cells, indptr, paths, assigned, begins, moving, k
                 units[place] = unit
                 for row in range(indptr[unit], indptr[unit + 1]):
                     if assigned[paths[place], cells[row]]:
+                        own = sums[draw, cells[row]]
                         for moment in range(moments.shape[1]):
-                            sums[draw, cells[row], moment] += moments[row, moment]
+                            own[moment] += moments[row, moment]
 
 
 # Counts and sums over lists and events ------------------------------------------------------------
