@@ -3,9 +3,7 @@
 python benchmarks/score_kinds.py    # half a minute
 
 Generated drift of 1. The generator's score p is a probability; the other kinds are transforms of it
-that keep the order of every list, but for the last three. "best" is the best of three scales in
-hindsight: log, additive, and additive after each list was divided by its own gap from first to k-th
-score.
+that keep the order of every list, but for the last three.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from judged_fits import Case, fit, percent
 from shared import DriftData, generate_drift
 from trimtab.arrays import Floats
 
-K, N_LISTED = 10, 50
+N_LISTED = 50
 SCALE_SPREAD = 2.7  # of the log of a user's own scale
 BUYERS = 0.8  # share of users who buy the one item
 
@@ -48,14 +46,6 @@ def with_scores(case: Case, scores: Floats) -> Case:
     place = case.recs.column_names.index("score")
     recs = case.recs.set_column(place, "score", pa.array(scores.reshape(-1)))
     return replace(case, recs=recs, lists=recs)
-
-
-def divide_by_gap(case: Case) -> Case:
-    """Scores below the best of their list, in units of the gap from the first to the k-th."""
-    scores = case.recs["score"].to_numpy().reshape(-1, N_LISTED)
-    ranked = -np.sort(-scores, axis=1)
-    gap = ranked[:, :1] - ranked[:, K - 1 : K]
-    return with_scores(case, (scores - ranked[:, :1]) / np.where(gap > 0, gap, 1.0))
 
 
 def one_item_for_most(data: DriftData, case: Case, slot: int) -> Case:
@@ -94,20 +84,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=2)
     options = parser.parse_args()
-    heads = ("scores", "lift", "forecast", "scale", "converged", "best", "of scale")
+    heads = ("scores", "lift", "forecast", "scale", "converged")
     table = Table(*heads, title="Lift of NDCG@10 in % on the generator's later purchases")
     for name, case in make_kinds(options.seed).items():
-        fixed = {
-            "log": replace(case, settings={"scale": "log"}),
-            "additive": replace(case, settings={"scale": "additive"}),
-            "by list": replace(divide_by_gap(case), settings={"scale": "additive"}),
-        }
-        lifts = {scale: fit(own).lift for scale, own in fixed.items()}
-        best = max(lifts, key=lambda scale: lifts[scale])
         found = fit(case)
         converged = "yes" if found.bias.summary.converged else "NO"
         said = (percent(found.lift), percent(found.forecast), found.bias.scale, converged)
-        table.add_row(name, *said, percent(lifts[best]), best)
+        table.add_row(name, *said)
     Console(width=150).print(table)
 
 
