@@ -80,11 +80,11 @@ class Sample:
             usable &= np.bincount(self.cells[side], self.columns[denominator][side], n) > 0
         return usable
 
-    def within(self, cells: Flags) -> Sample:
+    def within(self, chosen: Flags) -> Sample:
         """Return the rows in some cells."""
-        if cells.all():
+        if chosen.all():
             return self
-        taken = take_rows(self, cells[self.cells])
+        taken = take_rows(self, chosen[self.cells])
         _, units = np.unique(taken.units, return_inverse=True)
         _, cells = np.unique(taken.cells, return_inverse=True)
         return replace(taken, units=units, cells=cells)
