@@ -87,17 +87,16 @@ def replay(log: Log, engine: Engine, day: str, recent_days: int) -> Iterator[Nig
     """Yield what the biases and the Reranker of a date would publish."""
     split = split_log(log, day, recent_days, 1)
     earlier = earlier_windows(log, split, recent_days, WINDOWS)
-    case = Case(engine, split, N_LISTED, K, log.catalogue(), earlier)
-    recs, recent = case.windows
+    case = Case(engine, log, split, N_LISTED, K, earlier)
+    training = case.training
     now = as_datetime(split.test_from)
     lists = engine.fit(split.known, now).recommend(n=N_LISTED)
-    learner = tt.RerankLearner(k=K)
-    reranker = learner.fit(recs, recent, history=split.train, items=case.catalogue)
+    reranker = training.fit(tt.RerankLearner(k=K))
     finished = {
         "bias": reranker.bias.apply(lists, K),
         "Reranker": reranker.apply(lists, K, history=split.known, as_of=now),
     }
-    bought = Concentration.of(recent)
+    bought = Concentration.of(training.recent)
     for method, top in finished.items():
         yield Night(split.as_of, method, Shown.measure(reranker.bias, lists, top, K, bought))
 

@@ -47,7 +47,7 @@ def on_a_real_log() -> None:
     for day in ("2017-07-05", "2017-09-06", "2017-11-01", "2017-12-11"):
         split = split_log(log, day)
         for name, engine in engines.items():
-            case = Case(engine, split, 50, 10, log.catalogue())
+            case = Case(engine, log, split, 50, 10)
             recs, recent = case.before, split.recent
             jobs: dict[str, Callable[[], Any]] = {
                 "plain": lambda r=recs, s=recent: tt.BiasLearner(method="ascent").fit(r, s),

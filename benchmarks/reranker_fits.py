@@ -21,11 +21,9 @@ from trimtab.tables.times import as_datetime
 
 def fit_reranker(case: Case, metric: str) -> tt.Reranker:
     """The Reranker of a case, from the windows that the default learns from."""
-    recs, recent = case.windows
-    learner = tt.RerankLearner(k=case.k, metric=metric)
     with warnings.catch_warnings():  # the lifts themselves show whether it helps
         warnings.simplefilter("ignore", tt.TrimtabWarning)
-        return learner.fit(recs, recent, history=case.split.train, items=case.catalogue)
+        return case.training.fit(tt.RerankLearner(k=case.k, metric=metric))
 
 
 def apply_reranker(reranker: tt.Reranker, case: Case) -> Any:
@@ -42,13 +40,13 @@ class RerankArrays:
     """The arrays of a fit for NDCG: the biases, and what users with purchases are learned from."""
 
     def __init__(self, case: Case) -> None:
-        recs, recent = case.windows
+        learned = case.training
         self._learner = tt.RerankLearner(k=case.k)
         biases = self._learner.biases
-        tables = {"history": case.split.train, "items": case.catalogue}
+        tables = {"recs": learned.recs, "recent": learned.recent, "history": learned.history}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", tt.TrimtabWarning)
-            divided = divide(self._learner, "error", recs=recs, recent=recent, **tables)
+            divided = divide(self._learner, "error", items=learned.catalogue, **tables)
             self.counted: Counted = count_tables(biases, *divided)
             self.fit: BiasFit = fit_biases(biases, self.counted, None)
         self.sampled = sample_units(self.counted, self.fit.shared)

@@ -48,7 +48,8 @@ from rolling_parts import (
 from trimtab.datasets import Log, load_complete_journey, read_log
 from trimtab.engines import Category, Engine, Factorization, Markov, Repeat
 from trimtab.replay.methods import Case
-from trimtab.replay.timeline import EarlierWindow, earlier_windows, split_log
+from trimtab.replay.timeline import earlier_windows, split_log
+from trimtab.replay.windows import Window
 from trimtab.tables.columns import TIMESTAMP, USER
 from trimtab.tables.times import day_start, microseconds
 
@@ -95,7 +96,6 @@ class KeptCase(Case):
     Lists of a day are those of the buyers of the next days: nobody else is learned from or judged.
     """
 
-    log: Log
     folder: Path
 
     @functools.cached_property
@@ -103,9 +103,9 @@ class KeptCase(Case):
         """Lists made before the recent window."""
         return self._made_at(self.split.as_of - timedelta(RECENT_DAYS))
 
-    def before_earlier(self, own: EarlierWindow) -> pa.Table:
+    def before_earlier(self, window: Window) -> pa.Table:
         """Lists made before an earlier window."""
-        return self._made_at(own.window.first)
+        return self._made_at(window.first)
 
     @functools.cached_property
     def lists(self) -> pa.Table:
@@ -213,10 +213,8 @@ def fill_cell(cell: Cell) -> float:
     split = split_log(log, cell.day, RECENT_DAYS, TEST_DAYS)
     earlier = earlier_windows(log, split, RECENT_DAYS, WINDOWS)
     engine = all_engines(cell.log, log)[cell.engine]
-    case = KeptCase(
-        engine, split, N_LISTED, K, log.catalogue(), earlier, log=log,
-        folder=cell.folder.parent / f"lists-{cell.keys['lists']}",
-    )  # fmt: skip
+    folder = cell.folder.parent / f"lists-{cell.keys['lists']}"
+    case = KeptCase(engine, log, split, N_LISTED, K, earlier, folder=folder)
     for part in cell.missing():
         fill = refit if part in REFITS else FILLS[part]
         text = json.dumps(fill(case, part))

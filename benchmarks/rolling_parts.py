@@ -104,10 +104,9 @@ def _learn_reranker(case: Case, _: str) -> dict[str, Any]:
 
 def _learn_methods(case: Case, _: str) -> dict[str, Any]:
     """The forecast of the default's biases; their lift is in the Reranker's part."""
-    recs, recent = case.windows
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", tt.TrimtabWarning)
-        bias = tt.BiasLearner(k=K).fit(recs, recent, history=case.split.train, items=case.catalogue)
+        bias = case.training.fit(tt.BiasLearner(k=K))
     return {"rows": [], "forecasts": {"bias": list(bias.forecast)}}
 
 

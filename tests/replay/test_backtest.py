@@ -24,7 +24,7 @@ from trimtab.replay.item_sales import WeeklySales
 from trimtab.replay.methods import Case
 from trimtab.replay.plan import make_plan, read_plan_file
 from trimtab.replay.results import CELLS, SCHEMAS, CellDone, Pace, Results, load_results
-from trimtab.replay.timeline import earlier_windows, recent_window, split_log
+from trimtab.replay.timeline import earlier_windows, split_log
 from trimtab.replay.windows import Window, event_times
 from trimtab.report.backtest.backtest_page import build_page
 from trimtab.tables.log import Log
@@ -149,10 +149,10 @@ class CountedMarkov(Markov):
 def learned_windows(day: str, engine: Engine, windows: int) -> list[str]:
     """Return the windows that the default learns from, newest first."""
     split = split_log(LOG, day)
-    case = Case(engine, split, 20, 5, earlier=earlier_windows(LOG, split, 3, windows))
-    recs, recent = case.windows
+    training = Case(engine, LOG, split, 20, 5, earlier_windows(LOG, split, 3, windows)).training
+    recs, recent = training.recs, training.recent
     if "window" not in recs.column_names:
-        return [str(recent_window(split).first)]
+        return [str(split.window.first)]
     assert recs["window"].unique() == recent["window"].unique()
     return recs["window"].unique().to_pylist()
 
@@ -517,7 +517,7 @@ def test_holes_are_named_and_not_learned_from(tmp_path):
     assert all(row["usual"] > 50 for row in found)
     split = split_log(log, "2026-03-02")
     kept = earlier_windows(log, split, 3, 3)
-    assert [str(own.window.first) for own in kept] == ["2026-02-21"]
+    assert [str(own.first) for own in kept] == ["2026-02-21"]
 
 
 def test_days_after_the_date_do_not_decide_what_is_learned_from():

@@ -45,7 +45,7 @@ def results(tmp_path_factory) -> Results:
 
 def make_case(log: Log, day: str = "2026-02-10") -> Case:
     split = split_log(log, day)
-    return Case(Popularity(), split, 20, 5, log.catalogue(), earlier_windows(log, split, 3, 3))
+    return Case(Popularity(), log, split, 20, 5, earlier_windows(log, split, 3, 3))
 
 
 @pytest.fixture(scope="module")

@@ -320,7 +320,7 @@ class Refresh:
 
     def _rank(self, tonight: Tonight, model: Model, training: Training) -> dict[str, Published]:
         """Return tonight's lists by the names of their files."""
-        trained = None if DIFFERENT_LISTS in self.accept else training.newest[0]
+        trained = None if DIFFERENT_LISTS in self.accept else training.newest
         usual = Usual(trained, Concentration.of(training.recent), self.max_concentration)
         found, k = {}, self.learner.k
         if self.rerank:
@@ -350,7 +350,7 @@ class Refresh:
 
     def _measure_on_training_lists(self, model: Model, training: Training) -> Shown:
         """Return the concentration that biases lead to if no lists are published, after a check."""
-        lists, _ = some_lists(training.newest[0])
+        lists, _ = some_lists(training.newest)
         top = model.rank(lists, self.learner.k, duplicates=self.duplicates).top
         bought = Concentration.of(training.recent)
         shown = Shown.measure(model, lists, top, self.learner.k, bought, duplicates=self.duplicates)

@@ -12,14 +12,14 @@ import time
 from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
 from trimtab.errors import DataError, warn
 from trimtab.replay.dated_folder import DatedFolder
 from trimtab.replay.item_sales import rank_sellers
-from trimtab.replay.judge import Step, count_steps, run_cell
+from trimtab.replay.judge import Cell, Step, count_steps
 from trimtab.replay.leaked_lists import LeakedListsError
 from trimtab.replay.methods import ListMaker
 from trimtab.replay.plan import Plan
@@ -70,19 +70,23 @@ def run_backtest(
     splits = [split_log(log, day, plan.recent_days, plan.test_days) for day in plan.dates]
     holes = list_holes(plan, log, splits)
     warn_of_holes(holes)
-    planned = _plan_cells(plan, log, splits)
+    engines, log_hash = {**plan.engines, **plan.baselines}, _hash_log(log)
+    planned = [
+        Cell(plan, log, split, name, engine) for split in splits for name, engine in engines.items()
+    ]
+    keys = [_key(cell, log_hash) for cell in planned]
     about = _about(plan, log)
-    note_run(folder, about, [cell.key for cell in planned], holes)
-    pace = Pace([cell.name for cell in planned], [is_stored(folder, c.key) for c in planned])
+    note_run(folder, about, keys, holes)
+    pace = Pace([cell.name for cell in planned], [is_stored(folder, key) for key in keys])
     cells = []
-    for cell in planned:
+    for cell, key in zip(planned, keys, strict=True):
         try:
-            found, seconds = _run_or_load(cell, plan, log, folder, step)
+            found, seconds = _run_or_load(cell, folder, key, step)
             cells.append(found)
         except LeakedListsError as error:
             warn(f"{cell.split.as_of} is left out: {error}")
             seconds = 0.0
-        done(pace.finish(f"{cell.split.as_of} {cell.name}", seconds))
+        done(pace.finish(str(cell), seconds))
     if not cells:
         raise DataError(
             "no date can be judged: all lists seem to have seen what comes after them; make lists "
@@ -95,39 +99,16 @@ def run_backtest(
     return results
 
 
-class _Cell(NamedTuple):
-    """A cell to run: an engine at a date."""
-
-    split: Split
-    name: str
-    engine: ListMaker
-    is_baseline: bool
-    key: str
-
-
-def _plan_cells(plan: Plan, log: Log, splits: Sequence[Split]) -> list[_Cell]:
-    """Return all cells, date by date."""
-    log_hash, cells = _hash_log(log), []
-    for split in splits:
-        for name, engine in {**plan.engines, **plan.baselines}.items():
-            is_baseline = name not in plan.engines
-            key = _cell_key(plan, log_hash, split.as_of, name, engine, is_baseline)
-            cells.append(_Cell(split, name, engine, is_baseline, key))
-    return cells
-
-
-def _run_or_load(
-    cell: _Cell, plan: Plan, log: Log, folder: Path, step: Step
-) -> tuple[Results, float | None]:
+def _run_or_load(cell: Cell, folder: Path, key: str, step: Step) -> tuple[Results, float | None]:
     """Return the results of a cell, and the seconds it took; None if it was finished before."""
-    found = load_cell(folder, cell.key)
+    found = load_cell(folder, key)
     if found is not None:
-        for _ in range(count_steps(plan, cell.is_baseline)):
-            step(f"{cell.split.as_of} {cell.name}: already done")
+        for _ in range(cell.count_steps()):
+            step(f"{cell}: already done")
         return found, None
     began = time.monotonic()
-    made = run_cell(plan, log, cell.split, cell.name, cell.engine, cell.is_baseline, step)
-    save_cell(made, folder, cell.key)
+    made = cell.run(step)
+    save_cell(made, folder, key)
     return made, time.monotonic() - began
 
 
@@ -137,18 +118,17 @@ def total_steps(plan: Plan) -> int:
     return len(plan.dates) * (each + len(plan.baselines) * count_steps(plan, True))
 
 
-def _cell_key(
-    plan: Plan, log_hash: str, day: date, name: str, engine: ListMaker, is_baseline: bool
-) -> str:
+def _key(cell: Cell, log_hash: str) -> str:
     """Return a folder name that changes with everything the cell's results depend on."""
     from trimtab.version import __version__
 
+    plan, day = cell.plan, cell.split.as_of
     settings = {
         "version": __version__,
         "log": log_hash,
-        "name": name,
-        "engine": _describe(engine, day),
-        "alone": is_baseline,
+        "name": cell.name,
+        "engine": _describe(cell.engine, day),
+        "alone": cell.is_baseline,
         "methods": [[m.name, m.kind, dict(m.settings)] for m in plan.methods],
         "metrics": plan.metrics,
         "numbers": [
@@ -157,7 +137,7 @@ def _cell_key(
         ],
     }  # fmt: skip
     text = json.dumps(settings, sort_keys=True)
-    safe = "".join(c if c.isalnum() else "_" for c in name)
+    safe = "".join(c if c.isalnum() else "_" for c in cell.name)
     return f"{day}-{safe[:40]}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -33,32 +33,52 @@ Step = Callable[[str], None]
 _ALL_DAYS = 0  # in the table `windows`: an engine trained on all events
 
 
-def run_cell(
-    plan: Plan, log: Log, split: Split, name: str, engine: ListMaker, is_baseline: bool, step: Step
-) -> Results:
-    """Return all tables of one engine at one date; a baseline runs without other methods.
+@dataclass(frozen=True)
+class Cell:
+    """One engine at one date; a baseline is judged without other methods."""
 
-    Raises:
-        LeakedListsError: the lists of this date seem to have seen what they are learned from, or
-            judged by.
-    """
-    cell = _CellRun(plan, log, split, name, engine, step)
-    for method in plan.methods[:1] if is_baseline else plan.methods:
-        try:
-            cell.run_method(method)
-        except LeakedListsError:
-            raise
-        except TrimtabError as error:
-            where = f"{split.as_of}, engine {name}, method {method.name}"
-            raise DataError(f"{where}: {error}") from error
-    cell.add_comparisons()
-    if not is_baseline and plan.training_windows:
-        cell.run_training_windows()
-    return cell.results()
+    plan: Plan
+    log: Log
+    split: Split
+    name: str
+    engine: ListMaker
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether it is judged without other methods."""
+        return self.name not in self.plan.engines
+
+    def __str__(self) -> str:
+        return f"{self.split.as_of} {self.name}"
+
+    def count_steps(self) -> int:
+        """Return how often `run` calls `step`."""
+        return count_steps(self.plan, self.is_baseline)
+
+    def run(self, step: Step) -> Results:
+        """Return all tables.
+
+        Raises:
+            LeakedListsError: the lists of this date seem to have seen what they are learned from,
+                or judged by.
+        """
+        run = _CellRun(self, step)
+        for method in self.plan.methods[:1] if self.is_baseline else self.plan.methods:
+            try:
+                run.run_method(method)
+            except LeakedListsError:
+                raise
+            except TrimtabError as error:
+                where = f"{self.split.as_of}, engine {self.name}, method {method.name}"
+                raise DataError(f"{where}: {error}") from error
+        run.add_comparisons()
+        if not self.is_baseline and self.plan.training_windows:
+            run.run_training_windows()
+        return run.results()
 
 
 def count_steps(plan: Plan, is_baseline: bool) -> int:
-    """Return how often `run_cell` calls `step`."""
+    """Return how often a cell calls `step`."""
     if is_baseline:
         return 1
     n_fits = sum(len(plan.metrics) if method.learns else 1 for method in plan.methods)
@@ -68,22 +88,21 @@ def count_steps(plan: Plan, is_baseline: bool) -> int:
 class _CellRun:
     """Runs methods one after the other and collects the rows of the results."""
 
-    def __init__(
-        self, plan: Plan, log: Log, split: Split, name: str, engine: ListMaker, step: Step
-    ) -> None:
-        self._plan, self._split = plan, split
+    def __init__(self, cell: Cell, step: Step) -> None:
+        plan, log, split = cell.plan, cell.log, cell.split
+        self._cell, self._plan, self._split = cell, plan, split
         earlier = earlier_windows(log, split, plan.recent_days, plan.windows)
-        make = DatedCase if isinstance(engine, DatedFolder) else Case
-        self._case = make(engine, split, plan.n_listed, plan.k, log.catalogue(), earlier)
+        make = DatedCase if isinstance(cell.engine, DatedFolder) else Case
+        self._case = make(cell.engine, log, split, plan.n_listed, plan.k, earlier)
         self._sales = WeeklySales(log, split)
-        self._key = {"date": str(split.as_of), "engine": name}
+        self._key = {"date": str(split.as_of), "engine": cell.name}
         self._call_step = step
         self._evaluated: dict[tuple[str, str], UnitEvaluation] = {}
         self._biases: dict[tuple[str, str], ItemBias] = {}
         self._rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
 
     def _step(self, text: str) -> None:
-        self._call_step(f"{self._key['date']} {self._key['engine']}: {text}")
+        self._call_step(f"{self._cell}: {text}")
 
     def run_method(self, method: Method) -> None:
         """Evaluate one method, once per metric if it learns."""

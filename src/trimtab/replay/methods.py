@@ -33,9 +33,11 @@ from trimtab.replay.rivals import (
     recent_popularity,
     truncate,
 )
-from trimtab.replay.timeline import EarlierWindow, Split, recent_window
+from trimtab.replay.timeline import Split
 from trimtab.replay.training import Training
+from trimtab.replay.windows import Window
 from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER
+from trimtab.tables.log import Log
 from trimtab.tables.times import DAY, microseconds
 from trimtab.tables.vocabulary import Vocabulary, id_column
 
@@ -70,48 +72,40 @@ class Case:
     """An engine at a date; it makes lists when they are first used."""
 
     engine: Any
+    log: Log
     split: Split
     n_listed: int
     k: int
-    catalogue: Any | None = None  # item_id, category
-    earlier: Sequence[EarlierWindow] = ()  # also learned from by default, newest first
+    earlier: Sequence[Window] = ()  # also learned from by default, newest first
 
     @functools.cached_property
     def training(self) -> Training:
         """The windows to learn from, each with lists made before it."""
-        windows, recs, bought = [recent_window(self.split)], [self.before], [self.split.recent]
-        for own in self.earlier:
+        windows, recs = [self.split.window], [self.before]
+        for window in self.earlier:
             try:
-                lists = self.before_earlier(own)
+                lists = self.before_earlier(window)
             except DataError:  # the log does not reach back far enough for this engine
                 break
             if len(lists):
-                windows.append(own.window)
+                windows.append(window)
                 recs.append(lists)
-                bought.append(own.recent)
-        return Training.stack(windows, recs, bought, self.split.train, self.catalogue)
+        return Training.stack(windows, recs, self.log)
 
     @property
     def newest_window(self) -> Training:
         """The recent window alone."""
-        split = self.split
-        return Training.stack(
-            [recent_window(split)], [self.before], [split.recent], split.train, self.catalogue
-        )
-
-    @property
-    def windows(self) -> tuple[Any, Any]:
-        """Lists and purchases of the recent window and all earlier ones; see `stack_windows`."""
-        return self.training.recs, self.training.recent
+        return Training.stack([self.split.window], [self.before], self.log)
 
     @functools.cached_property
     def before(self) -> Any:
         """Lists made before the recent window, to learn on."""
         return self._lists(self.engine, self.split.train, self.split.recent_from)
 
-    def before_earlier(self, own: EarlierWindow) -> Any:
+    def before_earlier(self, window: Window) -> Any:
         """Return lists made before an earlier window, for its buyers."""
-        return self._lists(self.engine, own.train, own.window.start, own.recent[USER])
+        buyers = window.events(self.log)[USER]
+        return self._lists(self.engine, window.history(self.log), window.start, buyers)
 
     @functools.cached_property
     def lists(self) -> Any:
@@ -160,14 +154,14 @@ class DatedCase(Case):
     @functools.cached_property
     def training(self) -> Training:
         """The windows to learn from, each with lists made before it."""
-        windows = [recent_window(self.split), *(own.window for own in self.earlier)]
+        windows = [self.split.window, *self.earlier]
         training: Training = self.engine.read_training(self.split.as_of, windows)
         return training
 
     @functools.cached_property
     def before(self) -> Any:
         """Lists made before the recent window, to learn on."""
-        return self.training.newest[0]
+        return self.training.newest
 
     @functools.cached_property
     def lists(self) -> Any:

@@ -6,19 +6,20 @@ settings, to be trained again.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
 
-from trimtab.arrays import Floats, Ints
+from trimtab.arrays import Codes, Floats, Ints, Lists
 from trimtab.checks import MOST_K, require_k, require_number
 from trimtab.engines.base import Engine
 from trimtab.learn.personal_units import repeats_own
 from trimtab.metrics.evaluation import evaluate_units
 from trimtab.tables.columns import ITEM, SCORE, USER, read_frame, write_frame
 from trimtab.tables.lists import read_lists
-from trimtab.tables.vocabulary import IdColumn, Vocabulary
+from trimtab.tables.vocabulary import Vocabulary
 
 _PRIOR_LISTS = 10
 AnyEngine = TypeVar("AnyEngine", bound=Engine)
@@ -48,12 +49,15 @@ def distribution_difference(recs: Any, recent: Any, history: Any, factor: float 
         factor: weight of the difference.
     """
     require_number("factor", factor, 0)
-    scores, items, counts = _read(recs, recent=recent, history=history)
-    sums = np.add.reduceat(scores.values, scores.starts)
-    sums = np.where(sums > 0, sums, 1.0)
-    shares = scores.values / np.repeat(sums, scores.lengths)
-    change = _shares(counts["recent"]) - _shares(counts["history"])
-    return scores.write(shares + factor * change[items])
+
+    def change(lists: Lists, items: Codes, lately: Floats, usually: Floats) -> Floats:
+        sums = np.add.reduceat(lists.scores, lists.indptr[:-1])  # no list is empty here
+        sums = np.where(sums > 0, sums, 1.0)
+        shares: Floats = lists.scores / np.repeat(sums, np.diff(lists.indptr))
+        more: Floats = lately / lately.sum() - usually / usually.sum()
+        return shares + factor * more[items]
+
+    return _rescore(recs, change, recent=recent, history=history)
 
 
 def popularity_ratio(recs: Any, shown: Any, recent: Any, gamma: float = 0.2) -> Any:
@@ -70,13 +74,15 @@ def popularity_ratio(recs: Any, shown: Any, recent: Any, gamma: float = 0.2) -> 
         gamma: strength; 0 changes nothing.
     """
     require_number("gamma", gamma, 0)
-    scores, items, counts = _read(recs, recent=recent, shown=shown)
-    bought, recommended = counts["recent"], counts["shown"]
-    average = bought[recommended > 0].sum() / recommended.sum()
-    if average == 0:
-        return recs
-    ratio = (bought + _PRIOR_LISTS * average) / (recommended + _PRIOR_LISTS)
-    return scores.write(_multiplied(scores.values, ratio[items] ** gamma))
+
+    def change(lists: Lists, items: Codes, bought: Floats, listed: Floats) -> Floats:
+        average = bought[listed > 0].sum() / listed.sum()
+        if average == 0:
+            return lists.scores
+        ratio = (bought + _PRIOR_LISTS * average) / (listed + _PRIOR_LISTS)
+        return _multiplied(lists.scores, ratio[items] ** gamma)
+
+    return _rescore(recs, change, recent=recent, shown=shown)
 
 
 def recent_popularity(recs: Any, recent: Any, gamma: float = 0.1) -> Any:
@@ -88,57 +94,38 @@ def recent_popularity(recs: Any, recent: Any, gamma: float = 0.1) -> Any:
         gamma: strength; 0 changes nothing.
     """
     require_number("gamma", gamma, 0)
-    scores, items, counts = _read(recs, recent=recent)
-    return scores.write(_multiplied(scores.values, (1.0 + counts["recent"][items]) ** gamma))
+
+    def change(lists: Lists, items: Codes, bought: Floats) -> Floats:
+        return _multiplied(lists.scores, (1.0 + bought[items]) ** gamma)
+
+    return _rescore(recs, change, recent=recent)
 
 
-class _Scores:
-    """Scores of lists, which can be written back with new values."""
+def _rescore(recs: Any, change: Callable[..., Floats], **tables: Any) -> Any:
+    """Return lists with other scores.
 
-    def __init__(self, recs: Any) -> None:
-        coded = read_lists(recs, "never", "error")
-        self._coded = coded
-        self.values: Floats = coded.lists.scores
-        self.lengths: Ints = np.diff(coded.lists.indptr)
-        self.starts: Ints = coded.lists.indptr[:-1]  # no list is empty here
-
-    def write(self, values: Floats) -> Any:
-        coded = self._coded
-        units = np.repeat(np.arange(len(coded.units), dtype=np.int32), self.lengths)
-        columns = coded.units.columns(units)
-        columns[ITEM] = Vocabulary(coded.item_ids).take(coded.lists.items)
-        columns[SCORE] = values
-        return write_frame(columns, coded.table)
-
-    @property
-    def items(self) -> IdColumn:
-        return Vocabulary(self._coded.item_ids).column
-
-    @property
-    def item_codes(self) -> Any:
-        return self._coded.lists.items
-
-
-def _read(recs: Any, **tables: Any) -> tuple[_Scores, Any, dict[str, Floats]]:
-    """Return scores, their items as common codes, and how often each table has each item."""
-    scores = _Scores(recs)
-    columns = [read_frame(table, name, ITEM).ids(ITEM) for name, table in tables.items()]
-    ids, (own, *others) = Vocabulary.encode(scores.items, *columns)
-    counts = {
-        name: np.bincount(codes, minlength=len(ids)).astype(np.float64)
-        for name, codes in zip(tables, others, strict=True)
-    }
-    return scores, own[scores.item_codes], counts
+    Args:
+        recs: user_id, item_id, score.
+        change: gets the lists, the items of their entries as codes, and how often each table has
+            each item; returns the new scores.
+        tables: item_id.
+    """
+    coded = read_lists(recs, "never", "error")
+    ids = [read_frame(table, name, ITEM).ids(ITEM) for name, table in tables.items()]
+    listed = Vocabulary(coded.item_ids)
+    every, (own, *others) = Vocabulary.encode(listed.column, *ids)
+    counts = [np.bincount(codes, minlength=len(every)).astype(np.float64) for codes in others]
+    lists = coded.lists
+    units = np.repeat(np.arange(len(coded.units), dtype=np.int32), np.diff(lists.indptr))
+    columns = coded.units.columns(units)
+    columns[ITEM] = listed.take(lists.items)
+    columns[SCORE] = change(lists, own[lists.items], *counts)
+    return write_frame(columns, coded.table)
 
 
 def _multiplied(scores: Floats, factors: Floats) -> Floats:
     """Return scores times factors; scores below 0 are divided, so a larger factor raises both."""
     return np.where(scores >= 0, scores * factors, scores / factors)
-
-
-def _shares(counts: Floats) -> Floats:
-    shares: Floats = counts / counts.sum()
-    return shares
 
 
 def best_sellers(recs: Any, recent: Any, k: int = 10, own: Any | None = None) -> Any:

@@ -43,20 +43,16 @@ class Split:
     known: pa.Table  # before test_from: trains the engine that is evaluated
     test: pa.Table  # [test_from, test_to)
 
+    @property
+    def window(self) -> Window:
+        """The recent window, which ends on the date."""
+        return Window(local_day(self.recent_from, self.tz), self.recent_from, self.test_from)
+
     def __repr__(self) -> str:
         return (
             f"Split({self.as_of}: {self.train.num_rows:,} events to train on, "
             f"{self.recent.num_rows:,} recent, {self.test.num_rows:,} to test on)"
         )
-
-
-@dataclass(frozen=True)
-class EarlierWindow:
-    """A window before the recent one, with tables of events."""
-
-    window: Window
-    train: pa.Table  # before it: trains the engine whose lists biases are learned on
-    recent: pa.Table  # in it: biases are learned from it
 
 
 def split_log(log: Log, as_of: Any, recent_days: int = 3, test_days: int = 7) -> Split:
@@ -94,12 +90,7 @@ def split_log(log: Log, as_of: Any, recent_days: int = 3, test_days: int = 7) ->
     return split
 
 
-def recent_window(split: Split) -> Window:
-    """Return the window that ends on the date."""
-    return Window(local_day(split.recent_from, split.tz), split.recent_from, split.test_from)
-
-
-def earlier_windows(log: Log, split: Split, recent_days: int, most: int) -> list[EarlierWindow]:
+def earlier_windows(log: Log, split: Split, recent_days: int, most: int) -> list[Window]:
     """Return the windows right before the recent one, newest first, as far as the log goes back.
 
     Windows with a hole in the log are left out, as in the daily job: a hole is what looks like one
@@ -112,9 +103,8 @@ def earlier_windows(log: Log, split: Split, recent_days: int, most: int) -> list
         most: most windows to learn from, including the recent one.
     """
     windows = recent_windows(log, split.as_of, recent_days, most)[1:]
-    whole = [own for own in windows if not find_holes(log, own, split.as_of)]
-    made = [EarlierWindow(own, own.history(log), own.events(log)) for own in whole]
-    return [own for own in made if own.recent.num_rows]
+    whole = (own for own in windows if not find_holes(log, own, split.as_of))
+    return [own for own in whole if own.events(log).num_rows]
 
 
 def rolling_dates(first: Any, last: Any, every: int = 7) -> list[date]:

@@ -47,23 +47,23 @@ class Training:
     catalogue: pa.Table | None
     windows: tuple[Window, ...]
     days: tuple[date, ...]  # none if the lists were made by an engine
-    newest: tuple[DayLists, pa.Table]  # the lists and the purchases of the newest window
+    newest: DayLists  # the lists made before the newest window
 
     @staticmethod
     def stack(
-        windows: Sequence[Window], recs: Sequence[DayLists], bought: Sequence[pa.Table],
-        history: pa.Table, catalogue: pa.Table | None, days: Sequence[date] = (),
+        windows: Sequence[Window], recs: Sequence[DayLists], log: Log,
+        catalogue: pa.Table | None = None, days: Sequence[date] = (),
     ) -> Training:  # fmt: skip
         """Return windows as one table each; of earlier ones, only the lists of their buyers.
 
         Args:
             windows: newest first.
             recs: lists made before each window.
-            bought: purchases in each.
-            history: events before the newest.
-            catalogue: item_id, category.
+            log: events.
+            catalogue: item_id, category; that of the log by default.
             days: of the lists.
         """
+        bought = [window.events(log) for window in windows]
         stacked: Any
         if any(isinstance(own, LargeLists) for own in recs):
             labels = [str(window.first) for window in windows] if len(windows) > 1 else None
@@ -71,8 +71,9 @@ class Training:
             _, recent = stack_windows(windows, [without_rows(own) for own in recs], bought)
         else:
             stacked, recent = stack_windows(windows, recs, bought)
-        newest = (recs[0], bought[0])
-        return Training(stacked, recent, history, catalogue, tuple(windows), tuple(days), newest)
+        items = log.catalogue() if catalogue is None else catalogue
+        history = windows[0].history(log)
+        return Training(stacked, recent, history, items, tuple(windows), tuple(days), recs[0])
 
     def lists_of(self, window: Window) -> pa.Table:
         """Return the lists made before one of the windows."""
@@ -151,9 +152,7 @@ def read_training(
         places = leave_out_leaked(matched.log, chosen, looked_at)
         kept, days = zip(*(chosen[place] for place in places), strict=True)
         recs = [recs[place] for place in places]
-    bought = [window.events(matched.log) for window in kept]
-    history = kept[0].history(matched.log)
-    return Training.stack(kept, recs, bought, history, matched.catalogue(), days), matched
+    return Training.stack(kept, recs, matched.log, matched.catalogue(), days), matched
 
 
 def _choose_lists(
