@@ -1,6 +1,6 @@
 """Draws pictures of the README and of how-it-works.md into docs/images, for light and dark screens.
 
-`python docs/pictures.py`; needs altair and vl-convert (the extra "report"). The dates of the
+`python docs/pictures.py`; needs altair and vl-convert (the extra "docs"). The dates of the
 README's picture come from `benchmarks/rolling.py --only-reranker --by-date`: gift shop, ALS.
 """
 

@@ -58,7 +58,7 @@ def test_a_wrong_tag_is_refused():
 
 def test_a_wheel_without_its_files_is_refused(tmp_path):
     path = tmp_path / f"trimtab-{__version__}-py3-none-any.whl"
-    left_out = {"trimtab/py.typed", "trimtab/report/page.css"}
+    left_out = {"trimtab/py.typed", "trimtab/report/templates/page.css"}
     info = f"trimtab-{__version__}.dist-info"
     own = [f"{info}/METADATA", f"{info}/entry_points.txt", f"{info}/licenses/LICENSE"]
     with zipfile.ZipFile(path, "w") as wheel:
@@ -66,7 +66,7 @@ def test_a_wheel_without_its_files_is_refused(tmp_path):
             wheel.writestr(name, "")
     assert check_package.check_wheel(path) == [
         "wheel lacks trimtab/py.typed",
-        "wheel lacks trimtab/report/page.css",
+        "wheel lacks trimtab/report/templates/page.css",
         "wheel has tests/x.py",
     ]
     assert "must hold trimtab-" in check_package.check_folder(tmp_path)[0]

@@ -10,7 +10,7 @@ import pytest
 
 from made_tests import TOTALS, emails, five, ramp, treatments
 from trimtab.abtest import Settings, Verdicts, analyse, analyse_counts
-from trimtab.report.verdict.verdict_page import build_verdict
+from trimtab.report.verdict_page import build_verdict
 
 GOLDEN = json.loads(Path(__file__).with_name("golden.json").read_text("utf-8"))
 PLAIN = ["bucket", "opens", "clicks"]

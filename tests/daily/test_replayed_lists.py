@@ -20,7 +20,8 @@ from trimtab.engines import Markov, Popularity
 from trimtab.errors import DataError, SettingError
 from trimtab.replay import open_lists
 from trimtab.replay.results import CellDone
-from trimtab.report.month.month_page import build_month, describe_setup
+from trimtab.report.month_page import build_month
+from trimtab.report.month_page import say as sentence
 from trimtab.store import Store
 from trimtab.tables.columns import TRAINED_UNTIL
 
@@ -44,7 +45,7 @@ def test_lists_of_an_engine_give_what_its_own_replay_gives(made_shop: Shop, tmp_
         assert {**one, "seconds": None} == {**two, "seconds": None}
     assert len(steps) == simulation.n_steps == 4
     assert by_lists.about["lists"]["folder"] == "lists"
-    assert "The lists are those of 20 days in the folder lists" in describe_setup(by_lists)
+    assert "The lists are those of 20 days in the folder lists" in sentence("setup", by_lists)
 
 
 def test_lists_exist_from_the_first_day_that_they_have_not_seen(

@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import replace
 from datetime import date, timedelta
+from html import escape
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -21,13 +22,8 @@ from trimtab.daily.simulated_month import SCHEMA, Month, lift_of, prepare_folder
 from trimtab.datasets import generate_log, make_log
 from trimtab.engines import Markov, Popularity
 from trimtab.errors import DataError, SettingError, StoreError
-from trimtab.report.month.month_page import (
-    build_month,
-    describe_days,
-    describe_outcome,
-    describe_setup,
-)
-from trimtab.report.month.shown_items import describe_shown, find_shown
+from trimtab.report.month_page import build_month, find_shown
+from trimtab.report.month_page import say as sentence
 from trimtab.report.words import percent
 from trimtab.store import Store
 from trimtab.tables.columns import TRAINED_UNTIL
@@ -142,8 +138,9 @@ def test_what_customers_were_shown(month: Month, folder: Path) -> None:
     assert {f"{HOSTILE} {own['values']}": own["counts"] for own in counts}[best.name] == (
         best.published
     )
-    assert best.name in describe_shown(shown)
-    assert "&lt;/script&gt;" in build_month(month, shown)
+    page = build_month(month, shown)
+    assert f"{escape(best.name)} gained most" in page
+    assert "&lt;/script&gt;" in page
 
 
 def test_a_refused_morning_keeps_the_served_version(tmp_path: Path) -> None:
@@ -159,7 +156,7 @@ def test_a_refused_morning_keeps_the_served_version(tmp_path: Path) -> None:
     assert [refused[name] for name in ("seconds", "forecast")] == [None] * 2
     n_refused = sum(row["refused"] is not None for row in month.rows)
     assert month.n_refused() == n_refused
-    assert f"{N_DAYS - n_refused} of {N_DAYS}" in describe_days(month)
+    assert f"{N_DAYS - n_refused} of {N_DAYS}" in sentence("days", month)
 
 
 @pytest.fixture(scope="module")
@@ -205,15 +202,15 @@ def test_a_month_with_a_reranker_is_told_and_loaded(finished: tuple[Month, Path]
     loaded = Month.load(folder)
     assert loaded.days.equals(month.days)
     assert loaded.about["reranker"] is True
-    said = describe_outcome(loaded)
+    said = sentence("outcome", loaded)
     assert f"The biases alone changed it by {percent(month.lift('biases_alone'))}." in said
-    assert "learned a reranker" in describe_setup(loaded)
+    assert "learned a reranker" in sentence("setup", loaded)
 
 
 def test_without_a_reranker_a_month_is_as_before(month: Month, folder: Path) -> None:
     assert month.days.schema.equals(SCHEMA)
     assert "reranker" not in month.about
-    assert "The biases alone" not in describe_outcome(month)
+    assert "The biases alone" not in sentence("outcome", month)
     assert all(version.lists() is None for version in Store(folder / "store").history())
 
 

@@ -7,7 +7,7 @@ import sys
 
 class Blocker:
     def find_spec(self, name, path=None, target=None):
-        if name in ("pandas", "polars", "scipy", "ranx", "altair", "jinja2", "vl_convert", "duckdb",
+        if name in ("pandas", "polars", "scipy", "ranx", "altair", "vl_convert", "duckdb",
                     "hypothesis", "pytest"):
             raise ModuleNotFoundError(name)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from trimtab.replay.results import SCHEMAS, Results
-from trimtab.report.backtest.overview import Overview, make_overview
+from trimtab.report.backtest.overview import Overview
 
 METRICS = ("acc", "map", "ndcg")
 ENGINES = ("markov", "category", "factorization")
@@ -255,9 +255,7 @@ def plain(text: str) -> str:
 
 def view_of(rows: list[dict[str, Any]], **others: list[dict[str, Any]]) -> Overview:
     tables = {"results": rows, **others}
-    return make_overview(
-        Results({"k": 10}, {name: table(name, own) for name, own in tables.items()})
-    )
+    return Overview(Results({"k": 10}, {name: table(name, own) for name, own in tables.items()}))
 
 
 KINDS: Mapping[str, Callable[[], Results]] = {

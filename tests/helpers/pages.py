@@ -27,7 +27,7 @@ def write_any(name: str, path: Path) -> None:
     """Write the page with this name in PAGES."""
     page, _, kind = name.partition("-")
     if page == "backtest":
-        write_report(KINDS[kind](), path)
+        write_report(KINDS[kind](), path, all_tables=True)
     elif page == "month":
         write_month(MONTHS[kind](), path)
     else:

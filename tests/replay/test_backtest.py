@@ -26,7 +26,7 @@ from trimtab.replay.plan import make_plan, read_plan_file
 from trimtab.replay.results import CELLS, SCHEMAS, CellDone, Pace, Results, load_results
 from trimtab.replay.timeline import earlier_windows, split_log
 from trimtab.replay.windows import Window, event_times
-from trimtab.report.backtest.backtest_page import build_page
+from trimtab.report import build_page
 from trimtab.tables.log import Log
 
 N_ITEMS = 80

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from trimtab.report.decision import (
     DO_NOT,
-    INSTEAD,
     SWITCH_ON,
     UNKNOWN,
     DatedLift,
+    Decision,
     Record,
     beats,
     decide,
@@ -27,45 +27,43 @@ STEADY = (0.10, 0.12, 0.08, 0.11, 0.09, 0.10, 0.12, 0.08)
 
 def record(*lifts: float, method: str = "default", half: float | None = None) -> Record:
     """Return a record with one date per lift; `half` is half the width of each interval."""
+    ends = [(None, None) if half is None else (lift - half, lift + half) for lift in lifts]
     dated = {
-        f"2020-01-{place:02d}": DatedLift(
-            lift, *((None, None) if half is None else (lift - half, lift + half))
-        )
-        for place, lift in enumerate(lifts, 1)
+        f"2020-01-{place:02d}": DatedLift(lift, *own)
+        for place, (lift, own) in enumerate(zip(lifts, ends, strict=True), 1)
     }
     return make_record(method, dated)
 
 
-def action_of(own: Record, *rivals: Record) -> str:
-    return decide([own], rivals).action
+def above(lead: float, method: str) -> Record:
+    return record(*(lift + lead for lift in STEADY), method=method)
 
 
-def test_a_steady_gain_is_switched_on() -> None:
-    found = decide([record(*STEADY)], [record(*(lift / 2 for lift in STEADY), method="ratio")])
-
-    assert found.action == SWITCH_ON
-    assert found.chosen is not None
-    assert found.chosen.method == "default"
-    assert found.other is not None
-    assert found.other.method == "ratio"
+def outcome(found: Decision) -> tuple[str, str, str, bool]:
+    names = (own.method if own else "" for own in (found.chosen, found.rival))
+    return (found.action, *names, found.is_beaten)  # type: ignore[return-value]
 
 
-def test_an_interval_with_0_inside_is_not_switched_on() -> None:
-    unsteady = record(0.5, -0.01, 0.02, 0.01, -0.02, 0.01, 0.02, 0.01)
-
-    assert unsteady.mean > 0.05
-    assert unsteady.low < 0
-    assert action_of(unsteady) == DO_NOT
-
-
-def test_too_many_losing_dates_are_not_switched_on() -> None:
+def test_a_gain_is_steady_and_sure() -> None:
     often = record(*[0.2] * 7, -0.01, -0.01)  # 2 of 9 dates
-    seldom = record(*[0.2] * 8, -0.01, -0.01)  # 2 of 10
-
     assert often.is_sure
     assert often.loses_often
-    assert action_of(often) == DO_NOT
-    assert action_of(seldom) == SWITCH_ON
+    unsteady = record(0.5, -0.01, 0.02, 0.01, -0.02, 0.01, 0.02, 0.01)
+    assert unsteady.mean > 0.05
+    assert unsteady.low < 0
+    for own, action in (
+        (record(*STEADY), SWITCH_ON),
+        (unsteady, DO_NOT),
+        (often, DO_NOT),
+        (record(*[0.2] * 8, -0.01, -0.01), SWITCH_ON),  # 2 of 10
+        (record(*[0.0] * 8), DO_NOT),
+        # few dates are judged by the intervals over users
+        (record(0.1, half=0.05), SWITCH_ON),
+        (record(0.1, half=0.15), DO_NOT),
+        (record(0.1, 0.2, half=0.14), SWITCH_ON),
+        (record(0.1), DO_NOT),  # nothing says how sure it is
+    ):
+        assert decide([own], []).action == action, own
 
 
 def test_a_loss_that_is_shown_as_0_is_none() -> None:
@@ -73,52 +71,32 @@ def test_a_loss_that_is_shown_as_0_is_none() -> None:
     assert record(0.1, -0.0006).n_below == 1
 
 
-def test_no_gain_at_all_is_not_switched_on() -> None:
-    assert action_of(record(*[0.0] * 8)) == DO_NOT
-
-
-def test_few_dates_are_judged_by_the_intervals_over_users() -> None:
-    assert action_of(record(0.1, half=0.05)) == SWITCH_ON
-    assert action_of(record(0.1, half=0.15)) == DO_NOT
-    assert action_of(record(0.1, 0.2, half=0.14)) == SWITCH_ON
-    assert action_of(record(0.1)) == DO_NOT  # nothing says how sure it is
-
-
 def test_the_simplest_method_stays_unless_another_is_surely_ahead() -> None:
     bias = record(*STEADY)
-    bit_better = record(*(lift + 0.009 for lift in STEADY), method="reranker")
     unsure = record(*(lift + (-0.04, 0.1)[n % 2] for n, lift in enumerate(STEADY)), method="x")
-    better = record(*(lift + 0.05 for lift in STEADY), method="reranker")
-
-    assert not beats(bit_better, bias)
     assert not beats(unsure, bias)
-    for second, chosen in ((bit_better, "default"), (better, "reranker")):
-        found = decide([bias, second], [])
-        assert found.chosen is not None
-        assert found.chosen.method == chosen
+    for lead, chosen in ((0.009, "default"), (0.05, "reranker")):
+        second = above(lead, "reranker")
+        assert beats(second, bias) == (chosen == "reranker")
+        assert outcome(decide([bias, second], []))[1] == chosen
 
 
-def test_a_rival_that_beats_all_own_gains_is_chosen_instead() -> None:
-    bias, reranker = record(*STEADY), record(*(lift + 0.1 for lift in STEADY), method="reranker")
-    between = record(*(lift + 0.05 for lift in STEADY), method="decay")
-    ahead = record(*(lift + 0.2 for lift in STEADY), method="decay")
+def test_a_rival_that_is_ahead_is_named_and_not_chosen() -> None:
+    """Only biases and rerankers can be published."""
+    bias, reranker, loss = record(*STEADY), above(0.1, "reranker"), above(-0.3, "default")
+    between, ahead, bad = above(0.05, "decay"), above(0.2, "decay"), above(-0.4, "ratio")
 
-    assert decide([bias], [between]).action == INSTEAD
-    assert decide([bias, reranker], [between]).action == SWITCH_ON
-    found = decide([bias, reranker], [ahead])
-    assert found.action == INSTEAD
-    assert found.chosen == ahead
-    assert found.other == reranker
-
-
-def test_a_rival_is_chosen_if_no_own_method_gains() -> None:
-    assert action_of(record(*[-0.1] * 8), record(*STEADY, method="ratio")) == INSTEAD
-    assert action_of(record(*[-0.1] * 8), record(*[-0.2] * 8, method="ratio")) == DO_NOT
-
-
-def test_without_lifts_there_is_nothing_to_judge() -> None:
-    assert decide([], []).action == UNKNOWN
-    assert decide([], [record(*STEADY)]).action == INSTEAD
+    for own, rivals, wanted in (
+        ([bias], [bad], (SWITCH_ON, "default", "ratio", False)),
+        ([bias], [between], (SWITCH_ON, "default", "decay", True)),
+        ([bias, reranker], [between], (SWITCH_ON, "reranker", "decay", False)),
+        ([bias, reranker], [ahead, bad], (SWITCH_ON, "reranker", "decay", True)),
+        ([loss], [between], (DO_NOT, "default", "decay", True)),
+        ([loss], [bad], (DO_NOT, "default", "ratio", False)),
+        ([], [between], (DO_NOT, "", "decay", True)),
+        ([], [], (UNKNOWN, "", "", False)),
+    ):
+        assert outcome(decide(own, rivals)) == wanted
 
 
 def test_few_dates_decide_between_methods_only_if_all_agree() -> None:
@@ -129,14 +107,9 @@ def test_few_dates_decide_between_methods_only_if_all_agree() -> None:
     assert not beats(record(0.6, 0.19, half=0.1), bias)
 
 
-@pytest.mark.parametrize(
-    ("degrees", "quantile"), [(1, 12.706), (4, 2.776), (7, 2.365), (25, 2.060), (1000, 1.962)]
-)
-def test_quantiles_are_those_of_the_books(degrees: int, quantile: float) -> None:
-    assert student_quantile(degrees) == pytest.approx(quantile, abs=0.01)
-
-
-def test_the_interval_of_a_mean() -> None:
+def test_student_as_in_the_books() -> None:
+    for degrees, quantile in ((1, 12.706), (4, 2.776), (7, 2.365), (25, 2.060), (1000, 1.962)):
+        assert student_quantile(degrees) == pytest.approx(quantile, abs=0.01)
     assert student_interval([1.0, 2.0, 3.0]) == pytest.approx((2 - 2.484, 2 + 2.484), abs=0.001)
     assert all(map(math.isnan, student_interval([1.0])))
 
@@ -151,8 +124,9 @@ def test_nothing_unsure_is_ever_switched_on(
     found = decide([record(*own, half=half)], [record(*other, method="ratio", half=half)])
 
     assert found.chosen is not None
-    if found.action in (SWITCH_ON, INSTEAD):
-        assert found.chosen.low > 0
-        assert found.chosen.n_below <= 0.2 * found.chosen.n_dates
-    else:
-        assert found.action == DO_NOT
+    assert (found.action == SWITCH_ON) == (
+        found.chosen.low > 0 and found.chosen.n_below <= 0.2 * found.chosen.n_dates
+    )
+    if found.is_beaten:
+        assert found.rival is not None
+        assert found.rival.is_gain

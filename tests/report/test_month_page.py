@@ -12,24 +12,13 @@ from made_months import MONTHS, make_month
 from pages import Pages, read_page, read_specs
 from trimtab.daily.simulated_month import BIASES_ALONE, SCHEMA, WITH_RERANKER, Month, lift_of
 from trimtab.errors import TrimtabError
-from trimtab.report.month.month_page import (
-    build_month,
-    describe_days,
-    describe_lifts,
-    describe_outcome,
-    describe_setup,
-)
-from trimtab.report.month.month_record import (
-    decide_month,
-    describe_doubt,
-    find_interval,
-    write_title,
-)
-from trimtab.report.month.shown_items import (
+from trimtab.report.month_page import (
     ShownItem,
     ShownItems,
+    build_month,
     count_shown,
-    describe_shown,
+    find_interval,
+    say,
     shown_table,
 )
 
@@ -62,7 +51,7 @@ def test_refused_mornings_are_shown_with_their_reason(pages: Pages) -> None:
     (refused,) = [row for row in MONTHS["closed"]().rows if row["refused"] is not None]
 
     assert refused["refused"] in read_page(pages("month-closed")).words
-    assert "3 of 4" in describe_days(MONTHS["closed"]())
+    assert "3 of 4" in say("days", MONTHS["closed"]())
     assert "square" in str(read_specs(pages("month-closed")))
     assert "square" not in str(read_specs(pages("month-thirty")))
     assert "the shop kept the version that it had" in read_page(pages("month-closed")).words
@@ -72,13 +61,13 @@ def test_sentences_have_the_numbers() -> None:
     month = MONTHS["thirty"]()
     lifts = {row["day"]: lift_of(row) or 0 for row in month.rows}
 
-    assert write_percent(month.lift()) in describe_outcome(month)
-    assert "{} of {} days".format(*month.days_above()) in describe_outcome(month)
+    assert write_percent(month.lift()) in say("outcome", month)
+    assert "{} of {} days".format(*month.days_above()) in say("outcome", month)
     for extreme in (min(lifts.values()), max(lifts.values())):
-        assert write_percent(extreme) in describe_lifts(month)
-    assert "every 7 nights" in describe_setup(MONTHS["closed"]())
-    assert "1 day without buyers" in describe_lifts(MONTHS["closed"]())
-    assert "no lift" in describe_outcome(MONTHS["idle"]())
+        assert write_percent(extreme) in say("guide", month)
+    assert "every 7 nights" in say("setup", MONTHS["closed"]())
+    assert "1 day without buyers" in say("guide", MONTHS["closed"]())
+    assert "no lift" in say("outcome", MONTHS["idle"]())
 
 
 def test_users_who_see_an_item_are_counted_by_hand() -> None:
@@ -98,10 +87,9 @@ def test_the_items_that_gain_and_lose_most() -> None:
 
     assert [row[0].text for row in table.rows][::8] == ["item 20", "item -20"]
     assert table.rows[0][3].text == "+20"
-    assert "item 20 gained most: 120 users see it, 100 with" in describe_shown(
-        ShownItems("2020-01-06", items)
-    )
-    assert describe_shown(ShownItems("2020-01-06", [])) == ""
+    page = build_month(MONTHS["two"](), ShownItems("2020-01-06", items))
+    assert "item 20 gained most: 120 users see it, 100 with" in page
+    assert "gained most" not in build_month(MONTHS["two"](), ShownItems("2020-01-06", []))
 
 
 def test_a_month_without_days_is_refused() -> None:
@@ -110,15 +98,15 @@ def test_a_month_without_days_is_refused() -> None:
 
 
 def test_the_first_line_says_whether_to_switch_it_on() -> None:
-    def title(month: Month) -> str:
-        return write_title(month, decide_month(month))
-
-    assert title(MONTHS["thirty"]()) == "Switch it on"
-    assert title(MONTHS["closed"]()) == "Do not switch it on"  # two days vary too much
-    assert title(MONTHS["one"]()) == "Do not switch it on"  # and one day says nothing
-    assert title(MONTHS["idle"]()) == "Nothing to judge"
-    assert "not a sure gain" in describe_doubt(decide_month(MONTHS["one"]()))
-    assert describe_doubt(decide_month(MONTHS["thirty"]())) == ""
+    for name, action in (
+        ("thirty", "Switch it on"),
+        ("closed", "Do not switch it on"),  # two days vary too much
+        ("one", "Do not switch it on"),  # and one day says nothing
+        ("idle", "Nothing to judge"),
+    ):
+        assert say("action", MONTHS[name]()) == action
+    assert "one day says nothing about the next" in say("outcome", MONTHS["one"]())
+    assert "not a sure gain" not in say("outcome", MONTHS["thirty"]())
 
 
 def test_the_reranker_is_switched_on_if_it_is_ahead_of_its_biases() -> None:
@@ -126,7 +114,8 @@ def test_the_reranker_is_switched_on_if_it_is_ahead_of_its_biases() -> None:
         month = make_month(30, reranker=True)
         rows = [{**row, BIASES_ALONE: row["value"] - ahead * row["baseline"]} for row in month.rows]
         both = Month(month.about, pa.Table.from_pylist(rows, WITH_RERANKER))
-        assert write_title(both, decide_month(both)) == f"Switch on the {what}"
+        assert say("action", both) == f"Switch on the {what}"
+        assert "The biases alone changed it by" in say("outcome", both)
 
 
 def test_the_interval_is_that_of_a_ratio_of_sums() -> None:

@@ -12,8 +12,7 @@ from made_verdicts import CONTROL, TREATMENT, VERDICTS, make_rows
 from pages import Pages, read_page
 from trimtab.abtest import Settings, analyse, analyse_counts
 from trimtab.cli.abtest import print_verdicts
-from trimtab.report.verdict.verdict_page import mood
-from trimtab.report.verdict.verdict_words import lift, roughly, say
+from trimtab.report.verdict_page import lift, mood, roughly, say
 
 pytestmark = pytest.mark.xdist_group("report-pages")
 SPACE = "\N{NO-BREAK SPACE}"

@@ -340,7 +340,7 @@ def _write(found: Verdicts, out: Path | None, as_json: bool) -> None:
 
 def print_verdicts(found: Verdicts) -> None:
     """Print one row per treatment and metric, then the conclusions."""
-    from trimtab.report.verdict.verdict_words import say as sentence
+    from trimtab.report.verdict_page import say as sentence
 
     names, alarm = found.treatments, found.sample_ratio.alarm
     first = [sentence("sizes", found)] if alarm else []
@@ -366,7 +366,7 @@ def print_verdicts(found: Verdicts) -> None:
 
 
 def _cells(finding: Finding, found: Verdicts) -> tuple[str, ...]:
-    from trimtab.report.verdict import verdict_words as words
+    from trimtab.report import verdict_page as words
     from trimtab.report.words import interval
 
     reading = finding.reading
@@ -379,7 +379,7 @@ def _cells(finding: Finding, found: Verdicts) -> tuple[str, ...]:
 
 def _plan(baselines: list[Baseline], lifts: list[float], settings: Settings, as_json: bool) -> None:
     """Print the emails, or users, needed for each metric and lift."""
-    from trimtab.report.verdict.verdict_words import roughly
+    from trimtab.report.verdict_page import roughly
     from trimtab.report.words import percent
 
     wanted, base = lifts or list(LIFTS), baselines[0].base

@@ -65,7 +65,7 @@ def demo(
     """Run the paper's experiments on a gift shop's year of sales."""
     from trimtab.replay.backtest import run_backtest, total_steps
     from trimtab.report import write_report
-    from trimtab.report.backtest.console import print_summary
+    from trimtab.report.console import print_summary
 
     require_output(out, page=True)
     log = open_log({})
@@ -75,7 +75,7 @@ def demo(
     with progress_bar(total_steps(plan) + 1) as step:
         results = run_backtest(plan, log, out, step, step.done)
         step("report")
-        write_report(results, page)
+        write_report(results, page, all_tables=True)
     print_summary(results, console)
     say(f"tables in {out}")
     say_page(page)
@@ -153,7 +153,7 @@ def backtest(
     An interrupted run leaves a page of what is finished, and resumes where it stopped.
     """
     from trimtab.replay.backtest import run_backtest, total_steps
-    from trimtab.report.backtest.console import print_summary
+    from trimtab.report.console import print_summary
 
     options = {
         "log": log, "lists": lists, "query": query, "tz": tz, "items": items,
@@ -234,7 +234,7 @@ def report(
     require_output(page.parent, page=False)
     loaded = load_results(results)
     if tables:
-        from trimtab.report.backtest.console import print_tables
+        from trimtab.report.console import print_tables
 
         print_tables(loaded, console)
     _write_page(loaded, page)

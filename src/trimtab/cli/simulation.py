@@ -184,7 +184,7 @@ def _page_if_stopped(simulation: Simulation, out: Path, report: bool) -> Iterato
 
 def _find_shown(simulation: Simulation, out: Path) -> Any:
     """Return what customers were shown by the last version; None if nothing was published."""
-    from trimtab.report.month.shown_items import find_shown
+    from trimtab.report.month_page import find_shown
 
     store = Store(out / STORE)
     if not store.exists():
@@ -196,10 +196,7 @@ def _find_shown(simulation: Simulation, out: Path) -> Any:
 
 def _print_month(month: Month) -> None:
     """Print the lift over all days, and what was published."""
-    from trimtab.report.month.month_page import describe_days, describe_outcome
-    from trimtab.report.month.month_record import decide_month, describe_doubt, write_title
+    from trimtab.report.month_page import summarize
 
-    decision = decide_month(month)
-    say(f"{write_title(month, decision)}.")
-    say(f"{describe_outcome(month)} {describe_doubt(decision)}".strip())
-    say(describe_days(month))
+    for sentence in summarize(month):
+        say(sentence)

@@ -1,4 +1,4 @@
-"""Charts as Vega-Lite specifications.
+"""Charts as Vega-Lite specifications, and what stands around them.
 
 Rows carry the colour of their mark as a CSS variable, which lets one drawing serve light, dark and
 print, and `tip`, the text shown on hover. page.js sets widths, fonts and text colours.
@@ -12,24 +12,54 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from trimtab.report.blocks import Mark, Spec
-
-if TYPE_CHECKING:
-    import altair as alt
-
+Spec = dict[str, Any]
 ChartRow = Mapping[str, Any]
 Domain = tuple[float, float]
 _SYMBOLS = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
-_ROW_HEIGHT = 26
-_ENDS = ("x", "low", "high")
 _RANKS = (1, 2, 3, 5, 10, 20, 30, 50, 100, 200, 300, 500, 1000, 2000, 5000, 10000)
 _LIFT_TICKS = (-0.9, -0.5, -0.2, -0.1, 0, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 1000)
-_SHAPES = {"": "circle", "right": "triangle-right", "left": "triangle-left"}
-_BEYOND: tuple[dict[str, Any], ...] = ({"align": "right", "dx": -10}, {"align": "left", "dx": 10})
-_PLAIN_ZERO = "datum.value === 0 ? '0' : datum.label"
+_OUTSIDE = {"right": "triangle-right", "left": "triangle-left"}
+_INK, _FAINT, _GROUND = "var(--ink)", "var(--line)", "var(--ground)"
+_LIFT = "+~%"
+_TIP = {"field": "tip", "type": "nominal"}
+_SPREAD_LABELS = {"labelOverlap": "greedy", "labelSeparation": 6}
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A legend entry; `kind` is the symbol."""
+
+    label: str
+    colour: str = ""
+    kind: str = "circle"
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart, its title, and a description for readers who cannot see it."""
+
+    title: str
+    description: str
+    spec: Spec
+
+
+@dataclass(frozen=True)
+class Panels:
+    """Charts side by side that belong together."""
+
+    title: str
+    charts: Sequence[Chart]
+    legend: Sequence[Mark] = ()
+
+
+INTERVAL_MARKS = (
+    Mark("interval excludes 0", kind="full"),
+    Mark("interval includes 0", kind="hollow"),
+)
 
 
 def css_colour(colour: str) -> str:
@@ -37,7 +67,43 @@ def css_colour(colour: str) -> str:
     return f"var(--{colour})"
 
 
-_INK, _FAINT, _GROUND = map(css_colour, ("ink", "line", "ground"))
+# Dots with intervals ----------------------------------------------------------------------------
+
+
+def dot(label: str, x: float, colour: str, tip: str, **more: Any) -> Spec:
+    """Return a row of `dot_chart`: `low`, `high`, `filled` and `offset` are in `more`.
+
+    An end of the interval that is unknown is None. A dot is filled unless its interval includes 0.
+    """
+    low, high = more.get("low"), more.get("high")
+    filled = low is not None and high is not None and not low <= 0 <= high
+    base = {"label": label, "offset": "", "x": x, "low": None, "high": None, "filled": filled}
+    return {**base, **more, "colour": css_colour(colour), "tip": tip}
+
+
+def dot_panels(
+    title: str, dots: Mapping[str, Sequence[ChartRow]], about: str, legend: Sequence[Mark],
+    domain: Domain | None = None, style: str = _LIFT,
+) -> list[Panels]:  # fmt: skip
+    """Return one chart per name on the same scale; nothing without dots.
+
+    Args:
+        title: title of all of them.
+        dots: rows of `dot_chart` by the name of their chart.
+        about: description of each chart, after its name.
+        legend: what symbols and colours mean.
+        domain: ends of the scale; those of most dots if left out.
+        style: d3 format of numbers.
+    """
+    rows = [row for own in dots.values() for row in own]
+    ends = domain or find_main_domain(rows)
+    made = [
+        Chart(name, f"{name}{', ' if name else ''}{about}", dot_chart(own, ends, style))
+        for name, own in dots.items()
+        if own
+    ]
+    beyond = [Mark("beyond the scale, with its value", kind=k) for k in shapes_outside(rows, ends)]
+    return [Panels(title, made, [*legend, *beyond])] if made else []
 
 
 def find_domain(rows: Iterable[ChartRow], fields: Sequence[str]) -> Domain:
@@ -54,30 +120,26 @@ def find_main_domain(rows: Sequence[ChartRow]) -> Domain:
     A dot is left out if it is beyond 50 % and over four times as far out as the next one; so is
     every dot farther out. Most dots always stay inside.
     """
+    ends = ("x", "low", "high")
+
+    def reach(own: Sequence[ChartRow]) -> float:
+        return max(abs(float(row[name])) for row in own for name in ends if row[name] is not None)
+
     dots: dict[tuple[str, str], list[ChartRow]] = {}
     for row in rows:
         dots.setdefault((row["label"], row["offset"]), []).append(row)
-    order = sorted(dots.values(), key=_find_reach)
+    order = sorted(dots.values(), key=reach)
     for place in range(len(order) // 2 + 1, len(order)):
-        if _find_reach(order[place]) > max(0.5, 4 * _find_reach(order[place - 1])):
+        if reach(order[place]) > max(0.5, 4 * reach(order[place - 1])):
             order = order[:place]
             break
-    return find_domain([row for own in order for row in own], _ENDS)
-
-
-def _find_reach(rows: Sequence[ChartRow]) -> float:
-    return max(abs(float(row[name])) for row in rows for name in _ENDS if row[name] is not None)
-
-
-def has_dot_outside(rows: Iterable[ChartRow], domain: Domain) -> bool:
-    """Return whether a dot is beyond the scale."""
-    return bool(shapes_outside(rows, domain))
+    return find_domain([row for own in order for row in own], ends)
 
 
 def shapes_outside(rows: Iterable[ChartRow], domain: Domain) -> list[str]:
     """Return the shapes of dots beyond the scale, of each at most once."""
     sides = {_side(row, domain) for row in rows}
-    return [shape for side, shape in _SHAPES.items() if side and side in sides]
+    return [shape for side, shape in _OUTSIDE.items() if side in sides]
 
 
 def _side(row: ChartRow, domain: Domain) -> str:
@@ -85,59 +147,50 @@ def _side(row: ChartRow, domain: Domain) -> str:
     return "right" if row["x"] > domain[1] else "left" if row["x"] < domain[0] else ""
 
 
-def dot_chart(rows: Sequence[ChartRow], domain: Domain, style: str = "+~%") -> Spec:
+def dot_chart(rows: Sequence[ChartRow], domain: Domain, style: str = _LIFT) -> Spec:
     """Return dots with intervals, one line per label and `offset`.
 
-    Rows have `label`, `x`, `low`, `high`, `colour`, `filled`, and `offset` if several rows share a
-    label. A dot beyond the domain becomes a triangle at its edge, with its value beside it.
+    A dot beyond the domain becomes a triangle at its edge, with its value beside it.
     """
-    import altair as alt
-
-    names = alt.Axis(title=None, labelPadding=10)
-    place: dict[str, Any] = {"y": alt.Y("label:N", sort=None, axis=names)}
-    n_offsets = len({row.get("offset") for row in rows})
+    drawn = [_styled_dot(row, domain) for row in rows]
+    n_labels, n_offsets = (len({row[name] for row in rows}) for name in ("label", "offset"))
+    shared = {"y": _names("label", labelPadding=10)}
     if n_offsets > 1:
-        place["yOffset"] = alt.YOffset("offset:N", sort=None)
-    axis = alt.Axis(
-        format=style, tickCount=4, title=None, labelExpr=_PLAIN_ZERO, labelOverlap="greedy",
-        labelSeparation=6,
-    )  # fmt: skip
-    x = alt.X("x:Q", scale=alt.Scale(domain=list(domain), nice=False, clamp=True), axis=axis)
-    base = alt.Chart(_data([_styled_dot(row, domain) for row in rows])).encode(x, **place)
-    zero = alt.Chart(_data([{"zero": 0}])).mark_rule(color=_INK, opacity=0.6).encode(x="zero:Q")
-    stroke, fill, shape = _raw("Stroke", "colour"), _raw("Fill", "fill"), _raw("Shape", "shape")
-    spans = base.mark_rule(strokeWidth=2, opacity=0.75).encode(
-        x="low:Q", x2="high:Q", stroke=stroke, tooltip="tip:N"
-    )
-    points = base.mark_point(size=64, strokeWidth=2, opacity=1).encode(
-        stroke=stroke, fill=fill, shape=shape, tooltip="tip:N"
-    )
-    value = alt.Text("x:Q", format=style.replace("~", ",.0"))
-    above = -8 if any(_is_crossed(row, domain) for row in rows) else 0
-    texts = [
-        base.transform_filter(f"datum.beyond === '{mark['align']}'")
-        .mark_text(fontSize=12, dy=above, **mark)
-        .encode(text=value, fill=stroke)
-        for mark in _BEYOND
-        if has_dot_outside(rows, domain)
-    ]
-    n_labels = len({row["label"] for row in rows})
-    height = _ROW_HEIGHT * n_labels * max(1.0, 0.75 * n_offsets)
-    return _spec(alt.layer(zero, spans, points, *texts), height)
-
-
-def _is_crossed(row: ChartRow, domain: Domain) -> bool:
-    """Return whether the interval of a dot beyond the domain would cross the value beside it."""
-    low, high = (row["x"] if row[end] is None else row[end] for end in ("low", "high"))
-    return bool(_side(row, domain) and low < domain[1] and high > domain[0])
+        shared["yOffset"] = {"field": "offset", "type": "nominal", "sort": None}
+    axis = _axis(None, style, tickCount=4, **_SPREAD_LABELS)
+    x = _number("x", axis, domain=list(domain), nice=False, clamp=True)
+    look = {**shared, "stroke": _raw("colour"), "tooltip": _TIP}
+    layers = [
+        _zero_rule("x"),
+        _layer("rule", {**look, "x": _number("low"), "x2": {"field": "high"}},
+               strokeWidth=2, opacity=0.75),
+        _layer("point", {**look, "x": x, "fill": _raw("fill"), "shape": _raw("shape")},
+               size=64, strokeWidth=2, opacity=1),
+    ]  # fmt: skip
+    above = -8 if any(row["beyond"] and row["crossed"] for row in drawn) else 0
+    value = {**_number("x"), "format": style.replace("~", ",.0")}
+    for align, dx in (("right", -10), ("left", 10)) if shapes_outside(rows, domain) else ():
+        text = {**shared, "x": x, "text": value, "fill": _raw("colour")}
+        made = _layer("text", text, fontSize=12, dy=above, align=align, dx=dx)
+        layers.append({**made, "transform": [{"filter": f"datum.beyond === '{align}'"}]})
+    return _spec(layers, 26 * n_labels * max(1.0, 0.75 * n_offsets), drawn)
 
 
 def _styled_dot(row: ChartRow, domain: Domain) -> ChartRow:
-    """Return the row with its fill and shape; an unknown end of the interval is at the dot."""
-    fill = row["colour"] if row["filled"] else _GROUND
-    ends = {end: row["x"] if row[end] is None else row[end] for end in ("low", "high")}
+    """Return the row with its fill and shape; an unknown end of the interval is at the dot.
+
+    The value beside a dot beyond the scale is `crossed` by an interval that reaches back into it.
+    """
+    low, high = (row["x"] if row[end] is None else row[end] for end in ("low", "high"))
     side = _side(row, domain)
-    return {**row, **ends, "fill": fill, "shape": _SHAPES[side], "beyond": side}
+    return {
+        **row, "low": low, "high": high, "fill": row["colour"] if row["filled"] else _GROUND,
+        "shape": _OUTSIDE.get(side, "circle"), "beyond": side,
+        "crossed": low < domain[1] and high > domain[0],
+    }  # fmt: skip
+
+
+# Lines ------------------------------------------------------------------------------------------
 
 
 def line_marks(series: Mapping[str, tuple[str, str]]) -> dict[str, Mark]:
@@ -147,174 +200,167 @@ def line_marks(series: Mapping[str, tuple[str, str]]) -> dict[str, Mark]:
     }
 
 
-def line_point(x: str | int, y: float, mark: Mark, tip: str = "") -> ChartRow:
-    """Return a row of `line_chart`; the label of the mark is the series."""
+def line_point(x: str | int, y: float, mark: Mark, tip: str = "", **more: Any) -> Spec:
+    """Return a row of `line_chart`; the label of the mark is the series.
+
+    All rows of a chart or none have the `width` of their line and the `size` of their point.
+    """
     colour = css_colour(mark.colour)
-    return {
-        "x": x, "y": y, "series": mark.label, "colour": colour, "symbol": mark.kind, "tip": tip,
-    }  # fmt: skip
+    point = {"x": x, "y": y, "series": mark.label, "colour": colour, "symbol": mark.kind}
+    return {**point, "tip": tip, **more}
 
 
 def line_chart(
-    rows: Sequence[ChartRow],
-    x: alt.X,
-    y: alt.Y,
-    height: int = 220,
-    points: bool = True,
-    zero: bool = False,
-    levels: Sequence[ChartRow] = (),
-) -> Spec:
-    """Return one line per `series`; each of `levels` is a dashed line across at its `y`.
-
-    Rows may have a `width` of their line and a `size` of their point.
-    """
-    import altair as alt
-
-    stroke = _raw("Stroke", "colour")
-    base = alt.Chart(_data(rows)).encode(x=x, y=y, detail="series:N", stroke=stroke)
+    rows: Sequence[ChartRow], x: Spec, y: Spec, height: int = 220, points: bool = True,
+    zero: bool = False, levels: Sequence[ChartRow] = (),
+) -> Spec:  # fmt: skip
+    """Return one line per `series`; each of `levels` is a dashed line across at its `y`."""
+    base = {"x": x, "y": y, "detail": {"field": "series", "type": "nominal"}}
+    base["stroke"] = _raw("colour")
     sized = bool(rows) and "width" in rows[0]
-    width = {"strokeWidth": alt.StrokeWidth("width:Q", scale=None)} if sized else {}
-    layers = [base.mark_line(strokeWidth=2).encode(**width)]
+    width, size = (
+        {channel: {"field": name, "type": "quantitative", "scale": None}} if sized else {}
+        for channel, name in (("strokeWidth", "width"), ("size", "size"))
+    )
+    layers = [_layer("line", {**base, **width}, strokeWidth=2)]
     if zero:
-        rule = alt.Chart(_data([{"zero": 0}])).mark_rule(color=_INK, opacity=0.6)
-        layers.insert(0, rule.encode(y="zero:Q"))
+        layers.insert(0, _zero_rule("y"))
     if levels:
-        across = alt.Chart(_data(levels)).mark_rule(strokeDash=[5, 4], strokeWidth=1.5)
-        layers.insert(0, across.encode(y="y:Q", stroke=stroke, tooltip="tip:N"))
+        across = {"y": _number("y"), "stroke": _raw("colour"), "tooltip": _TIP}
+        rule = _layer("rule", across, strokeDash=[5, 4], strokeWidth=1.5)
+        layers.insert(0, {**rule, "data": {"values": list(levels)}})
     if points:
-        fill, shape = _raw("Fill", "colour"), _raw("Shape", "symbol")
-        marks = base.mark_point(size=50, opacity=1, strokeWidth=1.5)
-        size = {"size": alt.Size("size:Q", scale=None)} if sized else {}
-        layers.append(marks.encode(fill=fill, shape=shape, tooltip="tip:N", **size))
-    return _spec(alt.layer(*layers), height)
+        look = {"fill": _raw("colour"), "shape": _raw("symbol"), "tooltip": _TIP}
+        layers.append(
+            _layer("point", {**base, **look, **size}, size=50, opacity=1, strokeWidth=1.5)
+        )
+    return _spec(layers, height, rows)
 
 
-def _raw(channel: str, field: str) -> Any:
-    """Return an encoding whose values are CSS colours or symbol names already."""
-    import altair as alt
-
-    return getattr(alt, channel)(f"{field}:N", scale=None)
-
-
-def number_axis(title: str | None, style: str = "", **scale: Any) -> alt.Y:
+def number_axis(title: str | None, style: str = "", **scale: Any) -> Spec:
     """Return a vertical axis of numbers."""
-    import altair as alt
-
-    axis = alt.Axis(format=style, tickCount=5, title=title, labelExpr=_PLAIN_ZERO)
-    return alt.Y("y:Q", scale=alt.Scale(**scale), axis=axis)
+    return _number("y", _axis(title, style, tickCount=5), **scale)
 
 
-def find_usual_reach(rows: Iterable[ChartRow]) -> float | None:
-    """Return how far out most lines are if one of them is far beyond the others; otherwise None."""
+def is_far_beyond(rows: Iterable[ChartRow]) -> bool:
+    """Return whether one line is far beyond most others."""
+    usual, farthest = _find_reaches(rows)
+    return farthest >= max(0.5, 4 * usual)
+
+
+def _find_reaches(rows: Iterable[ChartRow]) -> tuple[float, float]:
+    """Return how far out the median line is, and the farthest."""
     reaches: dict[str, float] = {}
     for row in rows:
         reaches[row["series"]] = max(reaches.get(row["series"], 0.0), abs(row["y"]))
-    usual, farthest = statistics.median_low(reaches.values()), max(reaches.values())
-    return usual if farthest >= max(0.5, 4 * usual) else None
+    return statistics.median_low(reaches.values()), max(reaches.values())
 
 
-def lift_axis(rows: Sequence[ChartRow]) -> alt.Y:
+def lift_axis(rows: Sequence[ChartRow]) -> Spec:
     """Return a vertical axis of lifts.
 
     If one line is far beyond most others, the axis is compressed away from 0, so that these are not
     squeezed together.
     """
-    import altair as alt
-
-    usual = find_usual_reach(rows)
-    if usual is None:
-        return number_axis(None, "+~%")
+    if not is_far_beyond(rows):
+        return number_axis(None, _LIFT)
     low, high = find_domain(rows, ("y",))
-    axis = alt.Axis(
-        format="+~%", values=[tick for tick in _LIFT_TICKS if low <= tick <= high], title=None,
-        labelExpr=_PLAIN_ZERO, labelOverlap="greedy", labelSeparation=4,
-    )  # fmt: skip
-    scale = alt.Scale(type="symlog", constant=max(0.02, usual / 2), domain=[low, high], nice=False)
-    return alt.Y("y:Q", scale=scale, axis=axis)
+    ticks = [tick for tick in _LIFT_TICKS if low <= tick <= high]
+    axis = _axis(None, _LIFT, values=ticks, labelOverlap="greedy", labelSeparation=4)
+    constant = max(0.02, _find_reaches(rows)[0] / 2)
+    return _number("y", axis, type="symlog", constant=constant, domain=[low, high], nice=False)
 
 
-def name_axis(title: str | None) -> alt.X:
+def name_axis(title: str | None) -> Spec:
     """Return a horizontal axis of names."""
-    import altair as alt
-
-    axis = alt.Axis(title=title, labelAngle=0, labelOverlap=True)
-    return alt.X("x:N", sort=None, axis=axis, scale=alt.Scale(type="point", padding=0.4))
+    axis = _names("x", title=title, labelAngle=0, labelOverlap=True)
+    return {**axis, "scale": {"type": "point", "padding": 0.4}}
 
 
-def count_axis(title: str | None) -> alt.X:
+def count_axis(title: str | None) -> Spec:
     """Return a horizontal axis of whole numbers."""
-    import altair as alt
-
-    axis = alt.Axis(title=title, format=",d", tickCount=5, labelOverlap=True)
-    return alt.X("x:Q", scale=alt.Scale(zero=False, nice=False), axis=axis)
+    axis = {"title": title, "format": ",d", "tickCount": 5, "labelOverlap": True}
+    return _number("x", axis, zero=False, nice=False)
 
 
-def date_axis(dates: Sequence[str], style: str = "%-d %b") -> alt.X:
+def date_axis(dates: Sequence[str], style: str = "%-d %b %y") -> Spec:
     """Return a horizontal axis of dates in UTC, with about six labels at equal steps."""
-    import altair as alt
-
     known = [date.fromisoformat(text) for text in sorted(set(dates))]
     values = [
-        alt.DateTime(year=day.year, month=day.month, date=day.day, utc=True)
+        {"year": day.year, "month": day.month, "date": day.day, "utc": True}
         for day in known[:: math.ceil(len(known) / 6)]
     ]
-    axis = alt.Axis(
-        title=None, format=style, values=values, labelOverlap="parity", labelSeparation=6,
-        labelFlush=12,  # more than the padding: labels at the ends stay inside
-    )  # fmt: skip
-    return alt.X("x:T", scale=alt.Scale(type="utc", padding=8), axis=axis)
+    axis = {
+        "title": None, "format": style, "values": values, "labelOverlap": "parity",
+        "labelSeparation": 6, "labelFlush": 12,  # more than the padding: labels stay inside
+    }  # fmt: skip
+    return {"field": "x", "type": "temporal", "axis": axis, "scale": {"type": "utc", "padding": 8}}
 
 
-def rank_chart(rows: Sequence[ChartRow]) -> Spec:
-    """Return ranks by month, best on top, on a log scale; lines end in the item's `number`."""
-    import altair as alt
+# Sales ------------------------------------------------------------------------------------------
 
+
+def rank_axis(rows: Sequence[ChartRow]) -> Spec:
+    """Return a vertical axis of ranks, the best on top, on a log scale."""
     deepest = max(10, *(row["y"] for row in rows))
-    values = [rank for rank in _RANKS if rank <= deepest]
-    scale = alt.Scale(type="log", domain=[deepest * 1.15, 0.85], nice=False)
-    y = alt.Y("y:Q", scale=scale, axis=alt.Axis(values=values, format=",d", title="rank"))
-    stroke, fill = _raw("Stroke", "colour"), _raw("Fill", "colour")
-    base = alt.Chart(_data(rows)).encode(x=name_axis(None), y=y, detail="series:N", stroke=stroke)
-    line = base.mark_line(strokeWidth=2.5, interpolate="monotone")
-    dots = base.mark_point(size=16, filled=True).encode(fill=fill, tooltip="tip:N")
-    ends = base.transform_filter("datum.end")
-    discs = ends.mark_point(size=330, filled=True, opacity=1).encode(fill=fill, tooltip="tip:N")
-    figures = ends.mark_text(fontSize=11, fontWeight="bold", color=_GROUND).encode(
-        text="number:N", stroke=alt.value(None), tooltip="tip:N"
-    )
-    return _spec(alt.layer(line, dots, discs, figures), 400)
+    axis = {"title": "rank", "format": ",d", "values": [r for r in _RANKS if r <= deepest]}
+    return _number("y", axis, type="log", domain=[deepest * 1.15, 0.85], nice=False)
 
 
 def sales_chart(rows: Sequence[ChartRow], highest: float) -> Spec:
     """Return a line per label from `before` to `after`, with a tick at `recent`."""
-    import altair as alt
-
-    scale = alt.Scale(type="sqrt", domain=[0, highest], nice=True)
-    axis = alt.Axis(
-        title="buyers per week", format=",d", tickCount=5, labelOverlap="greedy", labelSeparation=6
-    )
-    y = alt.Y("label:N", sort=None, axis=alt.Axis(title=None, labelPadding=11))
-    base = alt.Chart(_data(rows)).encode(y=y, tooltip="tip:N")
-    x = alt.X("before:Q", scale=scale, axis=axis)
-    bars = base.mark_rule(strokeWidth=3, color=_FAINT).encode(x=x, x2="after:Q")
-    ticks = base.mark_tick(thickness=2, size=13, color=css_colour("ochre")).encode(x="recent:Q")
-    before = base.mark_point(size=60, stroke=_INK, fill=_GROUND, opacity=1).encode(x=x)
-    after = base.mark_point(size=60, stroke=_INK, fill=_INK, opacity=1).encode(x="after:Q")
-    return _spec(alt.layer(bars, ticks, before, after), 22 * len(rows))
+    axis = {"title": "buyers per week", "format": ",d", "tickCount": 5, **_SPREAD_LABELS}
+    base = {"y": _names("label", labelPadding=11), "tooltip": _TIP}
+    before = {**base, "x": _number("before", axis, type="sqrt", domain=[0, highest], nice=True)}
+    after, recent = ({**base, "x": _number(name)} for name in ("after", "recent"))
+    circle = {"size": 60, "stroke": _INK, "opacity": 1}
+    layers = [
+        _layer("rule", {**before, "x2": {"field": "after"}}, strokeWidth=3, color=_FAINT),
+        _layer("tick", recent, thickness=2, size=13, color=css_colour("ochre")),
+        _layer("point", before, fill=_GROUND, **circle),
+        _layer("point", after, fill=_INK, **circle),
+    ]
+    return _spec(layers, 22 * len(rows), rows)
 
 
-def _data(rows: Sequence[ChartRow]) -> alt.InlineData:
-    """Return the rows as data; NaN and infinity become null."""
-    import altair as alt
+# Parts of a specification -----------------------------------------------------------------------
+
+
+def _spec(layers: Sequence[Spec], height: float, rows: Sequence[ChartRow]) -> Spec:
+    """Return layers that share rows, in which NaN and infinity become null."""
 
     def clean(value: Any) -> Any:
         return None if isinstance(value, float) and not math.isfinite(value) else value
 
-    return alt.InlineData(values=[{key: clean(row[key]) for key in row} for row in rows])
+    values = [{key: clean(value) for key, value in row.items()} for row in rows]
+    return {"data": {"values": values}, "layer": list(layers), "height": height}
 
 
-def _spec(chart: Any, height: float) -> Spec:
-    spec: dict[str, Any] = chart.properties(height=height).to_dict()
-    for name in ("$schema", "config"):
-        spec.pop(name, None)
-    return spec
+def _layer(kind: str, encoding: Spec, **mark: Any) -> Spec:
+    return {"mark": {"type": kind, **mark}, "encoding": encoding}
+
+
+def _zero_rule(channel: str) -> Spec:
+    """Return a line at 0."""
+    layer = _layer("rule", {channel: {"datum": 0}}, color=_INK, opacity=0.6)
+    return {**layer, "data": {"values": [{}]}}
+
+
+def _raw(field: str) -> Spec:
+    """Return an encoding whose values are CSS colours or symbol names already."""
+    return {"field": field, "type": "nominal", "scale": None}
+
+
+def _names(field: str, **axis: Any) -> Spec:
+    return {"field": field, "type": "nominal", "sort": None, "axis": {"title": None, **axis}}
+
+
+def _number(field: str, axis: Spec | None = None, **scale: Any) -> Spec:
+    made: Spec = {"field": field, "type": "quantitative"}
+    return made if axis is None else {**made, "axis": axis, "scale": scale}
+
+
+def _axis(title: str | None, style: str, **more: Any) -> Spec:
+    """Return an axis that writes 0 without a sign."""
+    plain_zero = "datum.value === 0 ? '0' : datum.label"
+    return {"title": title, "format": style, "labelExpr": plain_zero, **more}

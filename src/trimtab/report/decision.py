@@ -2,7 +2,7 @@
 
 A method is a gain if the 95 % interval of its mean lift is above 0 and few dates are below 0. Of
 Trimtab's own methods that are gains, the first (the simplest) is chosen, unless a later one beats
-it. A rival is chosen instead only if it beats all of them.
+it. A rival cannot be published: the page says so if one beats all that can.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-SWITCH_ON, INSTEAD, DO_NOT, UNKNOWN = "switch on", "switch on instead", "do not", "unknown"
+SWITCH_ON, DO_NOT, UNKNOWN = "switch on", "do not", "unknown"
 MOST_BELOW = 0.2  # share of dates below 0 that a gain may have
 WORTH = 0.01  # lead in lift that is worth another method
 FEW_DATES = 4  # up to this many, intervals come from the users of each date
@@ -79,18 +79,20 @@ class Record:
 
 @dataclass(frozen=True)
 class Decision:
-    """What to do: the action, the method it is about, and the best one of the other kind.
+    """What to do: the action, the method it is about, and the best rival.
 
     Attributes:
-        action: SWITCH_ON, INSTEAD, DO_NOT or UNKNOWN.
-        chosen: the method to switch on; for DO_NOT, the one with the highest mean lift; None if
-            there is no lift to judge.
-        other: the rival with the highest mean lift, or the own method if a rival is chosen.
+        action: SWITCH_ON, DO_NOT or UNKNOWN.
+        chosen: the method to switch on; for DO_NOT, the one of Trimtab's methods with the highest
+            mean lift, if any was judged.
+        rival: the rival with the highest mean lift; of those that are ahead, if there are any.
+        is_beaten: whether the rival is a gain, and ahead of all of Trimtab's that are.
     """
 
     action: str
     chosen: Record | None = None
-    other: Record | None = None
+    rival: Record | None = None
+    is_beaten: bool = False
 
 
 def make_record(method: str, dated: Mapping[str, DatedLift]) -> Record:
@@ -106,18 +108,17 @@ def decide(own: Sequence[Record], rivals: Sequence[Record]) -> Decision:
         own: Trimtab's methods, simplest first.
         rivals: everything else that was judged.
     """
-    best_own, best_rival = _find_best(own), _find_best(rivals)
+    if not own and not rivals:
+        return Decision(UNKNOWN)
     gains = [record for record in own if record.is_gain]
-    winners = [r for r in rivals if r.is_gain and all(beats(r, record) for record in gains)]
-    if winners:
-        return Decision(INSTEAD, _find_best(winners), best_own)
-    if gains:
-        chosen = gains[0]
-        for record in gains[1:]:
-            chosen = record if beats(record, chosen) else chosen
-        return Decision(SWITCH_ON, chosen, best_rival)
-    best = _find_best([*own, *rivals])
-    return Decision(UNKNOWN if best is None else DO_NOT, best)
+    ahead = [r for r in rivals if r.is_gain and all(beats(r, record) for record in gains)]
+    rival = _find_best(ahead or rivals)
+    if not gains:
+        return Decision(DO_NOT, _find_best(own), rival, bool(ahead))
+    chosen = gains[0]
+    for record in gains[1:]:
+        chosen = record if beats(record, chosen) else chosen
+    return Decision(SWITCH_ON, chosen, rival, bool(ahead))
 
 
 def beats(first: Record, second: Record) -> bool:

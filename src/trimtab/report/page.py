@@ -1,57 +1,231 @@
-"""One HTML file from sections, with style, scripts and data inside: it loads nothing else."""
+"""Pages: what they are made of, and one HTML file from it that loads nothing else.
+
+A page is computed as plain data, `Section`s of tables, charts and figures; what it says about them
+is in a template with one macro for each thing to say, from which `Text` takes the words.
+"""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from trimtab.errors import TrimtabError
-from trimtab.report.blocks import Panels, Section, flatten
+from trimtab.report import words
+from trimtab.report.charts import Panels
 from trimtab.tables.files import write_atomically
 
 _ESCAPED = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"}
 
 
+class Cell(NamedTuple):
+    """A table cell: its text, a smaller second line, and its class in page.css."""
+
+    text: str
+    note: str = ""
+    kind: str = ""
+    colour: str = ""
+
+
+class Table:
+    """A table of cells and texts; the first `n_headings` cells of a row name that row.
+
+    `groups` are headings over several columns, each with the number of columns it spans. A
+    folded table is shown on demand.
+    """
+
+    def __init__(
+        self, caption: str, columns: Sequence[str], rows: Iterable[Sequence[Any]],
+        n_headings: int = 1, groups: Sequence[tuple[str, int]] = (), folded: bool = False,
+        kind: str = "table",
+    ) -> None:  # fmt: skip
+        self.caption, self.columns, self.groups = caption, columns, groups
+        self.rows = [[Cell(own) if isinstance(own, str) else own for own in row] for row in rows]
+        self.n_headings, self.folded, self.kind = n_headings, folded, kind
+
+
+class Tile(NamedTuple):
+    """One large figure of the headline; `worst` is a second one below it, with its own class."""
+
+    label: str
+    text: str
+    note: str = ""
+    kind: str = ""
+    worst: str = ""
+    worst_kind: str = ""
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Charts and tables that are shown on demand."""
+
+    title: str
+    blocks: Sequence[Table | Panels]
+
+
+Block = Table | Panels | Fold
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page: a title and a few sentences, then figures, charts and tables, then terms.
+
+    A folded section shows its title and its first sentence, and the rest on demand. `mood` is the
+    class of the title: a gain, a loss or neither.
+    """
+
+    key: str
+    text: Sequence[str]  # the title, then the sentences
+    blocks: Sequence[Block] = ()
+    tiles: Sequence[Tile] = ()
+    terms: Sequence[tuple[str, str]] = ()
+    folded: bool = False
+    mood: str = ""
+
+    @property
+    def title(self) -> str:
+        """The title."""
+        return self.text[0]
+
+    @property
+    def sentences(self) -> Sequence[str]:
+        """The sentences below the title."""
+        return self.text[1:]
+
+
+def flatten(blocks: Sequence[Block]) -> list[Table | Panels]:
+    """Return all tables and panels, folded or not."""
+    parts = (block.blocks if isinstance(block, Fold) else [block] for block in blocks)
+    return [part for own in parts for part in own]
+
+
+def fold(sections: Iterable[Section | None]) -> list[Section]:
+    """Return the sections that there are, each folded."""
+    return [replace(section, folded=True) for section in sections if section is not None]
+
+
+def name_cell(name: words.Name | str) -> Cell:
+    """Return the cell that names a row; that of a method with the colour it has in charts."""
+    if isinstance(name, str):
+        return Cell(name, kind="name")
+    return Cell(name.long, kind="name", colour=name.colour)
+
+
+def sign_class(value: float) -> str:
+    """Return the class of a figure in page.css: a gain, a loss or neither."""
+    return "gain" if value > 0 else "loss" if value < 0 else ""
+
+
+def range_class(mean: float, worst: float) -> str:
+    """Return the class of a mean: a gain only if the worst is not below 0, otherwise mixed."""
+    return "mixed" if mean > 0 > worst else sign_class(mean)
+
+
+# Templates --------------------------------------------------------------------------------------
+
+
+class Text:
+    """The words of a template: one macro for each thing to say.
+
+    Args:
+        name: file in `templates/`.
+        names: functions and numbers that the macros use, besides those of `words`.
+    """
+
+    def __init__(self, name: str, **names: Any) -> None:
+        self._name, self._names = name, names
+
+    def paragraphs(self, macro: str, *about: Any) -> list[str]:
+        """Return what a macro says as plain text: a line for each of its <h2> and <p>."""
+        return [line for part in self._parts(macro, *about) if (line := _plain(part))]
+
+    def say(self, macro: str, *about: Any) -> str:
+        """Return what a macro says in one line; empty if there is nothing to say."""
+        return " ".join(self.paragraphs(macro, *about))
+
+    def terms(self, macro: str, *about: Any) -> list[tuple[str, str]]:
+        """Return the terms that a macro explains, its <dt>, each with its meaning, its <dd>."""
+        parts = (part.partition("<dd>") for part in self._parts(macro, *about))
+        return [(_plain(term), _plain(meaning)) for term, _, meaning in parts if meaning]
+
+    def _parts(self, macro: str, *about: Any) -> list[str]:
+        template = _environment().get_template(self._name, globals=self._names)
+        return re.split("<(?:h2|p|dt)>", str(getattr(template.module, macro)(*about)))
+
+
+def _plain(markup: str) -> str:
+    """Return escaped text as plain text in one line; non-breaking spaces stay."""
+    return re.sub(r"[ \n]+", " ", html.unescape(markup)).strip(" ")
+
+
+@cache
+def _environment() -> Any:
+    """Return the environment of all templates: values in them are always escaped."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined,
+        loader=jinja2.FunctionLoader(_file),
+    )  # fmt: skip
+    names = (
+        "capitalize", "compact", "count", "counted", "day", "decimal", "is_number", "join_words",
+        "metric_name", "month", "percent", "points", "share", "training_days",
+    )  # fmt: skip
+    environment.filters |= {name: getattr(words, name) for name in names}
+    environment.globals |= {"interval": words.interval, "nbsp": words.SPACE}
+    return environment
+
+
+@cache
+def _file(name: str) -> str:
+    return resources.files(__package__).joinpath("templates", name).read_text(encoding="utf-8")
+
+
+# The file ---------------------------------------------------------------------------------------
+
+
 def require_libraries() -> None:
-    """Raise an error if a library that draws charts is missing."""
+    """Raise an error if the library that draws charts is missing."""
     try:
-        import altair  # noqa: F401
-        import jinja2  # noqa: F401
         import vl_convert  # noqa: F401
     except ImportError as error:
-        need = "charts need altair and vl-convert: pip install 'trimtab[report]'"
+        need = "charts need vl-convert: pip install 'trimtab[report]'"
         raise TrimtabError(need) from error
 
 
 def render(title: str, version: object, sections: Sequence[Section], about: str = "") -> str:
     """Return the page as HTML, with a line `about` it all on top; always the same bytes."""
-    import jinja2
-
     blocks = [block for section in sections for block in flatten(section.blocks)]
     charts = [chart for block in blocks if isinstance(block, Panels) for chart in block.charts]
     keys = {id(chart): f"chart-{place}" for place, chart in enumerate(charts, 1)}
-    environment = jinja2.Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
-    )
     style, drawing, library = _file("page.css"), _file("page.js"), _library()
-    return environment.from_string(_file("page.html")).render(
-        title=title,
-        about=about,
-        version=version,
-        sections=sections,
-        key_of=lambda chart: keys[id(chart)],
-        policy=_policy(style, drawing, library),
-        style=_unescaped("style", style),
-        drawing=_unescaped("script", drawing),
-        library=_unescaped("script", library),
-        specs=_unescaped("script", script_json({keys[id(chart)]: chart.spec for chart in charts})),
+    page: str = (
+        _environment()
+        .get_template("page.html")
+        .render(
+            title=title,
+            about=about,
+            version=version,
+            sections=sections,
+            key_of=lambda chart: keys[id(chart)],
+            policy=_policy(style, drawing, library),
+            style=_unescaped("style", style),
+            drawing=_unescaped("script", drawing),
+            library=_unescaped("script", library),
+            specs=_unescaped(
+                "script", script_json({keys[id(chart)]: chart.spec for chart in charts})
+            ),
+        )
     )
+    return page
 
 
 def write_page(page: str, path: Path) -> None:
@@ -86,11 +260,6 @@ def _unescaped(element: str, text: str) -> Any:
     assert f"</{element}" not in text.lower()
     assert "<!--" not in text
     return markupsafe.Markup(text)
-
-
-@cache
-def _file(name: str) -> str:
-    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
 @cache

@@ -53,9 +53,10 @@ def method_names(methods: Sequence[str]) -> dict[str, Name]:
     """Return the name of each method; an unknown method keeps its own and gets a free colour."""
     others = [method for method in methods if method not in _METHODS]
     labels = distinct_labels(others, range(1, len(others) + 1), 20)
+    colours = engine_colours(others)
     own = {
-        method: Name(method, label, f"“{method}”", colour)
-        for (method, colour), label in zip(engine_colours(others).items(), labels, strict=True)
+        method: Name(method, label, f"“{method}”", colours[method])
+        for method, label in zip(others, labels, strict=True)
     }
     return {method: _METHODS.get(method) or own[method] for method in methods}
 
@@ -88,11 +89,16 @@ def points(value: object) -> str:
     return percent(value).replace("%", "points")
 
 
-def interval(low: object, high: object) -> str:
+def interval(low: object, high: object, unit: str = f"{SPACE}%") -> str:
     """Return '+1.2 to +3.4 %', or nothing if an end is missing."""
     if not (is_number(low) and is_number(high)):
         return ""
-    return f"{percent(low).removesuffix(f'{SPACE}%')} to {percent(high)}"
+    return f"{bare_percent(low)} to {bare_percent(high)}{unit}"
+
+
+def bare_percent(value: object) -> str:
+    """Return '+8.6' for 0.086, or a dash."""
+    return percent(value).removesuffix(f"{SPACE}%")
 
 
 def share(value: object) -> str:

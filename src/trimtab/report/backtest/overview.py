@@ -1,77 +1,61 @@
-"""The results of a backtest as plain data: what was judged, and how lifts vary over dates."""
+"""The results of a backtest as plain data: what was judged, how lifts vary, what to switch on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.checks import METRICS
 from trimtab.replay.methods import BEST_SELLERS, LEARNING_KINDS, RERANKER, standard_methods
 from trimtab.replay.results import BASELINE, EARLIER, Results
-from trimtab.report.decision import FEW_DATES  # up to this many, each is shown by itself
-from trimtab.report.words import METHODS, Name, day, is_number, method_names, metric_name
+from trimtab.report.decision import FEW_DATES, DatedLift, Decision, Record, decide, make_record
+from trimtab.report.words import METHODS, Name, is_number, method_names, metric_name
 
 SELLERS = tuple(method.name for method in standard_methods(BEST_SELLERS))
-HARMLESS = -0.005  # a lift at or above this counts as harmless
 Row = dict[str, Any]
-_NAMES = ("date", "engine", "method", "objective", "metric")
-_NUMBERS = ("value", "lift", "lift_low", "lift_high")
 
 
-@dataclass(frozen=True)
-class Lift:
-    """One row of the table of results."""
-
-    date: str
-    engine: str
-    method: str
-    objective: str
-    metric: str
-    value: float | None
-    lift: float | None
-    low: float | None
-    high: float | None
-
-    @property
-    def sign(self) -> int:
-        """1 or -1 if the whole interval is on one side of 0, otherwise 0."""
-        if self.low is None or self.high is None:
-            return 0
-        return int(self.low > 0) - int(self.high < 0)
-
-
-@dataclass(frozen=True)
-class Spread:
-    """Lifts of several dates: mean, worst and best date, share of harmless dates."""
+class Spread(NamedTuple):
+    """Numbers of several dates: mean, worst and best."""
 
     mean: float
     worst: float
-    worst_date: str
     best: float
-    harmless: float
-    n_dates: int
 
 
-def find_spread(lifts: Iterable[Lift]) -> Spread | None:
-    """Return how lifts vary over dates; None if none of them is a number."""
-    known = [(row.lift, row.date) for row in lifts if row.lift is not None]
-    if not known:
+def find_spread(rows: Iterable[Row], column: str = "lift") -> Spread | None:
+    """Return how a column varies over dates; None if none of its values is a number."""
+    values = [row[column] for row in rows if is_number(row[column])]
+    if not values:
         return None
-    values, n = [value for value, _ in known], len(known)
-    harmless = sum(value >= HARMLESS for value in values) / n
-    return Spread(sum(values) / n, *min(known), max(values), harmless, n)
+    return Spread(sum(values) / len(values), min(values), max(values))
 
 
-class DateGroup(NamedTuple):
-    """Dates that are shown together: one date, or all of them as a mean."""
+def sign_of(row: Row, name: str = "lift") -> int:
+    """Return 1 or -1 if the whole interval is on one side of 0, otherwise 0."""
+    low, high = row[f"{name}_low"], row[f"{name}_high"]
+    if not (is_number(low) and is_number(high)):
+        return 0
+    return int(low > 0) - int(high < 0)
 
-    title: str
-    dates: Sequence[str]
+
+def where(rows: Iterable[Row], **wanted: str | Collection[str]) -> list[Row]:
+    """Return the rows with these values, or with one of these."""
+    sets = {key: {own} if isinstance(own, str) else set(own) for key, own in wanted.items()}
+    return [row for row in rows if all(row[key] in own for key, own in sets.items())]
+
+
+def mean_by(rows: Iterable[Row], keys: Sequence[str], value: str) -> dict[tuple[Any, ...], float]:
+    """Return the mean of a column for each combination of keys, over rows with a number."""
+    groups: dict[tuple[Any, ...], list[float]] = {}
+    for row in rows:
+        if is_number(row[value]):
+            groups.setdefault(tuple(row[key] for key in keys), []).append(row[value])
+    return {key: sum(values) / len(values) for key, values in groups.items()}
 
 
 @dataclass(frozen=True)
@@ -79,28 +63,43 @@ class Overview:
     """What all sections share: dates, engines, methods, metrics and all lifts."""
 
     results: Results
-    lifts: Sequence[Lift]
+
+    @property
+    def about(self) -> Mapping[str, Any]:
+        """Facts about the log and the plan."""
+        return self.results.about
+
+    @cached_property
+    def lifts(self) -> list[Row]:
+        """The rows of the table of results."""
+        rows: list[Row] = self.results.table("results").to_pylist()
+        return [{**row, "objective": row["objective"] or ""} for row in rows]
 
     @cached_property
     def dates(self) -> list[str]:
         """All dates, in order."""
-        return sorted({row.date for row in self.lifts})
-
-    @cached_property
-    def engines(self) -> list[str]:
-        """Engines that methods were tried on; most sections show the first one."""
-        tried = {row.engine for row in self.lifts if row.method != BASELINE}
-        return [engine for engine in self.all_engines if engine in tried] or self.all_engines
+        return sorted({row["date"] for row in self.lifts})
 
     @cached_property
     def all_engines(self) -> list[str]:
         """All engines, including those judged alone only, in order of appearance."""
-        return list(dict.fromkeys(row.engine for row in self.lifts))
+        return list(dict.fromkeys(row["engine"] for row in self.lifts))
+
+    @cached_property
+    def engines(self) -> list[str]:
+        """Engines that methods were tried on; most sections show the first one."""
+        tried = {row["engine"] for row in self.lifts if row["method"] != BASELINE}
+        return [engine for engine in self.all_engines if engine in tried] or self.all_engines
+
+    @property
+    def engine(self) -> str:
+        """The engine that most sections show."""
+        return self.engines[0]
 
     @cached_property
     def methods(self) -> list[str]:
         """All methods: the known ones in the paper's order, then the others."""
-        return _put_in_order((row.method for row in self.lifts), METHODS)
+        return _put_in_order((row["method"] for row in self.lifts), METHODS)
 
     @cached_property
     def rivals(self) -> list[str]:
@@ -121,14 +120,23 @@ class Overview:
 
     def kind_of(self, method: str) -> str:
         """Return the kind of a method that may have a name of its own."""
-        known = self.results.about.get("methods")
+        known = self.about.get("methods")
         own = known.get(method) if isinstance(known, Mapping) else None
         return str(own.get("kind", method)) if isinstance(own, Mapping) else method
 
     @cached_property
     def metrics(self) -> list[str]:
         """All metrics: ACC, MAP, NDCG, then others."""
-        return _put_in_order((row.metric for row in self.lifts), METRICS)
+        return _put_in_order((row["metric"] for row in self.lifts), METRICS)
+
+    @property
+    def metric(self) -> str:
+        """The metric of sections that show one: NDCG, or else the last."""
+        return "ndcg" if "ndcg" in self.metrics else self.metrics[-1]
+
+    def name_metric(self, metric: str | None = None) -> str:
+        """Return 'NDCG@10'; of the metric shown unless another is given."""
+        return metric_name(metric or self.metric, self.about.get("k"))
 
     @cached_property
     def names(self) -> dict[str, Name]:
@@ -138,8 +146,7 @@ class Overview:
     @cached_property
     def holes(self) -> list[Row]:
         """Days with far fewer events than usual in a window around a date."""
-        rows: list[Row] = self.results.table("holes").to_pylist()
-        return [row for row in rows if row["date"] in self.dates]
+        return where(self.results.table("holes").to_pylist(), date=self.dates)
 
     @cached_property
     def marked_dates(self) -> list[str]:
@@ -150,13 +157,6 @@ class Overview:
     def few(self) -> bool:
         """Whether each date is shown by itself."""
         return len(self.dates) <= FEW_DATES
-
-    @property
-    def date_groups(self) -> list[DateGroup]:
-        """Each date by itself if there are few, otherwise all of them together."""
-        if self.few:
-            return [DateGroup(day(date), [date]) for date in self.dates]
-        return [DateGroup(f"mean of {len(self.dates)} dates", self.dates)]
 
     @property
     def mean_note(self) -> str:
@@ -180,27 +180,60 @@ class Overview:
         """The methods that learn; all except the engine alone if none of them is known."""
         return [method for method in LEARNING_KINDS if method in self.methods] or self.rivals
 
-    @property
-    def metric(self) -> str:
-        """The metric of sections that show one: NDCG, or else the last."""
-        return "ndcg" if "ndcg" in self.metrics else self.metrics[-1]
-
-    def name_metric(self, metric: str) -> str:
-        """Return 'NDCG@10'."""
-        return metric_name(metric, self.results.about.get("k"))
-
-    def judged(self, **wanted: str) -> list[Lift]:
+    def judged(self, **wanted: str | Collection[str]) -> list[Row]:
         """Return lifts with these values, each learned method by the metric it learned for."""
-        own = (row for row in self.lifts if row.objective in ("", row.metric))
-        return [row for row in own if all(getattr(row, key) == wanted[key] for key in wanted)]
+        return where((r for r in self.lifts if r["objective"] in ("", r["metric"])), **wanted)
 
     def shown_dates(self) -> list[str]:
         """Return the dates shown in detail: all if few, else the best, the worst and the last."""
         if self.few or self.featured is None:
             return self.dates[:FEW_DATES]
-        rows = self.judged(engine=self.engines[0], method=self.featured, metric=self.metric)
-        known = sorted((row.lift, row.date) for row in rows if row.lift is not None)
+        rows = self.judged(engine=self.engine, method=self.featured, metric=self.metric)
+        known = sorted((row["lift"], row["date"]) for row in rows if is_number(row["lift"]))
         return sorted({self.dates[-1], *(date for _, date in (known[:1] + known[-1:]))})
+
+    def has(self, name: str) -> bool:
+        """Return whether a table has rows."""
+        return bool(self.results.table(name).num_rows)
+
+    def objective_of(self, name: str) -> str:
+        """Return the objective of a table to show: the metric shown, or else the first."""
+        found = sorted(filter(None, self.results.table(name)["objective"].unique().to_pylist()))
+        return self.metric if self.metric in found or not found else found[0]
+
+    def select(self, name: str, **wanted: str) -> list[Row]:
+        """Return the rows of a table that have these values."""
+        table = self.results.table(name)
+        for column, value in wanted.items():
+            table = table.filter(pc.equal(table[column], value))
+        return where(table.to_pylist(), date=self.dates)
+
+    def records(
+        self, engine: str, methods: Sequence[str], metric: str | None = None
+    ) -> list[Record]:
+        """Return the records of these methods, of those that have a lift; in the metric shown.
+
+        Of the best sellers of several numbers of days, only those with the highest mean.
+        """
+        found = []
+        for method in methods:
+            rows = self.judged(engine=engine, method=method, metric=metric or self.metric)
+            dated = {row["date"]: _read_lift(row) for row in rows if is_number(row["lift"])}
+            if dated:
+                found.append(make_record(method, dated))
+        sellers = [record for record in found if record.method in SELLERS]
+        best = max(sellers, key=lambda record: record.mean, default=None)
+        return [record for record in found if record is best or record not in sellers]
+
+    def ranked(self, engine: str, metric: str | None = None) -> list[Record]:
+        """Return the records of all methods on an engine, highest mean lift first."""
+        found = self.records(engine, self.rivals, metric)
+        return sorted(found, key=lambda record: -record.mean)
+
+    def decide(self, engine: str) -> Decision:
+        """Return what to switch on for an engine."""
+        own, others = (self.records(engine, m) for m in (self.own_methods, self.other_methods))
+        return decide(own, others)
 
 
 def _put_in_order(names: Iterable[str], order: Sequence[str]) -> list[str]:
@@ -208,34 +241,6 @@ def _put_in_order(names: Iterable[str], order: Sequence[str]) -> list[str]:
     return [name for name in order if name in found] + [name for name in found if name not in order]
 
 
-def make_overview(results: Results) -> Overview:
-    """Return the results of a backtest, ready to be shown."""
-    return Overview(results, [_read_lift(row) for row in results.table("results").to_pylist()])
-
-
-def _read_lift(row: Row) -> Lift:
-    values: list[Any] = [row[name] or "" for name in _NAMES]
-    return Lift(*values, *(row[name] if is_number(row[name]) else None for name in _NUMBERS))
-
-
-def select_rows(table: pa.Table, **wanted: str) -> list[Row]:
-    """Return the rows of a table that have these values."""
-    for name, value in wanted.items():
-        table = table.filter(pc.equal(table[name], pa.scalar(value, pa.string())))
-    rows: list[Row] = table.to_pylist()
-    return rows
-
-
-def choose_objective(table: pa.Table, wished: str) -> str:
-    """Return the objective to show: the wished one, or else the first."""
-    found = sorted(name for name in table["objective"].unique().to_pylist() if name)
-    return wished if wished in found or not found else found[0]
-
-
-def mean_by(rows: Iterable[Row], keys: Sequence[str], value: str) -> dict[tuple[Any, ...], float]:
-    """Return the mean of a column for each combination of keys, over rows with a number."""
-    groups: dict[tuple[Any, ...], list[float]] = {}
-    for row in rows:
-        if is_number(row[value]):
-            groups.setdefault(tuple(row[key] for key in keys), []).append(row[value])
-    return {key: sum(values) / len(values) for key, values in groups.items()}
+def _read_lift(row: Row) -> DatedLift:
+    low, high = (row[end] if is_number(row[end]) else None for end in ("lift_low", "lift_high"))
+    return DatedLift(row["lift"], low, high)

@@ -1,9 +1,8 @@
-"""A report in the terminal: what to do in a few lines, or all tables."""
+"""A backtest in the terminal: what to do in a few lines, or all tables."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import accumulate, pairwise
 
 from rich import box
@@ -13,12 +12,10 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from trimtab.replay.results import Results
-from trimtab.report.backtest.backtest_page import make_sections
-from trimtab.report.backtest.headline_section import headline
-from trimtab.report.backtest.judged_methods import rank_records
-from trimtab.report.backtest.overview import make_overview
-from trimtab.report.backtest.record_tables import records_table
-from trimtab.report.blocks import Cell, Table, flatten
+from trimtab.report.backtest import make_sections
+from trimtab.report.backtest.judged import headline, records_table
+from trimtab.report.backtest.overview import Overview
+from trimtab.report.page import Cell, Table, flatten
 
 _SHOWN = ("method", "lift", "worst date", "dates below 0")  # fits 80 columns; the page has all
 _STYLES = {"gain": "green", "loss": "red", "mixed": "yellow", "name": "bold"}
@@ -26,20 +23,21 @@ _STYLES = {"gain": "green", "loss": "red", "mixed": "yellow", "name": "bold"}
 
 def print_summary(results: Results, console: Console) -> None:
     """Print what to do, why, and the lifts of each method on the first engine."""
-    view = make_overview(results)
+    view = Overview(results)
     section = headline(view)
     for sentence in (f"{section.title}.", *section.sentences):
         console.print(sentence, markup=False, highlight=False, soft_wrap=True)
-    if rank_records(view, view.engines[0]):
-        table = records_table(view, view.engines[0])
+    if view.ranked(view.engine):
+        table = records_table(view, view.metric)
+        table.rows = [row for row in table.rows if row[1].text]  # the engine alone has no lift
+        table.groups = ()
         places = [place for place, name in enumerate(table.columns) if name in _SHOWN]
-        methods = [row for row in table.rows if row[1].text]  # the engine alone has no lift
-        console.print(_make_rich_table(replace(table, rows=methods, groups=()), places))
+        console.print(_make_rich_table(table, places))
 
 
 def print_tables(results: Results, console: Console) -> None:
     """Print the sentences of each section, and its tables except folded ones."""
-    for section in make_sections(make_overview(results)):
+    for section in make_sections(Overview(results), all_tables=True):
         tables = [b for b in flatten(section.blocks) if isinstance(b, Table) and not b.folded]
         if section.key != "headline" and not tables:
             continue

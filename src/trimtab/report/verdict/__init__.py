@@ -1,1 +1,0 @@
-"""The page with the verdict on an A/B test."""
