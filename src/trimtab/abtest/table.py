@@ -195,8 +195,7 @@ class Rows:
 
     def users_change(self) -> bool:
         """Return whether a user is in several buckets."""
-        pairs = np.unique([self.users, self.buckets], axis=1)
-        return bool(len(np.unique(self.users)) < pairs.shape[1])
+        return _count_changes(self.users, self.buckets)[0] > 0
 
     def cells(self) -> Ints:
         """Return the date of each row; the first one of its user if users stay in their bucket."""
@@ -445,14 +444,20 @@ def _require_apart(rows: Rows) -> None:
     keys = rows.users.astype(np.int64)
     if ramp and rows.dates is not None:
         keys = keys * len(rows.date_names) + rows.dates
-    own = np.unique([keys, rows.buckets], axis=1)[0]
-    n = len(np.unique(own))
-    if several := len(own) - n:
+    several, n = _count_changes(keys, rows.buckets)
+    if several:
         where = "both" if rows.buckets.max() == 1 else "several"
         raise DataError(
             f"{several} of {n} users have rows in {where} buckets{' on one date' if ramp else ''}; "
             f"drop these users, or leave out user_id if rows are independent"
         )
+
+
+def _count_changes(keys: Any, buckets: Codes) -> tuple[int, int]:
+    """Return how often a key is in another bucket too, and the number of keys."""
+    n = len(np.unique(keys))
+    pairs = keys.astype(np.int64) * (int(buckets.max(initial=0)) + 1) + buckets
+    return len(np.unique(pairs)) - n, n
 
 
 # Dates -------------------------------------------------------------------------------------------
