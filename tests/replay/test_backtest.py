@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import warnings
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -86,6 +87,8 @@ def test_every_cell_method_and_metric_is_there(results):
         alone = rows(results, date=day, engine="popularity")
         assert {row["method"] for row in alone} == {"long"}
     assert set(results.tables) == set(SCHEMAS)
+    for row in rows(results, method="long"):
+        assert (row["lift"], row["lift_low"], row["lift_high"]) == (0.0, 0.0, 0.0)
 
 
 def test_figures_equal_those_computed_step_by_step(results):
@@ -179,11 +182,6 @@ def test_lists_are_made_once_per_window(tmp_path):
     assert days == [(2, 21), (2, 24), (2, 27), (3, 2)]
 
 
-def test_the_engine_alone_has_no_lift(results):
-    for row in rows(results, method="long"):
-        assert (row["lift"], row["lift_low"], row["lift_high"]) == (0.0, 0.0, 0.0)
-
-
 def test_sales_are_buyers_per_week(results):
     row = rows(results, "biases", date="2026-03-02")[0]
     split = split_log(LOG, "2026-03-02")
@@ -226,12 +224,6 @@ def test_best_sellers_month_by_month(results):
         assert row["rank"] == better + 1
 
 
-def test_saved_is_loaded(results, folder):
-    loaded = Results.load(folder)
-    assert loaded.about == results.about
-    assert all(loaded.table(name).equals(results.table(name)) for name in SCHEMAS)
-
-
 def test_an_interrupted_run_continues(results, tmp_path):
     plan, seen = make_plan(SETTINGS, LOG), []
 
@@ -259,18 +251,25 @@ def test_an_interrupted_run_continues(results, tmp_path):
     assert "2026-02-20 markov: already done" in steps
     assert "2026-03-02 markov: long" in steps
     assert {place: place.stat().st_mtime_ns for place in done} == done
+    loaded = Results.load(tmp_path)
+    assert (loaded.about, loaded.tables) == (again.about, again.tables)
     assert len(list((tmp_path / CELLS).rglob("about.json"))) == 6
     assert again.table("results").equals(results.table("results"))
 
 
-def test_an_interrupted_run_without_a_finished_cell_has_no_results(tmp_path):
+def test_folders_without_results_are_refused(tmp_path):
     def stop(text: str) -> None:
         raise InterruptedRunError
 
+    with pytest.raises(StoreError, match=f"{tmp_path}.*about.json"):
+        Results.load(tmp_path)
     with pytest.raises(InterruptedRunError):
         run_backtest(small_plan(), LOG, tmp_path, stop)
     with pytest.raises(StoreError, match="no date of this backtest is finished"):
         load_results(tmp_path)
+    (tmp_path / "about.json").write_text('{"format": "other", "version": 1}')
+    with pytest.raises(StoreError, match=r"about.json"):
+        Results.load(tmp_path)
 
 
 def test_the_time_left_is_that_of_cells_like_those_that_are_left():
@@ -281,30 +280,9 @@ def test_the_time_left_is_that_of_cells_like_those_that_are_left():
     assert pace.finish("four", 6.0).left == 0.0  # the last is stored
 
 
-def test_other_settings_run_again(results, folder):
-    steps: list[str] = []
-    settings = {**SETTINGS, "dates": ["2026-03-02"], "engines": ["markov"], "baselines": [], "k": 4}
-    run_backtest(make_plan(settings, LOG), LOG, folder / "other", steps.append)
-    assert not any("done before" in step for step in steps)
-
-
-def test_another_seed_changes_intervals_only(results, tmp_path):
-    settings = {
-        **SETTINGS,
-        "dates": ["2026-03-02"],
-        "engines": ["markov"],
-        "baselines": [],
-        "seed": 9,
-    }
-    other = run_backtest(make_plan(settings, LOG), LOG, tmp_path)
-    key = {
-        "date": "2026-03-02",
-        "engine": "markov",
-        "method": "paper",
-        "objective": "acc",
-        "metric": "acc",
-    }
-    (one,), (two,) = rows(results, **key), rows(other, **key)
+def test_another_seed_runs_again_and_changes_intervals_only(tmp_path):
+    found = [run_backtest(small_plan(seed=seed, n_draws=100), LOG, tmp_path) for seed in (0, 9)]
+    (one,), (two,) = (rows(own, method="ratio") for own in found)
     assert one["lift"] == two["lift"]
     assert one["lift_low"] != two["lift_low"]
 
@@ -354,67 +332,36 @@ def test_the_plan_in_the_docs_works(tmp_path):
     assert len(plan.dates) == 26
 
 
-BAD_PLANS = {
-    "no dates": ({"engines": ["markov"]}, "dates.*first.*last"),
-    "no engine": ({"engines": []}, "engines is empty"),
-    "unknown engine": ({"engines": ["oracle"]}, "engine 'oracle'.*markov"),
-    "unknown method": ({"methods": ["magic"]}, "method 'magic'.*long, truncate"),
-    "unknown metric": ({"metrics": ["recall"]}, "metrics='recall'.*acc, map, ndcg"),
-    "unknown level": (
-        {"engine": {"category": {"level": "shelf"}}, "engines": ["category"]},
-        "level='shelf' of engine category.*aisle",
-    ),
-    "unknown setting of an engine": (
-        {"engine": {"markov": {"ordr": 2}}},
-        "'ordr' of engine markov.*window_days",
-    ),
-    "unknown setting of a method": (
-        {"method": {"ratio": {"power": 2}}},
-        "'power' of method ratio.*gamma",
-    ),
-    "bad setting of a learner": (
-        {"method": {"bold": {"kind": "default", "penalty": -1}}, "methods": ["bold"]},
-        "penalty=-1",
-    ),
-    "a known name for something else": (
-        {"method": {"default": {"kind": "paper"}}},
-        r"\[method.default\].*'paper'",
-    ),
-    "settings of a misspelt engine": (
-        {"engine": {"markof": {"order": 2}}},
-        r"\[engine.markof\].*markov",
-    ),
-    "bad setting of a rival": (
-        {"method": {"truncate": {"days": "x"}}},
-        "days of method truncate='x'",
-    ),
-    "no window": ({"windows": 0}, "windows=0"),
-    "a window of half a day": (
-        {"training_windows": [0.5]},
-        "training_windows=0.5",
-    ),
-    "an engine's catalogue": (
-        {"engine": {"category": {"items": 3}}},
-        "'items' of engine category",
-    ),
-    "a list for a name": ({"engines": [["markov"]]}, r"engine \['markov'\]"),
-    "a window beyond all time": (
-        {"engine": {"markov": {"window_days": 1e300}}},
-        "window_days=1e[+]300.*36500",
-    ),
-    "lists shorter than k": ({"n_listed": 4}, "n_listed=4.*k=10"),
-    "not a list": ({"engines": "markov"}, "engines='markov'"),
-    "not a day": ({"dates": ["tomorrow"]}, "dates='tomorrow'"),
-    "not a table": ({"engine": {"markov": 3}}, r"\[engine.markov\]"),
-}
+BAD_PLANS = [
+    ({"dates": None, "engines": ["markov"]}, "dates.*first.*last"),
+    ({"engines": []}, "engines is empty"),
+    ({"engines": ["oracle"]}, "engine 'oracle'.*markov"),
+    ({"methods": ["magic"]}, "method 'magic'.*long, truncate"),
+    ({"metrics": ["recall"]}, "metrics='recall'.*acc, map, ndcg"),
+    ({"engine": {"category": {"level": "shelf"}}}, "level='shelf' of engine category.*aisle"),
+    ({"engine": {"markov": {"ordr": 2}}}, "'ordr' of engine markov.*window_days"),
+    ({"method": {"ratio": {"power": 2}}}, "'power' of method ratio.*gamma"),
+    ({"method": {"m": {"kind": "default", "penalty": -1}}, "methods": ["m"]}, "penalty=-1"),
+    ({"method": {"default": {"kind": "paper"}}}, r"\[method.default\].*'paper'"),
+    ({"engine": {"markof": {"order": 2}}}, r"\[engine.markof\].*markov"),
+    ({"method": {"truncate": {"days": "x"}}}, "days of method truncate='x'"),
+    ({"windows": 0}, "windows=0"),
+    ({"training_windows": [0.5]}, "training_windows=0.5"),
+    ({"engine": {"category": {"items": 3}}}, "'items' of engine category"),
+    ({"engines": [["markov"]]}, r"engine \['markov'\]"),
+    ({"engine": {"markov": {"window_days": 1e300}}}, "window_days=1e[+]300.*36500"),
+    ({"n_listed": 4}, "n_listed=4.*k=10"),
+    ({"engines": "markov"}, "engines='markov'"),
+    ({"dates": ["tomorrow"]}, "dates='tomorrow'"),
+    ({"engine": {"markov": 3}}, r"\[engine.markov\]"),
+]
 
 
-@pytest.mark.parametrize("name", BAD_PLANS)
-def test_bad_plans_are_refused(name):
-    settings, message = BAD_PLANS[name]
-    dates = {} if name == "no dates" else {"dates": ["2026-03-02"]}
+@pytest.mark.parametrize(("settings", "message"), BAD_PLANS)
+def test_bad_plans_are_refused(settings, message):
+    given = {"dates": ["2026-03-02"], **settings}
     with pytest.raises(SettingError, match=message):
-        make_plan({**dates, **settings}, LOG)
+        make_plan({name: value for name, value in given.items() if value is not None}, LOG)
 
 
 def test_a_log_without_categories_has_no_category_engine():
@@ -437,44 +384,39 @@ def small_plan(**settings: object):
     return make_plan({**wanted, "metrics": ["ndcg"], "k": 5, "n_draws": 10, **settings}, LOG)
 
 
-def test_a_damaged_cell_runs_again(tmp_path):
+def test_a_damaged_cell_runs_again_and_tables_of_an_earlier_plan_go(tmp_path):
+    run_backtest(small_plan(methods=["default"]), LOG, tmp_path)
+    assert (tmp_path / "biases.parquet").exists()
+    shutil.rmtree(tmp_path / CELLS)
     first = run_backtest(small_plan(), LOG, tmp_path)
+    assert not (tmp_path / "biases.parquet").exists()
     (cell,) = (tmp_path / CELLS).iterdir()
     (cell / "results.parquet").write_bytes(b"PAR1")
     steps: list[str] = []
     again = run_backtest(small_plan(), LOG, tmp_path, steps.append)
-    assert not any("done before" in step for step in steps)
+    assert not any("already done" in step for step in steps)
     assert again.table("results").equals(first.table("results"))
 
 
-def test_tables_of_an_earlier_plan_are_removed(tmp_path):
-    run_backtest(small_plan(methods=["default"]), LOG, tmp_path)
-    assert (tmp_path / "biases.parquet").exists()
-    run_backtest(small_plan(), LOG, tmp_path)
-    assert not (tmp_path / "biases.parquet").exists()
-
-
-def test_names_that_differ_in_a_sign_are_two_engines(tmp_path):
-    engine = {"kind": "popularity"}
-    names = ["a b", "a_b", "x" * 300]
-    plan = small_plan(engines=names, engine=dict.fromkeys(names, engine))
-    found = run_backtest(plan, LOG, tmp_path)
-    assert {row["engine"] for row in rows(found)} == set(names)
-
-
-def test_what_is_named_twice_is_compared_once(tmp_path):
+def test_names_of_engines_methods_and_metrics(tmp_path):
+    names = ["a b", "a_b", "x" * 300]  # engines, also if their names differ in a sign only
+    plan = small_plan(engines=names, engine={name: {"kind": "popularity"} for name in names})
+    assert {row["engine"] for row in rows(run_backtest(plan, LOG, tmp_path))} == set(names)
     twice = {"dates": ["2026-03-02"] * 2, "methods": ["ratio"] * 2, "metrics": ["ndcg"] * 2}
     plan = small_plan(**twice)
     assert len(plan.dates) == len(plan.metrics) == 1
     assert [method.name for method in plan.methods] == ["long", "ratio"]
 
 
-def test_a_method_without_any_list_counts_as_0(tmp_path):
+def test_no_list_counts_as_0_and_the_same_lists_lift_by_0(tmp_path):
     settings = {"engines": ["markov"], "methods": ["truncate"], "method": {"truncate": {"days": 1}}}
     plan = small_plan(**settings, engine={"markov": {"min_support": 5}})
     found = run_backtest(plan, LOG, tmp_path)
     (row,) = rows(found, method="truncate")
     assert (row["value"], row["lift"]) == (0.0, -1.0)
+    plan = small_plan(methods=["idle"], method={"idle": {"kind": "default", "max_bias": 0}})
+    (row,) = rows(run_backtest(plan, LOG, tmp_path), method="idle")
+    assert row["lift"] == 0.0
 
 
 def test_a_failure_says_where(tmp_path):
@@ -550,17 +492,3 @@ def test_results_made_before_holes_were_looked_for_still_load(tmp_path):
     loaded = Results.load(tmp_path)
     assert loaded.table("holes").num_rows == 0
     assert "popularity" in build_page(loaded)
-
-
-def test_the_same_lists_lift_by_exactly_0(tmp_path):
-    plan = small_plan(methods=["idle"], method={"idle": {"kind": "default", "max_bias": 0}})
-    (row,) = rows(run_backtest(plan, LOG, tmp_path), method="idle")
-    assert row["lift"] == 0.0
-
-
-def test_unfinished_or_foreign_results_are_refused(tmp_path):
-    with pytest.raises(StoreError, match=f"{tmp_path}.*about.json"):
-        Results.load(tmp_path)
-    (tmp_path / "about.json").write_text('{"format": "other", "version": 1}')
-    with pytest.raises(StoreError, match=r"about.json"):
-        Results.load(tmp_path)

@@ -29,119 +29,69 @@ BASIC = (
 )
 
 
-def items(table: pa.Table) -> list[int]:
-    return table["item_id"].to_pylist()
-
-
-@pytest.mark.parametrize("as_of", ["2026-03-10", date(2026, 3, 10)])
-def test_windows_are_half_open(as_of):
-    split = split_log(log_of(*BASIC), as_of)
-    assert items(split.train) == [1, 2]
-    assert items(split.recent) == [3, 4]
-    assert items(split.known) == [1, 2, 3, 4]
-    assert items(split.test) == [5, 6]
-
-
-def test_a_split_is_printed_on_one_line():
-    shown = str(split_log(log_of(*BASIC), "2026-03-10"))
-    assert shown == "Split(2026-03-10: 2 events to train on, 2 recent, 2 to test on)"
-
-
-def test_windows_of_other_lengths():
-    split = split_log(log_of(*BASIC), "2026-03-10", recent_days=8, test_days=8)
-    assert (items(split.train), items(split.recent), items(split.test)) == (
-        [1],
-        [2, 3, 4],
-        [5, 6, 7],
-    )
+def items(*tables: pa.Table) -> list[list[int]]:
+    return [table["item_id"].to_pylist() for table in tables]
 
 
 @pytest.mark.parametrize("tz", ["America/New_York", "Asia/Tokyo", "UTC"])
-def test_days_begin_in_the_shops_own_zone(tz):
-    split = split_log(log_of(*BASIC, tz=tz), "2026-03-10")
-    assert (items(split.recent), items(split.test)) == ([3, 4], [5, 6])
+def test_windows_are_half_open_and_of_days_in_the_shops_zone(tz):
+    for rows, as_of in ((BASIC, "2026-03-10"), (BASIC[::-1], date(2026, 3, 10))):
+        split = split_log(log_of(*rows, tz=tz), as_of)
+        parts = items(split.train, split.recent, split.known, split.test)
+        assert parts == [[1, 2], [3, 4], [1, 2, 3, 4], [5, 6]]
+        shown = "Split(2026-03-10: 2 events to train on, 2 recent, 2 to test on)"
+        assert str(split) == shown
+    split = split_log(log_of(*BASIC, tz=tz), "2026-03-10", recent_days=8, test_days=8)
+    assert items(split.train, split.recent, split.test) == [[1], [2, 3, 4], [5, 6, 7]]
 
 
-def test_a_midnight_that_clocks_skip_belongs_to_its_day():
+def test_days_on_which_clocks_change():
     days = [(1, day, f"2018-11-{day:02}") for day in range(1, 12)]  # midnight of the 4th is skipped
     split = split_log(log_of(*days, tz="America/Sao_Paulo"), "2018-11-04", recent_days=2)
-    assert items(split.recent) == [2, 3]
-    assert items(split.test) == [4, 5, 6, 7, 8, 9, 10]
-
-
-def test_a_test_that_runs_past_the_log_is_refused():
-    message = "as_of=2026-03-12.* 7 days.*2026-03-18.*2026-03-17"
-    with pytest.raises(DataError, match=message):
-        split_log(log_of(*BASIC), "2026-03-12")
-    assert items(split_log(log_of(*BASIC), "2026-03-12", recent_days=5, test_days=6).test) == [6, 7]
-
-
-def test_a_day_of_23_hours():
+    assert items(split.recent, split.test) == [[2, 3], [4, 5, 6, 7, 8, 9, 10]]
     zone = "America/New_York"  # clocks go forward on 8 March 2026
-    assert (
-        day_start(date(2026, 3, 9), zone) - day_start(date(2026, 3, 8), zone) == 23 * 3600 * 10**6
-    )
-    assert local_day(day_start(date(2026, 3, 9), zone) - 1, zone) == date(2026, 3, 8)
-
-
-def test_rows_in_any_order_are_split_the_same():
-    split = split_log(log_of(*reversed(BASIC)), "2026-03-10")
-    assert items(split.recent) == [3, 4]
+    first, second = (day_start(date(2026, 3, day), zone) for day in (8, 9))
+    assert second - first == 23 * 3600 * 10**6
+    assert local_day(second - 1, zone) == date(2026, 3, 8)
 
 
 def test_rolling_dates():
     days = rolling_dates("2026-03-01", "2026-03-15")
     assert [str(day) for day in days] == ["2026-03-01", "2026-03-08", "2026-03-15"]
     assert rolling_dates("2026-03-01", "2026-03-01", every=30) == [date(2026, 3, 1)]
+    with pytest.raises(SettingError, match=r"last=2026-02-01.*first=2026-03-01"):
+        rolling_dates("2026-03-01", "2026-02-01")
 
 
-BAD_DATES = {
-    "2026-03-01": "as_of=2026-03-01.*first day, 2026-03-01",
-    "2026-03-18": r"as_of=2026-03-18.*2026-03-17 \(UTC\)",
-    "1999-01-01": "as_of=1999-01-01",
-}
-
-
-@pytest.mark.parametrize("as_of", BAD_DATES)
-def test_a_date_outside_the_log_is_refused(as_of):
-    with pytest.raises(DataError, match=BAD_DATES[as_of]):
-        split_log(log_of(*BASIC), as_of)
-
-
-@pytest.mark.parametrize("as_of", ["soon", "2026-13-01", 20260301, None])
-def test_an_invalid_date_is_refused(as_of):
-    with pytest.raises(SettingError, match="as_of="):
-        split_log(log_of(*BASIC), as_of)
-
-
-def test_an_empty_window_is_refused():
-    with pytest.raises(DataError, match="recent window, 2026-03-03 to 2026-03-05"):
-        split_log(log_of(*BASIC), "2026-03-06")
-    with pytest.raises(DataError, match="test window, 2026-03-11 to 2026-03-13"):
-        split_log(log_of(*BASIC), "2026-03-11", test_days=3)
-
-
-def test_a_window_without_returning_users_is_refused():
-    strangers = log_of(
-        (1, 1, "2026-03-01"), (2, 1, "2026-03-08"), (1, 1, "2026-03-10"), (1, 1, "2026-03-17")
-    )
-    with pytest.raises(DataError, match="no buyer of the recent window"):
-        split_log(strangers, "2026-03-10")
-    newcomers = log_of(
-        (1, 1, "2026-03-01"), (1, 1, "2026-03-08"), (2, 1, "2026-03-10"), (1, 1, "2026-03-17")
-    )
-    with pytest.raises(DataError, match="no buyer of the test window"):
-        split_log(newcomers, "2026-03-10")
+STRANGERS = ((1, 1, "2026-03-01"), (2, 1, "2026-03-08"), (1, 1, "2026-03-10"), (1, 1, "2026-03-17"))
+NEWCOMERS = ((1, 1, "2026-03-01"), (1, 1, "2026-03-08"), (2, 1, "2026-03-10"), (1, 1, "2026-03-17"))
 
 
 @pytest.mark.parametrize(
-    "days", [{"recent_days": 0}, {"test_days": -1}, {"recent_days": 1.5}, {"test_days": 10**12}]
+    ("as_of", "options", "message"),
+    [
+        ("2026-03-01", {}, "as_of=2026-03-01.*first day, 2026-03-01"),
+        ("2026-03-18", {}, r"as_of=2026-03-18.*2026-03-17 \(UTC\)"),
+        ("1999-01-01", {}, "as_of=1999-01-01"),
+        ("2026-03-12", {}, "as_of=2026-03-12.* 7 days.*2026-03-18.*2026-03-17"),
+        ("2026-03-06", {}, "recent window, 2026-03-03 to 2026-03-05"),
+        ("2026-03-11", {"test_days": 3}, "test window, 2026-03-11 to 2026-03-13"),
+        ("2026-03-10", {"rows": STRANGERS}, "no buyer of the recent window"),
+        ("2026-03-10", {"rows": NEWCOMERS}, "no buyer of the test window"),
+    ],
 )
-def test_wrong_lengths_are_refused(days):
-    with pytest.raises(SettingError, match=f"{next(iter(days))}="):
-        split_log(log_of(*BASIC), "2026-03-10", **days)
+def test_dates_that_cannot_be_judged_are_refused(as_of, options, message):
+    own = dict(options)
+    log = log_of(*own.pop("rows", BASIC))
+    with pytest.raises(DataError, match=message):
+        split_log(log, as_of, **own)
 
 
-def test_dates_backwards_are_refused():
-    with pytest.raises(SettingError, match=r"last=2026-02-01.*first=2026-03-01"):
-        rolling_dates("2026-03-01", "2026-02-01")
+def test_settings_that_make_no_sense_are_refused():
+    for as_of in ("soon", "2026-13-01", 20260301, None):
+        with pytest.raises(SettingError, match="as_of="):
+            split_log(log_of(*BASIC), as_of)
+    wrong = ({"recent_days": 0}, {"test_days": -1}, {"recent_days": 1.5}, {"test_days": 10**12})
+    for days in wrong:
+        with pytest.raises(SettingError, match=f"{next(iter(days))}="):
+            split_log(log_of(*BASIC), "2026-03-10", **days)
