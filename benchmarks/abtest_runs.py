@@ -27,7 +27,7 @@ import functools
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -48,6 +48,7 @@ from trimtab.abtest import (
     plan,
     test,
 )
+from trimtab.abtest.repeated_looks import UNPLANNED
 
 ROUND = 50
 BUCKETS = np.array(["control", "treatment"])
@@ -57,10 +58,12 @@ AMOUNTS: dict[str, Callable[..., Any]] = {
     "Pareto 1.5": lambda random, n: 1 + random.pareto(1.5, n),
     "Pareto 2.5": lambda random, n: 1 + random.pareto(2.5, n),
 }
-OUTCOMES = ("clicks", "orders", "revenue")
+COUNTS = ("clicks", "orders")
 N_LOOKS, N_DATES = 30, 10
-PLANS = {"as planned": 1.0, "3 x the plan": 1 / 3, "no plan": 0.0}
+PLANS = ("as planned", "3 x the plan", "no plan")
 LABELS = ("control", "A", "B", "C")
+MARGIN_AMOUNTS = ("lognormal", "lognormal 2", "Pareto 2.5")
+RAMP_AMOUNTS = ("lognormal 2", "Pareto 1.5")
 PER_USER = {"counts": ["orders/user"], "amounts": ["revenue/user"]}
 Rows = Any  # an array with a row for each test
 
@@ -121,54 +124,49 @@ def covers(found: Finding, lift: float) -> float:
 # Unequal buckets ----------------------------------------------------------------------------------
 
 
-def buyers(
-    run: int, n: int, share: float, amounts: str, lift: float = 0.0,
-    outcomes: Sequence[str] = OUTCOMES,
-) -> pa.Table:  # fmt: skip
-    """Return users with clicks, orders and revenue, a share of them treated."""
+def buyers(run: int, n: int, share: float, amounts: Sequence[str], lift: float = 0.0) -> pa.Table:
+    """Return users with clicks, orders and a column of revenue for each kind of amounts."""
     random = np.random.default_rng([run, n, round(1_000 * share)])
     treated = random.permutation(np.arange(n) < max(1, round(share * n)))
     up = np.where(treated, 1 + lift, 1.0)
-    emails = 1 + random.poisson(0.8, n)  # one family of metrics, each a ratio
+    emails = 1 + random.poisson(0.8, n)
     clicks = random.binomial(emails, np.minimum(random.beta(1.5, 6.0, n) * up, 1.0))
     orders = random.poisson(0.1 * emails * up)
-    revenue = AMOUNTS[amounts](random, n) * orders
-    made = {"clicks": clicks, "orders": orders, "revenue": revenue}
-    own = {name: made[name] for name in outcomes}
-    return pa.table({"bucket": BUCKETS[treated.astype(int)], "emails": emails, **own})
+    columns = {"emails": emails, "clicks": clicks, "orders": orders}
+    revenue = {kind: AMOUNTS[kind](random, n) * orders for kind in amounts}
+    return pa.table({"bucket": BUCKETS[treated.astype(int)], **columns, **revenue})
+
+
+def per_email(counts: Sequence[str], amounts: Sequence[str]) -> dict[str, list[str]]:
+    """Return the metrics: everything by email, so that one set of assignments serves all."""
+    return {
+        "counts": [f"{name}/emails" for name in counts],
+        "amounts": [f"{name}/emails" for name in amounts],
+    }
 
 
 def unequal() -> Iterator[Cell]:
     """A/A with treatment groups of all sizes, and the intervals of true lifts in most of them."""
     for n in (200, 2_000, 20_000):
         for share in (0.5, 0.3, 0.1, 0.01):
-            for amounts in ("lognormal", "Pareto 1.5", "Pareto 2.5"):
-                # The other outcomes would be the same for all amounts.
-                outcomes = OUTCOMES if amounts == "lognormal" else ("revenue",)
-                has_lifts = n > 200 and share != 0.3 and n * share > 20 and amounts != "Pareto 1.5"
-                for lift in (0.0, 0.3, -0.3) if has_lifts else (0.0,):
-                    title = f"{n:,} users, {share:.0%}"
-                    checks = []
-                    for place, name in enumerate(outcomes):
-                        own = f"{title}, {amounts if name == 'revenue' else name}"
-                        checks += sides(f"A/A, {own}", 2 * place) if not lift else []
-                        covered = mean_of(2 * place + 1)
-                        checks += [Check(f"interval, {own}, lift {lift:+.0%}", covered, 0.94, 0.97)
-                                   ] if has_lifts else []  # fmt: skip
-                    task = partial(
-                        find_sides, n=n, share=share, amounts=amounts, lift=lift, outcomes=outcomes
-                    )
-                    name = f"unequal, {title}, {amounts}, {lift:+.0%}"
-                    yield Cell(name, task, checks)
+            has_lifts = n > 200 and share != 0.3 and n * share > 20
+            for lift in (0.0, 0.3, -0.3) if has_lifts else (0.0,):
+                amounts = ("lognormal", "Pareto 2.5", *(["Pareto 1.5"] if not lift else []))
+                checks = []
+                for place, name in enumerate((*COUNTS, *amounts)):
+                    title = f"{n:,} users, {share:.0%}, {name}"
+                    checks += sides(f"A/A, {title}", 2 * place) if not lift else []
+                    if has_lifts and name != "Pareto 1.5":  # it has no variance
+                        title = f"interval, {title}, lift {lift:+.0%}"
+                        checks.append(Check(title, mean_of(2 * place + 1), 0.94, 0.97))
+                task = partial(find_sides, n=n, share=share, amounts=amounts, lift=lift)
+                yield Cell(f"unequal, {n:,} users, {share:.0%}, {lift:+.0%}", task, checks)
 
 
-def find_sides(
-    run: int, n: int, share: float, amounts: str, lift: float, outcomes: Sequence[str]
-) -> list:
+def find_sides(run: int, n: int, share: float, amounts: Sequence[str], lift: float) -> list:
     """Return the side of each outcome, and whether its interval holds the lift."""
-    table = buyers(run, n, share, amounts, lift, outcomes)
-    seen = analyse(table, Settings(share=share, seed=run))
-    found = [seen.of(name, "emails") for name in outcomes]
+    table = buyers(run, n, share, amounts, lift)
+    found = analyse(table, Settings(share=share, seed=run), **per_email(COUNTS, amounts)).findings
     return [number for own in found for number in (side(own), covers(own, lift))]
 
 
@@ -186,31 +184,30 @@ def looks() -> Iterator[Cell]:
 def find_left(run: int, share: float, n_a_look: int = 100) -> list:
     """Return whether 0 is outside an interval for every look at any look, by plan and outcome."""
     n = n_a_look * N_LOOKS
-    table = buyers(run, n, share, "lognormal", 0.0, ("clicks", "revenue"))
+    table = buyers(run, n, share, ["lognormal"])
     table = table.append_column("date", pa.array(np.repeat(np.arange(N_LOOKS), n_a_look)))
-    drawn: dict[int, list] = {}
+    read, readings = test.read_test, []
 
-    def draw_once(sample: Any, *options: Any) -> list:  # all plans have the same assignments
-        size = len(sample.units)
-        if size not in drawn:
-            drawn[size] = list(redistribute(sample, *options))
-        return drawn[size]
+    def read_each(found: test.Test, alpha: float, fraction: float) -> test.Reading:
+        # The plan only decides where an interval is tightest: all plans have the same tests.
+        planned = (fraction, 3 * fraction, fraction * n / UNPLANNED)
+        readings.append([read(found, alpha, own) for own in planned])
+        return readings[-1][0]
 
-    redistribute, found = test.redistribute, []
-    with mock.patch.object(test, "redistribute", draw_once):
-        for fraction in PLANS.values():
-            settings = Settings(share=share, planned=round(1.8 * n * fraction) or None, seed=run)
-            found += excludes_0(analyse(table, settings).looks, ("clicks", "revenue"))
-    return found
+    with mock.patch.object(test, "read_test", read_each):
+        own = per_email(["clicks"], ["lognormal"])
+        analyse(table, Settings(share=share, planned=n, seed=run), **own)
+    return [
+        excludes_0(reading[plan] for reading in readings[outcome::2])
+        for plan in range(len(PLANS))
+        for outcome in range(2)
+    ]
 
 
-def excludes_0(seen: Sequence[Any], names: Sequence[str]) -> list[bool]:
-    """Return whether any interval for every look of these outcomes excludes 0."""
-    left = []
-    for name in names:
-        spans = [own.reading.relative_sequence for own in seen if own.metric.numerator == name]
-        left.append(any(span[0] > 0 or span[1] < 0 for span in spans if span))
-    return left
+def excludes_0(readings: Iterable[test.Reading]) -> bool:
+    """Return whether any interval for every look excludes 0."""
+    spans = [reading.relative_sequence for reading in readings]
+    return any(span[0] > 0 or span[1] < 0 for span in spans if span)
 
 
 def power() -> Iterator[Cell]:
@@ -229,10 +226,9 @@ def power() -> Iterator[Cell]:
 
 def find_power(run: int, amounts: str, lift: float) -> list:
     """Return whether redistribution and Welch's test find a difference, by outcome."""
-    table = buyers(run, 2_000, 0.5, amounts, lift, ("orders", "revenue"))
-    seen, found = analyse(table, Settings(seed=run)), []
-    for name in ("orders", "revenue"):
-        own = seen.of(name, "emails").reading
+    table, found = buyers(run, 2_000, 0.5, [amounts], lift), []
+    seen = analyse(table, Settings(seed=run), **per_email(["orders"], [amounts]))
+    for own in (finding.reading for finding in seen.findings):
         welch = 2 * t.sf(abs(own.difference) / own.error, own.freedom)
         found += [own.p < 0.05, welch < 0.05]
     return found
@@ -240,30 +236,33 @@ def find_power(run: int, amounts: str, lift: float) -> list:
 
 def margin() -> Iterator[Cell]:
     """A lift as large as the margin: how often it is called equivalent."""
-    for amounts in ("lognormal", "lognormal 2", "Pareto 2.5"):
-        for lift in (0.5, -0.5):
+    for lift in (0.5, -0.5):
+        checks = []
+        for place, amounts in enumerate(MARGIN_AMOUNTS):
             title = f"{lift:+.0%}, margin 50 %, 5 % of 8,000 users, {amounts}"
-            checks = [
-                Check(f"{title}: equivalent", mean_of(0), 0.0, 0.05),
-                Check(f"{title}: and interval outside", mean_of(1), 0.0, 0.0),
+            checks += [
+                Check(f"{title}: equivalent", mean_of(2 * place), 0.0, 0.05),
+                Check(f"{title}: and interval outside", mean_of(2 * place + 1), 0.0, 0.0),
             ]
-            yield Cell(f"margin, {amounts}, {lift:+.0%}",
-                       partial(find_equivalent, amounts=amounts, lift=lift), checks)  # fmt: skip
+        yield Cell(f"margin, {lift:+.0%}", partial(find_equivalent, lift=lift), checks)
 
 
-def find_equivalent(run: int, amounts: str, lift: float) -> list:
-    """Return whether the verdict is equivalent, and whether it is so with an end outside."""
-    table = buyers(run, 8_000, 0.05, amounts, lift, ("revenue",))
-    own = analyse(table, Settings(share=0.05, seed=run, margin=0.5)).findings[0]
-    same = own.verdict == "equivalent"
-    return [same, same and not -0.5 < own.reading.relative_low < own.reading.relative_high < 0.5]
+def find_equivalent(run: int, lift: float) -> list:
+    """Return whether verdicts are equivalent, and whether they are so with an end outside."""
+    table = buyers(run, 8_000, 0.05, MARGIN_AMOUNTS, lift)
+    settings, found = Settings(share=0.05, seed=run, margin=0.5), []
+    for own in analyse(table, settings, **per_email([], MARGIN_AMOUNTS)).findings:
+        low, high = own.reading.relative_low, own.reading.relative_high
+        same = own.verdict == "equivalent"
+        found += [same, same and not -0.5 < low < high < 0.5]
+    return found
 
 
 # Shares that change from date to date -------------------------------------------------------------
 
 
 def ramped(
-    run: int, n: int, shares: tuple[float, float], amounts: str, growth: float = 0.0
+    run: int, n: int, shares: tuple[float, float], amounts: Sequence[str], growth: float = 0.0
 ) -> tuple[pa.Table, float]:
     """Return users without a difference, and the share of all of them that is treated.
 
@@ -271,7 +270,7 @@ def ramped(
         run: seed.
         n: users, the same number on each date.
         shares: share of the treatment on the first date and on the last.
-        amounts: distribution of what an order is worth.
+        amounts: distributions of what an order is worth, each a column.
         growth: by how much orders rise from date to date.
     """
     random = np.random.default_rng([run, n])
@@ -279,34 +278,36 @@ def ramped(
     share = np.linspace(*shares, N_DATES)[date]
     treated = random.random(n) < share
     orders = random.poisson(0.3 * (1 + growth) ** date)
-    revenue = orders * AMOUNTS[amounts](random, n)
+    revenue = {kind: orders * AMOUNTS[kind](random, n) for kind in amounts}
     columns = {"bucket": BUCKETS[treated.astype(int)], "date": date, "orders": orders}
-    return pa.table({**columns, "revenue": revenue}), float(share.mean())
+    return pa.table({**columns, **revenue}), float(share.mean())
 
 
 def ramp() -> Iterator[Cell]:
     """A/A with a ramp, by side, and every look at a ramp while orders rise."""
-    for amounts in ("lognormal 2", "Pareto 1.5"):
-        checks = sides(f"A/A, 3,000 users, 2 to 20 %, {amounts}", 0)
-        yield Cell(f"ramp, {amounts}", partial(find_ramped, amounts=amounts), checks)
+    titles = [f"A/A, 3,000 users, 2 to 20 %, {amounts}" for amounts in RAMP_AMOUNTS]
+    checks = [check for place, title in enumerate(titles) for check in sides(title, place)]
+    yield Cell("ramp", find_ramped, checks)
     title = f"A/A, {N_DATES} looks, 10 to 70 %, +15 % a day"
-    names = ("orders", "revenue")
+    names = ("orders", "lognormal")
     checks = [Check(f"{title}, {name}", mean_of(at), 0.0, 0.05) for at, name in enumerate(names)]
     yield Cell("ramped looks", find_ramped_left, checks)
 
 
-def find_ramped(run: int, amounts: str) -> list:
-    """Return the side of revenue."""
-    table, share = ramped(run, 3_000, (0.02, 0.2), amounts)
+def find_ramped(run: int) -> list:
+    """Return the side of each kind of revenue."""
+    table, share = ramped(run, 3_000, (0.02, 0.2), RAMP_AMOUNTS)
+    own = [f"{name}/user" for name in RAMP_AMOUNTS]
     settings = Settings(share=share, seed=run)
-    return [side(analyse(table, settings, amounts=["revenue/user"]).findings[0])]
+    return [side(found) for found in analyse(table, settings, amounts=own).findings]
 
 
 def find_ramped_left(run: int) -> list:
     """Return whether 0 is outside an interval for every look at any look, by outcome."""
-    table, share = ramped(run, 3_000, (0.1, 0.7), "lognormal", 0.15)
+    table, share = ramped(run, 3_000, (0.1, 0.7), ["lognormal"], 0.15)
     settings = Settings(share=share, planned=3_000, seed=run)
-    return excludes_0(analyse(table, settings, **PER_USER).looks, ("orders", "revenue"))
+    seen = analyse(table, settings, counts=["orders/user"], amounts=["lognormal/user"]).looks
+    return [excludes_0(look.reading for look in seen[outcome::2]) for outcome in range(2)]
 
 
 def returning() -> Iterator[Cell]:

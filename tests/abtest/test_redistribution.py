@@ -12,11 +12,9 @@ import pytest
 import tea_tasting
 from scipy import stats
 
-from made_emails import SMALL
 from made_tests import BUCKETS, TOTALS, emails
 from trimtab.abtest import Experiment, Metric, Settings, analyse, analyse_counts
 from trimtab.abtest.repeated_looks import radius
-from trimtab.abtest.table import COVARIATE
 from trimtab.abtest.test import Estimate, Sample, compare, fieller
 from trimtab.errors import DataError
 
@@ -96,53 +94,51 @@ def ramp_of_paths(seed):
     return rows
 
 
+def statistics_of(moves, dates, orders):
+    """The statistic of each of many assignments."""
+    found = (of_dates(moved, dates, orders) for moved in moves)
+    return np.array([gap / np.sqrt(square) for gap, square in found])
+
+
 def test_whole_paths_move_among_users_on_the_same_dates():
     rows = ramp_of_paths(1)
     found = analyse(dated(rows), Settings(share=0.35), counts=["orders/user"])
-    (own,) = found.findings
+    own = found.findings[0].reading
     users, dates, treated, orders = map(np.array, zip(*rows, strict=True))
     seen, square = of_dates(treated, dates, orders)
     paths = {(user, date): is_treated for user, date, is_treated, _ in rows}
     random = np.random.default_rng(2)
-    every = []
-    for _ in range(3_000):
-        given = {
-            u: v
-            for kind in range(3)
-            for u, v in zip(
-                range(kind, 240, 3), random.permutation(range(kind, 240, 3)), strict=True
-            )
-        }
-        moved = np.array(
-            [paths[given[user], date] for user, date in zip(users, dates, strict=True)]
-        )
-        gap, own_square = of_dates(moved, dates, orders)
-        every.append(gap / np.sqrt(own_square))
+
+    def moved():
+        given = np.arange(240)
+        for kind in range(3):
+            given[kind::3] = random.permutation(given[kind::3])
+        return np.array([paths[given[u], date] for u, date in zip(users, dates, strict=True)])
+
+    every = statistics_of((moved() for _ in range(3_000)), dates, orders)
     assert found.ramp
-    assert own.reading.difference == pytest.approx(seen)
-    assert own.reading.p == pytest.approx(tails(every, seen / np.sqrt(square)), abs=0.04)
-    assert own.reading.error == pytest.approx(np.sqrt(square) * np.std(every), rel=0.05)
+    assert own.difference == pytest.approx(seen)
+    assert own.p == pytest.approx(tails(every, seen / np.sqrt(square)), abs=0.04)
+    assert own.error == pytest.approx(np.sqrt(square) * np.std(every), rel=0.05)
 
 
 def test_hashes_move_and_the_share_of_each_date_applies_again():
     test = Experiment("ramp")
     positions = test.positions(range(240))
-    rows = [(user, date, positions[user] < (0.15, 0.6)[date], orders)
-            for user, date, _, orders in ramp_of_paths(3)]  # fmt: skip
-    table = dated(rows)
-    own = analyse(table, Settings(share=0.35), counts=["orders/user"], experiment=test).findings[0]
+    shares = np.array([0.15, 0.6])
+    rows = [(user, date, positions[user] < shares[date], n) for user, date, _, n in
+            ramp_of_paths(3)]  # fmt: skip
+    table, options = dated(rows), {"counts": ["orders/user"]}
+    own = analyse(table, Settings(share=0.35), **options, experiment=test).findings[0].reading
     users, dates, treated, orders = map(np.array, zip(*rows, strict=True))
     seen, square = of_dates(treated, dates, orders)
     random = np.random.default_rng(2)
-    every = []
-    for _ in range(3_000):
-        moved = random.permutation(positions)[users] < np.array([0.15, 0.6])[dates]
-        gap, own_square = of_dates(moved, dates, orders)
-        every.append(gap / np.sqrt(own_square))
-    assert own.reading.difference == pytest.approx(seen)
-    assert own.reading.p == pytest.approx(tails(every, seen / np.sqrt(square)), abs=0.04)
+    moves = (random.permutation(positions)[users] < shares[dates] for _ in range(3_000))
+    every = statistics_of(moves, dates, orders)
+    assert own.difference == pytest.approx(seen)
+    assert own.p == pytest.approx(tails(every, seen / np.sqrt(square)), abs=0.04)
     with pytest.raises(DataError, match=r"rows are not in the bucket that salt='other'"):
-        analyse(table, counts=["orders/user"], experiment=Experiment("other"))
+        analyse(table, **options, experiment=Experiment("other"))
 
 
 def test_hashes_of_users_who_keep_the_bucket_of_their_first_date():
@@ -264,21 +260,6 @@ def test_ends_of_fieller_are_on_the_edge_of_the_test():
             assert abs(distance) == pytest.approx(2.0 * error)
 
 
-@pytest.mark.parametrize("strength", [0.3, 0.8])
-def test_cuped_reduces_the_variance(strength):
-    random = np.random.default_rng(7)
-    before = random.normal(0, 1, 40_000)
-    now = 5 + strength * before + math.sqrt(1 - strength**2) * random.normal(0, 1, 40_000)
-    treated = np.arange(40_000) < 20_000
-    known, unknown = ({COVARIATE + "x": x} for x in (before, np.full(40_000, np.nan)))
-    found = [compare(make_sample(now, np.ones(40_000), treated, **columns), [RATE], 0.05)[0]
-             for columns in ({}, known, unknown)]  # fmt: skip
-    expected = 1 - np.corrcoef(before, now)[0, 1] ** 2
-    assert (found[1].error / found[0].error) ** 2 == pytest.approx(expected, rel=0.02)
-    assert found[2].error == pytest.approx(found[0].error)
-    assert found[2].p == found[0].p
-
-
 def test_several_covariates_agree_with_a_regression():
     """The variance left is that of the residuals of a regression within buckets."""
     table = emails().append_column("age", pa.array(np.random.default_rng(1).integers(18, 80, 800)))
@@ -301,12 +282,14 @@ def test_covariates_with_gaps_constants_and_repeats():
     gaps = [None if row % 4 == 0 else row for row in range(800)]
     table = table.append_column("gaps", pa.array(gaps)).append_column("again", table["visits"])
     table = table.append_column("constant", pa.array([7] * 800))
+    table = table.append_column("unknown", pa.array([None] * 800, pa.float64()))
     renamed = table.rename_columns({"visits": "pre_clicks"})
     errors = [
         analyse(rows, counts=["clicks/user"], covariates=names).findings[0].reading.error
         for rows, names in ((table, []), (table, ["visits"]), (renamed, []),
-                            (table, ["visits", "again", "constant"]))
+                            (table, ["visits", "again", "constant"]), (table, ["unknown"]))
     ]  # fmt: skip
+    assert errors.pop() == pytest.approx(errors[0])
     assert errors[1:] == pytest.approx([errors[1]] * 3)
     assert errors[1] < 0.98 * errors[0]
     some = analyse(table, counts=["clicks/user"], covariates=["gaps"])
@@ -356,24 +339,24 @@ def test_large_buckets_are_redistributed_in_blocks():
     assert better.p < 1e-4  # less than draws can count
 
 
+def shoppers(run, n, treated, buys=0.5, lift=0.0, **columns):
+    """Users, some of whom buy, with lognormal revenue; `treated` and `buys` are by user."""
+    random = np.random.default_rng(run)
+    treated = random.random(n) < treated
+    orders = random.poisson(buys, n)
+    money = orders * random.lognormal(3.0, 1.0, n) * np.where(treated, 1 + lift, 1)
+    bucket = BUCKETS[treated.astype(int)]
+    return pa.table({"bucket": bucket, "orders": orders, "revenue": money, **columns})
+
+
 def test_ramps_are_seldom_different():
     """Welch's test finds a loss in a fifth of these."""
-    runs = 60
+    runs, date = 60, np.arange(600) % 3
     found = 0
     for run in range(runs):
-        random = np.random.default_rng(run)
-        date = np.arange(600) % 3
-        treated = random.random(600) < np.array([0.02, 0.1, 0.2])[date]
-        table = pa.table(
-            {
-                "bucket": BUCKETS[treated.astype(int)], "date": date,
-                "revenue": random.poisson(0.5, 600) * random.lognormal(3.0, 2.0, 600),
-            }
-        )  # fmt: skip
-        found += (
-            analyse(table, Settings(share=0.107), amounts=["revenue/user"]).findings[0].reading.p
-            < 0.05
-        )
+        table = shoppers(run, 600, np.array([0.02, 0.1, 0.2])[date], date=date)
+        (own,) = analyse(table, Settings(share=0.107), amounts=["revenue/user"]).findings
+        found += own.reading.p < 0.05
     assert 1 <= found <= 0.08 * runs
 
 
@@ -394,15 +377,10 @@ def test_intervals_for_every_look_hold_at_all_of_them(growing):
     """Three times as many users as planned, or orders that rise as the share rises."""
     runs, n_looks = 30, 6
     left = [0, 0]
+    date = np.arange(900) % n_looks
+    share = np.linspace(0.1, 0.7, n_looks)[date] if growing else np.full(900, 0.1)
     for run in range(runs):
-        random = np.random.default_rng(run)
-        date = np.arange(900) % n_looks
-        share = np.linspace(0.1, 0.7, n_looks)[date] if growing else 0.1
-        treated = random.random(900) < share
-        orders = random.poisson(0.5 * (1.4 if growing else 1.0) ** date)
-        money = orders * random.lognormal(3.0, 1.0, 900)
-        bucket = BUCKETS[treated.astype(int)]
-        table = pa.table({"bucket": bucket, "date": date, "orders": orders, "revenue": money})
+        table = shoppers(run, 900, share, 0.5 * (1.4 if growing else 1.0) ** date, date=date)
         settings = Settings(share=0.4 if growing else 0.1, planned=900 if growing else 300)
         found = analyse(table, settings, counts=["orders/user"], amounts=["revenue/user"])
         assert found.looks[-2].reading == found.findings[0].reading
@@ -429,22 +407,17 @@ def test_a_sequence_allows_many_looks_and_one_look_does_not():
     assert min(planned) == planned[2] == pytest.approx(3.03, abs=0.01)
 
 
-@pytest.mark.parametrize("lift", [0.5, -0.5])
-def test_a_lift_as_large_as_the_margin_is_seldom_equivalent(lift):
-    runs = 60
-    settings = Settings(share=0.05, margin=0.5)
-    equivalent = 0
-    for run in range(runs):
-        random = np.random.default_rng(run)
-        treated = random.permutation(3_000) < 150
-        money = random.poisson(0.3, 3_000) * random.lognormal(3.0, 1.0, 3_000)
-        money *= np.where(treated, 1 + lift, 1)
-        table = pa.table({"bucket": BUCKETS[treated.astype(int)], "revenue": money})
-        own = analyse(table, settings, amounts=["revenue/user"]).findings[0]
-        within = own.reading.relative_low > -0.5 and own.reading.relative_high < 0.5
-        assert within or own.verdict != "equivalent"
-        equivalent += own.verdict == "equivalent"
-    assert equivalent <= 0.05 * runs
+def test_a_lift_as_large_as_the_margin_is_seldom_equivalent():
+    runs, settings = 60, Settings(share=0.05, margin=0.5)
+    for lift in (0.5, -0.5):
+        equivalent = 0
+        for run in range(runs):
+            table = shoppers(run, 3_000, 0.05, 0.3, lift)
+            own = analyse(table, settings, amounts=["revenue/user"]).findings[0]
+            within = own.reading.relative_low > -0.5 and own.reading.relative_high < 0.5
+            assert within or own.verdict != "equivalent"
+            equivalent += own.verdict == "equivalent"
+        assert equivalent <= 0.05 * runs
 
 
 # Small buckets -----------------------------------------------------------------------------------
@@ -483,14 +456,3 @@ def test_an_empty_large_bucket_is_tested():
     every = analyse(users(200, 0, 200, 200)).of("clicks", "opens")
     assert every.verdict == "significant"
     assert 0.8 < every.reading.low < 1
-
-
-def test_eight_users_each():
-    found = analyse(SMALL)
-    clicks, orders = found.of("clicks", "opens"), found.of("orders", "opens")
-    assert clicks.control.rate == pytest.approx(0.2666666667, abs=5e-11)
-    assert clicks.treatment.rate == pytest.approx(0.5333333333, abs=5e-11)
-    assert clicks.reading.error == pytest.approx(0.1124365390, abs=5e-11)
-    assert clicks.reading.p == pytest.approx(0.0326149132, abs=0.01)  # Welch's
-    assert (orders.control.numerator, orders.treatment.numerator) == (1, 2)
-    assert (clicks.verdict, orders.verdict) == ("significant", "too few")

@@ -161,29 +161,25 @@ def test_dates_without_both_buckets_are_noted():
 
 # Refusals ----------------------------------------------------------------------------------------
 
-REFUSED = {
-    "label": (replaced(bucket=["A"] * 8 + ["B"] * 8), "'bucket' .*'A'.*'control'"),
-    "one bucket": (replaced(bucket=["control"] * 16), "'bucket' .*'treatment'"),
-    "no bucket": (SMALL.drop(["bucket"]), "'bucket' in table"),
-    "negative": (replaced(clicks=[-1, *USER_CLICKS[1:]]), "'clicks' of table has -1: "),
-    "fraction": (replaced(opens=[0.5, *USER_OPENS[1:]]), "'opens' of table has 0.5: "),
-    "missing": (replaced(orders=[None, *USER_ORDERS[1:]]), "'orders' .* 1 of 16 rows"),
-    "text": (replaced(clicks=list("abcdefghijklmnop")), "clicks"),
-    "nested": (replaced(bucket=[["control"]] * 16), "'bucket' of table holds list"),
-    "nothing": (SMALL.select(["bucket"]), "opens, clicks, orders, revenue; found bucket"),
-    "both": (SMALL.append_column("user_id", pa.array([1] * 16)), "1 of 1 users"),
-    "nan": (
-        SMALL.append_column("revenue", pa.array([math.nan] * 16)),
-        "'revenue' of table has nan: .*1e\\+15",
-    ),
-}
+REFUSED = [
+    (replaced(bucket=["A"] * 8 + ["B"] * 8), "'bucket' .*'A'.*'control'"),
+    (replaced(bucket=["control"] * 16), "'bucket' .*'treatment'"),
+    (SMALL.drop(["bucket"]), "'bucket' in table"),
+    (replaced(clicks=[-1, *USER_CLICKS[1:]]), "'clicks' of table has -1: "),
+    (replaced(opens=[0.5, *USER_OPENS[1:]]), "'opens' of table has 0.5: "),
+    (replaced(orders=[None, *USER_ORDERS[1:]]), "'orders' .* 1 of 16 rows"),
+    (replaced(clicks=list("abcdefghijklmnop")), "clicks"),
+    (replaced(bucket=[["control"]] * 16), "'bucket' of table holds list"),
+    (SMALL.select(["bucket"]), "opens, clicks, orders, revenue; found bucket"),
+    (SMALL.append_column("user_id", pa.array([1] * 16)), "1 of 1 users"),
+    (SMALL.append_column("revenue", pa.array([math.nan] * 16)), "'revenue' of table has nan: .*1e"),
+]
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_bad_tables_are_refused(name):
-    table, message = REFUSED[name]
-    with pytest.raises(DataError, match=message):
-        analyse(table)
+def test_bad_tables_are_refused():
+    for table, message in REFUSED:
+        with pytest.raises(DataError, match=message):
+            analyse(table)
 
 
 @pytest.mark.parametrize(

@@ -248,21 +248,6 @@ def test_dates_are_those_of_the_two_buckets():
     assert [look.date for look in looks if look.bucket == "blue"] == ["2026-11-02", "2026-11-03"]
 
 
-def test_no_treatment_is_found_too_often():
-    """Three treatments without an effect."""
-    random = np.random.default_rng(8)
-    runs, n = 60, 400
-    wrong = one = 0
-    for _ in range(runs):
-        clicks = random.random(n) < 0.3
-        table = pa.table({"bucket": ["c", "x", "y", "z"] * (n // 4), "clicks": clicks.astype(int)})
-        findings = analyse(table, labels=("c", "x", "y", "z")).findings
-        wrong += any(own.verdict == "significant" for own in findings)
-        one += any(own.reading.p < 0.05 for own in findings)
-    assert wrong / runs <= 0.08
-    assert one > wrong  # what three tests at the full level find
-
-
 def test_as_json():
     found = analyse(emails(), Settings(margin=0.1, planned=1_000, name="x"))
     plain = found.to_dict()

@@ -110,35 +110,6 @@ def test_figures_equal_those_computed_step_by_step(results):
     assert fit["n_biases"] == np.count_nonzero(bias.bias) == len(rows(results, "biases", **key))
 
 
-def in_window(table: pa.Table, day: str) -> pa.Table:
-    return table.append_column("window", pa.array([day] * table.num_rows))
-
-
-def test_the_default_learns_on_three_windows_with_history_and_categories(results):
-    split = split_log(LOG, "2026-02-20")
-    recs, recent = [], []
-    for day in (17, 14, 11):
-        window = Window.of(date(2026, 2, day), 3, "UTC")
-        own, known = window.events(LOG), window.history(LOG)
-        engine = Markov(min_support=1).fit(known, datetime(2026, 2, day, tzinfo=UTC))
-        lists = engine.recommend(None if day == 17 else own["user_id"], n=20)
-        recs.append(in_window(lists, f"2026-02-{day}"))
-        recent.append(in_window(own, f"2026-02-{day}"))
-    seen = Markov(min_support=1).fit(split.known, datetime(2026, 2, 20, tzinfo=UTC))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", tt.GuardWarning)
-        bias = tt.BiasLearner(k=5, metric="acc").fit(
-            pa.concat_tables(recs), pa.concat_tables(recent), history=split.train,
-            items=LOG.catalogue(),
-        )  # fmt: skip
-    after = tt.evaluate(bias.apply(seen.recommend(n=20), k=5), split.test, k=5)
-    key = {"date": "2026-02-20", "engine": "markov", "method": "default", "objective": "acc"}
-    (row,) = rows(results, **key, metric="acc")
-    assert row["value"] == pytest.approx(after["acc"])
-    (fit,) = rows(results, "fits", **key)
-    assert fit["n_biases"] == np.count_nonzero(bias.at_work)
-
-
 class CountedMarkov(Markov):
     """Counts how often it is trained."""
 

@@ -95,9 +95,6 @@ def test_it_is_judged_for_every_objective_and_beats_the_bias(results):
             }
             assert list(found) == ["long", "default", "reranker", "narrow"]
             assert found["reranker"] > found["narrow"] > found["default"]
-
-
-def test_forecasts_of_the_biases_are_kept_too(results):
     found = rows(results, "forecasts", date="2026-02-10")
     assert [(row["method"], row["objective"]) for row in found] == [
         (method, metric) for method in SETTINGS["methods"] for metric in SETTINGS["metrics"]
@@ -176,14 +173,11 @@ def test_gains_are_differences_of_lifts():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
+def test_bad_settings_are_refused():
+    for settings, message in (
         ({"mine": {"kind": "reranker", "penalty": 1}}, "'penalty' of method mine.*widen, repeats"),
         ({"mine": {"kind": "reranker", "widen": "all"}}, "widen='all'.*any, listed, none"),
         ({"reranker": {"widen": "none"}}, r"\[method.reranker\].*another name"),
-    ],
-)
-def test_bad_settings_are_refused(settings, message):
-    with pytest.raises(SettingError, match=message):
-        make_plan({"dates": ["2026-02-10"], "methods": [*settings], "method": settings}, LOG)
+    ):
+        with pytest.raises(SettingError, match=message):
+            make_plan({"dates": ["2026-02-10"], "methods": [*settings], "method": settings}, LOG)

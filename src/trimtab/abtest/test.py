@@ -189,11 +189,11 @@ def compare(
         places = [place for place, other in enumerate(cells) if (other == own).all()]
         tests = redistribute(sample.within(own), [metrics[at] for at in places], draws, seed)
         for place, test in zip(places, tests, strict=True):
-            readings[place] = _read(test, alpha, fraction)
+            readings[place] = read_test(test, alpha, fraction)
     return readings
 
 
-def _read(test: Test, alpha: float, fraction: float | None) -> Reading:
+def read_test(test: Test, alpha: float, fraction: float | None) -> Reading:
     """Return what a test says at a significance level."""
     control, treatment, chance = test.control, test.treatment, test.chance
     relative = treatment.rate / control.rate - 1 if control.rate > 0 else NAN
