@@ -20,13 +20,10 @@ def test_by_hand():
 
 
 def test_text_and_integer_ids_have_the_same_bucket():
-    test = Experiment("a", 0.3)
-    ids = list(range(200))
-    one_by_one = [test.bucket(user) for user in ids]
-    assert test.assign(ids).to_pylist() == one_by_one
-    assert test.assign(pa.array(map(str, ids))).to_pylist() == one_by_one
-    assert test.assign(np.array(ids)).to_pylist() == one_by_one
-    assert test.assign(pa.chunked_array([ids[:5], ids[5:]])).to_pylist() == one_by_one
+    test, ids = Experiment("a", 0.3), list(range(200))
+    chunks = pa.chunked_array([ids[:5], ids[5:]])
+    for users in (ids, pa.array(map(str, ids)), np.array(ids), chunks):
+        assert test.assign(users).to_pylist() == [test.bucket(user) for user in ids]
 
 
 def test_shares_and_salts():
@@ -34,44 +31,39 @@ def test_shares_and_salts():
     first, second = (np.array(Experiment(salt).assign(users)) == TREATMENT for salt in "ab")
     assert abs(first.mean() - 0.5) < 0.001
     assert abs((first & second).mean() - 0.25) < 0.002  # another salt gives another division
-    users = users[:2_000]
-    some, more = (np.array(Experiment("s", x).assign(users)) == TREATMENT for x in (0.2, 0.6))
+    none, some, more, every = (
+        np.array(Experiment("s", x).assign(users[:2_000])) == TREATMENT for x in (0.0, 0.2, 0.6, 1)
+    )
     assert (more | ~some).all()  # a larger share keeps its users
-    assert not np.array(Experiment("s", 0.0).assign(users) == TREATMENT).any()
-    assert set(Experiment("s", 1.0).assign(users).to_pylist()) == {TREATMENT}
+    assert (none.any(), every.all()) == (False, True)
 
 
 def test_sql_gives_the_same_buckets():
     duckdb = pytest.importorskip("duckdb")
-    users = list(range(500))
     found = duckdb.sql(
         "select u, substr(sha256('summer:' || u), 1, 13) < lpad(printf('%x', "
         "(0.5 * 16^13)::bigint), 13, '0') from range(500) t(u) order by u"
     ).fetchall()
-    expected = [bucket == TREATMENT for bucket in Experiment("summer").assign(users).to_pylist()]
-    assert [row[1] for row in found] == expected
+    buckets = Experiment("summer").assign(list(range(500))).to_pylist()
+    assert [row[1] for row in found] == [bucket == TREATMENT for bucket in buckets]
 
 
-@pytest.mark.parametrize("kind", [lambda table: table, pl.from_arrow, pa.Table.to_pandas])
-def test_lists_of_both_buckets(data, kind):
+def test_lists_of_both_buckets(data):
     bias = tt.BiasLearner.paper(k=5).fit(data.recs(), data.recent_events())
     test = Experiment("lists", 0.4)
-    found = test.apply(bias, kind(data.recs()), k=5)
-    assert type(found) is type(kind(data.recs()))
-    table = found if isinstance(found, pa.Table) else pa.table(found)
-    if isinstance(found, pd.DataFrame):
-        table = pa.Table.from_pandas(found, preserve_index=False)
-    rows = table.to_pylist()
-    assert {row["bucket"] for row in rows} == {CONTROL, TREATMENT}
-    assert all(row["bucket"] == test.bucket(row["user_id"]) for row in rows)
-    biased = bias.apply(data.recs(), k=5).to_pylist()
-    plain = neutral(bias).apply(data.recs(), k=5).to_pylist()
-    expected = [
-        row | {"bucket": test.bucket(row["user_id"])}
-        for pair in zip(plain, biased, strict=True)
-        for row in [pair[0] if test.bucket(pair[0]["user_id"]) == CONTROL else pair[1]]
-    ]
-    assert rows == expected
+    of_buckets = {
+        name: own.apply(data.recs(), k=5).to_pylist()
+        for name, own in ((CONTROL, neutral(bias)), (TREATMENT, bias))
+    }
+    buckets = [test.bucket(row["user_id"]) for row in of_buckets[CONTROL]]
+    assert set(buckets) == {CONTROL, TREATMENT}
+    expected = [of_buckets[own][at] | {"bucket": own} for at, own in enumerate(buckets)]
+    for kind in (lambda table: table, pl.from_arrow, pa.Table.to_pandas):
+        found = test.apply(bias, kind(data.recs()), k=5)
+        assert type(found) is type(kind(data.recs()))
+        is_pandas = isinstance(found, pd.DataFrame)
+        table = pa.Table.from_pandas(found, preserve_index=False) if is_pandas else pa.table(found)
+        assert table.to_pylist() == expected
 
 
 def test_control_is_the_engine_alone(data):
@@ -83,16 +75,9 @@ def test_control_is_the_engine_alone(data):
         assert row["score"] == engine[row["user_id"], row["item_id"]]  # to the last bit
 
 
-@pytest.mark.parametrize(
-    ("salt", "share", "message"),
-    [
-        ("", 0.5, "salt='': "),
-        (7, 0.5, "salt=7: "),
-        ("a", 1.5, "share=1.5: "),
-        ("a", True, "share=True: "),
-        ("a", float("nan"), "share=nan: "),
-    ],
-)
-def test_bad_settings_are_refused(salt, share, message):
-    with pytest.raises(tt.SettingError, match=message):
-        Experiment(salt, share)
+def test_bad_settings_are_refused():
+    bad = [("", 0.5, "salt='': "), (7, 0.5, "salt=7: "), ("a", 1.5, "share=1.5: "),
+           ("a", True, "share=True: "), ("a", float("nan"), "share=nan: ")]  # fmt: skip
+    for salt, share, message in bad:
+        with pytest.raises(tt.SettingError, match=message):
+            Experiment(salt, share)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,15 +12,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.abtest.table import CLICKS, DATE, EMAILS, OPENS, ORDERS, REVENUE
-from trimtab.arrays import Codes, Ints
-from trimtab.errors import DataError, SettingError, warn
+from trimtab.arrays import Ints
+from trimtab.checks import require_positive
+from trimtab.errors import DataError, warn
 from trimtab.tables.columns import BUCKET, TIMESTAMP, USER, Table, read_frame, read_scores
 from trimtab.tables.times import as_utc, has_zone, microseconds
-from trimtab.tables.vocabulary import is_text
 
 EMAIL_ID, SESSION = "email_id", "session_id"
 _MINUTE = 60_000_000
 _EARLIEST_ZONE = 14 * 60 * _MINUTE  # in UTC+14 a date begins so long before it does in UTC
+_LONGEST = 1e9  # minutes
 
 
 def attribute(
@@ -46,33 +48,26 @@ def attribute(
         email_id, user_id (bucket, date), emails (always 1), opens and clicks (0 or 1), orders,
         revenue.
     """
-    if not session_minutes > 0:
-        raise SettingError(f"session_minutes={session_minutes}: must be above 0, like 30")
+    require_positive("session_minutes", session_minutes, _LONGEST)
     sent = read_frame(emails, "emails", EMAIL_ID, USER, optional=(BUCKET, DATE, TIMESTAMP))
     if len(pc.unique(_text(sent, EMAIL_ID))) < len(sent):
         name = sent.own_name(EMAIL_ID)
         raise DataError(f"column '{name}' of emails has duplicate ids; keep one row per email")
-    opened = read_frame(opens, "opens", EMAIL_ID, optional=(TIMESTAMP,), may_be_empty=True)
-    clicked = read_frame(
-        clicks, "clicks", EMAIL_ID, TIMESTAMP, optional=(SESSION,), may_be_empty=True
+    n, columns = len(sent), {EMAILS: np.ones(len(sent), np.int64)}
+    opened, clicked = (
+        _read_events(sent, *own)
+        for own in ((opens, "opens", [EMAIL_ID]), (clicks, "clicks", [EMAIL_ID, TIMESTAMP]))
     )
-    bought = read_frame(
-        orders, "orders", USER, TIMESTAMP, optional=(REVENUE, SESSION), may_be_empty=True
-    )
-    opened, opened_emails = _drop_early(sent, opened, _email_rows(sent, opened))
-    clicked, clicked_emails = _drop_early(sent, clicked, _email_rows(sent, clicked))
-    owner = _find_owners(sent, clicked, clicked_emails, bought, session_minutes)
-    counted, n = owner >= 0, len(sent)
-    columns: dict[str, Any] = {
-        EMAILS: np.ones(n, np.int64),
+    for name, (_, rows) in ((OPENS, opened), (CLICKS, clicked)):
         # Once per email, however often: mail programs load images again.
-        OPENS: (np.bincount(opened_emails, minlength=n) > 0).astype(np.int64),
-        CLICKS: (np.bincount(clicked_emails, minlength=n) > 0).astype(np.int64),
-        ORDERS: np.bincount(owner[counted], minlength=n),
-    }
+        columns[name] = (np.bincount(rows, minlength=n) > 0).astype(np.int64)
+    more = (REVENUE, SESSION)
+    bought = read_frame(orders, "orders", USER, TIMESTAMP, optional=more, may_be_empty=True)
+    owner = _find_owners(sent, *clicked, bought, session_minutes)
+    columns[ORDERS] = np.bincount(owner[owner >= 0], minlength=n)
     if bought.has(REVENUE):
         revenue = read_scores(bought, REVENUE)[0] if len(bought) else np.empty(0)
-        columns[REVENUE] = np.bincount(owner[counted], revenue[counted], n)
+        columns[REVENUE] = np.bincount(owner[owner >= 0], revenue[owner >= 0], n)
     table = sent.columns.drop_columns([TIMESTAMP] if sent.has(TIMESTAMP) else [])
     for name, values in columns.items():
         table = table.append_column(name, pa.array(values))
@@ -86,42 +81,67 @@ def _text(table: Table, name: str) -> pa.ChunkedArray:
     return table.columns[name].cast(pa.string())
 
 
-def _email_rows(sent: Table, table: Table) -> Codes:
-    """Return the row in `emails` of every row; refuses emails that were never sent."""
-    rows = pc.index_in(_text(table, EMAIL_ID), _text(sent, EMAIL_ID))
-    if rows.null_count:
-        first = table.columns[EMAIL_ID].filter(pc.is_null(rows))[0].as_py()
+def _read_events(sent: Table, frame: Any, name: str, needed: Sequence[str]) -> tuple[Table, Ints]:
+    """Return opens or clicks that are not earlier than their own email, and its row in `emails`.
+
+    Emails that were never sent are refused; with earlier events, a clock or an id must be wrong.
+    All count if emails have neither times nor dates, or the events have no times.
+    """
+    more = (TIMESTAMP, SESSION)[len(needed) - 1 :]
+    events = read_frame(frame, name, *needed, optional=more, may_be_empty=True)
+    places = pc.index_in(_text(events, EMAIL_ID), _text(sent, EMAIL_ID))
+    if places.null_count:
+        first = events.columns[EMAIL_ID].filter(pc.is_null(places))[0].as_py()
         raise DataError(
-            f"column '{table.own_name(EMAIL_ID)}' of {table.name} has {first!r}, which is not in "
-            f"emails (and {rows.null_count - 1} more); add these emails, or drop the rows"
+            f"column '{events.own_name(EMAIL_ID)}' of {name} has {first!r}, which is not in emails "
+            f"(and {places.null_count - 1} more); add these emails, or drop the rows"
         )
-    return np.array(rows.to_numpy(zero_copy_only=False), np.int32)
+    rows = np.array(places.to_numpy(zero_copy_only=False), np.int64)
+    if not len(events) or not events.has(TIMESTAMP):
+        return events, rows
+    kept = _is_later(sent, events, rows)
+    if n := int((~kept).sum()):
+        warn(
+            f"{name}: {n:,} of {len(events):,} are earlier than their own email and do not count; "
+            f"check clocks and ids"
+        )
+    return replace(events, columns=events.columns.filter(pa.array(kept))), rows[kept]
 
 
-# Sessions ----------------------------------------------------------------------------------------
+def _is_later(sent: Table, events: Table, rows: Ints) -> Any:
+    """Return whether events are not earlier than their own email, by its time or its date."""
+    if sent.has(TIMESTAMP):
+        begins, times = _read_times([sent, events])
+        return times >= begins[rows]
+    (times,) = _read_times([events])
+    with contextlib.suppress(DataError):  # dates that are only names
+        if sent.has(DATE):
+            begins = microseconds(as_utc(sent.columns[DATE], "UTC")[0])
+            return times >= begins[rows] - _EARLIEST_ZONE * _is_zoned(events)
+    return np.ones(len(events), bool)
 
 
 def _find_owners(
-    sent: Table, clicked: Table, clicked_emails: Codes, bought: Table, session_minutes: float
+    sent: Table, clicked: Table, clicked_emails: Ints, bought: Table, session_minutes: float
 ) -> Ints:
     """Return the row in `emails` that each order belongs to; -1 for none."""
-    n_orders = len(bought)
-    if n_orders == 0 or len(clicked) == 0:
-        return np.full(n_orders, -1, np.int64)
-    clickers = _text(sent, USER).take(pa.array(clicked_emails))
-    users = _encode(clickers, _text(bought, USER))
+    nobody = np.full(len(bought), -1, np.int64)
+    if not len(bought) or not len(clicked):
+        return nobody
+    keys = [_encode(_text(sent, USER).take(pa.array(clicked_emails)), _text(bought, USER))]
+    if has_sessions := clicked.has(SESSION) and bought.has(SESSION):
+        keys.append(_encode(_text(clicked, SESSION), _text(bought, SESSION)))
     times = np.concatenate(_read_times([clicked, bought]))
-    emails = np.concatenate([clicked_emails.astype(np.int64), np.full(n_orders, -1, np.int64)])
-    if clicked.has(SESSION) and bought.has(SESSION):
-        sessions = _encode(_text(clicked, SESSION), _text(bought, SESSION))
-        order = np.lexsort((emails < 0, times, sessions, users))
-        new = _changes(users[order]) | _changes(sessions[order])
-    else:
-        order = np.lexsort((emails < 0, times, users))
-        gaps = np.diff(times[order], prepend=times[order][0]) > session_minutes * _MINUTE
-        new = _changes(users[order]) | gaps
+    emails = np.concatenate([clicked_emails, nobody])
+    order = np.lexsort((emails < 0, times, *keys))
+    new = np.any([np.diff(key[order], prepend=-1) != 0 for key in keys], axis=0)
+    if not has_sessions:
+        new |= np.diff(times[order], prepend=times[order][0]) > session_minutes * _MINUTE
+    places, clicks = np.arange(len(order)), emails[order]
+    last = np.maximum.accumulate(np.where(clicks >= 0, places, -1))  # click so far
+    starts = np.maximum.accumulate(np.where(new, places, 0))
     credited = np.empty(len(order), np.int64)
-    credited[order] = _last_click(emails[order], new)
+    credited[order] = np.where(last >= starts, clicks[np.maximum(last, 0)], -1)
     return credited[len(clicked) :]
 
 
@@ -131,52 +151,13 @@ def _encode(first: pa.ChunkedArray, second: pa.ChunkedArray) -> Ints:
     return np.array(pc.index_in(both, pc.unique(both)).to_numpy(zero_copy_only=False), np.int64)
 
 
-def _changes(values: Ints) -> Any:
-    """Return where a value differs from the one before; the first counts as different."""
-    return np.concatenate([[True], values[1:] != values[:-1]])
-
-
-def _last_click(emails: Ints, new: Any) -> Ints:
-    """Return, for each row, the email of the last click so far in its session; -1 for none."""
-    places = np.where(emails >= 0, np.arange(len(emails)), -1)
-    last = np.maximum.accumulate(places)
-    starts = np.maximum.accumulate(np.where(new, np.arange(len(emails)), 0))
-    return np.where(last >= starts, emails[np.maximum(last, 0)], -1)
-
-
-# Events earlier than their own email: a clock or an id must be wrong ------------------------------
-
-
-def _drop_early(sent: Table, table: Table, rows: Codes) -> tuple[Table, Codes]:
-    """Return the events that are not earlier than their own email; warn of the others.
-
-    All count if emails have neither times nor dates, or the events have no times.
-    """
-    if not len(table) or not table.has(TIMESTAMP):
-        return table, rows
-    if sent.has(TIMESTAMP):
-        begins, times = _read_times([sent, table])
-    elif (dates := _read_dates(sent)) is not None:
-        (times,) = _read_times([table])
-        begins = dates - (_EARLIEST_ZONE if _is_zoned(table) else 0)
-    else:
-        return table, rows
-    kept = times >= begins[rows]
-    if n := int((~kept).sum()):
-        warn(
-            f"{table.name}: {n:,} of {len(table):,} are earlier than their own email and do not "
-            f"count; check clocks and ids"
-        )
-    return replace(table, columns=table.columns.filter(pa.array(kept))), rows[kept]
-
-
 def _read_times(tables: Sequence[Table]) -> list[Ints]:
     """Return the instants of tables; times without a zone are taken as one place's."""
-    zoned = [_is_zoned(table) for table in tables]
-    if any(zoned) and not all(zoned):
-        have, lack = (tables[zoned.index(answer)].name for answer in (True, False))
+    zones = {_is_zoned(table): table.name for table in tables}
+    if len(zones) > 1:
         raise DataError(
-            f"column '{TIMESTAMP}' has a time zone in {have} but not in {lack}; add it to both"
+            f"column '{TIMESTAMP}' has a time zone in {zones[True]} but not in {zones[False]}; add "
+            f"it to both"
         )
     return [
         microseconds(as_utc(t.columns[TIMESTAMP], "UTC", t.name, t.own_name(TIMESTAMP))[0])
@@ -186,14 +167,3 @@ def _read_times(tables: Sequence[Table]) -> list[Ints]:
 
 def _is_zoned(table: Table) -> bool:
     return has_zone(table.columns[TIMESTAMP], table.name, table.own_name(TIMESTAMP))
-
-
-def _read_dates(sent: Table) -> Ints | None:
-    """Return when the date of each email begins in UTC; None if dates are only names."""
-    column = sent.columns[DATE] if sent.has(DATE) else pa.nulls(0)
-    if column.null_count or not (pa.types.is_temporal(column.type) or is_text(column.type)):
-        return None
-    try:
-        return microseconds(column.cast(pa.date32(), safe=False).cast(pa.timestamp("us")))
-    except pa.ArrowInvalid:
-        return None

@@ -12,7 +12,6 @@ can compute it too; in PostgreSQL:
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,7 +27,7 @@ from trimtab.tables.columns import BUCKET, RANK, USER, WINDOW, read_frame
 
 CONTROL, TREATMENT = "control", "treatment"
 _DIGITS = 13
-_WHOLE = 16**_DIGITS
+_WHOLE: int = 16**_DIGITS
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class Experiment:
 
     def bucket(self, user_id: int | str) -> str:
         """Return the bucket of one user."""
-        return TREATMENT if self._hasher()(f"{user_id}") < self.share else CONTROL
+        return TREATMENT if self._position(user_id) < self.share else CONTROL
 
     def assign(self, user_ids: Any) -> pa.Array:
         """Return the buckets of users, in their order, as text."""
@@ -67,8 +66,7 @@ class Experiment:
     def positions(self, user_ids: Any) -> Floats:
         """Return the numbers of users, from 0 to 1, in their order; the treated are below share."""
         ids = user_ids if isinstance(user_ids, pa.Array | pa.ChunkedArray) else pa.array(user_ids)
-        number = self._hasher()
-        found = {user: number(f"{user}") for user in ids.unique().to_pylist()}
+        found = {user: self._position(user) for user in ids.unique().to_pylist()}
         return np.array([found[user] for user in ids.to_pylist()], np.float64)
 
     def apply(self, bias: ItemBias, recs: Any, k: int = 10, **options: Any) -> Any:
@@ -95,16 +93,10 @@ class Experiment:
         ordered = whole.sort(*keys, RANK)
         return (ordered.lazy() if table.lazy else ordered).to_native()
 
-    def _hasher(self) -> Callable[[str], float]:
-        """Return a function that gives the number of a user."""
-        started = hashlib.sha256(f"{self.salt}:".encode())
-
-        def number(user: str) -> float:
-            digest = started.copy()
-            digest.update(user.encode())
-            return float(int(digest.hexdigest()[:_DIGITS], 16) / _WHOLE)  # 52 bits: exact
-
-        return number
+    def _position(self, user_id: int | str) -> float:
+        """Return the number of a user, from 0 to 1: 52 bits, so that it is exact."""
+        digest = hashlib.sha256(f"{self.salt}:{user_id}".encode()).hexdigest()
+        return float(int(digest[:_DIGITS], 16) / _WHOLE)
 
 
 def neutral(bias: ItemBias) -> ItemBias:

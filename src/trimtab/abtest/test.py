@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trimtab.abtest.repeated_looks import radius
-from trimtab.abtest.table import BEFORE, COVARIATE, PER_USER, Columns, Metric, Rows, take_rows
+from trimtab.abtest.table import BEFORE, EMAIL, PER_USER, Metric, Rows
 from trimtab.arrays import Flags, Floats, Ints
 
 NAN = math.nan
@@ -45,66 +45,38 @@ _DIGITS = 9  # of a statistic; sums in another order differ in later ones
 # Units -------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Sample:
-    """Control and one treatment: a row for each unit in each cell where it is, sorted by unit.
-
-    Attributes:
-        columns: numbers by name.
-        treated: whether a row is in the treatment group.
-        units: the unit of each row, from 0.
-        cells: the cell of each row, from 0.
-        positions: the hash of each row's unit; None if unknown.
-        repeats: how often each row is there; None for once.
-    """
-
-    columns: Columns
-    treated: Flags
-    units: Ints
-    cells: Ints
-    positions: Floats | None = None
-    repeats: Floats | None = None
-
-    @property
-    def n_cells(self) -> int:
-        """Number of cells."""
-        return int(self.cells.max(initial=-1)) + 1
-
-    def comparable(self, denominator: str) -> Flags:
-        """Return the cells where both buckets have two units or more, and a rate."""
-        n = self.n_cells
-        usable = np.ones(n, bool)
-        for side in (~self.treated, self.treated):
-            repeats = None if self.repeats is None else self.repeats[side]
-            usable &= np.bincount(self.cells[side], repeats, n) > 1
-            usable &= np.bincount(self.cells[side], self.columns[denominator][side], n) > 0
-        return usable
-
-    def within(self, chosen: Flags) -> Sample:
-        """Return the rows in some cells."""
-        if chosen.all():
-            return self
-        taken = take_rows(self, chosen[self.cells])
-        _, units = np.unique(taken.units, return_inverse=True)
-        _, cells = np.unique(taken.cells, return_inverse=True)
-        return replace(taken, units=units, cells=cells)
-
-
-def take_sample(pair: Rows, ramp: bool) -> Sample:
+def take_sample(pair: Rows, ramp: bool) -> Rows:
     """Return the units of control and of one treatment, in cells if their shares change by date."""
-    cells = np.zeros(len(pair.buckets), np.int64)
-    if ramp and pair.dates is not None:
-        n = len(pair.date_names)
-        sides = (np.bincount(pair.dates[pair.buckets == b], minlength=n) for b in (0, 1))
-        pair = take_rows(pair, (np.minimum(*sides) > 0)[pair.dates])  # on dates with both buckets
-        cells = pair.cells()
-    _, units = np.unique(pair.users, return_inverse=True)
-    n_cells = int(cells.max(initial=-1)) + 1
-    _, first, own = np.unique(units * n_cells + cells, return_index=True, return_inverse=True)
-    columns = {name: _add_up(name, own, values) for name, values in pair.columns.items()}
-    positions = None if pair.positions is None else pair.positions[first]
-    repeats = None if pair.repeats is None else pair.repeats[first]
-    return Sample(columns, pair.buckets[first] > 0, units[first], cells[first], positions, repeats)
+    if ramp and pair.date_names:
+        sides = (np.bincount(pair.dates[pair.buckets == b], minlength=pair.n_dates) for b in (0, 1))
+        pair = pair.take((np.minimum(*sides) > 0)[pair.dates])  # on dates with both buckets
+        return add_up(replace(pair, dates=pair.cells()))
+    return add_up(replace(pair, dates=np.zeros_like(pair.dates)))
+
+
+def add_up(rows: Rows) -> Rows:
+    """Return one row for each unit in each cell where it is, sorted by unit; numbered from 0."""
+    _, units = np.unique(rows.users, return_inverse=True)
+    _, cells = np.unique(rows.dates, return_inverse=True)
+    keys = units * (int(cells.max(initial=-1)) + 1) + cells
+    _, first, own = np.unique(keys, return_index=True, return_inverse=True)
+    columns = {name: _sum_column(name, own, values) for name, values in rows.columns.items()}
+    return replace(replace(rows, users=units, dates=cells).take(first), columns=columns)
+
+
+def comparable(sample: Rows, denominator: str) -> Flags:
+    """Return the cells where both buckets have two units or more, and a rate."""
+    usable = np.ones(sample.n_dates, bool)
+    for side in (~sample.treated, sample.treated):
+        cells, below = sample.dates[side], sample.columns[denominator][side]
+        usable &= add_by(cells, sample.repeats[side], len(usable)) > 1
+        usable &= add_by(cells, below, len(usable)) > 0
+    return usable
+
+
+def within(sample: Rows, chosen: Flags) -> Rows:
+    """Return the units in some cells."""
+    return sample if chosen.all() else add_up(sample.take(chosen[sample.dates]))
 
 
 def add_by(groups: Ints, values: Any, n: int = 0) -> Floats:
@@ -112,16 +84,14 @@ def add_by(groups: Ints, values: Any, n: int = 0) -> Floats:
     return np.bincount(groups, values, n).astype(np.float64)
 
 
-def _add_up(name: str, groups: Ints, values: Floats) -> Floats:
+def _sum_column(name: str, groups: Ints, values: Floats) -> Floats:
     """Return sums by group; means of known values from before the test, which rows repeat."""
     if name != PER_USER and not name.startswith(BEFORE):
         return add_by(groups, values)
     known = ~np.isnan(values)
     n = int(groups.max(initial=-1)) + 1
-    counts = np.bincount(groups[known], minlength=n)
-    sums = add_by(groups[known], values[known], n)
-    means: Floats = np.divide(sums, counts, out=np.full(n, np.nan), where=counts > 0)
-    return means
+    with np.errstate(invalid="ignore"):  # nan if none is known
+        return add_by(groups[known], values[known], n) / np.bincount(groups[known], minlength=n)
 
 
 # The test ----------------------------------------------------------------------------------------
@@ -162,15 +132,8 @@ class Reading:
     relative_sequence: tuple[float, float] | None = None
 
 
-class Estimate(NamedTuple):
-    """A rate and its variance."""
-
-    rate: float
-    variance: float
-
-
 def compare(
-    sample: Sample, metrics: Sequence[Metric], alpha: float, seed: int = 0,
+    sample: Rows, metrics: Sequence[Metric], alpha: float, seed: int = 0,
     fraction: float | None = None, draws: int = DRAWS,
 ) -> list[Reading]:  # fmt: skip
     """Return the results of the tests of metrics.
@@ -183,11 +146,11 @@ def compare(
         fraction: share of the planned units seen so far, for the interval for every look.
         draws: random assignments.
     """
-    cells = [sample.comparable(metric.denominator) for metric in metrics]
+    cells = [comparable(sample, metric.denominator) for metric in metrics]
     readings = [Reading(NAN)] * len(metrics)
     for own in {own.tobytes(): own for own in cells if own.any()}.values():
         places = [place for place, other in enumerate(cells) if (other == own).all()]
-        tests = redistribute(sample.within(own), [metrics[at] for at in places], draws, seed)
+        tests = redistribute(within(sample, own), [metrics[at] for at in places], draws, seed)
         for place, test in zip(places, tests, strict=True):
             readings[place] = read_test(test, alpha, fraction)
     return readings
@@ -195,30 +158,20 @@ def compare(
 
 def read_test(test: Test, alpha: float, fraction: float | None) -> Reading:
     """Return what a test says at a significance level."""
-    control, treatment, chance = test.control, test.treatment, test.chance
+    control, treatment = test.control, test.treatment
+    difference = treatment.rate - control.rate
     relative = treatment.rate / control.rate - 1 if control.rate > 0 else NAN
-    if chance is None:
-        return Reading(treatment.rate - control.rate, relative=relative, cuped=test.cuped)
+    if not len(test.values):
+        return Reading(difference, relative=relative, cuped=test.cuped)
     error = math.sqrt(control.variance + treatment.variance)
-    span = _spans(control, treatment, *chance.ends(alpha))
-    reading = Reading(
-        treatment.rate - control.rate, *span[0], relative, *span[1], chance.p(), error,
-        chance.freedom, test.too_few, test.cuped,
+    one, always = _spans(control, treatment, *test.ends(alpha)), None
+    if fraction is not None and not test.too_few:
+        width = radius(error, fraction, alpha) / error
+        always = _spans(control, treatment, *test.ends(math.erfc(width / math.sqrt(2))))
+    return Reading(
+        difference, *one[0], relative, *one[1], test.p(), error, test.freedom, test.too_few,
+        test.cuped, always and always[0], always[1] if always and control.rate > 0 else None,
     )  # fmt: skip
-    if fraction is None or test.too_few:
-        return reading
-    always = _spans(
-        control, treatment, *chance.ends(_level(radius(error, fraction, alpha) / error))
-    )
-    has_lift = control.rate > 0
-    return replace(reading, sequence=always[0], relative_sequence=always[1] if has_lift else None)
-
-
-def _level(width: float) -> float:
-    """Return the significance level at which a normal interval has a width."""
-    from scipy.stats import norm
-
-    return 2 * float(norm.sf(width))
 
 
 def _spans(
@@ -246,71 +199,75 @@ def fieller(control: Estimate, treatment: Estimate, width: float) -> tuple[float
 # CUPED -------------------------------------------------------------------------------------------
 
 
-def _adjust(sample: Sample, metric: Metric) -> Floats:
-    """Return the numerator less what units did before the test explains of it (CUPED).
+def _adjust(sample: Rows, metric: Metric) -> Floats:
+    """Return the numerator less what the same before the test explains of it (CUPED).
 
-    The columns from before are combined as a regression within buckets combines them. What is
-    subtracted has a mean of 0, so that only a difference between buckets before the test goes away.
+    The slope is that of a regression within buckets. What is subtracted has a mean of 0, so that
+    only a difference between buckets before the test goes away. Unknown values are average.
     """
     y, d = sample.columns[metric.numerator], sample.columns[metric.denominator]
-    known = _covariates(sample, metric)
-    if not known:
+    if BEFORE + metric.numerator not in sample.columns:
         return y
-    groups = 2 * sample.cells + sample.treated
-    sizes = np.bincount(groups)
-    tops, bottoms = add_by(groups, y), add_by(groups, d)
+    before = sample.columns[BEFORE + metric.numerator]
+    per = sample.columns.get(BEFORE + metric.denominator, np.ones(len(y)))
+    known = ~np.isnan(before + per)
+    below = per[known].sum()
+    before = before - (before[known].sum() / below if below > 0 else 0.0) * per  # like a residual
+    spread = before[known].std() if known.any() else 0.0
+    x = np.where(known, before - np.mean(before[known]), 0.0) / spread if spread > 0 else 0.0 * y
+    groups = 2 * sample.dates + sample.treated
+    sizes, tops, bottoms = np.bincount(groups), add_by(groups, y), add_by(groups, d)
     linear = (y - (tops / bottoms)[groups] * d) * (sizes / bottoms)[groups]
-    x = np.stack([_standardise(values) for values in known], axis=1)
-    means = np.stack([add_by(groups, values) / sizes for values in x.T], axis=1)
-    slopes = np.linalg.lstsq(x - means[groups], linear, rcond=1e-10)[0]
-    adjusted: Floats = y - (x @ slopes) * d.mean()
+    within_groups = x - (add_by(groups, x) / sizes)[groups]
+    slope = np.linalg.lstsq(within_groups[:, None], linear, rcond=1e-10)[0][0]
+    adjusted: Floats = y - x * slope * d.mean()
     return adjusted
-
-
-def _covariates(sample: Sample, metric: Metric) -> list[Floats]:
-    """Return the columns from before the test; the metric itself is linearised around its rate."""
-    columns = sample.columns
-    found = [values for name, values in columns.items() if name.startswith(COVARIATE)]
-    if BEFORE + metric.numerator in columns:
-        top = columns[BEFORE + metric.numerator]
-        per = columns.get(BEFORE + metric.denominator, np.ones(len(top)))
-        known = np.isfinite(top) & np.isfinite(per)
-        below = float(per[known].sum())
-        rate = float(top[known].sum()) / below if below > 0 else 0.0
-        found.append(np.where(known, top - rate * per, NAN))
-    return found
-
-
-def _standardise(column: Floats) -> Floats:
-    """Return a covariate with mean 0 and variance 1; unknown values are average."""
-    known = column[np.isfinite(column)]
-    if not len(known) or not known.std() > 0:
-        return np.zeros(len(column))
-    return np.where(np.isfinite(column), (column - known.mean()) / known.std(), 0.0)
 
 
 # The distribution without an effect --------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Chance:
-    """Values of the statistic without an effect, ascending, the one seen among them."""
+class Estimate(NamedTuple):
+    """A rate and its variance."""
 
+    rate: float
+    variance: float
+
+
+@dataclass(frozen=True)
+class Test:
+    """The rates of both buckets, and the statistic without an effect.
+
+    Attributes:
+        control: rate of control.
+        treatment: rate of the treatment.
+        values: values of the statistic, ascending, the one seen among them; none if nothing varies.
+        seen: the statistic.
+        freedom: degrees of freedom of the t distribution far out.
+        too_few: whether too little happened in the smaller bucket for any test.
+        cuped: whether the rates are adjusted.
+    """
+
+    control: Estimate
+    treatment: Estimate
     values: Floats
-    seen: float
-    freedom: float
+    seen: float = NAN
+    freedom: float = math.inf
+    too_few: bool = False
+    cuped: bool = False
 
     def p(self) -> float:
         """Return the two-sided p-value."""
-        lower, upper = (
-            self._tail(-self.values[::-1], -self.seen),
-            self._tail(self.values, self.seen),
-        )
-        return min(1.0, 2 * min(lower, upper))
+        return min(1.0, 2 * min(self._tail(own, seen) for own, seen in self._sides()))
 
     def ends(self, alpha: float) -> tuple[float, float]:
         """Return the values between which the statistic is not significant."""
-        return -self._end(-self.values[::-1], alpha / 2), self._end(self.values, alpha / 2)
+        lower, upper = (self._end(own, alpha / 2) for own, _ in self._sides())
+        return -lower, upper
+
+    def _sides(self) -> tuple[tuple[Floats, float], tuple[Floats, float]]:
+        """Return the values and the one seen, first as if all had the other sign."""
+        return (-self.values[::-1], -self.seen), (self.values, self.seen)
 
     def _tail(self, values: Floats, seen: float) -> float:
         """Return the probability of a value as large; beyond most values, by a t distribution."""
@@ -336,19 +293,7 @@ class Chance:
         return float(own[np.flatnonzero(tails >= tail)[-1]])
 
 
-class Test(NamedTuple):
-    """Both rates, and the statistic without an effect; None if nothing varies."""
-
-    control: Estimate
-    treatment: Estimate
-    chance: Chance | None
-    too_few: bool
-    cuped: bool
-
-
-def redistribute(
-    sample: Sample, metrics: Sequence[Metric], draws: int, seed: int
-) -> Iterator[Test]:
+def redistribute(sample: Rows, metrics: Sequence[Metric], draws: int, seed: int) -> Iterator[Test]:
     """Return the test of each metric, all by the same random assignments."""
     paths = _find_paths(sample)
     numbers = [[sample.columns[name] for name in metric[:2]] for metric in metrics]
@@ -360,20 +305,18 @@ def redistribute(
     )
     total = sum_cells(moments, sample, np.ones(len(moments), bool))
     seen = sum_cells(moments, sample, sample.treated)
-    drawn = _draw_kinds if sample.repeats is not None else _draw_units
-    treated = np.concatenate([seen[None], drawn(moments, sample, paths, draws, seed)])
-    shared = len(np.unique(sample.units)) < len(sample.units)
+    draw = _draw_kinds if sample.unit == EMAIL else _draw_units
+    treated = np.concatenate([seen[None], draw(moments, sample, paths, draws, seed)])
+    shared = len(np.unique(sample.users)) < len(sample.users)
     for place, (y, d) in enumerate(numbers):
         own = slice(place * _N_MOMENTS, (place + 1) * _N_MOMENTS)
-        estimates = _find_chance(total[:, own], treated[:, :, own], rates[place], shared, seed)
+        test = _find_chance(total[:, own], treated[:, :, own], rates[place], shared, seed)
         too_few = _expected_different(sample, paths, y, d) < LEAST_DIFFERENT
-        yield Test(*estimates, too_few, adjusted[place] is not y)
+        yield replace(test, too_few=too_few, cuped=adjusted[place] is not y)
 
 
-def _find_chance(
-    total: Floats, treated: Floats, rate: float, shared: bool, seed: int
-) -> tuple[Estimate, Estimate, Chance | None]:
-    """Return both rates, and the statistic without an effect; None if nothing varies."""
+def _find_chance(total: Floats, treated: Floats, rate: float, shared: bool, seed: int) -> Test:
+    """Return both rates, and the statistic without an effect."""
     rates, variances, freedom = _combine(total, treated)
     with np.errstate(divide="ignore", invalid="ignore"):
         statistics = np.round((rates[1] - rates[0]) / np.sqrt(variances[0] + variances[1]), _DIGITS)
@@ -383,7 +326,7 @@ def _find_chance(
         for own, variance in zip(rates, variances, strict=True)
     )
     if not len(known) or known[0] > 0:
-        return first, second, None
+        return Test(first, second, np.empty(0))
     # A bucket without anything in the denominator has no rate: draw another one in its place.
     taken = np.random.default_rng(seed).choice(known, len(statistics))
     taken[known] = known
@@ -393,7 +336,7 @@ def _find_chance(
         scale = max(float(np.sqrt(np.mean(statistics[1:] ** 2))), _NO_VARIANCE)
         first, second = (own._replace(variance=own.variance * scale**2) for own in (first, second))
         statistics = statistics / scale
-    return first, second, Chance(np.sort(statistics), float(statistics[0]), freedom)
+    return Test(first, second, np.sort(statistics), float(statistics[0]), freedom)
 
 
 def _combine(total: Floats, treated: Floats) -> tuple[list[Floats], list[Floats], float]:
@@ -422,13 +365,10 @@ def moments_of(y: Floats, d: Floats, rate: float) -> Floats:
     return np.stack([np.ones(len(z)), z, d, z * z, z * d, d * d], axis=1)
 
 
-def sum_cells(moments: Floats, sample: Sample, rows: Flags) -> Floats:
+def sum_cells(moments: Floats, sample: Rows, rows: Flags) -> Floats:
     """Return the sums of moments over some rows, by cell."""
-    repeats = 1.0 if sample.repeats is None else sample.repeats[rows]
-    return np.stack(
-        [add_by(sample.cells[rows], own * repeats, sample.n_cells) for own in moments[rows].T],
-        axis=1,
-    )
+    cells, repeats = sample.dates[rows], sample.repeats[rows]
+    return np.stack([add_by(cells, own * repeats, sample.n_dates) for own in moments[rows].T], 1)
 
 
 def estimate(sums: Floats, usual: Floats) -> tuple[Floats, Floats]:
@@ -452,9 +392,8 @@ class Paths(NamedTuple):
     strata: Ints
 
 
-def _draw_kinds(moments: Floats, sample: Sample, _: Paths, draws: int, seed: int) -> Floats:
+def _draw_kinds(moments: Floats, sample: Rows, _: Paths, draws: int, seed: int) -> Floats:
     """Return sums over the treatment group where all units of a kind are alike, from totals."""
-    assert sample.repeats is not None
     repeats = sample.repeats.astype(np.int64)
     random = np.random.default_rng(seed)
     n_treated = int(repeats[sample.treated].sum())
@@ -462,17 +401,17 @@ def _draw_kinds(moments: Floats, sample: Sample, _: Paths, draws: int, seed: int
     return (drawn @ moments)[:, None, :]
 
 
-def _draw_units(moments: Floats, sample: Sample, found: Paths, draws: int, seed: int) -> Floats:
+def _draw_units(moments: Floats, sample: Rows, found: Paths, draws: int, seed: int) -> Floats:
     """Return sums over treated rows of random assignments, by cell."""
     from trimtab.kernels.counting import sum_redistributed
 
-    n_cells = sample.n_cells
+    n_cells = sample.n_dates
     paths, assigned, strata = found
     moves: Flags = (assigned.sum(axis=1) > 0)[paths]
     order, blocks = _make_blocks(paths, moves, strata, np.random.default_rng(seed))
-    stays = blocks[sample.units] < 0
+    stays = blocks[sample.users] < 0
     rest = sum_cells(moments, sample, stays & sample.treated)
-    keys = (blocks[sample.units] * n_cells + sample.cells)[~stays]
+    keys = (blocks[sample.users] * n_cells + sample.dates)[~stays]
     known, places = np.unique(keys, return_inverse=True)
     packed = np.stack([add_by(places, own, len(known)) for own in moments[~stays].T], axis=1)
     first = order[np.unique(blocks[order], return_index=True)[1]]
@@ -487,34 +426,32 @@ def _draw_units(moments: Floats, sample: Sample, found: Paths, draws: int, seed:
     return sums + rest
 
 
-def _find_paths(sample: Sample) -> Paths:
+def _find_paths(sample: Rows) -> Paths:
     """Return paths; they move within a stratum only: units in the same cells, or all if hashed."""
-    n, n_cells = int(sample.units.max()) + 1, sample.n_cells
+    n, n_cells = int(sample.users.max()) + 1, sample.n_dates
     if n_cells == 1:
         treated = sample.treated.astype(np.int64)
         return Paths(treated, np.array([[False], [True]]), np.zeros(n, np.int64))
     if sample.positions is not None:
-        shares = _shares(sample, n_cells)
-        positions = np.zeros(n)
-        positions[sample.units] = sample.positions
+        positions, shares = np.zeros(n), _find_shares(sample, sample.positions)
+        positions[sample.users] = sample.positions
         edges, ranks = np.unique(shares, return_inverse=True)
         paths = np.searchsorted(edges, positions, side="right")
         assigned = np.arange(len(edges) + 1)[:, None] <= ranks
         return Paths(paths, assigned, np.zeros(n, np.int64))
     present, treated = np.zeros((n, n_cells), bool), np.zeros((n, n_cells), bool)
-    present[sample.units, sample.cells] = True
-    treated[sample.units, sample.cells] = sample.treated
+    present[sample.users, sample.dates] = True
+    treated[sample.users, sample.dates] = sample.treated
     _, strata = np.unique(present, axis=0, return_inverse=True)
     assigned, paths = np.unique(treated, axis=0, return_inverse=True)
     return Paths(paths, assigned, strata)
 
 
-def _shares(sample: Sample, n_cells: int) -> Floats:
+def _find_shares(sample: Rows, positions: Floats) -> Floats:
     """Return the position below which units are treated, of each cell."""
-    assert sample.positions is not None
-    lowest, highest = np.ones(n_cells), np.zeros(n_cells)
-    np.maximum.at(highest, sample.cells[sample.treated], sample.positions[sample.treated])
-    np.minimum.at(lowest, sample.cells[~sample.treated], sample.positions[~sample.treated])
+    lowest, highest = np.ones(sample.n_dates), np.zeros(sample.n_dates)
+    np.maximum.at(highest, sample.dates[sample.treated], positions[sample.treated])
+    np.minimum.at(lowest, sample.dates[~sample.treated], positions[~sample.treated])
     return (lowest + highest) / 2
 
 
@@ -541,7 +478,7 @@ def _make_blocks(
     return order, blocks
 
 
-def _expected_different(sample: Sample, found: Paths, y: Floats, d: Floats) -> float:
+def _expected_different(sample: Rows, found: Paths, y: Floats, d: Floats) -> float:
     """Return how many units with another rate than most the smaller bucket would have by chance.
 
     Most units usually have a rate of 0: this is then the number of units with a click or an order,
@@ -549,14 +486,14 @@ def _expected_different(sample: Sample, found: Paths, y: Floats, d: Floats) -> f
     do those that have nobody to swap with.
     """
     paths, _, strata = found
-    tops, below = (add_by(sample.units, own) for own in (y, d))
+    tops, below = (add_by(sample.users, own) for own in (y, d))
     known = below > 0
     rates = np.divide(tops, below, out=np.full(len(tops), NAN), where=known)
-    repeats = np.ones(len(tops)) if sample.repeats is None else sample.repeats
+    times = np.bincount(sample.users)
+    weights = add_by(sample.users, sample.repeats) / times * known
     values, places = np.unique(rates[known], return_inverse=True)
-    usual = values[np.bincount(places, repeats[known]).argmax()]
-    weights = repeats * known
-    treated = add_by(sample.units, sample.treated) / np.bincount(sample.units)
+    usual = values[np.bincount(places, weights[known]).argmax()]
+    treated = add_by(sample.users, sample.treated) / times
     shares = add_by(strata, weights * treated) / np.maximum(add_by(strata, weights), 1)
     different = add_by(strata, weights * (rates != usual))
     lowest, highest = np.full(len(shares), len(paths)), np.full(len(shares), -1)

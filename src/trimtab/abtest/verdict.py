@@ -7,10 +7,11 @@ several metrics within each treatment. The verdict is about one metric, the prim
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from trimtab.abtest.buckets import Experiment
 from trimtab.abtest.repeated_looks import UNPLANNED
 from trimtab.abtest.table import (
     BEFORE,
+    EMAIL,
     EMAILS,
     GUARDRAIL,
     LABELS,
@@ -27,22 +29,28 @@ from trimtab.abtest.table import (
     PER_USER,
     Metric,
     Rows,
-    email_metrics,
     own_metrics,
     read_rows,
     read_totals,
-    take_rows,
 )
-from trimtab.abtest.test import NAN, Reading, Sample, compare, take_sample
-from trimtab.checks import require_whole
+from trimtab.abtest.test import NAN, Reading, comparable, compare, take_sample, within
+from trimtab.arrays import Flags
+from trimtab.checks import require_number, require_whole
 from trimtab.errors import DataError, SettingError, TrimtabError
 
 SIGNIFICANT, INCONCLUSIVE, EQUIVALENT = "significant", "inconclusive", "equivalent"
 TOO_FEW = "too few"  # units in which anything happened
 BLOCKED = "blocked"  # the split into buckets went wrong
 _ALARM = 0.001
-_LEAST_ALPHA = 1e-9  # no tail of a distribution is known better
+_LEAST = 1e-9  # no tail of a distribution is known better
 _ROUNDED = 0.005  # by so much may shares miss 1
+_TOTALS = """Only totals are known, so each email counts by itself. A table with one row per user \
+gives a better analysis."""
+_RAMP = """The treatment share changes from date to date: buckets are compared within each date, \
+and the dates are then combined."""
+_GAPS = "{:,} rows have no data from before the test; they count as average."
+_LEFT_OUT = "{:.1%} of {}s are not compared: on their dates, a bucket has fewer than two rows."
+_NO_DATE = "No date has both buckets: a difference may come from the dates, so nothing is tested."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,24 +82,14 @@ class Settings:
     def __post_init__(self) -> None:
         for name in ("alpha", "power", "share", "margin"):
             if getattr(self, name) is not None:
-                require_share(name, getattr(self, name))
-        if self.alpha < _LEAST_ALPHA:
-            raise SettingError(
-                f"alpha={self.alpha:g}: must be at least {_LEAST_ALPHA:g}, like 0.05"
-            )
+                require_number(name, getattr(self, name), _LEAST, 1 - _LEAST)
         if self.planned is not None:
             require_whole("planned", self.planned, 1)
         require_whole("seed", self.seed, 0)
 
 
-def require_share(name: str, value: Any) -> None:
-    """Refuse values that are not a number between 0 and 1."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 < value < 1:
-        raise SettingError(f"{name}={value}: must be above 0 and below 1, like 0.05 or 5%")
-
-
-class Side(NamedTuple):
+@dataclass(frozen=True)
+class Side:
     """The numbers of one bucket for a metric."""
 
     numerator: float
@@ -141,7 +139,8 @@ class Finding:
         return self.verdict == SIGNIFICANT and self.reading.difference < 0
 
 
-class Bucket(NamedTuple):
+@dataclass(frozen=True)
+class Bucket:
     """A bucket: its name, its number of units, and its planned share of them."""
 
     name: str
@@ -173,7 +172,8 @@ class SampleRatio:
         return None
 
 
-class Look(NamedTuple):
+@dataclass(frozen=True)
+class Look:
     """The reading of a metric on all data up to a date."""
 
     date: str
@@ -265,32 +265,23 @@ class Verdicts:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything for JSON; nan becomes None."""
-        plain: dict[str, Any] = _plain(asdict(self))
-        for finding, row in zip(self.findings, plain["findings"], strict=True):
-            row["metric"] = {"title": finding.metric.title, **finding.metric._asdict()}
+        plain: dict[str, Any] = asdict(self)
+        for kind in ("findings", "looks"):
+            for own, row in zip(getattr(self, kind), plain[kind], strict=True):
+                row["metric"] = {"title": own.metric.title, **own.metric._asdict()}
         plain["sample_ratio"]["alarm"] = self.sample_ratio.alarm
-        plain["primary"] = {
-            name: own[0].metric.title for name in self.treatments if (own := self.deciding(name))
-        }
-        return plain
+        found = {name: self.deciding(name) for name in self.treatments}
+        plain["primary"] = {name: own[0].metric.title for name, own in found.items() if own}
+        whole: dict[str, Any] = json.loads(json.dumps(plain), parse_constant=lambda _: None)
+        return whole
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _plain(part) for name, part in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return _plain(value._asdict())
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def find_primary(metrics: Sequence[Metric], name: str) -> Metric:
-    """Return the metric with a name like clicks/opens."""
+def find_primary(metrics: Sequence[Metric], name: str | None) -> Metric:
+    """Return the metric with a name like clicks/opens; the first one without a name."""
     known = {f"{metric.numerator}/{metric.denominator}": metric for metric in metrics}
-    if name not in known:
+    if name is not None and name not in known:
         raise SettingError(f"primary={name}: must be one of {', '.join(known)}")
-    return known[name]
+    return metrics[0] if name is None else known[name]
 
 
 # Analysis ----------------------------------------------------------------------------------------
@@ -305,7 +296,6 @@ def analyse(
     labels: Sequence[str] = LABELS,
     shares: Sequence[float] | None = None,
     experiment: Experiment | None = None,
-    covariates: Sequence[str] = (),
 ) -> Verdicts:
     """Compare one treatment, or several, with control.
 
@@ -321,7 +311,6 @@ def analyse(
         shares: planned shares of the buckets, in the same order. Default: `settings.share` for one
             treatment, and the same for all with several.
         experiment: gives the bucket by user_id, or checks the column bucket.
-        covariates: columns of your own that were known before the test, for CUPED.
 
     Example:
         >>> import pyarrow as pa
@@ -331,14 +320,13 @@ def analyse(
         >>> [found.of("clicks", "user", name).verdict for name in ("red", "blue")]
         ['inconclusive', 'significant']
     """
-    require_scipy()
     settings = settings or Settings()
     planned = plan_shares(shares, labels, settings)
     if experiment is not None and len(labels) > 2:
-        raise SettingError("experiment: is for one treatment; leave it out, or name two labels")
+        raise SettingError(f"salt={experiment.salt}: is for one treatment; name two labels")
+    require_scipy()
     metrics = own_metrics(counts, amounts)
-    rows = read_rows(table, labels, experiment, metrics, covariates)
-    return _judge_all(rows, metrics, settings, labels, planned)
+    return _judge_all(read_rows(table, metrics, labels, experiment), settings, labels, planned)
 
 
 def analyse_counts(
@@ -360,75 +348,96 @@ def analyse_counts(
         'significant'
     """
     require_scipy()
-    settings = settings or Settings()
-    rows = read_totals(control, treatment)
-    if len(rows.columns) < 2:
+    settings, rows = settings or Settings(), read_totals(control, treatment)
+    if not rows.metrics:
         raise DataError("only emails are given; give opens, clicks or orders as well")
-    return _judge_all(rows, (), settings, LABELS, [1 - settings.share, settings.share])
+    return _judge_all(rows, settings, LABELS, [1 - settings.share, settings.share])
 
 
 def _judge_all(
-    rows: Rows, metrics: Sequence[Metric], settings: Settings, labels: Sequence[str],
-    shares: Sequence[float],
-) -> Verdicts:  # fmt: skip
+    rows: Rows, settings: Settings, labels: Sequence[str], shares: Sequence[float]
+) -> Verdicts:
     """Return the verdicts on all treatments."""
-    metrics = metrics or email_metrics(rows.columns)
-    first = metrics[0] if settings.primary is None else find_primary(metrics, settings.primary)
-    deciding = [metric for metric in metrics if metric.family == first.family]
     sizes = rows.counts(len(labels))
-    ratio = SampleRatio(
-        [Bucket(*own) for own in zip(labels, sizes, shares, strict=True)],
-        _test_sizes(sizes, shares),
-    )
-    findings, looks, ramps, notes = [], [], [], []
+    buckets = [Bucket(*own) for own in zip(labels, sizes, shares, strict=True)]
+    dates = [rows.date_names[0], rows.date_names[-1]] if rows.date_names else []
+    found = Verdicts(
+        settings, rows.unit, rows.base, SampleRatio(buckets, _test_sizes(sizes, shares)), [],
+        dates=dates, notes=_notes(rows),
+    )  # fmt: skip
     for place, name in enumerate(labels[1:], 1):
-        pair = take_rows(rows, (rows.buckets == 0) | (rows.buckets == place))
+        pair = rows.take((rows.buckets == 0) | (rows.buckets == place))
         pair = replace(pair, buckets=np.minimum(pair.buckets, 1))
-        planned = (settings.planned or 0) * (shares[0] + shares[place])
-        ramp = pair.shares_change() or pair.users_change()
-        sample = take_sample(pair, ramp)
-        ramps.append(ramp)
-        level = settings.alpha / (len(labels) - 1)
-        fraction = pair.size() / (planned or UNPLANNED)
-        read = compare(sample, metrics, level, settings.seed, fraction)
-        findings += _judge(
-            name, sample, metrics, read, settings, len(labels) - 1, rows.size(), ratio
-        )
-        looks += _looks(name, pair, deciding, settings, level, planned, ramp)
-        notes += _note_left_out(pair, sample) if ramp else []
-    dates = [rows.date_names[0], rows.date_names[-1]] if len(rows.date_names) else []
-    notes = list(dict.fromkeys([*_notes(rows, any(ramps)), *notes]))
-    return Verdicts(
-        settings, rows.unit, rows.base, ratio, findings, looks, dates, any(ramps), notes
-    )
+        found = _add_treatment(found, name, pair, rows.size(), shares[0] + shares[place])
+    if found.ramp:
+        return replace(found, notes=[_RAMP, *dict.fromkeys(found.notes)])
+    return found
 
 
-def _judge(
-    name: str, sample: Sample, metrics: Sequence[Metric], readings: Sequence[Reading],
-    settings: Settings, n_treatments: int, n: float, ratio: SampleRatio,
-) -> list[Finding]:  # fmt: skip
-    """Return the findings of one treatment, with p-values adjusted within each family."""
+def _add_treatment(found: Verdicts, name: str, pair: Rows, n: float, part: float) -> Verdicts:
+    """Return verdicts with those on one treatment, whose pair with control is a part of all."""
+    settings = found.settings
+    ramp = pair.shares_change() or pair.users_change()
+    planned = (settings.planned or 0) * part or UNPLANNED
+
+    def read(rows: Rows, metrics: Sequence[Metric]) -> tuple[Rows, list[Reading]]:
+        sample, fraction = take_sample(rows, ramp), rows.size() / planned
+        return sample, compare(sample, metrics, found.level, settings.seed, fraction)
+
+    sample, readings = read(pair, pair.metrics)
+    ps = _adjust(pair.metrics, readings, len(found.treatments))
+    own = zip(pair.metrics, readings, ps, strict=True)
+    findings = [_judge(found, name, sample, n, *each) for each in own]
+    first = find_primary(pair.metrics, settings.primary)
+    metrics = [metric for metric in pair.metrics if metric.family == first.family]
+    dates, looks = np.unique(pair.dates), []
+    for date in dates if len(dates) > 1 else ():
+        _, seen = read(pair.take(pair.dates <= date), metrics)
+        day = pair.date_names[date]
+        looks += [Look(day, name, *look) for look in zip(metrics, seen, strict=True)]
+    return replace(
+        found, findings=[*found.findings, *findings], looks=[*found.looks, *looks],
+        ramp=found.ramp or ramp,
+        notes=[*found.notes, *(_note_left_out(pair, sample) if ramp else [])],
+    )  # fmt: skip
+
+
+def _adjust(
+    metrics: Sequence[Metric], readings: Sequence[Reading], n_treatments: int
+) -> list[float]:
+    """Return p-values adjusted for the metrics of each family, and for several treatments."""
     adjusted = [NAN] * len(metrics)
     for family in {metric.family for metric in metrics}:
         own = [place for place, metric in enumerate(metrics) if metric.family == family]
         ps = [NAN if readings[at].too_few else readings[at].p for at in own]
         for at, p in zip(own, holm(ps), strict=True):
-            adjusted[at] = p if math.isnan(p) else min(1.0, n_treatments * p)
-    found = []
-    for metric, reading, p in zip(metrics, readings, adjusted, strict=True):
-        control, treatment = _sides(sample, metric)
-        verdict = BLOCKED if ratio.alarm else _verdict(reading, p, settings)
-        factor = detection_factor(settings.alpha / n_treatments, settings.power, reading.freedom)
-        detectable = factor * reading.error
-        needed = None
-        if verdict == INCONCLUSIVE and reading.difference and detectable > 0:
-            needed = math.ceil(n * (detectable / reading.difference) ** 2)
-        lift = detectable / control.rate if control.rate > 0 else NAN
-        enough = _needed_for_margin(reading, control.rate, settings, n_treatments, n)
-        found.append(
-            Finding(name, metric, control, treatment, reading, p, lift, needed, enough, verdict)
-        )
-    return found
+            adjusted[at] = NAN if math.isnan(p) else min(n_treatments * p, 1.0)
+    return adjusted
+
+
+def _judge(
+    found: Verdicts, name: str, sample: Rows, n: float, metric: Metric, reading: Reading, p: float
+) -> Finding:
+    """Return the finding for one metric of one treatment; `n` are the units of all buckets."""
+    settings, error, enough = found.settings, reading.error, None
+    control, treatment = (_count(sample, metric, own) for own in (~sample.treated, sample.treated))
+    verdict = BLOCKED if found.sample_ratio.alarm else _verdict(reading, p, settings)
+    detectable = detection_factor(found.level, settings.power, reading.freedom) * error
+    if settings.margin is not None and control.rate > 0 and error > 0:
+        both = detection_factor(found.level, (1 + settings.power) / 2) * error
+        enough = math.ceil(n * (both / (control.rate * settings.margin)) ** 2)
+    needed = None
+    if verdict == INCONCLUSIVE and reading.difference and detectable > 0:
+        needed = math.ceil(n * (detectable / reading.difference) ** 2)
+    lift = detectable / control.rate if control.rate > 0 else NAN
+    return Finding(name, metric, control, treatment, reading, p, lift, needed, enough, verdict)
+
+
+def _count(sample: Rows, metric: Metric, rows: Flags) -> Side:
+    """Return the numbers of one bucket."""
+    repeats = sample.repeats[rows]
+    top, per = (float((sample.columns[name][rows] * repeats).sum()) for name in metric[:2])
+    return Side(top, per, top / per if per > 0 else NAN)
 
 
 def _verdict(reading: Reading, adjusted: float, settings: Settings) -> str | None:
@@ -447,58 +456,19 @@ def _verdict(reading: Reading, adjusted: float, settings: Settings) -> str | Non
     return INCONCLUSIVE
 
 
-def _needed_for_margin(
-    reading: Reading, rate: float, settings: Settings, n_treatments: int, n: float
-) -> float | None:
-    """Return the units needed to show equivalence if there is no difference."""
-    if settings.margin is None or not rate > 0 or not reading.error > 0:
-        return None
-    factor = detection_factor(settings.alpha / n_treatments, (1 + settings.power) / 2)
-    return math.ceil(n * (factor * reading.error / (rate * settings.margin)) ** 2)
-
-
-def _sides(sample: Sample, metric: Metric) -> list[Side]:
-    """Return the numbers of both buckets."""
-    found = []
-    for side in (~sample.treated, sample.treated):
-        repeats = 1.0 if sample.repeats is None else sample.repeats[side]
-        top, per = (float((sample.columns[name][side] * repeats).sum()) for name in metric[:2])
-        found.append(Side(top, per, top / per if per > 0 else NAN))
-    return found
-
-
-def _looks(
-    name: str, pair: Rows, metrics: Sequence[Metric], settings: Settings, level: float,
-    planned: float, ramp: bool,
-) -> list[Look]:  # fmt: skip
-    """Return the readings of metrics on all data up to each date."""
-    if pair.dates is None or len(np.unique(pair.dates)) < 2:
-        return []
-    found = []
-    for date in np.unique(pair.dates):
-        rows = take_rows(pair, pair.dates <= date)
-        sample, fraction = take_sample(rows, ramp), rows.size() / (planned or UNPLANNED)
-        readings = compare(sample, metrics, level, settings.seed, fraction)
-        own = zip(metrics, readings, strict=True)
-        found += [Look(pair.date_names[date], name, metric, reading) for metric, reading in own]
-    return found
-
-
 def plan_shares(
     shares: Sequence[float] | None, labels: Sequence[str], settings: Settings
 ) -> list[float]:
     """Return the planned share of each bucket."""
-    if isinstance(labels, str) or len(labels) < 2 or len(set(labels)) < len(labels):
-        raise SettingError(
-            f"labels={labels!r}: must be control and at least one treatment, each once, like "
-            f"['control', 'A', 'B']"
-        )
     n = len(labels)
-    if shares is None:
-        return [1 - settings.share, settings.share] if n == 2 else [1 / n] * n
-    for share in shares:
-        require_share("shares", share)
-    if len(shares) != n or abs(sum(shares) - 1) > _ROUNDED:
+    if isinstance(labels, str) or n < 2 or not all(labels) or len(set(labels)) < n:
+        raise SettingError(f"labels={labels!r}: name control and at least one treatment, each once")
+    if shares is None and n == 2:
+        return [1 - settings.share, settings.share]
+    if shares is None and settings.share != Settings.share:
+        raise SettingError(f"share={settings.share:g}: is for one treatment; give shares for all")
+    shares = [1 / n] * n if shares is None else shares
+    if len(shares) != n or min(shares) <= 0 or abs(sum(shares) - 1) > _ROUNDED:
         example = ",".join(["0.5", *[f"{0.5 / (n - 1):.3g}"] * (n - 1)])
         raise SettingError(
             f"shares={','.join(f'{share:g}' for share in shares)}: must be {n} shares that add up "
@@ -514,31 +484,20 @@ def _test_sizes(sizes: Sequence[float], shares: Sequence[float]) -> float:
     return float(chisquare(sizes, [sum(sizes) * share for share in shares]).pvalue)
 
 
-def _notes(rows: Rows, ramp: bool) -> list[str]:
-    notes = []
-    if rows.repeats is not None:
-        notes.append("Only totals are known, so each email counts by itself. A table with one row "
-                     "per user gives a better analysis.")  # fmt: skip
-    if ramp:
-        notes.append("The treatment share changes from date to date: buckets are compared within "
-                     "each date, and the dates are then combined.")  # fmt: skip
+def _notes(rows: Rows) -> list[str]:
+    """Return remarks on the data."""
     gaps = [np.isnan(v).sum() for name, v in rows.columns.items() if name.startswith(BEFORE)]
-    if gaps and (unknown := int(max(gaps))):
-        notes.append(f"{unknown:,} rows have no data from before the test; they count as average.")
-    return notes
+    unknown = max(gaps, default=0)
+    return [_TOTALS] if rows.unit == EMAIL else [_GAPS.format(unknown)] if unknown else []
 
 
-def _note_left_out(pair: Rows, sample: Sample) -> list[str]:
+def _note_left_out(pair: Rows, sample: Rows) -> list[str]:
     """Return a note on units without a date that both buckets have."""
     base = PER_USER if pair.base == PER_USER else EMAILS
-    whole = float(take_sample(pair, ramp=False).columns[base].sum())
-    compared = sample.within(sample.comparable(base)).columns[base]
-    left_out = 1 - float(compared.sum()) / whole
+    left_out = 1 - within(sample, comparable(sample, base)).size() / pair.size()
     if left_out == 1:
-        return ["No date has both buckets: a difference may come from the dates, so nothing is "
-                "tested."]  # fmt: skip
-    return [f"{left_out:.1%} of {pair.base}s are not compared: their dates have fewer than two "
-            f"rows in one bucket."] if left_out else []  # fmt: skip
+        return [_NO_DATE]
+    return [_LEFT_OUT.format(left_out, pair.base)] if left_out else []
 
 
 def require_scipy() -> None:

@@ -9,39 +9,12 @@ from trimtab.abtest.repeated_looks import UNPLANNED
 from trimtab.abtest.table import AMOUNT, OWN, PER_USER
 from trimtab.abtest.test import LEAST_DIFFERENT, Reading
 from trimtab.abtest.verdict import SIGNIFICANT, Finding, Side, Verdicts
-from trimtab.report import charts
-from trimtab.report.charts import INTERVAL_MARKS, Mark, Panels
-from trimtab.report.page import (
-    Block,
-    Cell,
-    Fold,
-    Section,
-    Table,
-    Text,
-    Tile,
-    fold,
-    name_cell,
-    render,
-    require_libraries,
-    sign_class,
-    write_page,
-)
-from trimtab.report.words import (
-    NOTHING,
-    SPACE,
-    compact,
-    count,
-    day,
-    interval,
-    is_number,
-    percent,
-)
+from trimtab.report import charts, page
+from trimtab.report.words import NOTHING, SPACE, compact, count, day, interval, is_number, percent
 from trimtab.version import __version__
 
 _COLOURS = {"one look": "blue", "every look": "violet"}
-_CUT = Mark("line cut off at the edge: see the table", kind="line")
 _MOODS = {"better": "gain", "worse": "loss", "mixed": "mixed"}
-_Dots = Mapping[str, Sequence[charts.ChartRow]]
 
 
 # How numbers are written ------------------------------------------------------------------------
@@ -57,11 +30,9 @@ def _is_share(finding: Finding) -> bool:
 
 def rate(finding: Finding, value: float) -> str:
     """Return a rate, in percent if it is a share."""
-    if not is_number(value):
-        return NOTHING
-    if not _is_share(finding):
-        return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
-    return f"{compact(100 * value).lstrip('+')}{SPACE}%"
+    if _is_share(finding) or not is_number(value):
+        return difference(finding, value).lstrip("+").replace("pp", "%")
+    return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
 def difference(finding: Finding, value: float) -> str:
@@ -96,11 +67,11 @@ def roughly(value: float) -> str:
     return f"{value:.0f}"
 
 
-_TEXT = Text(
+TEXT = page.Text(
     "verdict.jinja", difference=difference, least_different=LEAST_DIFFERENT, p_value=p_value,
     roughly=roughly, unplanned=UNPLANNED,
 )  # fmt: skip
-say = _TEXT.say
+say = TEXT.say
 
 
 # The page ---------------------------------------------------------------------------------------
@@ -108,7 +79,7 @@ say = _TEXT.say
 
 def write_verdict(verdicts: Verdicts, path: Path) -> None:
     """Write the page to a file."""
-    write_page(build_verdict(verdicts), path)
+    page.write_page(build_verdict(verdicts), path)
 
 
 def build_verdict(verdicts: Verdicts) -> str:
@@ -117,19 +88,19 @@ def build_verdict(verdicts: Verdicts) -> str:
     Raises:
         TrimtabError: a library that draws is missing.
     """
-    require_libraries()
+    page.require_libraries()
     primary = [own[0] for name in verdicts.treatments if (own := verdicts.deciding(name))]
-    first = Section(
-        "verdict", _TEXT.paragraphs("first", verdicts),
+    first = page.Section(
+        "verdict", TEXT.paragraphs("first", verdicts),
         _panels(say("against_control", verdicts), _dots(verdicts)),
         [_tile(own, verdicts) for own in primary], mood=mood(verdicts),
     )  # fmt: skip
-    detail = Fold("Differences, and what this test can detect", [_details(verdicts)])
-    blocks: list[Block] = [_numbers_table(verdicts), detail]
-    numbers = Section("intervals", _TEXT.paragraphs("sure", verdicts), blocks)
-    guide = Section("guide", _TEXT.paragraphs("guide"), terms=_TEXT.terms("terms", verdicts))
-    sections = [first, numbers, *fold([_looks(verdicts), guide])]
-    return render("Did it work?", __version__, sections, say("about", verdicts))
+    detail = page.Fold("Differences, and what this test can detect", [_details(verdicts)])
+    blocks: list[page.Block] = [metrics_table(verdicts), detail]
+    numbers = page.Section("intervals", TEXT.paragraphs("sure", verdicts), blocks)
+    guide = page.Section("guide", TEXT.paragraphs("guide"), terms=TEXT.terms("terms", verdicts))
+    sections = [first, numbers, *page.fold([_looks(verdicts), guide])]
+    return page.render("Did it work?", __version__, sections, say("about", verdicts))
 
 
 def mood(verdicts: Verdicts) -> str:
@@ -140,104 +111,91 @@ def mood(verdicts: Verdicts) -> str:
     return next((_MOODS[own] for own in ("better", "mixed") if own in outcomes), "")
 
 
-def _tile(finding: Finding, verdicts: Verdicts) -> Tile:
+def _tile(finding: Finding, verdicts: Verdicts) -> page.Tile:
     """Return the lift of the primary metric."""
-    title, verdict = finding.metric.title, finding.verdict or "not tested"
-    label, note = title, f"Primary metric: {verdict}"
+    label, about = finding.metric.title, "Primary metric"
     if len(verdicts.treatments) > 1:
-        label, note = finding.bucket, f"{title}: {verdict}"
-    return Tile(label, percent(finding.reading.relative), note, _class(finding))
+        label, about = finding.bucket, label
+    note = f"{about}: {finding.verdict or 'not tested'}"
+    return page.Tile(label, percent(finding.reading.relative), note, _class(finding))
 
 
 def _class(finding: Finding) -> str:
     """Return the class of a verdict in page.css."""
-    significant = finding.verdict == SIGNIFICANT
-    return sign_class(finding.reading.difference) if significant else ""
+    return page.sign_class(finding.reading.difference if finding.verdict == SIGNIFICANT else 0)
 
 
-def _numbers_table(verdicts: Verdicts) -> Table:
+def metrics_table(verdicts: Verdicts) -> page.Table:
     """Return all metrics: lifts, verdicts, rates and p-values."""
-    body = []
+    body, several = [], len(verdicts.treatments) > 1
     for finding in verdicts.findings:
         reading = finding.reading
         needed = f"{roughly(finding.needed)} {verdicts.base}s" if finding.needed else ""
         span = interval(reading.relative_low, reading.relative_high)
-        cells = [
-            name_cell(finding.metric.title),
-            Cell(lift(finding, verdicts), span),
-            Cell(finding.verdict or "not tested", needed, _class(finding)),
-            _side_cell(finding, finding.control),
-            _side_cell(finding, finding.treatment),
-            Cell(p_value(finding.p_adjusted), f"{p_value(reading.p)} raw"),
-        ]
-        body.append(cells)
-    columns = ["metric", "lift", "verdict", "control", "treatment", "p"]
-    several = len(verdicts.treatments) > 1
-    if several:
-        columns = ["bucket", *columns]
-        body = [[name_cell(f.bucket), *row] for f, row in zip(verdicts.findings, body, strict=True)]
+        names = [finding.bucket, finding.metric.title][not several :]
+        body.append([
+            *map(page.name_cell, names), page.Cell(lift(finding, verdicts), span),
+            page.Cell(finding.verdict or "not tested", needed, _class(finding)),
+            _side_cell(finding, finding.control), _side_cell(finding, finding.treatment),
+            page.Cell(p_value(finding.p_adjusted), f"{p_value(reading.p)} raw"),
+        ])  # fmt: skip
+    columns = ["bucket", "metric", "lift", "verdict", "control", "treatment", "p"][not several :]
     note = say("adjusted", verdicts)
-    title = f"All metrics{f'; {note}' if note else ''}"
-    return Table(title, columns, body, n_headings=1 + several)
+    return page.Table(f"All metrics{note and '; '}{note}", columns, body, n_headings=1 + several)
 
 
-def _side_cell(finding: Finding, side: Side) -> Cell:
+def _side_cell(finding: Finding, side: Side) -> page.Cell:
     total = f"{side.numerator:,.{0 if side.numerator == round(side.numerator) else 2}f}"
-    return Cell(rate(finding, side.rate), f"{total} of {count(side.denominator)}")
+    return page.Cell(rate(finding, side.rate), f"{total} of {count(side.denominator)}")
 
 
-def _details(verdicts: Verdicts) -> Table:
+def _details(verdicts: Verdicts) -> page.Table:
     """Return the absolute differences, what the test can detect, and intervals for every look."""
     body = []
     for finding in verdicts.findings:
         reading = finding.reading
         ends = (reading.difference, reading.low, reading.high)
         seen, low, high = (difference(finding, own) for own in ends)
-        span = f"{low} to {high}" if is_number(reading.low) else ""
-        detectable = percent(finding.detectable).lstrip("+")
+        cell = page.Cell(seen, f"{low} to {high}" if is_number(reading.low) else "")
+        name = page.name_cell(say("title", finding, verdicts))
         always = say("always", finding) or NOTHING
-        body.append(
-            [name_cell(say("title", finding, verdicts)), Cell(seen, span), detectable, always]
-        )
-    planned = verdicts.settings.planned
-    note = "" if planned is None else f", with {count(planned)} {verdicts.base}s planned"
+        body.append([name, cell, percent(finding.detectable).lstrip("+"), always])
     columns = ["metric", "difference", "detectable lift", "lift, interval for every look"]
-    return Table(f"Differences and detectable lifts{note}", columns, body)
+    return page.Table(say("details", verdicts), columns, body)
 
 
-def _looks(verdicts: Verdicts) -> Section | None:
+def _looks(verdicts: Verdicts) -> page.Section | None:
     """Return all dates up to each date; None for fewer than two."""
     if not verdicts.looks:
         return None
     dots: dict[str, list[charts.ChartRow]] = {}
     body = []
     for look in verdicts.looks:
-        several, reading, when = len(verdicts.treatments) > 1, look.reading, day(look.date)
-        name = f"{look.bucket}: {look.metric.title}" if several else look.metric.title
+        reading, when, name = look.reading, day(look.date), say("title", look, verdicts)
         dots.setdefault(name, []).extend(_make_dots(when, reading, True))
         span = interval(reading.relative_low, reading.relative_high)
         always = interval(*reading.relative_sequence) if reading.relative_sequence else NOTHING
-        change = Cell(percent(reading.relative), span)
-        body.append([name_cell(when), name_cell(name), change, p_value(reading.p), always])
+        change = page.Cell(percent(reading.relative), span)
+        names = [page.name_cell(when), page.name_cell(name)]
+        body.append([*names, change, p_value(reading.p), always])
     title = "All dates up to each date"
     columns = ["date", "metric", "lift", "p", "for every look"]
-    table = Table(title, columns, body, n_headings=2, folded=True)
-    return Section("looks", _TEXT.paragraphs("looks", verdicts), [*_panels(title, dots), table])
+    table = page.Table(title, columns, body, n_headings=2, folded=True)
+    text = TEXT.paragraphs("looks", verdicts)
+    return page.Section("looks", text, [*_panels(title, dots), table])
 
 
 # Charts -----------------------------------------------------------------------------------------
 
 
-def _dots(verdicts: Verdicts) -> _Dots:
+def _dots(verdicts: Verdicts) -> Mapping[str, Sequence[charts.ChartRow]]:
     """Return a dot per metric; with several treatments, one per treatment for each that decides."""
-    planned = verdicts.settings.planned is not None
-    if len(verdicts.treatments) == 1:
-        each = (_make_dots(f.metric.title, f.reading, planned) for f in verdicts.findings)
-        return {"": [dot for dots in each for dot in dots]}
     dots: dict[str, list[charts.ChartRow]] = {}
+    several, planned = len(verdicts.treatments) > 1, verdicts.settings.planned is not None
     for name in verdicts.treatments:
-        for own in verdicts.deciding(name):
-            dots.setdefault(own.metric.title, []).extend(_make_dots(name, own.reading, planned))
+        for own in verdicts.deciding(name) if several else verdicts.findings:
+            chart, label = (own.metric.title, name) if several else ("", own.metric.title)
+            dots.setdefault(chart, []).extend(_make_dots(label, own.reading, planned))
     return dots
 
 
@@ -250,32 +208,25 @@ def _make_dots(label: str, reading: Reading, always: bool) -> list[charts.ChartR
         spans["every look"] = reading.relative_sequence
     made: list[charts.ChartRow] = []
     for name, (low, high) in spans.items():
-        tip = (
-            f"{label}: {percent(reading.relative)}, for {name} {interval(low, high) or 'unbounded'}"
-        )
-        made.append(charts.dot(
-            label, reading.relative, _COLOURS[name], tip, offset=name,
-            low=low if is_number(low) else None, high=high if is_number(high) else None,
-            filled=is_number(low) and not low <= 0 <= high,
-        ))  # fmt: skip
+        ends = [own if is_number(own) else None for own in (low, high)]
+        span = interval(low, high) or "unbounded"
+        tip = f"{label}: {percent(reading.relative)}, for {name} {span}"
+        made.append(charts.dot(label, reading.relative, _COLOURS[name], tip, offset=name,
+                               low=ends[0], high=ends[1], filled=low > 0 or high < 0))  # fmt: skip
     return made
 
 
-def _panels(title: str, dots: _Dots) -> list[Panels]:
+def _panels(title: str, dots: Mapping[str, Sequence[charts.ChartRow]]) -> list[charts.Panels]:
     """Return one chart per name, each on its own scale, as one block; none without a dot."""
-    made = []
-    legend = list(INTERVAL_MARKS)
+    about, legend = f"{title}; the table has the numbers.", list(charts.INTERVAL_MARKS)
     if any(row["offset"] == "every look" for rows in dots.values() for row in rows):
-        legend += [Mark(f"for {name}", colour) for name, colour in _COLOURS.items()]
+        legend += [charts.Mark(f"for {name}", colour) for name, colour in _COLOURS.items()]
+    made: list[charts.Chart] = []
     for name, rows in dots.items():
-        low, high = domain = _find_domain(rows)
-        ends = [(row["low"], row["high"]) for row in rows]
-        if any(a is None or b is None or a < low or b > high for a, b in ends):
-            legend += [_CUT] if _CUT not in legend else []
-        about = f"{title}, {name.lower() or 'all metrics'}; the table has the numbers."
-        if rows:
-            made.append(charts.Chart(name, about, charts.dot_chart(rows, domain)))
-    return [Panels(title, made, legend)] if made else []
+        for panel in charts.dot_panels(title, {name: rows}, about, (), _find_domain(rows)):
+            made += panel.charts
+            legend += [mark for mark in panel.legend if mark not in legend]
+    return [charts.Panels(title, made, legend)] if made else []
 
 
 def _find_domain(rows: Sequence[charts.ChartRow]) -> charts.Domain:
