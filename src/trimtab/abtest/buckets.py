@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.arrays import Floats
+from trimtab.checks import require_number
 from trimtab.errors import SettingError
 from trimtab.models import ItemBias
 from trimtab.tables.columns import BUCKET, RANK, USER, WINDOW, read_frame
@@ -49,10 +50,7 @@ class Experiment:
     def __post_init__(self) -> None:
         if not isinstance(self.salt, str) or not self.salt:
             raise SettingError(f"salt={self.salt!r}: must be text, the name of the test")
-        if isinstance(self.share, bool) or not isinstance(self.share, int | float):
-            raise SettingError(f"share={self.share!r}: must be a number from 0 to 1")
-        if not 0 <= self.share <= 1:
-            raise SettingError(f"share={self.share}: must be between 0 and 1, like 0.5")
+        require_number("share", self.share, 0, 1)
 
     def bucket(self, user_id: int | str) -> str:
         """Return the bucket of one user."""

@@ -44,7 +44,7 @@ def plan(
     Args:
         data: a table as for `analyse`, from before any test (with a column bucket, control only);
             or totals, whose revenue is left out because its variance is unknown.
-        lifts: relative lifts, like 0.03; at most 1, negative for a loss.
+        lifts: relative lifts, like 0.03; below 1, negative for a loss.
         settings: its alpha, power and share are used.
         labels: names of control and treatment in the column bucket.
         counts: counts per anything, like `clicks/impressions`; plans are then in users.
@@ -58,12 +58,9 @@ def plan(
     require_scipy()
     settings = settings or Settings()
     for lift in lifts:
-        if lift > 1:
-            raise refuse_lift(lift)
-        if not abs(lift) >= _LEAST_LIFT or lift <= -1:
-            raise SettingError(
-                f"lift={lift:g}: must be above -100 % and not near 0, like 0.03 or 3%"
-            )
+        if not _LEAST_LIFT <= abs(lift) < 1:
+            hint = f"{lift:g} % is {lift / 100:g} or {lift:g}%" if lift > 0 else "3 % is 0.03 or 3%"
+            raise SettingError(f"lift={lift:g}: must be below 100 % and not near 0; {hint}")
     totals = isinstance(data, Mapping)
     rows = read_totals(data) if totals else read_past(data, own_metrics(counts, amounts), labels)
     sample, found = take_sample(rows, ramp=False), []
@@ -78,14 +75,6 @@ def plan(
     if all(math.isnan(row.needed) for row in found):
         raise DataError("no metric varies: a test cannot be planned; give more data")
     return found
-
-
-def refuse_lift(lift: float) -> SettingError:
-    """Return the error of a lift that was given as a number of percent."""
-    return SettingError(
-        f"lift={lift:g}: must be below 1 or end in %; as a share it is {100 * lift:+.0f} %; write "
-        f"{lift:g} % as {lift / 100:g} or {lift:g}%"
-    )
 
 
 def _needed(rate: float, variance: float, is_share: bool, lift: float, settings: Settings) -> float:

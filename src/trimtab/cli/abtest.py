@@ -21,7 +21,7 @@ from trimtab.abtest import (
 )
 from trimtab.abtest import plan as plan_samples
 from trimtab.abtest.attribution import EMAIL_ID, SESSION
-from trimtab.abtest.plan import LIFTS, refuse_lift
+from trimtab.abtest.plan import LIFTS
 from trimtab.abtest.table import BEFORE, COLUMNS, DATE, LABELS
 from trimtab.abtest.verdict import plan_shares
 from trimtab.cli import options
@@ -107,7 +107,7 @@ def abtest(
     totals = [_parse_totals(given[side]) for side in _TOTALS if side in given]
     rows = None if totals else _read_rows(table, logs, mapped, session_minutes)
     if plan:
-        lifts = [_parse_lift(text) for text in lift or ()] or LIFTS
+        lifts = [_parse_share("lift", text) for text in lift or ()] or LIFTS
         data = totals[0] if totals else rows
         _print_plan(plan_samples(data, lifts, settings, **own), settings, as_json)
     elif totals:
@@ -150,14 +150,6 @@ def _parse_share(name: str, text: str) -> float:
         return float(digits) / (100 if digits != text.strip() else 1)
     except ValueError as error:
         raise SettingError(f"{name}={text}: must be a number like 0.02 or 2%") from error
-
-
-def _parse_lift(text: str) -> float:
-    """Return a lift; refuse 10 for 10 %."""
-    value = _parse_share("lift", text)
-    if value >= 1 and not text.strip().endswith("%"):
-        raise refuse_lift(value)
-    return value
 
 
 def _parse_totals(text: str) -> dict[str, float]:
