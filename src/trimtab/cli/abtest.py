@@ -51,13 +51,14 @@ Texts: TypeAlias = list[str] | None
 def abtest(
     context: typer.Context,
     table: Annotated[
-        Text, option("FILE", "Results, one row per user or email.", "--table", "--users")
+        Text,
+        option("FILE", "Results, one row per user or email, with a bucket.", "--table", "--users"),
     ] = None,
-    count: Annotated[Texts, option("NAMES", "Count, like clicks/visits. Repeatable.")] = None,
-    amount: Annotated[Texts, option("NAMES", "Amount, like revenue/user. Repeatable.")] = None,
-    primary: Annotated[Text, option("NAMES", "Metric that the verdict is about.")] = None,
-    control: Annotated[Text, option("TOTALS", "Totals of control, like emails=40,opens=6.")] = None,
-    treatment: Annotated[Text, option("TOTALS", "Totals of the treatment group.")] = None,
+    count: Annotated[Texts, option("RATIO", "Count, like clicks/impressions. Repeatable.")] = None,
+    amount: Annotated[Texts, option("RATIO", "Amount, like revenue/user. Repeatable.")] = None,
+    primary: Annotated[Text, option("RATIO", "Metric that the verdict is about.")] = None,
+    control: Annotated[Text, option("TOTALS", "Control totals, like emails=400,opens=60.")] = None,
+    treatment: Annotated[Text, option("TOTALS", "Treatment totals, as for --control.")] = None,
     logs: Annotated[
         Path | None, option("FOLDER", "Folder with tables emails, opens, clicks and orders.")
     ] = None,
@@ -71,17 +72,18 @@ def abtest(
     name: Annotated[Text, option("TEXT", "Name of the experiment, for the page.")] = None,
     salt: options.Salt = None,
     share: options.Share = Settings.share,
-    shares: Annotated[Text, option("SHARES", "Planned shares of buckets, like 0.7,0.3.")] = None,
+    shares: Annotated[Text, option("SHARES", "Planned share of each bucket, like 0.7,0.3.")] = None,
     margin: Annotated[Text, option("SHARE", "Largest lift that does not matter, like 2%.")] = None,
     alpha: Annotated[float, option("SHARE", "Significance level.")] = Settings.alpha,
-    power: Annotated[float, option("SHARE", "Probability of finding a lift.")] = Settings.power,
+    power: Annotated[float, option("SHARE", "Chance of finding a true lift.")] = Settings.power,
     planned: Annotated[
-        int | None, option("NUMBER", "Emails or users planned, to look at results at any time.")
+        int | None,
+        option("NUMBER", "Emails or users planned. The verdict then holds at every look."),
     ] = Settings.planned,
     plan: Annotated[
         bool, typer.Option("--plan", help="Print how many emails or users a test needs.")
     ] = False,
-    lift: Annotated[Texts, option("SHARE", "Lift to detect, like 3%. Repeatable.")] = None,
+    lift: Annotated[Texts, option("SHARE", "Lift to plan for, like 3%. Repeatable.")] = None,
     out: Annotated[Path | None, option("FILE", "File for the verdict page, .html.")] = None,
     as_json: options.AsJson = False,
 ) -> None:
