@@ -43,7 +43,7 @@ def plan(
 
     Args:
         data: a table as for `analyse`, from before any test (with a column bucket, control only);
-            or totals, whose revenue is left out because its variance is unknown.
+            or the totals of one bucket, as for `analyse_counts`.
         lifts: relative lifts, like 0.03; below 1, negative for a loss.
         settings: its alpha, power and share are used.
         labels: names of control and treatment in the column bucket.

@@ -226,7 +226,13 @@ def read_rows(
 def read_past(table: Any, metrics: Sequence[Metric], labels: Sequence[str]) -> Rows:
     """Return rows from before any test; of a table with buckets, those of control."""
     rows, read = _read(table, metrics)
-    return rows.take(_read_labels(read, labels) == 0) if read.has(BUCKET) else rows
+    if not read.has(BUCKET):
+        return rows
+    control = as_read_only(pc.equal(read.columns[BUCKET].cast(pa.string()), labels[0]))
+    if not control.any():
+        name = read.own_name(BUCKET)
+        raise DataError(f"column '{name}' of table has no '{labels[0]}'; drop it, or pass labels=")
+    return rows.take(control)
 
 
 def read_totals(*totals: Mapping[str, float]) -> Rows:

@@ -334,10 +334,10 @@ def analyse_counts(
 ) -> Verdicts:
     """Compare two buckets by their totals, as if each email were a row of a table.
 
-    Revenue is not tested: totals do not say how it varies.
+    Revenue needs a table: totals do not say how it varies.
 
     Args:
-        control: totals: emails, and any of opens, clicks, orders, revenue.
+        control: totals: emails, and any of opens, clicks, orders.
         treatment: the same for the treatment group.
         settings: settings of the analysis; default `Settings()`.
 
