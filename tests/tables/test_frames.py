@@ -17,7 +17,6 @@ from polars.testing import assert_frame_equal
 
 import trimtab as tt
 from trimtab.tables.columns import read_frame, read_scores
-from trimtab.tables.lists import encode_units, find_runs
 
 IDS = ("user_id", "item_id")
 LEARNER = tt.BiasLearner(method="ascent", k=5, penalty=0.1)
@@ -147,9 +146,9 @@ def test_kinds_of_frames_and_ids_may_be_mixed(tables, expected):
 
 def test_any_kind_of_number_is_a_score(tables):
     scores = pa.table({"score": pa.array([3, 1, 2], pa.int8())})
-    assert read_scores(read_frame(scores, "recs", "score"))[0].tolist() == [3.0, 1.0, 2.0]
+    assert read_scores(read_frame(scores, "recs", "score")).tolist() == [3.0, 1.0, 2.0]
     scores = scores.set_column(0, "score", scores["score"].cast(pa.decimal128(9, 2)))
-    assert read_scores(read_frame(scores, "recs", "score"))[1] == 1.0
+    assert read_scores(read_frame(scores, "recs", "score")).tolist() == [3.0, 1.0, 2.0]
     recs, recent = tables
     single = recs.set_column(2, "score", recs["score"].cast(pa.float32()))
     double = single.set_column(2, "score", single["score"].cast(pa.float64()))
@@ -358,29 +357,3 @@ def test_other_columns_and_the_index_do_not_matter(tables, expected):
     recs, recent = (table.to_pandas() for table in tables)
     recs = recs.assign(note=object()).set_index(pd.Index(range(10, 10 + len(recs))))
     assert numbers(LEARNER.fit(recs, recent.iloc[::-1])) == numbers(expected)
-
-
-def test_runs_of_users_are_what_coding_them_finds(monkeypatch):
-    for threads, n_rows in product(("1", "2", "5"), (1, 7, 10_000)):
-        monkeypatch.setenv("TRIMTAB_THREADS", threads)
-        users = np.sort(np.random.default_rng(n_rows).integers(-40, 4_000, n_rows))
-        given = pa.table({"user_id": users, "item_id": users})
-        table = read_frame(given, "recs", "user_id", "item_id")
-        units, indptr = find_runs(table)
-        expected, (codes,) = encode_units(table)
-        assert units.users.tolist() == expected.users.tolist()
-        assert units.user_codes.tolist() == expected.user_codes.tolist()
-        assert np.repeat(units.user_codes, np.diff(indptr)).tolist() == codes.tolist()
-
-
-def test_there_are_no_runs_of_users_out_of_order_in_windows_or_of_text():
-    ordered = {"user_id": [1, 1, 2], "item_id": [1, 2, 3]}
-    others = [
-        {**ordered, "user_id": [1, 2, 1]},
-        {**ordered, "user_id": ["a", "a", "b"]},
-        {**ordered, "window": [1, 1, 1]},
-    ]
-    for columns in others:
-        optional = ("window",)
-        table = read_frame(pa.table(columns), "recs", "user_id", "item_id", optional=optional)
-        assert find_runs(table) is None

@@ -71,7 +71,7 @@ def attribute(
         ORDERS: np.bincount(owner[counted], minlength=n),
     }
     if bought.has(REVENUE):
-        revenue = read_scores(bought, REVENUE)[0] if len(bought) else np.empty(0)
+        revenue = read_scores(bought, REVENUE) if len(bought) else np.empty(0)
         columns[REVENUE] = np.bincount(owner[counted], revenue[counted], n)
     table = sent.columns.drop_columns([TIMESTAMP] if sent.has(TIMESTAMP) else [])
     for name, values in columns.items():

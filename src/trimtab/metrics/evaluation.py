@@ -292,7 +292,7 @@ def _code_tables(
         each = largest_weights(unit_codes[-1], item_codes[-1], weights)
     ranked = {}
     for table, rows, codes in zip(tables, unit_codes, item_codes, strict=False):
-        height = -read_scores(table, RANK)[0] if table.has(RANK) else read_scores(table, SCORE)[0]
+        height = -read_scores(table, RANK) if table.has(RANK) else read_scores(table)
         scored = group_scored(rows, codes, height, len(units))
         ranked[table.name] = rank_lists(scored, k, np.zeros(len(items)))
     return _Coded(units, items, ranked, sets, weigh_purchases(sets, each))
@@ -357,14 +357,9 @@ def _judge_items(judged: Judged, history: Any | None) -> dict[str, dict[str, flo
 
 def _count_sales(history: Table, items: Codes, n_items: int) -> Floats:
     """Return the sales of each item, the same digits for any order of rows."""
-    counts, lowest = np.ones(len(items)), 1.0
+    counts = np.ones(len(items))
     if history.has(COUNT):
-        counts, lowest = read_scores(history, COUNT)
-    if lowest < 0:
-        raise DataError(
-            f"column '{COUNT}' of history has {lowest:g}: counts must be at least 0; drop those "
-            f"rows"
-        )
+        counts = read_scores(history, COUNT, "counts must be at least 0; drop those rows")
     order = np.argsort(counts)
     return np.bincount(items[order], counts[order], minlength=n_items).astype(np.float64)
 

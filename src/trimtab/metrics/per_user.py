@@ -283,20 +283,15 @@ def read_event_weights(table: Table, column: str, is_part: bool = False) -> tupl
         is_part: whether there may be other events, so that none of these needs to count.
     """
     require_columns(table.name, table.columns.column_names, [column])
-    weights, lowest = read_scores(table, column)
-    name = table.own_name(column)
-    if lowest < 0:
-        raise DataError(
-            f"column '{name}' of {table.name} has {lowest:g}: the weight of an event must be at "
-            f"least 0; fix or drop such rows"
-        )
+    rule = "the weight of an event must be at least 0; fix or drop such rows"
+    weights = read_scores(table, column, rule)
     counting = weights > 0
     if counting.all():
         return table, weights
     if not (counting.any() or is_part):
         raise DataError(
-            f"column '{name}' of {table.name} is 0 in every row: at least one event must have a "
-            f"weight above 0"
+            f"column '{table.own_name(column)}' of {table.name} is 0 in every row: at least one "
+            f"event must have a weight above 0"
         )
     return replace(table, columns=table.columns.filter(pa.array(counting))), weights[counting]
 
