@@ -255,13 +255,6 @@ def _item_counts(items: ArrayLike, n_items: int) -> Ints:
 # Weights of events --------------------------------------------------------------------------------
 
 
-class EventWeights(NamedTuple):
-    """The weights of what units bought."""
-
-    relevance: Floats  # of each purchase, over the heaviest of its unit
-    heaviest: Floats  # by unit; 1 for a unit that bought nothing
-
-
 def drop_weightless(events: Table) -> tuple[Table, Floats | None]:
     """Return events of some users without those of weight 0, and the weights if there are any."""
     if not events.has(WEIGHT):
@@ -311,8 +304,10 @@ def largest_weights(units: Codes, items: Codes, weights: Floats) -> Floats:
     return largest
 
 
-def weigh_purchases(bought: Sets, weights: Floats) -> EventWeights:
-    """Return how much each purchase counts.
+def weigh_purchases(bought: Sets, weights: Floats) -> tuple[Floats, Floats]:
+    """Return the relevance of each purchase, and the heaviest weight of each unit.
+
+    The relevance is the weight over the heaviest of the unit; a unit without purchases has 1.
 
     Args:
         bought: items by unit.
@@ -323,7 +318,7 @@ def weigh_purchases(bought: Sets, weights: Floats) -> EventWeights:
     buys = lengths > 0
     if buys.any():
         heaviest[buys] = np.maximum.reduceat(weights, bought.indptr[:-1][buys])
-    return EventWeights(in_quanta(weights / np.repeat(heaviest, lengths)), heaviest)
+    return in_quanta(weights / np.repeat(heaviest, lengths)), heaviest
 
 
 def in_quanta(numbers: Floats) -> Floats:
