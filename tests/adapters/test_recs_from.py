@@ -12,12 +12,12 @@ from scipy import sparse
 import trimtab as tt
 from trimtab import DataError, SettingError, TrimtabError
 from trimtab.adapters.numbered_lists import (
+    Request,
     from_best_k,
     from_factors,
     from_matrix,
     write_lists,
 )
-from trimtab.adapters.requests import Request
 from trimtab.engines import Popularity, Repeat
 
 LOWEST = float(np.finfo(np.float32).min)
