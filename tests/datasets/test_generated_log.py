@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from datetime import UTC, date, datetime
 from itertools import pairwise
 
@@ -156,8 +154,3 @@ def test_bad_settings_are_refused() -> None:
         for value in values:
             with pytest.raises(SettingError, match=f"^{name}={value!r}: "):
                 generate_log(**{name: value})
-
-
-def test_import_does_not_load_the_compiler() -> None:
-    code = "import sys, trimtab.datasets; sys.exit('numba' in sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True)
