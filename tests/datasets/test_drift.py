@@ -64,3 +64,20 @@ def test_strong_drift_lasts_from_recent_to_test() -> None:
     steps, codes = np.diff(scores, axis=1), np.diff(listed, axis=1)
     assert scores.min() > 0
     assert ((steps < 0) | ((steps == 0) & (codes > 0))).all()
+
+
+def test_log_changes_are_those_of_sales_to_listers() -> None:
+    n_items = 300
+    data = generate_drift(150_000, n_items, 50, purchases_per_user=1.0, drift=1.0)
+    items, scores = data.lists.items, data.lists.scores
+    listed = np.repeat(np.arange(data.n_users), 50) * n_items + items
+    sold, expected = [], []
+    for window, change in ((data.history, 0.0), (data.test, data.log_changes())):
+        pairs = np.repeat(np.arange(data.n_users), np.diff(window.indptr)) * n_items + window.items
+        sold.append(np.bincount(items[np.isin(listed, pairs)], minlength=n_items))
+        expected.append(np.bincount(items, scores * np.exp(change), n_items))
+    often = np.minimum(*sold) >= 100
+    seen, stated = (np.log(now[often] / before[often]) for before, now in (sold, expected))
+    errors = np.sqrt(1 / sold[0][often] + 1 / sold[1][often])
+    assert often.sum() > 50
+    assert abs(np.mean(((seen - stated) / errors) ** 2) - 1.0) < 0.3
