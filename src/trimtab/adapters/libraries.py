@@ -39,7 +39,10 @@ def list_implicit(model: Any, request: Request) -> Any:
     _require(model, "implicit", "a model with recommend()", "recommend")
     module = next(kind for kind in type(model).__mro__ if "recommend" in vars(kind)).__module__
     if module in [f"implicit.{unit}.matrix_factorization_base" for unit in ("cpu", "gpu")]:
-        return _list_implicit_factors(model, request)
+        factors = (model.user_factors, model.item_factors)
+        require_fitted(model, not any(part is None for part in factors))
+        users, items = (part.to_numpy() if hasattr(part, "to_numpy") else part for part in factors)
+        return _list_factors(users, items, request)  # copied from the GPU if they were there
     n_items = None
     if hasattr(model, "similarity"):  # of items, by which they are scored
         require_fitted(model, model.similarity is not None)
@@ -54,13 +57,6 @@ def list_implicit(model: Any, request: Request) -> Any:
         return units, items.ravel(), scores.ravel()
 
     return write_lists(from_best_k(query, *matrix.shape), request)
-
-
-def _list_implicit_factors(model: Any, request: Request) -> Any:
-    factors = (model.user_factors, model.item_factors)
-    require_fitted(model, not any(part is None for part in factors))
-    users, items = (part.to_numpy() if hasattr(part, "to_numpy") else part for part in factors)
-    return _list_factors(users, items, request)  # copied from the GPU if they were there
 
 
 def _list_factors(users: Any, items: Any, request: Request) -> Any:
@@ -132,16 +128,14 @@ def list_lenskit(model: Any, request: Request) -> Any:
 
     candidates = None if request.exclude_known else ItemList.from_vocabulary(items)
 
-    def query_user(unit: int, user: Any, k: int) -> ScoredRows:
-        best = model.run("recommender", query=user, n=k, items=candidates)
-        scores = best.scores()
-        if scores is None:
-            raise DataError("this pipeline has no scores: pass one with a scorer")
-        numbers = best.numbers(vocabulary=items, missing="negative")
-        return np.full(len(numbers), unit), numbers, scores
-
     def query(rows: Ints, k: int) -> ScoredRows:
-        parts = [query_user(unit, user, k) for unit, user in enumerate(users.ids(rows))]
+        parts = []
+        for unit, user in enumerate(users.ids(rows)):
+            best = model.run("recommender", query=user, n=k, items=candidates)
+            if best.scores() is None:
+                raise DataError("this pipeline has no scores: pass one with a scorer")
+            numbers = best.numbers(vocabulary=items, missing="negative")
+            parts.append((np.full(len(numbers), unit), numbers, best.scores()))
         units, numbers, scores = map(np.concatenate, zip(*parts, strict=True))
         return units, numbers, scores
 

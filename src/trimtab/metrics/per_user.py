@@ -29,7 +29,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple, overload
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -169,13 +169,7 @@ def weighted_mean(values: Floats, weights: Floats) -> float:
     return total / weight if weight > 0 else math.nan
 
 
-@overload
-def lift(value: float, baseline: float) -> float: ...
-@overload
-def lift(value: Floats, baseline: Floats) -> Floats: ...
-
-
-def lift(value: Floats | float, baseline: Floats | float) -> Floats | float:
+def lift(value: Any, baseline: Any) -> Any:
     """Return the relative gain over the baseline, value / baseline - 1; nan if the baseline is 0.
 
     Example:
@@ -208,9 +202,8 @@ def coverage(
         >>> coverage([4, 4, 1, 2], [2, 2, 4, 0], n_items=5, sizes=(1, 2, 3))
         {1: 0, 2: 0, 3: 2}
     """
-    covered_from = np.maximum(
-        *(_popularity_ranks(items, n_items) for items in (recommended_items, bought_items))
-    )
+    ranks = (_popularity_ranks(items, n_items) for items in (recommended_items, bought_items))
+    covered_from = np.maximum(*ranks)
     return {size: int(np.count_nonzero(covered_from < size)) for size in sizes}
 
 
