@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 import trimtab as tt
-from drift import generate_drift
+from drift import DriftData, generate_drift
 from plain_metrics import METRICS as MEANS
 
 
@@ -162,22 +162,21 @@ LABELS = (
 )
 
 
-def stacked(make, labels):
-    parts = [
-        make(generate_drift(n_users=200, n_items=80, n_listed=15, drift=1.0, seed=seed))
+def stacked(labels):
+    """Lists and purchases of two windows with these labels."""
+    drawn = [
+        generate_drift(n_users=200, n_items=80, n_listed=15, drift=1.0, seed=seed)
         for seed in (1, 2)
     ]
-    parts = [
-        part.append_column("window", pa.array([label] * len(part)))
-        for part, label in zip(parts, labels, strict=True)
-    ]
-    return pa.concat_tables(parts)
+    for make in (DriftData.recs, DriftData.recent_events):
+        parts = [make(data) for data in drawn]
+        windows = [pa.array([label] * len(part)) for part, label in zip(parts, labels, strict=True)]
+        yield pa.concat_tables(map(pa.Table.append_column, parts, ["window"] * 2, windows))
 
 
-def test_windows_are_stacked(weights):
+def test_windows_of_any_kind_are_stacked(weights, bytes_of):
     for labels, settings in itertools.product(LABELS, ("default", "zero and unsold")):
-        recs = stacked(lambda data: data.recs(), labels)
-        recent = stacked(lambda data: data.recent_events(), labels)
+        recs, recent = stacked(labels)
         learner = tt.BiasLearner(method="ascent", k=5, **SETTINGS[settings])
         bias = check(learner, recs, recent, weights=weights)
         users = {(row["user_id"], row["window"]) for row in recent.to_pylist()}
@@ -185,14 +184,10 @@ def test_windows_are_stacked(weights):
         top = bias.apply(recs, k=5)
         assert top.column_names == ["user_id", "window", "item_id", "score", "rank"]
         assert top["window"].type == recs["window"].type
-
-
-def test_the_kind_of_window_does_not_matter(bytes_of):
     results = set()
     for labels in (["a", "b"], [1, 2], [dt.date(2026, 1, 1), dt.date(2026, 1, 2)]):
-        recs = stacked(lambda data: data.recs(), labels)
-        recent = stacked(lambda data: data.recent_events(), labels)
-        results.add(bytes_of(tt.BiasLearner(method="ascent", k=5).fit(recs, recent).table()))
+        learner = tt.BiasLearner(method="ascent", k=5)
+        results.add(bytes_of(learner.fit(*stacked(labels)).table()))
     assert len(results) == 1
 
 
