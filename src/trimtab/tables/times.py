@@ -57,10 +57,11 @@ def as_utc(
     if zone is None or (tz is None and zone[:1] in "+-"):
         found = "no time zone" if zone is None else f"the offset {zone}, not a time zone"
         raise DataError(f"column '{name}' of {table} has {found}: {_PASS_TZ}")
-    require_zone(zone)
-    if column.type.tz is None:
-        local = column.cast(pa.timestamp("us"), safe=False)
-        column = pc.assume_timezone(local, zone, ambiguous="earliest", nonexistent="latest")
+    if zone != "UTC":  # for which no database of time zones is needed
+        require_zone(zone)
+        if column.type.tz is None:
+            local = column.cast(pa.timestamp("us"), safe=False)
+            column = pc.assume_timezone(local, zone, ambiguous="earliest", nonexistent="latest")
     return column.cast(_STORED, safe=False), zone
 
 
