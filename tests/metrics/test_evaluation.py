@@ -48,20 +48,6 @@ def test_one_hit_at_the_second_rank_or_beyond_k():
     assert (figures["acc"], figures["map"], figures["ndcg"]) == (0, 0, 0)
 
 
-def test_buyers_without_a_list_count_as_zero_and_lists_without_purchases_are_skipped():
-    topk = ranked((1, 7, 1), (2, 7, 1), (3, 7, 1))
-    figures = tt.evaluate(topk, bought((1, 7), (9, 7)), k=1)
-    assert {figures[name] for name in MEANS} == {0.5}
-    assert (figures["n_users"], figures["n_skipped"]) == (2, 2)
-
-
-def test_repeated_purchases_count_once():
-    topk = ranked((1, 7, 1), (1, 8, 2))
-    once = tt.evaluate(topk, bought((1, 7), (1, 9)), k=2)
-    assert tt.evaluate(topk, bought((1, 7), (1, 9), (1, 7), (1, 7)), k=2) == once
-    assert once["map"] == 0.5
-
-
 def test_rank_decides_then_score_then_the_smaller_id():
     rows = [(1, 7, 2, 0.9), (1, 8, 1, 0.1)]
     both = table("user_id", "item_id", "rank", "score", rows=rows)
@@ -73,14 +59,6 @@ def test_rank_decides_then_score_then_the_smaller_id():
     assert tt.evaluate(by_code_point, bought((1, "10")), k=1)["acc"] == 1
     minus_zero = table("user_id", "item_id", "score", rows=[(1, 10, 0.0), (1, 9, -0.0)])
     assert tt.evaluate(minus_zero, bought((1, 9)), k=1)["acc"] == 1
-
-
-def test_users_have_weights_with_a_default_of_one():
-    topk = ranked((1, 7, 1), (2, 7, 1), (3, 7, 1))
-    truth = bought((1, 7), (2, 8), (3, 8))
-    weights = table("user_id", "weight", rows=[(1, 3.0), (2, 0.0), (99, 5.0)])
-    assert tt.evaluate(topk, truth, k=1, weights=weights)["acc"] == pytest.approx(3 / 4)
-    assert tt.evaluate(topk, truth, k=1, weights=weights)["n_users"] == 3
 
 
 def test_a_user_in_two_windows_is_two_units():
