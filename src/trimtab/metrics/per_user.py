@@ -142,13 +142,12 @@ def unit_metrics(
         return UnitMetrics(*map(np.divide, sums, best))
 
 
-def best_sums(indptr: Ints, relevance: Floats, k: int) -> tuple[Floats, Floats, Floats]:
+def best_sums(indptr: Ints, relevance: Floats, k: int) -> Floats:
     """Return the best sums that ACC, AP and NDCG are made of: of what was bought, best first."""
     if np.any(relevance != relevance[:1]):
         units = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
         relevance = relevance[np.lexsort((-relevance, units))]
-    total, precisions, gained, *_ = _sum_lists(indptr, relevance, k)
-    return total, precisions, gained
+    return _sum_lists(indptr, relevance, k)[:3]
 
 
 def _sum_lists(indptr: Ints, relevance: Floats, k: int) -> Floats:
