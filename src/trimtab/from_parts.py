@@ -12,7 +12,7 @@ from trimtab.checks import require_k, require_rows
 from trimtab.learn import BiasLearner, RerankLearner
 from trimtab.learn.coded_part import COLUMNS as FIT_COLUMNS
 from trimtab.learn.coded_part import sort_tables
-from trimtab.metrics.evaluation import finish, judge_part
+from trimtab.metrics.evaluation import finish, judge
 from trimtab.models import ItemBias, Model, Reranker
 from trimtab.models.applying import COLUMNS as APPLY_COLUMNS
 from trimtab.models.list_ranking import choose_depth
@@ -109,7 +109,7 @@ def evaluate(
         sales = sales.read() if COUNT in sales.names else sales.count_values("history", ITEM)
     judged = []
     with divide(tables) as parts, show_parts(progress, "evaluating") as report:
-        for part in parts.map(judge_part, int(k), weight):
+        for part in parts.map(judge, int(k), weight, True):
             judged.append(part)
             report(1, len(judged), parts.n_parts)
     return finish(reduce(add, judged), by_user, sales, weight)

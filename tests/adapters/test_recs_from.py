@@ -12,12 +12,12 @@ from scipy import sparse
 import trimtab as tt
 from trimtab import DataError, SettingError, TrimtabError
 from trimtab.adapters.numbered_lists import (
+    Request,
     from_best_k,
     from_factors,
     from_matrix,
     write_lists,
 )
-from trimtab.adapters.requests import Request
 from trimtab.engines import Popularity, Repeat
 
 LOWEST = float(np.finfo(np.float32).min)
@@ -94,14 +94,10 @@ def test_a_library_that_orders_ties_its_own_way_is_asked_for_more():
     assert asked == [(2, 4), (2, 8)]
 
 
-def test_a_repeated_pair_keeps_its_best_score():
+def test_repeats_keep_the_best_score_of_a_table_and_the_sum_of_a_matrix_which_is_not_modified():
     table = pd.DataFrame({"user_id": [1, 1, 1], "item_id": [5, 5, 6], "score": [1.0, 3.0, 2.0]})
-    recs = tt.recs_from(table)
-    assert recs.values.tolist() == [[1, 5, 3.0], [1, 6, 2.0]]
-
-
-def test_stored_zeros_of_a_matrix_count_repeats_are_summed_and_it_is_not_modified():
-    stored = sparse.csr_matrix(([0.0, -1.0], ([0, 0], [2, 1])), (1, 4))
+    assert tt.recs_from(table).values.tolist() == [[1, 5, 3.0], [1, 6, 2.0]]
+    stored = sparse.csr_matrix(([0.0, -1.0], ([0, 0], [2, 1])), (1, 4))  # a stored 0 counts
     assert rows(tt.recs_from(stored)) == [(0, 2, 0.0), (0, 1, -1.0)]
     matrix = sparse.csr_matrix((np.array([1.0, 2.0, 4.0]), np.array([1, 1, 0]), np.array([0, 3])))
     assert rows(tt.recs_from(matrix)) == [(0, 0, 4.0), (0, 1, 3.0)]
@@ -143,9 +139,12 @@ def test_blocks_of_users_change_nothing(bytes_of):
 
 
 def test_no_users_or_items_at_all():
-    assert len(tt.recs_from(sparse.csr_matrix((0, 3)))) == 0
-    assert len(tt.recs_from(sparse.csr_matrix((3, 0)))) == 0
-    assert len(tt.recs_from((np.empty((2, 3)), np.empty((0, 3))))) == 0
+    for model in (
+        sparse.csr_matrix((0, 3)),
+        sparse.csr_matrix((3, 0)),
+        (np.ones((2, 3)), np.empty((0, 3))),
+    ):
+        assert len(tt.recs_from(model)) == 0
     with pytest.warns(tt.TrimtabWarning, match="^2 of 2 users get no list"):
         assert len(tt.recs_from(sparse.csr_matrix((0, 3)), users=[4, 5])) == 0
 
@@ -179,13 +178,14 @@ def test_given_ids_override_those_of_the_data():
     first = [(4, 7, 1.0), (4, 8, 0.0)]
     assert rows(tt.recs_from(factors, data=bought))[:2] == first
     assert rows(tt.recs_from(factors, data=bought, user_ids=["x", "y"]))[0] == ("x", 7, 1.0)
-    assert rows(tt.recs_from(factors, data=bought, exclude_known=True)) == [
-        (4, 8, 0.0),
-        (5, 7, 0.0),
-    ]
+    unknown = rows(tt.recs_from(factors, data=bought, exclude_known=True))
+    assert unknown == [(4, 8, 0.0), (5, 7, 0.0)]
 
 
-def test_wrong_arguments_are_refused():
+TABLE = {"user_id": [1], "item_id": [1], "score": [1.0]}
+
+
+def test_wrong_arguments_and_models_are_refused():
     for options, message in (
         ({"user_ids": [1]}, "user_ids has 1 .* 2"),
         ({"item_ids": [1, 2, 1]}, "item_ids has 1 "),
@@ -199,12 +199,9 @@ def test_wrong_arguments_are_refused():
     ):
         with pytest.raises(TrimtabError, match=message):
             tt.recs_from(MATRIX, **options)
-
-
-# Models that cannot be used.
-
-
-def test_wrong_models_are_refused():
+    for name in ("data", "user_ids", "item_ids"):
+        with pytest.raises(SettingError, match=f"{name}=a list.* table"):
+            tt.recs_from(pa.table(TABLE), **{name: [1]})
     for model, message in (
         (None, "model is a NoneType"),
         ("als", "model is a str"),
@@ -214,25 +211,15 @@ def test_wrong_models_are_refused():
         ((np.eye(2), np.array([["a", "b"]])), "item_factors.*<U1"),
         (sparse.coo_array(np.ones(3)), "score matrix has 1 "),
         (sparse.csr_matrix(np.ones((2, 2), complex)), "score matrix.*complex128"),
-        (pa.table({"user_id": [1], "score": [1.0]}), "'item_id' in the table"),
-        (
-            pa.table({"user_id": [1], "item_id": [1], "score": ["a"]}),
-            "'score' of the table.*string",
-        ),
-        (
-            pa.table({"user_id": [1], "item_id": [1], "score": [1.0], "window": [1]}),
-            "the table.*'window'",
-        ),
+        (pa.table(TABLE).drop("item_id"), "'item_id' in the table"),
+        (pa.table({**TABLE, "score": ["a"]}), "'score' of the table.*string"),
+        (pa.table({**TABLE, "window": [1]}), "the table.*'window'"),
     ):
         with pytest.raises(DataError, match=message):
             tt.recs_from(model)
 
 
-def test_a_table_needs_nothing_else():
-    table = pa.table({"user_id": [1], "item_id": [1], "score": [1.0]})
-    for name in ("data", "user_ids", "item_ids"):
-        with pytest.raises(SettingError, match=f"{name}=a list.* table"):
-            tt.recs_from(table, **{name: [1]})
+# Models that need something.
 
 
 def test_models_of_implicit_say_what_they_need():
@@ -248,12 +235,7 @@ def test_models_of_implicit_say_what_they_need():
         tt.recs_from(model)
     with pytest.raises(SettingError, match=r"user_features=a csr_matrix.*implicit"):
         tt.recs_from(model, data=MATRIX, user_features=MATRIX)
-
-
-def test_factors_of_implicit_need_no_data():
-    from implicit.als import AlternatingLeastSquares
-
-    model = AlternatingLeastSquares(factors=2, random_state=0)
+    model = AlternatingLeastSquares(factors=2, random_state=0)  # factors need no data
     model.fit(MATRIX, show_progress=False)
     assert rows(tt.recs_from(model)) == rows(tt.recs_from(model, data=MATRIX))
     assert len(tt.recs_from(model, data=MATRIX, exclude_known=True)) == 3

@@ -131,9 +131,8 @@ def test_lists_have_the_frame_type_of_the_events_which_are_not_changed(name):
 
 
 def test_text_ids_give_the_same_lists(name):
-    as_text = LOG.set_column(
-        0, "user_id", pa.array([f"u{u:06}" for u in LOG["user_id"].to_pylist()])
-    )
+    texts = [f"u{user:06}" for user in LOG["user_id"].to_pylist()]
+    as_text = LOG.set_column(0, "user_id", pa.array(texts))
     lists = fit(name, as_text).recommend(["u000003"], n=5)
     assert lists["item_id"].to_pylist() == fitted(name).recommend([3], n=5)["item_id"].to_pylist()
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from datetime import UTC, date, datetime
 from itertools import pairwise
 
@@ -26,15 +24,12 @@ from trimtab.errors import SettingError
 DAY = 86_400_000_000
 
 
-def test_items_fill_every_category_and_keep_an_anchor() -> None:
+def test_items_fill_every_category_and_trends_have_the_sign_of_their_kind() -> None:
     items = generate_items(n_items=300, drift=1.0)
     assert np.array_equal(np.unique(items.category), np.arange(17))
     assert np.array_equal(items.category[items.anchor], np.arange(17))
     assert (items.kind[items.anchor] == STEADY).all()
     assert items.weight.sum() == pytest.approx(1.0)
-
-
-def test_trends_have_the_sign_of_their_kind_and_grow_with_drift() -> None:
     for drift in (0.3, 1.0):
         items = generate_items(drift=drift)
         assert (items.trend[items.kind == STEADY] == 0).all()
@@ -110,17 +105,10 @@ def test_log_drifts_and_ends_at_the_trend(strong_log: pa.Table) -> None:
     known = np.isfinite(items.trend) & (counts >= 5)
     change = np.log(counts[known] / items.weight[known])
     assert np.corrcoef(change, items.trend[known])[0, 1] > 0.8
-
-
-def test_seasonal_items_oscillate(strong_log: pa.Table) -> None:
-    """A seasonal item's best tenth sells several times its worst; steady ones vary less."""
-    items = generate_items(n_items=1_000, drift=1.0)
-    tenth = (days_of(strong_log) // 10).astype(int)
-    counts = np.zeros((1_000, 10))
+    # A seasonal item's best tenth sells several times its worst; steady ones vary less.
+    tenth, counts = (days // 10).astype(int), np.zeros((1_000, 10))
     np.add.at(counts, (strong_log["item_id"].to_numpy(), tenth), 1)
-    steady = counts[items.kind == STEADY].sum(axis=0)
-    often = counts.sum(axis=1) >= 300
-    shares = counts / steady
+    shares, often = counts / counts[items.kind == STEADY].sum(axis=0), counts.sum(axis=1) >= 300
     swing = np.log(shares.max(axis=1) + 1e-9) - np.log(np.maximum(shares.min(axis=1), 1e-5))
     assert np.median(swing[often & (items.kind == SEASONAL)]) > 1.5
     assert np.median(swing[often & (items.kind == STEADY)]) < 1.2
@@ -156,8 +144,3 @@ def test_bad_settings_are_refused() -> None:
         for value in values:
             with pytest.raises(SettingError, match=f"^{name}={value!r}: "):
                 generate_log(**{name: value})
-
-
-def test_import_does_not_load_the_compiler() -> None:
-    code = "import sys, trimtab.datasets; sys.exit('numba' in sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True)

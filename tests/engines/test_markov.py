@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter, defaultdict
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -32,34 +33,32 @@ def random_log(seed: int, n_users: int = 12, n_items: int = 7, n_events: int = 9
     )
 
 
+def rows_of(log: pa.Table) -> list[tuple[int, int, datetime]]:
+    return list(zip(*(log[c].to_pylist() for c in log.column_names), strict=True))
+
+
 def brute_counts(log: pa.Table) -> tuple[dict, dict]:
     """Users who bought i strictly after j, and users who bought j."""
-    rows = list(zip(*(log[c].to_pylist() for c in log.column_names), strict=True))
-    after: dict = {}
+    rows, after, bought = rows_of(log), defaultdict(set), defaultdict(set)
     for user, j, earlier in rows:
+        bought[j].add(user)
         for other, i, later in rows:
             if user == other and later > earlier:
-                after.setdefault((j, i), set()).add(user)
-    bought: dict = {}
-    for user, j, _ in rows:
-        bought.setdefault(j, set()).add(user)
+                after[j, i].add(user)
     return {k: len(v) for k, v in after.items()}, {k: len(v) for k, v in bought.items()}
 
 
-def brute_pair_counts(log: pa.Table) -> tuple[dict, dict]:
+def brute_pair_counts(log: pa.Table) -> tuple[Counter, Counter]:
     """Users who bought both of a pair, and i strictly after a purchase of each; users with both."""
-    rows = list(zip(*(log[c].to_pylist() for c in log.column_names), strict=True))
-    items = sorted({item for _, item, _ in rows})
-    after, both = {}, {}
-    for pair in itertools.combinations(items, 2):
+    rows = rows_of(log)
+    after, both = Counter(), Counter()
+    for pair in itertools.combinations(sorted({item for _, item, _ in rows}), 2):
         for user in {user for user, _, _ in rows}:
             times = [[t for u, i, t in rows if (u, i) == (user, item)] for item in pair]
-            if not all(times):
-                continue
-            both[pair] = both.get(pair, 0) + 1
-            since = max(min(own) for own in times)
-            for item in {i for u, i, t in rows if u == user and t > since}:
-                after[*pair, item] = after.get((*pair, item), 0) + 1
+            if all(times):
+                both[pair] += 1
+                since = max(min(own) for own in times)
+                after.update({(*pair, i) for u, i, t in rows if u == user and t > since})
     return after, both
 
 
@@ -133,9 +132,8 @@ def test_the_most_supported_pairs_are_kept():
 def test_decay_weighs_by_the_age_of_the_last_purchase():
     for seed in range(15):
         log = random_log(seed)
-        rows = list(zip(*(log[c].to_pylist() for c in log.column_names), strict=True))
         first, last = {}, {}
-        for user, item, time in rows:
+        for user, item, time in rows_of(log):
             first[user, item] = min(time, first.get((user, item), time))
             last[user, item] = max(time, last.get((user, item), time))
         weight = {key: np.exp(-(AS_OF - time) / timedelta(days=5)) for key, time in last.items()}
@@ -160,13 +158,13 @@ def test_scores_are_means_over_states(monkeypatch):
         rows = learned(log, **settings)
         recs = Markov(**settings).fit(log, AS_OF).recommend(n=7)
         scores = {(u, i): s for u, i, s in zip(*recs.to_pydict().values(), strict=True)}
+        _, both = brute_pair_counts(log)
         expected = {}
         for user in range(12):
             states = last_items(log, user, 4)
             for item in range(7):
                 chance = [rows.get((j, item), 0.0) for j in states]
                 if order == 2 and len(states) > 1:
-                    _, both = brute_pair_counts(log)
                     chance = [
                         rows.get((*sorted(pair), item), 0.0)
                         if both.get(tuple(sorted(pair)), 0) >= 3
@@ -180,9 +178,8 @@ def test_scores_are_means_over_states(monkeypatch):
 
 def last_items(log: pa.Table, user: int, n: int) -> list[int]:
     """A user's different items, last bought first, ties by id."""
-    rows = zip(*(log[c].to_pylist() for c in log.column_names), strict=True)
     last: dict = {}
-    for other, item, time in rows:
+    for other, item, time in rows_of(log):
         if other == user:
             last[item] = max(time, last.get(item, time))
     return sorted(last, key=lambda item: (-last[item].timestamp(), item))[:n]

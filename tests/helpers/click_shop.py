@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 import trimtab as tt
+from made_lists import best_lists, in_window
 
 WEIGHTS = {"click": 0.05, "order": 1.0}
 START = dt.datetime(2026, 1, 5, tzinfo=dt.UTC)
@@ -50,23 +51,13 @@ class ClickShop:
 
     def _lists(self) -> pa.Table:
         noise = self._random.normal(size=self._taste.shape)
-        scores = self._taste + 0.5 * noise
-        items = np.argsort(-scores, axis=1)[:, : self._n_listed]
-        return pa.table(
-            {
-                "user_id": np.repeat(np.arange(self._n_users), self._n_listed),
-                "item_id": items.ravel(),
-                "score": np.exp(np.take_along_axis(scores, items, axis=1)).ravel(),
-            }
-        )
+        scores = np.exp(self._taste + 0.5 * noise)
+        return best_lists(np.arange(self._n_users), scores, self._n_listed)
 
     def _window(self, number: int) -> tuple[pa.Table, pa.Table]:
         day = number * W
         events = pa.concat_tables([self._events(day, kind, 1.0) for kind in WEIGHTS])
-        return tuple(
-            table.append_column("window", pa.repeat(pa.scalar(f"w{number}"), table.num_rows))
-            for table in (self._lists(), events)
-        )
+        return in_window(self._lists(), f"w{number}"), in_window(events, f"w{number}")
 
     def _events(self, day: int, kind: str, share: float) -> pa.Table:
         """Five clicks or one order of each user, in the three days from one on."""

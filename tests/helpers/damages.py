@@ -96,9 +96,7 @@ def damage_bytes(data: Any, content: bytes) -> bytes:
 def damage_table(data: Any, table: pa.Table) -> pa.Table:
     """Return a table with one or two columns or all rows changed."""
     for _ in range(data.draw(st.integers(1, 2))):
-        how = data.draw(
-            st.sampled_from(("value", "value", "cast", "drop", "add", "repeat", "rows"))
-        )
+        how = data.draw(st.sampled_from(WAYS))
         place = data.draw(st.integers(0, table.num_columns - 1))
         name, column = table.column_names[place], table.column(place)
         if how == "value":

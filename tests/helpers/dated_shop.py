@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import trimtab as tt
+from made_lists import in_window
 from trimtab.datasets import generate_log
 from trimtab.engines import Markov
 from trimtab.tables.times import as_datetime, day_start
@@ -25,7 +26,7 @@ class DatedShop:
         starts = [TODAY - timedelta(W * back) for back in range(1, n_windows + 1)]
         self.recs = pa.concat_tables([self.lists(start, W, str(start)) for start in starts])
         self.recent = pa.concat_tables(
-            [_label(self.events(start, W), str(start)) for start in starts]
+            [in_window(self.events(start, W), str(start)) for start in starts]
         )
         self.history = self.events(FIRST, (starts[0] - FIRST).days)
         self.tonight, self.later = self.lists(TODAY, 7), self.events(TODAY, 7)
@@ -40,7 +41,7 @@ class DatedShop:
             self.events(FIRST, (day - FIRST).days), as_datetime(day_start(day, "UTC"))
         )
         made = engine.recommend(self.events(day, days)["user_id"], 30)
-        return made if label is None else _label(made, label)
+        return made if label is None else in_window(made, label)
 
     def newest(self) -> tuple[pa.Table, pa.Table]:
         """The newest window alone, without labels."""
@@ -54,7 +55,3 @@ class DatedShop:
     def lift(self, bias: tt.ItemBias) -> float:
         before = tt.evaluate(self.tonight, self.later)["ndcg"]
         return tt.evaluate(bias.apply(self.tonight), self.later)["ndcg"] / before - 1
-
-
-def _label(table: pa.Table, label: str) -> pa.Table:
-    return table.append_column("window", pa.repeat(pa.scalar(label), table.num_rows))

@@ -36,6 +36,10 @@ from trimtab.tables.files import read_table
 from trimtab.tables.folders import POINTER, checksum
 
 ITEMS = (3, 7, 9, 12)
+STARTS = (
+    b"", b"PAR1", b"\0" * 40, b"\x1f\x8b", b"\xef\xbb\xbf", b"\xff\xfea\0",
+    b"PAR1" + b"\xff" * 40 + b"PAR1",
+)  # fmt: skip
 RECS = pa.table(
     {
         "user_id": [1, 1, 1, 2, 2, 2],
@@ -274,19 +278,7 @@ def _read(how: str, data: Any, folder: Path) -> str:
     if data.draw(st.integers(0, 9)):
         content = damage_bytes(data, content)
     else:
-        content = data.draw(
-            st.sampled_from(
-                (
-                    b"",
-                    b"PAR1",
-                    b"\0" * 40,
-                    b"\x1f\x8b",
-                    b"\xef\xbb\xbf",
-                    b"\xff\xfea\0",
-                    b"PAR1" + b"\xff" * 40 + b"PAR1",
-                )
-            )
-        )
+        content = data.draw(st.sampled_from(STARTS))
     (folder / name).write_bytes(content)
     commands = [
         ("evaluate", "--topk", folder / name, "--truth", folder / name),

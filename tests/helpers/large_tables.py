@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import trimtab as tt
+from changed_tables import with_column
 
 Tables = dict[str, pa.Table]
 
@@ -22,7 +23,7 @@ def as_text(table: pa.Table) -> pa.Table:
     """Ids as text, whose order is another one."""
     for name in (name for name in ("user_id", "item_id") if name in table.column_names):
         text = pa.array([f"{name[0]}ü{value}" for value in table[name].to_pylist()])
-        table = table.set_column(table.column_names.index(name), name, text)
+        table = with_column(table, name, text)
     return table
 
 
@@ -30,8 +31,7 @@ def change(table: pa.Table, column: str, row: int, value: float | None) -> pa.Ta
     """Another value in one row."""
     values = table[column].to_pylist()
     values[row] = value
-    place = table.column_names.index(column)
-    return table.set_column(place, column, pa.array(values, table[column].type))
+    return with_column(table, column, pa.array(values, table[column].type))
 
 
 def store(tables: Tables, folder: Path, rows: int = 100) -> dict[str, Path]:

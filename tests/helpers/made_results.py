@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import random
 from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +26,9 @@ _GAIN = {"truncate": -0.06, "decay": 0.01, "distrdiff": 0.05, "ratio": 0.03,
          "bestsellers-1": -0.2, "bestsellers-3": -0.1, "bestsellers-7": -0.15, "paper": -0.08,
          "default": 0.035, "reranker": 0.9}  # fmt: skip
 _PARTS = {"trend": 0.035, "personal": 0.5, "trending": 0.0, "own": 0.37}
+_COVERED = {"default": 0.08, "paper": 0.14, "reranker": 0.2}
+_CLOSER = {"default": 0.5, "paper": 0.9, "reranker": 1.2}
+_LONGER = {7: 0.0, 30: 0.18, 91: 0.27, 182: 0.31, 0: 0.3}
 _BASE = {"acc": 0.081, "map": 0.052, "ndcg": 0.121}
 _GOODS = (
     "FLUID MILK WHITE ONLY 1 gallon", "BANANAS", "SOFT DRINKS 12/18&15PK CAN CAR 12 oz",
@@ -57,19 +61,53 @@ def make_results(
     """Return every table, with drift of a believable size."""
     chance = random.Random(7)
     cases = [(date, engine) for date in dates for engine in engines]
+    shown = [
+        {"date": date, "engine": engine, "method": method, "objective": objective}
+        for date, engine in cases for method in methods for objective in _objectives(method)
+    ]  # fmt: skip
+    learned = [row for row in shown if row["objective"]]
     items = _items(goods)
     tables = {
         "results": _results(chance, cases, methods),
-        "coverage": _coverage(chance, cases, methods),
-        "divergence": _divergence(chance, cases, methods),
-        "fits": _fits(chance, cases, methods),
-        "forecasts": _forecasts(chance, cases, methods),
-        "parts": _parts(chance, cases, methods),
-        "overlap": _overlap(chance, cases, methods),
-        "biases": _biases(chance, cases, methods, items),
-        "windows": _windows(chance, cases),
+        "coverage": [
+            {**row, "size": size, "covered": round(size * min(1, covered))}
+            for row in shown
+            for size in (10, 20, 50, 100, 200, 500, 1000)
+            if (covered := 0.42 + _COVERED.get(row["method"], 0) + chance.uniform(-0.05, 0.05))
+        ],
+        "divergence": [
+            {**row, "kl": 2.9 - _CLOSER.get(row["method"], 0) + chance.uniform(-0.1, 0.1)}
+            for row in shown
+        ],
+        "fits": [
+            {**row, "n_biases": chance.randint(300, 2400),
+             "n_excluded": 41000 if row["method"] == "paper" else 0}
+            for row in learned if row["method"] != "reranker"
+        ],
+        "forecasts": [_forecast(chance, row) for row in learned],
+        "parts": [
+            _part(chance, row, part)
+            for row in shown if row["method"] == "reranker" for part in _PARTS
+        ],
+        "overlap": [
+            {"date": date, "engine": engine, "method": method, "first": first, "second": second,
+             "share": chance.uniform(0.4, 0.8)}
+            for date, engine in cases for method in methods if method in LEARNED[:2]
+            for first, second in combinations(METRICS, 2)
+        ],
+        "biases": [
+            _bias(chance, row, *item)
+            for row in shown if row["method"] in LEARNED[:2] and row["objective"] == "ndcg"
+            and row["engine"] == cases[0][1] for item in items
+        ],
+        "windows": [
+            {"date": date, "engine": engine, "days": days, "metric": metric,
+             "value": _BASE[metric] * relative / 1.3, "relative": relative}
+            for date, engine in cases for metric in METRICS for days, more in _LONGER.items()
+            if (relative := 1 + more * (0.6 + 0.03 * len(engine) + chance.uniform(0, 0.2)))
+        ],
         "sellers": _sellers(chance, items[:10]),
-    }
+    }  # fmt: skip
     made = {name: table(name, rows) for name, rows in tables.items()}
     return Results(ABOUT if about is None else about, made)
 
@@ -114,98 +152,26 @@ def _result(
     }  # fmt: skip
 
 
-def _shown(cases: Any, methods: Sequence[str]) -> list[dict[str, Any]]:
-    return [
-        {"date": date, "engine": engine, "method": method, "objective": objective}
-        for date, engine in cases for method in methods for objective in _objectives(method)
-    ]  # fmt: skip
+def _forecast(chance: random.Random, row: dict[str, Any]) -> dict[str, Any]:
+    forecast = _GAIN.get(row["method"], 0.0) + chance.gauss(0.02, 0.03)
+    figures = {"forecast": forecast, "forecast_low": forecast - 0.06,
+               "forecast_high": forecast + 0.06}  # fmt: skip
+    return row if row["method"] == "paper" else {**row, **figures}
 
 
-def _coverage(chance: random.Random, cases: Any, methods: Sequence[str]) -> list[dict[str, Any]]:
-    better = {"default": 0.08, "paper": 0.14, "reranker": 0.2}
-    return [
-        {**row, "size": size, "covered": round(size * min(1, covered))}
-        for row in _shown(cases, methods)
-        for size in (10, 20, 50, 100, 200, 500, 1000)
-        if (covered := 0.42 + better.get(row["method"], 0) + chance.uniform(-0.05, 0.05))
-    ]
+def _part(chance: random.Random, row: dict[str, Any], part: str) -> dict[str, Any]:
+    mean = _PARTS[part]
+    gain, half = mean * chance.uniform(0.8, 1.2), 0.02 * (mean > 0)
+    figures = {"gain": gain, "gain_low": gain - half, "gain_high": gain + half}
+    return {**row, "part": part, "used": mean > 0, **figures}
 
 
-def _divergence(chance: random.Random, cases: Any, methods: Sequence[str]) -> list[dict[str, Any]]:
-    closer = {"default": 0.5, "paper": 0.9, "reranker": 1.2}
-    return [
-        {**row, "kl": 2.9 - closer.get(row["method"], 0) + chance.uniform(-0.1, 0.1)}
-        for row in _shown(cases, methods)
-    ]
-
-
-def _fits(chance: random.Random, cases: Any, methods: Sequence[str]) -> list[dict[str, Any]]:
-    return [
-        {**row, "n_biases": chance.randint(300, 2400),
-         "n_excluded": 41000 if row["method"] == "paper" else 0}
-        for row in _shown(cases, methods) if row["objective"] and row["method"] != "reranker"
-    ]  # fmt: skip
-
-
-def _forecasts(chance: random.Random, cases: Any, methods: Sequence[str]) -> list[dict[str, Any]]:
-    rows = []
-    for row in _shown(cases, methods):
-        if row["objective"]:
-            forecast = _GAIN.get(row["method"], 0.0) + chance.gauss(0.02, 0.03)
-            figures = {"forecast": forecast, "forecast_low": forecast - 0.06,
-                       "forecast_high": forecast + 0.06}  # fmt: skip
-            rows.append(row if row["method"] == "paper" else {**row, **figures})
-    return rows
-
-
-def _parts(chance: random.Random, cases: Any, methods: Sequence[str]) -> list[dict[str, Any]]:
-    rows = []
-    for row in _shown(cases, methods):
-        for part, mean in _PARTS.items() if row["method"] == "reranker" else ():
-            gain, half = mean * chance.uniform(0.8, 1.2), 0.02 * (mean > 0)
-            figures = {"gain": gain, "gain_low": gain - half, "gain_high": gain + half}
-            rows.append({**row, "part": part, "used": mean > 0, **figures})
-    return rows
-
-
-def _overlap(chance: random.Random, cases: Any, methods: Sequence[str]) -> list[dict[str, Any]]:
-    pairs = (("acc", "map"), ("acc", "ndcg"), ("map", "ndcg"))
-    return [
-        {"date": date, "engine": engine, "method": method, "first": first, "second": second,
-         "share": chance.uniform(0.4, 0.8)}
-        for date, engine in cases for method in methods if method in LEARNED[:2]
-        for first, second in pairs
-    ]  # fmt: skip
-
-
-def _biases(
-    chance: random.Random, cases: Any, methods: Sequence[str], items: Sequence[tuple[str, str]]
-) -> list[dict[str, Any]]:
-    rows = []
-    for row in _shown(cases, methods):
-        if row["method"] not in LEARNED[:2] or row["objective"] != "ndcg":
-            continue
-        if row["engine"] != cases[0][1]:
-            continue
-        scale = 0.02 if row["method"] == "default" else 0.35
-        for item_id, name in items:
-            bias = chance.gauss(0, scale)
-            before = chance.lognormvariate(3, 1)
-            after = before * (1 + chance.uniform(0, 3) * (bias > 0) - 0.5 * (bias < 0))
-            rows.append({**row, "item_id": item_id, "name": name, "bias": bias,
-                         "sales_before": round(before), "sales_recent": (before + after) / 2,
-                         "sales_after": round(after)})  # fmt: skip
-    return rows
-
-
-def _windows(chance: random.Random, cases: Any) -> list[dict[str, Any]]:
-    gain = {7: 0.0, 30: 0.18, 91: 0.27, 182: 0.31, 0: 0.3}
-    return [
-        {"date": date, "engine": engine, "days": days, "metric": metric,
-         "value": _BASE[metric] * relative / 1.3, "relative": relative}
-        for date, engine in cases for metric in METRICS for days, more in gain.items()
-        if (relative := 1 + more * (0.6 + 0.03 * len(engine) + chance.uniform(0, 0.2)))
-    ]  # fmt: skip
+def _bias(chance: random.Random, row: dict[str, Any], item_id: str, name: str) -> dict[str, Any]:
+    bias = chance.gauss(0, 0.02 if row["method"] == "default" else 0.35)
+    before = chance.lognormvariate(3, 1)
+    after = before * (1 + chance.uniform(0, 3) * (bias > 0) - 0.5 * (bias < 0))
+    return {**row, "item_id": item_id, "name": name, "bias": bias, "sales_before": round(before),
+            "sales_recent": (before + after) / 2, "sales_after": round(after)}  # fmt: skip
 
 
 def _sellers(chance: random.Random, items: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -46,14 +47,14 @@ def ramp(n: int = 900, growth: float = 0.3) -> pa.Table:
     )  # fmt: skip
 
 
-def treatments(n: int = 900) -> pa.Table:
-    """Users in three buckets; red gets more clicks."""
+def treatments(n: int = 900, names: Sequence[str] = ("old", "red", "blue")) -> pa.Table:
+    """Users in several buckets; the second one gets more clicks."""
     random = np.random.default_rng(2)
-    place = np.arange(n) % 3
+    place = np.arange(n) % len(names)
     impressions = 5 + random.poisson(20.0, n)
     return pa.table(
         {
-            "bucket": np.array(["old", "red", "blue"])[place], "impressions": impressions,
+            "bucket": np.array(names)[place], "impressions": impressions,
             "clicks": random.binomial(impressions, 0.06 + 0.02 * (place == 1)),
             "orders": random.poisson(0.2, n),
         }

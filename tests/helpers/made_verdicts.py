@@ -8,48 +8,35 @@ import numpy as np
 import pyarrow as pa
 
 from made_results import HOSTILE
+from made_tests import TOTALS, emails, treatments
 from trimtab.abtest import Settings, Verdicts, analyse, analyse_counts
 
-CONTROL = {"emails": 400_000, "opens": 60_000, "clicks": 9_000, "orders": 12}
-TREATMENT = {"emails": 400_000, "opens": 60_120, "clicks": 9_320, "orders": 21}
+CONTROL, TREATMENT = TOTALS
 DATES = ("2026-11-02", "2026-11-03", "2026-11-04")
 
 
 def make_rows(dates: Sequence[str] = DATES, n: int = 900, lift: float = 0.08) -> pa.Table:
     """Return one row per user, with more clicks in the treatment."""
-    random = np.random.default_rng(1)
-    treated = np.arange(n) % 2 == 1
-    opens = 1 + random.poisson(0.7, n)
-    orders = random.poisson(0.05 * opens)
-    return pa.table(
-        {
-            "bucket": np.where(treated, "treatment", "control"), "opens": opens,
-            "clicks": random.binomial(opens, 0.2 + lift * treated), "orders": orders,
-            "revenue": orders * random.lognormal(3, 1, n), "pre_clicks": random.poisson(1, n),
-            "date": [dates[place] for place in random.integers(0, len(dates), n)],
-        }
-    )  # fmt: skip
+    return _on_dates(emails(n, n // 2, lift).drop(["user_id", "date"]), dates)
+
+
+def _on_dates(rows: pa.Table, dates: Sequence[str] = DATES) -> pa.Table:
+    places = np.random.default_rng(1).integers(0, len(dates), rows.num_rows)
+    return rows.append_column("date", pa.array([dates[place] for place in places]))
 
 
 def _lose_users() -> Verdicts:
+    """Every other user of the treatment is missing."""
     rows = make_rows()
-    return analyse(rows.filter(pa.array(np.arange(rows.num_rows) % 4 != 1)))
+    is_control = np.array(rows["bucket"]) == "control"
+    return analyse(rows.filter(pa.array(is_control | (np.arange(rows.num_rows) % 2 == 0))))
 
 
 def make_users(names: Sequence[str] = ("old", "A", "B"), n: int = 900) -> pa.Table:
     """Return one row per user in several buckets, with more clicks in the second one."""
-    random = np.random.default_rng(2)
-    place = np.arange(n) % len(names)
-    impressions = 5 + random.poisson(20.0, n)
-    orders = random.poisson(0.2, n)
-    return pa.table(
-        {
-            "bucket": [names[at] for at in place], "impressions": impressions,
-            "clicks": random.binomial(impressions, 0.06 + 0.02 * (place == 1)), "orders": orders,
-            "revenue": orders * random.lognormal(3, 1, n),
-            "date": [DATES[at] for at in random.integers(0, len(DATES), n)],
-        }
-    )  # fmt: skip
+    users = treatments(n, names)
+    spent = np.array(users["orders"]) * np.random.default_rng(3).lognormal(3, 1, n)
+    return _on_dates(users.append_column("revenue", pa.array(spent)))
 
 
 OWN = {"counts": ["clicks/impressions", "orders/user"], "amounts": ["revenue/user"]}
@@ -71,7 +58,7 @@ VERDICTS: Mapping[str, Callable[[], Verdicts]] = {
     "users": lambda: analyse(make_users(("control", "treatment")).drop(["date"]), **OWN),
     "hostile": lambda: analyse(make_rows((HOSTILE, "{{ 7 * 7 }}<b>", "datum.x"))),
     "three": lambda: analyse(
-        make_users(), Settings(planned=1_200, margin=0.3), labels=("old", "A", "B"), **OWN
+        make_users(), Settings(planned=1_200, margin=0.4), labels=("old", "A", "B"), **OWN
     ),
     "treatments": _compare_hostile,
 }

@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pyarrow as pa
 
+from made_lists import best_lists, in_window, stamps
+
 START, W, BLOCKS = datetime(2026, 1, 1, tzinfo=UTC), 3, 14
 NOW = START + timedelta(W * (BLOCKS - 1))
 N_OLD, N_NEW, N_LISTED = 60, 6, 20
@@ -32,9 +34,9 @@ class NoveltyShop:
         self.known = log.filter(pa.array(block_of < BLOCKS - 1))
         self.history = log.filter(pa.array(block_of < BLOCKS - 2))
         taught = range(BLOCKS - 1 - n_windows, BLOCKS - 1)
-        self.recs = pa.concat_tables([_label(self.lists(), block) for block in taught])
+        self.recs = pa.concat_tables([in_window(self.lists(), block) for block in taught])
         self.recent = pa.concat_tables(
-            [_label(log.filter(pa.array(block_of == block)), block) for block in taught]
+            [in_window(log.filter(pa.array(block_of == block)), block) for block in taught]
         )
         self.tonight = self.lists()
 
@@ -46,26 +48,14 @@ class NoveltyShop:
         out = block - self._random.integers(0, 2, n)
         fresh = self._random.random(n) < 0.5
         seconds = np.sort(self._random.integers(0, W * 86_400, n)) + W * 86_400 * block
-        stamps = pa.array((int(START.timestamp()) + seconds) * 1_000_000)
         return pa.table(
             {
                 "user_id": np.tile(np.arange(self.n_users), 2),
                 "item_id": np.where(fresh, 1_000 + N_NEW * out + place, old),
-                "timestamp": stamps.cast(pa.timestamp("us", tz="UTC")),
+                "timestamp": stamps(START.timestamp() + seconds),
             }
         )
 
     def lists(self) -> pa.Table:
-        scores = self._random.random((self.n_users, N_OLD))
-        best = np.argsort(-scores, axis=1)[:, :N_LISTED]
-        return pa.table(
-            {
-                "user_id": np.repeat(np.arange(self.n_users), N_LISTED),
-                "item_id": best.ravel(),
-                "score": np.take_along_axis(scores, best, axis=1).ravel() + 0.1,
-            }
-        )
-
-
-def _label(table: pa.Table, block: int) -> pa.Table:
-    return table.append_column("window", pa.repeat(pa.scalar(block), table.num_rows))
+        scores = self._random.random((self.n_users, N_OLD)) + 0.1
+        return best_lists(np.arange(self.n_users), scores, N_LISTED)

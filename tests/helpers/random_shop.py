@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 import numpy as np
 import pyarrow as pa
 
+from made_lists import best_lists, in_window, stamps
+
 N_USERS, N_ITEMS, N_LISTED, DAYS, W = 500, 100, 20, 40, 3
 START = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp())
 
@@ -15,35 +17,22 @@ def draw_shop(seed: int, n_windows: int) -> tuple[pa.Table, pa.Table, pa.Table]:
     """Lists and purchases by window, and everything bought before the newest window."""
     random, n_events = np.random.default_rng(seed), 6 * N_USERS
     days = np.sort(random.uniform(0, DAYS, n_events))
-    stamps = pa.array(((START + days * 86_400) * 1e6).astype(np.int64))
     log = pa.table(
         {
             "user_id": random.integers(0, N_USERS, n_events),
             "item_id": random.integers(0, N_ITEMS, n_events),
-            "timestamp": stamps.cast(pa.timestamp("us", tz="UTC")),
+            "timestamp": stamps(START + days * 86_400),
         }
     )
     recs, recent = [], []
     for back in range(n_windows, 0, -1):
         first = DAYS - W * back
         window = log.filter(pa.array((days >= first) & (days < first + W)))
-        recs.append(_label(draw_lists(random), back))
-        recent.append(_label(window, back))
+        recs.append(in_window(draw_lists(random), -back))
+        recent.append(in_window(window, -back))
     before = log.filter(pa.array(days < DAYS - W))
     return pa.concat_tables(recs), pa.concat_tables(recent), before
 
 
 def draw_lists(random: np.random.Generator) -> pa.Table:
-    scores = random.random((N_USERS, N_ITEMS))
-    best = np.argsort(-scores, axis=1)[:, :N_LISTED]
-    return pa.table(
-        {
-            "user_id": np.repeat(np.arange(N_USERS), N_LISTED),
-            "item_id": best.ravel(),
-            "score": np.take_along_axis(scores, best, axis=1).ravel(),
-        }
-    )
-
-
-def _label(table: pa.Table, back: int) -> pa.Table:
-    return table.append_column("window", pa.repeat(pa.scalar(-back), table.num_rows))
+    return best_lists(np.arange(N_USERS), random.random((N_USERS, N_ITEMS)), N_LISTED)

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import trimtab as tt
+from made_lists import best_lists, in_window, stamps
 
 START, DAYS, W, LATER_DAYS = datetime(2026, 1, 1, tzinfo=UTC), 60, 3, 7
 NOW = START + timedelta(DAYS)
@@ -40,8 +41,10 @@ class RepeatShop:
         self.n_listed, self.lists_own = n_listed, lists_own
         self.log = _draw_log(random, self.chances, repeats, drift)
         starts = [NOW - timedelta(W * back) for back in range(n_windows, 0, -1)]
-        self.recs = pa.concat_tables([_label(self.lists(start, W), start) for start in starts])
-        self.recent = pa.concat_tables([_label(self.events(start, W), start) for start in starts])
+        self.recs, self.recent = (
+            pa.concat_tables([in_window(rows(start, W), str(start.date())) for start in starts])
+            for rows in (self.lists, self.events)
+        )
         self.history = self.events(START, DAYS - W)
         self.known = self.events(START, DAYS)  # up to now
         self.tonight, self.later = self.lists(NOW, LATER_DAYS), self.events(NOW, LATER_DAYS)
@@ -59,14 +62,7 @@ class RepeatShop:
             owned = np.zeros(self.chances.shape, bool)
             owned[before["user_id"].to_numpy(), before["item_id"].to_numpy()] = True
             scores[owned[users]] = 0.0
-        best = np.argsort(-scores, axis=1, kind="stable")[:, : self.n_listed]
-        return pa.table(
-            {
-                "user_id": np.repeat(users, self.n_listed),
-                "item_id": best.ravel(),
-                "score": np.take_along_axis(scores, best, axis=1).ravel() + 1e-9,
-            }
-        )
+        return best_lists(users, scores + 1e-9, self.n_listed)
 
     def lift(self, top: pa.Table) -> float:
         """The lift of NDCG over the engine in the days after now."""
@@ -91,15 +87,10 @@ def _draw_log(
         earlier = place - 1 - random.integers(0, max(min(place, 5), 1), n_users)
         items[again, place] = items[again, earlier[again]]
     order = np.argsort(seconds.ravel(), kind="stable")
-    since_1970 = (int(START.timestamp()) + seconds.ravel()[order]) * 1_000_000
     return pa.table(
         {
             "user_id": np.repeat(users, each)[order],
             "item_id": items.ravel()[order],
-            "timestamp": pa.array(since_1970).cast(pa.timestamp("us", tz="UTC")),
+            "timestamp": stamps(START.timestamp() + seconds.ravel()[order]),
         }
     )
-
-
-def _label(table: pa.Table, start: datetime) -> pa.Table:
-    return table.append_column("window", pa.repeat(pa.scalar(str(start.date())), table.num_rows))

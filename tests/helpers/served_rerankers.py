@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 import trimtab as tt
-from services import ABOUT, Running, publish
+from services import ABOUT, Running, applied, publish
 from trimtab.models import Coefficient, RerankSummary
 from trimtab.store import Store
 from trimtab.store.writer import open_writer
@@ -90,27 +89,10 @@ def publish_reranker(store: Store, reranker: tt.Reranker, keep: int = 3) -> int:
 
 def reranked(reranker: tt.Reranker, asked: dict[str, Any]) -> list[dict[str, Any]]:
     """Return what `Reranker.apply` returns for a request; entries of `recent` count once."""
-    ids = order_of(asked)
-    if not ids:
-        return []
-    scores = [float(item["score"]) for item in asked["items"]]
-    recs = pa.table({"user_id": [1] * len(ids), "item_id": ids, "score": scores})
-    options: dict[str, Any] = {}
-    kind = recs["item_id"].type
-    if "exclude" in asked:
-        hidden = pa.array(asked["exclude"], kind)
-        options["exclude"] = pa.table({"user_id": [1] * len(hidden), "item_id": hidden})
-    if "allowed" in asked:
-        options["allowed"] = pa.table({"item_id": asked["allowed"]})
-    if "depth" in asked:
-        options["depth"] = asked["depth"]
-    if "recent" in asked:
-        options |= events_of(reranker, asked, kind)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", tt.TrimtabWarning)  # k is longer than the list, late events
-        top = reranker.apply(recs, asked.get("k", 10), **options)
-    assert top["rank"].to_pylist() == list(range(1, len(top) + 1))
-    return top.select(["item_id", "score"]).to_pylist()
+    if "recent" not in asked or not asked["items"]:
+        return applied(reranker, asked)
+    kind = pa.array(order_of(asked)).type
+    return applied(reranker, asked, **events_of(reranker, asked, kind))
 
 
 def order_of(answer: dict[str, Any]) -> list[Any]:

@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 import trimtab as tt
+from stores import ABOUT, BIAS
 from trimtab.serve import Settings, make_app
 from trimtab.store import Store
 from trimtab.store.writer import open_writer
@@ -29,13 +30,8 @@ from trimtab.store.writer import open_writer
 SCRIPT = Path(sysconfig.get_path("scripts")) / "trimtab"
 TOKEN, ADMIN_TOKEN = "t0ken-of-the-tests!", "admin-t0ken-of-the-tests"
 ADMIN = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
-ABOUT = {"as_of": "2026-03-01"}
 RERANK_HEAD = b"POST /rerank HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 HEALTH = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
-LEARNED = tt.BiasLearner(method="ascent", k=1).fit(
-    pa.table({"user_id": [1, 1, 2, 2], "item_id": [7, 8, 7, 8], "score": [0.9, 0.8, 0.6, 0.5]}),
-    pa.table({"user_id": [1, 2], "item_id": [8, 8]}),
-)
 
 
 def make_bias(
@@ -47,7 +43,7 @@ def make_bias(
     nothing, false = np.zeros(n), np.zeros(n, bool)
     is_text = n and isinstance(item_ids[0], str)
     return replace(
-        LEARNED,
+        BIAS,
         item_ids=pa.array(item_ids, pa.large_string()) if is_text else np.array(item_ids, np.int64),
         bias=np.array(bias, float),
         excluded=false if excluded is None else np.array(excluded, bool),
@@ -68,14 +64,13 @@ def request_of(ids: Any, scores: Any, **more: Any) -> dict[str, Any]:
     return {"items": [{"item_id": item, "score": score} for item, score in pairs], **more}
 
 
-def applied(bias: tt.ItemBias, asked: dict[str, Any], user: Any = 1) -> list[dict[str, Any]]:
-    """Return what `ItemBias.apply` returns for the same request."""
+def applied(model: Any, asked: dict[str, Any], user: Any = 1, **options: Any) -> list[Any]:
+    """Return what `apply` returns for the same request, with further options."""
     ids = [item["item_id"] for item in asked["items"]]
     if not ids:
         return []
     scores = [float(item["score"]) for item in asked["items"]]
     recs = pa.table({"user_id": [user] * len(ids), "item_id": ids, "score": scores})
-    options = {}
     if "exclude" in asked:
         hidden, kind = asked["exclude"], recs["item_id"].type
         options["exclude"] = pa.table(
@@ -86,8 +81,9 @@ def applied(bias: tt.ItemBias, asked: dict[str, Any], user: Any = 1) -> list[dic
     if "depth" in asked:
         options["depth"] = asked["depth"]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", tt.TrimtabWarning)  # k is longer than the list
-        top = bias.apply(recs, asked.get("k", 10), **options)
+        warnings.simplefilter("ignore", tt.TrimtabWarning)  # k is longer than the list, late events
+        top = model.apply(recs, asked.get("k", 10), **options)
+    assert top["rank"].to_pylist() == list(range(1, len(top) + 1))
     return top.select(["item_id", "score"]).to_pylist()
 
 

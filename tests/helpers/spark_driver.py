@@ -32,9 +32,9 @@ LEARNERS = {
 }
 
 
-def session(master: str) -> SparkSession:
+def session(master: str, **settings: str) -> SparkSession:
     builder = SparkSession.builder.master(master).appName("trimtab")
-    for name, value in SETTINGS.items():
+    for name, value in {**SETTINGS, **settings}.items():
         builder = builder.config(name, value)
     started = builder.getOrCreate()
     started.sparkContext.setLogLevel("ERROR")

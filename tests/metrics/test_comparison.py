@@ -37,7 +37,9 @@ def brute(topk, truth, k: int, weight=None, user_weights=None) -> dict[str, floa
             total += counts
             for name, value in plain_metrics(lists.get(user, []), relevance, k).items():
                 totals[name] += counts * value
-    return {name: value / total for name, value in totals.items()}
+    buyers = {user for user, own in bought.items() if own}
+    counts = {"n_users": len(buyers), "n_skipped": len(lists.keys() - buyers)}
+    return {name: value / total for name, value in totals.items()} | counts
 
 
 def problem(seed: int):
@@ -63,7 +65,8 @@ def problem(seed: int):
             "price": np.r_[1.0, random.choice([0.0, 0.25, 3.0, 10.0, 1.7], rows)],
         }
     )
-    users = pa.table({"user_id": range(0, n_users, 2), "weight": random.uniform(0.1, 5, 6)})
+    weights = np.r_[random.uniform(0.1, 5, 5), 0.0, 5.0]  # half of the users, and a stranger
+    users = pa.table({"user_id": [*range(0, n_users, 2), 99], "weight": weights})
     return lists(), lists(), truth, users, int(random.integers(1, 8))
 
 
@@ -74,7 +77,7 @@ def test_metrics_equal_brute_force():
             found = tt.evaluate(topk, truth, k, given, weight=weight)
             by_user = given and dict(zip(*given.to_pydict().values(), strict=True))
             expected = brute(topk, truth, k, weight, by_user)
-            assert {name: found[name] for name in METRICS} == pytest.approx(expected, abs=1e-5)
+            assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-5)
             assert all(0 <= found[name] <= 1 for name in METRICS)
 
 
@@ -161,23 +164,6 @@ def test_the_lift_is_that_of_the_two_values(weight):
         assert found[f"{name}_baseline"] == before[name]
         assert found[f"{name}_lift"] == pytest.approx(lift(alone[name], before[name]))
         assert found[f"{name}_low"] <= found[f"{name}_lift"] <= found[f"{name}_high"]
-
-
-def test_the_interval_holds_nine_in_ten_lifts_of_other_users():
-    """Lists that differ by chance: the lift of all users is inside nine in ten intervals."""
-    random = np.random.default_rng(0)
-    inside, n = 0, 200
-    for _ in range(n):
-        users = np.arange(150)
-        items = random.integers(0, 3, (2, len(users)))
-        tables = [
-            pa.table({"user_id": users, "item_id": own, "rank": np.ones(len(users), int)})
-            for own in items
-        ]
-        truth = pa.table({"user_id": users, "item_id": random.integers(0, 3, len(users))})
-        found = tt.evaluate(tables[0], truth, 1, baseline=tables[1])
-        inside += found["acc_low"] <= 0 <= found["acc_high"]
-    assert 0.84 <= inside / n <= 0.96
 
 
 def test_a_user_with_several_windows_is_drawn_as_one():

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 import trimtab as tt
-from drift import generate_drift
+from drift import DriftData, generate_drift
 from plain_metrics import METRICS as MEANS
 
 
@@ -48,20 +48,6 @@ def test_one_hit_at_the_second_rank_or_beyond_k():
     assert (figures["acc"], figures["map"], figures["ndcg"]) == (0, 0, 0)
 
 
-def test_buyers_without_a_list_count_as_zero_and_lists_without_purchases_are_skipped():
-    topk = ranked((1, 7, 1), (2, 7, 1), (3, 7, 1))
-    figures = tt.evaluate(topk, bought((1, 7), (9, 7)), k=1)
-    assert {figures[name] for name in MEANS} == {0.5}
-    assert (figures["n_users"], figures["n_skipped"]) == (2, 2)
-
-
-def test_repeated_purchases_count_once():
-    topk = ranked((1, 7, 1), (1, 8, 2))
-    once = tt.evaluate(topk, bought((1, 7), (1, 9)), k=2)
-    assert tt.evaluate(topk, bought((1, 7), (1, 9), (1, 7), (1, 7)), k=2) == once
-    assert once["map"] == 0.5
-
-
 def test_rank_decides_then_score_then_the_smaller_id():
     rows = [(1, 7, 2, 0.9), (1, 8, 1, 0.1)]
     both = table("user_id", "item_id", "rank", "score", rows=rows)
@@ -73,14 +59,6 @@ def test_rank_decides_then_score_then_the_smaller_id():
     assert tt.evaluate(by_code_point, bought((1, "10")), k=1)["acc"] == 1
     minus_zero = table("user_id", "item_id", "score", rows=[(1, 10, 0.0), (1, 9, -0.0)])
     assert tt.evaluate(minus_zero, bought((1, 9)), k=1)["acc"] == 1
-
-
-def test_users_have_weights_with_a_default_of_one():
-    topk = ranked((1, 7, 1), (2, 7, 1), (3, 7, 1))
-    truth = bought((1, 7), (2, 8), (3, 8))
-    weights = table("user_id", "weight", rows=[(1, 3.0), (2, 0.0), (99, 5.0)])
-    assert tt.evaluate(topk, truth, k=1, weights=weights)["acc"] == pytest.approx(3 / 4)
-    assert tt.evaluate(topk, truth, k=1, weights=weights)["n_users"] == 3
 
 
 def test_a_user_in_two_windows_is_two_units():
@@ -162,22 +140,21 @@ LABELS = (
 )
 
 
-def stacked(make, labels):
-    parts = [
-        make(generate_drift(n_users=200, n_items=80, n_listed=15, drift=1.0, seed=seed))
+def stacked(labels):
+    """Lists and purchases of two windows with these labels."""
+    drawn = [
+        generate_drift(n_users=200, n_items=80, n_listed=15, drift=1.0, seed=seed)
         for seed in (1, 2)
     ]
-    parts = [
-        part.append_column("window", pa.array([label] * len(part)))
-        for part, label in zip(parts, labels, strict=True)
-    ]
-    return pa.concat_tables(parts)
+    for make in (DriftData.recs, DriftData.recent_events):
+        parts = [make(data) for data in drawn]
+        windows = [pa.array([label] * len(part)) for part, label in zip(parts, labels, strict=True)]
+        yield pa.concat_tables(map(pa.Table.append_column, parts, ["window"] * 2, windows))
 
 
-def test_windows_are_stacked(weights):
+def test_windows_of_any_kind_are_stacked(weights, bytes_of):
     for labels, settings in itertools.product(LABELS, ("default", "zero and unsold")):
-        recs = stacked(lambda data: data.recs(), labels)
-        recent = stacked(lambda data: data.recent_events(), labels)
+        recs, recent = stacked(labels)
         learner = tt.BiasLearner(method="ascent", k=5, **SETTINGS[settings])
         bias = check(learner, recs, recent, weights=weights)
         users = {(row["user_id"], row["window"]) for row in recent.to_pylist()}
@@ -185,14 +162,10 @@ def test_windows_are_stacked(weights):
         top = bias.apply(recs, k=5)
         assert top.column_names == ["user_id", "window", "item_id", "score", "rank"]
         assert top["window"].type == recs["window"].type
-
-
-def test_the_kind_of_window_does_not_matter(bytes_of):
     results = set()
     for labels in (["a", "b"], [1, 2], [dt.date(2026, 1, 1), dt.date(2026, 1, 2)]):
-        recs = stacked(lambda data: data.recs(), labels)
-        recent = stacked(lambda data: data.recent_events(), labels)
-        results.add(bytes_of(tt.BiasLearner(method="ascent", k=5).fit(recs, recent).table()))
+        learner = tt.BiasLearner(method="ascent", k=5)
+        results.add(bytes_of(learner.fit(*stacked(labels)).table()))
     assert len(results) == 1
 
 

@@ -54,15 +54,6 @@ def test_by_hand():
         assert as_rows(rank_lists(as_lists(lists), k, np.array(bias, float))) == expected
 
 
-def test_an_unlisted_item_needs_a_bias_above_zero():
-    lists = as_lists([[(0, 1.0)], []])
-    bias = np.array([0.0, 0.0, 0.5, -0.5])
-    assert as_rows(rank_lists(lists, 4, bias)) == [[(0, 1.0)], []]
-    reached = rank_lists(lists, 4, bias, reaches_unlisted=True)
-    assert as_rows(reached) == [[(0, 1.0), (2, 0.5)], []]
-    assert as_rows(rank_lists(as_lists([[], []]), 3, np.ones(2), reaches_unlisted=True)) == [[], []]
-
-
 SCORES = st.sampled_from([0.0, 0.25, 0.5, 1.0])
 ROWS = st.lists(
     st.dictionaries(st.integers(0, N_ITEMS - 1), SCORES, max_size=N_ITEMS).map(

@@ -17,7 +17,6 @@ from polars.testing import assert_frame_equal
 
 import trimtab as tt
 from trimtab.tables.columns import read_frame, read_scores
-from trimtab.tables.lists import encode_units, find_runs
 
 IDS = ("user_id", "item_id")
 LEARNER = tt.BiasLearner(method="ascent", k=5, penalty=0.1)
@@ -35,21 +34,14 @@ def sliced(table: pa.Table) -> pa.Table:
     )  # fmt: skip
 
 
-FRAMES: dict[str, Callable[[pa.Table], Any]] = {
-    "pandas": pa.Table.to_pandas,
-    "polars": pl.from_arrow,
-    "lazy": lambda table: pl.from_arrow(table).lazy(),
-    "pyarrow": lambda table: table,
-    "chunked": chunked,
-    "sliced": sliced,
-}
-KINDS = {
-    "pandas": pd.DataFrame,
-    "polars": pl.DataFrame,
-    "lazy": pl.LazyFrame,
-    "pyarrow": pa.Table,
-    "chunked": pa.Table,
-    "sliced": pa.Table,
+# How a frame is made of a table, and its type.
+FRAMES: dict[str, tuple[Callable[[pa.Table], Any], type]] = {
+    "pandas": (pa.Table.to_pandas, pd.DataFrame),
+    "polars": (pl.from_arrow, pl.DataFrame),
+    "lazy": (lambda table: pl.from_arrow(table).lazy(), pl.LazyFrame),
+    "pyarrow": (lambda table: table, pa.Table),
+    "chunked": (chunked, pa.Table),
+    "sliced": (sliced, pa.Table),
 }
 
 
@@ -112,13 +104,13 @@ def expected(tables):
 
 def test_every_kind_of_frame_gives_the_same_biases_and_metrics(tables, expected, bytes_of):
     top_expected = as_polars(expected.apply(tables[0], k=5))
-    for frame, convert in FRAMES.items():
+    for frame, (convert, kind) in FRAMES.items():
         recs, recent = map(convert, tables)
         bias = LEARNER.fit(recs, recent)
         assert bytes_of(bias.table()) == bytes_of(expected.table()), frame
         assert bias.summary == expected.summary
         top = bias.apply(recs, k=5)
-        assert isinstance(top, KINDS[frame])
+        assert isinstance(top, kind)
         assert_frame_equal(as_polars(top), top_expected)
         assert tt.evaluate(recs, recent, k=5) == tt.evaluate(*tables, k=5)
 
@@ -147,9 +139,9 @@ def test_kinds_of_frames_and_ids_may_be_mixed(tables, expected):
 
 def test_any_kind_of_number_is_a_score(tables):
     scores = pa.table({"score": pa.array([3, 1, 2], pa.int8())})
-    assert read_scores(read_frame(scores, "recs", "score"))[0].tolist() == [3.0, 1.0, 2.0]
+    assert read_scores(read_frame(scores, "recs", "score")).tolist() == [3.0, 1.0, 2.0]
     scores = scores.set_column(0, "score", scores["score"].cast(pa.decimal128(9, 2)))
-    assert read_scores(read_frame(scores, "recs", "score"))[1] == 1.0
+    assert read_scores(read_frame(scores, "recs", "score")).tolist() == [3.0, 1.0, 2.0]
     recs, recent = tables
     single = recs.set_column(2, "score", recs["score"].cast(pa.float32()))
     double = single.set_column(2, "score", single["score"].cast(pa.float64()))
@@ -206,71 +198,52 @@ def raise_second(columns: dict[str, list[Any]]) -> tt.ItemBias:
     return learner.fit(pa.table(columns), recent)
 
 
-PANDAS_TYPES = [
-    ("uint8", NUMBERED),
-    ("int32", NUMBERED),
-    ("Int64", NUMBERED),
-    ("int64[pyarrow]", NUMBERED),
-    ("category", NUMBERED),
-    ("object", NAMED),
-    ("str", NAMED),
-    ("string", NAMED),
-    ("category", NAMED),
-    (pd.CategoricalDtype(["y", "b", "x", "a", "q"], ordered=True), NAMED),
+def as_arrow(recs: pa.Table, kind: pa.DataType) -> pa.Table:
+    for place, name in enumerate(IDS):
+        encoded = recs[name].dictionary_encode() if pa.types.is_dictionary(kind) else recs[name]
+        recs = recs.set_column(place, name, encoded.cast(kind))
+    return recs
+
+
+ORDERED = ["y", "b", "x", "a", "q"]
+# How a type of ids is given to a frame, and types of numbers and of names.
+TYPES: list[tuple[Callable[[Any, Any], Any], Callable[[Any], Any], list[Any], list[Any]]] = [
+    (
+        lambda frame, kind: frame.astype(dict.fromkeys(IDS, kind)),
+        pd.DataFrame,
+        ["uint8", "int32", "Int64", "int64[pyarrow]", "category"],
+        ["object", "str", "string", "category", pd.CategoricalDtype(ORDERED, ordered=True)],
+    ),
+    (
+        lambda frame, kind: frame.with_columns(pl.col(IDS).cast(kind)),
+        pl.DataFrame,
+        [pl.Int8, pl.UInt64],
+        [pl.String, pl.Categorical, pl.Enum(ORDERED)],
+    ),
+    (
+        as_arrow,
+        pa.table,
+        [pa.int8(), pa.uint64(), pa.dictionary(pa.int32(), pa.int64())],
+        [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())],
+    ),
 ]
 
 
-def test_pandas_ids_keep_their_type():
-    for kind, columns in PANDAS_TYPES:
-        recs = pd.DataFrame(columns).astype(dict.fromkeys(IDS, kind))
-        top = raise_second(columns).apply(recs, k=1)
-        assert list(top.columns) == ["user_id", "item_id", "score", "rank"]
-        assert [top[name].dtype for name in IDS] == [recs[name].dtype for name in IDS]
-        assert top["item_id"].tolist() == columns["item_id"][1::2]
-        assert (top["score"].dtype, top["rank"].dtype) == ("float64", "int64")
+def types_of(frame: Any) -> list[Any]:
+    return list(frame.schema.types if isinstance(frame, pa.Table) else frame.dtypes)
 
 
-POLARS_TYPES = [
-    (pl.Int8, NUMBERED),
-    (pl.UInt64, NUMBERED),
-    (pl.String, NAMED),
-    (pl.Categorical, NAMED),
-    (pl.Enum(["y", "b", "x", "a", "q"]), NAMED),
-]
-
-
-def test_polars_ids_keep_their_type():
-    for kind, columns in POLARS_TYPES:
-        recs, bias = (
-            pl.DataFrame(columns).with_columns(pl.col(IDS).cast(kind)),
-            raise_second(columns),
-        )
-        for top in (bias.apply(recs, k=1), bias.apply(recs.lazy(), k=1).collect()):
-            assert top.columns == ["user_id", "item_id", "score", "rank"]
-            assert top.dtypes == [kind, kind, pl.Float64, pl.Int64]
-            assert top["item_id"].to_list() == columns["item_id"][1::2]
-
-
-ARROW_TYPES = [
-    (pa.int8(), NUMBERED),
-    (pa.uint64(), NUMBERED),
-    (pa.dictionary(pa.int32(), pa.int64()), NUMBERED),
-    (pa.string(), NAMED),
-    (pa.large_string(), NAMED),
-    (pa.string_view(), NAMED),
-    (pa.dictionary(pa.int32(), pa.string()), NAMED),
-]
-
-
-def test_arrow_ids_keep_their_type():
-    for kind, columns in ARROW_TYPES:
-        recs = pa.table(columns)
-        for place, name in enumerate(IDS):
-            encoded = recs[name].dictionary_encode() if pa.types.is_dictionary(kind) else recs[name]
-            recs = recs.set_column(place, name, encoded.cast(kind))
-        top = raise_second(columns).apply(recs, k=1)
-        assert [top.schema.field(name).type for name in IDS] == [kind, kind]
-        assert top["item_id"].to_pylist() == columns["item_id"][1::2]
+def test_ids_keep_their_type():
+    for cast, frame, numbers_of_ids, names in TYPES:
+        others = types_of(frame({"score": [0.5], "rank": [1]}))
+        for columns, kind in [*product([NUMBERED], numbers_of_ids), *product([NAMED], names)]:
+            recs = cast(frame(columns), kind)
+            for given in (recs, recs.lazy()) if frame is pl.DataFrame else (recs,):
+                top = raise_second(columns).apply(given, k=1)
+                top = top.collect() if isinstance(top, pl.LazyFrame) else top
+                assert as_polars(top).columns == [*IDS, "score", "rank"]
+                assert types_of(top) == [*types_of(recs)[:2], *others], kind
+                assert list(as_polars(top)["item_id"]) == columns["item_id"][1::2]
 
 
 DAY = dt.date(2026, 11, 1)
@@ -344,7 +317,7 @@ def test_frames_are_not_modified(tables):
     assert [list(frame.columns) for frame in pandas_frames] == [t.column_names for t in tables]
 
 
-def test_read_only_pandas_columns_are_fine(tables, expected):
+def test_read_only_columns_other_columns_and_the_index_do_not_matter(tables, expected):
     recs, recent = (table.to_pandas() for table in tables)
     for frame in (recs, recent):
         for name in frame:
@@ -352,35 +325,5 @@ def test_read_only_pandas_columns_are_fine(tables, expected):
             values.flags.writeable = False
             frame[name] = values
     assert numbers(LEARNER.fit(recs, recent)) == numbers(expected)
-
-
-def test_other_columns_and_the_index_do_not_matter(tables, expected):
-    recs, recent = (table.to_pandas() for table in tables)
     recs = recs.assign(note=object()).set_index(pd.Index(range(10, 10 + len(recs))))
     assert numbers(LEARNER.fit(recs, recent.iloc[::-1])) == numbers(expected)
-
-
-def test_runs_of_users_are_what_coding_them_finds(monkeypatch):
-    for threads, n_rows in product(("1", "2", "5"), (1, 7, 10_000)):
-        monkeypatch.setenv("TRIMTAB_THREADS", threads)
-        users = np.sort(np.random.default_rng(n_rows).integers(-40, 4_000, n_rows))
-        given = pa.table({"user_id": users, "item_id": users})
-        table = read_frame(given, "recs", "user_id", "item_id")
-        units, indptr = find_runs(table)
-        expected, (codes,) = encode_units(table)
-        assert units.users.tolist() == expected.users.tolist()
-        assert units.user_codes.tolist() == expected.user_codes.tolist()
-        assert np.repeat(units.user_codes, np.diff(indptr)).tolist() == codes.tolist()
-
-
-def test_there_are_no_runs_of_users_out_of_order_in_windows_or_of_text():
-    ordered = {"user_id": [1, 1, 2], "item_id": [1, 2, 3]}
-    others = [
-        {**ordered, "user_id": [1, 2, 1]},
-        {**ordered, "user_id": ["a", "a", "b"]},
-        {**ordered, "window": [1, 1, 1]},
-    ]
-    for columns in others:
-        optional = ("window",)
-        table = read_frame(pa.table(columns), "recs", "user_id", "item_id", optional=optional)
-        assert find_runs(table) is None

@@ -32,97 +32,63 @@ def stamps(log) -> list[str]:
     return [f"{stamp:%d %H:%M}" for stamp in log.events["timestamp"].to_pylist()]
 
 
-def test_local_times_become_utc_in_order_without_returns():
+def with_column(name: str, values: object, table: pa.Table = EVENTS) -> pa.Table:
+    column = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
+    return table.set_column(table.column_names.index(name), name, column)
+
+
+def test_times_become_utc_in_order_without_returns():
     log = make_log(EVENTS, tz="America/New_York")
     assert stamps(log) == ["02 03:30", "02 13:00"]
     assert log.events["item_id"].to_pylist() == [8, 7]
     assert log.tz == "America/New_York"
-
-
-def test_times_with_a_time_zone_keep_it():
-    zoned = EVENTS.set_column(
-        2,
-        "timestamp",
-        pc.assume_timezone(EVENTS["timestamp"].cast(pa.timestamp("s")), "Asia/Tokyo"),
-    )
-    assert make_log(zoned).tz == "Asia/Tokyo"
-    assert stamps(make_log(zoned)) == ["01 14:30", "02 00:00"]
-    assert make_log(zoned, tz="UTC").tz == "UTC"
-    assert stamps(make_log(zoned, tz="UTC")) == ["01 14:30", "02 00:00"]
-
-
-def test_text_with_offsets():
-    given = EVENTS.set_column(2, "timestamp", pa.array(["2026-07-02T09:00:00+02:00"] * 3))
-    assert stamps(make_log(given)) == ["02 07:00"] * 2
+    times = EVENTS["timestamp"].cast(pa.timestamp("s"))
+    zoned = with_column("timestamp", pc.assume_timezone(times, "Asia/Tokyo"))
+    for tz, expected in ((None, "Asia/Tokyo"), ("UTC", "UTC")):
+        assert make_log(zoned, tz=tz).tz == expected
+        assert stamps(make_log(zoned, tz=tz)) == ["01 14:30", "02 00:00"]
+    offsets = with_column("timestamp", ["2026-07-02T09:00:00+02:00"] * 3)
+    assert stamps(make_log(offsets)) == ["02 07:00"] * 2
+    for convert in (pa.Table.to_pandas, pl.from_arrow):
+        assert make_log(convert(EVENTS), tz="UTC").events.num_rows == 2
 
 
 @pytest.mark.parametrize("kind", [pa.string_view(), pa.dictionary(pa.int32(), pa.string())])
 def test_text_of_any_kind_is_read_as_plain_text(kind):
-    def as_kind(table: pa.Table, name: str) -> pa.Table:
-        text = table[name].cast(pa.string())
-        text = text.dictionary_encode() if pa.types.is_dictionary(kind) else text.cast(kind)
-        return table.set_column(table.column_names.index(name), name, text)
+    def as_kind(table: pa.Table, *names: str) -> pa.Table:
+        for name in names:
+            text = table[name].cast(pa.string())
+            is_dictionary = pa.types.is_dictionary(kind)
+            text = text.dictionary_encode() if is_dictionary else text.cast(kind)
+            table = with_column(name, text, table)
+        return table
 
     items = pa.table({"item_id": ["7", "8"], "name": ["cup", "hat"], "category": ["x", "y"]})
-    events, named = EVENTS, items
-    for name in ("user_id", "item_id"):
-        events = as_kind(events, name)
-    if kind == pa.string_view():
-        events = as_kind(events, "timestamp")
-    for name in items.column_names:
-        named = as_kind(named, name)
+    times = ["timestamp"] if kind == pa.string_view() else []
+    events, named = (
+        as_kind(EVENTS, "user_id", "item_id", *times),
+        as_kind(items, *items.schema.names),
+    )
     log = make_log(events, tz="UTC", items=named)
     assert log.events["item_id"].to_pylist() == ["8", "7"]
     assert log.items.to_pylist() == items.to_pylist()
     assert log.count("user_id") == 2
 
 
-FAR = {
-    "before the calendar": pa.array([-(2**62)] * 3).cast(pa.timestamp("us", "UTC")),
-    "after the calendar": pa.array([2**40] * 3).cast(pa.timestamp("s")),
-    "dates": pa.array([2**30] * 3, pa.int32()).cast(pa.date32()),
-    "the year 1": pa.array(["0001-01-01 00:00:00"] * 3),
-    "the year 9999": pa.array(["9999-12-31 23:59:59"] * 3),
-}
-
-
-def test_times_outside_the_calendar_are_refused():
-    for times in FAR.values():
-        with pytest.raises(
-            DataError, match=r"'timestamp' of events .* in the years 2 to 9998; fix"
-        ):
-            make_log(with_times(times), tz="America/New_York")
-
-
 SECONDS = [1_782_982_800, 1_782_948_600, 1_783_072_800]  # of EVENTS, in UTC
-
-
-def with_times(times: pa.Array) -> pa.Table:
-    return EVENTS.set_column(2, "timestamp", times)
 
 
 def test_numbers_are_instants_of_utc():
     for power, kind in product((0, 3, 6, 9), (pa.int64(), pa.uint64(), pa.float64())):
         times = pa.array([second * 10**power for second in SECONDS]).cast(kind, safe=False)
         for tz in ("UTC", "Europe/Berlin"):  # other days, the same instants
-            log = make_log(with_times(times), tz=None if tz == "UTC" else tz)
+            log = make_log(with_column("timestamp", times), tz=None if tz == "UTC" else tz)
             assert (log.tz, stamps(log)) == (tz, ["01 23:30", "02 09:00"])
-
-
-def test_fractions_of_seconds_are_kept():
-    log = make_log(with_times(pa.array([second + 0.25 for second in SECONDS])))
+    log = make_log(with_column("timestamp", [second + 0.25 for second in SECONDS]))
     assert {stamp.microsecond for stamp in log.events["timestamp"].to_pylist()} == {250_000}
-
-
-def test_numbers_have_a_time_zone_and_local_times_do_not():
     assert has_zone(pa.chunked_array([SECONDS]))
     assert has_zone(pa.chunked_array([], pa.int64()))
     assert not has_zone(EVENTS["timestamp"])
-
-
-def test_any_frame():
-    for convert in (lambda t: t, pa.Table.to_pandas, pl.from_arrow):
-        assert make_log(convert(EVENTS), tz="UTC").events.num_rows == 2
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv"])
@@ -150,45 +116,54 @@ def test_categories_in_the_events():
     assert "category" not in log.events.column_names
 
 
-def test_a_time_without_a_zone_is_refused():
+FAR = r"'timestamp' of events .* in the years 2 to 9998; fix"
+# Values of a column of events, and what is said of them.
+BAD = {
+    "text that is not a time": ("timestamp", ["yesterday"] * 3, "of events.*yesterday"),
+    "numbers": ("timestamp", [1.5, 2.5, 3.5], "of events.*double"),
+    "days": ("timestamp", [20260701] * 3, "of events.*20260701.*1980 and 2100.*since"),
+    "digits": ("timestamp", [20260701093000] * 3, "of events.*20260701093000.*ISO text"),
+    "two units": ("timestamp", [SECONDS[0], SECONDS[0] * 1000] * 2, "int64 from 178.*in one unit"),
+    "before 1980": ("timestamp", [0, *SECONDS[:2]], "int64 from 0 to 1782982800"),
+    "infinite": ("timestamp", [1_782_982_800.0, float("inf"), 1.0], "of events.*inf"),
+    "not a number": ("timestamp", [1_782_982_800.0, float("nan"), 1.0], "of events.*nan"),
+    "flags": ("timestamp", [True] * 3, "of events holds bool.*seconds since 1970"),
+    "missing": ("timestamp", ["2026-07-02 09:00:00", None, None], "of events.*2 of 3 rows"),
+    "missing numbers": ("timestamp", [1_782_982_800, None, None], "of events.*2 of 3 rows"),
+    "before the calendar": (
+        "timestamp", pa.array([-(2**62)] * 3).cast(pa.timestamp("us", "UTC")), FAR
+    ),
+    "after the calendar": ("timestamp", pa.array([2**40] * 3).cast(pa.timestamp("s")), FAR),
+    "dates": ("timestamp", pa.array([2**30] * 3, pa.int32()).cast(pa.date32()), FAR),
+    "the year 1": ("timestamp", ["0001-01-01 00:00:00"] * 3, FAR),
+    "the year 9999": ("timestamp", ["9999-12-31 23:59:59"] * 3, FAR),
+    "a missing user": ("user_id", [1, None, 2], "'user_id' of events.*1 of 3"),
+    "items": ("item_id", [1.5, 2.5, 3.5], "'item_id' of events.*double"),
+    "a missing quantity": ("quantity", [1, None, 2], "'quantity' of events.*1 of 3"),
+    "words": ("quantity", ["x", "y", "z"], "'quantity' of events.*string"),
+}  # fmt: skip
+
+
+def test_bad_values_are_refused():
+    for column, values, message in BAD.values():
+        events = with_column(column, pa.array(values[:3]) if isinstance(values, list) else values)
+        with pytest.raises(DataError, match=message):
+            make_log(events, tz="America/New_York")
+
+
+def test_bad_tables_and_time_zones_are_refused(tmp_path):
     with pytest.raises(DataError, match=r"'timestamp'.*tz="):
         make_log(EVENTS)
-
-
-def test_what_is_no_time_zone_is_refused():
     for tz in ("Mars/Olympus", 3):
         with pytest.raises(SettingError, match=f"tz={tz!r}"):
             make_log(EVENTS, tz=tz)
-
-
-BAD_TIMES = {
-    "text that is not a time": (["yesterday"] * 3, "'timestamp' of events.*yesterday"),
-    "numbers": ([1.5, 2.5, 3.5], "'timestamp' of events.*double"),
-    "days as numbers": ([20260701] * 3, "'timestamp' of events.*20260701.*1980 and 2100.*since"),
-    "times as numbers": ([20260701093000] * 3, "'timestamp' of events.*20260701093000.*ISO text"),
-    "two units": ([1_782_982_800, 1_782_982_800_000, 1_782_982_800], "int64 from 178.*in one unit"),
-    "a number before 1980": ([0, 1_782_982_800, 1_782_982_800], "int64 from 0 to 1782982800"),
-    "a number that is none": ([1_782_982_800.0, float("inf"), 1.0], "'timestamp' of events.*inf"),
-    "not a number": ([1_782_982_800.0, float("nan"), 1.0], "'timestamp' of events.*nan"),
-    "flags": ([True] * 3, "'timestamp' of events holds bool.*seconds since 1970"),
-    "missing": (["2026-07-02 09:00:00", None, None], "'timestamp' of events.*2 of 3 rows"),
-    "missing numbers": ([1_782_982_800, None, None], "'timestamp' of events.*2 of 3 rows"),
-}
-
-
-def test_bad_times_are_refused():
-    for values, message in BAD_TIMES.values():
-        with pytest.raises(DataError, match=message):
-            make_log(with_times(pa.array(values)), tz="UTC")
-
-
-def test_bad_tables_are_refused(tmp_path):
+    offsets = pd.to_datetime(["2026-07-01 12:00+02:00"] * 3)
+    with pytest.raises(DataError, match=r"'timestamp' of events.*\+02:00.*tz="):
+        make_log(EVENTS.to_pandas().assign(timestamp=offsets))
     with pytest.raises(DataError, match="'timestamp' in events"):
         make_log(EVENTS.drop("timestamp"), tz="UTC")
     with pytest.raises(DataError, match=r"events .*quantity.* empty"):
         make_log(EVENTS.slice(2), tz="UTC")
-    with pytest.raises(DataError, match=r"'quantity' of events.*string"):
-        make_log(EVENTS.set_column(3, "quantity", pa.array(["x", "y", "z"])), tz="UTC")
     with pytest.raises(StoreError, match=r"nothing.parquet"):
         read_log(tmp_path / "nothing.parquet", tz="UTC")
     with pytest.raises(DataError, match="'item_id' in items"):
@@ -216,23 +191,6 @@ def test_only_what_groups_items_is_a_level():
     assert log.levels == ("category", "aisle", "shelf")
     assert log.items["name"].to_pylist() == ["Tea", "8"]
     assert log.items["shelf"].to_pylist() == ["3", None]
-
-
-def test_bad_columns_are_refused():
-    for column, values, words in (
-        ("user_id", [1, None, 2], "1 of 3"),
-        ("item_id", [1.5, 2.5, 3.5], "double"),
-        ("quantity", [1, None, 2], "1 of 3"),
-    ):
-        place = EVENTS.column_names.index(column)
-        with pytest.raises(DataError, match=f"'{column}' of events.*{words}"):
-            make_log(EVENTS.set_column(place, column, pa.array(values)), tz="UTC")
-
-
-def test_an_offset_is_not_a_time_zone():
-    stamps = pd.to_datetime(["2026-07-01 12:00+02:00"] * 3)
-    with pytest.raises(DataError, match=r"'timestamp' of events.*\+02:00.*tz="):
-        make_log(EVENTS.to_pandas().assign(timestamp=stamps))
 
 
 def test_complete_journey():

@@ -49,15 +49,11 @@ def s3(tmp_path_factory) -> Iterator[Locate]:
 
 
 @pytest.fixture(scope="module")
-def memory() -> Iterator[Locate]:
+def memory(tmp_path_factory) -> Iterator[Locate]:
     """Returns addresses of the same files in fsspec's memory."""
-    files = fsspec.filesystem("memory")
-    files.pipe("/shop/events.csv.gz", gzip.compress(EVENTS))
-    for part in range(2):
-        sink = pa.BufferOutputStream()
-        pq.write_table(pa.table({"user_id": [part], "item_id": [1], "score": [0.5]}), sink)
-        files.pipe(f"/shop/many/part-{part}.parquet", bytes(sink.getvalue()))
-        files.pipe(f"/shop/lists/2026-01-0{part + 1}.parquet", bytes(sink.getvalue()))
+    folder, files = tmp_path_factory.mktemp("memory"), fsspec.filesystem("memory")
+    write_shop(folder / "shop")
+    files.put(str(folder / "shop"), "/shop", recursive=True)
     yield lambda path: f"memory://{path}"
     files.store.clear()
 

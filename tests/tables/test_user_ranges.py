@@ -62,10 +62,6 @@ def divide(sources: dict[str, object], columns: dict[str, str] | None = None, **
     return open_files({name: open_rows(own) for name, own in sources.items()}, **options)
 
 
-def read_all(parts: FileParts) -> list[dict[str, pa.Table]]:
-    return [read() for read in parts.reads]
-
-
 def copied(parts: FileParts) -> set[str]:
     """The tables whose rows were copied to a temporary file."""
     return {path.stem for path in parts.folder.iterdir()}
@@ -73,7 +69,7 @@ def copied(parts: FileParts) -> set[str]:
 
 def check(parts: FileParts, name: str, whole: pa.Table) -> None:
     """All rows of a user are in one part, in the order of the table; parts ascend."""
-    tables = [part[name] for part in read_all(parts)]
+    tables = [read()[name] for read in parts.reads]
     assert all(table.schema.equals(whole.schema) for table in tables)
     assert whole.num_rows == sum(map(len, tables))
     column = pa.chunked_array([c for t in (whole, *tables) for c in t["user_id"].chunks])
@@ -87,6 +83,19 @@ def check(parts: FileParts, name: str, whole: pa.Table) -> None:
     joined = pa.concat_tables(tables)
     for column in whole.column_names:
         assert joined[column].to_pylist() == expected[column].to_pylist()
+
+
+def check_all(tmp_path: Path, rows_per_part: int, copies: set[str] | None = None, **tables) -> None:
+    """Check tables, files or folders of them, and which of them are copied."""
+    sources, whole = {}, {}
+    for name, own in tables.items():
+        is_table = isinstance(own, pa.Table)
+        sources[name] = write(own, tmp_path / f"{name}.parquet") if is_table else own
+        whole[name] = read_table(sources[name])
+    with divide(sources, rows_per_part=rows_per_part) as parts:
+        assert copies is None or copied(parts) == copies
+        for name, own in whole.items():
+            check(parts, name, own)
 
 
 @pytest.mark.parametrize("order", ["shuffled", "sorted"])
@@ -108,40 +117,32 @@ def test_every_row_is_in_the_part_of_its_user(tmp_path, order):
             for _ in range(2):  # they can be read again
                 check(parts, "recs", read_table(sources["recs"]))
                 check(parts, "history", events)
-            largest = max(part["recs"].num_rows for part in read_all(parts))
-        assert largest < 1_700
+            assert max(read()["recs"].num_rows for read in parts.reads) < 1_700
 
 
 def test_a_table_that_fits_is_one_part(tmp_path):
-    table = make_table(numbers())
-    path = write(table, tmp_path / "r.parquet")
-    with divide({"recs": path}) as parts:
-        assert len(parts.reads) == 1
-        assert copied(parts) == set()
-        assert parts.reads[0]()["recs"].equals(table)
+    nothing = write(make_table(numbers(0), "string"), tmp_path / "e.parquet")
+    for path in (write(make_table(numbers()), tmp_path / "r.parquet"), nothing):
+        with divide({"recs": path}) as parts:
+            assert len(parts.reads) == 1
+            assert copied(parts) == set()
+            assert parts.reads[0]()["recs"].equals(read_table(path))
 
 
 def test_files_of_a_folder_may_differ_in_types(tmp_path):
-    users = numbers(4_000)
+    users = np.split(numbers(4_000), 4)
     for number, kind in enumerate([pa.int64(), pa.int32(), pa.uint16(), pa.int64()]):
-        rows = make_table(users[1_000 * number : 1_000 * (number + 1)])
-        ids = pa.array(users[1_000 * number : 1_000 * (number + 1)], kind)
-        rows = rows.set_column(0, "user_id", ids).select(["score", "user_id", "item_id"])
-        write(rows, tmp_path / f"{number}.parquet")
-    with divide({"recs": tmp_path}, rows_per_part=900) as parts:
-        check(parts, "recs", read_table(tmp_path))
+        rows = make_table(users[number]).set_column(0, "user_id", pa.array(users[number], kind))
+        write(rows.select(["score", "user_id", "item_id"]), tmp_path / f"{number}.parquet")
+    check_all(tmp_path, 900, recs=tmp_path)
 
 
 def test_many_small_files_in_folders_by_day(tmp_path):
-    users = numbers(600)
-    for day in range(60):
-        folder = tmp_path / f"day={day}"
-        folder.mkdir()
-        write(make_table(users[10 * day : 10 * (day + 1)], "string"), folder / "a.parquet")
-    whole = read_table(tmp_path)
-    assert "day" in whole.column_names
-    with divide({"recs": tmp_path}, rows_per_part=100) as parts:
-        check(parts, "recs", whole)
+    for day, users in enumerate(np.split(numbers(600), 60)):
+        (tmp_path / f"day={day}").mkdir()
+        write(make_table(users, "string"), tmp_path / f"day={day}" / "a.parquet")
+    assert "day" in read_table(tmp_path).column_names
+    check_all(tmp_path, 100, recs=tmp_path)
 
 
 def test_sorted_files_are_not_copied(tmp_path):
@@ -152,16 +153,14 @@ def test_sorted_files_are_not_copied(tmp_path):
         folder.mkdir()
         for number, users in enumerate(files):
             write(make_table(users), folder / f"{number}.parquet", 100)
-        with divide({"recs": folder}, rows_per_part=1_000) as parts:
-            assert copied(parts) == set()
-            check(parts, "recs", read_table(folder))
+        check_all(tmp_path, 1_000, set(), recs=folder)
 
 
-def test_one_row_group_with_everything_is_copied_once(tmp_path):
-    path = write(make_table(np.sort(numbers())), tmp_path / "r.parquet", 10_000)
-    with divide({"recs": path}, rows_per_part=1_000) as parts:
-        assert copied(parts) == {"recs"}
-        check(parts, "recs", read_table(path))
+def test_row_groups_that_do_not_tell_their_users_are_copied_once(tmp_path):
+    table = make_table(np.sort(numbers()))
+    for options in ({"row_group_size": 10_000}, {"row_group_size": 500, "write_statistics": False}):
+        pq.write_table(table, tmp_path / "r.parquet", **options)
+        check_all(tmp_path, 1_000, {"recs"}, recs=tmp_path / "r.parquet")
 
 
 def test_a_user_with_most_rows_stays_in_one_part(tmp_path):
@@ -170,22 +169,14 @@ def test_a_user_with_most_rows_stays_in_one_part(tmp_path):
         path = write(make_table(users), tmp_path / "r.parquet", 100)
         with divide({"recs": path}, rows_per_part=200) as parts:
             check(parts, "recs", read_table(path))
-            assert max(part["recs"].num_rows for part in read_all(parts)) < 4_500
+            assert max(read()["recs"].num_rows for read in parts.reads) < 4_500
 
 
-def test_empty_tables_have_an_empty_part(tmp_path):
-    nothing = write(make_table(numbers(0), "string"), tmp_path / "e.parquet")
-    recs = write(make_table(numbers(), "string"), tmp_path / "r.parquet")
-    with divide({"recs": recs, "history": nothing}, rows_per_part=1_000) as parts:
-        check(parts, "history", read_table(nothing))
-    with divide({"history": nothing}) as parts:
-        assert len(parts.reads) == 1
-        assert parts.reads[0]()["history"].equals(read_table(nothing))
-
-
-def test_a_table_in_memory_is_divided_too(tmp_path):
-    path = write(make_table(numbers()), tmp_path / "r.parquet")
+def test_empty_tables_and_tables_in_memory_are_divided_too(tmp_path):
+    nothing, recs = make_table(numbers(0), "string"), make_table(numbers(), "string")
+    check_all(tmp_path, 1_000, recs=recs, history=nothing)
     truth = make_table(numbers(300, 900, 1))
+    path = write(make_table(numbers()), tmp_path / "r.parquet")
     with divide({"recs": path, "truth": truth}, rows_per_part=1_000) as parts:
         check(parts, "truth", truth)
 
@@ -211,17 +202,9 @@ def test_files_at_an_address_are_divided(tmp_path):
         check(parts, "recs", read_table(tmp_path))
 
 
-def test_ids_without_statistics_are_read(tmp_path):
-    path = tmp_path / "r.parquet"
-    pq.write_table(make_table(np.sort(numbers())), path, row_group_size=500, write_statistics=False)
-    with divide({"recs": path}, rows_per_part=1_000) as parts:
-        assert copied(parts) == {"recs"}
-        check(parts, "recs", read_table(path))
-
-
 def refused(error: type[Exception], message: str, sources: dict[str, Path], **options) -> None:
     with pytest.raises(error, match=message), divide(sources, **options) as parts:
-        read_all(parts)
+        [read() for read in parts.reads]
 
 
 def test_bad_users_are_refused(tmp_path):

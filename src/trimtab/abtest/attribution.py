@@ -66,7 +66,7 @@ def attribute(
     owner = _find_owners(sent, *clicked, bought, session_minutes)
     columns[ORDERS] = np.bincount(owner[owner >= 0], minlength=n)
     if bought.has(REVENUE):
-        revenue = read_scores(bought, REVENUE)[0] if len(bought) else np.empty(0)
+        revenue = read_scores(bought, REVENUE) if len(bought) else np.empty(0)
         columns[REVENUE] = np.bincount(owner[owner >= 0], revenue[owner >= 0], n)
     table = sent.columns.drop_columns([TIMESTAMP] if sent.has(TIMESTAMP) else [])
     for name, values in columns.items():

@@ -4,6 +4,6 @@ A model's library is recognised by the module names of its classes; no library i
 """
 
 from trimtab.adapters.libraries import recs_from
-from trimtab.adapters.requests import UserItems, user_items
+from trimtab.adapters.numbered_lists import UserItems, user_items
 
 __all__ = ["UserItems", "recs_from", "user_items"]

@@ -6,33 +6,32 @@ factors and similarities are computed here, exactly, and need neither.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import narwhals as nw
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from trimtab.adapters.numbered_lists import (
+    Request,
     ScoredRows,
     Source,
+    as_frame,
     from_best_k,
     from_factors,
     from_matrix,
+    is_sparse,
     rank_rows,
     warn_of_missing,
     write_lists,
 )
-from trimtab.adapters.requests import Request, is_sparse
 from trimtab.arrays import Codes, Ints, Lists
 from trimtab.checks import require_fitted, require_flag, require_scipy_sparse, require_whole
 from trimtab.errors import DataError, SettingError
 from trimtab.tables.columns import ITEM, SCORE, USER, WINDOW, read_frame, read_ids, require_numbers
 from trimtab.tables.vocabulary import Vocabulary
-
-_IMPLICIT_NEEDS = "this kind of implicit model needs"
 
 
 def list_implicit(model: Any, request: Request) -> Any:
@@ -40,13 +39,17 @@ def list_implicit(model: Any, request: Request) -> Any:
     _require(model, "implicit", "a model with recommend()", "recommend")
     module = next(kind for kind in type(model).__mro__ if "recommend" in vars(kind)).__module__
     if module in [f"implicit.{unit}.matrix_factorization_base" for unit in ("cpu", "gpu")]:
-        return _list_implicit_factors(model, request)
-    if module == "implicit.nearest_neighbours":
-        return _list_implicit_neighbours(model, request)
-    matrix = request.matrix(_IMPLICIT_NEEDS)
+        factors = (model.user_factors, model.item_factors)
+        require_fitted(model, not any(part is None for part in factors))
+        users, items = (part.to_numpy() if hasattr(part, "to_numpy") else part for part in factors)
+        return _list_factors(users, items, request)  # copied from the GPU if they were there
+    n_items = None
+    if hasattr(model, "similarity"):  # of items, by which they are scored
+        require_fitted(model, model.similarity is not None)
+        n_items = model.similarity.shape[0]
+    matrix = request.matrix("this kind of implicit model needs", n_items=n_items)
 
     def query(rows: Ints, k: int) -> ScoredRows:
-        """Ask any other model, such as an approximate search or a subclass."""
         items, scores = model.recommend(
             rows, matrix[rows], N=k, filter_already_liked_items=request.exclude_known
         )
@@ -54,26 +57,6 @@ def list_implicit(model: Any, request: Request) -> Any:
         return units, items.ravel(), scores.ravel()
 
     return write_lists(from_best_k(query, *matrix.shape), request)
-
-
-def _list_implicit_factors(model: Any, request: Request) -> Any:
-    factors = (model.user_factors, model.item_factors)
-    require_fitted(model, not any(part is None for part in factors))
-    users, items = (part.to_numpy() if hasattr(part, "to_numpy") else part for part in factors)
-    return _list_factors(users, items, request)  # copied from the GPU if they were there
-
-
-def _list_implicit_neighbours(model: Any, request: Request) -> Any:
-    """Score items by the weighted sums of their similarities to the user's items."""
-    require_fitted(model, model.similarity is not None)
-    similarity = model.similarity.tocsr()
-    matrix = request.matrix(_IMPLICIT_NEEDS, n_items=similarity.shape[0])
-
-    def rows_of(rows: Ints) -> Any:
-        return matrix[rows].astype(np.float64) @ similarity
-
-    known = matrix if request.exclude_known else None
-    return write_lists(from_matrix(rows_of, matrix.shape, known, block=512), request)
 
 
 def _list_factors(users: Any, items: Any, request: Request) -> Any:
@@ -145,16 +128,14 @@ def list_lenskit(model: Any, request: Request) -> Any:
 
     candidates = None if request.exclude_known else ItemList.from_vocabulary(items)
 
-    def query_user(unit: int, user: Any, k: int) -> ScoredRows:
-        best = model.run("recommender", query=user, n=k, items=candidates)
-        scores = best.scores()
-        if scores is None:
-            raise DataError("this pipeline has no scores: pass one with a scorer")
-        numbers = best.numbers(vocabulary=items, missing="negative")
-        return np.full(len(numbers), unit), numbers, scores
-
     def query(rows: Ints, k: int) -> ScoredRows:
-        parts = [query_user(unit, user, k) for unit, user in enumerate(users.ids(rows))]
+        parts = []
+        for unit, user in enumerate(users.ids(rows)):
+            best = model.run("recommender", query=user, n=k, items=candidates)
+            if best.scores() is None:
+                raise DataError("this pipeline has no scores: pass one with a scorer")
+            numbers = best.numbers(vocabulary=items, missing="negative")
+            parts.append((np.full(len(numbers), unit), numbers, best.scores()))
         units, numbers, scores = map(np.concatenate, zip(*parts, strict=True))
         return units, numbers, scores
 
@@ -241,38 +222,27 @@ def list_engine(model: Any, request: Request) -> Any:
 
 
 class Kind(NamedTuple):
-    """A kind of model: its lists, and what to do instead of passing arguments it does not use."""
+    """A kind of model: its lists, and the arguments of `recs_from` that it does not use."""
 
     name: str
     list_model: Callable[[Any, Request], Any]
-    unused: Mapping[str, str]
+    unused: tuple[str, ...]
 
 
-def _has_ids(owner: str) -> dict[str, str]:
-    return dict.fromkeys(("user_ids", "item_ids"), f"leave it out: {owner} has the ids")
-
-
-_NO_FEATURES = dict.fromkeys(
-    ("user_features", "item_features"), "leave it out: only LightFM uses features"
-)
-_EXCLUDE_LATER = "pass the pairs to bias.apply(exclude=...)"
+_FEATURES = ("user_features", "item_features")
+_IDS = ("user_ids", "item_ids")
 _LIBRARIES = {
-    "trimtab.engines": Kind("Trimtab's engines", list_engine, {
-        **_NO_FEATURES, **_has_ids("the engine"),
-        "data": "leave it out: the engine has its events", "exclude_known": _EXCLUDE_LATER,
-    }),
-    "implicit": Kind("implicit", list_implicit, _NO_FEATURES),
-    "rectools": Kind("RecTools", list_rectools, _NO_FEATURES | _has_ids("the RecTools Dataset")),
-    "lenskit": Kind("LensKit", list_lenskit, _NO_FEATURES | _has_ids("the LensKit Dataset")),
-    "lightfm": Kind("LightFM", list_lightfm, {}),
-    "scipy.sparse": Kind("a score matrix", list_score_matrix, _NO_FEATURES),
-}  # fmt: skip
-_FACTORS = Kind("factors", list_factor_pair, _NO_FEATURES)
-_TABLE = Kind("a table", list_score_table, {
-    **_NO_FEATURES, **_has_ids("the table"),
-    "data": "leave it out: a table needs nothing else",
-    "exclude_known": f"drop those rows, or {_EXCLUDE_LATER}",
-})  # fmt: skip
+    "trimtab.engines": Kind(
+        "Trimtab's engines", list_engine, (*_FEATURES, *_IDS, "data", "exclude_known")
+    ),
+    "implicit": Kind("implicit", list_implicit, _FEATURES),
+    "rectools": Kind("RecTools, whose Dataset has the ids", list_rectools, (*_FEATURES, *_IDS)),
+    "lenskit": Kind("LensKit, whose Dataset has the ids", list_lenskit, (*_FEATURES, *_IDS)),
+    "lightfm": Kind("LightFM", list_lightfm, ()),
+    "scipy.sparse": Kind("a score matrix", list_score_matrix, _FEATURES),
+}
+_FACTORS = Kind("factors", list_factor_pair, _FEATURES)
+_TABLE = Kind("a table", list_score_table, (*_FEATURES, *_IDS, "data", "exclude_known"))
 
 
 def recs_from(
@@ -331,11 +301,12 @@ def recs_from(
         )
     given = (users, int(n), data, user_ids, item_ids, user_features, item_features, exclude_known)
     request = Request(*given)
-    for name, instead in kind.unused.items():
+    for name in kind.unused:
         value = getattr(request, name)
         if value is not None and value is not False:
             shown = "True" if value is True else f"a {type(value).__name__}"
-            raise SettingError(f"{name}={shown}: not used with {kind.name}; {instead}")
+            step = "pass the pairs to bias.apply(exclude=...)" if value is True else "leave it out"
+            raise SettingError(f"{name}={shown}: not used with {kind.name}; {step}")
     return kind.list_model(model, request)
 
 
@@ -353,5 +324,4 @@ def _find_kind(model: Any) -> Kind | None:
     parts = model if isinstance(model, tuple | list) else ()
     if [len(getattr(part, "shape", ())) for part in parts] == [2, 2]:
         return _FACTORS
-    is_table = isinstance(nw.from_native(model, pass_through=True), nw.DataFrame | nw.LazyFrame)
-    return _TABLE if is_table else None
+    return None if as_frame(model) is None else _TABLE

@@ -1,4 +1,4 @@
-"""Lists of models that number their users and items: the best items by number, as a table of ids.
+"""Models that number their users and items: what they are given, and their lists, as tables of ids.
 
 A source returns the lists of some users as codes of item ids, so that ties go to the smaller id.
 There are three: dot products of factors, rows of a sparse matrix, and libraries that only return
@@ -8,26 +8,126 @@ the best k items.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from trimtab.adapters.requests import Request
 from trimtab.arrays import Codes, Ints, Lists
+from trimtab.checks import require_scipy_sparse
 from trimtab.engines.base import code_users
 from trimtab.engines.factorization import list_factors
 from trimtab.errors import DataError, warn
 from trimtab.metrics.per_user import rank_lists
 from trimtab.progress import show_parts
-from trimtab.tables.columns import ITEM, SCORE, USER, Table, read_ids, write_frame
+from trimtab.tables.columns import ITEM, SCORE, USER, Table, read_frame, read_ids, write_frame
 from trimtab.tables.lists import find_repeat, group_scored, group_sets, merge_repeats
 from trimtab.tables.vocabulary import Vocabulary, id_column
 
 _SCORE_LIMIT = 3.4e38  # libraries mark hidden items with the lowest float32 or minus infinity
+
+
+class UserItems(NamedTuple):
+    """A matrix of how often each user bought each item, and the ids of its rows and columns."""
+
+    matrix: Any  # scipy.sparse.csr_matrix of float64, users x items
+    user_ids: Any  # id of each row, ascending: int64 array or Arrow strings
+    item_ids: Any  # id of each column, ascending
+
+
+def user_items(events: Any) -> UserItems:
+    """Return how often each user bought each item, as a sparse matrix with its ids.
+
+    Args:
+        events: user_id, item_id; other columns are ignored.
+
+    Returns:
+        `matrix`, a SciPy CSR matrix of counts, users x items; `user_ids` by row and `item_ids` by
+        column, both ascending. Pass it to `recs_from` as `data=`; it includes the ids.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> bought = user_items(pa.table({"user_id": [7, 7, 9], "item_id": ["b", "b", "a"]}))
+        >>> bought.matrix.toarray().tolist(), bought.user_ids.tolist()
+        ([[0.0, 2.0], [1.0, 0.0]], [7, 9])
+    """
+    table = read_frame(events, "events", USER, ITEM)
+    users, (user_codes,) = Vocabulary.encode(table.ids(USER))
+    items, (item_codes,) = Vocabulary.encode(table.ids(ITEM))
+    entries = (np.ones(len(table)), (user_codes, item_codes))
+    sparse = require_scipy_sparse("a sparse matrix")
+    return UserItems(sparse.csr_matrix(entries, (len(users), len(items))), users.ids, items.ids)
+
+
+@dataclass
+class Request:
+    """The arguments of `recs_from`, without the model; ids of `UserItems` where none were given."""
+
+    users: Any | None
+    n: int
+    data: Any | None
+    user_ids: Any | None
+    item_ids: Any | None
+    user_features: Any | None
+    item_features: Any | None
+    exclude_known: bool
+
+    def __post_init__(self) -> None:
+        if isinstance(self.data, UserItems):
+            self.user_ids = self.data.user_ids if self.user_ids is None else self.user_ids
+            self.item_ids = self.data.item_ids if self.item_ids is None else self.item_ids
+            self.data = self.data.matrix
+
+    def matrix(self, what: str, n_users: int | None = None, n_items: int | None = None) -> Any:
+        """Return `data` as a CSR matrix, users x items; raise if it is missing or misshapen."""
+        if self.data is None:
+            raise DataError(
+                f"data=None: {what} the user-item matrix that the model was trained on; pass a "
+                f"scipy.sparse matrix or trimtab.user_items(events)"
+            )
+        if not is_sparse(self.data):
+            raise DataError(
+                f"data is a {type(self.data).__name__}: it must be a scipy.sparse matrix, users x "
+                f"items; pass trimtab.user_items(events)"
+            )
+        shape = tuple(self.data.shape)
+        if shape != (n_users or shape[0], n_items or shape[1]):
+            raise DataError(
+                f"data has {shape[0]} users and {shape[1]} items, but the model has {n_users} and "
+                f"{n_items}; pass the matrix that the model was trained on"
+            )
+        return require_scipy_sparse("a sparse matrix").csr_matrix(self.data)
+
+    def known_matrix(self, n_users: int, n_items: int) -> Any | None:
+        """Return the matrix of items that users already have, or None if they may stay."""
+        if self.data is None and not self.exclude_known:
+            return None
+        matrix = self.matrix("exclude_known=True needs", n_users, n_items)
+        return matrix if self.exclude_known else None
+
+    def dataset(self, library: str, name: str, *parts: str) -> tuple[Any, ...]:
+        """Return attributes of a library's dataset; raise if `data` is missing or something else.
+
+        Args:
+            library: which models need it, as in "RecTools models".
+            name: its class.
+            parts: the attributes.
+        """
+        if not all(hasattr(self.data, part) for part in parts):
+            given = "missing" if self.data is None else f"a {type(self.data).__name__}"
+            raise DataError(f"data is {given}: {library} need their training dataset, a {name}")
+        return tuple(getattr(self.data, part) for part in parts)
+
+
+def is_sparse(value: Any) -> bool:
+    """Return whether a value is a SciPy sparse matrix or array, without importing SciPy."""
+    return any(kind.__module__.startswith("scipy.sparse") for kind in type(value).__mro__)
+
+
+# Lists --------------------------------------------------------------------------------------------
 
 
 def _read_numbered(
@@ -55,17 +155,6 @@ def _read_numbered(
         repeated = found[np.bincount(codes).argmax()]
         raise DataError(f"{name} has {repeated} more than once; ids must be distinct")
     return Vocabulary(found.ids, "the model", column), codes
-
-
-def find_users(known: Vocabulary, users: Any | None) -> Codes:
-    """Return the codes of the given users, ascending; a warning counts the unknown ones."""
-    if users is not None and len(known) == 0:  # ids of any type
-        n_users = len(pc.unique(read_ids(users, "users", USER)))
-        warn_of_missing(n_users, n_users, "the model has no users")
-        return np.empty(0, np.int32)
-    _, codes = code_users(users, known)
-    warn_of_missing(int((codes < 0).sum()), len(codes), "the model does not know them")
-    return codes[codes >= 0]
 
 
 def warn_of_missing(n_missing: int, n_users: int, reason: str) -> None:
@@ -132,7 +221,7 @@ def from_factors(users: NDArray[Any], items: NDArray[Any], known: Any | None) ->
 
 
 def from_matrix(
-    rows_of: Callable[[Ints], Any], shape: tuple[int, int], known: Any | None, block: int = 1024
+    rows_of: Callable[[Ints], Any], shape: tuple[int, int], known: Any | None
 ) -> Source:
     """Return a source of the explicit entries of a sparse matrix of scores.
 
@@ -140,7 +229,6 @@ def from_matrix(
         rows_of: user numbers to a CSR matrix with one row per user.
         shape: numbers of users and items.
         known: user-item matrix of items to leave out.
-        block: users whose rows fit into memory together.
     """
 
     def lists(rows: Ints, n: int, item_codes: Codes) -> Lists:
@@ -153,7 +241,7 @@ def from_matrix(
             scores = np.where(np.isin(*pairs), np.nan, scores)
         return rank_rows((units, numbers, scores), item_codes, len(rows), n)
 
-    return Source(*shape, block, lists)
+    return Source(*shape, 1024, lists)
 
 
 def _entries(matrix: Any) -> tuple[Ints, NDArray[Any]]:
@@ -201,7 +289,9 @@ def write_lists(source: Source, request: Request, like: Table | None = None) -> 
     """Return the lists of the requested users, as the type of frame of `like` or of the users."""
     users, user_codes = _read_numbered(request.user_ids, source.n_users, "user_ids", USER)
     items, item_codes = _read_numbered(request.item_ids, source.n_items, "item_ids", ITEM)
-    wanted = find_users(users, request.users)
+    _, codes = code_users(request.users, users)
+    wanted = codes[codes >= 0]
+    warn_of_missing(len(codes) - len(wanted), len(codes), "the model does not know them")
     rows, n = np.argsort(user_codes)[wanted], min(request.n, source.n_items)
     block = source.users_per_block
     starts = range(0, len(rows) if n else 0, block)
@@ -221,12 +311,14 @@ def write_lists(source: Source, request: Request, like: Table | None = None) -> 
 
 def _as_frame_of(columns: dict[str, Any], users: Any | None) -> Any:
     """Return columns as the type of frame of `users`, or as an Arrow table."""
-    table = pa.table(columns)
-    given = None if users is None else nw.from_native(users, pass_through=True)
-    if not isinstance(given, nw.DataFrame | nw.LazyFrame):
+    table, given = pa.table(columns), as_frame(users)
+    if given is None:
         return table
-    backend = given.implementation
-    if not (backend.is_pandas_like() or backend.is_polars() or backend.is_pyarrow()):
-        return table
-    eager = nw.from_arrow(table, backend=backend)
+    eager = nw.from_arrow(table, backend=given.head(0).lazy().collect().implementation)
     return (eager.lazy() if isinstance(given, nw.LazyFrame) else eager).to_native()
+
+
+def as_frame(given: Any) -> nw.DataFrame[Any] | nw.LazyFrame[Any] | None:
+    """Return any data frame as one of narwhals; None for anything else."""
+    frame = nw.from_native(given, pass_through=True)
+    return frame if isinstance(frame, nw.DataFrame | nw.LazyFrame) else None

@@ -49,7 +49,6 @@ from trimtab.tables.times import (
     is_epoch_type,
     microseconds,
     parse_epochs,
-    require_calendar,
 )
 from trimtab.tables.vocabulary import Vocabulary, plain_type
 
@@ -367,7 +366,6 @@ def _time_bounds(recent: Table) -> tuple[Any, Any]:
             column = parse_epochs(column, recent.name, TIMESTAMP)
         except DataError:  # other numbers matter only where times are needed
             return None, None
-    require_calendar(column, recent.name, recent.own_name(TIMESTAMP))
     times = read_times(replace(recent, columns=pa.table({TIMESTAMP: column})))
     places = (int(times.argmin()), int(times.argmax()))
     first, last = ((int(times[place]), str(column[place].as_py())) for place in places)

@@ -242,15 +242,9 @@ class _Timeline:
         """Return the sales of a history without users."""
         times, weights = self._shared_times, None
         if history.has(WEIGHT):
-            weights, _ = read_scores(history, WEIGHT)
-            weights = plan.event_scale.as_sales(weights)
+            weights = plan.event_scale.as_sales(read_scores(history, WEIGHT))
         if history.has(COUNT):
-            weights, lowest = read_scores(history, COUNT)
-            if lowest < 0:
-                raise DataError(
-                    f"column '{COUNT}' of history has {lowest:g}: counts must be at least 0; drop "
-                    f"those rows"
-                )
+            weights = read_scores(history, COUNT, "counts must be at least 0; drop those rows")
             weights = np.rint(weights * 2.0**20) / 2.0**20  # sums of such fractions are exact
         events = Events(items, None, times, weights)
         if times is not None and self.newest is not None:

@@ -12,13 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from trimtab.arrays import Codes, Floats, Ints, Lists, Sets
+from trimtab.arrays import Codes, Floats, Lists, Sets
 from trimtab.checks import require_columns, require_k
 from trimtab.errors import DataError, warn
 from trimtab.metrics.intervals import lift_intervals
 from trimtab.metrics.per_user import (
     ALL_METRICS,
-    EventWeights,
     UnitMetrics,
     largest_weights,
     lift,
@@ -37,7 +36,6 @@ from trimtab.tables.columns import (
     USER,
     WEIGHT,
     WINDOW,
-    Table,
     read_frame,
     read_scores,
 )
@@ -96,8 +94,8 @@ def evaluate(
         >>> evaluate(other, truth, k=2, baseline=topk)["mrr_lift"]
         1.0
     """
-    lists = {"topk": topk} if baseline is None else {"topk": topk, "baseline": baseline}
-    return finish(judge(lists, truth, k, weight), weights, history)
+    tables = {"topk": topk} if baseline is None else {"topk": topk, "baseline": baseline}
+    return finish(judge({**tables, "truth": truth}, k, weight), weights, history)
 
 
 @packable
@@ -139,22 +137,19 @@ class Judged(NamedTuple):
         )
 
 
-def judge(
-    lists: Mapping[str, Any], truth: Any, k: int, weight: str | None, is_part: bool = False
-) -> Judged:
+def judge(tables: Mapping[str, Any], k: int, weight: str | None, is_part: bool = False) -> Judged:
     """Judge the lists of some users.
 
     Args:
-        lists: tables of lists by name: "topk" and perhaps "baseline".
-        truth: purchases of the same users.
+        tables: of lists, "topk" and perhaps "baseline", and "truth": purchases of the same users.
         k: slots.
         weight: column of `truth` that purchases count by; None: all alike.
         is_part: whether there may be other users, so that tables may have no rows.
     """
-    coded = _code_tables(lists, truth, k, weight, is_part)
+    coded = _code_tables(tables, k, weight, is_part)
     buys = np.diff(coded.bought.indptr) > 0
     buyers = coded.units.columns(np.flatnonzero(buys))
-    buyers[WEIGHT] = coded.weights.heaviest[buys]
+    buyers[WEIGHT] = coded.heaviest[buys]
     items, lowest, counts = {ITEM: coded.items.ids}, {}, {_SKIPPED: int(np.sum(~buys))}
     has_list = np.stack([np.diff(top.indptr) > 0 for top in coded.lists.values()])
     for (name, top), listed in zip(coded.lists.items(), has_list, strict=True):
@@ -167,12 +162,6 @@ def judge(
             lowest[name] = [pa.array(column)[0].as_py() for column in ids]
     counts[_MISSING] = int(np.sum(has_list.any(axis=0) & ~has_list.all(axis=0) & buys))
     return Judged(pa.table(buyers), pa.table(items), lowest, counts)
-
-
-def judge_part(part: Mapping[str, pa.Table], k: int, weight: str | None) -> Judged:
-    """Judge a part of the users; tables of lists, and "truth"."""
-    lists = {name: part[name] for name in part if name != "truth"}
-    return judge(lists, part["truth"], k, weight, is_part=True)
 
 
 def finish(
@@ -191,13 +180,14 @@ def finish(
             f"column '{weight}' of truth is 0 in every row: at least one event must have a weight "
             f"above 0"
         )
-    units, order = _sort_buyers(judged.buyers)
-    _require_common_users(judged, units.label(order[0]))
-    unit_weights: Floats = judged.buyers[WEIGHT].to_numpy()
+    units, (rows,) = encode_units(read_frame(judged.buyers, "topk", USER, optional=(WINDOW,)))
+    order = np.argsort(rows)
+    _require_common_users(judged, units.label(0))
+    unit_weights: Floats = judged.buyers[WEIGHT].to_numpy()[order]
     if weights is not None:
         every = np.ones(len(units), bool)
         unit_weights = unit_weights * read_weights(weights, units, every, "topk")
-    unit_weights, users = _over_largest(unit_weights)[order], units.user_codes[order]
+    unit_weights, users = _over_largest(unit_weights), units.user_codes
     figures: dict[str, dict[str, float]] = {}
     sums: list[Any] = []  # of each metric, by [user, metric]
     for name, by_item in _judge_items(judged, history).items():
@@ -244,11 +234,11 @@ def evaluate_units(topk: Any, truth: Any, k: int = 10, weight: str | None = None
 
     `topk` may be empty or share no user with `truth`; the metrics are 0 then.
     """
-    coded = _code_tables({"topk": topk}, truth, k, weight, is_part=True)
+    coded = _code_tables({"topk": topk, "truth": truth}, k, weight, is_part=True)
     top, buys = coded.lists["topk"], np.diff(coded.bought.indptr) > 0
     return UnitEvaluation(
         UnitMetrics(*(values[buys] for values in coded.measure("topk", k))),
-        _over_largest(coded.weights.heaviest[buys]),
+        _over_largest(coded.heaviest[buys]),
         top.items[np.repeat(buys, np.diff(top.indptr))],
         coded.bought,
         len(coded.items),
@@ -265,25 +255,29 @@ class _Coded(NamedTuple):
     items: Vocabulary
     lists: dict[str, Lists]  # the first k, in rank order
     bought: Sets
-    weights: EventWeights
+    relevance: Floats  # of each purchase, over the heaviest of its unit
+    heaviest: Floats  # weight, by unit; 1 for a unit that bought nothing
 
     def measure(self, name: str, k: int) -> UnitMetrics:
         """Return the metrics of each unit with the lists of one table."""
-        return unit_metrics(self.lists[name], self.bought, k, self.weights.relevance)
+        return unit_metrics(self.lists[name], self.bought, k, self.relevance)
 
 
-def _code_tables(
-    lists: Mapping[str, Any], truth: Any, k: int, weight: str | None, is_part: bool
-) -> _Coded:
+def _code_tables(given: Mapping[str, Any], k: int, weight: str | None, is_part: bool) -> _Coded:
     require_k(k)
     tables = [
         read_frame(frame, name, USER, ITEM, optional=(RANK, SCORE, WINDOW), may_be_empty=is_part)
-        for name, frame in lists.items()
+        for name, frame in given.items()
+        if name != "truth"
     ]
     for table in tables:
         if not table.has(RANK):
             require_columns(table.name, table.columns.column_names, [SCORE], table.own)
-    bought, weights = _read_truth(truth, weight, is_part)
+    needed = dict.fromkeys((USER, ITEM) if weight is None else (USER, ITEM, weight))
+    bought = read_frame(given["truth"], "truth", *needed, optional=(WINDOW,), may_be_empty=is_part)
+    weights = None
+    if weight is not None and len(bought):
+        bought, weights = read_event_weights(bought, weight, is_part)
     units, unit_codes = encode_units(*tables, bought)
     items, item_codes = Vocabulary.encode(*(table.ids(ITEM) for table in (*tables, bought)))
     sets = group_sets(unit_codes[-1], item_codes[-1], len(units))
@@ -292,31 +286,13 @@ def _code_tables(
         each = largest_weights(unit_codes[-1], item_codes[-1], weights)
     ranked = {}
     for table, rows, codes in zip(tables, unit_codes, item_codes, strict=False):
-        height = -read_scores(table, RANK)[0] if table.has(RANK) else read_scores(table, SCORE)[0]
+        height = -read_scores(table, RANK) if table.has(RANK) else read_scores(table)
         scored = group_scored(rows, codes, height, len(units))
         ranked[table.name] = rank_lists(scored, k, np.zeros(len(items)))
-    return _Coded(units, items, ranked, sets, weigh_purchases(sets, each))
-
-
-def _read_truth(truth: Any, weight: str | None, is_part: bool) -> tuple[Table, Floats | None]:
-    """Return the purchases, and their weights if they count by a column."""
-    needed = dict.fromkeys((USER, ITEM) if weight is None else (USER, ITEM, weight))
-    table = read_frame(truth, "truth", *needed, optional=(WINDOW,), may_be_empty=is_part)
-    if weight is None or not len(table):
-        return table, None
-    return read_event_weights(table, weight, is_part)
+    return _Coded(units, items, ranked, sets, *weigh_purchases(sets, each))
 
 
 # All users together ------------------------------------------------------------------------------
-
-
-def _sort_buyers(buyers: pa.Table) -> tuple[Units, Ints]:
-    """Return the users and windows of buyers, and their order by user and window."""
-    users, (by_user,) = Vocabulary.encode(id_column("topk", USER, buyers[USER]))
-    if WINDOW not in buyers.column_names:
-        return Units(users.ids, by_user, None, None), np.argsort(by_user)
-    windows, (by_window,) = Vocabulary.encode(id_column("topk", WINDOW, buyers[WINDOW]))
-    return Units(users.ids, by_user, windows.ids, by_window), np.lexsort((by_window, by_user))
 
 
 def _require_common_users(judged: Judged, buyer: str) -> None:
@@ -337,36 +313,24 @@ def _over_largest(weights: Floats) -> Floats:
 
 def _judge_items(judged: Judged, history: Any | None) -> dict[str, dict[str, float]]:
     """Return coverage, and with a history novelty, by table of lists."""
-    columns, past = [id_column("topk", ITEM, judged.items[ITEM])], None
+    columns, counts = [id_column("topk", ITEM, judged.items[ITEM])], None
     if history is not None:
         past = read_frame(history, "history", ITEM, optional=(COUNT,))
         columns.append(past.ids(ITEM))
+        rule = "counts must be at least 0; drop those rows"
+        counts = read_scores(past, COUNT, rule) if past.has(COUNT) else np.ones(len(past))
     items, codes = Vocabulary.encode(*columns)
     found = {}
     for name in judged.names:
         shown = np.bincount(codes[0], judged.items[name].to_numpy(), minlength=len(items))
         found[name] = {"coverage": int(np.count_nonzero(shown)) / len(shown)}
-        if past is not None:
-            sales = _count_sales(past, codes[1], len(items))
+        if counts is not None:
+            order = np.argsort(counts)  # the same digits for any order of rows
+            sales = np.bincount(codes[1][order], counts[order], minlength=len(items))
             bits = np.log2(max(float(sales.sum()), 1.0)) - np.log2(np.maximum(sales, 1.0))
             n_slots = int(shown.sum())
-            novelty = float((shown * bits).sum()) / n_slots if n_slots else np.nan
-            found[name]["novelty"] = novelty
+            found[name]["novelty"] = float((shown * bits).sum()) / n_slots if n_slots else np.nan
     return found
-
-
-def _count_sales(history: Table, items: Codes, n_items: int) -> Floats:
-    """Return the sales of each item, the same digits for any order of rows."""
-    counts, lowest = np.ones(len(items)), 1.0
-    if history.has(COUNT):
-        counts, lowest = read_scores(history, COUNT)
-    if lowest < 0:
-        raise DataError(
-            f"column '{COUNT}' of history has {lowest:g}: counts must be at least 0; drop those "
-            f"rows"
-        )
-    order = np.argsort(counts)
-    return np.bincount(items[order], counts[order], minlength=n_items).astype(np.float64)
 
 
 def _lifts(

@@ -29,7 +29,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple, overload
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -142,13 +142,12 @@ def unit_metrics(
         return UnitMetrics(*map(np.divide, sums, best))
 
 
-def best_sums(indptr: Ints, relevance: Floats, k: int) -> tuple[Floats, Floats, Floats]:
+def best_sums(indptr: Ints, relevance: Floats, k: int) -> Floats:
     """Return the best sums that ACC, AP and NDCG are made of: of what was bought, best first."""
     if np.any(relevance != relevance[:1]):
         units = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
         relevance = relevance[np.lexsort((-relevance, units))]
-    total, precisions, gained, *_ = _sum_lists(indptr, relevance, k)
-    return total, precisions, gained
+    return _sum_lists(indptr, relevance, k)[:3]
 
 
 def _sum_lists(indptr: Ints, relevance: Floats, k: int) -> Floats:
@@ -169,13 +168,7 @@ def weighted_mean(values: Floats, weights: Floats) -> float:
     return total / weight if weight > 0 else math.nan
 
 
-@overload
-def lift(value: float, baseline: float) -> float: ...
-@overload
-def lift(value: Floats, baseline: Floats) -> Floats: ...
-
-
-def lift(value: Floats | float, baseline: Floats | float) -> Floats | float:
+def lift(value: Any, baseline: Any) -> Any:
     """Return the relative gain over the baseline, value / baseline - 1; nan if the baseline is 0.
 
     Example:
@@ -208,9 +201,8 @@ def coverage(
         >>> coverage([4, 4, 1, 2], [2, 2, 4, 0], n_items=5, sizes=(1, 2, 3))
         {1: 0, 2: 0, 3: 2}
     """
-    covered_from = np.maximum(
-        *(_popularity_ranks(items, n_items) for items in (recommended_items, bought_items))
-    )
+    ranks = (_popularity_ranks(items, n_items) for items in (recommended_items, bought_items))
+    covered_from = np.maximum(*ranks)
     return {size: int(np.count_nonzero(covered_from < size)) for size in sizes}
 
 
@@ -255,13 +247,6 @@ def _item_counts(items: ArrayLike, n_items: int) -> Ints:
 # Weights of events --------------------------------------------------------------------------------
 
 
-class EventWeights(NamedTuple):
-    """The weights of what units bought."""
-
-    relevance: Floats  # of each purchase, over the heaviest of its unit
-    heaviest: Floats  # by unit; 1 for a unit that bought nothing
-
-
 def drop_weightless(events: Table) -> tuple[Table, Floats | None]:
     """Return events of some users without those of weight 0, and the weights if there are any."""
     if not events.has(WEIGHT):
@@ -283,20 +268,15 @@ def read_event_weights(table: Table, column: str, is_part: bool = False) -> tupl
         is_part: whether there may be other events, so that none of these needs to count.
     """
     require_columns(table.name, table.columns.column_names, [column])
-    weights, lowest = read_scores(table, column)
-    name = table.own_name(column)
-    if lowest < 0:
-        raise DataError(
-            f"column '{name}' of {table.name} has {lowest:g}: the weight of an event must be at "
-            f"least 0; fix or drop such rows"
-        )
+    rule = "the weight of an event must be at least 0; fix or drop such rows"
+    weights = read_scores(table, column, rule)
     counting = weights > 0
     if counting.all():
         return table, weights
     if not (counting.any() or is_part):
         raise DataError(
-            f"column '{name}' of {table.name} is 0 in every row: at least one event must have a "
-            f"weight above 0"
+            f"column '{table.own_name(column)}' of {table.name} is 0 in every row: at least one "
+            f"event must have a weight above 0"
         )
     return replace(table, columns=table.columns.filter(pa.array(counting))), weights[counting]
 
@@ -316,8 +296,10 @@ def largest_weights(units: Codes, items: Codes, weights: Floats) -> Floats:
     return largest
 
 
-def weigh_purchases(bought: Sets, weights: Floats) -> EventWeights:
-    """Return how much each purchase counts.
+def weigh_purchases(bought: Sets, weights: Floats) -> tuple[Floats, Floats]:
+    """Return the relevance of each purchase, and the heaviest weight of each unit.
+
+    The relevance is the weight over the heaviest of the unit; a unit without purchases has 1.
 
     Args:
         bought: items by unit.
@@ -328,7 +310,7 @@ def weigh_purchases(bought: Sets, weights: Floats) -> EventWeights:
     buys = lengths > 0
     if buys.any():
         heaviest[buys] = np.maximum.reduceat(weights, bought.indptr[:-1][buys])
-    return EventWeights(in_quanta(weights / np.repeat(heaviest, lengths)), heaviest)
+    return in_quanta(weights / np.repeat(heaviest, lengths)), heaviest
 
 
 def in_quanta(numbers: Floats) -> Floats:

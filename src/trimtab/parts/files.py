@@ -25,8 +25,7 @@ from trimtab.parts.packing import pack, unpack
 from trimtab.tables.columns import USER, ColumnMap, GivenColumns, own_names
 from trimtab.tables.files import first_line, is_csv, read_table, write_atomically
 from trimtab.tables.rows import BATCH_ROWS, ParquetRows, Rows, TableRows
-from trimtab.tables.user_ranges import UserRanges
-from trimtab.tables.vocabulary import IdColumn, id_column, require_same_id_type
+from trimtab.tables.vocabulary import IdColumn, UserRanges, id_column, require_same_id_type
 
 ROWS_PER_PART = 10_000_000
 _MOST_PARTS = 10_000

@@ -28,8 +28,7 @@ from trimtab.checks import require_columns
 from trimtab.errors import DataError, TrimtabError, TrimtabWarning
 from trimtab.parts.packing import pack, unpack
 from trimtab.tables.columns import USER
-from trimtab.tables.user_ranges import UserRanges
-from trimtab.tables.vocabulary import id_column, require_same_id_type
+from trimtab.tables.vocabulary import UserRanges, id_column, require_same_id_type
 
 _ROWS = "part int, place int, data binary, problem string"
 _ROW_TYPES = pa.schema({"part": "i4", "place": "i4", "data": "binary", "problem": "string"})

@@ -23,7 +23,7 @@ from trimtab.errors import DataError, RefusedError, StoreError, warn
 from trimtab.replay.shop import are_csv, read_files
 from trimtab.tables.columns import TRAINED_UNTIL, ColumnMap, own_names
 from trimtab.tables.files import is_csv
-from trimtab.tables.places import Address, Place, cannot_read
+from trimtab.tables.places import Address, Place
 from trimtab.tables.times import (
     as_datetime,
     as_utc,
@@ -254,10 +254,7 @@ def _identify(path: Place) -> Iterator[str]:
 def _identify_remote(folder: Address) -> Iterator[str]:
     from pyarrow.fs import FileSelector
 
-    where = FileSelector(folder.path, recursive=True) if folder.is_dir() else [folder.path]
-    try:
-        found = folder.filesystem.get_file_info(where)
-    except (OSError, pa.ArrowException) as error:
-        raise cannot_read(folder, error) from error
+    path, _ = folder.location
+    found = folder.look_up(FileSelector(path, recursive=True) if folder.is_dir() else [path])
     files = [(info.path, info.size, info.mtime_ns or 0) for info in found if info.is_file]
     yield from (f"{name} {size} {changed}\n" for name, size, changed in sorted(files))

@@ -20,7 +20,7 @@ from typing import Any, Protocol, Self
 import pyarrow as pa
 
 from trimtab.adapters.libraries import can_read, recs_from
-from trimtab.adapters.requests import user_items
+from trimtab.adapters.numbered_lists import user_items
 from trimtab.engines.base import Engine
 from trimtab.errors import DataError, SettingError, TrimtabError, TrimtabWarning
 from trimtab.tables.columns import ITEM, SCORE, USER, read_frame

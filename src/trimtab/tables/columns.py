@@ -105,17 +105,15 @@ class ColumnMap:
         if not self.own:
             return table
         found = self.find(table.column_names)
-        places, renamed = [], []
-        for place, own in enumerate(table.column_names):
-            targets = [name for name, source in found.items() if source == own]
-            if not targets and own not in found:
-                targets = [own]
-            places += [place] * len(targets)
-            renamed += targets
+        pairs = [
+            (place, name)
+            for place, own in enumerate(table.column_names)
+            for name in [name for name in found if found[name] == own] or {own}.difference(found)
+        ]
+        picked = table.select([place for place, _ in pairs]).rename_columns([n for _, n in pairs])
         missing = {name: own[0] for name, own in self.own.items() if name not in table.column_names}
         remembered = json.dumps({**missing, **found}).encode()
-        metadata = {**(table.schema.metadata or {}), _KEY: remembered}
-        return table.select(places).rename_columns(renamed).replace_schema_metadata(metadata)
+        return picked.replace_schema_metadata({**(table.schema.metadata or {}), _KEY: remembered})
 
     def warn_of_unused(self, tables: Sequence[Any], but: Collection[str] = ()) -> None:
         """Warn of mapped columns that none of the tables has; it is probably a spelling mistake.
@@ -124,8 +122,7 @@ class ColumnMap:
             tables: renamed tables; None counts as none.
             but: Trimtab's names of columns that are read elsewhere.
         """
-        given = [table for table in tables if table is not None]
-        used = {name for table in given for name in own_names(table) if name in table.column_names}
+        used = {name for table in tables for name in own_names(table) if name in table.column_names}
         for name, own in self.own.items():
             if name not in used and name not in but:
                 listed = "' or '".join(own)
@@ -272,23 +269,27 @@ def require_numbers(table: Table, column: str = SCORE) -> None:
         )
 
 
-def read_scores(table: Table, column: str = SCORE, copy: bool = True) -> tuple[Floats, float]:
-    """Return a column of finite numbers as float64, and the smallest of them.
+def read_scores(table: Table, column: str = SCORE, below_zero: str = "") -> Floats:
+    """Return a column of finite numbers as float64.
 
-    Without a copy the array is read-only, and may be the caller's own.
+    Args:
+        table: with the column.
+        column: to read.
+        below_zero: the rule that numbers below 0 break, for the error; "" if they may be.
     """
-    require_no_nulls(table.name, table.own_name(column), table.columns[column])
+    name = table.own_name(column)
+    require_no_nulls(table.name, name, table.columns[column])
     require_numbers(table, column)
-    values: Floats = as_read_only(table.columns[column].cast(pa.float64(), safe=False))
-    if len(values) == 0:
-        return values.copy(), 0.0
-    bad = int(np.argmin(np.isfinite(values)))
-    if not np.isfinite(values[bad]):
+    values: Floats = as_read_only(table.columns[column].cast(pa.float64(), safe=False)).copy()
+    bad = np.flatnonzero(~np.isfinite(values))
+    if len(bad):
         raise DataError(
-            f"column '{table.own_name(column)}' of {table.name} has {values[bad]} in row {bad} "
-            f"(from 0): it must be finite; fix or drop such rows"
+            f"column '{name}' of {table.name} has {values[bad[0]]} in row {bad[0]} (from 0): it "
+            f"must be finite; fix or drop such rows"
         )
-    return values.copy() if copy else values, float(values.min())
+    if below_zero and values.min(initial=0.0) < 0:
+        raise DataError(f"column '{name}' of {table.name} has {values.min():g}: {below_zero}")
+    return values
 
 
 def read_ids(values: Any, name: str, column: str) -> pa.ChunkedArray:

@@ -28,15 +28,15 @@ from trimtab.tables.columns import (
 from trimtab.tables.places import Place, as_place, open_stream, require_local
 from trimtab.tables.rows import (
     ParquetRows,
-    not_readable,
+    reading,
     require_distinct_columns,
     require_existing,
 )
 from trimtab.tables.vocabulary import is_text, plain_type
 
 ID_COLUMNS = (USER, ITEM, WINDOW, "email_id", "session_id")
-_WHOLE_NUMBER = r"^(0|-?[1-9][0-9]{0,18})$"
-_COMMA_NUMBER = r"^-?[0-9]+(,[0-9]+)?$"
+_WHOLE_NUMBER = r"^(0|-?[1-9][0-9]{0,18})$"  # 007 is text
+_COMMA_NUMBER = r"^-?[0-9]+(,[0-9]+)?$"  # as where semicolons separate columns
 _SEPARATORS = (",", ";", "\t", "|")
 _MOST_HEADER = 1 << 16  # bytes
 _FORMULA_START = r"^([=+\-@\t\r])"  # a spreadsheet may run what follows
@@ -105,12 +105,10 @@ def read_table(
     if not is_csv(place):
         return ParquetRows(place, wanted, needed, names).read()
     require_existing(place)
-    try:
+    with reading(place, "CSV"):
         table = _read_csv(
             place, {*ID_COLUMNS, *(o for c in ID_COLUMNS for o in names.own.get(c, ()))}
         )
-    except Exception as error:  # a damaged file can cause any error in its reader
-        raise not_readable(place, error, "CSV") from error
     require_distinct_columns(place, table.column_names)
     table = names.rename(table)
     require_columns(str(place), table.column_names, needed, own_names(table))
@@ -220,25 +218,19 @@ def _read_csv(place: Place, ids: Collection[str]) -> pa.Table:
     with open_stream(place) as stream:
         table = csv.read_csv(stream, None, csv.ParseOptions(delimiter=separator), options)
     for at, name in enumerate(table.column_names):
+        column = table.column(at)
         if name in ids:
-            table = table.set_column(at, name, _parse_ids(table.column(at)))
-        elif separator == ";" and is_text(table.column(at).type):
-            table = table.set_column(at, name, _parse_decimal_commas(table.column(at)))
+            table = table.set_column(at, name, _parse(column, _WHOLE_NUMBER, pa.int64()))
+        elif separator == ";" and is_text(column.type):
+            table = table.set_column(at, name, _parse(column, _COMMA_NUMBER, pa.float64()))
     return table
 
 
-def _parse_decimal_commas(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return numbers if all texts are like '0,5' or '3', as where semicolons separate columns."""
-    if not pc.all(pc.match_substring_regex(column, _COMMA_NUMBER)).as_py():
-        return column
-    return pc.replace_substring(column, ",", ".").cast(pa.float64())
-
-
-def _parse_ids(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return integers if all ids are plain whole numbers ('007' is not), else text."""
-    if len(column) and pc.all(pc.match_substring_regex(column, _WHOLE_NUMBER)).as_py():
+def _parse(column: pa.ChunkedArray, pattern: str, kind: pa.DataType) -> pa.ChunkedArray:
+    """Return texts as numbers if all of them are written in one way, else as they are."""
+    if len(column) and pc.all(pc.match_substring_regex(column, pattern)).as_py():
         with contextlib.suppress(pa.ArrowInvalid):  # more than 64 bits
-            return column.cast(pa.int64())
+            return pc.replace_substring(column, ",", ".").cast(kind)
     return column
 
 

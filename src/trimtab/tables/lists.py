@@ -14,7 +14,7 @@ from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets, read_only
 from trimtab.checks import DUPLICATES, require_choice
 from trimtab.errors import DataError, warn
 from trimtab.tables.columns import ITEM, SCORE, USER, WEIGHT, WINDOW, Table, read_frame, read_scores
-from trimtab.tables.vocabulary import IdColumn, Vocabulary, gather, id_column, require_codable
+from trimtab.tables.vocabulary import IdColumn, Vocabulary, gather, id_column
 from trimtab.threads import run_ranges
 
 
@@ -56,18 +56,11 @@ class CodedRecs:
 
 
 def read_lists(recs: Any, unlisted: str, duplicates: str) -> CodedRecs:
-    """Return recommendations as lists of codes; the scores may be the caller's, read-only."""
+    """Return recommendations as lists of codes."""
     table = read_frame(recs, "recs", USER, ITEM, SCORE, optional=(WINDOW,))
-    runs = find_runs(table)
+    units, (unit_codes,) = encode_units(table)
     items, (item_codes,) = Vocabulary.encode(table.ids(ITEM))
-    if runs is None:
-        units, (unit_codes,) = encode_units(table)
-        lists = code_lists(table, unit_codes, item_codes, units, items.ids, unlisted, duplicates)
-    else:
-        units, indptr = runs
-        scores = _read_scores(table, unlisted, duplicates, copy=False)
-        in_order = Lists(indptr, item_codes, scores)
-        lists = _each_item_once(in_order, table, units, items.ids, duplicates)
+    lists = code_lists(table, unit_codes, item_codes, units, items.ids, unlisted, duplicates)
     return CodedRecs(table, units, items.ids, lists)
 
 
@@ -76,25 +69,10 @@ def code_lists(
     unlisted: str, duplicates: str,
 ) -> Lists:  # fmt: skip
     """Return lists by unit, each item once; raise for bad scores or repeats."""
-    scores = _read_scores(table, unlisted, duplicates)
-    lists = group_scored(unit_codes, item_codes, scores, len(units))
-    return _each_item_once(lists, table, units, item_ids, duplicates)
-
-
-def _read_scores(table: Table, unlisted: str, duplicates: str, copy: bool = True) -> Floats:
     require_choice("duplicates", duplicates, DUPLICATES)
-    scores, lowest = read_scores(table, SCORE, copy)
-    if unlisted == "zero" and lowest < 0:
-        raise DataError(
-            f"column '{table.own_name(SCORE)}' of recs has {lowest:g}: unlisted='zero' needs "
-            f"scores of at least 0; shift the scores or use unlisted='never'"
-        )
-    return scores
-
-
-def _each_item_once(
-    lists: Lists, table: Table, units: Units, item_ids: Any, duplicates: str
-) -> Lists:
+    rule = "unlisted='zero' needs scores of at least 0; shift the scores or use unlisted='never'"
+    scores = read_scores(table, SCORE, rule if unlisted == "zero" else "")
+    lists = group_scored(unit_codes, item_codes, scores, len(units))
     repeated = find_repeat(lists, len(item_ids))
     if repeated is None:
         return lists
@@ -129,34 +107,14 @@ def encode_units(*tables: Table) -> tuple[Units, list[Codes]]:
         return Units(users, np.arange(len(users), dtype=np.int32), None, None), user_codes
     require_windows_in_all({table.name: table.columns.column_names for table in tables})
     windows, window_codes = Vocabulary.encode(*map(_window_ids, tables))
-    pairs = (
-        by_user.astype(np.int64) * len(windows) + by_window
+    pairs = [
+        IdColumn("", WINDOW, read_only(by_user.astype(np.int64) * len(windows) + by_window))
         for by_user, by_window in zip(user_codes, window_codes, strict=True)
-    )
-    distinct, unit_codes = Vocabulary.encode(
-        *(IdColumn("", WINDOW, read_only(pair)) for pair in pairs)
-    )
+    ]
+    distinct, unit_codes = Vocabulary.encode(*pairs)
     by_user, by_window = np.divmod(distinct.ids, len(windows))
     units = Units(users, by_user.astype(np.int32), windows.ids, by_window.astype(np.int32))
     return units, unit_codes
-
-
-def find_runs(table: Table) -> tuple[Units, Ints] | None:
-    """Return the users of a table in the order of users, and where the rows of each begin.
-
-    This is quicker than to give each row the code of its user. None for other tables, for ids of
-    text, and if there are windows.
-    """
-    users = table.ids(USER)
-    if table.has(WINDOW) or users.kind != "integers" or len(users) == 0:
-        return None
-    ids = users.values
-    changes = np.flatnonzero(ids[1:] != ids[:-1])
-    if np.any(ids[changes + 1] < ids[changes]):
-        return None
-    indptr = np.concatenate([[0], changes + 1, [len(ids)]])
-    require_codable(len(indptr) - 1)
-    return Units(ids[indptr[:-1]], np.arange(len(indptr) - 1, dtype=np.int32), None, None), indptr
 
 
 def require_windows_in_all(columns: Mapping[str, Collection[str]]) -> None:
@@ -236,10 +194,7 @@ def read_weights(frame: Any, units: Units, judged: Flags, name: str) -> Floats:
         name: name of the table with the units.
     """
     table = read_frame(frame, "weights", USER, WEIGHT)
-    values, lowest = read_scores(table, WEIGHT)
-    if lowest < 0:
-        name = table.own_name(WEIGHT)
-        raise DataError(f"column '{name}' of weights has {lowest:g}: weights must be at least 0")
+    values = read_scores(table, WEIGHT, "weights must be at least 0")
     known = Vocabulary(units.users, name, USER)
     users, (user_codes, weight_codes) = Vocabulary.encode(known.column, table.ids(USER))
     counts = np.bincount(weight_codes)

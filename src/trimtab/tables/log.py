@@ -144,11 +144,10 @@ def _build_catalogue(events: pa.Table, items: Any | None) -> tuple[pa.Table, tup
     plain = ids.cast(pa.string())
     columns = {ITEM: ids, NAME: plain}
     tables = [_event_categories(events)] if CATEGORY in events.column_names else []
-    if items is not None:
-        tables.append(_read_items(items, events))
+    tables += [] if items is None else [_read_items(items, events)]
     for known in tables:
         rows = pc.index_in(ids, known[ITEM].combine_chunks())
-        for column in (c for c in known.column_names if c != ITEM):
+        for column in known.column_names[1:]:
             text = known[column].cast(plain_type(known[column].type)).cast(pa.string())
             columns[column] = text.take(rows)
     named = pc.fill_null(pc.not_equal(columns[NAME], ""), False)
@@ -163,14 +162,13 @@ def _read_items(items: Any, events: pa.Table) -> pa.Table:
     table = read_frame(items, "items", ITEM, optional=tuple(chosen))
     own = own_names(events).get(ITEM, ITEM)
     require_same_id_type([id_column("events", own, events[ITEM]), table.ids(ITEM)])
-    ids = table.columns[ITEM].cast(plain_type(events[ITEM].type))
-    known = with_column(table.columns, ITEM, ids)
+    known = with_column(table.columns, ITEM, table.columns[ITEM].cast(events[ITEM].type))
+    name = table.own_name(ITEM)
     if pc.count_distinct(known[ITEM]).as_py() < len(known):
-        name = table.own_name(ITEM)
         raise DataError(f"column '{name}' of items has repeated ids; keep one row per item")
-    if not pc.any(pc.is_in(known[ITEM], pc.unique(events[ITEM].cast(known[ITEM].type)))).as_py():
+    if not pc.any(pc.is_in(known[ITEM], pc.unique(events[ITEM]))).as_py():
         raise DataError(
-            f"no {table.own_name(ITEM)} of items is in events (items has {known[ITEM][0]}, events "
+            f"no {name} of items is in events (items has {known[ITEM][0]}, events "
             f"{events[ITEM][0]}); check that both use the same ids"
         )
     grouping = [c for c in chosen if _is_group_type(known[c].type)]

@@ -45,18 +45,9 @@ class Address:
         """The last part of the path."""
         return self.text.partition("?")[0].rstrip("/").rpartition("/")[2]
 
-    @property
-    def filesystem(self) -> Any:
-        """The file system of pyarrow."""
-        return self._location[0]
-
-    @property
-    def path(self) -> str:
-        """The path within the file system."""
-        return self._location[1]
-
     @functools.cached_property
-    def _location(self) -> tuple[Any, str]:
+    def location(self) -> tuple[str, Any]:
+        """The path within a file system of pyarrow, and the file system."""
         return _find_file_system(self)
 
     def exists(self) -> bool:
@@ -73,21 +64,23 @@ class Address:
 
     @functools.cached_property
     def _kind(self) -> str:
-        return str(self._look_up(self.path).type.name)
+        return str(self.look_up(self.location[0]).type.name)
 
     def iterdir(self) -> Iterator[Address]:
         """Yield the files and folders in a folder."""
         from pyarrow.fs import FileSelector
 
         folder, mark, query = self.text.partition("?")
-        for entry in self._look_up(FileSelector(self.path)):
+        path, filesystem = self.location
+        for entry in self.look_up(FileSelector(path)):
             found = Address(f"{folder.rstrip('/')}/{entry.base_name}{mark}{query}")
-            found._location, found._kind = (self.filesystem, entry.path), entry.type.name
+            found.location, found._kind = (entry.path, filesystem), entry.type.name
             yield found
 
-    def _look_up(self, what: Any) -> Any:
+    def look_up(self, what: Any) -> Any:
+        """Return what a file system knows of paths."""
         try:
-            return self.filesystem.get_file_info(what)
+            return self.location[1].get_file_info(what)
         except Exception as error:  # file systems of fsspec have errors of their own
             raise cannot_read(self, error) from error
 
@@ -131,7 +124,8 @@ def open_stream(place: Place) -> Any:
     """Return a stream of a file's content, decompressed if its name ends in .gz and the like."""
     if isinstance(place, Path):
         return pa.input_stream(str(place), compression="detect")
-    return place.filesystem.open_input_stream(place.path, compression="detect")
+    path, filesystem = place.location
+    return filesystem.open_input_stream(path, compression="detect")
 
 
 def cannot_read(place: Address, error: Exception) -> StoreError:
@@ -143,12 +137,12 @@ def cannot_read(place: Address, error: Exception) -> StoreError:
     )
 
 
-def _find_file_system(place: Address) -> tuple[Any, str]:
+def _find_file_system(place: Address) -> tuple[str, Any]:
     from pyarrow.fs import FileSystem, FSSpecHandler, PyFileSystem
 
     try:
         filesystem, path = FileSystem.from_uri(place.text)
-        return filesystem, path
+        return path, filesystem
     except pa.ArrowNotImplementedError:
         pass  # pyarrow was built without it
     except (OSError, pa.ArrowInvalid) as error:
@@ -171,7 +165,7 @@ def _find_file_system(place: Address) -> tuple[Any, str]:
         raise StoreError(f"{place}: {scheme}:// needs another package: {reason}") from error
     except Exception as error:  # each file system has errors of its own
         raise cannot_read(place, error) from error
-    return PyFileSystem(FSSpecHandler(filesystem)), path
+    return path, PyFileSystem(FSSpecHandler(filesystem))
 
 
 def without_password(address: str) -> str:

@@ -91,7 +91,7 @@ class Rows:
             use_threads=False,  # whole row groups would wait in memory
         )
         held = self.plain_schema.empty_table().select(columns or self.plain_schema.names)
-        with _reading(self._place):
+        with reading(self._place):
             for batch in scanner.to_batches():
                 held = pa.concat_tables([held, pa.Table.from_batches([batch])])
                 if held.num_rows >= size:
@@ -106,7 +106,7 @@ class Rows:
 
     def read(self) -> pa.Table:
         """Return all rows in memory."""
-        with _reading(self._place):
+        with reading(self._place):
             return self.finish(self._data.to_table(columns=self._picked()))
 
     def finish(self, table: pa.Table) -> pa.Table:
@@ -179,9 +179,11 @@ class ParquetRows(Rows):
 
         place = as_place(path)
         require_existing(place)
-        where = (place.path, place.filesystem) if isinstance(place, Address) else (place, None)
-        with _reading(place):
-            opened = pq.ParquetDataset(*where, buffer_size=_BUFFER_BYTES, pre_buffer=False)
+        path, filesystem = place.location if isinstance(place, Address) else (place, None)
+        with reading(place):
+            opened = pq.ParquetDataset(
+                path, filesystem, buffer_size=_BUFFER_BYTES, pre_buffer=False
+            )
             if not opened.files:
                 raise StoreError(f"{place}: the folder has no Parquet files; check the path")
             require_distinct_columns(place, opened.schema.names)
@@ -202,13 +204,20 @@ class TableRows(Rows):
 
 
 @contextmanager
-def _reading(place: Place | None) -> Iterator[None]:
+def reading(place: Place | None, kind: str = "Parquet") -> Iterator[None]:
+    """Raise one clear error, with the next step, for a file that its reader fails to read."""
     try:
         yield
     except Exception as error:  # a damaged file can cause any error in its reader
         if place is None or isinstance(error, TrimtabError):
             raise
-        raise not_readable(place, error) from error
+        if isinstance(place, Address) and not isinstance(error, pa.ArrowException):
+            raise cannot_read(place, error) from error
+        reason = str(error).partition("\n")[0]
+        raise StoreError(
+            f"{place}: not a readable {kind} file ({reason}); write it again as Parquet, or as CSV "
+            f"in UTF-8"
+        ) from error
 
 
 def require_existing(place: Place) -> None:
@@ -223,14 +232,3 @@ def require_distinct_columns(place: Place, found: Sequence[str]) -> None:
     repeated = [name for name in found if found.count(name) > 1]
     if repeated:
         raise StoreError(f"{place}: column '{repeated[0]}' occurs twice; drop or rename one")
-
-
-def not_readable(place: Place, error: Exception, kind: str = "Parquet") -> StoreError:
-    """Return the error for a file that its reader failed to read, with the next step."""
-    if isinstance(place, Address) and not isinstance(error, pa.ArrowException):
-        return cannot_read(place, error)
-    reason = str(error).partition("\n")[0]
-    return StoreError(
-        f"{place}: not a readable {kind} file ({reason}); write it again as Parquet, or as CSV in "
-        f"UTF-8"
-    )

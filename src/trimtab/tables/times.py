@@ -53,29 +53,27 @@ def as_utc(
     """
     require_no_nulls(table, name, column)
     column = _parse_timestamps(column, table, name)
-    require_calendar(column, table, name)
-    if column.type.tz is not None:
-        zone = column.type.tz if tz is None else tz
-        if tz is None and zone[:1] in "+-":
-            raise DataError(
-                f"column '{name}' of {table} has the offset {zone}, not a time zone: {_PASS_TZ}"
-            )
+    zone = column.type.tz if tz is None else tz
+    if zone is None or (tz is None and zone[:1] in "+-"):
+        found = "no time zone" if zone is None else f"the offset {zone}, not a time zone"
+        raise DataError(f"column '{name}' of {table} has {found}: {_PASS_TZ}")
+    if zone != "UTC":  # for which no database of time zones is needed
         require_zone(zone)
-        return column.cast(_STORED, safe=False), zone
-    if tz is None:
-        raise DataError(f"column '{name}' of {table} has no time zone: {_PASS_TZ}")
-    local = column.cast(pa.timestamp("us"), safe=False)
-    if tz == "UTC":
-        return local.cast(pa.int64()).cast(_STORED), tz
-    zoned = pc.assume_timezone(local, tz, ambiguous="earliest", nonexistent="latest")
-    return zoned.cast(_STORED), tz
+        if column.type.tz is None:
+            local = column.cast(pa.timestamp("us"), safe=False)
+            column = pc.assume_timezone(local, zone, ambiguous="earliest", nonexistent="latest")
+    return column.cast(_STORED, safe=False), zone
 
 
-def require_calendar(column: pa.ChunkedArray, table: str, name: str = TIMESTAMP) -> None:
-    """Raise if dates or timestamps are outside the calendar of any time zone, or nearly so."""
+def _require_calendar(column: pa.ChunkedArray, table: str, name: str) -> None:
+    """Raise unless a column has dates or timestamps, all inside the calendar of any time zone."""
     kind = column.type
-    is_timestamp = pa.types.is_timestamp(kind)
-    if not (is_timestamp or pa.types.is_date(kind)) or (is_timestamp and kind.unit == "ns"):
+    if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
+        raise DataError(
+            f"column '{name}' of {table} holds {kind}: it must be timestamps, dates, ISO text "
+            f"or seconds since 1970; cast the column"
+        )
+    if getattr(kind, "unit", "") == "ns":
         return  # nanoseconds cannot leave it
     lowest, highest = pc.min_max(column).values()
     first, last = (pa.scalar(day).cast(kind) for day in _CALENDAR)
@@ -87,22 +85,16 @@ def require_calendar(column: pa.ChunkedArray, table: str, name: str = TIMESTAMP)
             )
 
 
-def _parse_timestamps(
-    column: pa.ChunkedArray, table: str, name: str = TIMESTAMP
-) -> pa.ChunkedArray:
-    kind = column.type
-    if pa.types.is_timestamp(kind):
-        return column
-    if pa.types.is_date(kind):
-        require_calendar(column, table, name)  # others do not fit into a timestamp
-        return column.cast(pa.timestamp("us"))
-    if is_epoch_type(kind):
+def _parse_timestamps(column: pa.ChunkedArray, table: str, name: str) -> pa.ChunkedArray:
+    if is_epoch_type(column.type):
         return parse_epochs(column, table, name)
-    if not is_text(kind):
-        raise DataError(
-            f"column '{name}' of {table} holds {kind}: it must be timestamps, dates, ISO text "
-            f"or seconds since 1970; cast the column"
-        )
+    if is_text(column.type):
+        column = _parse_text(column, table, name)
+    _require_calendar(column, table, name)
+    return column.cast(pa.timestamp("us")) if pa.types.is_date(column.type) else column
+
+
+def _parse_text(column: pa.ChunkedArray, table: str, name: str) -> pa.ChunkedArray:
     text = column.cast(pa.large_string())
     for target in (pa.timestamp("us"), _STORED):
         with contextlib.suppress(pa.ArrowInvalid):
