@@ -18,7 +18,7 @@ from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets, close_lists,
 from trimtab.checks import require_whole
 from trimtab.errors import DataError, SettingError, warn
 from trimtab.metrics.per_user import rank_lists
-from trimtab.models.model import WIDTH_90, BiasTable, LeftOut, Model, Ranked
+from trimtab.models.model import WIDTH_90, BiasTable, LeftOut, Ranked
 from trimtab.tables.columns import ITEM, RANK, SCORE, USER, read_frame, write_frame
 from trimtab.tables.lists import CodedRecs, group_sets, longest_list, warn_if_short
 from trimtab.tables.vocabulary import Vocabulary
@@ -256,7 +256,7 @@ class AlignedLists:
     coded: CodedRecs
     items: Vocabulary
     lists: Lists  # with codes of these items
-    listed: Codes  # codes of all items that are on a list
+    listed: Codes  # codes of all items that are on a list, here or elsewhere
     known: Codes  # item codes of the bias table
     bias: Floats
     excluded: Flags  # must not be shown
@@ -280,19 +280,23 @@ class AlignedLists:
 
 
 def align_lists(
-    bias: BiasTable, coded: CodedRecs, exclude: Any | None = None, allowed: Any | None = None
-) -> AlignedLists:
+    bias: BiasTable, coded: CodedRecs, exclude: Any | None = None, allowed: Any | None = None,
+    elsewhere: Any | None = None,
+) -> AlignedLists:  # fmt: skip
     """Return lists and biases by the same codes, and what must not be shown.
 
-    The items of the given lists are overwritten by their new codes.
+    The items of the given lists are overwritten by their new codes. `elsewhere` are ids of items on
+    the lists of others.
     """
     from trimtab.kernels.counting import look_up
 
-    theirs = Vocabulary(coded.item_ids)
-    items, (listed, known) = Vocabulary.encode(theirs.column, bias.vocabulary.column)
-    codes = coded.lists.items
-    if len(items) > len(theirs):  # otherwise the codes stay the same
-        run_ranges(look_up, len(codes), codes, 0, listed, codes)
+    columns = [Vocabulary(coded.item_ids).column, bias.vocabulary.column]
+    if elsewhere is not None:
+        columns.append(Vocabulary(elsewhere).column)
+    items, (own, known, *others) = Vocabulary.encode(*columns)
+    listed, codes = np.concatenate([own, *others]), coded.lists.items
+    if len(items) > len(own):  # otherwise the codes stay the same
+        run_ranges(look_up, len(codes), codes, 0, own, codes)
     excluded = spread(bias.excluded, known, len(items))
     if allowed is not None:
         shown = items.codes(read_frame(allowed, "allowed", ITEM).ids(ITEM))
@@ -315,7 +319,7 @@ def _read_hidden(exclude: Any, coded: CodedRecs, items: Vocabulary) -> Sets | No
 
 
 def warn_of(
-    model: Model, ranked: Ranked, k: int, depth: int | str | None, of_later: bool = True
+    model: Any, ranked: Ranked, k: int, depth: int | str | None, of_later: bool = True
 ) -> None:
     """Warn of the lists of all users together, and of events that came too late for them.
 
