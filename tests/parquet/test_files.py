@@ -108,6 +108,7 @@ def test_temporary_files_are_removed(tmp_path):
     assert list(room.iterdir()) == []
 
 
+@pytest.mark.filterwarnings("ignore::trimtab.errors.TrimtabWarning")
 def test_bad_tables_are_refused_as_in_memory(tmp_path):
     check_refused_fits(Files(tmp_path, 2_000))
     check_refused_lists(Files(tmp_path, 300))
