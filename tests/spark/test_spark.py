@@ -91,13 +91,15 @@ def test_the_golden_cases_have_the_same_bytes(spark, name, tmp_path):
 def test_the_same_bytes_if_only_a_sample_is_learned_from_in_any_time_zone(
     spark, monkeypatch, tmp_path
 ):
+    whole, learner = tt.RerankLearner().fit(**shop_tables()), tt.RerankLearner()
     monkeypatch.setattr(counted, "MOST_ENTRIES", 3_000)
+    local = learner.fit(**shop_tables())
     with settings(spark, session_timeZone="America/New_York"):
-        for learner in (tt.BiasLearner(), tt.RerankLearner()):
-            local = learner.fit(**shop_tables())
-            found = OnSpark(spark, 3).fit(learner, **shop_tables())
-            assert local.summary.forecast_windows == 3
-            assert saved(found, tmp_path / "found") == saved(local, tmp_path / "local")
+        found = OnSpark(spark, 3).fit(learner, **shop_tables())
+    assert saved(found, tmp_path / "found") == saved(local, tmp_path / "local")
+    assert whole.bias.window["first"].endswith("+00:00")
+    assert whole.bias.summary.before == local.bias.summary.before  # everybody is counted
+    assert saved(whole, tmp_path / "whole") != saved(local, tmp_path / "local")
 
 
 @pytest.mark.minutes
