@@ -28,7 +28,7 @@ from front_doors import (
     shop_tables,
     with_type,
 )
-from large_tables import as_text, heard, store
+from large_tables import as_text, change, heard, store
 from made_biases import make_bias
 from made_rerankers import UNTIL, make_reranker
 from trimtab import parquet
@@ -113,6 +113,11 @@ def test_bad_tables_are_refused_as_in_memory(tmp_path):
     check_refused_fits(Files(tmp_path, 2_000))
     check_refused_lists(Files(tmp_path, 300))
     check_refused_metrics(Files(tmp_path, 300))
+    # On Spark, this ends the job that makes the lists: nothing else depends on all scores.
+    bias = make_bias(dict.fromkeys(range(40), 1.0), scale="log")
+    large = change(draw_recs(), "score", 1_500, 1.7e308)
+    with pytest.raises(tt.DataError, match="too large for a number; divide the scores"):
+        Files(tmp_path, 300).apply(bias, recs=large)
 
 
 # Lists ------------------------------------------------------------------------------------------
