@@ -131,7 +131,9 @@ def fit_cases() -> Iterator[tuple[str, Any, dict[str, Any]]]:
     yield "counts with times", bias, edited(history=partial(counted, times=True))
     yield "counts, one window", bias, one_window(edited(history=counted))
     yield "all weigh nothing", bias, nothing_weighs()
-    yield "ascent on logs", tt.BiasLearner(method="ascent", metric="map"), one_window(bare(tables))
+    for scale in ("log", "list"):
+        learner = tt.BiasLearner(method="ascent", metric="map", penalty=0.5, scale=scale)
+        yield f"ascent, {scale}", learner, one_window(bare(tables))
     paper = tt.BiasLearner.paper(metric="acc", max_cycles=1)
     yield "paper, windows, weights", paper, bare(tables) | weights
     start = paper.fit(**bare(tables))
@@ -244,7 +246,7 @@ def apply_cases() -> Iterator[tuple[Any, dict[str, Any]]]:
     for windows in ([date(2026, 9, 30), date(2026, 10, 1)], hours):
         text = with_windows(as_text(recs), windows)
         yield make_bias(TEXT_BIASES), {"recs": text, "k": 5}
-    narrow = with_type(with_type(recs, "user_id", pa.int16()), "item_id", pa.int32())
+    narrow = with_type(with_type(recs, "user_id", pa.uint64()), "item_id", pa.int16())
     yield make_bias(BIASES), {"recs": narrow, "k": 5}
     yield from rerank_cases()
 

@@ -130,7 +130,8 @@ def test_one_window_with_dates_or_local_times(spark, tmp_path, kind):
 
 def test_the_same_lists_as_in_memory(spark):
     for number, (model, given) in enumerate(apply_cases()):
-        with partitions(spark, 1 + number % 3):
+        zone = settings(spark, session_timeZone="Europe/Berlin")
+        with partitions(spark, 1 + number % 3), zone:
             found = OnSpark(spark, 1 + number % 3).apply(model, **given)
         expected = model.apply(**given)
         if "window" in given["recs"].column_names:  # a time comes back in the session's zone
