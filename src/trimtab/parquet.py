@@ -6,8 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pyarrow as pa
-
 from trimtab import from_parts
 from trimtab.learn import BiasLearner, RerankLearner
 from trimtab.models import ItemBias, Model, Reranker
@@ -120,19 +118,13 @@ def apply(
             total = None
             for done, part in enumerate(parts.map(rank_part, model, k, options, tz), start=1):
                 report(1, done, parts.n_parts)
-                if part.top is not None:
-                    file.add(_with_items(part.top, kind))
+                if part.top is not None:  # ids of one type in all parts
+                    file.add(with_column(part.top, ITEM, part.top[ITEM].cast(kind)))
                 total = part if total is None else total + part
     assert total is not None
     warn_of(model, total, k, depth, of_later=False)
     n_events = tables["history"].n_rows if "history" in tables else 0
     return WrittenLists(file.n_rows, len(total.unknown), n_events, total.left_out)
-
-
-def _with_items(top: pa.Table, kind: pa.DataType) -> pa.Table:
-    """Return lists with item ids of one type in all parts."""
-    same = top.schema.field(ITEM).type.equals(kind)
-    return top if same else with_column(top, ITEM, top[ITEM].cast(kind))
 
 
 def evaluate(

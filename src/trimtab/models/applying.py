@@ -223,7 +223,10 @@ def look_at(part: Mapping[str, pa.Table], unlisted: str, duplicates: str, tz: st
     listed = read_lists(recs, unlisted, duplicates).item_ids if len(recs) else _NONE
     if history is None:
         return Look(listed, _NONE, _NONE, 0)
-    return Look(listed, *latest_by_day(_times_of(_read_events(history, tz))), len(history))
+    events = _read_events(history, tz)
+    if len(events):
+        Table("history", events, None, False, own_names(history)).ids(ITEM)  # or refuses them
+    return Look(listed, *latest_by_day(_times_of(events)), len(history))
 
 
 def look_ahead(

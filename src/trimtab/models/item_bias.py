@@ -40,11 +40,12 @@ class ItemBias(ExportedBias, Model):
         self, aligned: AlignedLists, k: int, depth: int | None, history: Any, as_of: Any,
         explore: int, seed: int,
     ) -> tuple[Lists, LeftOut]:  # fmt: skip
-        if explore:
-            return explore_lists(self, aligned, depth, k, explore, seed), LeftOut()
+        def reserve(lists: Lists, top: Lists) -> Lists:
+            return explore_lists(self, aligned, lists, top, k, explore, seed)
+
         top = rank_on_scale(
             aligned.lists, self.scale, self.summary.k, k, aligned.bias, aligned.excluded, depth,
-            aligned.hidden, self.unlisted == "zero",
+            aligned.hidden, self.unlisted == "zero", reserve if explore else None,
         )  # fmt: skip
         return top, LeftOut()
 
