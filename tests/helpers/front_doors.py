@@ -246,7 +246,7 @@ def apply_cases() -> Iterator[tuple[Any, dict[str, Any]]]:
     for windows in ([date(2026, 9, 30), date(2026, 10, 1)], hours):
         text = with_windows(as_text(recs), windows)
         yield make_bias(TEXT_BIASES), {"recs": text, "k": 5}
-    narrow = with_type(with_type(recs, "user_id", pa.uint64()), "item_id", pa.int16())
+    narrow = with_type(with_type(recs, "user_id", pa.int16()), "item_id", pa.int32())
     yield make_bias(BIASES), {"recs": narrow, "k": 5}
     yield from rerank_cases()
 

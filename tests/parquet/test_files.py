@@ -149,6 +149,8 @@ def require_same_lists(files: Files, model, **given) -> None:
 def test_the_same_lists_as_in_memory(tmp_path):
     for model, given in apply_cases():
         require_same_lists(Files(tmp_path, 300), model, **given)
+    large_ids = with_type(draw_recs(), "user_id", pa.uint64())  # which Spark does not have
+    require_same_lists(Files(tmp_path, 300), make_bias(BIASES), recs=large_ids)
     for rows_per_part in (1, 10_000):
         for model, given in (
             (make_bias(BIASES, scale="list"), {}),
