@@ -46,7 +46,10 @@ def compile_kernels() -> float:
         _learn(_as_text(lists), _as_text(events))
         store = _refresh(lists, events, Path(name))
         if find_spec("starlette") is not None:  # of the extra "serve"
-            _serve(store)
+            from trimtab.serve.settings import Settings
+            from trimtab.serve.watcher import StoreWatcher
+
+            StoreWatcher(Store(store), Settings()).load()  # which ranks a first list
     return time.perf_counter() - start
 
 
@@ -95,14 +98,6 @@ def _refresh(lists: pa.Table, events: pa.Table, folder: Path) -> Path:
             method=method, accept=ACCEPTABLE, recent_days=_RECENT_DAYS, windows=3, keep=2,
         ).run(f"{_START + timedelta(_N_DAYS):%Y-%m-%d}")  # fmt: skip
     return folder / "store"
-
-
-def _serve(store: Path) -> None:
-    """Load the served version as the service does, which ranks a first list."""
-    from trimtab.serve.settings import Settings
-    from trimtab.serve.watcher import StoreWatcher
-
-    StoreWatcher(Store(store), Settings()).load()
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ def open_apply(
     """Return the tables of `apply` whose rows belong to users, and the options of `Model.rank`."""
     require_k(k)
     choose_depth(model.item_bias, options["depth"])
-    model.refuse_events(history, options["as_of"])
+    model.refuse_unused(history, options["as_of"])
     given = {"recs": recs, "exclude": exclude, "history": history}
     tables = _open(open_table, APPLY_COLUMNS, given)
     _refuse_empty({"recs": tables["recs"]})

@@ -6,8 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pyarrow as pa
-
 from trimtab import from_parts
 from trimtab.learn import BiasLearner, RerankLearner
 from trimtab.models import ItemBias, Model, Reranker
@@ -113,30 +111,20 @@ def apply(
     )  # fmt: skip
     path.parent.mkdir(parents=True, exist_ok=True)
     with open_files(tables, rows_per_part, folder or path.parent) as parts:
-        n_unknown = None
         if history is not None:
-            learned = model
-            model, options["as_of"] = look_ahead(model, parts, as_of, duplicates, tz)
-            n_unknown = len(model.item_bias) - len(learned.item_bias)
+            options |= look_ahead(model, parts, as_of, duplicates, tz)
         kind = item_type(model, tables["recs"].schema.field(ITEM).type)
         with write_parts(path) as file, show_parts(progress, "ranking") as report:
             total = None
             for done, part in enumerate(parts.map(rank_part, model, k, options, tz), start=1):
                 report(1, done, parts.n_parts)
-                if part.top is not None:
-                    file.add(_with_items(part.top, kind))
+                if part.top is not None:  # ids of one type in all parts
+                    file.add(with_column(part.top, ITEM, part.top[ITEM].cast(kind)))
                 total = part if total is None else total + part
     assert total is not None
     warn_of(model, total, k, depth, of_later=False)
-    n_unknown = len(total.unknown) if n_unknown is None else n_unknown
     n_events = tables["history"].n_rows if "history" in tables else 0
-    return WrittenLists(file.n_rows, n_unknown, n_events, total.left_out)
-
-
-def _with_items(top: pa.Table, kind: pa.DataType) -> pa.Table:
-    """Return lists with item ids of one type in all parts."""
-    same = top.schema.field(ITEM).type.equals(kind)
-    return top if same else with_column(top, ITEM, top[ITEM].cast(kind))
+    return WrittenLists(file.n_rows, len(total.unknown), n_events, total.left_out)
 
 
 def evaluate(

@@ -98,7 +98,7 @@ def apply(
     )  # fmt: skip
     with divide(tables) as parts:
         if history is not None:
-            model, options["as_of"] = look_ahead(model, parts, as_of, duplicates, None)
+            options |= look_ahead(model, parts, as_of, duplicates, None)
         else:
             for _ in parts.map(look_at, model.item_bias.unlisted, duplicates, None):
                 pass  # refuses lists before a frame of them is returned

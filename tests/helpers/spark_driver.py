@@ -1,11 +1,10 @@
-"""A driver process: fits from Parquet, logs its steps, and saves what it learned.
+"""A driver process: fits from Parquet, and saves what it learned.
 
 python spark_driver.py MASTER TABLES LEARNER PARTITIONS OUT
 """
 
 from __future__ import annotations
 
-import logging
 import sys
 import warnings
 
@@ -42,8 +41,6 @@ def session(master: str, **settings: str) -> SparkSession:
 
 
 def main(master: str, tables: str, learner: str, partitions: str, out: str):
-    logging.basicConfig(format="%(message)s", stream=sys.stdout)
-    logging.getLogger("trimtab.spark").setLevel(logging.INFO)
     warnings.simplefilter("ignore")
     spark = session(master)
     names = ["recs", "recent", *(["history"] if learner == "reranker" else [])]

@@ -23,117 +23,100 @@ N_ITEMS = 8
 
 FOUR = recs_of([(1, 4.0), (2, 3.0), (3, 2.0), (4, 1.0)])
 RAISED = make_bias({3: 1.5, 4: 9.0}, depth=3)
-
-
-def apply_deeper(bias, recs, k, **options):
-    with pytest.warns(tt.TrimtabWarning, match="biases were learned on lists of"):
-        return bias.apply(recs, k, **options)
+TIED = recs_of([(4, 1.0), (2, 1.0), (3, 1.0), (1, 1.0), (5, 2.0)])
+SMALL = recs_of([(1, 0.7), (2, 0.3), (3, 0.1), (4, -1e300)])
+LOWERED = make_bias({1: 0.0, 2: -9.0, 3: 0.0, 4: 0.0})
+HALVED = make_bias({1: 0.0, 2: -np.log(8.0)}, scale="log")
+BY_HAND = [  # biases, lists, k, options, what is shown
+    (RAISED, FOUR, 4, {"depth": 3}, [(1, 4.0), (3, 3.5), (2, 3.0), (4, 1.0)]),
+    (RAISED, FOUR, 2, {"depth": "all"}, [(4, 10.0), (1, 4.0)]),
+    (RAISED, FOUR, 1, {"depth": np.int64(3)}, [(1, 4.0)]),
+    # Lists within the depth are re-ranked as a whole.
+    (replace(RAISED, depth=4), FOUR, 2, {}, [(4, 10.0), (1, 4.0)]),
+    # Equal scores at the depth rank by item.
+    (
+        make_bias({1: 1.0, 2: 2.0, 3: 3.0, 4: 4.0}), TIED, 5, {"depth": 3},
+        [(2, 3.0), (1, 2.0), (5, 2.0), (3, 1.0), (4, 1.0)],
+    ),
+    # Excluded items count towards the depth, and others take their slots.
+    (
+        RAISED, FOUR, 2, {"depth": 3, "exclude": pa.table({"user_id": [1, 1], "item_id": [1, 3]})},
+        [(2, 3.0), (4, 1.0)],
+    ),
+    (
+        RAISED, FOUR, 2, {"depth": 3, "allowed": pa.table({"item_id": [2, 4]})},
+        [(2, 3.0), (4, 1.0)],
+    ),
+    # Scores never rise from one rank to the next.
+    (LOWERED, FOUR, 4, {"depth": 2}, [(1, 4.0), (2, -6.0), (3, -6.0), (4, -6.0)]),
+    (
+        HALVED, FOUR, 4, {"depth": 2},
+        [(1, 4.0), (2, pytest.approx(0.375)), (3, pytest.approx(0.375)), (4, pytest.approx(0.375))],
+    ),
+    # Items below the depth are not explored.
+    (
+        make_bias(dict.fromkeys(range(1, 5), 0.0), fresh=(3, 4), error=5.0), FOUR, 4,
+        {"depth": 3, "explore": 2}, [(1, 4.0), (2, 3.0), (3, 2.0), (4, 1.0)],
+    ),
+    # Unlisted items can enter, so there is no depth.
+    (
+        make_bias({4: 9.0, 5: 3.5}, unlisted="zero", depth=1), FOUR, 3, {},
+        [(4, 10.0), (1, 4.0), (5, 3.5)],
+    ),
+    (make_bias({4: 9.0, 5: 3.5}, unlisted="zero", depth=1), FOUR, 1, {"depth": "all"}, [(4, 10.0)]),
+]  # fmt: skip
 
 
 def test_items_below_the_depth_stay_behind():
-    top = apply_deeper(RAISED, FOUR, 4)
-    assert shown(top) == [(1, 4.0), (3, 3.5), (2, 3.0), (4, 1.0)]
-    assert top["rank"].to_pylist() == [1, 2, 3, 4]
-    assert shown(apply_deeper(RAISED, FOUR, 2)) == [(1, 4.0), (3, 3.5)]
+    for bias, recs, k, options, expected in BY_HAND:
+        top = bias.apply(recs, k, **options)
+        assert shown(top) == expected
+        assert top["rank"].to_pylist() == list(range(1, k + 1))
+    never = make_bias({1: 0.0, 2: 0.0, 3: 0.0, 4: 9.0}, excluded=(1, 2, 3))
+    with pytest.warns(tt.TrimtabWarning, match="k=5"):
+        assert shown(never.apply(FOUR, 5, depth=3)) == [(4, 1.0)]
+    explored = make_bias(dict.fromkeys(range(1, 5), 0.0), fresh=(3, 4), error=5.0)
+    for seed in range(10):
+        top = explored.apply(FOUR, 3, explore=2, seed=seed, depth=3)
+        assert [item for item, _ in shown(top)] == [1, 3, 2]
 
 
-def test_the_warning_says_what_to_do():
+def test_log_biases_leave_the_engines_scores_below_the_depth():
+    bias = make_bias({1: 0.1, 2: 0.0}, scale="log")
+    top = bias.apply(SMALL, 4, depth=2)
+    assert shown(top)[2:] == [(3, 0.1), (4, -1e300)]
+    # Down to the depth, what lies below changes nothing.
+    assert shown(top)[:2] == shown(bias.apply(SMALL.slice(0, 2), 2))
+
+
+def test_the_default_depth_is_that_of_the_biases_with_a_warning(tmp_path):
     message = (
         r"^lists of up to 4 items; biases were learned on lists of 3: only the best 3 of each "
         r"list were re-ranked; pass depth=\.\.\. to change that$"
     )
-    with pytest.warns(tt.TrimtabWarning, match=message) as caught:
-        RAISED.apply(recs_of(*[[(1, 4.0), (2, 3.0), (3, 2.0), (4, 1.0)]] * 3), 2)
-    assert len(caught) == 1
-
-
-def test_another_depth_can_be_asked_for():
-    assert shown(RAISED.apply(FOUR, 2, depth="all")) == [(4, 10.0), (1, 4.0)]
-    assert shown(RAISED.apply(FOUR, 2, depth=4)) == [(4, 10.0), (1, 4.0)]
-    assert shown(RAISED.apply(FOUR, 4, depth=2)) == [(1, 4.0), (2, 3.0), (3, 2.0), (4, 1.0)]
-    assert shown(RAISED.apply(FOUR, 1, depth=np.int64(3))) == [(1, 4.0)]
-
-
-def test_lists_within_the_depth_are_re_ranked_as_a_whole():
-    bias = replace(RAISED, depth=4)
-    assert shown(bias.apply(FOUR, 4)) == shown(RAISED.apply(FOUR, 4, depth="all"))
-
-
-def test_equal_scores_at_the_depth_rank_by_item():
-    recs = recs_of([(4, 1.0), (2, 1.0), (3, 1.0), (1, 1.0), (5, 2.0)])
-    bias = make_bias({1: 1.0, 2: 2.0, 3: 3.0, 4: 4.0})
-    top = bias.apply(recs, 5, depth=3)
-    assert shown(top) == [(2, 3.0), (1, 2.0), (5, 2.0), (3, 1.0), (4, 1.0)]
-
-
-def test_excluded_items_count_towards_the_depth_and_others_take_their_slots():
-    pairs = pa.table({"user_id": [1, 1], "item_id": [1, 3]})
-    assert shown(RAISED.apply(FOUR, 2, depth=3, exclude=pairs)) == [(2, 3.0), (4, 1.0)]
-    allowed = pa.table({"item_id": [2, 4]})
-    assert shown(RAISED.apply(FOUR, 2, depth=3, allowed=allowed)) == [(2, 3.0), (4, 1.0)]
-    never = make_bias({1: 0.0, 2: 0.0, 3: 0.0, 4: 9.0}, excluded=(1, 2, 3))
-    with pytest.warns(tt.TrimtabWarning, match="k=5"):
-        assert shown(never.apply(FOUR, 5, depth=3)) == [(4, 1.0)]
-
-
-def test_scores_never_rise_from_one_rank_to_the_next():
-    lowered = make_bias({1: 0.0, 2: -9.0, 3: 0.0, 4: 0.0})
-    top = lowered.apply(FOUR, 4, depth=2)
-    assert shown(top) == [(1, 4.0), (2, -6.0), (3, -6.0), (4, -6.0)]
-    halved = make_bias({1: 0.0, 2: -np.log(8.0)}, scale="log")
-    top = halved.apply(FOUR, 4, depth=2)
-    assert shown(top)[2:] == [(3, pytest.approx(0.375)), (4, pytest.approx(0.375))]
-    assert (np.diff(top["score"].to_numpy()) <= 0).all()
-
-
-def test_log_biases_leave_the_engines_scores_below_the_depth():
-    recs = recs_of([(1, 0.7), (2, 0.3), (3, 0.1), (4, -1e300)])
-    bias = make_bias({1: 0.1, 2: 0.0}, scale="log", depth=2)
-    top = apply_deeper(bias, recs, 4)
-    assert shown(top)[2:] == [(3, 0.1), (4, -1e300)]
-    # Down to the depth, what lies below changes nothing.
-    assert shown(top)[:2] == shown(bias.apply(recs.slice(0, 2), 2))
-
-
-def test_items_below_the_depth_are_not_explored():
-    known = dict.fromkeys(range(1, 5), 0.0)
-    bias = make_bias(known, fresh=(3, 4), error=5.0)
-    for seed in range(10):
-        top = bias.apply(FOUR, 3, explore=2, seed=seed, depth=3)
-        assert [item for item, _ in shown(top)] == [1, 3, 2]
-    top = bias.apply(FOUR, 4, explore=2, depth=3)
-    assert shown(top) == [(1, 4.0), (2, 3.0), (3, 2.0), (4, 1.0)]
-
-
-def test_a_few_deep_lists_are_cut_without_a_warning():
+    RAISED.save(tmp_path)
+    for bias in (RAISED, tt.ItemBias.load(tmp_path)):
+        with pytest.warns(tt.TrimtabWarning, match=message) as caught:
+            top = bias.apply(recs_of(*[[(1, 4.0), (2, 3.0), (3, 2.0), (4, 1.0)]] * 3), 4)
+        assert len(caught) == 1
+        assert shown(top)[:4] == shown(RAISED.apply(FOUR, 4, depth=3))
+    replace(RAISED, depth=None).save(tmp_path)
+    assert tt.ItemBias.load(tmp_path).depth is None
+    # A few deep lists are cut without a warning.
     short, deep = [(1, 2.0), (2, 1.0)], [(1, 2.0), (2, 1.0), (3, 0.5)]
     bias = make_bias({3: 9.0}, depth=2)
     top = bias.apply(recs_of(*[short] * 19, deep), 1)
     assert set(top["item_id"].to_pylist()) == {1}
-    apply_deeper(bias, recs_of(*[short] * 18, deep), 1)
-
-
-def test_unlisted_items_can_enter_so_there_is_no_depth():
-    bias = make_bias({4: 9.0, 5: 3.5}, unlisted="zero", depth=1)
-    assert shown(bias.apply(FOUR, 3)) == [(4, 10.0), (1, 4.0), (5, 3.5)]
-    assert shown(bias.apply(FOUR, 1, depth="all")) == [(4, 10.0)]
-    with pytest.raises(tt.SettingError, match="depth=2: does not work with unlisted='zero'"):
-        bias.apply(FOUR, 3, depth=2)
+    with pytest.warns(tt.TrimtabWarning, match="biases were learned on lists of"):
+        bias.apply(recs_of(*[short] * 18, deep), 1)
 
 
 def test_other_depths_are_refused():
     for depth in (0, -3, 1.5, True, "deep", "5"):
         with pytest.raises(tt.SettingError, match=f"depth={depth!r}: must be"):
             RAISED.apply(FOUR, 2, depth=depth)
-
-
-def test_the_depth_is_saved(tmp_path):
-    RAISED.save(tmp_path)
-    loaded = tt.ItemBias.load(tmp_path)
-    assert loaded.depth == 3
-    assert apply_deeper(loaded, FOUR, 4).equals(apply_deeper(RAISED, FOUR, 4))
-    replace(RAISED, depth=None).save(tmp_path)
-    assert tt.ItemBias.load(tmp_path).depth is None
+    with pytest.raises(tt.SettingError, match="depth=2: does not work with unlisted='zero'"):
+        make_bias({4: 9.0}, unlisted="zero").apply(FOUR, 3, depth=2)
 
 
 # The definition ----------------------------------------------------------------------------------
@@ -166,12 +149,8 @@ LISTS = st.dictionaries(st.integers(0, N_ITEMS - 1), NUMBERS, min_size=1).map(
 )
 def test_any_lists_equal_the_definition(lists, biases, k, depth, excluded, hidden):
     bias = make_bias(dict(enumerate(biases)), excluded=excluded)
-    pairs = pa.table(
-        {
-            "user_id": pa.array([user for user, _ in hidden], pa.int64()),
-            "item_id": pa.array([item for _, item in hidden], pa.int64()),
-        }
-    )
+    pairs = np.array(sorted(hidden), np.int64).reshape(-1, 2)
+    pairs = pa.table({"user_id": pairs[:, 0], "item_id": pairs[:, 1]})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", tt.TrimtabWarning)  # k is longer than the lists
         top = bias.apply(recs_of(*lists), k, depth=depth, exclude=pairs)
@@ -189,61 +168,54 @@ def test_threads_do_not_matter(threads, many, monkeypatch):
     rounded = many.lists._replace(scores=np.round(many.lists.scores, 2))  # ties
     best, rest = split_lists(rounded, 7)
     for unit in range(0, many.n_users, 501):
-        entries = slice(*rounded.indptr[unit : unit + 2])
-        items, scores = rounded.items[entries], rounded.scores[entries]
+        items, scores = (own[slice(*rounded.indptr[unit : unit + 2])] for own in rounded[1:])
         order = np.lexsort((items, -scores))
         for part, expected in ((best, order[:7]), (rest, order[7:])):
             found = slice(*part.indptr[unit : unit + 2])
-            assert sorted(part.items[found]) == sorted(items[expected])
-            pairs = dict(zip(items, scores, strict=True))
-            assert [pairs[i] for i in part.items[found]] == part.scores[found].tolist()
+            pairs = zip(part.items[found], part.scores[found], strict=True)
+            assert sorted(pairs) == sorted(zip(items[expected], scores[expected], strict=True))
 
 
-def test_lists_that_are_not_deeper_are_passed_on_as_they_are(many):
+def test_lists_that_are_not_deeper_or_empty(many):
     longest = int(np.diff(many.lists.indptr).max())
     for depth in (None, longest, longest + 1):
         best, rest = split_lists(many.lists, depth)
         assert best is many.lists
         assert rest is None
-
-
-# Learning ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("lengths", "depth"),
-    [([5], 5), ([0, 0, 5], 5), ([3] * 19 + [100], 3), ([3] * 18 + [100], 100), ([1, 2, 3, 4], 4),
-     (range(1, 101), 95), ([50] * 99 + [7000], 50), ([1] * 94 + [2] * 6, 2)],
-)  # fmt: skip
-def test_at_least_95_percent_of_the_lists_are_no_deeper(lengths, depth):
-    assert common_depth(np.bincount(lengths)) == depth
-    filled = np.sort([n for n in lengths if n])
-    assert depth == filled[int(np.ceil(0.95 * len(filled))) - 1]
-
-
-@pytest.mark.parametrize(
-    ("learner", "depth"),
-    [
-        (tt.BiasLearner(k=2), 4),
-        (tt.BiasLearner(k=2, method="ascent"), 4),
-        (tt.BiasLearner(k=2, method="ascent", scale="log"), 4),
-        (tt.BiasLearner.paper(k=2), None),
-    ],
-)
-@pytest.mark.filterwarnings("ignore::trimtab.errors.GuardWarning")
-def test_learners_note_the_depth_of_their_lists(learner, depth):
-    rng = np.random.default_rng(0)
-    four = [[(item, s) for item, s in enumerate(rng.random(4) + 0.1)] for _ in range(60)]
-    deep = [[(item, s) for item, s in enumerate(rng.random(30) + 0.1)] for _ in range(2)]
-    recs = recs_of(*four, *deep)
-    recent = pa.table({"user_id": np.arange(1, 63), "item_id": rng.integers(0, 4, 62)})
-    found = learner.fit(recs, recent)
-    assert found.depth == depth
-    assert pa.types.is_int64(pa.scalar(found.depth or 0).type)
-
-
-def test_empty_lists_have_no_best_entries():
     lists = Lists(np.array([0, 0, 3, 3]), np.arange(3, dtype=np.int32), np.array([1.0, 3.0, 2.0]))
     best, rest = split_lists(lists, 1)
     assert (best.indptr.tolist(), best.items.tolist()) == ([0, 0, 1, 1], [1])
     assert (rest.indptr.tolist(), rest.items.tolist()) == ([0, 0, 2, 2], [0, 2])
+
+
+# Learning ----------------------------------------------------------------------------------------
+
+LENGTHS = (
+    ([5], 5), ([0, 0, 5], 5), ([3] * 19 + [100], 3), ([3] * 18 + [100], 100), ([1, 2, 3, 4], 4),
+    (range(1, 101), 95), ([50] * 99 + [7000], 50), ([1] * 94 + [2] * 6, 2),
+)  # fmt: skip
+
+
+def test_at_least_95_percent_of_the_lists_are_no_deeper():
+    for lengths, depth in LENGTHS:
+        assert common_depth(np.bincount(lengths)) == depth
+        filled = np.sort([n for n in lengths if n])
+        assert depth == filled[int(np.ceil(0.95 * len(filled))) - 1]
+
+
+LEARNERS = (
+    (tt.BiasLearner(k=2), 4),
+    (tt.BiasLearner(k=2, method="ascent"), 4),
+    (tt.BiasLearner(k=2, method="ascent", scale="log"), 4),
+    (tt.BiasLearner.paper(k=2), None),
+)
+
+
+@pytest.mark.filterwarnings("ignore::trimtab.errors.GuardWarning")
+def test_learners_note_the_depth_of_their_lists():
+    for learner, depth in LEARNERS:
+        rng = np.random.default_rng(0)
+        lists = [list(enumerate(rng.random(n) + 0.1)) for n in [4] * 60 + [30] * 2]
+        recent = pa.table({"user_id": np.arange(1, 63), "item_id": rng.integers(0, 4, 62)})
+        found = learner.fit(recs_of(*lists), recent)
+        assert (found.depth, type(found.depth)) == (depth, type(depth))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, timezone
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -49,9 +50,7 @@ def test_what_cannot_be_used_is_left_out_and_counted(reranker, bytes_of):
     with pytest.warns(tt.TrimtabWarning, match="3 events of history are at or after as_of"):
         top = reranker.apply(RECS, k=2, history=both, as_of=UNTIL)
     assert bytes_of(top) == bytes_of(reranker.apply(RECS, k=2, history=used, as_of=UNTIL))
-
-
-def test_unknown_users_and_items_are_no_reason_to_warn(reranker):
+    # Unknown users and items are no reason to warn.
     reranker.apply(RECS, k=2, history=events_of((9, 3, 2), (1, 99, 2)), as_of=UNTIL)
     assert reranker.rank(RECS, history=events_of()).left_out == LeftOut(0, 0, 0)
 
@@ -65,14 +64,11 @@ FORMS = [
 ]
 
 
-def test_an_instant_in_many_forms(reranker):
-    for as_of in FORMS:
-        assert choose_instant(as_of, NONE, reranker) == reranker.learned_until + 4 * DAY
-
-
-def test_an_instant_without_a_time_zone(plain):
-    for as_of in (date(2026, 3, 5), datetime(2026, 3, 5), "2026-03-05"):
-        assert choose_instant(as_of, NONE, plain) == plain.learned_until + 4 * DAY
+def test_an_instant_in_many_forms(reranker, plain):
+    bare = (date(2026, 3, 5), datetime(2026, 3, 5), "2026-03-05")
+    for model, forms in ((reranker, FORMS), (plain, bare)):
+        for as_of in forms:
+            assert choose_instant(as_of, NONE, model) == model.learned_until + 4 * DAY
 
 
 def test_without_an_instant_it_is_the_end_of_what_is_known(reranker):
@@ -112,23 +108,22 @@ def test_an_event_of_the_future_does_not_say_what_is_now(reranker):
     made_up.apply(RECS, k=2, history=history)
 
 
-@pytest.mark.parametrize(
-    ("as_of", "words"),
-    [
-        ("2026-02-28T23:59:59Z", ("as_of='2026-02-28", "before 2026-03-01 00:00:00 UTC")),
-        ("2026-03-05", ("as_of='2026-03-05'", "no time zone", "events have a time zone")),
-        ("soon", ("as_of='soon'", "must be a datetime")),
-        (5, ("as_of=5", "must be a datetime")),
-        (np.datetime64("2026-03-05"), ("as_of=", "must be a datetime")),
-        (pd.NaT, ("as_of=NaT", "must be a datetime")),
-    ],
+BAD_INSTANTS = (
+    ("2026-02-28T23:59:59Z", ("as_of='2026-02-28", "before 2026-03-01 00:00:00 UTC")),
+    ("2026-03-05", ("as_of='2026-03-05'", "no time zone", "events have a time zone")),
+    ("soon", ("as_of='soon'", "must be a datetime")),
+    (5, ("as_of=5", "must be a datetime")),
+    (np.datetime64("2026-03-05"), ("as_of=", "must be a datetime")),
+    (pd.NaT, ("as_of=NaT", "must be a datetime")),
 )
-@pytest.mark.parametrize("history", [None, events_of((1, 3, 2))])
-def test_instants_that_are_refused(as_of, words, history, reranker):
-    with pytest.raises(tt.SettingError) as caught:
-        reranker.apply(RECS, k=2, history=history, as_of=as_of)
-    assert all(word in str(caught.value) for word in words)
-    assert "\n" not in str(caught.value)
+
+
+def test_instants_that_are_refused(reranker):
+    for (as_of, words), history in product(BAD_INSTANTS, (None, events_of((1, 3, 2)))):
+        with pytest.raises(tt.SettingError) as caught:
+            reranker.apply(RECS, k=2, history=history, as_of=as_of)
+        assert all(word in str(caught.value) for word in words)
+        assert "\n" not in str(caught.value)
 
 
 def test_a_time_zone_on_one_side_only(reranker, plain):
@@ -140,28 +135,27 @@ def test_a_time_zone_on_one_side_only(reranker, plain):
             one.apply(RECS, k=2, history=history)
 
 
-def change(name: str, values: list, table: pa.Table | None = None) -> pa.Table:
-    table = events_of((1, 3, 2), (2, 3, 4)) if table is None else table
+def change(name: str, values: list) -> pa.Table:
+    table = events_of((1, 3, 2), (2, 3, 4))
     return table.set_column(table.column_names.index(name), name, pa.array(values))
 
 
-@pytest.mark.parametrize(
-    ("history", "words"),
-    [
-        (events_of((1, 3, 2)).drop_columns("timestamp"), ("'timestamp'", "history")),
-        (events_of((1, 3, 2)).drop_columns("user_id"), ("'user_id'", "history")),
-        (change("user_id", ["1", "2"]), ("'user_id'", "integers", "strings", "history")),
-        (change("item_id", ["1", "2"]), ("'item_id'", "integers", "strings", "history")),
-        (change("timestamp", [3.0, 4.0]), ("'timestamp'", "history", "double")),
-        (change("timestamp", ["yesterday", "today"]), ("'timestamp'", "history", "yesterday")),
-        (change("timestamp", [None, UNTIL]), ("'timestamp'", "history", "1 of 2")),
-        (change("user_id", [None, 1]), ("'user_id'", "history", "1 of 2")),
-    ],
-)  # fmt: skip
-def test_events_that_are_refused(history, words, reranker):
-    for run in (reranker.apply, reranker.rank):
+BAD_EVENTS = (
+    (events_of((1, 3, 2)).drop_columns("timestamp"), ("'timestamp'", "history")),
+    (events_of((1, 3, 2)).drop_columns("user_id"), ("'user_id'", "history")),
+    (change("user_id", ["1", "2"]), ("'user_id'", "integers", "strings", "history")),
+    (change("item_id", ["1", "2"]), ("'item_id'", "integers", "strings", "history")),
+    (change("timestamp", [3.0, 4.0]), ("'timestamp'", "history", "double")),
+    (change("timestamp", ["yesterday", "today"]), ("'timestamp'", "history", "yesterday")),
+    (change("timestamp", [None, UNTIL]), ("'timestamp'", "history", "1 of 2")),
+    (change("user_id", [None, 1]), ("'user_id'", "history", "1 of 2")),
+)
+
+
+def test_events_that_are_refused(reranker):
+    for history, words in BAD_EVENTS:
         with pytest.raises(tt.DataError) as caught:
-            run(RECS, history=history)
+            reranker.apply(RECS, history=history)
         assert all(word in str(caught.value) for word in words)
         assert "\n" not in str(caught.value)
 

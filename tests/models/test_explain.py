@@ -49,21 +49,20 @@ def test_the_parts_add_up_to_the_score(shop):
         assert found.rank == row["rank"]
         if row["user_id"] < 160:
             assert found.score == pytest.approx(row["score"])
+        else:  # a user without events
+            assert {part.name for part in found.parts} <= {"score", "bias"}
     assert len(rows) == 20
-
-
-def test_an_added_item_has_no_rank_by_the_engine(shop):
-    reranker, recs, history = shop
-    assert reranker.summary.sources == ("own",)
-    found = reranker.explain(3, 18, recs, history=history)  # the second favourite, never listed
-    assert found.engine_rank is None
-    assert "added because the user bought it" in str(found)
-    listed = reranker.explain(3, 3, recs, history=history)
-    assert listed.engine_rank == 1
+    below = reranker.explain(3, 7, recs, history=history, depth=2)  # fifth on the list
+    assert (below.engine_rank, below.parts) == (5, ())
+    assert 18 in [other.item for other in below.passed_by]
 
 
 def test_an_item_that_fell_names_what_passed_it_and_why(shop):
     reranker, recs, history = shop
+    assert reranker.summary.sources == ("own",)
+    favourite = reranker.explain(3, 18, recs, history=history)  # the second one, never listed
+    assert favourite.engine_rank is None
+    assert "added because the user bought it" in str(favourite)
     found = reranker.explain(3, 3, recs, history=history)
     top = reranker.apply(recs, 5, history=history).to_pylist()
     ahead = [row["item_id"] for row in top if row["user_id"] == 3][: found.rank - 1]
@@ -97,19 +96,6 @@ def test_of_lists_in_several_windows_the_last_is_explained(shop):
     assert reranker.explain(199, 19, twice, duplicates="max").engine_rank == 1
 
 
-def test_an_item_below_the_depth_is_passed_by_what_was_added(shop):
-    reranker, recs, history = shop
-    found = reranker.explain(3, 7, recs, history=history, depth=2)  # fifth on the list
-    assert (found.engine_rank, found.parts) == (5, ())
-    assert 18 in [other.item for other in found.passed_by]
-
-
-def test_a_user_without_events_is_explained_by_score_and_bias(shop):
-    reranker, recs, history = shop
-    found = reranker.explain(199, 199 % 30, recs, history=history)
-    assert {part.name for part in found.parts} <= {"score", "bias"}
-
-
 def test_what_is_not_there_is_refused_in_one_sentence(shop):
     reranker, recs, history = shop
     for user, item, words in (
@@ -124,6 +110,9 @@ def test_what_is_not_there_is_refused_in_one_sentence(shop):
 def test_a_coefficient_that_was_not_learned_says_so(shop):
     """What is 0 within a small error was learned to be 0."""
     reranker = shop[0]
+    rows = reranker.coefficients().to_pylist()
+    assert all(row["error"] >= 0 for row in rows)
+    assert [row["kind"] for row in rows].count("personal") == 4
     made = {"days_since": (0.0, 6.2), "bought_lately": (0.0, 0.1), "bought_before": (4.0, 6.2)}
     learned = tuple(
         own._replace(value=made[own.name][0], error=made[own.name][1]) if own.name in made else own
@@ -134,11 +123,3 @@ def test_a_coefficient_that_was_not_learned_says_so(shop):
     assert meanings["days_since"].endswith("last purchase: not learned")
     assert meanings["bought_lately"].endswith(": 1.00 x as likely")
     assert meanings["bought_before"].endswith(": 55 x as likely")
-
-
-def test_coefficients_have_errors_and_a_sentence_each(shop):
-    rows = shop[0].coefficients().to_pylist()
-    by_name = {row["name"]: row for row in rows}
-    assert by_name["bought_before"]["meaning"].endswith("x as likely")
-    assert all(row["error"] >= 0 for row in rows)
-    assert [row["kind"] for row in rows].count("personal") == 4

@@ -17,6 +17,7 @@ import trimtab as tt
 from drift import generate_drift
 from made_biases import make_bias
 
+pytestmark = pytest.mark.filterwarnings("ignore:OpenBLAS is configured:RuntimeWarning")
 K = 10
 ONE_LESS = 2.0**20  # the multiplier for libraries that rank by 1 - product
 
@@ -97,8 +98,7 @@ def with_hnswlib(folded, users, k=K, ef=None):
 
     kind = hnswlib.BFIndex if ef is None else hnswlib.Index
     index = kind(space="ip", dim=folded.vectors.shape[1])
-    options = {} if ef is None else {"ef_construction": ef, "M": 32}
-    index.init_index(len(folded), **options)
+    index.init_index(len(folded), **({} if ef is None else {"ef_construction": ef, "M": 32}))
     if ef is not None:
         index.set_ef(ef)
         index.set_num_threads(1)  # the same graph every time
@@ -107,9 +107,13 @@ def with_hnswlib(folded, users, k=K, ef=None):
 
 
 def with_implicit(folded, users, k=K):
-    from implicit.cpu.topk import topk
+    from implicit.cpu.als import AlternatingLeastSquares
+    from scipy.sparse import csr_matrix
 
-    return folded.ids(topk(folded.vectors, folded.queries(users), k)[0])
+    model = AlternatingLeastSquares(factors=folded.vectors.shape[1])
+    model.item_factors, model.user_factors = folded.vectors, folded.queries(users)
+    nothing = csr_matrix((len(users), len(folded)))
+    return folded.ids(model.recommend(np.arange(len(users)), nothing, k, False)[0])
 
 
 EXACT = {
@@ -123,19 +127,14 @@ EXACT = {
 
 # All items for thousands of users ---------------------------------------------------------------
 
-N_USERS, N_ITEMS, N_CATEGORIES = 10_000, 4_096, 64
+N_USERS, N_ITEMS, N_CATEGORIES = 5_000, 4_096, 64
 
 
 def top_lists(users, items, n=50):
-    scores = users @ items.T
-    top = np.argpartition(-scores, n, axis=1)[:, :n]
-    return pa.table(
-        {
-            "user_id": np.repeat(np.arange(len(users)), n),
-            "item_id": top.ravel().astype(np.int64),
-            "score": np.take_along_axis(scores, top, axis=1).ravel().astype(np.float64),
-        }
-    )
+    scores = (users @ items.T).astype(np.float64)
+    top = np.argpartition(-scores, n, axis=1)[:, :n].astype(np.int64)
+    columns = np.repeat(np.arange(len(users)), n), top.ravel(), np.take_along_axis(scores, top, 1)
+    return pa.table(dict(zip(("user_id", "item_id", "score"), map(np.ravel, columns), strict=True)))
 
 
 @functools.cache
@@ -219,20 +218,12 @@ HARD = {
 }
 
 
-@pytest.mark.parametrize("kind", HARD)
-def test_hard_cases_are_served_exactly(kind):
-    case = made_case(**HARD[kind])
-    for search, multiplier in EXACT.values():
-        folded = case.bias.fold_into(case.items, multiplier=multiplier)
-        assert_same(search(folded, case.users), truth_of(case))
-
-
-def test_ranking_by_one_minus_product_needs_the_multiplier():
-    """1 - 0.0001 has no digits left for scores that differ by a thousandth of themselves."""
-    case = made_case(size=1e-4, n_items=4_000)
-    for search in (with_usearch, with_hnswlib):
-        with pytest.raises(AssertionError, match="places, by up to"):
-            assert_same(search(case.bias.fold_into(case.items), case.users), truth_of(case))
+def test_hard_cases_are_served_exactly():
+    for given in HARD.values():
+        case = made_case(**given)
+        for search, multiplier in EXACT.values():
+            folded = case.bias.fold_into(case.items, multiplier=multiplier)
+            assert_same(search(folded, case.users), truth_of(case))
 
 
 def test_slots_without_an_item_are_missing():
@@ -250,33 +241,20 @@ def share_found(found, truth):
     return np.mean([len(np.intersect1d(*pair)) / K for pair in pairs])
 
 
-def test_graphs_find_nearly_all():
+def test_graphs_find_nearly_all_and_tiny_products_need_the_multiplier():
+    """1 - 0.0001 has no digits left for scores that differ by a thousandth of themselves."""
     settings = {"connectivity": 32, "expansion_add": 200, "expansion_search": 200}
     for size in (1.0, 1e-4):
         case = made_case(size=size, n_items=2_000)
         folded, truth = case.bias.fold_into(case.items, multiplier=ONE_LESS), truth_of(case)
         assert share_found(with_hnswlib(folded, case.users, ef=200), truth) > 0.95
         assert share_found(with_usearch_index(folded, case.users, **settings), truth) > 0.95
-
-
-def test_a_graph_of_tiny_products_is_lost_without_the_multiplier():
-    case = made_case(size=1e-4, n_items=2_000)
-    found = with_hnswlib(case.bias.fold_into(case.items), case.users, ef=200)
-    assert share_found(found, truth_of(case)) < 0.8
-
-
-@pytest.mark.filterwarnings("ignore:OpenBLAS is configured:RuntimeWarning")
-def test_a_model_of_implicit_serves_folded_factors():
-    from implicit.cpu.als import AlternatingLeastSquares
-    from scipy.sparse import csr_matrix
-
-    case = made_case(excluded=range(0, 400, 3))
-    folded = case.bias.fold_into(case.items)
-    model = AlternatingLeastSquares(factors=17)
-    model.item_factors, model.user_factors = folded.vectors, folded.queries(case.users)
-    nothing = csr_matrix((300, len(folded)))
-    rows, _ = model.recommend(np.arange(300), nothing, N=K, filter_already_liked_items=False)
-    assert_same(folded.ids(rows), truth_of(case))
+    plain = case.bias.fold_into(case.items)
+    assert share_found(with_hnswlib(plain, case.users, ef=200), truth) < 0.8
+    case = made_case(size=1e-4, n_items=4_000)
+    for search in (with_usearch, with_hnswlib):
+        with pytest.raises(AssertionError, match="places, by up to"):
+            assert_same(search(case.bias.fold_into(case.items), case.users), truth_of(case))
 
 
 # By hand ----------------------------------------------------------------------------------------
@@ -285,17 +263,13 @@ VECTORS = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
 USERS = np.array([[0.5, 0.25]])
 
 
-def test_an_additive_bias_is_the_last_coordinate():
+def test_an_additive_bias_is_the_last_coordinate_and_a_log_bias_scales_the_vector():
     folded = make_bias({0: 0.5, 2: -0.25}).fold_into(VECTORS)
-    assert folded.vectors.dtype == np.float32
     assert folded.vectors.tolist() == [[1, 2, 0.5], [3, 4, 0], [5, 6, -0.25]]
     assert folded.queries(USERS).tolist() == [[0.5, 0.25, 1.0]]
-    assert folded.queries(USERS).dtype == np.float32
+    assert folded.queries(USERS).dtype == folded.vectors.dtype == np.float32
     assert folded.item_ids.tolist() == [0, 1, 2]
     assert repr(folded) == "Folded(3 rows of 3 dimensions, additive)"
-
-
-def test_a_log_bias_scales_the_vector():
     folded = make_bias({0: math.log(2), 2: -math.log(4)}, scale="log").fold_into(VECTORS)
     assert folded.vectors.tolist() == [[2, 4], [3, 4], [1.25, 1.5]]
     assert folded.queries(USERS).tolist() == USERS.tolist()
@@ -312,21 +286,23 @@ def test_excluded_items_are_left_out():
 
 
 IDS = ["b", "007", "é"]
+TEXTS = [
+    IDS, tuple(IDS), np.array(IDS), np.array(IDS, object), pd.Series(IDS), pd.Index(IDS),
+    pd.Series(IDS, dtype="category"), pl.Series(IDS), pa.array(IDS), pa.chunked_array([IDS]),
+]  # fmt: skip
+INTEGERS = [
+    [9, 7, 8], np.array([9, 7, 8], np.int32), np.array([9, 7, 8], np.uint64), pd.Series([9, 7, 8]),
+    pl.Series([9, 7, 8]), pa.array([9, 7, 8]),
+]  # fmt: skip
 
 
 def test_ids_can_be_any_list_of_strings_or_integers():
-    texts = [
-        IDS, tuple(IDS), np.array(IDS), np.array(IDS, object), pd.Series(IDS), pd.Index(IDS),
-        pd.Series(IDS, dtype="category"), pl.Series(IDS), pa.array(IDS), pa.chunked_array([IDS]),
-    ]  # fmt: skip
-    for ids in texts:
+    for ids in TEXTS:
         folded = make_bias({"007": 0.5, "x": 1.0}).fold_into(VECTORS, ids)
         assert folded.vectors[:, -1].tolist() == [0, 0.5, 0]
         assert folded.item_ids.to_pylist() == IDS
         assert folded.ids(np.array([[1, 0], [2, -1]])).tolist() == [["007", "b"], ["é", None]]
-    kinds = (list, np.int32, np.uint64, pd.Series, pl.Series, pa.array)
-    for kind in kinds:
-        ids = np.array([9, 7, 8], kind) if kind in (np.int32, np.uint64) else kind([9, 7, 8])
+    for ids in INTEGERS:
         folded = make_bias({7: 0.5, 1: 1.0}).fold_into(VECTORS, ids)
         assert folded.vectors[:, -1].tolist() == [0, 0.5, 0]
         assert folded.item_ids.tolist() == [9, 7, 8]
@@ -335,8 +311,7 @@ def test_ids_can_be_any_list_of_strings_or_integers():
 def test_rows_found_become_ids():
     folded = make_bias({5: 0.5, 6: 0.0, 7: 0.0}, excluded=[6]).fold_into(VECTORS, [7, 6, 5])
     assert folded.ids(np.array([[1, 0, -1]])).tolist() == [[5, 7, -1]]
-    unsigned = np.array([1, 2**64 - 1], np.uint64)
-    assert folded.ids(unsigned).tolist() == [5, -1]
+    assert folded.ids(np.array([1, 2**64 - 1], np.uint64)).tolist() == [5, -1]
     assert folded.ids([[0, 1], [1, 0]], counts=[1, 2]).tolist() == [[7, -1], [5, 7]]
     assert folded.ids(1) == 5
 
@@ -345,8 +320,7 @@ def test_nothing_given_or_returned_changes():
     for kind in ("f8", "f4", "i8"):
         vectors, users = VECTORS.astype(kind), (USERS * 4).astype(kind)
         copies = vectors.copy(), users.copy()
-        bias = make_bias({0: 0.5, 1: 0.1}, excluded=[1])
-        folded = bias.fold_into(vectors)
+        folded = make_bias({0: 0.5, 1: 0.1}, excluded=[1]).fold_into(vectors)
         folded.queries(users)[:] = 7
         assert (vectors == copies[0]).all()
         assert (users == copies[1]).all()
@@ -357,22 +331,19 @@ def test_nothing_given_or_returned_changes():
             folded.vectors = vectors
 
 
-def test_any_memory_layout_gives_the_same_vectors():
-    case = made_case(n_items=70_000)  # more than are folded at a time
+def test_any_memory_layout_and_a_loaded_bias_give_the_same_vectors(tmp_path):
+    case = made_case(n_items=70_000, excluded=range(5))
     expected = case.bias.fold_into(case.items).vectors
-    turned = np.asfortranarray(case.items)
-    assert (case.bias.fold_into(turned).vectors == expected).all()
-    assert (case.bias.fold_into(case.items.astype("f8")).vectors == expected).all()
-    assert expected.flags.c_contiguous
-    assert (expected[:, :-1] == case.items).all()
-    assert (expected[:, -1] == case.bias.bias.astype("f4")).all()
-
-
-def test_a_loaded_bias_folds_the_same(tmp_path):
-    case = made_case(excluded=range(5))
     case.bias.save(tmp_path)
-    again = tt.ItemBias.load(tmp_path).fold_into(case.items)
-    assert (again.vectors == case.bias.fold_into(case.items).vectors).all()
+    for bias, items in (
+        (case.bias, np.asfortranarray(case.items)),
+        (case.bias, case.items.astype("f8")),
+        (tt.ItemBias.load(tmp_path), case.items),
+    ):
+        assert (bias.fold_into(items).vectors == expected).all()
+    assert expected.flags.c_contiguous
+    assert (expected[:, :-1] == case.items[5:]).all()
+    assert (expected[:, -1] == case.bias.bias[5:].astype("f4")).all()
 
 
 # Scores below 0 on the log scale ----------------------------------------------------------------
@@ -381,7 +352,7 @@ MIXED = np.array([[1.0, -0.5], [0.5, 2.0]])
 LOGS = {0: 0.5, 1: -0.5}  # made for the top 2, so every user needs two scores of at least 0
 
 
-def test_users_need_enough_scores_of_at_least_0():
+def test_users_need_enough_scores_of_at_least_0_of_items_that_can_be_shown():
     folded = make_bias(LOGS, scale="log").fold_into(MIXED)
     fine = np.array([[1.0, 0.5], [1.0, 2.0]])
     assert folded.queries(fine).tolist() == fine.tolist()
@@ -393,6 +364,10 @@ def test_users_need_enough_scores_of_at_least_0():
         folded.queries(below)
     assert folded.queries(below, check=False).tolist() == below.tolist()
     assert folded.queries(below[:0]).shape == (0, 2)
+    folded = make_bias(LOGS, excluded=[0], scale="log").fold_into(MIXED)
+    folded.queries(np.array([[1.0, 4.0]]))
+    with pytest.raises(tt.DataError, match=r"row 0 .* 0 items .* needs 1: "):
+        folded.queries(below)
 
 
 def test_log_biases_serve_users_with_enough_scores_above_zero():
@@ -409,13 +384,6 @@ def test_log_biases_serve_users_with_enough_scores_above_zero():
     assert (with_faiss(bias.fold_into(items), users) == ranked).all()
 
 
-def test_only_items_that_can_be_shown_need_scores_of_at_least_zero():
-    folded = make_bias(LOGS, excluded=[0], scale="log").fold_into(MIXED)
-    folded.queries(np.array([[1.0, 4.0]]))
-    with pytest.raises(tt.DataError, match=r"row 0 .* 0 items .* needs 1: "):
-        folded.queries(np.array([[1.0, -4.0]]))
-
-
 def test_the_check_looks_at_all_blocks():
     users, items = np.ones((1_200, 2)), np.full((20_000, 2), -1.0)
     items[3], items[17_000] = (1.0, 1.0), (1.0, 0.0)
@@ -426,26 +394,16 @@ def test_the_check_looks_at_all_blocks():
         folded.queries(users)
 
 
-# Lists too short for an index -------------------------------------------------------------------
+# What is refused --------------------------------------------------------------------------------
 
-
-def test_biases_of_short_lists_are_refused():
-    vectors = np.ones((2_000, 2))
-    bias = make_bias({0: 0.5}, depth=50, scale="log")
-    with pytest.raises(tt.SettingError, match=r"lists of 50, .* 2000 items.* 500; .*n=1000.*allow"):
-        bias.fold_into(vectors)
-    accepted = bias.fold_into(vectors, allow_shallow=True)
-    assert (accepted.vectors == replace(bias, depth=None).fold_into(vectors).vectors).all()
-    with pytest.raises(tt.SettingError, match="allow_shallow='yes'"):
-        bias.fold_into(vectors, allow_shallow="yes")
-
-
-DEPTHS = [
-    ("log", 10, 9_000, 500),
-    ("log", 30, 9_000, 600),
-    ("log", 2, 300, 300),
-    ("additive", 10, 1_500, 500),
-    ("additive", 10, 9_002, 2_251),
+DEPTHS = [  # scale, k, items, least depth
+    ("log", 10, 9_000, 500), ("log", 30, 9_000, 600), ("log", 2, 300, 300),
+    ("additive", 10, 1_500, 500), ("additive", 10, 9_002, 2_251),
+]  # fmt: skip
+TOO_SHORT = [
+    ("log", 50, 2_000, r"lists of 50, .* 2000 items.* 500; .*n=1000.*allow"),
+    ("additive", 1_000, 9_000, r"at least 2250; learn with scale='log', .*n=1000\)"),
+    ("additive", 400, 1_500, r"at least 500; learn on .*n=1000\)"),
 ]
 
 
@@ -456,17 +414,15 @@ def test_lists_must_be_deep_or_have_all_items():
         bias.fold_into(np.ones((n_items, 2)))
         with pytest.raises(tt.SettingError, match=f"at least {least};"):
             replace(bias, depth=least - 1).fold_into(np.ones((n_items, 2)))
+    for scale, depth, n_items, words in TOO_SHORT:
+        bias, vectors = make_bias({0: 0.5}, depth=depth, scale=scale), np.ones((n_items, 2))
+        with pytest.raises(tt.SettingError, match=words):
+            bias.fold_into(vectors)
+        accepted = bias.fold_into(vectors, allow_shallow=True).vectors
+        assert (accepted == replace(bias, depth=None).fold_into(vectors).vectors).all()
+    with pytest.raises(tt.SettingError, match="allow_shallow='yes'"):
+        bias.fold_into(vectors, allow_shallow="yes")
 
-
-def test_additive_biases_of_a_large_index_are_sent_to_logs():
-    bias = make_bias({0: 0.5}, depth=1_000)
-    with pytest.raises(tt.SettingError, match=r"at least 2250; learn with scale='log', .*n=1000\)"):
-        bias.fold_into(np.ones((9_000, 2)))
-    with pytest.raises(tt.SettingError, match=r"at least 500; learn on .*n=1000\)"):
-        replace(bias, depth=400).fold_into(np.ones((1_500, 2)))
-
-
-# What is refused --------------------------------------------------------------------------------
 
 REFUSED = {
     "one dimension": ([1.0, 2.0], {}, r"item_vectors.*\(2,\)"),
@@ -480,11 +436,7 @@ REFUSED = {
     "beyond rows": (VECTORS[:2], {}, "item_ids=None.* 0 to 1.*item_id 2"),
     "too few ids": (VECTORS, {"item_ids": [1, 2]}, "item_ids.* 2 .*item_vectors.* 3 rows"),
     "repeated ids": (VECTORS, {"item_ids": [1, 2, 1]}, "item_ids has 1 "),
-    "strings": (
-        VECTORS,
-        {"item_ids": ["1", "2", "0"]},
-        "strings in item_ids.*integers in the bias",
-    ),
+    "strings": (VECTORS, {"item_ids": IDS}, "strings in item_ids.*integers in the bias"),
     "fractions": (VECTORS, {"item_ids": [1.0, 2.0, 0.5]}, "item_ids.*double"),
     "no id": (VECTORS, {"item_ids": [1, None, 2]}, "item_ids.* 1 of 3"),
     "mixed ids": (VECTORS, {"item_ids": [1, "b", 2]}, "item_ids .*cannot be read"),
@@ -494,25 +446,21 @@ REFUSED = {
     "a sign": (VECTORS, {"multiplier": -2.0}, "multiplier=-2.0"),
     "no number": (VECTORS, {"multiplier": "2"}, "multiplier='2'"),
 }
+BAD_BIASES = [
+    (make_bias({"a": 0.5}), r"item_ids=None.*item_id a; pass the id"),
+    (make_bias({0: 800.0}, scale="log"), r"item_id 0 has a log bias of 800, beyond"),
+    (make_bias({0: -90.0}, scale="log"), r"item_id 0 has a log bias of -90, beyond"),
+    (make_bias({0: 1e39}), r"the bias table has 1e\+39 in row 0"),
+]
 
 
 def test_what_cannot_be_folded_is_refused_by_name():
     for vectors, settings, message in REFUSED.values():
         with pytest.raises(tt.TrimtabError, match=message):
             make_bias({0: 0.5, 2: 0.25}).fold_into(vectors, **settings)
-    with pytest.raises(tt.DataError, match=r"item_ids=None.*item_id a; pass the id"):
-        make_bias({"a": 0.5}).fold_into(VECTORS)
-
-
-def test_an_overflowing_factor_is_refused():
-    for size in (800.0, -90.0):
-        with pytest.raises(tt.DataError, match=rf"item_id 0 has a log bias of {size:g}, beyond"):
-            make_bias({0: size}, scale="log").fold_into(VECTORS)
-    with pytest.raises(tt.DataError, match=r"the bias table has 1e\+39 in row 0"):
-        make_bias({0: 1e39}).fold_into(VECTORS)
-
-
-def test_ids_that_do_not_match_at_all_warn():
+    for bias, message in BAD_BIASES:
+        with pytest.raises(tt.DataError, match=message):
+            bias.fold_into(VECTORS)
     with pytest.warns(tt.TrimtabWarning, match="item_ids has no item") as seen:
         make_bias({7: 0.5}).fold_into(VECTORS, [1, 2, 3])
     assert seen[0].filename == __file__
@@ -520,13 +468,13 @@ def test_ids_that_do_not_match_at_all_warn():
 
 def test_queries_and_rows_of_another_index_are_refused():
     folded = make_bias({0: 0.5, 1: 0.0}, excluded=[1]).fold_into(VECTORS)
-    with pytest.raises(tt.DataError, match=r"user_vectors.* 3 columns.*item_vectors.* 2"):
-        folded.queries(np.ones((1, 3)))
-    with pytest.raises(tt.DataError, match=r"user_vectors has nan in row 1"):
-        folded.queries([[1.0, 2.0], [np.nan, 1.0]])
-    with pytest.raises(tt.DataError, match=r"user_vectors.*\(2,\)"):
-        folded.queries([1.0, 2.0])
-    with pytest.raises(tt.DataError, match="rows has 2 "):
-        folded.ids([[0, 2]])
-    with pytest.raises(tt.DataError, match=r"rows.*float64"):
-        folded.ids([0.5])
+    for users, message in (
+        (np.ones((1, 3)), r"user_vectors.* 3 columns.*item_vectors.* 2"),
+        ([[1.0, 2.0], [np.nan, 1.0]], r"user_vectors has nan in row 1"),
+        ([1.0, 2.0], r"user_vectors.*\(2,\)"),
+    ):
+        with pytest.raises(tt.DataError, match=message):
+            folded.queries(users)
+    for rows, message in (([[0, 2]], "rows has 2 "), ([0.5], r"rows.*float64")):
+        with pytest.raises(tt.DataError, match=message):
+            folded.ids(rows)

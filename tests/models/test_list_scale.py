@@ -35,19 +35,18 @@ def order(top):
 # By hand -----------------------------------------------------------------------------------------
 
 
-def test_a_bias_of_1_is_worth_the_gap_from_the_best_to_the_kth_score():
+def test_a_bias_of_1_is_worth_the_gap_from_the_best_to_the_kth_score_of_the_learner():
     recs = recs_of([(1, 10.0), (2, 8.0), (3, 6.0), (4, 0.0)])
     top = bias_of({3: 1.5, 4: 2.0}, k=3).apply(recs, 4)
     assert shown(top) == [(3, 12.0), (1, 10.0), (2, 8.0), (4, 8.0)]
-
-
-def test_k_is_that_of_the_learner():
-    recs = recs_of([(1, 10.0), (2, 8.0), (3, 6.0), (4, 0.0)])
     for learned, score in ((2, 2.0), (3, 4.0), (4, 10.0)):
         for k in (1, 2, 3, 4):
             top = bias_of({4: 1.0}, k=learned).apply(recs, k)
             assert dict(shown(top)).get(4, score) == score
-    assert shown(bias_of({4: 1.0}, k=4).apply(recs, 2)) == [(1, 10.0), (4, 10.0)]
+    # Only items within the depth count.
+    recs, bias = recs_of([(1, 5.0), (2, 5.0), (3, 3.0), (4, -95.0)]), bias_of({2: 1.0})
+    assert shown(bias.apply(recs, 4, depth=3)) == [(2, 7.0), (1, 5.0), (3, 3.0), (4, -95.0)]
+    assert shown(bias.apply(recs, 1, depth="all")) == [(2, 105.0)]
 
 
 GAPS = [
@@ -59,39 +58,27 @@ GAPS = [
 ]
 
 
-def test_lists_without_a_kth_score_or_a_gap():
+def test_lists_without_a_kth_score_or_a_gap_and_huge_and_tiny_scores():
     for scores, gap in GAPS:
-        recs = recs_of(list(enumerate(scores)))
         last = len(scores) - 1
-        top = bias_of({last: 100.0}, k=3).apply(recs, 1)
+        top = bias_of({last: 100.0}, k=3).apply(recs_of(list(enumerate(scores))), 1)
         assert shown(top) == [(last, scores[-1] + 100.0 * gap)]
-
-
-def test_only_items_within_the_depth_count_for_the_gap():
-    recs = recs_of([(1, 5.0), (2, 5.0), (3, 3.0), (4, -95.0)])
-    bias = bias_of({2: 1.0}, k=2)
-    assert shown(bias.apply(recs, 4, depth=3)) == [(2, 7.0), (1, 5.0), (3, 3.0), (4, -95.0)]
-    assert shown(bias.apply(recs, 1, depth="all")) == [(2, 105.0)]
-
-
-def test_exploring_draws_on_the_scale_of_the_list():
-    small = [(1, 3.0), (2, 2.0), (3, 1.9), (4, 1.8)]
-    large = [(item, 1e6 * score + 5e6) for item, score in small]
-    bias = bias_of({1: 0.0, 2: 0.0, 3: 0.0, 4: 0.0}, fresh=(3, 4), error=0.5)
-    tops = [bias.apply(recs_of(*[one] * 50), 2, explore=1, seed=3) for one in (small, large)]
-    assert order(tops[0]).equals(order(tops[1]))
-    assert {item for item, _ in shown(tops[0])[1::2]} == {3, 4}
-    assert tops[0]["score"].to_pylist() == pytest.approx(
-        [dict(small)[i] for i, _ in shown(tops[0])]
-    )
-
-
-def test_huge_and_tiny_scores():
-    huge = recs_of([(1, 1.7e308), (2, 0.0), (3, -1.7e308)])
-    top = bias_of({3: 0.75}, k=3).apply(huge, 3)
+    top = bias_of({3: 0.75}, k=3).apply(recs_of([(1, 1.7e308), (2, 0.0), (3, -1.7e308)]), 3)
     assert shown(top) == [(1, 1.7e308), (3, pytest.approx(0.85e308)), (2, 0.0)]
     tiny = recs_of([(1, 5e-324), (2, 0.0), (3, -1.0)])
     assert [item for item, _ in shown(bias_of({2: 2.0}).apply(tiny, 3))] == [2, 1, 3]
+
+
+def test_exploring_draws_on_the_scale_of_the_list():
+    small = {1: 3.0, 2: 2.0, 3: 1.9, 4: 1.8}
+    large = {item: 1e6 * score + 5e6 for item, score in small.items()}
+    bias = bias_of(dict.fromkeys(small, 0.0), fresh=(3, 4), error=0.5)
+    one, other = (
+        bias.apply(recs_of(*[own.items()] * 50), 2, explore=1, seed=3) for own in (small, large)
+    )
+    assert order(one).equals(order(other))
+    assert {item for item, _ in shown(one)[1::2]} == {3, 4}
+    assert one["score"].to_pylist() == pytest.approx([small[item] for item, _ in shown(one)])
 
 
 # The definition ----------------------------------------------------------------------------------
@@ -101,11 +88,7 @@ def plain_scores(scores, k, biases):
     """The scores of one list with biases, as they are defined."""
     ranked = np.sort(scores)[::-1]
     best = ranked[0]
-    gap = best - ranked[min(k, len(ranked)) - 1]
-    if gap == 0:
-        gap = best - ranked[-1]
-    if gap == 0:
-        gap = 1.0
+    gap = best - ranked[min(k, len(ranked)) - 1] or best - ranked[-1] or 1.0
     return best + ((scores - best) / gap + biases) * gap, (scores - best) / gap + biases
 
 
@@ -142,25 +125,22 @@ def test_any_lists_equal_the_definition(lists, biases, k, slots, depth):
     assert [tuple(row.values()) for row in top.to_pylist()] == expected
 
 
-def test_scores_come_back_from_keys(many):
+@pytest.mark.parametrize("threads", ["1", "3"])
+def test_scores_come_back_from_keys_for_any_threads(threads, many, monkeypatch):
+    monkeypatch.setenv("TRIMTAB_THREADS", threads)
+    largest = np.abs(many.lists.scores).max()
     for k in (1, 5, 100):
         lists, units = to_scale(many.lists, "list", k)
         assert lists.scores.max() == 0.0
-        error = np.abs(to_scores(lists, units) - many.lists.scores)
-        assert error.max() <= 4e-16 * np.abs(many.lists.scores).max()
-
-
-@pytest.mark.parametrize("threads", ["1", "3"])
-def test_threads_do_not_matter(threads, many, monkeypatch):
-    monkeypatch.setenv("TRIMTAB_THREADS", threads)
-    lists, units = to_scale(many.lists, "list", 5)
-    for unit in range(0, many.n_users, 501):
-        entries = slice(*many.lists.indptr[unit : unit + 2])
-        own = many.lists.scores[entries]
-        if len(own):
-            scores, keys = plain_scores(own, 5, np.zeros(len(own)))
-            assert lists.scores[entries].tolist() == keys.tolist()
-            assert to_scores(lists, units)[entries].tolist() == scores.tolist()
+        found = to_scores(lists, units)
+        assert np.abs(found - many.lists.scores).max() <= 4e-16 * largest
+        for unit in range(0, many.n_users, 501):
+            entries = slice(*many.lists.indptr[unit : unit + 2])
+            own = many.lists.scores[entries]
+            if len(own):
+                scores, keys = plain_scores(own, k, np.zeros(len(own)))
+                assert lists.scores[entries].tolist() == keys.tolist()
+                assert found[entries].tolist() == scores.tolist()
 
 
 # What it promises --------------------------------------------------------------------------------
@@ -176,11 +156,9 @@ def test_threads_do_not_matter(threads, many, monkeypatch):
 )
 def test_the_scale_of_a_users_scores_changes_no_ranking(seed, factor, shift, k, depth):
     rng = np.random.default_rng(seed)
-    scores = rng.permutation(np.arange(12)) / 16
-    biases = dict(enumerate(rng.normal(size=12)))
-    pairs = list(enumerate(scores))
+    pairs = list(enumerate(rng.permutation(np.arange(12)) / 16))
     other = [(item, factor * (score + shift)) for item, score in pairs]
-    bias = bias_of(biases, k=k)
+    bias = bias_of(dict(enumerate(rng.normal(size=12))), k=k)
     top = bias.apply(recs_of(pairs, other), 12, depth=depth or "all")
     first, second = (top.slice(12 * user, 12)["item_id"].to_pylist() for user in (0, 1))
     assert first == second
@@ -192,30 +170,20 @@ def test_powers_of_two_change_no_key(many):
     assert keys[0] == keys[1]
 
 
-# Files, exports, versions ------------------------------------------------------------------------
-
-
-def test_saved_and_loaded(tmp_path):
-    bias = bias_of({1: 0.5, 2: -0.5}, k=3, depth=4)
-    bias.save(tmp_path)
-    loaded = tt.ItemBias.load(tmp_path)
-    assert (loaded.scale, loaded.summary.k, loaded.depth) == ("list", 3, 4)
-    recs = recs_of([(1, 3.0), (2, 2.0), (3, 1.0)])
-    assert loaded.apply(recs, 3).equals(bias.apply(recs, 3))
-
-
 def test_an_older_trimtab_refuses_what_it_would_take_for_logs(tmp_path, monkeypatch):
     for scale, version in (("additive", 2), ("log", 2), ("list", 3)):
-        make_bias({1: 0.5}, scale=scale).save(tmp_path)
+        bias = replace(make_bias({1: 0.5}, scale=scale, depth=4), summary=replace(SUMMARY, k=3))
+        bias.save(tmp_path)
         assert json.loads((tmp_path / "header.json").read_text())["version"] == version
-    kind = saved._BIAS
-    older = kind._replace(newest=2)
-    monkeypatch.setattr("trimtab.models.saved._BIAS", older)
+        loaded, recs = tt.ItemBias.load(tmp_path), recs_of([(1, 3.0), (2, 2.0), (3, 1.0)])
+        assert (loaded.scale, loaded.summary.k, loaded.depth) == (scale, 3, 4)
+        assert loaded.apply(recs, 3).equals(bias.apply(recs, 3))
+    monkeypatch.setattr(saved, "_BIAS", saved._BIAS._replace(newest=2))
     with pytest.raises(StoreError, match=r"version 3.* 2; upgrade"):
         tt.ItemBias.load(tmp_path)
 
 
-def test_boosts_and_vectors_cannot_follow_the_scale_of_a_list(tmp_path):
+def test_what_has_no_place_on_the_scale_of_a_list(tmp_path):
     bias = bias_of({0: 0.5})
     advice = "every list has its own scale; learn with scale='log' or scale='additive'"
     with pytest.raises(tt.SettingError, match=f"cannot be written as boosts.*{advice}"):
@@ -223,6 +191,10 @@ def test_boosts_and_vectors_cannot_follow_the_scale_of_a_list(tmp_path):
     with pytest.raises(tt.SettingError, match=f"cannot be folded into vectors.*{advice}"):
         bias.fold_into(np.eye(2))
     assert list(tmp_path.iterdir()) == []
+    with pytest.raises(tt.SettingError, match=r"unlisted='zero' .*scale='list'.* own scale"):
+        tt.BiasLearner(scale="list", unlisted="zero")
+    with pytest.raises(tt.SettingError, match="scale='list'"):
+        tt.BiasLearner.paper(scale="list")
 
 
 # Learning ----------------------------------------------------------------------------------------
@@ -233,22 +205,21 @@ def drifted():
     return generate_drift(n_users=3_000, n_items=400, n_listed=30, drift=0.8, seed=3)
 
 
-def rescaled(recs, seed):
-    """Scores on a scale of each user's own."""
-    rng = np.random.default_rng(seed)
-    users = recs["user_id"].to_numpy()
-    factors = 2.0 ** rng.integers(-20, 20, users.max() + 1)
-    scores = recs["score"].to_numpy() * factors[users]
-    return recs.set_column(2, "score", pa.array(scores))
+def with_scores(recs, change):
+    """Lists with other scores, by user."""
+    users, scores = recs["user_id"].to_numpy(), recs["score"].to_numpy()
+    return recs.set_column(2, "score", pa.array(change(scores, users, users.max() + 1)))
 
 
 @pytest.mark.parametrize("method", ["hierarchy", "ascent"])
 def test_learning_on_any_scales_gives_the_same_biases(method, drifted, bytes_of):
-    learner = tt.BiasLearner(method=method, scale="list")
+    learner, rng = tt.BiasLearner(method=method, scale="list"), np.random.default_rng(1)
     recs, recent, later = drifted.recs(), drifted.recent_events(), drifted.test_events()
     bias = learner.fit(recs, recent)
     assert (bias.scale, bias.summary.unit, bias.summary.k, bias.depth) == ("list", 1.0, 10, 30)
-    mixed = rescaled(recs, 1)
+    mixed = with_scores(
+        recs, lambda scores, users, n: scores * 2.0 ** rng.integers(-20, 20, n)[users]
+    )
     assert bytes_of(learner.fit(mixed, recent).table()) == bytes_of(bias.table())
     top = bias.apply(recs)
     assert order(bias.apply(mixed)).equals(order(top))
@@ -259,31 +230,20 @@ def test_learning_on_any_scales_gives_the_same_biases(method, drifted, bytes_of)
 
 
 def test_the_default_finds_that_lists_have_their_own_scales(drifted):
-    recent, later = drifted.recent_events(), drifted.test_events()
-    rng = np.random.default_rng(0)
-    users = drifted.recs()["user_id"].to_numpy()
-    shifts = rng.uniform(0, 3, users.max() + 1)
-    scores = drifted.recs()["score"].to_numpy() + shifts[users]
-    recs = drifted.recs().set_column(2, "score", pa.array(scores))
-    lifts = []
-    for scale in ("log", "auto"):
-        bias = tt.BiasLearner(scale=scale).fit(recs, recent)
-        after = tt.evaluate(bias.apply(recs), later)["ndcg"]
-        lifts.append(after / tt.evaluate(recs, later)["ndcg"] - 1)
-    assert bias.scale in ("additive", "list")
+    rng, later = np.random.default_rng(0), drifted.test_events()
+    recs = with_scores(
+        drifted.recs(), lambda scores, users, n: scores + rng.uniform(0, 3, n)[users]
+    )
+    logs, chosen = (
+        tt.BiasLearner(scale=scale).fit(recs, drifted.recent_events()) for scale in ("log", "auto")
+    )
+    assert chosen.scale in ("additive", "list")
+    lifts = [tt.evaluate(bias.apply(recs), later)["ndcg"] for bias in (logs, chosen)]
     assert lifts[1] > lifts[0]
-
-
-def test_unlisted_items_have_no_place_on_the_scale():
-    with pytest.raises(tt.SettingError, match=r"unlisted='zero' .*scale='list'.* own scale"):
-        tt.BiasLearner(scale="list", unlisted="zero")
-    with pytest.raises(tt.SettingError, match="scale='list'"):
-        tt.BiasLearner.paper(scale="list")
 
 
 def test_excluded_items_are_left_out_on_any_scale():
     for scale in ("additive", "log", "list"):
         lists = Lists(np.array([0, 3]), np.array([0, 1, 2], np.int32), np.array([3.0, 2.0, 1.0]))
         bias, excluded = np.array([0.0, 5.0, 0.0]), np.array([False, False, True])
-        top = rank_on_scale(lists, scale, 10, 2, bias, excluded)
-        assert top.items.tolist() == [1, 0]
+        assert rank_on_scale(lists, scale, 10, 2, bias, excluded).items.tolist() == [1, 0]

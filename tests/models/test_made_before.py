@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import trimtab as tt
+from trimtab import models
 from trimtab.serve import make_app
 
 MADE = Path(__file__).parents[1] / "files" / "made_by_0_1_0"
@@ -54,36 +55,36 @@ def rerank(store: tt.Store, request: dict[str, Any]) -> dict[str, Any]:
     return dict(answer.json())
 
 
-@pytest.mark.parametrize("name", ["hierarchy", "paper"])
-def test_a_saved_bias_ranks_as_it_did(name, recs):
-    lists = with_text_ids(recs) if name == "paper" else recs
-    top = tt.ItemBias.load(MADE / name).apply(lists, k=5)
-    expected = pq.read_table(MADE / f"{name}_top.parquet")
-    assert top.to_pylist() == expected.to_pylist()
-    assert top["score"].to_numpy().tobytes() == expected["score"].to_numpy().tobytes()
+def test_a_saved_bias_ranks_as_it_did(recs):
+    for name, lists in (("hierarchy", recs), ("paper", with_text_ids(recs))):
+        top = models.load(MADE / name).apply(lists, k=5)
+        expected = pq.read_table(MADE / f"{name}_top.parquet")
+        assert top.to_pylist() == expected.to_pylist()
+        assert top["score"].to_numpy().tobytes() == expected["score"].to_numpy().tobytes()
 
 
-def test_a_store_loads_its_served_version(store, bytes_of):
+def test_a_store_loads_its_served_version_rolls_back_and_is_not_changed(store, bytes_of):
+    def files() -> dict[str, bytes]:
+        paths = (path for path in store.folder.rglob("*") if path.is_file())
+        return {path.name: path.read_bytes() for path in paths}
+
+    before = files()
     assert [version.number for version in store.history()] == [1, 2]
     assert [version.as_of for version in store.history()] == ["2026-02-19", "2026-02-20"]
-    assert store.current().number == 2
-    served = bytes_of(store.load().table())
-    assert served == bytes_of(store.version(2).bias().table())
-    assert served == bytes_of(tt.ItemBias.load(store.folder).table())
     for version in store.history():
         version.check()
-
-
-def test_a_store_rolls_back(store, bytes_of):
+        assert (version.reranker(), version.lists()) == (None, None)
+    assert store.current().number == 2
     first, second = (bytes_of(store.version(number).bias().table()) for number in (1, 2))
     assert first != second
+    assert bytes_of(store.load().table()) == bytes_of(models.load(store.folder).table()) == second
+    with pytest.raises(tt.StoreError, match="has no reranker"):
+        tt.Reranker.load(store.folder)
+    assert files() == before
     assert store.rollback().number == 1
     assert bytes_of(tt.ItemBias.load(store.folder).table()) == first
-    assert [change["by"] for change in store.pointer()["changes"]] == [
-        "refresh",
-        "refresh",
-        "rollback",
-    ]
+    changes = [change["by"] for change in store.pointer()["changes"]]
+    assert changes == ["refresh", "refresh", "rollback"]
 
 
 @pytest.mark.parametrize("number", [1, 2])

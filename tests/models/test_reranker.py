@@ -20,7 +20,7 @@ from made_biases import recs_of
 from made_rerankers import COEFFICIENTS, UNTIL, events_of, make_reranker
 from repeat_shop import NOW
 from trimtab import threads
-from trimtab.kernels import reference as plain
+from trimtab.kernels import reference
 from trimtab.models.widening import TERMS
 
 ZEROS = dict.fromkeys(range(10), 0.0)
@@ -73,7 +73,7 @@ def test_lists_follow_the_formula():
         ]
         top = reranker.apply(recs_of(*lists), k=5, history=events_of(*events), as_of=UNTIL)
         for user in (1, 3, 4):
-            bought = plain.sum_purchases([(i, int(d) - 1) for u, i, d in events if u == user])
+            bought = reference.sum_purchases([(i, int(d) - 1) for u, i, d in events if u == user])
             scores = expected_scores(dict(lists[user - 1]), bought, part, trending)
             ranked = sorted(scores, key=lambda item: (-scores[item], item))[:5]
             own = top.filter(pc.equal(top["user_id"], user))
@@ -85,7 +85,7 @@ def expected_scores(listed, bought, part, trending) -> dict[int, float]:
     best = max(listed.values())
     logs = {item: np.log(score / best) for item, score in listed.items()}
     found = {}
-    for entry in plain.wider_list(logs, bought, ZEROS, trending, 30):
+    for entry in reference.wider_list(logs, bought, ZEROS, trending, 30):
         score = COEFFICIENTS["score"] * entry.score + part[entry.item]
         score += sum(COEFFICIENTS[n] * x for n, x in zip(TERMS, entry.terms, strict=True))
         if entry.sources:
@@ -122,17 +122,15 @@ def test_no_history_is_the_bias(bytes_of):
             "allowed": pa.table({"item_id": range(9)}),
         }  # fmt: skip
         expected = bytes_of(reranker.bias.apply(recs, **settings))
-        none = events_of()
-        for history in (None, none, events_of((99, 1, 3)), events_of((1, 99, 3))):
+        for history in (None, events_of(), events_of((99, 1, 3)), events_of((1, 99, 3))):
             assert bytes_of(reranker.apply(recs, history=history, **settings)) == expected
-
-
-def test_without_coefficients_all_are_ranked_by_the_biases(bytes_of):
-    reranker = make_reranker({0: 0.1, 1: 0.9, 2: 0.0}, trending=[2], learned=False)
-    recs = recs_of([(0, 1.0), (1, 0.9)])
-    top = reranker.apply(recs, k=2, history=events_of((1, 2, 3)))
-    assert bytes_of(top) == bytes_of(reranker.bias.apply(recs, k=2))
-    assert reranker.coefficients().num_rows == 0
+        # So it is without coefficients, for users with events too.
+        plain = make_reranker(
+            biases, trending=[1, 2], scale=scale, depth=4, excluded=(6,), learned=False
+        )
+        top = plain.apply(recs, history=events_of((1, 2, 3)), **settings)
+        assert bytes_of(top) == expected
+        assert plain.coefficients().num_rows == 0
 
 
 # The same however the tables come -----------------------------------------------------------
@@ -183,52 +181,37 @@ def test_windows_are_ranked_separately():
 
 
 FRAMES = {
-    "pandas": (pa.Table.to_pandas, pd.DataFrame),
-    "polars": (pl.from_arrow, pl.DataFrame),
-    "lazy": (lambda table: pl.from_arrow(table).lazy(), pl.LazyFrame),
-    "pyarrow": (lambda table: table, pa.Table),
+    pd.DataFrame: pa.Table.to_pandas,
+    pl.DataFrame: pl.from_arrow,
+    pl.LazyFrame: lambda table: pl.from_arrow(table).lazy(),
+    pa.Table: lambda table: table,
 }
 
 
-@pytest.mark.parametrize("kind", FRAMES)
-def test_any_frame_in_and_the_same_kind_out(kind, repeat_shop, learned):
-    convert, frame = FRAMES[kind]
-    recs = repeat_shop.tonight.set_column(
-        0, "user_id", repeat_shop.tonight["user_id"].cast("int32")
-    )
-    exclude = recs.slice(0, 3).select(["user_id", "item_id"])
-    allowed = pa.table({"item_id": range(100)})
-    tables = (recs, repeat_shop.known, exclude, allowed)
-    expected = learned.apply(
-        tables[0], history=tables[1], as_of=NOW, exclude=exclude, allowed=allowed
-    )
-    given = [convert(table) for table in tables]
-    copies = [convert(pa.table(table.to_pydict(), table.schema)) for table in tables]
-    top = learned.apply(given[0], history=given[1], as_of=NOW, exclude=given[2], allowed=given[3])
-    assert isinstance(top, frame)
-    for table, same in zip(given, copies, strict=True):
-        assert_same_frame(table, same)
-    found = as_arrow(top)
-    assert found.to_pydict() == expected.to_pydict()
-    assert found.schema.field("user_id").type == pa.int32()
-    assert found.schema.field("item_id").type == pa.int64()
-
-
 def as_arrow(frame) -> pa.Table:
-    if isinstance(frame, pl.LazyFrame):
-        frame = frame.collect()
-    if isinstance(frame, pl.DataFrame):
-        return frame.to_arrow()
-    return (
-        frame if isinstance(frame, pa.Table) else pa.Table.from_pandas(frame, preserve_index=False)
-    )
+    frame = frame.collect() if isinstance(frame, pl.LazyFrame) else frame
+    if isinstance(frame, pd.DataFrame):
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    return frame if isinstance(frame, pa.Table) else frame.to_arrow()
 
 
-def assert_same_frame(one, other) -> None:
-    if isinstance(one, pd.DataFrame):
-        pd.testing.assert_frame_equal(one, other)
-    else:
-        assert as_arrow(one).equals(as_arrow(other))
+def test_any_frame_in_and_the_same_kind_out(repeat_shop, learned):
+    narrow = repeat_shop.tonight["user_id"].cast("int32")
+    recs = repeat_shop.tonight.set_column(0, "user_id", narrow)
+    allowed = pa.table({"item_id": range(100)})
+    exclude = recs.slice(0, 3).select(["user_id", "item_id"])
+    tables = {"recs": recs, "history": repeat_shop.known, "exclude": exclude, "allowed": allowed}
+    expected = learned.apply(**tables, as_of=NOW)
+    for frame, convert in FRAMES.items():
+        given = {name: convert(table) for name, table in tables.items()}
+        before = {name: as_arrow(own) for name, own in given.items()}
+        copies = {name: pa.table(own.to_pydict(), own.schema) for name, own in before.items()}
+        top = learned.apply(**given, as_of=NOW)
+        assert isinstance(top, frame)
+        assert {name: as_arrow(own) for name, own in given.items()} == copies
+        assert as_arrow(top).to_pydict() == expected.to_pydict()
+        kinds = [as_arrow(top).schema.field(name).type for name in ("user_id", "item_id")]
+        assert kinds == [pa.int32(), pa.int64()]
 
 
 def test_text_ids_stay_text():
@@ -243,73 +226,56 @@ def test_text_ids_stay_text():
 # What may be added --------------------------------------------------------------------------
 
 
-def added_to(top: pa.Table, recs: pa.Table) -> set[tuple[object, object]]:
-    """Pairs of user and item that are on no list of the engine."""
-    pairs = [set(zip(t["user_id"].to_pylist(), t["item_id"].to_pylist(), strict=True))
-             for t in (top, recs)]  # fmt: skip
-    return pairs[0] - pairs[1]
-
-
 RECS = recs_of([(0, 1.0), (1, 0.9)], [(0, 1.0), (2, 0.9)], [(8, 1.0)])
 whole_lists = pytest.mark.filterwarnings("ignore:k=10, but the longest list")
 EVENTS = events_of((1, 3, 1), (1, 2, 2), (1, 12, 1), (2, 4, 5), (3, 5, 1))
 
 
-@whole_lists
-def test_trending_and_own_items_are_added():
-    top = make_reranker(ZEROS, trending=[5, 1]).apply(RECS, k=10, history=EVENTS, as_of=UNTIL)
-    assert added_to(top, RECS) == {(1, 3), (1, 2), (1, 5), (2, 4), (2, 5), (2, 1), (3, 5), (3, 1)}
+# Item 12 is new: on a list of tonight, bought by another user, unknown to the biases.
+NEW = pa.concat_tables([RECS, pa.table({"user_id": [2], "item_id": [12], "score": [0.1]})])
+EXCLUDE = {"exclude": pa.table({"user_id": [1, 1, 2], "item_id": [3, 0, 5]})}
+ALLOWED = {"allowed": pa.table({"item_id": [0, 1, 2, 3, 6, 7]})}
+OWN = {1: {2, 3}, 2: {4}, 3: set()}
+SOME = {"trending": [5, 1]}
+ADDED = {  # the reranker, the lists, options of apply, what each user's list has besides
+    "trending and own": (SOME, RECS, {}, {1: {3, 2, 5}, 2: {4, 5, 1}, 3: {5, 1}}),
+    "listed only": (
+        {"trending": [5, 1, 8], "widen": "listed"}, RECS, {}, {1: {2, 8}, 2: {1, 8}, 3: {1}},
+    ),
+    "new": ({"sources": ("own",)}, NEW, {}, {1: {3, 2, 12}, 2: {4}, 3: {5}}),
+    "new, listed only": ({"widen": "listed"}, NEW, {}, {1: {2, 12}, 2: set(), 3: set()}),
+    "no source": (SOME | {"sources": ()}, RECS, {}, {1: set(), 2: set(), 3: set()}),
+    "trending only": (
+        SOME | {"sources": ("trending",)}, RECS, {}, {1: {5}, 2: {5, 1}, 3: {5, 1}},
+    ),
+    # Not even what trends; listed items that the user has stay.
+    "no repeats": (
+        {"trending": [5, 3, 4], "sources": ("trending",), "repeats": False}, RECS, {},
+        {1: {5, 4}, 2: {5, 3}, 3: {3, 4}},
+    ),
+    "excluded": (
+        {"trending": [5, 6, 7], "excluded": (7,)}, RECS, EXCLUDE,
+        {1: {2, 5, 6}, 2: {4, 6}, 3: {5, 6}},
+    ),
+    "excluded and allowed": (
+        {"trending": [5, 6, 7], "excluded": (7,)}, RECS, EXCLUDE | ALLOWED,
+        {1: {2, 6}, 2: {6}, 3: {6}},
+    ),
+}  # fmt: skip
 
 
 @whole_lists
-def test_only_what_is_listed_is_added():
-    reranker = make_reranker(ZEROS, trending=[5, 1, 8], widen="listed")
-    top = reranker.apply(RECS, k=10, history=EVENTS, as_of=UNTIL)
-    assert added_to(top, RECS) == {(1, 2), (1, 8), (2, 1), (2, 8), (3, 1)}
-
-
-@whole_lists
-def test_listed_items_that_were_never_learned_may_be_added():
-    """Item 12 is new: on a list of tonight, bought by another user, unknown to the biases."""
-    recs = pa.concat_tables([RECS, pa.table({"user_id": [2], "item_id": [12], "score": [0.1]})])
-    for widen in ("any", "listed"):
-        reranker = make_reranker(ZEROS, widen=widen)
-        top = reranker.apply(recs, k=10, history=EVENTS, as_of=UNTIL)
-        assert (1, 12) in added_to(top, recs)
-
-
-@whole_lists
-@pytest.mark.parametrize(
-    ("sources", "expected"),
-    [((), set()), (("trending",), {5}), (("own",), {2, 3}), (("trending", "own"), {2, 3, 5})],
-)
-def test_sources(sources, expected):
-    reranker = make_reranker(ZEROS, trending=[5, 1], sources=sources)
-    top = reranker.apply(RECS, k=10, history=EVENTS, as_of=UNTIL)
-    assert {item for user, item in added_to(top, RECS) if user == 1} == expected
-
-
-@whole_lists
-def test_without_repeats_nothing_of_the_users_own_is_added():
-    """Not even what trends; listed items that the user has stay."""
-    reranker = make_reranker(ZEROS, trending=[5, 3, 4], sources=("trending",), repeats=False)
-    history = pa.concat_tables([EVENTS, events_of((1, 0, 4))])
-    top = reranker.apply(RECS, k=10, history=history, as_of=UNTIL)
-    assert added_to(top, RECS) == {(1, 5), (1, 4), (2, 5), (2, 3), (3, 3), (3, 4)}
-    assert items_of(top)[1][0] == 0
-
-
-@whole_lists
-def test_exclude_and_allowed_hold_for_added_items():
-    reranker = make_reranker(ZEROS, trending=[5, 6, 7], excluded=(7,))
-    exclude = pa.table({"user_id": [1, 1, 2], "item_id": [3, 0, 5]})
-    top = reranker.apply(RECS, k=10, history=EVENTS, as_of=UNTIL, exclude=exclude)
-    found = items_of(top)
-    assert (set(found[1]), set(found[2])) == ({1, 2, 5, 6}, {0, 2, 4, 6})
-    allowed = pa.table({"item_id": [0, 1, 2, 3, 6, 7]})
-    top = reranker.apply(RECS, k=10, history=EVENTS, as_of=UNTIL, exclude=exclude, allowed=allowed)
-    found = items_of(top)
-    assert (set(found[1]), set(found[2]), set(found[3])) == ({1, 2, 6}, {0, 2, 6}, {6})
+def test_what_is_added_to_lists():
+    for name, (made, recs, options, expected) in ADDED.items():
+        reranker = make_reranker(ZEROS, **made)
+        top = reranker.apply(recs, k=10, history=EVENTS, as_of=UNTIL, **options)
+        listed = items_of(recs)
+        found = {user: set(items) - set(listed[user]) for user, items in items_of(top).items()}
+        assert found == expected, name
+        hidden = {1: {0}} if "exclude" in options else {}
+        may_be_shown = {0, 1, 2, 3, 6, 7} if "allowed" in options else set(range(20))
+        kept = {u: set(own) & may_be_shown - hidden.get(u, set()) for u, own in listed.items()}
+        assert all(kept[user] <= set(items) for user, items in items_of(top).items()), name
 
 
 def test_what_may_not_be_shown_takes_no_room_among_the_added():
@@ -422,15 +388,12 @@ def test_the_longer_ago_the_fewer_points():
 # The object ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda r: pickle.loads(pickle.dumps(r))])
-def test_it_can_be_copied_and_sent_to_other_processes(duplicate, repeat_shop, learned, bytes_of):
-    other = duplicate(learned)
-    one, two = (r.apply(repeat_shop.tonight, history=repeat_shop.known, as_of=NOW)
-                for r in (learned, other))  # fmt: skip
-    assert bytes_of(one) == bytes_of(two)
-    assert (other.summary, other.settings, other.learned) == (
-        learned.summary, learned.settings, learned.learned,
-    )  # fmt: skip
+def test_it_can_be_copied_and_sent_to_other_processes(repeat_shop, learned, bytes_of):
+    given = {"recs": repeat_shop.tonight, "history": repeat_shop.known, "as_of": NOW}
+    for other in (copy.deepcopy(learned), pickle.loads(pickle.dumps(learned))):
+        assert bytes_of(other.apply(**given)) == bytes_of(learned.apply(**given))
+        for name in ("summary", "settings", "learned"):
+            assert getattr(other, name) == getattr(learned, name)
 
 
 def test_it_cannot_be_changed(learned):

@@ -11,35 +11,31 @@ import pytest
 
 import trimtab as tt
 from made_biases import make_bias, recs_of
+from shops import run_in_process
 from trimtab.tables.files import read_table
 
 AWKWARD = ["=1+1", "+x", "-x", "@x", "\tx", "\rx", "'q", "007", "a,b", 'say "hi"', "é\u2028\n"]
 NUMBERS = [0.1, -1 / 3, 0.0, 1e-7, -2.5, 5e-324, 3.0, -0.0, 1 / 7, 2**-40, 1.5]
+BIASES = {7: 0.5, 8: 0.0, 9: -0.25}
 
 
 def read_lines(path):
     return [json.loads(line) for line in path.read_bytes().splitlines()]
 
 
-def test_a_log_bias_gives_factors(tmp_path):
-    bias = make_bias({7: 0.5, 8: 0.0, 9: -0.25}, excluded=[9], scale="log")
-    assert bias.export(tmp_path / "boosts.jsonl") == 1.0
-    assert (tmp_path / "boosts.jsonl").read_text() == (
+def test_a_log_bias_gives_factors_and_an_additive_bias_boosts_of_at_least_zero(tmp_path):
+    factors, boosts = tmp_path / "boosts.jsonl", tmp_path / "boosts.csv"
+    assert make_bias(BIASES, excluded=[9], scale="log").export(factors) == 1.0
+    assert factors.read_text() == (
         '{"item_id": 7, "bias": 0.5, "factor": 1.6487212707001282, "excluded": false}\n'
         '{"item_id": 8, "bias": 0.0, "factor": 1.0, "excluded": false}\n'
         '{"item_id": 9, "bias": -0.25, "factor": 0.7788007830714049, "excluded": true}\n'
     )
-
-
-def test_an_additive_bias_gives_boosts_of_at_least_zero(tmp_path):
-    bias = make_bias({7: 0.5, 8: 0.0, 9: -0.25}, excluded=[9])
-    assert bias.export(str(tmp_path / "boosts.csv")) == 0.25
-    assert (tmp_path / "boosts.csv").read_text() == (
-        '"item_id","bias","boost","excluded"\n'
-        "7,0.5,0.75,false\n8,0,0.25,false\n9,-0.25,0,true\n"
-    )  # fmt: skip
-    assert make_bias({7: 0.5}).export(tmp_path / "boosts.csv") == 0.0
-    assert math.copysign(1, make_bias({7: 0.5}).export(tmp_path / "boosts.csv")) == 1
+    assert make_bias(BIASES, excluded=[9]).export(str(boosts)) == 0.25
+    assert boosts.read_text() == (
+        '"item_id","bias","boost","excluded"\n7,0.5,0.75,false\n8,0,0.25,false\n9,-0.25,0,true\n'
+    )
+    assert math.copysign(1, make_bias({7: 0.5}).export(boosts)) == 1  # 0, not -0
 
 
 @pytest.mark.parametrize("scale", ["additive", "log"])
@@ -49,6 +45,7 @@ def test_every_id_and_every_bit_comes_back(scale, tmp_path):
     missing = bias.export(tmp_path / "boosts.jsonl")
     assert bias.export(tmp_path / "boosts.CSV") == missing
     lines = read_lines(tmp_path / "boosts.jsonl")
+    assert (tmp_path / "boosts.jsonl").read_bytes().isascii()
     assert lines == read_table(tmp_path / "boosts.CSV").to_pylist()
     assert {line["item_id"]: line["bias"] for line in lines} == given
     assert [line["item_id"] for line in lines] == sorted(AWKWARD)
@@ -59,30 +56,19 @@ def test_every_id_and_every_bit_comes_back(scale, tmp_path):
         else:
             assert line["boost"] == line["bias"] + missing >= 0
         assert line["excluded"] is (line["item_id"] == "-x")
-
-
-def test_ids_are_kept_and_formulas_escaped_on_request(tmp_path):
     for escape in (False, True):
-        bias = make_bias(dict.fromkeys(AWKWARD, -0.5))
         bias.export(tmp_path / "boosts.csv", escape=escape)
         with (tmp_path / "boosts.csv").open(newline="", encoding="utf-8") as file:
             cells = [row["item_id"] for row in csv.DictReader(file)]
         assert cells == [f"'{i}" if escape and i[0] in "=+-@\t\r" else i for i in sorted(AWKWARD)]
 
 
-def test_json_has_one_line_per_item(tmp_path):
-    make_bias(dict.fromkeys(AWKWARD, 0.0)).export(tmp_path / "boosts.jsonl")
-    text = (tmp_path / "boosts.jsonl").read_bytes()
-    assert text.isascii()
-    assert len(text.decode().splitlines()) == len(AWKWARD)
-
-
 def test_many_items_are_written_in_order(tmp_path):
-    bias = make_bias({i: i / 7 for i in range(70_000)})
-    bias.export(tmp_path / "boosts.jsonl")
+    make_bias({i: i / 7 for i in range(70_000)}).export(tmp_path / "boosts.jsonl")
     lines = read_lines(tmp_path / "boosts.jsonl")
-    assert [line["item_id"] for line in lines] == list(range(70_000))
-    assert lines[-1]["bias"] == 69_999 / 7
+    assert [(line["item_id"], line["bias"]) for line in lines] == [
+        (i, i / 7) for i in range(70_000)
+    ]
 
 
 def test_multiplying_by_factors_ranks_as_the_bias_does(data, tmp_path):
@@ -95,9 +81,6 @@ def test_multiplying_by_factors_ranks_as_the_bias_does(data, tmp_path):
     scores = recs["score"].to_numpy() * [factors.get(item, missing) for item in items.tolist()]
     order = np.lexsort((items, -scores, users)).reshape(400, -1)[:, :5]
     assert items[order].ravel().tolist() == bias.apply(recs, k=5)["item_id"].to_pylist()
-
-
-# Elasticsearch and OpenSearch ------------------------------------------------------------------
 
 
 def search(body, documents, scores):
@@ -114,87 +97,71 @@ def search(body, documents, scores):
     return sorted(shown, key=lambda key: -shown[key])[: body["size"]]
 
 
-@pytest.mark.parametrize("scale", ["additive", "log"])
-def test_bulk_updates_and_a_search_rank_as_apply_does(scale, tmp_path):
-    bias = make_bias({7: 0.5, 8: -0.1, 9: 2.0}, excluded=[9], scale=scale)
-    bias.export(tmp_path / "boosts.ndjson")
-    lines = read_lines(tmp_path / "boosts.ndjson")
-    documents = {
-        action["update"]["_id"]: fields["doc"]
-        for action, fields in zip(lines[::2], lines[1::2], strict=True)
-    }
-    assert list(documents) == ["7", "8", "9"]
-    scores = {7: 1.0, 8: 1.25, 9: 4.0, 10: 1.2}
-    recs = recs_of(list(scores.items()))
-    body = json.loads(json.dumps(bias.search_body({"match": {"title": "tea"}}, k=3)))
-    found = search(body, documents, {str(item): score for item, score in scores.items()})
-    assert found == [str(item) for item in bias.apply(recs, k=3)["item_id"].to_pylist()]
-    assert body["query"]["function_score"]["query"]["bool"]["must"] == {"match": {"title": "tea"}}
+def test_bulk_updates_and_a_search_rank_as_apply_does(tmp_path):
+    for scale in ("additive", "log"):
+        bias = make_bias({7: 0.5, 8: -0.1, 9: 2.0}, excluded=[9], scale=scale)
+        bias.export(tmp_path / "boosts.ndjson")
+        lines = read_lines(tmp_path / "boosts.ndjson")
+        documents = {
+            action["update"]["_id"]: fields["doc"]
+            for action, fields in zip(lines[::2], lines[1::2], strict=True)
+        }
+        assert list(documents) == ["7", "8", "9"]
+        scores = {7: 1.0, 8: 1.25, 9: 4.0, 10: 1.2}
+        top = bias.apply(recs_of(list(scores.items())), k=3)["item_id"].to_pylist()
+        query = {"match": {"title": "tea"}}
+        body = json.loads(json.dumps(bias.search_body(query, k=3)))
+        found = search(body, documents, {str(item): score for item, score in scores.items()})
+        assert found == [str(item) for item in top]
+        assert body["query"]["function_score"]["query"]["bool"]["must"] == query
 
 
-def test_a_search_needs_a_scale_that_lists_share():
-    with pytest.raises(tt.SettingError, match="cannot be written as boosts"):
-        make_bias({7: 0.5}, scale="list").search_body({"match_all": {}})
-    with pytest.raises(tt.SettingError, match="k=0"):
-        make_bias({7: 0.5}).search_body({"match_all": {}}, k=0)
-
-
-# What is refused --------------------------------------------------------------------------------
-
-
-def test_unknown_endings_are_refused(tmp_path):
+def test_what_cannot_be_written_is_refused(tmp_path):
+    bias = make_bias({7: 0.5})
     for name in ("boosts.parquet", "boosts", "boosts.json", "boosts.csv.gz"):
         with pytest.raises(tt.StoreError, match=r"boosts.*\.jsonl or \.csv or \.ndjson"):
-            make_bias({7: 0.5}).export(tmp_path / name)
-        assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("ending", ["jsonl", "csv"])
-def test_paths_that_cannot_be_written_are_refused(ending, tmp_path):
+            bias.export(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
     (tmp_path / "file").write_text("x")
-    with pytest.raises(tt.StoreError, match="folder"):
-        make_bias({7: 0.5}).export(tmp_path / "file" / f"boosts.{ending}")
-    (tmp_path / f"boosts.{ending}").mkdir()
-    with pytest.raises(tt.StoreError, match=str(tmp_path)):
-        make_bias({7: 0.5}).export(tmp_path / f"boosts.{ending}")
-
-
-def test_factors_beyond_float32_are_refused(tmp_path):
+    for ending in ("jsonl", "csv"):
+        with pytest.raises(tt.StoreError, match="folder"):
+            bias.export(tmp_path / "file" / f"boosts.{ending}")
+        (tmp_path / f"folder.{ending}").mkdir()
+        with pytest.raises(tt.StoreError, match=str(tmp_path)):
+            bias.export(tmp_path / f"folder.{ending}")
     for size in (800.0, -90.0):
         (tmp_path / "boosts.jsonl").write_text("yesterday's")
         with pytest.raises(tt.DataError, match=rf"item_id x has a log bias of {size:g}, beyond"):
             make_bias({"x": size}, scale="log").export(tmp_path / "boosts.jsonl")
         assert (tmp_path / "boosts.jsonl").read_text() == "yesterday's"
-        assert len(list(tmp_path.iterdir())) == 1
+        assert not list(tmp_path.glob(".*"))
+    with pytest.raises(tt.SettingError, match="cannot be written as boosts"):
+        make_bias({7: 0.5}, scale="list").search_body({"match_all": {}})
+    with pytest.raises(tt.SettingError, match="k=0"):
+        bias.search_body({"match_all": {}}, k=0)
 
 
-# On the command line ----------------------------------------------------------------------------
-
-
-def test_the_command_writes_the_same(trimtab, tmp_path):
+def test_the_command_writes_the_same_and_refuses_in_one_sentence(trimtab, tmp_path):
     bias = make_bias({"=a": 0.5, "b": -0.25, "c": 0.0}, excluded=["c"])
     bias.save(tmp_path / "biases")
     bias.export(tmp_path / "expected.jsonl")
     result = trimtab("export", "--bias", "biases", "--out", "new/boosts.jsonl", cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
+    assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout == (
         "wrote 3 items to new/boosts.jsonl: add boost to scores, 0.25 for missing items; "
         "1 are excluded: filter them out\n"
     )
-    written = (tmp_path / "new" / "boosts.jsonl").read_bytes()
-    assert written == (tmp_path / "expected.jsonl").read_bytes()
-
-
-def test_the_command_refuses_in_one_sentence(trimtab, tmp_path):
-    make_bias({7: 0.5}, scale="log").save(tmp_path / "biases")
-    done = trimtab("export", "--bias", "biases", "--out", "boosts.csv", cwd=tmp_path)
+    expected = (tmp_path / "expected.jsonl").read_bytes()
+    assert (tmp_path / "new" / "boosts.jsonl").read_bytes() == expected
+    make_bias({7: 0.5}, scale="log").save(tmp_path / "log")
+    done = run_in_process("export", "--bias", tmp_path / "log", "--out", tmp_path / "boosts.csv")
     assert "multiply scores by factor, 1.0 for missing items" in done.stdout
-    for arguments, message in (
-        (("--bias", "biases", "--out", "boosts.xml"), "boosts.xml"),
-        (("--bias", "nowhere", "--out", "boosts.csv"), "nowhere"),
-        (("--bias", "biases", "--out", "boosts.csv/x.csv"), "is not a folder"),
+    for folder, out, message in (
+        ("biases", "boosts.xml", "boosts.xml"),
+        ("nowhere", "boosts.csv", "nowhere"),
+        ("biases", "expected.jsonl/x.csv", "is not a folder"),
     ):
-        result = trimtab("export", *arguments, cwd=tmp_path)
+        result = run_in_process("export", "--bias", tmp_path / folder, "--out", tmp_path / out)
         assert result.returncode == 2
         assert result.stderr.startswith("trimtab: ")
         assert message in result.stderr

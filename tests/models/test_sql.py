@@ -14,6 +14,7 @@ import pytest
 import trimtab as tt
 from made_biases import SUMMARY, make_bias, recs_of
 from postgres_server import postgres_server
+from shops import run_in_process
 
 pytestmark = [
     pytest.mark.xdist_group("sql"),
@@ -148,14 +149,6 @@ def test_every_option_gives_what_apply_gives(database, scale, ids):
         require_same(database.run(query), expected, scale == "additive")
 
 
-def test_learned_biases(database, data):
-    recs = data.recs()
-    for scale in STEPS:
-        bias = tt.BiasLearner(k=5, scale=scale).fit(recs, data.recent_events())
-        write_all(database, {"lists": recs}, bias)
-        require_same(database.run(bias.sql(5)), bias.apply(recs, 5), scale == "additive")
-
-
 def test_numbers_of_other_types(database):
     """Scores in 32 bits are those of the table, not rounded again."""
     recs = recs_of([(1, 0.1), (2, 0.3), (3, 0.2)])
@@ -172,24 +165,15 @@ def test_any_name_is_quoted(database):
     """Names with quotes, spaces and SQL in them, and names that the query uses itself."""
     bias = make_bias({1: 0.5, 2: 0.0, 9: 1.0}, excluded=[9])
     recs = recs_of([(1, 1.0), (2, 1.25), (9, 3.0)], [(2, 0.5), (3, 0.75)])
-    columns = {
-        "user": 'a"b; drop table lists',
-        "item": "item",
-        "score": "place",
-        "rank": "list_user",
-    }
-    own = recs.rename_columns([columns["user"], columns["item"], columns["score"]])
-    database.write("trimtab_entries", own)
+    names = ('a"b; drop table lists', "item", "place", "list_user")
+    columns = dict(zip(("user", "item", "score", "rank"), names, strict=True))
+    database.write("trimtab_entries", recs.rename_columns(names[:3]))
     database.write("the biases", bias.table())
     query = bias.sql(2, lists="trimtab_entries", biases="the biases", columns=columns)
     found = database.run(query)
-    assert found.column_names == [columns[name] for name in ("user", "item", "score", "rank")]
-    names = ["user_id", "item_id", "score", "rank"]
-    require_same(found.rename_columns(names), bias.apply(recs, 2), exact=True)
-
-
-def test_parts_of_names():
-    assert 'from "shop"."lists" as l' in make_bias({1: 0.5}).sql(lists="shop.lists")
+    assert found.column_names == list(names)
+    expected = bias.apply(recs, 2)
+    require_same(found.rename_columns(expected.column_names), expected, exact=True)
 
 
 # What is refused ---------------------------------------------------------------------------------
@@ -205,48 +189,36 @@ REFUSED = [
     ({"columns": {"category": "c"}}, "columns=.*category.* must give user_id, item_id, score"),
     ({"columns": {"user": "rank"}}, "columns=.*rank.* one name each, all different"),
     ({"columns": {"item": ["a", "b"]}}, "columns=.*'b'.* one name each"),
+    ({"made": {"scale": "list"}}, "scale='list' cannot be applied by .*learn with scale='log'"),
+    ({"made": {"unlisted": "zero"}}, "unlisted='zero' cannot be applied by .*use bias.apply"),
 ]
 
 
-def test_bad_settings_are_refused():
+def test_what_no_query_can_do_is_refused():
     for options, message in REFUSED:
         with pytest.raises(tt.SettingError, match=message) as refusal:
-            make_bias({7: 0.5}, scale="log").sql(**options)
+            make_bias({7: 0.5}, **(options.pop("made", {"scale": "log"}))).sql(**options)
         assert "\n" not in str(refusal.value)
-
-
-NOT_IN_SQL = [
-    ({"scale": "list"}, "scale='list' cannot be applied by a query.*learn with scale='log'"),
-    ({"unlisted": "zero"}, "unlisted='zero' cannot be applied by a query.*use bias.apply"),
-]
-
-
-def test_biases_that_no_query_can_apply_are_refused():
-    for made, message in NOT_IN_SQL:
-        with pytest.raises(tt.SettingError, match=message):
-            make_bias({7: 0.5}, **made).sql()
 
 
 # On the command line -----------------------------------------------------------------------------
 
 
-def test_the_command_prints_the_query(trimtab, tmp_path):
+def test_the_command_prints_the_query_or_refuses_in_one_sentence(tmp_path):
     bias = make_biases("log", TEXT)
     bias.save(tmp_path / "biases")
-    done = trimtab(
-        "sql", "--bias", "biases", "--k", 5, "--lists", "shop.lists", "--exclude", "seen",
-        "--columns", "user=customer,item=sku", "--depth", "all", cwd=tmp_path,
+    command = ("sql", "--bias", tmp_path / "biases", "--lists")
+    done = run_in_process(*command, "a..b")
+    assert done.returncode == 2
+    assert done.stderr.startswith("trimtab: lists='a..b': must be a name")
+    assert done.stderr.count("\n") == 1
+    done = run_in_process(
+        *command, "shop.lists", "--k", 5, "--exclude", "seen", "--columns",
+        "user=customer,item=sku", "--depth", "all",
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
+    assert 'from "shop"."lists" as l' in done.stdout
     assert done.stdout == bias.sql(
         5, lists="shop.lists", exclude="seen", depth="all",
         columns={"user": "customer", "item": "sku"},
     )  # fmt: skip
-
-
-def test_the_command_refuses_in_one_sentence(trimtab, tmp_path):
-    make_biases("log", TEXT).save(tmp_path / "biases")
-    done = trimtab("sql", "--bias", "biases", "--lists", "a..b", cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stderr.startswith("trimtab: lists='a..b': must be a name")
-    assert done.stderr.count("\n") == 1

@@ -6,6 +6,7 @@ import pytest
 
 import trimtab as tt
 from habit_shop import habit_log
+from trimtab import models
 from trimtab.engines import Popularity
 from trimtab.errors import SettingError
 from trimtab.replay.timeline import split_log
@@ -45,24 +46,16 @@ def test_without_a_source_nothing_is_added_from_it(shop):
     assert narrow.summary.kept == reranker.summary.kept
 
 
-def test_the_reranker_itself_stays_as_it_is(shop):
+def test_the_reranker_itself_stays_as_it_is_and_what_is_left_can_be_saved(shop, tmp_path):
     reranker, tonight, history = shop
     before = reranker.apply(tonight, 5, history=history)
     for part in ("personal", "trending", "own"):
         left = reranker.without(part)
         assert left.without(part).coefficients().equals(left.coefficients())
+        left.save(tmp_path / part)
+        loaded, top = models.load(tmp_path / part), left.apply(tonight, 5, history=history)
+        assert loaded.apply(tonight, 5, history=history).equals(top)
     assert reranker.apply(tonight, 5, history=history).equals(before)
     assert reranker.summary.forecast is not None
-
-
-def test_it_is_saved_and_loaded_as_any_other(shop, tmp_path):
-    reranker, tonight, history = shop
-    left = reranker.without("own")
-    left.save(tmp_path / "left")
-    loaded = tt.Reranker.load(tmp_path / "left")
-    assert loaded.apply(tonight, 5, history=history).equals(left.apply(tonight, 5, history=history))
-
-
-def test_an_unknown_part_is_refused(shop):
     with pytest.raises(SettingError, match=r"part='trend'.*personal, trending, own"):
-        shop[0].without("trend")
+        reranker.without("trend")

@@ -1,53 +1,36 @@
-"""A real standalone cluster on loopback: the local biases, also when a worker is killed."""
+"""A real standalone cluster on loopback: the local bytes, also when a worker is killed."""
 
 from __future__ import annotations
-
-import re
 
 import pyarrow.parquet as pq
 import pytest
 
-import trimtab as tt
-from drift import generate_drift
+from large_tables import saved
+from repeat_shop import RepeatShop
 from spark_cluster import start_cluster
 from spark_driver import LEARNERS
 
 pytestmark = pytest.mark.minutes
 
 
-@pytest.fixture(scope="module")
-def drifted():
-    return generate_drift(1_500, 200, 20, drift=1.0, seed=6)
+@pytest.mark.parametrize("name", ["paper", "default", "reranker"])
+def test_the_local_fit_to_the_byte_when_a_worker_is_killed(name, tmp_path):
+    shop, learner = RepeatShop(repeats=0.4, drift=1.0), LEARNERS[name]()
+    names = ("recs", "recent", *(["history"] if name == "reranker" else []))
+    tables = {table: getattr(shop, table) for table in names}
+    for table, own in tables.items():
+        pq.write_table(own, tmp_path / f"{table}.parquet")
 
+    def is_at_work(said: str) -> bool:
+        logs = (tmp_path / "work-0").glob("app-*/*/stderr")
+        return any("Running task" in log.read_text(errors="replace") for log in logs)
 
-@pytest.fixture(scope="module")
-def tables(drifted, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tables")
-    pq.write_table(drifted.recs(), folder / "recs.parquet")
-    pq.write_table(drifted.recent_events(), folder / "recent.parquet")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    with start_cluster(tmp_path_factory.mktemp("cluster")) as started:
-        yield started
-
-
-@pytest.mark.parametrize("learner", ["default", "paper"])
-def test_the_local_fit_to_the_byte(cluster, tables, drifted, tmp_path, learner, bytes_of):
-    cluster.drive(tables, learner, 3, tmp_path / "bias").finish()
-    found = tt.ItemBias.load(tmp_path / "bias")
-    local = LEARNERS[learner]().fit(drifted.recs(), drifted.recent_events())
-    assert bytes_of(found.table()) == bytes_of(local.table())
-
-
-def test_a_killed_worker_does_not_change_the_biases(cluster, tables, drifted, tmp_path):
-    run = cluster.drive(tables, "default", 7, tmp_path / "bias")
-    run.wait_for(lambda said: re.search(r"^survey_partition: ", said, re.M))
-    cluster.workers[0].kill()
-    assert "units brought together" not in run.said()  # it was in the middle
-    run.finish()
-    local = tt.BiasLearner().fit(drifted.recs(), drifted.recent_events())
-    assert tt.ItemBias.load(tmp_path / "bias").table().equals(local.table())
-    assert "lost" in cluster.folder.joinpath("master.log").read_text().lower()
+    with start_cluster(tmp_path) as cluster:
+        run = cluster.drive(tmp_path, name, 5, tmp_path / "found")
+        run.wait_for(is_at_work)
+        cluster.workers[0].kill()
+        assert "done: " not in run.said()  # it was in the middle
+        run.finish()
+        assert "lost" in cluster.folder.joinpath("master.log").read_text().lower()
+    local = saved(learner.fit(**tables), tmp_path / "local")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "found").iterdir()} == local

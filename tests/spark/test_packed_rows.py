@@ -11,6 +11,7 @@ from pyspark.errors import AnalysisException
 
 import trimtab as tt
 from drift import generate_drift
+from large_tables import as_text
 from trimtab.parts.spark import SparkTable, open_spark
 from trimtab.parts.spark import _batches_of_many_rows as batches_of_many_rows
 from trimtab.spark import fit
@@ -24,20 +25,12 @@ NO_LIMIT = str(2**31 - 1)
 def tables(text: bool) -> tuple[pa.Table, pa.Table]:
     """Lists and purchases in any order; some users have only purchases."""
     rng = np.random.default_rng(3)
-
-    def ids(letter, numbers):
-        return pa.array([f"{letter}{n:03d}" for n in numbers]) if text else pa.array(numbers)
-
-    lists = {
-        "user_id": ids("ü", rng.integers(0, 200, 3_000)),
-        "item_id": ids("i", rng.integers(0, 50, 3_000)),
-        "score": rng.random(3_000),
-    }
-    sales = {
-        "user_id": ids("ü", rng.integers(0, 300, 400)),
-        "item_id": ids("i", rng.integers(0, 60, 400)),
-    }
-    return pa.table(lists), pa.table(sales)
+    lists, sales = (
+        pa.table({"user_id": rng.integers(0, n_users, n), "item_id": rng.integers(0, 60, n)})
+        for n_users, n in ((200, 3_000), (300, 400))
+    )
+    lists = lists.append_column("score", pa.array(rng.random(3_000)))
+    return (as_text(lists), as_text(sales)) if text else (lists, sales)
 
 
 def forget_ids(monkeypatch, spark) -> None:
@@ -72,10 +65,6 @@ def columns():
     return columns_of
 
 
-def as_list(column: pa.Array) -> list:
-    return column.to_pylist()
-
-
 @pytest.mark.parametrize("text", [False, True], ids=["integers", "text"])
 @pytest.mark.parametrize("by_id", [True, False], ids=["by id", "by hash"])
 def test_all_rows_of_a_range_arrive_in_one_partition(spark, monkeypatch, text, by_id):
@@ -91,10 +80,12 @@ def test_all_rows_of_a_range_arrive_in_one_partition(spark, monkeypatch, text, b
     assert len(parts) == 5
     for kind, whole in ((LISTS, lists), (SALES, sales)):
         found = [
-            row for part in parts for row in zip(*map(as_list, part[kind].values()), strict=True)
+            row
+            for part in parts
+            for row in zip(*map(pa.Array.to_pylist, part[kind].values()), strict=True)
         ]
         assert sorted(found) == rows_of(whole)
-    users = [sorted(set(as_list(part[LISTS]["user_id"]))) for part in parts]
+    users = [sorted(set(part[LISTS]["user_id"].to_pylist())) for part in parts]
     assert all(one[-1] < next_[0] for one, next_ in pairwise(users))
     assert max(map(len, users)) < 2 * min(map(len, users))
     assert len(set(places)) == 5
@@ -111,18 +102,13 @@ def test_a_fit_with_two_ranges_in_a_partition_is_the_same(spark, monkeypatch):
     assert dict(found.summary) == dict(local.summary)
 
 
-def test_one_user(spark):
-    lists = pa.table({"user_id": [7, 7], "item_id": [1, 2], "score": [1.0, 0.5]})
-    with packed(4, recs=spark.createDataFrame(lists)) as packs:
-        (part,) = packs.map(columns())
-    assert as_list(part[LISTS]["item_id"]) == [1, 2]
-
-
-def test_large_whole_numbers_arrive_too(spark):
+def test_one_user_and_large_whole_numbers_arrive_too(spark):
     users = pa.table({"user_id": [2**40, -(2**40), 3, 2**31], "item_id": [1, 2**62, -5, 4]})
-    with packed(1, recent=spark.createDataFrame(users)) as packs:
-        (part,) = packs.map(columns())
-    assert sorted(zip(*map(as_list, part[SALES].values()), strict=True)) == rows_of(users)
+    for n_parts, table in ((4, users.slice(2, 1)), (1, users)):
+        with packed(n_parts, recent=spark.createDataFrame(table)) as packs:
+            (part,) = packs.map(columns())
+        found = zip(*map(pa.Array.to_pylist, part[SALES].values()), strict=True)
+        assert sorted(found) == rows_of(table)
 
 
 @pytest.fixture
@@ -133,31 +119,27 @@ def settings(spark):
     spark.conf.unset(MOST_ROWS)
 
 
-@pytest.mark.parametrize("own", [None, "1000000"], ids=["by default", "set"])
-def test_batches_are_not_measured_while_rows_are_sent(spark, settings, own):
-    if own is not None:
-        settings.set(MOST_BYTES, own)
-    with batches_of_many_rows(spark):
-        with batches_of_many_rows(spark):  # as when two fits run at a time
+def test_batches_are_not_measured_while_rows_are_sent(spark, settings, monkeypatch):
+    for own in (None, "1000000"):
+        if own is not None:
+            settings.set(MOST_BYTES, own)
+        with batches_of_many_rows(spark):
+            with batches_of_many_rows(spark):  # as when two fits run at a time
+                assert settings.get(MOST_BYTES) == NO_LIMIT
             assert settings.get(MOST_BYTES) == NO_LIMIT
-        assert settings.get(MOST_BYTES) == NO_LIMIT
-    assert settings.get(MOST_BYTES, None) == own
-    with pytest.raises(ZeroDivisionError), batches_of_many_rows(spark):
-        raise ZeroDivisionError
-    assert settings.get(MOST_BYTES, None) == own
+        assert settings.get(MOST_BYTES, None) == own
+        with pytest.raises(ZeroDivisionError), batches_of_many_rows(spark):
+            raise ZeroDivisionError
+        assert settings.get(MOST_BYTES, None) == own
+    for rows in ("0", "10000000"):  # batches of any number of rows stay small
+        settings.set(MOST_ROWS, rows)
+        with batches_of_many_rows(spark):
+            assert settings.get(MOST_BYTES, None) == own
+    settings.unset(MOST_ROWS)
 
-
-@pytest.mark.parametrize("rows", ["0", "10000000"])
-def test_batches_of_any_number_of_rows_stay_small(spark, settings, rows):
-    settings.set(MOST_ROWS, rows)
-    with batches_of_many_rows(spark):
-        assert settings.get(MOST_BYTES, None) is None
-
-
-def test_a_session_with_fixed_settings_still_works(spark, settings, monkeypatch):
     def refuse(self, key, value):
         raise AnalysisException("this platform does not allow that")
 
     monkeypatch.setattr(type(spark.conf), "set", refuse)
     with batches_of_many_rows(spark):
-        assert settings.get(MOST_BYTES, None) is None
+        assert settings.get(MOST_BYTES, None) == own

@@ -107,22 +107,27 @@ ENTRIES = [
 ]
 
 
+NO_JSON = (b"", b"\0\0trimtab-store", b'{"format": "trimtab-store"', b"[]", b'{"format": "x"}')
+
+
 def test_a_damaged_pointer(shop, pointer):
-    path = shop / "store" / POINTER
-    for name, text, words in POINTERS:
-        path.write_text(json.dumps({**pointer, name: "@@@"}).replace('"@@@"', text))
-        all_refuse(shop, words)
-    first, second, third = pointer["published"]
-    for name, value, words in ENTRIES:
-        published = [first, {**second, name: value}, third]
-        path.write_text(json.dumps({**pointer, "published": published}))
-        all_refuse(shop, words)
-
-
-def test_a_pointer_that_is_no_json(shop, pointer):
-    path = shop / "store" / POINTER
-    contents = (b"", b"\0\0trimtab-store", b'{"format": "trimtab-store"', b"[]", b'{"format": "x"}')
-    for content in contents:
+    path, (first, second, third) = shop / "store" / POINTER, pointer["published"]
+    damaged = [
+        (json.dumps({**pointer, name: "@@@"}).replace('"@@@"', text), words)
+        for name, text, words in POINTERS
+    ]
+    damaged += [
+        (json.dumps({**pointer, "published": [first, {**second, name: value}, third]}), words)
+        for name, value, words in ENTRIES
+    ]
+    for number, (text, words) in enumerate(damaged):
+        path.write_text(text)
+        with pytest.raises(StoreError, match=str(path)) as caught:
+            Store(path.parent).current()
+        assert words in str(caught.value)
+        if number % 5 == 0:  # all commands read it in one way
+            all_refuse(shop, words)
+    for content in NO_JSON:
         path.write_bytes(content)
         for name in ("history", "rollback", "diff", "serve", "refresh"):
             done = run_in_process(*commands(shop)[name])

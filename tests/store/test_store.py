@@ -38,14 +38,14 @@ def test_versions_count_up_and_the_last_are_kept(store):
     assert sorted(path.name for path in (store.folder / "versions").iterdir()) == [
         "000003-2026-03-01", "000004-2026-03-01", "000005-2026-03-01",
     ]  # fmt: skip
-    assert store.current().as_of == "2026-03-01"
-    assert (store.load().bias == BIAS.bias).all()
-
-
-def test_a_version_is_printed_on_one_line(store):
-    publish(store)
+    before = {path: path.stat().st_mtime_ns for path in store.folder.rglob("*")}
     version = store.current()
-    assert str(version) == f"Version(1 of {version.as_of} in {version.folder})"
+    assert str(version) == f"Version(5 of 2026-03-01 in {version.folder})"
+    assert (store.load().bias == BIAS.bias).all()
+    with pytest.raises(StoreError, match=r"/store\b"):
+        BIAS.save(store.folder)
+    # Reading writes nothing.
+    assert {path: path.stat().st_mtime_ns for path in store.folder.rglob("*")} == before
 
 
 def test_leftovers_of_killed_writers_are_removed(store):
@@ -86,12 +86,14 @@ def test_a_lost_pointer_loses_no_versions(store):
         publish(store)
     (store.folder / POINTER).write_bytes(pointer)
     assert (store.load().bias == BIAS.bias).all()
-
-
-def test_a_first_writer_killed_before_the_switch_is_cleaned_up(store):
-    publish(store)
-    (store.folder / POINTER).unlink()  # as if it had been killed just before
+    shutil.rmtree(store.version(2).folder)
+    (store.folder / POINTER).unlink()  # as if the first writer had been killed just before
     assert publish(store) == 1
+    shutil.rmtree(store.current().folder)
+    with pytest.raises(StoreError, match=r"000001-2026-03-01/manifest\.json: "):
+        store.load()
+    with pytest.raises(StoreError, match=r"current\.json: not a folder"):
+        Store(store.folder / POINTER).current()
 
 
 def test_a_foreign_file_of_the_same_name_is_not_replaced(store):
@@ -102,12 +104,6 @@ def test_a_foreign_file_of_the_same_name_is_not_replaced(store):
     assert (store.folder / POINTER).read_text() == '{"mine": 1}'
     BIAS.save(store.folder)  # a saved bias beside it can still be loaded
     assert (tt.ItemBias.load(store.folder).bias == BIAS.bias).all()
-
-
-def test_biases_are_not_saved_into_a_store(store):
-    publish(store)
-    with pytest.raises(StoreError, match=r"/store\b"):
-        BIAS.save(store.folder)
 
 
 def test_a_rollback_goes_to_the_version_replaced(store):
@@ -137,19 +133,10 @@ def test_a_day_that_is_published_again_leaves_earlier_days(store):
     assert [store.rollback().number for _ in range(3)] == [6, 2, 1]
     with pytest.raises(StoreError, match="no earlier version to roll back to from version 1"):
         store.rollback()
-
-
-def test_copies_of_earlier_days_go_before_days(store):
-    for day in ("2026-03-01", "2026-03-02", "2026-03-02", "2026-03-03"):
-        publish(store, keep=3, as_of=day)
-    assert [version.number for version in store.history()] == [1, 3, 4]
-    publish(store, keep=1, as_of="2026-03-03")
-    assert [version.number for version in store.history()] == [5]
-
-
-def test_a_writer_can_publish_twice(store):
-    with open_writer(store) as writer:
-        assert [writer.publish(write, ABOUT, 3) for _ in range(2)] == [1, 2]
+    # Copies of earlier days go before days.
+    for day, keep, left in (("2026-03-02", 3, [1, 7, 8]), ("2026-03-04", 1, [9])):
+        publish(store, keep=keep, as_of=day)
+        assert [version.number for version in store.history()] == left
 
 
 def test_a_rollback_works_beside_writers(store):
@@ -249,22 +236,18 @@ def test_a_lock_names_only_the_process_that_holds_it(store):
         publish(store)
 
 
-def test_lock_files_follow_the_umask(store):
-    before = os.umask(0o027)
+def test_lock_files_follow_the_umask_which_stays_what_it_is(store, monkeypatch):
+    """Changed even for a moment, it would also be that of files which other threads create."""
+    before, asked = os.umask(0o027), []
     try:
-        publish(store)
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "umask", asked.append)
+            publish(store)
     finally:
         os.umask(before)
+    assert asked == []
     modes = {path.name: path.stat().st_mode & 0o777 for path in store.folder.glob(".*.lock")}
     assert modes == {".writer.lock": 0o640, ".switch.lock": 0o640}
-
-
-def test_the_umask_of_the_process_stays_what_it_is(store, monkeypatch):
-    """Changed even for a moment, it would also be that of files which other threads create."""
-    asked: list[int] = []
-    monkeypatch.setattr(os, "umask", asked.append)
-    publish(store)
-    assert asked == []
 
 
 def test_a_rollback_during_a_refresh_wins(store):
@@ -306,19 +289,6 @@ def test_a_missing_version_does_not_hide_the_others(store):
     assert store.rollback().number == 1  # past the one that is missing
 
 
-def test_a_file_is_not_a_store(tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(StoreError, match="/file: not a folder"):
-        Store(tmp_path / "file").current()
-
-
-def test_a_missing_file_is_named(store):
-    publish(store)
-    shutil.rmtree(store.current().folder)
-    with pytest.raises(StoreError, match=r"000001-2026-03-01/manifest\.json: "):
-        store.load()
-
-
 def test_readers_keep_up_with_writers_that_keep_one(store):
     """A version may be removed before it is read; the reader then reads the next one."""
     publish(store, keep=1)
@@ -337,17 +307,9 @@ def test_readers_keep_up_with_writers_that_keep_one(store):
     assert len(seen) > 1
 
 
-def test_reading_writes_nothing(store):
-    publish(store)
-    before = {path: path.stat().st_mtime_ns for path in store.folder.rglob("*")}
-    store.load()
-    store.history()
-    assert {path: path.stat().st_mtime_ns for path in store.folder.rglob("*")} == before
-
-
 def test_the_manifest_holds_the_given_entries(store):
     with open_writer(store) as writer:
-        writer.publish(write, {**ABOUT, "note": 'é "quoted"'}, 3)
+        assert [writer.publish(write, {**ABOUT, "note": 'é "quoted"'}, 3) for _ in "ab"] == [1, 2]
     manifest = json.loads((store.current().folder / "manifest.json").read_bytes())
     assert manifest["note"] == 'é "quoted"'
     assert set(manifest["files"]) == {

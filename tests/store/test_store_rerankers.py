@@ -11,14 +11,15 @@ import pytest
 
 import trimtab as tt
 from dated_shop import DatedShop
+from made_rerankers import make_reranker
 from stores import ABOUT, BIAS, publish
+from trimtab import models
 from trimtab.errors import StoreError
-from trimtab.store import Store, Version
+from trimtab.store import Store
 from trimtab.store.writer import open_writer
 from trimtab.tables.files import write_table
 
 LISTS = pa.table({"user_id": [1, 2], "item_id": [7, 8], "score": [0.5, 0.25], "rank": [1, 1]})
-OLD = Path(__file__).parents[1] / "files" / "made_by_0_1_0" / "store"
 
 
 @pytest.fixture(scope="module")
@@ -62,54 +63,42 @@ def test_a_version_without_one_says_so(store):
     assert (version.reranker(), version.lists(), version.forecast) == (None, None, {})
     with pytest.raises(StoreError, match=r"/store: the version served, 000001-2026-03-01, has no "):
         tt.Reranker.load(store.folder)
+    with pytest.raises(StoreError, match=r"/store is a store"):
+        make_reranker({1: 0.5}).save(store.folder)
 
 
-def test_a_store_of_the_first_release_is_read_and_not_changed(tmp_path):
-    before = {path.name: path.read_bytes() for path in OLD.rglob("*") if path.is_file()}
-    shutil.copytree(OLD, tmp_path / "store")
-    store = Store(tmp_path / "store")
-    for version in store.history():
-        version.check()
-        assert (version.reranker(), version.lists()) == (None, None)
-    with pytest.raises(StoreError, match="has no reranker"):
-        tt.Reranker.load(store.folder)
-    after = (tmp_path / "store").rglob("*")
-    assert {path.name: path.read_bytes() for path in after if path.is_file()} == before
+def files_of(folder: Path) -> tuple[Path, Path]:
+    """The table and the header of the reranker."""
+    (table,) = folder.glob("reranker/*.parquet")
+    return table, folder / "reranker" / "header.json"
 
 
 def break_table(folder: Path) -> None:
-    (path,) = folder.glob("reranker/*.parquet")
-    content = bytearray(path.read_bytes())
+    content = bytearray(files_of(folder)[0].read_bytes())
     content[len(content) // 2] ^= 1
-    path.write_bytes(content)
+    files_of(folder)[0].write_bytes(content)
 
 
 def cut_header(folder: Path) -> None:
-    path = folder / "reranker" / "header.json"
-    path.write_bytes(path.read_bytes()[:50])
+    files_of(folder)[1].write_bytes(files_of(folder)[1].read_bytes()[:50])
 
 
-def remove_table(folder: Path) -> None:
-    for path in folder.glob("reranker/*.parquet"):
-        path.unlink()
+DAMAGES = (
+    break_table, cut_header, lambda folder: files_of(folder)[0].unlink(),
+    lambda folder: shutil.rmtree(folder / "reranker"),
+)  # fmt: skip
 
 
-def remove_folder(folder: Path) -> None:
-    shutil.rmtree(folder / "reranker")
-
-
-@pytest.mark.parametrize("damage", [break_table, cut_header, remove_table, remove_folder])
-def test_a_damaged_reranker_is_refused_and_the_biases_are_still_served(
-    store, reranker, damage, bytes_of
-):
-    publish_reranker(store, reranker)
-    version = store.current()
-    damage(version.folder)
-    for read in (version.reranker, version.check, lambda: tt.Reranker.load(store.folder)):
-        with pytest.raises(StoreError, match="reranker"):
-            read()
-    assert bytes_of(store.load().table()) == bytes_of(reranker.bias.table())
-    assert version.lists().equals(LISTS)
+def test_a_damaged_reranker_is_refused_and_the_biases_are_still_served(store, reranker, bytes_of):
+    for damage in DAMAGES:
+        publish_reranker(store, reranker)
+        version = store.current()
+        damage(version.folder)
+        for read in (version.reranker, version.check, lambda: tt.Reranker.load(store.folder)):
+            with pytest.raises(StoreError, match="reranker"):
+                read()
+        assert bytes_of(store.load().table()) == bytes_of(reranker.bias.table())
+        assert version.lists().equals(LISTS)
 
 
 def test_damaged_lists_are_refused(store, reranker):
@@ -132,21 +121,18 @@ def test_a_rollback_passes_over_a_damaged_reranker(store, reranker):
     assert store.rollback().number == 1
 
 
-def test_a_rollback_brings_back_model_and_lists_together(store, reranker):
-    publish_reranker(store, reranker)
+def test_a_rollback_brings_back_model_and_lists_and_old_versions_are_removed_whole(store, reranker):
+    folder = store.version(publish_reranker(store, reranker)).folder
     publish(store)
     assert tt.ItemBias.load(store.folder).summary == BIAS.summary
+    assert models.load(store.folder).summary == BIAS.summary
     store.rollback()
-    assert tt.Reranker.load(store.folder).summary == reranker.summary
+    assert models.load(store.folder).summary == reranker.summary
     assert store.current().lists().equals(LISTS)
-
-
-def test_old_versions_are_removed_whole(store, reranker):
-    first = publish_reranker(store, reranker, keep=1)
-    folder = store.version(first).folder
+    store.rollback(2)
     publish(store, keep=1)
     assert not folder.exists()
-    assert [version.number for version in store.history()] == [2]
+    assert [version.number for version in store.history()] == [3]
 
 
 def test_a_writer_that_fails_between_model_and_lists_leaves_the_old_version(store, reranker):
@@ -164,11 +150,4 @@ def test_a_writer_that_fails_between_model_and_lists_leaves_the_old_version(stor
     ):
         writer.publish(write, ABOUT, 3)
     assert store.current() == before
-    assert isinstance(before, Version)
     assert not list(store.folder.glob(".staging-*"))
-
-
-def test_a_reranker_is_not_saved_into_a_store(store, reranker):
-    publish(store)
-    with pytest.raises(StoreError, match=r"/store is a store"):
-        reranker.save(store.folder)

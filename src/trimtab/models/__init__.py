@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from trimtab.models.applying import Model
 from trimtab.models.explain import Explanation
 from trimtab.models.exports import Folded
 from trimtab.models.item_bias import ItemBias
-from trimtab.models.model import Coefficient, LeftOut, Model, Ranked, RerankSummary, Summary
+from trimtab.models.model import Coefficient, LeftOut, Ranked, RerankSummary, Summary
 from trimtab.models.reranker import Reranker
 from trimtab.models.saved import holds_reranker
 
@@ -22,10 +23,10 @@ __all__ = [
     "RerankSummary",
     "Reranker",
     "Summary",
-    "load_model",
+    "load",
 ]
 
 
-def load_model(folder: str | Path) -> ItemBias | Reranker:
+def load(folder: str | Path) -> ItemBias | Reranker:
     """Return whichever model is saved in a folder, or in the served version of a store."""
     return (Reranker if holds_reranker(Path(folder)) else ItemBias).load(folder)

@@ -1,4 +1,4 @@
-"""Lists of all users, ranked part by part, wherever the users are.
+"""One way to rank lists, for all models, in one table or part by part.
 
 Users are ranked by themselves, but for three things that the lists and events of others decide: the
 instant that lists are for, whose purchases of new items count, and which items may be added.
@@ -6,18 +6,24 @@ instant that lists are for, whose purchases of new items count, and which items 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import fields, replace
 from functools import reduce
 from operator import add
-from typing import Any, NamedTuple
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
 
-from trimtab.arrays import Ints
-from trimtab.errors import DataError
+from trimtab.arrays import Ints, Lists
+from trimtab.checks import require_k, require_whole
+from trimtab.errors import DataError, SettingError
 from trimtab.metrics.per_user import drop_weightless
-from trimtab.models.model import LeftOut, Model, Ranked
+from trimtab.models.list_ranking import AlignedLists, align_lists, choose_depth, warn_of
+from trimtab.models.model import Forecast, LeftOut, Ranked, forecast_at, require_strength
 from trimtab.models.widening import choose_instant, latest_by_day
 from trimtab.parts import Parts
 from trimtab.parts.packing import packable
@@ -25,6 +31,165 @@ from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER, WEIGHT, WINDOW,
 from trimtab.tables.lists import read_lists
 from trimtab.tables.times import as_datetime, as_utc, microseconds
 from trimtab.tables.vocabulary import Vocabulary
+
+
+class Model(ABC):
+    """What was learned: a frozen dataclass that ranks lists, by biases or by more than that."""
+
+    needs_events: ClassVar[bool]  # whether it ranks by what each user did of late
+    summary: Any  # Summary | RerankSummary
+
+    def __post_init__(self) -> None:
+        for own in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, own.name)
+            if isinstance(value, np.ndarray):
+                value.flags.writeable = False
+            elif own.name in ("settings", "window"):
+                object.__setattr__(self, own.name, MappingProxyType(dict(value)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        parts = (getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]
+        return type(self), tuple(dict(p) if isinstance(p, MappingProxyType) else p for p in parts)
+
+    @property
+    @abstractmethod
+    def item_bias(self) -> Any:
+        """The biases: an `ItemBias` itself, or that of a Reranker."""
+
+    @property
+    @abstractmethod
+    def changes_lists(self) -> bool:
+        """Whether anything was learned."""
+
+    @property
+    @abstractmethod
+    def adds_items(self) -> bool:
+        """Whether finished lists may hold items that the engine did not list."""
+
+    @property
+    def forecast(self) -> Forecast:
+        """The forecast of the lift over the engine, as in the summary."""
+        return Forecast(*(self.summary[name] for name in Forecast._fields))
+
+    def apply(
+        self, recs: Any, k: int = 10, *, history: Any | None = None, as_of: Any | None = None,
+        exclude: Any | None = None, allowed: Any | None = None, duplicates: str = "error",
+        depth: int | str | None = None, explore: int = 0, seed: int = 0,
+    ) -> Any:  # fmt: skip
+        """Return the top k of every user.
+
+        Args:
+            recs: user_id, item_id, score (and window, if there are several): the engine's lists.
+            k: slots per user; a user with fewer items gets fewer rows.
+            history: for a Reranker: user_id, item_id, timestamp: what users bought before `as_of`.
+                Users without such events are ranked by the biases. Events of other users, of items
+                that were neither learned nor listed, and events at or after `as_of` are left out;
+                `rank(...).left_out` counts them.
+            as_of: for a Reranker: the instant that the lists are for, a datetime, a date or ISO
+                text; not before the end of what the reranker learned from. By default the end of
+                what is known; refused if the latest event is after the present time, or one of very
+                few that are more than 30 days after all others.
+            exclude: user_id, item_id of pairs that must not be shown, added items included.
+            allowed: item_id of the only items that may be shown, added items included.
+            duplicates: what to do if `recs` has a (user, item) pair twice: "error", or merge the
+                scores by "max", "mean" or "sum".
+            depth: number of items, the best of each list by the engine's score, that are
+                re-ranked; "all" for whole lists. By default it is the depth of the lists that
+                the biases were learned on (`bias.depth`), with a warning if more than 5 % of the
+                lists are deeper. Other items come after the re-ranked ones, in the engine's
+                order, so they appear only if k is above the depth, or if too many items may not
+                be shown. They keep the engine's score, or get the last re-ranked item's if that
+                is lower, and are not explored.
+            explore: for an ItemBias: number of slots, the last of the k, for listed items with
+                little data (`fresh`, or not in the bias table). They are chosen by Thompson
+                sampling: each score gets a bias drawn at random within its uncertainty. If there
+                are too few such items, the slots are filled as usual.
+            seed: random seed for `explore`.
+
+        Returns:
+            user_id, item_id, score, rank (from 1), ordered by user and rank, in the same type of
+            frame as `recs`. The score of an ItemBias is the engine's with the bias; items that are
+            not in the bias table have bias 0 (see `count_unknown`). The scores of a Reranker order
+            the items of one user; they are not comparable between users.
+        """
+        ranked = self.rank(
+            recs, k, history=history, as_of=as_of, exclude=exclude, allowed=allowed,
+            duplicates=duplicates, depth=depth, explore=explore, seed=seed,
+        )  # fmt: skip
+        warn_of(self, ranked, k, depth)
+        return ranked.top
+
+    def rank(
+        self, recs: Any, k: int = 10, *, history: Any | None = None, as_of: Any | None = None,
+        exclude: Any | None = None, allowed: Any | None = None, duplicates: str = "error",
+        depth: int | str | None = None, explore: int = 0, seed: int = 0, listed: Any | None = None,
+    ) -> Ranked:  # fmt: skip
+        """Return what `apply` returns, for some of all users, with figures instead of warnings.
+
+        Two things depend on the lists of others, for a Reranker: purchases of an item that was not
+        learned count if it is on anybody's list, and with `widen="listed"` only items on some list
+        are added. So some users' lists are ranked as if all were in one table if `listed` has the
+        ids of all items on lists, in any order: integers or Arrow strings.
+        """
+        require_k(k)
+        require_whole("explore", explore, 0, k, "k")
+        require_whole("seed", seed, 0)
+        self.refuse_unused(history, as_of, explore)
+        bias = self.item_bias
+        deepest = choose_depth(bias, depth)
+        coded = read_lists(recs, bias.unlisted, duplicates)
+        aligned = align_lists(bias, coded, exclude, allowed, listed)
+        top, left_out = self._rank(aligned, k, deepest, history, as_of, explore, seed)
+        return aligned.finish(top, left_out)
+
+    @abstractmethod
+    def _rank(
+        self, aligned: AlignedLists, k: int, depth: int | None, history: Any, as_of: Any,
+        explore: int, seed: int,
+    ) -> tuple[Lists, LeftOut]:  # fmt: skip
+        """Return ranked lists, and how many events are not used."""
+
+    def refuse_unused(self, history: Any | None, as_of: Any | None, explore: int = 0) -> None:
+        """Raise if an option is given that only models of the other kind use."""
+        if self.needs_events and explore:
+            raise SettingError(
+                f"explore={explore}: only an ItemBias reserves slots; leave it out for a Reranker"
+            )
+        if not self.needs_events and (history is not None or as_of is not None):
+            name = "as_of" if history is None else "history"
+            raise SettingError(
+                f"{name}: only a Reranker ranks by events; leave it out for an ItemBias"
+            )
+
+    def with_strength(self, strength: float) -> Self:
+        """Return what ranks between the engine and what was learned, for a cautious start.
+
+        Everything learned is multiplied by the strength; a Reranker counts the engine's score as
+        much as learned at 1, and at least 1 towards 0. The forecast is that of the strength.
+        Figures that were measured with the whole of what was learned (an ItemBias's `gain`,
+        `summary.after` and what follows from it) are nan.
+
+        Args:
+            strength: from 0 (the engine's own ranking) to 1 (as learned).
+        """
+        strength = require_strength(strength)
+        if strength == 1:
+            return self
+        forecast = forecast_at(strength, self.summary.forecast_by_strength)._asdict()
+        overall = strength * self.summary.strength
+        summary = replace(self.summary, strength=overall, forecast_by_strength={}, **forecast)
+        return self._at_strength(strength, summary)
+
+    @abstractmethod
+    def save(self, folder: str | Path) -> None:
+        """Save to a folder; `trimtab.models.load` loads it."""
+
+    @abstractmethod
+    def _at_strength(self, strength: float, summary: Any) -> Self:
+        """Return what ranks at a strength below 1, with a summary that has its forecast."""
+
+
+# Part by part -------------------------------------------------------------------------------------
 
 # The tables of `apply` whose rows belong to users: columns that they must have, and may have.
 COLUMNS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -58,13 +223,16 @@ def look_at(part: Mapping[str, pa.Table], unlisted: str, duplicates: str, tz: st
     listed = read_lists(recs, unlisted, duplicates).item_ids if len(recs) else _NONE
     if history is None:
         return Look(listed, _NONE, _NONE, 0)
-    return Look(listed, *latest_by_day(_times_of(_read_events(history, tz))), len(history))
+    events = _read_events(history, tz)
+    if len(events):
+        Table("history", events, None, False, own_names(history)).ids(ITEM)  # or refuses them
+    return Look(listed, *latest_by_day(_times_of(events)), len(history))
 
 
 def look_ahead(
     model: Any, parts: Parts, as_of: Any, duplicates: str, tz: str | None
-) -> tuple[Any, Any]:
-    """Return a model that ranks each part as if all users were in one table, and the instant.
+) -> dict[str, Any]:
+    """Return the options of `Model.rank` that rank each part as if all users were in one table.
 
     Args:
         model: as learned; a Reranker, which ranks by events.
@@ -83,7 +251,7 @@ def look_ahead(
         until, zoned = model.learned_until, model.has_zone
         moment = as_datetime(choose_instant(None, look.times, until, zoned, look.counts))
         as_of = moment if zoned else moment.replace(tzinfo=None)
-    return model.prepare(look.listed), as_of
+    return {"listed": look.listed, "as_of": as_of}
 
 
 def rank_part(

@@ -46,11 +46,8 @@ _LEAST_SHARE_ADDITIVE = 0.25  # of the items; docs/index-serving.md has what was
 _ROWS_PER_BLOCK = 2**16
 _USERS_PER_BLOCK, _ITEMS_PER_BLOCK = 2**9, 2**13  # 32 MB of products
 _BULK = ".ndjson"
+_NAMES = ("user", "item", "score", "rank")  # in the query
 _FIELD, _EXCLUDED_FIELD = "trimtab_{}", "trimtab_excluded"
-_BIASED = {  # a log bias divides scores below 0, so that a positive one always raises an item
-    "additive": "else score + bias",
-    "log": "when score < 0 then score / exp(bias) else score * exp(bias)",
-}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -264,53 +261,14 @@ class ExportedBias(BiasTable):
                 "biases with unlisted='zero' cannot be applied by a query, which adds no items to "
                 "lists; use bias.apply, or learn with unlisted='never'"
             )
-        user, item, score, rank = _quote_columns(columns)
-        double = f"cast(l.{score} as double precision)"
-        # Text ids are compared by code point, as `apply` does.
-        collation = "" if isinstance(self.item_ids, np.ndarray) else ' collate "C"'
-        is_below = "false"
-        if deepest is not None:
-            order = f"partition by l.{user} order by {double} desc, l.{item}{collation}"
-            is_below = f"row_number() over ({order}) > {deepest}"
-        rules = ["not coalesce(b.excluded, false)"]
-        if allowed is not None:
-            given = _quote_table("allowed", allowed)
-            rules.append(f"exists (select 1 from {given} as a where a.{item} = l.{item})")
-        if exclude is not None:
-            given, pair = (
-                _quote_table("exclude", exclude),
-                f"x.{user} = l.{user} and x.{item} = l.{item}",
-            )
-            rules.append(f"not exists (select 1 from {given} as x where {pair})")
-        may_be_shown = "\n      and ".join(rules)
-        return f"""\
--- The top {k} of every user, re-ranked with the biases (scale: {self.scale}).
-with trimtab_entries as (
-  select l.{user} as list_user, l.{item} as item, {double} as score,
-    coalesce(cast(b.bias as double precision), 0) as bias,
-    {is_below} as is_below,
-    {may_be_shown} as may_be_shown
-  from {_quote_table("lists", lists)} as l
-  left join {_quote_table("biases", biases)} as b on b.{ITEM} = l.{item}
-),
-trimtab_biased as (
-  select list_user, item, is_below,
-    case when is_below then score {_BIASED[self.scale]} end as biased
-  from trimtab_entries
-  where may_be_shown
-),
-trimtab_ranked as (
-  select list_user, item, biased, row_number() over (
-    partition by list_user order by is_below, biased desc, item{collation}) as place
-  from trimtab_biased
-)
--- What is below the depth scores no more than the last item above it.
-select list_user as {user}, item as {item},
-  min(biased) over (partition by list_user order by place) as {score}, place as {rank}
-from trimtab_ranked
-where place <= {k}
-order by 1, 4
-"""
+        tables = {"lists": lists, "biases": biases, "exclude": exclude, "allowed": allowed}
+        query: str = _read_template().render(
+            _quote_columns(columns),
+            **{name: _quote_table(name, own) for name, own in tables.items() if own is not None},
+            k=k, depth=deepest, scale=self.scale, learned_item=ITEM,
+            is_text=not isinstance(self.item_ids, np.ndarray),
+        )  # fmt: skip
+        return query
 
 
 # Vectors ------------------------------------------------------------------------------------------
@@ -502,7 +460,14 @@ def _boosts(bias: BiasTable) -> tuple[pa.Table, float]:
 # Names in SQL -------------------------------------------------------------------------------------
 
 
-def _quote_columns(given: GivenColumns) -> list[str]:
+def _read_template() -> Any:
+    from jinja2 import Environment
+
+    text = Path(__file__).with_name("rerank.sql.jinja").read_text(encoding="utf-8")
+    return Environment(trim_blocks=True, keep_trailing_newline=True).from_string(text)
+
+
+def _quote_columns(given: GivenColumns) -> dict[str, str]:
     """Return the caller's names of user, item, score and rank, in quotes."""
     needed, own = (USER, ITEM, SCORE, RANK), ColumnMap.of(given).own
     found = [name for column in needed for name in own.get(column, (column,))]
@@ -510,7 +475,7 @@ def _quote_columns(given: GivenColumns) -> list[str]:
         raise SettingError(
             f"columns={dict(own)}: must give {', '.join(needed)} one name each, all different"
         )
-    return [_quote("columns", name, name) for name in found]
+    return {name: _quote("columns", own, own) for name, own in zip(_NAMES, found, strict=True)}
 
 
 def _quote_table(setting: str, name: Any) -> str:

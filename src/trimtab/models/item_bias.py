@@ -9,25 +9,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from trimtab.arrays import Flags
-from trimtab.checks import require_k, require_whole
+from trimtab.arrays import Flags, Lists
+from trimtab.models.applying import Model
 from trimtab.models.exports import ExportedBias
-from trimtab.models.list_ranking import (
-    align_lists,
-    choose_depth,
-    explore_lists,
-    rank_on_scale,
-    warn_of,
-)
-from trimtab.models.model import LeftOut, Ranked, require_strength
+from trimtab.models.list_ranking import AlignedLists, explore_lists, rank_on_scale
+from trimtab.models.model import LeftOut
 from trimtab.models.saved import load_bias, save_bias
 from trimtab.tables.columns import ITEM, read_frame
-from trimtab.tables.lists import read_lists
 from trimtab.tables.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ItemBias(ExportedBias):
+class ItemBias(ExportedBias, Model):
     """One bias per item, learned by `BiasLearner.fit`. Immutable.
 
     Example:
@@ -43,73 +36,18 @@ class ItemBias(ExportedBias):
 
     needs_events: ClassVar[bool] = False
 
-    def apply(
-        self,
-        recs: Any,
-        k: int = 10,
-        *,
-        exclude: Any | None = None,
-        allowed: Any | None = None,
-        duplicates: str = "error",
-        explore: int = 0,
-        seed: int = 0,
-        depth: int | str | None = None,
-    ) -> Any:
-        """Return the top k of every user with the biases added.
+    def _rank(
+        self, aligned: AlignedLists, k: int, depth: int | None, history: Any, as_of: Any,
+        explore: int, seed: int,
+    ) -> tuple[Lists, LeftOut]:  # fmt: skip
+        def reserve(lists: Lists, top: Lists) -> Lists:
+            return explore_lists(self, aligned, lists, top, k, explore, seed)
 
-        Args:
-            recs: user_id, item_id, score (and window, if there are several): the engine's lists.
-            k: slots per user; a user with fewer items gets fewer rows.
-            exclude: user_id, item_id of pairs that must not be shown.
-            allowed: item_id of the only items that may be shown.
-            duplicates: what to do if `recs` has a (user, item) pair twice: "error", or merge the
-                scores by "max", "mean" or "sum".
-            explore: number of slots, the last of the k, for listed items with little data
-                (`fresh`, or not in the bias table). They are chosen by Thompson sampling: each
-                score gets a bias drawn at random within its uncertainty. If there are too few
-                such items, the slots are filled as usual.
-            seed: random seed for `explore`.
-            depth: number of items, the best of each list by the engine's score, that are
-                re-ranked; "all" for whole lists. By default it is the depth of the lists that
-                the biases were learned on (`bias.depth`), with a warning if more than 5 % of the
-                lists are deeper. Other items come after the re-ranked ones, in the engine's
-                order, so they appear only if k is above the depth, or if too many items may not
-                be shown. They keep the engine's score, or get the last re-ranked item's if that
-                is lower, and are not explored.
-
-        Returns:
-            user_id, item_id, score (with bias), rank (from 1), ordered by user and rank, in the
-            same type of frame as `recs`. Items that are not in the bias table have bias 0 (see
-            `count_unknown`).
-        """
-        ranked = self.rank(
-            recs, k, exclude=exclude, allowed=allowed, duplicates=duplicates, depth=depth,
-            explore=explore, seed=seed,
+        top = rank_on_scale(
+            aligned.lists, self.scale, self.summary.k, k, aligned.bias, aligned.excluded, depth,
+            aligned.hidden, self.unlisted == "zero", reserve if explore else None,
         )  # fmt: skip
-        warn_of(self, ranked, k, depth)
-        return ranked.top
-
-    def rank(
-        self, recs: Any, k: int = 10, *, history: Any | None = None, as_of: Any | None = None,
-        exclude: Any | None = None, allowed: Any | None = None, duplicates: str = "error",
-        depth: int | str | None = None, explore: int = 0, seed: int = 0,
-    ) -> Ranked:  # fmt: skip
-        """Return what `apply` returns, for some of all users, with figures instead of warnings."""
-        self.refuse_events(history, as_of)
-        require_k(k)
-        require_whole("explore", explore, 0, k, "k")
-        require_whole("seed", seed, 0)
-        deepest = choose_depth(self, depth)
-        coded = read_lists(recs, self.unlisted, duplicates)
-        aligned = align_lists(self, coded, exclude, allowed)
-        if explore:
-            top = explore_lists(self, aligned, deepest, k, explore, seed)
-        else:
-            top = rank_on_scale(
-                aligned.lists, self.scale, self.summary.k, k, aligned.bias, aligned.excluded,
-                deepest, aligned.hidden, self.unlisted == "zero",
-            )  # fmt: skip
-        return aligned.finish(top, LeftOut())
+        return top, LeftOut()
 
     def __repr__(self) -> str:
         figures = self.summary
@@ -144,26 +82,13 @@ class ItemBias(ExportedBias):
         """Whether any item has a bias."""
         return bool(np.any(self.bias))
 
-    def with_strength(self, strength: float) -> ItemBias:
-        """Return these biases multiplied by a strength, for a cautious start.
-
-        The forecast is that of the strength. Figures that were measured on the window with the
-        whole biases (`gain`, `summary.after` and what follows from it) are nan.
-
-        Args:
-            strength: from 0 (the engine's own ranking) to 1 (as learned).
-        """
-        strength = require_strength(strength)
-        if strength == 1:
-            return self
+    def _at_strength(self, strength: float, summary: Any) -> ItemBias:
         names = ("bias", "low", "high", "trend", "category")
         columns = {name: strength * getattr(self, name) for name in names}
         columns["excluded"] = self.excluded & (strength > 0)
         columns["gain"] = np.full(len(self), math.nan)
-        summary = self._summary_at(
-            strength, after=math.nan, objective_after=math.nan, concentration_after=None
-        )
-        return replace(self, summary=summary, **columns)
+        unknown = {"after": math.nan, "objective_after": math.nan, "concentration_after": None}
+        return replace(self, summary=replace(summary, **unknown), **columns)
 
     def count_unknown(self, recs: Any) -> int:
         """Return the number of distinct items of `recs` that are not in the bias table."""

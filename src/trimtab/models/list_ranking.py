@@ -8,7 +8,7 @@ engine's order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets, close_lists,
 from trimtab.checks import require_whole
 from trimtab.errors import DataError, SettingError, warn
 from trimtab.metrics.per_user import rank_lists
-from trimtab.models.model import WIDTH_90, BiasTable, LeftOut, Model, Ranked
+from trimtab.models.model import WIDTH_90, BiasTable, LeftOut, Ranked
 from trimtab.tables.columns import ITEM, RANK, SCORE, USER, read_frame, write_frame
 from trimtab.tables.lists import CodedRecs, group_sets, longest_list, warn_if_short
 from trimtab.tables.vocabulary import Vocabulary
@@ -76,6 +76,7 @@ def to_scores(top: Lists, units: tuple[Any, ...]) -> Floats:
 def rank_on_scale(
     lists: Lists, scale: str, learned_k: int, k: int, bias: Floats, excluded: Flags,
     depth: int | None = None, hidden: Sets | None = None, reaches_unlisted: bool = False,
+    reserve: Callable[[Lists, Lists], Lists] | None = None,
 ) -> Lists:  # fmt: skip
     """Return the top k of every unit with biases added on a scale, with their scores.
 
@@ -91,10 +92,12 @@ def rank_on_scale(
         depth: how deep lists are re-ranked; None for whole lists.
         hidden: items to leave out for each unit.
         reaches_unlisted: as for `rank_lists`.
+        reserve: takes the lists on the scale and the top k, and gives slots to other items.
     """
     best, rest = split_lists(lists, depth)
     scaled, units = to_scale(best, scale, learned_k, best.scores.flags.writeable)
     top = rank_lists(scaled, k, bias, excluded, reaches_unlisted, hidden)
+    top = top if reserve is None else reserve(scaled, top)
     return append_rest(top._replace(scores=to_scores(top, units)), rest, k, excluded, hidden)
 
 
@@ -256,7 +259,7 @@ class AlignedLists:
     coded: CodedRecs
     items: Vocabulary
     lists: Lists  # with codes of these items
-    listed: Codes  # codes of all items that are on a list
+    listed: Codes  # codes of all items that are on a list, here or elsewhere
     known: Codes  # item codes of the bias table
     bias: Floats
     excluded: Flags  # must not be shown
@@ -280,19 +283,23 @@ class AlignedLists:
 
 
 def align_lists(
-    bias: BiasTable, coded: CodedRecs, exclude: Any | None = None, allowed: Any | None = None
-) -> AlignedLists:
+    bias: BiasTable, coded: CodedRecs, exclude: Any | None = None, allowed: Any | None = None,
+    elsewhere: Any | None = None,
+) -> AlignedLists:  # fmt: skip
     """Return lists and biases by the same codes, and what must not be shown.
 
-    The items of the given lists are overwritten by their new codes.
+    The items of the given lists are overwritten by their new codes. `elsewhere` are ids of items on
+    the lists of others.
     """
     from trimtab.kernels.counting import look_up
 
-    theirs = Vocabulary(coded.item_ids)
-    items, (listed, known) = Vocabulary.encode(theirs.column, bias.vocabulary.column)
-    codes = coded.lists.items
-    if len(items) > len(theirs):  # otherwise the codes stay the same
-        run_ranges(look_up, len(codes), codes, 0, listed, codes)
+    columns = [Vocabulary(coded.item_ids).column, bias.vocabulary.column]
+    if elsewhere is not None:
+        columns.append(Vocabulary(elsewhere).column)
+    items, (own, known, *others) = Vocabulary.encode(*columns)
+    listed, codes = np.concatenate([own, *others]), coded.lists.items
+    if len(items) > len(own):  # otherwise the codes stay the same
+        run_ranges(look_up, len(codes), codes, 0, own, codes)
     excluded = spread(bias.excluded, known, len(items))
     if allowed is not None:
         shown = items.codes(read_frame(allowed, "allowed", ITEM).ids(ITEM))
@@ -315,7 +322,7 @@ def _read_hidden(exclude: Any, coded: CodedRecs, items: Vocabulary) -> Sets | No
 
 
 def warn_of(
-    model: Model, ranked: Ranked, k: int, depth: int | str | None, of_later: bool = True
+    model: Any, ranked: Ranked, k: int, depth: int | str | None, of_later: bool = True
 ) -> None:
     """Warn of the lists of all users together, and of events that came too late for them.
 
@@ -341,21 +348,18 @@ def warn_of(
 
 
 def explore_lists(
-    bias: BiasTable, aligned: AlignedLists, depth: int | None, k: int, n_explored: int, seed: int
-) -> Lists:
+    bias: BiasTable, aligned: AlignedLists, lists: Lists, top: Lists, k: int, n_explored: int,
+    seed: int,
+) -> Lists:  # fmt: skip
     """Return the top k with little-known items in its last slots, by Thompson sampling.
 
     They are ranked with biases drawn at random. Slots that cannot be filled stay as they are. The
-    order of entries in the lists does not matter; their scores may be overwritten.
+    order of entries in the lists, which are on the scale of the biases, does not matter.
     """
     from trimtab.kernels.ranking import merge_explored
 
-    reaches, hidden = bias.unlisted == "zero", aligned.hidden
-    best, rest = split_lists(aligned.lists, depth)
-    lists, scale = to_scale(best, bias.scale, bias.summary.k, best.scores.flags.writeable)
-    top = rank_lists(lists, k, aligned.bias, aligned.excluded, reaches, hidden)
     drawn = _draw_biases(bias, aligned, lists, seed)
-    tried = rank_lists(drawn, k, np.zeros(len(aligned.bias)), hidden=hidden)
+    tried = rank_lists(drawn, k, np.zeros(len(aligned.bias)), hidden=aligned.hidden)
     # No more slots than can be filled, for any k.
     n_slots = max(1, min(k, longest_list(top) + longest_list(tried)))
     items = np.empty(lists.n_units * n_slots, np.int32)
@@ -365,9 +369,7 @@ def explore_lists(
         merge_explored, lists.n_units, k, n_slots, n_explored, *top, tried.indptr, tried.items,
         *lists, aligned.bias, items, scores, lengths,
     )  # fmt: skip
-    merged = close_lists(items, scores, lengths, n_slots)
-    merged = merged._replace(scores=to_scores(merged, scale))
-    return append_rest(merged, rest, k, aligned.excluded, hidden)
+    return close_lists(items, scores, lengths, n_slots)
 
 
 def _draw_biases(bias: BiasTable, aligned: AlignedLists, lists: Lists, seed: int) -> Lists:

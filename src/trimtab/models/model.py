@@ -1,14 +1,11 @@
-"""What was learned, as everything else sees it: one interface, figures, biases, ranked lists."""
+"""What was learned: figures of fits, forecasts, and a bias for each item; lists as ranked."""
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
-from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, NamedTuple, Self
+from dataclasses import dataclass, field
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -194,77 +191,6 @@ class Ranked:
         return Ranked(None, lengths, max(self.longest, other.longest), unknown, left_out)
 
 
-class Model(ABC):
-    """What was learned: a frozen dataclass that ranks lists, by biases or by more than that."""
-
-    needs_events: ClassVar[bool]  # whether it ranks by what each user did of late
-    summary: Any  # Summary | RerankSummary
-
-    def __post_init__(self) -> None:
-        for own in fields(self):  # type: ignore[arg-type]
-            value = getattr(self, own.name)
-            if isinstance(value, np.ndarray):
-                value.flags.writeable = False
-            elif own.name in ("settings", "window"):
-                object.__setattr__(self, own.name, MappingProxyType(dict(value)))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        parts = (getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]
-        return type(self), tuple(dict(p) if isinstance(p, MappingProxyType) else p for p in parts)
-
-    @property
-    def forecast(self) -> Forecast:
-        """The forecast of the lift over the engine, as in the summary."""
-        figures = self.summary
-        return Forecast(figures.forecast, figures.forecast_low, figures.forecast_high)
-
-    @property
-    @abstractmethod
-    def item_bias(self) -> Any:
-        """The biases: an `ItemBias` itself, or that of a Reranker."""
-
-    @property
-    @abstractmethod
-    def changes_lists(self) -> bool:
-        """Whether anything was learned."""
-
-    @property
-    @abstractmethod
-    def adds_items(self) -> bool:
-        """Whether finished lists may hold items that the engine did not list."""
-
-    def refuse_events(self, history: Any | None, as_of: Any | None) -> None:
-        """Raise if events are given to a model that does not rank by them."""
-        name = "as_of" if history is None else "history"
-        if not self.needs_events and (history is not None or as_of is not None):
-            raise SettingError(
-                f"{name}: only a Reranker ranks by events; leave it out for an ItemBias"
-            )
-
-    @abstractmethod
-    def rank(
-        self, recs: Any, k: int, *, history: Any | None = None, as_of: Any | None = None,
-        exclude: Any | None = None, allowed: Any | None = None, duplicates: str = "error",
-        depth: int | str | None = None,
-    ) -> Ranked:  # fmt: skip
-        """Return what `apply` returns, for some of all users, with figures instead of warnings."""
-
-    @abstractmethod
-    def with_strength(self, strength: float) -> Self:
-        """Return what ranks between the engine, at 0, and what was learned, at 1."""
-
-    def _summary_at(self, strength: float, **unknown: Any) -> Any:
-        """Return the summary at a strength, with its forecast; what was measured is unknown."""
-        summary = self.summary
-        forecast = forecast_at(strength, summary.forecast_by_strength)._asdict()
-        overall = strength * summary.strength
-        return replace(summary, strength=overall, forecast_by_strength={}, **forecast, **unknown)
-
-    @abstractmethod
-    def save(self, folder: str | Path) -> None:
-        """Save to a folder; `load_model` loads it."""
-
-
 _COLUMNS = ("bias", "excluded", "gain", "support", "low", "high", "trend", "category", "fresh")
 BIAS_COLUMNS = {  # of a table of biases, besides the ids
     **dict.fromkeys(_COLUMNS, pa.float64()),
@@ -273,7 +199,7 @@ BIAS_COLUMNS = {  # of a table of biases, besides the ids
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class BiasTable(Model):
+class BiasTable:
     """One bias per item, with its details; arrays are by item, ids ascending."""
 
     item_ids: Any  # int64 array or Arrow strings, ascending

@@ -13,9 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from trimtab.arrays import Codes, Flags, Floats, Lists, Sets
-from trimtab.checks import require_choice, require_k
+from trimtab.checks import require_choice
 from trimtab.errors import DataError
 from trimtab.metrics.per_user import rank_lists
+from trimtab.models.applying import Model
 from trimtab.models.explain import Explanation, coefficient_table, explain_place, read_user_list
 from trimtab.models.item_bias import ItemBias
 from trimtab.models.list_ranking import (
@@ -30,20 +31,11 @@ from trimtab.models.list_ranking import (
     split_lists,
     spread,
     to_scale,
-    warn_of,
 )
-from trimtab.models.model import (
-    BIAS_COLUMNS,
-    Coefficient,
-    Model,
-    Ranked,
-    RerankSummary,
-    require_strength,
-)
+from trimtab.models.model import Coefficient, LeftOut, RerankSummary
 from trimtab.models.saved import load_reranker, save_reranker
 from trimtab.models.widening import SOURCES, TERMS, Purchases, WiderLists, read_events, widen
-from trimtab.tables.lists import group_sets, read_lists
-from trimtab.tables.vocabulary import Vocabulary
+from trimtab.tables.lists import group_sets
 
 PARTS = ("personal", *SOURCES)  # that can be left out
 _BLOCK = 16_384  # units whose wider lists are in memory at once
@@ -80,73 +72,20 @@ class Reranker(Model):
     has_zone: bool  # whether timestamps had a time zone
     needs_events: ClassVar[bool] = True
 
-    def apply(
-        self,
-        recs: Any,
-        k: int = 10,
-        *,
-        history: Any | None = None,
-        as_of: Any | None = None,
-        exclude: Any | None = None,
-        allowed: Any | None = None,
-        duplicates: str = "error",
-        depth: int | str | None = None,
-    ) -> Any:
-        """Return the top k of every user.
-
-        Args:
-            recs: user_id, item_id, score (and window, if there are several): the engine's lists.
-            k: slots per user; a user with fewer items gets fewer rows.
-            history: user_id, item_id, timestamp: what users bought before `as_of`. Users without
-                such events are ranked by the biases. Events of other users, of items that were
-                neither learned nor listed, and events at or after `as_of` are left out;
-                `rank(...).left_out` counts them.
-            as_of: the instant that the lists are for, a datetime, a date or ISO text; not before
-                the end of what the reranker learned from. By default the end of what is known;
-                refused if the latest event is after the present time, or one of very few that are
-                more than 30 days after all others.
-            exclude: user_id, item_id of pairs that must not be shown, added items included.
-            allowed: item_id of the only items that may be shown, added items included.
-            duplicates: what to do if `recs` has a (user, item) pair twice: "error", or merge the
-                scores by "max", "mean" or "sum".
-            depth: number of items, the best of each list by the engine's score, that are
-                re-ranked; "all" for whole lists; by default as for `ItemBias.apply`.
-
-        Returns:
-            user_id, item_id, score, rank (from 1), ordered by user and rank, in the same type of
-            frame as `recs`. Scores order the items of one user; they are not comparable between
-            users.
-        """
-        ranked = self.rank(
-            recs, k, history=history, as_of=as_of, exclude=exclude, allowed=allowed,
-            duplicates=duplicates, depth=depth,
-        )  # fmt: skip
-        warn_of(self, ranked, k, depth)
-        return ranked.top
-
-    def rank(
-        self, recs: Any, k: int = 10, *, history: Any | None = None, as_of: Any | None = None,
-        exclude: Any | None = None, allowed: Any | None = None, duplicates: str = "error",
-        depth: int | str | None = None,
-    ) -> Ranked:  # fmt: skip
-        """Return what `apply` returns, for some of all users, with figures instead of warnings.
-
-        What depends on the lists of others is up to `prepare`.
-        """
-        require_k(k)
-        deepest = choose_depth(self.bias, depth)
-        coded = read_lists(recs, "never", duplicates)
-        aligned = align_lists(self.bias, coded, exclude, allowed)
+    def _rank(
+        self, aligned: AlignedLists, k: int, depth: int | None, history: Any, as_of: Any,
+        explore: int, seed: int,
+    ) -> tuple[Lists, LeftOut]:  # fmt: skip
         bought, left_out = read_events(history, as_of, aligned, self.learned_until, self.has_zone)
+        users = aligned.coded.units.user_codes
         try:
             with np.errstate(over="raise", invalid="raise"):
                 top = self.rank_units(
-                    self._items(aligned), aligned.lists, coded.units.user_codes, bought,
-                    aligned.hidden, k, deepest,
-                )  # fmt: skip
+                    self._items(aligned), aligned.lists, users, bought, aligned.hidden, k, depth
+                )
         except FloatingPointError:
             raise DataError(SCORE_TOO_LARGE) from None
-        return aligned.finish(top, left_out)
+        return top, left_out
 
     def _items(self, aligned: AlignedLists) -> RankedItems:
         item_part = spread(self.item_part, aligned.known, len(aligned.items))
@@ -244,28 +183,6 @@ class Reranker(Model):
         """Whether anything was learned, of items or of users."""
         return bool(self.learned) or self.bias.changes_lists
 
-    def prepare(self, listed: Any) -> Reranker:
-        """Return a reranker that ranks some users' lists as if all were in the same table.
-
-        Two things depend on the lists of others: purchases of an item that was not learned count if
-        it is on anybody's list, and with `widen="listed"` only items on some list are added.
-
-        Args:
-            listed: ids of all items on lists, in any order: integers or Arrow strings.
-        """
-        bias, settings = self.bias, dict(self.settings)
-        items, (known, on_lists) = Vocabulary.encode(
-            bias.vocabulary.column, Vocabulary(listed).column
-        )
-        columns = {name: spread(getattr(bias, name), known, len(items)) for name in BIAS_COLUMNS}
-        if settings.get("widen") == "listed":
-            columns["excluded"] |= ~np.isin(np.arange(len(items)), on_lists)
-            settings["widen"] = "any"
-        return replace(
-            self, bias=replace(bias, item_ids=items.ids, **columns), settings=settings,
-            item_part=spread(self.item_part, known, len(items)), trending=known[self.trending],
-        )  # fmt: skip
-
     def explain(
         self,
         user: Any,
@@ -330,24 +247,12 @@ class Reranker(Model):
         learned = tuple(own for own in self.learned if is_left and own.name != part)
         return replace(self, learned=learned, summary=summary)
 
-    def with_strength(self, strength: float) -> Reranker:
-        """Return a reranker that ranks between the engine and what was learned.
-
-        Everything learned is multiplied by the strength. The engine's score counts as much as
-        learned at 1, and at least 1 towards 0. The forecast is that of the strength.
-
-        Args:
-            strength: from 0 (the engine's own lists) to 1 (as learned).
-        """
-        strength = require_strength(strength)
-        if strength == 1:
-            return self
-        sources = self.summary.sources if strength else ()
-        summary = self._summary_at(strength, lifts={}, sources=sources)
+    def _at_strength(self, strength: float, summary: RerankSummary) -> Reranker:
+        sources = summary.sources if strength else ()
         learned = tuple(own.at_strength(strength) for own in self.learned) if strength else ()
         return replace(
             self, bias=self.bias.with_strength(strength), item_part=strength * self.item_part,
-            learned=learned, summary=summary,
+            learned=learned, summary=replace(summary, lifts={}, sources=sources),
         )  # fmt: skip
 
     def coefficients(self) -> pa.Table:

@@ -126,9 +126,9 @@ class Case:
         """Return the top k of these lists as a model ranks them on the morning of the date."""
         return self._rank(model, None if model.item_bias.depth is None else self.n_listed)
 
-    def _rank(self, model: Model, depth: int | None) -> Any:
-        split = self.split
-        return rank_as_of(model, self.lists, self.k, split.known, split.test_from, depth=depth).top
+    def _rank(self, model: Model, depth: int | None, **options: Any) -> Any:
+        split, options = self.split, {"depth": depth, **options}
+        return rank_as_of(model, self.lists, self.k, split.known, split.test_from, **options).top
 
     def trained(self) -> Engine:
         """Return the engine if it is one of Trimtab's, which can be trained with other settings."""
@@ -173,12 +173,12 @@ class DatedCase(Case):
 
     def rank(self, model: Model) -> Any:
         """Return the top k of these lists as if everybody's were ranked, to the model's depth."""
-        learned: Any = model
+        options = {}
         if model.needs_events:
             everybody = self.engine.find(self.split.test_from, self.split.as_of, None)
             listed, _ = Vocabulary.encode(id_column("lists", ITEM, everybody[ITEM]))
-            learned = learned.prepare(listed.ids)
-        return self._rank(learned, None)
+            options["listed"] = listed.ids
+        return self._rank(model, None, **options)
 
 
 @dataclass(frozen=True)
