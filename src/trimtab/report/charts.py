@@ -158,7 +158,7 @@ def line_point(day: str, y: float, mark: Mark, tip: str, width: float, size: flo
 
 def line_chart(
     rows: Sequence[ChartRow], dates: Iterable[str], style: str = "%-d %b %y",
-    level: ChartRow | None = None, is_compressed: bool = False,
+    level: ChartRow | None = None, compression: float = 0.0,
 ) -> Spec:  # fmt: skip
     """Return one line per mark over dates, labelled at about six equal steps.
 
@@ -167,33 +167,30 @@ def line_chart(
         dates: all dates, those without a point too.
         style: d3 format of dates.
         level: row that gets a dashed line across, at its `y`.
-        is_compressed: compress the scale away from 0, so that one line far beyond most others does
-            not squeeze these together.
+        compression: as from `find_compression`: the scale is compressed away from 0, so that one
+            line far beyond most others does not squeeze these together.
     """
     days = sorted(set(dates))
     labelled = days[:: math.ceil(len(days) / 6)]
     scale: Spec = {}
     ticks: list[float] = []
-    if is_compressed:
+    if compression:
         low, high = find_domain(rows, ("y",))
-        constant = max(0.02, _find_reaches(rows)[0] / 2)
-        scale = {"type": "symlog", "constant": constant, "domain": [low, high], "nice": False}
+        scale = {"type": "symlog", "constant": compression, "domain": [low, high], "nice": False}
         ticks = [tick for tick in _LIFT_TICKS if low <= tick <= high]
     return _draw("lines", rows, dates=labelled, style=style, scale=scale, ticks=ticks, level=level)
 
 
-def is_far_beyond(rows: Iterable[ChartRow]) -> bool:
-    """Return whether one line is far beyond most others."""
-    usual, farthest = _find_reaches(rows)
-    return farthest >= max(0.5, 4 * usual)
+def find_compression(rows: Iterable[ChartRow]) -> float:
+    """Return the width of the middle of a scale that is compressed farther out.
 
-
-def _find_reaches(rows: Iterable[ChartRow]) -> tuple[float, float]:
-    """Return how far out the median line is, and the farthest."""
+    It is 0 unless one line is far beyond most others.
+    """
     reaches: dict[str, float] = {}
     for row in rows:
         reaches[row["series"]] = max(reaches.get(row["series"], 0.0), abs(row["y"]))
-    return statistics.median_low(reaches.values()), max(reaches.values())
+    usual, farthest = statistics.median_low(reaches.values()), max(reaches.values())
+    return max(0.02, usual / 2) if farthest >= max(0.5, 4 * usual) else 0.0
 
 
 # Sales ------------------------------------------------------------------------------------------

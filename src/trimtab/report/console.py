@@ -35,10 +35,9 @@ def print_summary(results: Results, console: Console) -> None:
 
 def print_tables(results: Results, console: Console) -> None:
     """Print the sentences of each section, and its tables except folded ones."""
-    for section in make_sections(Overview(results), all_tables=True):
+    *sections, _ = make_sections(Overview(results), all_tables=True)  # the guide is for the page
+    for section in sections:
         tables = [b for b in flatten(section.blocks) if isinstance(b, Table) and not b.folded]
-        if section.key != "headline" and not tables:
-            continue
         console.rule(escape(section.title))
         for sentence in section.sentences:
             console.print(sentence, markup=False, highlight=False)

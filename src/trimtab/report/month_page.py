@@ -21,8 +21,8 @@ from trimtab.tables.columns import ITEM, NAME
 
 MOST_DAYS_BELOW = 1 / 3  # single days have few buyers, and fall below 0 by chance more often
 TEXT = page.Text(
-    "month.jinja", few_days=decision.FEW_DATES, most_below=MOST_DAYS_BELOW, lift_of=lift_of,
-    n_shown=8,
+    "month.jinja", biases_alone=BIASES_ALONE, few_days=decision.FEW_DATES, lift_of=lift_of,
+    most_below=MOST_DAYS_BELOW, n_shown=8,
 )  # fmt: skip
 _DAY = Mark("lift on the day", "blue")
 _REFUSED = Mark("job refused: the earlier version stayed in use", "blue", "square")
@@ -39,10 +39,8 @@ def describe(month: Month) -> dict[str, Any]:
     lifts = [(lift, row["day"]) for row in month.rows if (lift := lift_of(row)) is not None]
     return {
         "month": month,
-        "about": month.about,
         "metric": metric_name(month.about["metric"], month.about["k"]),
         "interval": find_interval(month),
-        "biases_alone": month.lift(BIASES_ALONE) if "reranker" in columns else None,
         "decision": decision.decide([record for record in records if record is not None], []),
         "lifts": sorted(lifts),
         "published": [row for row in month.rows if row["refused"] is None],

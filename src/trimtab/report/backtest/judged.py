@@ -38,9 +38,7 @@ def chart_by_date(view: Overview) -> list[Panels]:
     """
     records = view.ranked(view.engine)
     title = f"Lift in {view.name_metric()} over {view.engine} alone, by date"
-    if not records:
-        return []
-    return [(_draw_dates if view.few else _draw_lines)(view, records, title)]
+    return [(_draw_dates if view.few else _draw_lines)(view, records, title)] if records else []
 
 
 def _draw_dates(view: Overview, records: Sequence[Record], title: str) -> Panels:
@@ -81,10 +79,10 @@ def _draw_lines(view: Overview, records: Sequence[Record], title: str) -> Panels
             tip = f"{tip}; {_HOLE.label}" if has_hole else tip
             width, size = 3 if is_chosen else 1.5, 40 if is_chosen or has_hole else 14
             rows.append(charts.line_point(date, lift, mark, tip, width, size))
-    is_far = charts.is_far_beyond(rows)
-    spec = charts.line_chart(rows, view.dates, is_compressed=is_far)
+    compression = charts.find_compression(rows)
+    spec = charts.line_chart(rows, view.dates, compression=compression)
     about = "One line per method, one point per date; a table has the means."
-    scale = "; the scale is compressed far from 0" if is_far else ""
+    scale = "; the scale is compressed far from 0" if compression else ""
     legend = [*marks, *([_HOLE] if view.marked_dates else [])]
     return Panels(f"{title}, with the mean{scale}", [Chart("", about, spec)], legend)
 

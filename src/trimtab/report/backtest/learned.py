@@ -14,7 +14,6 @@ from trimtab.report.page import Block, Section
 from trimtab.report.words import compact, day, decimal, is_number
 
 N_MOVED = 15
-_SALES = {time: f"sales_{time}" for time in ("before", "recent", "after")}
 _SALES_LEGEND = (
     Mark("week before", kind="hollow"),
     Mark("in the window", "ochre", "tick"),
@@ -129,11 +128,11 @@ def moved_section(view: Overview) -> Section | None:
 
 
 def _sales_rows(rows: Sequence[Row]) -> list[charts.ChartRow]:
-    names = [str(row["name"] or row["item_id"]) for row in rows]
+    names = [row["name"] or row["item_id"] for row in rows]
     made: list[charts.ChartRow] = []
     for name, row in zip(names, rows, strict=True):
         label = name if names.count(name) == 1 else f"{row['item_id']} {name}"
-        sales = {time: row[column] for time, column in _SALES.items()}
+        sales = {time: row[f"sales_{time}"] for time in ("before", "recent", "after")}
         texts = " → ".join(decimal(value, 0) for value in sales.values())
         tip = f"{name}: bias {compact(row['bias'])}, buyers per week {texts}"
         made.append({"label": label, "tip": tip, **sales})
