@@ -152,18 +152,11 @@ def all_engines(name: str, log: Log) -> dict[str, Engine]:
     return {**engines(log), "repeat": Repeat(), f"als-half-life-{HALF_LIFE}": decayed}
 
 
-def parts_of(quick: bool, timed: bool) -> tuple[str, ...]:
+def parts_of(quick: bool) -> tuple[str, ...]:
     """The parts that a cell needs; a quick run trains engines anew at fewer settings."""
     refits = [name for name, refit in REFITS.items() if not quick or refit in QUICK_REFITS]
     rivals = (*refits, "rescores", SIMPLE_RIVALS, TERMS_LAMBDAMART)
-    learners = (
-        PAPER,
-        DEFAULT,
-        RERANKER,
-        OTHER_METRICS,
-        ABLATION,
-    )
-    return (*rivals, *learners, *(["times"] if timed else []))
+    return (*rivals, PAPER, DEFAULT, RERANKER, OTHER_METRICS, ABLATION)
 
 
 def part_keys(name: str, log: Log) -> dict[str, str]:
@@ -182,7 +175,7 @@ def part_keys(name: str, log: Log) -> dict[str, str]:
     learned = _digest([*_code_beside(_BESIDE), *_HERE.glob("reranker_*.py")], mark)
     trees = [*_HERE.glob("lambdamart*.py")]
     return {
-        **dict.fromkeys((*FILLS, "times"), learned),
+        **dict.fromkeys(FILLS, learned),
         **dict.fromkeys(REFITS, _digest(rival_code, mark)),
         "lists": _digest(engine_code, mark),
         "rescores": _digest([*rival_code, *trees], mark + repr(KNOBS)),
