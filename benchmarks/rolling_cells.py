@@ -161,25 +161,15 @@ def parts_of(quick: bool) -> tuple[str, ...]:
 
 def part_keys(name: str, log: Log) -> dict[str, str]:
     """A key for the lists and for each part: it changes with code, settings and events."""
-    engine_code = [
-        *_PACKAGE.glob("engines/*.py"),
-        _PACKAGE / "replay" / "timeline.py",
-        _HERE / "als_engine.py",
-    ]
-    rival_code = [
-        *engine_code,
-        _PACKAGE / "replay" / "rivals.py",
-        _PACKAGE / "metrics" / "evaluation.py",
-    ]
+    replay, engines = _PACKAGE / "replay", _PACKAGE.glob("engines/*.py")
+    engine_code = [*engines, replay / "timeline.py", _HERE / "als_engine.py"]
+    rival_code = [replay / "rivals.py", _PACKAGE / "metrics" / "evaluation.py"]
+    own = [*_HERE.glob("reranker_*.py"), *_HERE.glob("lambdamart*.py")]
     mark = repr((_mark(log), K, N_LISTED, RECENT_DAYS, TEST_DAYS, N_DRAWS, WINDOWS))
-    learned = _digest([*_code_beside(_BESIDE), *_HERE.glob("reranker_*.py")], mark)
-    trees = [*_HERE.glob("lambdamart*.py")]
     return {
-        **dict.fromkeys(FILLS, learned),
-        **dict.fromkeys(REFITS, _digest(rival_code, mark)),
+        **dict.fromkeys(FILLS, _digest([*_code_beside(_BESIDE), *own], mark + repr(KNOBS))),
+        **dict.fromkeys(REFITS, _digest([*engine_code, *rival_code], mark)),
         "lists": _digest(engine_code, mark),
-        "rescores": _digest([*rival_code, *trees], mark + repr(KNOBS)),
-        TERMS_LAMBDAMART: _digest([*_code_beside(_BESIDE), *trees], mark),
     }
 
 
