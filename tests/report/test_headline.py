@@ -39,7 +39,11 @@ def test_the_title_says_what_to_do() -> None:
     for rows, title in (
         ([bias], "Switch on the bias"),
         ([bias, reranker], "Switch on the reranker"),
-        ([bias, reranker, ratio], f"Switch on the reranker, {ahead}"),
+        ([bias, above(0.05, "ratio")], f"Switch on the bias, {ahead}"),
+        ([bias, reranker, above(0.05, "ratio")], "Switch on the reranker"),
+        ([bias, reranker, ratio, above(-0.4, "decay")], f"Switch on the reranker, {ahead}"),
+        ([bias, above(-0.4, "ratio")], "Switch on the bias"),
+        ([above(-0.3), above(-0.4, "ratio")], "Do not switch it on"),
         ([above(-0.3), ratio], "Do not switch it on: the popularity ratio did better"),
         ([ratio], "Do not switch it on: the popularity ratio did better"),
         ([mine], "Do not switch it on: “mine” did better"),

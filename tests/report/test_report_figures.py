@@ -197,14 +197,11 @@ def test_dates_with_holes_are_named_and_marked() -> None:
     many = view_with_holes(weekly_dates(9), *((d, "recent", 0) for d in weekly_dates(9)[:7]))
     assert "on 7 of 9 dates" in headline(many).sentences[-1]
     assert "and 3 more)" in headline(many).sentences[-1]
-
-
-def test_without_holes_nothing_is_said() -> None:
-    view = Overview(make_results(weekly_dates(8)))
-    assert view.marked_dates == []
-    assert holes_section(view) is None
-    assert not any("hole" in sentence for sentence in headline(view).sentences)
-    assert "square" not in {mark.kind for mark in chart_by_date(view)[0].legend}
+    none = Overview(make_results(dates))
+    assert none.marked_dates == []
+    assert holes_section(none) is None
+    assert not any("hole" in sentence for sentence in headline(none).sentences)
+    assert "square" not in {mark.kind for mark in chart_by_date(none)[0].legend}
 
 
 def parts_of(date: str, gains: dict[str, Any], method: str = "reranker") -> list[dict[str, Any]]:
