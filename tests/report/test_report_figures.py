@@ -29,9 +29,13 @@ NAN = float("nan")
 
 def cells(section: Any, place: int = 0) -> list[list[str]]:
     """Return the texts and notes of a table."""
-    assert section is not None
     rows = section.blocks[place].rows
     return [[plain(f"{cell.text} {cell.note}").strip() for cell in row] for row in rows]
+
+
+def first_of(section: Any) -> str:
+    """Return the first sentence."""
+    return plain(section.sentences[0])
 
 
 def test_intervals_and_means() -> None:
@@ -87,9 +91,8 @@ def test_raised_and_lowered_by_size_without_zeros() -> None:
     assert drawn == ["3 same", "1 same", "n5", "n2"]
     section = moved_section(view)
     assert cells(section, 1)[0] == ["same", "+5.00", "10", "10", "15"]
-    assert section is not None
-    assert "2 of the 2 items raised" in section.sentences[0]
-    assert "2 of the 2 lowered" in section.sentences[0]
+    assert "2 of the 2 items raised" in first_of(section)
+    assert "2 of the 2 lowered" in first_of(section)
 
 
 def dots(*values: float) -> list[dict[str, Any]]:
@@ -126,8 +129,7 @@ def test_the_range_of_lifts_names_both_ends() -> None:
         (lifts(None), "There is no lift to show."),
     ):  # fmt: skip
         section = methods_section(view_of(rows))
-        assert section is not None
-        assert plain(section.sentences[0]).endswith(said)
+        assert first_of(section).endswith(said)
 
 
 def test_the_setup_leaves_out_what_is_not_known() -> None:
@@ -152,17 +154,15 @@ def test_what_the_paper_needs() -> None:
             for days, value in ((7, 1.0), (0, 1.2), (30, 1.25))]  # fmt: skip
     section = windows_section(view_of(lifts(0.1), windows=rows))
     assert cells(section) == [["markov", "1.000", "1.250", "1.200"]]
-    assert section is not None
-    assert "30 days for markov (1.25 times)" in section.sentences[0]
-    assert section.blocks[0].columns[1:] == ["7", "30", "all"]  # type: ignore[union-attr]
+    assert "30 days for markov (1.25 times)" in first_of(section)
+    assert section.blocks[0].columns[1:] == ["7", "30", "all"]
     shown = {**where, "method": "default", "objective": "ndcg"}
     tables: dict[str, Any] = {"coverage": [{**shown, "size": 1000, "covered": 400}],
                               "divergence": [{**shown, "kl": 2.5}]}  # fmt: skip
     section = coverage_section(view_of(lifts(0.1), **tables))
     assert cells(section) == [["bias, default", "400"]]
     assert cells(section, 1) == [["bias, default", "2.500"]]
-    assert section is not None
-    assert section.blocks[0].columns[1] == "1,000"  # type: ignore[union-attr]
+    assert section.blocks[0].columns[1] == "1,000"
     judged = {**lifts(0.2)[0], "metric": "acc"}
     view = view_of([*lifts(0.1), judged, {**judged, "objective": "acc", "lift": 0.4}])
     assert cells(objectives_section(view)) == [
@@ -224,8 +224,7 @@ def test_the_parts_of_a_reranker() -> None:
         "+5.0 +4.0 to +6.0", "+60.0 +59.0 to +61.0", "not used", "+35.0 +34.0 to +36.0",
         "+100.0 +90.0 to +110.0",
     ]  # fmt: skip
-    assert section is not None
-    assert plain(section.sentences[0]) == (
+    assert first_of(section) == (
         "Reranker on markov: +100.0 % in NDCG@10. Gains: trend +5.0 points, own purchases +60.0 "
         "points and the user's own items +35.0 points."
     )
@@ -237,8 +236,7 @@ def test_the_parts_of_a_reranker() -> None:
     assert [row[1] for row in cells(section)][::2] == [
         "+5.0 +5.0 to +5.0", "+2.0 0.0 to +10.0; used on 1 of 5 dates", "+90.0 +80.0 to +100.0"
     ]  # fmt: skip
-    assert section is not None
-    assert "mean of 5 dates: +90.0 %" in plain(section.sentences[0])
+    assert "mean of 5 dates: +90.0 %" in first_of(section)
 
 
 def test_parts_without_a_reranker_and_without_a_number() -> None:
@@ -247,8 +245,7 @@ def test_parts_without_a_reranker_and_without_a_number() -> None:
     rows = [{**row, "gain": NAN} for row in parts_of("2020-01-01", GAINS)]
     section = parts_section(view_of(lifts(None, method="reranker"), parts=rows))
     assert {cell for row in cells(section) for cell in row[1:]} == {"–"}
-    assert section is not None
-    assert "no lift" in section.sentences[0]
+    assert "no lift" in first_of(section)
 
 
 def forecasts_of(*values: Any, method: str = "default") -> list[dict[str, Any]]:
@@ -269,8 +266,7 @@ def test_forecasts_stand_beside_the_lifts_that_came() -> None:
         ["markov", "bias, default", "+25.0 % +15.0 to +35.0 %", "+20.0 %", "1 of 1"],
         ["markov", "reranker", "+110.0 % +100.0 to +120.0 %", "+90.0 %", "0 of 1"],
     ]  # fmt: skip
-    assert section is not None
-    assert "1 of 2 lifts are inside" in section.sentences[0]
+    assert "1 of 2 lifts are inside" in first_of(section)
     view = view_of(lifts(0.2, 0.2, 0.2, 0.2, 0.5), forecasts=forecasts_of(0.2, 0.2, 0.2, None, 0.2))
     assert [row[2:] for row in cells(forecast_section(view))] == [["+20.0 %", "+27.5 %", "3 of 4"]]
     assert forecast_section(view_of(lifts(0.2), forecasts=forecasts_of(None))) is None
