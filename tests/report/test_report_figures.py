@@ -20,7 +20,12 @@ from trimtab.report.backtest.learned import (
     parts_section,
 )
 from trimtab.report.backtest.overview import TEXT, Overview, mean_by, sure_class
-from trimtab.report.backtest.paper import coverage_section, objectives_section, windows_section
+from trimtab.report.backtest.paper import (
+    coverage_section,
+    objectives_section,
+    sellers_section,
+    windows_section,
+)
 from trimtab.report.charts import dot, dot_chart, find_main_domain, shapes_outside
 from trimtab.report.words import day
 
@@ -169,6 +174,9 @@ def test_what_the_paper_needs() -> None:
         ["ACC@10", "+40.0 %", "–"], ["NDCG@10", "+20.0 %", "+10.0 %"]
     ]  # fmt: skip
     assert objectives_section(view_of(lifts(0.1))) is None
+    ranks = [{"month": month, "item_id": "1", "name": "EGGS", "rank": rank}
+             for month, rank in (("2017-01", 2), ("2017-02", 1234))]  # fmt: skip
+    assert cells(sellers_section(view_of(lifts(0.1), sellers=ranks))) == [["EGGS", "2", "1,234"]]
 
 
 def view_with_holes(dates: list[str], *holes: tuple[str, str, int]) -> Overview:

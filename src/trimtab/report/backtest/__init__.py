@@ -45,7 +45,7 @@ def make_sections(view: Overview, all_tables: bool) -> list[Section]:
         learned.moved_section, paper.windows_section,
     ]  # fmt: skip
     if all_tables:
-        details += [paper.coverage_section, paper.objectives_section]
+        details += [paper.coverage_section, paper.objectives_section, paper.sellers_section]
     guide = Section("guide", TEXT.paragraphs("guide", view),
                     terms=TEXT.terms("terms", view, all_tables))  # fmt: skip
     opened = [section for make in shown if (section := make(view)) is not None]

@@ -1,7 +1,7 @@
 """What only the paper's experiments need: on the page of the demo.
 
-What is recommended against what is bought, and the metric to learn for; and how much history an
-engine needs, on any page whose plan asked for it.
+What is recommended against what is bought, the metric to learn for, and best sellers by month; and
+how much history an engine needs, on any page whose plan asked for it.
 """
 
 from __future__ import annotations
@@ -46,6 +46,18 @@ def objectives_section(view: Overview) -> Section | None:
         means = mean_by(where(learned, method=method), ("objective", "metric"), "lift")
         tables.append(TEXT.table("objectives_table", view, method, metrics, means))
     return Section("objectives", TEXT.paragraphs("objectives", view), tables)
+
+
+def sellers_section(view: Overview) -> Section | None:
+    """Return the ranks of the best sellers by month."""
+    rows = view.rows("sellers")
+    ranks = mean_by(rows, ("item_id", "month"), "rank")
+    if not ranks:
+        return None
+    names = {row["item_id"]: row["name"] or row["item_id"] for row in rows}
+    months = sorted({row["month"] for row in rows})
+    table = TEXT.table("sellers_table", names, months, ranks, folded=True)
+    return Section("sellers", TEXT.paragraphs("sellers"), [table])
 
 
 def windows_section(view: Overview) -> Section | None:
