@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import argparse
 import warnings
-from collections import defaultdict
-from collections.abc import Iterator
-from datetime import date
 from pathlib import Path
 from typing import NamedTuple
+
+from rich.console import Console
+from rich.table import Table
 
 import trimtab as tt
 from als_engine import ALS
@@ -61,34 +61,11 @@ SOURCES = (
 )  # fmt: skip
 
 
-class Night(NamedTuple):
-    """What one method would publish at a date."""
-
-    day: date
-    method: str
-    shown: Shown
-
-    @property
-    def is_refused(self) -> bool:
-        """Whether the default limit refuses it."""
-        return self.shown.finished.ten_items > self.shown.limit()
-
-    def describe(self) -> str:
-        """Return one line."""
-        shares = (f"{own.ten_items:4.0%} ({own.one_item:4.0%})" for own in self.shown)
-        said = "refused" if self.is_refused else "published"
-        told = ", ".join(
-            f"{name} {share}" for name, share in zip(Shown._fields, shares, strict=True)
-        )
-        return f"{self.day} {self.method:8} {told}, limit {self.shown.limit():4.0%}: {said}"
-
-
-def replay(log: Log, engine: Engine, day: str, recent_days: int) -> Iterator[Night]:
-    """Yield what the biases and the Reranker of a date would publish."""
+def replay(log: Log, engine: Engine, day: str, recent_days: int) -> dict[str, Shown]:
+    """What the biases and the Reranker of a date would publish."""
     split = split_log(log, day, recent_days, 1)
     earlier = earlier_windows(log, split, recent_days, WINDOWS)
-    case = Case(engine, log, split, N_LISTED, K, earlier)
-    training = case.training
+    training = Case(engine, log, split, N_LISTED, K, earlier).training
     now = as_datetime(split.test_from)
     lists = engine.fit(split.known, now).recommend(n=N_LISTED)
     reranker = training.fit(tt.RerankLearner(k=K))
@@ -97,27 +74,24 @@ def replay(log: Log, engine: Engine, day: str, recent_days: int) -> Iterator[Nig
         "Reranker": reranker.apply(lists, K, history=split.known, as_of=now),
     }
     bought = Concentration.of(training.recent)
-    for method, top in finished.items():
-        yield Night(split.as_of, method, Shown.measure(reranker.bias, lists, top, K, bought))
+    return {
+        method: Shown.measure(reranker.bias, lists, top, K, bought)
+        for method, top in finished.items()
+    }
 
 
-def make_row(name: str, engine: str, method: str, nights: list[Night]) -> str:
-    """Return a row of the table: the ranges over the dates."""
+def span(values: list[float]) -> str:
+    """The range of shares."""
+    return " to ".join(dict.fromkeys(f"{own:.0%}" for own in (min(values), max(values))))
 
-    def span(values: list[float]) -> str:
-        low, high = min(values), max(values)
-        return f"{low:.0%}" if round(low, 2) == round(high, 2) else f"{low:.0%} to {high:.0%}"
 
-    shares = [
-        span([getattr(own.shown, kind).ten_items for own in nights]) for kind in Shown._fields
-    ]
-    limit, on_lists = (
-        span([own.shown.limit() for own in nights]),
-        span([own.shown.finished.one_item for own in nights]),
-    )
-    refused = sum(own.is_refused for own in nights)
-    cells = (f"{name}, {engine}", method, *shares, limit, on_lists, f"{refused} of {len(nights)}")
-    return f"| {' | '.join(cells)} |"
+def make_row(found: list[Shown]) -> list[str]:
+    """The ranges over the dates, and how often the default limit refuses the lists."""
+    ten = [span([getattr(own, kind).ten_items for own in found]) for kind in Shown._fields]
+    limit = span([own.limit() for own in found])
+    one = span([own.finished.one_item for own in found])
+    refused = sum(own.finished.ten_items > own.limit() for own in found)
+    return [*ten, limit, one, f"{refused} of {len(found)}"]
 
 
 def main() -> None:
@@ -127,21 +101,18 @@ def main() -> None:
             parser.add_argument(f"--{source.option}", type=Path, help=f"log of the {source.name}")
     options = parser.parse_args()
     warnings.simplefilter("ignore", tt.TrimtabWarning)
-    columns = ("log, engine", "method", *Shown._fields, "limit", "one item", "refused")
-    rows = [f"| {' | '.join(columns)} |", f"|{' --- |' * len(columns)}"]
+    table = Table("log, engine", "method", *Shown._fields, "limit", "one item", "refused")
     for source in SOURCES:
         place = None if source.option is None else getattr(options, source.option)
         if source.option and place is None:
             continue
         log = load_complete_journey() if place is None else read_log(place, tz=source.tz)
         for name, engine in ENGINES.items():
-            nights: defaultdict[str, list[Night]] = defaultdict(list)
-            for day in source.dates:
-                for night in replay(log, engine(), day, source.recent_days):
-                    print(f"{source.name}, {name}, {night.describe()}", flush=True)
-                    nights[night.method].append(night)
-            rows += [make_row(source.name, name, method, own) for method, own in nights.items()]
-    print("\n".join(rows))
+            nights = [replay(log, engine(), day, source.recent_days) for day in source.dates]
+            for method in nights[0]:
+                shown = make_row([night[method] for night in nights])
+                table.add_row(f"{source.name}, {name}", method, *shown)
+    Console(width=150).print(table)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from importlib.util import find_spec
@@ -30,7 +29,6 @@ from trimtab.engines.markov import Markov, count_followers, find_buyers, gather_
 from trimtab.tables.times import microseconds
 
 ROUNDS = 3  # as many for each rival: the best of more would flatter
-PATIENCE = 600  # seconds that DuckDB may take
 DUCKDB = {"threads": 2, "memory_limit": "8GB", "preserve_insertion_order": False}
 N_LISTED = 50
 FACTORS = 64
@@ -96,18 +94,9 @@ def our_counts(events: pa.Table, least: int) -> Counts:
 
 
 def join_in_duckdb(connection: Any, least: int) -> None:
-    """Leave the counts in the table `followers`, or give up when patience ends."""
-    import duckdb
-
-    alarm = threading.Timer(PATIENCE, connection.interrupt)
-    alarm.start()
-    try:
-        connection.execute(PREPARE.format(least=least))
-        connection.execute(JOIN.format(least=least))
-    except duckdb.InterruptException:
-        sys.exit(f"DuckDB took more than {PATIENCE} s; its counts cannot be compared")
-    finally:
-        alarm.cancel()
+    """Leave the counts in the table `followers`."""
+    connection.execute(PREPARE.format(least=least))
+    connection.execute(JOIN.format(least=least))
 
 
 def check_counts(ours: Counts, theirs: Counts) -> None:

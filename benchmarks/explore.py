@@ -1,7 +1,6 @@
 """The cost and benefit of exploring: relevance against coverage, novelty and share of fresh items.
 
-    python benchmarks/explore.py                       # a table
-    python benchmarks/explore.py --chart explore.png   # and a chart
+    python benchmarks/explore.py    # about a minute
 
 Complete Journey, category engine, lists of 100, the default learner; e of the 10 slots go to items
 with little data. Means over dates.
@@ -10,12 +9,9 @@ with little data. Means over dates.
 from __future__ import annotations
 
 import argparse
-import sys
 import warnings
-from pathlib import Path
 from typing import Any
 
-import altair as alt
 import numpy as np
 import pandas as pd
 from rich.console import Console
@@ -28,7 +24,6 @@ from trimtab.replay.timeline import rolling_dates, split_log
 from trimtab.tables.times import as_datetime
 
 K, N_LISTED, MOST = 10, 100, 3
-COLOUR = "#1f6f78"
 MEASURES = {
     "ndcg": "NDCG@10 of the next 7 days",
     "shown": "different items shown",
@@ -64,30 +59,9 @@ def explore_on(log: Log, day: Any) -> list[dict[str, float]]:
     return rows
 
 
-def draw(means: pd.DataFrame, path: Path) -> None:
-    panels = [
-        alt.Chart(means.reset_index(), title=alt.Title(title, anchor="start", fontSize=12))
-        .mark_line(point=alt.OverlayMarkDef(size=60, color=COLOUR), color=COLOUR)
-        .encode(
-            alt.X("explore:O", title="slots of 10 kept for fresh items")
-            .axis(labelAngle=0),
-            alt.Y(
-                f"{name}:Q", title=None, axis=alt.Axis(minExtent=40, maxExtent=40),
-                scale=alt.Scale(zero=name in ("fresh", "ndcg")),
-            ),
-        )
-        .properties(width=290, height=170)
-        for name, title in MEASURES.items()
-    ]  # fmt: skip
-    chart = (panels[0] | panels[1]) & (panels[2] | panels[3])
-    path.parent.mkdir(parents=True, exist_ok=True)
-    chart.save(str(path), scale_factor=2)
-
-
-def main() -> int:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--chart", type=Path)
-    options = parser.parse_args()
+    parser.parse_args()
     warnings.simplefilter("ignore", tt.GuardWarning)
     log = load_complete_journey()
     dates = rolling_dates("2017-06-14", "2017-12-13", every=28)
@@ -101,11 +75,7 @@ def main() -> int:
             f"{row['shown']:.0f}", f"{row['novelty']:.2f}", f"{row['fresh']:.1%}",
         )  # fmt: skip
     Console().print(table)
-    if options.chart:
-        draw(means, options.chart)
-        print(f"drew {options.chart}")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

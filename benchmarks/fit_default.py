@@ -2,7 +2,6 @@
 
 python benchmarks/fit_default.py                     # 1,000,000 users x 50, 20M events of history
 python benchmarks/fit_default.py --users 100000      # smaller
-python benchmarks/fit_default.py --real              # the Complete Journey, four dates
 
 Arrow tables with integer ids, made in another process, so that peak memory is that of reading and
 fitting. The yardstick is one default `np.argsort` of all listed scores as float64, measured in
@@ -29,39 +28,6 @@ from shared import generate_drift, in_process, peak_memory, seconds
 
 AIM = 12.0  # times the plain ascent
 WITHOUT_HISTORY, ADDED_BY_HISTORY = 2.5, 1.5  # times the argsort
-
-
-def on_a_real_log() -> None:
-    """Best of five runs each, without and with history and categories."""
-    from trimtab.datasets import load_complete_journey
-    from trimtab.engines import Category, Factorization, Markov
-    from trimtab.replay.methods import Case, Method
-    from trimtab.replay.timeline import split_log
-
-    log = load_complete_journey()
-    engines = {
-        "markov": Markov(),
-        "factorization": Factorization(),
-        "category": Category(items=log.items, level=log.levels[-1]),
-    }
-    for day in ("2017-07-05", "2017-09-06", "2017-11-01", "2017-12-11"):
-        split = split_log(log, day)
-        for name, engine in engines.items():
-            case = Case(engine, log, split, 50, 10)
-            recs, recent = case.before, split.recent
-            jobs: dict[str, Callable[[], Any]] = {
-                "plain": lambda r=recs, s=recent: tt.BiasLearner(method="ascent").fit(r, s),
-                "alone": lambda r=recs, s=recent: tt.BiasLearner().fit(r, s),
-                "informed": lambda c=case: Method("default", "default").learn(c, "ndcg"),
-            }
-            for job in jobs.values():
-                job()
-            best = {key: min(seconds(job)[0] for _ in range(5)) for key, job in jobs.items()}
-            print(
-                f"{day} {name:14s} plain {1000 * best['plain']:4.0f} ms, default "
-                f"{best['alone'] / best['plain']:4.1f} x, with {split.train.num_rows:,} events of "
-                f"history and categories {best['informed'] / best['plain']:4.1f} x"
-            )
 
 
 def make_tables(folder: Path, n_users: int, n_items: int, n_events: int) -> None:
@@ -147,12 +113,8 @@ def main() -> int:
     parser.add_argument("--items", type=int, default=100_000)
     parser.add_argument("--events", type=int, help="of history; default: 20 per user")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--real", action="store_true", help="on the Complete Journey instead")
     options = parser.parse_args()
     warnings.simplefilter("ignore", tt.GuardWarning)
-    if options.real:
-        on_a_real_log()
-        return 0
     warm_up()
     sizes = (options.users, options.items, options.events or 20 * options.users)
     with tempfile.TemporaryDirectory() as name:

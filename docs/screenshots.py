@@ -17,8 +17,8 @@ WIDTH = 960
 SHOTS = {
     "report-headline": ("#headline h2", "#headline .tiles"),
     "report-methods": ("#methods .table >> nth=0", "#methods .table >> nth=0"),
-    "report-parts": ("#parts .panels >> nth=0", "#parts .panels >> nth=0"),
-    "report-moved": ("#moved .panels >> nth=3", "#moved .panels >> nth=3"),
+    "report-parts": ("#parts .table >> nth=0", "#parts .table >> nth=0"),
+    "report-moved": ("#moved .panels >> nth=2", "#moved .panels >> nth=2"),
 }
 MARGIN = 12
 

@@ -3,44 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from trimtab.daily.simulated_month import BIASES_ALONE, Month, lift_of
 from trimtab.errors import DataError
-from trimtab.report import charts, page
+from trimtab.replay.outcome import rank_as_engine
+from trimtab.report import charts, decision, page
 from trimtab.report.charts import Chart, Mark, Panels
-from trimtab.report.decision import (
-    DO_NOT,
-    FEW_DATES,
-    SWITCH_ON,
-    Record,
-    decide,
-    student_quantile,
-)
-from trimtab.report.page import (
-    Cell,
-    Section,
-    Table,
-    Text,
-    Tile,
-    name_cell,
-    render,
-    require_libraries,
-    write_page,
-)
-from trimtab.report.words import count, day, decimal, is_number, metric_name, percent
+from trimtab.report.decision import Record
+from trimtab.report.words import count, day, is_number, metric_name, percent
 from trimtab.store import Version
-from trimtab.tables.columns import ITEM, NAME, SCORE, USER
+from trimtab.tables.columns import ITEM, NAME
 
 MOST_DAYS_BELOW = 1 / 3  # single days have few buyers, and fall below 0 by chance more often
-_TEXT = Text("month.jinja", few_days=FEW_DATES, most_below=MOST_DAYS_BELOW)
-_N_SHOWN = 8  # items shown to more users, and to fewer
+TEXT = page.Text(
+    "month.jinja", biases_alone=BIASES_ALONE, few_days=decision.FEW_DATES, lift_of=lift_of,
+    most_below=MOST_DAYS_BELOW, n_shown=8,
+)  # fmt: skip
 _DAY = Mark("lift on the day", "blue")
 _REFUSED = Mark("job refused: the earlier version stayed in use", "blue", "square")
 _ALL_DAYS = Mark("lift over all days", "blue", "line")
@@ -49,27 +32,19 @@ _FORECAST = Mark("forecast of that morning's version", "grey")
 
 def describe(month: Month) -> dict[str, Any]:
     """Return the numbers of a month that the page and the console say something about."""
-    published = [row for row in month.rows if row["refused"] is None]
-    known = [row["forecast"] for row in published if is_number(row["forecast"])]
     columns = {"bias": "value"}
     if month.about.get("reranker"):
         columns = {"bias": BIASES_ALONE, "reranker": "value"}
     records = [_make_record(month, method, own) for method, own in columns.items()]
     lifts = [(lift, row["day"]) for row in month.rows if (lift := lift_of(row)) is not None]
     return {
-        "about": month.about,
+        "month": month,
         "metric": metric_name(month.about["metric"], month.about["k"]),
-        "lift": month.lift(),
         "interval": find_interval(month),
-        "biases_alone": month.lift(BIASES_ALONE) if "reranker" in columns else None,
-        "decision": decide([record for record in records if record is not None], []),
+        "decision": decision.decide([record for record in records if record is not None], []),
         "lifts": sorted(lifts),
-        "days_above": month.days_above(),
-        "buyers": [row["n_users"] for row in month.rows],
-        "n_days": len(month.rows),
+        "published": [row for row in month.rows if row["refused"] is None],
         "refused": [row for row in month.rows if row["refused"] is not None],
-        "sizes": sorted({row["n_biases"] for row in published if is_number(row["n_biases"])}),
-        "forecast": sum(known) / len(known) if known else None,
     }
 
 
@@ -83,7 +58,7 @@ def find_interval(month: Month, column: str = "value") -> tuple[float, float]:
     # Delta method for a ratio of sums.
     rests = [row["n_users"] * (row[column] - (1 + lift) * row["baseline"]) for row in rows]
     error = math.sqrt(sum(rest * rest for rest in rests) * n / (n - 1)) / baseline
-    half = student_quantile(n - 1) * error
+    half = decision.student_quantile(n - 1) * error
     return lift - half, lift + half
 
 
@@ -99,7 +74,7 @@ def _make_record(month: Month, method: str, column: str) -> Record | None:
 
 def say(name: str, month: Month) -> str:
     """Return what the template says about a month under this name."""
-    return _TEXT.say(name, describe(month))
+    return TEXT.say(name, describe(month))
 
 
 def summarize(month: Month) -> list[str]:
@@ -112,7 +87,7 @@ def summarize(month: Month) -> list[str]:
 
 def write_month(month: Month, path: Path, shown: ShownItems | None = None) -> None:
     """Write the page to a file, with what customers were shown if that is known."""
-    write_page(build_month(month, shown), path)
+    page.write_page(build_month(month, shown), path)
 
 
 def build_month(month: Month, shown: ShownItems | None = None) -> str:
@@ -121,40 +96,23 @@ def build_month(month: Month, shown: ShownItems | None = None) -> str:
     Raises:
         TrimtabError: a library that draws is missing, or the month has no days.
     """
-    require_libraries()
+    page.require_libraries()
     if not month.rows:
         raise DataError("the month has no days; run trimtab simulate again")
     view = describe(month)
-    mood = {SWITCH_ON: "gain", DO_NOT: "loss"}.get(view["decision"].action, "")
-    text, panels = _TEXT.paragraphs("headline", view), _lift_panels(month, view["metric"])
-    sections = [Section("headline", text, panels, _make_tiles(view), mood=mood)]
-    tables = [_days_table(month)]
+    mood = {decision.SWITCH_ON: "gain", decision.DO_NOT: "loss"}.get(view["decision"].action, "")
+    text, panels = TEXT.paragraphs("headline", view), _lift_panels(month, view["metric"])
+    sections = [page.Section("headline", text, panels, TEXT.tiles("tiles", view), mood=mood)]
+    tables = [TEXT.table("days_table", view, folded=True)]
     if shown is not None and shown.items:
-        tables.insert(0, shown_table(shown))
-    sections.append(Section("published", _TEXT.paragraphs("published", view, shown), tables))
+        tables.insert(0, TEXT.table("shown_table", shown, folded=True))
+    sections.append(page.Section("published", TEXT.paragraphs("published", view, shown), tables))
     if view["refused"]:
-        body = [[day(row["day"]), name_cell(row["refused"])] for row in view["refused"]]
-        table = Table("Refused mornings", ["day", "reason"], body, n_headings=2)
-        sections.append(Section("refused", _TEXT.paragraphs("refused", view), [table]))
-    guide = Section("guide", _TEXT.paragraphs("guide", view), terms=_TEXT.terms("terms", view))
-    title, about = _TEXT.say("title", view), _TEXT.say("about", view)
-    return render(title, month.about.get("version"), [*sections, *page.fold([guide])], about)
-
-
-def _make_tiles(view: Mapping[str, Any]) -> list[Tile]:
-    n_days, n_refused = view["n_days"], len(view["refused"])
-    above = "{} of {}".format(*view["days_above"])
-    tiles = [
-        Tile("days above the engine alone", above, "days with buyers"),
-        Tile("new versions", f"{n_days - n_refused} of {n_days}", "mornings"),
-    ]
-    if view["lifts"]:
-        (worst, when), lift = view["lifts"][0], view["lift"]
-        kind, lowest = page.range_class(lift, worst), f"worst day {percent(worst)}"
-        sign = page.sign_class(worst) or "muted"
-        about = f"on {day(when)}"
-        tiles.insert(0, Tile(view["metric"], percent(lift), about, kind, lowest, sign))
-    return tiles
+        table = TEXT.table("refused_table", view)
+        sections.append(page.Section("refused", TEXT.paragraphs("refused", view), [table]))
+    guide = page.Section("guide", TEXT.paragraphs("guide", view), terms=TEXT.terms("terms", view))
+    title, about = TEXT.say("title", view), TEXT.say("about", view)
+    return page.render(title, month.about.get("version"), [*sections, *page.fold([guide])], about)
 
 
 def _lift_panels(month: Month, metric: str) -> list[Panels]:
@@ -162,42 +120,24 @@ def _lift_panels(month: Month, metric: str) -> list[Panels]:
     days: list[charts.ChartRow] = []
     forecasts: list[charts.ChartRow] = []
     for row in month.rows:
-        when = day(row["day"])
+        when, forecast = day(row["day"]), row["forecast"]
         if (value := lift_of(row)) is not None:
             mark = _DAY if row["refused"] is None else Mark(_DAY.label, _DAY.colour, "square")
             tip = f"{when}: {percent(value)}; {count(row['n_users'])} buyers"
-            days.append(charts.line_point(row["day"], value, mark, tip, width=2.5, size=45))
-        if is_number(row["forecast"]):
-            forecast, tip = row["forecast"], f"{when}: forecast {percent(row['forecast'])}"
-            point = charts.line_point(row["day"], forecast, _FORECAST, tip, width=1.5, size=14)
-            forecasts.append(point)
+            days.append(charts.line_point(row["day"], value, mark, tip, 2.5, 45))
+        if is_number(forecast):
+            tip = f"{when}: forecast {percent(forecast)}"
+            forecasts.append(charts.line_point(row["day"], forecast, _FORECAST, tip, 1.5, 14))
     if not days:
         return []
-    lift = month.lift()
-    level = charts.line_point("", lift, _ALL_DAYS, f"{percent(lift)} over all days")
-    x = charts.date_axis([row["day"] for row in month.rows], "%-d %b")
-    y = charts.number_axis(None, "+~%")
-    spec = charts.line_chart([*forecasts, *days], x, y, 250, zero=True, levels=[level])
+    tip = f"{percent(month.lift())} over all days"
+    level = charts.line_point("", month.lift(), _ALL_DAYS, tip, 1.5, 0)
+    dates = [row["day"] for row in month.rows]
+    spec = charts.line_chart([*forecasts, *days], dates, "%-d %b", level)
     chart = Chart("", f"Lift in {metric} on each day; the table has the numbers.", spec)
     marks = [_DAY, *([_REFUSED] if month.n_refused() else []), _ALL_DAYS]
     marks += [_FORECAST] if forecasts else []
     return [Panels(f"Lift in {metric} over the engine alone, by day", [chart], marks)]
-
-
-def _days_table(month: Month) -> Table:
-    columns = [
-        "day", "published", "biases", "forecast", "lift", "engine alone", "re-ranked", "buyers",
-        "seconds",
-    ]  # fmt: skip
-    body = [
-        [
-            day(row["day"]), "no" if row["refused"] else "yes", count(row["n_biases"]),
-            percent(row["forecast"]), percent(lift_of(row)), decimal(row["baseline"]),
-            decimal(row["value"]), count(row["n_users"]), decimal(row["seconds"], 2),
-        ]
-        for row in month.rows
-    ]  # fmt: skip
-    return Table("All days", columns, body, folded=True)
 
 
 # What customers saw -----------------------------------------------------------------------------
@@ -209,11 +149,7 @@ class ShownItem(NamedTuple):
     name: str
     alone: int
     published: int
-
-    @property
-    def change(self) -> int:
-        """How many users more see it."""
-        return self.published - self.alone
+    change: int
 
 
 class ShownItems(NamedTuple):
@@ -232,40 +168,18 @@ def find_shown(version: Version, listed: pa.Table, k: int) -> ShownItems:
         k: number of slots.
     """
     finished, known = version.lists(), version.names()
-    alone = count_shown(listed, k)
-    published = count_shown(version.top() if finished is None else finished, k)
-    names = {}
-    if known is not None:
-        names = dict(zip(known[ITEM].to_pylist(), known[NAME].to_pylist(), strict=True))
-    found = [
-        ShownItem(str(names.get(item) or f"item {item}"), alone[item], published[item])
-        for item in {**alone, **published}
-        if alone[item] != published[item]
-    ]
-    return ShownItems(version.as_of, sorted(found, key=lambda own: (-own.change, own.name)))
+    engine = rank_as_engine(version.bias(), listed, k, duplicates="max")
+    alone, published = map(_count, (engine, version.top() if finished is None else finished))
+    names = {} if known is None else {row[ITEM]: row[NAME] for row in known.to_pylist()}
+    found = []
+    for item in {**alone, **published}:
+        before, after = alone.get(item, 0), published.get(item, 0)
+        name = str(names.get(item) or f"item {item}")
+        found.append(ShownItem(name, before, after, after - before))
+    changed = sorted((own for own in found if own.change), key=lambda own: (-own.change, own.name))
+    return ShownItems(version.as_of, changed)
 
 
-def count_shown(lists: pa.Table, k: int) -> Counter[Any]:
-    """Return the number of users who see each item in the first k slots; ties go by item id."""
-    order = [(USER, "ascending"), (SCORE, "descending"), (ITEM, "ascending")]
-    rows = lists.select([USER, ITEM, SCORE]).sort_by(order)
-    users = rows[USER].to_numpy()
-    is_first = np.ones(len(users), bool)
-    is_first[1:] = users[1:] != users[:-1]
-    starts = np.flatnonzero(is_first)
-    lengths = np.diff(np.append(starts, len(users)))
-    places = np.arange(len(users)) - np.repeat(starts, lengths)
-    return Counter(rows[ITEM].filter(pa.array(places < k)).to_pylist())
-
-
-def shown_table(shown: ShownItems) -> Table:
-    """Return the items that most users more, and most users fewer, see."""
-    raised = [item for item in shown.items if item.change > 0][:_N_SHOWN]
-    lowered = [item for item in reversed(shown.items) if item.change < 0][:_N_SHOWN]
-    body: list[list[Cell | str]] = [
-        [name_cell(item.name), count(item.alone), count(item.published),
-         f"{item.change:+,}".replace("-", "\N{MINUS SIGN}")]
-        for item in (*raised, *lowered)
-    ]  # fmt: skip
-    caption = f"Items shown to more and to fewer users on {day(shown.day)}"
-    return Table(caption, ["item", "engine alone", "published", "change"], body, folded=True)
+def _count(lists: pa.Table) -> dict[Any, int]:
+    """Return the number of users who see each item."""
+    return {row["values"]: row["counts"] for row in lists[ITEM].value_counts().to_pylist()}

@@ -1,7 +1,7 @@
 """Pages: what they are made of, and one HTML file from it that loads nothing else.
 
 A page is computed as plain data, `Section`s of tables, charts and figures; what it says about them
-is in a template with one macro for each thing to say, from which `Text` takes the words.
+is in a template with one macro for each thing to say, from which `Text` takes words and tables.
 """
 
 from __future__ import annotations
@@ -14,20 +14,22 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib import resources
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from trimtab.errors import TrimtabError
-from trimtab.report import words
 from trimtab.report.charts import Panels
+from trimtab.report.words import environment, read_template
 from trimtab.tables.files import write_atomically
 
 _ESCAPED = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"}
+_FIGURE = re.compile('<dd(?: class="(.*?)")?>([^<]*)')
+_CELL = re.compile('<t[hd](?: class="(.*?)")?>([^<]*)(?:<small>([^<]*))?')
 
 
 class Cell(NamedTuple):
-    """A table cell: its text, a smaller second line, and its class in page.css."""
+    """A table cell: its text, a smaller second line, its class in page.css, and its colour."""
 
     text: str
     note: str = ""
@@ -38,18 +40,16 @@ class Cell(NamedTuple):
 class Table:
     """A table of cells and texts; the first `n_headings` cells of a row name that row.
 
-    `groups` are headings over several columns, each with the number of columns it spans. A
-    folded table is shown on demand.
+    A folded table is shown on demand.
     """
 
     def __init__(
         self, caption: str, columns: Sequence[str], rows: Iterable[Sequence[Any]],
-        n_headings: int = 1, groups: Sequence[tuple[str, int]] = (), folded: bool = False,
-        kind: str = "table",
+        n_headings: int = 1, folded: bool = False,
     ) -> None:  # fmt: skip
-        self.caption, self.columns, self.groups = caption, columns, groups
+        self.caption, self.columns = caption, columns
         self.rows = [[Cell(own) if isinstance(own, str) else own for own in row] for row in rows]
-        self.n_headings, self.folded, self.kind = n_headings, folded, kind
+        self.n_headings, self.folded = n_headings, folded
 
 
 class Tile(NamedTuple):
@@ -112,11 +112,9 @@ def fold(sections: Iterable[Section | None]) -> list[Section]:
     return [replace(section, folded=True) for section in sections if section is not None]
 
 
-def name_cell(name: words.Name | str) -> Cell:
-    """Return the cell that names a row; that of a method with the colour it has in charts."""
-    if isinstance(name, str):
-        return Cell(name, kind="name")
-    return Cell(name.long, kind="name", colour=name.colour)
+def name_cell(name: str) -> Cell:
+    """Return the cell that names a row."""
+    return Cell(name, kind="name")
 
 
 def sign_class(value: float) -> str:
@@ -137,11 +135,12 @@ class Text:
 
     Args:
         name: file in `templates/`.
-        names: functions and numbers that the macros use, besides those of `words`.
+        names: functions and numbers that the macros use, besides `mean` and classes of figures.
     """
 
     def __init__(self, name: str, **names: Any) -> None:
-        self._name, self._names = name, names
+        self._name = name
+        self._names = {"mean": fmean, "sign_class": sign_class, "range_class": range_class, **names}
 
     def paragraphs(self, macro: str, *about: Any) -> list[str]:
         """Return what a macro says as plain text: a line for each of its <h2> and <p>."""
@@ -156,37 +155,49 @@ class Text:
         parts = (part.partition("<dd>") for part in self._parts(macro, *about))
         return [(_plain(term), _plain(meaning)) for term, _, meaning in parts if meaning]
 
+    def tiles(self, macro: str, *about: Any) -> list[Tile]:
+        """Return the tiles that a macro writes: a <dt> with the label, then each a <dd>.
+
+        First the figure, then perhaps a second one, both with their classes, and last a note.
+        """
+        made = []
+        for part in self._parts(macro, *about):
+            figures = [(_plain(text), kind) for kind, text in _FIGURE.findall(part)]
+            if figures:
+                (text, kind), *worst, (note, _) = figures
+                label = _plain(part.partition("<dd")[0])
+                made.append(Tile(label, text, note, kind, *(worst[0] if worst else ())))
+        return made
+
+    def table(self, macro: str, *about: Any, folded: bool = False) -> Table:
+        """Return the table that a macro writes.
+
+        A caption; then a <tr> of columns, and one for each row; cells that name their row are <th>.
+        A class may be followed by a colour, and a second line begins with <small>.
+        """
+        caption, head, *rows = self._write(macro, *about).split("<tr>")
+        caption = caption.replace("<caption>", "")
+        n_headings = rows[0].count("<th") if rows else 1
+        cells = [[_read_cell(*own.groups()) for own in _CELL.finditer(row)] for row in rows]
+        columns = [_plain(text) for _, text, _ in _CELL.findall(head)]
+        return Table(_plain(caption), columns, cells, n_headings, folded)
+
     def _parts(self, macro: str, *about: Any) -> list[str]:
-        template = _environment().get_template(self._name, globals=self._names)
-        return re.split("<(?:h2|p|dt)>", str(getattr(template.module, macro)(*about)))
+        return re.split("<(?:h2|p|dt)>", self._write(macro, *about))
+
+    def _write(self, macro: str, *about: Any) -> str:
+        template = environment().get_template(self._name, globals=self._names)
+        return str(getattr(template.module, macro)(*about))
+
+
+def _read_cell(look: str | None, text: str, note: str | None) -> Cell:
+    kind, _, colour = (look or "").partition(" ")
+    return Cell(_plain(text), _plain(note or ""), kind, colour)
 
 
 def _plain(markup: str) -> str:
     """Return escaped text as plain text in one line; non-breaking spaces stay."""
     return re.sub(r"[ \n]+", " ", html.unescape(markup)).strip(" ")
-
-
-@cache
-def _environment() -> Any:
-    """Return the environment of all templates: values in them are always escaped."""
-    import jinja2
-
-    environment = jinja2.Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined,
-        loader=jinja2.FunctionLoader(_file),
-    )  # fmt: skip
-    names = (
-        "capitalize", "compact", "count", "counted", "day", "decimal", "is_number", "join_words",
-        "metric_name", "month", "percent", "points", "share", "training_days",
-    )  # fmt: skip
-    environment.filters |= {name: getattr(words, name) for name in names}
-    environment.globals |= {"interval": words.interval, "nbsp": words.SPACE}
-    return environment
-
-
-@cache
-def _file(name: str) -> str:
-    return resources.files(__package__).joinpath("templates", name).read_text(encoding="utf-8")
 
 
 # The file ---------------------------------------------------------------------------------------
@@ -206,25 +217,14 @@ def render(title: str, version: object, sections: Sequence[Section], about: str 
     blocks = [block for section in sections for block in flatten(section.blocks)]
     charts = [chart for block in blocks if isinstance(block, Panels) for chart in block.charts]
     keys = {id(chart): f"chart-{place}" for place, chart in enumerate(charts, 1)}
-    style, drawing, library = _file("page.css"), _file("page.js"), _library()
-    page: str = (
-        _environment()
-        .get_template("page.html")
-        .render(
-            title=title,
-            about=about,
-            version=version,
-            sections=sections,
-            key_of=lambda chart: keys[id(chart)],
-            policy=_policy(style, drawing, library),
-            style=_unescaped("style", style),
-            drawing=_unescaped("script", drawing),
-            library=_unescaped("script", library),
-            specs=_unescaped(
-                "script", script_json({keys[id(chart)]: chart.spec for chart in charts})
-            ),
-        )
-    )
+    specs = {keys[id(chart)]: chart.spec for chart in charts}
+    style, drawing, library = read_template("page.css"), read_template("page.js"), _library()
+    page: str = environment().get_template("page.html").render(
+        title=title, about=about, version=version, sections=sections,
+        key_of=lambda chart: keys[id(chart)], policy=_policy(style, drawing, library),
+        style=_unescaped("style", style), drawing=_unescaped("script", drawing),
+        library=_unescaped("script", library), specs=_unescaped("script", script_json(specs)),
+    )  # fmt: skip
     return page
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Sequence
+from functools import cache
+from importlib import resources
 from typing import Any, NamedTuple, TypeGuard
 
 NOTHING = "–"
@@ -14,37 +16,30 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 
 class Name(NamedTuple):
-    """The name of a method in tables, in charts and in sentences, and its colour."""
+    """The name of a method in tables and charts, and in sentences, and its colour."""
 
-    long: str
     short: str
     in_text: str
     colour: str
 
 
-def _name_sellers(last: str, days: str) -> Name:
-    text = f"best sellers of the last {last} for everyone"
-    return Name(text, f"best sellers, {days}", text, "ink")
-
-
 _METHODS = {
-    "long": Name("engine alone", "engine alone", "the engine alone", "grey"),
-    "truncate": Name("truncate: trained on the last days only", "truncate", "truncate", "green"),
-    "decay": Name("decay: older purchases count less", "decay", "decay", "pink"),
-    "distrdiff": Name("distribution difference", "distr. difference",
-                      "the distribution difference", "ochre"),
-    "ratio": Name("popularity ratio", "popularity ratio", "the popularity ratio", "violet"),
-    "recent": Name("recent popularity", "recent popularity", "recent popularity", "brown"),
-    "bestsellers-1": _name_sellers("day", "1 day"),
-    "bestsellers-3": _name_sellers("3 days", "3 days"),
-    "bestsellers-7": _name_sellers("7 days", "7 days"),
-    "paper": Name("bias, paper's settings", "bias, paper", "the bias with the paper's settings",
-                  "orange"),
-    "default": Name("bias, default settings", "bias, default", "the bias with default settings",
-                    "blue"),
-    "reranker": Name("reranker: trend and own purchases", "reranker", "the reranker",
-                     "wine"),
-}  # fmt: skip
+    "long": Name("engine alone", "the engine alone", "grey"),
+    "truncate": Name("truncate", "truncate", "green"),
+    "decay": Name("decay", "decay", "pink"),
+    "distrdiff": Name("distr. difference", "the distribution difference", "ochre"),
+    "ratio": Name("popularity ratio", "the popularity ratio", "violet"),
+    "recent": Name("recent popularity", "recent popularity", "brown"),
+    **{
+        f"bestsellers-{n}": Name(
+            f"best sellers, {days}", f"best sellers of the last {last} for everyone", "ink"
+        )
+        for n, days, last in ((1, "1 day", "day"), (3, "3 days", "3 days"), (7, "7 days", "7 days"))
+    },
+    "paper": Name("bias, paper", "the bias with the paper's settings", "orange"),
+    "default": Name("bias, default", "the bias with default settings", "blue"),
+    "reranker": Name("reranker", "the reranker", "wine"),
+}
 _OTHER_COLOURS = ("teal", "olive", "indigo")
 METHODS = tuple(_METHODS)
 
@@ -52,18 +47,11 @@ METHODS = tuple(_METHODS)
 def method_names(methods: Sequence[str]) -> dict[str, Name]:
     """Return the name of each method; an unknown method keeps its own and gets a free colour."""
     others = [method for method in methods if method not in _METHODS]
-    labels = distinct_labels(others, range(1, len(others) + 1), 20)
-    colours = engine_colours(others)
     own = {
-        method: Name(method, label, f"“{method}”", colours[method])
-        for method, label in zip(others, labels, strict=True)
+        method: Name(method, f"“{method}”", _OTHER_COLOURS[n % len(_OTHER_COLOURS)])
+        for n, method in enumerate(others)
     }
     return {method: _METHODS.get(method) or own[method] for method in methods}
-
-
-def engine_colours(engines: Sequence[str]) -> dict[str, str]:
-    """Return a colour for each engine that no known method has."""
-    return {name: _OTHER_COLOURS[n % len(_OTHER_COLOURS)] for n, name in enumerate(engines)}
 
 
 def metric_name(metric: str, k: object = None) -> str:
@@ -89,21 +77,16 @@ def points(value: object) -> str:
     return percent(value).replace("%", "points")
 
 
-def interval(low: object, high: object, unit: str = f"{SPACE}%") -> str:
-    """Return '+1.2 to +3.4 %', or nothing if an end is missing."""
-    if not (is_number(low) and is_number(high)):
-        return ""
-    return f"{bare_percent(low)} to {bare_percent(high)}{unit}"
-
-
 def bare_percent(value: object) -> str:
     """Return '+8.6' for 0.086, or a dash."""
     return percent(value).removesuffix(f"{SPACE}%")
 
 
-def share(value: object) -> str:
-    """Return '96 %' for 0.96, or a dash."""
-    return f"{100 * value:.0f}{SPACE}%" if is_number(value) else NOTHING
+def interval(low: object, high: object, unit: str = f"{SPACE}%") -> str:
+    """Return '+1.2 to +3.4 %', or nothing if an end is missing."""
+    if not (is_number(low) and is_number(high)):
+        return ""
+    return f"{bare_percent(low)} to {bare_percent(high)}{unit}"
 
 
 def decimal(value: object, digits: int = 4) -> str:
@@ -148,20 +131,6 @@ def day(text: str) -> str:
     return f"{date.day} {_MONTHS[date.month - 1]} {date.year}"
 
 
-def month(text: str) -> str:
-    """Return 'Nov 17' for '2017-11'; any other text unchanged."""
-    try:
-        date = datetime.date.fromisoformat(f"{text}-01")
-    except ValueError:
-        return text
-    return f"{_MONTHS[date.month - 1]} {date.year % 100:02d}"
-
-
-def training_days(days: int) -> str:
-    """Return '30 days', or 'all days' for 0."""
-    return counted(days, "day") if days else "all days"
-
-
 def join_words(words: Sequence[str]) -> str:
     """Return 'a, b and c'."""
     return " and ".join([part for part in (", ".join(words[:-1]), *words[-1:]) if part])
@@ -172,19 +141,30 @@ def capitalize(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def shorten(text: str, length: int) -> str:
-    """Return the text, or its start and end around an ellipsis if it is longer than `length`."""
-    if len(text) <= length:
-        return text
-    tail = length // 3
-    return f"{text[: length - tail - 1].rstrip()}…{text[-tail:].lstrip()}"
+# Templates --------------------------------------------------------------------------------------
+
+_FILTERS = (
+    bare_percent, capitalize, compact, count, counted, day, decimal, is_number, join_words,
+    metric_name, percent, points,
+)  # fmt: skip
 
 
-def distinct_labels(names: Sequence[str], ids: Sequence[Any], length: int) -> list[str]:
-    """Return shortened names; names that would look the same start with their id."""
-    short = [shorten(name, length) for name in names]
-    labels = []
-    for label, item in zip(short, ids, strict=True):
-        room = max(8, length - len(str(item)) - 1)
-        labels.append(label if short.count(label) == 1 else f"{item} {shorten(label, room)}")
-    return labels
+@cache
+def environment() -> Any:
+    """Return the environment of all templates: values in them are always escaped."""
+    import jinja2
+
+    made = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined,
+        loader=jinja2.FunctionLoader(read_template),
+    )  # fmt: skip
+    made.filters |= {function.__name__: function for function in _FILTERS}
+    made.tests["finite"] = is_number
+    made.globals |= {"interval": interval, "nbsp": SPACE, "nothing": NOTHING}
+    return made
+
+
+@cache
+def read_template(name: str) -> str:
+    """Return the text of a file in `templates/`."""
+    return resources.files(__package__).joinpath("templates", name).read_text(encoding="utf-8")

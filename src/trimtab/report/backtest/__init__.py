@@ -7,8 +7,7 @@ from pathlib import Path
 from trimtab.errors import DataError
 from trimtab.replay.results import Results
 from trimtab.report.backtest import judged, learned, paper
-from trimtab.report.backtest.judged import TEXT
-from trimtab.report.backtest.overview import Overview
+from trimtab.report.backtest.overview import TEXT, Overview
 from trimtab.report.page import Section, fold, render, require_libraries, write_page
 
 
@@ -40,14 +39,14 @@ def make_sections(view: Overview, all_tables: bool) -> list[Section]:
     """Return the sections that have rows: what to do and why, then the details, folded."""
     if not view.lifts:
         raise DataError("the table 'results' has no rows; run the backtest again")
-    shown = [judged.headline(view), judged.methods_section(view), judged.engines_section(view)]
+    shown = [judged.headline, judged.methods_section, judged.engines_section]
     details = [
-        learned.parts_section(view), learned.forecast_section(view), learned.holes_section(view),
-        learned.moved_section(view, learned.learned_biases(view)), paper.windows_section(view),
+        learned.parts_section, learned.forecast_section, learned.holes_section,
+        learned.moved_section, paper.windows_section,
     ]  # fmt: skip
     if all_tables:
-        details += [paper.coverage_section(view), paper.objectives_section(view)]
-        details.append(paper.sellers_section(view))
+        details += [paper.coverage_section, paper.objectives_section, paper.sellers_section]
     guide = Section("guide", TEXT.paragraphs("guide", view),
                     terms=TEXT.terms("terms", view, all_tables))  # fmt: skip
-    return [*(section for section in shown if section is not None), *fold([*details, guide])]
+    opened = [section for make in shown if (section := make(view)) is not None]
+    return [*opened, *fold([*(make(view) for make in details), guide])]

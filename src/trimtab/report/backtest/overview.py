@@ -2,60 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from operator import itemgetter
+from statistics import fmean
+from typing import Any
 
 import pyarrow.compute as pc
 
 from trimtab.checks import METRICS
-from trimtab.replay.methods import BEST_SELLERS, LEARNING_KINDS, RERANKER, standard_methods
-from trimtab.replay.results import BASELINE, EARLIER, Results
-from trimtab.report.decision import FEW_DATES, DatedLift, Decision, Record, decide, make_record
+from trimtab.replay.methods import BEST_SELLERS, RERANKER, standard_methods
+from trimtab.replay.results import BASELINE, EARLIER, HOLE_WINDOWS, Results
+from trimtab.replay.windows import HOLE
+from trimtab.report import decision
+from trimtab.report.decision import DatedLift, Decision, Record
+from trimtab.report.page import Text, range_class
 from trimtab.report.words import METHODS, Name, is_number, method_names, metric_name
 
 SELLERS = tuple(method.name for method in standard_methods(BEST_SELLERS))
+_OWN = ("default", "paper", RERANKER)  # kinds of Trimtab's methods, simplest first
 Row = dict[str, Any]
+Wanted = str | Collection[str]
 
 
-class Spread(NamedTuple):
-    """Numbers of several dates: mean, worst and best."""
-
-    mean: float
-    worst: float
-    best: float
-
-
-def find_spread(rows: Iterable[Row], column: str = "lift") -> Spread | None:
-    """Return how a column varies over dates; None if none of its values is a number."""
-    values = [row[column] for row in rows if is_number(row[column])]
-    if not values:
-        return None
-    return Spread(sum(values) / len(values), min(values), max(values))
-
-
-def sign_of(row: Row, name: str = "lift") -> int:
-    """Return 1 or -1 if the whole interval is on one side of 0, otherwise 0."""
-    low, high = row[f"{name}_low"], row[f"{name}_high"]
-    if not (is_number(low) and is_number(high)):
-        return 0
-    return int(low > 0) - int(high < 0)
-
-
-def where(rows: Iterable[Row], **wanted: str | Collection[str]) -> list[Row]:
+def where(rows: Iterable[Row], **wanted: Wanted) -> list[Row]:
     """Return the rows with these values, or with one of these."""
     sets = {key: {own} if isinstance(own, str) else set(own) for key, own in wanted.items()}
     return [row for row in rows if all(row[key] in own for key, own in sets.items())]
 
 
-def mean_by(rows: Iterable[Row], keys: Sequence[str], value: str) -> dict[tuple[Any, ...], float]:
-    """Return the mean of a column for each combination of keys, over rows with a number."""
-    groups: dict[tuple[Any, ...], list[float]] = {}
+def group_by(rows: Iterable[Row], keys: Sequence[str], value: str) -> dict[Any, list[Row]]:
+    """Return the rows with a number in a column, by one key or by several."""
+    groups: dict[Any, list[Row]] = {}
     for row in rows:
         if is_number(row[value]):
-            groups.setdefault(tuple(row[key] for key in keys), []).append(row[value])
-    return {key: sum(values) / len(values) for key, values in groups.items()}
+            groups.setdefault(itemgetter(*keys)(row), []).append(row)
+    return groups
+
+
+def mean_by(rows: Iterable[Row], keys: Sequence[str], value: str) -> dict[Any, float]:
+    """Return the mean of a column by one key or by several, over rows with a number."""
+    groups = group_by(rows, keys, value)
+    return {key: fmean(row[value] for row in own) for key, own in groups.items()}
+
+
+def sure_class(low: object, high: object) -> str:
+    """Return the class of a number whose interval is on one side of 0: a gain or a loss."""
+    if not (is_number(low) and is_number(high)):
+        return ""
+    return "gain" if low > 0 else "loss" if high < 0 else ""
+
+
+def mean_class(record: Record) -> str:
+    """Return the class of a mean lift, by its worst date; of one date, by its interval."""
+    if record.n_dates == 1:
+        return sure_class(record.low, record.high)
+    return range_class(record.mean, record.worst)
+
+
+TEXT = Text(
+    "backtest.jinja", rule=decision, hole=HOLE, hole_windows=HOLE_WINDOWS, reranker=RERANKER,
+    best_sellers=SELLERS, alone=BASELINE, mean_class=mean_class, sure_class=sure_class,
+    mean_by=mean_by,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -64,16 +74,10 @@ class Overview:
 
     results: Results
 
-    @property
-    def about(self) -> Mapping[str, Any]:
-        """Facts about the log and the plan."""
-        return self.results.about
-
     @cached_property
     def lifts(self) -> list[Row]:
         """The rows of the table of results."""
-        rows: list[Row] = self.results.table("results").to_pylist()
-        return [{**row, "objective": row["objective"] or ""} for row in rows]
+        return [{**row, "objective": row["objective"] or ""} for row in self.rows("results")]
 
     @cached_property
     def dates(self) -> list[str]:
@@ -109,20 +113,13 @@ class Overview:
     @cached_property
     def own_methods(self) -> list[str]:
         """Trimtab's methods, simplest first: biases by default, other biases, rerankers."""
-        order = ("default", "paper", RERANKER)
-        own = [method for method in self.rivals if self.kind_of(method) in order]
-        return sorted(own, key=lambda method: order.index(self.kind_of(method)))
-
-    @cached_property
-    def other_methods(self) -> list[str]:
-        """The methods that Trimtab's are compared with, except the engine alone."""
-        return [method for method in self.rivals if method not in self.own_methods]
+        own = [method for method in self.rivals if self.kind_of(method) in _OWN]
+        return sorted(own, key=lambda method: _OWN.index(self.kind_of(method)))
 
     def kind_of(self, method: str) -> str:
         """Return the kind of a method that may have a name of its own."""
-        known = self.about.get("methods")
-        own = known.get(method) if isinstance(known, Mapping) else None
-        return str(own.get("kind", method)) if isinstance(own, Mapping) else method
+        named = self.results.about.get("methods") or {}
+        return str(named.get(method, {}).get("kind", method))
 
     @cached_property
     def metrics(self) -> list[str]:
@@ -136,7 +133,7 @@ class Overview:
 
     def name_metric(self, metric: str | None = None) -> str:
         """Return 'NDCG@10'; of the metric shown unless another is given."""
-        return metric_name(metric or self.metric, self.about.get("k"))
+        return metric_name(metric or self.metric, self.results.about.get("k"))
 
     @cached_property
     def names(self) -> dict[str, Name]:
@@ -146,7 +143,7 @@ class Overview:
     @cached_property
     def holes(self) -> list[Row]:
         """Days with far fewer events than usual in a window around a date."""
-        return where(self.results.table("holes").to_pylist(), date=self.dates)
+        return where(self.rows("holes"), date=self.dates)
 
     @cached_property
     def marked_dates(self) -> list[str]:
@@ -156,45 +153,29 @@ class Overview:
     @property
     def few(self) -> bool:
         """Whether each date is shown by itself."""
-        return len(self.dates) <= FEW_DATES
+        return len(self.dates) <= decision.FEW_DATES
 
-    @property
-    def mean_note(self) -> str:
-        """Addition to the caption of a table of means; empty for one date."""
-        return "" if len(self.dates) == 1 else f" (mean of {len(self.dates)} dates)"
-
-    @property
-    def featured(self) -> str | None:
-        """The method shown in detail: the default settings if they were tried."""
-        wished = [method for method in ("default", "paper", RERANKER) if method in self.methods]
-        return next(iter([*wished, *self.rivals[-1:]]), None)
-
-    @property
-    def headlined(self) -> list[str]:
-        """The methods of the headline: the featured one, and the reranker if it was tried."""
-        wished = [self.featured, RERANKER if RERANKER in self.methods else None]
-        return [method for method in dict.fromkeys(wished) if method is not None]
-
-    @property
-    def learned(self) -> list[str]:
-        """The methods that learn; all except the engine alone if none of them is known."""
-        return [method for method in LEARNING_KINDS if method in self.methods] or self.rivals
-
-    def judged(self, **wanted: str | Collection[str]) -> list[Row]:
+    def judged(self, **wanted: Wanted) -> list[Row]:
         """Return lifts with these values, each learned method by the metric it learned for."""
         return where((r for r in self.lifts if r["objective"] in ("", r["metric"])), **wanted)
 
+    def judged_by(self, *keys: str, **wanted: Wanted) -> dict[Any, Row]:
+        """Return `judged` rows by the values of some columns."""
+        return {itemgetter(*keys)(row): row for row in self.judged(**wanted)}
+
     def shown_dates(self) -> list[str]:
         """Return the dates shown in detail: all if few, else the best, the worst and the last."""
-        if self.few or self.featured is None:
-            return self.dates[:FEW_DATES]
-        rows = self.judged(engine=self.engine, method=self.featured, metric=self.metric)
+        method = next(iter([*self.own_methods, *self.rivals]), None)
+        if self.few or method is None:
+            return self.dates[: decision.FEW_DATES]
+        rows = self.judged(engine=self.engine, method=method, metric=self.metric)
         known = sorted((row["lift"], row["date"]) for row in rows if is_number(row["lift"]))
         return sorted({self.dates[-1], *(date for _, date in (known[:1] + known[-1:]))})
 
-    def has(self, name: str) -> bool:
-        """Return whether a table has rows."""
-        return bool(self.results.table(name).num_rows)
+    def rows(self, name: str) -> list[Row]:
+        """Return all rows of a table."""
+        found: list[Row] = self.results.table(name).to_pylist()
+        return found
 
     def objective_of(self, name: str) -> str:
         """Return the objective of a table to show: the metric shown, or else the first."""
@@ -220,7 +201,7 @@ class Overview:
             rows = self.judged(engine=engine, method=method, metric=metric or self.metric)
             dated = {row["date"]: _read_lift(row) for row in rows if is_number(row["lift"])}
             if dated:
-                found.append(make_record(method, dated))
+                found.append(decision.make_record(method, dated))
         sellers = [record for record in found if record.method in SELLERS]
         best = max(sellers, key=lambda record: record.mean, default=None)
         return [record for record in found if record is best or record not in sellers]
@@ -232,8 +213,9 @@ class Overview:
 
     def decide(self, engine: str) -> Decision:
         """Return what to switch on for an engine."""
-        own, others = (self.records(engine, m) for m in (self.own_methods, self.other_methods))
-        return decide(own, others)
+        others = [method for method in self.rivals if method not in self.own_methods]
+        own, rivals = (self.records(engine, methods) for methods in (self.own_methods, others))
+        return decision.decide(own, rivals)
 
 
 def _put_in_order(names: Iterable[str], order: Sequence[str]) -> list[str]:
