@@ -19,7 +19,7 @@ _MODULES = {"make_app": "app", "read_exposures": "exposures", "run": "server"}
 _LIBRARIES = {
     "make_app": ("prometheus_client", "starlette"),
     "read_exposures": ("prometheus_client",),
-    "run": ("granian", "prometheus_client", "starlette"),
+    "run": ("granian", "starlette"),  # prometheus_client only once its folder is known
 }
 
 
