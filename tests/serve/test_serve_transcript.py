@@ -5,6 +5,7 @@ A failed test leaves the new transcript in its folder; look at what changed, and
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ import numpy as np
 import pytest
 
 from served_rerankers import make_reranker, publish_reranker
-from services import ADMIN_TOKEN, TOKEN, make_bias, request_of, running
+from services import ADMIN_TOKEN, TOKEN, Running, make_bias, request_of, running
 from trimtab.store import Store
 
 pytestmark = pytest.mark.xdist_group("serve")
@@ -143,18 +144,23 @@ def talk_to_reranker(client: httpx.Client) -> Iterator[str]:
         yield record(client, "POST", "/rerank", json={**request_of([7, 8], [1.0, 0.75]), **more})
 
 
+def new_client(server: Running) -> httpx.Client:
+    """Return a client without open connections: the server closes those that were idle."""
+    return httpx.Client(base_url=server.url, timeout=60)
+
+
 def test_the_transcript_is_the_one_kept(server, guarded, ab_testing, tmp_path):
     store, bias = Store(tmp_path / "store"), make_bias(range(10), np.linspace(-1, 1, 10))
     sources = {"trending": 0.5, "own": 0.25}
     publish_reranker(store, make_reranker(bias, trending=[3, 4], sources=sources))
-    with running(store) as personal:
+    with running(store) as personal, contextlib.ExitStack() as stack:
         parts = [
             part
             for title, talk, one in (
                 ("plain", talk_to_plain, server), ("guarded", talk_to_guarded, guarded),
                 ("A/B test", talk_to_test, ab_testing), ("reranker", talk_to_reranker, personal),
             )
-            for part in (f"=== {title} ===", *talk(one.client))
+            for part in (f"=== {title} ===", *talk(stack.enter_context(new_client(one))))
         ]  # fmt: skip
     found = tmp_path / "transcript.txt"
     found.write_text("\n\n".join(parts) + "\n")
