@@ -13,7 +13,7 @@ sends lists at a fixed rate over open connections, without waiting for earlier a
 time counts from the moment it was due. The same load of GET /health comes first, to show what the
 server, the client and the machine cost without ranking. With --batches, that many connections of a
 third process send batches of 500 lists of 100 without pause; with --sleepers, that many ask for
-answers of 1.5 MB and never read; with --half-sent, that many send half a body and no more. Those
+5 MB of answers and never read; with --half-sent, that many send half a body and no more. Those
 that are disconnected begin again. Exits with 1 if a request failed or the 99th percentile is 20 ms
 or more.
 """
@@ -248,7 +248,7 @@ def open_held(port: int, asked: bytes) -> socket.socket:
 def held_bytes(kind: str, port: int) -> bytes:
     """Return what a connection that is held open sends."""
     if kind == "sleep":
-        return b"GET /docs/assets/swagger-ui-bundle.js HTTP/1.1\r\nHost: localhost\r\n\r\n" * 8
+        return b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 500
     whole = request_bytes(port, 100, 0, random.Random(3))
     return whole[: len(whole) // 2]
 

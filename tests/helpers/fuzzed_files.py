@@ -196,7 +196,7 @@ def use_store(store: Store) -> bool:
     for use in (
         store.load, store.history, store.serving, store.numbers, store.pointer,
         lambda: store.current().check(), lambda: prepare_version(
-            *read_current(store, 1.0), has_test=True).describe(None),
+            *read_current(store, 1.0), has_test=True).about,
         lambda: tt.ItemBias.load(store.folder), lambda: tt.Reranker.load(store.folder),
         lambda: [version.forecast for version in store.history()],
     ):  # fmt: skip

@@ -95,6 +95,15 @@ def wait_for(is_done: Callable[[], bool], seconds: float = 30) -> None:
         time.sleep(0.005)
 
 
+def read_all(connection: socket.socket) -> bytes:
+    """Return all bytes until the other side closes the connection."""
+    received = bytearray()
+    with contextlib.suppress(ConnectionResetError):
+        while part := connection.recv(2**20):
+            received += part
+    return bytes(received)
+
+
 @dataclass(frozen=True)
 class Running:
     """A running server."""
@@ -219,7 +228,7 @@ def serving(store: Store | Path, settings: Settings) -> Iterator[InProcess]:
     app, loop = make_app(store, settings), asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
-    lifespan = app.router.lifespan_context(app)
+    lifespan = app.lifespan_context(app)
     try:
         asyncio.run_coroutine_threadsafe(lifespan.__aenter__(), loop).result(60)
         yield InProcess(app, loop)

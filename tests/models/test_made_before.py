@@ -44,7 +44,7 @@ def rerank(store: tt.Store, request: dict[str, Any]) -> dict[str, Any]:
         app = make_app(store)
         transport = httpx.ASGITransport(app=app)
         async with (
-            app.router.lifespan_context(app),
+            app.lifespan_context(app),
             httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
         ):
             return await client.post("/rerank", json=request)

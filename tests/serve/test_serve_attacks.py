@@ -6,15 +6,17 @@ import contextlib
 import json
 import socket
 import time
+from itertools import product
 
 import pytest
 
-from services import HEALTH, RERANK_HEAD, Running, request_of, running, wait_for
+from services import HEALTH, RERANK_HEAD, Running, read_all, request_of, running, wait_for
 
 pytestmark = pytest.mark.xdist_group("serve-attacks")
 MEGABYTE = 2**20
 GET = b"GET /health HTTP/1.1\r\nHost: localhost\r\n"
-LARGE = b"GET /docs/assets/swagger-ui-bundle.js HTTP/1.1\r\nHost: localhost\r\n\r\n"  # 1.5 MB
+DOCUMENT = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"  # 11 kB
+MANY = DOCUMENT * 500  # more than a socket holds
 CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
 HALF = RERANK_HEAD + b"Content-Length: 12\r\n\r\n{"
 
@@ -36,38 +38,22 @@ def bounded(attacked):
     assert attacked.rerank(request_of([1], [1.0]))["items"]
 
 
-def flood(server: Running, start: bytes, repeated: bytes, megabytes: int = 12) -> bytes:
-    """Send bytes until the server closes the connection; return its answer."""
+def flood(server: Running, start: bytes, repeated: bytes) -> None:
+    """Send bytes until the server closes the connection."""
     block = repeated * (MEGABYTE // len(repeated))
-    with server.connect() as connection:
-        try:
-            connection.sendall(start)
-            for _ in range(megabytes):
-                connection.sendall(block)
-        except ConnectionError:
-            return b""
-        raise AssertionError(f"{megabytes} MB were taken")
+    with server.connect() as connection, pytest.raises(ConnectionError):
+        connection.sendall(start + block * 12)
 
 
-@pytest.mark.parametrize(
-    ("start", "repeated"),
-    [
-        (GET + CHUNKED + b"0\r\n", b"X-Trailer: yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy\r\n"),
+def test_endless_parts_of_a_request_close_the_connection(bounded):
+    for start, repeated in (
+        (GET + CHUNKED + b"0\r\n", b"X-Trailer: %s\r\n" % (b"y" * 40)),
         (RERANK_HEAD + CHUNKED + b"1\r\n{\r\n0\r\n", b"X: y\r\n"),
         (RERANK_HEAD + CHUNKED + b"1\r\n{\r\n0\r\nX: ", b"y"),
         (RERANK_HEAD + CHUNKED + b"1;", b"extension"),
-        (GET, b"X-Header: yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy\r\n"),
-        (GET, b"X"),
-        (b"GET /", b"x"),
-        (b"", b"\r\n"),
-    ],
-    ids=[
-        "trailers", "short trailers", "one trailer", "extension", "headers", "one header",
-        "address", "empty lines",
-    ],
-)  # fmt: skip
-def test_endless_parts_of_a_request_close_the_connection(bounded, start, repeated):
-    flood(bounded, start, repeated)
+        (GET, b"X-Header: %s\r\n" % (b"y" * 40)), (GET, b"X"), (b"GET /", b"x"), (b"", b"\r\n"),
+    ):  # fmt: skip
+        flood(bounded, start, repeated)
 
 
 def test_trailers_and_extensions_of_a_few_bytes_are_ignored(bounded):
@@ -95,17 +81,6 @@ def test_headers_are_limited_however_they_arrive(bounded):
     assert answers.startswith(b"HTTP/1.1 200 ")
 
 
-def read_all(connection: socket.socket) -> bytes:
-    """Return all bytes until the server closes the connection."""
-    parts = []
-    try:
-        while part := connection.recv(MEGABYTE):
-            parts.append(part)
-    except ConnectionResetError:
-        pass
-    return b"".join(parts)
-
-
 def test_requests_in_a_row_are_all_answered_and_take_little_memory(bounded):
     n = 4_000
     with bounded.connect() as connection:
@@ -118,21 +93,18 @@ def test_requests_in_a_row_are_all_answered_and_take_little_memory(bounded):
         assert read_all(connection).count(b"HTTP/1.1 200 ") == 1_001
 
 
-@pytest.mark.parametrize(
-    ("sent", "rest"), [(b"", HEALTH), (GET, b"\r\n"), (HALF, b'"items":[]}')],
-    ids=["nothing", "headers", "half a body"],
-)  # fmt: skip
-def test_clients_that_wait_hold_no_place(bounded, sent, rest):
+def test_clients_that_wait_hold_no_place(bounded):
     """More connections than there are places; 130 half-sent bodies are among them."""
-    with contextlib.ExitStack() as stack:
-        waiting = [stack.enter_context(bounded.connect()) for _ in range(260)]
-        for connection in waiting:
-            connection.sendall(sent)
-        for _ in range(20):
-            assert bounded.rerank(request_of([1], [1.0]))["items"]
-        last = stack.enter_context(bounded.connect())
-        last.sendall(sent + rest)
-        assert last.recv(65536).startswith(b"HTTP/1.1 200 ")
+    for sent, rest in ((b"", HEALTH), (GET, b"\r\n"), (HALF, b'"items":[]}')):
+        with contextlib.ExitStack() as stack:
+            waiting = [stack.enter_context(bounded.connect()) for _ in range(260)]
+            for connection in waiting:
+                connection.sendall(sent)
+            for _ in range(20):
+                assert bounded.rerank(request_of([1], [1.0]))["items"]
+            last = stack.enter_context(bounded.connect())
+            last.sendall(sent + rest)
+            assert last.recv(65536).startswith(b"HTTP/1.1 200 ")
 
 
 def sleeper(address: tuple[str, int], requests: bytes) -> socket.socket:
@@ -150,43 +122,40 @@ def address_of(server: Running) -> tuple[str, int]:
     return server.client.base_url.host, server.client.base_url.port
 
 
-def test_clients_that_never_read_hold_no_place(attacked):
+def test_clients_that_never_read_hold_no_place(bounded):
     """Each holds one answer in memory: a proxy in front limits their time and number."""
-    before = attacked.memory()
     with contextlib.ExitStack() as stack:
         for _ in range(130):
-            stack.enter_context(sleeper(address_of(attacked), LARGE * 8))
+            stack.enter_context(sleeper(address_of(bounded), MANY))
         for _ in range(100):
-            assert attacked.rerank(request_of([1], [1.0]))["items"]
-        wait_for(lambda: attacked.count("trimtab_requests_now") == 1)
-        assert attacked.memory() - before < 130 * 2 * MEGABYTE + 30 * MEGABYTE
+            assert bounded.rerank(request_of([1], [1.0]))["items"]
+        wait_for(lambda: bounded.count("trimtab_requests_now") == 1)
 
 
-def test_answers_that_nobody_reads_stop_the_next_requests(attacked):
-    before, block = attacked.memory(), HEALTH * (MEGABYTE // len(HEALTH))
-    with sleeper(address_of(attacked), b"") as connection:
+def test_answers_that_nobody_reads_stop_the_next_requests(bounded):
+    block = HEALTH * (MEGABYTE // len(HEALTH))
+    with sleeper(address_of(bounded), b"") as connection:
         connection.settimeout(2)
         with pytest.raises((TimeoutError, ConnectionError)):
             connection.sendall(block * 50)
-        assert attacked.rerank(request_of([1], [1.0]))["items"]
-    assert attacked.memory() - before < 30 * MEGABYTE
+        assert bounded.rerank(request_of([1], [1.0]))["items"]
 
 
-def test_a_client_that_reads_slowly_gets_its_answer(attacked):
+def test_a_client_that_reads_slowly_gets_its_answers(attacked):
     with attacked.connect() as connection:
-        connection.sendall(LARGE * 8 + GET + b"Connection: close\r\n\r\n")
-        n_read, begun = 0, time.monotonic()
+        connection.sendall(MANY + GET + b"Connection: close\r\n\r\n")
+        received = bytearray()
         while part := connection.recv(100_000):
-            n_read += len(part)
-            if time.monotonic() - begun < 3:
-                time.sleep(0.05)
-    assert n_read > 8 * MEGABYTE
+            received += part
+            if len(received) < 2 * MEGABYTE:
+                time.sleep(0.02)
+    assert received.count(b"HTTP/1.1 200 ") == 501
 
 
 def test_clients_that_leave_are_no_errors_and_do_not_stop_the_end(shared_store):
     with running(shared_store) as server:
-        connections = [sleeper(address_of(server), LARGE * 8) for _ in range(24)]
-        asked = 'trimtab_requests_total{route="/docs/assets",status="200"}'
+        connections = [sleeper(address_of(server), MANY) for _ in range(24)]
+        asked = 'trimtab_requests_total{route="/openapi.json",status="200"}'
         wait_for(lambda: server.count(asked) >= 24)
         for connection in connections[:12]:
             connection.close()
@@ -196,20 +165,16 @@ def test_clients_that_leave_are_no_errors_and_do_not_stop_the_end(shared_store):
             connection.close()
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
+def test_a_missing_or_odd_host_is_400(attacked, guarded):
+    for host in (
         None, b"", b":", b"[", b"[::1", b"::1", b"\xe9", b"a b", b"localhost:x", b"localhost:",
         b"localhost:evil.example", b"localhost:99999", b"user@localhost", b"http://localhost",
         b"localhost/", b"localhost\r\nHost: localhost",
-    ],
-)  # fmt: skip
-def test_a_missing_or_odd_host_is_400(attacked, guarded, host):
-    line = b"" if host is None else b"Host: " + host + b"\r\n"
-    for server in (attacked, guarded):
-        for path in (b"/health", b"/nope"):
+    ):  # fmt: skip
+        line = b"" if host is None else b"Host: " + host + b"\r\n"
+        for server, path in product((attacked, guarded), (b"/health", b"/nope")):
             with server.connect() as connection:
                 connection.sendall(b"GET %s HTTP/1.1\r\n%sConnection: close\r\n\r\n" % (path, line))
                 answer = read_all(connection)
-            assert answer.startswith(b"HTTP/1.1 400 "), answer
+            assert answer.startswith(b"HTTP/1.1 400 "), (host, answer)
             assert "Host" in json.loads(answer.partition(b"\r\n\r\n")[2])["error"]

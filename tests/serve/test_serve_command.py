@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -18,6 +19,7 @@ import pytest
 from services import (
     HEALTH,
     RERANK_HEAD,
+    Running,
     environment,
     make_bias,
     publish,
@@ -44,6 +46,14 @@ sys.argv = ["trimtab", "serve", "--store", "none"]
 from trimtab.cli import main
 main()
 """
+HURRY = """
+import signal, sys
+from trimtab.serve import Settings, run, server
+
+if __name__ == "__main__":
+    server._HURRY = ((0.1, signal.SIGUSR1), (0.5, signal.SIGKILL))
+    run(sys.argv[1], Settings(port=0), lambda *_: print("ready", flush=True))
+"""
 SHOW_HELP = """
 import sys, trimtab.cli
 sys.argv = ["trimtab", "serve", "--help"]
@@ -64,26 +74,15 @@ def run_python(code: str) -> subprocess.CompletedProcess[str]:
 def test_startup_prints_one_line_with_the_version_and_the_address(server, shared_store):
     assert server.line.startswith("serving version 1 ")
     assert server.line.endswith("\n")
-    for value in (str(shared_store.folder), f" {server.url},", "/docs"):
+    for value in (str(shared_store.folder), f" {server.url},", "/openapi.json"):
         assert value in server.line
-    answer = server.client.get("/")
-    assert (answer.status_code, answer.headers["location"]) == (307, "/docs")
-
-
-def has_ipv6() -> bool:
-    try:
-        with socket.socket(socket.AF_INET6) as probe:
-            probe.bind(("::1", 0))
-    except OSError:
-        return False
-    return True
 
 
 @pytest.mark.parametrize(
     ("number", "host"), [(signal.SIGTERM, "127.0.0.1"), (signal.SIGINT, "::1")]
 )
 def test_a_signal_stops_it_with_status_0_after_open_requests(store, number, host):
-    host = host if has_ipv6() else "127.0.0.1"
+    host = host if socket.has_dualstack_ipv6() else "127.0.0.1"
     with running(store, "--host", host) as server:
         assert f" at http://{'[::1]' if host == '::1' else host}:" in server.line
         body = json.dumps(request_of([1], [1.0])).encode()
@@ -96,8 +95,43 @@ def test_a_signal_stops_it_with_status_0_after_open_requests(store, number, host
             wait_for(lambda: not is_listening(server))
             open_request.sendall(body[5:])
             assert open_request.recv(65536).startswith(b"HTTP/1.1 200 ")
-        out, errors = server.process.communicate(timeout=30)
-        assert (server.process.returncode, out, errors) == (0, "", "")
+        assert ended(server) == (0, "")
+
+
+def ended(server) -> tuple[int, str]:
+    """Wait for the end; return the exit status and stderr."""
+    _, errors = server.process.communicate(timeout=120)
+    return server.process.returncode, errors
+
+
+def test_signals_in_a_row_and_a_worker_that_ends_meanwhile_do_not_keep_it_alive(store):
+    """Handlers run while the first process waits, starts workers, or handles another signal."""
+    for signals in (
+        (signal.SIGTERM, signal.SIGINT, signal.SIGTERM), (signal.SIGHUP, signal.SIGTERM),
+        (signal.SIGKILL, signal.SIGTERM), (signal.SIGTERM, signal.SIGHUP, signal.SIGHUP),
+    ):  # fmt: skip
+        with running(store) as server:
+            (worker,) = server.workers()
+            for number in signals:
+                os.kill(worker if number == signal.SIGKILL else server.process.pid, number)
+            status, errors = ended(server)
+            assert (status, "Traceback" in errors) == (0, False)
+
+
+def test_a_worker_that_hangs_does_not_keep_it_alive(store, tmp_path):
+    """It neither starts nor ends: the first process has to kill it, and replaces none meanwhile."""
+    script = tmp_path / "hurry.py"
+    script.write_text(HURRY)
+    done = subprocess.Popen(
+        [sys.executable, script, store.folder], env=environment(), text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert done.stdout.readline() == "ready\n"
+    (worker,) = Running(done, "", None).workers()
+    os.kill(worker, signal.SIGSTOP)
+    done.send_signal(signal.SIGTERM)
+    _, errors = done.communicate(timeout=120)
+    assert (done.returncode, errors) == (0, "")
 
 
 def test_requests_sent_before_a_signal_are_answered(store):
@@ -117,8 +151,7 @@ def test_requests_sent_before_a_signal_are_answered(store):
             connection.sendall(RERANK_HEAD + b"Content-Length: %d\r\n\r\n" % len(small) + small)
         server.process.send_signal(signal.SIGTERM)
         assert [read_status(connection) for connection in opened] == [200] * 62
-        out, errors = server.process.communicate(timeout=30)
-    assert (server.process.returncode, out, errors) == (0, "", "")
+        assert ended(server) == (0, "")
 
 
 def read_status(connection: socket.socket) -> int:
@@ -181,9 +214,6 @@ def test_a_port_in_use_is_refused(store):
 def test_a_refused_start_prints_one_sentence(store):
     for options, words in (
         (("--strength", 2), "strength=2"), (("--share", 0.3), "share=0.3: needs salt"),
-        (("--max-items", 50), "--max-items is no longer an option: a fixed limit"),
-        (("--poll", 1), "--poll is no longer an option: the store is checked twice a second"),
-        (("--send-seconds", 1), "send_timeout in nginx"),
     ):  # fmt: skip
         status, errors = refused_start(store, *options)
         assert (status, errors.count("\n")) == (2, 1)

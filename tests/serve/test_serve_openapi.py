@@ -24,14 +24,16 @@ from services import (
     running,
 )
 from trimtab.serve import Settings
-from trimtab.serve.app import make_document
 from trimtab.serve.ranking import SCORE_TOO_LARGE
+from trimtab.serve.routes import make_document
 from trimtab.store import Store
 
 pytestmark = pytest.mark.xdist_group("serve")
 # What the document says in words: times are ISO text, an item has one of two times, and what
-# holds if the biases reach unlisted items.
-NO_SCHEMA = ("must be a time like", "days_ago and timestamp are", "score=", "depth=")
+# holds if the biases reach unlisted items. JSON Schema takes 1.0 for an integer.
+NO_SCHEMA = (
+    "must be a time like", "days_ago and timestamp are", "score=", "depth=", "got `float`",
+)  # fmt: skip
 # No schema can say that each item is listed once, so not all data it calls valid is accepted.
 LEFT_OUT = "positive_data_acceptance"
 
@@ -48,17 +50,21 @@ def check_document(server: Running, folder: Path, config: str, **headers: str) -
     )  # fmt: skip
     done = subprocess.run(
         [*map(str, command)], env=environment(), cwd=folder, capture_output=True, text=True,
-        check=False, timeout=120,
+        check=False, timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
     assert "No issues found" in done.stdout
     assert "Authentication failed" not in done.stdout
+    assert 'status="500"' not in server.client.get("/metrics", headers=headers).text
 
 
-def test_a_server_without_tokens_matches_its_document(ab_testing, tmp_path):
+def test_a_server_with_a_reranker_and_a_test_matches_its_document(tmp_path):
+    store = Store(tmp_path / "store")
+    bias = make_bias(range(10), np.linspace(-1, 1, 10))
+    publish_reranker(store, make_reranker(bias, trending=[3, 4], sources={"trending": 0.5}))
     config = '[[operations]]\ninclude-path-regex = "^/admin"\nenabled = false\n'
-    check_document(ab_testing, tmp_path, config)
-    assert 'status="500"' not in ab_testing.client.get("/metrics").text
+    with running(store, "--salt", "summer") as server:
+        check_document(server, tmp_path, config)
 
 
 def test_a_server_with_tokens_matches_its_document(guarded, tmp_path):
@@ -68,16 +74,6 @@ def test_a_server_with_tokens_matches_its_document(guarded, tmp_path):
         f'headers = {{ Authorization = "Bearer {ADMIN_TOKEN}" }}\n'
     )
     check_document(guarded, tmp_path, config, Authorization=f"Bearer {TOKEN}")
-
-
-def test_a_server_with_a_reranker_matches_its_document(tmp_path):
-    store = Store(tmp_path / "store")
-    bias = make_bias(range(10), np.linspace(-1, 1, 10))
-    publish_reranker(store, make_reranker(bias, trending=[3, 4], sources={"trending": 0.5}))
-    config = '[[operations]]\ninclude-path-regex = "^/admin"\nenabled = false\n'
-    with running(store) as server:
-        check_document(server, tmp_path, config)
-        assert 'status="500"' not in server.client.get("/metrics").text
 
 
 @pytest.mark.parametrize("path", ["/rerank", "/rerank/batch"])
@@ -94,7 +90,7 @@ def test_valid_requests_are_accepted(ab_testing, path):
         if answer.status_code != 200:
             assert answer.status_code == 422
             sentence = answer.json()["error"]
-            assert sentence == SCORE_TOO_LARGE or any(words in sentence for words in NO_SCHEMA)
+            assert any(words in sentence for words in (SCORE_TOO_LARGE, *NO_SCHEMA))
 
     accept()
 
@@ -117,8 +113,6 @@ def test_the_document_depends_on_the_settings_and_the_table():
     assert asked["depth"]["anyOf"][1]["enum"] == ["all"]
     assert ints["RerankRequest"]["required"] == ["items"]
     assert strings["RerankRequest"]["required"] == ["items", "user_id"]
-    assert '"type": "null"' not in json.dumps(of_ints)
-    assert of_ints["openapi"] == "3.0.3"
     needs = {
         path: [bool(one["paths"][path][method]["security"]) for one in (of_ints, of_strings)]
         for path, method in (("/health", "get"), ("/version", "get"), ("/admin/status", "get"))
@@ -126,13 +120,6 @@ def test_the_document_depends_on_the_settings_and_the_table():
     assert needs == {
         "/health": [False, False], "/version": [False, True], "/admin/status": [True, True],
     }  # fmt: skip
-
-
-def test_the_examples_of_the_document_are_answered(server, ab_testing):
-    for started in (server, ab_testing):
-        schemas = started.client.get("/openapi.json").json()["components"]["schemas"]
-        for path, kind in (("/rerank", "RerankRequest"), ("/rerank/batch", "BatchRequest")):
-            assert started.client.post(path, json=schemas[kind]["example"]).status_code == 200
 
 
 def test_prometheus_reads_the_metrics(server):
@@ -147,11 +134,3 @@ def test_prometheus_reads_the_metrics(server):
     routes = {sample.labels["route"] for sample in families["trimtab_requests"].samples}
     assert {"/rerank", "/admin/status", "other"} <= routes
     assert "/made-up-by-a-client" not in routes
-    assert {
-        "trimtab_request_seconds", "trimtab_requests_now", "trimtab_lists", "trimtab_items",
-        "trimtab_unknown_items", "trimtab_version", "trimtab_version_swaps",
-        "trimtab_version_refusals",
-        "trimtab_personal_lists", "trimtab_recent_unused_lists", "trimtab_recent_unknown_items",
-        "trimtab_recent_later_items", "trimtab_version_refused", "trimtab_exposures_written",
-        "trimtab_exposures_dropped", "trimtab_exposures_failures",
-    } <= set(families)  # fmt: skip

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from served_rerankers import order_of
 from services import applied, make_bias, request_of
 from trimtab.checks import SCALES, UNLISTED
-from trimtab.serve.ranking import SCORE_TOO_LARGE, Lookup, make_ranker
+from trimtab.serve.ranking import SCORE_TOO_LARGE, Lookup, Ranker
 from trimtab.serve.wire import RerankRequest
 
 pytestmark = pytest.mark.xdist_group("serve-reranker")
@@ -25,8 +25,8 @@ WORDS = [
 
 def ranked(bias, asked: dict[str, Any]) -> list[dict[str, Any]]:
     """Rank with the service's function, without a server."""
-    ranker = make_ranker(bias, Lookup(bias.item_ids))
-    return msgspec.to_builtins(ranker.rank(msgspec.convert(asked, RerankRequest)))
+    ranker, request = Ranker(bias, Lookup(bias.item_ids)), msgspec.convert(asked, RerankRequest)
+    return msgspec.to_builtins(ranker.rank(request, ranker.check(request))[0])
 
 
 @st.composite

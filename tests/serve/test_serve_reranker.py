@@ -18,7 +18,7 @@ from dated_shop import DatedShop
 from served_rerankers import LEARNED_UNTIL, events_of, make_reranker, order_of, reranked
 from services import make_bias, request_of
 from trimtab.checks import SCALES
-from trimtab.serve.ranking import Lookup, make_personal_ranker, make_ranker
+from trimtab.serve.ranking import Lookup, Ranker
 from trimtab.serve.wire import RerankRequest
 
 pytestmark = pytest.mark.xdist_group("serve-reranker")
@@ -190,7 +190,7 @@ def requests(draw, known: list[Any], numbers: st.SearchStrategy, has_zone: bool)
 @settings(max_examples=250, deadline=None)
 def test_any_list_is_ranked_like_apply(case):
     reranker, asked = case
-    by_bias = make_ranker(reranker.bias, Lookup(reranker.bias.item_ids))
-    ranker = make_personal_ranker(reranker, by_bias)
-    items, _ = ranker.rank(msgspec.convert(asked, RerankRequest))
+    ranker = Ranker(reranker.bias, Lookup(reranker.bias.item_ids), reranker)
+    request = msgspec.convert(asked, RerankRequest)
+    items, _ = ranker.rank(request, ranker.check(request))
     assert msgspec.to_builtins(items) == reranked(reranker, asked)

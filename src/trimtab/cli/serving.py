@@ -9,30 +9,14 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
-import typer
-
 from trimtab.cli.options import StoreFolder, option
 from trimtab.cli.printing import say
-from trimtab.errors import SettingError
 from trimtab.serve.settings import ADMIN_TOKEN, TOKEN, Settings, read_token
 
 _TOKENS = {"token": TOKEN, "admin_token": ADMIN_TOKEN}  # of which the command takes files
 _METAVARS = {
     "host": "ADDRESS", "port": "NUMBER", "workers": "NUMBER", "strength": "SHARE", "salt": "NAME",
     "share": "SHARE", "exposures": "FOLDER", "token": "FILE", "admin_token": "FILE",
-}  # fmt: skip
-_FIXED = "a fixed limit of the service; set a lower one in the proxy in front"
-_GONE = {
-    **dict.fromkeys(
-        ("max_body", "max_items", "max_lists", "max_batch_items", "max_filter", "max_recent",
-         "max_id_length", "max_k", "max_requests", "body_seconds"),
-        _FIXED,
-    ),
-    "max_connections": "a limit for the proxy in front: worker_connections in nginx",
-    "send_seconds": "a limit for the proxy in front: send_timeout in nginx",
-    "poll": "the store is checked twice a second; send SIGHUP to check it at once",
-    "exposure_rows": "a file is written every 10,000 lists",
-    "exposure_seconds": "a file is written every 10 seconds",
 }  # fmt: skip
 
 
@@ -44,15 +28,12 @@ def serve(store: Path, **options: Any) -> None:
     """
     from trimtab.serve import run
 
-    for name, reason in _GONE.items():
-        if options.pop(name) is not None:
-            raise SettingError(f"--{name.replace('_', '-')} is no longer an option: {reason}")
     for name, variable in _TOKENS.items():
         path = options.pop(f"{name}_file")
         options[name] = read_token(variable, f"--{name.replace('_', '-')}-file", path)
 
     def announce(version: int, address: str) -> None:
-        say(f"serving version {version} of {store} at {address}, documentation at /docs")
+        say(f"serving version {version} of {store} at {address}, described at /openapi.json")
 
     run(store, Settings(**options), on_ready=announce)
 
@@ -69,9 +50,6 @@ def _parameters() -> Iterator[inspect.Parameter]:
             text = f"File with the {name.replace('_', ' ')}, or set {variable}."
             name, kind = f"{name}_file", Path | None
         yield _parameter(name, Annotated[kind, option(_METAVARS[entry.name], text)], entry.default)
-    for name in _GONE:
-        hidden = typer.Option(metavar="VALUE", help="No longer an option.", hidden=True)
-        yield _parameter(name, Annotated[str | None, hidden], None)
 
 
 def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:

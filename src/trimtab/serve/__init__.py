@@ -17,9 +17,9 @@ from trimtab.serve.settings import Settings
 __all__ = ["Settings", "make_app", "read_exposures", "run"]
 _MODULES = {"make_app": "app", "read_exposures": "exposures", "run": "server"}
 _LIBRARIES = {
-    "make_app": ("prometheus_client", "starlette", "swagger_ui_bundle"),
+    "make_app": ("prometheus_client", "starlette"),
     "read_exposures": ("prometheus_client",),
-    "run": ("granian", "starlette", "swagger_ui_bundle"),
+    "run": ("granian", "starlette"),  # prometheus_client only once its folder is known
 }
 
 

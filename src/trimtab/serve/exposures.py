@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
@@ -40,25 +40,14 @@ _CHUNK = 500  # rows at a time: each chunk holds the interpreter's lock
 _STOP_SECONDS = 60.0
 
 
-class Exposure(NamedTuple):
-    """One list that was shown to a user."""
-
-    user_id: int | str
-    bucket: str | None
-    version: int
-    k: int
-    items: Sequence[int | str]
-    time: datetime
-
-
 class ExposureLog:
     """Buffers rows and writes them to files in a folder, which is made if it is missing."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._rows: deque[Exposure] = deque()
-        self._n_ids = 0
-        self._n_writing = 0
+        self._rows: deque[dict[str, Any]] = deque()
+        self._n_ids = 0  # in these rows, each user counted as one
+        self._n_removed = 0  # rows, of all that were ever added
         self._lock = threading.Lock()
         self._write_now = threading.Event()
         self._stopping = threading.Event()
@@ -98,30 +87,27 @@ class ExposureLog:
         items: Sequence[int | str],
     ) -> None:  # fmt: skip
         """Add a list to the buffer; never fails, never waits for the disk."""
-        exposure = Exposure(user_id, bucket, version, k, items, datetime.now(UTC))
+        row = {
+            "time": datetime.now(UTC), "user_id": str(user_id), "bucket": bucket,
+            "version": version, "k": k, "items": list(map(str, items)),
+        }  # fmt: skip
         with self._lock:
-            self._rows.append(exposure)
-            self._n_ids += _n_ids_of(exposure)
-            self._drop_oldest()
-            self._note_buffered()
+            self._rows.append(row)
+            self._n_ids += 1 + len(items)
+            while self._n_ids > BUFFER:
+                self._remove_oldest()
+                counters.dropped.inc()
+            counters.buffered.set(len(self._rows))
             if self._n_ids >= BUFFER // 2 or len(self._rows) >= FILE_ROWS:
                 self._write_now.set()
 
     def n_buffered(self) -> int:
         """Return the number of rows not written yet."""
-        with self._lock:
-            return self._n_writing + len(self._rows)
+        return len(self._rows)
 
-    def _note_buffered(self) -> None:
-        counters.buffered.set(self._n_writing + len(self._rows))
-
-    def _drop_oldest(self) -> None:
-        n_dropped = 0
-        while self._n_ids > BUFFER:
-            self._n_ids -= _n_ids_of(self._rows.popleft())
-            n_dropped += 1
-        if n_dropped:
-            counters.dropped.inc(n_dropped)
+    def _remove_oldest(self) -> None:
+        self._n_ids -= 1 + len(self._rows.popleft()["items"])
+        self._n_removed += 1
 
     def _write_until_stopped(self) -> None:
         while not self._stopping.is_set():
@@ -132,38 +118,29 @@ class ExposureLog:
 
     def _flush(self) -> bool:
         """Write all rows in the buffer; return whether that worked."""
-        self._write_now.clear()
         with self._lock:
-            rows, self._rows, self._n_ids = self._rows, deque(), 0
-            self._n_writing = len(rows)
-        if not rows:
-            return True
+            rows, end = list(self._rows), self._n_removed + len(self._rows)
         try:
-            self._write(list(rows))
+            if rows:
+                self._write(rows)
         except Exception as error:  # disks fail in many ways, and no request may fail with them
             log.warning("exposures not written, will try again: %s", error)
             counters.failures.inc()
-            self._put_back(rows)
             return False
         counters.written.inc(len(rows))
         with self._lock:
-            self._n_writing = 0
-            self._note_buffered()
+            while self._n_removed < end:
+                self._remove_oldest()
+            counters.buffered.set(len(self._rows))
+            self._write_now.clear()
         return True
 
-    def _put_back(self, rows: deque[Exposure]) -> None:
-        with self._lock:
-            rows.extend(self._rows)
-            self._rows, self._n_writing = rows, 0
-            self._n_ids = sum(map(_n_ids_of, rows))
-            self._drop_oldest()
-            self._note_buffered()
-
-    def _write(self, rows: list[Exposure]) -> None:
+    def _write(self, rows: list[dict[str, Any]]) -> None:
         import pyarrow.parquet as pq
 
-        batches = [_to_batch(rows[start : start + _CHUNK]) for start in range(0, len(rows), _CHUNK)]
-        stamp = f"{rows[0].time:%Y%m%dT%H%M%S.%fZ}"
+        parts = (rows[start : start + _CHUNK] for start in range(0, len(rows), _CHUNK))
+        batches = [pa.RecordBatch.from_pylist(part, SCHEMA) for part in parts]
+        stamp = f"{rows[0]['time']:%Y%m%dT%H%M%S.%fZ}"
         name = f"exposures-{stamp}-{os.getpid()}-{next(self._numbers)}.parquet"
         with write_atomically(self.folder / name) as file:
             pq.write_table(pa.Table.from_batches(batches, SCHEMA), file, compression="zstd")
@@ -177,15 +154,3 @@ def read_exposures(folder: str | Path) -> pa.Table:
     files = sorted(path.glob("exposures-*.parquet"))
     parts = [read_table(file, SCHEMA.names, SCHEMA.names).cast(SCHEMA) for file in files]
     return pa.concat_tables([SCHEMA.empty_table(), *parts]).sort_by("time")
-
-
-def _n_ids_of(exposure: Exposure) -> int:
-    return 1 + len(exposure.items)
-
-
-def _to_batch(rows: list[Exposure]) -> pa.RecordBatch:
-    columns: dict[str, Any] = dict(zip(Exposure._fields, zip(*rows, strict=True), strict=True))
-    columns["user_id"] = [str(user) for user in columns["user_id"]]
-    columns["items"] = [[str(item) for item in items] for items in columns["items"]]
-    arrays = [pa.array(columns[entry.name], entry.type) for entry in SCHEMA]
-    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)

@@ -6,339 +6,326 @@ Only the items that occur in a request are coded, so its time does not depend on
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
-from msgspec import UnsetType
+from msgspec import UNSET, UnsetType
 
-from trimtab.arrays import TRENDING, Codes, Flags, Floats, Ints, Lists, Sets
-from trimtab.checks import SCALES, UNLISTED
-from trimtab.errors import StoreError
-from trimtab.metrics.per_user import rank_lists
+from trimtab.arrays import TRENDING, Codes, Ints, Lists, Sets
+from trimtab.checks import SCALES
+from trimtab.errors import SettingError, StoreError
 from trimtab.models import ItemBias, Reranker
-from trimtab.models.list_ranking import (
-    append_rest,
-    choose_depth,
-    split_lists,
-    to_scale,
-    to_scores,
-)
+from trimtab.models.list_ranking import choose_depth, rank_on_scale
 from trimtab.models.reranker import RankedItems
-from trimtab.models.widening import MOST_ADDED, TERMS, Purchases, days_before, sum_purchases
-from trimtab.serve.wire import (
-    Item,
-    RecentItem,
-    RecentUse,
-    RefusalError,
-    RerankRequest,
-    read_as_of,
-    read_timestamp,
-    recent_of,
+from trimtab.models.widening import (
+    MOST_ADDED,
+    Purchases,
+    choose_instant,
+    days_before,
+    sum_purchases,
 )
-from trimtab.tables.times import DAY
+from trimtab.serve.wire import Item, RecentItem, RecentUse, RefusalError, RerankRequest, shorten
+from trimtab.tables.times import DAY, instant_of
 
 SCORE_TOO_LARGE = "a score plus its bias is too large for a number: send smaller scores"
 _LARGE_SCORE = 1e9
 _MOST_DAYS = 1 << 20  # more days count as this many
-_MAX_ID = 2**63 - 1
+_MAX_TIME_LENGTH = 50
 _CHUNK = 2_000  # ids at a time: requests wait a few hundred microseconds for each chunk
 _THE_USER = np.zeros(1, np.int32)
-_NO_ROWS = np.empty(0, np.int64)
+_NO_TIMES = np.empty(0, np.int64)
 
 
 class Lookup:
-    """Finds the rows of item ids in a bias table; ids must be in ascending order."""
+    """Finds the rows of item ids in a bias table."""
 
     def __init__(self, item_ids: Any) -> None:
         self.id_type = int if isinstance(item_ids, np.ndarray) else str
-        self._ids = item_ids
+        self.ids: list[Any] = []
         self._rows: dict[Any, int] = {}
-        last = None
         for start in range(0, len(item_ids), _CHUNK):
-            ids = _to_list(item_ids[start : start + _CHUNK])
-            if (last is not None and ids[0] <= last) or ids != sorted(set(ids)):
-                raise StoreError(
-                    "item ids of the bias table are not in ascending order: publish it again"
-                )
-            last = ids[-1]
+            ids = item_ids[start : start + _CHUNK].tolist()
+            self.ids += ids
             self._rows.update(zip(ids, range(start, start + len(ids)), strict=True))
             time.sleep(0)  # releases the interpreter's lock
-        if isinstance(last, int) and last > _MAX_ID:
-            raise StoreError(
-                f"item id {last} of the bias table is larger than {_MAX_ID}, the largest that a "
-                f"request may have: publish the ids as text"
-            )
 
     def find(self, ids: Collection[Any]) -> Ints:
         """Return the rows of ids, -1 for unknown ones."""
         row_of = self._rows.get
         return np.array([row_of(item, -1) for item in ids], np.int64)
 
-    def ids_at(self, rows: Ints) -> list[Any]:
+    def ids_at(self, rows: Ints | Codes) -> list[Any]:
         """Return the ids at rows."""
-        return _to_list(self._ids.take(rows if self.id_type is int else pa.array(rows)))
+        return [self.ids[row] for row in rows.tolist()]
 
 
-def _to_list(ids: Any) -> list[Any]:
-    found: list[Any] = ids.tolist() if isinstance(ids, np.ndarray) else ids.to_pylist()
-    return found
+class Moments(NamedTuple):
+    """The times of a request, in microseconds of UTC."""
+
+    instant: int  # that the list is for
+    recent: Ints  # of its recent items
 
 
-@dataclass(frozen=True)
 class Ranker:
-    """Biases ready to be applied to lists."""
+    """A model ready to rank lists; it never changes.
 
-    lookup: Lookup
-    bias: Floats  # by row; the last one is for row -1, items not in the table
-    excluded: Flags  # as `bias`
-    scale: str
-    learned_k: int  # slots that the biases were learned for
-    raised: Ints  # rows that can enter without being listed, in ranking order
-    depth: int | None  # items of a list that are re-ranked; None for all
+    Args:
+        bias: The biases; those of the reranker if there is one.
+        lookup: Finds the rows of items.
+        reranker: Ranks the lists of users with recent items.
+    """
 
-    def rank(self, asked: RerankRequest) -> list[Item]:
-        """Return the top k of a list, best first; nothing for an empty list.
+    def __init__(self, bias: ItemBias, lookup: Lookup, reranker: Reranker | None = None) -> None:
+        self.lookup = lookup
+        self.reranker = reranker
+        self.scale, self.unlisted, self.learned_k = bias.scale, bias.unlisted, bias.summary.k
+        self.depth = choose_depth(bias, None)
+        self._bias = np.append(bias.bias, 0.0)  # by row; the last is for items not in the table
+        self._excluded = np.append(bias.excluded, False)
+        self._raised = _NO_TIMES  # rows that can enter without being listed, in ranking order
+        if bias.unlisted == "zero":
+            positive = np.flatnonzero((bias.bias > 0) & ~bias.excluded)
+            self._raised = positive[np.argsort(-bias.bias[positive], kind="stable")]
+        if reranker is not None:
+            self._item_part = np.append(reranker.item_part, 0.0)
+            n_trending = MOST_ADDED if reranker.sources & TRENDING else 0
+            self._trending = lookup.ids_at(reranker.trending[:n_trending])
+        self._require_usable()
 
-        The caller has checked that the ids are of the table's type and not repeated.
+    def _require_usable(self) -> None:
+        """Refuse biases so large that ordinary scores would no longer be numbers.
+
+        The kernels are compiled by it, so that no request waits for that.
         """
-        if not asked.items:
-            return []
-        ids: list[Any] = [item.item_id for item in asked.items]
-        scores = np.array([item.score for item in asked.items])
-        rows = self.lookup.find(ids)
-        added = self._find_unlisted(rows, asked)
-        ids += self.lookup.ids_at(added)
-        rows = np.concatenate([rows, added])
-        barred = self.excluded[rows]
-        if not isinstance(asked.exclude, UnsetType):
-            hidden = set(asked.exclude)
-            barred |= [item in hidden for item in ids]
-        barred |= _not_allowed(asked, ids)
-        return self._top(ids, scores, self.bias[rows], barred, asked.k, self.depth_for(asked))
+        shown = np.flatnonzero(~self._excluded[:-1])
+        if len(shown):
+            row = int(shown[self._bias[shown].argmax()])
+            item_id = self.lookup.ids[row]
+            try:
+                self.rank(RerankRequest([Item(item_id, _LARGE_SCORE)]), Moments(0, _NO_TIMES))
+            except RefusalError:
+                raise StoreError(
+                    f"bias {self._bias[row]:g} of item {item_id}: too large to be added to scores; "
+                    f"publish the version again with smaller biases"
+                ) from None
+        ids: list[Any] = ["a", "b"] if self.lookup.id_type is str else [1, 2]
+        listed, recent = [Item(ids[0], 2.0), Item(ids[1], 1.0)], [RecentItem(ids[0], days_ago=0.0)]
+        asked = RerankRequest(listed, exclude=ids[:1], depth=1, recent=recent)
+        self.rank(asked, Moments(1, np.zeros(1, np.int64)))
 
-    def depth_for(self, asked: RerankRequest) -> int | None:
-        """Return how many items of a list are re-ranked; None for all."""
-        if isinstance(asked.depth, UnsetType):
-            return self.depth
-        return None if isinstance(asked.depth, str) else asked.depth
+    def check(self, asked: RerankRequest) -> Moments:
+        """Return the times of a request; refuse a list that cannot be ranked."""
+        ids = [item.item_id for item in asked.items]
+        self._check_ids("items", ids)
+        if len(set(ids)) < len(ids):
+            repeated = Counter(ids).most_common(1)[0][0]
+            raise RefusalError(
+                422, f"item_id {shorten(repeated)} is repeated in items: send each item once"
+            )
+        if self.unlisted == "zero":
+            _check_for_unlisted(asked)
+        self._check_ids("exclude", asked.exclude or [])
+        self._check_ids("allowed", asked.allowed or [])
+        self._check_ids("recent", [entry.item_id for entry in asked.recent or []])
+        return self._read_times(asked)
 
-    def _find_unlisted(self, listed: Ints, asked: RerankRequest) -> Ints:
-        """Return the rows of unlisted items that can enter: at most k, or all of `allowed`."""
-        if not len(self.raised):
-            return _NO_ROWS
-        if not isinstance(asked.allowed, UnsetType):
-            known = self.lookup.find(set(asked.allowed))
-            candidates = known[(self.bias[known] > 0) & ~self.excluded[known]]
-            return candidates[~np.isin(candidates, listed)]
-        taken = listed
-        if not isinstance(asked.exclude, UnsetType):
-            taken = np.concatenate([listed, self.lookup.find(set(asked.exclude))])
-        candidates = self.raised[: asked.k + len(taken)]
-        return candidates[~np.isin(candidates, taken)][: asked.k]
+    def _check_ids(self, name: str, ids: list[Any]) -> None:
+        """Refuse ids of another type than the table's."""
+        if not set(map(type, ids)) <= {self.lookup.id_type}:
+            other = next(item for item in ids if type(item) is not self.lookup.id_type)
+            expected = "strings" if self.lookup.id_type is str else "integers"
+            raise RefusalError(
+                422,
+                f"item_id {shorten(other)} in {name}: the bias table has {expected}; send those",
+            )
 
-    def _top(
-        self, ids: list[Any], scores: Floats, bias: Floats, barred: Flags, k: int,
-        depth: int | None,
-    ) -> list[Item]:  # fmt: skip
-        order = np.array(sorted(range(len(ids)), key=ids.__getitem__))
-        codes = np.empty(len(ids), np.int32)
-        codes[order] = np.arange(len(ids), dtype=np.int32)
-        best, rest = split_lists(one_list(codes[: len(scores)], scores), depth)
-        lists, units = to_scale(best, self.scale, self.learned_k)
-        added = codes[len(scores) :]  # an unlisted item scores only its bias
-        if len(added):
-            keys = np.concatenate([lists.scores, np.zeros(len(added))])
-            lists = one_list(np.concatenate([lists.items, added]), keys)
-        top = rank_lists(lists, k, bias[order], barred[order])
-        top = top._replace(scores=to_scores(top, units))
-        if rest is not None:
-            top = append_rest(top, rest, k, barred[order])
-        return _to_items(top, [ids[place] for place in order.tolist()])
+    def _read_times(self, asked: RerankRequest) -> Moments:
+        """Return the times of a request; by default, now or the end of what was learned if later.
 
+        Where times have no time zone, the clock is not used: all entries are then in days.
+        """
+        has_zone = None if self.reranker is None else self.reranker.has_zone
+        learned_until = 0 if self.reranker is None else self.reranker.learned_until
+        if isinstance(asked.as_of, UnsetType):
+            instant = max(time.time_ns() // 1000 if has_zone else 0, learned_until)
+        else:
+            instant = _read_as_of(asked.as_of, has_zone, learned_until)
+        times = []
+        for place, entry in enumerate(asked.recent or []):
+            try:
+                times.append(_read_time(entry, instant, has_zone))
+            except RefusalError as refusal:
+                raise refusal.at(f"recent[{place}]") from None
+        if has_zone is False and not asked.as_of and any(e.timestamp for e in asked.recent or []):
+            raise RefusalError(
+                422, "as_of is missing: the version learned from times without a time zone, so the "
+                "clock of the service does not tell which timestamps are earlier; send as_of",
+            )  # fmt: skip
+        return Moments(instant, np.array(times, np.int64))
 
-def make_ranker(bias: ItemBias, lookup: Lookup) -> Ranker:
-    """Return a ranker for a bias table; its biases must be finite."""
-    if bias.scale not in SCALES or bias.unlisted not in UNLISTED:
-        raise StoreError(
-            f"scale={bias.scale!r}, unlisted={bias.unlisted!r}: not supported; upgrade trimtab"
-        )
-    if not np.isfinite(bias.bias).all():
-        raise StoreError("a bias is not a finite number: publish the version again")
-    raised = _NO_ROWS
-    if bias.unlisted == "zero":
-        positive = np.flatnonzero((bias.bias > 0) & ~bias.excluded)
-        raised = positive[np.argsort(-bias.bias[positive], kind="stable")]
-    made = Ranker(
-        lookup, np.append(bias.bias, 0.0), np.append(bias.excluded, False), bias.scale,
-        bias.summary.k, raised, choose_depth(bias, None),
-    )  # fmt: skip
-    _require_usable(made)
-    return made
-
-
-def _require_usable(ranker: Ranker) -> None:
-    """Refuse biases so large that ordinary scores would no longer be numbers."""
-    shown = np.flatnonzero(~ranker.excluded[:-1])
-    if len(shown) == 0:
-        return
-    row = shown[[ranker.bias[shown].argmax()]]
-    (item_id,) = ranker.lookup.ids_at(row)
-    try:
-        ranker.rank(RerankRequest([Item(item_id, _LARGE_SCORE)]))
-    except RefusalError:
-        raise StoreError(
-            f"bias {ranker.bias[row[0]]:g} of item {item_id}: too large to be added to scores; "
-            f"publish the version again with smaller biases"
-        ) from None
-
-
-def warm_up() -> None:
-    """Compile or load the kernels now, so no request waits for that."""
-    lists = one_list(np.arange(2, dtype=np.int32), np.ones(2))
-    best, _ = split_lists(lists, 1)
-    for scale in SCALES:
-        scaled, units = to_scale(best, scale, 1)
-        to_scores(rank_lists(scaled, 1, np.zeros(2), np.zeros(2, bool)), units)
-
-
-@dataclass(frozen=True)
-class PersonalRanker:
-    """A reranker ready to rank the lists of users with recent items."""
-
-    by_bias: Ranker  # for users without
-    reranker: Reranker
-    item_part: Floats  # by row; the last one is for row -1, items not in the table
-    trending: list[Any]  # ids of items to add to every list, best first
-
-    def rank(self, asked: RerankRequest) -> tuple[list[Item], RecentUse]:
+    def rank(
+        self, asked: RerankRequest, moments: Moments
+    ) -> tuple[list[Item], RecentUse | UnsetType]:
         """Return the top k of a list, best first, and what became of the recent items.
 
         The list is ranked by the biases if no recent item can be used. The caller has checked the
         request.
         """
-        instant, recent = self._choose_instant(asked), recent_of(asked)
-        times = np.array([self._time_of(entry, instant) for entry in recent], np.int64)
+        if isinstance(asked.recent, UnsetType):
+            return self._rank(asked), UNSET
+        if self.reranker is None:
+            return self._rank(asked), RecentUse()
         listed = {item.item_id for item in asked.items}
-        ids = [entry.item_id for entry in recent]
-        is_known = self.by_bias.lookup.find(ids) >= 0
+        ids = [entry.item_id for entry in asked.recent]
+        is_known = self.lookup.find(ids) >= 0
         is_known |= np.array([item in listed for item in ids], bool)
-        is_early = times < instant
-        used = np.flatnonzero(is_early & is_known)
-        n_early = int(np.count_nonzero(is_early))
-        use = RecentUse(len(used), n_early - len(used), len(recent) - n_early)
+        is_early = moments.recent < moments.instant
+        n_early, used = int(np.count_nonzero(is_early)), np.flatnonzero(is_early & is_known)
+        use = RecentUse(len(used), n_early - len(used), len(ids) - n_early)
         if len(used) == 0 or not asked.items or not self.reranker.learned:
             use.used = 0
-            return self.by_bias.rank(asked), use
-        entries = [recent[place] for place in used.tolist()]
-        return self._rank(asked, entries, days_before(instant, times[used])), use
+            return self._rank(asked), use
+        entries = [asked.recent[place] for place in used.tolist()]
+        return self._rank(asked, entries, days_before(moments.instant, moments.recent[used])), use
 
-    def _rank(self, asked: RerankRequest, recent: list[RecentItem], days: Ints) -> list[Item]:
+    def _rank(
+        self, asked: RerankRequest, recent: list[RecentItem] | None = None, days: Ints = _NO_TIMES
+    ) -> list[Item]:
+        """Return the top k of a list: by the reranker if there are recent items."""
+        if not asked.items:
+            return []
         listed: list[Any] = [item.item_id for item in asked.items]
-        bought: list[Any] = [entry.item_id for entry in recent]
-        ids = sorted({*listed, *bought, *self.trending})
-        code_of = {item: code for code, item in enumerate(ids)}
-        lists = one_list(_codes(listed, code_of), np.array([item.score for item in asked.items]))
-        items = self._align(asked, ids, lists.items, _codes(self.trending, code_of))
-        purchases = _sum_up(_codes(bought, code_of), days, recent)
-        hidden, depth = _hidden(asked, code_of), self.by_bias.depth_for(asked)
+        if recent:
+            others = [*self._trending, *(entry.item_id for entry in recent)]
+        else:
+            others = self._find_unlisted(listed, asked)
+        ids = sorted({*listed, *others})
+        code_of = dict(zip(ids, range(len(ids)), strict=True))
+        lists = Lists(
+            np.array([0, len(listed)], np.int64),
+            _codes(listed, code_of),
+            np.array([item.score for item in asked.items]),
+        )
+        rows = self.lookup.find(ids)
+        bias, excluded = self._bias[rows], self._excluded[rows]
+        if asked.allowed:
+            allowed = set(asked.allowed)
+            excluded |= np.array([item not in allowed for item in ids], bool)
+        hidden = _hide(asked, code_of)
+        depth = None if isinstance(asked.depth, str) else asked.depth or self.depth
         try:
             with np.errstate(over="raise", invalid="raise"):
-                top = self.reranker.rank_units(
-                    items, lists, _THE_USER, purchases, hidden, asked.k, depth
-                )
+                if not recent or self.reranker is None:
+                    top = rank_on_scale(
+                        lists, self.scale, self.learned_k, asked.k, bias, excluded, depth, hidden,
+                        self.unlisted == "zero",
+                    )  # fmt: skip
+                else:
+                    may_add = self.reranker.may_add(lists.items, excluded)
+                    trending = _codes(self._trending, code_of)
+                    items = RankedItems(bias, self._item_part[rows], excluded, may_add, trending)
+                    top = self.reranker.rank_units(
+                        items, lists, _THE_USER, _sum_up(recent, code_of, days), hidden, asked.k,
+                        depth,
+                    )  # fmt: skip
         except FloatingPointError:
             raise RefusalError(422, SCORE_TOO_LARGE) from None
-        return _to_items(top, ids)
+        if not np.isfinite(top.scores).all():
+            raise RefusalError(422, SCORE_TOO_LARGE)
+        return list(map(Item, map(ids.__getitem__, top.items.tolist()), top.scores.tolist()))
 
-    def _align(
-        self, asked: RerankRequest, ids: list[Any], listed: Codes, trending: Codes
-    ) -> RankedItems:
-        """Return what is known of the items that occur in a request."""
-        rows = self.by_bias.lookup.find(ids)
-        excluded = self.by_bias.excluded[rows] | _not_allowed(asked, ids)
-        may_add = self.reranker.may_add(listed, excluded)
-        bias, item_part = self.by_bias.bias[rows], self.item_part[rows]
-        return RankedItems(bias, item_part, excluded, may_add, trending)
-
-    def _choose_instant(self, asked: RerankRequest) -> int:
-        """Return the instant of a request; now, or the end of what was learned from if later.
-
-        Where times have no time zone, the clock is not used: all entries are then in days.
-        """
-        has_zone, learned_until = self.reranker.has_zone, self.reranker.learned_until
-        if not isinstance(asked.as_of, UnsetType):
-            return read_as_of(asked.as_of, has_zone, learned_until)
-        return max(time.time_ns() // 1000 if has_zone else 0, learned_until)
-
-    def _time_of(self, entry: RecentItem, instant: int) -> int:
-        """Return a time on the day of an entry, in microseconds of UTC."""
-        if isinstance(entry.days_ago, UnsetType):
-            return read_timestamp(entry, self.reranker.has_zone)
-        return instant - 1 - int(min(entry.days_ago, _MOST_DAYS)) * DAY
+    def _find_unlisted(self, listed: list[Any], asked: RerankRequest) -> list[Any]:
+        """Return the unlisted items that can enter: at most k, or all of `allowed`."""
+        if not len(self._raised):
+            return []
+        if asked.allowed:
+            return asked.allowed
+        taken = self.lookup.find({*listed, *(asked.exclude or [])})
+        candidates = self._raised[: asked.k + len(taken)]
+        return self.lookup.ids_at(candidates[~np.isin(candidates, taken)][: asked.k])
 
 
-def make_personal_ranker(reranker: Reranker, by_bias: Ranker) -> PersonalRanker:
-    """Return a ranker for a reranker; what it learned must be complete and finite.
-
-    Args:
-        reranker: The reranker.
-        by_bias: Ranks by the reranker's biases.
-    """
-    names = {"score", *TERMS, *reranker.summary.sources}
-    values = {learned.name: learned.value for learned in reranker.learned}
-    if values and not names <= values.keys():
-        missing = ", ".join(sorted(names - values.keys()))
-        raise StoreError(f"the reranker has no coefficient {missing}: publish the version again")
-    if not (np.isfinite(reranker.item_part).all() and np.isfinite([*values.values()]).all()):
-        raise StoreError("a number of the reranker is not finite: publish the version again")
-    if reranker.bias.unlisted != "never":
-        raise StoreError(
-            f"unlisted={reranker.bias.unlisted!r}: not supported in a reranker; upgrade trimtab"
-        )
-    n_trending = MOST_ADDED if reranker.sources & TRENDING else 0
-    trending = by_bias.lookup.ids_at(reranker.trending[:n_trending].astype(np.int64))
-    made = PersonalRanker(by_bias, reranker, np.append(reranker.item_part, 0.0), trending)
-    ids: list[Any] = ["a", "b"] if by_bias.lookup.id_type is str else [1, 2]
-    recent = [RecentItem(ids[0], days_ago=0.0)]
-    listed = [Item(ids[0], 2.0), Item(ids[1], 1.0)]
-    made.rank(RerankRequest(listed, exclude=ids[:1], depth=1, recent=recent))  # compiles kernels
-    return made
-
-
-def one_list(codes: Codes, scores: Floats) -> Lists:
-    """Return the lists of one unit."""
-    return Lists(np.array([0, len(codes)], np.int64), codes, scores)
-
-
-def _not_allowed(asked: RerankRequest, ids: list[Any]) -> Flags:
-    """Return which items must not be shown because others are allowed."""
-    if isinstance(asked.allowed, UnsetType):
-        return np.zeros(len(ids), bool)
-    allowed = set(asked.allowed)
-    return np.array([item not in allowed for item in ids], bool)
-
-
-def _sum_up(codes: Codes, days: Ints, recent: list[RecentItem]) -> Purchases:
-    counts = np.array([entry.count for entry in recent], np.float64)
-    return sum_purchases(np.zeros(len(codes), np.int32), codes, days, 1, counts)
-
-
-def _hidden(asked: RerankRequest, code_of: dict[Any, int]) -> Sets | None:
-    """Return the items to leave out, as far as they occur; None if there are none."""
-    if isinstance(asked.exclude, UnsetType):
-        return None
-    codes = np.unique(_codes([item for item in asked.exclude if item in code_of], code_of))
-    return Sets(np.array([0, len(codes)], np.int64), codes) if len(codes) else None
+def warm_up() -> None:
+    """Compile or load the kernels of all scales, so that no version has to wait for them."""
+    for scale in SCALES:
+        lists = Lists(np.array([0, 2], np.int64), np.arange(2, dtype=np.int32), np.ones(2))
+        rank_on_scale(lists, scale, 1, 2, np.zeros(2), np.zeros(2, bool), depth=1)
 
 
 def _codes(ids: list[Any], code_of: dict[Any, int]) -> Codes:
     return np.array([code_of[item] for item in ids], np.int32)
 
 
-def _to_items(top: Lists, ids: list[Any]) -> list[Item]:
-    if not np.isfinite(top.scores).all():
-        raise RefusalError(422, SCORE_TOO_LARGE)
-    return list(map(Item, map(ids.__getitem__, top.items.tolist()), top.scores.tolist()))
+def _sum_up(recent: list[RecentItem], code_of: dict[Any, int], days: Ints) -> Purchases:
+    codes = _codes([entry.item_id for entry in recent], code_of)
+    counts = np.array([entry.count for entry in recent], np.float64)
+    return sum_purchases(np.zeros(len(codes), np.int32), codes, days, 1, counts)
+
+
+def _hide(asked: RerankRequest, code_of: dict[Any, int]) -> Sets | None:
+    """Return the items to leave out, as far as they occur; None if there are none."""
+    codes = sorted({code_of[item] for item in asked.exclude or [] if item in code_of})
+    return Sets(np.array([0, len(codes)], np.int64), np.array(codes, np.int32)) if codes else None
+
+
+def _check_for_unlisted(asked: RerankRequest) -> None:
+    if isinstance(asked.depth, int):
+        raise RefusalError(
+            422, f"depth={asked.depth}: the biases reach unlisted items, so items below any depth "
+            f"can enter the list; leave it out",
+        )  # fmt: skip
+    lowest = min((item.score for item in asked.items), default=0.0)
+    if lowest < 0:
+        raise RefusalError(
+            422, f"score={lowest:g}: must be at least 0, because unlisted items score 0 plus their "
+            f"bias; shift the scores",
+        )  # fmt: skip
+
+
+def _read_time(entry: RecentItem, instant: int, has_zone: bool | None) -> int:
+    """Return a time on the day of a recent item, in microseconds of UTC."""
+    if isinstance(entry.days_ago, UnsetType) == isinstance(entry.timestamp, UnsetType):
+        state = "missing" if isinstance(entry.timestamp, UnsetType) else "given"
+        raise RefusalError(
+            422, f"days_ago and timestamp are both {state}: send exactly one of them"
+        )
+    if not isinstance(entry.days_ago, UnsetType):
+        return instant - 1 - int(min(entry.days_ago, _MOST_DAYS)) * DAY
+    text = str(entry.timestamp)
+    moment = _parse_time("timestamp", text)
+    if has_zone is not None and (moment.tzinfo is not None) != has_zone:
+        state, remedy = (
+            ("no time zone, but the version learned from times with one", "add an offset, like Z")
+            if has_zone
+            else ("a time zone, but the version learned from times without", "leave off the offset")
+        )
+        raise RefusalError(422, f"timestamp={shorten(text)} has {state}; {remedy}")
+    return _to_instant(moment)
+
+
+def _read_as_of(text: str, has_zone: bool | None, learned_until: int) -> int:
+    """Return the instant of a request in microseconds of UTC."""
+    if has_zone is None or len(text) > _MAX_TIME_LENGTH:
+        return _to_instant(_parse_time("as_of", text))
+    try:
+        return choose_instant(text, _NO_TIMES, learned_until, has_zone)
+    except SettingError as error:
+        raise RefusalError(422, str(error)) from None
+
+
+def _parse_time(name: str, text: str) -> datetime:
+    if len(text) <= _MAX_TIME_LENGTH:
+        try:
+            return datetime.fromisoformat(text)
+        except ValueError:
+            pass
+    raise RefusalError(
+        422, f"{name}={shorten(text)}: must be a time like 2026-03-01T10:00:00Z; send ISO text"
+    )
+
+
+def _to_instant(moment: datetime) -> int:
+    return instant_of(moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC))

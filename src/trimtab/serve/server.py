@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import functools
 import gc
 import logging
-import math
 import multiprocessing
 import os
 import signal
@@ -38,8 +36,10 @@ OnReady = Callable[[int, str], None]
 log = logging.getLogger("trimtab.serve")
 _HEADER_BYTES = 65_536
 _LOOK_SECONDS = 0.05
-_GRACE_SECONDS = 15.0  # for the requests that were sent before the end
-_CUT_OFF = signal.SIGUSR1  # ends a worker whatever it waits for
+_CUT_OFF = signal.SIGUSR1  # ends a worker whatever its clients do; exposures are written
+_HURRY = (  # seconds after SIGTERM, for workers that stay; granian can miss the first under load
+    (1.0, signal.SIGTERM), (4.0, signal.SIGTERM), (15.0, _CUT_OFF), (90.0, signal.SIGKILL),
+)  # fmt: skip
 _LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
@@ -119,7 +119,7 @@ class _Server(MPServer):  # type: ignore[misc]
             http=HTTPModes.http1, http1_settings=limits, websockets=False,
             log_dictconfig=_LOGGING, log_enabled=False, respawn_failed_workers=True,
         )  # fmt: skip
-        self.main_loop_interrupt = _PolledEvent()
+        self.main_loop_interrupt = _Interrupt(self)
 
     def signal_handler_reload(self, *_: Any, **__: Any) -> None:
         """Make all workers check the store, instead of replacing them."""
@@ -157,25 +157,37 @@ class _Server(MPServer):  # type: ignore[misc]
             super()._respawn_workers(workers, *rest, **more)
 
     def _stop_workers(self) -> None:
-        """Let workers finish, but not wait forever for clients that do not read."""
-        cut_off = threading.Timer(_GRACE_SECONDS, self._send, (_CUT_OFF,))
-        cut_off.start()
+        """Let workers finish; wait neither for clients that do not read nor for hanging workers."""
+        timers = [threading.Timer(after, self._send, (number,)) for after, number in _HURRY]
+        for timer in timers:
+            timer.start()
         super()._stop_workers()
-        cut_off.cancel()
+        for timer in timers:
+            timer.cancel()
 
 
-class _PolledEvent(threading.Event):
-    """An event that signal handlers may set while the main thread waits for it.
+class _Interrupt:
+    """What granian waits for: a signal to end, or a worker that ended.
 
-    Python notices a signal that arrives just before a wait only when the wait ends, and a handler
-    that interrupts the event's own wait can find its lock taken; so look often, without the lock.
+    It takes the place of an event, which can lose or block a signal: Python notices one that
+    arrives just before a wait only when the wait ends; a handler can find the event's lock taken;
+    and granian clears the event of a worker together with that of a signal.
     """
 
-    def wait(self, timeout: float | None = None) -> bool:
-        until = math.inf if timeout is None else time.monotonic() + timeout
-        while not self.is_set() and time.monotonic() < until:
+    def __init__(self, server: _Server) -> None:
+        self._server = server
+
+    def is_set(self) -> bool:
+        return bool(self._server.interrupt_signal or self._server.interrupt_children)
+
+    def wait(self) -> None:
+        while not self.is_set():
             time.sleep(_LOOK_SECONDS)
-        return self.is_set()
+
+    def set(self) -> None:
+        """Do nothing: whoever sets it has noted the reason."""
+
+    clear = set
 
 
 @contextlib.contextmanager
@@ -199,22 +211,23 @@ def _load_app(store: Store, settings: Settings, ready: Any) -> Any:
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Any) -> AsyncIterator[None]:
-        async with contextlib.AsyncExitStack() as stack:
-            try:
-                await stack.enter_async_context(service.lifespan(app))
-            except TrimtabError as error:
-                log.error("cannot start: %s", error)
-                raise
-            # All loaded so far stays, so the garbage collector need not scan it during requests.
-            gc.collect()
-            gc.freeze()
-            loop = asyncio.get_running_loop()
-            check = functools.partial(service.watcher.check, always=True)
-            loop.add_signal_handler(signal.SIGHUP, loop.run_in_executor, None, check)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
-            loop.add_signal_handler(_CUT_OFF, loop.run_in_executor, None, _end_now, service)
-            ready.release()
-            yield
+        loop = asyncio.get_running_loop()
+        try:
+            async with service.lifespan(app):
+                # All loaded so far stays: the garbage collector need not scan it during requests.
+                gc.collect()
+                gc.freeze()
+                check = functools.partial(service.watcher.check, always=True)
+                loop.add_signal_handler(signal.SIGHUP, loop.run_in_executor, None, check)
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+                loop.add_signal_handler(_CUT_OFF, loop.run_in_executor, None, _end_now, service)
+                ready.release()
+                yield
+        except TrimtabError as error:
+            log.error("cannot start: %s", error)
+            raise
+        finally:
+            loop.remove_signal_handler(_CUT_OFF)  # from now on it ends the process at once
 
     return service.make_app(lifespan)
 
@@ -223,9 +236,9 @@ def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(_GRACE_SECONDS)
-    os.kill(os.getpid(), _CUT_OFF)
+    for after, number in ((0.0, signal.SIGTERM), *_HURRY):
+        time.sleep(after)
+        os.kill(os.getpid(), number)
 
 
 def _end_now(service: Any) -> None:
@@ -259,25 +272,15 @@ def _bind(settings: Settings) -> socket.socket:
 
 
 def _bind_to(host: str, port: int, is_shared: bool) -> socket.socket:
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except (OSError, UnicodeError) as error:
-        raise SettingError(f"host={host}: not an address of this machine ({error})") from error
-    family, kind, protocol, _, address = found[0]
-    bound = socket.socket(family, kind, protocol)
+    bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if is_shared:
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        bound.bind(address)
-    except OSError as error:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, is_shared)
+        bound.bind((host, port))
+    except (OSError, UnicodeError) as error:
         bound.close()
-        if error.errno == errno.EADDRINUSE:
-            raise SettingError(
-                f"port={port}: in use on {host}; choose another one, or 0"
-            ) from error
         raise SettingError(
-            f"host={host}, port={port}: cannot be used ({error.strerror}); choose another"
+            f"port={port}: cannot be used with host={host} ({error}); choose others, or port 0"
         ) from error
     return bound
 

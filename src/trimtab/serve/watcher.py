@@ -6,78 +6,61 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from trimtab.abtest.buckets import neutral
 from trimtab.errors import StoreError, TrimtabError
-from trimtab.models import ItemBias, Reranker, Summary
+from trimtab.models import ItemBias, Reranker
 from trimtab.serve import counters
-from trimtab.serve.ranking import (
-    Lookup,
-    PersonalRanker,
-    Ranker,
-    make_personal_ranker,
-    make_ranker,
-    warm_up,
-)
+from trimtab.serve.ranking import Lookup, Ranker, warm_up
 from trimtab.serve.settings import Settings
-from trimtab.serve.wire import RefusalError, RefusedVersion, RerankerAnswer, Rules, VersionAnswer
+from trimtab.serve.wire import RefusalError, RefusedVersion, RerankerAnswer, VersionAnswer
 from trimtab.store import Store, Version
-from trimtab.tables.folders import POINTER
+from trimtab.tables.folders import POINTER, retry_while_replaced
 from trimtab.tables.times import as_datetime
 
 log = logging.getLogger("trimtab.serve")
 POLL_SECONDS = 0.5  # between checks of the store
 RETRY_SECONDS = 30.0  # before a version that could not be loaded is tried again
-_MAX_READS = 20
 _STOP_SECONDS = 10.0
 
 
-@dataclass(frozen=True)
-class ServedVersion:
+class ServedVersion(NamedTuple):
     """A version that is ready to rank lists; it never changes."""
 
-    number: int
+    about: VersionAnswer  # what /version says
     manifest: Mapping[str, Any]
     treatment: Ranker
-    personal: PersonalRanker | None  # for users with recent items, if the version has a reranker
     control: Ranker | None  # only in an A/B test
-    n_items: int
-    summary: Summary
-    rules: Rules
-    loaded_at: str
 
-    def describe(self, refused: RefusedVersion | None) -> VersionAnswer:
-        """Return the answer of /version."""
-        about = None
-        if self.personal is not None:
-            reranker = self.personal.reranker
-            until = as_datetime(reranker.learned_until).isoformat()
-            kept, sources = reranker.summary.kept, list(reranker.summary.sources)
-            about = RerankerAnswer(kept, sources, until, reranker.has_zone)
-        return VersionAnswer(
-            self.number, str(self.manifest["as_of"]), str(self.manifest["created"]), self.n_items,
-            self.treatment.scale, self.rules.unlisted, self.summary.metric, self.summary.k,
-            self.treatment.depth, self.summary.strength, about, self.loaded_at, refused,
-        )  # fmt: skip
+    @property
+    def number(self) -> int:
+        """The version's number."""
+        return self.about.version
 
 
 def prepare_version(
     version: Version, bias: ItemBias, reranker: Reranker | None, has_test: bool
 ) -> ServedVersion:
     """Return a version ready to rank lists, with a control group if there is an A/B test."""
-    lookup = Lookup(bias.item_ids)
-    treatment = make_ranker(bias, lookup)
-    personal = None if reranker is None else make_personal_ranker(reranker, treatment)
-    control = make_ranker(neutral(bias), lookup) if has_test else None
-    zone, until = (None, 0) if reranker is None else (reranker.has_zone, reranker.learned_until)
-    rules = Rules(lookup.id_type, bias.unlisted, has_test, zone, until)
-    return ServedVersion(
-        version.number, version.manifest, treatment, personal, control, len(bias), bias.summary,
-        rules, current_time(),
+    lookup, manifest, summary = Lookup(bias.item_ids), version.manifest, bias.summary
+    treatment = Ranker(bias, lookup, reranker)
+    control = Ranker(neutral(bias), lookup) if has_test else None
+    about_reranker = None
+    if reranker is not None:
+        until = as_datetime(reranker.learned_until).isoformat()
+        sources = list(reranker.summary.sources)
+        about_reranker = RerankerAnswer(reranker.summary.kept, sources, until, reranker.has_zone)
+    about = VersionAnswer(
+        version.number, str(manifest["as_of"]), str(manifest["created"]), len(bias), bias.scale,
+        bias.unlisted, summary.metric, summary.k, treatment.depth, summary.strength,
+        about_reranker, current_time(),
     )  # fmt: skip
+    return ServedVersion(about, manifest, treatment, control)
 
 
 def current_time() -> str:
@@ -108,6 +91,10 @@ class StoreWatcher:
             raise RefusalError(503, "no version is loaded yet: try again", {"Retry-After": "1"})
         return self.current
 
+    def about(self) -> VersionAnswer:
+        """Return the answer of /version."""
+        return replace(self.served().about, refused=self.refused)
+
     def load(self) -> None:
         """Load the current version.
 
@@ -115,11 +102,9 @@ class StoreWatcher:
             StoreError: if it cannot be loaded.
         """
         warm_up()
-        self._signature = self._read_signature()
-        try:
-            self._update()
-        except Exception as error:
-            raise StoreError(_reason(error)) from error
+        self.check(always=True)
+        if self.refused is not None:
+            raise StoreError(self.refused.reason)
 
     def start(self) -> None:
         """Load the current version, and start the thread that watches."""
@@ -157,11 +142,10 @@ class StoreWatcher:
 
     def _read_signature(self) -> tuple[int, ...] | None:
         """Return numbers that change whenever the pointer is replaced; None if it is missing."""
-        try:
+        with suppress(OSError):
             found = (self.store.folder / POINTER).stat()
-        except OSError:
-            return None
-        return found.st_mtime_ns, found.st_ino, found.st_size
+            return found.st_mtime_ns, found.st_ino, found.st_size
+        return None
 
     def _update(self) -> bool:
         version, before = self.store.current(), self.current
@@ -169,8 +153,9 @@ class StoreWatcher:
             self._set_refused(None)
             return False
         has_test = self._settings.experiment is not None
-        now = prepare_version(*read_current(self.store, self._settings.strength), has_test)
-        self.current = now
+        self.current = now = prepare_version(
+            *read_current(self.store, self._settings.strength), has_test
+        )
         counters.set_version(now.number)
         self._set_refused(None)
         if before is not None:
@@ -179,13 +164,13 @@ class StoreWatcher:
         return True
 
     def _refuse(self, error: Exception) -> None:
-        try:
+        number = None
+        with suppress(Exception):  # the pointer itself may be damaged
             number = self.store.serving()
-        except Exception:  # the pointer itself may be damaged
-            number = None
         refused = RefusedVersion(number, _reason(error), current_time())
         counters.refusals.inc()
-        if self.refused is None or self.refused.reason != refused.reason:
+        is_new = self.refused is None or self.refused.reason != refused.reason
+        if is_new and self.current is not None:
             name = "the store" if number is None else f"version {number}"
             log.warning("cannot load %s: %s", name, refused.reason)
         self._set_refused(refused)
@@ -200,21 +185,21 @@ def read_current(store: Store, strength: float) -> tuple[Version, ItemBias, Rera
 
     All its files must be whole. The biases of a version with a reranker are those of the reranker.
     """
-    for _ in range(_MAX_READS):
+    version = store.current()
+
+    def read() -> tuple[ItemBias, Reranker | None]:
+        nonlocal version
         version = store.current()
-        try:
-            bias, reranker = version.bias(), version.reranker()
-        except StoreError:
-            if store.current().number == version.number:
-                raise
-            continue
-        if reranker is None:
-            return version, bias.with_strength(strength), None
-        reranker = reranker.with_strength(strength)
-        return version, reranker.bias, reranker
-    raise StoreError(
-        f"{store.folder}: versions are removed before they can be read; publish less often"
-    )
+        return version.bias(), version.reranker()
+
+    bias, reranker = retry_while_replaced(
+        read, lambda _: store.current().number != version.number,
+        f"{store.folder}: versions are removed before they can be read; publish less often",
+    )  # fmt: skip
+    if reranker is None:
+        return version, bias.with_strength(strength), None
+    reranker = reranker.with_strength(strength)
+    return version, reranker.bias, reranker
 
 
 def _reason(error: Exception) -> str:

@@ -1,0 +1,129 @@
+"""How routes are declared, and the OpenAPI document made from the declarations."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable
+from enum import Enum
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
+from msgspec import Struct
+from starlette.responses import Response
+
+from trimtab.serve import wire
+from trimtab.serve.settings import Settings
+from trimtab.version import __version__
+
+Handler: TypeAlias = Callable[[Any, bytes], Awaitable[Response]]  # of the service, and the body
+
+
+class Access(Enum):
+    """What a request must show to use a route."""
+
+    OPEN = "open"
+    TOKEN = "token"
+    ADMIN = "admin"
+
+
+class ApiRoute(NamedTuple):
+    """One route: what it takes, what it returns, and who may use it."""
+
+    method: str
+    handler: Handler  # its docstring is the summary, and its name that of the operation
+    answer: type[Struct] | str  # a type of `wire`, or a media type
+    body: type[Struct] | None
+    access: Access
+
+
+ROUTES: dict[str, ApiRoute] = {}  # by path
+
+
+def route(
+    method: str, path: str, answer: type[Struct] | str, body: type[Struct] | None = None,
+    access: Access = Access.TOKEN,
+) -> Callable[[Handler], Handler]:  # fmt: skip
+    """Declare the route of a handler."""
+
+    def declare(handler: Handler) -> Handler:
+        ROUTES[path] = ApiRoute(method, handler, answer, body, access)
+        return handler
+
+    return declare
+
+
+def access_to(path: str) -> Access:
+    """Return what a path needs, known or not: unknown paths reveal nothing without a token."""
+    if path in ROUTES:
+        return ROUTES[path].access
+    return Access.ADMIN if f"{path}/".startswith("/admin/") else Access.TOKEN
+
+
+_DESCRIPTION = """Applies the biases of the version being served to an engine's scores and returns
+the top k, in the same order and with the same scores as `ItemBias.apply`. If the version has a
+reranker, a list sent with the user's recent items is ranked as by `Reranker.apply`. Each answer
+comes from one version only.
+
+Errors are JSON with one sentence: what is wrong, and what to do."""
+_ERRORS = """400: not JSON, or a bad Host header. 401, 403: a token is missing. 408, 413, 415: the
+body is slow, large, or no JSON. 421: the Host header names another host. 422: not a valid request.
+503: too many requests at once, or no version yet; try again."""
+_SCHEMES = {
+    "token": {"type": "http", "scheme": "bearer"},
+    "password": {"type": "http", "scheme": "basic", "description": "With any user name."},
+}
+
+
+@functools.cache
+def make_document(settings: Settings, id_type: type) -> bytes:
+    """Return the OpenAPI document of all routes as JSON.
+
+    Args:
+        settings: The service's tokens, and whether an A/B test is running.
+        id_type: Type of the table's item ids, int or str.
+    """
+    kinds = [kind for each in ROUTES.values() for kind in (each.body, each.answer)]
+    _, schemas = msgspec.json.schema_components(
+        [wire.Problem, *(kind for kind in kinds if isinstance(kind, type))],
+        ref_template="#/components/schemas/{name}",
+    )
+    if settings.salt is not None:
+        schemas["RerankRequest"]["required"].append("user_id")
+    document = {
+        "openapi": "3.1.0",
+        "info": {"title": "Trimtab", "version": __version__, "description": _DESCRIPTION},
+        "paths": {
+            path: {each.method.lower(): _describe(each, settings)} for path, each in ROUTES.items()
+        },
+        "components": {"schemas": schemas, "securitySchemes": _SCHEMES},
+    }
+    any_id, own_id = (
+        msgspec.json.encode(msgspec.json.schema(kind))
+        for kind in (wire.Id, wire.Text if id_type is str else wire.Int64)
+    )
+    return msgspec.json.encode(document).replace(any_id, own_id)
+
+
+def _describe(each: ApiRoute, settings: Settings) -> dict[str, Any]:
+    needs_token = each.access is Access.ADMIN or (
+        each.access is Access.TOKEN and settings.token is not None
+    )
+    summary = str(each.handler.__doc__)
+    operation: dict[str, Any] = {
+        "operationId": each.handler.__name__,
+        "summary": summary.removesuffix("."),
+        "responses": {
+            "200": {"description": summary, "content": _content(each.answer)},
+            "default": {"description": _ERRORS, "content": _content(wire.Problem)},
+        },
+        "security": [{name: []} for name in _SCHEMES] if needs_token else [],
+    }
+    if each.body is not None:
+        operation["requestBody"] = {"required": True, "content": _content(each.body)}
+    return operation
+
+
+def _content(kind: type[Struct] | str) -> dict[str, Any]:
+    if isinstance(kind, str):
+        return {kind: {"schema": {"type": "string" if kind == "text/plain" else "object"}}}
+    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{kind.__name__}"}}}
