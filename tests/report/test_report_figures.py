@@ -26,7 +26,7 @@ from trimtab.report.backtest.paper import (
     sellers_section,
     windows_section,
 )
-from trimtab.report.charts import dot, dot_chart, find_main_domain, shapes_outside
+from trimtab.report.charts import dot, dot_chart, find_main_domain, marks_outside
 from trimtab.report.words import day
 
 NAN = float("nan")
@@ -108,11 +108,11 @@ def test_one_outlier_does_not_squeeze_the_other_lifts() -> None:
     far = dots(0.05, -0.9, 0.02, 0.1)
     assert find_main_domain(far)[0] == 0
     assert find_main_domain(far)[1] == pytest.approx(0.106)
-    assert shapes_outside(far, find_main_domain(far)) == ["triangle-left"]
+    assert [m.kind for m in marks_outside(far, find_main_domain(far))] == ["triangle-left"]
     near = dots(0.05, -0.09, 0.02, 0.01)  # not worth it
     half = dots(0.05, -0.9, 0.02, 0.9)  # too many
     for rows in (near, half, []):
-        assert shapes_outside(rows, find_main_domain(rows)) == []
+        assert marks_outside(rows, find_main_domain(rows)) == []
 
 
 def test_a_dot_beyond_the_scale_has_its_value_beside_it() -> None:

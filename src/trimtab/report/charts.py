@@ -112,10 +112,11 @@ def find_main_domain(rows: Sequence[ChartRow]) -> Domain:
     return find_domain([row for own in order for row in own], ends)
 
 
-def shapes_outside(rows: Iterable[ChartRow], domain: Domain) -> list[str]:
-    """Return the shapes of dots beyond the scale, of each at most once."""
+def marks_outside(rows: Iterable[ChartRow], domain: Domain) -> list[Mark]:
+    """Return the legend of dots beyond the scale, one entry for each shape."""
     sides = {_side(row, domain) for row in rows}
-    return [shape for side, shape in _OUTSIDE.items() if side in sides]
+    shapes = [shape for side, shape in _OUTSIDE.items() if side in sides]
+    return [Mark("beyond the scale, with its value", kind=shape) for shape in shapes]
 
 
 def _side(row: ChartRow, domain: Domain) -> str:

@@ -223,9 +223,13 @@ def _panels(title: str, dots: Mapping[str, Sequence[charts.ChartRow]]) -> list[c
         legend += [charts.Mark(f"for {name}", colour) for name, colour in _COLOURS.items()]
     made: list[charts.Chart] = []
     for name, rows in dots.items():
-        for panel in charts.dot_panels(title, {name: rows}, about, (), _find_domain(rows)):
-            made += panel.charts
-            legend += [mark for mark in panel.legend if mark not in legend]
+        if not rows:
+            continue
+        domain = _find_domain(rows)
+        told = f"{name}, {about}" if name else about
+        made.append(charts.Chart(name, told, charts.dot_chart(rows, domain)))
+        beyond = charts.marks_outside(rows, domain)
+        legend += [mark for mark in beyond if mark not in legend]
     return [charts.Panels(title, made, legend)] if made else []
 
 

@@ -59,9 +59,7 @@ def _draw_dates(view: Overview, records: Sequence[Record], title: str) -> Panels
               charts.dot_chart(own, domain))
         for date, own in dots.items() if own
     ]  # fmt: skip
-    outside = charts.shapes_outside(rows, domain)
-    beyond = [Mark("beyond the scale, with its value", kind=shape) for shape in outside]
-    return Panels(title, made, [*INTERVAL_MARKS, *beyond])
+    return Panels(title, made, [*INTERVAL_MARKS, *charts.marks_outside(rows, domain)])
 
 
 def _draw_lines(view: Overview, records: Sequence[Record], title: str) -> Panels:
