@@ -25,7 +25,7 @@ import trimtab as tt
 from rolling import DATES, NEEDED, RETAIL
 from rolling_cells import N_LISTED, RECENT_DAYS, TEST_DAYS, K, engines, load_logs
 from trimtab.cli.printing import progress_bar
-from trimtab.replay.timeline import rolling_dates, split_log
+from trimtab.replay.windows import rolling_dates, split_log
 from trimtab.tables.columns import USER
 from trimtab.tables.times import as_datetime
 

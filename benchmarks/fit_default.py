@@ -35,8 +35,9 @@ def on_a_real_log() -> None:
     """Best of five runs each, without and with history and categories."""
     from trimtab.datasets import load_complete_journey
     from trimtab.engines import Category, Factorization, Markov
-    from trimtab.replay.methods import Case, Method
-    from trimtab.replay.timeline import split_log
+    from trimtab.replay.outcome import Case
+    from trimtab.replay.rivals import Method
+    from trimtab.replay.windows import split_log
 
     log = load_complete_journey()
     engines = {

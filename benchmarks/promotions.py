@@ -37,7 +37,7 @@ from judged_fits import Case, Outcome, fit, percent
 from promoted_log import Promotion, draw_promotions, generate_promoted_log
 from trimtab.datasets import Items, Log, generate_items, make_log
 from trimtab.engines import Engine, Factorization, Markov
-from trimtab.replay.timeline import split_log
+from trimtab.replay.windows import split_log
 from trimtab.tables.times import as_datetime
 
 N_USERS, N_ITEMS, PURCHASES, DRIFT = 3_000, 600, 20.0, 0.3

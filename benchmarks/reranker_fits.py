@@ -15,7 +15,7 @@ from trimtab.learn.counted import Counted, count_tables
 from trimtab.learn.learners import divide
 from trimtab.learn.personal import LearnedPersonal, build_reranker
 from trimtab.learn.personal_units import lists_hold_own, sample_units, widen_units
-from trimtab.replay.methods import Case
+from trimtab.replay.outcome import Case
 from trimtab.tables.times import as_datetime
 
 
@@ -43,7 +43,7 @@ class RerankArrays:
         learned = case.training
         self._learner = tt.RerankLearner(k=case.k)
         biases = self._learner.biases
-        tables = {"recs": learned.recs, "recent": learned.recent, "history": learned.history}
+        tables = {"recs": learned.listed, "recent": learned.recent, "history": learned.history}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", tt.TrimtabWarning)
             divided = divide(self._learner, "error", items=learned.catalogue, **tables)

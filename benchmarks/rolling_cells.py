@@ -47,9 +47,8 @@ from rolling_parts import (
 )
 from trimtab.datasets import Log, load_complete_journey, read_log
 from trimtab.engines import Category, Engine, Factorization, Markov, Repeat
-from trimtab.replay.methods import Case
-from trimtab.replay.timeline import earlier_windows, split_log
-from trimtab.replay.windows import Window
+from trimtab.replay.outcome import Case
+from trimtab.replay.windows import Window, earlier_windows, split_log
 from trimtab.tables.columns import TIMESTAMP, USER
 from trimtab.tables.times import day_start, microseconds
 
@@ -170,7 +169,7 @@ def part_keys(name: str, log: Log) -> dict[str, str]:
     """A key for the lists and for each part: it changes with code, settings and events."""
     engine_code = [
         *_PACKAGE.glob("engines/*.py"),
-        _PACKAGE / "replay" / "timeline.py",
+        _PACKAGE / "replay" / "windows.py",
         _HERE / "als_engine.py",
     ]
     rival_code = [

@@ -19,8 +19,7 @@ import pyarrow as pa
 import trimtab as tt
 from trimtab.datasets import load_complete_journey, read_log
 from trimtab.engines import Markov
-from trimtab.replay.timeline import split_log
-from trimtab.replay.windows import Window
+from trimtab.replay.windows import Window, split_log
 from trimtab.tables.log import Log
 from trimtab.tables.times import as_datetime
 

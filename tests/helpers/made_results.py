@@ -70,7 +70,7 @@ def make_results(
         "windows": _windows(chance, cases),
         "sellers": _sellers(chance, items[:10]),
     }
-    made = {name: table(name, rows) for name, rows in tables.items()}
+    made = {name: table(name, rows) for name, rows in tables.items() if name in SCHEMAS}
     return Results(ABOUT if about is None else about, made)
 
 

@@ -17,7 +17,7 @@ from spark_settings import on_spark
 from trimtab.datasets import load_complete_journey
 from trimtab.engines import Markov
 from trimtab.learn import counted
-from trimtab.replay.timeline import split_log
+from trimtab.replay.windows import split_log
 from trimtab.spark import fit
 from trimtab.tables.times import as_datetime
 

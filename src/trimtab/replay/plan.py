@@ -13,20 +13,20 @@ from trimtab.checks import METRICS, MOST_DAYS, require_choice, require_k, requir
 from trimtab.datasets.shop_logs import load_complete_journey, load_gift_shop
 from trimtab.engines import Category, Engine, Factorization, Markov, Popularity, Repeat
 from trimtab.errors import SettingError, StoreError
-from trimtab.replay.dated_folder import DatedFolder
-from trimtab.replay.methods import (
+from trimtab.replay.outcome import DatedFolder
+from trimtab.replay.python_engines import OwnEngine, PythonEngine, is_engine_address
+from trimtab.replay.results import BASELINE
+from trimtab.replay.rivals import (
     DEFAULT_METHODS,
     KINDS,
     LEARNING_KINDS,
     LISTS_METHODS,
     TRAINING_KINDS,
-    ListMaker,
     Method,
     standard_methods,
 )
-from trimtab.replay.python_engines import PythonEngine, is_engine_address
-from trimtab.replay.results import BASELINE
-from trimtab.replay.timeline import rolling_dates
+from trimtab.replay.windows import rolling_dates
+from trimtab.tables.columns import ITEM
 from trimtab.tables.log import Log, read_log
 from trimtab.tables.places import is_address
 from trimtab.tables.times import read_day
@@ -43,6 +43,7 @@ ENGINES: Mapping[str, type[Engine]] = {
     "repeat": Repeat,
 }
 Settings = Mapping[str, Mapping[str, Any]]
+ListMaker = Engine | OwnEngine | DatedFolder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +64,6 @@ class Plan:
         test_days: days of the test, starting on a date.
         training_windows: days to train each engine on, in addition to all events.
         n_draws: number of bootstrap samples.
-        seed: random seed of the bootstrap.
     """
 
     dates: tuple[date, ...]
@@ -80,16 +80,13 @@ class Plan:
     test_days: int = 7
     training_windows: tuple[int, ...] = ()
     n_draws: int = 1000
-    seed: int = 0
 
     def __post_init__(self) -> None:
         require_k(self.k)
-        supplied = all(isinstance(maker, DatedFolder) for maker in self.engines.values())
-        if isinstance(self.n_listed, int) and self.n_listed < self.k and not supplied:
+        if isinstance(self.n_listed, int) and self.n_listed < self.k and not self.is_of_lists:
             raise SettingError(f"n_listed={self.n_listed}: must be at least k={self.k}")
         for name in ("n_listed", "recent_days", "windows", "test_days", "n_draws"):
             require_whole(name, getattr(self, name), 1)
-        require_whole("seed", self.seed, 0)
         for metric in self.metrics:
             require_choice("metrics", metric, METRICS)
         for days in self.training_windows:
@@ -100,6 +97,11 @@ class Plan:
         if not self.methods or self.methods[0].kind != BASELINE:
             raise SettingError(f"methods must begin with kind '{BASELINE}', the engine alone")
         self._require_trainable()
+
+    @property
+    def is_of_lists(self) -> bool:
+        """Whether all lists are supplied; they are as long as they are."""
+        return all(isinstance(maker, DatedFolder) for maker in self.engines.values())
 
     def _require_trainable(self) -> None:
         """Refuse what trains an engine with other settings, if an engine has no such settings."""
@@ -113,9 +115,10 @@ class Plan:
             )
 
 
-_NUMBERS = ("k", "n_listed", "recent_days", "windows", "test_days", "n_draws", "seed")
+_NUMBERS = ("k", "n_listed", "recent_days", "windows", "test_days", "n_draws")
 _LISTS = ("dates", "engines", "methods", "baselines", "metrics", "training_windows")
-_OTHERS = ("log", "tz", "items", "lists", "columns", "first", "last", "every", "engine", "method")
+_OTHERS = ("log", "tz", "items", "lists", "columns", "first", "last", "every")
+_TABLES = ("engine", "method")
 _ENGINES_ONLY = ("engines", "engine", "baselines", "training_windows", "n_listed")
 
 
@@ -127,19 +130,19 @@ def read_plan_file(path: Path) -> dict[str, Any]:
         raise StoreError(f"{path}: no such file; check the path") from error
     except (OSError, ValueError) as error:
         raise StoreError(f"{path}: not a readable TOML file ({error}); fix the file") from error
+    known = (*_OTHERS, *_LISTS, *_NUMBERS)
     for name in settings:
-        if name not in (*_NUMBERS, *_LISTS, *_OTHERS):
-            known = ", ".join((*_OTHERS[:-2], *_LISTS, *_NUMBERS))
+        if name not in (*known, *_TABLES):
             raise SettingError(
-                f"{name!r} in {path}: unknown setting; use {known}, [engine.NAME] or [method.NAME]"
+                f"{name!r} in {path}: unknown setting; use {', '.join(known)}, [engine.NAME] or "
+                f"[method.NAME]"
             )
     for name in ("log", "items", "lists", "tz"):
-        if not isinstance(settings.get(name, ""), str):
-            raise SettingError(f"{name}={settings[name]!r} in {path}: must be text")
-    for name in ("log", "items", "lists"):
-        place = settings.get(name, GIFT_SHOP)
-        if place not in NAMED_LOGS and not is_address(place):
-            settings[name] = str(path.parent / place)
+        value = settings.get(name, GIFT_SHOP)
+        if not isinstance(value, str):
+            raise SettingError(f"{name}={value!r} in {path}: must be text")
+        if name != "tz" and value not in NAMED_LOGS and not is_address(value):
+            settings[name] = str(path.parent / value)
     return settings
 
 
@@ -151,9 +154,7 @@ def open_log(settings: Mapping[str, Any]) -> Log:
     place = settings.get("log", GIFT_SHOP)
     if place in NAMED_LOGS:
         return NAMED_LOGS[place]()
-    return read_log(
-        place, settings.get("tz"), settings.get("items"), columns=settings.get("columns")
-    )
+    return read_log(place, **{name: settings.get(name) for name in ("tz", "items", "columns")})
 
 
 def make_plan(settings: Mapping[str, Any], log: Log) -> Plan:
@@ -167,12 +168,9 @@ def make_plan(settings: Mapping[str, Any], log: Log) -> Plan:
     trained = all(isinstance(engine, Engine) for engine in made.values())
     kinds = [kind for kind in DEFAULT_METHODS if trained or kind not in TRAINING_KINDS]
     return Plan(
-        dates=_dates(settings),
-        methods=_methods(settings, kinds),
-        engines=made,
-        baselines=make_engines(baselines, given, log),
-        **_options(settings),
-    )
+        dates=_dates(settings), engines=made, baselines=make_engines(baselines, given, log),
+        methods=_make_methods(settings, kinds), **_options(settings),
+    )  # fmt: skip
 
 
 def plan_lists(settings: Mapping[str, Any], folder: DatedFolder) -> Plan:
@@ -193,36 +191,29 @@ def plan_lists(settings: Mapping[str, Any], folder: DatedFolder) -> Plan:
                 f"engine has made; drop one of them"
             )
     return Plan(
-        dates=_lists_dates(settings, folder),
-        methods=_methods(settings, LISTS_METHODS),
-        engines={folder.name: folder},
+        dates=_dates_of(folder, settings), engines={folder.name: folder},
+        methods=_make_methods(settings, LISTS_METHODS),
         **{"metrics": ("ndcg",), "windows": WINDOWS, **_options(settings)},
-    )
+    )  # fmt: skip
 
 
-def _lists_dates(settings: Mapping[str, Any], lists: DatedFolder) -> tuple[date, ...]:
+def _dates_of(folder: DatedFolder, settings: Mapping[str, Any]) -> tuple[date, ...]:
     days = {"recent_days": Plan.recent_days, "test_days": Plan.test_days, "every": EVERY}
     days |= {name: settings[name] for name in days if name in settings}
     for name, value in days.items():
         require_whole(name, value, 1, MOST_DAYS)
     if not any(name in settings for name in ("dates", "first", "last")):
-        return tuple(lists.recent_dates(**days))
+        return tuple(folder.recent_dates(**days))
     dates = _dates(settings)
     for day in dates:
-        lists.require_lists(day, days["recent_days"])
+        folder.require_lists(day, days["recent_days"])
     return dates
 
 
 def _require_lists(settings: Mapping[str, Any]) -> None:
     for name in _LISTS:
-        if name in settings and not isinstance(settings[name], list | tuple):
+        if not isinstance(settings.get(name, ()), list | tuple):
             raise SettingError(f"{name}={settings[name]!r}: must be a list")
-
-
-def _methods(settings: Mapping[str, Any], default: Sequence[str]) -> tuple[Method, ...]:
-    names, own = settings.get("methods", default), settings.get("method", {})
-    _require_used("method", own, names)
-    return make_methods(names, own)
 
 
 def _options(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -237,9 +228,8 @@ def _dates(settings: Mapping[str, Any]) -> tuple[date, ...]:
     if "dates" in settings:
         return tuple(dict.fromkeys(read_day("dates", day) for day in settings["dates"]))
     if "first" in settings and "last" in settings:
-        return tuple(
-            rolling_dates(settings["first"], settings["last"], settings.get("every", EVERY))
-        )
+        every = settings.get("every", EVERY)
+        return tuple(rolling_dates(settings["first"], settings["last"], every))
     raise SettingError("dates is missing: give dates, or first and last (and every, in days)")
 
 
@@ -264,20 +254,25 @@ def make_engines(
                     f"{', '.join(allowed)}"
                 )
         if kind == "category":
-            options = {"items": log.items, **options, "level": _choose_level(name, options, log)}
-        engines[name] = ENGINES[kind](**options)
+            finest = {"level": log.levels[-1]} if log.levels else {}
+            options = {"items": log.items.select([ITEM, *log.levels]), **finest, **options}
+        try:
+            engines[name] = ENGINES[kind](**options)
+        except SettingError as error:
+            raise SettingError(f"engine {name}: {error}") from error
     return engines
 
 
-def make_methods(names: Sequence[str], settings: Settings) -> tuple[Method, ...]:
-    """Return methods by name, the engine alone first; `settings` is as for engines."""
-    made: dict[str, Method] = {}
-    for name in [BASELINE, *names]:
-        kind, options = _kind_and_options("method", name, settings, tuple(KINDS))
+def _make_methods(settings: Mapping[str, Any], default: Sequence[str]) -> tuple[Method, ...]:
+    """Return the methods that the settings name, the engine alone first."""
+    names, given = settings.get("methods", default), settings.get("method", {})
+    _require_used("method", given, names)
+    made: list[Method] = []
+    for name in dict.fromkeys([BASELINE, *names]):
+        kind, options = _kind_and_options("method", name, given, KINDS)
         is_standard = name == kind and not options
-        own = standard_methods(kind) if is_standard else (Method(name, kind, options),)
-        made |= {method.name: method for method in own}
-    return tuple(made.values())
+        made += standard_methods(kind) if is_standard else [Method(name, kind, options)]
+    return tuple(made)
 
 
 def _kind_and_options(
@@ -288,7 +283,8 @@ def _kind_and_options(
     options = settings.get(name, {}) if isinstance(settings, Mapping) else None
     if not isinstance(options, Mapping):
         raise SettingError(f"[{what}.{name}] must be a table of settings")
-    kind = options.get("kind", name)
+    others = dict(options)
+    kind = others.pop("kind", name)
     is_own = what == "engine" and isinstance(kind, str) and is_engine_address(kind)
     if kind not in kinds and not is_own:
         more = " or module:name," if what == "engine" else ""
@@ -296,7 +292,6 @@ def _kind_and_options(
             f"{what} {name!r}: must be one of {', '.join(kinds)},{more} or set kind to one of "
             f"these in [{what}.{name}]"
         )
-    others = {key: value for key, value in options.items() if key != "kind"}
     if name in kinds and (kind != name or (name in LEARNING_KINDS and others)):
         raise SettingError(
             f"[{what}.{name}]: {name} is the name of a kind with its default settings; use another "
@@ -309,22 +304,5 @@ def _require_used(what: str, settings: Settings, names: Sequence[str]) -> None:
     """Raise if there are settings for a name that is not compared; it is probably misspelt."""
     for name in settings:
         if name not in names:
-            raise SettingError(
-                f"[{what}.{name}]: this {what} is not in the plan, which has "
-                f"{', '.join(map(str, names))}"
-            )
-
-
-def _choose_level(name: str, options: Mapping[str, Any], log: Log) -> str:
-    """Return the level of a category engine; by default the finest."""
-    if not log.levels:
-        raise SettingError(
-            f"engine {name}: the log has no category; add a column that groups items, or leave the "
-            f"engine out"
-        )
-    level = str(options.get("level", log.levels[-1]))
-    if level not in log.levels:
-        raise SettingError(
-            f"level={level!r} of engine {name}: must be one of {', '.join(log.levels)}"
-        )
-    return level
+            plan = ", ".join(map(str, names))
+            raise SettingError(f"[{what}.{name}]: this {what} is not in the plan, which has {plan}")

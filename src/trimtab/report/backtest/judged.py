@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from trimtab.replay.methods import RERANKER
 from trimtab.replay.results import BASELINE
+from trimtab.replay.rivals import RERANKER
 from trimtab.replay.windows import HOLE
 from trimtab.report import charts, page
 from trimtab.report.backtest.overview import (

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import pyarrow.compute as pc
 
 from trimtab.checks import METRICS
-from trimtab.replay.methods import BEST_SELLERS, LEARNING_KINDS, RERANKER, standard_methods
 from trimtab.replay.results import BASELINE, EARLIER, Results
+from trimtab.replay.rivals import BEST_SELLERS, LEARNING_KINDS, RERANKER, standard_methods
 from trimtab.report.decision import FEW_DATES, DatedLift, Decision, Record, decide, make_record
 from trimtab.report.words import METHODS, Name, is_number, method_names, metric_name
 
