@@ -264,14 +264,18 @@ class Case:
                 recs.append(lists)
         return Training.of(windows, recs, self.log)
 
+    def made_before(self, window: Window, engine: Any, users: Any | None = None) -> Any:
+        """Return lists that an engine makes right before a window, of all users if None."""
+        return make_lists(engine, window.history(self.log), window.start, users, self.n_listed)
+
     @functools.cached_property
     def before(self) -> Any:
         """Lists made before the recent window, to learn on."""
-        return self._make(self.engine, self.split.window)
+        return self.made_before(self.split.window, self.engine)
 
     def before_earlier(self, window: Window) -> Any:
         """Return lists made before an earlier window, for its buyers."""
-        return self._make(self.engine, window, window.events(self.log)[USER])
+        return self.made_before(window, self.engine, window.events(self.log)[USER])
 
     @functools.cached_property
     def lists(self) -> Any:
@@ -280,10 +284,7 @@ class Case:
 
     def lists_of(self, engine: Engine | OwnEngine) -> Any:
         """Return lists of another engine at the date, for the same users."""
-        return self._make(engine, self.split.test_window, self.split.test[USER])
-
-    def _make(self, engine: Any, window: Window, users: Any | None = None) -> Any:
-        return make_lists(engine, window.history(self.log), window.start, users, self.n_listed)
+        return self.made_before(self.split.test_window, engine, self.split.test[USER])
 
     @functools.cached_property
     def lists_hold_own(self) -> bool:

@@ -119,7 +119,6 @@ _NUMBERS = ("k", "n_listed", "recent_days", "windows", "test_days", "n_draws")
 _LISTS = ("dates", "engines", "methods", "baselines", "metrics", "training_windows")
 _OTHERS = ("log", "tz", "items", "lists", "columns", "first", "last", "every")
 _TABLES = ("engine", "method")
-_ENGINES_ONLY = ("engines", "engine", "baselines", "training_windows", "n_listed")
 
 
 def read_plan_file(path: Path) -> dict[str, Any]:
@@ -159,17 +158,14 @@ def open_log(settings: Mapping[str, Any]) -> Log:
 
 def make_plan(settings: Mapping[str, Any], log: Log) -> Plan:
     """Return a plan from the settings of a TOML file."""
-    _require_lists(settings)
-    given = settings.get("engine", {})
     default = ["markov", "factorization", *(["category"] if log.levels else [])]
-    engines, baselines = settings.get("engines", default), settings.get("baselines", [])
-    _require_used("engine", given, [*engines, *baselines])
-    made = make_engines(engines, given, log)
-    trained = all(isinstance(engine, Engine) for engine in made.values())
+    engines, baselines = _list(settings, "engines", default), _list(settings, "baselines")
+    made = make_engines([*engines, *baselines], settings.get("engine", {}), log)
+    trained = all(isinstance(made[name], Engine) for name in engines)
     kinds = [kind for kind in DEFAULT_METHODS if trained or kind not in TRAINING_KINDS]
     return Plan(
-        dates=_dates(settings), engines=made, baselines=make_engines(baselines, given, log),
-        methods=_make_methods(settings, kinds), **_options(settings),
+        dates=_dates(settings), engines={name: made[name] for name in engines},
+        baselines={name: made[name] for name in baselines}, **_options(settings, kinds),
     )  # fmt: skip
 
 
@@ -183,54 +179,54 @@ def plan_lists(settings: Mapping[str, Any], folder: DatedFolder) -> Plan:
             (`every` days) in the last weeks that the lists cover.
         folder: the lists, and the log.
     """
-    _require_lists(settings)
-    for refused in _ENGINES_ONLY:
+    for refused in ("engines", "engine", "baselines", "training_windows", "n_listed"):
         if refused in settings:
             raise SettingError(
                 f"{refused}={settings[refused]!r}: cannot be used with lists, which your own "
                 f"engine has made; drop one of them"
             )
-    return Plan(
-        dates=_dates_of(folder, settings), engines={folder.name: folder},
-        methods=_make_methods(settings, LISTS_METHODS),
-        **{"metrics": ("ndcg",), "windows": WINDOWS, **_options(settings)},
-    )  # fmt: skip
-
-
-def _dates_of(folder: DatedFolder, settings: Mapping[str, Any]) -> tuple[date, ...]:
+    own = {"metrics": ["ndcg"], "windows": WINDOWS, **settings}
     days = {"recent_days": Plan.recent_days, "test_days": Plan.test_days, "every": EVERY}
     days |= {name: settings[name] for name in days if name in settings}
     for name, value in days.items():
         require_whole(name, value, 1, MOST_DAYS)
-    if not any(name in settings for name in ("dates", "first", "last")):
-        return tuple(folder.recent_dates(**days))
-    dates = _dates(settings)
-    for day in dates:
-        folder.require_lists(day, days["recent_days"])
-    return dates
+    if any(name in settings for name in ("dates", "first", "last")):
+        dates = _dates(settings)
+        for day in dates:
+            folder.require_lists(day, days["recent_days"])
+    else:
+        dates = tuple(folder.recent_dates(**days))
+    return Plan(dates=dates, engines={folder.name: folder}, **_options(own, LISTS_METHODS))
 
 
-def _require_lists(settings: Mapping[str, Any]) -> None:
-    for name in _LISTS:
-        if not isinstance(settings.get(name, ()), list | tuple):
-            raise SettingError(f"{name}={settings[name]!r}: must be a list")
-
-
-def _options(settings: Mapping[str, Any]) -> dict[str, Any]:
-    options: dict[str, Any] = {name: settings[name] for name in _NUMBERS if name in settings}
-    for name in ("metrics", "training_windows"):
-        if name in settings:
-            options[name] = tuple(dict.fromkeys(settings[name]))
-    return options
+def _list(settings: Mapping[str, Any], name: str, default: Sequence[str] = ()) -> Sequence[Any]:
+    value: Sequence[Any] = settings.get(name, default)
+    if not isinstance(value, list | tuple):
+        raise SettingError(f"{name}={value!r}: must be a list")
+    return value
 
 
 def _dates(settings: Mapping[str, Any]) -> tuple[date, ...]:
     if "dates" in settings:
-        return tuple(dict.fromkeys(read_day("dates", day) for day in settings["dates"]))
+        return tuple(dict.fromkeys(read_day("dates", day) for day in _list(settings, "dates")))
     if "first" in settings and "last" in settings:
         every = settings.get("every", EVERY)
         return tuple(rolling_dates(settings["first"], settings["last"], every))
     raise SettingError("dates is missing: give dates, or first and last (and every, in days)")
+
+
+def _options(settings: Mapping[str, Any], kinds: Sequence[str]) -> dict[str, Any]:
+    """Return the methods and all other settings of a plan but its dates and engines."""
+    options: dict[str, Any] = {name: settings[name] for name in _NUMBERS if name in settings}
+    for name in ("metrics", "training_windows"):
+        if name in settings:
+            options[name] = tuple(dict.fromkeys(_list(settings, name)))
+    names, methods = _list(settings, "methods", kinds), list[Method]()
+    chosen = _read_chosen("method", names, settings.get("method", {}), KINDS)
+    for name, (kind, own) in {BASELINE: (BASELINE, {}), **chosen}.items():
+        is_standard = name == kind and not own
+        methods += standard_methods(kind) if is_standard else [Method(name, kind, own)]
+    return {**options, "methods": tuple(methods)}
 
 
 def make_engines(
@@ -241,8 +237,7 @@ def make_engines(
     A kind is one of `ENGINES`, or `module:name`; see `PythonEngine`.
     """
     engines: dict[str, Engine | PythonEngine] = {}
-    for name in names:
-        kind, options = _kind_and_options("engine", name, settings, tuple(ENGINES))
+    for name, (kind, options) in _read_chosen("engine", names, settings, [*ENGINES]).items():
         if is_engine_address(kind):
             engines[name] = PythonEngine(kind, options)
             continue
@@ -253,30 +248,28 @@ def make_engines(
                     f"setting {option!r} of engine {name}: not a setting of {kind}; choose from "
                     f"{', '.join(allowed)}"
                 )
-        if kind == "category":
-            finest = {"level": log.levels[-1]} if log.levels else {}
-            options = {"items": log.items.select([ITEM, *log.levels]), **finest, **options}
+        own: dict[str, Any] = {"level": log.levels[-1]} if log.levels else {}
+        own["items"] = log.items.select([ITEM, *log.levels])
         try:
-            engines[name] = ENGINES[kind](**options)
+            engines[name] = ENGINES[kind](**({**own, **options} if kind == "category" else options))
         except SettingError as error:
             raise SettingError(f"engine {name}: {error}") from error
     return engines
 
 
-def _make_methods(settings: Mapping[str, Any], default: Sequence[str]) -> tuple[Method, ...]:
-    """Return the methods that the settings name, the engine alone first."""
-    names, given = settings.get("methods", default), settings.get("method", {})
-    _require_used("method", given, names)
-    made: list[Method] = []
-    for name in dict.fromkeys([BASELINE, *names]):
-        kind, options = _kind_and_options("method", name, given, KINDS)
-        is_standard = name == kind and not options
-        made += standard_methods(kind) if is_standard else [Method(name, kind, options)]
-    return tuple(made)
+def _read_chosen(
+    what: str, names: Sequence[str], settings: Settings, kinds: Sequence[str]
+) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Return the kind and the settings of each engine, or method, that is compared."""
+    for name in settings:
+        if name not in names:  # probably misspelt
+            plan = ", ".join(map(str, names))
+            raise SettingError(f"[{what}.{name}]: this {what} is not in the plan, which has {plan}")
+    return {name: _kind_and_options(what, name, settings, kinds) for name in names}
 
 
 def _kind_and_options(
-    what: str, name: str, settings: Settings, kinds: tuple[str, ...]
+    what: str, name: str, settings: Settings, kinds: Sequence[str]
 ) -> tuple[str, dict[str, Any]]:
     if not isinstance(name, str):
         raise SettingError(f"{what} {name!r}: must be a name")
@@ -298,11 +291,3 @@ def _kind_and_options(
             f"name and set kind = '{kind}'"
         )
     return kind, others
-
-
-def _require_used(what: str, settings: Settings, names: Sequence[str]) -> None:
-    """Raise if there are settings for a name that is not compared; it is probably misspelt."""
-    for name in settings:
-        if name not in names:
-            plan = ", ".join(map(str, names))
-            raise SettingError(f"[{what}.{name}]: this {what} is not in the plan, which has {plan}")
