@@ -241,43 +241,27 @@ def test_what_runs_again(tmp_path):
     assert again.table("results").equals(first.table("results"))
 
 
-PLAN = """
-log = "events.parquet"
-first = 2026-02-20
-last = "2026-03-06"
-every = 7
-engines = ["deep", "repeat"]
-methods = ["cautious", "ratio"]
-metrics = ["ndcg"]
-
-[engine.deep]
-kind = "markov"
-order = 2
-
-[method.cautious]
-kind = "default"
-penalty = 3.0
-"""
-
-
-def test_plans_from_files(tmp_path):
-    path = tmp_path / "plan.toml"
-    path.write_text(PLAN)
-    settings = read_plan_file(path)
-    assert settings["log"] == str(tmp_path / "events.parquet")
-    plan = make_plan(settings, LOG)
-    assert [str(day) for day in plan.dates] == ["2026-02-20", "2026-02-27", "2026-03-06"]
-    assert plan.engines["deep"] == Markov(order=2)
-    made = [(method.name, method.kind, method.settings) for method in plan.methods]
-    assert made[0] == ("long", "long", {})
-    assert made[1:] == [("cautious", "default", {"penalty": 3.0}), ("ratio", "ratio", {})]
-    assert plan.metrics == ("ndcg",)
+def test_the_plan_in_the_docs_works(tmp_path):
     guide = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text()
-    path.write_text(*re.findall(r"```toml\n(.*?)```", guide, re.S))
-    plan = make_plan(read_plan_file(path), LOG)
-    assert (list(plan.engines), len(plan.dates)) == (["markov", "factorization", "deep"], 26)
+    (tmp_path / "plan.toml").write_text(*re.findall(r"```toml\n(.*?)```", guide, re.S))
+    settings = read_plan_file(tmp_path / "plan.toml")
+    for name in ("purchases", "products"):
+        assert str(tmp_path / f"{name}.parquet") in settings.values()
+    plan = make_plan(settings, LOG)
+    assert (str(plan.dates[1]), len(plan.dates)) == ("2026-01-12", 26)
+    assert (list(plan.engines), list(plan.baselines)) == (
+        ["markov", "factorization", "deep"], ["popularity", "repeat"],
+    )  # fmt: skip
+    assert plan.engines["deep"] == Markov(order=2)
     names = ["long", "truncate", "ratio", "default", "reranker", "bold"]
     assert [method.name for method in plan.methods] == names
+    bold = plan.methods[-1]
+    assert (bold.kind, bold.settings) == ("paper", {"unlisted": "never", "penalty": 0.3})
+    assert (plan.metrics, plan.windows, plan.training_windows) == (("ndcg",), 3, (7, 30, 91))
+
+
+def reranker(name: str, **settings: object) -> dict:
+    return {"methods": [name], "method": {name: settings}}
 
 
 BAD_PLANS = [
@@ -302,6 +286,9 @@ BAD_PLANS = [
     ({"engines": "markov"}, "engines='markov'"),
     ({"dates": ["tomorrow"]}, "dates='tomorrow'"),
     ({"engine": {"markov": 3}}, r"\[engine.markov\]"),
+    (reranker("mine", kind="reranker", penalty=1), "'penalty' of method mine.*widen, repeats"),
+    (reranker("mine", kind="reranker", widen="all"), "widen='all'.*any, listed, none"),
+    (reranker("reranker", widen="none"), r"\[method.reranker\].*another name"),
 ]
 
 

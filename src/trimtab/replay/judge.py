@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property, reduce
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -298,7 +298,8 @@ class Cell:
             return self._evaluate(self._case.rank(other)).weighted_buyers(metric)
 
         alone = next(iter(self._evaluated.values())).weighted_buyers(metric)
-        for part, used, gain in find_gains(model, judge_parts, alone, self.plan.n_draws):
+        found = find_gains(model, judge_parts, alone, self.plan.n_draws)
+        for part, (used, gain) in found.items():
             figures = {"gain": gain.lift, "gain_low": gain.low, "gain_high": gain.high}
             self._add("parts", **key, part=part, used=used, **figures)
 
@@ -356,18 +357,10 @@ class Cell:
 # Parts of a Reranker ----------------------------------------------------------------------------
 
 
-class PartGain(NamedTuple):
-    """What a part adds to the lift over the engine alone."""
-
-    part: str
-    used: bool  # whether the reranker has learned it
-    gain: Interval
-
-
 def find_gains(
     reranker: Reranker, judge: Callable[[Reranker], Floats], alone: Floats, n_draws: int
-) -> list[PartGain]:
-    """Return what each of `PARTS` gains.
+) -> dict[str, tuple[bool, Interval]]:
+    """Return of each of `PARTS` whether the reranker uses it, and what it adds to the lift.
 
     Args:
         reranker: the whole.
@@ -383,12 +376,13 @@ def find_gains(
         pairs[name] = (judge(reranker.without(name)) if name in sources else whole, whole)
     changed = np.stack([alone + (after - before) for before, after in pairs.values()], axis=1)
     base = np.tile(alone[:, None], len(pairs))
-    used = {TREND: bool(reranker.bias.bias.any()), PERSONAL: bool(reranker.learned)}
-    gains = lift_intervals(changed, base, n_draws, _SEED, LEVEL)
-    return [
-        PartGain(part, used.get(part, part in sources), gain)
-        for part, gain in zip(pairs, gains, strict=True)
+    used = [
+        bool(reranker.bias.bias.any()),
+        bool(reranker.learned),
+        *(n in sources for n in SOURCES),
     ]
+    gains = lift_intervals(changed, base, n_draws, _SEED, LEVEL)
+    return dict(zip(PARTS, zip(used, gains, strict=True), strict=True))
 
 
 # Sales of items, as numbers of distinct buyers --------------------------------------------------

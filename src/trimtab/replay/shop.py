@@ -80,10 +80,7 @@ def read_shop_data(
     catalogue = None if items is None else read_table(items, columns=names)
     in_items = (NAME, CATEGORY) if items is None else ()
     names.warn_of_unused([sales, catalogue], but=(*_ELSEWHERE, *in_items))
-    from_csv = (
-        not is_database(events) and are_csv(events),
-        items is not None and is_csv(items),
-    )
+    from_csv = (not is_database(events) and are_csv(events), items is not None and is_csv(items))
     sales, catalogue = match_id_types([sales, catalogue], from_csv)
     own = own_names(sales)
     require_columns("events", sales.column_names, _NEEDED, own)  # a query may lack them
