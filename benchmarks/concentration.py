@@ -23,8 +23,8 @@ from als_engine import ALS
 from trimtab.daily.concentration import Concentration, Shown
 from trimtab.datasets import Log, load_complete_journey, read_log
 from trimtab.engines import Engine, Markov
-from trimtab.replay.methods import Case
-from trimtab.replay.timeline import earlier_windows, split_log
+from trimtab.replay.outcome import Case
+from trimtab.replay.windows import earlier_windows, split_log
 from trimtab.tables.times import as_datetime
 
 K, N_LISTED, WINDOWS = 10, 50, 6

@@ -25,8 +25,8 @@ from rolling import DATES, RETAIL
 from rolling_cells import N_LISTED, RECENT_DAYS, TEST_DAYS, K, engines, load_logs
 from trimtab.datasets import Log
 from trimtab.engines import Engine
-from trimtab.replay.methods import Case
-from trimtab.replay.timeline import rolling_dates, split_log
+from trimtab.replay.outcome import Case
+from trimtab.replay.windows import rolling_dates, split_log
 
 DEEP, EVERY = 200, 28  # items on a deep list, days between dates
 WAYS = {

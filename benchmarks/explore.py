@@ -20,7 +20,7 @@ from rich.table import Table
 import trimtab as tt
 from trimtab.datasets import Log, load_complete_journey
 from trimtab.engines import Category
-from trimtab.replay.timeline import rolling_dates, split_log
+from trimtab.replay.windows import rolling_dates, split_log
 from trimtab.tables.times import as_datetime
 
 K, N_LISTED, MOST = 10, 100, 3

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trimtab.replay.methods import Case
+from trimtab.replay.outcome import Case
 from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER
 from trimtab.tables.times import DAY, microseconds
 

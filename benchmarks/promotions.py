@@ -38,7 +38,7 @@ from trimtab.arrays import Floats, Ints
 from trimtab.datasets import Items, Log, generate_items, make_log
 from trimtab.datasets.generated_log import NEW, WITHDRAWN, draw_log, item_trends
 from trimtab.engines import Engine, Factorization, Markov
-from trimtab.replay.timeline import split_log
+from trimtab.replay.windows import split_log
 from trimtab.tables.times import as_datetime
 
 N_USERS, N_ITEMS, PURCHASES, DRIFT = 3_000, 600, 20.0, 0.3

@@ -32,7 +32,7 @@ from trimtab.learn.personal_units import (
     widen_units,
 )
 from trimtab.models.widening import SOURCES, TERMS, WiderLists
-from trimtab.replay.methods import Case
+from trimtab.replay.outcome import Case
 from trimtab.tables.times import as_datetime
 
 
@@ -60,7 +60,7 @@ class RerankArrays:
         learned = case.training
         self._learner = tt.RerankLearner(k=case.k)
         biases = self._learner.biases
-        tables = {"recs": learned.recs, "recent": learned.recent, "history": learned.history}
+        tables = {"recs": learned.listed, "recent": learned.recent, "history": learned.history}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", tt.TrimtabWarning)
             divided = divide(self._learner, "error", items=learned.catalogue, **tables)

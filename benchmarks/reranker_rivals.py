@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.engines import Repeat
-from trimtab.replay.methods import SELLER_DAYS, Case
+from trimtab.replay.outcome import Case
+from trimtab.replay.rivals import SELLER_DAYS, bestsellers
 from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER
 from trimtab.tables.times import DAY, microseconds
 
@@ -32,7 +33,7 @@ def simple_rivals(case: Case) -> Iterator[tuple[str, str, Any]]:
     for gamma in GAMMAS:
         yield "times", f"gamma {gamma:g}", raise_bought(case.lists, times, gamma)
     for days in SELLER_DAYS:
-        yield "popular", f"days {days}", case.best_sellers(days)
+        yield "popular", f"days {days}", bestsellers(case, days)
 
 
 def repeat_lists(case: Case, days: float | None) -> pa.Table:

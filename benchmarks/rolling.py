@@ -53,7 +53,7 @@ SINGLE = ("TRIMTAB_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM
 def plan_cells(options: argparse.Namespace) -> dict[str, list]:
     """The cells of each pair, in order of their dates."""
     from rolling_cells import Cell, all_engines, load_logs, part_keys
-    from trimtab.replay.timeline import rolling_dates
+    from trimtab.replay.windows import rolling_dates
 
     planned: dict[str, list] = {}
     for name, log in load_logs(options.retail, options.films).items():

@@ -19,7 +19,6 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -47,11 +46,9 @@ from rolling_parts import (
 )
 from trimtab.datasets import Log, load_complete_journey, read_log
 from trimtab.engines import Category, Engine, Factorization, Markov, Repeat
-from trimtab.replay.methods import Case
-from trimtab.replay.timeline import earlier_windows, split_log
-from trimtab.replay.windows import Window
-from trimtab.tables.columns import TIMESTAMP, USER
-from trimtab.tables.times import day_start, microseconds
+from trimtab.replay.outcome import Case
+from trimtab.replay.windows import Window, earlier_windows, split_log
+from trimtab.tables.columns import USER
 
 FILMS = "Films"  # the log in which nobody has anything twice
 HALF_LIFE = 60  # days, of events in the decayed ALS
@@ -116,12 +113,10 @@ class KeptCase(Case):
         place = self.folder / f"{day}.parquet"
         if place.exists():
             return pq.read_table(place)
-        events, tz = self.log.events, self.log.tz
-        start, stop = (day_start(day + timedelta(days), tz) for days in (0, TEST_DAYS))
-        first, last = np.searchsorted(microseconds(events[TIMESTAMP]), [start, stop])
-        users = events[USER].slice(first, last - first)
+        window = Window.of(day, TEST_DAYS, self.log.tz)
         self.folder.mkdir(parents=True, exist_ok=True)
-        return _keep(self._lists(self.engine, events.slice(0, first), start, users), place)
+        users = window.events(self.log)[USER]
+        return _keep(self.made_before(window, self.engine, users), place)
 
 
 def load_logs(retail: Path, films: Path | None = None) -> dict[str, Log]:
@@ -162,7 +157,7 @@ def parts_of(quick: bool) -> tuple[str, ...]:
 def part_keys(name: str, log: Log) -> dict[str, str]:
     """A key for the lists and for each part: it changes with code, settings and events."""
     replay, engines = _PACKAGE / "replay", _PACKAGE.glob("engines/*.py")
-    engine_code = [*engines, replay / "timeline.py", _HERE / "als_engine.py"]
+    engine_code = [*engines, replay / "windows.py", _HERE / "als_engine.py"]
     rival_code = [replay / "rivals.py", _PACKAGE / "metrics" / "evaluation.py"]
     own = [*_HERE.glob("reranker_*.py"), *_HERE.glob("lambdamart*.py")]
     mark = repr((_mark(log), K, N_LISTED, RECENT_DAYS, TEST_DAYS, N_DRAWS, WINDOWS))

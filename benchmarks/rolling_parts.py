@@ -14,7 +14,8 @@ import numpy as np
 import trimtab as tt
 from trimtab.metrics.evaluation import evaluate_units
 from trimtab.metrics.intervals import lift_intervals
-from trimtab.replay.methods import Case, Method
+from trimtab.replay.outcome import Case
+from trimtab.replay.rivals import Method
 
 KNOBS: dict[str, tuple[str, tuple[float, ...]]] = {
     "truncate": ("days", (14, 30, 91, 182)),

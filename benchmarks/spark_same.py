@@ -30,7 +30,7 @@ from repeat_shop import RepeatShop
 from spark_cluster import start_cluster
 from trimtab.datasets import load_complete_journey
 from trimtab.engines import Markov
-from trimtab.replay.timeline import split_log
+from trimtab.replay.windows import split_log
 from trimtab.tables.times import as_datetime
 
 PARTITIONS = (2, 7, 32)

@@ -56,7 +56,7 @@ def test_the_command_line_starts_without_the_compiler():
 def test_submodules_come_when_they_are_asked_for():
     assert "trimtab.datasets.shop_logs" in loaded_by("import trimtab as tt; tt.datasets.read_log")
     assert "trimtab.parts.files" in loaded_by("import trimtab as tt; tt.parquet.fit")
-    assert "trimtab.replay.timeline" in loaded_by("import trimtab as tt; tt.replay.split_log")
+    assert "trimtab.replay.windows" in loaded_by("import trimtab as tt; tt.replay.split_log")
 
 
 def test_all_public_names_are_there():

@@ -118,7 +118,7 @@ def test_events_with_ids_of_another_kind_are_refused_as_in_memory(shop: Shop, mo
 
 def test_lists_to_look_at_are_whole(shop: Shop, monkeypatch):
     monkeypatch.setattr(large_lists, "LARGE", 10)
-    monkeypatch.setattr(large_lists, "_ROWS_LOOKED_AT", 200)
+    monkeypatch.setattr(large_lists, "_MOST_CHECKED", 500)
     lists = pq.read_table(shop.lists / f"{TONIGHT}.parquet")
     some, n_users = some_lists(LargeLists.open(find_lists(shop.lists, "UTC"), TONIGHT))
     every = lists["user_id"].value_counts().to_pylist()

@@ -29,8 +29,9 @@ pytestmark = pytest.mark.xdist_group("shop")
 LAST = FIRST + timedelta(NIGHTS - 1)  # the log ends on the day after
 
 
-def replay(lists: Path, shop: Shop, days: int = 2) -> Simulation:
-    folder = open_lists(lists, shop.events, tz="UTC", items=shop.folder / "items.parquet")
+def replay(lists: Path, shop: Shop, days: int = 2, columns: dict | None = None) -> Simulation:
+    items = shop.folder / "items.parquet"
+    folder = open_lists(lists, shop.events, tz="UTC", items=items, columns=columns)
     return Simulation(log=folder.log, supplied=folder, days=days, k=5)
 
 
@@ -46,18 +47,6 @@ def test_lists_of_an_engine_give_what_its_own_replay_gives(made_shop: Shop, tmp_
     assert len(steps) == simulation.n_steps == 4
     assert by_lists.about["lists"]["folder"] == "lists"
     assert "The lists are those of 20 days in the folder lists" in sentence("setup", by_lists)
-
-
-def test_lists_exist_from_the_first_day_that_they_have_not_seen(
-    made_shop: Shop, tmp_path: Path
-) -> None:
-    simulation = replay(made_shop.lists, made_shop, days=1)
-    assert simulation.mornings() == [LAST]
-    simulation.run(tmp_path, lambda _: 0)
-    # Lists of a day may have seen that day: those of the last morning itself are not used.
-    manifest = Store(tmp_path / "store").current().manifest
-    assert manifest["reranked"] == str(LAST - timedelta(1))
-    assert manifest["lists"][0] == str(LAST - timedelta(4))
 
 
 def test_mornings_end_after_the_newest_lists_and_begin_with_lists_to_learn_from(
@@ -79,14 +68,17 @@ def test_lists_with_own_names_of_columns_are_read_as_the_job_reads_them(
     for path in made_shop.lists.iterdir():
         lists = pq.read_table(path).rename_columns(["customer", "item_id", "score"])
         pq.write_table(lists, tmp_path / "named" / path.name)
-    folder = open_lists(
-        tmp_path / "named", made_shop.events, tz="UTC", items=made_shop.folder / "items.parquet",
-        columns={"user": "customer"},
-    )  # fmt: skip
-    renamed = Simulation(log=folder.log, supplied=folder, days=1, k=5)
-    plain = replay(made_shop.lists, made_shop, days=1)
-    one, two = (own.run(tmp_path / str(id(own)), lambda _: 0) for own in (plain, renamed))
-    assert {**one.rows[0], "seconds": None} == {**two.rows[0], "seconds": None}
+    found = []
+    for lists, columns in ((made_shop.lists, None), (tmp_path / "named", {"user": "customer"})):
+        simulation = replay(lists, made_shop, days=1, columns=columns)
+        assert simulation.mornings() == [LAST]
+        out = tmp_path / f"by {lists.name}"
+        found.append({**simulation.run(out, lambda _: 0).rows[0], "seconds": None})
+        # Lists of a day may have seen that day: those of the last morning itself are not used.
+        manifest = Store(out / "store").current().manifest
+        used = (manifest["reranked"], manifest["lists"][0])
+        assert used == (str(LAST - timedelta(1)), str(LAST - timedelta(4)))
+    assert found[0] == found[1]
 
 
 def test_days_are_judged_by_weights(made_shop: Shop, tmp_path: Path) -> None:
@@ -119,15 +111,17 @@ def test_an_interrupted_replay_keeps_its_mornings(made_shop: Shop, tmp_path: Pat
     assert "(incomplete: 1 of 3 days)" in build_month(month)
 
 
-def test_lists_that_leave_no_morning_are_refused(made_shop: Shop, tmp_path: Path) -> None:
+def test_what_cannot_be_replayed_is_refused(made_shop: Shop, tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="engine and supplied: give one of them"):
+        Simulation(log=made_shop.log)
     (tmp_path / f"{AS_OF}.parquet").symlink_to(made_shop.lists / f"{AS_OF}.parquet")
     with pytest.raises(DataError, match="leave no morning to replay: it needs lists made before"):
         replay(tmp_path, made_shop).mornings()
-
-
-def test_an_engine_or_lists(made_shop: Shop) -> None:
-    with pytest.raises(SettingError, match="engine and supplied: give one of them"):
-        Simulation(log=made_shop.log)
+    given = ("simulate", "--lists", made_shop.lists, "--events", made_shop.events)
+    for more in ("--engine markov", "--n-listed 20", "--retrain-every 7"):
+        ran = run_in_process(*given, "--out", tmp_path / "out", *more.split())
+        assert ran.returncode == 2
+        assert re.fullmatch(f"trimtab: {more}: cannot be used with --lists.*\n", ran.stderr)
 
 
 def test_from_the_command_line(made_shop: Shop, tmp_path: Path) -> None:
@@ -138,33 +132,14 @@ def test_from_the_command_line(made_shop: Shop, tmp_path: Path) -> None:
     assert "The job published on 1 of 1 morning" in ran.stdout
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (("--engine", "markov"), "--engine markov: cannot be used with --lists"),
-        (("--n-listed", "20"), "--n-listed 20: cannot be used with --lists"),
-        (("--retrain-every", "7"), "--retrain-every 7: cannot be used with --lists"),
-    ],
-)
-def test_what_does_not_go_with_lists(
-    made_shop: Shop, tmp_path: Path, more: tuple[str, ...], message: str
-) -> None:
-    given = ("simulate", "--lists", made_shop.lists, "--events", made_shop.events)
-    ran = run_in_process(*given, "--out", tmp_path / "out", *more)
-    assert ran.returncode == 2
-    assert re.fullmatch(f"trimtab: {message}.*\n", ran.stderr)
-
-
 def test_the_lists_are_never_removed_by_the_run_on_them(made_shop: Shop, tmp_path: Path) -> None:
     engine = Simulation(log=made_shop.log, engine=Popularity(), days=1, k=5, n_listed=10)
-    engine.run(tmp_path / "month", lambda _: 0)
-    lists = tmp_path / "month" / "lists"
+    month, lists = tmp_path / "month", tmp_path / "month" / "lists"
+    engine.run(month, lambda _: 0)
     n_before = len(list(lists.iterdir()))
-    ran = run_in_process(
-        "simulate", "--lists", lists, "--events", made_shop.events, "--out", tmp_path / "month"
-    )
+    ran = run_in_process("simulate", "--lists", lists, "--events", made_shop.events, "--out", month)
     assert (ran.returncode, "choose another path" in ran.stderr) == (2, True)
     assert len(list(lists.iterdir())) == n_before
-    replay(made_shop.lists, made_shop, days=1).run(tmp_path / "month", lambda _: 0)
+    replay(made_shop.lists, made_shop, days=1).run(month, lambda _: 0)
     assert pq.read_table(made_shop.lists / f"{FIRST}.parquet").num_rows
     assert TRAINED_UNTIL not in pq.read_schema(made_shop.lists / f"{FIRST}.parquet").names

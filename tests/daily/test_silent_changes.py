@@ -16,7 +16,7 @@ from shops import AS_OF, N_ITEMS, TONIGHT, Shop, run_in_process
 from trimtab.datasets import make_log
 from trimtab.engines import Repeat
 from trimtab.errors import DataError, RefusedError
-from trimtab.replay.leaked_lists import leave_out_leaked
+from trimtab.replay.training import leave_out_leaked
 from trimtab.replay.windows import Window
 from trimtab.store import Store
 from trimtab.tables.files import write_table

@@ -23,15 +23,16 @@ from shops import AS_OF, Shop, make_shop, run_in_process
 FIGURES = Path(__file__).with_name("replays.json")
 CHANGING = ("created", "seconds", "version", "lists_folder", "events", "checksums", "files")
 TEST = ("--date", "2026-02-16", "--date", "2026-02-18", "--test-days", 3, "--metric", "ndcg")
+RETRAIN = ("--n-listed", 20, "--retrain-every", 3)
 
 
 def cases() -> dict[str, Callable[[Shop], Any]]:
     """All cases by name: each takes a shop and returns what it gave, as JSON has it."""
     return {
-        "backtest of lists": _backtest_lists,
+        "backtest of lists": lambda shop: _backtest(shop, *_own(shop)),
         "backtest of engines": _backtest_engines,
-        "simulation": _simulate,
-        "simulation of lists": _simulate_lists,
+        "simulation": lambda shop: _simulate(shop, "--log", shop.events, *RETRAIN),
+        "simulation of lists": lambda shop: _simulate(shop, *_own(shop), "--reranker"),
         "refresh": lambda shop: _refresh(shop, "--rerank"),
         "refresh with a reranker": lambda shop: _refresh(shop, "--reranker"),
         "history": _history,
@@ -46,35 +47,24 @@ def _run(*arguments: object) -> str:
 
 
 def _own(shop: Shop) -> tuple[object, ...]:
-    return ("--lists", shop.lists, "--events", shop.events, "--tz", "UTC", "--k", 5)
+    return ("--lists", shop.lists, "--events", shop.events, "--tz", "UTC")
 
 
-def _backtest_lists(shop: Shop) -> Any:
-    _run("backtest", *_own(shop), *TEST, "--out", shop.folder / "own", "--no-report")
-    return _tables(shop.folder / "own")
+def _backtest(shop: Shop, *given: object) -> Any:
+    out = shop.folder / "judged"
+    _run("backtest", *given, *TEST, "--k", 5, "--out", out, "--no-report")
+    return _tables(out)
 
 
 def _backtest_engines(shop: Shop) -> Any:
-    engines = (
-        "--engine",
-        "markov",
-        "--engine",
-        "category",
-        "--items",
-        shop.folder / "items.parquet",
-    )
-    _run(
-        "backtest", "--log", shop.events, *engines, *TEST, "--k", 5, "--n-listed", 20,
-        "--out", shop.folder / "engines", "--no-report",
-    )  # fmt: skip
-    return _tables(shop.folder / "engines")
+    engines = ("--engine", "markov", "--engine", "category", "--n-listed", 20)
+    items = shop.folder / "items.parquet"
+    return _backtest(shop, "--log", shop.events, *engines, "--items", items)
 
 
 def _tables(folder: Path) -> Any:
     """Every table of a backtest but those with a row per item, of which there are sums."""
-    found = {
-        path.stem: pq.read_table(path).to_pylist() for path in sorted(folder.glob("*.parquet"))
-    }
+    found = {own.stem: pq.read_table(own).to_pylist() for own in sorted(folder.glob("*.parquet"))}
     moved = found.pop("biases")
     found["biases"] = [{"n": len(moved), "sum": sum(abs(own["bias"]) for own in moved)}]
     found["coverage"] = [sum(own["covered"] for own in found["coverage"])]
@@ -82,21 +72,11 @@ def _tables(folder: Path) -> Any:
     return found
 
 
-def _simulate(shop: Shop) -> Any:
+def _simulate(shop: Shop, *given: object) -> Any:
+    """The days of a simulation, without what is another from run to run."""
     out = shop.folder / "month"
-    given = ("--log", shop.events, "--days", 2, "--k", 5, "--n-listed", 20, "--retrain-every", 3)
-    _run("simulate", *given, "--out", out, "--no-report")
-    return _days(out)
-
-
-def _simulate_lists(shop: Shop) -> Any:
-    out = shop.folder / "own-month"
-    _run("simulate", *_own(shop), "--days", 2, "--reranker", "--out", out, "--no-report")
-    return _days(out)
-
-
-def _days(folder: Path) -> Any:
-    return pq.read_table(folder / "days.parquet").drop_columns(["seconds"]).to_pylist()
+    _run("simulate", *given, "--days", 2, "--k", 5, "--out", out, "--no-report")
+    return pq.read_table(out / "days.parquet").drop_columns(["seconds"]).to_pylist()
 
 
 def _refresh(shop: Shop, *more: object) -> Any:

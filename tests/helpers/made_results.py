@@ -108,7 +108,7 @@ def make_results(
         ],
         "sellers": _sellers(chance, items[:10]),
     }  # fmt: skip
-    made = {name: table(name, rows) for name, rows in tables.items()}
+    made = {name: table(name, rows) for name, rows in tables.items() if name in SCHEMAS}
     return Results(ABOUT if about is None else about, made)
 
 

@@ -9,7 +9,7 @@ from habit_shop import habit_log
 from trimtab import models
 from trimtab.engines import Popularity
 from trimtab.errors import SettingError
-from trimtab.replay.timeline import split_log
+from trimtab.replay.windows import split_log
 from trimtab.tables.times import as_datetime
 
 

@@ -18,23 +18,20 @@ import pytest
 
 import trimtab as tt
 from trimtab.datasets import generate_items, generate_log, make_log
-from trimtab.engines import Engine, Markov
+from trimtab.engines import Markov
 from trimtab.errors import DataError, SettingError, StoreError
-from trimtab.replay.backtest import run_backtest, total_steps
-from trimtab.replay.item_sales import WeeklySales
-from trimtab.replay.methods import Case
+from trimtab.replay.judge import _SalesAround, run_backtest, total_steps
+from trimtab.replay.outcome import Case
 from trimtab.replay.plan import make_plan, read_plan_file
 from trimtab.replay.results import CELLS, SCHEMAS, CellDone, Pace, Results, load_results
-from trimtab.replay.timeline import earlier_windows, split_log
-from trimtab.replay.windows import Window, event_times
+from trimtab.replay.windows import Window, earlier_windows, event_times, split_log
 from trimtab.report import build_page
 from trimtab.tables.log import Log
 
 N_ITEMS = 80
 EVENTS = generate_log(n_users=250, n_items=N_ITEMS, days=70, purchases_per_user=25, drift=1, seed=3)
 CATEGORIES = [f"c{c}" for c in generate_items(N_ITEMS, 1, 3).category]
-ITEMS = pa.table({"item_id": np.arange(N_ITEMS), "aisle": CATEGORIES})
-LOG = make_log(EVENTS, items=ITEMS, name="generated")
+LOG = make_log(EVENTS, items=pa.table({"item_id": np.arange(N_ITEMS), "aisle": CATEGORIES}))
 SETTINGS = {
     "dates": ["2026-02-20", "2026-03-02"],
     "engines": ["markov", "category"],
@@ -48,23 +45,13 @@ SETTINGS = {
 SELLERS = ["bestsellers-1", "bestsellers-3", "bestsellers-7"]
 RIVALS = ["long", "truncate", "decay", "distrdiff", "ratio", *SELLERS]
 LEARNED = ["paper", "default", "reranker"]
-
-
-class InterruptedRunError(Exception):
-    """Raised to interrupt a run."""
-
-
+METRICS = ("acc", "map", "ndcg")
 pytestmark = pytest.mark.xdist_group("backtest")  # one run of the whole plan for all tests
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("backtest")
-
-
-@pytest.fixture(scope="module")
-def results(folder) -> Results:
-    return run_backtest(make_plan(SETTINGS, LOG), LOG, folder)
+def results(tmp_path_factory) -> Results:
+    return run_backtest(make_plan(SETTINGS, LOG), LOG, tmp_path_factory.mktemp("backtest"))
 
 
 def rows(results: Results, name: str = "results", **wanted: object) -> list[dict]:
@@ -72,26 +59,20 @@ def rows(results: Results, name: str = "results", **wanted: object) -> list[dict
     return [row for row in found if all(row[key] == value for key, value in wanted.items())]
 
 
-def test_every_cell_method_and_metric_is_there(results):
-    for day in SETTINGS["dates"]:
-        for engine in SETTINGS["engines"]:
-            found = {
-                (r["method"], r["objective"], r["metric"])
-                for r in rows(results, date=day, engine=engine)
-            }
-            metrics = ("acc", "map", "ndcg")
-            assert found == {
-                *product(RIVALS, [""], metrics),
-                *product(LEARNED, metrics, metrics),
-            }
-        alone = rows(results, date=day, engine="popularity")
-        assert {row["method"] for row in alone} == {"long"}
-    assert set(results.tables) == set(SCHEMAS)
-    for row in rows(results, method="long"):
-        assert (row["lift"], row["lift_low"], row["lift_high"]) == (0.0, 0.0, 0.0)
+def small_plan(**settings: object):
+    wanted = {"dates": ["2026-03-02"], "engines": ["popularity"], "methods": ["ratio"]}
+    return make_plan({**wanted, "metrics": ["ndcg"], "k": 5, "n_draws": 10, **settings}, LOG)
 
 
 def test_figures_equal_those_computed_step_by_step(results):
+    for day, engine in product(SETTINGS["dates"], SETTINGS["engines"]):
+        judged = rows(results, date=day, engine=engine)
+        found = {(row["method"], row["objective"], row["metric"]) for row in judged}
+        assert found == {*product(RIVALS, [""], METRICS), *product(LEARNED, METRICS, METRICS)}
+    assert {row["method"] for row in rows(results, engine="popularity")} == {"long"}
+    assert set(results.tables) == set(SCHEMAS)
+    for row in rows(results, method="long"):
+        assert (row["lift"], row["lift_low"], row["lift_high"]) == (0.0, 0.0, 0.0)
     split = split_log(LOG, "2026-03-02")
     seen = Markov(min_support=1).fit(split.known, datetime(2026, 3, 2, tzinfo=UTC))
     before = Markov(min_support=1).fit(split.train, datetime(2026, 2, 27, tzinfo=UTC))
@@ -106,8 +87,25 @@ def test_figures_equal_those_computed_step_by_step(results):
     assert row["lift"] == pytest.approx(after["map"] / alone["map"] - 1)
     assert row["lift_low"] <= row["lift"] <= row["lift_high"]
     assert row["n_users"] == after["n_users"]
-    (fit,) = rows(results, "fits", **key)
-    assert fit["n_biases"] == np.count_nonzero(bias.bias) == len(rows(results, "biases", **key))
+    assert np.count_nonzero(bias.bias) == len(rows(results, "biases", **key))
+
+
+def test_windows_go_back_as_far_as_the_log_and_the_engine():
+    days = ["2026-02-17", "2026-02-14", "2026-02-11", "2026-02-08"]
+    for day, min_support, most, expected in (
+        ("2026-02-20", 1, 4, days),
+        ("2026-02-20", 1, 1, days[:1]),
+        # The log begins on 5 January, and an engine needs some events before the earliest window.
+        ("2026-01-14", 1, 9, ["2026-01-11", "2026-01-08"]),
+        ("2026-01-14", 9, 9, ["2026-01-11"]),  # no buyer of the earliest window has a list
+    ):
+        split = split_log(LOG, day)
+        earlier = earlier_windows(LOG, split, 3, most)
+        training = Case(Markov(min_support=min_support), LOG, split, 20, 5, earlier).training
+        assert [str(own.first) for own in training.windows] == expected
+        for table in (training.listed, training.recent):
+            labels = table["window"].unique().to_pylist() if len(expected) > 1 else expected
+            assert labels == expected
 
 
 class CountedMarkov(Markov):
@@ -120,56 +118,38 @@ class CountedMarkov(Markov):
         return super().fit(events, as_of)
 
 
-def learned_windows(day: str, engine: Engine, windows: int) -> list[str]:
-    """Return the windows that the default learns from, newest first."""
-    split = split_log(LOG, day)
-    training = Case(engine, LOG, split, 20, 5, earlier_windows(LOG, split, 3, windows)).training
-    recs, recent = training.recs, training.recent
-    if "window" not in recs.column_names:
-        return [str(split.window.first)]
-    assert recs["window"].unique() == recent["window"].unique()
-    return recs["window"].unique().to_pylist()
-
-
-def test_windows_go_back_as_far_as_the_log_and_the_engine():
-    days = ["2026-02-17", "2026-02-14", "2026-02-11", "2026-02-08"]
-    assert learned_windows("2026-02-20", Markov(min_support=1), 4) == days
-    assert learned_windows("2026-02-20", Markov(min_support=1), 1) == days[:1]
-    # The log begins on 5 January, and an engine needs some events before the earliest window.
-    first = ["2026-01-11", "2026-01-08"]
-    assert learned_windows("2026-01-14", Markov(min_support=1), 9) == first
-    # No buyer of the earliest window has a list.
-    assert learned_windows("2026-01-14", Markov(min_support=9), 9) == first[:1]
-
-
 def test_lists_are_made_once_per_window(tmp_path):
     CountedMarkov.trained.clear()
-    plan = replace(
-        small_plan(methods=["paper", "default"], metrics=["acc", "ndcg"]),
-        engines={"counted": CountedMarkov(min_support=1)},
-    )
+    plan = small_plan(methods=["paper", "default"], metrics=["acc", "ndcg"])
+    plan = replace(plan, engines={"counted": CountedMarkov(min_support=1)})
     run_backtest(plan, LOG, tmp_path)
     days = [(at.month, at.day) for at in sorted(CountedMarkov.trained)]
     assert days == [(2, 21), (2, 24), (2, 27), (3, 2)]
 
 
-def test_sales_are_buyers_per_week(results):
-    row = rows(results, "biases", date="2026-03-02")[0]
-    split = split_log(LOG, "2026-03-02")
+def test_sales_are_buyers(results):
+    """Per week, around a date; and by month."""
+    frame, row = EVENTS.to_pandas(), rows(results, "biases", date="2026-03-02")[0]
+    split, item = split_log(LOG, "2026-03-02"), int(row["item_id"])
     for column, events, days in (("sales_recent", split.recent, 3), ("sales_after", split.test, 7)):
-        frame = events.to_pandas()
-        buyers = frame[frame.item_id == int(row["item_id"])].user_id.nunique()
+        own = events.to_pandas()
+        buyers = own[own.item_id == item].user_id.nunique()
         assert row[column] == pytest.approx(buyers * 7 / days)
+    frame["month"] = frame.timestamp.dt.strftime("%Y-%m")
+    once = frame.drop_duplicates(["month", "user_id", "item_id"])
+    buyers = once.groupby(["month", "item_id"]).size()
+    for row in rows(results, "sellers"):
+        month, item = buyers[row["month"]], int(row["item_id"])
+        better = (month > month[item]).sum() + ((month == month[item]) & (month.index < item)).sum()
+        assert (row["buyers"], row["rank"]) == (month[item], better + 1)
 
 
 def test_items_that_were_never_sold_have_no_sales():
-    sales = WeeklySales(LOG, split_log(LOG, "2026-03-02"))
-    ids = np.array([-5, 3, N_ITEMS + 7])
-    unsold, sold, later = sales.rows(ids, np.arange(3))
+    sales = _SalesAround(LOG, split_log(LOG, "2026-03-02"))
+    unsold, sold, later = map(sales.of, (-5, 3, N_ITEMS + 7))
     for row, item in ((unsold, "-5"), (later, str(N_ITEMS + 7))):
         assert list(row.values()) == [item, item, 0.0, 0.0, 0.0]
-    assert (sold["item_id"], sold["name"]) == ("3", "3")
-    assert sold["sales_after"] > 0
+    assert (sold["item_id"], sold["name"], sold["sales_after"] > 0) == ("3", "3", True)
 
 
 def test_training_windows_are_relative_to_the_shortest(results):
@@ -181,35 +161,24 @@ def test_training_windows_are_relative_to_the_shortest(results):
     assert found[2]["value"] == pytest.approx(alone["value"])
 
 
-def test_best_sellers_month_by_month(results):
-    frame = EVENTS.to_pandas()
-    frame["month"] = frame.timestamp.dt.strftime("%Y-%m")
-    buyers = (
-        frame.drop_duplicates(["month", "user_id", "item_id"]).groupby(["month", "item_id"]).size()
-    )
-    for row in rows(results, "sellers"):
-        month = buyers[row["month"]]
-        own = month[int(row["item_id"])]
-        assert row["buyers"] == own
-        better = (month > own).sum() + ((month == own) & (month.index < int(row["item_id"]))).sum()
-        assert row["rank"] == better + 1
+def stop_at(place: str):
+    """A step that interrupts a run."""
+
+    def step(text: str) -> None:
+        if text.startswith(place):
+            raise KeyboardInterrupt
+
+    return step
 
 
 def test_an_interrupted_run_continues(results, tmp_path):
-    plan, seen = make_plan(SETTINGS, LOG), []
-
-    def stop_in_the_third_cell(text: str) -> None:
-        seen.append(text)
-        if text.startswith("2026-02-20 popularity"):
-            raise InterruptedRunError
-
-    with pytest.raises(InterruptedRunError):
-        run_backtest(plan, LOG, tmp_path, stop_in_the_third_cell)
+    plan = make_plan(SETTINGS, LOG)
+    with pytest.raises(KeyboardInterrupt):
+        run_backtest(plan, LOG, tmp_path, stop_at("2026-02-20 popularity"))
     assert not (tmp_path / "about.json").exists()
     done = {place: place.stat().st_mtime_ns for place in (tmp_path / CELLS).rglob("about.json")}
-    assert len(done) == 2
     so_far = load_results(tmp_path)
-    assert so_far.about["incomplete"] == {"done": 2, "total": 6}
+    assert so_far.about["incomplete"] == {"done": len(done), "total": 6} == {"done": 2, "total": 6}
     assert so_far.table("results").equals(results.table("results")[: len(so_far.table("results"))])
     assert "(incomplete: 2 of 6 finished)" in build_page(so_far)
     steps: list[str] = []
@@ -218,29 +187,29 @@ def test_an_interrupted_run_continues(results, tmp_path):
     assert len(steps) == total_steps(plan)
     assert [cell.place for cell in cells] == [1, 2, 3, 4, 5, 6]
     assert [cell.seconds is None for cell in cells] == [True, True, False, False, False, False]
-    assert load_results(tmp_path).about == again.about
-    assert "2026-02-20 markov: already done" in steps
-    assert "2026-03-02 markov: long" in steps
+    assert {"2026-02-20 markov: already done", "2026-03-02 markov: long"} < {*steps}
     assert {place: place.stat().st_mtime_ns for place in done} == done
     loaded = Results.load(tmp_path)
-    assert (loaded.about, loaded.tables) == (again.about, again.tables)
+    assert load_results(tmp_path).about == again.about == loaded.about
+    assert loaded.tables == again.tables
     assert len(list((tmp_path / CELLS).rglob("about.json"))) == 6
     assert again.table("results").equals(results.table("results"))
 
 
 def test_folders_without_results_are_refused(tmp_path):
-    def stop(text: str) -> None:
-        raise InterruptedRunError
-
     with pytest.raises(StoreError, match=f"{tmp_path}.*about.json"):
         Results.load(tmp_path)
-    with pytest.raises(InterruptedRunError):
-        run_backtest(small_plan(), LOG, tmp_path, stop)
+    with pytest.raises(KeyboardInterrupt):
+        run_backtest(small_plan(), LOG, tmp_path, stop_at(""))
     with pytest.raises(StoreError, match="no date of this backtest is finished"):
         load_results(tmp_path)
-    (tmp_path / "about.json").write_text('{"format": "other", "version": 1}')
-    with pytest.raises(StoreError, match=r"about.json"):
-        Results.load(tmp_path)
+    for text in (
+        '{"format": "other", "version": 1}',
+        '{"format": "trimtab-results", "version": 1}',
+    ):
+        (tmp_path / "about.json").write_text(text)
+        with pytest.raises(StoreError, match=r"about.json"):
+            Results.load(tmp_path)
 
 
 def test_the_time_left_is_that_of_cells_like_those_that_are_left():
@@ -251,56 +220,48 @@ def test_the_time_left_is_that_of_cells_like_those_that_are_left():
     assert pace.finish("four", 6.0).left == 0.0  # the last is stored
 
 
-def test_another_seed_runs_again_and_changes_intervals_only(tmp_path):
-    found = [run_backtest(small_plan(seed=seed, n_draws=100), LOG, tmp_path) for seed in (0, 9)]
-    (one,), (two,) = (rows(own, method="ratio") for own in found)
-    assert one["lift"] == two["lift"]
+def test_what_runs_again(tmp_path):
+    """Another setting, and a damaged cell; tables of an earlier plan go."""
+    steps: list[str] = []
+    found = [run_backtest(small_plan(n_draws=n), LOG, tmp_path, steps.append) for n in (10, 90, 90)]
+    assert ["already done" in step for step in steps] == [False] * 4 + [True] * 2
+    one, two, same = (rows(own, method="ratio")[0] for own in found)
+    assert (one["lift"], two) == (two["lift"], same)
     assert one["lift_low"] != two["lift_low"]
-
-
-PLAN = """
-log = "events.parquet"
-first = 2026-02-20
-last = "2026-03-06"
-every = 7
-engines = ["deep", "repeat"]
-methods = ["cautious", "ratio"]
-metrics = ["ndcg"]
-
-[engine.deep]
-kind = "markov"
-order = 2
-
-[method.cautious]
-kind = "default"
-penalty = 3.0
-"""
-
-
-def test_a_plan_from_a_file(tmp_path):
-    (tmp_path / "plan.toml").write_text(PLAN)
-    settings = read_plan_file(tmp_path / "plan.toml")
-    assert settings["log"] == str(tmp_path / "events.parquet")
-    plan = make_plan(settings, LOG)
-    assert [str(day) for day in plan.dates] == ["2026-02-20", "2026-02-27", "2026-03-06"]
-    assert plan.engines["deep"] == Markov(order=2)
-    assert [(m.name, m.kind) for m in plan.methods] == [
-        ("long", "long"), ("cautious", "default"), ("ratio", "ratio"),
-    ]  # fmt: skip
-    assert plan.methods[1].settings == {"penalty": 3.0}
-    assert plan.metrics == ("ndcg",)
+    run_backtest(small_plan(methods=["default"]), LOG, tmp_path)
+    assert (tmp_path / "biases.parquet").exists()
+    shutil.rmtree(tmp_path / CELLS)
+    first = run_backtest(small_plan(), LOG, tmp_path)
+    assert not (tmp_path / "biases.parquet").exists()
+    (cell,) = (tmp_path / CELLS).iterdir()
+    (cell / "results.parquet").write_bytes(b"PAR1")
+    steps.clear()
+    again = run_backtest(small_plan(), LOG, tmp_path, steps.append)
+    assert not any("already done" in step for step in steps)
+    assert again.table("results").equals(first.table("results"))
 
 
 def test_the_plan_in_the_docs_works(tmp_path):
     guide = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text()
-    (text,) = re.findall(r"```toml\n(.*?)```", guide, re.S)
-    (tmp_path / "plan.toml").write_text(text)
-    plan = make_plan(read_plan_file(tmp_path / "plan.toml"), LOG)
-    assert list(plan.engines) == ["markov", "factorization", "deep"]
-    assert [method.name for method in plan.methods] == [
-        "long", "truncate", "ratio", "default", "reranker", "bold",
-    ]  # fmt: skip
-    assert len(plan.dates) == 26
+    (tmp_path / "plan.toml").write_text(*re.findall(r"```toml\n(.*?)```", guide, re.S))
+    settings = read_plan_file(tmp_path / "plan.toml")
+    for name in ("purchases", "products"):
+        assert str(tmp_path / f"{name}.parquet") in settings.values()
+    plan = make_plan(settings, LOG)
+    assert (str(plan.dates[1]), len(plan.dates)) == ("2026-01-12", 26)
+    assert (list(plan.engines), list(plan.baselines)) == (
+        ["markov", "factorization", "deep"], ["popularity", "repeat"],
+    )  # fmt: skip
+    assert plan.engines["deep"] == Markov(order=2)
+    names = ["long", "truncate", "ratio", "default", "reranker", "bold"]
+    assert [method.name for method in plan.methods] == names
+    bold = plan.methods[-1]
+    assert (bold.kind, bold.settings) == ("paper", {"unlisted": "never", "penalty": 0.3})
+    assert (plan.metrics, plan.windows, plan.training_windows) == (("ndcg",), 3, (7, 30, 91))
+
+
+def reranker(name: str, **settings: object) -> dict:
+    return {"methods": [name], "method": {name: settings}}
 
 
 BAD_PLANS = [
@@ -309,7 +270,7 @@ BAD_PLANS = [
     ({"engines": ["oracle"]}, "engine 'oracle'.*markov"),
     ({"methods": ["magic"]}, "method 'magic'.*long, truncate"),
     ({"metrics": ["recall"]}, "metrics='recall'.*acc, map, ndcg"),
-    ({"engine": {"category": {"level": "shelf"}}}, "level='shelf' of engine category.*aisle"),
+    ({"engine": {"category": {"level": "shelf"}}}, "engine category: level='shelf'.*aisle"),
     ({"engine": {"markov": {"ordr": 2}}}, "'ordr' of engine markov.*window_days"),
     ({"method": {"ratio": {"power": 2}}}, "'power' of method ratio.*gamma"),
     ({"method": {"m": {"kind": "default", "penalty": -1}}, "methods": ["m"]}, "penalty=-1"),
@@ -325,72 +286,45 @@ BAD_PLANS = [
     ({"engines": "markov"}, "engines='markov'"),
     ({"dates": ["tomorrow"]}, "dates='tomorrow'"),
     ({"engine": {"markov": 3}}, r"\[engine.markov\]"),
+    (reranker("mine", kind="reranker", penalty=1), "'penalty' of method mine.*widen, repeats"),
+    (reranker("mine", kind="reranker", widen="all"), "widen='all'.*any, listed, none"),
+    (reranker("reranker", widen="none"), r"\[method.reranker\].*another name"),
 ]
 
 
-@pytest.mark.parametrize(("settings", "message"), BAD_PLANS)
-def test_bad_plans_are_refused(settings, message):
-    given = {"dates": ["2026-03-02"], **settings}
-    with pytest.raises(SettingError, match=message):
-        make_plan({name: value for name, value in given.items() if value is not None}, LOG)
-
-
-def test_a_log_without_categories_has_no_category_engine():
+def test_bad_plans_are_refused(tmp_path):
+    for settings, message in BAD_PLANS:
+        given = {"dates": ["2026-03-02"], **settings}
+        with pytest.raises(SettingError, match=message):
+            make_plan({name: value for name, value in given.items() if value is not None}, LOG)
     plain = make_log(EVENTS)
-    plan = make_plan({"dates": ["2026-03-02"]}, plain)
-    assert list(plan.engines) == ["markov", "factorization"]
+    assert list(make_plan({"dates": ["2026-03-02"]}, plain).engines) == ["markov", "factorization"]
     with pytest.raises(SettingError, match="engine category"):
         make_plan({"dates": ["2026-03-02"], "engines": ["category"]}, plain)
-
-
-def test_a_bad_date_is_refused_before_anything_is_done(tmp_path):
-    settings = {**SETTINGS, "dates": ["2026-03-02", "2027-01-01"]}
-    with pytest.raises(DataError, match="as_of=2027-01-01"):
-        run_backtest(make_plan(settings, LOG), LOG, tmp_path)
+    late = make_plan({**SETTINGS, "dates": ["2026-03-02", "2027-01-01"]}, LOG)
+    with pytest.raises(DataError, match="as_of=2027-01-01"):  # before anything is done
+        run_backtest(late, LOG, tmp_path)
     assert list(tmp_path.iterdir()) == []
-
-
-def small_plan(**settings: object):
-    wanted = {"dates": ["2026-03-02"], "engines": ["popularity"], "methods": ["ratio"]}
-    return make_plan({**wanted, "metrics": ["ndcg"], "k": 5, "n_draws": 10, **settings}, LOG)
-
-
-def test_a_damaged_cell_runs_again_and_tables_of_an_earlier_plan_go(tmp_path):
-    run_backtest(small_plan(methods=["default"]), LOG, tmp_path)
-    assert (tmp_path / "biases.parquet").exists()
-    shutil.rmtree(tmp_path / CELLS)
-    first = run_backtest(small_plan(), LOG, tmp_path)
-    assert not (tmp_path / "biases.parquet").exists()
-    (cell,) = (tmp_path / CELLS).iterdir()
-    (cell / "results.parquet").write_bytes(b"PAR1")
-    steps: list[str] = []
-    again = run_backtest(small_plan(), LOG, tmp_path, steps.append)
-    assert not any("already done" in step for step in steps)
-    assert again.table("results").equals(first.table("results"))
 
 
 def test_names_of_engines_methods_and_metrics(tmp_path):
     names = ["a b", "a_b", "x" * 300]  # engines, also if their names differ in a sign only
     plan = small_plan(engines=names, engine={name: {"kind": "popularity"} for name in names})
     assert {row["engine"] for row in rows(run_backtest(plan, LOG, tmp_path))} == set(names)
-    twice = {"dates": ["2026-03-02"] * 2, "methods": ["ratio"] * 2, "metrics": ["ndcg"] * 2}
-    plan = small_plan(**twice)
+    plan = small_plan(dates=["2026-03-02"] * 2, methods=["ratio"] * 2, metrics=["ndcg"] * 2)
     assert len(plan.dates) == len(plan.metrics) == 1
     assert [method.name for method in plan.methods] == ["long", "ratio"]
 
 
 def test_no_list_counts_as_0_and_the_same_lists_lift_by_0(tmp_path):
-    settings = {"engines": ["markov"], "methods": ["truncate"], "method": {"truncate": {"days": 1}}}
-    plan = small_plan(**settings, engine={"markov": {"min_support": 5}})
-    found = run_backtest(plan, LOG, tmp_path)
-    (row,) = rows(found, method="truncate")
+    own = {"truncate": {"days": 1}, "idle": {"kind": "default", "max_bias": 0}}
+    given = {"engines": ["markov"], "engine": {"markov": {"min_support": 5}}}
+    plan = small_plan(**given, methods=["truncate"], method={"truncate": own["truncate"]})
+    (row,) = rows(run_backtest(plan, LOG, tmp_path), method="truncate")
     assert (row["value"], row["lift"]) == (0.0, -1.0)
-    plan = small_plan(methods=["idle"], method={"idle": {"kind": "default", "max_bias": 0}})
+    plan = small_plan(methods=["idle"], method={"idle": own["idle"]})
     (row,) = rows(run_backtest(plan, LOG, tmp_path), method="idle")
     assert row["lift"] == 0.0
-
-
-def test_a_failure_says_where(tmp_path):
     plan = small_plan(engines=["markov"], engine={"markov": {"min_support": 200}})
     with pytest.raises(DataError, match="2026-03-02, engine markov, method ratio: recs"):
         run_backtest(plan, LOG, tmp_path)
@@ -398,12 +332,10 @@ def test_a_failure_says_where(tmp_path):
 
 def without_day(log: Log, *days: date) -> Log:
     """Return a log in which some days have no events."""
-    events = log.events
+    times, kept = event_times(log), np.ones(log.events.num_rows, bool)
     for day in days:
-        window = Window.of(day, 1, log.tz)
-        begin, end = window.rows(event_times(replace(log, events=events)))
-        events = pa.concat_tables([events.slice(0, begin), events.slice(end)])
-    return replace(log, events=events)
+        kept[slice(*Window.of(day, 1, log.tz).rows(times))] = False
+    return replace(log, events=log.events.filter(pa.array(kept)))
 
 
 def test_holes_are_named_and_not_learned_from(tmp_path):
@@ -412,8 +344,7 @@ def test_holes_are_named_and_not_learned_from(tmp_path):
     plan = small_plan(methods=["default"], dates=["2026-03-02", "2026-02-18"])
     with pytest.warns(tt.TrimtabWarning) as warned:
         run_backtest(plan, log, tmp_path)
-    said = [str(w.message) for w in warned]
-    assert len(said) == 3
+    said = [str(own.message) for own in warned]
     assert re.fullmatch(
         r"2026-03-02: 2026-03-04, in the test, has 0 events; that weekday usually has \d+: a hole "
         r"in the log or a holiday",
@@ -421,15 +352,12 @@ def test_holes_are_named_and_not_learned_from(tmp_path):
     )
     assert "2026-03-02: 2026-02-28, in the recent window, has 0 events" in said[1]
     assert "2026-03-02: 2026-02-25, in an earlier window, which is left out, has 0" in said[2]
-    found = rows(Results.load(tmp_path), "holes")
-    assert [(row["date"], row["window"], row["day"], row["events"]) for row in found] == [
-        ("2026-03-02", "test", "2026-03-04", 0),
-        ("2026-03-02", "recent", "2026-02-28", 0),
-        ("2026-03-02", "earlier", "2026-02-25", 0),
-    ]
+    found = rows(Results.load(tmp_path), "holes", date="2026-03-02", events=0)
+    days = {"test": "2026-03-04", "recent": "2026-02-28", "earlier": "2026-02-25"}
+    assert {row["window"]: row["day"] for row in found} == days
+    assert len(found) == len(said) == len(rows(Results.load(tmp_path), "holes")) == 3
     assert all(row["usual"] > 50 for row in found)
-    split = split_log(log, "2026-03-02")
-    kept = earlier_windows(log, split, 3, 3)
+    kept = earlier_windows(log, split_log(log, "2026-03-02"), 3, 3)
     assert [str(own.first) for own in kept] == ["2026-02-21"]
 
 
@@ -446,17 +374,16 @@ def test_a_closed_weekday_is_not_a_hole(tmp_path):
     every_saturday = [date(2026, 1, 10) + timedelta(7 * week) for week in range(9)]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        closed = run_backtest(small_plan(), without_day(LOG, *every_saturday), tmp_path / "all")
-        every_other = run_backtest(
-            small_plan(), without_day(LOG, *every_saturday[::2]), tmp_path / "half"
-        )
-    assert rows(closed, "holes") == rows(every_other, "holes") == []
+        for days in (every_saturday, every_saturday[::2]):
+            found = run_backtest(small_plan(), without_day(LOG, *days), tmp_path / str(len(days)))
+            assert rows(found, "holes") == []
 
 
-def test_results_made_before_holes_were_looked_for_still_load(tmp_path):
+def test_results_of_earlier_versions_still_load(tmp_path):
+    """They have no table of holes, and tables that nothing shows any more."""
     run_backtest(small_plan(), LOG, tmp_path)
     header = json.loads((tmp_path / "about.json").read_text())
-    header["tables"].remove("holes")
+    header["tables"] = [*(name for name in header["tables"] if name != "holes"), "overlap"]
     del header["about"]["windows"]
     (tmp_path / "about.json").write_text(json.dumps(header))
     (tmp_path / "holes.parquet").unlink()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import reduce
 
 import numpy as np
 import pyarrow as pa
@@ -13,14 +14,12 @@ import trimtab as tt
 from habit_shop import N_ITEMS, habit_log
 from made_rerankers import make_reranker
 from trimtab.engines import Popularity
-from trimtab.errors import SettingError
-from trimtab.replay.backtest import run_backtest
-from trimtab.replay.judge import PARTS, find_gains
-from trimtab.replay.methods import RERANKER, Case, Method
+from trimtab.replay.judge import PARTS, find_gains, run_backtest
+from trimtab.replay.outcome import Case
 from trimtab.replay.plan import make_plan
 from trimtab.replay.results import Results
-from trimtab.replay.timeline import earlier_windows, split_log
-from trimtab.replay.windows import Window
+from trimtab.replay.rivals import RERANKER, Method
+from trimtab.replay.windows import Window, earlier_windows, split_log
 from trimtab.tables.log import Log
 
 LOG = habit_log()
@@ -43,23 +42,14 @@ def results(tmp_path_factory) -> Results:
     return run_backtest(make_plan(SETTINGS, LOG), LOG, tmp_path_factory.mktemp("backtest"))
 
 
-def make_case(log: Log, day: str = "2026-02-10") -> Case:
-    split = split_log(log, day)
+def make_case(log: Log) -> Case:
+    split = split_log(log, "2026-02-10")
     return Case(Popularity(), log, split, 20, 5, earlier_windows(log, split, 3, 3))
-
-
-@pytest.fixture(scope="module")
-def reranker() -> tt.Reranker:
-    return Method("reranker", RERANKER).learn(make_case(LOG), "ndcg")
 
 
 def rows(results: Results, name: str = "results", **wanted: object) -> list[dict]:
     found = results.table(name).to_pylist()
     return [row for row in found if all(row[key] == value for key, value in wanted.items())]
-
-
-def in_window(table: pa.Table, day: str) -> pa.Table:
-    return table.append_column("window", pa.array([day] * table.num_rows))
 
 
 def test_figures_equal_those_computed_step_by_step(results):
@@ -69,11 +59,10 @@ def test_figures_equal_those_computed_step_by_step(results):
         engine = Popularity().fit(window.history(LOG), datetime(2026, 2, day, tzinfo=UTC))
         own = window.events(LOG)
         lists = engine.recommend(None if day == 7 else own["user_id"], n=20)
-        recs.append(in_window(lists, f"2026-02-0{day}"))
-        recent.append(in_window(own, f"2026-02-0{day}"))
-    made = tt.RerankLearner(k=5).fit(
-        pa.concat_tables(recs), pa.concat_tables(recent), history=split.train
-    )
+        for tables, table in ((recs, lists), (recent, own)):
+            labels = pa.array([f"2026-02-0{day}"] * table.num_rows)
+            tables.append(table.append_column("window", labels))
+    made = tt.RerankLearner(k=5).fit(*map(pa.concat_tables, (recs, recent)), history=split.train)
     tonight = Popularity().fit(split.known, datetime(2026, 2, 10, tzinfo=UTC)).recommend(n=20)
     top = made.apply(tonight, 5, history=split.known, as_of="2026-02-10T00:00:00+00:00")
     key = {"date": "2026-02-10", "method": "reranker", "objective": "ndcg"}
@@ -88,11 +77,8 @@ def test_figures_equal_those_computed_step_by_step(results):
 def test_it_is_judged_for_every_objective_and_beats_the_bias(results):
     for day in SETTINGS["dates"]:
         for metric in SETTINGS["metrics"]:
-            found = {
-                row["method"]: row["lift"]
-                for row in rows(results, date=day, metric=metric)
-                if row["objective"] in ("", metric)
-            }
+            judged = rows(results, date=day, metric=metric)
+            found = {r["method"]: r["lift"] for r in judged if r["objective"] in ("", metric)}
             assert list(found) == ["long", "default", "reranker", "narrow"]
             assert found["reranker"] > found["narrow"] > found["default"]
     found = rows(results, "forecasts", date="2026-02-10")
@@ -109,24 +95,20 @@ def test_nothing_of_the_test_days_is_seen():
     items[known:] = (items[known:] + 7) % N_ITEMS
     column = LOG.events.column_names.index("item_id")
     other = replace(LOG, events=LOG.events.set_column(column, "item_id", pa.array(items)))
-    made, lists = [], []
-    for log in (LOG, other):
-        case = make_case(log)
-        made.append(Method("reranker", RERANKER).learn(case, "ndcg"))
-        lists.append(case.rank(made[-1]))
-    assert not make_case(other).split.test.equals(make_case(LOG).split.test)
-    assert made[0].coefficients().equals(made[1].coefficients())
-    assert lists[0].equals(lists[1])
+    one, two = map(make_case, (LOG, other))
+    made, again = (Method("reranker", RERANKER).learn(case, "ndcg") for case in (one, two))
+    assert not one.split.test.equals(two.split.test)
+    assert made.coefficients().equals(again.coefficients())
+    assert one.rank(made).equals(two.rank(again))
 
 
-def test_the_gain_of_each_part_is_found_by_leaving_it_out(results, reranker):
+def test_the_gain_of_each_part_is_found_by_leaving_it_out(results):
     case = make_case(LOG)
+    reranker = Method("reranker", RERANKER).learn(case, "ndcg")
     split, alone = case.split, tt.evaluate(case.lists, case.split.test, k=5)["ndcg"]
 
     def lift_of(*left_out: str) -> float:
-        made = reranker
-        for part in left_out:
-            made = made.without(part)
+        made = reduce(tt.Reranker.without, left_out, reranker)
         return tt.lift(tt.evaluate(case.rank(made), split.test, k=5)["ndcg"], alone)
 
     found = rows(results, "parts", date="2026-02-10", method="reranker", objective="ndcg")
@@ -134,29 +116,21 @@ def test_the_gain_of_each_part_is_found_by_leaving_it_out(results, reranker):
     used = [part in ("trend", "personal", *reranker.summary.sources) for part in PARTS]
     assert [row["used"] for row in found] == used
     assert "own" in reranker.summary.sources
-    listed = lift_of("own", "trending")
-    assert [row["gain"] for row in found] == pytest.approx(
-        [
-            lift_of("personal"),
-            listed - lift_of("personal"),
-            lift_of() - lift_of("trending"),
-            lift_of() - lift_of("own"),
-        ]
-    )
+    trend, listed, whole = lift_of("personal"), lift_of("own", "trending"), lift_of()
+    gains = [trend, listed - trend, whole - lift_of("trending"), whole - lift_of("own")]
+    assert [row["gain"] for row in found] == pytest.approx(gains)
     assert all(row["gain_low"] <= row["gain"] <= row["gain_high"] for row in found)
     (bias,) = rows(results, date="2026-02-10", method="default", objective="ndcg", metric="ndcg")
     assert found[0]["gain"] == pytest.approx(bias["lift"])
-
-
-def test_parts_that_are_not_used_gain_nothing(results):
-    for row in rows(results, "parts", method="narrow"):
+    for row in rows(results, "parts", method="narrow"):  # parts that are not used gain nothing
         if row["part"] in ("trending", "own"):
             assert (row["used"], row["gain"]) == (False, 0.0)
             assert (row["gain_low"], row["gain_high"]) == (0.0, 0.0)
-    key = {"date": "2026-02-05", "method": "narrow"}
-    gains = [row["gain"] for row in rows(results, "parts", **key, objective="acc")]
-    (whole,) = rows(results, **key, objective="acc", metric="acc")
-    assert sum(gains) == pytest.approx(whole["lift"])
+    key = {"date": "2026-02-05", "method": "narrow", "objective": "acc"}
+    (judged,) = rows(results, **key, metric="acc")
+    assert sum(row["gain"] for row in rows(results, "parts", **key)) == pytest.approx(
+        judged["lift"]
+    )
 
 
 def test_gains_are_differences_of_lifts():
@@ -167,17 +141,6 @@ def test_gains_are_differences_of_lifts():
     def judge(made: tt.Reranker) -> np.ndarray:
         return np.full(4, values[made.summary.sources] if made.learned else 0.15)
 
-    found = find_gains(reranker, judge, np.full(4, 0.1), 10, 0)
-    assert {own.part: round(own.gain.lift, 9) for own in found} == {
-        "trend": 0.5, "personal": 0.5, "trending": 1.0, "own": 1.5,
-    }  # fmt: skip
-
-
-def test_bad_settings_are_refused():
-    for settings, message in (
-        ({"mine": {"kind": "reranker", "penalty": 1}}, "'penalty' of method mine.*widen, repeats"),
-        ({"mine": {"kind": "reranker", "widen": "all"}}, "widen='all'.*any, listed, none"),
-        ({"reranker": {"widen": "none"}}, r"\[method.reranker\].*another name"),
-    ):
-        with pytest.raises(SettingError, match=message):
-            make_plan({"dates": ["2026-02-10"], "methods": [*settings], "method": settings}, LOG)
+    found = find_gains(reranker, judge, np.full(4, 0.1), 10)
+    gains = {part: round(gain.lift, 9) for part, (_, gain) in found.items()}
+    assert gains == {"trend": 0.5, "personal": 0.5, "trending": 1.0, "own": 1.5}

@@ -26,8 +26,7 @@ from trimtab.cli.options import (
 )
 from trimtab.cli.printing import console, progress_bar, say, say_page, say_weighted
 from trimtab.errors import DataError, SettingError, StoreError
-from trimtab.replay.dated_folder import open_lists
-from trimtab.replay.methods import KINDS
+from trimtab.replay.outcome import open_lists
 from trimtab.replay.plan import (
     ENGINES,
     EVERY,
@@ -39,6 +38,7 @@ from trimtab.replay.plan import (
     read_plan_file,
 )
 from trimtab.replay.results import INCOMPLETE, load_results
+from trimtab.replay.rivals import KINDS
 from trimtab.tables.columns import WEIGHT, ColumnMap
 from trimtab.tables.log import Log
 
@@ -63,7 +63,7 @@ def demo(
     ] = False,
 ) -> None:
     """Run the paper's experiments on a gift shop's year of sales."""
-    from trimtab.replay.backtest import run_backtest, total_steps
+    from trimtab.replay.judge import run_backtest, total_steps
     from trimtab.report import write_report
     from trimtab.report.console import print_summary
 
@@ -152,7 +152,7 @@ def backtest(
 
     An interrupted run leaves a page of what is finished, and resumes where it stopped.
     """
-    from trimtab.replay.backtest import run_backtest, total_steps
+    from trimtab.replay.judge import run_backtest, total_steps
     from trimtab.report.console import print_summary
 
     options = {

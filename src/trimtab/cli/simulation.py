@@ -33,7 +33,7 @@ from trimtab.cli.printing import progress_bar, say, say_page, say_weighted
 from trimtab.daily import Month, Simulation
 from trimtab.daily.simulated_month import PAGE, STORE, require_free
 from trimtab.errors import SettingError, StoreError
-from trimtab.replay.dated_folder import open_lists
+from trimtab.replay.outcome import open_lists
 from trimtab.replay.plan import ENGINES, make_engines, open_log
 from trimtab.replay.python_engines import is_engine_address
 from trimtab.replay.results import INCOMPLETE

@@ -22,9 +22,9 @@ from trimtab.errors import DataError, StoreError, TrimtabError, TrimtabWarning
 from trimtab.metrics.intervals import lift_intervals
 from trimtab.models.model import text_columns
 from trimtab.replay.dated_lists import DatedLists, find_lists
+from trimtab.replay.large_lists import read_lists
 from trimtab.replay.outcome import judge
 from trimtab.replay.shop import END, ShopData, read_shop_data
-from trimtab.replay.training import read_lists
 from trimtab.replay.windows import HOLE, Window, event_times, find_holes, rows_of_users
 from trimtab.store import Store, Version
 from trimtab.tables.columns import ITEM, SCORE, USER, WEIGHT, ColumnMap, GivenColumns

@@ -59,10 +59,9 @@ from trimtab.models.model import require_strength
 from trimtab.models.saved import RERANKER_FOLDER
 from trimtab.replay.dated_lists import DatedLists, find_lists
 from trimtab.replay.large_lists import some_lists, without_rows
-from trimtab.replay.leaked_lists import LeakedListsError
 from trimtab.replay.plan import WINDOWS
 from trimtab.replay.shop import ShopData, read_shop_data
-from trimtab.replay.training import Training, read_training
+from trimtab.replay.training import LeakedListsError, Training, read_training
 from trimtab.replay.windows import recent_windows
 from trimtab.store import Store, Version
 from trimtab.store.versions import LISTS, NAMES, TOP
@@ -267,7 +266,7 @@ class Refresh:
             lists.seen_until(lists.newest(data.as_of))  # raises at once if they cannot be read
         training, data = self._read_training(lists, data, served, room)
         start = served.start_for(self.learner) if self.warm else None
-        if not served.has_type_of(without_rows(training.recs), ID_TYPE in self.accept):
+        if not served.has_type_of(without_rows(training.newest), ID_TYPE in self.accept):
             start = None
         if UNKNOWN_ITEMS not in self.accept:
             require_known_items(lists, training, data)

@@ -32,8 +32,7 @@ from trimtab.engines import Engine
 from trimtab.errors import DataError, RefusedError, SettingError, TrimtabWarning
 from trimtab.learn import BiasLearner
 from trimtab.models import Model
-from trimtab.replay.dated_folder import DatedFolder
-from trimtab.replay.outcome import judge, rank_as_of
+from trimtab.replay.outcome import DatedFolder, judge, rank_as_of
 from trimtab.replay.python_engines import OwnEngine, describe_engine, make_lists
 from trimtab.replay.results import INCOMPLETE, Done, Pace
 from trimtab.replay.windows import Window, event_times, recent_windows

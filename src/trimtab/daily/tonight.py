@@ -17,10 +17,15 @@ from trimtab.models import LeftOut, Model, Ranked
 from trimtab.models.model import text_columns
 from trimtab.parquet import apply
 from trimtab.replay.dated_lists import DatedLists
-from trimtab.replay.large_lists import DayLists, LargeLists, some_lists, without_rows
+from trimtab.replay.large_lists import (
+    DayLists,
+    LargeLists,
+    read_lists,
+    some_lists,
+    without_rows,
+)
 from trimtab.replay.outcome import events_as_of, rank_as_of
 from trimtab.replay.shop import ShopData
-from trimtab.replay.training import read_lists
 from trimtab.tables.columns import ITEM, TIMESTAMP, USER, WEIGHT, ColumnMap, own_names
 from trimtab.tables.files import is_csv, match_id_types, read_table
 from trimtab.tables.times import day_start

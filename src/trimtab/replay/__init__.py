@@ -4,21 +4,13 @@
 `open_lists` opens one's own dated lists for it.
 """
 
-from trimtab.replay.backtest import run_backtest, total_steps
-from trimtab.replay.dated_folder import DatedFolder, open_lists
-from trimtab.replay.methods import Method
+from trimtab.replay.judge import run_backtest, total_steps
+from trimtab.replay.outcome import DatedFolder, open_lists
 from trimtab.replay.plan import Plan, make_plan, open_log, plan_lists, read_plan_file
 from trimtab.replay.python_engines import OwnEngine, PythonEngine
 from trimtab.replay.results import CellDone, Results, load_results
-from trimtab.replay.rivals import (
-    best_sellers,
-    decay,
-    distribution_difference,
-    popularity_ratio,
-    recent_popularity,
-    truncate,
-)
-from trimtab.replay.timeline import Split, rolling_dates, split_log
+from trimtab.replay.rivals import Method
+from trimtab.replay.windows import Split, rolling_dates, split_log
 
 __all__ = [
     "CellDone",
@@ -29,20 +21,14 @@ __all__ = [
     "PythonEngine",
     "Results",
     "Split",
-    "best_sellers",
-    "decay",
-    "distribution_difference",
     "load_results",
     "make_plan",
     "open_lists",
     "open_log",
     "plan_lists",
-    "popularity_ratio",
     "read_plan_file",
-    "recent_popularity",
     "rolling_dates",
     "run_backtest",
     "split_log",
     "total_steps",
-    "truncate",
 ]

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -23,7 +24,7 @@ from trimtab.errors import DataError, RefusedError, StoreError, warn
 from trimtab.replay.shop import are_csv, read_files
 from trimtab.tables.columns import TRAINED_UNTIL, ColumnMap, own_names
 from trimtab.tables.files import is_csv
-from trimtab.tables.places import Address, Place
+from trimtab.tables.places import Address, Place, cannot_read
 from trimtab.tables.times import (
     as_datetime,
     as_utc,
@@ -32,10 +33,10 @@ from trimtab.tables.times import (
     microseconds,
     require_zone,
 )
+from trimtab.tables.vocabulary import is_text
 
-_DATE = re.compile(
-    r"(?<!\d)(\d{4})-?(\d{2})-?(\d{2})(?:\d{2}|\d{4}|\d{6})?(?!\d)"
-)  # an hour may follow
+# A day, after which the time of day may follow.
+_DATE = re.compile(r"(?<!\d)(\d{4})-?(\d{2})-?(\d{2})(?:\d{2}|\d{4}|\d{6})?(?!\d)")
 _PASS_FOLDER = "pass the folder with one file per day"
 
 
@@ -76,11 +77,7 @@ class DatedLists:
         self.require_any(as_of)
         if as_of >= datetime.now(require_zone(self.tz)).date():
             return max(day for day in self.days if day <= as_of)
-        start = day_start(as_of, self.tz)
-        day = self.newest_before(start, as_of)
-        if day is None:
-            raise self.all_have_seen(start, "the day")
-        return day
+        return self.require_before(day_start(as_of, self.tz), as_of, "the day")
 
     def seen_until(self, day: date) -> int:
         """Return the instant up to which the engine behind a day's lists may have seen events.
@@ -148,32 +145,33 @@ class DatedLists:
                 f"at {_minute(instant)}; learn from lists made before the window"
             )
 
-    def all_have_seen(self, instant: int, what: str = "the window") -> RefusedError:
-        """Return the error for a window, or a day, that no lists were made before."""
-        return RefusedError(
-            f"all lists in {self.folder} ({self._range()}) may have seen {what}, which begins "
-            f"at {_minute(instant)}; keep the lists of earlier days, or add a column "
-            f"'{TRAINED_UNTIL}' to the lists"
-        )
+    def require_before(self, instant: int, as_of: date, what: str = "the window") -> date:
+        """Return the day that `newest_before` finds; refuse if all lists have seen what begins."""
+        day = self.newest_before(instant, as_of)
+        if day is None:
+            raise RefusedError(
+                f"all lists in {self.folder} ({self._range()}) may have seen {what}, which begins "
+                f"at {_minute(instant)}; keep the lists of earlier days, or add a column "
+                f"'{TRAINED_UNTIL}' to the lists"
+            )
+        return day
 
     def _range(self) -> str:
         return f"{min(self.days)} to {max(self.days)}, {len(self.days)} days"
 
     def first_days(self, last: date) -> Iterator[date]:
         """Yield the first day that each day's lists can be shown on, up to `last`, newest first."""
-        for day in reversed(self.days):
-            if day <= last:
-                first = max(day, _first_day_from(self.seen_until(day), self.tz))
-                if first <= last:
-                    yield first
+        for day in reversed([day for day in self.days if day <= last]):
+            first = max(day, local_day(self.seen_until(day) - 1, self.tz) + timedelta(1))
+            if first <= last:
+                yield first
 
     def describe(self, as_of: date | None = None) -> dict[str, Any]:
         """Return the folder, its days and a hash of its files, up to a day."""
         days = [day for day in self.days if as_of is None or day <= as_of]
         digest = hashlib.sha256()
-        for day in days:
-            for line in _identify(self.days[day]):
-                digest.update(line.encode())
+        for line in chain.from_iterable(_identify(self.days[day]) for day in days):
+            digest.update(line.encode())
         span = {"first": str(days[0]), "last": str(days[-1])} if days else {}
         files = digest.hexdigest()[:16]
         return {"kind": "lists", "folder": self.name, "days": len(days), **span, "files": files}
@@ -222,10 +220,8 @@ def _day_of(entry: Place) -> date | None:
 
 def _are_days(column: pa.ChunkedArray) -> bool:
     """Return whether a column gives whole days, not instants."""
-    if pa.types.is_date(column.type):
-        return True
-    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-        return False
+    if not is_text(column.type):
+        return bool(pa.types.is_date(column.type))
     return bool(pc.all(pc.equal(pc.utf8_length(column), len("2026-11-01"))).as_py())
 
 
@@ -233,28 +229,21 @@ def _minute(instant: int) -> str:
     return f"{as_datetime(instant):%Y-%m-%d %H:%M} UTC"
 
 
-def _first_day_from(instant: int, tz: str) -> date:
-    """Return the first day that begins at an instant or later."""
-    day = local_day(instant, tz)
-    return day if day_start(day, tz) >= instant else day + timedelta(1)
-
-
-def _identify(path: Place) -> Iterator[str]:
+def _identify(place: Place) -> Iterator[str]:
     """Yield the name, size and time of change of each file of a day's lists."""
-    if isinstance(path, Address):
-        yield from _identify_remote(path)
-        return
-    inside = sorted(path.rglob("*")) if path.is_dir() else [path]
-    for file in inside:
-        if file.is_file():
-            found = file.stat()
-            yield f"{file.relative_to(path.parent)} {found.st_size} {found.st_mtime_ns}\n"
+    from pyarrow.fs import FileSelector, LocalFileSystem
 
-
-def _identify_remote(folder: Address) -> Iterator[str]:
-    from pyarrow.fs import FileSelector
-
-    path, _ = folder.location
-    found = folder.look_up(FileSelector(path, recursive=True) if folder.is_dir() else [path])
-    files = [(info.path, info.size, info.mtime_ns or 0) for info in found if info.is_file]
-    yield from (f"{name} {size} {changed}\n" for name, size, changed in sorted(files))
+    system: Any = LocalFileSystem()
+    path = str(place)
+    if isinstance(place, Address):
+        path, system = place.location
+    try:
+        what = FileSelector(path, recursive=True) if place.is_dir() else [path]
+        found = [info for info in system.get_file_info(what) if info.is_file]
+    except (OSError, pa.ArrowException) as error:
+        if isinstance(place, Address):
+            raise cannot_read(place, error) from error
+        raise
+    for info in sorted(found, key=lambda info: info.path):
+        name = info.path.removeprefix(path.removesuffix(place.name))
+        yield f"{name} {info.size} {info.mtime_ns or 0}\n"

@@ -1,16 +1,25 @@
-"""One cell of a backtest: an engine at a date with every method, as rows of `Results`."""
+"""Backtests: dates x engines x methods x metrics, judged by the days after each date.
+
+Each (date, engine) is one cell, saved when it is done, so an interrupted run continues with the
+next cell. Cells are merged at the end.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import time
 from collections import defaultdict
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import reduce
-from itertools import combinations
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import date
+from functools import cached_property, reduce
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from trimtab.arrays import Floats
 from trimtab.errors import DataError, TrimtabError, warn
@@ -19,92 +28,247 @@ from trimtab.metrics.intervals import Interval, lift_intervals
 from trimtab.metrics.per_user import coverage, kl_divergence, lift
 from trimtab.models import ItemBias, Model, Reranker
 from trimtab.models.widening import SOURCES
-from trimtab.replay.dated_folder import DatedFolder
-from trimtab.replay.item_sales import WeeklySales
-from trimtab.replay.leaked_lists import LeakedListsError
-from trimtab.replay.methods import Case, DatedCase, ListMaker, Method
-from trimtab.replay.outcome import judge
-from trimtab.replay.plan import Plan
-from trimtab.replay.results import LEVEL, SCHEMAS, Results
-from trimtab.replay.timeline import Split, earlier_windows
+from trimtab.replay import results as stored
+from trimtab.replay.outcome import Case, DatedCase, DatedFolder, judge
+from trimtab.replay.plan import ListMaker, Plan
+from trimtab.replay.python_engines import describe_engine
+from trimtab.replay.results import LEVEL, Done, Pace, Results
+from trimtab.replay.rivals import Method, trained_engine
+from trimtab.replay.training import LeakedListsError
+from trimtab.replay.windows import (
+    HOLE,
+    Split,
+    Window,
+    earlier_windows,
+    find_holes,
+    log_days,
+    recent_windows,
+    split_log,
+)
+from trimtab.tables.columns import ITEM, NAME, TIMESTAMP, USER, WEIGHT
+from trimtab.tables.files import require_writable_folder
 from trimtab.tables.log import Log
+from trimtab.tables.times import DAY
 
 Step = Callable[[str], None]
+TREND, PERSONAL = "trend", "personal"
+PARTS = (TREND, PERSONAL, *SOURCES)
 _ALL_DAYS = 0  # in the table `windows`: an engine trained on all events
+_WEEK = 7 * DAY
+_N_SELLERS = 10
+_SEED = 0  # of bootstraps
 
 
-@dataclass(frozen=True)
+def run_backtest(
+    plan: Plan,
+    log: Log,
+    folder: Path,
+    step: Step = lambda text: None,
+    done: Done = lambda cell: None,
+) -> Results:
+    """Run every cell that is not finished, save the merged results in a folder and return them.
+
+    If the run is interrupted, `load_results` returns what is finished.
+
+    Args:
+        plan: what to compare.
+        log: log to split by date.
+        folder: folder for the results; cells finished by an earlier run are read from it.
+        step: called with a short text before each step; see `total_steps`.
+        done: called after each cell, with an estimate of the time left.
+    """
+    require_writable_folder(folder)
+    splits = [split_log(log, day, plan.recent_days, plan.test_days) for day in plan.dates]
+    holes = [row for split in splits for row in _find_holes_around(plan, log, split)]
+    makers, about, log_hash = {**plan.engines, **plan.baselines}, _about(plan, log), _hash_log(log)
+    pairs = [(split, name) for split in splits for name in makers]
+    keys = [_key(plan, split.as_of, name, makers[name], log_hash) for split, name in pairs]
+    stored.note_run(folder, about, keys, holes)
+    pace = Pace([name for _, name in pairs], [stored.is_stored(folder, key) for key in keys])
+    cells = []
+    for (split, name), key in zip(pairs, keys, strict=True):
+        cell, seconds = Cell(plan, log, split, name, makers[name], step), None
+        found = stored.load_cell(folder, key)
+        if found is not None:
+            cell.skip()
+        else:
+            began = time.monotonic()
+            found = _run_cell(cell, folder / stored.CELLS / key)
+            seconds = time.monotonic() - began
+        cells += [] if found is None else [found]
+        done(pace.finish(cell.title, seconds))
+    if not cells:
+        raise DataError(
+            "no date can be judged: all lists seem to have seen what comes after them; make lists "
+            "of days in the past from the events before these days only"
+        )
+    of_log = Results.of(about, {"sellers": rank_sellers(log), "holes": holes})
+    made = Results(about, {**stored.merge_cells(cells), **of_log.tables})
+    made.save(folder)
+    (folder / stored.NOTE).unlink(missing_ok=True)
+    return made
+
+
+def _run_cell(cell: Cell, folder: Path) -> Results | None:
+    """Run a cell and save it; None, and a warning, if its lists have seen what judges them."""
+    try:
+        found = cell.run()
+    except LeakedListsError as error:
+        warn(f"{cell.split.as_of} is left out: {error}")
+        return None
+    found.save(folder)
+    return found
+
+
+def total_steps(plan: Plan) -> int:
+    """Return how often `run_backtest` calls `step`."""
+    makers = {**plan.engines, **plan.baselines}
+    return len(plan.dates) * sum(_count_steps(plan, name) for name in makers)
+
+
+def _count_steps(plan: Plan, name: str) -> int:
+    """Return how often a cell calls `step`; a baseline is judged without other methods."""
+    if name not in plan.engines:
+        return 1
+    n_fits = sum(len(plan.metrics) if method.learns else 1 for method in plan.methods)
+    return n_fits + len(plan.training_windows)
+
+
+def _find_holes_around(plan: Plan, log: Log, split: Split) -> list[dict[str, Any]]:
+    """Return the days with far fewer events than usual around a date, and warn of each.
+
+    Windows to learn from are looked at with the events before the date, as in the daily job; the
+    test with the whole log, except its last day, which may not be complete.
+    """
+    day, rows = str(split.as_of), []
+    recent, *earlier = recent_windows(log, split.as_of, plan.recent_days, plan.windows)
+    looked_at = [(stored.TEST, split.test_window), (stored.RECENT, recent)]
+    for kind, window in [*looked_at, *((stored.EARLIER, own) for own in earlier)]:
+        until = log_days(log)[1] if kind == stored.TEST else split.as_of
+        for hole in find_holes(log, window, until):
+            where = stored.HOLE_WINDOWS[kind]
+            counts = f"{hole.events} events; that weekday usually has {hole.usual}"
+            warn(f"{day}: {hole.day}, in {where}, has {counts}: {HOLE}")
+            found = {"day": str(hole.day), "events": hole.events, "usual": hole.usual}
+            rows.append({"date": day, "window": kind, **found})
+    return rows
+
+
+def _about(plan: Plan, log: Log) -> dict[str, Any]:
+    """Return the facts that the page shows."""
+    from trimtab.version import __version__
+
+    first, last = log_days(log)
+    names = ("k", "recent_days", "windows", "test_days", "n_draws")
+    return {
+        "log": log.name, "tz": log.tz, "n_events": log.events.num_rows,
+        "n_users": log.count(USER), "n_items": log.count(ITEM),
+        "first_day": str(first), "last_day": str(last),
+        **{name: getattr(plan, name) for name in names},
+        **({} if plan.is_of_lists else {"n_listed": plan.n_listed}),
+        **({"weighted": True} if WEIGHT in log.events.column_names else {}),
+        "engines": {name: _describe(maker) for name, maker in plan.engines.items()},
+        "methods": {m.name: {"kind": m.kind, **m.settings} for m in plan.methods},
+        "version": __version__,
+    }  # fmt: skip
+
+
+def _describe(maker: ListMaker, day: date | None = None) -> dict[str, Any]:
+    """Return what lists depend on, besides the events; of dated lists those up to a day."""
+    return maker.describe(day) if isinstance(maker, DatedFolder) else describe_engine(maker)
+
+
+def _key(plan: Plan, day: date, name: str, maker: ListMaker, log_hash: str) -> str:
+    """Return a folder name that changes with everything the cell's results depend on."""
+    from trimtab.version import __version__
+
+    numbers = {name: value for name, value in vars(plan).items() if isinstance(value, int)}
+    methods = [[m.name, m.kind, dict(m.settings)] for m in plan.methods]
+    told = [
+        __version__, log_hash, name, _describe(maker, day), name in plan.engines, methods,
+        plan.metrics, plan.training_windows, numbers,
+    ]  # fmt: skip
+    digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+    safe = "".join(c if c.isalnum() else "_" for c in name)
+    return f"{day}-{safe[:40]}-{digest[:12]}"
+
+
+def _hash_log(log: Log) -> str:
+    """Return a hash of the events and the catalogue."""
+    digest = hashlib.sha256(log.tz.encode())
+    for table in (log.events, log.items):
+        digest.update(str(table.schema).encode())
+        for batch in table.combine_chunks().to_batches():
+            digest.update(batch.serialize())
+    return digest.hexdigest()
+
+
+@dataclass
 class Cell:
-    """One engine at one date; a baseline is judged without other methods."""
+    """One engine at one date with every method, as rows of `Results`."""
 
     plan: Plan
     log: Log
     split: Split
     name: str
-    engine: ListMaker
+    maker: ListMaker
+    call_step: Step
+    _evaluated: dict[tuple[str, str], UnitEvaluation] = field(default_factory=dict)
+    _rows: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
 
     @property
-    def is_baseline(self) -> bool:
-        """Whether it is judged without other methods."""
-        return self.name not in self.plan.engines
-
-    def __str__(self) -> str:
+    def title(self) -> str:
+        """Date and engine."""
         return f"{self.split.as_of} {self.name}"
 
-    def count_steps(self) -> int:
-        """Return how often `run` calls `step`."""
-        return count_steps(self.plan, self.is_baseline)
+    def skip(self) -> None:
+        """Report the steps of a cell that an earlier run has finished."""
+        for _ in range(_count_steps(self.plan, self.name)):
+            self._step("already done")
 
-    def run(self, step: Step) -> Results:
+    @cached_property
+    def _case(self) -> Case:
+        plan, log, split = self.plan, self.log, self.split
+        earlier = earlier_windows(log, split, plan.recent_days, plan.windows)
+        make = DatedCase if isinstance(self.maker, DatedFolder) else Case
+        return make(self.maker, log, split, plan.n_listed, plan.k, earlier)
+
+    @cached_property
+    def _sales(self) -> _SalesAround:
+        return _SalesAround(self.log, self.split)
+
+    def run(self) -> Results:
         """Return all tables.
 
         Raises:
             LeakedListsError: the lists of this date seem to have seen what they are learned from,
                 or judged by.
         """
-        run = _CellRun(self, step)
-        for method in self.plan.methods[:1] if self.is_baseline else self.plan.methods:
+        is_baseline = self.name not in self.plan.engines
+        for method in self.plan.methods[:1] if is_baseline else self.plan.methods:
             try:
-                run.run_method(method)
+                self._run_method(method)
             except LeakedListsError:
                 raise
             except TrimtabError as error:
                 where = f"{self.split.as_of}, engine {self.name}, method {method.name}"
                 raise DataError(f"{where}: {error}") from error
-        run.add_comparisons()
-        if not self.is_baseline and self.plan.training_windows:
-            run.run_training_windows()
-        return run.results()
-
-
-def count_steps(plan: Plan, is_baseline: bool) -> int:
-    """Return how often a cell calls `step`."""
-    if is_baseline:
-        return 1
-    n_fits = sum(len(plan.metrics) if method.learns else 1 for method in plan.methods)
-    return n_fits + len(plan.training_windows)
-
-
-class _CellRun:
-    """Runs methods one after the other and collects the rows of the results."""
-
-    def __init__(self, cell: Cell, step: Step) -> None:
-        plan, log, split = cell.plan, cell.log, cell.split
-        self._cell, self._plan, self._split = cell, plan, split
-        earlier = earlier_windows(log, split, plan.recent_days, plan.windows)
-        make = DatedCase if isinstance(cell.engine, DatedFolder) else Case
-        self._case = make(cell.engine, log, split, plan.n_listed, plan.k, earlier)
-        self._sales = WeeklySales(log, split)
-        self._key = {"date": str(split.as_of), "engine": cell.name}
-        self._call_step = step
-        self._evaluated: dict[tuple[str, str], UnitEvaluation] = {}
-        self._biases: dict[tuple[str, str], ItemBias] = {}
-        self._rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        self._add_results()
+        if not is_baseline and self.plan.training_windows:
+            self._run_training_windows()
+        return Results.of({}, self._rows)
 
     def _step(self, text: str) -> None:
-        self._call_step(f"{self._cell}: {text}")
+        self.call_step(f"{self.title}: {text}")
 
-    def run_method(self, method: Method) -> None:
+    def _add(self, table: str, **values: Any) -> None:
+        key = {"date": str(self.split.as_of), "engine": self.name}
+        self._rows[table].append({**key, **values})
+
+    def _evaluate(self, lists: Any) -> UnitEvaluation:
+        return judge(lists, self.split.test, self.plan.k)
+
+    def _run_method(self, method: Method) -> None:
         """Evaluate one method, once per metric if it learns."""
         if not method.learns:
             self._step(method.name)
@@ -112,155 +276,97 @@ class _CellRun:
             return
         reason = method.reason_to_skip(self._case)
         if reason is not None:
-            where = f"{self._key['date']}, engine {self._key['engine']}"
+            where = f"{self.split.as_of}, engine {self.name}"
             warn(f"{where}: {method.name} is skipped: {reason}")
-        for metric in self._plan.metrics:
+        for metric in self.plan.metrics:
             self._step(f"{method.name}, for {metric.upper()}")
             if reason is not None:
                 continue
             model = method.learn(self._case, metric)
             self._evaluated[method.name, metric] = self._evaluate(self._case.rank(model))
-            key = {**self._key, "method": method.name, "objective": metric}
-            self._rows["forecasts"].append({**key, **model.forecast._asdict()})
+            key = {"method": method.name, "objective": metric}
+            self._add("forecasts", **key, **model.forecast._asdict())
             if model.needs_events:
                 self._add_parts(key, metric, model)
             else:
-                self._biases[method.name, metric] = model.item_bias
+                self._add_biases(key, model.item_bias)
 
-    def add_comparisons(self) -> None:
-        """Add rows that compare each method with the engine alone."""
-        self._add_results()
-        for (method, objective), evaluation in self._evaluated.items():
-            key = {**self._key, "method": method, "objective": objective}
-            self._add_item_distribution(key, evaluation)
-        for (method, objective), bias in self._biases.items():
-            self._add_biases({**self._key, "method": method, "objective": objective}, bias)
-        self._add_overlap()
-
-    def run_training_windows(self) -> None:
-        """Evaluate the engine trained on each training window, and on all events."""
-        evaluated, engine = {}, self._case.trained()
-        for days in sorted(self._plan.training_windows):
-            self._step(f"trained on {days:g} days")
-            try:
-                lists = self._case.lists_of(replace(engine, window_days=days))
-                evaluated[days] = self._evaluate(lists)
-            except DataError:  # no sales in such a short window
-                continue
-        whole = self._case.lists
-        if engine.window_days is not None:
-            whole = self._case.lists_of(replace(engine, window_days=None))
-        evaluated[_ALL_DAYS] = self._evaluate(whole)
-        means = {days: found.means() for days, found in evaluated.items()}
-        shortest = means.get(min(self._plan.training_windows), {})
-        for days, figures in means.items():
-            for metric in self._plan.metrics:
-                value, base = figures[metric], shortest.get(metric, np.nan)
-                row = {"days": days, "metric": metric, "value": value}
-                row["relative"] = lift(value, base) + 1
-                self._rows["windows"].append({**self._key, **row})
-
-    def results(self) -> Results:
-        """Return all collected rows."""
-        tables = {
-            name: pa.Table.from_pylist(rows, schema=SCHEMAS[name])
-            for name, rows in self._rows.items()
-        }
-        return Results({}, tables)
-
-    def _evaluate(self, lists: Any) -> UnitEvaluation:
-        return judge(lists, self._split.test, self._plan.k)
-
-    def _buyer_metrics(self, evaluation: UnitEvaluation) -> Floats:
-        """Return one row per buyer of the test, one column per metric."""
-        return np.stack([evaluation.weighted_buyers(each) for each in self._plan.metrics], axis=1)
-
-    def _add_results(self) -> None:
-        values = [self._buyer_metrics(evaluation) for evaluation in self._evaluated.values()]
-        base = values[0]
-        seed = self._plan.seed
-        together, alone = np.concatenate(values, axis=1), np.tile(base, len(values))
-        found = lift_intervals(together, alone, self._plan.n_draws, seed, LEVEL)
-        keys = [(key, metric) for key in self._evaluated for metric in self._plan.metrics]
-        figures = [evaluation.means() for evaluation in self._evaluated.values()]
-        means = [own[metric] for own in figures for metric in self._plan.metrics]
-        baselines = means[: len(self._plan.metrics)] * len(values)
-        for ((method, objective), metric), interval, value, baseline in zip(
-            keys, found, means, baselines, strict=True
-        ):
-            self._rows["results"].append(
-                {
-                    **self._key, "method": method, "objective": objective, "metric": metric,
-                    "value": value, "baseline": baseline,
-                    "lift": interval.lift,
-                    "lift_low": interval.low, "lift_high": interval.high,
-                    "n_users": len(base),
-                }
-            )  # fmt: skip
-
-    def _add_parts(self, key: dict[str, str], metric: str, model: Any) -> None:
+    def _add_parts(self, key: Mapping[str, str], metric: str, model: Any) -> None:
         """Add what each part gains in the metric that was learned for."""
 
         def judge_parts(other: Model) -> Floats:
             return self._evaluate(self._case.rank(other)).weighted_buyers(metric)
 
         alone = next(iter(self._evaluated.values())).weighted_buyers(metric)
-        for part, used, gain in find_gains(
-            model, judge_parts, alone, self._plan.n_draws, self._plan.seed
-        ):
+        found = find_gains(model, judge_parts, alone, self.plan.n_draws)
+        for part, (used, gain) in found.items():
             figures = {"gain": gain.lift, "gain_low": gain.low, "gain_high": gain.high}
-            self._rows["parts"].append({**key, "part": part, "used": used, **figures})
+            self._add("parts", **key, part=part, used=used, **figures)
 
-    def _add_item_distribution(self, key: dict[str, str], evaluation: UnitEvaluation) -> None:
-        shown = evaluation.shown
-        bought = evaluation.bought.items
-        for size, covered in coverage(shown, bought, evaluation.n_items).items():
-            self._rows["coverage"].append({**key, "size": size, "covered": covered})
-        kl = kl_divergence(bought, shown, evaluation.n_items)
-        self._rows["divergence"].append({**key, "kl": kl})
-
-    def _add_biases(self, key: dict[str, str], bias: ItemBias) -> None:
+    def _add_biases(self, key: Mapping[str, str], bias: ItemBias) -> None:
+        self._rows["biases"] += []  # the table is there without rows, too
         moved = np.flatnonzero(bias.at_work)
-        counts = {"n_biases": len(moved), "n_excluded": int(bias.excluded.sum())}
-        self._rows["fits"].append({**key, **counts})
-        self._rows["biases"] += [
-            {**key, "bias": float(bias.bias[place]), **sales}
-            for place, sales in zip(moved, self._sales.rows(bias.item_ids, moved), strict=True)
+        item_ids = pa.array(bias.item_ids).take(pa.array(moved)).to_pylist()
+        for item_id, value in zip(item_ids, bias.bias[moved].tolist(), strict=True):
+            self._add("biases", **key, bias=value, **self._sales.of(item_id))
+
+    def _add_results(self) -> None:
+        """Add the lift of each method over the engine alone, and how far it shows what sells."""
+        metrics, every = self.plan.metrics, self._evaluated
+        values = [
+            np.stack([own.weighted_buyers(metric) for metric in metrics], axis=1)
+            for own in every.values()
         ]
+        alone, together = np.tile(values[0], len(values)), np.concatenate(values, axis=1)
+        lifts = iter(lift_intervals(together, alone, self.plan.n_draws, _SEED, LEVEL))
+        baseline = next(iter(every.values())).means()
+        for (method, objective), found in every.items():
+            key, means = {"method": method, "objective": objective}, found.means()
+            for metric, own in zip(metrics, lifts, strict=False):
+                self._add(
+                    "results", **key, metric=metric, value=means[metric], baseline=baseline[metric],
+                    lift=own.lift, lift_low=own.low, lift_high=own.high, n_users=len(alone),
+                )  # fmt: skip
+            bought = found.bought.items
+            for size, covered in coverage(found.shown, bought, found.n_items).items():
+                self._add("coverage", **key, size=size, covered=covered)
+            self._add("divergence", **key, kl=kl_divergence(bought, found.shown, found.n_items))
 
-    def _add_overlap(self) -> None:
-        for method in dict.fromkeys(name for name, _ in self._biases):
-            for first, second in combinations(self._plan.metrics, 2):
-                one, two = (self._biases[method, m].at_work for m in (first, second))
-                either = np.count_nonzero(one | two)
-                share = np.count_nonzero(one & two) / either if either else None
-                pair = {"method": method, "first": first, "second": second, "share": share}
-                self._rows["overlap"].append({**self._key, **pair})
+    def _run_training_windows(self) -> None:
+        """Evaluate the engine trained on each training window, and on all events."""
+        means, engine = {}, trained_engine(self._case)
+        for days in sorted(self.plan.training_windows):
+            self._step(f"trained on {days:g} days")
+            try:
+                lists = self._case.lists_of(replace(engine, window_days=days))
+                means[days] = self._evaluate(lists).means()
+            except DataError:  # no sales in such a short window
+                continue
+        whole = self._case.lists
+        if engine.window_days is not None:
+            whole = self._case.lists_of(replace(engine, window_days=None))
+        means[_ALL_DAYS] = self._evaluate(whole).means()
+        shortest = means.get(min(self.plan.training_windows), {})
+        for days, figures in means.items():
+            for metric in self.plan.metrics:
+                value = figures[metric]
+                relative = lift(value, shortest.get(metric, np.nan)) + 1
+                self._add("windows", days=days, metric=metric, value=value, relative=relative)
 
 
-TREND, PERSONAL = "trend", "personal"
-PARTS = (TREND, PERSONAL, *SOURCES)
-
-
-class PartGain(NamedTuple):
-    """What a part adds to the lift over the engine alone."""
-
-    part: str
-    used: bool  # whether the reranker has learned it
-    gain: Interval
+# Parts of a Reranker ----------------------------------------------------------------------------
 
 
 def find_gains(
-    reranker: Reranker, judge: Callable[[Reranker], Floats], alone: Floats, n_draws: int, seed: int
-) -> list[PartGain]:
-    """Return what each of `PARTS` gains.
+    reranker: Reranker, judge: Callable[[Reranker], Floats], alone: Floats, n_draws: int
+) -> dict[str, tuple[bool, Interval]]:
+    """Return of each of `PARTS` whether the reranker uses it, and what it adds to the lift.
 
     Args:
         reranker: the whole.
         judge: returns the metric of every buyer with the lists of a reranker.
         alone: the same buyers' metric with the engine alone.
         n_draws: bootstrap samples.
-        seed: random seed of the bootstrap.
     """
     sources = reranker.summary.sources
     whole, trend = judge(reranker), judge(reranker.without(PERSONAL))
@@ -270,10 +376,68 @@ def find_gains(
         pairs[name] = (judge(reranker.without(name)) if name in sources else whole, whole)
     changed = np.stack([alone + (after - before) for before, after in pairs.values()], axis=1)
     base = np.tile(alone[:, None], len(pairs))
-    used = {TREND: bool(reranker.bias.bias.any()), PERSONAL: bool(reranker.learned)}
-    return [
-        PartGain(part, used.get(part, part in sources), gain)
-        for part, gain in zip(
-            pairs, lift_intervals(changed, base, n_draws, seed, LEVEL), strict=True
-        )
+    used = [
+        bool(reranker.bias.bias.any()),
+        bool(reranker.learned),
+        *(n in sources for n in SOURCES),
     ]
+    gains = lift_intervals(changed, base, n_draws, _SEED, LEVEL)
+    return dict(zip(PARTS, zip(used, gains, strict=True), strict=True))
+
+
+# Sales of items, as numbers of distinct buyers --------------------------------------------------
+
+
+class _SalesAround:
+    """Buyers per week of each item: in the week before the window, in the window, in the test."""
+
+    def __init__(self, log: Log, split: Split) -> None:
+        before = Window(split.as_of, split.window.start - _WEEK, split.window.start)
+        self._windows = {"before": before, "recent": split.window, "after": split.test_window}
+        self._buyers = {
+            name: _to_dict(_count_buyers(window.events(log), ITEM), ITEM, "buyers")
+            for name, window in self._windows.items()
+        }
+        self._names = _to_dict(log.items, ITEM, NAME)
+
+    def of(self, item_id: Any) -> dict[str, Any]:
+        """Return id, name and sales of an item; those of an item without sales are 0."""
+        sales = {
+            f"sales_{name}": self._buyers[name].get(item_id, 0) * (_WEEK / (own.stop - own.start))
+            for name, own in self._windows.items()
+        }
+        return {"item_id": str(item_id), "name": self._names.get(item_id, str(item_id)), **sales}
+
+
+def _count_buyers(events: pa.Table, *keys: str) -> pa.Table:
+    """Return the number of distinct users as `buyers`, by item or by other keys."""
+    counted = events.group_by(list(keys)).aggregate([(USER, "count_distinct")])
+    return counted.select([*keys, f"{USER}_count_distinct"]).rename_columns([*keys, "buyers"])
+
+
+def _to_dict(table: pa.Table, key: str, value: str) -> dict[Any, Any]:
+    return dict(zip(table[key].to_pylist(), table[value].to_pylist(), strict=True))
+
+
+def rank_sellers(log: Log) -> list[dict[str, Any]]:
+    """Return the items with the most buyers over all months, and their rank in each month.
+
+    A user counts once per item and month. Ranks are among all items, from 1; ties go to the smaller
+    id. An item has no row for a month without buyers.
+    """
+    zoned = log.events[TIMESTAMP].cast(pa.timestamp("us", tz=log.tz))
+    months = pc.strftime(pc.local_timestamp(zoned), format="%Y-%m")
+    buyers = _count_buyers(log.events.append_column("month", months), "month", ITEM)
+    order = [("buyers", "descending"), (ITEM, "ascending")]
+    summed = buyers.group_by(ITEM).aggregate([("buyers", "sum")])
+    summed = summed.rename_columns([ITEM, "buyers"]).sort_by(order)
+    names, rows = _to_dict(log.items, ITEM, NAME), []
+    for month in sorted(buyers["month"].unique().to_pylist()):
+        own = buyers.filter(pc.equal(buyers["month"], month)).sort_by(order)
+        ranks = {item: rank for rank, item in enumerate(own[ITEM].to_pylist(), 1)}
+        for item in summed[ITEM][:_N_SELLERS].to_pylist():
+            if rank := ranks.get(item):
+                sold = own["buyers"][rank - 1].as_py()
+                row = {"month": month, "item_id": str(item), "name": names[item]}
+                rows.append({**row, "rank": rank, "buyers": sold})
+    return rows

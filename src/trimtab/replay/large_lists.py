@@ -1,27 +1,29 @@
-"""A day's lists that are too large for memory: they stay in their files."""
+"""The lists of some days, read; those that are too large for memory stay in their files."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trimtab.parts.files import open_files, write_parts
+from trimtab.errors import DataError
+from trimtab.parts.files import write_parts
 from trimtab.replay.dated_lists import DatedLists
-from trimtab.replay.windows import rows_of_users
-from trimtab.tables.columns import ITEM, SCORE, USER
+from trimtab.replay.shop import ShopData
+from trimtab.replay.windows import Window, rows_of_users
+from trimtab.tables.columns import ITEM, SCORE, USER, Table, own_names, require_numbers
+from trimtab.tables.files import match_id_types
 from trimtab.tables.rows import ParquetRows
 from trimtab.tables.vocabulary import is_text, plain_type
 
 LARGE = 20_000_000  # rows: about 500 MB in memory
 LIST_COLUMNS = (USER, ITEM, SCORE)
 _MOST_CHECKED = 100_000  # users whose lists are looked at
-_ROWS_LOOKED_AT, _PARTS_LOOKED_AT = 1_000_000, 5
 
 
 @dataclass(frozen=True)
@@ -41,15 +43,11 @@ class LargeLists:
     @property
     def empty(self) -> pa.Table:
         """The lists without rows."""
-        return self._finish(self.rows.plain_schema.empty_table())
-
-    def _finish(self, batch: pa.Table) -> pa.Table:
-        return widen_lists(self.rows.finish(batch))
+        return _widen_lists(self.rows.finish(self.rows.plain_schema.empty_table()))
 
     def keep_users(self, users: Any, path: Path) -> LargeLists:
         """Return the lists of some users, written to a file of their own."""
         with write_parts(path) as kept:
-            kept.add(self.empty)
             for batch in self._of_users(users):
                 kept.add(batch)
         return LargeLists(ParquetRows(path, LIST_COLUMNS))
@@ -57,14 +55,14 @@ class LargeLists:
     def of_some(self, users: Any) -> pa.Table:
         """Return the lists of some users: of all that are given, or of an even sample of them."""
         step = 1 + len(users) // _MOST_CHECKED
-        some = users.take(pc.sort_indices(users))[::step]
-        return pa.concat_tables([self.empty, *self._of_users(some)])
+        return pa.concat_tables(self._of_users(users.take(pc.sort_indices(users))[::step]))
 
-    def _of_users(self, users: Any) -> Any:
-        """The rows of some users, batch by batch; all if ids are of different types."""
+    def _of_users(self, users: Any) -> Iterator[pa.Table]:
+        """No rows, then the rows of some users, in batches; all if ids are of different types."""
+        yield self.empty
         wanted = pa.table({USER: users})
         for batch in self.rows.batches():
-            yield rows_of_users(self._finish(batch), wanted)
+            yield rows_of_users(_widen_lists(self.rows.finish(batch)), wanted)
 
     def count_items(self) -> pa.Table:
         """Return how often each item is listed: item_id, count."""
@@ -78,40 +76,25 @@ class LargeLists:
 DayLists = Any  # pa.Table | LargeLists
 
 
-class StackedLists(NamedTuple):
-    """Lists of several windows, newest first, of which at least one is large."""
-
-    lists: Sequence[DayLists]
-    windows: Sequence[str] | None  # their labels; None if there is only one
-
-
-def without_rows(lists: DayLists | StackedLists) -> pa.Table:
+def without_rows(lists: DayLists) -> pa.Table:
     """Return the lists, or a table without rows and with the same columns if they are large."""
-    if isinstance(lists, StackedLists):
-        return without_rows(lists.lists[0])
     return lists.empty if isinstance(lists, LargeLists) else lists
 
 
-def distinct_items(lists: DayLists | StackedLists) -> pa.ChunkedArray:
-    """Return the items on lists, each once."""
-    if isinstance(lists, StackedLists):
-        found = [distinct_items(own).combine_chunks() for own in lists.lists]
-        return pa.chunked_array([pc.unique(pa.chunked_array(found))])
-    if isinstance(lists, LargeLists):
-        return lists.count_items()[ITEM]
-    return pa.chunked_array([pc.unique(lists[ITEM])])
+def distinct_items(lists: Sequence[DayLists]) -> pa.ChunkedArray:
+    """Return the items on the lists of some days, each once."""
+    large = [own.count_items() if isinstance(own, LargeLists) else own for own in lists]
+    every = pa.chunked_array([chunk for own in large for chunk in own[ITEM].chunks])
+    return pa.chunked_array([pc.unique(every)])
 
 
 def some_lists(lists: DayLists) -> tuple[pa.Table, int]:
     """Return lists to look at, all if they fit into memory, and the number of users of all."""
     if not isinstance(lists, LargeLists):
         return lists, count_users(lists)
-    with open_files({"lists": lists.rows}, rows_per_part=_ROWS_LOOKED_AT) as parts:
-        step = -(-len(parts.reads) // _PARTS_LOOKED_AT)
-        found = (widen_lists(read()["lists"]) for read in parts.reads[::step])
-        some = pa.concat_tables([lists.empty, *found])
-    n_users = count_users(some)
-    return some, round(n_users * lists.rows.n_rows / max(some.num_rows, 1))
+    found = [pc.unique(batch[USER]) for batch in lists.rows.batches(columns=[USER])]
+    users = pc.unique(_widen(pa.chunked_array(found)))
+    return lists.of_some(users), len(users)
 
 
 def count_users(lists: pa.Table) -> int:
@@ -119,7 +102,74 @@ def count_users(lists: pa.Table) -> int:
     return int(pc.count_distinct(lists[USER]).as_py())
 
 
-def widen_lists(table: pa.Table) -> pa.Table:
+def read_lists(
+    lists: DatedLists, days: Sequence[date], data: ShopData, text: Sequence[str] = (),
+    windows: Sequence[Window] = (), room: Path | None = None,
+) -> tuple[list[DayLists], ShopData]:  # fmt: skip
+    """Return the lists of some days, and the shop's data with ids of the same kinds.
+
+    Args:
+        lists: all lists.
+        days: days to read.
+        data: the shop's data.
+        text: columns of ids that are text.
+        windows: one per day, newest first; of all but the first, only lists of its buyers are kept,
+            as they are read: all lists of all windows may not fit into memory.
+        room: folder for temporary files, if large lists may stay in their files.
+    """
+    found: list[DayLists] = []
+    for place, day in enumerate(days):
+        found.append(_read_day(lists, day, may_stay=room is not None))
+        if place and windows:
+            bought = windows[place].events(data.log)
+            found[place] = _lists_of(found[place], bought, room)
+    log, (events_csv, items_csv) = data.log, data.from_csv
+    *matched, events, known, items = match_id_types(
+        [*map(without_rows, found), log.events, log.items, data.items],
+        [*map(lists.is_csv, days), events_csv, items_csv, items_csv],
+        text,
+    )
+    _require_one_kind(lists, days, matched)
+    for day, table in zip(days, matched, strict=True):
+        require_numbers(Table(str(lists.days[day]), table, None, False, own_names(table)))
+    data = replace(data, log=replace(log, events=events, items=known), items=items)
+    pairs = zip(found, matched, strict=True)
+    return [own if isinstance(own, LargeLists) else table for own, table in pairs], data
+
+
+def _read_day(lists: DatedLists, day: date, may_stay: bool) -> DayLists:
+    large = LargeLists.open(lists, day) if may_stay else None
+    if large is not None:
+        return large
+    table = lists.read(day, LIST_COLUMNS, LIST_COLUMNS)
+    if table.num_rows == 0:
+        raise DataError(f"{lists.days[day]} has no rows; write the day's lists again, or delete it")
+    return _widen_lists(table)
+
+
+def _lists_of(lists: DayLists, bought: pa.Table, room: Path | None) -> DayLists:
+    """Return the lists of the users who bought something."""
+    if not isinstance(lists, LargeLists):
+        return rows_of_users(lists, bought)
+    assert room is not None
+    number = len(list(room.iterdir()))
+    return lists.keep_users(pc.unique(bought[USER]), room / f"lists-{number}.parquet")
+
+
+def _require_one_kind(lists: DatedLists, days: Sequence[date], tables: list[pa.Table]) -> None:
+    """Refuse integer ids on one day and text ids on another."""
+    for name in (USER, ITEM):
+        are_integers = [pa.types.is_integer(table[name].type) for table in tables]
+        if len(set(are_integers)) > 1:
+            odd = are_integers.index(not are_integers[0])
+            raise DataError(
+                f"column '{name}' holds {tables[odd][name].type} in {lists.days[days[odd]]} but "
+                f"{tables[0][name].type} in {lists.days[days[0]]}; rewrite one of them with "
+                f"ids of the same type"
+            )
+
+
+def _widen_lists(table: pa.Table) -> pa.Table:
     """Return lists with columns of the widest types, so that those of several days can be one."""
     widened = pa.table({name: _widen(table[name]) for name in LIST_COLUMNS})
     return widened.replace_schema_metadata(table.schema.metadata)

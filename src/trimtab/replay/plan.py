@@ -13,20 +13,20 @@ from trimtab.checks import METRICS, MOST_DAYS, require_choice, require_k, requir
 from trimtab.datasets.shop_logs import load_complete_journey, load_gift_shop
 from trimtab.engines import Category, Engine, Factorization, Markov, Popularity, Repeat
 from trimtab.errors import SettingError, StoreError
-from trimtab.replay.dated_folder import DatedFolder
-from trimtab.replay.methods import (
+from trimtab.replay.outcome import DatedFolder
+from trimtab.replay.python_engines import OwnEngine, PythonEngine, is_engine_address
+from trimtab.replay.results import BASELINE
+from trimtab.replay.rivals import (
     DEFAULT_METHODS,
     KINDS,
     LEARNING_KINDS,
     LISTS_METHODS,
     TRAINING_KINDS,
-    ListMaker,
     Method,
     standard_methods,
 )
-from trimtab.replay.python_engines import PythonEngine, is_engine_address
-from trimtab.replay.results import BASELINE
-from trimtab.replay.timeline import rolling_dates
+from trimtab.replay.windows import rolling_dates
+from trimtab.tables.columns import ITEM
 from trimtab.tables.log import Log, read_log
 from trimtab.tables.places import is_address
 from trimtab.tables.times import read_day
@@ -43,6 +43,7 @@ ENGINES: Mapping[str, type[Engine]] = {
     "repeat": Repeat,
 }
 Settings = Mapping[str, Mapping[str, Any]]
+ListMaker = Engine | OwnEngine | DatedFolder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +64,6 @@ class Plan:
         test_days: days of the test, starting on a date.
         training_windows: days to train each engine on, in addition to all events.
         n_draws: number of bootstrap samples.
-        seed: random seed of the bootstrap.
     """
 
     dates: tuple[date, ...]
@@ -80,16 +80,13 @@ class Plan:
     test_days: int = 7
     training_windows: tuple[int, ...] = ()
     n_draws: int = 1000
-    seed: int = 0
 
     def __post_init__(self) -> None:
         require_k(self.k)
-        supplied = all(isinstance(maker, DatedFolder) for maker in self.engines.values())
-        if isinstance(self.n_listed, int) and self.n_listed < self.k and not supplied:
+        if isinstance(self.n_listed, int) and self.n_listed < self.k and not self.is_of_lists:
             raise SettingError(f"n_listed={self.n_listed}: must be at least k={self.k}")
         for name in ("n_listed", "recent_days", "windows", "test_days", "n_draws"):
             require_whole(name, getattr(self, name), 1)
-        require_whole("seed", self.seed, 0)
         for metric in self.metrics:
             require_choice("metrics", metric, METRICS)
         for days in self.training_windows:
@@ -100,6 +97,11 @@ class Plan:
         if not self.methods or self.methods[0].kind != BASELINE:
             raise SettingError(f"methods must begin with kind '{BASELINE}', the engine alone")
         self._require_trainable()
+
+    @property
+    def is_of_lists(self) -> bool:
+        """Whether all lists are supplied; they are as long as they are."""
+        return all(isinstance(maker, DatedFolder) for maker in self.engines.values())
 
     def _require_trainable(self) -> None:
         """Refuse what trains an engine with other settings, if an engine has no such settings."""
@@ -113,10 +115,10 @@ class Plan:
             )
 
 
-_NUMBERS = ("k", "n_listed", "recent_days", "windows", "test_days", "n_draws", "seed")
+_NUMBERS = ("k", "n_listed", "recent_days", "windows", "test_days", "n_draws")
 _LISTS = ("dates", "engines", "methods", "baselines", "metrics", "training_windows")
-_OTHERS = ("log", "tz", "items", "lists", "columns", "first", "last", "every", "engine", "method")
-_ENGINES_ONLY = ("engines", "engine", "baselines", "training_windows", "n_listed")
+_OTHERS = ("log", "tz", "items", "lists", "columns", "first", "last", "every")
+_TABLES = ("engine", "method")
 
 
 def read_plan_file(path: Path) -> dict[str, Any]:
@@ -127,19 +129,19 @@ def read_plan_file(path: Path) -> dict[str, Any]:
         raise StoreError(f"{path}: no such file; check the path") from error
     except (OSError, ValueError) as error:
         raise StoreError(f"{path}: not a readable TOML file ({error}); fix the file") from error
+    known = (*_OTHERS, *_LISTS, *_NUMBERS)
     for name in settings:
-        if name not in (*_NUMBERS, *_LISTS, *_OTHERS):
-            known = ", ".join((*_OTHERS[:-2], *_LISTS, *_NUMBERS))
+        if name not in (*known, *_TABLES):
             raise SettingError(
-                f"{name!r} in {path}: unknown setting; use {known}, [engine.NAME] or [method.NAME]"
+                f"{name!r} in {path}: unknown setting; use {', '.join(known)}, [engine.NAME] or "
+                f"[method.NAME]"
             )
     for name in ("log", "items", "lists", "tz"):
-        if not isinstance(settings.get(name, ""), str):
-            raise SettingError(f"{name}={settings[name]!r} in {path}: must be text")
-    for name in ("log", "items", "lists"):
-        place = settings.get(name, GIFT_SHOP)
-        if place not in NAMED_LOGS and not is_address(place):
-            settings[name] = str(path.parent / place)
+        value = settings.get(name, GIFT_SHOP)
+        if not isinstance(value, str):
+            raise SettingError(f"{name}={value!r} in {path}: must be text")
+        if name != "tz" and value not in NAMED_LOGS and not is_address(value):
+            settings[name] = str(path.parent / value)
     return settings
 
 
@@ -151,28 +153,20 @@ def open_log(settings: Mapping[str, Any]) -> Log:
     place = settings.get("log", GIFT_SHOP)
     if place in NAMED_LOGS:
         return NAMED_LOGS[place]()
-    return read_log(
-        place, settings.get("tz"), settings.get("items"), columns=settings.get("columns")
-    )
+    return read_log(place, **{name: settings.get(name) for name in ("tz", "items", "columns")})
 
 
 def make_plan(settings: Mapping[str, Any], log: Log) -> Plan:
     """Return a plan from the settings of a TOML file."""
-    _require_lists(settings)
-    given = settings.get("engine", {})
     default = ["markov", "factorization", *(["category"] if log.levels else [])]
-    engines, baselines = settings.get("engines", default), settings.get("baselines", [])
-    _require_used("engine", given, [*engines, *baselines])
-    made = make_engines(engines, given, log)
-    trained = all(isinstance(engine, Engine) for engine in made.values())
+    engines, baselines = _list(settings, "engines", default), _list(settings, "baselines")
+    made = make_engines([*engines, *baselines], settings.get("engine", {}), log)
+    trained = all(isinstance(made[name], Engine) for name in engines)
     kinds = [kind for kind in DEFAULT_METHODS if trained or kind not in TRAINING_KINDS]
     return Plan(
-        dates=_dates(settings),
-        methods=_methods(settings, kinds),
-        engines=made,
-        baselines=make_engines(baselines, given, log),
-        **_options(settings),
-    )
+        dates=_dates(settings), engines={name: made[name] for name in engines},
+        baselines={name: made[name] for name in baselines}, **_options(settings, kinds),
+    )  # fmt: skip
 
 
 def plan_lists(settings: Mapping[str, Any], folder: DatedFolder) -> Plan:
@@ -185,62 +179,54 @@ def plan_lists(settings: Mapping[str, Any], folder: DatedFolder) -> Plan:
             (`every` days) in the last weeks that the lists cover.
         folder: the lists, and the log.
     """
-    _require_lists(settings)
-    for refused in _ENGINES_ONLY:
+    for refused in ("engines", "engine", "baselines", "training_windows", "n_listed"):
         if refused in settings:
             raise SettingError(
                 f"{refused}={settings[refused]!r}: cannot be used with lists, which your own "
                 f"engine has made; drop one of them"
             )
-    return Plan(
-        dates=_lists_dates(settings, folder),
-        methods=_methods(settings, LISTS_METHODS),
-        engines={folder.name: folder},
-        **{"metrics": ("ndcg",), "windows": WINDOWS, **_options(settings)},
-    )
-
-
-def _lists_dates(settings: Mapping[str, Any], lists: DatedFolder) -> tuple[date, ...]:
+    own = {"metrics": ["ndcg"], "windows": WINDOWS, **settings}
     days = {"recent_days": Plan.recent_days, "test_days": Plan.test_days, "every": EVERY}
     days |= {name: settings[name] for name in days if name in settings}
     for name, value in days.items():
         require_whole(name, value, 1, MOST_DAYS)
-    if not any(name in settings for name in ("dates", "first", "last")):
-        return tuple(lists.recent_dates(**days))
-    dates = _dates(settings)
-    for day in dates:
-        lists.require_lists(day, days["recent_days"])
-    return dates
+    if any(name in settings for name in ("dates", "first", "last")):
+        dates = _dates(settings)
+        for day in dates:
+            folder.require_lists(day, days["recent_days"])
+    else:
+        dates = tuple(folder.recent_dates(**days))
+    return Plan(dates=dates, engines={folder.name: folder}, **_options(own, LISTS_METHODS))
 
 
-def _require_lists(settings: Mapping[str, Any]) -> None:
-    for name in _LISTS:
-        if name in settings and not isinstance(settings[name], list | tuple):
-            raise SettingError(f"{name}={settings[name]!r}: must be a list")
-
-
-def _methods(settings: Mapping[str, Any], default: Sequence[str]) -> tuple[Method, ...]:
-    names, own = settings.get("methods", default), settings.get("method", {})
-    _require_used("method", own, names)
-    return make_methods(names, own)
-
-
-def _options(settings: Mapping[str, Any]) -> dict[str, Any]:
-    options: dict[str, Any] = {name: settings[name] for name in _NUMBERS if name in settings}
-    for name in ("metrics", "training_windows"):
-        if name in settings:
-            options[name] = tuple(dict.fromkeys(settings[name]))
-    return options
+def _list(settings: Mapping[str, Any], name: str, default: Sequence[str] = ()) -> Sequence[Any]:
+    value: Sequence[Any] = settings.get(name, default)
+    if not isinstance(value, list | tuple):
+        raise SettingError(f"{name}={value!r}: must be a list")
+    return value
 
 
 def _dates(settings: Mapping[str, Any]) -> tuple[date, ...]:
     if "dates" in settings:
-        return tuple(dict.fromkeys(read_day("dates", day) for day in settings["dates"]))
+        return tuple(dict.fromkeys(read_day("dates", day) for day in _list(settings, "dates")))
     if "first" in settings and "last" in settings:
-        return tuple(
-            rolling_dates(settings["first"], settings["last"], settings.get("every", EVERY))
-        )
+        every = settings.get("every", EVERY)
+        return tuple(rolling_dates(settings["first"], settings["last"], every))
     raise SettingError("dates is missing: give dates, or first and last (and every, in days)")
+
+
+def _options(settings: Mapping[str, Any], kinds: Sequence[str]) -> dict[str, Any]:
+    """Return the methods and all other settings of a plan but its dates and engines."""
+    options: dict[str, Any] = {name: settings[name] for name in _NUMBERS if name in settings}
+    for name in ("metrics", "training_windows"):
+        if name in settings:
+            options[name] = tuple(dict.fromkeys(_list(settings, name)))
+    names, methods = _list(settings, "methods", kinds), list[Method]()
+    chosen = _read_chosen("method", names, settings.get("method", {}), KINDS)
+    for name, (kind, own) in {BASELINE: (BASELINE, {}), **chosen}.items():
+        is_standard = name == kind and not own
+        methods += standard_methods(kind) if is_standard else [Method(name, kind, own)]
+    return {**options, "methods": tuple(methods)}
 
 
 def make_engines(
@@ -251,8 +237,7 @@ def make_engines(
     A kind is one of `ENGINES`, or `module:name`; see `PythonEngine`.
     """
     engines: dict[str, Engine | PythonEngine] = {}
-    for name in names:
-        kind, options = _kind_and_options("engine", name, settings, tuple(ENGINES))
+    for name, (kind, options) in _read_chosen("engine", names, settings, [*ENGINES]).items():
         if is_engine_address(kind):
             engines[name] = PythonEngine(kind, options)
             continue
@@ -263,32 +248,36 @@ def make_engines(
                     f"setting {option!r} of engine {name}: not a setting of {kind}; choose from "
                     f"{', '.join(allowed)}"
                 )
-        if kind == "category":
-            options = {"items": log.items, **options, "level": _choose_level(name, options, log)}
-        engines[name] = ENGINES[kind](**options)
+        own: dict[str, Any] = {"level": log.levels[-1]} if log.levels else {}
+        own["items"] = log.items.select([ITEM, *log.levels])
+        try:
+            engines[name] = ENGINES[kind](**({**own, **options} if kind == "category" else options))
+        except SettingError as error:
+            raise SettingError(f"engine {name}: {error}") from error
     return engines
 
 
-def make_methods(names: Sequence[str], settings: Settings) -> tuple[Method, ...]:
-    """Return methods by name, the engine alone first; `settings` is as for engines."""
-    made: dict[str, Method] = {}
-    for name in [BASELINE, *names]:
-        kind, options = _kind_and_options("method", name, settings, tuple(KINDS))
-        is_standard = name == kind and not options
-        own = standard_methods(kind) if is_standard else (Method(name, kind, options),)
-        made |= {method.name: method for method in own}
-    return tuple(made.values())
+def _read_chosen(
+    what: str, names: Sequence[str], settings: Settings, kinds: Sequence[str]
+) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Return the kind and the settings of each engine, or method, that is compared."""
+    for name in settings:
+        if name not in names:  # probably misspelt
+            plan = ", ".join(map(str, names))
+            raise SettingError(f"[{what}.{name}]: this {what} is not in the plan, which has {plan}")
+    return {name: _kind_and_options(what, name, settings, kinds) for name in names}
 
 
 def _kind_and_options(
-    what: str, name: str, settings: Settings, kinds: tuple[str, ...]
+    what: str, name: str, settings: Settings, kinds: Sequence[str]
 ) -> tuple[str, dict[str, Any]]:
     if not isinstance(name, str):
         raise SettingError(f"{what} {name!r}: must be a name")
     options = settings.get(name, {}) if isinstance(settings, Mapping) else None
     if not isinstance(options, Mapping):
         raise SettingError(f"[{what}.{name}] must be a table of settings")
-    kind = options.get("kind", name)
+    others = dict(options)
+    kind = others.pop("kind", name)
     is_own = what == "engine" and isinstance(kind, str) and is_engine_address(kind)
     if kind not in kinds and not is_own:
         more = " or module:name," if what == "engine" else ""
@@ -296,35 +285,9 @@ def _kind_and_options(
             f"{what} {name!r}: must be one of {', '.join(kinds)},{more} or set kind to one of "
             f"these in [{what}.{name}]"
         )
-    others = {key: value for key, value in options.items() if key != "kind"}
     if name in kinds and (kind != name or (name in LEARNING_KINDS and others)):
         raise SettingError(
             f"[{what}.{name}]: {name} is the name of a kind with its default settings; use another "
             f"name and set kind = '{kind}'"
         )
     return kind, others
-
-
-def _require_used(what: str, settings: Settings, names: Sequence[str]) -> None:
-    """Raise if there are settings for a name that is not compared; it is probably misspelt."""
-    for name in settings:
-        if name not in names:
-            raise SettingError(
-                f"[{what}.{name}]: this {what} is not in the plan, which has "
-                f"{', '.join(map(str, names))}"
-            )
-
-
-def _choose_level(name: str, options: Mapping[str, Any], log: Log) -> str:
-    """Return the level of a category engine; by default the finest."""
-    if not log.levels:
-        raise SettingError(
-            f"engine {name}: the log has no category; add a column that groups items, or leave the "
-            f"engine out"
-        )
-    level = str(options.get("level", log.levels[-1]))
-    if level not in log.levels:
-        raise SettingError(
-            f"level={level!r} of engine {name}: must be one of {', '.join(log.levels)}"
-        )
-    return level

@@ -140,29 +140,24 @@ def _import(address: str, module: str) -> Any:
         sys.path.append(str(Path.cwd()))  # commands do not look into the current folder otherwise
     try:
         return importlib.import_module(module)
-    except (ModuleNotFoundError, ValueError) as error:
-        if getattr(error, "name", None) not in (module, module.partition(".")[0], None):
-            raise SettingError(f"engine {address}: {error}; install it") from error
-        raise SettingError(
-            f"engine {address}: there is no module {module!r} in this folder or installed; write "
-            f"module:name, with the module as Python imports it"
-        ) from error
     except Exception as error:
-        raise SettingError(
-            f"engine {address}: importing {module} failed ({_shorten(error)}); fix the module"
-        ) from error
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        reason = f"importing {module} failed ({_shorten(error)}); fix the module"
+        if not module or missing in (module, module.partition(".")[0]):
+            reason = (
+                f"there is no module {module!r} in this folder or installed; write module:name, "
+                f"with the module as Python imports it"
+            )
+        elif missing is not None:
+            reason = f"{error}; install it"
+        raise SettingError(f"engine {address}: {reason}") from error
 
 
 def _find(address: str, module: Any, name: str) -> Any:
-    found = module
-    for part in name.split("."):
-        if not part or not hasattr(found, part):
-            known = [own for own in vars(module) if not own.startswith("_")]
-            raise SettingError(
-                f"engine {address}: {module.__name__} has no {name!r}; it has {', '.join(known)}"
-            )
-        found = getattr(found, part)
-    return found
+    if not name or not hasattr(module, name):
+        known = ", ".join(own for own in vars(module) if not own.startswith("_"))
+        raise SettingError(f"engine {address}: {module.__name__} has no {name!r}; it has {known}")
+    return getattr(module, name)
 
 
 def _hash_source(module: Any) -> str:

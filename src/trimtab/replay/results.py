@@ -9,7 +9,6 @@ its last.
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,9 +21,8 @@ from trimtab.errors import StoreError
 from trimtab.tables.files import read_table, write_atomically, write_table
 from trimtab.tables.folders import HeaderKind, parse_json, read_header
 
-FORMAT = "trimtab-results"
+ABOUT, CELLS, NOTE = "about.json", "cells", "unfinished.json"
 VERSION = 1
-ABOUT = "about.json"
 LEVEL = 0.95  # of the intervals of lifts and gains
 BASELINE = "long"  # name of the engine alone in plans and results
 INCOMPLETE = "incomplete"  # in `about` of an interrupted run: `done` and `total` cells
@@ -34,86 +32,55 @@ HOLE_WINDOWS: Mapping[str, str] = {  # in the table `holes`, and in words
     RECENT: "the recent window",
     EARLIER: "an earlier window, which is left out",
 }
+_REMEDY = "run the backtest again"
 _KIND = HeaderKind(
-    FORMAT,
-    "version",
-    VERSION,
-    what="a backtest",
-    remedy="run the backtest again",
+    "trimtab-results", "version", VERSION, what="a backtest", remedy=_REMEDY,
     missing="{folder}: no finished backtest here ({file} is missing); run the backtest first",
-)
+)  # fmt: skip
 
-_TEXT, _NUMBER, _WHOLE = pa.string(), pa.float64(), pa.int64()
-_CASE = [("date", _TEXT), ("engine", _TEXT)]
-_METHOD = [*_CASE, ("method", _TEXT), ("objective", _TEXT)]
-SCHEMAS: Mapping[str, pa.Schema] = {
+_KEY = "date engine method objective"
+_TABLES: Mapping[str, str] = {  # names of columns
     # One row per metric: its value, the value of the engine alone, and the lift with a 95 %
     # interval from a paired bootstrap over users. `objective` is the metric that biases were
     # learned for, and empty for methods that do not learn.
-    "results": pa.schema(
-        [
-            *_METHOD,
-            ("metric", _TEXT), ("value", _NUMBER), ("baseline", _NUMBER),
-            ("lift", _NUMBER), ("lift_low", _NUMBER), ("lift_high", _NUMBER),
-            ("n_users", _WHOLE),
-        ]
-    ),
+    "results": f"{_KEY} metric value baseline lift lift_low lift_high n_users",
     # Number of the `size` best sellers of the test that are among the `size` most recommended.
-    "coverage": pa.schema([*_METHOD, ("size", _WHOLE), ("covered", _WHOLE)]),
+    "coverage": f"{_KEY} size covered",
     # KL(bought || recommended) in nats.
-    "divergence": pa.schema([*_METHOD, ("kl", _NUMBER)]),
-    # Number of biases that are not 0, and of excluded items, in each learned bias table.
-    "fits": pa.schema([*_METHOD, ("n_biases", _WHOLE), ("n_excluded", _WHOLE)]),
+    "divergence": f"{_KEY} kl",
     # The lift that a learned method forecast for its objective, with a 90 % interval; null if it
     # found no gain.
-    "forecasts": pa.schema(
-        [
-            *_METHOD,
-            ("forecast", _NUMBER), ("forecast_low", _NUMBER), ("forecast_high", _NUMBER),
-        ]
-    ),
+    "forecasts": f"{_KEY} forecast forecast_low forecast_high",
     # What each part of a reranker adds to its lift in its objective, with a 95 % interval: see
-    # `reranker_parts`. A part that the reranker does not use adds 0.
-    "parts": pa.schema(
-        [
-            *_METHOD,
-            ("part", _TEXT), ("used", pa.bool_()),
-            ("gain", _NUMBER), ("gain_low", _NUMBER), ("gain_high", _NUMBER),
-        ]
-    ),
-    # Share of items with a bias under both objectives, among items with one under either.
-    "overlap": pa.schema(
-        [*_CASE, ("method", _TEXT), ("first", _TEXT), ("second", _TEXT), ("share", _NUMBER)]
-    ),
+    # `find_gains`. A part that the reranker does not use adds 0.
+    "parts": f"{_KEY} part used gain gain_low gain_high",
     # One row per item with a bias; sales are buyers per week before the window, in it, and in the
     # test.
-    "biases": pa.schema(
-        [
-            *_METHOD,
-            ("item_id", _TEXT), ("name", _TEXT), ("bias", _NUMBER),
-            ("sales_before", _NUMBER), ("sales_recent", _NUMBER), ("sales_after", _NUMBER),
-        ]
-    ),
+    "biases": f"{_KEY} item_id name bias sales_before sales_recent sales_after",
     # An engine trained on the last `days` days (0: all events), and its value relative to the
     # shortest window.
-    "windows": pa.schema(
-        [*_CASE, ("days", _WHOLE), ("metric", _TEXT), ("value", _NUMBER), ("relative", _NUMBER)]
-    ),
+    "windows": "date engine days metric value relative",
     # The best sellers of the whole log, by month: rank among all items by number of buyers.
-    "sellers": pa.schema(
-        [
-            ("month", _TEXT), ("item_id", _TEXT), ("name", _TEXT),
-            ("rank", _WHOLE), ("buyers", _WHOLE),
-        ]
-    ),
+    "sellers": "month item_id name rank buyers",
     # Days with far fewer events than the same weekday usually has, in a window around a date.
-    "holes": pa.schema(
-        [
-            ("date", _TEXT), ("window", _TEXT), ("day", _TEXT),
-            ("events", _WHOLE), ("usual", _WHOLE),
-        ]
-    ),
-}  # fmt: skip
+    "holes": "date window day events usual",
+}
+_WHOLE = ("n_users", "size", "covered", "days", "rank", "buyers", "events", "usual")
+_NUMBERS = ("value", "baseline", "lift", "kl", "relative", "forecast", "gain", "bias", "sales")
+
+
+def _type_of(column: str) -> pa.DataType:
+    if column in _WHOLE:
+        return pa.int64()
+    if column.split("_", maxsplit=1)[0] in _NUMBERS:
+        return pa.float64()
+    return pa.bool_() if column == "used" else pa.string()
+
+
+SCHEMAS: Mapping[str, pa.Schema] = {
+    table: pa.schema([(name, _type_of(name)) for name in columns.split()])
+    for table, columns in _TABLES.items()
+}
 
 
 @dataclass(frozen=True)
@@ -128,6 +95,13 @@ class Results:
     about: Mapping[str, Any]
     tables: Mapping[str, pa.Table] = field(default_factory=dict)
 
+    @staticmethod
+    def of(about: Mapping[str, Any], rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> Results:
+        """Return the tables of some rows."""
+        return Results(
+            about, {name: pa.Table.from_pylist(own, SCHEMAS[name]) for name, own in rows.items()}
+        )
+
     def table(self, name: str) -> pa.Table:
         """Return a table by name; an empty one if the backtest did not make it."""
         return self.tables.get(name, SCHEMAS[name].empty_table())
@@ -136,7 +110,7 @@ class Results:
         """Write one Parquet file per table, and about.json last."""
         for name, table in self.tables.items():
             write_table(table.cast(SCHEMAS[name]), folder / f"{name}.parquet")
-        header = {"format": FORMAT, "version": VERSION, "tables": sorted(self.tables)}
+        header = {"format": _KIND.format, "version": VERSION, "tables": sorted(self.tables)}
         with write_atomically(folder / ABOUT) as file:
             file.write(json.dumps({**header, "about": dict(self.about)}, indent=2).encode())
         for name in SCHEMAS.keys() - self.tables.keys():  # files of an earlier run
@@ -145,29 +119,20 @@ class Results:
     @staticmethod
     def load(folder: Path) -> Results:
         """Load what `save` wrote."""
-        header = _read_header(folder)
+        header = read_header(folder / ABOUT, _KIND)
+        names, about = header.get("tables"), header.get("about")
+        if not isinstance(names, list) or not isinstance(about, dict):
+            raise StoreError(f"{folder / ABOUT}: not complete; {_REMEDY}")
         tables = {}
-        for name in header["tables"]:
+        for name in (own for own in SCHEMAS if own in names):
             table = read_table(folder / f"{name}.parquet")
             try:
                 tables[name] = table.select(SCHEMAS[name].names).cast(SCHEMAS[name])
             except (pa.ArrowException, KeyError) as error:
                 raise StoreError(
-                    f"{folder / name}.parquet: not a table of a backtest ({error}); {_KIND.remedy}"
+                    f"{folder / name}.parquet: not a table of a backtest ({error}); {_REMEDY}"
                 ) from error
-        return Results(header["about"], tables)
-
-
-def _read_header(folder: Path) -> dict[str, Any]:
-    header = read_header(folder / ABOUT, _KIND)
-    tables = header.get("tables")
-    known = isinstance(tables, list) and all(str(name) in SCHEMAS for name in tables)
-    if not known or not isinstance(header.get("about"), dict):
-        raise StoreError(f"{folder / ABOUT}: not complete; {_KIND.remedy}")
-    return header
-
-
-CELLS, NOTE = "cells", "unfinished.json"
+        return Results(about, tables)
 
 
 def is_stored(folder: Path, key: str) -> bool:
@@ -183,27 +148,17 @@ def load_cell(folder: Path, key: str) -> Results | None:
         return None
 
 
-def save_cell(cell: Results, folder: Path, key: str) -> None:
-    """Save a finished cell."""
-    cell.save(folder / CELLS / key)
-
-
 def merge_cells(cells: Sequence[Results]) -> dict[str, pa.Table]:
     """Return the tables of all cells as one each."""
     names = [name for name in SCHEMAS if any(name in cell.tables for cell in cells)]
     return {name: pa.concat_tables([cell.table(name) for cell in cells]) for name in names}
 
 
-def note_run(folder: Path, about: Mapping[str, Any], keys: Sequence[str], holes: pa.Table) -> None:
-    """Write down what a run is going to do."""
-    note = {"about": dict(about), "cells": list(keys), "holes": holes.to_pylist()}
+def note_run(folder: Path, about: Mapping[str, Any], keys: Sequence[str], holes: Any) -> None:
+    """Write down what a run is going to do: rows of `holes`, and its cells."""
+    note = {"about": dict(about), "cells": list(keys), "holes": holes}
     with write_atomically(folder / NOTE) as file:
         file.write(json.dumps(note, indent=1).encode())
-
-
-def end_run(folder: Path) -> None:
-    """Remove the note: all cells are finished and saved."""
-    (folder / NOTE).unlink(missing_ok=True)
 
 
 def load_results(folder: Path) -> Results:
@@ -218,15 +173,12 @@ def load_results(folder: Path) -> Results:
     except FileNotFoundError:
         return Results.load(folder)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise StoreError(
-            f"{folder / NOTE}: not readable ({error}); run the backtest again"
-        ) from error
+        raise StoreError(f"{folder / NOTE}: not readable ({error}); {_REMEDY}") from error
     cells = [cell for key in keys if (cell := load_cell(folder, key)) is not None]
     if not cells:
-        raise StoreError(f"{folder}: no date of this backtest is finished; run the backtest again")
-    finished = {"done": len(cells), "total": len(keys)}
-    tables = {**merge_cells(cells), "holes": pa.Table.from_pylist(holes, SCHEMAS["holes"])}
-    return Results({**about, INCOMPLETE: finished}, tables)
+        raise StoreError(f"{folder}: no date of this backtest is finished; {_REMEDY}")
+    about = {**about, INCOMPLETE: {"done": len(cells), "total": len(keys)}}
+    return Results(about, {**merge_cells(cells), **Results.of({}, {"holes": holes}).tables})
 
 
 class CellDone(NamedTuple):
@@ -263,24 +215,18 @@ class Pace:
             kinds: kind of each cell, in order, such as its engine.
             stored: whether an earlier run has finished the cell.
         """
-        self._kinds, self._stored = kinds, stored
-        self._seconds: dict[str, list[float]] = defaultdict(list)
-        self._n_done = 0
+        self._left = list(zip(kinds, stored, strict=True))
+        self._total = len(kinds)
+        self._seconds: dict[str, list[float]] = {}
 
     def finish(self, name: str, seconds: float | None) -> CellDone:
         """Return the next cell as finished; seconds is None if it was read, not run."""
+        kind, _ = self._left.pop(0)
         if seconds is not None:
-            self._seconds[self._kinds[self._n_done]].append(seconds)
-        self._n_done += 1
-        return CellDone(name, self._n_done, len(self._kinds), seconds, self._left())
-
-    def _left(self) -> float | None:
-        if not self._seconds:
-            return None
-        overall = mean(second for own in self._seconds.values() for second in own)
-        cells = zip(self._kinds[self._n_done :], self._stored[self._n_done :], strict=True)
-        return sum(
-            mean(self._seconds[kind]) if kind in self._seconds else overall
-            for kind, stored in cells
-            if not stored
-        )
+            self._seconds.setdefault(kind, []).append(seconds)
+        left = None
+        if self._seconds:
+            overall = [second for own in self._seconds.values() for second in own]
+            todo = (kind for kind, stored in self._left if not stored)
+            left = sum(mean(self._seconds.get(kind, overall)) for kind in todo)
+        return CellDone(name, self._total - len(self._left), self._total, seconds, left)

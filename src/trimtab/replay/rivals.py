@@ -1,215 +1,278 @@
-"""Rival methods: simple ways to follow a trend without learning biases.
+"""Methods to compare: each turns a case (lists at a date) into the lists that it would show.
 
-Some take lists of any engine and return them with other scores; others return an engine with other
-settings, to be trained again.
+A rival is a function of a case and its settings: a simple way to follow a trend without learning
+biases. `RIVALS` has them all by name; the other kinds of methods learn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, TypeVar
+import inspect
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from trimtab.arrays import Codes, Floats, Ints, Lists
-from trimtab.checks import MOST_K, require_k, require_number
+from trimtab.arrays import Floats, Ints
+from trimtab.checks import MOST_DAYS, require_choice, require_number
 from trimtab.engines.base import Engine
-from trimtab.learn.personal_units import repeats_own
-from trimtab.metrics.evaluation import evaluate_units
-from trimtab.tables.columns import ITEM, SCORE, USER, read_frame, write_frame
-from trimtab.tables.lists import read_lists
-from trimtab.tables.vocabulary import Vocabulary
+from trimtab.errors import GuardWarning, SettingError
+from trimtab.learn import BiasLearner, RerankLearner
+from trimtab.models import Model
+from trimtab.replay.outcome import Case
+from trimtab.replay.results import BASELINE
+from trimtab.replay.training import Learner
+from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER, read_frame, with_column
+from trimtab.tables.times import DAY, microseconds
+from trimtab.tables.vocabulary import Vocabulary, id_column
 
 _PRIOR_LISTS = 10
-AnyEngine = TypeVar("AnyEngine", bound=Engine)
+_RANGES = {"days": (0.01, MOST_DAYS), "factor": (0.0, 1e6), "gamma": (0.0, 100.0)}
 
 
-def truncate(engine: AnyEngine, days: float = 14) -> AnyEngine:
-    """Return the engine limited to the last days; its own window stays if it is shorter."""
+def truncate(case: Case, days: float = 14) -> Any:
+    """Return lists of the engine trained on the last days; its own window stays if shorter."""
+    engine = trained_engine(case)
     own = engine.window_days
-    return replace(engine, window_days=days if own is None else min(own, days))
+    return case.lists_of(replace(engine, window_days=days if own is None else min(own, days)))
 
 
-def decay(engine: AnyEngine, days: float = 60) -> AnyEngine:
-    """Return the engine with events weighted by exp(-age / days)."""
-    return replace(engine, decay_days=days)
+def decay(case: Case, days: float = 60) -> Any:
+    """Return lists of the engine trained with events weighted by exp(-age / days)."""
+    return case.lists_of(replace(trained_engine(case), decay_days=days))
 
 
-def distribution_difference(recs: Any, recent: Any, history: Any, factor: float = 1.0) -> Any:
+def trained_engine(case: Case) -> Engine:
+    """Return the engine if it is one of Trimtab's, which can be trained with other settings."""
+    if not isinstance(case.engine, Engine):
+        raise SettingError(
+            f"{' and '.join(TRAINING_KINDS)} train one of Trimtab's engines with other settings; "
+            f"leave them out"
+        )
+    return case.engine
+
+
+def distrdiff(case: Case, factor: float = 1.0) -> Any:
     """Return lists with factor x (recent share - long-run share) of each item added to its score.
 
     Each user's scores are first divided by their sum, so both are shares; users with a sum of 0 or
     less keep their scores.
-
-    Args:
-        recs: user_id, item_id, score.
-        recent: item_id of the purchases of the last days.
-        history: item_id of the long-run purchases.
-        factor: weight of the difference.
     """
-    require_number("factor", factor, 0)
-
-    def change(lists: Lists, items: Codes, lately: Floats, usually: Floats) -> Floats:
-        sums = np.add.reduceat(lists.scores, lists.indptr[:-1])  # no list is empty here
-        sums = np.where(sums > 0, sums, 1.0)
-        shares: Floats = lists.scores / np.repeat(sums, np.diff(lists.indptr))
-        more: Floats = lately / lately.sum() - usually / usually.sum()
-        return shares + factor * more[items]
-
-    return _rescore(recs, change, recent=recent, history=history)
+    lists = case.lists
+    _, (users,) = Vocabulary.encode(id_column("lists", USER, lists[USER]))
+    scores = _scores(lists)
+    sums = np.bincount(users, scores)
+    shares = scores / np.where(sums > 0, sums, 1.0)[users]
+    lately, usually = _count_items(lists, recent=case.split.recent, history=case.split.train)
+    difference = lately.listed / lately.total - usually.listed / usually.total
+    return _with_scores(lists, shares + factor * difference)
 
 
-def popularity_ratio(recs: Any, shown: Any, recent: Any, gamma: float = 0.2) -> Any:
+def ratio(case: Case, gamma: float = 0.2) -> Any:
     """Return lists with each score multiplied by (bought / recommended) ** gamma.
 
-    An item counts as recommended once per list it is in. Both counts include ten more lists at the
-    average rate, so an item without data has the average ratio. Scores below 0 are divided by the
-    factor, so a higher ratio always raises the item.
-
-    Args:
-        recs: user_id, item_id, score.
-        shown: item_id of lists made before the recent window.
-        recent: item_id of the purchases in the window.
-        gamma: strength; 0 changes nothing.
+    An item counts as recommended once per list that was made before the recent window. Both counts
+    include ten more lists at the average rate, so an item without data has the average ratio.
+    Scores below 0 are divided by the factor, so a higher ratio always raises the item.
     """
-    require_number("gamma", gamma, 0)
-
-    def change(lists: Lists, items: Codes, bought: Floats, listed: Floats) -> Floats:
-        average = bought[listed > 0].sum() / listed.sum()
-        if average == 0:
-            return lists.scores
-        ratio = (bought + _PRIOR_LISTS * average) / (listed + _PRIOR_LISTS)
-        return _multiplied(lists.scores, ratio[items] ** gamma)
-
-    return _rescore(recs, change, recent=recent, shown=shown)
+    shown, recent = case.before, case.split.recent
+    listed, bought = _count_items(case.lists, shown=shown, recent=recent)
+    (sold,) = _count_items(shown.group_by(ITEM).aggregate([]), recent=recent)
+    average = float(sold.listed.sum()) / listed.total
+    if average == 0:
+        return case.lists
+    factors = (bought.listed + _PRIOR_LISTS * average) / (listed.listed + _PRIOR_LISTS)
+    return _multiplied(case.lists, factors**gamma)
 
 
-def recent_popularity(recs: Any, recent: Any, gamma: float = 0.1) -> Any:
-    """Return lists with scores multiplied (below 0: divided) by (1 + recent purchases) ** gamma.
+def recent(case: Case, gamma: float = 0.1) -> Any:
+    """Return lists with scores multiplied (below 0: divided) by (1 + recent purchases) ** gamma."""
+    (bought,) = _count_items(case.lists, recent=case.split.recent)
+    return _multiplied(case.lists, (1.0 + bought.listed) ** gamma)
 
-    Args:
-        recs: user_id, item_id, score.
-        recent: item_id of the purchases of the last days.
-        gamma: strength; 0 changes nothing.
+
+def bestsellers(case: Case, days: float = 3) -> Any:
+    """Return what was bought most often in the last days, best first, for each user with a list.
+
+    Ties go to the smaller id. If lists never hold what their users already have, that is left out.
     """
-    require_number("gamma", gamma, 0)
-
-    def change(lists: Lists, items: Codes, bought: Floats) -> Floats:
-        return _multiplied(lists.scores, (1.0 + bought[items]) ** gamma)
-
-    return _rescore(recs, change, recent=recent)
-
-
-def _rescore(recs: Any, change: Callable[..., Floats], **tables: Any) -> Any:
-    """Return lists with other scores.
-
-    Args:
-        recs: user_id, item_id, score.
-        change: gets the lists, the items of their entries as codes, and how often each table has
-            each item; returns the new scores.
-        tables: item_id.
-    """
-    coded = read_lists(recs, "never", "error")
-    ids = [read_frame(table, name, ITEM).ids(ITEM) for name, table in tables.items()]
-    listed = Vocabulary(coded.item_ids)
-    every, (own, *others) = Vocabulary.encode(listed.column, *ids)
-    counts = [np.bincount(codes, minlength=len(every)).astype(np.float64) for codes in others]
-    lists = coded.lists
-    units = np.repeat(np.arange(len(coded.units), dtype=np.int32), np.diff(lists.indptr))
-    columns = coded.units.columns(units)
-    columns[ITEM] = listed.take(lists.items)
-    columns[SCORE] = change(lists, own[lists.items], *counts)
-    return write_frame(columns, coded.table)
+    known, since = case.split.known, case.split.test_from - round(days * DAY)
+    sold = known.slice(np.searchsorted(microseconds(known[TIMESTAMP]), since))
+    counts = sold[ITEM].value_counts()
+    counted = pa.table({ITEM: counts.field("values"), "n": counts.field("counts")})
+    order = [("n", "descending"), (ITEM, "ascending")]
+    ranked = counted.sort_by(order) if len(counted) else counted
+    users = pc.unique(case.lists[USER])
+    rows = ranks = np.empty(0, np.int64)
+    if not case.lists_hold_own:
+        rows, ranks = _places_of(known, users, ranked[ITEM])
+    shown_to, shown = _fill_slots(rows, ranks, len(users), len(ranked), case.k)
+    picked = ranked.take(pa.array(shown))
+    scores = picked["n"].cast(pa.float64())
+    return pa.table({USER: users.take(pa.array(shown_to)), ITEM: picked[ITEM], SCORE: scores})
 
 
-def _multiplied(scores: Floats, factors: Floats) -> Floats:
-    """Return scores times factors; scores below 0 are divided, so a larger factor raises both."""
-    return np.where(scores >= 0, scores * factors, scores / factors)
+def _places_of(known: pa.Table, users: pa.Array, items: Any) -> tuple[Ints, Ints]:
+    """Return the users who have some of the items, and the places of these, in order."""
+    rows, places = (
+        pc.index_in(known[name].cast(own.type), own) for name, own in ((USER, users), (ITEM, items))
+    )
+    both = pa.table({"row": rows, "place": places}).drop_null().group_by(["row", "place"])
+    found = both.aggregate([]).sort_by([("row", "ascending"), ("place", "ascending")])
+    return found["row"].to_numpy(), found["place"].to_numpy()
 
 
-def best_sellers(recs: Any, recent: Any, k: int = 10, own: Any | None = None) -> Any:
-    """Return the k items that were bought most often, best first, for each user with a list.
-
-    Args:
-        recs: user_id, item_id, score: an engine's lists; only their users get one.
-        recent: item_id of the purchases of the last days; without any, nobody gets a list.
-        k: number of slots.
-        own: user_id, item_id of what users already have, to leave out of their lists; None: all
-            users get the same list.
-
-    Returns:
-        user_id, item_id, score, in the same type of frame as `recs`; the score is the number of
-        purchases, and ties go to the smaller item id.
-
-    Example:
-        >>> import pyarrow as pa
-        >>> recs = pa.table({"user_id": [1, 2], "item_id": [7, 7], "score": [0.5, 0.5]})
-        >>> recent = pa.table({"item_id": [9, 8, 9, 7]})
-        >>> has = pa.table({"user_id": [2], "item_id": [9]})
-        >>> best_sellers(recs, recent, k=2, own=has)["item_id"].to_pylist()
-        [9, 7, 7, 8]
-    """
-    require_k(k)
-    table = read_frame(recs, "recs", USER, ITEM)
-    user_ids, _ = Vocabulary.encode(table.ids(USER))
-    sold = read_frame(recent, "recent", ITEM, may_be_empty=True)
-    item_ids, (codes,) = Vocabulary.encode(sold.ids(ITEM))
-    counts = np.bincount(codes, minlength=len(item_ids))
-    order = np.argsort(-counts, kind="stable")  # codes ascend with ids
-    ranked = Vocabulary(item_ids.take(order))  # by rank, not by id
-    rows = places = np.empty(0, np.int64)
-    if own is not None and len(order):
-        rows, places = _places_of_own(user_ids, ranked, own)
-    users, shown = _fill_slots(rows, places, len(user_ids), len(order), k)
-    columns = {
-        USER: user_ids.take(users),
-        ITEM: ranked.take(shown),
-        SCORE: counts[order][shown].astype(np.float64),
-    }
-    return write_frame(columns, table)
-
-
-def lists_hold_own(recs: Any, own: Any) -> bool:
-    """Return whether lists hold what their users already have, by the Reranker's rule.
-
-    Args:
-        recs: user_id, item_id of an engine's lists.
-        own: user_id, item_id of all purchases before them.
-    """
-    found = evaluate_units(recs, own, MOST_K)  # ACC times k: entries that the user has
-    n_users = np.count_nonzero(np.diff(found.bought.indptr))
-    buyers = np.bincount(found.bought.items, minlength=found.n_items)
-    by_chance = float(buyers[found.shown].sum()) / n_users
-    return repeats_own(MOST_K * float(found.metrics.acc.sum()), by_chance)
-
-
-def _places_of_own(user_ids: Vocabulary, ranked: Vocabulary, own: Any) -> tuple[Ints, Ints]:
-    """Return the users who have some of the ranked items, and the ranks of these, in order."""
-    table = read_frame(own, "own", USER, ITEM)
-    rows, places = user_ids.codes(table.ids(USER)), ranked.codes(table.ids(ITEM))
-    both = (rows >= 0) & (places >= 0)
-    pairs = np.unique(rows[both].astype(np.int64) * len(ranked) + places[both])
-    return pairs // len(ranked), pairs % len(ranked)
-
-
-def _fill_slots(rows: Ints, places: Ints, n_users: int, n_ranked: int, k: int) -> tuple[Ints, Ints]:
+def _fill_slots(rows: Ints, ranks: Ints, n_users: int, n_ranked: int, k: int) -> tuple[Ints, Ints]:
     """Return user and rank of every slot: the first k ranks that a user does not have.
 
     Args:
         rows: user of each item that is left out.
-        places: its rank; ranks ascend for each user, and users ascend.
+        ranks: its rank; ranks ascend for each user, and users ascend.
         n_users: number of users.
         n_ranked: number of ranks.
         k: slots per user.
     """
     n_before = np.arange(len(rows)) - np.searchsorted(rows, rows)  # left out at better ranks
-    passed = places - n_before < k  # would be in the first k slots
-    rows, places = rows[passed], places[passed]
+    passed = ranks - n_before < k  # would be in the first k slots
+    rows, ranks = rows[passed], ranks[passed]
     lengths = np.minimum(k + np.bincount(rows, minlength=n_users), n_ranked)
-    ends = np.cumsum(lengths)
+    starts = np.cumsum(lengths) - lengths
     users = np.repeat(np.arange(n_users), lengths)
-    ranks = np.arange(len(users)) - np.repeat(ends - lengths, lengths)
+    every = np.arange(len(users)) - starts[users]
     kept = np.ones(len(users), bool)
-    kept[(ends - lengths)[rows] + places] = False
-    return users[kept], ranks[kept]
+    kept[starts[rows] + ranks] = False
+    return users[kept], every[kept]
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """How often a table has the item of each entry of lists; and its number of rows."""
+
+    listed: Floats
+    total: int
+
+
+def _count_items(lists: pa.Table, **tables: Any) -> list[_Counts]:
+    ids = [read_frame(own, name, ITEM).ids(ITEM) for name, own in {"recs": lists, **tables}.items()]
+    every, (entries, *others) = Vocabulary.encode(*ids)
+    counts = (np.bincount(codes, minlength=len(every)) for codes in others)
+    return [_Counts(own[entries].astype(np.float64), int(own.sum())) for own in counts]
+
+
+def _scores(lists: pa.Table) -> Floats:
+    scores: Floats = lists[SCORE].to_numpy().astype(np.float64)
+    return scores
+
+
+def _multiplied(lists: pa.Table, factors: Floats) -> pa.Table:
+    """Return scores times factors; scores below 0 are divided, so a larger factor raises both."""
+    scores = _scores(lists)
+    return _with_scores(lists, np.where(scores >= 0, scores * factors, scores / factors))
+
+
+def _with_scores(lists: pa.Table, scores: Floats) -> pa.Table:
+    return with_column(lists, SCORE, pa.array(scores))
+
+
+# Methods ----------------------------------------------------------------------------------------
+
+RIVALS: Mapping[str, Callable[..., Any]] = {
+    rival.__name__: rival for rival in (truncate, decay, distrdiff, ratio, recent, bestsellers)
+}
+PAPER, DEFAULT, RERANKER = "paper", "default", "reranker"
+LEARNERS: Mapping[str, Callable[..., Learner]] = {
+    PAPER: BiasLearner.paper, DEFAULT: BiasLearner, RERANKER: RerankLearner,
+}  # fmt: skip
+LEARNING_KINDS = tuple(LEARNERS)
+KINDS = (BASELINE, *RIVALS, *LEARNERS)
+TRAINING_KINDS = ("truncate", "decay")  # they train the engine with other settings
+DEFAULT_METHODS = tuple(kind for kind in KINDS if kind != "recent")
+LISTS_METHODS = tuple(kind for kind in KINDS if kind not in (*TRAINING_KINDS, PAPER))
+BEST_SELLERS = bestsellers.__name__
+SELLER_DAYS = (1, 3, 7)  # best sellers are judged with each, unless a plan sets the days
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to make lists.
+
+    Args:
+        name: name in the results.
+        kind: one of `KINDS`.
+        settings: settings of that kind.
+    """
+
+    name: str
+    kind: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        require_choice(f"kind of method {self.name}", self.kind, KINDS)
+        allowed = _settings_of(self.kind)
+        for setting in self.settings:
+            if setting not in allowed:
+                raise SettingError(
+                    f"setting {setting!r} of method {self.name}: not a setting of {self.kind}; "
+                    f"choose from {', '.join(allowed) or 'none'}"
+                )
+        if self.learns:
+            self._learner(10, "ndcg")
+            return
+        for setting, value in self.settings.items():
+            require_number(f"{setting} of method {self.name}", value, *_RANGES[setting])
+
+    @property
+    def learns(self) -> bool:
+        """Whether it learns for a metric."""
+        return self.kind in LEARNERS
+
+    def learn(self, case: Case, metric: str) -> Model:
+        """Return what is learned on lists made before the windows.
+
+        Only what can tell windows apart learns from earlier ones.
+        """
+        learner, training = self._learner(case.k, metric), case.training
+        if not learner.biases.is_hierarchy:
+            training = training.newest_window
+        with warnings.catch_warnings():  # the backtest itself shows whether it helps
+            warnings.simplefilter("ignore", GuardWarning)
+            model: Model = training.fit(learner)
+        return model
+
+    def reason_to_skip(self, case: Case) -> str | None:
+        """Return why it cannot learn from a case; None if it can."""
+        if not self.learns or self._learner(case.k, "ndcg").biases.unlisted == "never":
+            return None
+        lowest = min(pc.min(lists[SCORE]).as_py() for lists in (case.before, case.lists))
+        if lowest >= 0:
+            return None
+        return f"it gives items that are not listed a score of 0, but scores go down to {lowest:g}"
+
+    def lists(self, case: Case) -> Any:
+        """Return the lists of a method that does not learn."""
+        if self.kind == BASELINE:
+            return case.lists
+        return RIVALS[self.kind](case, **self.settings)
+
+    def _learner(self, k: int, metric: str) -> Learner:
+        return LEARNERS[self.kind](k=k, metric=metric, **self.settings)
+
+
+def _settings_of(kind: str) -> Sequence[str]:
+    """Return the names of a kind's settings."""
+    if kind in RIVALS:
+        return list(inspect.signature(RIVALS[kind]).parameters)[1:]
+    if kind == BASELINE:
+        return ()
+    learner = RerankLearner if kind == RERANKER else BiasLearner
+    return [own.name for own in fields(learner) if own.name not in ("k", "metric")]
+
+
+def standard_methods(kind: str) -> tuple[Method, ...]:
+    """Return the methods that stand for a kind unless a plan has settings for it."""
+    if kind != BEST_SELLERS:
+        return (Method(kind, kind),)
+    return tuple(Method(f"{kind}-{days}", kind, {"days": days}) for days in SELLER_DAYS)

@@ -24,6 +24,7 @@ from trimtab.tables.columns import (
     WEIGHT,
     ColumnMap,
     own_names,
+    with_column,
 )
 from trimtab.tables.files import is_csv, match_id_types, read_table
 from trimtab.tables.log import Log, make_log
@@ -34,8 +35,8 @@ END = date(9999, 1, 1)  # all events of a log are before it
 _ELSEWHERE = (USER, ITEM, TIMESTAMP, SCORE, TRAINED_UNTIL)  # needed, or columns of the lists
 _POSTGRES = ("postgresql", "postgres")
 _DUCKDB = "duckdb"
-_COLUMNS = (USER, ITEM, TIMESTAMP, QUANTITY, CATEGORY, WEIGHT)
-_MISSING = "{kind} support is not installed: pip install trimtab[sql]"
+_NEEDED = (USER, ITEM, TIMESTAMP)
+_COLUMNS = (*_NEEDED, QUANTITY, CATEGORY, WEIGHT)
 
 
 @dataclass(frozen=True)
@@ -75,18 +76,17 @@ def read_shop_data(
 ) -> ShopData:  # fmt: skip
     """Read the events before a day (today if None) and the items."""
     names = ColumnMap.of(columns)
-    sales, sales_csv = read_events(events, query, tz, names)
+    sales = _read_events(events, query, tz, names)
     catalogue = None if items is None else read_table(items, columns=names)
     in_items = (NAME, CATEGORY) if items is None else ()
     names.warn_of_unused([sales, catalogue], but=(*_ELSEWHERE, *in_items))
-    from_csv = (sales_csv, items is not None and is_csv(items))
+    from_csv = (not is_database(events) and are_csv(events), items is not None and is_csv(items))
     sales, catalogue = match_id_types([sales, catalogue], from_csv)
     own = own_names(sales)
-    needed = (USER, ITEM, TIMESTAMP)
-    require_columns("events", sales.column_names, needed, own)  # a query may lack them
+    require_columns("events", sales.column_names, _NEEDED, own)  # a query may lack them
     stamps, zone = as_utc(sales[TIMESTAMP], tz, name=own.get(TIMESTAMP, TIMESTAMP))
     # Parsed once: from here on timestamps are UTC, and the time zone of days is passed along.
-    sales = sales.set_column(sales.column_names.index(TIMESTAMP), TIMESTAMP, stamps)
+    sales = with_column(sales, TIMESTAMP, stamps)
     day = datetime.now(require_zone(zone)).date() if as_of is None else as_of
     known = sales.filter(pa.array(microseconds(stamps) < day_start(day, zone)))
     if known.num_rows == 0:
@@ -98,17 +98,12 @@ def read_shop_data(
     return ShopData(log, day, catalogue, from_csv)
 
 
-def read_events(
-    events: str | Path, query: str | None, tz: str | None = None, columns: ColumnMap | None = None
-) -> tuple[pa.Table, bool]:
-    """Return events as an Arrow table, and whether they were read from CSV.
+def _read_events(
+    events: str | Path, query: str | None, tz: str | None, columns: ColumnMap
+) -> pa.Table:
+    """Return the table in a file or a folder, or the result of a query.
 
-    Args:
-        events: a Parquet file, a folder of them, a CSV file, the address of one, or the address of
-            a database: "postgresql://user@host/name" or "duckdb:path.db".
-        query: SQL that selects user_id, item_id, timestamp, and quantity and weight if they exist.
-        tz: the shop's time zone; a database needs it, because its own zone may differ.
-        columns: names of columns in the events.
+    A database needs the shop's time zone, because its own may differ.
     """
     if is_database(events):
         if tz is None:
@@ -116,14 +111,13 @@ def read_events(
                 f"events={without_password(str(events))}: a database needs tz=, the shop's time "
                 f"zone, like tz='Europe/London' (--tz on the command line)"
             )
-        return ColumnMap.of(columns).rename(query_events(str(events), query)), False
+        return columns.rename(query_events(str(events), query))
     if query is not None:
         raise SettingError(
             f"query={query!r}: events={str(events)!r} is not a database; leave query out, or pass "
             f"an address like postgresql://user@host/name"
         )
-    needed = (USER, ITEM, TIMESTAMP)
-    return read_files(events, _COLUMNS, needed, columns), are_csv(events)
+    return read_files(events, _COLUMNS, _NEEDED, columns)
 
 
 def read_files(
@@ -131,17 +125,17 @@ def read_files(
     columns: ColumnMap | None = None,
 ) -> pa.Table:  # fmt: skip
     """Return the table in a file or a folder, of Parquet or of CSV files; see `read_table`."""
-    files = csv_files(as_place(path)) or [as_place(path)]
+    files = _csv_files(as_place(path)) or [as_place(path)]
     tables = [read_table(file, wanted, needed, columns) for file in files]
     return tables[0] if len(tables) == 1 else pa.concat_tables(tables, promote_options="permissive")
 
 
 def are_csv(path: str | Place) -> bool:
     """Return whether a file is CSV, or all files in a folder are."""
-    return is_csv(path) or bool(csv_files(as_place(path)))
+    return is_csv(path) or bool(_csv_files(as_place(path)))
 
 
-def csv_files(path: Place) -> list[Place]:
+def _csv_files(path: Place) -> list[Place]:
     """Return the CSV files in a folder, by name; none if it has other tables, or is a file."""
     files: list[Place] = [*path.iterdir()] if path.is_dir() else []
     shown = sorted((own for own in files if own.name[0] not in "._"), key=lambda own: own.name)
@@ -150,8 +144,12 @@ def csv_files(path: Place) -> list[Place]:
 
 def is_database(events: str | Path) -> bool:
     """Return whether events is the address of a database, not a file."""
-    scheme, colon, _ = str(events).partition(":")
-    return bool(colon) and scheme.lower() in (*_POSTGRES, _DUCKDB)
+    return _scheme(events) in (*_POSTGRES, _DUCKDB)
+
+
+def _scheme(address: str | Path) -> str:
+    before, colon, _ = str(address).partition(":")
+    return before.lower() if colon else ""
 
 
 def query_events(address: str, query: str | None) -> pa.Table:
@@ -161,29 +159,29 @@ def query_events(address: str, query: str | None) -> pa.Table:
             f"events={without_password(address)}: a database needs query=, like "
             f"'select user_id, item_id, timestamp from sales' (--query on the command line)"
         )
-    if address.partition(":")[0].lower() == _DUCKDB:
-        return _query_duckdb(address.partition(":")[2].removeprefix("//"), query)
-    return _query_postgres(address, query)
+    is_duckdb = _scheme(address) == _DUCKDB
+    try:
+        return _query_duckdb(address, query) if is_duckdb else _query_postgres(address, query)
+    except ImportError as error:
+        kind = "DuckDB" if is_duckdb else "PostgreSQL"
+        raise SettingError(f"{kind} support is not installed: pip install trimtab[sql]") from error
 
 
 def _query_postgres(address: str, query: str) -> pa.Table:
-    try:
-        from adbc_driver_postgresql import dbapi
-    except ImportError as error:
-        raise SettingError(_MISSING.format(kind="PostgreSQL")) from error
+    from adbc_driver_postgresql import dbapi
+
     try:
         with dbapi.connect(address) as connection, connection.cursor() as cursor:
             cursor.execute(query)
             return cursor.fetch_arrow_table()
     except dbapi.Error as error:
-        raise StoreError(_describe_failure(address, error)) from error
+        raise _cannot_query(address, error) from error
 
 
-def _query_duckdb(path: str, query: str) -> pa.Table:
-    try:
-        import duckdb
-    except ImportError as error:
-        raise SettingError(_MISSING.format(kind="DuckDB")) from error
+def _query_duckdb(address: str, query: str) -> pa.Table:
+    import duckdb
+
+    path = address.partition(":")[2].removeprefix("//")
     if not Path(path).exists():
         raise StoreError(f"{path}: no such file; check the path")
     try:
@@ -193,11 +191,11 @@ def _query_duckdb(path: str, query: str) -> pa.Table:
                 raise SettingError(f"query={query!r}: must be a SELECT statement")
             return found.to_arrow_table()
     except duckdb.Error as error:
-        raise StoreError(_describe_failure(f"{_DUCKDB}:{path}", error)) from error
+        raise _cannot_query(f"{_DUCKDB}:{path}", error) from error
 
 
-def _describe_failure(address: str, error: Exception) -> str:
+def _cannot_query(address: str, error: Exception) -> StoreError:
     reason = mask_passwords(str(error), address)
-    return (
+    return StoreError(
         f"{without_password(address)}: cannot be read ({reason}); check the address and the query"
     )

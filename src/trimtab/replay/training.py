@@ -1,86 +1,105 @@
-"""What is learned from on a morning: purchases in windows, and lists made before each of them."""
+"""What is learned from on a morning: purchases in windows, and lists made before each of them.
+
+Leaked lists are left out: training lists that hold far more of their window's purchases than others
+do. An engine that has seen a window lists what its users bought in it, above all what they had
+never bought before. So the odds that a first-time purchase is listed are compared with those of the
+other windows: leaked lists stand far above all others, while hit rates of honest ones may swing
+from day to day, as on a news site, with other days in between. On the gift shop's year, with a
+window every three days, the odds of honest lists were at most 1.8 times the median of one, two or
+five other windows, by Markov, popularity and repeat lists. Lists that had seen the window were
+always found if factorization or repeat made them, two times in five if Markov did, and never if
+popularity did, which knows nothing about single users.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trimtab.errors import DataError, warn
+from trimtab.errors import DataError, RefusedError, warn
 from trimtab.from_parts import fit_tables
 from trimtab.learn import BiasLearner, RerankLearner
+from trimtab.metrics.evaluation import evaluate_units
 from trimtab.models import ItemBias
 from trimtab.parts.files import open_files
 from trimtab.replay.dated_lists import DatedLists
-from trimtab.replay.large_lists import (
-    LIST_COLUMNS,
-    DayLists,
-    LargeLists,
-    StackedLists,
-    widen_lists,
-    without_rows,
-)
-from trimtab.replay.leaked_lists import leave_out_leaked
+from trimtab.replay.large_lists import DayLists, LargeLists, read_lists
 from trimtab.replay.shop import ShopData
-from trimtab.replay.windows import HOLE, Window, find_holes, rows_of_users, stack_windows
-from trimtab.tables.columns import CATEGORY, ITEM, USER, WINDOW, Table, own_names, require_numbers
-from trimtab.tables.files import match_id_types
+from trimtab.replay.windows import HOLE, Window, event_times, find_holes, rows_of_users
+from trimtab.tables.columns import CATEGORY, ITEM, TIMESTAMP, USER, WINDOW
 from trimtab.tables.log import Log
-from trimtab.tables.rows import Rows, TableRows
+from trimtab.tables.rows import TableRows
+from trimtab.tables.times import microseconds
 
 Learner = BiasLearner | RerankLearner
+_FAR_MORE = 2.0  # times the highest odds of honest lists
+_CLEARLY = 3.0  # standard errors above these
 
 
 @dataclass(frozen=True)
 class Training:
-    """The tables of a fit; windows, and the days of the lists made before them, newest first."""
+    """What a fit learns from; windows, and the days of the lists made before them, newest first."""
 
-    recs: pa.Table | StackedLists
-    recent: pa.Table
+    windows: Sequence[Window]
+    recs: Sequence[DayLists]  # by window; of earlier ones, only the lists of their buyers
+    bought: Sequence[pa.Table]  # by window
     history: pa.Table  # events before the newest window
     catalogue: pa.Table | None
-    windows: tuple[Window, ...]
-    days: tuple[date, ...]  # none if the lists were made by an engine
-    newest: DayLists  # the lists made before the newest window
+    days: Sequence[date] = ()  # none if the lists were made by an engine
 
     @staticmethod
-    def stack(
-        windows: Sequence[Window], recs: Sequence[DayLists], log: Log,
-        catalogue: pa.Table | None = None, days: Sequence[date] = (),
-    ) -> Training:  # fmt: skip
-        """Return windows as one table each; of earlier ones, only the lists of their buyers.
-
-        Args:
-            windows: newest first.
-            recs: lists made before each window.
-            log: events.
-            catalogue: item_id, category; that of the log by default.
-            days: of the lists.
-        """
+    def of(windows: Sequence[Window], recs: Sequence[DayLists], log: Log) -> Training:
+        """Return windows of a log, newest first, with the lists made before each."""
         bought = [window.events(log) for window in windows]
-        stacked: Any
-        if any(isinstance(own, LargeLists) for own in recs):
-            labels = [str(window.first) for window in windows] if len(windows) > 1 else None
-            stacked = StackedLists(recs, labels)
-            _, recent = stack_windows(windows, [without_rows(own) for own in recs], bought)
-        else:
-            stacked, recent = stack_windows(windows, recs, bought)
-        items = log.catalogue() if catalogue is None else catalogue
-        history = windows[0].history(log)
-        return Training(stacked, recent, history, items, tuple(windows), tuple(days), recs[0])
+        kept = [
+            own if place == 0 or isinstance(own, LargeLists) else rows_of_users(own, bought[place])
+            for place, own in enumerate(recs)
+        ]
+        return Training(windows, kept, bought, windows[0].history(log), log.catalogue())
 
-    def lists_of(self, window: Window) -> pa.Table:
-        """Return the lists made before one of the windows."""
-        recs: Any = self.recs
-        if len(self.windows) == 1:
-            return recs
-        return recs.filter(pc.equal(recs[WINDOW], str(window.first))).drop_columns([WINDOW])
+    @property
+    def newest(self) -> DayLists:
+        """The lists made before the newest window."""
+        return self.recs[0]
+
+    @property
+    def newest_window(self) -> Training:
+        """The newest window alone."""
+        one = {name: getattr(self, name)[:1] for name in ("windows", "recs", "bought", "days")}
+        return replace(self, **one)
+
+    @cached_property
+    def recent(self) -> pa.Table:
+        """The purchases of all windows, with a column `window` if there are several."""
+        return self._stack(self.bought)
+
+    @property
+    def listed(self) -> pa.Table:
+        """The lists of all windows, if they are in memory, as `recent`."""
+        return self._stack(self.recs)
+
+    def _stack(self, tables: Sequence[pa.Table]) -> pa.Table:
+        if len(tables) == 1:
+            return tables[0]
+        labelled = [
+            table.append_column(WINDOW, pa.repeat(label, table.num_rows))
+            for label, table in zip(self._labels, tables, strict=True)
+        ]
+        return pa.concat_tables(labelled, promote_options="permissive")
+
+    @property
+    def _labels(self) -> list[str]:
+        return [str(window.first) for window in self.windows]
 
     def fit(
         self, learner: Learner, duplicates: str = "error", room: Path | None = None,
@@ -97,28 +116,21 @@ class Training:
         known: dict[str, Any] = {}
         if learner.biases.is_hierarchy:
             known = {"history": self.history, "items": self.catalogue}
-        if isinstance(self.recs, StackedLists):
-            return self._fit_large(learner, self.recs, known, duplicates, room, start)
-        if start is not None:
-            known["start"] = start
-        return learner.fit(self.recs, self.recent, duplicates=duplicates, **known)
-
-    def _fit_large(
-        self, learner: Learner, recs: StackedLists, known: dict[str, Any], duplicates: str,
-        room: Path | None, start: ItemBias | None,
-    ) -> Any:  # fmt: skip
-        lists = {f"recs {n}" if n else "recs": _rows(own) for n, own in enumerate(recs.lists)}
-        others = {"recent": self.recent, **known}
-        if (items := others.get("items")) is not None:
-            others["items"] = items.select([ITEM, CATEGORY])
-        tables = {name: TableRows(own) for name, own in others.items() if own is not None}
-        labels = dict(zip(lists, recs.windows or (), strict=False))
+        if not any(isinstance(own, LargeLists) for own in self.recs):
+            known |= {} if start is None else {"start": start}
+            return learner.fit(self.listed, self.recent, duplicates=duplicates, **known)
+        if self.catalogue is not None and known:
+            known["items"] = self.catalogue.select([ITEM, CATEGORY])
+        names = ["recs", *(f"recs {place}" for place in range(1, len(self.recs)))]
+        tables = dict(zip(names, self.recs, strict=True)) | {"recent": self.recent} | known
+        rows = {
+            name: own.rows if isinstance(own, LargeLists) else TableRows(own)
+            for name, own in tables.items()
+            if own is not None
+        }
+        labels = dict(zip(names, self._labels, strict=True)) if len(names) > 1 else {}
         divide = partial(open_files, folder=room)
-        return fit_tables(learner, {**lists, **tables}, divide, duplicates, labels, start)
-
-
-def _rows(lists: DayLists) -> Rows:
-    return lists.rows if isinstance(lists, LargeLists) else TableRows(lists)
+        return fit_tables(learner, rows, divide, duplicates, labels, start)
 
 
 def read_training(
@@ -142,54 +154,43 @@ def read_training(
     Raises:
         RefusedError: all lists have seen the newest window, or seem to have.
     """
-    chosen = _choose_lists(lists, windows, data.as_of, learn_on)
-    chosen = _leave_out_holes(data.log, chosen, data.as_of)
-    kept, days = zip(*chosen, strict=True)
-    recs, matched = read_lists(lists, days, data, text, kept, room)
+    chosen = _choose_lists(lists, data, windows, learn_on)
+    recs, matched = read_lists(
+        lists, [day for _, day in chosen], data, text, [window for window, _ in chosen], room
+    )
+    places = list(range(len(chosen)))
     if not accept_leaked and len(recs) > 1:
-        pairs = zip(recs, kept, strict=True)
-        looked_at = [_some_of(own, window, matched.log) for own, window in pairs]
-        places = leave_out_leaked(matched.log, chosen, looked_at)
-        kept, days = zip(*(chosen[place] for place in places), strict=True)
-        recs = [recs[place] for place in places]
-    return Training.stack(kept, recs, matched.log, matched.catalogue(), days), matched
+        pairs = zip(recs, chosen, strict=True)
+        some = [_some_of(own, window, matched.log) for own, (window, _) in pairs]
+        places = leave_out_leaked(matched.log, chosen, some)
+    kept, days = zip(*(chosen[place] for place in places), strict=True)
+    training = Training.of(kept, [recs[place] for place in places], matched.log)
+    return replace(training, catalogue=matched.catalogue(), days=days), matched
 
 
 def _choose_lists(
-    lists: DatedLists, windows: Sequence[Window], as_of: date, learn_on: date | None
+    lists: DatedLists, data: ShopData, windows: Sequence[Window], learn_on: date | None
 ) -> list[tuple[Window, date]]:
-    """Return each window that has lists, with the newest day whose lists were made before it."""
-    newest = windows[0]
-    lists.require_any(as_of)
+    """Return each window that has lists, with the newest day whose lists were made before it.
+
+    Earlier windows with a hole are left out, with a warning.
+    """
+    newest, *earlier = windows
+    lists.require_any(data.as_of)
     if learn_on is None:
-        first = lists.newest_before(newest.start, as_of)
-        if first is None:
-            raise lists.all_have_seen(newest.start)
+        chosen = [(newest, lists.require_before(newest.start, data.as_of))]
     else:
         lists.require_unseen(learn_on, newest.start)
-        first = learn_on
-    chosen = [(newest, first)]
-    for window in windows[1:]:
-        day = lists.newest_before(window.start, as_of)
+        chosen = [(newest, learn_on)]
+    for window in earlier:
+        day = lists.newest_before(window.start, data.as_of)
         if day is None:
             break
-        chosen.append((window, day))
-    return chosen
-
-
-def _leave_out_holes(
-    log: Log, chosen: Sequence[tuple[Window, date]], as_of: date
-) -> list[tuple[Window, date]]:
-    """Return the newest window and the earlier ones without a hole, and say which are left out."""
-    newest, *earlier = chosen
-    kept = [newest]
-    for window, day in earlier:
-        holes = find_holes(log, window, as_of)
-        if holes:
+        if holes := find_holes(data.log, window, data.as_of):
             warn(f"the window from {window.first} on is left out: {holes[0]}: {HOLE}")
-        elif window.events(log).num_rows:
-            kept.append((window, day))
-    return kept
+        elif window.events(data.log).num_rows:
+            chosen.append((window, day))
+    return chosen
 
 
 def _some_of(lists: DayLists, window: Window, log: Log) -> pa.Table:
@@ -199,70 +200,127 @@ def _some_of(lists: DayLists, window: Window, log: Log) -> pa.Table:
     return lists.of_some(pc.unique(window.events(log)[USER]))
 
 
-def read_lists(
-    lists: DatedLists, days: Sequence[date], data: ShopData, text: Sequence[str] = (),
-    windows: Sequence[Window] = (), room: Path | None = None,
-) -> tuple[list[DayLists], ShopData]:  # fmt: skip
-    """Return the lists of some days, and the shop's data with ids of the same kinds.
+# Leaked lists -----------------------------------------------------------------------------------
+
+
+class LeakedListsError(RefusedError):
+    """Lists that seem to have seen what they are learned from, or judged by."""
+
+
+class ListedShare(NamedTuple):
+    """How many first-time purchases of a window are on the lists of its buyers."""
+
+    listed: float
+    noise: float  # standard error of `listed`, over users
+    purchases: int
+
+    @property
+    def share(self) -> float:
+        """Share of these purchases that are listed."""
+        return self.listed / self.purchases
+
+    @property
+    def least_odds(self) -> float:
+        """Odds of being listed, if chance added to them."""
+        least = self.listed - _CLEARLY * self.noise
+        return least / (self.purchases - least)
+
+    @property
+    def odds(self) -> float:
+        """Odds with one more listed and one more not: none of a few purchases says little."""
+        return (self.listed + 1) / (self.purchases - self.listed + 1)
+
+
+def leave_out_leaked(
+    log: Log, chosen: Sequence[tuple[Window, date]], recs: Sequence[pa.Table]
+) -> list[int]:
+    """Return the places of the windows to learn from: all but earlier ones with leaked lists.
+
+    A warning says which ones are left out.
 
     Args:
-        lists: all lists.
-        days: days to read.
-        data: the shop's data.
-        text: columns of ids that are text.
-        windows: one per day, newest first; of all but the first, only lists of its buyers are kept,
-            as they are read: all lists of all windows may not fit into memory.
-        room: folder for temporary files, if large lists may stay in their files.
+        log: events, with ids as in the lists.
+        chosen: windows, newest first, each with the day of its lists.
+        recs: the lists of each window, of its buyers at least.
+
+    Raises:
+        LeakedListsError: the lists of the newest window are leaked.
     """
-    may_stay = room is not None
-    tables = [_read_day(lists, day, may_stay) for day in days[:1]]
-    for place, day in enumerate(days[1:], start=1):
-        found = _read_day(lists, day, may_stay)
-        tables.append(_lists_of(found, windows[place].events(data.log), room) if windows else found)
-    from_csv = [lists.is_csv(day) for day in days]
-    log, (events_csv, items_csv) = data.log, data.from_csv
-    *matched, events, known, items = match_id_types(
-        [*(without_rows(table) for table in tables), log.events, log.items, data.items],
-        [*from_csv, events_csv, items_csv, items_csv],
-        text,
+    findings = find_leaks(log, [window for window, _ in chosen], recs)
+    for place, ((window, day), finding) in enumerate(zip(chosen, findings, strict=True)):
+        said = f"the lists of {day} hold {finding}; they may have seen the window"
+        if finding is not None and place == 0:
+            raise LeakedListsError(f"window from {window.first} on: {said}")
+        if finding is not None:
+            warn(f"the window from {window.first} on is left out: {said}")
+    return [place for place, finding in enumerate(findings) if finding is None]
+
+
+def find_leaks(log: Log, windows: Sequence[Window], recs: Sequence[pa.Table]) -> list[str | None]:
+    """Return what is wrong with the lists of each window; None if they are like the others."""
+    shares: list[ListedShare | None] = [None] * len(windows)
+    with contextlib.suppress(DataError):  # the fit says what is wrong with the lists
+        if len(windows) > 1:
+            shares = _listed_shares(log, windows, recs)
+    return [_find_leak(shares, place) for place in range(len(shares))]
+
+
+def _find_leak(shares: Sequence[ListedShare | None], place: int) -> str | None:
+    own = shares[place]
+    rest = [other for n, other in enumerate(shares) if other is not None and n != place]
+    if own is None or not rest:
+        return None
+    usual_odds = _usual_odds(own, rest)
+    if own.odds <= _FAR_MORE * usual_odds or own.least_odds <= usual_odds:
+        return None
+    low, high = (100 * bound(other.share for other in rest) for bound in (min, max))
+    usual = f"{low:.1f} %" if len(rest) == 1 else f"{low:.1f} to {high:.1f} %"
+    return (
+        f"{100 * own.share:.1f} % of what users bought for the first time in it, but lists of "
+        f"other windows {usual}"
     )
-    _require_one_kind(lists, days, matched)
-    for day, table in zip(days, matched, strict=True):
-        require_numbers(Table(str(lists.days[day]), table, None, False, own_names(table)))
-    tables = [
-        own if isinstance(own, LargeLists) else table
-        for own, table in zip(tables, matched, strict=True)
-    ]
-    return tables, replace(data, log=replace(log, events=events, items=known), items=items)
 
 
-def _lists_of(lists: DayLists, buyers: pa.Table, room: Path | None) -> DayLists:
-    """Return the lists of the users who bought something."""
-    if not isinstance(lists, LargeLists):
-        return rows_of_users(lists, buyers)
-    assert room is not None
-    number = len(list(room.iterdir()))
-    return lists.keep_users(pc.unique(buyers[USER]), room / f"lists-{number}.parquet")
+def _usual_odds(own: ListedShare, rest: Sequence[ListedShare]) -> float:
+    """Return the odds to compare with: the highest that honest lists of other windows have.
+
+    At least half of the windows are taken for honest, those with the lowest odds, and those right
+    above them as long as odds rise in small steps: hit rates may swing from day to day.
+    """
+    odds = sorted(other.odds for other in [own, *rest])
+    usual = odds[(len(odds) - 1) // 2]
+    for higher in odds:
+        if usual < higher <= _FAR_MORE * usual:
+            usual = higher
+    return usual
 
 
-def _require_one_kind(lists: DatedLists, days: Sequence[date], tables: list[pa.Table]) -> None:
-    """Refuse integer ids on one day and text ids on another."""
-    for name in (USER, ITEM):
-        are_integers = [pa.types.is_integer(table[name].type) for table in tables]
-        if len(set(are_integers)) > 1:
-            odd = are_integers.index(not are_integers[0])
-            raise DataError(
-                f"column '{name}' holds {tables[odd][name].type} in {lists.days[days[odd]]} but "
-                f"{tables[0][name].type} in {lists.days[days[0]]}; rewrite one of them with "
-                f"ids of the same type"
-            )
+def _listed_shares(
+    log: Log, windows: Sequence[Window], recs: Sequence[pa.Table]
+) -> list[ListedShare | None]:
+    """Return the share of each window, at the same depth; None without such purchases."""
+    first = _first_purchases(log, min(window.start for window in windows))
+    times, found = microseconds(first[TIMESTAMP]), []
+    for window, lists in zip(windows, recs, strict=True):
+        inside = first.filter(pa.array((times >= window.start) & (times < window.stop)))
+        bought = rows_of_users(inside, lists)
+        found.append((rows_of_users(lists, bought), bought))
+    lengths = [own[USER].value_counts().field("counts") for own, _ in found if own.num_rows]
+    depth = min((int(pc.max(own).as_py()) for own in lengths), default=0)
+    return [_listed_share(lists, bought, depth) for lists, bought in found]
 
 
-def _read_day(lists: DatedLists, day: date, may_stay: bool) -> DayLists:
-    large = LargeLists.open(lists, day) if may_stay else None
-    if large is not None:
-        return large
-    table = lists.read(day, LIST_COLUMNS, LIST_COLUMNS)
-    if table.num_rows == 0:
-        raise DataError(f"{lists.days[day]} has no rows; write the day's lists again, or delete it")
-    return widen_lists(table)
+def _first_purchases(log: Log, start: int) -> pa.Table:
+    """Return the first event of each (user, item), of users with events from an instant on."""
+    recent = log.events.slice(int(np.searchsorted(event_times(log), start)))
+    events = rows_of_users(log.events.select([USER, ITEM, TIMESTAMP]), recent)
+    first = events.group_by([USER, ITEM]).aggregate([(TIMESTAMP, "min")])
+    columns = [USER, ITEM, TIMESTAMP]
+    return first.select([USER, ITEM, f"{TIMESTAMP}_min"]).rename_columns(columns)
+
+
+def _listed_share(lists: pa.Table, bought: pa.Table, depth: int) -> ListedShare | None:
+    if bought.num_rows == 0 or depth == 0:
+        return None
+    hits = depth * evaluate_units(lists, bought, depth).metrics.acc
+    return ListedShare(float(hits.sum()), math.sqrt(float(hits @ hits)), bought.num_rows)

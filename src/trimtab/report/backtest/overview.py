@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow.compute as pc
 
 from trimtab.checks import METRICS
-from trimtab.replay.methods import BEST_SELLERS, RERANKER, standard_methods
 from trimtab.replay.results import BASELINE, EARLIER, HOLE_WINDOWS, Results
+from trimtab.replay.rivals import BEST_SELLERS, RERANKER, standard_methods
 from trimtab.replay.windows import HOLE
 from trimtab.report import decision
 from trimtab.report.decision import DatedLift, Decision, Record
