@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -104,10 +106,7 @@ def sums_at(data, weights, groups, effects):
 
 
 def effects_of(data, weights, groups, n_groups, precision):
-    def sums(effects):
-        return sums_at(data, weights, groups, effects)[:2]
-
-    return fit_effects(sums, n_groups, precision)
+    return fit_effects(partial(sums_at, data, weights, groups), n_groups, precision)
 
 
 def test_sums_of_parts_add_up_exactly():

@@ -169,9 +169,8 @@ def effect_sums(
         quanta: quanta in 1.
         gradient: by group, added to.
         curvature: by group, added to.
-        squares: sums of squared gradients of units, by group, added to; empty if not needed.
+        squares: sums of squared gradients of units, by group, added to.
     """
-    with_squares = len(squares) > 0
     probabilities = np.empty(longest_list(start, stop, indptr))
     for unit in range(start, stop):
         weight = weights[unit]
@@ -192,54 +191,31 @@ def effect_sums(
                 step += hits[first + e] / all_hits
             own = weight * step
             gradient[group] += np.int64(np.rint(own * quanta))
-            if with_squares:
-                squares[group] += np.int64(np.rint(own * own * quanta))
+            squares[group] += np.int64(np.rint(own * own * quanta))
             curvature[group] += np.int64(
                 np.rint(weight * probability * (1.0 - probability) * quanta)
             )
 
 
 @kernel
-def add_level(start, stop, indptr, items, scores, table_of, values, length, out):
-    """Write the scores of a range of units plus `length` times a level.
+def add_level(start, stop, indptr, items, table_of, values, length, out):
+    """Add `length` times a level to the entries of a range of units.
 
     Args:
         start: first unit.
         stop: one past the last.
         indptr: start of each unit's list.
         items: items of the lists, as numbered in `values`.
-        scores: of the lists.
-        table_of: table of each unit.
+        table_of: table of each unit; units of table -1 are left alone.
         values: the level by [table, item].
         length: of the level.
-        out: scores with the level, by entry; filled, and may be `scores` itself.
+        out: by entry; added to.
     """
     for unit in range(start, stop):
-        own = values[table_of[unit]]
-        for e in range(indptr[unit], indptr[unit + 1]):
-            out[e] = scores[e] + length * own[items[e]]
-
-
-@kernel
-def take_level(start, stop, indptr, items, chosen, table_of, values, factor, out):
-    """Write a level times `factor` for the chosen units of a range, and leave the others alone.
-
-    Args:
-        start: first unit.
-        stop: one past the last.
-        indptr: start of each unit's list.
-        items: items of the lists, as numbered in `values`.
-        chosen: whether to write a unit.
-        table_of: table of each unit.
-        values: the level by [table, item].
-        factor: of all values.
-        out: by entry; filled for the chosen units.
-    """
-    for unit in range(start, stop):
-        if chosen[unit]:
+        if table_of[unit] >= 0:
             own = values[table_of[unit]]
             for e in range(indptr[unit], indptr[unit + 1]):
-                out[e] = own[items[e]] * factor
+                out[e] += length * own[items[e]]
 
 
 # The metric along a direction ---------------------------------------------------------------------
@@ -312,9 +288,7 @@ def trace_units(
         out_lengths: in: start of the unit's breakpoints; out: their number.
         values: the unit's value at `low`, in quanta; filled.
     """
-    longest = 1
-    for unit in range(start, stop):
-        longest = max(longest, indptr[unit + 1] - indptr[unit])
+    longest = longest_list(start, stop, indptr)
     at = np.empty(longest)
     events = np.empty(longest, np.int64)
     stack = np.empty(STACK, np.int64)

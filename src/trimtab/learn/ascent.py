@@ -338,19 +338,12 @@ def _build_result(
     settings: LearnerSettings, counted: Counted, solution: Solution, after: TopK
 ) -> ItemBias:
     """What the ascent found, as an `ItemBias`."""
-    plan, counts = counted.plan, counted.counts
-    weight = plan.quanta * counts.weight_of_buyers(plan)
-    n_items = plan.n_items
+    counts, n_items = counted.counts, counted.plan.n_items
+    none = np.zeros(n_items)
     summary = Summary(
-        metric=settings.metric,
-        k=settings.k,
-        before=float(counts.before.hit_values.sum() / weight),
-        after=float(after.hit_values.sum() / weight),
+        **counted.figures(after),
         objective_before=float(solution.objective_before),
         objective_after=float(solution.objective_after),
-        n_users=counts.n_buyers,
-        n_skipped=counted.survey.n_units - counts.n_buyers,
-        n_items=n_items,
         n_candidates=len(solution.order),
         n_excluded=int(solution.excluded.sum()),
         cycles=solution.cycles,
@@ -359,16 +352,16 @@ def _build_result(
         unit=float(solution.unit),
     )
     return ItemBias(
-        item_ids=plan.item_ids,
+        item_ids=counted.plan.item_ids,
         bias=solution.bias,
         excluded=solution.excluded,
         gain=solution.gain,
         support=counts.support,
-        low=np.full(n_items, np.nan),
-        high=np.full(n_items, np.nan),
-        trend=np.zeros(n_items),
-        category=np.zeros(n_items),
-        fresh=np.zeros(n_items, bool),
+        low=none + np.nan,
+        high=none + np.nan,
+        trend=none,
+        category=none.copy(),
+        fresh=none > 0,
         scale=settings.ascent_scale,
         unlisted=settings.unlisted,
         summary=summary,

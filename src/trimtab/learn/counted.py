@@ -85,6 +85,20 @@ class Counted:
         )
         return {"rows": self.survey.n_rows["recent"], "first": first, "last": last}
 
+    def figures(self, after: TopK) -> dict[str, Any]:
+        """What every summary tells; `after` is what the biases show."""
+        plan, counts = self.plan, self.counts
+        weight = plan.quanta * counts.weight_of_buyers(plan)
+        return {
+            "metric": plan.metric,
+            "k": plan.k,
+            "before": float(counts.before.hit_values.sum() / weight),
+            "after": float(after.hit_values.sum() / weight),
+            "n_users": counts.n_buyers,
+            "n_skipped": self.survey.n_units - counts.n_buyers,
+            "n_items": plan.n_items,
+        }
+
     def choose_units(self) -> tuple[Choice, Histories]:
         """Return which units are learned from, and the histories before their windows.
 

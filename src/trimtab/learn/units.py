@@ -295,6 +295,14 @@ class LearningUnits(NamedTuple):
         """Number of units."""
         return self.lists.n_units
 
+    def hits_on(self, lists: Lists, chosen: Ints) -> HitLists:
+        """Some of the units on other lists, those without a hit included."""
+        bought = self.bought.take(chosen)
+        relevance = take_entries(self.bought.indptr, self.relevance, chosen)
+        by_unit = self.weights[chosen], chosen, self.hashes[chosen], self.windows[chosen]
+        hits, _ = find_bought(lists, bought, relevance)
+        return HitLists(lists, hits, np.diff(bought.indptr), *by_unit)
+
     @property
     def with_hits(self) -> HitLists:
         """The units with a hit; their `source` is the place of each among all units."""
